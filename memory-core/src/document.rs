@@ -1,0 +1,257 @@
+//! Documents: mutable texts that an agent saves, in collections, apart from the ledger.
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::query::Documents;
+use crate::{
+    Collection, DocumentId, DocumentQuery, Error, Metadata, QueryBuilder, Result, Revision, SpaceId, Spaces, Timestamp,
+    words,
+};
+
+/// One document. Its JSON has camelCase names.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Document {
+    /// Unique in its collection.
+    pub id: DocumentId,
+    /// The set it belongs to.
+    pub collection: Collection,
+    /// The space it is about. An update may change it.
+    pub space_id: SpaceId,
+    /// The text.
+    pub content: Content,
+    /// What filters can look into.
+    #[serde(default)]
+    pub metadata: Metadata,
+    /// When it was first put, as that caller says. Later puts leave it alone (D1).
+    pub created_at: Timestamp,
+    /// When it was last changed, by the provider's clock.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub updated_at: Option<Timestamp>,
+    /// How often it was put.
+    #[serde(default)]
+    pub revision: Revision,
+}
+
+impl Document {
+    /// About how much the document weighs in a page: the bytes of its texts.
+    pub fn size(&self) -> usize {
+        self.space_id.as_str().len() + self.content.as_str().len() + self.metadata.as_str().len()
+    }
+}
+
+/// The text of a document: at most 1 MiB, without U+0000.
+#[derive(Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Content(Arc<str>);
+
+impl Content {
+    /// The longest text, in bytes.
+    pub const MAX_BYTES: usize = 1 << 20;
+
+    /// Checks a text; `InvalidInput` with U+0000, `TooLarge` over 1 MiB.
+    pub fn parse(text: impl AsRef<str>) -> Result<Self> {
+        let text = text.as_ref();
+        if text.len() > Self::MAX_BYTES {
+            let (size, limit) = (text.len(), Self::MAX_BYTES);
+            return Err(Error::too_large(format!("a content of {size} bytes; at most {limit} are allowed")));
+        }
+        if text.contains('\0') {
+            return Err(Error::invalid("a content must not hold U+0000"));
+        }
+        Ok(Self(text.into()))
+    }
+
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Content {
+    /// Payloads stay out of logs: only the size shows.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Content({} bytes)", self.0.len())
+    }
+}
+
+impl std::str::FromStr for Content {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        Self::parse(text)
+    }
+}
+
+impl TryFrom<String> for Content {
+    type Error = Error;
+
+    fn try_from(text: String) -> Result<Self> {
+        Self::parse(text)
+    }
+}
+
+impl From<Content> for String {
+    fn from(content: Content) -> Self {
+        content.0.as_ref().to_owned()
+    }
+}
+
+/// What a put finds in place, or else `Conflict` (D1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Expect {
+    /// Anything or nothing.
+    #[default]
+    Any,
+    /// No document with this id.
+    Absent,
+    /// A document at this revision.
+    Revision(Revision),
+}
+
+/// A document to put.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct DocumentWrite {
+    /// The collection it goes to.
+    pub collection: Collection,
+    /// Its id; made by the provider when absent.
+    pub id: Option<DocumentId>,
+    /// The space it is about.
+    pub space_id: SpaceId,
+    /// The text.
+    pub content: Content,
+    /// What filters can look into; empty by default.
+    pub metadata: Metadata,
+    /// When it is made; of no consequence when it exists already.
+    pub created_at: Timestamp,
+    /// What must be in place; anything by default.
+    pub expect: Expect,
+}
+
+impl DocumentWrite {
+    /// A put without metadata, under an id that the provider makes.
+    pub fn new(collection: Collection, space_id: SpaceId, content: Content, created_at: Timestamp) -> Self {
+        Self { collection, id: None, space_id, content, metadata: Metadata::default(), created_at, expect: Expect::Any }
+    }
+
+    /// Under this id.
+    #[must_use]
+    pub fn with_id(mut self, id: DocumentId) -> Self {
+        self.id = Some(id);
+        self
+    }
+
+    /// With metadata.
+    #[must_use]
+    pub fn with_metadata(mut self, metadata: Metadata) -> Self {
+        self.metadata = metadata;
+        self
+    }
+
+    /// Only when this is in place.
+    #[must_use]
+    pub fn expect(mut self, expect: Expect) -> Self {
+        self.expect = expect;
+        self
+    }
+
+    /// The document that this leaves behind, given what is in place under its id. For engines: this is what a put means.
+    ///
+    /// `id` is the write's own, or the one that the provider made. `Conflict` when the expectation does not hold.
+    pub fn apply(&self, id: &DocumentId, current: Option<&Document>, now: Timestamp) -> Result<Document> {
+        match (self.expect, current) {
+            (Expect::Any, _) | (Expect::Absent, None) => {}
+            (Expect::Absent, Some(_)) => return Err(Error::conflict("the document exists already")),
+            (Expect::Revision(wanted), Some(document)) if document.revision == wanted => {}
+            (Expect::Revision(wanted), Some(document)) => {
+                return Err(Error::conflict(format!("the revision is {}, not {wanted}", document.revision)));
+            }
+            (Expect::Revision(_), None) => return Err(Error::conflict("the document does not exist")),
+        }
+        Ok(Document {
+            id: id.clone(),
+            collection: self.collection.clone(),
+            space_id: self.space_id.clone(),
+            content: self.content.clone(),
+            metadata: self.metadata.clone(),
+            created_at: current.map_or(self.created_at, |document| document.created_at),
+            updated_at: current.map(|_| now),
+            revision: current.map_or(Ok(Revision::FIRST), |document| document.revision.next())?,
+        })
+    }
+}
+
+/// Which documents a removal takes: those that satisfy everything it names.
+///
+/// It has to name ids, a filter, a text or spaces: neither an empty selection nor `all` alone removes anything (D4).
+#[derive(Debug, Clone)]
+pub struct DocumentSelection {
+    ids: Option<Vec<DocumentId>>,
+    query: DocumentQuery,
+}
+
+/// The most ids that one selection names.
+const MAX_IDS: usize = 1_000;
+
+impl DocumentSelection {
+    /// The documents with these ids; at most 1,000, else `TooLarge`.
+    pub fn ids(collection: Collection, ids: impl IntoIterator<Item = DocumentId>) -> Result<Self> {
+        Self::ids_where(ids, DocumentQuery::builder(collection).all())
+    }
+
+    /// The documents among those with these ids that a query finds; its order, limit and offset mean nothing here.
+    pub fn ids_where(ids: impl IntoIterator<Item = DocumentId>, query: QueryBuilder<Documents>) -> Result<Self> {
+        let mut ids: Vec<_> = ids.into_iter().collect();
+        ids.sort_unstable();
+        ids.dedup();
+        if ids.is_empty() {
+            return Err(Error::invalid("a removal must name what it removes"));
+        }
+        if ids.len() > MAX_IDS {
+            return Err(Error::too_large(format!("{} ids; at most {MAX_IDS} are allowed", ids.len())));
+        }
+        Ok(Self { ids: Some(ids), query: query.build()? })
+    }
+
+    /// The documents that a query finds; its order, limit and offset mean nothing here.
+    ///
+    /// `InvalidInput` when the query takes all spaces and names neither a filter nor a text.
+    pub fn matching(query: QueryBuilder<Documents>) -> Result<Self> {
+        let query = query.build()?;
+        if query.spaces == Spaces::All && query.filter.is_none() && query.text.is_none() {
+            return Err(Error::invalid("a removal of everything is refused: name ids, spaces, a filter or a text"));
+        }
+        Ok(Self { ids: None, query })
+    }
+
+    /// The collection.
+    pub fn collection(&self) -> &Collection {
+        self.query.collection()
+    }
+
+    /// The ids that come into question; all when `None`. Sorted, each once.
+    pub fn candidate_ids(&self) -> Option<&[DocumentId]> {
+        self.ids.as_deref()
+    }
+
+    /// Where to look for candidates when no ids are named.
+    pub fn query(&self) -> &DocumentQuery {
+        &self.query
+    }
+
+    /// Whether a document of the collection is selected. For engines: this has the last word.
+    pub fn matches(&self, document: &Document) -> bool {
+        let (query, space) = (&self.query, document.space_id.as_str());
+        document.collection == query.of.collection
+            && self.ids.as_ref().is_none_or(|ids| ids.binary_search(&document.id).is_ok())
+            && query.spaces.matches(space)
+            && query.within.as_ref().is_none_or(|within| within.matches(space))
+            && query.filter.as_ref().is_none_or(|filter| filter.matches(&document.into()))
+            && (query.text.is_none() || words::of(document.content.as_str()).any(|word| query.words.contains(&word)))
+    }
+}

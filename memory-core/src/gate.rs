@@ -1,0 +1,188 @@
+//! The door that every call of a provider goes through.
+
+use std::future::Future;
+use std::time::Duration;
+
+use tokio::sync::{Mutex, RwLock};
+use tracing::field::Empty;
+use tracing::{Instrument, Span, info_span};
+
+use crate::{Error, ErrorKind, Outcome, Result};
+
+/// How long a call may take unless the configuration says otherwise (L6).
+pub const DEFAULT_DEADLINE: Duration = Duration::from_secs(30);
+/// How long a health check may take (L3).
+const HEALTH_DEADLINE: Duration = Duration::from_secs(2);
+
+/// Keeps the life cycle (L2) and the deadline (L6) of a provider, names operation and backend in its errors, and makes each
+/// call a `tracing` span without payloads. For engines: one gate, shared by the provider and its documents.
+#[derive(Debug)]
+pub struct Gate {
+    backend: &'static str,
+    deadline: Duration,
+    // Calls hold it for reading while they run, so that shutdown waits for them.
+    state: RwLock<State>,
+    // Held by init and shutdown, one at a time. Calls don't need it, so that none waits for an init.
+    turn: Mutex<()>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    New,
+    Open,
+    Closed,
+}
+
+impl Gate {
+    /// A gate that [`Gate::init`] opens.
+    pub fn new(backend: &'static str, deadline: Duration) -> Self {
+        Self { backend, deadline, state: RwLock::new(State::New), turn: Mutex::new(()) }
+    }
+
+    /// Runs `work` unless the gate is open already, and opens it (L1).
+    pub async fn init(&self, work: impl Future<Output = Result<()>>) -> Result<()> {
+        self.run("init", self.deadline, Outcome::Unknown, async {
+            let _turn = self.turn.lock().await;
+            // An open gate is not locked for writing, which would wait for the slowest call.
+            let state = *self.state.read().await;
+            if state == State::New {
+                work.await?;
+                *self.state.write().await = State::Open;
+            }
+            check_not_closed(state)
+        })
+        .await
+    }
+
+    /// Runs a call that reads.
+    pub async fn read<T>(&self, operation: &'static str, work: impl Future<Output = Result<T>>) -> Result<T> {
+        self.run(operation, self.deadline, Outcome::NotDone, self.pass(work)).await
+    }
+
+    /// Runs a call that writes: past the deadline its outcome is unknown.
+    pub async fn write<T>(&self, operation: &'static str, work: impl Future<Output = Result<T>>) -> Result<T> {
+        self.run(operation, self.deadline, Outcome::Unknown, self.pass(work)).await
+    }
+
+    /// Runs a health check, which has less time; not to answer is to be down (L3).
+    pub async fn health<T>(&self, work: impl Future<Output = Result<T>>) -> Result<T> {
+        let deadline = self.deadline.min(HEALTH_DEADLINE);
+        let result = self.run("check_health", deadline, Outcome::NotDone, self.pass(work)).await;
+        result.map_err(|error| match error.kind() {
+            ErrorKind::Timeout => Error::new(ErrorKind::Unavailable, "the engine does not answer")
+                .with_operation("check_health")
+                .with_backend(self.backend)
+                .with_source(error)
+                .retryable(),
+            _ => error,
+        })
+    }
+
+    /// Closes the gate, waits for the calls in flight, and runs `work` if the gate was open (L2).
+    pub async fn shutdown(&self, work: impl Future<Output = Result<()>>) -> Result<()> {
+        self.run("shutdown", self.deadline, Outcome::Unknown, async {
+            let _turn = self.turn.lock().await;
+            let mut state = self.state.write().await;
+            let before = std::mem::replace(&mut *state, State::Closed);
+            if before == State::Open { work.await } else { Ok(()) }
+        })
+        .await
+    }
+
+    async fn pass<T>(&self, work: impl Future<Output = Result<T>>) -> Result<T> {
+        let state = self.state.read().await;
+        match *state {
+            State::Open => work.await,
+            State::New => Err(Error::new(ErrorKind::Closed, "the provider is not initialised: call init first")),
+            State::Closed => check_not_closed(*state).and_then(|()| Err(Error::new(ErrorKind::Closed, CLOSED))),
+        }
+    }
+
+    async fn run<T>(
+        &self,
+        operation: &'static str,
+        deadline: Duration,
+        late: Outcome,
+        work: impl Future<Output = Result<T>>,
+    ) -> Result<T> {
+        let span = info_span!("memory", operation, backend = self.backend, rows = Empty, outcome = Empty);
+        async {
+            let result = match tokio::time::timeout(deadline, work).await {
+                Ok(result) => result,
+                Err(_) => {
+                    let message = format!("no answer within {} ms", deadline.as_millis());
+                    Err(Error::new(ErrorKind::Timeout, message).with_outcome(late).retryable())
+                }
+            };
+            let result = result.map_err(|error| error.with_operation(operation).with_backend(self.backend));
+            match &result {
+                Ok(_) => Span::current().record("outcome", "ok"),
+                Err(error) => Span::current().record("outcome", tracing::field::debug(error.kind())),
+            };
+            result
+        }
+        .instrument(span)
+        .await
+    }
+}
+
+/// Records in the span of the current call how many rows it read or wrote.
+pub fn record_rows(rows: usize) {
+    Span::current().record("rows", rows);
+}
+
+const CLOSED: &str = "the provider was shut down";
+
+fn check_not_closed(state: State) -> Result<()> {
+    if state == State::Closed { Err(Error::new(ErrorKind::Closed, CLOSED)) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_gate_opens_once_and_closes_for_good() {
+        let gate = Gate::new("test", DEFAULT_DEADLINE);
+        let call = || gate.read("get", async { Ok(1) });
+        assert_eq!(call().await.expect_err("new").kind(), ErrorKind::Closed);
+        gate.init(async { Err(Error::corrupt("bad")) }).await.expect_err("the work failed");
+        assert_eq!(call().await.expect_err("still new").kind(), ErrorKind::Closed);
+        gate.init(async { Ok(()) }).await.expect("opens");
+        gate.init(async { Err(Error::corrupt("not run again")) }).await.expect("is open");
+        assert_eq!(call().await.expect("open"), 1);
+        gate.shutdown(async { Ok(()) }).await.expect("closes");
+        gate.shutdown(async { Err(Error::corrupt("not run again")) }).await.expect("is closed");
+        assert_eq!(call().await.expect_err("closed").kind(), ErrorKind::Closed);
+        assert_eq!(gate.init(async { Ok(()) }).await.expect_err("closed").kind(), ErrorKind::Closed);
+    }
+
+    #[tokio::test]
+    async fn nobody_waits_for_an_init_or_for_a_slow_call_to_init() {
+        let gate = Gate::new("test", DEFAULT_DEADLINE);
+        let quick = || gate.read("get", async { Ok(1) });
+        tokio::select! {
+            biased;
+            _ = gate.init(std::future::pending()) => panic!("an init that never ends"),
+            answer = quick() => assert_eq!(answer.expect_err("not open yet").kind(), ErrorKind::Closed),
+        }
+        gate.init(async { Ok(()) }).await.expect("opens, since the first init was dropped");
+        tokio::select! {
+            biased;
+            _ = gate.read("query", std::future::pending::<Result<()>>()) => panic!("a call that never ends"),
+            again = gate.init(async { Err(Error::corrupt("not run again")) }) => again.expect("is open"),
+        }
+        assert_eq!(quick().await.expect("open"), 1);
+    }
+
+    #[tokio::test]
+    async fn a_late_write_has_an_unknown_outcome() {
+        let gate = Gate::new("test", Duration::from_millis(1));
+        gate.init(async { Ok(()) }).await.expect("opens");
+        let late = gate.write("store", std::future::pending::<Result<()>>()).await.expect_err("late");
+        assert_eq!((late.kind(), late.outcome(), late.is_retryable()), (ErrorKind::Timeout, Outcome::Unknown, true));
+        assert_eq!(late.to_string(), "store (test): Timeout: no answer within 1 ms");
+        let late = gate.read("get", std::future::pending::<Result<()>>()).await.expect_err("late");
+        assert_eq!(late.outcome(), Outcome::NotDone);
+    }
+}

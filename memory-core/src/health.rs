@@ -1,0 +1,88 @@
+//! What a provider tells of itself.
+
+use std::fmt;
+use std::time::Duration;
+
+/// What configuration or server switched on or off. Everything else in the contract is always there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct Capabilities {
+    /// Whether the ledger can be searched by text (T3). Documents always can.
+    pub ledger_text: bool,
+}
+
+/// What text search covers: a setting of every engine (T3).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum TextIndex {
+    /// Only documents.
+    #[default]
+    Documents,
+    /// Documents and the ledger.
+    All,
+}
+
+impl TextIndex {
+    /// The capabilities that the setting makes.
+    pub fn capabilities(self) -> Capabilities {
+        Capabilities { ledger_text: self == Self::All }
+    }
+}
+
+/// How an engine is (L3).
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Health {
+    /// The name of the engine.
+    pub engine: &'static str,
+    /// The version of its server or library.
+    pub server_version: String,
+    /// The version of the schema that is in place.
+    pub schema_version: u32,
+    /// How long the engine took to answer.
+    pub latency: Duration,
+    /// What an acknowledged write survives.
+    pub durability: Durability,
+}
+
+impl Health {
+    /// The health of an engine.
+    pub fn new(
+        engine: &'static str,
+        server_version: impl Into<String>,
+        schema_version: u32,
+        latency: Duration,
+        durability: Durability,
+    ) -> Self {
+        Self { engine, server_version: server_version.into(), schema_version, latency, durability }
+    }
+}
+
+/// What an acknowledged write survives.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Durability {
+    /// The end of the process and of the machine's power.
+    Durable,
+    /// Less than that.
+    AtRisk {
+        /// Why.
+        reason: String,
+        /// How much of the latest work can be lost; `None` when there is no bound.
+        bound: Option<Duration>,
+    },
+    /// The engine does not tell.
+    Unknown {
+        /// Why not.
+        reason: String,
+    },
+}
+
+impl fmt::Display for Durability {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Durable => f.write_str("durable"),
+            Self::AtRisk { reason, bound: Some(bound) } => write!(f, "at risk (up to {bound:?}): {reason}"),
+            Self::AtRisk { reason, bound: None } => write!(f, "at risk: {reason}"),
+            Self::Unknown { reason } => write!(f, "unknown: {reason}"),
+        }
+    }
+}

@@ -1,0 +1,271 @@
+//! JSON that is kept as it came: the trigger and the context of a memory.
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde::de::Error as _;
+use serde::ser::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::value::RawValue;
+
+use crate::{Error, Result};
+
+/// The event that started a task: at most 4 MiB.
+pub type Trigger = JsonText<{ 4 << 20 }>;
+
+/// What came of a task: at most 8 MiB.
+pub type Context = JsonText<{ 8 << 20 }>;
+
+/// How deeply arrays and objects may nest.
+const MAX_DEPTH: usize = 100;
+
+/// A JSON value of at most `MAX` bytes, without the white space between its tokens and otherwise kept byte for byte:
+/// numbers, the order of keys and escapes stay as they were written.
+///
+/// Nesting ends at 100 levels, and an escape must not stand for half of a surrogate pair.
+///
+/// ```
+/// let trigger: memory_core::Trigger = r#"{ "text": "caf\u00e9", "price": 1.50 }"#.parse()?;
+/// assert_eq!(trigger.as_str(), r#"{"text":"caf\u00e9","price":1.50}"#);
+/// # Ok::<(), memory_core::Error>(())
+/// ```
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct JsonText<const MAX: usize>(Arc<str>);
+
+impl<const MAX: usize> JsonText<MAX> {
+    /// The longest text, in bytes after the white space is gone.
+    pub const MAX_BYTES: usize = MAX;
+
+    /// Checks a text from outside; `InvalidInput` when it isn't JSON, `TooLarge` over the limits.
+    pub fn parse(text: &str) -> Result<Self> {
+        let _: &RawValue = serde_json::from_str(text).map_err(|error| not_json(&error))?;
+        let compact = compact(text)?;
+        if compact.len() > MAX {
+            return Err(Error::too_large(format!("JSON of {} bytes; at most {MAX} are allowed", compact.len())));
+        }
+        Ok(Self(compact.into()))
+    }
+
+    /// The JSON of a serializable value.
+    pub fn from_value<T: Serialize + ?Sized>(value: &T) -> Result<Self> {
+        let text = serde_json::to_string(value)
+            .map_err(|error| Error::invalid("the value has no JSON form").with_source(error))?;
+        Self::parse(&text)
+    }
+
+    /// Takes a text that [`JsonText::as_str`] gave earlier back from an engine; `Corrupt` when it is JSON no longer.
+    pub fn from_stored(text: &str) -> Result<Self> {
+        let _: &RawValue = serde_json::from_str(text)
+            .map_err(|error| Error::corrupt("a stored text is not JSON").with_source(error))?;
+        Ok(Self(text.into()))
+    }
+
+    /// The text, without white space between its tokens.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Reads the value.
+    pub fn to_value<'de, T: Deserialize<'de>>(&'de self) -> Result<T> {
+        serde_json::from_str(&self.0).map_err(|error| Error::invalid("the JSON has another shape").with_source(error))
+    }
+
+    /// All string values, in reading order; keys are not among them.
+    pub(crate) fn strings(&self) -> Vec<String> {
+        let bytes = self.0.as_bytes();
+        let mut strings = Vec::new();
+        let mut at = 0;
+        while at < bytes.len() {
+            if bytes[at] != b'"' {
+                at += 1;
+                continue;
+            }
+            let end = string_end(bytes, at);
+            // The text holds no white space, so a key is followed by its colon at once.
+            if bytes.get(end) != Some(&b':') {
+                strings.extend(serde_json::from_str::<String>(&self.0[at..end]).ok());
+            }
+            at = end;
+        }
+        strings
+    }
+}
+
+impl<const MAX: usize> std::str::FromStr for JsonText<MAX> {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        Self::parse(text)
+    }
+}
+
+impl<const MAX: usize> fmt::Debug for JsonText<MAX> {
+    /// Payloads stay out of logs: only the size shows.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "JsonText({} bytes)", self.0.len())
+    }
+}
+
+impl<const MAX: usize> Serialize for JsonText<MAX> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let raw: &RawValue = serde_json::from_str(&self.0).map_err(S::Error::custom)?;
+        raw.serialize(serializer)
+    }
+}
+
+impl<'de, const MAX: usize> Deserialize<'de> for JsonText<MAX> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let raw = Box::<RawValue>::deserialize(deserializer)?;
+        Self::parse(raw.get()).map_err(|error| D::Error::custom(error.message()))
+    }
+}
+
+fn not_json(error: &serde_json::Error) -> Error {
+    // The parser's own message may quote the text; its place is enough.
+    Error::invalid(format!("not valid JSON at line {} column {}", error.line(), error.column()))
+}
+
+/// Where the string that starts at `start` ends, behind its closing quote. The text is known to be JSON.
+fn string_end(bytes: &[u8], start: usize) -> usize {
+    let mut at = start + 1;
+    while at < bytes.len() {
+        match bytes[at] {
+            b'"' => return at + 1,
+            b'\\' => at += 2,
+            _ => at += 1,
+        }
+    }
+    bytes.len()
+}
+
+/// Drops the white space between tokens of a valid JSON text, and refuses what the contract adds to JSON's own rules.
+fn compact(text: &str) -> Result<String> {
+    let bytes = text.as_bytes();
+    let mut compact = String::with_capacity(text.len());
+    let (mut at, mut depth) = (0, 0_usize);
+    while at < bytes.len() {
+        let start = at;
+        match bytes[at] {
+            b' ' | b'\t' | b'\n' | b'\r' => {
+                at += 1;
+                continue;
+            }
+            b'"' => {
+                at = string_end(bytes, at);
+                if has_lone_surrogate(&bytes[start..at]) {
+                    return Err(Error::invalid("a \\u escape stands for half of a surrogate pair"));
+                }
+            }
+            byte => {
+                at += 1;
+                match byte {
+                    b'[' | b'{' => depth += 1,
+                    b']' | b'}' => depth -= 1,
+                    // The rest of a number or a literal; multi-byte characters stand in strings only.
+                    _ => {}
+                }
+                if depth > MAX_DEPTH {
+                    return Err(Error::too_large(format!("JSON nests more than {MAX_DEPTH} deep")));
+                }
+            }
+        }
+        compact.push_str(&text[start..at]);
+    }
+    Ok(compact)
+}
+
+fn has_lone_surrogate(string: &[u8]) -> bool {
+    let escape_at = |at: usize| -> Option<u16> {
+        let digits = string.get(at..at + 6)?.strip_prefix(b"\\u")?;
+        u16::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
+    };
+    let mut at = 0;
+    while at < string.len() {
+        if string[at] != b'\\' {
+            at += 1;
+            continue;
+        }
+        match escape_at(at) {
+            Some(0xD800..=0xDBFF) => match escape_at(at + 6) {
+                Some(0xDC00..=0xDFFF) => at += 12,
+                _ => return true,
+            },
+            Some(0xDC00..=0xDFFF) => return true,
+            Some(_) => at += 6,
+            None => at += 2,
+        }
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ErrorKind;
+
+    type Small = JsonText<16>;
+
+    #[test]
+    fn everything_but_white_space_is_kept() {
+        for (given, kept) in [
+            (" {\"b\" : 1.0 ,\n\"a\":[ ] } ", r#"{"b":1.0,"a":[]}"#),
+            (r#"" a  b ""#, r#"" a  b ""#),
+            ("1E+2", "1E+2"),
+            (r#"["\"", "\\" ]"#, r#"["\"","\\"]"#),
+            (r#""\ud83d\ude00""#, r#""\ud83d\ude00""#),
+            (r#""\\ud800""#, r#""\\ud800""#),
+        ] {
+            assert_eq!(Context::parse(given).expect(given).as_str(), kept);
+        }
+    }
+
+    #[test]
+    fn what_is_not_json_is_refused() {
+        for text in [
+            "",
+            " ",
+            "{",
+            "[1,]",
+            "{\"a\":1}x",
+            "nul",
+            "'a'",
+            "\"\u{1}\"",
+            "01",
+            r#""\ud800""#,
+            r#""\udc00""#,
+            r#""\ud800\ud800""#,
+            r#""\ud800x""#,
+        ] {
+            assert_eq!(Context::parse(text).map_err(|error| error.kind()), Err(ErrorKind::InvalidInput), "{text}");
+        }
+    }
+
+    #[test]
+    fn limits_hold_at_the_limit_and_one_over() {
+        assert!(Small::parse(&format!("  \"{}\"  ", "x".repeat(14))).is_ok());
+        assert_eq!(Small::parse(&format!("\"{}\"", "x".repeat(15))).map_err(|e| e.kind()), Err(ErrorKind::TooLarge));
+        let nested = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
+        assert!(Context::parse(&nested(100)).is_ok());
+        assert_eq!(Context::parse(&nested(101)).map_err(|e| e.kind()), Err(ErrorKind::TooLarge));
+        assert_eq!(Context::parse(&nested(100_000)).map_err(|e| e.kind()), Err(ErrorKind::TooLarge));
+    }
+
+    #[test]
+    fn strings_are_the_values_and_not_the_keys() {
+        let text = Context::parse(r#"{"key": ["a", {"k2": "b\n\"c"}, 1e400, null], "empty": ""}"#).expect("valid");
+        assert_eq!(text.strings(), ["a", "b\n\"c", ""]);
+    }
+
+    #[test]
+    fn serde_keeps_every_byte() {
+        let text = Context::parse(r#"{"n":1.50,"e":"\u00e9"}"#).expect("valid");
+        let json = serde_json::to_string(&[&text]).expect("serializable");
+        assert_eq!(json, r#"[{"n":1.50,"e":"\u00e9"}]"#);
+        assert_eq!(serde_json::from_str::<Vec<Context>>(&json).expect("readable"), [text]);
+    }
+
+    #[test]
+    fn debug_hides_the_payload() {
+        assert_eq!(format!("{:?}", Context::parse("\"secret\"").expect("valid")), "JsonText(8 bytes)");
+    }
+}

@@ -1,0 +1,45 @@
+#![doc = include_str!("../README.md")]
+
+mod cursor;
+mod document;
+mod error;
+pub mod filter;
+mod gate;
+mod health;
+mod id;
+mod in_memory;
+mod json;
+mod memory;
+mod metadata;
+mod page;
+mod pattern;
+mod provider;
+mod query;
+mod space;
+mod time;
+pub mod words;
+
+pub use cursor::{Cursor, Position};
+pub use document::{Content, Document, DocumentSelection, DocumentWrite, Expect};
+pub use error::{Error, ErrorKind, Outcome, Result};
+pub use filter::Filter;
+pub use gate::{DEFAULT_DEADLINE, Gate, record_rows};
+pub use health::{Capabilities, Durability, Health, TextIndex};
+pub use id::{Collection, DocumentId, IdempotencyKey, MemoryId};
+pub use in_memory::InMemory;
+pub use json::{Context, JsonText, Trigger};
+pub use memory::{
+    ContextPatch, Memory, MemoryPatch, MetadataPatch, NewMemory, Revision, Status, Updated, check_repetition,
+};
+pub use metadata::{Json, JsonObject, Metadata, Number};
+pub use page::{
+    DocumentPage, Head, MAX_EXAMINED, MAX_PAGE_BYTES, MemoryPage, PageBuilder, Selects, Unreadable, Verdict,
+    compare_heads,
+};
+pub use provider::{DocumentStore, MAX_BATCH, MAX_BATCH_BYTES, MemoryProvider, RestoreReport, check_batch};
+pub use query::{
+    DEFAULT_LIMIT, DocumentQuery, Documents, Kind, Ledger, MAX_EXCLUDED, MAX_LIMIT, MAX_OFFSET, MAX_SELECTORS,
+    MAX_TEXT, MAX_WORDS, MemoryQuery, Order, Query, QueryBuilder,
+};
+pub use space::{BOUNDARIES, SpaceId, SpaceRange, SpaceSelector, Spaces, path_hash};
+pub use time::{Clock, ManualClock, SystemClock, Timestamp};

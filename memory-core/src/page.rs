@@ -1,0 +1,337 @@
+//! Pages: what a query answers, and the one piece of code that decides what is on them.
+
+use std::cmp::Ordering;
+
+use crate::cursor::{Cursor, Position};
+use crate::document::Document;
+use crate::filter::Subject;
+use crate::query::{Documents, Kind, Ledger, Query};
+use crate::{Memory, MemoryId, Order, Status, Timestamp};
+
+/// A page ends before it grows beyond this, in bytes of its records' texts; one record always fits (Q5).
+pub const MAX_PAGE_BYTES: usize = 16 << 20;
+/// A page ends after this many examined candidates (Q5).
+pub const MAX_EXAMINED: usize = 100_000;
+
+/// Memories that a query found.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct MemoryPage {
+    /// In the order of the query.
+    pub memories: Vec<Memory>,
+    /// Rows that match as far as can be told, and can't be read (Q8).
+    pub unreadable: Vec<Unreadable>,
+    /// Where the next page begins. A page may be short or empty and still have one; only a page without is the end.
+    pub next: Option<Cursor>,
+}
+
+/// Documents that a query found.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct DocumentPage {
+    /// In the order of the query.
+    pub documents: Vec<Document>,
+    /// Documents that match as far as can be told, and can't be read (Q8).
+    pub unreadable: Vec<Unreadable>,
+    /// Where the next page begins. A page may be short or empty and still have one; only a page without is the end.
+    pub next: Option<Cursor>,
+}
+
+/// A row that the engine holds and that is no valid record.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unreadable {
+    /// The id, as far as it can be read.
+    pub id: String,
+    /// What is wrong, without the payload.
+    pub reason: String,
+}
+
+/// What an engine knows of a candidate before it reads the payload.
+#[derive(Debug, Clone, Copy)]
+pub struct Head<'a> {
+    /// The bytes of its id.
+    pub id: &'a [u8],
+    /// Its space.
+    pub space: &'a str,
+    /// When it was created.
+    pub created_at: Timestamp,
+    /// Its status; `None` when it has none, as documents, or when it can't be read. No condition on the status has such a
+    /// candidate.
+    pub status: Option<Status>,
+}
+
+/// What to do with a candidate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// It is not on the page: go on with the next.
+    Skip,
+    /// Read it and push it.
+    Take,
+    /// The page is complete.
+    Stop,
+}
+
+/// Makes a page out of candidates. An engine offers a superset of what matches, in the order of the query; this decides
+/// what is on the page, when it ends, and where the next begins. For engines.
+#[derive(Debug)]
+pub struct PageBuilder<'q, K: Selects> {
+    query: &'q Query<K>,
+    records: Vec<K::Record>,
+    unreadable: Vec<Unreadable>,
+    bytes: usize,
+    examined: usize,
+    skip: usize,
+    last: Option<Position>,
+    next: Option<Cursor>,
+}
+
+impl<'q, K: Selects> PageBuilder<'q, K> {
+    /// An empty page of this query.
+    pub fn new(query: &'q Query<K>) -> Self {
+        Self {
+            query,
+            records: Vec::new(),
+            unreadable: Vec::new(),
+            bytes: 0,
+            examined: 0,
+            skip: query.offset,
+            last: query.after.clone(),
+            next: None,
+        }
+    }
+
+    /// Looks at the next candidate.
+    pub fn examine(&mut self, head: &Head<'_>) -> Verdict {
+        if self.query.limit == 0 {
+            return Verdict::Stop;
+        }
+        if self.records.len() == self.query.limit || self.examined == MAX_EXAMINED {
+            return self.stop();
+        }
+        // What earlier pages have passed neither counts nor moves the next cursor back.
+        if !self.is_behind_cursor(head) {
+            return Verdict::Skip;
+        }
+        self.examined += 1;
+        if self.admits(head) {
+            return Verdict::Take;
+        }
+        self.pass(head.created_at, head.id);
+        Verdict::Skip
+    }
+
+    /// Puts a candidate on the page that [`PageBuilder::examine`] wanted, if the filter has it; `Skip` if it has not, `Stop` if
+    /// the page is complete without it.
+    pub fn push(&mut self, record: K::Record) -> Verdict {
+        let (created_at, size) = (K::created_at(&record), K::size(&record));
+        let wanted = self.query.filter.as_ref().is_none_or(|filter| filter.matches(&K::subject(&record)));
+        if wanted && self.skip == 0 {
+            if !self.records.is_empty() && self.bytes + size > MAX_PAGE_BYTES {
+                return self.stop();
+            }
+            self.bytes += size;
+            self.pass(created_at, K::id_bytes(&record));
+            self.records.push(record);
+            return Verdict::Take;
+        }
+        if wanted {
+            self.skip -= 1;
+        }
+        self.pass(created_at, K::id_bytes(&record));
+        Verdict::Skip
+    }
+
+    /// Reports a candidate that can't be read (Q8); with its head if that was readable and [`PageBuilder::examine`] wanted it.
+    pub fn push_unreadable(&mut self, head: Option<&Head<'_>>, id: String, reason: impl Into<String>) {
+        if let Some(head) = head {
+            self.pass(head.created_at, head.id);
+        }
+        self.unreadable.push(Unreadable { id, reason: reason.into() });
+    }
+
+    /// The page, when a verdict was to stop or when there are no more candidates.
+    pub fn finish(self) -> K::Page {
+        K::page(self.records, self.unreadable, self.next)
+    }
+
+    fn is_behind_cursor(&self, head: &Head<'_>) -> bool {
+        self.query.after.as_ref().is_none_or(|after| {
+            let after = (after.created_at, after.id.as_slice());
+            compare(after, (head.created_at, head.id), self.query.order) == Ordering::Less
+        })
+    }
+
+    fn admits(&self, head: &Head<'_>) -> bool {
+        let query = self.query;
+        query.of.admits(head)
+            && query.spaces.matches(head.space)
+            && query.within.as_ref().is_none_or(|within| within.matches(head.space))
+    }
+
+    fn pass(&mut self, created_at: Timestamp, id: &[u8]) {
+        match &mut self.last {
+            Some(last) => {
+                last.created_at = created_at;
+                last.id.clear();
+                last.id.extend_from_slice(id);
+            }
+            None => self.last = Some(Position { created_at, id: id.to_vec() }),
+        }
+    }
+
+    fn stop(&mut self) -> Verdict {
+        // Text comes in no order that a cursor could continue (T2).
+        if let (Some(last), None) = (&self.last, &self.query.text) {
+            self.next = Some(Cursor::encode(&self.query.fingerprint, last, self.skip));
+        }
+        Verdict::Stop
+    }
+}
+
+/// How records of the ledger and documents get onto pages. Implemented here only.
+pub trait Selects: Kind {
+    /// What the query finds.
+    type Record: std::fmt::Debug;
+    /// What the query answers.
+    type Page;
+
+    /// Whether the candidate satisfies what only this kind of query asks.
+    fn admits(&self, head: &Head<'_>) -> bool;
+    /// What can be told of the record before its payload is read.
+    fn head(record: &Self::Record) -> Head<'_>;
+    /// When the record was created.
+    fn created_at(record: &Self::Record) -> Timestamp;
+    /// The bytes of its id.
+    fn id_bytes(record: &Self::Record) -> &[u8];
+    /// About how many bytes it has.
+    fn size(record: &Self::Record) -> usize;
+    /// What a filter sees of it.
+    fn subject(record: &Self::Record) -> Subject<'_>;
+    /// Puts a page together.
+    fn page(records: Vec<Self::Record>, unreadable: Vec<Unreadable>, next: Option<Cursor>) -> Self::Page;
+}
+
+impl Selects for Ledger {
+    type Record = Memory;
+    type Page = MemoryPage;
+
+    fn admits(&self, head: &Head<'_>) -> bool {
+        let excluded = || {
+            let id = <[u8; 16]>::try_from(head.id).map(MemoryId::from_bytes);
+            id.is_ok_and(|id| self.exclude.contains(&id))
+        };
+        self.created_after.is_none_or(|after| head.created_at > after)
+            && self.created_before.is_none_or(|before| head.created_at < before)
+            && (self.statuses.is_empty() || head.status.is_some_and(|status| self.statuses.contains(&status)))
+            && (self.exclude.is_empty() || !excluded())
+    }
+
+    fn head(memory: &Memory) -> Head<'_> {
+        memory.head()
+    }
+
+    fn created_at(memory: &Memory) -> Timestamp {
+        memory.created_at
+    }
+
+    fn id_bytes(memory: &Memory) -> &[u8] {
+        memory.id.as_bytes()
+    }
+
+    fn size(memory: &Memory) -> usize {
+        memory.size()
+    }
+
+    fn subject(memory: &Memory) -> Subject<'_> {
+        Subject::from(memory)
+    }
+
+    fn page(memories: Vec<Memory>, unreadable: Vec<Unreadable>, next: Option<Cursor>) -> MemoryPage {
+        MemoryPage { memories, unreadable, next }
+    }
+}
+
+impl Selects for Documents {
+    type Record = Document;
+    type Page = DocumentPage;
+
+    fn admits(&self, _: &Head<'_>) -> bool {
+        true
+    }
+
+    fn head(document: &Document) -> Head<'_> {
+        document.head()
+    }
+
+    fn created_at(document: &Document) -> Timestamp {
+        document.created_at
+    }
+
+    fn id_bytes(document: &Document) -> &[u8] {
+        document.id.as_str().as_bytes()
+    }
+
+    fn size(document: &Document) -> usize {
+        document.size()
+    }
+
+    fn subject(document: &Document) -> Subject<'_> {
+        Subject::from(document)
+    }
+
+    fn page(documents: Vec<Document>, unreadable: Vec<Unreadable>, next: Option<Cursor>) -> DocumentPage {
+        DocumentPage { documents, unreadable, next }
+    }
+}
+
+impl Memory {
+    /// What can be told of this memory before its payload is read. For engines.
+    pub fn head(&self) -> Head<'_> {
+        Head {
+            id: self.id.as_bytes(),
+            space: self.space_id.as_str(),
+            created_at: self.created_at,
+            status: Some(self.status),
+        }
+    }
+}
+
+impl Document {
+    /// What can be told of this document before its content is read. For engines.
+    pub fn head(&self) -> Head<'_> {
+        Head {
+            id: self.id.as_str().as_bytes(),
+            space: self.space_id.as_str(),
+            created_at: self.created_at,
+            status: None,
+        }
+    }
+}
+
+/// The order of two records (Q4). For engines that have to sort.
+pub fn compare_heads(left: &Head<'_>, right: &Head<'_>, order: Order) -> Ordering {
+    compare((left.created_at, left.id), (right.created_at, right.id), order)
+}
+
+/// The one definition of the order: by createdAt, and then by the bytes of the id.
+fn compare(left: (Timestamp, &[u8]), right: (Timestamp, &[u8]), order: Order) -> Ordering {
+    let ascending = left.cmp(&right);
+    match order {
+        Order::OldestFirst => ascending,
+        Order::NewestFirst => ascending.reverse(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::MemoryQuery;
+
+    #[test]
+    fn a_status_that_cannot_be_read_satisfies_no_condition() {
+        let head = Head { id: &[0; 16], space: "a", created_at: Timestamp::MIN, status: None };
+        let any = MemoryQuery::builder().all().build().expect("valid");
+        assert_eq!(PageBuilder::new(&any).examine(&head), Verdict::Take);
+        let builder = Status::ALL.into_iter().fold(MemoryQuery::builder().all(), |query, status| query.status(status));
+        let every = builder.build().expect("valid");
+        assert_eq!(PageBuilder::new(&every).examine(&head), Verdict::Skip);
+    }
+}

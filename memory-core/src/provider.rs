@@ -1,0 +1,169 @@
+//! The contract: what an engine does, for the ledger and for documents.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+use crate::{
+    Capabilities, Collection, Document, DocumentId, DocumentPage, DocumentQuery, DocumentSelection, DocumentWrite,
+    Error, Health, Memory, MemoryId, MemoryPage, MemoryPatch, MemoryQuery, NewMemory, Result, Updated,
+    check_repetition,
+};
+
+/// An engine behind the contract, held as `Arc<dyn MemoryProvider>`.
+///
+/// The rules are numbered; `conformance/CONTRACT.md` has their whole text. What holds for every call: before
+/// [`init`](Self::init) and after [`shutdown`](Self::shutdown) it answers `Closed` (L2); past its deadline, `Timeout` (L6);
+/// dropping its future leaves the whole effect or none (W10). There are no default methods: each would be a second way to
+/// do a thing, and a wrapper could forget it.
+#[async_trait]
+pub trait MemoryProvider: fmt::Debug + Send + Sync + 'static {
+    /// Creates or migrates the schema, and opens the provider.
+    ///
+    /// # Behavior
+    /// - Calling it twice, or from eight processes at once, is safe (L1).
+    /// - After `shutdown` it answers `Closed` (L2).
+    /// - A schema newer than the program is `SchemaMismatch`, with its name and version (L4).
+    async fn init(&self) -> Result<()>;
+
+    /// Tells how the engine is.
+    ///
+    /// # Behavior
+    /// - Cheap, without a trace in the engine, and answered within two seconds (L3).
+    /// - `Unavailable` when the engine is down; works again when it is back, without a new provider (L3).
+    async fn check_health(&self) -> Result<Health>;
+
+    /// Lets calls in flight finish, and closes. A second call does nothing (L2).
+    async fn shutdown(&self) -> Result<()>;
+
+    /// What configuration or server switched on or off.
+    fn capabilities(&self) -> Capabilities;
+
+    /// Appends a memory to the ledger.
+    ///
+    /// # Behavior
+    /// - When it has returned, the memory is durable and visible to the next read through any handle (W1).
+    /// - It never overwrites (W2).
+    /// - With an idempotency key that is taken: the first id if trigger and space are the same, else `Conflict` (W3).
+    async fn store(&self, memory: NewMemory) -> Result<MemoryId>;
+
+    /// Appends many memories: all or none, with their ids in the order of the input (W4).
+    ///
+    /// # Behavior
+    /// - 10,000 memories and 64 MiB go in one call (W4); more are `TooLarge`.
+    /// - Idempotency keys work within the batch as between calls (W3).
+    async fn store_many(&self, memories: Vec<NewMemory>) -> Result<Vec<MemoryId>>;
+
+    /// Changes a memory: see [`MemoryPatch::apply`].
+    ///
+    /// # Behavior
+    /// - An unknown id is `NotFound` (W5), a wrong revision `Conflict`, and either writes nothing (W8).
+    /// - Concurrent patches of different metadata keys all survive (W9).
+    async fn update(&self, id: MemoryId, patch: MemoryPatch) -> Result<Updated>;
+
+    /// The memory with this id, or `None`. `Corrupt` when its row can't be read.
+    async fn get(&self, id: MemoryId) -> Result<Option<Memory>>;
+
+    /// One page of what a query finds (Q1 to Q9).
+    async fn query(&self, query: &MemoryQuery) -> Result<MemoryPage>;
+
+    /// Writes memories exactly as they are, each by itself (W12). For operators: backup and copy.
+    ///
+    /// # Behavior
+    /// - A memory that is there and equal is counted; one that differs, or whose idempotency key another memory has, is a
+    ///   conflict and stays as it is.
+    async fn restore(&self, memories: Vec<Memory>) -> Result<RestoreReport>;
+
+    /// The documents beside the ledger.
+    fn documents(&self) -> Arc<dyn DocumentStore>;
+}
+
+/// The mutable part of an agent's memory. No call of it reads or changes the ledger (D6).
+#[async_trait]
+pub trait DocumentStore: fmt::Debug + Send + Sync + 'static {
+    /// Creates or replaces a document: see [`DocumentWrite::apply`].
+    ///
+    /// # Behavior
+    /// - `Conflict` when what is in place is not what the write expects; of N racing writers one wins (D1).
+    async fn put(&self, write: DocumentWrite) -> Result<Document>;
+
+    /// The document with this id, or `None`. `Corrupt` when it can't be read.
+    async fn get(&self, collection: &Collection, id: &DocumentId) -> Result<Option<Document>>;
+
+    /// One page of what a query finds (D3).
+    async fn query(&self, query: &DocumentQuery) -> Result<DocumentPage>;
+
+    /// Removes what a selection finds, and tells the ids in ascending order.
+    ///
+    /// # Behavior
+    /// - More than `max` is `LimitExceeded` and removes nothing (D4).
+    /// - What is found goes in one step, at the revision at which it was found; changed meanwhile, it is looked at again (D4).
+    /// - A removed document is gone from every read path and every index (D5).
+    async fn remove(&self, selection: &DocumentSelection, max: usize) -> Result<Vec<DocumentId>>;
+
+    /// Writes documents exactly as they are, each by itself; like [`MemoryProvider::restore`].
+    async fn restore(&self, documents: Vec<Document>) -> Result<RestoreReport>;
+
+    /// The collections that hold a document, in ascending order.
+    async fn collections(&self) -> Result<Vec<Collection>>;
+}
+
+/// The most memories of one `store_many` (W4).
+pub const MAX_BATCH: usize = 10_000;
+/// The most bytes of one `store_many`, by [`Memory::size`] (W4).
+pub const MAX_BATCH_BYTES: usize = 64 << 20;
+
+/// The rows of a batch under their new ids. For engines.
+///
+/// `TooLarge` over the limits of W4; `Conflict` when two rows share an idempotency key and differ in trigger or space (W3).
+/// Rows that repeat one of the same batch are left in it.
+pub fn check_batch(memories: Vec<NewMemory>) -> Result<Vec<Memory>> {
+    if memories.len() > MAX_BATCH {
+        return Err(Error::too_large(format!("{} memories; at most {MAX_BATCH} go in one call", memories.len())));
+    }
+    let memories: Vec<_> = memories.into_iter().map(|memory| memory.into_memory(MemoryId::generate())).collect();
+    let bytes: usize = memories.iter().map(Memory::size).sum();
+    if bytes > MAX_BATCH_BYTES {
+        return Err(Error::too_large(format!("memories of {bytes} bytes; at most {MAX_BATCH_BYTES} go in one call")));
+    }
+    let mut firsts = HashMap::new();
+    for memory in &memories {
+        if let Some(key) = &memory.idempotency_key {
+            let first: &Memory = firsts.entry(key).or_insert(memory);
+            check_repetition(memory, first.space_id.as_str(), first.trigger.as_str())?;
+        }
+    }
+    Ok(memories)
+}
+
+/// What became of records to restore (W12).
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct RestoreReport {
+    /// How many were written.
+    pub written: usize,
+    /// How many were there already, and equal.
+    pub equal: usize,
+    /// The places in the input of those that differ from what is there.
+    pub conflicts: Vec<usize>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{ErrorKind, IdempotencyKey, SpaceId, Timestamp, Trigger};
+
+    #[test]
+    fn a_key_stands_for_one_memory_within_a_batch() {
+        let memory = |key: Option<&str>, trigger: &str| {
+            let (space, trigger) = (SpaceId::parse("a").expect("valid"), Trigger::parse(trigger).expect("valid"));
+            let idempotency_key = key.map(|key| IdempotencyKey::parse(key).expect("valid"));
+            NewMemory { idempotency_key, ..NewMemory::new(space, trigger, Timestamp::MIN) }
+        };
+        let same = vec![memory(Some("k"), "1"), memory(None, "2"), memory(None, "3"), memory(Some("k"), "1")];
+        assert_eq!(check_batch(same).expect("a repetition").len(), 4);
+        let other = vec![memory(Some("k"), "1"), memory(Some("l"), "2"), memory(Some("k"), "2")];
+        assert_eq!(check_batch(other).expect_err("two triggers").kind(), ErrorKind::Conflict);
+    }
+}

@@ -1,0 +1,572 @@
+//! Questions to a provider: one type for the ledger and for documents.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::Arc;
+
+use sha2::{Digest, Sha256};
+
+use crate::cursor::{Cursor, Fingerprint, Position};
+use crate::filter::{Filter, Source};
+use crate::{Collection, Error, MemoryId, Result, SpaceSelector, Spaces, Status, Timestamp, words};
+
+/// A question to the ledger.
+///
+/// ```
+/// use memory_core::{MemoryQuery, Status};
+///
+/// let query = MemoryQuery::builder()
+///     .under("plugin-discord-42")
+///     .status(Status::Completed)
+///     .filter_text("metadata.topic = 'rust'")
+///     .limit(20)
+///     .build()?;
+/// # Ok::<(), memory_core::Error>(())
+/// ```
+pub type MemoryQuery = Query<Ledger>;
+
+/// A question to one collection of documents.
+pub type DocumentQuery = Query<Documents>;
+
+/// What is asked for: spaces, bounds and a filter that a record has to satisfy, and how many to give in which order.
+///
+/// Only a builder makes one, so every query is valid.
+#[derive(Debug, Clone)]
+pub struct Query<K> {
+    pub(crate) spaces: Spaces,
+    pub(crate) within: Option<Spaces>,
+    pub(crate) filter: Option<Filter>,
+    pub(crate) text: Option<String>,
+    /// Those of the text, each once.
+    pub(crate) words: BTreeSet<String>,
+    pub(crate) order: Order,
+    pub(crate) limit: usize,
+    pub(crate) offset: usize,
+    pub(crate) after: Option<Position>,
+    pub(crate) fingerprint: Fingerprint,
+    pub(crate) of: K,
+}
+
+/// What only a query of the ledger can ask.
+#[derive(Debug, Clone, Default)]
+pub struct Ledger {
+    pub(crate) created_after: Option<Timestamp>,
+    pub(crate) created_before: Option<Timestamp>,
+    pub(crate) statuses: BTreeSet<Status>,
+    pub(crate) exclude: BTreeSet<MemoryId>,
+}
+
+/// What only a query of documents says.
+#[derive(Debug, Clone)]
+pub struct Documents {
+    pub(crate) collection: Collection,
+}
+
+/// By (createdAt, bytes of the id), on every engine (Q4).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Order {
+    /// The latest first.
+    #[default]
+    NewestFirst,
+    /// The earliest first.
+    OldestFirst,
+}
+
+/// The most records of one page (Q5).
+pub const MAX_LIMIT: usize = 1_000;
+/// How many records a page has unless the query says otherwise (Q5).
+pub const DEFAULT_LIMIT: usize = 50;
+/// The furthest offset (Q5).
+pub const MAX_OFFSET: usize = 10_000;
+/// The longest text of a text query, in bytes (T2).
+pub const MAX_TEXT: usize = 16 << 10;
+/// The most distinct words of a text query (T2).
+pub const MAX_WORDS: usize = 256;
+/// The most selectors that a query names, and that it is confined to (Q1).
+pub const MAX_SELECTORS: usize = 1_000;
+/// The most memories that a query leaves out (Q7).
+pub const MAX_EXCLUDED: usize = 10_000;
+
+impl<K> Query<K> {
+    /// The spaces that are looked at.
+    pub fn spaces(&self) -> &Spaces {
+        &self.spaces
+    }
+
+    /// To which spaces a host confines the query.
+    pub fn within(&self) -> Option<&Spaces> {
+        self.within.as_ref()
+    }
+
+    /// The condition that records must satisfy.
+    pub fn filter(&self) -> Option<&Filter> {
+        self.filter.as_ref()
+    }
+
+    /// The raw text whose words are looked for.
+    pub fn text(&self) -> Option<&str> {
+        self.text.as_deref()
+    }
+
+    /// The order of the answer.
+    pub fn order(&self) -> Order {
+        self.order
+    }
+
+    /// How many records a page has at most.
+    pub fn limit(&self) -> usize {
+        self.limit
+    }
+
+    /// After which record the page begins.
+    pub fn after(&self) -> Option<&Position> {
+        self.after.as_ref()
+    }
+}
+
+impl Query<Ledger> {
+    /// Starts a query of the ledger.
+    pub fn builder() -> QueryBuilder<Ledger> {
+        QueryBuilder::new(Ledger::default())
+    }
+
+    /// Only memories created after this, exclusively (Q2).
+    pub fn created_after(&self) -> Option<Timestamp> {
+        self.of.created_after
+    }
+
+    /// Only memories created before this, exclusively (Q2).
+    pub fn created_before(&self) -> Option<Timestamp> {
+        self.of.created_before
+    }
+
+    /// Only memories of one of these statuses; all when empty.
+    pub fn statuses(&self) -> &BTreeSet<Status> {
+        &self.of.statuses
+    }
+}
+
+impl Query<Documents> {
+    /// Starts a query of a collection.
+    pub fn builder(collection: Collection) -> QueryBuilder<Documents> {
+        QueryBuilder::new(Documents { collection })
+    }
+
+    /// The collection.
+    pub fn collection(&self) -> &Collection {
+        &self.of.collection
+    }
+}
+
+/// Makes a [`Query`]. The first mistake is kept and comes out of `build`.
+#[derive(Debug, Clone)]
+pub struct QueryBuilder<K> {
+    all: bool,
+    selectors: Vec<SpaceSelector>,
+    within: Option<Spaces>,
+    filter: Option<Filter>,
+    text: Option<String>,
+    order: Option<Order>,
+    limit: usize,
+    offset: usize,
+    cursor: Option<String>,
+    of: K,
+    // Shared, since an error can't be cloned and a builder can.
+    mistake: Option<Arc<Error>>,
+}
+
+impl<K: Kind> QueryBuilder<K> {
+    fn new(of: K) -> Self {
+        Self {
+            all: false,
+            selectors: Vec::new(),
+            within: None,
+            filter: None,
+            text: None,
+            order: None,
+            limit: DEFAULT_LIMIT,
+            offset: 0,
+            cursor: None,
+            of,
+            mistake: None,
+        }
+    }
+
+    /// Every space (Q1).
+    #[must_use]
+    pub fn all(mut self) -> Self {
+        self.all = true;
+        self
+    }
+
+    /// Also the spaces of this selector; at most [`MAX_SELECTORS`] in one query.
+    #[must_use]
+    pub fn selector(mut self, selector: SpaceSelector) -> Self {
+        self.selectors.push(selector);
+        self
+    }
+
+    /// Also the space with this id: see [`SpaceSelector::exact`].
+    #[must_use]
+    pub fn exact(self, id: impl AsRef<str>) -> Self {
+        self.checked_selector(SpaceSelector::exact(id))
+    }
+
+    /// Also this space and everything below it: see [`SpaceSelector::under`].
+    #[must_use]
+    pub fn under(self, path: impl AsRef<str>) -> Self {
+        self.checked_selector(SpaceSelector::under(path))
+    }
+
+    /// Also the spaces that start with these bytes: see [`SpaceSelector::prefix`].
+    #[must_use]
+    pub fn prefix(self, prefix: impl AsRef<str>) -> Self {
+        self.checked_selector(SpaceSelector::prefix(prefix))
+    }
+
+    /// Also the spaces that match this pattern: see [`SpaceSelector::glob`].
+    #[must_use]
+    pub fn glob(self, pattern: impl AsRef<str>) -> Self {
+        self.checked_selector(SpaceSelector::glob(pattern))
+    }
+
+    /// Also the spaces that match this expression: see [`SpaceSelector::regex`].
+    #[must_use]
+    pub fn regex(self, pattern: impl AsRef<str>) -> Self {
+        self.checked_selector(SpaceSelector::regex(pattern))
+    }
+
+    /// Confines the query to these spaces, whatever else it asks for; at most [`MAX_SELECTORS`].
+    #[must_use]
+    pub fn within(mut self, spaces: impl Into<Spaces>) -> Self {
+        self.within = Some(spaces.into());
+        self
+    }
+
+    /// Only records that satisfy this condition (Q3).
+    #[must_use]
+    pub fn filter(mut self, filter: Filter) -> Self {
+        self.filter = Some(filter);
+        self
+    }
+
+    /// Only records that satisfy this condition, written as a predicate: see [`Filter::parse`].
+    #[must_use]
+    pub fn filter_text(mut self, predicate: &str) -> Self {
+        match Filter::parse(predicate) {
+            Ok(filter) => self.filter = Some(filter),
+            Err(error) => self.keep(error),
+        }
+        self
+    }
+
+    /// Only records that hold at least one word of this text, best first (T2); at most [`MAX_TEXT`] bytes and
+    /// [`MAX_WORDS`] distinct words. Goes without order and cursor.
+    #[must_use]
+    pub fn text(mut self, text: impl Into<String>) -> Self {
+        self.text = Some(text.into());
+        self
+    }
+
+    /// The order of the answer; newest first by default.
+    #[must_use]
+    pub fn order(mut self, order: Order) -> Self {
+        self.order = Some(order);
+        self
+    }
+
+    /// How many records a page has at most: 50 by default, 0 for none, [`MAX_LIMIT`] at most.
+    #[must_use]
+    pub fn limit(mut self, limit: usize) -> Self {
+        self.limit = limit;
+        self
+    }
+
+    /// Leaves out this many records at the start, [`MAX_OFFSET`] at most. Goes without a cursor.
+    #[must_use]
+    pub fn offset(mut self, offset: usize) -> Self {
+        self.offset = offset;
+        self
+    }
+
+    /// Goes on where a page of the same query ended.
+    #[must_use]
+    pub fn cursor(mut self, cursor: impl AsRef<str>) -> Self {
+        self.cursor = Some(cursor.as_ref().to_owned());
+        self
+    }
+
+    /// The query, or the first mistake in it: `InvalidInput`, or `TooLarge` over a limit of selectors, filter,
+    /// text or excluded ids.
+    pub fn build(self) -> Result<Query<K>> {
+        if let Some(mistake) = self.mistake {
+            return Err(Arc::try_unwrap(mistake).unwrap_or_else(|shared| Error::new(shared.kind(), shared.message())));
+        }
+        let spaces = match (self.all, self.selectors.is_empty()) {
+            (true, true) => Spaces::All,
+            (false, false) => Spaces::Any(self.selectors),
+            (false, true) => return Err(Error::invalid("a query must name its spaces, or ask for all of them")),
+            (true, false) => return Err(Error::invalid("a query asks for all spaces or names some, not both")),
+        };
+        if matches!(&self.within, Some(Spaces::Any(selectors)) if selectors.is_empty()) {
+            return Err(Error::invalid("a query is confined to no space at all"));
+        }
+        check_count(&spaces)?;
+        self.within.as_ref().map_or(Ok(()), check_count)?;
+        if self.limit > MAX_LIMIT {
+            return Err(Error::invalid(format!("a limit of {}; at most {MAX_LIMIT} are allowed", self.limit)));
+        }
+        if self.offset > MAX_OFFSET {
+            return Err(Error::invalid(format!("an offset of {}; at most {MAX_OFFSET} are allowed", self.offset)));
+        }
+        if self.cursor.is_some() && self.offset > 0 {
+            return Err(Error::invalid("an offset does not go with a cursor"));
+        }
+        let mut words = BTreeSet::new();
+        if let Some(text) = &self.text {
+            if self.order.is_some() || self.cursor.is_some() {
+                return Err(Error::invalid("order and cursor do not go with text, which comes best first"));
+            }
+            if text.len() > MAX_TEXT {
+                return Err(Error::too_large(format!(
+                    "a text of {} bytes; at most {MAX_TEXT} are allowed",
+                    text.len()
+                )));
+            }
+            words = words::distinct(text);
+            if words.len() > MAX_WORDS {
+                let count = words.len();
+                return Err(Error::too_large(format!(
+                    "a text of {count} distinct words; at most {MAX_WORDS} are allowed"
+                )));
+            }
+        }
+        if let Some(filter) = &self.filter {
+            filter.check(K::SOURCE)?;
+        }
+        let mut query = Query {
+            spaces,
+            within: self.within,
+            filter: self.filter,
+            text: self.text,
+            words,
+            order: self.order.unwrap_or_default(),
+            limit: self.limit,
+            offset: self.offset,
+            after: None,
+            fingerprint: Fingerprint::default(),
+            of: self.of,
+        };
+        query.fingerprint = query.fingerprint_of_parts();
+        if let Some(cursor) = self.cursor {
+            let (position, skip) = Cursor::decode(&cursor, &query.fingerprint)?;
+            query.after = Some(position);
+            query.offset = skip;
+        }
+        Ok(query)
+    }
+
+    fn checked_selector(mut self, selector: Result<SpaceSelector>) -> Self {
+        match selector {
+            Ok(selector) => self.selectors.push(selector),
+            Err(error) => self.keep(error),
+        }
+        self
+    }
+
+    fn keep(&mut self, error: Error) {
+        self.mistake.get_or_insert_with(|| Arc::new(error));
+    }
+}
+
+impl QueryBuilder<Ledger> {
+    /// Only memories created after this, exclusively (Q2).
+    #[must_use]
+    pub fn created_after(mut self, time: Timestamp) -> Self {
+        self.of.created_after = Some(time);
+        self
+    }
+
+    /// Only memories created before this, exclusively (Q2).
+    #[must_use]
+    pub fn created_before(mut self, time: Timestamp) -> Self {
+        self.of.created_before = Some(time);
+        self
+    }
+
+    /// Only memories of this status, or of another that was named so.
+    #[must_use]
+    pub fn status(mut self, status: Status) -> Self {
+        self.of.statuses.insert(status);
+        self
+    }
+
+    /// Leaves out this memory (Q7); at most [`MAX_EXCLUDED`] in one query.
+    #[must_use]
+    pub fn exclude(mut self, id: MemoryId) -> Self {
+        self.of.exclude.insert(id);
+        if self.of.exclude.len() > MAX_EXCLUDED {
+            self.keep(Error::too_large(format!("more than {MAX_EXCLUDED} memories to leave out")));
+        }
+        self
+    }
+}
+
+fn check_count(spaces: &Spaces) -> Result<()> {
+    match spaces {
+        Spaces::Any(selectors) if selectors.len() > MAX_SELECTORS => {
+            Err(Error::too_large(format!("{} selectors; at most {MAX_SELECTORS} are allowed", selectors.len())))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// What differs between the ledger and documents. Implemented here only.
+pub trait Kind: fmt::Debug + sealed::Sealed {
+    /// Which fields a filter may name.
+    const SOURCE: Source;
+
+    /// What makes two queries of this kind different, apart from what all queries have. Cursors outlive the program, so
+    /// the same must come out in all its versions.
+    fn describe(&self) -> String;
+}
+
+impl Kind for Ledger {
+    const SOURCE: Source = Source::Ledger;
+
+    fn describe(&self) -> String {
+        let millis = |time: Option<Timestamp>| time.map(|time| time.to_string()).unwrap_or_default();
+        let (after, before) = (millis(self.created_after), millis(self.created_before));
+        let statuses: Vec<_> = self.statuses.iter().map(|status| status.as_str()).collect();
+        let excluded: Vec<_> = self.exclude.iter().map(MemoryId::to_string).collect();
+        format!("ledger;{after};{before};{};{}", statuses.join(","), excluded.join(","))
+    }
+}
+
+impl Kind for Documents {
+    const SOURCE: Source = Source::Documents;
+
+    fn describe(&self) -> String {
+        format!("documents;{}", self.collection)
+    }
+}
+
+mod sealed {
+    pub trait Sealed {}
+    impl Sealed for super::Ledger {}
+    impl Sealed for super::Documents {}
+}
+
+impl<K: Kind> Query<K> {
+    /// A hash of all that decides which records there are and in which order, so that a cursor knows its query (Q6).
+    fn fingerprint_of_parts(&self) -> Fingerprint {
+        let order = match self.order {
+            Order::NewestFirst => "newest",
+            Order::OldestFirst => "oldest",
+        };
+        let parts = [
+            self.of.describe(),
+            self.spaces.to_string(),
+            self.within.as_ref().map(Spaces::to_string).unwrap_or_default(),
+            self.filter.as_ref().map(Filter::to_string).unwrap_or_default(),
+            order.to_owned(),
+        ];
+        let mut hash = Sha256::new();
+        for part in &parts {
+            hash.update((part.len() as u64).to_be_bytes());
+            hash.update(part);
+        }
+        Fingerprint::from_hash(&hash.finalize())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ErrorKind;
+
+    fn kind(builder: QueryBuilder<Ledger>) -> Option<ErrorKind> {
+        builder.build().err().map(|error| error.kind())
+    }
+
+    #[test]
+    fn spaces_must_be_named() {
+        assert_eq!(kind(MemoryQuery::builder()), Some(ErrorKind::InvalidInput));
+        assert_eq!(kind(MemoryQuery::builder().all().exact("a")), Some(ErrorKind::InvalidInput));
+        assert_eq!(kind(MemoryQuery::builder().all().within(Vec::new())), Some(ErrorKind::InvalidInput));
+        assert_eq!(kind(MemoryQuery::builder().all()), None);
+    }
+
+    #[test]
+    fn bounds_hold_at_the_limit_and_one_over() {
+        assert_eq!(kind(MemoryQuery::builder().all().limit(MAX_LIMIT).offset(MAX_OFFSET)), None);
+        assert_eq!(kind(MemoryQuery::builder().all().limit(MAX_LIMIT + 1)), Some(ErrorKind::InvalidInput));
+        assert_eq!(kind(MemoryQuery::builder().all().offset(MAX_OFFSET + 1)), Some(ErrorKind::InvalidInput));
+    }
+
+    #[test]
+    fn words_are_counted_once_each() {
+        let words = |count: usize| (0..count).map(|word| format!("w{word} W{word} ")).collect::<String>();
+        assert_eq!(kind(MemoryQuery::builder().all().text(words(MAX_WORDS))), None);
+        assert_eq!(kind(MemoryQuery::builder().all().text(words(MAX_WORDS + 1))), Some(ErrorKind::TooLarge));
+    }
+
+    #[test]
+    fn selectors_and_excluded_ids_are_counted() {
+        let selectors = |count: usize| {
+            let exact = |number| SpaceSelector::exact(format!("a-{number}")).expect("a valid id");
+            (0..count).map(exact).collect::<Vec<_>>()
+        };
+        let union = |count| selectors(count).into_iter().fold(MemoryQuery::builder(), QueryBuilder::selector);
+        let within = |count| MemoryQuery::builder().all().within(selectors(count));
+        assert_eq!(kind(union(MAX_SELECTORS).within(selectors(MAX_SELECTORS))), None);
+        assert_eq!(kind(union(MAX_SELECTORS + 1)), Some(ErrorKind::TooLarge));
+        assert_eq!(kind(within(MAX_SELECTORS + 1)), Some(ErrorKind::TooLarge));
+        let ids = |count: usize| (0..count as u128).map(|number| MemoryId::from_bytes(number.to_be_bytes()));
+        let excluding = |count| ids(count).fold(MemoryQuery::builder().all(), QueryBuilder::exclude);
+        assert_eq!(kind(excluding(MAX_EXCLUDED).exclude(MemoryId::from_bytes([0; 16]))), None, "one of them twice");
+        assert_eq!(kind(excluding(MAX_EXCLUDED + 1)), Some(ErrorKind::TooLarge));
+    }
+
+    /// A cursor that another version of the program gave goes on here.
+    #[test]
+    fn cursors_stay_as_they_are() {
+        let position = Position { created_at: Timestamp::MAX, id: vec![7; 16] };
+        let time = |millis| Timestamp::from_millis(millis).expect("in range");
+        let memories = MemoryQuery::builder()
+            .under("guild-1")
+            .glob("a*")
+            .within(SpaceSelector::prefix("g").expect("a valid prefix"))
+            .filter_text("metadata.topic = 'rust' AND createdAt > 5")
+            .order(Order::OldestFirst)
+            .created_after(time(-1))
+            .created_before(time(1_000))
+            .status(Status::Running)
+            .status(Status::Completed)
+            .exclude(MemoryId::from_bytes([1; 16]))
+            .exclude(MemoryId::from_bytes([2; 16]))
+            .build()
+            .expect("a valid query");
+        let cursor = Cursor::encode(&memories.fingerprint, &position, 3);
+        assert_eq!(cursor.as_str(), "AVoKCDYQQSMBY3Y-FsE4dG4AAwAAB9uoIYAABwcHBwcHBwcHBwcHBwcHBw");
+        let notes = Collection::parse("notes").expect("a valid name");
+        let documents = DocumentQuery::builder(notes).all().build().expect("a valid query");
+        let cursor = Cursor::encode(&documents.fingerprint, &position, 0);
+        assert_eq!(cursor.as_str(), "AewcwxyaU5tZomibZf3lZ6QAAAAAB9uoIYAABwcHBwcHBwcHBwcHBwcHBw");
+    }
+
+    #[test]
+    fn the_first_mistake_comes_out() {
+        let error = MemoryQuery::builder().under("").regex("(").build().expect_err("two mistakes");
+        assert!(error.message().contains("empty path"), "{error}");
+    }
+
+    #[test]
+    fn text_goes_without_order_and_cursor() {
+        assert_eq!(
+            kind(MemoryQuery::builder().all().text("x").order(Order::NewestFirst)),
+            Some(ErrorKind::InvalidInput)
+        );
+        assert_eq!(kind(MemoryQuery::builder().all().text("x").cursor("x")), Some(ErrorKind::InvalidInput));
+    }
+}

@@ -1,0 +1,238 @@
+//! Spaces, the selectors that name sets of them, and the one matcher that defines what a selector finds.
+
+use std::fmt;
+
+use regex::Regex;
+use sha2::{Digest, Sha256};
+
+use crate::id::{check_text, checked_string};
+use crate::{Error, Result, pattern};
+
+/// The characters after which a space ends and a narrower one begins.
+pub const BOUNDARIES: [char; 3] = ['-', '/', ':'];
+
+/// The longest pattern of a selector, in bytes.
+const MAX_PATTERN: usize = 1 << 10;
+
+checked_string! {
+    /// The address of an event, from broad to narrow: `plugin-discord-<guild>-<channel>-<user>-<message>`.
+    ///
+    /// 1 to 512 bytes without control characters and with at most 32 boundaries (`-`, `/`, `:`). Ids are compared byte for
+    /// byte; nothing is normalised, folded or trimmed.
+    SpaceId, |id: &str| {
+        check_text("a space id", id, Self::MAX_BYTES)?;
+        let (boundaries, limit) = (id.matches(BOUNDARIES).count(), Self::MAX_BOUNDARIES);
+        if boundaries > limit {
+            return Err(Error::too_large(format!("a space id with {boundaries} boundaries; at most {limit} are allowed")));
+        }
+        Ok(())
+    }
+}
+
+impl SpaceId {
+    /// The longest id, in bytes.
+    pub const MAX_BYTES: usize = 512;
+    /// The most boundaries in one id.
+    pub const MAX_BOUNDARIES: usize = 32;
+
+    /// Every prefix of the id that ends before a boundary, broadest first. The id itself is not among them, and the empty
+    /// prefix is where the id starts with a boundary.
+    ///
+    /// ```
+    /// let space = memory_core::SpaceId::parse("plugin-discord/42")?;
+    /// assert_eq!(space.ancestors().collect::<Vec<_>>(), ["plugin", "plugin-discord"]);
+    /// # Ok::<(), memory_core::Error>(())
+    /// ```
+    pub fn ancestors(&self) -> impl Iterator<Item = &str> {
+        self.as_str().match_indices(BOUNDARIES).map(|(at, _)| &self.as_str()[..at])
+    }
+}
+
+/// The key of a path in the path index of an engine that keeps numbers there: the first 8 bytes of its SHA-256.
+///
+/// Two paths may share one, so whoever looks a row up by it lets the matcher look at the row.
+///
+/// ```
+/// assert_ne!(memory_core::path_hash("plugin-discord"), memory_core::path_hash("plugin/discord"));
+/// ```
+pub fn path_hash(path: &str) -> i64 {
+    let digest = Sha256::digest(path);
+    let mut head = [0; 8];
+    head.copy_from_slice(&digest[..8]);
+    i64::from_be_bytes(head)
+}
+
+/// A set of spaces. [`SpaceSelector::matches`] defines what is in it, for every engine.
+#[derive(Debug, Clone)]
+pub struct SpaceSelector(Kind);
+
+#[derive(Debug, Clone)]
+enum Kind {
+    Exact(SpaceId),
+    Under(Box<str>),
+    Prefix(Box<str>),
+    Glob { pattern: Box<str>, regex: Option<Regex>, head: Box<str> },
+    Regex { pattern: Box<str>, regex: Regex, head: Box<str> },
+}
+
+/// Where the spaces of a selector can lie: what an engine looks up before the matcher has the last word.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SpaceRange<'a> {
+    /// Only this id.
+    Exact(&'a str),
+    /// Only this id and the ids that have it as an ancestor.
+    Under(&'a str),
+    /// Only ids that have this ancestor.
+    Below(&'a str),
+    /// Only ids that start with these bytes, which don't end with a boundary and are not empty.
+    Prefix(&'a str),
+    /// Anywhere.
+    Everywhere,
+    /// Nowhere.
+    Nowhere,
+}
+
+impl SpaceSelector {
+    /// The one space with this id (S1).
+    pub fn exact(id: impl AsRef<str>) -> Result<Self> {
+        Ok(Self(Kind::Exact(SpaceId::parse(id)?)))
+    }
+
+    /// The space `path` and everything below it: ids that equal it, or that start with it and go on with a boundary. If
+    /// `path` ends with a boundary, ids that start with it (S3).
+    ///
+    /// This is the selector for tenancy: `under("guild-1")` never finds `guild-12`.
+    pub fn under(path: impl AsRef<str>) -> Result<Self> {
+        Ok(Self(Kind::Under(checked_pattern("path", path.as_ref())?.into())))
+    }
+
+    /// Ids that start with these bytes (S2). **Leaks siblings**: `prefix("guild-1")` also finds `guild-12`; for tenancy use
+    /// [`SpaceSelector::under`].
+    pub fn prefix(prefix: impl AsRef<str>) -> Result<Self> {
+        Ok(Self(Kind::Prefix(checked_pattern("prefix", prefix.as_ref())?.into())))
+    }
+
+    /// Ids that match the whole pattern as SQLite's GLOB has it (S4): `*` any run, `?` one character, `[a-z]` and `[^a-z]`
+    /// one character of a class, in which a `]` that comes first is literal. A class that isn't closed matches nothing.
+    pub fn glob(pattern: impl AsRef<str>) -> Result<Self> {
+        let pattern = checked_pattern("glob", pattern.as_ref())?;
+        let regex = pattern::glob(pattern)?;
+        let head = pattern.split(['*', '?', '[']).next().unwrap_or_default().into();
+        Ok(Self(Kind::Glob { pattern: pattern.into(), regex, head }))
+    }
+
+    /// Ids in which the expression finds something, in the syntax and the linear time of the `regex` crate (S5).
+    /// Anchor it with `^` and `$` to match whole ids.
+    pub fn regex(pattern: impl AsRef<str>) -> Result<Self> {
+        let pattern = checked_pattern("regex", pattern.as_ref())?;
+        let regex = pattern::regex(pattern)?;
+        let head = pattern::anchored_head(pattern).into();
+        Ok(Self(Kind::Regex { pattern: pattern.into(), regex, head }))
+    }
+
+    /// Whether a space is in the set.
+    pub fn matches(&self, space: &str) -> bool {
+        match &self.0 {
+            Kind::Exact(id) => id.as_str() == space,
+            Kind::Under(path) => match space.strip_prefix(&**path) {
+                Some(rest) => rest.is_empty() || rest.starts_with(BOUNDARIES) || path.ends_with(BOUNDARIES),
+                None => false,
+            },
+            Kind::Prefix(prefix) => space.starts_with(&**prefix),
+            Kind::Glob { regex, .. } => regex.as_ref().is_some_and(|regex| regex.is_match(space)),
+            Kind::Regex { regex, .. } => regex.is_match(space),
+        }
+    }
+
+    /// Where an engine finds every space of the set, and perhaps others.
+    pub fn range(&self) -> SpaceRange<'_> {
+        match &self.0 {
+            Kind::Exact(id) => SpaceRange::Exact(id.as_str()),
+            Kind::Under(path) => match path.strip_suffix(BOUNDARIES) {
+                Some(ancestor) => SpaceRange::Below(ancestor),
+                None => SpaceRange::Under(path),
+            },
+            Kind::Prefix(head) => range_of_head(head),
+            Kind::Glob { regex: None, .. } => SpaceRange::Nowhere,
+            Kind::Glob { head, pattern, .. } if head == pattern => SpaceRange::Exact(head),
+            Kind::Glob { head, .. } | Kind::Regex { head, .. } => range_of_head(head),
+        }
+    }
+}
+
+impl fmt::Display for SpaceSelector {
+    /// The kind and the pattern: two selectors that show the same are the same.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Kind::Exact(id) => write!(f, "exact({:?})", id.as_str()),
+            Kind::Under(path) => write!(f, "under({path:?})"),
+            Kind::Prefix(prefix) => write!(f, "prefix({prefix:?})"),
+            Kind::Glob { pattern, .. } => write!(f, "glob({pattern:?})"),
+            Kind::Regex { pattern, .. } => write!(f, "regex({pattern:?})"),
+        }
+    }
+}
+
+impl PartialEq for SpaceSelector {
+    fn eq(&self, other: &Self) -> bool {
+        self.to_string() == other.to_string()
+    }
+}
+
+/// Which spaces a query looks at. There is no empty form that could mean "everything" by accident (Q1).
+#[derive(Debug, Clone, PartialEq)]
+pub enum Spaces {
+    /// Every space, asked for by name.
+    All,
+    /// The union of these; never empty in a query that was built.
+    Any(Vec<SpaceSelector>),
+}
+
+impl Spaces {
+    /// Whether a space is in the union.
+    pub fn matches(&self, space: &str) -> bool {
+        match self {
+            Self::All => true,
+            Self::Any(selectors) => selectors.iter().any(|selector| selector.matches(space)),
+        }
+    }
+}
+
+impl From<SpaceSelector> for Spaces {
+    fn from(selector: SpaceSelector) -> Self {
+        Self::Any(vec![selector])
+    }
+}
+
+impl From<Vec<SpaceSelector>> for Spaces {
+    fn from(selectors: Vec<SpaceSelector>) -> Self {
+        Self::Any(selectors)
+    }
+}
+
+impl fmt::Display for Spaces {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::All => f.write_str("all"),
+            Self::Any(selectors) => selectors.iter().try_for_each(|selector| write!(f, "{selector};")),
+        }
+    }
+}
+
+fn range_of_head(head: &str) -> SpaceRange<'_> {
+    match head.strip_suffix(BOUNDARIES) {
+        Some(ancestor) => SpaceRange::Below(ancestor),
+        None if head.is_empty() => SpaceRange::Everywhere,
+        None => SpaceRange::Prefix(head),
+    }
+}
+
+fn checked_pattern<'a>(what: &str, pattern: &'a str) -> Result<&'a str> {
+    if pattern.is_empty() {
+        return Err(Error::invalid(format!("an empty {what} finds nothing; ask for all spaces by name")));
+    }
+    if pattern.len() > MAX_PATTERN {
+        return Err(Error::invalid(format!("a {what} of {} bytes; at most {MAX_PATTERN} are allowed", pattern.len())));
+    }
+    Ok(pattern)
+}
