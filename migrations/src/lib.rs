@@ -1,0 +1,12 @@
+#![doc = include_str!("../README.md")]
+
+mod migration;
+mod pending;
+mod runner;
+mod schemas;
+mod target;
+
+pub use migration::Migration;
+pub use runner::{Report, migrate, plan};
+pub use schemas::sqlite;
+pub use target::{Applied, Target};

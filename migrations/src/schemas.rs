@@ -1,0 +1,47 @@
+//! The schema of each engine.
+
+use crate::Migration;
+
+/// The steps of the SQLite schema, in ascending order.
+pub fn sqlite() -> &'static [Migration] {
+    &[Migration { version: 1, name: "ledger", text: include_str!("../sqlite/0001_ledger.sql") }]
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::fs;
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn the_sqlite_schema_is_its_folder() {
+        check("sqlite", sqlite());
+    }
+
+    /// The versions are 1, 2, 3 and so on, and the folder holds exactly the listed files with the listed texts.
+    fn check(engine: &str, migrations: &[Migration]) {
+        let versions: Vec<_> = migrations.iter().map(|migration| migration.version).collect();
+        let expected: Vec<_> = (1..).take(migrations.len()).collect();
+        assert_eq!(versions, expected, "the versions of {engine} have a gap or are out of order");
+
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(engine);
+        let files: BTreeMap<_, _> = fs::read_dir(&folder)
+            .expect("the folder of the engine")
+            .map(|entry| entry.expect("an entry of the folder"))
+            .map(|entry| (entry.file_name(), fs::read_to_string(entry.path()).expect("a text file")))
+            .collect();
+        let listed: BTreeMap<_, _> = migrations
+            .iter()
+            .map(|migration| format!("{:04}_{}.sql", migration.version, migration.name).into())
+            .zip(migrations.iter().map(|migration| migration.text.to_owned()))
+            .collect();
+        assert_eq!(
+            files.keys().collect::<Vec<_>>(),
+            listed.keys().collect::<Vec<_>>(),
+            "left is what the folder of {engine} holds, right is what is listed"
+        );
+        assert!(files == listed, "a listed version of {engine} embeds the file of another one");
+    }
+}

@@ -1,0 +1,48 @@
+//! The side of the engine.
+
+use std::fmt;
+
+use async_trait::async_trait;
+use memory_core::Result;
+
+use crate::Migration;
+
+/// A step that a database has applied: one entry of its bookkeeping. `Display` names version and name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Applied {
+    /// The version of the [`Migration`].
+    pub version: u32,
+    /// The name that it had.
+    pub name: String,
+    /// The checksum of the text that was executed.
+    pub checksum: String,
+    /// Whether the step came to its end. Always true on an engine that applies a step in one transaction.
+    pub complete: bool,
+}
+
+impl fmt::Display for Applied {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "version {} {:?}", self.version, self.name)
+    }
+}
+
+/// A database that can be migrated: what an engine implements, over one connection.
+#[async_trait]
+pub trait Target: Send {
+    /// Waits for the right to migrate, which one process holds at a time, and then makes the bookkeeping if it is missing.
+    ///
+    /// A call that fails leaves nothing locked. The engine has to release the lock also when the connection ends, since
+    /// a caller may give up between two calls.
+    async fn lock(&mut self) -> Result<()>;
+
+    /// What the database has applied, in any order. Writes nothing, and may be called without the lock: where the
+    /// bookkeeping is missing, nothing was applied.
+    async fn applied(&mut self) -> Result<Vec<Applied>>;
+
+    /// Executes one step and keeps its bookkeeping, in one transaction where the engine has them for schemas. Where it
+    /// does not, the entry is written first, with `complete` false, and completed last.
+    async fn apply(&mut self, migration: &Migration) -> Result<()>;
+
+    /// Gives the right back. Called once after each [`Target::lock`] that succeeded, also when a step failed.
+    async fn unlock(&mut self) -> Result<()>;
+}
