@@ -1,0 +1,132 @@
+//! A case of the suite, and what it works with.
+
+use std::error::Error;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use memory_core::{MemoryProvider, Result, TextIndex};
+
+use crate::harness::{Harness, Namespace};
+
+/// What a case returns. It may also panic, by an assertion.
+pub type CaseResult = std::result::Result<(), Box<dyn Error + Send + Sync>>;
+
+type Run = fn(Stage) -> Pin<Box<dyn Future<Output = CaseResult> + Send>>;
+
+/// One thing that the contract promises, tried on an engine.
+#[derive(Clone, Copy)]
+pub struct Case {
+    /// Chapter and situation: `write.batch_is_all_or_nothing`.
+    pub id: &'static str,
+    /// The numbers of the rules in `CONTRACT.md` that it checks; at least one.
+    pub rules: &'static [&'static str],
+    /// What an engine must be able to do for it.
+    pub needs: Needs,
+    pub(crate) run: Run,
+}
+
+impl fmt::Debug for Case {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Case({} {:?})", self.id, self.rules)
+    }
+}
+
+/// What a case needs beyond the contract itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Needs {
+    /// Nothing.
+    Nothing,
+    /// A harness that can damage a row.
+    Damage,
+}
+
+/// Where a case plays: one engine, and namespaces that are removed when the case is over.
+#[derive(Debug, Clone)]
+pub struct Stage {
+    harness: Arc<dyn Harness>,
+    namespace: Namespace,
+    /// Every namespace of the case, for the runner to remove.
+    used: Arc<Mutex<Vec<Namespace>>>,
+}
+
+impl Stage {
+    pub(crate) fn new(harness: Arc<dyn Harness>) -> Self {
+        let namespace = Namespace::unique();
+        let used = Arc::new(Mutex::new(vec![namespace.clone()]));
+        Self { harness, namespace, used }
+    }
+
+    /// A provider over the namespace of the case, initialised. Again: another handle on the same data.
+    pub async fn open(&self) -> Result<Arc<dyn MemoryProvider>> {
+        let provider = self.open_uninitialised().await?;
+        provider.init().await?;
+        Ok(provider)
+    }
+
+    /// The same before `init`.
+    pub async fn open_uninitialised(&self) -> Result<Arc<dyn MemoryProvider>> {
+        self.harness.open(&self.namespace).await
+    }
+
+    /// The engine.
+    pub fn harness(&self) -> &Arc<dyn Harness> {
+        &self.harness
+    }
+
+    /// The place and the settings that [`Stage::open`] uses.
+    pub fn namespace(&self) -> &Namespace {
+        &self.namespace
+    }
+
+    /// The same namespace with the ledger's text index switched on.
+    #[must_use]
+    pub fn with_ledger_text(mut self) -> Self {
+        self.namespace.text_index = TextIndex::All;
+        self
+    }
+
+    /// The same namespace with another deadline.
+    #[must_use]
+    pub fn with_deadline(mut self, deadline: std::time::Duration) -> Self {
+        self.namespace.deadline = deadline;
+        self
+    }
+
+    /// A stage with another namespace on the same engine.
+    #[must_use]
+    pub fn elsewhere(&self) -> Self {
+        let namespace = Namespace::unique();
+        self.used.lock().unwrap_or_else(PoisonError::into_inner).push(namespace.clone());
+        Self { harness: Arc::clone(&self.harness), namespace, used: Arc::clone(&self.used) }
+    }
+
+    /// Removes all namespaces of the case.
+    pub(crate) async fn remove(&self) -> Result<()> {
+        let used = std::mem::take(&mut *self.used.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut result = Ok(());
+        for namespace in used {
+            result = result.and(self.harness.remove(&namespace).await);
+        }
+        result
+    }
+}
+
+/// Lists the cases of a chapter: each is an `async fn(Stage) -> CaseResult`, named for its situation and outcome.
+macro_rules! chapter {
+    ($chapter:literal: $($name:ident [$($rule:literal),+] $(needs $needs:ident)?,)+) => {
+        /// The cases of this chapter.
+        pub(crate) fn cases() -> Vec<$crate::case::Case> {
+            vec![$($crate::case::Case {
+                id: concat!($chapter, ".", stringify!($name)),
+                rules: &[$($rule),+],
+                needs: chapter!(@needs $($needs)?),
+                run: |stage| Box::pin($name(stage)),
+            }),+]
+        }
+    };
+    (@needs) => { $crate::case::Needs::Nothing };
+    (@needs $needs:ident) => { $crate::case::Needs::$needs };
+}
+pub(crate) use chapter;

@@ -1,0 +1,222 @@
+//! Finding documents: D3.
+
+use std::collections::BTreeSet;
+
+use memory_core::{Content, DocumentQuery, DocumentSelection, DocumentWrite, ErrorKind, Order, SpaceSelector};
+
+use super::{NOTES, all_notes, ids, note, note_at, notes, removed};
+use crate::case::{CaseResult, Stage, chapter};
+use crate::fixture::{at, collection, document_id, metadata, space, walk_documents};
+
+chapter!("documents":
+    every_selector_finds_its_documents ["D3"],
+    within_confines_the_query ["D3"],
+    filter_comes_before_the_limit ["D3"],
+    ties_come_in_the_order_of_id_bytes ["D3"],
+    pages_join_to_the_whole ["D3"],
+    offset_and_limit_count_documents ["D3"],
+    walk_is_exact_while_others_write ["D3"],
+    cursor_survives_and_belongs_to_its_query ["D3"],
+);
+
+/// A query of documents takes every selector of spaces, and their union, as one of the ledger does.
+async fn every_selector_finds_its_documents(stage: Stage) -> CaseResult {
+    let documents = stage.open().await?.documents();
+    let spaces = ["g-1", "g-1-a", "g-12", "g-1/b", "g:1", "G-1", "h%", "h_", "hx", "g"];
+    for id in spaces {
+        documents.put(note(id, id, "text")).await?;
+    }
+    let cases: [(Vec<SpaceSelector>, &[&str]); 9] = [
+        (vec![SpaceSelector::exact("g-1")?], &["g-1"]),
+        (vec![SpaceSelector::under("g-1")?], &["g-1", "g-1-a", "g-1/b"]),
+        (vec![SpaceSelector::under("g-")?], &["g-1", "g-1-a", "g-1/b", "g-12"]),
+        (vec![SpaceSelector::prefix("g-1")?], &["g-1", "g-1-a", "g-1/b", "g-12"]),
+        (vec![SpaceSelector::prefix("h%")?], &["h%"]),
+        (vec![SpaceSelector::glob("g[:-]1")?], &["g-1", "g:1"]),
+        (vec![SpaceSelector::regex("^h.$")?], &["h%", "h_", "hx"]),
+        (vec![SpaceSelector::exact("hx")?, SpaceSelector::under("g:1")?, SpaceSelector::exact("hx")?], &["g:1", "hx"]),
+        (vec![SpaceSelector::exact("nowhere")?], &[]),
+    ];
+    for (selectors, expected) in cases {
+        let found = walk_documents(&*documents, NOTES, |query| {
+            selectors.iter().fold(query, |query, selector| query.selector(selector.clone())).order(Order::OldestFirst)
+        })
+        .await?;
+        assert_eq!(ids(&found), expected, "{selectors:?}");
+    }
+    assert_eq!(all_notes(&*documents).await?.len(), spaces.len());
+    Ok(())
+}
+
+/// `within` is what a host confines a caller to: nothing that the query names widens it, for reading and for removing.
+async fn within_confines_the_query(stage: Stage) -> CaseResult {
+    let documents = stage.open().await?.documents();
+    for id in ["me-1", "me-2", "me", "mean", "you-1"] {
+        documents.put(note(id, id, "text")).await?;
+    }
+    let mine = || SpaceSelector::under("me");
+    let within = mine()?;
+    let found = walk_documents(&*documents, NOTES, |query| query.all().within(within.clone())).await?;
+    assert_eq!(ids(&found), ["me-2", "me-1", "me"]);
+    let found =
+        walk_documents(&*documents, NOTES, |query| query.exact("you-1").exact("me-1").within(within.clone())).await?;
+    assert_eq!(ids(&found), ["me-1"]);
+    let found = walk_documents(&*documents, NOTES, |query| query.prefix("mean").within(within.clone())).await?;
+    assert!(found.is_empty(), "within holds for every selector");
+
+    let confined = DocumentSelection::matching(notes().prefix("me").within(mine()?))?;
+    assert_eq!(removed(&documents.remove(&confined, 10).await?), ["me", "me-1", "me-2"]);
+    let ids = ["you-1", "mean"].map(document_id);
+    let confined = DocumentSelection::ids_where(ids, notes().all().within(mine()?))?;
+    assert!(documents.remove(&confined, 10).await?.is_empty(), "within holds for named ids");
+    assert_eq!(all_notes(&*documents).await?, ["mean", "you-1"].map(str::to_owned).into());
+    Ok(())
+}
+
+/// A filter is applied before the limit: decoys that come first in the order do not use it up.
+async fn filter_comes_before_the_limit(stage: Stage) -> CaseResult {
+    let documents = stage.open().await?.documents();
+    for place in 0..60 {
+        documents
+            .put(note_at(&format!("decoy-{place}"), 2_000 + place).with_metadata(metadata(r#"{"n":"1"}"#)))
+            .await?;
+    }
+    documents.put(note_at("wanted", 1).with_metadata(metadata(r#"{"n":1,"tags":["x"]}"#))).await?;
+    for predicate in [
+        "metadata.n = 1",
+        "metadata.n < 2 AND content = 'dated'",
+        "'x' = ANY(metadata.tags)",
+        "id = 'wanted'",
+        "createdAt < 2000",
+        "metadata.tags IS NOT NULL",
+        "id IN ('wanted', 'other') AND spaceId LIKE 'dated%'",
+    ] {
+        let found = walk_documents(&*documents, NOTES, |query| query.all().filter_text(predicate).limit(5));
+        assert_eq!(ids(&found.await?), ["wanted"], "{predicate}");
+    }
+    Ok(())
+}
+
+/// Documents with one createdAt come in the order of the bytes of their ids, both ways.
+async fn ties_come_in_the_order_of_id_bytes(stage: Stage) -> CaseResult {
+    let documents = stage.open().await?.documents();
+    for id in ["b", "é", "a", "Z", "10", "9", "a-", "_", "\u{1F600}", "\u{FFFD}", "aa"] {
+        documents.put(note_at(id, 7)).await?;
+    }
+    documents.put(note_at("first", -1)).await?;
+    documents.put(note_at("last", 8)).await?;
+    let ascending = ["first", "10", "9", "Z", "_", "a", "a-", "aa", "b", "é", "\u{FFFD}", "\u{1F600}", "last"];
+    for limit in [1, 4, 50] {
+        let found = walk_documents(&*documents, NOTES, |query| query.all().order(Order::OldestFirst).limit(limit));
+        assert_eq!(ids(&found.await?), ascending, "oldest first, {limit} a page");
+        let found = walk_documents(&*documents, NOTES, |query| query.all().limit(limit)).await?;
+        let descending: Vec<_> = ascending.into_iter().rev().collect();
+        assert_eq!(ids(&found), descending, "newest first is the default, {limit} a page");
+    }
+    Ok(())
+}
+
+/// Walking in pages of any size gives each document once and in order, also when many share a time.
+async fn pages_join_to_the_whole(stage: Stage) -> CaseResult {
+    let documents = stage.open().await?.documents();
+    let mut expected = Vec::new();
+    for place in 0..61 {
+        let id = format!("{:02}", (place * 37) % 61);
+        documents.put(note_at(&id, place / 20)).await?;
+        expected.push((place / 20, id));
+    }
+    expected.sort();
+    let expected: Vec<_> = expected.iter().map(|(_, id)| id.as_str()).collect();
+    let reversed: Vec<_> = expected.iter().rev().copied().collect();
+    for limit in [1, 7, 20, 61, 1_000] {
+        for (order, expected) in [(Order::OldestFirst, &expected), (Order::NewestFirst, &reversed)] {
+            let found = walk_documents(&*documents, NOTES, |query| query.under("dated").order(order).limit(limit));
+            assert_eq!(ids(&found.await?), **expected, "{order:?}, {limit} a page");
+        }
+    }
+    Ok(())
+}
+
+/// A limit of 0 is an empty page, and an offset leaves out as many documents that match.
+async fn offset_and_limit_count_documents(stage: Stage) -> CaseResult {
+    let documents = stage.open().await?.documents();
+    for place in 0..30 {
+        documents.put(note_at(&format!("{place:02}"), place)).await?;
+    }
+    let page = documents.query(&notes().all().limit(0).build()?).await?;
+    assert!(page.documents.is_empty(), "a limit of 0 asks for nothing");
+    let ascending = |offset: usize, limit: usize| notes().all().order(Order::OldestFirst).offset(offset).limit(limit);
+    let page = documents.query(&ascending(28, 10).build()?).await?;
+    assert_eq!(ids(&page.documents), ["28", "29"]);
+    let page = documents.query(&ascending(3, 2).build()?).await?;
+    assert_eq!(ids(&page.documents), ["03", "04"]);
+    let page = documents.query(&ascending(30, 10).build()?).await?;
+    assert!(page.documents.is_empty(), "an offset beyond the end");
+    assert_eq!(notes().all().limit(1_001).build().expect_err("over the limit").kind(), ErrorKind::InvalidInput);
+    Ok(())
+}
+
+/// A walk gives each document that is there throughout exactly once, while others are put before and behind it, and while
+/// those on the way are replaced. Offsets in disguise and positions by row number fail here.
+async fn walk_is_exact_while_others_write(stage: Stage) -> CaseResult {
+    let documents = stage.open().await?.documents();
+    for order in [Order::NewestFirst, Order::OldestFirst] {
+        let name = if order == Order::NewestFirst { "newest" } else { "oldest" };
+        let write = |id: String, millis| {
+            let content = Content::parse("dated").expect("a valid content");
+            DocumentWrite::new(collection(name), space("dated-1"), content, at(millis)).with_id(document_id(&id))
+        };
+        for place in 0..40 {
+            documents.put(write(format!("old-{place:02}"), place / 10)).await?;
+        }
+        let query = || DocumentQuery::builder(collection(name)).under("dated").order(order).limit(3);
+        let mut seen = Vec::new();
+        let mut next = documents.query(&query().build()?).await?;
+        for round in 0.. {
+            assert!(round < 1_000, "the walk does not come to an end");
+            seen.extend(ids(&next.documents).into_iter().map(str::to_owned));
+            let Some(cursor) = next.next else { break };
+            documents.put(write(format!("new-{round:03}-early"), -1_000)).await?;
+            documents.put(write(format!("new-{round:03}-late"), 1_000)).await?;
+            documents.put(write(format!("new-{round:03}-tie"), 2)).await?;
+            documents.put(write(format!("old-{:02}", round % 40), 77)).await?;
+            next = documents.query(&query().cursor(&cursor).build()?).await?;
+        }
+        let mut stable: Vec<_> = seen.iter().filter(|id| id.starts_with("old-")).cloned().collect();
+        stable.sort();
+        assert_eq!(stable, (0..40).map(|place| format!("old-{place:02}")).collect::<Vec<_>>(), "{order:?}");
+        let distinct: BTreeSet<_> = seen.iter().collect();
+        assert_eq!(distinct.len(), seen.len(), "no document comes twice");
+    }
+    Ok(())
+}
+
+/// A cursor goes on through another handle, and with another collection, order or selector it is `InvalidInput`.
+async fn cursor_survives_and_belongs_to_its_query(stage: Stage) -> CaseResult {
+    let provider = stage.open().await?;
+    for place in 0..9 {
+        provider.documents().put(note_at(&place.to_string(), place)).await?;
+    }
+    let page = provider.documents().query(&notes().all().limit(4).build()?).await?;
+    provider.shutdown().await?;
+    let cursor = page.next.expect("there are more");
+    let documents = stage.open().await?.documents();
+    let mut found = page.documents;
+    let mut next = Some(cursor.clone());
+    while let Some(cursor) = next {
+        let page = documents.query(&notes().all().limit(4).cursor(&cursor).build()?).await?;
+        found.extend(page.documents);
+        next = page.next;
+    }
+    assert_eq!(ids(&found), ["8", "7", "6", "5", "4", "3", "2", "1", "0"]);
+    for other in [
+        notes().all().order(Order::OldestFirst),
+        notes().under("dated"),
+        notes().all().within(SpaceSelector::under("dated")?),
+        DocumentQuery::builder(collection("other")).all(),
+    ] {
+        let refused = other.cursor(&cursor).build().expect_err("another query");
+        assert_eq!(refused.kind(), ErrorKind::InvalidInput);
+    }
+    Ok(())
+}

@@ -1,0 +1,153 @@
+//! Restoring and listing documents, and what is apart from them: D6 and what W and L say of documents.
+
+use memory_core::{
+    Content, Document, DocumentQuery, DocumentSelection, Expect, MemoryPatch, RestoreReport, Revision, Status,
+};
+
+use super::{NOTES, get, ids, note, notes, removed, with_ids};
+use crate::case::{CaseResult, Stage, chapter};
+use crate::fixture::{
+    at, collection, document_id, metadata, new_document, new_memory, space, trigger, walk, walk_documents,
+};
+
+chapter!("documents":
+    restore_writes_counts_and_names_conflicts ["W12"],
+    restored_documents_are_ordinary_ones ["W12", "D3"],
+    no_document_call_touches_the_ledger ["D6"],
+    collections_are_sorted_and_in_use ["D5"],
+    documents_survive_reopening ["W1"],
+    namespaces_do_not_share_documents ["L5"],
+);
+
+/// `restore` writes documents exactly as they are, counts the equal ones, and names the places of those that differ.
+async fn restore_writes_counts_and_names_conflicts(stage: Stage) -> CaseResult {
+    let documents = stage.open().await?.documents();
+    let restored = |id: &str, content: &str, revision: u64| Document {
+        id: document_id(id),
+        collection: collection(NOTES),
+        space_id: space("old-1"),
+        content: Content::parse(content).expect("a valid content"),
+        metadata: metadata(r#"{"k":[1.5,null]}"#),
+        created_at: at(-77),
+        updated_at: (revision > 1).then(|| at(12)),
+        revision: Revision::new(revision).expect("a valid revision"),
+    };
+    let (a, b) = (restored("a", "apple", 9_007_199_254_740_991), restored("b", "banana", 1));
+    let report = documents.restore(vec![a.clone(), b.clone()]).await?;
+    assert_eq!(report, RestoreReport { written: 2, equal: 0, conflicts: vec![] });
+    assert_eq!(get(&*documents, "a").await?.as_ref(), Some(&a), "exactly as given");
+    assert_eq!(get(&*documents, "b").await?.as_ref(), Some(&b), "exactly as given");
+
+    let report = documents
+        .restore(vec![restored("b", "other", 1), a.clone(), restored("c", "cherry", 3), restored("a", "apple", 4)])
+        .await?;
+    assert_eq!(report, RestoreReport { written: 1, equal: 1, conflicts: vec![0, 3] });
+    assert_eq!(get(&*documents, "b").await?, Some(b), "a conflict stays as it is");
+    let twice = documents.restore(vec![restored("d", "x", 1), restored("d", "x", 1), restored("d", "y", 1)]).await?;
+    assert_eq!(twice, RestoreReport { written: 1, equal: 1, conflicts: vec![2] }, "within one call");
+    assert_eq!(documents.restore(vec![]).await?, RestoreReport::default());
+    Ok(())
+}
+
+/// What was restored is found by spaces, text and order, counts on from its revision, and can be removed.
+async fn restored_documents_are_ordinary_ones(stage: Stage) -> CaseResult {
+    let (source, target) = (stage.open().await?.documents(), stage.elsewhere().open().await?.documents());
+    for id in ["b", "a", "c"] {
+        source.put(note(id, &format!("s-{id}"), &format!("letter {id}"))).await?;
+    }
+    source.put(note("b", "s-b", "letter again")).await?;
+    let copied = walk_documents(&*source, NOTES, |query| query.all()).await?;
+    assert_eq!(target.restore(copied.clone()).await?.written, 3);
+    assert_eq!(walk_documents(&*target, NOTES, |query| query.under("s").limit(1)).await?, copied);
+    assert_eq!(ids(&walk_documents(&*target, NOTES, |query| query.all().text("again")).await?), ["b"]);
+    let next = target.put(note("b", "s-b", "third").expect(Expect::Revision(Revision::new(2)?))).await?;
+    assert_eq!((next.revision.get(), next.created_at), (3, at(1_000)));
+    let all = DocumentSelection::matching(notes().under("s"))?;
+    assert_eq!(removed(&target.remove(&all, 3).await?), ["a", "b", "c"]);
+    assert_eq!(walk_documents(&*source, NOTES, |query| query.all()).await?, copied, "the source stays as it is");
+    Ok(())
+}
+
+/// No document call reads or changes the ledger, not even with the same ids, spaces and words.
+async fn no_document_call_touches_the_ledger(stage: Stage) -> CaseResult {
+    let provider = stage.open().await?;
+    let mut first = new_memory("x-1", 5).with_metadata(metadata(r#"{"k":1}"#));
+    first.trigger = trigger(r#"{"text":"apple"}"#);
+    let id = provider.store(first).await?;
+    provider.update(id, MemoryPatch::new().with_status(Status::Completed)).await?;
+    provider.store_many(vec![new_memory("x-2", 6), new_memory("y", 7)]).await?;
+    let before = walk(&*provider, |query| query.all()).await?;
+
+    let documents = provider.documents();
+    let same_id = id.to_string();
+    assert_eq!(get(&*documents, &same_id).await?, None, "a memory is no document");
+    let put = documents.put(note(&same_id, "x-1", "apple").with_metadata(metadata(r#"{"k":1}"#))).await?;
+    documents.put(note(&same_id, "x-2", "apple")).await?;
+    documents.restore(vec![Document { id: document_id("r"), ..put }]).await?;
+    let found = walk_documents(&*documents, NOTES, |query| query.under("x").text("apple")).await?;
+    assert_eq!(found.len(), 2, "documents only");
+    assert_eq!(documents.collections().await?, [collection(NOTES)]);
+    let removal = DocumentSelection::matching(notes().prefix("x").regex("."))?;
+    assert_eq!(documents.remove(&removal, 10).await?.len(), 2);
+    assert!(documents.remove(&with_ids(&[&same_id]), 10).await?.is_empty());
+    assert_eq!(walk(&*provider, |query| query.all()).await?, before, "the ledger stays byte for byte");
+    assert_eq!(provider.get(id).await?.as_ref(), before.iter().find(|memory| memory.id == id));
+    Ok(())
+}
+
+/// The collections come in ascending order, each once, and only those that hold a document.
+async fn collections_are_sorted_and_in_use(stage: Stage) -> CaseResult {
+    let provider = stage.open().await?;
+    let documents = provider.documents();
+    assert!(documents.collections().await?.is_empty(), "a fresh provider has none");
+    walk_documents(&*documents, "asked-for", |query| query.all()).await?;
+    let refused = new_document("refused", "a", "x", "text").expect(Expect::Revision(Revision::FIRST));
+    documents.put(refused).await.expect_err("there is no document");
+    for name in ["b", "a-b", "a_b", "ab", "a", "9", "b"] {
+        documents.put(new_document(name, "1", "x", "text")).await?;
+        documents.put(new_document(name, "2", "x", "text")).await?;
+    }
+    let one = DocumentSelection::ids(collection("ab"), [document_id("1")])?;
+    documents.remove(&one, 1).await?;
+    let both = DocumentSelection::matching(DocumentQuery::builder(collection("a")).exact("x"))?;
+    documents.remove(&both, 2).await?;
+    let names = documents.collections().await?;
+    let names: Vec<_> = names.iter().map(|name| name.as_str()).collect();
+    assert_eq!(names, ["9", "a-b", "a_b", "ab", "b"], "in the order of their bytes, without those that are empty");
+    Ok(())
+}
+
+/// Documents are durable: a handle that is opened after a shutdown finds them as they were.
+async fn documents_survive_reopening(stage: Stage) -> CaseResult {
+    let provider = stage.open().await?;
+    provider.documents().put(note("a", "x-1", "one")).await?;
+    let latest = provider.documents().put(note("a", "x-1", "two").with_metadata(metadata(r#"{"k":1}"#))).await?;
+    provider.documents().put(note("b", "x-1", "gone")).await?;
+    provider.documents().remove(&with_ids(&["b"]), 1).await?;
+    provider.shutdown().await?;
+    let documents = stage.open().await?.documents();
+    assert_eq!(get(&*documents, "a").await?.as_ref(), Some(&latest));
+    assert_eq!(
+        walk_documents(&*documents, NOTES, |query| query.under("x")).await?.as_slice(),
+        std::slice::from_ref(&latest)
+    );
+    assert_eq!(walk_documents(&*documents, NOTES, |query| query.all().text("two gone one")).await?, [latest]);
+    let next = documents.put(note("a", "x-1", "three").expect(Expect::Revision(Revision::new(2)?))).await?;
+    assert_eq!(next.revision.get(), 3);
+    Ok(())
+}
+
+/// Two namespaces on one server never see each other's documents.
+async fn namespaces_do_not_share_documents(stage: Stage) -> CaseResult {
+    let (here, there) = (stage.open().await?.documents(), stage.elsewhere().open().await?.documents());
+    let first = here.put(note("a", "x", "apple").expect(Expect::Absent)).await?;
+    assert_eq!(get(&*there, "a").await?, None);
+    assert!(there.collections().await?.is_empty());
+    assert!(walk_documents(&*there, NOTES, |query| query.all().text("apple")).await?.is_empty());
+    let second = there.put(note("a", "y", "apple").expect(Expect::Absent)).await?;
+    assert_eq!(get(&*here, "a").await?, Some(first.clone()));
+    there.remove(&with_ids(&["a"]), 1).await?;
+    assert_eq!(walk_documents(&*here, NOTES, |query| query.exact("x")).await?, [first]);
+    assert_eq!(second.revision.get(), 1);
+    Ok(())
+}

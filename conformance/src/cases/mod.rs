@@ -1,0 +1,25 @@
+//! The suite's index.
+
+mod documents;
+mod filters;
+mod lifecycle;
+mod reading;
+mod spaces;
+mod text;
+mod writing;
+
+use crate::case::Case;
+
+/// Every case of the suite.
+pub fn all() -> Vec<Case> {
+    [
+        lifecycle::cases(),
+        writing::cases(),
+        reading::cases(),
+        spaces::cases(),
+        filters::cases(),
+        documents::cases(),
+        text::cases(),
+    ]
+    .concat()
+}

@@ -1,0 +1,92 @@
+//! Q1 to Q9: what a query finds, in which order, and on which pages.
+
+mod bounds;
+mod damage;
+mod open_work;
+mod order;
+mod pages;
+mod selection;
+mod walking;
+
+use memory_core::{
+    Cursor, Ledger, Memory, MemoryId, MemoryPage, MemoryProvider, NewMemory, Order, QueryBuilder, Result,
+};
+
+use crate::case::Case;
+use crate::fixture::{new_memory, query};
+
+/// The cases of this chapter.
+pub(crate) fn cases() -> Vec<Case> {
+    [
+        selection::cases(),
+        bounds::cases(),
+        order::cases(),
+        pages::cases(),
+        walking::cases(),
+        damage::cases(),
+        open_work::cases(),
+    ]
+    .concat()
+}
+
+const BOTH_ORDERS: [Order; 2] = [Order::NewestFirst, Order::OldestFirst];
+
+/// Part of a query.
+type Part = fn(QueryBuilder<Ledger>) -> QueryBuilder<Ledger>;
+
+/// Ways to ask for the spaces `guild-1-a` and `guild-1-b` of [`guilds`], and for no other.
+const READ_PATHS: [(&str, Part); 9] = [
+    ("exact", |query| query.exact("guild-1-a").exact("guild-1-b")),
+    ("under", |query| query.under("guild-1")),
+    ("prefix", |query| query.prefix("guild-1-")),
+    ("glob", |query| query.glob("guild-1-*")),
+    ("glob without a head", |query| query.glob("*-1-[ab]")),
+    ("regex", |query| query.regex("^guild-1-[ab]$")),
+    ("regex without a head", |query| query.regex("-1-")),
+    ("all, confined", |query| query.all().within(memory_core::SpaceSelector::under("guild-1").expect("a valid path"))),
+    ("union", |query| query.exact("guild-1-a").under("guild-1-b").prefix("guild-1-b").glob("guild-1-?")),
+];
+
+/// One memory for each of these times in each of four spaces, two of them in `guild-1`.
+fn guilds(times: impl IntoIterator<Item = i64>) -> Vec<NewMemory> {
+    let spaces = ["guild-1-a", "guild-12-a", "guild-1-b", "guild-2"];
+    times.into_iter().flat_map(|time| spaces.map(|space| new_memory(space, time))).collect()
+}
+
+/// One page, from the start or from a cursor.
+async fn page(
+    provider: &dyn MemoryProvider,
+    build: impl Fn(QueryBuilder<Ledger>) -> QueryBuilder<Ledger>,
+    cursor: Option<&Cursor>,
+) -> Result<MemoryPage> {
+    let query = query(|builder| match cursor {
+        Some(cursor) => build(builder).cursor(cursor),
+        None => build(builder),
+    });
+    provider.query(&query).await
+}
+
+/// The ids in an order of Q4.
+fn sorted_ids<'a>(memories: impl IntoIterator<Item = &'a Memory>, order: Order) -> Vec<MemoryId> {
+    let mut memories: Vec<_> = memories.into_iter().collect();
+    memories.sort_by_key(|memory| (memory.created_at, *memory.id.as_bytes()));
+    if order == Order::NewestFirst {
+        memories.reverse();
+    }
+    memories.into_iter().map(|memory| memory.id).collect()
+}
+
+/// An id of version 4 whose bytes don't follow `number`. Always the same for the same number.
+fn scattered_id(number: u64) -> MemoryId {
+    // SplitMix64, twice.
+    let mix = |seed: u64| {
+        let mut value = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15).wrapping_add(0x9E37_79B9_7F4A_7C15);
+        value = (value ^ (value >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        value = (value ^ (value >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        value ^ (value >> 31)
+    };
+    let mut bytes = (u128::from(mix(2 * number)) << 64 | u128::from(mix(2 * number + 1))).to_be_bytes();
+    bytes[6] = bytes[6] & 0x0F | 0x40;
+    bytes[8] = bytes[8] & 0x3F | 0x80;
+    MemoryId::from_bytes(bytes)
+}

@@ -1,0 +1,371 @@
+//! Q6: cursors.
+
+use std::collections::BTreeSet;
+
+use memory_core::{Cursor, ErrorKind, MemoryPatch, MemoryQuery, Order, SpaceSelector, Status};
+
+use super::{BOTH_ORDERS, READ_PATHS, guilds, page, scattered_id, sorted_ids};
+use crate::case::{CaseResult, Stage, chapter};
+use crate::fixture::{at, ids, metadata, new_memory, walk};
+
+chapter!("reading":
+    a_walk_yields_each_row_once_on_every_read_path ["Q6"],
+    a_page_may_end_inside_of_a_millisecond ["Q6"],
+    a_walk_with_every_condition_yields_each_row_once ["Q6", "Q3"],
+    a_walk_survives_appends ["Q6"],
+    a_walk_survives_appends_into_its_millisecond ["Q6"],
+    a_walk_survives_updates ["Q6"],
+    a_walk_survives_rows_that_leave_it ["Q6"],
+    a_walk_survives_that_its_last_row_leaves ["Q6"],
+    a_walk_over_restored_rows_yields_each_once ["Q6", "W12"],
+    a_cursor_survives_a_restart ["Q6"],
+    a_cursor_works_through_another_handle ["Q6"],
+    a_cursor_can_be_used_again ["Q6"],
+    the_limit_may_change_between_pages ["Q6"],
+    a_cursor_belongs_to_its_query ["Q6"],
+    a_cursor_fits_an_equal_query ["Q6"],
+    what_is_no_cursor_is_refused ["Q6"],
+);
+
+/// Q6: pages of any size add up to the whole, on every read path, in both orders, with ties.
+async fn a_walk_yields_each_row_once_on_every_read_path(stage: Stage) -> CaseResult {
+    let provider = stage.open().await?;
+    provider.store_many(guilds([5, 1, 1, 1, 3, 3, 2, 5, 9, 9])).await?;
+    let rows = walk(&*provider, |query| query.under("guild-1").limit(1_000)).await?;
+    assert_eq!(rows.len(), 20);
+    for (name, part) in READ_PATHS {
+        for order in BOTH_ORDERS {
+            for limit in [1, 3, 19, 20, 21] {
+                let found = walk(&*provider, |query| part(query).order(order).limit(limit)).await?;
+                assert_eq!(ids(&found), sorted_ids(&rows, order), "{name}, {order:?}, {limit} a page");
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Q6: a page that ends between rows of equal time loses and repeats none (paging by timestamp).
+async fn a_page_may_end_inside_of_a_millisecond(stage: Stage) -> CaseResult {
+    let provider = stage.open().await?;
+    let rows = (0..205).map(|number| new_memory(&format!("a-{}", number % 3), 1_000 + i64::from(number >= 200)));
+    let stored = provider.store_many(rows.collect()).await?;
+    for limit in [1, 7, 50, 100] {
+        let oldest = walk(&*provider, |query| query.under("a").order(Order::OldestFirst).limit(limit)).await?;
+        assert_eq!(ids(&oldest), stored, "{limit} a page");
+        let newest = walk(&*provider, |query| query.under("a").limit(limit)).await?;
+        assert_eq!(ids(&newest), Vec::from_iter(stored.iter().rev().copied()), "{limit} a page");
+    }
+    Ok(())
+}
+
+/// Q6: bounds, status, filter, exclusion and confinement hold on every page.
+async fn a_walk_with_every_condition_yields_each_row_once(stage: Stage) -> CaseResult {
+    let provider = stage.open().await?;
+    let rows = guilds((0..60).map(|number| number / 2)).into_iter().enumerate().map(|(number, row)| {
+        row.with_status(Status::ALL[number % 3]).with_metadata(metadata(&format!(r#"{{"n":{}}}"#, number % 4)))
+    });
+    let stored = provider.store_many(rows.collect()).await?;
+    let excluded = stored[80];
+    let rows = walk(&*provider, |query| query.all().limit(1_000)).await?;
+    let within = SpaceSelector::glob("*-[ab]")?;
+    for (name, part) in READ_PATHS.into_iter().filter(|(name, _)| *name != "all, confined") {
+        for order in BOTH_ORDERS {
+            let build = |query| {
+                let query = part(query).within(within.clone()).status(Status::Pending).status(Status::Completed);
+                let query = query.created_after(at(3)).created_before(at(27)).exclude(excluded);
+                query.filter_text("metadata.n >= 1").order(order).limit(2)
+            };
+            let expected = rows.iter().filter(|memory| {
+                memory.space_id.as_str().starts_with("guild-1-")
+                    && memory.status != Status::Running
+                    && (4..27).contains(&memory.created_at.as_millis())
+                    && memory.metadata.as_str() != r#"{"n":0}"#
+                    && memory.id != excluded
+            });
+            assert_eq!(ids(&walk(&*provider, build).await?), sorted_ids(expected, order), "{name}, {order:?}");
+        }
+    }
+    Ok(())
+}
+
+/// Q6: rows that arrive during a walk move none of the others (an offset window that moved).
+async fn a_walk_survives_appends(stage: Stage) -> CaseResult {
+    for order in BOTH_ORDERS {
+        let stage = stage.elsewhere();
+        let provider = stage.open().await?;
+        let before = provider.store_many((0..20).map(|time| new_memory("a-b", time)).collect()).await?;
+        let mut found = Vec::new();
+        let mut cursor = None;
+        for time in 0.. {
+            let page = page(&*provider, |query| query.under("a").order(order).limit(3), cursor.as_ref()).await?;
+            found.extend(ids(&page.memories));
+            let Some(next) = page.next else { break };
+            cursor = Some(next);
+            // One far behind, one in the middle, one far ahead; only a few, so that the walk ends.
+            if time < 5 {
+                provider.store_many([-9 - time, 10, 50 + time].map(|time| new_memory("a-c", time)).to_vec()).await?;
+            }
+        }
+        check_once(&found, &before, &format!("{order:?}"));
+        let rows = walk(&*provider, |query| query.all()).await?;
+        let in_order = sorted_ids(rows.iter().filter(|memory| found.contains(&memory.id)), order);
+        assert_eq!(found, in_order, "{order:?}: the walk is in order");
+    }
+    Ok(())
+}
+
+/// Q6: rows that arrive in the very millisecond at which a page ended repeat and hide none.
+async fn a_walk_survives_appends_into_its_millisecond(stage: Stage) -> CaseResult {
+    for order in BOTH_ORDERS {
+        let stage = stage.elsewhere();
+        let provider = stage.open().await?;
+        let before = provider.store_many(vec![new_memory("a-b", 7); 12]).await?;
+        let mut found = Vec::new();
+        let mut cursor = None;
+        for round in 0.. {
+            let page = page(&*provider, |query| query.prefix("a").order(order).limit(5), cursor.as_ref()).await?;
+            found.extend(ids(&page.memories));
+            let Some(next) = page.next else { break };
+            cursor = Some(next);
+            if round < 3 {
+                provider.store(new_memory("a-b", 7)).await?;
+                provider.restore(vec![new_memory("a-c", 7).into_memory(scattered_id(round))]).await?;
+            }
+        }
+        check_once(&found, &before, &format!("{order:?}"));
+    }
+    Ok(())
+}
+
+/// Q6: updates between pages repeat and hide no row (205 in, 204 out).
+async fn a_walk_survives_updates(stage: Stage) -> CaseResult {
+    let provider = stage.open().await?;
+    let stored = provider.store_many((0..30).map(|number| new_memory("a-b", number / 4)).collect()).await?;
+    for order in BOTH_ORDERS {
+        let mut found = Vec::new();
+        let mut cursor = None;
+        loop {
+            let page = page(&*provider, |query| query.under("a").order(order).limit(4), cursor.as_ref()).await?;
+            found.extend(ids(&page.memories));
+            let Some(next) = page.next else { break };
+            cursor = Some(next);
+            stage.namespace().clock.set(at(2_000_000 + found.len() as i64));
+            for id in [stored[0], stored[29], found[found.len() - 1], stored[15]] {
+                let patch = MemoryPatch::new().merge_metadata(metadata(&format!(r#"{{"n":{}}}"#, found.len())));
+                provider.update(id, patch.with_status(Status::Running)).await?;
+            }
+        }
+        assert_eq!(found.len(), 30, "{order:?}");
+        check_once(&found, &stored, &format!("{order:?}"));
+    }
+    Ok(())
+}
+
+/// Q6: while rows leave what the query finds, those that stay come exactly once.
+async fn a_walk_survives_rows_that_leave_it(stage: Stage) -> CaseResult {
+    let provider = stage.open().await?;
+    let stored = provider.store_many((0..40).map(|number| new_memory("a", number / 5)).collect()).await?;
+    let stays = |place: usize| place.is_multiple_of(3);
+    let mut leaving: Vec<_> = (0..40).filter(|place| !stays(*place)).map(|place| stored[place]).collect();
+    let mut found = Vec::new();
+    let mut cursor = None;
+    loop {
+        let page = page(&*provider, |query| query.all().status(Status::Pending).limit(4), cursor.as_ref()).await?;
+        found.extend(ids(&page.memories));
+        let Some(next) = page.next else { break };
+        cursor = Some(next);
+        for _ in 0..3 {
+            // From both sides of where the walk is.
+            let places = [0, leaving.len().saturating_sub(1)];
+            for id in places.map(|place| leaving.get(place).copied()).into_iter().flatten() {
+                provider.update(id, MemoryPatch::new().with_status(Status::Completed)).await?;
+                leaving.retain(|other| *other != id);
+            }
+        }
+    }
+    let staying: Vec<_> = (0..40).filter(|place| stays(*place)).map(|place| stored[place]).collect();
+    check_once(&found, &staying, "rows that stay");
+    Ok(())
+}
+
+/// Q6: the very row at which a page ended may leave what the query finds, and the walk goes on behind its place.
+async fn a_walk_survives_that_its_last_row_leaves(stage: Stage) -> CaseResult {
+    for order in BOTH_ORDERS {
+        let stage = stage.elsewhere();
+        let provider = stage.open().await?;
+        let stored = provider.store_many((0..9).map(|number| new_memory("a", number / 4)).collect()).await?;
+        let mut found = Vec::new();
+        let mut cursor = None;
+        loop {
+            let build = |query: memory_core::QueryBuilder<_>| {
+                query.under("a").status(Status::Pending).filter_text("metadata.gone IS NULL").order(order).limit(2)
+            };
+            let page = page(&*provider, build, cursor.as_ref()).await?;
+            found.extend(ids(&page.memories));
+            let Some(next) = page.next else { break };
+            cursor = Some(next);
+            if let Some(last) = page.memories.last() {
+                let patch = MemoryPatch::new().merge_metadata(metadata(r#"{"gone":true}"#));
+                provider.update(last.id, patch.with_status(Status::Completed)).await?;
+            }
+        }
+        let expected: Vec<_> = match order {
+            Order::OldestFirst => stored,
+            Order::NewestFirst => stored.into_iter().rev().collect(),
+        };
+        assert_eq!(found, expected, "{order:?}");
+    }
+    Ok(())
+}
+
+/// Q6: random ids in equal milliseconds are walked once each, in both orders.
+async fn a_walk_over_restored_rows_yields_each_once(stage: Stage) -> CaseResult {
+    let provider = stage.open().await?;
+    let row = |number: u64| new_memory("guild-1-b", number as i64 / 30).into_memory(scattered_id(number));
+    let rows: Vec<_> = (0..100).map(row).collect();
+    provider.restore(rows.clone()).await?;
+    for (name, part) in READ_PATHS {
+        for order in BOTH_ORDERS {
+            let found = walk(&*provider, |query| part(query).order(order).limit(9)).await?;
+            assert_eq!(ids(&found), sorted_ids(&rows, order), "{name}, {order:?}");
+        }
+    }
+    Ok(())
+}
+
+/// Q6: a cursor goes on after the provider was shut down and opened again.
+async fn a_cursor_survives_a_restart(stage: Stage) -> CaseResult {
+    let provider = stage.open().await?;
+    let stored = provider.store_many((0..10).map(|number| new_memory("a", number / 4)).collect()).await?;
+    let build = |query: memory_core::QueryBuilder<_>| query.exact("a").limit(6);
+    let first = page(&*provider, build, None).await?;
+    provider.shutdown().await?;
+    drop(provider);
+    // As text, as a client would have kept it.
+    let cursor = first.next.expect("rows are left").to_string();
+    let query = build(MemoryQuery::builder()).cursor(cursor).build()?;
+    let second = stage.open().await?.query(&query).await?;
+    let found: Vec<_> = ids(&first.memories).into_iter().chain(ids(&second.memories)).collect();
+    assert_eq!(found, Vec::from_iter(stored.into_iter().rev()));
+    Ok(())
+}
+
+/// Q6: each page of a walk may come from another handle on the same data.
+async fn a_cursor_works_through_another_handle(stage: Stage) -> CaseResult {
+    let handles = [stage.open().await?, stage.open().await?];
+    let stored = handles[0].store_many((0..10).map(|number| new_memory("a", number / 4)).collect()).await?;
+    let mut found = Vec::new();
+    let mut cursor: Option<Cursor> = None;
+    for handle in handles.iter().cycle() {
+        let page = page(&**handle, |query| query.prefix("a").limit(3), cursor.as_ref()).await?;
+        found.extend(ids(&page.memories));
+        let Some(next) = page.next else { break };
+        cursor = Some(next);
+    }
+    assert_eq!(found, Vec::from_iter(stored.into_iter().rev()));
+    Ok(())
+}
+
+/// Q6: a cursor is a place and not a thing that is used up.
+async fn a_cursor_can_be_used_again(stage: Stage) -> CaseResult {
+    let provider = stage.open().await?;
+    provider.store_many((0..9).map(|time| new_memory("a", time)).collect()).await?;
+    let first = page(&*provider, |query| query.all().limit(3), None).await?;
+    let cursor = first.next.as_ref();
+    let once = page(&*provider, |query| query.all().limit(3), cursor).await?;
+    let again = page(&*provider, |query| query.all().limit(3), cursor).await?;
+    assert_eq!((once.memories.len(), ids(&once.memories)), (3, ids(&again.memories)));
+    Ok(())
+}
+
+/// Q6: the limit is no part of what a cursor belongs to.
+async fn the_limit_may_change_between_pages(stage: Stage) -> CaseResult {
+    let provider = stage.open().await?;
+    let stored = provider.store_many((0..30).map(|number| new_memory("a", number / 7)).collect()).await?;
+    let mut found = Vec::new();
+    let mut cursor = None;
+    for limit in [1, 5, 2, 9, 1_000, 1_000].into_iter().cycle() {
+        let page = page(&*provider, |query| query.under("a").limit(limit), cursor.as_ref()).await?;
+        found.extend(ids(&page.memories));
+        let Some(next) = page.next else { break };
+        cursor = Some(next);
+    }
+    assert_eq!(found, Vec::from_iter(stored.into_iter().rev()));
+    Ok(())
+}
+
+/// Q6: a query that differs in anything but limit and offset does not take the cursor.
+async fn a_cursor_belongs_to_its_query(stage: Stage) -> CaseResult {
+    let provider = stage.open().await?;
+    let stored = provider.store_many((0..5).map(|time| new_memory("a-b", time)).collect()).await?;
+    let under = |path| SpaceSelector::under(path).expect("a valid path");
+    let base = || {
+        let query = MemoryQuery::builder().under("a").within(under("a")).status(Status::Pending).limit(1);
+        let query = query.created_after(at(-5)).created_before(at(500)).exclude(stored[0]);
+        query.filter_text("metadata.x IS NULL").order(Order::NewestFirst)
+    };
+    let cursor = provider.query(&base().build()?).await?.next.expect("rows are left");
+    base().cursor(&cursor).build()?;
+    // The parts before the spaces are the same in each; so these are written out.
+    let rest = |query: memory_core::QueryBuilder<_>| {
+        let query = query.within(under("a")).status(Status::Pending).limit(1).exclude(stored[0]);
+        let query = query.created_after(at(-5)).created_before(at(500));
+        query.filter_text("metadata.x IS NULL").order(Order::NewestFirst)
+    };
+    for (what, other) in [
+        ("another path", rest(MemoryQuery::builder().under("b"))),
+        ("another kind of selector", rest(MemoryQuery::builder().prefix("a"))),
+        ("all spaces", rest(MemoryQuery::builder().all())),
+        ("one more selector", base().exact("c")),
+        ("another confinement", base().within(under("a-b"))),
+        ("another status", base().status(Status::Failed)),
+        ("another lower bound", base().created_after(at(-6))),
+        ("another upper bound", base().created_before(at(501))),
+        ("another exclusion", base().exclude(stored[1])),
+        ("another filter", base().filter_text("metadata.y IS NULL")),
+        ("another order", base().order(Order::OldestFirst)),
+        ("no conditions", MemoryQuery::builder().under("a")),
+    ] {
+        let refused = other.cursor(&cursor).build().expect_err(what);
+        assert_eq!(refused.kind(), ErrorKind::InvalidInput, "{what}");
+    }
+    Ok(())
+}
+
+/// Q6: a query that asks for the same takes the cursor, however it was put together.
+async fn a_cursor_fits_an_equal_query(stage: Stage) -> CaseResult {
+    let provider = stage.open().await?;
+    let stored = provider.store_many((0..5).map(|time| new_memory("a-b", time)).collect()).await?;
+    let first = MemoryQuery::builder().limit(2).status(Status::Pending).status(Status::Running).under("a").build()?;
+    let cursor = provider.query(&first).await?.next.expect("rows are left");
+    let selector = SpaceSelector::under("a")?;
+    let equal = MemoryQuery::builder().selector(selector).status(Status::Running).status(Status::Pending);
+    let rest = provider.query(&equal.order(Order::NewestFirst).cursor(&cursor).build()?).await?;
+    assert_eq!(ids(&rest.memories), [stored[2], stored[1], stored[0]]);
+    Ok(())
+}
+
+/// Q6: a text that no page gave is `InvalidInput`.
+async fn what_is_no_cursor_is_refused(stage: Stage) -> CaseResult {
+    let provider = stage.open().await?;
+    provider.store_many(guilds([1, 2])).await?;
+    let cursor = page(&*provider, |query| query.all().limit(1), None).await?.next.expect("rows are left").to_string();
+    let half = &cursor[..cursor.len() / 2];
+    let swapped = format!("{}{half}", &cursor[cursor.len() / 2..]);
+    let long = "A".repeat(100_000);
+    let texts = ["", " ", "x", "0", "null", "é😀", "' OR 1=1 --", "{\"$gt\":\"\"}", half, &swapped, &long];
+    for text in texts {
+        let refused = MemoryQuery::builder().all().limit(1).cursor(text).build().expect_err("no cursor");
+        assert_eq!(refused.kind(), ErrorKind::InvalidInput, "{:.40}", text);
+        assert!(text.len() < 3 || !refused.to_string().contains(text), "the error repeats the text");
+    }
+    Ok(())
+}
+
+/// `found` has each of `expected` exactly once, and nothing else twice.
+fn check_once(found: &[memory_core::MemoryId], expected: &[memory_core::MemoryId], what: &str) {
+    let distinct = BTreeSet::from_iter(found);
+    assert_eq!(distinct.len(), found.len(), "{what}: a row came twice");
+    let missing = expected.iter().filter(|id| !distinct.contains(id)).count();
+    assert_eq!(missing, 0, "{what}: rows that matched throughout the walk are missing");
+}

@@ -1,0 +1,336 @@
+//! The words of documents: T1 and T2.
+
+use std::collections::BTreeSet;
+
+use memory_core::{ErrorKind, SpaceSelector};
+
+use super::{NOTES, found, places, put_all};
+use crate::case::{CaseResult, Stage, chapter};
+use crate::fixture::{collection, document_id, metadata, new_document, new_memory, query, walk_documents};
+
+chapter!("text":
+    words_are_runs_of_letters_and_digits ["T1", "T2"],
+    no_punctuation_is_an_error ["T2"],
+    query_operators_are_ordinary_words ["T2"],
+    ideographs_and_kana_are_words ["T1"],
+    diacritics_are_kept_and_case_is_not ["T1"],
+    of_a_long_word_the_first_bytes_count ["T1"],
+    any_word_is_enough ["T2"],
+    more_words_never_rank_lower ["T2"],
+    text_without_words_finds_nothing ["T2"],
+    text_goes_with_spaces_filter_and_limit ["T2", "D3"],
+    collections_do_not_share_words ["T2", "D3"],
+    replaced_content_is_found_by_its_new_words ["T2", "T3"],
+    long_and_many_words_are_found ["T1", "T2"],
+    text_goes_without_order_and_cursor ["T2"],
+);
+
+/// A word is a run of letters and digits: everything else separates, and a part of a word is no word.
+async fn words_are_runs_of_letters_and_digits(stage: Stage) -> CaseResult {
+    let documents = stage.open().await?.documents();
+    let contents = [
+        "foo_bar-baz's", // 0
+        "foobar",        // 1
+        "Don't PANIC!",  // 2
+        r"C:\new\table", // 3
+        "v1.2.3-rc4",    // 4
+        "x² ½ Ⅷ ٣",      // 5
+        "a\u{300}b",     // 6
+        "straße №42",    // 7
+    ];
+    put_all(&*documents, &contents).await?;
+    let table: [(&str, &[usize]); 22] = [
+        ("foo", &[0]),
+        ("bar", &[0]),
+        ("baz", &[0]),
+        ("foobar", &[1]),
+        ("fo", &[]),
+        ("foo bar", &[0]),
+        ("don", &[2]),
+        ("t", &[2]),
+        ("dont", &[]),
+        ("new", &[3]),
+        ("table", &[3]),
+        ("ew", &[]),
+        ("v1", &[4]),
+        ("rc4", &[4]),
+        ("rc", &[]),
+        ("x²", &[5]),
+        ("x2", &[]),
+        ("ⅷ", &[5]),
+        ("a\u{300}b", &[6]),
+        ("b", &[]),
+        ("straße", &[7]),
+        ("42", &[7]),
+    ];
+    for (text, expected) in table {
+        assert_eq!(found(&*documents, text).await?, places(expected), "{text:?}");
+    }
+    Ok(())
+}
+
+/// Raw text from a user is never a syntax error, whatever punctuation it holds, and the words in it still find.
+async fn no_punctuation_is_an_error(stage: Stage) -> CaseResult {
+    let documents = stage.open().await?.documents();
+    put_all(&*documents, &["red apple", "blue pear"]).await?;
+    let mut odd: Vec<String> = (' '..='~').filter(char::is_ascii_punctuation).map(String::from).collect();
+    odd.extend(
+        ["\"\"", "''", "--", "/*", "*/", "\\\"", "((", "))", "{}", "@x:", "\0", "\n", "\u{201C}", "«", "～"]
+            .map(str::to_owned),
+    );
+    for mark in &odd {
+        for text in [
+            format!("{mark}apple"),
+            format!("apple{mark}"),
+            format!("{mark}apple{mark}"),
+            format!("apple {mark} zebra"),
+            format!("{mark} {mark}apple"),
+            format!("zebra{mark}apple"),
+        ] {
+            assert_eq!(found(&*documents, &text).await?, places(&[0]), "{text:?}");
+        }
+        let alone = found(&*documents, mark).await?;
+        assert!(alone.is_empty(), "{mark:?} holds no word that is there");
+    }
+    let all: String = odd.concat();
+    assert_eq!(found(&*documents, &format!("{all} pear {all}")).await?, places(&[1]));
+    Ok(())
+}
+
+/// What is an operator in the language of some engine is an ordinary word here.
+async fn query_operators_are_ordinary_words(stage: Stage) -> CaseResult {
+    let documents = stage.open().await?.documents();
+    put_all(&*documents, &["near the lake", "this and that", "apple", "not content or title"]).await?;
+    let table: [(&str, &[usize]); 16] = [
+        ("NEAR", &[0]),
+        ("NEAR(lake that)", &[0, 1]),
+        ("AND", &[1]),
+        ("apple AND lake", &[0, 1, 2]),
+        ("OR", &[3]),
+        ("apple NOT that", &[1, 2, 3]),
+        ("NOT", &[3]),
+        ("-apple", &[2]),
+        ("lake -apple", &[0, 2]),
+        ("\"lake near\"", &[0]),
+        ("appl*", &[]),
+        ("^apple", &[2]),
+        ("content:apple", &[2, 3]),
+        ("apple | lake & !that", &[0, 1, 2]),
+        ("%appl%", &[]),
+        ("apple~1", &[2]),
+    ];
+    for (text, expected) in table {
+        assert_eq!(found(&*documents, text).await?, places(expected), "{text:?}");
+    }
+    Ok(())
+}
+
+/// Each ideograph and each kana is a word, also amid letters; other scripts have words as runs.
+async fn ideographs_and_kana_are_words(stage: Stage) -> CaseResult {
+    let documents = stage.open().await?.documents();
+    put_all(&*documents, &["東京タワー", "京都", "abc漢字def", "안녕하세요 세계", "สวัสดี", "ひらがな"]).await?;
+    let table: [(&str, &[usize]); 12] = [
+        ("東", &[0]),
+        ("京", &[0, 1]),
+        ("都東", &[0, 1]),
+        ("タ", &[0]),
+        ("abc", &[2]),
+        ("漢", &[2]),
+        ("def字", &[2]),
+        ("ab", &[]),
+        ("안녕하세요", &[3]),
+        ("안녕", &[]),
+        ("สวัสดี", &[4]),
+        ("が", &[5]),
+    ];
+    for (text, expected) in table {
+        assert_eq!(found(&*documents, text).await?, places(expected), "{text:?}");
+    }
+    Ok(())
+}
+
+/// Words are lowercased in every script and keep their diacritics: `café` is not `cafe`, nor is its decomposed form.
+async fn diacritics_are_kept_and_case_is_not(stage: Stage) -> CaseResult {
+    let documents = stage.open().await?.documents();
+    put_all(&*documents, &["Café", "cafe", "cafe\u{301}", "ÉCOLE ΣΟΦΊΑ", "Москва", "naïve", "ﬁn", "fin", "running"])
+        .await?;
+    let table: [(&str, &[usize]); 15] = [
+        ("café", &[0]),
+        ("CAFÉ", &[0]),
+        ("CAFE", &[1]),
+        ("Cafe\u{301}", &[2]),
+        ("école", &[3]),
+        ("ecole", &[]),
+        ("σοφία", &[3]),
+        ("МОСКВА", &[4]),
+        ("naive", &[]),
+        ("NAÏVE", &[5]),
+        ("ﬁn", &[6]),
+        ("FIN", &[7]),
+        ("run", &[]),
+        ("runs", &[]),
+        ("Running", &[8]),
+    ];
+    for (text, expected) in table {
+        assert_eq!(found(&*documents, text).await?, places(expected), "{text:?}");
+    }
+    Ok(())
+}
+
+/// Of a word over 128 bytes the first 128 count, cut at a character: such words are found, and told apart up to there.
+async fn of_a_long_word_the_first_bytes_count(stage: Stage) -> CaseResult {
+    let documents = stage.open().await?.documents();
+    let (at_limit, accents) = ("x".repeat(128), "é".repeat(64));
+    let contents = [at_limit.clone(), "x".repeat(5_000), "x".repeat(127), format!("{accents}tail")];
+    put_all(&*documents, &contents.iter().map(String::as_str).collect::<Vec<_>>()).await?;
+    assert_eq!(found(&*documents, &at_limit).await?, places(&[0, 1]));
+    assert_eq!(found(&*documents, &format!("{at_limit}yz")).await?, places(&[0, 1]));
+    assert_eq!(found(&*documents, &"x".repeat(127)).await?, places(&[2]));
+    assert_eq!(found(&*documents, &format!("{accents}é")).await?, places(&[3]));
+    Ok(())
+}
+
+/// A document that holds one word of the query is found, whatever the other words are, and none that holds no word.
+async fn any_word_is_enough(stage: Stage) -> CaseResult {
+    let documents = stage.open().await?.documents();
+    put_all(&*documents, &["the quick brown fox", "a lazy dog", "the end", ""]).await?;
+    assert_eq!(found(&*documents, "fox dog").await?, places(&[0, 1]));
+    assert_eq!(found(&*documents, "fox unicorn").await?, places(&[0]));
+    assert_eq!(found(&*documents, "the").await?, places(&[0, 2]), "frequent words are words too");
+    assert_eq!(found(&*documents, "a").await?, places(&[1]), "and so are short ones");
+    assert!(found(&*documents, "unicorn").await?.is_empty());
+    Ok(())
+}
+
+/// Of documents that are equal in all else, one with more distinct words of the query never comes later.
+async fn more_words_never_rank_lower(stage: Stage) -> CaseResult {
+    let documents = stage.open().await?.documents();
+    let contents = [
+        "kilo lima mike",
+        "alpha kilo lima",
+        "alpha bravo kilo",
+        "alpha bravo gamma",
+        "lima kilo mike",
+        "bravo gamma kilo",
+    ];
+    put_all(&*documents, &contents).await?;
+    let ranked = walk_documents(&*documents, NOTES, |query| query.all().text("gamma, Alpha! bravo? alpha")).await?;
+    let hits: Vec<_> = ranked
+        .iter()
+        .map(|document| document.content.as_str().split(' ').filter(|word| ["alpha", "bravo", "gamma"].contains(word)))
+        .map(Iterator::count)
+        .collect();
+    assert_eq!(hits, [3, 2, 2, 1], "best first");
+    let best = walk_documents(&*documents, NOTES, |query| query.all().text("alpha bravo gamma").limit(1)).await?;
+    assert_eq!(best.len(), 1, "text has no further pages");
+    assert_eq!(best[0].id.as_str(), "3", "a limit keeps the best");
+    Ok(())
+}
+
+/// A text without a word finds nothing: it is neither an error nor a query for everything.
+async fn text_without_words_finds_nothing(stage: Stage) -> CaseResult {
+    let documents = stage.open().await?.documents();
+    put_all(&*documents, &["something", "", "--- !"]).await?;
+    for text in ["", " ", "---", "!?", "\u{1F600}", "\n\t", "\"\"", "*"] {
+        assert!(found(&*documents, text).await?.is_empty(), "{text:?}");
+    }
+    Ok(())
+}
+
+/// Text is one more condition: selectors, `within`, filter and limit hold as they do without it.
+async fn text_goes_with_spaces_filter_and_limit(stage: Stage) -> CaseResult {
+    let documents = stage.open().await?.documents();
+    for place in 0..60 {
+        documents.put(new_document(NOTES, &format!("decoy-{place}"), "you-1", "red red red")).await?;
+    }
+    for (id, space_id, topic) in [("a", "me-1", "x"), ("b", "me-2", "y"), ("c", "mean", "x"), ("d", "me-1-z", "x")] {
+        let topic = metadata(&format!(r#"{{"topic":"{topic}"}}"#));
+        documents.put(new_document(NOTES, id, space_id, "a red word among others").with_metadata(topic)).await?;
+    }
+    documents.put(new_document(NOTES, "e", "me-1", "blue")).await?;
+    let sorted = |documents: Vec<memory_core::Document>| -> BTreeSet<String> {
+        documents.iter().map(|document| document.id.as_str().to_owned()).collect()
+    };
+    let expected = |ids: &[&str]| ids.iter().map(|id| (*id).to_owned()).collect::<BTreeSet<_>>();
+    let under = walk_documents(&*documents, NOTES, |query| query.under("me").text("red").limit(3)).await?;
+    assert_eq!(sorted(under), expected(&["a", "b", "d"]), "decoys elsewhere do not use up the limit");
+    let within = SpaceSelector::under("me-1")?;
+    let confined = walk_documents(&*documents, NOTES, |query| query.all().within(within.clone()).text("red")).await?;
+    assert_eq!(sorted(confined), expected(&["a", "d"]), "within holds for text");
+    let union = walk_documents(&*documents, NOTES, |query| query.exact("mean").exact("me-2").text("red")).await?;
+    assert_eq!(sorted(union), expected(&["b", "c"]));
+    let two = walk_documents(&*documents, NOTES, |query| query.under("me").text("red").limit(2)).await?;
+    assert_eq!(two.len(), 2, "a page has as many as the limit says when there are so many");
+    let none = walk_documents(&*documents, NOTES, |query| query.all().text("red").limit(0)).await?;
+    assert!(none.is_empty(), "a limit of 0 asks for nothing");
+    let filtered = |query: memory_core::QueryBuilder<_>| query.all().text("red").filter_text("metadata.topic = 'x'");
+    let filtered = walk_documents(&*documents, NOTES, |query| filtered(query).limit(3)).await?;
+    assert_eq!(sorted(filtered), expected(&["a", "c", "d"]), "the filter comes before the limit");
+    Ok(())
+}
+
+/// A text query sees the words of its own collection.
+async fn collections_do_not_share_words(stage: Stage) -> CaseResult {
+    let documents = stage.open().await?.documents();
+    documents.put(new_document(NOTES, "a", "x", "apple")).await?;
+    documents.put(new_document("notes-2", "a", "x", "banana")).await?;
+    assert_eq!(found(&*documents, "apple banana notes").await?, ["a".to_owned()].into());
+    assert!(found(&*documents, "banana").await?.is_empty());
+    let other = walk_documents(&*documents, "notes-2", |query| query.all().text("apple banana")).await?;
+    assert_eq!(other[0].content.as_str(), "banana");
+    Ok(())
+}
+
+/// After a put the old words find the document no longer and the new ones do; a refused put leaves the words alone. Search
+/// indexes that lag behind or keep what is gone are known bugs.
+async fn replaced_content_is_found_by_its_new_words(stage: Stage) -> CaseResult {
+    let documents = stage.open().await?.documents();
+    for round in 0..20 {
+        documents.put(new_document(NOTES, "a", "x", &format!("always word{round}"))).await?;
+        assert_eq!(found(&*documents, &format!("word{round}")).await?.len(), 1, "found at once, round {round}");
+        let before = (0..round).map(|round| format!("word{round} ")).collect::<String>();
+        assert!(found(&*documents, &before).await?.is_empty(), "the old words are gone, round {round}");
+        assert_eq!(found(&*documents, "always").await?.len(), 1, "a word that stays");
+    }
+    let refused = new_document(NOTES, "a", "x", "refused").expect(memory_core::Expect::Absent);
+    documents.put(refused).await.expect_err("it exists");
+    assert!(found(&*documents, "refused").await?.is_empty());
+    assert_eq!(documents.get(&collection(NOTES), &document_id("a")).await?.map(|a| a.revision.get()), Some(20));
+    assert_eq!(found(&*stage.open().await?.documents(), "word19").await?.len(), 1, "through another handle");
+    Ok(())
+}
+
+/// Every word of a long content is found, and so is one of as many words as a query may have.
+async fn long_and_many_words_are_found(stage: Stage) -> CaseResult {
+    let documents = stage.open().await?.documents();
+    let long: String = (0..20_000).map(|place| format!("w{place} ")).collect();
+    put_all(&*documents, &[&long, "short"]).await?;
+    for text in ["w0", "w9999", "w19999"] {
+        assert_eq!(found(&*documents, text).await?, places(&[0]), "{text}");
+    }
+    let others = |count: usize| (0..count).map(|place| format!("n{place} ")).collect::<String>();
+    assert_eq!(found(&*documents, &(others(255) + "short")).await?, places(&[1]), "256 words");
+    let over = query_error(others(256) + "short");
+    assert_eq!(over, Some(ErrorKind::TooLarge), "257 words");
+    assert_eq!(found(&*documents, &"short ".repeat(2_000)).await?, places(&[1]));
+    let over = query_error("x".repeat(memory_core::MAX_TEXT + 1));
+    assert_eq!(over, Some(ErrorKind::TooLarge), "a text over 16 KiB");
+    Ok(())
+}
+
+fn query_error(text: String) -> Option<ErrorKind> {
+    memory_core::MemoryQuery::builder().all().text(text).build().err().map(|error| error.kind())
+}
+
+/// Text comes best first: with an order or a cursor it is `InvalidInput`.
+async fn text_goes_without_order_and_cursor(stage: Stage) -> CaseResult {
+    let provider = stage.open().await?;
+    provider.store_many(vec![new_memory("x", 1), new_memory("x", 2)]).await?;
+    let page = provider.query(&query(|query| query.all().limit(1))).await?;
+    let cursor = page.next.expect("there is one more");
+    let with_cursor = memory_core::MemoryQuery::builder().all().text("x").cursor(&cursor).build();
+    assert_eq!(with_cursor.expect_err("text and cursor").kind(), ErrorKind::InvalidInput);
+    let with_order = memory_core::MemoryQuery::builder().all().text("x").order(memory_core::Order::OldestFirst).build();
+    assert_eq!(with_order.expect_err("text and order").kind(), ErrorKind::InvalidInput);
+    Ok(())
+}

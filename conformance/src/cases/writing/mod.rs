@@ -1,0 +1,14 @@
+//! Chapters V and W: what can be written, and how.
+
+mod dropped;
+mod restore;
+mod store;
+mod update;
+mod values;
+
+use crate::case::Case;
+
+/// The cases of these chapters.
+pub(crate) fn cases() -> Vec<Case> {
+    [values::cases(), store::cases(), update::cases(), dropped::cases(), restore::cases()].concat()
+}

@@ -1,0 +1,300 @@
+//! Backup and copy: memories that come back as they were.
+
+use memory_core::{ErrorKind, Memory, MemoryId, MemoryPatch, Order, RestoreReport, Revision, Status};
+
+use crate::case::{CaseResult, Stage, chapter};
+use crate::fixture::{at, context, ids, key, kind, ledger, metadata, new_memory, the, trigger, walk};
+
+chapter!("restore":
+    memories_come_back_exactly ["W12"],
+    any_version_of_uuid_is_taken ["W12", "V1"],
+    restored_memories_are_visible_through_another_handle ["W1", "W12"],
+    equal_memories_are_counted_and_left_alone ["W12"],
+    different_memories_are_conflicts_by_place ["W12"],
+    every_field_makes_a_difference ["W12"],
+    repetitions_within_the_input_are_compared_too ["W12"],
+    key_of_another_memory_is_a_conflict ["W12", "V8"],
+    restored_key_finds_its_memory ["W12", "W3"],
+    equal_times_are_ordered_by_the_bytes_of_the_id ["W12", "Q4"],
+    restored_memory_can_be_updated ["W12", "W8"],
+    highest_revision_is_kept_and_ends_updates ["W12", "V7"],
+    restored_memory_is_found_on_every_path ["W12", "S3", "Q2"],
+    ledger_copied_elsewhere_is_the_same ["W12", "L5"],
+    nothing_to_restore_is_no_mistake ["W12"],
+    five_thousand_memories_are_restored_in_one_call ["W12"],
+);
+
+/// A memory with an id of this byte.
+fn memory(byte: u8) -> Memory {
+    new_memory(&format!("space-{byte}"), 10).into_memory(MemoryId::from_bytes([byte; 16]))
+}
+
+/// A memory with a history: every field set, and none at its default.
+fn old_memory(byte: u8) -> Memory {
+    Memory {
+        trigger: trigger(r#"{"n":1.50,"e":"\u00e9","n":2}"#),
+        context: Some(context("null")),
+        updated_at: Some(at(-7)),
+        metadata: metadata(r#"{"a.b":[1e100,null]}"#),
+        status: Status::Failed,
+        revision: Revision::new(42).expect("a valid revision"),
+        idempotency_key: Some(key(&format!("key-{byte}"))),
+        ..memory(byte)
+    }
+}
+
+/// A report without conflicts.
+fn report(written: usize, equal: usize) -> RestoreReport {
+    RestoreReport { written, equal, conflicts: Vec::new() }
+}
+
+/// Every field comes back as it was given: id, revision and updatedAt too.
+async fn memories_come_back_exactly(stage: Stage) -> CaseResult {
+    let provider = stage.open().await?;
+    let memories = vec![memory(1), old_memory(2), memory(3)];
+    assert_eq!(provider.restore(memories.clone()).await?, report(3, 0));
+    assert_eq!(ledger(&*provider).await?, memories);
+    for expected in memories {
+        let found = the(&*provider, expected.id).await?;
+        assert_eq!(found.trigger.as_str(), expected.trigger.as_str(), "byte for byte");
+        assert_eq!(found, expected);
+    }
+    Ok(())
+}
+
+/// Other systems made other ids.
+async fn any_version_of_uuid_is_taken(stage: Stage) -> CaseResult {
+    let provider = stage.open().await?;
+    for (place, id) in [
+        "00000000-0000-0000-0000-000000000000",
+        "c232ab00-9414-11ec-b3c8-9f6bdeced846",
+        "5df41881-3aed-3515-88a7-2f4a814cf09e",
+        "919108f7-52d1-4320-9bac-f847db4148a8",
+        "2ed6657d-e927-568b-95e1-2665a8aea6a2",
+        "1ec9414c-232a-6b00-b3c8-9f6bdeced846",
+        "017f22e2-79b0-7cc3-98c4-dc0c0c07398f",
+        "320c3d4d-cc00-875b-8ec9-32d5f69181c0",
+        "ffffffff-ffff-ffff-ffff-ffffffffffff",
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let expected = Memory { id: MemoryId::parse(id)?, ..memory(1) };
+        assert_eq!(provider.restore(vec![expected.clone()]).await?, report(1, 0), "{id}");
+        assert_eq!(the(&*provider, expected.id).await?, expected);
+        assert_eq!(ledger(&*provider).await?.len(), place + 1);
+    }
+    Ok(())
+}
+
+/// A restore that has returned is there for every reader, also after a restart.
+async fn restored_memories_are_visible_through_another_handle(stage: Stage) -> CaseResult {
+    let (writer, reader) = (stage.open().await?, stage.open().await?);
+    writer.restore(vec![old_memory(1)]).await?;
+    assert_eq!(ledger(&*reader).await?, [old_memory(1)]);
+    writer.shutdown().await?;
+    reader.shutdown().await?;
+    assert_eq!(ledger(&*stage.open().await?).await?, [old_memory(1)]);
+    Ok(())
+}
+
+/// To restore twice is harmless, so that one that broke off can be repeated.
+async fn equal_memories_are_counted_and_left_alone(stage: Stage) -> CaseResult {
+    let provider = stage.open().await?;
+    let memories = vec![old_memory(1), memory(2)];
+    provider.restore(memories.clone()).await?;
+    assert_eq!(provider.restore(memories.clone()).await?, report(0, 2));
+    let more = vec![memory(3), old_memory(1), memory(2), memory(4)];
+    assert_eq!(provider.restore(more).await?, report(2, 2));
+    // A memory that was stored here counts as equal as well.
+    let id = provider.store(new_memory("a", 1).with_idempotency_key(key("k"))).await?;
+    assert_eq!(provider.restore(vec![the(&*provider, id).await?]).await?, report(0, 1));
+    assert_eq!(ledger(&*provider).await?.len(), 5);
+    Ok(())
+}
+
+/// What is there wins; the rest of the input is written all the same.
+async fn different_memories_are_conflicts_by_place(stage: Stage) -> CaseResult {
+    let provider = stage.open().await?;
+    provider.restore(vec![memory(1), old_memory(2)]).await?;
+    let changed = |mut memory: Memory| {
+        memory.context = Some(context("\"changed\""));
+        memory
+    };
+    let input = vec![memory(3), changed(memory(1)), memory(1), changed(old_memory(2)), memory(4)];
+    let expected = RestoreReport { written: 2, equal: 1, conflicts: vec![1, 3] };
+    assert_eq!(provider.restore(input).await?, expected);
+    assert_eq!(ledger(&*provider).await?, [memory(1), old_memory(2), memory(3), memory(4)]);
+    Ok(())
+}
+
+/// Memories are equal when all their fields are.
+async fn every_field_makes_a_difference(stage: Stage) -> CaseResult {
+    let provider = stage.open().await?;
+    let original = old_memory(1);
+    provider.restore(vec![original.clone()]).await?;
+    let changes: [fn(&mut Memory); 10] = [
+        |memory| memory.space_id = crate::fixture::space("space-1 "),
+        |memory| memory.trigger = trigger(r#"{"n":1.5,"e":"\u00e9","n":2}"#),
+        |memory| memory.context = None,
+        |memory| memory.created_at = at(11),
+        |memory| memory.updated_at = None,
+        |memory| memory.updated_at = Some(at(-8)),
+        |memory| memory.metadata = metadata("{}"),
+        |memory| memory.status = Status::Completed,
+        |memory| memory.revision = Revision::FIRST,
+        |memory| memory.idempotency_key = None,
+    ];
+    for (place, change) in changes.into_iter().enumerate() {
+        let mut changed = original.clone();
+        change(&mut changed);
+        assert_eq!(provider.restore(vec![changed]).await?.conflicts, [0], "change {place} is not noticed");
+    }
+    assert_eq!(ledger(&*provider).await?, [original]);
+    Ok(())
+}
+
+/// An input that holds a memory twice meets itself.
+async fn repetitions_within_the_input_are_compared_too(stage: Stage) -> CaseResult {
+    let provider = stage.open().await?;
+    let mut other = old_memory(1);
+    other.status = Status::Pending;
+    let input = vec![old_memory(1), old_memory(1), other, memory(2)];
+    let expected = RestoreReport { written: 2, equal: 1, conflicts: vec![2] };
+    assert_eq!(provider.restore(input).await?, expected);
+    assert_eq!(ledger(&*provider).await?, [old_memory(1), memory(2)]);
+    Ok(())
+}
+
+/// A key stands for one memory, so another one with it can't come in.
+async fn key_of_another_memory_is_a_conflict(stage: Stage) -> CaseResult {
+    let provider = stage.open().await?;
+    let id = provider.store(new_memory("a", 1).with_idempotency_key(key("k"))).await?;
+    let with_key = |byte, name: &str| Memory { idempotency_key: Some(key(name)), ..memory(byte) };
+    let input = vec![with_key(1, "k"), with_key(2, "free"), with_key(3, "free"), with_key(4, "K")];
+    let expected = RestoreReport { written: 2, equal: 0, conflicts: vec![0, 2] };
+    assert_eq!(provider.restore(input).await?, expected);
+    assert_eq!(ids(&ledger(&*provider).await?), [id, memory(2).id, memory(4).id]);
+    Ok(())
+}
+
+/// A caller whose key went through backup and restore still finds its memory.
+async fn restored_key_finds_its_memory(stage: Stage) -> CaseResult {
+    let provider = stage.open().await?;
+    provider.restore(vec![old_memory(1)]).await?;
+    let mut again = new_memory("space-1", 99).with_idempotency_key(key("key-1"));
+    assert_eq!(kind(provider.store(again.clone()).await), Some(ErrorKind::Conflict), "another trigger");
+    again.trigger = old_memory(1).trigger;
+    assert_eq!(provider.store(again.clone()).await?, old_memory(1).id);
+    assert_eq!(provider.store_many(vec![again]).await?, [old_memory(1).id]);
+    assert_eq!(ledger(&*provider).await?, [old_memory(1)]);
+    Ok(())
+}
+
+/// Ids are compared as bytes, whatever version they have and in whatever order they came.
+async fn equal_times_are_ordered_by_the_bytes_of_the_id(stage: Stage) -> CaseResult {
+    let provider = stage.open().await?;
+    let bytes = [0x80, 0x00, 0x7f, 0xff, 0x01, 0xfe, 0x81, 0x10];
+    provider.restore(bytes.map(memory).to_vec()).await?;
+    let mut sorted = bytes;
+    sorted.sort_unstable();
+    let oldest = ids(&ledger(&*provider).await?);
+    assert_eq!(oldest, sorted.map(|byte| memory(byte).id));
+    let mut newest = ids(&walk(&*provider, |query| query.prefix("space").order(Order::NewestFirst)).await?);
+    newest.reverse();
+    assert_eq!(newest, oldest);
+    Ok(())
+}
+
+/// A restored memory goes on from the revision that it has.
+async fn restored_memory_can_be_updated(stage: Stage) -> CaseResult {
+    let provider = stage.open().await?;
+    let memory = old_memory(1);
+    provider.restore(vec![memory.clone()]).await?;
+    let stale = MemoryPatch::new().clear_context().if_revision(Revision::FIRST);
+    assert_eq!(kind(provider.update(memory.id, stale).await), Some(ErrorKind::Conflict));
+    let patch = MemoryPatch::new().clear_context().if_revision(memory.revision);
+    let updated = provider.update(memory.id, patch).await?;
+    assert_eq!((updated.revision, updated.updated_at), (memory.revision.next()?, Some(at(1_000_000))));
+    assert_eq!(the(&*provider, memory.id).await?.context, None);
+    Ok(())
+}
+
+/// The highest revision is exact on every engine, and there is none after it.
+async fn highest_revision_is_kept_and_ends_updates(stage: Stage) -> CaseResult {
+    let provider = stage.open().await?;
+    for (byte, number) in [(1, (1 << 53) - 1), (2, (1 << 53) - 2), (3, 1 << 31), (4, (1 << 32) + 1)] {
+        let expected = Memory { revision: Revision::new(number)?, ..memory(byte) };
+        provider.restore(vec![expected.clone()]).await?;
+        assert_eq!(the(&*provider, expected.id).await?, expected, "revision {number}");
+        let updated = provider.update(expected.id, MemoryPatch::new().with_status(Status::Running)).await;
+        if expected.revision == Revision::MAX {
+            assert_eq!(kind(updated), Some(ErrorKind::TooLarge));
+            assert_eq!(the(&*provider, expected.id).await?, expected, "a refused update wrote something");
+        } else {
+            assert_eq!(updated?.revision.get(), number + 1);
+        }
+    }
+    assert_eq!(kind(Revision::new(0)), Some(ErrorKind::InvalidInput));
+    assert_eq!(kind(Revision::new(1 << 53)), Some(ErrorKind::InvalidInput));
+    Ok(())
+}
+
+/// What was restored is in every index that a store fills.
+async fn restored_memory_is_found_on_every_path(stage: Stage) -> CaseResult {
+    let provider = stage.open().await?;
+    let open = Memory { status: Status::Running, ..old_memory(1) };
+    provider.restore(vec![open.clone()]).await?;
+    let found = [
+        walk(&*provider, |query| query.all()).await?,
+        walk(&*provider, |query| query.exact("space-1")).await?,
+        walk(&*provider, |query| query.under("space")).await?,
+        walk(&*provider, |query| query.prefix("spac")).await?,
+        walk(&*provider, |query| query.glob("space-?")).await?,
+        walk(&*provider, |query| query.regex("^space-[0-9]$")).await?,
+        walk(&*provider, |query| query.all().status(Status::Running)).await?,
+        walk(&*provider, |query| query.all().created_after(at(9)).created_before(at(11))).await?,
+    ];
+    for (path, memories) in found.into_iter().enumerate() {
+        assert_eq!(memories, std::slice::from_ref(&open), "path {path} misses a restored memory");
+    }
+    assert_eq!(walk(&*provider, |query| query.all().status(Status::Pending)).await?, []);
+    Ok(())
+}
+
+/// A ledger read from one place and restored to another is the same ledger, in the same order.
+async fn ledger_copied_elsewhere_is_the_same(stage: Stage) -> CaseResult {
+    let (here, there) = (stage.open().await?, stage.elsewhere().open().await?);
+    let stored = here.store_many((0..30).map(|number| new_memory("a", number % 3)).collect()).await?;
+    here.update(stored[5], MemoryPatch::new().set_context(context("null"))).await?;
+    let keyed = new_memory("b", 1).with_idempotency_key(key("k"));
+    let id = here.store(keyed.clone()).await?;
+    let copy = ledger(&*here).await?;
+    assert_eq!(there.restore(copy.clone()).await?, report(31, 0));
+    assert_eq!(ledger(&*there).await?, copy);
+    assert_eq!(there.store(keyed).await?, id, "the key did not come along");
+    Ok(())
+}
+
+/// An empty backup is one.
+async fn nothing_to_restore_is_no_mistake(stage: Stage) -> CaseResult {
+    let provider = stage.open().await?;
+    assert_eq!(provider.restore(Vec::new()).await?, report(0, 0));
+    Ok(())
+}
+
+/// A large backup comes in one call (the cap on bound parameters again: mempalace#1015).
+async fn five_thousand_memories_are_restored_in_one_call(stage: Stage) -> CaseResult {
+    let provider = stage.open().await?;
+    let memories: Vec<_> = (0..5_000_u32)
+        .map(|number| {
+            let mut bytes = [4; 16];
+            bytes[..4].copy_from_slice(&number.to_be_bytes());
+            new_memory("backup-1", 5).into_memory(MemoryId::from_bytes(bytes))
+        })
+        .collect();
+    assert_eq!(provider.restore(memories.clone()).await?, report(5_000, 0));
+    let found = walk(&*provider, |query| query.under("backup").order(Order::OldestFirst).limit(1_000)).await?;
+    assert_eq!(found, memories);
+    Ok(())
+}

@@ -1,0 +1,61 @@
+//! What a backend gives to be tested.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use memory_core::{DEFAULT_DEADLINE, ManualClock, MemoryId, MemoryProvider, Result, TextIndex, Timestamp};
+
+/// An engine under test.
+///
+/// The runner opens a namespace of its own for each case and always removes it, also after a panic.
+#[async_trait]
+pub trait Harness: fmt::Debug + Send + Sync + 'static {
+    /// The name that the cases are reported under.
+    fn name(&self) -> &str;
+
+    /// A provider over the namespace, not initialised. Opening the same namespace again is another handle on the same
+    /// data, as a second process or a restart has it.
+    async fn open(&self, namespace: &Namespace) -> Result<Arc<dyn MemoryProvider>>;
+
+    /// Removes all that the namespace holds. Called once, also when it was never opened.
+    async fn remove(&self, namespace: &Namespace) -> Result<()>;
+
+    /// Damages the row of a memory behind the provider's back, so that it can't be read any more. `false` where that
+    /// can't be done: the cases that need it are then reported as ignored.
+    async fn damage(&self, namespace: &Namespace, id: MemoryId) -> Result<bool> {
+        let _ = (namespace, id);
+        Ok(false)
+    }
+
+    /// Whether [`Harness::damage`] works.
+    fn can_damage(&self) -> bool {
+        false
+    }
+}
+
+/// What a provider is opened with: a place of its own, and the settings that a case wants.
+#[derive(Debug, Clone)]
+pub struct Namespace {
+    /// Unique for each case: lower-case letters, digits and `_`, at most 48 bytes.
+    pub name: String,
+    /// Where `updatedAt` comes from. Stands at 1,000,000 ms until the case sets it.
+    pub clock: Arc<ManualClock>,
+    /// What text search covers.
+    pub text_index: TextIndex,
+    /// How long a call may take.
+    pub deadline: Duration,
+}
+
+impl Namespace {
+    /// A namespace that nobody else has.
+    pub fn unique() -> Self {
+        Self {
+            name: format!("t_{}", uuid::Uuid::now_v7().simple()),
+            clock: Arc::new(ManualClock::new(Timestamp::try_from(1_000_000).unwrap_or(Timestamp::MIN))),
+            text_index: TextIndex::Documents,
+            deadline: DEFAULT_DEADLINE,
+        }
+    }
+}

@@ -1,0 +1,349 @@
+//! What can be called, in plain values from small alphabets, so that spaces, times, keys and ids collide often.
+
+use memory_core::{
+    DocumentWrite, Expect, IdempotencyKey, Kind, MemoryPatch, NewMemory, Order, QueryBuilder, Result, Revision,
+    SpaceSelector, Status,
+};
+use proptest::collection::vec;
+use proptest::option;
+use proptest::prelude::{BoxedStrategy, Just, Strategy, any as arbitrary, prop_oneof};
+use proptest::sample::select;
+
+use crate::fixture::{at, context, metadata, new_document, new_memory, trigger};
+
+/// One call. A `slot` names the n-th id that the sequence made, counted round and round.
+#[derive(Debug, Clone)]
+pub(crate) enum Op {
+    Store(Item),
+    StoreMany(Vec<Item>),
+    Update { slot: usize, patch: Patch },
+    UpdateUnknown(Patch),
+    Get { slot: usize },
+    Query(Question),
+    WalkWhileStoring { question: Question, meanwhile: Vec<Item> },
+    Restore(Vec<Restored>),
+    RestoreAgain { slot: usize, changed: bool },
+    Put(Write),
+    GetDocument { collection: &'static str, slot: usize },
+    QueryDocuments { collection: &'static str, ask: Ask },
+    Remove { collection: &'static str, slots: Vec<usize>, ask: Ask, max: usize },
+    RestoreDocuments(Vec<Write>),
+    Collections,
+    SetClock(i64),
+    Reopen,
+}
+
+/// A memory to store.
+#[derive(Debug, Clone)]
+pub(crate) struct Item {
+    pub(crate) space: String,
+    pub(crate) trigger: &'static str,
+    pub(crate) context: Option<&'static str>,
+    pub(crate) created_at: i64,
+    pub(crate) metadata: &'static str,
+    pub(crate) status: Status,
+    pub(crate) key: Option<&'static str>,
+}
+
+/// A memory to restore, under one of a few ids.
+#[derive(Debug, Clone)]
+pub(crate) struct Restored {
+    pub(crate) id: &'static str,
+    pub(crate) revision: u64,
+    pub(crate) item: Item,
+}
+
+/// A change of a memory.
+#[derive(Debug, Clone)]
+pub(crate) struct Patch {
+    context: Option<Option<&'static str>>,
+    metadata: Option<(Mode, &'static str)>,
+    status: Option<Status>,
+    if_revision: Option<u64>,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Mode {
+    Replace,
+    Merge,
+}
+
+/// What any query asks.
+#[derive(Debug, Clone)]
+pub(crate) struct Ask {
+    /// All spaces when empty.
+    pub(crate) spaces: Vec<Selector>,
+    pub(crate) within: Option<Selector>,
+    pub(crate) filter: Option<&'static str>,
+    pub(crate) text: Option<&'static str>,
+    pub(crate) order: Order,
+    pub(crate) limit: usize,
+    pub(crate) offset: usize,
+}
+
+/// A query of the ledger.
+#[derive(Debug, Clone)]
+pub(crate) struct Question {
+    pub(crate) ask: Ask,
+    pub(crate) after: Option<i64>,
+    pub(crate) before: Option<i64>,
+    pub(crate) statuses: Vec<Status>,
+    pub(crate) exclude: Vec<usize>,
+}
+
+/// A selector of spaces.
+#[derive(Debug, Clone)]
+pub(crate) enum Selector {
+    Exact(String),
+    Under(String),
+    Prefix(String),
+    Glob(String),
+    Regex(String),
+}
+
+/// A document to put or to restore.
+#[derive(Debug, Clone)]
+pub(crate) struct Write {
+    pub(crate) collection: &'static str,
+    /// Made by the provider when absent.
+    pub(crate) id: Option<&'static str>,
+    pub(crate) space: String,
+    pub(crate) content: &'static str,
+    pub(crate) created_at: i64,
+    pub(crate) metadata: &'static str,
+    pub(crate) expect: Expect,
+}
+
+impl Item {
+    pub(crate) fn to_memory(&self) -> NewMemory {
+        let mut memory = new_memory(&self.space, self.created_at);
+        memory.trigger = trigger(self.trigger);
+        memory.context = self.context.map(context);
+        memory.metadata = metadata(self.metadata);
+        memory.status = self.status;
+        memory.idempotency_key = self.key.map(|key| IdempotencyKey::parse(key).expect("a valid key"));
+        memory
+    }
+}
+
+impl Patch {
+    pub(crate) fn to_patch(&self) -> MemoryPatch {
+        let mut patch = MemoryPatch::new();
+        patch = match self.context {
+            None => patch,
+            Some(None) => patch.clear_context(),
+            Some(Some(text)) => patch.set_context(context(text)),
+        };
+        patch = match self.metadata {
+            None => patch,
+            Some((Mode::Replace, text)) => patch.replace_metadata(metadata(text)),
+            Some((Mode::Merge, text)) => patch.merge_metadata(metadata(text)),
+        };
+        patch.status = self.status;
+        patch.if_revision = self.if_revision.map(|number| Revision::new(number).expect("a valid revision"));
+        patch
+    }
+}
+
+impl Ask {
+    /// Puts everything into the builder but the offset, which goes with the first page only.
+    pub(crate) fn build<K: Kind>(&self, mut builder: QueryBuilder<K>) -> QueryBuilder<K> {
+        if self.spaces.is_empty() {
+            builder = builder.all();
+        }
+        for selector in &self.spaces {
+            builder = builder.selector(selector.to_selector());
+        }
+        if let Some(within) = &self.within {
+            builder = builder.within(within.to_selector());
+        }
+        if let Some(filter) = self.filter {
+            builder = builder.filter_text(filter);
+        }
+        match self.text {
+            Some(text) => builder.text(text).limit(self.limit),
+            None => builder.order(self.order).limit(self.limit),
+        }
+    }
+}
+
+impl Selector {
+    fn to_selector(&self) -> SpaceSelector {
+        let selector: Result<_> = match self {
+            Self::Exact(id) => SpaceSelector::exact(id),
+            Self::Under(path) => SpaceSelector::under(path),
+            Self::Prefix(prefix) => SpaceSelector::prefix(prefix),
+            Self::Glob(pattern) => SpaceSelector::glob(pattern),
+            Self::Regex(pattern) => SpaceSelector::regex(pattern),
+        };
+        selector.expect("a valid selector")
+    }
+}
+
+impl Write {
+    pub(crate) fn to_write(&self) -> DocumentWrite {
+        let mut write = new_document(self.collection, self.id.unwrap_or("made"), &self.space, self.content);
+        if self.id.is_none() {
+            write.id = None;
+        }
+        write.created_at = at(self.created_at);
+        write.with_metadata(metadata(self.metadata)).expect(self.expect)
+    }
+}
+
+const TIMES: &[i64] = &[-1, 0, 1, 5_000];
+const TRIGGERS: &[&str] = &[r#"{"text":"red apple"}"#, r#""blue""#, r#"[1.50,{"red":null}]"#];
+const CONTEXTS: &[&str] = &["null", r#""""#, r#"["Red","pear"]"#, r#"{"b":1E2,"a":"caf\u00e9"}"#];
+const METADATA: &[&str] = &["{}", r#"{"n":1}"#, r#"{"n":10,"t":"x"}"#, r#"{"n":"1","o":{"p":null,"q":[1,"x"]}}"#];
+const MERGES: &[&str] = &[r#"{"n":2}"#, r#"{"n":null,"t":"y"}"#, r#"{"o":{"p":1.0}}"#, r#"{"o":7}"#, "{}"];
+const KEYS: &[&str] = &["k", "k2", "K"];
+const CONTENTS: &[&str] = &["red apple", "Red", "", "blue, pear!", "café 東京"];
+const COLLECTIONS: &[&str] = &["c", "c-1"];
+pub(crate) const DOCUMENT_IDS: &[&str] = &["a", "a*", "ab", "A", "%"];
+const TEXTS: &[&str] = &["red", "RED blue", "pear -apple", "", "*", "京 cafe", "\"café"];
+/// Versions 1, 4, 7 and none, all of them lower or higher than what a provider makes now.
+const MEMORY_IDS: &[&str] = &[
+    "00000000-0000-0000-0000-000000000001",
+    "00000000-0000-7000-8000-000000000000",
+    "7fffffff-0000-4000-8000-000000000000",
+    "80000000-0000-1000-8000-000000000000",
+    "ffffffff-ffff-ffff-ffff-ffffffffffff",
+];
+const FILTERS: &[&str] = &[
+    "metadata.n = 1",
+    "metadata.n > 1.5",
+    "metadata.t <> 'x'",
+    "metadata.o.p IS NULL AND metadata.n IS NOT NULL",
+    "'x' = ANY(metadata.o.q)",
+    "spaceId LIKE 'a%' OR createdAt BETWEEN 0 AND 1",
+    "NOT (metadata.n IN (1, 2) OR updatedAt IS NULL)",
+    "text ILIKE '%RED%'",
+];
+const GLOBS: &[&str] = &["a*", "*1", "[ab]?*", "*-*", "a", "[^a]*", "?", "[", "%*"];
+const REGEXES: &[&str] = &["^a", "1$", "a.b", "^[^-]*$", "(?i)A", ":|/"];
+
+/// Any call.
+pub(crate) fn any() -> BoxedStrategy<Op> {
+    let slot = || 0..12_usize;
+    let collection = || select(COLLECTIONS);
+    prop_oneof![
+        8 => item().prop_map(Op::Store),
+        2 => vec(item(), 0..5).prop_map(Op::StoreMany),
+        6 => (slot(), patch()).prop_map(|(slot, patch)| Op::Update { slot, patch }),
+        1 => patch().prop_map(Op::UpdateUnknown),
+        2 => slot().prop_map(|slot| Op::Get { slot }),
+        10 => question().prop_map(Op::Query),
+        2 => (question(), vec(item(), 1..5))
+            .prop_map(|(question, meanwhile)| Op::WalkWhileStoring { question, meanwhile }),
+        2 => vec(restored(), 0..5).prop_map(Op::Restore),
+        1 => (slot(), arbitrary::<bool>()).prop_map(|(slot, changed)| Op::RestoreAgain { slot, changed }),
+        12 => write().prop_map(Op::Put),
+        2 => (collection(), slot()).prop_map(|(collection, slot)| Op::GetDocument { collection, slot }),
+        5 => (collection(), ask()).prop_map(|(collection, ask)| Op::QueryDocuments { collection, ask }),
+        5 => (collection(), prop_oneof![Just(vec![]), vec(slot(), 1..4)], ask(), select(&[0, 1, 2, 100][..]))
+            .prop_map(|(collection, slots, ask, max)| Op::Remove { collection, slots, ask, max }),
+        1 => vec(write(), 0..4).prop_map(Op::RestoreDocuments),
+        1 => Just(Op::Collections),
+        1 => select(TIMES).prop_map(Op::SetClock),
+        1 => Just(Op::Reopen),
+    ]
+    .boxed()
+}
+
+fn item() -> impl Strategy<Value = Item> {
+    let key = option::weighted(0.2, select(KEYS));
+    (space(), select(TRIGGERS), option::of(select(CONTEXTS)), select(TIMES), select(METADATA), status(), key).prop_map(
+        |(space, trigger, context, created_at, metadata, status, key)| Item {
+            space,
+            trigger,
+            context,
+            created_at,
+            metadata,
+            status,
+            key,
+        },
+    )
+}
+
+fn restored() -> impl Strategy<Value = Restored> {
+    (select(MEMORY_IDS), 1..3_u64, item()).prop_map(|(id, revision, item)| Restored { id, revision, item })
+}
+
+fn patch() -> impl Strategy<Value = Patch> {
+    let metadata = prop_oneof![
+        select(METADATA).prop_map(|text| (Mode::Replace, text)),
+        select(MERGES).prop_map(|text| (Mode::Merge, text)),
+    ];
+    let context = option::weighted(0.4, option::of(select(CONTEXTS)));
+    let if_revision = option::weighted(0.4, 1..4_u64);
+    (context, option::weighted(0.4, metadata), option::weighted(0.3, status()), if_revision)
+        .prop_map(|(context, metadata, status, if_revision)| Patch { context, metadata, status, if_revision })
+}
+
+fn question() -> impl Strategy<Value = Question> {
+    let time = || option::weighted(0.2, select(TIMES));
+    (ask(), time(), time(), vec(status(), 0..3), vec(0..12_usize, 0..3))
+        .prop_map(|(ask, after, before, statuses, exclude)| Question { ask, after, before, statuses, exclude })
+}
+
+fn ask() -> impl Strategy<Value = Ask> {
+    let limit = prop_oneof![4 => 1..4_usize, 1 => Just(0), 4 => Just(1_000)];
+    let order = select(&[Order::NewestFirst, Order::OldestFirst][..]);
+    let filter = option::weighted(0.25, select(FILTERS));
+    let text = option::weighted(0.1, select(TEXTS));
+    let offset = prop_oneof![4 => Just(0), 1 => 1..5_usize];
+    (vec(selector(), 0..3), option::weighted(0.2, selector()), filter, text, order, limit, offset).prop_map(
+        |(spaces, within, filter, text, order, limit, offset)| Ask {
+            spaces,
+            within,
+            filter,
+            text,
+            order,
+            limit,
+            offset,
+        },
+    )
+}
+
+fn selector() -> impl Strategy<Value = Selector> {
+    prop_oneof![
+        2 => space().prop_map(Selector::Exact),
+        4 => space().prop_map(Selector::Under),
+        4 => space().prop_map(Selector::Prefix),
+        1 => select(GLOBS).prop_map(|pattern| Selector::Glob(pattern.to_owned())),
+        1 => select(REGEXES).prop_map(|pattern| Selector::Regex(pattern.to_owned())),
+    ]
+}
+
+fn write() -> impl Strategy<Value = Write> {
+    let expect = prop_oneof![
+        4 => Just(Expect::Any),
+        1 => Just(Expect::Absent),
+        2 => (1..4_u64).prop_map(|number| Expect::Revision(Revision::new(number).expect("a valid revision"))),
+    ];
+    let id = option::weighted(0.8, select(DOCUMENT_IDS));
+    (select(COLLECTIONS), id, space(), select(CONTENTS), select(TIMES), select(METADATA), expect).prop_map(
+        |(collection, id, space, content, created_at, metadata, expect)| Write {
+            collection,
+            id,
+            space,
+            content,
+            created_at,
+            metadata,
+            expect,
+        },
+    )
+}
+
+fn status() -> impl Strategy<Value = Status> {
+    select(&Status::ALL[..])
+}
+
+/// One to three segments, of which some are empty or begin one another.
+fn space() -> impl Strategy<Value = String> {
+    let segment = || select(&["a", "b", "a1", "", "A", "%"][..]);
+    (segment(), vec((select(&["-", "-", "/", ":"][..]), segment()), 0..3)).prop_map(|(first, rest)| {
+        let space = rest.iter().fold(first.to_owned(), |space, (boundary, segment)| space + boundary + segment);
+        if space.is_empty() { "a".to_owned() } else { space }
+    })
+}

@@ -1,0 +1,232 @@
+//! Workloads for benchmarks: the same rows and questions for every engine, made from fixed seeds.
+
+use std::time::Duration;
+
+use memory_core::{
+    IdempotencyKey, Memory, MemoryId, MemoryQuery, Metadata, NewMemory, SpaceId, Status, Timestamp, Trigger,
+};
+
+/// The bytes of text in each row's trigger.
+pub const PAYLOAD: usize = 600;
+/// The rows of one batch while loading.
+pub const BATCH: usize = 1_000;
+/// How many rows of a ledger are pending, whatever its size.
+pub const PENDING: usize = 20;
+
+/// The order of time in which rows are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RowOrder {
+    /// As they happen.
+    Ascending,
+    /// As an import of many sources may bring them.
+    Random,
+    /// Newest first, as an export of another system may have them.
+    Descending,
+}
+
+impl RowOrder {
+    /// Every order.
+    pub const ALL: [Self; 3] = [Self::Ascending, Self::Random, Self::Descending];
+}
+
+/// How spaces look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SpaceForm {
+    /// Six plain segments: `plugin-discord-g1-c2-u3-m4`.
+    Plain,
+    /// The same with a UUID as user, whose hyphens are boundaries too.
+    WithUuid,
+}
+
+/// A ledger of `rows` rows.
+///
+/// Half of the rows are in one guild (dense), a thousandth in another (medium), 20 in a third (sparse), the oldest thousandth
+/// in a fourth (stale); a room takes twice a thousandth under one id; the dense guild has 20 rows of its own; the rest is
+/// spread over 100 guilds, 10 channels each and 1,000 users each.
+#[derive(Debug, Clone, Copy)]
+pub struct Ledger {
+    /// How many rows there are.
+    pub rows: usize,
+    /// In which order of time they are written.
+    pub order: RowOrder,
+    /// How their spaces look.
+    pub form: SpaceForm,
+}
+
+/// A question, and what it is called.
+#[derive(Debug, Clone)]
+pub struct Question {
+    /// The name, for a table.
+    pub name: &'static str,
+    /// The query.
+    pub query: MemoryQuery,
+}
+
+/// The time of the oldest row; each later one comes a second after.
+const START: i64 = 1_600_000_000_000;
+
+impl Ledger {
+    /// A ledger of plain spaces, written as it happened.
+    pub fn new(rows: usize) -> Self {
+        Self { rows, order: RowOrder::Ascending, form: SpaceForm::Plain }
+    }
+
+    /// The rows in the order in which they are written.
+    pub fn rows(self) -> impl Iterator<Item = NewMemory> {
+        (0..self.rows).map(move |place| self.row(self.place_in_time(place)))
+    }
+
+    /// The rows in batches.
+    pub fn batches(self) -> impl Iterator<Item = Vec<NewMemory>> {
+        (0..self.rows.div_ceil(BATCH)).map(move |batch| {
+            let places = batch * BATCH..self.rows.min((batch + 1) * BATCH);
+            places.map(|place| self.row(self.place_in_time(place))).collect()
+        })
+    }
+
+    /// The row at a place in time; places from `rows` on are further rows of the same kind.
+    pub fn row(self, place: usize) -> NewMemory {
+        let trigger = format!(r#"{{"text":"{}","n":{place}}}"#, text(place));
+        let trigger = Trigger::parse(&trigger).expect("valid JSON");
+        let metadata =
+            format!(r#"{{"score":{},"topic":"{}"}}"#, mix(place) % 100, TOPICS[mix(place) as usize % TOPICS.len()]);
+        let pending = place < self.rows && place.is_multiple_of((self.rows / PENDING).max(1));
+        NewMemory::new(self.space(place), trigger, time(place))
+            .with_metadata(Metadata::parse(&metadata).expect("valid metadata"))
+            .with_status(if pending { Status::Pending } else { Status::Completed })
+    }
+
+    /// The questions of every benchmark: the newest 50 of each shape.
+    pub fn questions(self) -> Vec<Question> {
+        let under = |path| MemoryQuery::builder().under(path);
+        let builders = [
+            ("exact, a room", MemoryQuery::builder().exact("plugin-discord-room")),
+            ("exact, a parent above half", MemoryQuery::builder().exact("plugin-discord-dense")),
+            ("under, dense", under("plugin-discord-dense")),
+            ("under, medium", under("plugin-discord-medium")),
+            ("under, sparse", under("plugin-discord-sparse")),
+            ("under, stale", under("plugin-discord-stale")),
+            ("prefix, eleven siblings", MemoryQuery::builder().prefix("plugin-discord-g1")),
+            ("glob, a guild's channel", MemoryQuery::builder().glob("plugin-discord-g42-c7-*")),
+            ("filter under dense", under("plugin-discord-dense").filter_text("metadata.topic = 'rust'")),
+            ("pending rows", MemoryQuery::builder().all().status(Status::Pending)),
+            ("pending under dense", under("plugin-discord-dense").status(Status::Pending)),
+        ];
+        builders.map(|(name, builder)| Question { name, query: builder.build().expect("a valid query") }).into()
+    }
+
+    fn place_in_time(self, place: usize) -> usize {
+        match self.order {
+            RowOrder::Ascending => place,
+            RowOrder::Descending => self.rows - 1 - place,
+            // A step that has no factor in common with the number of rows visits each place once; by the golden ratio, rows
+            // that follow one another are far apart.
+            RowOrder::Random => {
+                let step =
+                    ((self.rows as f64 * 0.618) as usize + 1..).find(|step| gcd(*step, self.rows) == 1).unwrap_or(1);
+                (place * step + self.rows / 3) % self.rows
+            }
+        }
+    }
+
+    fn space(self, place: usize) -> SpaceId {
+        let random = mix(place);
+        let (channel, user) = (random / 100 % 10, random / 1_000 % 1_000);
+        let user = match self.form {
+            SpaceForm::Plain => format!("u{user}"),
+            SpaceForm::WithUuid => uuid::Uuid::from_u64_pair(0x4000 | user << 32, 0x8000 << 48 | user).to_string(),
+        };
+        let whole = |id: &str| SpaceId::parse(id).expect("a valid space");
+        // At least 60 rows of each shape, so that the newest 50 are 50 rows in a small ledger too.
+        let a_thousandth = (self.rows / 1_000).max(60).min(self.rows);
+        let every = |count: usize| (self.rows / count).max(1);
+        let guild = match place {
+            _ if place < a_thousandth => "stale".to_owned(),
+            _ if place % every(2 * a_thousandth) == 7 => return whole("plugin-discord-room"),
+            _ if place % every(20) == 3 => "sparse".to_owned(),
+            _ if place % every(20) == 5 => return whole("plugin-discord-dense"),
+            _ if place % every(a_thousandth) == 1 => "medium".to_owned(),
+            _ if place.is_multiple_of(2) => "dense".to_owned(),
+            _ => format!("g{}", random % 100),
+        };
+        SpaceId::parse(format!("plugin-discord-{guild}-c{channel}-{user}-m{place}")).expect("a valid space")
+    }
+}
+
+/// A row as a restore brings it, with an id that follows its place.
+pub fn restored(row: NewMemory) -> Memory {
+    row.into_memory(MemoryId::generate())
+}
+
+/// A row with an idempotency key, as an import makes it.
+pub fn keyed(row: NewMemory, place: usize) -> NewMemory {
+    row.with_idempotency_key(IdempotencyKey::parse(format!("import-{place}")).expect("a valid key"))
+}
+
+/// Collects how long two ways to do the same took in one run, and prints their ratio.
+#[derive(Debug, Default)]
+pub struct Ratios(Vec<(String, Vec<Duration>, Vec<Duration>)>);
+
+impl Ratios {
+    /// Adds a sample of each, per operation.
+    pub fn add(&mut self, name: &str, bare: Duration, ours: Duration) {
+        match self.0.iter_mut().find(|(known, ..)| known == name) {
+            Some((_, bares, all)) => {
+                bares.push(bare);
+                all.push(ours);
+            }
+            None => self.0.push((name.to_owned(), vec![bare], vec![ours])),
+        }
+    }
+
+    /// A Markdown table of the medians, with the speed of ours in proportion to the bare driver's.
+    pub fn table(&self) -> String {
+        let mut table = "| work | bare driver | ours | ratio of speeds |\n|---|---|---|---|\n".to_owned();
+        for (name, bare, ours) in &self.0 {
+            let (bare, ours) = (median(bare), median(ours));
+            let ratio = bare.as_secs_f64() / ours.as_secs_f64();
+            table += &format!("| {name} | {} | {} | {ratio:.2} |\n", micros(bare), micros(ours));
+        }
+        table
+    }
+}
+
+const TOPICS: [&str; 8] = ["rust", "music", "travel", "cooking", "sport", "books", "weather", "work"];
+
+fn time(place: usize) -> Timestamp {
+    Timestamp::from_millis(START + place as i64 * 1_000).expect("a valid time")
+}
+
+/// Words that differ from row to row.
+fn text(place: usize) -> String {
+    let mut text = String::with_capacity(PAYLOAD + 16);
+    let mut state = mix(place);
+    while text.len() < PAYLOAD {
+        text.push_str(TOPICS[state as usize % TOPICS.len()]);
+        text.push(' ');
+        state = mix(state as usize);
+    }
+    text
+}
+
+/// A well-spread number for a place (splitmix64).
+fn mix(place: usize) -> u64 {
+    let mut z = (place as u64).wrapping_add(0x9E37_79B9_7F4A_7C15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    z ^ (z >> 31)
+}
+
+fn gcd(a: usize, b: usize) -> usize {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
+fn median(samples: &[Duration]) -> Duration {
+    let mut sorted = samples.to_vec();
+    sorted.sort_unstable();
+    sorted[sorted.len() / 2]
+}
+
+fn micros(duration: Duration) -> String {
+    format!("{:.1} µs", duration.as_secs_f64() * 1e6)
+}

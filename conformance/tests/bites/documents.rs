@@ -1,0 +1,128 @@
+//! The documents of the reference with one bug.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use async_trait::async_trait;
+use memory_core::{
+    Collection, Document, DocumentId, DocumentPage, DocumentQuery, DocumentSelection, DocumentStore, DocumentWrite,
+    Expect, RestoreReport, Result, words,
+};
+
+use crate::flaw::Flaw;
+
+/// A store that passes every call on, apart from its flaw.
+#[derive(Debug)]
+pub(crate) struct BrokenDocuments {
+    inner: Arc<dyn DocumentStore>,
+    flaw: Flaw,
+    /// What was removed, for [`Flaw::RemoveLeavesText`].
+    removed: Mutex<Vec<Document>>,
+    /// Where documents were put, for [`Flaw::EmptyCollectionsAreListed`].
+    collections: Mutex<BTreeSet<Collection>>,
+}
+
+impl BrokenDocuments {
+    pub(crate) fn new(inner: Arc<dyn DocumentStore>, flaw: Flaw) -> Self {
+        Self { inner, flaw, removed: Mutex::default(), collections: Mutex::default() }
+    }
+
+    /// Every document that a selection finds.
+    async fn selected(&self, selects: impl Fn(&Document) -> bool, collection: &Collection) -> Result<Vec<Document>> {
+        let query = || DocumentQuery::builder(collection.clone()).all().limit(1_000);
+        let (mut found, mut page) = (Vec::new(), self.inner.query(&query().build()?).await?);
+        loop {
+            found.extend(page.documents.into_iter().filter(&selects));
+            let Some(cursor) = page.next else { return Ok(found) };
+            page = self.inner.query(&query().cursor(&cursor).build()?).await?;
+        }
+    }
+}
+
+#[async_trait]
+impl DocumentStore for BrokenDocuments {
+    async fn put(&self, mut write: DocumentWrite) -> Result<Document> {
+        locked(&self.collections).insert(write.collection.clone());
+        match (self.flaw, &write.id) {
+            (Flaw::PutIgnoresAbsent, _) if write.expect == Expect::Absent => write.expect = Expect::Any,
+            (Flaw::PutKeepsTheSpace, Some(id)) => {
+                if let Some(present) = self.inner.get(&write.collection, id).await? {
+                    write.space_id = present.space_id;
+                }
+            }
+            (Flaw::PutMovesCreatedAt, _) => {
+                let created_at = write.created_at;
+                let moved = Document { created_at, ..self.inner.put(write).await? };
+                let id = DocumentSelection::ids(moved.collection.clone(), [moved.id.clone()])?;
+                self.inner.remove(&id, 1).await?;
+                self.inner.restore(vec![moved.clone()]).await?;
+                return Ok(moved);
+            }
+            _ => {}
+        }
+        self.inner.put(write).await
+    }
+
+    async fn get(&self, collection: &Collection, id: &DocumentId) -> Result<Option<Document>> {
+        self.inner.get(collection, id).await
+    }
+
+    async fn query(&self, query: &DocumentQuery) -> Result<DocumentPage> {
+        let mut page = self.inner.query(query).await?;
+        let Some(text) = query.text() else { return Ok(page) };
+        let wanted = words::distinct(text);
+        let held = |document: &Document| words::distinct(document.content.as_str());
+        match self.flaw {
+            Flaw::TextNeedsEveryWord => page.documents.retain(|document| wanted.is_subset(&held(document))),
+            Flaw::RemoveLeavesText => {
+                let removed = locked(&self.removed);
+                let ours = removed.iter().filter(|document| document.collection == *query.collection());
+                page.documents.extend(ours.filter(|document| !wanted.is_disjoint(&held(document))).cloned());
+            }
+            _ => {}
+        }
+        Ok(page)
+    }
+
+    async fn remove(&self, selection: &DocumentSelection, max: usize) -> Result<Vec<DocumentId>> {
+        let collection = selection.collection();
+        let found = self.selected(|document| selection.matches(document), collection).await?;
+        match (self.flaw, selection.candidate_ids()) {
+            (Flaw::RemoveIgnoresMax, _) => self.inner.remove(selection, usize::MAX).await,
+            (Flaw::RemoveTakesTen, None) if (11..=max).contains(&found.len()) => {
+                let mut ids: Vec<_> = found.into_iter().map(|document| document.id).collect();
+                ids.sort_unstable();
+                ids.truncate(10);
+                self.inner.remove(&DocumentSelection::ids(collection.clone(), ids)?, max).await
+            }
+            (Flaw::RemoveTakesIdsByPrefix, Some(ids)) => {
+                let starts = |document: &Document| ids.iter().any(|id| document.id.as_str().starts_with(id.as_str()));
+                let all = self.selected(starts, collection).await?.into_iter().map(|document| document.id);
+                let all = DocumentSelection::ids(collection.clone(), all.chain(ids.iter().cloned()))?;
+                self.inner.remove(&all, usize::MAX).await
+            }
+            (Flaw::RemoveLeavesText, _) => {
+                let ids = self.inner.remove(selection, max).await?;
+                locked(&self.removed).extend(found);
+                Ok(ids)
+            }
+            _ => self.inner.remove(selection, max).await,
+        }
+    }
+
+    async fn restore(&self, documents: Vec<Document>) -> Result<RestoreReport> {
+        self.inner.restore(documents).await
+    }
+
+    async fn collections(&self) -> Result<Vec<Collection>> {
+        let names = self.inner.collections().await?;
+        match self.flaw {
+            Flaw::EmptyCollectionsAreListed => Ok(locked(&self.collections).iter().cloned().collect()),
+            _ => Ok(names),
+        }
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

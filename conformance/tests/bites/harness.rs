@@ -1,0 +1,48 @@
+//! Opens broken providers.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use async_trait::async_trait;
+use conformance::{Harness, Namespace};
+use memory_core::{Clock, InMemory, MemoryProvider, Result};
+
+use crate::broken::Broken;
+use crate::flaw::Flaw;
+
+/// A harness whose providers have one flaw.
+#[derive(Debug)]
+pub(crate) struct BrokenHarness {
+    flaw: Flaw,
+    open: Mutex<HashMap<String, InMemory>>,
+}
+
+impl BrokenHarness {
+    pub(crate) fn new(flaw: Flaw) -> Arc<Self> {
+        Arc::new(Self { flaw, open: Mutex::default() })
+    }
+}
+
+#[async_trait]
+impl Harness for BrokenHarness {
+    fn name(&self) -> &str {
+        "broken"
+    }
+
+    async fn open(&self, namespace: &Namespace) -> Result<Arc<dyn MemoryProvider>> {
+        let clock = Arc::clone(&namespace.clock) as Arc<dyn Clock>;
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let name = if self.flaw == Flaw::NamespacesAreShared { "shared" } else { namespace.name.as_str() };
+        if self.flaw == Flaw::LostOnReopen {
+            open.remove(name);
+        }
+        let first = open.entry(name.to_owned()).or_default();
+        let provider = first.reopen(clock, namespace.text_index, namespace.deadline);
+        Ok(Arc::new(Broken::new(provider, self.flaw)))
+    }
+
+    async fn remove(&self, namespace: &Namespace) -> Result<()> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner).remove(&namespace.name);
+        Ok(())
+    }
+}

@@ -1,0 +1,125 @@
+//! Proves that the suite bites: each provider that is broken on purpose must fail the case that is named for its bug, and
+//! the same wrapper without a bug must pass them all.
+
+mod broken;
+mod documents;
+mod flaw;
+mod harness;
+mod naive;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use conformance::{Case, Harness, play_random_sequences, run_case};
+use libtest_mimic::{Arguments, Failed, Trial};
+use tokio::runtime::Runtime;
+
+use flaw::Flaw;
+use harness::BrokenHarness;
+
+/// Which case must find which bug.
+const BITES: &[(&str, Flaw, &str)] = &[
+    ("closed_still_answers", Flaw::ClosedStillAnswers, "lifecycle.every_call_after_shutdown_is_closed"),
+    ("lost_on_reopen", Flaw::LostOnReopen, "store.stored_memory_survives_a_reopen"),
+    ("namespaces_are_shared", Flaw::NamespacesAreShared, "lifecycle.two_namespaces_share_nothing"),
+    (
+        "batch_is_partly_applied",
+        Flaw::BatchIsPartlyApplied,
+        "store.batch_with_a_conflict_in_its_last_item_writes_nothing",
+    ),
+    ("key_ignored", Flaw::KeyIgnored, "store.repeated_key_returns_the_first_id"),
+    (
+        "key_returns_first_whatever_the_trigger",
+        Flaw::KeyReturnsFirstWhateverTheTrigger,
+        "store.repeated_key_with_another_trigger_is_a_conflict",
+    ),
+    ("update_of_unknown_succeeds", Flaw::UpdateOfUnknownSucceeds, "update.unknown_id_is_not_found"),
+    ("update_moves_created_at", Flaw::UpdateMovesCreatedAt, "update.address_trigger_and_creation_never_change"),
+    ("merge_replaces", Flaw::MergeReplaces, "update.merge_follows_the_golden_table"),
+    ("clear_keeps_null", Flaw::ClearKeepsNull, "update.contexts_absent_null_and_empty_differ"),
+    ("empty_context_is_absent", Flaw::EmptyContextIsAbsent, "values.absent_null_and_empty_context_differ"),
+    ("if_revision_ignored", Flaw::IfRevisionIgnored, "update.wrong_revision_is_a_conflict_and_writes_nothing"),
+    ("restore_makes_new_ids", Flaw::RestoreMakesNewIds, "restore.memories_come_back_exactly"),
+    ("under_is_raw_prefix", Flaw::UnderIsRawPrefix, "spaces.under_never_leaks_a_sibling"),
+    ("prefix_is_like", Flaw::PrefixIsLike, "spaces.a_prefix_finds_bytes_and_no_wildcards"),
+    ("prefix_ignores_case", Flaw::PrefixIgnoresCase, "spaces.case_matters_everywhere"),
+    ("glob_is_regex", Flaw::GlobIsRegex, "spaces.patterns_follow_the_table"),
+    ("within_ignored", Flaw::WithinIgnored, "reading.within_narrows_what_selectors_find"),
+    ("before_is_inclusive", Flaw::BeforeIsInclusive, "reading.time_bounds_follow_the_table"),
+    ("limit_before_filter", Flaw::LimitBeforeFilter, "reading.filter_applies_before_the_limit"),
+    ("numbers_compare_as_text", Flaw::NumbersCompareAsText, "filters.nine_is_less_than_ten"),
+    ("limit_zero_is_not_set", Flaw::LimitZeroIsNotSet, "reading.a_limit_of_zero_is_an_empty_page"),
+    ("pages_end_at_ten", Flaw::PagesEndAtTen, "reading.a_page_takes_a_thousand_rows"),
+    ("ties_in_reverse", Flaw::TiesInReverse, "reading.five_hundred_rows_of_one_millisecond_keep_their_order"),
+    ("cursor_forgets_ties", Flaw::CursorForgetsTies, "reading.a_page_may_end_inside_of_a_millisecond"),
+    ("cursor_is_an_offset", Flaw::CursorIsAnOffset, "reading.a_walk_survives_appends"),
+    ("exclude_ignored", Flaw::ExcludeIgnored, "reading.excluded_ids_take_no_room"),
+    ("put_ignores_absent", Flaw::PutIgnoresAbsent, "documents.absent_expectation_refuses_what_exists"),
+    ("put_moves_created_at", Flaw::PutMovesCreatedAt, "documents.first_put_creates_and_next_put_replaces"),
+    ("put_keeps_the_space", Flaw::PutKeepsTheSpace, "documents.selectors_follow_a_new_space"),
+    ("remove_ignores_max", Flaw::RemoveIgnoresMax, "documents.remove_over_max_removes_nothing"),
+    ("remove_takes_ten", Flaw::RemoveTakesTen, "documents.remove_is_complete_beyond_a_page"),
+    ("remove_takes_ids_by_prefix", Flaw::RemoveTakesIdsByPrefix, "documents.remove_is_exact_about_ids"),
+    ("remove_leaves_text", Flaw::RemoveLeavesText, "documents.removed_documents_are_gone_everywhere"),
+    ("empty_collections_are_listed", Flaw::EmptyCollectionsAreListed, "documents.collections_are_sorted_and_in_use"),
+    ("text_needs_every_word", Flaw::TextNeedsEveryWord, "text.any_word_is_enough"),
+    ("unsupported_text_finds_everything", Flaw::UnsupportedTextFindsEverything, "text.ledger_text_off_is_unsupported"),
+];
+
+/// A bug that no case is about: the random sequences have to find it.
+const ONLY_RANDOM: Flaw = Flaw::StatusIgnoredInUnion;
+const SEED: u64 = 20_260_101;
+const SEQUENCES: u32 = 200;
+
+fn main() -> ExitCode {
+    let arguments = Arguments::from_args();
+    // Cases fail by panics, which is what most of them do here; the message of one that must not comes with its result.
+    std::panic::set_hook(Box::new(|_| {}));
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => Arc::new(runtime),
+        Err(error) => {
+            eprintln!("no runtime to test on: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let mut trials = Vec::new();
+    for (name, flaw, case) in BITES {
+        let shared = Arc::clone(&runtime);
+        trials.push(Trial::test(format!("bites::{name}"), move || bites(&shared, *flaw, case)));
+        let shared = Arc::clone(&runtime);
+        trials.push(Trial::test(format!("passes::{case} (beside {name})"), move || passes(&shared, case)));
+    }
+    let shared = Arc::clone(&runtime);
+    trials.push(Trial::test("bites::random_sequences", move || random_sequences_bite(&shared)));
+    libtest_mimic::run(&arguments, trials).exit_code()
+}
+
+/// The broken provider must fail the case.
+fn bites(runtime: &Runtime, flaw: Flaw, case: &str) -> Result<(), Failed> {
+    match runtime.block_on(run_case(BrokenHarness::new(flaw), find(case)?)) {
+        Ok(()) => Err(format!("{case} passes on a provider with the bug {flaw:?}").into()),
+        Err(_) => Ok(()),
+    }
+}
+
+/// The same wrapper without the bug must pass it.
+fn passes(runtime: &Runtime, case: &str) -> Result<(), Failed> {
+    runtime.block_on(run_case(BrokenHarness::new(Flaw::None), find(case)?)).map_err(Failed::from)
+}
+
+fn random_sequences_bite(runtime: &Runtime) -> Result<(), Failed> {
+    let sound: Arc<dyn Harness> = BrokenHarness::new(Flaw::None);
+    play_random_sequences(runtime, &sound, SEED, SEQUENCES)?;
+    let broken: Arc<dyn Harness> = BrokenHarness::new(ONLY_RANDOM);
+    match play_random_sequences(runtime, &broken, SEED, SEQUENCES) {
+        Ok(()) => Err(format!("the random sequences do not find {ONLY_RANDOM:?}").into()),
+        // Whoever reads the report must be able to play it again.
+        Err(report) if report.contains(&format!("MEMORY_TEST_SEED={SEED}")) => Ok(()),
+        Err(report) => Err(format!("the report does not tell its seed: {report}").into()),
+    }
+}
+
+fn find(id: &str) -> Result<Case, Failed> {
+    let found = conformance::all_cases().into_iter().find(|case| case.id == id);
+    found.ok_or_else(|| format!("the suite has no case {id}").into())
+}

@@ -1,0 +1,242 @@
+//! Queries of the ledger as engines have got them wrong.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
+use memory_core::filter::{Comparison, Field, Value};
+use memory_core::{
+    ErrorKind, Filter, Head, InMemory, Json, Ledger, Memory, MemoryPage, MemoryProvider, MemoryQuery, Number, Order,
+    PageBuilder, Position, QueryBuilder, Result, SpaceSelector, Spaces, Timestamp, Verdict,
+};
+
+use crate::flaw::Flaw;
+
+/// Answers queries from the memories of a sound provider.
+#[derive(Debug)]
+pub(crate) struct Naive {
+    inner: InMemory,
+    flaw: Flaw,
+    /// How many rows were given when a page ended at a place, for [`Flaw::CursorIsAnOffset`].
+    given: Mutex<HashMap<(Timestamp, Vec<u8>), usize>>,
+}
+
+impl Naive {
+    pub(crate) fn new(inner: InMemory, flaw: Flaw) -> Self {
+        Self { inner, flaw, given: Mutex::default() }
+    }
+
+    pub(crate) fn inner(&self) -> &InMemory {
+        &self.inner
+    }
+
+    pub(crate) async fn query(&self, query: &MemoryQuery) -> Result<MemoryPage> {
+        let is_first = query.after().is_none() && query.text().is_none();
+        match self.flaw {
+            Flaw::UnderIsRawPrefix
+            | Flaw::PrefixIsLike
+            | Flaw::PrefixIgnoresCase
+            | Flaw::GlobIsRegex
+            | Flaw::BeforeIsInclusive
+            | Flaw::LimitBeforeFilter
+            | Flaw::NumbersCompareAsText
+            | Flaw::CursorForgetsTies
+            | Flaw::StatusIgnoredInUnion
+                if query.text().is_none() =>
+            {
+                self.page(query).await
+            }
+            Flaw::WithinIgnored if is_first && query.within().is_some() => {
+                // One page for all, since its cursor would belong to another query.
+                let widened = again(query, |builder| builder.within(Spaces::All).limit(1_000));
+                Ok(MemoryPage { next: None, ..self.inner.query(&widened.build()?).await? })
+            }
+            Flaw::LimitZeroIsNotSet if is_first && query.limit() == 0 => {
+                self.inner.query(&again(query, |builder| builder.limit(50)).build()?).await
+            }
+            // Neither what is excluded nor an offset is carried over.
+            Flaw::ExcludeIgnored if is_first => self.inner.query(&again(query, |builder| builder).build()?).await,
+            Flaw::CursorIsAnOffset if query.text().is_none() => self.page_by_offset(query).await,
+            Flaw::PagesEndAtTen => {
+                let mut page = self.inner.query(query).await?;
+                if page.memories.len() > 10 {
+                    page.memories.truncate(10);
+                    page.next = None;
+                }
+                Ok(page)
+            }
+            Flaw::TiesInReverse => {
+                let mut page = self.inner.query(query).await?;
+                page.memories.reverse();
+                match query.order() {
+                    Order::NewestFirst => page.memories.sort_by_key(|memory| std::cmp::Reverse(memory.created_at)),
+                    Order::OldestFirst => page.memories.sort_by_key(|memory| memory.created_at),
+                }
+                Ok(page)
+            }
+            Flaw::UnsupportedTextFindsEverything => match self.inner.query(query).await {
+                Err(error) if error.kind() == ErrorKind::Unsupported => {
+                    self.inner.query(&again(query, |builder| builder).build()?).await
+                }
+                result => result,
+            },
+            _ => self.inner.query(query).await,
+        }
+    }
+
+    /// Every memory, the oldest first.
+    pub(crate) async fn everything(&self) -> Result<Vec<Memory>> {
+        let query = || MemoryQuery::builder().all().order(Order::OldestFirst).limit(1_000);
+        let (mut memories, mut page) = (Vec::new(), self.inner.query(&query().build()?).await?);
+        loop {
+            memories.append(&mut page.memories);
+            let Some(cursor) = page.next else { return Ok(memories) };
+            page = self.inner.query(&query().cursor(&cursor).build()?).await?;
+        }
+    }
+
+    /// The page, by core's own rules from what this engine wrongly believes of the candidates.
+    async fn page(&self, query: &MemoryQuery) -> Result<MemoryPage> {
+        let mut memories = self.everything().await?;
+        if query.order() == Order::NewestFirst {
+            memories.reverse();
+        }
+        let (mut page, mut taken) = (PageBuilder::<Ledger>::new(query), 0);
+        for memory in memories.into_iter().filter(|memory| self.offers(query, memory)) {
+            let believed = self.believed_space(query, &memory);
+            let mut head = Head { space: believed.as_deref().unwrap_or(memory.space_id.as_str()), ..memory.head() };
+            if self.flaw == Flaw::BeforeIsInclusive && query.created_before() == Some(head.created_at) {
+                head.created_at = Timestamp::from_millis(head.created_at.as_millis() - 1).unwrap_or(head.created_at);
+            }
+            if self.flaw == Flaw::StatusIgnoredInUnion && is_union(query.spaces()) {
+                head.status = query.statuses().first().copied();
+            }
+            let verdict = match page.examine(&head) {
+                Verdict::Take => {
+                    taken += 1;
+                    page.push(memory)
+                }
+                other => other,
+            };
+            let is_cut = self.flaw == Flaw::LimitBeforeFilter && query.filter().is_some() && taken == query.limit();
+            if verdict == Verdict::Stop || is_cut {
+                break;
+            }
+        }
+        Ok(page.finish())
+    }
+
+    /// Whether this engine finds the candidate at all.
+    fn offers(&self, query: &MemoryQuery, memory: &Memory) -> bool {
+        match (self.flaw, query.filter(), query.after()) {
+            (Flaw::NumbersCompareAsText, Some(filter), _) => compares_as_text(filter, memory),
+            (Flaw::CursorForgetsTies, _, Some(Position { created_at, .. })) => memory.created_at != *created_at,
+            (Flaw::GlobIsRegex, ..) => match query.spaces() {
+                Spaces::All => true,
+                Spaces::Any(selectors) => selectors.iter().any(|selector| match written(selector) {
+                    Some(("glob", pattern)) => {
+                        SpaceSelector::regex(pattern).is_ok_and(|regex| regex.matches(memory.space_id.as_str()))
+                    }
+                    _ => true,
+                }),
+            },
+            _ => true,
+        }
+    }
+
+    /// A space that core's matcher takes, where this engine believes that the selector finds the memory.
+    fn believed_space(&self, query: &MemoryQuery, memory: &Memory) -> Option<String> {
+        let Spaces::Any(selectors) = query.spaces() else { return None };
+        selectors.iter().find_map(|selector| {
+            let (kind, pattern) = written(selector)?;
+            let space = memory.space_id.as_str();
+            let believes = match (self.flaw, kind) {
+                (Flaw::UnderIsRawPrefix, "under") => space.starts_with(&pattern),
+                (Flaw::PrefixIgnoresCase, "prefix") => space.to_lowercase().starts_with(&pattern.to_lowercase()),
+                (Flaw::PrefixIsLike, "prefix") => {
+                    let like = Field::SpaceId.like(&format!("{pattern}%"));
+                    like.is_ok_and(|like| like.matches(&memory.into()))
+                }
+                _ => false,
+            };
+            believes.then_some(pattern)
+        })
+    }
+
+    /// The page at a number of rows instead of behind a row.
+    async fn page_by_offset(&self, query: &MemoryQuery) -> Result<MemoryPage> {
+        let key = |position: &Position| (position.created_at, position.id.clone());
+        let mut given = 0;
+        let page = match query.after() {
+            None => self.inner.query(query).await?,
+            Some(after) => {
+                given = self.given().get(&key(after)).copied().unwrap_or(0);
+                self.inner.query(&again(query, |builder| builder.offset(given)).build()?).await?
+            }
+        };
+        if let Some(last) = page.memories.last() {
+            let place = (last.created_at, last.id.as_bytes().to_vec());
+            self.given().insert(place, given + page.memories.len());
+        }
+        Ok(page)
+    }
+
+    fn given(&self) -> std::sync::MutexGuard<'_, HashMap<(Timestamp, Vec<u8>), usize>> {
+        self.given.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The first page of the same query, with a change; without text, offset and what is excluded.
+fn again(
+    query: &MemoryQuery,
+    change: impl FnOnce(QueryBuilder<Ledger>) -> QueryBuilder<Ledger>,
+) -> QueryBuilder<Ledger> {
+    let mut builder = MemoryQuery::builder().order(query.order()).limit(query.limit());
+    builder = match query.spaces() {
+        Spaces::All => builder.all(),
+        Spaces::Any(selectors) => selectors.iter().cloned().fold(builder, QueryBuilder::selector),
+    };
+    if let Some(within) = query.within() {
+        builder = builder.within(within.clone());
+    }
+    if let Some(filter) = query.filter() {
+        builder = builder.filter(filter.clone());
+    }
+    if let Some(after) = query.created_after() {
+        builder = builder.created_after(after);
+    }
+    if let Some(before) = query.created_before() {
+        builder = builder.created_before(before);
+    }
+    change(query.statuses().iter().fold(builder, |builder, status| builder.status(*status)))
+}
+
+fn is_union(spaces: &Spaces) -> bool {
+    matches!(spaces, Spaces::Any(selectors) if selectors.len() > 1)
+}
+
+/// The kind of a selector, and its pattern where that is plain text.
+fn written(selector: &SpaceSelector) -> Option<(&'static str, String)> {
+    let shown = selector.to_string();
+    let (kind, rest) = shown.split_once('(')?;
+    let kind = ["under", "prefix", "glob"].into_iter().find(|known| *known == kind)?;
+    Some((kind, serde_json::from_str(rest.strip_suffix(')')?).ok()?))
+}
+
+/// Compares numbers in the metadata as text, so that 9 is more than 10.
+fn compares_as_text(filter: &Filter, memory: &Memory) -> bool {
+    let Filter::Compare { field: Field::Metadata(path), comparison, value: Value::Number(Number::Int(wanted)), .. } =
+        filter
+    else {
+        return true;
+    };
+    let members = memory.metadata.to_object();
+    let Some(Json::Number(Number::Int(found))) = path.first().and_then(|key| members.get(key)) else { return true };
+    let (found, wanted) = (found.to_string(), wanted.to_string());
+    match comparison {
+        Comparison::Equal => found == wanted,
+        Comparison::Less => found < wanted,
+        Comparison::LessOrEqual => found <= wanted,
+        Comparison::Greater => found > wanted,
+        Comparison::GreaterOrEqual => found >= wanted,
+    }
+}

@@ -1,0 +1,53 @@
+//! Contract and cases belong together: every rule has a case, and every case has rules.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use conformance::{all_cases, rules};
+
+/// Fewer cases than this mean that some got lost.
+const MIN_CASES: usize = 150;
+
+#[test]
+fn the_contract_numbers_its_rules_without_gaps() {
+    let mut chapters = BTreeMap::<&str, usize>::new();
+    for rule in rules() {
+        let (chapter, number) = rule.split_at(1);
+        let last = chapters.entry(chapter).or_default();
+        *last += 1;
+        assert_eq!(number.parse().ok(), Some(*last), "{rule} is out of order");
+    }
+    let counts = [("D", 6), ("F", 5), ("L", 6), ("Q", 9), ("S", 7), ("T", 3), ("V", 9), ("W", 12)];
+    assert_eq!(chapters, BTreeMap::from(counts), "a rule keeps its number, so none goes away");
+}
+
+#[test]
+fn every_rule_has_a_case() {
+    let checked: BTreeSet<_> = all_cases().iter().flat_map(|case| case.rules).copied().collect();
+    let missing: Vec<_> = rules().filter(|rule| !checked.contains(rule)).collect();
+    assert!(missing.is_empty(), "rules without a case: {missing:?}");
+}
+
+#[test]
+fn every_case_names_rules_of_the_contract() {
+    let known: BTreeSet<_> = rules().collect();
+    for case in all_cases() {
+        assert!(!case.rules.is_empty(), "{} names no rule", case.id);
+        for rule in case.rules {
+            assert!(known.contains(rule), "{} names {rule}, which the contract does not have", case.id);
+        }
+    }
+}
+
+#[test]
+fn case_ids_are_unique() {
+    let mut seen = BTreeSet::new();
+    for case in all_cases() {
+        assert!(seen.insert(case.id), "two cases are called {}", case.id);
+    }
+}
+
+#[test]
+fn no_case_got_lost() {
+    let count = all_cases().len();
+    assert!(count >= MIN_CASES, "{count} cases; there were at least {MIN_CASES}");
+}
