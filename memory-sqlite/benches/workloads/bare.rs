@@ -1,0 +1,176 @@
+//! rusqlite alone, on the tables and indexes of the provider: the best that the same work can cost.
+
+use std::path::Path;
+
+use memory_core::{
+    Context, IdempotencyKey, Memory, MemoryId, Metadata, NewMemory, Revision, SpaceId, Status, Timestamp, Trigger,
+};
+use rusqlite::{CachedStatement, Connection, Row, params};
+
+const INSERT: &str = "
+    INSERT INTO memories (id, slot, space_id, status, trigger, context, updated_at, metadata, revision, idempotency_key)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, NULL, ?7, 1, ?8)";
+const INSERT_PATHS: &str = "INSERT INTO memory_paths (rowid, path) VALUES (?1, ?2)";
+const UPDATE: &str = "UPDATE memories SET context = ?2, updated_at = 1, revision = revision + 1 WHERE id = ?1";
+const IDS: &str = "SELECT id FROM memories ORDER BY seq";
+const SLOTS: &str = "SELECT rowid FROM memory_paths WHERE memory_paths MATCH ?1 ORDER BY rowid DESC";
+
+macro_rules! select {
+    ($rest:literal) => {
+        concat!(
+            "SELECT id, slot, space_id, status, trigger, context, updated_at, metadata, revision, idempotency_key
+             FROM memories ",
+            $rest
+        )
+    };
+}
+const BY_ID: &str = select!("WHERE id = ?1");
+const BY_SLOT: &str = select!("WHERE slot = ?1 ORDER BY id DESC");
+// What runtimes without a path index do: neither the space nor the time is indexed.
+const BY_LIKE: &str = select!("WHERE space_id LIKE ?1 ORDER BY created_at DESC, id DESC LIMIT ?2");
+const PENDING: &str =
+    select!("WHERE status = 'pending' AND status IN ('pending', 'running') ORDER BY slot DESC, id DESC LIMIT ?2");
+
+/// A connection on a file that a provider has made.
+pub(crate) struct Bare(Connection);
+
+impl Bare {
+    /// With the settings of the provider.
+    pub(crate) fn open(path: &Path) -> Self {
+        let connection = Connection::open(path).expect("a database");
+        connection.pragma_update(None, "journal_mode", "wal").expect("WAL");
+        connection.pragma_update(None, "synchronous", "full").expect("FULL");
+        connection.pragma_update(None, "cache_size", -8192).expect("a cache");
+        connection.pragma_update(None, "wal_autocheckpoint", 4_000).expect("a log");
+        connection.set_prepared_statement_cache_capacity(64);
+        Self(connection)
+    }
+
+    /// One transaction for all rows.
+    pub(crate) fn store_all(&self, rows: &[NewMemory]) {
+        self.begin();
+        rows.iter().for_each(|row| self.insert(row));
+        self.commit();
+    }
+
+    pub(crate) fn begin(&self) {
+        self.prepare("BEGIN IMMEDIATE").execute([]).expect("begins");
+    }
+
+    pub(crate) fn commit(&self) {
+        self.prepare("COMMIT").execute([]).expect("commits");
+    }
+
+    pub(crate) fn insert(&self, row: &NewMemory) {
+        let (id, slot) = (MemoryId::generate(), row.created_at.as_millis() << 20);
+        let parameters = params![
+            id.as_bytes().as_slice(),
+            slot,
+            row.space_id.as_str(),
+            row.status.as_str(),
+            row.trigger.as_str(),
+            row.context.as_ref().map(Context::as_str),
+            row.metadata.as_str(),
+            row.idempotency_key.as_ref().map(IdempotencyKey::as_str),
+        ];
+        self.prepare(INSERT).execute(parameters).expect("inserts");
+        self.prepare(INSERT_PATHS).execute(params![slot, tokens(&row.space_id)]).expect("inserts");
+    }
+
+    /// Sets the context of a memory in a transaction of its own.
+    pub(crate) fn update(&self, id: MemoryId, context: &Context) {
+        self.prepare(UPDATE).execute(params![id.as_bytes().as_slice(), context.as_str()]).expect("updates");
+    }
+
+    /// One memory by its id.
+    pub(crate) fn get(&self, id: MemoryId) -> Memory {
+        self.prepare(BY_ID).query_row([id.as_bytes().as_slice()], |row| Ok(memory(row))).expect("is there")
+    }
+
+    /// The ids of all memories, as they were stored.
+    pub(crate) fn ids(&self) -> Vec<MemoryId> {
+        let mut ids = self.prepare(IDS);
+        let ids = ids.query_map([], |row| row.get(0).map(MemoryId::from_bytes)).expect("a query");
+        ids.collect::<rusqlite::Result<_>>().expect("ids")
+    }
+
+    /// The answer to a question of the workload, by the best statement that one would write for it by hand.
+    pub(crate) fn answer(&self, question: &str) -> Vec<Memory> {
+        let any = |_: &Memory| true;
+        match question {
+            "exact, a room" => self.newest("\"e2plugin-discord-room\"", any),
+            "exact, a parent above half" => self.newest("\"e2plugin-discord-dense\"", any),
+            "under, dense" => self.newest(&under("dense"), any),
+            "under, medium" => self.newest(&under("medium"), any),
+            "under, sparse" => self.newest(&under("sparse"), any),
+            "under, stale" => self.newest(&under("stale"), any),
+            "filter under dense" => {
+                self.newest(&under("dense"), |memory| memory.metadata.as_str().contains(r#""topic":"rust""#))
+            }
+            "pending under dense" => {
+                self.all(PENDING, "", i64::MAX, |memory| memory.space_id.as_str().starts_with("plugin-discord-dense"))
+            }
+            "pending rows" => self.all(PENDING, "", 50, any),
+            // Without a path index there is nothing better.
+            "prefix, eleven siblings" => self.all(BY_LIKE, "plugin-discord-g1%", 50, any),
+            "glob, a guild's channel" => self.newest("\"u3plugin-discord-g42-c7\"", any),
+            other => panic!("no statement for {other}"),
+        }
+    }
+
+    fn newest(&self, tokens: &str, wanted: impl Fn(&Memory) -> bool) -> Vec<Memory> {
+        let (mut slots, mut rows) = (self.prepare(SLOTS), self.prepare(BY_SLOT));
+        let slots = slots.query_map([tokens], |row| row.get::<_, i64>(0)).expect("a query");
+        let memories = slots.map(|slot| rows.query_row([slot.expect("a slot")], |row| Ok(memory(row))).expect("a row"));
+        memories.filter(wanted).take(50).collect()
+    }
+
+    fn all(&self, sql: &str, pattern: &str, limit: i64, wanted: impl Fn(&Memory) -> bool) -> Vec<Memory> {
+        let mut rows = self.prepare(sql);
+        let rows = rows.query_map(params![pattern, limit], |row| Ok(memory(row))).expect("a query");
+        rows.map(|row| row.expect("a row")).filter(wanted).take(50).collect()
+    }
+
+    fn prepare(&self, sql: &str) -> CachedStatement<'_> {
+        self.0.prepare_cached(sql).expect("a statement")
+    }
+}
+
+fn under(guild: &str) -> String {
+    format!("\"e2plugin-discord-{guild}\" OR \"u2plugin-discord-{guild}\"")
+}
+
+/// The tokens of a space that needs no escapes.
+fn tokens(space: &SpaceId) -> String {
+    let mut tokens = format!("e{}{space}", depth(space.ancestors().count()));
+    for (boundaries, ancestor) in space.ancestors().enumerate() {
+        tokens += &format!(" u{}{ancestor}", depth(boundaries));
+    }
+    tokens
+}
+
+fn depth(boundaries: usize) -> char {
+    char::from_digit(boundaries as u32, 33).expect("at most 32 boundaries")
+}
+
+fn memory(row: &Row<'_>) -> Memory {
+    let text = |index| row.get_ref(index).and_then(|value| Ok(value.as_str()?)).expect("a text");
+    Memory {
+        id: MemoryId::from_bytes(row.get(0).expect("an id")),
+        space_id: SpaceId::parse(text(2)).expect("a space"),
+        trigger: Trigger::from_stored(text(4)).expect("JSON"),
+        context: row
+            .get::<_, Option<String>>(5)
+            .expect("a context")
+            .map(|text| Context::from_stored(&text).expect("JSON")),
+        created_at: Timestamp::from_millis(row.get::<_, i64>(1).expect("a slot") >> 20).expect("a time"),
+        updated_at: row
+            .get::<_, Option<i64>>(6)
+            .expect("a time")
+            .map(|time| Timestamp::from_millis(time).expect("a time")),
+        metadata: Metadata::from_stored(text(7)).expect("metadata"),
+        status: Status::parse(text(3)).expect("a status"),
+        revision: Revision::new(row.get::<_, i64>(8).expect("a revision") as u64).expect("a revision"),
+        idempotency_key: None,
+    }
+}

@@ -1,0 +1,15 @@
+#![doc = include_str!("../README.md")]
+
+mod config;
+mod connection;
+mod documents;
+mod error;
+mod migrate;
+mod paths;
+mod provider;
+mod query;
+mod statements;
+
+pub use config::{Location, SqliteConfig};
+pub use migrate::{migrate, plan};
+pub use provider::SqliteMemory;

@@ -1,0 +1,98 @@
+//! SQLite as a target of the migrations crate.
+
+use async_trait::async_trait;
+use futures::executor::block_on;
+use memory_core::{Error, ErrorKind, Result};
+use migrations::{Applied, Migration, Report, Target};
+use rusqlite::{Connection, OpenFlags};
+
+use crate::config::{Location, SqliteConfig};
+use crate::connection::{check_path, connect, open_file};
+use crate::error::native;
+
+/// Creates or migrates the schema, as `init` does, and tells which steps that took.
+pub async fn migrate(config: &SqliteConfig) -> Result<Report> {
+    let config = config.clone();
+    on_a_thread(move || run(&mut connect(&config.location, config.deadline)?)).await
+}
+
+/// Tells which steps [`migrate`] would take, and changes nothing; a missing file stays missing.
+pub async fn plan(config: &SqliteConfig) -> Result<Report> {
+    let config = config.clone();
+    on_a_thread(move || {
+        let mut connection = match &config.location {
+            Location::File(path) if path.exists() => {
+                check_path(path)?;
+                open_file(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?
+            }
+            _ => Connection::open_in_memory().map_err(native)?,
+        };
+        block_on(migrations::plan(&mut SqliteTarget(&mut connection), migrations::sqlite()))
+    })
+    .await
+}
+
+/// Migrates on the thread that is there. Where nothing is to be done it only reads, and waits for no other program.
+pub(crate) fn run(connection: &mut Connection) -> Result<Report> {
+    let mut target = SqliteTarget(connection);
+    let planned = block_on(migrations::plan(&mut target, migrations::sqlite()))?;
+    if planned.applied.is_empty() {
+        return Ok(planned);
+    }
+    block_on(migrations::migrate(&mut target, migrations::sqlite()))
+}
+
+async fn on_a_thread<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+    let ended = |error| Error::new(ErrorKind::Unexpected, "the migration ended early").with_source(error);
+    tokio::task::spawn_blocking(work).await.map_err(ended)?
+}
+
+/// The lock is the right to write: all steps go in one transaction, and a connection that ends takes it back.
+struct SqliteTarget<'c>(&'c mut Connection);
+
+const HAS_BOOKKEEPING: &str = "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'schema_migrations'";
+const CREATE_BOOKKEEPING: &str = "
+    CREATE TABLE IF NOT EXISTS schema_migrations (
+        version  INTEGER PRIMARY KEY,
+        name     TEXT NOT NULL,
+        checksum TEXT NOT NULL,
+        complete INTEGER NOT NULL
+    ) STRICT";
+const APPLIED: &str = "SELECT version, name, checksum, complete FROM schema_migrations";
+const INSERT_APPLIED: &str =
+    "INSERT INTO schema_migrations (version, name, checksum, complete) VALUES (?1, ?2, ?3, TRUE)";
+
+#[async_trait]
+impl Target for SqliteTarget<'_> {
+    async fn lock(&mut self) -> Result<()> {
+        self.0.execute_batch("BEGIN IMMEDIATE").map_err(native)?;
+        self.0.execute_batch(CREATE_BOOKKEEPING).map_err(native)
+    }
+
+    async fn applied(&mut self) -> Result<Vec<Applied>> {
+        if !self.0.prepare(HAS_BOOKKEEPING).and_then(|mut statement| statement.exists([])).map_err(native)? {
+            return Ok(Vec::new());
+        }
+        let mut statement = self.0.prepare(APPLIED).map_err(native)?;
+        let rows = statement.query_map([], |row| {
+            Ok(Applied { version: row.get(0)?, name: row.get(1)?, checksum: row.get(2)?, complete: row.get(3)? })
+        });
+        rows.and_then(Iterator::collect).map_err(native)
+    }
+
+    async fn apply(&mut self, migration: &Migration) -> Result<()> {
+        self.0.execute_batch("SAVEPOINT step").map_err(native)?;
+        let applied = self
+            .0
+            .execute_batch(migration.text)
+            .and_then(|()| self.0.execute(INSERT_APPLIED, (migration.version, migration.name, migration.checksum())));
+        let end = if applied.is_ok() { "RELEASE step" } else { "ROLLBACK TO step; RELEASE step" };
+        let ended = self.0.execute_batch(end);
+        applied.map_err(native)?;
+        ended.map_err(native)
+    }
+
+    async fn unlock(&mut self) -> Result<()> {
+        self.0.execute_batch("COMMIT").map_err(native)
+    }
+}

@@ -1,0 +1,333 @@
+//! From a query of the contract to candidates in its order.
+
+use memory_core::{
+    DocumentPage, DocumentQuery, Error, ErrorKind, Head, Memory, MemoryPage, MemoryQuery, Order, PageBuilder, Position,
+    Query, Result, Selects, Status, Timestamp, Verdict, words,
+};
+use rusqlite::{CachedStatement, Connection, Params, Row, Rows, params};
+
+use crate::error::native;
+use crate::paths;
+use crate::statements::{self, SLOT_BITS, column, first, prepare};
+
+/// How many candidates of one walk are looked at before it is another's turn.
+const STRIDE: usize = 64;
+
+/// The page of a query of the ledger.
+pub(crate) fn memories(connection: &Connection, query: &MemoryQuery) -> Result<MemoryPage> {
+    if let Some(text) = query.text() {
+        let mut seqs = prepare(connection, statements::SEQS_BY_WORDS)?;
+        let mut memories = prepare(connection, statements::MEMORY_BY_SEQ)?;
+        return by_words(query, text, |expression| Walk::seqs(&mut seqs, [expression], &mut memories));
+    }
+    let bounds = &Bounds::of(connection, query)?;
+    let ascending = query.order() == Order::OldestFirst;
+    let by_time = if ascending { statements::MEMORIES_OLDEST_FIRST } else { statements::MEMORIES_NEWEST_FIRST };
+    let by_path = if ascending { statements::SLOTS_OLDEST_FIRST } else { statements::SLOTS_NEWEST_FIRST };
+    let by_slot = if ascending { statements::SLOT_OLDEST_FIRST } else { statements::SLOT_NEWEST_FIRST };
+    let by_status = if ascending { statements::OPEN_OLDEST_FIRST } else { statements::OPEN_NEWEST_FIRST };
+    let mut slots = prepare(connection, by_path)?;
+    let mut memories = prepare(connection, by_slot)?;
+    let mut all = prepare(connection, by_time)?;
+    let mut open = prepare(connection, by_status)?;
+
+    let wants = |status| query.statuses().contains(&status);
+    let wants_open = !query.statuses().is_empty() && query.statuses().iter().all(|status| status.is_open());
+    let mut walks = Vec::new();
+    match lookup(connection, query)? {
+        Lookup::Nowhere => {}
+        Lookup::Paths(expression) => {
+            let slots = slots.query(params![expression, bounds.low(), bounds.high()]).map_err(native)?;
+            walks.push(Walk::Slots { slots, memories: &mut memories, bounds });
+        }
+        Lookup::Everywhere if wants_open => {}
+        Lookup::Everywhere => {
+            walks.push(Walk::rows(&mut all, params![bounds.far, bounds.near, bounds.id])?);
+        }
+    }
+    if wants_open {
+        let (pending, running) = (wants(Status::Pending), wants(Status::Running));
+        walks.push(Walk::rows(&mut open, params![bounds.far, bounds.near, bounds.id, pending, running])?);
+    }
+    race(query, walks)
+}
+
+/// The page of a query of documents.
+pub(crate) fn documents(connection: &Connection, query: &DocumentQuery) -> Result<DocumentPage> {
+    let collection = query.collection().as_str();
+    if let Some(text) = query.text() {
+        let mut seqs = prepare(connection, statements::DOCUMENT_SEQS_BY_WORDS)?;
+        let mut documents = prepare(connection, statements::DOCUMENT_BY_SEQ)?;
+        return by_words(query, text, |expression| Walk::seqs(&mut seqs, (expression, collection), &mut documents));
+    }
+    let (sql, edge) = match query.order() {
+        Order::OldestFirst => (statements::DOCUMENTS_OLDEST_FIRST, i64::MIN),
+        Order::NewestFirst => (statements::DOCUMENTS_NEWEST_FIRST, i64::MAX),
+    };
+    let (millis, id) = match query.after() {
+        Some(Position { created_at, id }) => (created_at.as_millis(), String::from_utf8_lossy(id).into_owned()),
+        None => (edge, String::new()),
+    };
+    let mut statement = prepare(connection, sql)?;
+    race(query, vec![Walk::rows(&mut statement, (collection, millis, id))?])
+}
+
+/// The page of a query by text; without a word in it nothing is found.
+fn by_words<'s, 'c: 's, K: Stored>(
+    query: &Query<K>,
+    text: &str,
+    walk: impl FnOnce(String) -> Result<Walk<'s, 'c>>,
+) -> Result<K::Page> {
+    let words = words::distinct(text);
+    let walks = if words.is_empty() { Vec::new() } else { vec![walk(paths::match_any(words))?] };
+    race(query, walks)
+}
+
+/// Where the rows of a query are to be looked for.
+#[derive(Debug, PartialEq)]
+enum Lookup {
+    Nowhere,
+    /// In what this query of FTS5 finds.
+    Paths(String),
+    Everywhere,
+}
+
+/// Where the query says, and there only where its host confines it to.
+fn lookup(connection: &Connection, query: &MemoryQuery) -> Result<Lookup> {
+    let mut both = Vec::new();
+    for spaces in std::iter::once(query.spaces()).chain(query.within()) {
+        match paths::tokens_for(connection, spaces).map_err(native)? {
+            None => {}
+            Some(tokens) if tokens.is_empty() => return Ok(Lookup::Nowhere),
+            Some(tokens) => both.push(format!("({})", paths::match_any(tokens))),
+        }
+    }
+    Ok(if both.is_empty() { Lookup::Everywhere } else { Lookup::Paths(both.join(" AND ")) })
+}
+
+/// The slots that a query can find something in, in the direction of its order.
+struct Bounds {
+    /// The slot where a walk begins.
+    near: i64,
+    /// The id in that slot behind which it begins.
+    id: Vec<u8>,
+    /// The last slot.
+    far: i64,
+}
+
+impl Bounds {
+    fn of(connection: &Connection, query: &MemoryQuery) -> Result<Self> {
+        let start_of = |time: i64| time << SLOT_BITS;
+        let after = query.created_after().unwrap_or(Timestamp::MIN).as_millis();
+        let before = query.created_before().unwrap_or(Timestamp::MAX).as_millis();
+        // Bounds are exclusive; without one, the first and the last millisecond count.
+        let low = start_of(after + i64::from(query.created_after().is_some()));
+        let high = start_of(before + i64::from(query.created_before().is_none())) - 1;
+        let (near, far) = match query.order() {
+            Order::NewestFirst => (high, low),
+            Order::OldestFirst => (low, high),
+        };
+        let mut bounds = Self { near, id: before_all(query.order()).to_vec(), far };
+        if let Some(Position { created_at, id }) = query.after() {
+            let millis = created_at.as_millis();
+            let slot = first(connection, statements::SLOT_OF_ID, [id.as_slice()], |row| column::<i64>(row, 0))?;
+            match (slot.filter(|slot| slot >> SLOT_BITS == millis), query.order()) {
+                (Some(slot), Order::OldestFirst) if slot >= near => (bounds.near, bounds.id) = (slot, id.clone()),
+                (Some(slot), Order::NewestFirst) if slot <= near => (bounds.near, bounds.id) = (slot, id.clone()),
+                (Some(_), _) => {}
+                // The row of the cursor is gone: its millisecond is looked through again.
+                (None, Order::OldestFirst) => bounds.near = near.max(start_of(millis)),
+                (None, Order::NewestFirst) => bounds.near = near.min(start_of(millis + 1) - 1),
+            }
+        }
+        Ok(bounds)
+    }
+
+    /// The id behind which the rows of a slot begin.
+    fn id_in(&self, slot: i64, order: Order) -> &[u8] {
+        if slot == self.near { &self.id } else { before_all(order) }
+    }
+
+    fn low(&self) -> i64 {
+        self.near.min(self.far)
+    }
+
+    fn high(&self) -> i64 {
+        self.near.max(self.far)
+    }
+}
+
+/// An id that comes before all others: one byte longer than the greatest, or the empty one.
+fn before_all(order: Order) -> &'static [u8] {
+    match order {
+        Order::NewestFirst => &[u8::MAX; 17],
+        Order::OldestFirst => &[],
+    }
+}
+
+/// Candidates in the order of a query.
+enum Walk<'s, 'c> {
+    /// Rows as they are.
+    Rows(Rows<'s>),
+    /// Slots of the path index, and the statement that reads the rows of one.
+    Slots { slots: Rows<'s>, memories: &'s mut CachedStatement<'c>, bounds: &'s Bounds },
+    /// Numbers of rows, and the statement that reads one.
+    Seqs { seqs: Rows<'s>, records: &'s mut CachedStatement<'c> },
+}
+
+/// What [`race`] reads: memories or documents.
+trait Stored: Selects {
+    fn read_head<'r>(row: &'r Row<'_>) -> Result<Head<'r>>;
+    fn read(row: &Row<'_>) -> Result<Self::Record>;
+}
+
+impl Stored for memory_core::Ledger {
+    fn read_head<'r>(row: &'r Row<'_>) -> Result<Head<'r>> {
+        statements::memory_head(row)
+    }
+
+    fn read(row: &Row<'_>) -> Result<Memory> {
+        statements::memory(row)
+    }
+}
+
+impl Stored for memory_core::Documents {
+    fn read_head<'r>(row: &'r Row<'_>) -> Result<Head<'r>> {
+        statements::document_head(row)
+    }
+
+    fn read(row: &Row<'_>) -> Result<memory_core::Document> {
+        statements::document(row)
+    }
+}
+
+/// Goes along all walks in turns until the first has the page.
+///
+/// Each walk alone gives the whole answer, so the cost is that of the shortest: a query for open memories of a space looks
+/// through the open ones and through the space, and costs what the smaller of the two does (Q9).
+fn race<K: Stored>(query: &Query<K>, walks: Vec<Walk<'_, '_>>) -> Result<K::Page> {
+    let mut walks: Vec<_> = walks.into_iter().map(|walk| (walk, PageBuilder::new(query))).collect();
+    while !walks.is_empty() {
+        for place in 0..walks.len() {
+            let (walk, page) = &mut walks[place];
+            for _ in 0..STRIDE {
+                if walk.step(page, query.order())? == Verdict::Stop {
+                    return Ok(walks.swap_remove(place).1.finish());
+                }
+            }
+        }
+    }
+    Ok(PageBuilder::new(query).finish())
+}
+
+impl<'s, 'c> Walk<'s, 'c> {
+    fn rows(statement: &'s mut CachedStatement<'c>, parameters: impl Params) -> Result<Self> {
+        statement.query(parameters).map(Self::Rows).map_err(native)
+    }
+
+    fn seqs(
+        seqs: &'s mut CachedStatement<'c>,
+        parameters: impl Params,
+        records: &'s mut CachedStatement<'c>,
+    ) -> Result<Self> {
+        Ok(Self::Seqs { seqs: seqs.query(parameters).map_err(native)?, records })
+    }
+
+    /// Offers the next candidates to the page. `Stop` when the page is complete or there are no more.
+    fn step<K: Stored>(&mut self, page: &mut PageBuilder<'_, K>, order: Order) -> Result<Verdict> {
+        match self {
+            Self::Rows(rows) => match rows.next().map_err(native)? {
+                Some(row) => offer(page, row),
+                None => Ok(Verdict::Stop),
+            },
+            Self::Slots { slots, memories, bounds } => {
+                let Some(slot) = slots.next().map_err(native)? else { return Ok(Verdict::Stop) };
+                let slot: i64 = column(slot, 0)?;
+                offer_all(page, memories, params![slot, bounds.id_in(slot, order)])
+            }
+            Self::Seqs { seqs, records } => {
+                let Some(seq) = seqs.next().map_err(native)? else { return Ok(Verdict::Stop) };
+                let seq: i64 = column(seq, 0)?;
+                offer_all(page, records, [seq])
+            }
+        }
+    }
+}
+
+fn offer_all<K: Stored>(
+    page: &mut PageBuilder<'_, K>,
+    statement: &mut CachedStatement<'_>,
+    parameters: impl Params,
+) -> Result<Verdict> {
+    let mut rows = statement.query(parameters).map_err(native)?;
+    while let Some(row) = rows.next().map_err(native)? {
+        if offer(page, row)? == Verdict::Stop {
+            return Ok(Verdict::Stop);
+        }
+    }
+    Ok(Verdict::Skip)
+}
+
+fn offer<K: Stored>(page: &mut PageBuilder<'_, K>, row: &Row<'_>) -> Result<Verdict> {
+    let head = match K::read_head(row) {
+        Ok(head) => head,
+        Err(error) => return unreadable(page, None, row, error),
+    };
+    match page.examine(&head) {
+        Verdict::Take => match K::read(row) {
+            Ok(record) => Ok(page.push(record)),
+            Err(error) => unreadable(page, Some(&head), row, error),
+        },
+        other => Ok(other),
+    }
+}
+
+/// Reports a row that is damaged; every other error is the query's own (Q8).
+fn unreadable<K: Stored>(
+    page: &mut PageBuilder<'_, K>,
+    head: Option<&Head<'_>>,
+    row: &Row<'_>,
+    error: Error,
+) -> Result<Verdict> {
+    if error.kind() != ErrorKind::Corrupt {
+        return Err(error);
+    }
+    page.push_unreadable(head, id_as_text(row), error.message());
+    Ok(Verdict::Skip)
+}
+
+/// The id of a row that can't be read, as far as it can.
+fn id_as_text(row: &Row<'_>) -> String {
+    match row.get_ref(0) {
+        Ok(rusqlite::types::ValueRef::Blob(bytes)) => match <[u8; 16]>::try_from(bytes) {
+            Ok(id) => memory_core::MemoryId::from_bytes(id).to_string(),
+            Err(_) => format!("{bytes:02x?}"),
+        },
+        Ok(rusqlite::types::ValueRef::Text(bytes)) => String::from_utf8_lossy(bytes).into_owned(),
+        _ => "unknown".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use memory_core::{QueryBuilder, SpaceSelector};
+
+    use super::*;
+    use crate::migrate;
+
+    #[test]
+    fn a_lookup_keeps_to_what_the_host_allows() {
+        let mut connection = Connection::open_in_memory().expect("a database");
+        migrate::run(&mut connection).expect("a schema");
+        let lookup_of = |query: QueryBuilder<memory_core::Ledger>| {
+            let within = SpaceSelector::under("t-2").expect("a selector");
+            lookup(&connection, &query.within(within).build().expect("a query")).expect("a lookup")
+        };
+        let within = r#"("e1t-2" OR "u1t-2")"#;
+        assert_eq!(lookup_of(MemoryQuery::builder().all()), Lookup::Paths(within.to_owned()));
+        assert_eq!(lookup_of(MemoryQuery::builder().regex("x")), Lookup::Paths(within.to_owned()));
+        let both = format!(r#"("e0t" OR "u0t") AND {within}"#);
+        assert_eq!(lookup_of(MemoryQuery::builder().under("t")), Lookup::Paths(both));
+        assert_eq!(lookup_of(MemoryQuery::builder().prefix("nobody")), Lookup::Nowhere);
+    }
+}
