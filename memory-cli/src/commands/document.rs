@@ -1,0 +1,230 @@
+//! `document`: the texts that an agent itself saves.
+
+use std::process::ExitCode;
+
+use anyhow::bail;
+use clap::{ArgGroup, Args, Subcommand};
+use memory_core::{
+    Clock, Collection, Content, DocumentId, DocumentQuery, DocumentSelection, DocumentStore, DocumentWrite, Documents,
+    Error, ErrorKind, Expect, Filter, MAX_LIMIT, MemoryProvider, Metadata, QueryBuilder, Revision, SpaceId,
+    SystemClock, Timestamp,
+};
+
+use super::exit_code;
+use crate::args::{self, PageArgs, SpaceArgs};
+use crate::input::Input;
+use crate::output::{self, Output};
+use crate::usage::Usage;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum DocumentCommand {
+    /// Create or replace a document and print its id.
+    Put(PutArgs),
+    /// Show one document.
+    Get(GetArgs),
+    /// Find documents in the spaces that you name.
+    ///
+    /// When there are more, the option that asks for the next page goes to standard error: "next: --cursor ...". With --json,
+    /// each document is one line on standard output.
+    Query(QueryArgs),
+    /// Remove documents by id, space, condition or text: all that is named must hold.
+    Remove(RemoveArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PutArgs {
+    /// The set it belongs to.
+    #[arg(long, value_parser = args::collection)]
+    collection: Collection,
+    /// Its id; a new one is made when absent.
+    #[arg(long, value_parser = args::document_id)]
+    id: Option<DocumentId>,
+    /// The space it is about.
+    #[arg(long, value_parser = args::space_id)]
+    space: SpaceId,
+    /// The text itself, @FILE, or - for standard input.
+    #[arg(long, value_name = "TEXT|@FILE|-", allow_hyphen_values = true)]
+    content: Input,
+    /// A JSON object that conditions can look into.
+    #[arg(long, value_name = "JSON|@FILE|-")]
+    metadata: Option<Input>,
+    /// When it is made, in milliseconds since 1970 UTC; now unless said otherwise. A replacement keeps the first time.
+    #[arg(long, value_name = "MS", value_parser = args::timestamp, allow_negative_numbers = true)]
+    created_at: Option<Timestamp>,
+    /// Only if there is no document with this id.
+    #[arg(long, conflicts_with = "if_revision")]
+    if_absent: bool,
+    /// Only if the document is at this revision.
+    #[arg(long, value_name = "N", value_parser = args::revision)]
+    if_revision: Option<Revision>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct GetArgs {
+    /// The set it belongs to.
+    #[arg(long, value_parser = args::collection)]
+    collection: Collection,
+    /// Its id.
+    #[arg(long, value_parser = args::document_id)]
+    id: DocumentId,
+}
+
+#[derive(Debug, Args)]
+#[command(group(SpaceArgs::required()))]
+pub(crate) struct QueryArgs {
+    /// The set to look in.
+    #[arg(long, value_parser = args::collection)]
+    collection: Collection,
+    #[command(flatten)]
+    spaces: SpaceArgs,
+    /// Only what satisfies a condition, such as "metadata.topic = 'rust' AND content ILIKE '%borrow%'".
+    #[arg(long = "where", help_heading = "Conditions", value_name = "PREDICATE", value_parser = args::filter)]
+    filter: Option<Filter>,
+    #[command(flatten)]
+    page: PageArgs,
+}
+
+#[derive(Debug, Args)]
+#[command(group(
+    ArgGroup::new("selection")
+        .args(["id", "exact", "under", "prefix", "glob", "regex", "filter", "text"])
+        .required(true)
+        .multiple(true)
+))]
+pub(crate) struct RemoveArgs {
+    /// The set to remove from.
+    #[arg(long, value_parser = args::collection)]
+    collection: Collection,
+    /// The document with this id; more than one is a choice.
+    #[arg(long, value_parser = args::document_id)]
+    id: Vec<DocumentId>,
+    #[command(flatten)]
+    spaces: SpaceArgs,
+    /// Only what satisfies a condition.
+    #[arg(long = "where", help_heading = "Conditions", value_name = "PREDICATE", value_parser = args::filter)]
+    filter: Option<Filter>,
+    /// Only what holds at least one word of this text.
+    #[arg(long, help_heading = "Conditions", allow_hyphen_values = true)]
+    text: Option<String>,
+    /// Remove nothing when more than this are found.
+    #[arg(long, help_heading = "Safety", value_name = "N", default_value_t = 10)]
+    max: usize,
+    /// Show the ids and remove nothing.
+    #[arg(long, help_heading = "Safety")]
+    dry_run: bool,
+}
+
+pub(crate) async fn run(
+    provider: &dyn MemoryProvider,
+    command: &DocumentCommand,
+    output: &mut Output,
+) -> anyhow::Result<ExitCode> {
+    let documents = provider.documents();
+    match command {
+        DocumentCommand::Put(args) => put(&*documents, args, output).await,
+        DocumentCommand::Get(args) => get(&*documents, args, output).await,
+        DocumentCommand::Query(args) => query(&*documents, args, output).await,
+        DocumentCommand::Remove(args) => remove(&*documents, args, output).await,
+    }
+}
+
+async fn put(documents: &dyn DocumentStore, args: &PutArgs, output: &mut Output) -> anyhow::Result<ExitCode> {
+    let content = args.content.read("--content", |text| Content::parse(text))?;
+    let created_at = args.created_at.unwrap_or_else(|| SystemClock.now());
+    let mut write = DocumentWrite::new(args.collection.clone(), args.space.clone(), content, created_at);
+    write.id = args.id.clone();
+    if let Some(metadata) = &args.metadata {
+        write = write.with_metadata(metadata.read("--metadata", Metadata::parse)?);
+    }
+    write = write.expect(match (args.if_absent, args.if_revision) {
+        (true, _) => Expect::Absent,
+        (false, Some(revision)) => Expect::Revision(revision),
+        (false, None) => Expect::Any,
+    });
+    let document = documents.put(write).await?;
+    output.value(&document, &document.id)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn get(documents: &dyn DocumentStore, args: &GetArgs, output: &mut Output) -> anyhow::Result<ExitCode> {
+    let Some(document) = documents.get(&args.collection, &args.id).await? else {
+        bail!("no document of the collection {} has the id {}", args.collection, args.id);
+    };
+    output.document(&document)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn query(documents: &dyn DocumentStore, args: &QueryArgs, output: &mut Output) -> anyhow::Result<ExitCode> {
+    let query = args.spaces.apply(DocumentQuery::builder(args.collection.clone()));
+    let query = args::build(args.page.apply(args::with_filter(query, args.filter.as_ref())))?;
+    let page = documents.query(&query).await?;
+    output.documents(&page.documents)?;
+    output.flush()?;
+    if let Some(cursor) = page.next {
+        output::note(&format!("next: --cursor {cursor}"));
+    }
+    Ok(exit_code(output::report_unreadable("document", &page.unreadable)))
+}
+
+async fn remove(documents: &dyn DocumentStore, args: &RemoveArgs, output: &mut Output) -> anyhow::Result<ExitCode> {
+    let mut query = args.spaces.apply(DocumentQuery::builder(args.collection.clone()));
+    query = args::with_filter(query, args.filter.as_ref());
+    if let Some(text) = &args.text {
+        query = query.text(text);
+    }
+    let selection = if args.id.is_empty() {
+        DocumentSelection::matching(query.clone()).map_err(Usage::from)?
+    } else {
+        DocumentSelection::ids_where(args.id.iter().cloned(), query.clone()).map_err(Usage::from)?
+    };
+    let (ids, verb) = if args.dry_run {
+        (find(documents, &selection, query, args.max).await?, "would remove")
+    } else {
+        (documents.remove(&selection, args.max).await?, "removed")
+    };
+    if ids.is_empty() && !output.is_json() {
+        output.line("no documents found")?;
+    }
+    for id in &ids {
+        output.value(&serde_json::json!({ "id": id, "dryRun": args.dry_run }), format!("{verb} {id}"))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What a removal would take, in its order and within its limit.
+async fn find(
+    documents: &dyn DocumentStore,
+    selection: &DocumentSelection,
+    query: QueryBuilder<Documents>,
+    max: usize,
+) -> anyhow::Result<Vec<DocumentId>> {
+    let mut found = Vec::new();
+    if let Some(ids) = selection.candidate_ids() {
+        for id in ids {
+            let document = documents.get(selection.collection(), id).await?;
+            found.extend(document.filter(|document| selection.matches(document)).map(|document| document.id));
+        }
+    } else {
+        let query = query.limit(MAX_LIMIT);
+        let mut page = documents.query(&query.clone().build()?).await?;
+        loop {
+            let ended = page.documents.is_empty();
+            found.extend(page.documents.into_iter().map(|document| document.id));
+            let next = match page.next {
+                Some(cursor) => query.clone().cursor(cursor),
+                // An answer to a text has no cursor and goes on by counting.
+                None if selection.query().text().is_some() && !ended => query.clone().offset(found.len()),
+                None => break,
+            };
+            if found.len() > max {
+                break;
+            }
+            page = documents.query(&next.build()?).await?;
+        }
+    }
+    if found.len() > max {
+        return Err(Error::new(ErrorKind::LimitExceeded, format!("more than {max} documents are selected")).into());
+    }
+    found.sort_unstable();
+    Ok(found)
+}

@@ -1,0 +1,144 @@
+//! `export`: the ledger and the documents as JSON lines.
+
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context as _, bail};
+use clap::Args;
+use memory_core::{Collection, DocumentQuery, MAX_LIMIT, MemoryProvider, Order};
+use tempfile::NamedTempFile;
+
+use super::exit_code;
+use crate::args::{self, LedgerArgs, SpaceArgs};
+use crate::line;
+use crate::output::{self, Output, OutputFailed};
+use crate::progress::Progress;
+
+#[derive(Debug, Args)]
+pub(crate) struct ExportArgs {
+    #[command(flatten)]
+    spaces: SpaceArgs,
+    #[command(flatten)]
+    conditions: LedgerArgs,
+    /// At most this many memories.
+    #[arg(long, value_name = "N", help_heading = "Output")]
+    limit: Option<u64>,
+    /// Also the documents that the spaces and --where select.
+    #[arg(long, help_heading = "Output", conflicts_with_all = ["after", "before", "status", "exclude", "limit"])]
+    documents: bool,
+    /// Write this file, in one step when everything is there, instead of standard output (-).
+    #[arg(short, long, value_name = "FILE", help_heading = "Output")]
+    output: Option<PathBuf>,
+}
+
+impl ExportArgs {
+    fn output_file(&self) -> Option<&Path> {
+        self.output.as_deref().filter(|path| path.as_os_str() != "-")
+    }
+}
+
+pub(crate) async fn run(
+    provider: &dyn MemoryProvider,
+    args: &ExportArgs,
+    output: &mut Output,
+) -> anyhow::Result<ExitCode> {
+    let Some(path) = args.output_file() else {
+        let written = write(provider, args, output, |error| OutputFailed::new(error).into()).await?;
+        return Ok(exit_code(written.has_unreadable));
+    };
+    let folder = match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    if path.exists() && !path.is_file() {
+        bail!("{} is not a file; name one to write to", path.display());
+    }
+    // The file takes its name when it is complete: a reader never sees half an export.
+    let file = NamedTempFile::new_in(folder).with_context(|| format!("can't write in {}", folder.display()))?;
+    let mut out = BufWriter::new(file);
+    let failed = |error| anyhow::Error::new(error).context(format!("can't write {}", path.display()));
+    let written = write(provider, args, &mut out, failed).await?;
+    let file = out.into_inner().map_err(|error| failed(error.into_error()))?;
+    file.as_file().sync_all().map_err(failed)?;
+    file.persist(path).map_err(|error| failed(error.error))?;
+    output.value(
+        &serde_json::json!({ "memories": written.memories, "documents": written.documents }),
+        format!("exported {} memories and {} documents", written.memories, written.documents),
+    )?;
+    Ok(exit_code(written.has_unreadable))
+}
+
+#[derive(Debug, Default)]
+struct Written {
+    memories: u64,
+    documents: u64,
+    has_unreadable: bool,
+}
+
+async fn write(
+    provider: &dyn MemoryProvider,
+    args: &ExportArgs,
+    out: &mut impl Write,
+    failed: impl Fn(std::io::Error) -> anyhow::Error,
+) -> anyhow::Result<Written> {
+    let is_everything = args.spaces.is_empty() && args.conditions.is_empty() && args.limit.is_none();
+    let mut written = Written::default();
+    // A bar on the terminal would run through lines that go there too.
+    let progress = if args.output_file().is_some() { Progress::new(None, false) } else { Progress::Quiet };
+    let query = args.conditions.query(&args.spaces).order(Order::OldestFirst);
+    let mut cursor = None;
+    loop {
+        let left = args.limit.map_or(u64::MAX, |limit| limit - written.memories);
+        let page_limit = usize::try_from(left).unwrap_or(MAX_LIMIT).min(MAX_LIMIT);
+        let mut page_query = query.clone().limit(page_limit);
+        if let Some(cursor) = &cursor {
+            page_query = page_query.cursor(cursor);
+        }
+        let page = provider.query(&args::build(page_query)?).await?;
+        written.memories += page.memories.len() as u64;
+        for memory in page.memories {
+            line::write_memory(out, &memory).map_err(&failed)?;
+        }
+        written.has_unreadable |= output::report_unreadable("memory", &page.unreadable);
+        progress.done(written.memories, 0);
+        cursor = page.next;
+        if cursor.is_none() || args.limit.is_some_and(|limit| written.memories >= limit) {
+            break;
+        }
+    }
+    if is_everything || args.documents {
+        for collection in provider.documents().collections().await? {
+            write_documents(provider, args, collection, out, &failed, &mut written).await?;
+        }
+    }
+    progress.finish();
+    out.flush().map_err(failed)?;
+    Ok(written)
+}
+
+async fn write_documents(
+    provider: &dyn MemoryProvider,
+    args: &ExportArgs,
+    collection: Collection,
+    out: &mut impl Write,
+    failed: impl Fn(std::io::Error) -> anyhow::Error,
+    written: &mut Written,
+) -> anyhow::Result<()> {
+    let documents = provider.documents();
+    let query = args.spaces.apply(DocumentQuery::builder(collection)).order(Order::OldestFirst).limit(MAX_LIMIT);
+    let query = args::with_filter(query, args.conditions.filter());
+    let mut page_query = query.clone();
+    loop {
+        let page = documents.query(&args::build(page_query)?).await?;
+        written.documents += page.documents.len() as u64;
+        for document in page.documents {
+            line::write_document(out, &document).map_err(&failed)?;
+        }
+        written.has_unreadable |= output::report_unreadable("document", &page.unreadable);
+        match page.next {
+            Some(cursor) => page_query = query.clone().cursor(cursor),
+            None => return Ok(()),
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! The commands, one file per group.
+
+use std::process::ExitCode;
+
+use clap::Subcommand;
+use memory_core::MemoryProvider;
+
+use crate::args::Cli;
+use crate::engine;
+use crate::output::Output;
+
+mod document;
+mod export;
+mod health;
+mod import;
+mod migrate;
+mod query;
+mod quickstart;
+mod store;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Append a memory to the ledger and print its id.
+    Store(store::StoreArgs),
+    /// Change the context, the metadata or the status of a memory.
+    Update(store::UpdateArgs),
+    /// Show one memory.
+    Get(store::GetArgs),
+    /// Recall memories from the spaces that you name.
+    ///
+    /// When there are more, the option that asks for the next page goes to standard error: "next: --cursor ...". With --json,
+    /// each memory is one line on standard output, as import reads it. --text needs a text index, which the URL asks for:
+    /// sqlite://data/memory.db?text_index=all.
+    Query(query::QueryArgs),
+    /// Keep and search documents, the texts that an agent itself saves.
+    #[command(subcommand)]
+    Document(document::DocumentCommand),
+    /// Read memories and documents from JSON lines; repeating an import changes nothing.
+    ///
+    /// A line is a memory, or a document if it says "kind":"document", as export writes them. With an id it is restored as
+    /// it is; without, it is stored under a key (a document under an id) made from its content. Lines go in batches: one that
+    /// can't be read stops the import, and nothing of its batch stays behind. One that differs from what has its id or key is
+    /// reported and left out, and makes the exit code 1.
+    Import(import::ImportArgs),
+    /// Write memories and documents as JSON lines, oldest first.
+    ///
+    /// Without options, everything: all memories, then the documents of all collections. With spaces or conditions, only the
+    /// memories that they select; with --documents also the documents in those spaces.
+    Export(export::ExportArgs),
+    /// Show whether the engine works, and what an acknowledged write survives.
+    Health,
+    /// Bring the schema up to date, as every other command does on its own.
+    Migrate(migrate::MigrateArgs),
+    /// Load a small sample and show how recall works: start here.
+    Quickstart,
+}
+
+/// Runs the command that the user named.
+pub(crate) async fn run(cli: Cli, output: &mut Output) -> anyhow::Result<ExitCode> {
+    if let Command::Migrate(args) = &cli.command {
+        return migrate::run(&cli.url, args, output).await;
+    }
+    let provider = engine::open(&cli.url).await?;
+    let result = run_on(provider.as_ref(), &cli, output).await;
+    let closed = provider.shutdown().await;
+    let code = result?;
+    closed?;
+    Ok(code)
+}
+
+async fn run_on(provider: &dyn MemoryProvider, cli: &Cli, output: &mut Output) -> anyhow::Result<ExitCode> {
+    match &cli.command {
+        Command::Store(args) => store::store(provider, args, output).await,
+        Command::Update(args) => store::update(provider, args, output).await,
+        Command::Get(args) => store::get(provider, args, output).await,
+        Command::Query(args) => query::run(provider, args, output).await,
+        Command::Document(command) => document::run(provider, command, output).await,
+        Command::Import(args) => import::run(provider, args, output).await,
+        Command::Export(args) => export::run(provider, args, output).await,
+        Command::Health => health::run(provider, output).await,
+        Command::Quickstart => quickstart::run(provider, &cli.url, output).await,
+        // Handled before the provider is opened, which would migrate.
+        Command::Migrate(_) => Ok(ExitCode::SUCCESS),
+    }
+}
+
+/// Success, or 1 when something was reported on the way.
+fn exit_code(has_failures: bool) -> ExitCode {
+    if has_failures { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}

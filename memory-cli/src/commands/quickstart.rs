@@ -1,0 +1,83 @@
+//! `quickstart`: a small sample, and what recall makes of it.
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+use memory_core::MemoryProvider;
+
+use super::{exit_code, import};
+use crate::args::{Cli, DEFAULT_URL};
+use crate::engine;
+use crate::output::Output;
+use crate::progress::Progress;
+
+/// A conversation of two guilds, as `import` reads it. Their names tell why `under` is safer than `prefix`.
+const SAMPLE: &str = include_str!("../quickstart.jsonl");
+
+/// Commands that are shown and run, each with what it is for.
+const TOUR: [(&str, &[&str]); 8] = [
+    ("One space", &["query", "--space", "plugin-discord-guild1-general-ana-m1"]),
+    ("A channel and all below it", &["query", "--under", "plugin-discord-guild1-music", "--order", "oldest"]),
+    ("What guild1 has left to do", &["query", "--under", "plugin-discord-guild1", "--status", "pending"]),
+    (
+        "The same with a prefix tells what guild12 has left to do: keep tenants apart with --under",
+        &["query", "--prefix", "plugin-discord-guild1", "--status", "pending"],
+    ),
+    ("A pattern: what Ben said anywhere", &["query", "--glob", "*-ben-*"]),
+    ("A regular expression: the first message of each channel", &["query", "--regex", "-m1$", "--order", "oldest"]),
+    (
+        "A condition, in every space",
+        &["query", "--all", "--where", "metadata.topic = 'birthday' AND text ILIKE '%march%'"],
+    ),
+    (
+        "Documents by their words, best first",
+        &["document", "query", "--collection", "notes", "--all", "--text", "birthday pie"],
+    ),
+];
+
+pub(crate) async fn run(provider: &dyn MemoryProvider, url: &str, output: &mut Output) -> anyhow::Result<ExitCode> {
+    let summary = import::load(provider, SAMPLE.as_bytes(), &Progress::Quiet).await?;
+    let location = engine::location(url);
+    let code = exit_code(summary.conflicts > 0);
+    if output.is_json() {
+        output.json(&serde_json::json!({
+            "location": location,
+            "lines": summary.lines,
+            "written": summary.written,
+        }))?;
+        return Ok(code);
+    }
+    let program = match url {
+        DEFAULT_URL => "agent-memory".to_owned(),
+        url => format!("agent-memory --url {}", quoted(url)),
+    };
+    output.line(format!("A sample of {} lines ({} new) is in {location}\n", summary.lines, summary.written))?;
+    for (title, args) in TOUR {
+        let words: Vec<_> = args.iter().copied().map(quoted).collect();
+        output.line(format!("# {title}\n$ {program} {}", words.join(" ")))?;
+        let cli = Cli::try_parse_from(["agent-memory"].iter().chain(args))?;
+        // A command that runs commands needs a box for the future that holds itself.
+        Box::pin(super::run_on(provider, &cli, output)).await?;
+        output.line("")?;
+    }
+    output.line(format!(
+        "Try next:\n\
+         \x20 {program} store --space plugin-discord-guild1-general-ana-m11 --trigger '{{\"text\":\"Hello again\"}}'\n\
+         \x20 {program} query --under plugin-discord-guild1 --limit 3\n\
+         \x20 {program} query --all --status pending --json\n\
+         \x20 {program} document put --collection notes --space plugin-discord-guild1 --content 'Cem cooks on Sunday'\n\
+         \x20 {program} export -o backup.jsonl\n\
+         \x20 {program} --help"
+    ))?;
+    Ok(code)
+}
+
+/// A word as a shell takes it.
+fn quoted(word: &str) -> String {
+    let is_plain = |character: char| character.is_ascii_alphanumeric() || "-_./:".contains(character);
+    match word {
+        word if word.chars().all(is_plain) => word.to_owned(),
+        word if word.contains('\'') => format!("\"{word}\""),
+        word => format!("'{word}'"),
+    }
+}

@@ -1,0 +1,134 @@
+//! `store`, `update` and `get`: one memory at a time.
+
+use std::process::ExitCode;
+
+use anyhow::bail;
+use clap::{ArgGroup, Args};
+use memory_core::{
+    Clock, Context, IdempotencyKey, MemoryId, MemoryPatch, MemoryProvider, Metadata, NewMemory, Revision, SpaceId,
+    Status, SystemClock, Timestamp, Trigger,
+};
+
+use crate::args;
+use crate::input::Input;
+use crate::output::Output;
+
+#[derive(Debug, Args)]
+pub(crate) struct StoreArgs {
+    /// Where it happened, from broad to narrow: plugin-discord-guild1-general-ana-m1.
+    #[arg(long, value_parser = args::space_id)]
+    space: SpaceId,
+    /// What happened, as JSON: the text itself, @FILE, or - for standard input.
+    #[arg(long, value_name = "JSON|@FILE|-", allow_negative_numbers = true)]
+    trigger: Input,
+    /// What came of it, as JSON.
+    #[arg(long, value_name = "JSON|@FILE|-", allow_negative_numbers = true)]
+    context: Option<Input>,
+    /// A JSON object that conditions can look into.
+    #[arg(long, value_name = "JSON|@FILE|-")]
+    metadata: Option<Input>,
+    /// When it happened, in milliseconds since 1970 UTC; now unless said otherwise.
+    #[arg(long, value_name = "MS", value_parser = args::timestamp, allow_negative_numbers = true)]
+    created_at: Option<Timestamp>,
+    /// pending, running, completed, failed or observed.
+    #[arg(long, default_value_t, value_parser = args::status)]
+    status: Status,
+    /// Makes a repetition find the first store instead of storing again.
+    #[arg(long, value_name = "KEY", value_parser = args::idempotency_key)]
+    idempotency_key: Option<IdempotencyKey>,
+}
+
+#[derive(Debug, Args)]
+#[command(group(
+    ArgGroup::new("change")
+        .args(["context", "clear_context", "merge_metadata", "replace_metadata", "status"])
+        .required(true)
+        .multiple(true)
+))]
+pub(crate) struct UpdateArgs {
+    /// The id that store printed.
+    #[arg(value_parser = args::memory_id)]
+    id: MemoryId,
+    /// Put this JSON in the place of the context.
+    #[arg(long, value_name = "JSON|@FILE|-", allow_negative_numbers = true, conflicts_with = "clear_context")]
+    context: Option<Input>,
+    /// Take the context away.
+    #[arg(long)]
+    clear_context: bool,
+    /// Merge this object into the metadata; null removes a member (RFC 7396).
+    #[arg(long, value_name = "JSON|@FILE|-", conflicts_with = "replace_metadata")]
+    merge_metadata: Option<Input>,
+    /// Put this object in the place of the metadata.
+    #[arg(long, value_name = "JSON|@FILE|-")]
+    replace_metadata: Option<Input>,
+    /// pending, running, completed, failed or observed.
+    #[arg(long, value_parser = args::status)]
+    status: Option<Status>,
+    /// Only if the memory is at this revision.
+    #[arg(long, value_name = "N", value_parser = args::revision)]
+    if_revision: Option<Revision>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct GetArgs {
+    /// The id that store printed.
+    #[arg(value_parser = args::memory_id)]
+    id: MemoryId,
+}
+
+pub(crate) async fn store(
+    provider: &dyn MemoryProvider,
+    args: &StoreArgs,
+    output: &mut Output,
+) -> anyhow::Result<ExitCode> {
+    let trigger = args.trigger.read("--trigger", Trigger::parse)?;
+    let created_at = args.created_at.unwrap_or_else(|| SystemClock.now());
+    let mut memory = NewMemory::new(args.space.clone(), trigger, created_at).with_status(args.status);
+    if let Some(context) = &args.context {
+        memory = memory.with_context(context.read("--context", Context::parse)?);
+    }
+    if let Some(metadata) = &args.metadata {
+        memory = memory.with_metadata(metadata.read("--metadata", Metadata::parse)?);
+    }
+    memory.idempotency_key = args.idempotency_key.clone();
+    let id = provider.store(memory).await?;
+    output.value(&serde_json::json!({ "id": id }), id)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(crate) async fn update(
+    provider: &dyn MemoryProvider,
+    args: &UpdateArgs,
+    output: &mut Output,
+) -> anyhow::Result<ExitCode> {
+    let mut patch = MemoryPatch::new();
+    if let Some(context) = &args.context {
+        patch = patch.set_context(context.read("--context", Context::parse)?);
+    }
+    if args.clear_context {
+        patch = patch.clear_context();
+    }
+    if let Some(metadata) = &args.merge_metadata {
+        patch = patch.merge_metadata(metadata.read("--merge-metadata", Metadata::parse)?);
+    }
+    if let Some(metadata) = &args.replace_metadata {
+        patch = patch.replace_metadata(metadata.read("--replace-metadata", Metadata::parse)?);
+    }
+    patch.status = args.status;
+    patch.if_revision = args.if_revision;
+    let updated = provider.update(args.id, patch).await?;
+    output.value(&updated, format!("revision {}", updated.revision))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(crate) async fn get(
+    provider: &dyn MemoryProvider,
+    args: &GetArgs,
+    output: &mut Output,
+) -> anyhow::Result<ExitCode> {
+    let Some(memory) = provider.get(args.id).await? else {
+        bail!("no memory has the id {}", args.id);
+    };
+    output.memory(&memory)?;
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,283 @@
+//! The format of import and export: one memory or one document a line, in the JSON of the core.
+
+use std::io::{self, Write};
+
+use memory_core::{
+    Collection, Content, Context, Document, DocumentId, IdempotencyKey, Memory, MemoryId, Metadata, NewMemory,
+    Revision, SpaceId, Status, Timestamp, Trigger,
+};
+use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
+use sha2::{Digest, Sha256};
+
+/// What a line says.
+#[derive(Debug)]
+pub(crate) enum Record {
+    /// A memory without an id: to be stored once, however often it is imported.
+    New(NewMemory),
+    /// A memory with an id: to be restored as it is.
+    Memory(Memory),
+    /// A document, under the id that its content makes if it had none.
+    Document(Document),
+}
+
+/// Reads a line. The reason of a refusal names the field and never shows its value.
+pub(crate) fn parse(line: &[u8]) -> Result<Record, String> {
+    let text = std::str::from_utf8(line).map_err(|_| "not UTF-8")?;
+    if text.trim_start().starts_with('[') {
+        // Serde would also take an array of the fields in their order.
+        return Err("not a JSON object".into());
+    }
+    let fields: Fields<'_> = serde_json::from_str(text).map_err(|error| reason(&error))?;
+    match optional(fields.kind, "kind", string)?.as_deref() {
+        None | Some("memory") => fields.into_memory(),
+        Some("document") => fields.into_document(),
+        Some(_) => Err("kind is memory or document".into()),
+    }
+}
+
+/// Writes a memory as a line.
+pub(crate) fn write_memory(out: &mut impl Write, memory: &Memory) -> io::Result<()> {
+    serde_json::to_writer(&mut *out, memory)?;
+    out.write_all(b"\n")
+}
+
+/// Writes a document as a line, with its kind in front.
+pub(crate) fn write_document(out: &mut impl Write, document: &Document) -> io::Result<()> {
+    let object = serde_json::to_string(document)?;
+    // Put in as text: serde's flatten would not keep the metadata byte for byte.
+    writeln!(out, "{{\"kind\":\"document\",{}", object.strip_prefix('{').unwrap_or(&object))
+}
+
+/// The fields of both kinds, not looked into yet. `null` is a value of all but `updatedAt` and `idempotencyKey`.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+#[derive(Default)]
+struct Fields<'a> {
+    #[serde(borrow, deserialize_with = "present")]
+    kind: Option<&'a RawValue>,
+    #[serde(borrow, deserialize_with = "present")]
+    id: Option<&'a RawValue>,
+    #[serde(borrow, deserialize_with = "present")]
+    space_id: Option<&'a RawValue>,
+    #[serde(borrow, deserialize_with = "present")]
+    created_at: Option<&'a RawValue>,
+    #[serde(borrow)]
+    updated_at: Option<&'a RawValue>,
+    #[serde(borrow, deserialize_with = "present")]
+    metadata: Option<&'a RawValue>,
+    #[serde(borrow, deserialize_with = "present")]
+    revision: Option<&'a RawValue>,
+    #[serde(borrow, deserialize_with = "present")]
+    trigger: Option<&'a RawValue>,
+    #[serde(borrow, deserialize_with = "present")]
+    context: Option<&'a RawValue>,
+    #[serde(borrow, deserialize_with = "present")]
+    status: Option<&'a RawValue>,
+    #[serde(borrow)]
+    idempotency_key: Option<&'a RawValue>,
+    #[serde(borrow, deserialize_with = "present")]
+    collection: Option<&'a RawValue>,
+    #[serde(borrow, deserialize_with = "present")]
+    content: Option<&'a RawValue>,
+}
+
+impl Fields<'_> {
+    fn into_memory(self) -> Result<Record, String> {
+        if self.collection.is_some() || self.content.is_some() {
+            return Err("a memory has neither collection nor content; a document says \"kind\":\"document\"".into());
+        }
+        let space_id = required(self.space_id, "spaceId", |raw| checked(SpaceId::parse(string(raw)?)))?;
+        let trigger = required(self.trigger, "trigger", |raw| checked(Trigger::parse(raw)))?;
+        let context = optional(self.context, "context", |raw| checked(Context::parse(raw)))?;
+        let created_at = required(self.created_at, "createdAt", timestamp)?;
+        let updated_at = optional(self.updated_at, "updatedAt", timestamp)?;
+        let metadata = optional(self.metadata, "metadata", |raw| checked(Metadata::parse(raw)))?.unwrap_or_default();
+        let status = optional(self.status, "status", |raw| checked(Status::parse(&string(raw)?)))?.unwrap_or_default();
+        let revision = optional(self.revision, "revision", revision)?;
+        let key = optional(self.idempotency_key, "idempotencyKey", |raw| checked(IdempotencyKey::parse(string(raw)?)))?;
+
+        if let Some(id) = optional(self.id, "id", |raw| checked(MemoryId::parse(&string(raw)?)))? {
+            return Ok(Record::Memory(Memory {
+                id,
+                space_id,
+                trigger,
+                context,
+                created_at,
+                updated_at,
+                metadata,
+                status,
+                revision: revision.unwrap_or_default(),
+                idempotency_key: key,
+            }));
+        }
+        if updated_at.is_some() || revision.is_some() {
+            return Err("updatedAt and revision belong to a memory with an id".into());
+        }
+        let mut memory = NewMemory::new(space_id, trigger, created_at).with_metadata(metadata).with_status(status);
+        memory.context = context;
+        let key = key.map_or_else(|| checked(IdempotencyKey::parse(key_of(&memory))), Ok)?;
+        Ok(Record::New(memory.with_idempotency_key(key)))
+    }
+
+    fn into_document(self) -> Result<Record, String> {
+        if self.trigger.is_some() || self.context.is_some() || self.status.is_some() || self.idempotency_key.is_some() {
+            return Err("a document has no trigger, context, status or idempotencyKey".into());
+        }
+        let collection = required(self.collection, "collection", |raw| checked(Collection::parse(string(raw)?)))?;
+        let space_id = required(self.space_id, "spaceId", |raw| checked(SpaceId::parse(string(raw)?)))?;
+        let content = required(self.content, "content", |raw| checked(Content::parse(string(raw)?)))?;
+        let created_at = required(self.created_at, "createdAt", timestamp)?;
+        let updated_at = optional(self.updated_at, "updatedAt", timestamp)?;
+        let metadata = optional(self.metadata, "metadata", |raw| checked(Metadata::parse(raw)))?.unwrap_or_default();
+        let revision = optional(self.revision, "revision", revision)?.unwrap_or_default();
+        let id = optional(self.id, "id", |raw| checked(DocumentId::parse(string(raw)?)))?;
+        let made = || {
+            let time = created_at.to_string();
+            let parts = [collection.as_str(), space_id.as_str(), content.as_str(), &time, metadata.as_str()];
+            checked(DocumentId::parse(hash(parts)))
+        };
+        let id = id.map_or_else(made, Ok)?;
+        Ok(Record::Document(Document { id, collection, space_id, content, metadata, created_at, updated_at, revision }))
+    }
+}
+
+/// The idempotency key of a memory's content. The formula must stay: it is what makes a later import find this one.
+fn key_of(memory: &NewMemory) -> String {
+    // Contexts are JSON, and the empty text is none: an absent context differs from every other.
+    let context = memory.context.as_ref().map_or("", Context::as_str);
+    hash([
+        memory.space_id.as_str(),
+        memory.trigger.as_str(),
+        context,
+        &memory.created_at.to_string(),
+        memory.metadata.as_str(),
+        memory.status.as_str(),
+    ])
+}
+
+fn hash<const N: usize>(parts: [&str; N]) -> String {
+    let mut hash = Sha256::new();
+    for part in parts {
+        hash.update((part.len() as u64).to_be_bytes());
+        hash.update(part);
+    }
+    let digits: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("import-{digits}")
+}
+
+fn required<T>(raw: Option<&RawValue>, name: &str, parse: impl FnOnce(&str) -> Result<T, String>) -> Result<T, String> {
+    optional(raw, name, parse)?.ok_or_else(|| format!("{name} is missing"))
+}
+
+fn optional<T>(
+    raw: Option<&RawValue>,
+    name: &str,
+    parse: impl FnOnce(&str) -> Result<T, String>,
+) -> Result<Option<T>, String> {
+    raw.map(|raw| parse(raw.get()).map_err(|reason| format!("{name}: {reason}"))).transpose()
+}
+
+fn checked<T>(result: memory_core::Result<T>) -> Result<T, String> {
+    result.map_err(|error| error.message().to_owned())
+}
+
+fn string(raw: &str) -> Result<String, String> {
+    serde_json::from_str(raw).map_err(|_| "must be a string".into())
+}
+
+fn timestamp(raw: &str) -> Result<Timestamp, String> {
+    let millis = serde_json::from_str(raw).map_err(|_| "must be a whole number of milliseconds")?;
+    checked(Timestamp::from_millis(millis))
+}
+
+fn revision(raw: &str) -> Result<Revision, String> {
+    let number = serde_json::from_str(raw).map_err(|_| "must be a whole number")?;
+    checked(Revision::new(number))
+}
+
+/// What is wrong with a line as a whole, without any value of it.
+fn reason(error: &serde_json::Error) -> String {
+    let message = error.to_string();
+    let names_a_field = message.starts_with("unknown field `") || message.starts_with("duplicate field `");
+    match message.split(", expected").next().and_then(|start| start.split(" at line ").next()) {
+        Some(start) if names_a_field && start.len() < 100 => start.to_owned(),
+        _ if names_a_field => "an unknown field".into(),
+        _ if error.is_data() => "not a JSON object".into(),
+        _ => format!("not valid JSON at column {}", error.column()),
+    }
+}
+
+/// Keeps a `null` apart from an absent field.
+fn present<'de: 'a, 'a, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'a RawValue>, D::Error> {
+    <&'a RawValue>::deserialize(deserializer).map(Some)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NEW: &str = r#"{"spaceId":"a-b","trigger":{"price":1.50,"text":"caf\u00e9"},"createdAt":7}"#;
+
+    fn key(line: &str) -> String {
+        match parse(line.as_bytes()) {
+            Ok(Record::New(memory)) => memory.idempotency_key.expect("a key").to_string(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_key_is_that_of_the_content() {
+        // A fixed value: another formula would duplicate what was imported before.
+        assert_eq!(key(NEW), "import-22aef1e2b3a8b430538e91be63c7f120e181190bb61a090142b7cb6bf911d101");
+        let spaced = NEW.replace(':', " : ").replace("{\"spaceId\"", "{\"metadata\":{}, \"spaceId\"");
+        assert_eq!(key(&spaced), key(NEW));
+        for (from, to) in [("a-b", "a-c"), ("1.50", "1.5"), ("\":7", "\":8"), ("{\"s", "{\"context\":null,\"s")] {
+            assert_ne!(key(&NEW.replace(from, to)), key(NEW), "{to}");
+        }
+        assert_eq!(key(&NEW.replace("{\"s", "{\"idempotencyKey\":\"mine\",\"s")), "mine");
+    }
+
+    #[test]
+    fn records_come_back_byte_for_byte() {
+        let lines = [
+            r#"{"id":"0190a0b0-0000-7000-8000-000000000001","spaceId":"a","trigger":{"n":1.50,"e":"\u00e9"},"context":null,"createdAt":-1,"metadata":{},"status":"pending","revision":1}"#,
+            r#"{"kind":"document","id":"x","collection":"notes","spaceId":"a","content":"b\n","metadata":{"a":1.0},"createdAt":0,"updatedAt":5,"revision":3}"#,
+        ];
+        for line in lines {
+            let mut out = Vec::new();
+            match parse(line.as_bytes()).expect("valid") {
+                Record::Memory(memory) => write_memory(&mut out, &memory),
+                Record::Document(document) => write_document(&mut out, &document),
+                Record::New(_) => panic!("it has an id"),
+            }
+            .expect("memory can be written");
+            assert_eq!(String::from_utf8(out).expect("UTF-8"), format!("{line}\n"));
+        }
+    }
+
+    #[test]
+    fn refusals_name_the_field_and_never_the_value() {
+        let cases = [
+            ("secret", "not valid JSON at column 1"),
+            ("\"secret\"", "not a JSON object"),
+            ("[\"memory\",\"secret\"]", "not a JSON object"),
+            (r#"{"spaceId":"a"}"#, "trigger is missing"),
+            (r#"{"spaceId":["secret"],"trigger":1,"createdAt":1}"#, "spaceId: must be a string"),
+            (
+                r#"{"spaceId":"a","trigger":1,"createdAt":"secret"}"#,
+                "createdAt: must be a whole number of milliseconds",
+            ),
+            (r#"{"spaceId":"a","trigger":1,"createdAt":1,"tags":"secret"}"#, "unknown field `tags`"),
+            (r#"{"spaceId":"a","spaceId":"secret"}"#, "duplicate field `spaceId`"),
+            (r#"{"kind":"secret"}"#, "kind is memory or document"),
+            (
+                r#"{"kind":"document","trigger":"secret"}"#,
+                "a document has no trigger, context, status or idempotencyKey",
+            ),
+        ];
+        for (line, reason) in cases {
+            assert_eq!(parse(line.as_bytes()).expect_err(line), reason);
+        }
+    }
+}

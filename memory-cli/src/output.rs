@@ -1,0 +1,283 @@
+//! What the commands print: tables for people, JSON lines for programs.
+
+use std::error::Error as _;
+use std::fmt;
+use std::io::{self, BufWriter, Stdout, Write};
+
+use comfy_table::{ColumnConstraint, ContentArrangement, Table, presets};
+use memory_core::{Document, ErrorKind, Memory, Timestamp, Unreadable};
+use serde::Serialize;
+
+/// Standard output.
+#[derive(Debug)]
+pub(crate) struct Output {
+    json: bool,
+    out: BufWriter<Stdout>,
+}
+
+/// Standard output can't be written; a broken pipe is one case.
+#[derive(Debug)]
+pub(crate) struct OutputFailed(io::Error);
+
+/// How many characters of a payload a table shows.
+const PREVIEW: usize = 80;
+
+impl Output {
+    pub(crate) fn new(json: bool) -> Self {
+        Self { json, out: BufWriter::new(io::stdout()) }
+    }
+
+    /// Whether programs read this.
+    pub(crate) fn is_json(&self) -> bool {
+        self.json
+    }
+
+    /// One line as it is.
+    pub(crate) fn line(&mut self, text: impl fmt::Display) -> Result<(), OutputFailed> {
+        writeln!(self.out, "{text}").map_err(OutputFailed)
+    }
+
+    /// One JSON value on a line.
+    pub(crate) fn json(&mut self, value: &impl Serialize) -> Result<(), OutputFailed> {
+        serde_json::to_writer(&mut self.out, value).map_err(|error| OutputFailed(error.into()))?;
+        self.line("")
+    }
+
+    /// A JSON value, or what a person reads instead.
+    pub(crate) fn value(&mut self, value: &impl Serialize, text: impl fmt::Display) -> Result<(), OutputFailed> {
+        if self.json { self.json(value) } else { self.line(text) }
+    }
+
+    /// A page of memories.
+    pub(crate) fn memories(&mut self, memories: &[Memory]) -> Result<(), OutputFailed> {
+        if self.json {
+            return memories.iter().try_for_each(|memory| self.json(memory));
+        }
+        let mut table = table(&["id", "created", "space", "status", "trigger"]);
+        for memory in memories {
+            table.add_row([
+                memory.id.to_string(),
+                date(memory.created_at),
+                memory.space_id.to_string(),
+                memory.status.to_string(),
+                preview(memory.trigger.as_str()),
+            ]);
+        }
+        self.table_or(&table, "no memories found")
+    }
+
+    /// A page of documents.
+    pub(crate) fn documents(&mut self, documents: &[Document]) -> Result<(), OutputFailed> {
+        if self.json {
+            return documents.iter().try_for_each(|document| self.json(document));
+        }
+        let mut table = table(&["id", "created", "space", "revision", "content"]);
+        for document in documents {
+            table.add_row([
+                printable(document.id.as_str()),
+                date(document.created_at),
+                document.space_id.to_string(),
+                document.revision.to_string(),
+                preview(document.content.as_str()),
+            ]);
+        }
+        self.table_or(&table, "no documents found")
+    }
+
+    /// Everything about one memory.
+    pub(crate) fn memory(&mut self, memory: &Memory) -> Result<(), OutputFailed> {
+        if self.json {
+            return self.json(memory);
+        }
+        let mut rows = vec![
+            ("id", memory.id.to_string()),
+            ("space", memory.space_id.to_string()),
+            ("created", date(memory.created_at)),
+        ];
+        rows.extend(memory.updated_at.map(|time| ("updated", date(time))));
+        rows.extend([("status", memory.status.to_string()), ("revision", memory.revision.to_string())]);
+        rows.extend(memory.idempotency_key.as_ref().map(|key| ("key", key.to_string())));
+        rows.extend([("metadata", memory.metadata.as_str().into()), ("trigger", memory.trigger.as_str().into())]);
+        rows.extend(memory.context.as_ref().map(|context| ("context", context.as_str().into())));
+        self.details(rows)
+    }
+
+    /// Everything about one document.
+    pub(crate) fn document(&mut self, document: &Document) -> Result<(), OutputFailed> {
+        if self.json {
+            return self.json(document);
+        }
+        let mut rows = vec![
+            ("id", document.id.to_string()),
+            ("collection", document.collection.to_string()),
+            ("space", document.space_id.to_string()),
+            ("created", date(document.created_at)),
+        ];
+        rows.extend(document.updated_at.map(|time| ("updated", date(time))));
+        rows.extend([
+            ("revision", document.revision.to_string()),
+            ("metadata", document.metadata.as_str().into()),
+            ("content", document.content.as_str().into()),
+        ]);
+        self.details(rows)
+    }
+
+    /// Names with their values.
+    pub(crate) fn details(&mut self, rows: Vec<(&str, String)>) -> Result<(), OutputFailed> {
+        let mut table = table(&[]);
+        for (name, value) in rows {
+            table.add_row([name.to_owned(), printable(&value)]);
+        }
+        self.line(table)
+    }
+
+    pub(crate) fn flush(&mut self) -> Result<(), OutputFailed> {
+        self.out.flush().map_err(OutputFailed)
+    }
+
+    fn table_or(&mut self, table: &Table, nothing: &str) -> Result<(), OutputFailed> {
+        if table.is_empty() { self.line(nothing) } else { self.line(table) }
+    }
+}
+
+impl Write for Output {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.out.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}
+
+impl OutputFailed {
+    pub(crate) fn new(error: io::Error) -> Self {
+        Self(error)
+    }
+
+    pub(crate) fn kind(&self) -> io::ErrorKind {
+        self.0.kind()
+    }
+}
+
+impl fmt::Display for OutputFailed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "can't write to standard output: {}", self.0)
+    }
+}
+
+impl std::error::Error for OutputFailed {}
+
+/// One line on standard error. Nobody may be listening there, which is no reason to stop.
+pub(crate) fn note(text: &str) {
+    let _ = writeln!(io::stderr(), "{text}");
+}
+
+/// Reports rows that can't be read (Q8); tells whether there are any.
+pub(crate) fn report_unreadable(what: &str, rows: &[Unreadable]) -> bool {
+    for row in rows {
+        note(&format!("error: the {what} {} can't be read: {}", printable(&row.id), row.reason));
+    }
+    !rows.is_empty()
+}
+
+/// An error on one line: where, what, why, and what to do.
+pub(crate) fn describe(error: &anyhow::Error) -> String {
+    let mut parts: Vec<String> = Vec::new();
+    for cause in error.chain() {
+        let of_core = cause.downcast_ref::<memory_core::Error>();
+        let text = of_core.map_or_else(|| cause.to_string(), |error| error.message().to_owned());
+        // Some libraries repeat their cause in their own message.
+        if !parts.iter().any(|part| part.contains(&text)) {
+            parts.push(text);
+        }
+        if let Some(error) = of_core {
+            // One cause is enough: those behind it tell the same in the codes of a driver.
+            parts.extend(error.source().map(ToString::to_string));
+            if let Some(advice) = advice(error) {
+                return one_line(&format!("{}; {advice}", parts.join(": ")));
+            }
+            break;
+        }
+    }
+    one_line(&parts.join(": "))
+}
+
+/// What to do about an engine's failure. The other errors say it themselves.
+fn advice(error: &memory_core::Error) -> Option<&'static str> {
+    Some(match error.kind() {
+        ErrorKind::Timeout => "try again, or wait longer with ?deadline_ms= in the URL",
+        ErrorKind::Unavailable => "check the path in the URL and the free space, and try again",
+        ErrorKind::Unauthorized => "check the permissions of the file and of its folder",
+        ErrorKind::Corrupt => "restore a backup, or name another database with --url",
+        ErrorKind::Unsupported => "in the URL, as in sqlite://data/memory.db?text_index=all",
+        _ => return None,
+    })
+}
+
+fn one_line(text: &str) -> String {
+    printable(&text.split_whitespace().collect::<Vec<_>>().join(" "))
+}
+
+/// A time for people: UTC, with milliseconds where there are any.
+pub(crate) fn date(time: Timestamp) -> String {
+    let format = if time.as_millis() % 1000 == 0 { "%Y-%m-%d %H:%M:%SZ" } else { "%Y-%m-%d %H:%M:%S%.3fZ" };
+    match jiff::Timestamp::from_millisecond(time.as_millis()) {
+        Ok(time) => time.strftime(format).to_string(),
+        // The contract's years are within those of jiff.
+        Err(_) => time.to_string(),
+    }
+}
+
+fn table(header: &[&str]) -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::UTF8_FULL_CONDENSED).set_content_arrangement(ContentArrangement::Dynamic);
+    if !header.is_empty() {
+        table.set_header(header);
+        // Ids are there to be copied: a narrow terminal breaks other columns.
+        table.set_constraints([ColumnConstraint::ContentWidth]);
+    }
+    table
+}
+
+fn preview(text: &str) -> String {
+    let mut characters = text.chars();
+    let mut shown: String = characters.by_ref().take(PREVIEW).collect();
+    if characters.next().is_some() {
+        shown.push('…');
+    }
+    printable(&shown).replace('\n', " ")
+}
+
+/// Payloads must not steer the terminal.
+pub(crate) fn printable(text: &str) -> String {
+    text.replace(|character: char| character.is_control() && character != '\n', "\u{FFFD}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates_are_utc() {
+        let date = |millis| date(Timestamp::from_millis(millis).expect("in range"));
+        assert_eq!(date(0), "1970-01-01 00:00:00Z");
+        assert_eq!(date(-1), "1969-12-31 23:59:59.999Z");
+        assert_eq!(date(1_700_000_000_000), "2023-11-14 22:13:20Z");
+        assert_eq!(date(8_640_000_000_000), "2243-10-17 00:00:00Z");
+    }
+
+    #[test]
+    fn previews_are_short_and_tame() {
+        assert_eq!(preview("a\u{1b}[31mb\nc"), "a\u{FFFD}[31mb c");
+        assert_eq!(preview(&"é".repeat(100)).chars().count(), PREVIEW + 1);
+    }
+
+    #[test]
+    fn an_error_is_one_line_that_says_what_to_do() {
+        let error = memory_core::Error::invalid("no\nsuch file").with_source(io::Error::other("code 14"));
+        assert_eq!(describe(&anyhow::Error::from(error).context("opening")), "opening: no such file: code 14");
+        let error = memory_core::Error::new(ErrorKind::Unauthorized, "read-only").with_source(io::Error::other("8"));
+        assert_eq!(describe(&error.into()), "read-only: 8; check the permissions of the file and of its folder");
+    }
+}

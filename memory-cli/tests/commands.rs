@@ -1,0 +1,282 @@
+//! The commands for single memories and documents, their output and their exit codes.
+
+mod common;
+
+use common::{Cli, stderr, stdout};
+use serde_json::{Value, json};
+
+const ID: &str = "0190a0b0-0000-7000-8000-000000000001";
+
+fn json(text: &str) -> Value {
+    serde_json::from_str(text).expect("JSON")
+}
+
+#[test]
+fn a_memory_is_stored_changed_and_recalled() {
+    let cli = Cli::new();
+    let trigger = r#"{"text":"caf\u00e9","price":1.50}"#;
+    let id =
+        cli.ok(&["store", "--space", "a-b", "--trigger", trigger, "--created-at", "-5", "--metadata", "{\"n\":1}"]);
+    let id = id.trim();
+    let shown = cli.ok(&["get", id, "--json"]);
+    assert!(shown.contains(trigger), "kept byte for byte: {shown}");
+    assert_eq!(
+        json(&shown),
+        json!({"id": id, "spaceId": "a-b", "trigger": {"text": "café", "price": 1.5}, "createdAt": -5,
+               "metadata": {"n": 1}, "status": "pending", "revision": 1})
+    );
+
+    let changed = cli.ok(&[
+        "update",
+        id,
+        "--context",
+        "null",
+        "--merge-metadata",
+        "{\"n\":null,\"m\":2}",
+        "--status",
+        "completed",
+        "--if-revision",
+        "1",
+        "--json",
+    ]);
+    assert_eq!(json(&changed)["revision"], 2);
+    let memory = json(&cli.ok(&["get", id, "--json"]));
+    assert_eq!(memory.get("context"), Some(&Value::Null), "a context of null is a context");
+    assert_eq!((&memory["metadata"], &memory["status"]), (&json!({"m": 2}), &json!("completed")));
+
+    cli.ok(&["update", id, "--clear-context", "--replace-metadata", "{}"]);
+    let memory = json(&cli.ok(&["get", id, "--json"]));
+    assert_eq!((memory.get("context"), &memory["metadata"]), (None, &json!({})));
+
+    assert!(cli.fails(1, &["update", id, "--status", "failed", "--if-revision", "1"]).contains("revision"));
+    assert!(cli.fails(1, &["update", ID, "--status", "failed"]).starts_with("error: "));
+    assert!(cli.fails(1, &["get", ID]).contains(ID));
+}
+
+#[test]
+fn values_come_from_files_and_standard_input() {
+    let cli = Cli::new();
+    let file = format!("@{}", cli.write("context.json", "{ \"a\" : 1 }\n"));
+    let stored = cli.fed(&["store", "--space", "a", "--trigger", "-", "--context", &file], "[1,\n2]\n");
+    assert!(stored.status.success(), "{}", stderr(&stored));
+    let twice = cli.fed(&["store", "--space", "a", "--trigger", "-", "--metadata", "-"], "{}");
+    assert_eq!(twice.status.code(), Some(2));
+    assert!(stderr(&twice).contains("--metadata: another option reads standard input"), "{}", stderr(&twice));
+    let memory = cli.ok(&["get", stdout(&stored).trim(), "--json"]);
+    assert!(memory.contains(r#""trigger":[1,2],"context":{"a":1},"#), "{memory}");
+    assert!(cli.fails(1, &["store", "--space", "a", "--trigger", "@missing.json"]).contains("missing.json"));
+}
+
+#[test]
+fn values_may_begin_with_a_hyphen() {
+    let cli = Cli::new();
+    let id = cli.ok(&["store", "--space", "a-m1", "--trigger", "-1.5", "--context", "-2"]);
+    cli.ok(&["update", id.trim(), "--context", "-3"]);
+    assert_eq!(cli.count(&["--regex", "-m1$"]), 1);
+    cli.ok(&["document", "put", "--collection", "c", "--space", "a", "--id", "d", "--content", "- milk"]);
+    assert!(cli.ok(&["document", "query", "--collection", "c", "--all", "--text", "-milk"]).contains("- milk"));
+}
+
+#[test]
+fn a_key_finds_the_first_store() {
+    let cli = Cli::new();
+    let store = |space| ["store", "--space", space, "--trigger", "1", "--idempotency-key", "k"];
+    assert_eq!(cli.ok(&store("a")), cli.ok(&store("a")));
+    assert_eq!(cli.count(&["--all"]), 1);
+    assert!(cli.fails(1, &store("b")).contains("idempotency key"));
+}
+
+#[test]
+fn pages_follow_one_another_by_their_cursor() {
+    let cli = Cli::new();
+    for time in ["1", "2", "3", "4", "5"] {
+        cli.ok(&["store", "--space", "a", "--trigger", time, "--created-at", time]);
+    }
+    let query = |more: &[&str]| {
+        let args: Vec<_> = ["query", "--under", "a", "--limit", "2", "--json"].iter().chain(more).copied().collect();
+        cli.run(&args)
+    };
+    let triggers =
+        |text: &str| text.lines().map(|line| json(line)["trigger"].as_u64().expect("a number")).collect::<Vec<_>>();
+    let mut page = query(&["--order", "oldest"]);
+    let mut seen = triggers(&stdout(&page));
+    while let Some(cursor) = stderr(&page).trim().strip_prefix("next: --cursor ") {
+        page = query(&["--order", "oldest", "--cursor", cursor]);
+        seen.extend(triggers(&stdout(&page)));
+    }
+    assert_eq!(seen, [1, 2, 3, 4, 5]);
+    assert_eq!(triggers(&stdout(&query(&["--offset", "1"]))), [4, 3]);
+    assert_eq!(triggers(&stdout(&query(&["--after", "1", "--before", "4"]))), [3, 2]);
+}
+
+#[test]
+fn conditions_narrow_a_query() {
+    let cli = Cli::new();
+    for (status, topic) in [("pending", "rust"), ("completed", "rust"), ("failed", "food")] {
+        let metadata = json!({ "topic": topic }).to_string();
+        cli.ok(&["store", "--space", "a", "--trigger", "1", "--status", status, "--metadata", &metadata]);
+    }
+    assert_eq!(cli.count(&["--all", "--status", "pending", "--status", "failed"]), 2);
+    assert_eq!(cli.count(&["--all", "--where", "metadata.topic = 'rust'"]), 2);
+    assert_eq!(cli.count(&["--all", "--where", "metadata.topic = 'rust'", "--status", "completed"]), 1);
+    let id = json(cli.ok(&["query", "--all", "--json"]).lines().next().expect("a memory"))["id"].clone();
+    assert_eq!(cli.count(&["--all", "--exclude", id.as_str().expect("a text")]), 2);
+}
+
+#[test]
+fn documents_are_put_found_and_removed() {
+    let cli = Cli::new();
+    let notes = ["--collection", "notes"];
+    let run = |command: &str, more: &[&str]| {
+        let args: Vec<_> = ["document", command].iter().chain(&notes).chain(more).copied().collect();
+        cli.ok(&args)
+    };
+    for (id, content) in [("a", "apple pie"), ("b", "rust and apple"), ("c", "nothing")] {
+        assert_eq!(run("put", &["--id", id, "--space", "s", "--content", content, "--if-absent"]).trim(), id);
+    }
+    run("put", &["--id", "c", "--space", "s-2", "--content", "\u{1b}[31mpear", "--if-revision", "1"]);
+    let put = |more: &[&'static str]| {
+        [&["document", "put", "--collection", "notes", "--id", "a", "--space", "s", "--content", "x"], more].concat()
+    };
+    cli.fails(1, &put(&["--if-absent"]));
+    cli.fails(1, &put(&["--if-revision", "7"]));
+    let document = json(&run("get", &["--id", "c", "--json"]));
+    assert_eq!((&document["revision"], &document["spaceId"]), (&json!(2), &json!("s-2")));
+    assert!(!run("get", &["--id", "c"]).contains('\u{1b}'), "a table must not steer the terminal");
+
+    let found = run("query", &["--all", "--text", "pie apple", "--json"]);
+    let ids: Vec<_> = found.lines().map(|line| json(line)["id"].clone()).collect();
+    assert_eq!(ids, ["a", "b"], "more words rank higher");
+    assert_eq!(run("query", &["--space", "s", "--where", "content LIKE 'rust%'", "--json"]).lines().count(), 1);
+
+    assert_eq!(run("remove", &["--text", "apple", "--dry-run"]), "would remove a\nwould remove b\n");
+    let refused = ["document", "remove", "--collection", "notes", "--under", "s", "--max", "2"];
+    cli.fails(1, &refused);
+    cli.fails(1, &[&refused[..], &["--dry-run"]].concat());
+    assert_eq!(run("query", &["--all", "--json"]).lines().count(), 3);
+    assert_eq!(run("remove", &["--id", "a", "--id", "c", "--space", "s"]), "removed a\n");
+    assert_eq!(run("remove", &["--where", "content LIKE '%pear'", "--json"]), "{\"dryRun\":false,\"id\":\"c\"}\n");
+    cli.fails(1, &["document", "get", "--collection", "notes", "--id", "a"]);
+}
+
+#[test]
+fn mistakes_in_the_arguments_have_exit_code_2() {
+    let cli = Cli::new();
+    let cases: &[&[&str]] = &[
+        &["fly"],
+        &["query"],
+        &["query", "--all", "--under", "a"],
+        &["query", "--regex", "("],
+        &["query", "--under", ""],
+        &["query", "--all", "--where", ""],
+        &["query", "--all", "--cursor", "secret"],
+        &["query", "--all", "secret"],
+        &["store", "--space", "secret\n", "--trigger", "1"],
+        &["health", "--url", "mysql://user:secret@host/db"],
+        &["health", "--url", "sqlite://memory.db?readers=secret"],
+        &["query", "--all", "--limit", "1001"],
+        &["query", "--all", "--after", "yesterday"],
+        &["query", "--all", "--status", "done"],
+        &["query", "--all", "--where", "metadata.a = "],
+        &["query", "--all", "--text", "a", "--order", "oldest"],
+        &["get", "1"],
+        &["update", ID],
+        &["update", ID, "--context", "1", "--clear-context"],
+        &["store", "--space", "", "--trigger", "1"],
+        &["store", "--space", "a", "--trigger", "{secret"],
+        &["store", "--space", "a", "--trigger", "1", "--metadata", "[]"],
+        &["document", "remove", "--collection", "notes"],
+        &["document", "get", "--collection", "NOTES", "--id", "a"],
+    ];
+    for args in cases {
+        let error = cli.fails(2, args);
+        assert!(!error.contains("secret"), "{error}");
+    }
+    let no_command = cli.bare().output().expect("the binary runs");
+    assert_eq!((no_command.status.code(), stdout(&no_command).as_str()), (Some(2), ""));
+    assert!(stderr(&no_command).contains("Usage: "), "the help");
+}
+
+#[test]
+fn standard_output_holds_json_alone() {
+    let cli = Cli::new();
+    let commands: &[&[&str]] = &[
+        &["quickstart"],
+        &["store", "--space", "a", "--trigger", "1"],
+        &["query", "--all", "--limit", "3"],
+        &["document", "query", "--collection", "notes", "--all"],
+        &["document", "put", "--collection", "notes", "--space", "a", "--content", "text"],
+        &["document", "remove", "--collection", "notes", "--space", "a"],
+        &["import", &common::fixture()],
+        &["export"],
+        &["export", "-o", "backup.jsonl"],
+        &["health"],
+        &["migrate"],
+        &["migrate", "--dry-run"],
+    ];
+    for args in commands {
+        let output = cli.ok(&[*args, &["--json"]].concat());
+        assert!(!output.is_empty(), "{args:?}");
+        for line in output.lines() {
+            assert!(serde_json::from_str::<Value>(line).is_ok(), "{args:?}: {line}");
+        }
+    }
+}
+
+#[test]
+fn the_database_is_made_with_its_folder() {
+    let cli = Cli::new();
+    let run = |args: &[&str]| cli.bare().args(args).output().expect("the binary runs");
+    let dry = run(&["migrate", "--dry-run", "--json"]);
+    assert!(dry.status.success(), "{}", stderr(&dry));
+    assert_eq!(json(&stdout(&dry))["before"], 0);
+    assert!(!cli.path("data/memory.db").exists(), "a dry run leaves no trace");
+
+    let quickstart = run(&["quickstart"]);
+    assert!(quickstart.status.success(), "{}", stderr(&quickstart));
+    assert!(stdout(&quickstart).contains(&cli.path("data").join("memory.db").display().to_string()));
+    let shown = stdout(&quickstart);
+    let answer = |command: &str| {
+        let rest = shown.split_once(command).expect("the command is shown").1;
+        rest.split_once("\n\n").expect("an empty line ends its answer").0.to_owned()
+    };
+    assert!(answer("--under plugin-discord-guild1 --status pending").contains("no memories found"), "{shown}");
+    assert!(answer("--prefix plugin-discord-guild1 --status pending").contains("guild12"), "{shown}");
+    assert!(cli.path("data/memory.db").is_file());
+    let again = run(&["quickstart", "--json"]);
+    assert_eq!(json(&stdout(&again))["written"], 0, "a second run duplicates nothing");
+    let health = json(&stdout(&run(&["health", "--json"])));
+    assert_eq!((&health["engine"], &health["durability"]), (&json!("sqlite"), &json!("durable")));
+}
+
+#[test]
+fn what_is_no_database_is_refused_and_unharmed() {
+    let cli = Cli::new();
+    let text = "a text that is long enough to be the header of a database".repeat(9);
+    cli.write("text.db", &text);
+    std::fs::create_dir(cli.path("folder")).expect("a folder");
+    for (url, reason) in [("sqlite://text.db", "not an SQLite database"), ("sqlite://folder", "is a folder")] {
+        for command in [&["health"][..], &["migrate"], &["migrate", "--dry-run"], &["query", "--all"]] {
+            let error = cli.fails(1, &[command, &["--url", url]].concat());
+            assert!(error.contains(reason) && error.contains(&url["sqlite://".len()..]), "{error}");
+        }
+    }
+    assert_eq!(std::fs::read_to_string(cli.path("text.db")).expect("the text"), text);
+}
+
+#[test]
+fn a_reader_that_leaves_early_is_no_error() {
+    let cli = Cli::new();
+    cli.ok(&["import", &common::fixture()]);
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    drop(reader);
+    let mut child = cli
+        .command()
+        .arg("export")
+        .stdout(writer)
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .expect("the binary runs");
+    let status = child.wait().expect("the binary ends");
+    assert!(status.success(), "{status}");
+}

@@ -1,0 +1,100 @@
+//! Runs the real binary on a file of its own.
+
+// Each test binary uses a part of this.
+#![allow(dead_code)]
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use tempfile::TempDir;
+
+/// A temporary folder with a database in it.
+pub(crate) struct Cli {
+    folder: TempDir,
+}
+
+impl Cli {
+    pub(crate) fn new() -> Self {
+        Self { folder: tempfile::tempdir().expect("a temporary folder") }
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    pub(crate) fn write(&self, name: &str, text: impl AsRef<[u8]>) -> String {
+        let path = self.path(name);
+        std::fs::write(&path, text).expect("a file in the temporary folder");
+        path.display().to_string()
+    }
+
+    /// The binary on the database of this folder.
+    pub(crate) fn command(&self) -> Command {
+        let mut command = self.bare();
+        command.env("AGENT_MEMORY_URL", format!("sqlite://{}", self.path("memory.db").display()));
+        command
+    }
+
+    /// The binary without a URL, in this folder.
+    pub(crate) fn bare(&self) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_agent-memory"));
+        command.current_dir(self.folder.path()).env_remove("AGENT_MEMORY_URL").stdin(Stdio::null());
+        command
+    }
+
+    pub(crate) fn run(&self, args: &[&str]) -> Output {
+        self.command().args(args).output().expect("the binary runs")
+    }
+
+    /// Standard output of a command that succeeds.
+    pub(crate) fn ok(&self, args: &[&str]) -> String {
+        let output = self.run(args);
+        assert!(output.status.success(), "{args:?}: {}", stderr(&output));
+        stdout(&output)
+    }
+
+    /// The one line on standard error of a command that fails with this code.
+    pub(crate) fn fails(&self, code: i32, args: &[&str]) -> String {
+        let output = self.run(args);
+        let errors = stderr(&output);
+        assert_eq!(output.status.code(), Some(code), "{args:?}: {errors}");
+        assert!(errors.starts_with("error: ") && errors.lines().count() == 1, "{errors}");
+        assert_eq!(stdout(&output), "", "{args:?}");
+        errors
+    }
+
+    /// A command that reads this from standard input.
+    pub(crate) fn fed(&self, args: &[&str], input: &str) -> Output {
+        let mut child = self
+            .command()
+            .args(args)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the binary runs");
+        child.stdin.take().expect("it is piped").write_all(input.as_bytes()).expect("the binary reads");
+        child.wait_with_output().expect("the binary ends")
+    }
+
+    /// How many memories a selection finds.
+    pub(crate) fn count(&self, selection: &[&str]) -> usize {
+        let args: Vec<_> =
+            ["query", "--json", "--limit", "1000"].into_iter().chain(selection.iter().copied()).collect();
+        self.ok(&args).lines().count()
+    }
+}
+
+pub(crate) fn stdout(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).expect("UTF-8")
+}
+
+pub(crate) fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// The recorded conversation that the tests import.
+pub(crate) fn fixture() -> String {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/conversation.jsonl").display().to_string()
+}
