@@ -7,6 +7,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use memory_core::{DEFAULT_DEADLINE, ManualClock, MemoryId, MemoryProvider, Result, TextIndex, Timestamp};
 
+use crate::server::Missing;
+
 /// An engine under test.
 ///
 /// The runner opens a namespace of its own for each case and always removes it, also after a panic.
@@ -32,6 +34,11 @@ pub trait Harness: fmt::Debug + Send + Sync + 'static {
     /// Whether [`Harness::damage`] works.
     fn can_damage(&self) -> bool {
         false
+    }
+
+    /// Why there is no engine to test: then its cases are reported as [`Missing::trial`] says, and nothing is opened.
+    fn missing(&self) -> Option<&Missing> {
+        None
     }
 }
 

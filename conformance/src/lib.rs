@@ -10,6 +10,7 @@ mod harness;
 mod model;
 mod rules;
 mod runner;
+pub mod server;
 pub mod workload;
 
 pub use case::{Case, CaseResult, Needs, Stage};

@@ -51,6 +51,9 @@ fn trials(runtime: &Arc<Runtime>, harness: &Arc<dyn Harness>) -> Vec<Trial> {
 }
 
 fn trial(runtime: &Arc<Runtime>, harness: &Arc<dyn Harness>, case: Case) -> Trial {
+    if let Some(missing) = harness.missing() {
+        return missing.trial(&format!("{}::{}", harness.name(), case.id));
+    }
     let cannot = (case.needs == Needs::Damage && !harness.can_damage()).then_some(" (the harness can't damage rows)");
     let name = format!("{}::{}{}", harness.name(), case.id, cannot.unwrap_or_default());
     let (runtime, harness) = (Arc::clone(runtime), Arc::clone(harness));
@@ -69,5 +72,20 @@ fn message_of(panic: tokio::task::JoinError) -> String {
             _ => "a panic without a message".to_owned(),
         },
         Err(error) => error.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::server::Missing;
+
+    #[test]
+    fn every_case_of_a_missing_engine_is_reported() {
+        let runtime = Arc::new(Runtime::new().expect("a runtime"));
+        let missing = Missing::new("postgres", "not installed");
+        let trials = trials(&runtime, &missing.harness("postgres"));
+        assert_eq!(trials.len(), crate::cases::all().len() + 1);
+        assert!(trials.iter().all(|trial| trial.has_ignored_flag() != missing.is_required()));
     }
 }

@@ -1,0 +1,43 @@
+//! A server in a container.
+
+use std::fmt;
+
+use testcontainers::core::IntoContainerPort;
+use testcontainers::runners::SyncRunner;
+use testcontainers::{GenericImage, ImageExt, TestcontainersError};
+
+/// A running container. Removed when dropped, and when a signal ends this program.
+pub(super) struct Container {
+    container: testcontainers::Container<GenericImage>,
+    port: u16,
+}
+
+impl Container {
+    /// Starts an image, `name:tag`, whose server listens on a port. It need not answer yet.
+    pub(super) fn start(
+        image: &str,
+        port: u16,
+        variables: &[(&str, &str)],
+        arguments: &[&str],
+    ) -> Result<Self, TestcontainersError> {
+        // The port of a registry is followed by a slash, a tag never is.
+        let (name, tag) = image.rsplit_once(':').filter(|(_, tag)| !tag.contains('/')).unwrap_or((image, "latest"));
+        let mut request =
+            GenericImage::new(name, tag).with_exposed_port(port.tcp()).with_cmd(arguments.iter().copied());
+        for (variable, value) in variables {
+            request = request.with_env_var(*variable, *value);
+        }
+        Ok(Self { container: request.start()?, port })
+    }
+
+    /// The host and the port to connect to.
+    pub(super) fn address(&self) -> Result<(String, u16), TestcontainersError> {
+        Ok((self.container.get_host()?.to_string(), self.container.get_host_port_ipv4(self.port)?))
+    }
+}
+
+impl fmt::Debug for Container {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Container").field(&self.container.id()).finish()
+    }
+}

@@ -1,0 +1,87 @@
+//! The temporary folder of a server, and the user that it runs as.
+
+use std::fs::{self, OpenOptions};
+use std::io;
+use std::os::unix::fs::{OpenOptionsExt, chown};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use nix::unistd::{Uid, User};
+use tempfile::TempDir;
+
+/// How much of the end of the log a report shows.
+const LOG_LINES: usize = 3;
+
+/// A temporary folder with what a server needs and writes. Removed when dropped.
+#[derive(Debug)]
+pub(super) struct Home {
+    folder: TempDir,
+    /// Who owns it and runs the programs, when that is another user.
+    user: Option<User>,
+}
+
+impl Home {
+    /// An empty one. It belongs to the first of these users that exists, or to `nobody`, when this program runs as root:
+    /// most servers refuse to.
+    pub(super) fn new(users: &[&str]) -> io::Result<Self> {
+        let folder = tempfile::Builder::new().prefix("memory-test-").tempdir()?;
+        let user = if Uid::effective().is_root() { Some(unprivileged(users)?) } else { None };
+        let home = Self { folder, user };
+        home.give_away(home.path())?;
+        Ok(home)
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Writes a file that only the server's user can read.
+    pub(super) fn write(&self, name: &str, content: &str) -> io::Result<PathBuf> {
+        let path = self.path().join(name);
+        let mut options = OpenOptions::new();
+        let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&path)?;
+        io::Write::write_all(&mut file, content.as_bytes())?;
+        self.give_away(&path)?;
+        Ok(path)
+    }
+
+    /// A program to run here as the server's user. What it prints goes to the log.
+    pub(super) fn command(&self, program: &Path) -> io::Result<Command> {
+        let log = OpenOptions::new().create(true).append(true).mode(0o644).open(self.log_path())?;
+        let mut command = Command::new(program);
+        command.current_dir(self.path()).stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
+        if let Some(user) = &self.user {
+            command.uid(user.uid.as_raw()).gid(user.gid.as_raw()).env("HOME", self.path());
+        }
+        Ok(command)
+    }
+
+    /// An error that says what went wrong, with the end of the log.
+    pub(super) fn error(&self, what: &str) -> io::Error {
+        let log = fs::read_to_string(self.log_path()).unwrap_or_default();
+        let lines: Vec<_> = log.lines().filter(|line| !line.trim().is_empty()).collect();
+        let end = lines[lines.len().saturating_sub(LOG_LINES)..].join(" | ");
+        io::Error::other(if end.is_empty() { what.to_owned() } else { format!("{what}: {end}") })
+    }
+
+    fn log_path(&self) -> PathBuf {
+        self.path().join("log")
+    }
+
+    fn give_away(&self, path: &Path) -> io::Result<()> {
+        match &self.user {
+            Some(user) => chown(path, Some(user.uid.as_raw()), Some(user.gid.as_raw())),
+            None => Ok(()),
+        }
+    }
+}
+
+fn unprivileged(users: &[&str]) -> io::Result<User> {
+    for name in users.iter().chain(&["nobody"]) {
+        if let Some(user) = User::from_name(name)? {
+            return Ok(user);
+        }
+    }
+    Err(io::Error::other("there is no unprivileged user to run a server as"))
+}

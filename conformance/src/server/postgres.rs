@@ -1,0 +1,295 @@
+//! PostgreSQL, and the pooler in front of it.
+
+use std::fmt::Debug;
+use std::fs;
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, TcpStream, ToSocketAddrs};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+use percent_encoding::percent_decode_str;
+use url::Url;
+
+use super::home::Home;
+use super::local::Local;
+use super::{Missing, find_program, variable};
+
+const ENGINE: &str = "postgres";
+const URL_VARIABLE: &str = "MEMORY_TEST_POSTGRES_URL";
+const IMAGE_VARIABLE: &str = "MEMORY_TEST_POSTGRES_IMAGE";
+#[cfg(feature = "containers")]
+const DEFAULT_IMAGE: &str = "postgres:17-alpine";
+/// The superuser of the servers that are started here, and the database that is always there.
+const USER: &str = "postgres";
+/// The cases of a suite run in parallel, and each opens more than one pool.
+const MAX_CONNECTIONS: &str = "max_connections=300";
+
+/// A PostgreSQL server to share among all tests of a program, in namespaces of their own.
+#[derive(Debug)]
+pub struct PostgresServer {
+    url: String,
+    /// What ends the server when it is dropped; `None` for one that runs elsewhere.
+    _guard: Option<Box<dyn Debug + Send + Sync>>,
+}
+
+impl PostgresServer {
+    /// Finds or starts one: `MEMORY_TEST_POSTGRES_URL`, else a container, else the binaries of this machine.
+    ///
+    /// An image that was named by `MEMORY_TEST_POSTGRES_IMAGE` is used or missing, never replaced by another server. Must not be called on a
+    /// thread of an asynchronous runtime.
+    pub fn start() -> Result<Self, Missing> {
+        if let Some(url) = variable(URL_VARIABLE) {
+            return Ok(Self { url, _guard: None });
+        }
+        let image = variable(IMAGE_VARIABLE);
+        let is_named = image.is_some();
+        let no_container = match in_container(image) {
+            Ok(server) => return Ok(server),
+            Err(reason) if is_named => {
+                return Err(Missing::new(ENGINE, format!("{IMAGE_VARIABLE} is set, but {reason}")));
+            }
+            Err(reason) => reason,
+        };
+        match LocalPostgres::start() {
+            Ok(server) => Ok(Self { url: server.url.clone(), _guard: Some(Box::new(server)) }),
+            Err(missing) => {
+                let reason = format!("{URL_VARIABLE} is not set; {no_container}; {}", missing.reason());
+                Err(Missing::new(ENGINE, reason))
+            }
+        }
+    }
+
+    /// Where its superuser reaches it, with the password.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+}
+
+/// A PostgreSQL server from the binaries of this machine, for tests that kill it or need settings of their own.
+///
+/// The encoding is UTF-8 and texts sort as in English, not by their bytes, where PostgreSQL or the system can do that.
+#[derive(Debug)]
+pub struct LocalPostgres {
+    local: Local,
+    binaries: PathBuf,
+    url: String,
+}
+
+impl LocalPostgres {
+    /// Starts one over an empty cluster.
+    pub fn start() -> Result<Self, Missing> {
+        Self::start_with(&[])
+    }
+
+    /// The same with settings, as in `postgresql.conf`: `[("max_connections", "5")]`.
+    pub fn start_with(settings: &[(&str, &str)]) -> Result<Self, Missing> {
+        let Some(binaries) = binaries() else {
+            return Err(Missing::new(ENGINE, "its server's binaries are not installed"));
+        };
+        Self::with_binaries(binaries, settings).map_err(|error| Missing::new(ENGINE, error.to_string()))
+    }
+
+    /// Where its superuser reaches it, with the password. Stays the same over a restart.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// A folder of the server's user, removed in the end: for a tablespace, for example.
+    pub fn folder(&self) -> &Path {
+        self.local.home().path()
+    }
+
+    /// Where the binaries of this version are, those of the clients among them.
+    pub fn binaries(&self) -> &Path {
+        &self.binaries
+    }
+
+    /// The id of the server's process; `None` after [`LocalPostgres::kill`].
+    pub fn process_id(&self) -> Option<u32> {
+        self.local.process_id()
+    }
+
+    /// Ends the server by SIGKILL, as a crash does, and returns when its process is gone.
+    pub fn kill(&mut self) -> io::Result<()> {
+        self.local.kill()
+    }
+
+    /// Starts the server again on the same port and data, after it was killed if it still runs, and returns when it answers.
+    pub fn restart(&mut self) -> io::Result<()> {
+        self.local.restart()
+    }
+
+    fn with_binaries(binaries: PathBuf, settings: &[(&str, &str)]) -> io::Result<Self> {
+        let home = Home::new(&["postgres"])?;
+        let password = new_password();
+        create_cluster(&home, &binaries, &password)?;
+        let settings: Vec<_> = settings.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        let arguments = |_: &Home, port: u16| {
+            let mut arguments: Vec<String> =
+                ["-D", "data", "-c", "listen_addresses=127.0.0.1"].map(String::from).into();
+            arguments.extend(["-c".to_owned(), format!("port={port}")]);
+            // No socket: its usual folder belongs to the server that the system may have.
+            arguments.extend(["-c", "unix_socket_directories=", "-c", MAX_CONNECTIONS].map(String::from));
+            arguments.extend(settings.iter().flat_map(|setting| ["-c".to_owned(), setting.clone()]));
+            Ok(arguments)
+        };
+        let answers = |port| answers((Ipv4Addr::LOCALHOST, port));
+        let local = Local::start(home, binaries.join("postgres"), arguments, answers, Signal::SIGQUIT)?;
+        let url = url("127.0.0.1", local.port(), &password);
+        Ok(Self { local, binaries, url })
+    }
+}
+
+/// Debian's `pgbouncer` in transaction mode: each transaction of a client may run on another connection.
+#[derive(Debug)]
+pub struct PgBouncer {
+    _local: Local,
+    url: String,
+}
+
+impl PgBouncer {
+    /// Starts one in front of the server with this URL, which has one host and a password.
+    pub fn start(server: &str) -> Result<Self, Missing> {
+        Self::before(server).map_err(|error| Missing::new(ENGINE, error.to_string()))
+    }
+
+    /// The URL of the same database and user through the pooler.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    fn before(server: &str) -> io::Result<Self> {
+        let program = find_program("pgbouncer").ok_or_else(|| io::Error::other("pgbouncer is not installed"))?;
+        let mut url = Url::parse(server).map_err(io::Error::other)?;
+        let text = |encoded: &str| percent_decode_str(encoded).decode_utf8_lossy().into_owned();
+        let user = text(url.username());
+        let password = text(url.password().unwrap_or_default());
+        let host = url.host_str().unwrap_or("127.0.0.1").to_owned();
+        let server_port = url.port().unwrap_or(5432);
+
+        let home = Home::new(&["postgres"])?;
+        let quoted = |text: &str| format!("\"{}\"", text.replace('"', "\"\""));
+        home.write("users.txt", &format!("{} {}\n", quoted(&user), quoted(&password)))?;
+        let arguments = |home: &Home, port: u16| {
+            home.write("pgbouncer.ini", &pooler_settings(&host, server_port, port))?;
+            Ok(vec!["pgbouncer.ini".to_owned()])
+        };
+        let local =
+            Local::start(home, program, arguments, |port| answers((Ipv4Addr::LOCALHOST, port)), Signal::SIGKILL)?;
+        url.set_host(Some("127.0.0.1")).map_err(io::Error::other)?;
+        url.set_port(Some(local.port())).map_err(|()| io::Error::other("the URL can't have a port"))?;
+        Ok(Self { _local: local, url: url.into() })
+    }
+}
+
+/// Fewer connections than clients, so that clients really share them.
+fn pooler_settings(host: &str, server_port: u16, port: u16) -> String {
+    format!(
+        "[databases]
+* = host={host} port={server_port}
+
+[pgbouncer]
+listen_addr = 127.0.0.1
+listen_port = {port}
+unix_socket_dir =
+auth_type = scram-sha-256
+auth_file = users.txt
+pool_mode = transaction
+default_pool_size = 8
+max_client_conn = 1000
+ignore_startup_parameters = extra_float_digits
+"
+    )
+}
+
+#[cfg(feature = "containers")]
+fn in_container(image: Option<String>) -> Result<PostgresServer, String> {
+    use super::container::Container;
+    use super::process::holds;
+
+    const PORT: u16 = 5432;
+    let image = image.unwrap_or_else(|| DEFAULT_IMAGE.to_owned());
+    let no_container = |error: &dyn std::fmt::Display| format!("no container of {image} starts ({error})");
+    let password = new_password();
+    let variables = [("POSTGRES_USER", USER), ("POSTGRES_PASSWORD", &password)];
+    let container = Container::start(&image, PORT, &variables, &["-c", MAX_CONNECTIONS]);
+    let container = container.map_err(|error| no_container(&error))?;
+    let (host, port) = container.address().map_err(|error| no_container(&error))?;
+    match holds(|| Ok(answers((host.as_str(), port)))) {
+        Ok(true) => Ok(PostgresServer { url: url(&host, port, &password), _guard: Some(Box::new(container)) }),
+        _ => Err(no_container(&"it does not answer")),
+    }
+}
+
+#[cfg(not(feature = "containers"))]
+fn in_container(_: Option<String>) -> Result<PostgresServer, String> {
+    Err("conformance is built without its feature `containers`".to_owned())
+}
+
+/// The folder of the server's binaries: those on the path, else the newest that Debian has installed.
+fn binaries() -> Option<PathBuf> {
+    let on_path = || Some(fs::canonicalize(find_program("initdb")?).ok()?.parent()?.to_owned());
+    let versions = || {
+        let folders = fs::read_dir("/usr/lib/postgresql").ok()?;
+        let version = |folder: &PathBuf| folder.file_name()?.to_str()?.parse::<u32>().ok();
+        folders.flatten().map(|entry| entry.path()).max_by_key(version).map(|folder| folder.join("bin"))
+    };
+    let complete = |folder: &PathBuf| folder.join("initdb").is_file() && folder.join("postgres").is_file();
+    on_path().filter(complete).or_else(|| versions().filter(complete))
+}
+
+/// Creates the cluster in the first of the locales that this PostgreSQL and this system have.
+fn create_cluster(home: &Home, binaries: &Path, password: &str) -> io::Result<()> {
+    home.write("password", password)?;
+    for locale in locales() {
+        let mut initdb = home.command(&binaries.join("initdb"))?;
+        initdb.args(["-D", "data", "-U", USER, "--pwfile=password", "--auth=scram-sha-256", "--encoding=UTF8"]);
+        // What a crash of the system would lose is of no interest: the server itself runs with fsync.
+        initdb.arg("--no-sync").args(&locale);
+        if initdb.status()?.success() {
+            return Ok(());
+        }
+    }
+    Err(home.error("initdb failed"))
+}
+
+/// Locales for `initdb`. One that does not sort by bytes is preferred, since that is what users have.
+fn locales() -> Vec<Vec<String>> {
+    // Since PostgreSQL 15, and where it is built with ICU.
+    let icu = ["--locale-provider=icu", "--icu-locale=en-US", "--locale=C.UTF-8"].map(String::from).into();
+    let installed = Command::new("locale").arg("-a").output().map(|output| output.stdout).unwrap_or_default();
+    let installed = String::from_utf8_lossy(&installed).into_owned();
+    let is_natural = |name: &&str| name.to_lowercase().replace('-', "").ends_with(".utf8") && !name.starts_with("C.");
+    let natural = installed.lines().find(is_natural).into_iter();
+    let others = natural.chain(["C.UTF-8", "C"]).map(|name| vec![format!("--locale={name}")]);
+    std::iter::once(icu).chain(others).collect()
+}
+
+fn url(host: &str, port: u16, password: &str) -> String {
+    format!("postgres://{USER}:{password}@{host}:{port}/{USER}")
+}
+
+fn new_password() -> String {
+    uuid::Uuid::now_v7().simple().to_string()
+}
+
+/// Whether a server asks for the password; one that is not ready yet, or shuts down, sends an error instead.
+fn answers(address: impl ToSocketAddrs) -> bool {
+    ask(address).is_ok_and(|answer| answer == b'R')
+}
+
+/// Sends the start of a connection, and reads which kind of message comes back.
+/// <https://www.postgresql.org/docs/current/protocol-message-formats.html>
+fn ask(address: impl ToSocketAddrs) -> io::Result<u8> {
+    const PROTOCOL_3_0: i32 = 196_608;
+    let mut connection = TcpStream::connect(address)?;
+    connection.set_read_timeout(Some(Duration::from_secs(5)))?;
+    let parameters = format!("user\0{USER}\0database\0{USER}\0\0");
+    let length = parameters.len() as i32 + 8;
+    connection.write_all(&[&length.to_be_bytes()[..], &PROTOCOL_3_0.to_be_bytes(), parameters.as_bytes()].concat())?;
+    let mut answer = [0];
+    connection.read_exact(&mut answer)?;
+    Ok(answer[0])
+}
