@@ -7,6 +7,12 @@ pub fn sqlite() -> &'static [Migration] {
     &[Migration { version: 1, name: "ledger", text: include_str!("../sqlite/0001_ledger.sql") }]
 }
 
+/// The steps of the PostgreSQL schema, in ascending order. In their texts `{schema}` stands for the quoted name of the
+/// schema that they go to.
+pub fn postgres() -> &'static [Migration] {
+    &[Migration { version: 1, name: "ledger", text: include_str!("../postgres/0001_ledger.sql") }]
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
@@ -18,6 +24,11 @@ mod tests {
     #[test]
     fn the_sqlite_schema_is_its_folder() {
         check("sqlite", sqlite());
+    }
+
+    #[test]
+    fn the_postgres_schema_is_its_folder() {
+        check("postgres", postgres());
     }
 
     /// The versions are 1, 2, 3 and so on, and the folder holds exactly the listed files with the listed texts.

@@ -1,0 +1,433 @@
+//! Every SQL statement, and how rows become records.
+
+use std::sync::Arc;
+
+use memory_core::{
+    Collection, Content, Context, Document, DocumentId, Error, ErrorKind, Head, IdempotencyKey, Memory, MemoryId,
+    Metadata, Result, Revision, SpaceId, Status, Timestamp, Trigger,
+};
+use sqlx::postgres::{PgRow, Postgres};
+use sqlx::{Decode, Row, Type, ValueRef};
+use uuid::Uuid;
+
+use crate::error::native;
+
+macro_rules! statements {
+    ($($(#[$doc:meta])* $name:ident: $text:expr;)*) => {
+        /// The statements of one namespace.
+        #[derive(Debug)]
+        pub(crate) struct Statements {
+            /// The name of the schema.
+            pub(crate) schema: String,
+            /// The same as an identifier.
+            pub(crate) quoted_schema: String,
+            /// The name of the table that the runner of migrations keeps.
+            pub(crate) bookkeeping: String,
+            $($(#[$doc])* pub(crate) $name: Arc<str>,)*
+        }
+
+        impl Statements {
+            /// `InvalidInput` when the server would not take the name as it is.
+            pub(crate) fn new(schema: &str) -> Result<Self> {
+                let quoted_schema = quote(schema)?;
+                Ok(Self {
+                    schema: schema.to_owned(),
+                    bookkeeping: format!("{quoted_schema}.schema_migrations"),
+                    $($name: $text.replace("{schema}", &quoted_schema).into(),)*
+                    quoted_schema,
+                })
+            }
+        }
+    };
+}
+
+/// What a memory is read from, behind the place of its candidate.
+macro_rules! memory_columns {
+    () => {
+        "m.id, m.created_at, m.space_id, m.status, m.revision, m.updated_at, m.metadata, m.trigger, m.context, \
+         m.idempotency_key"
+    };
+}
+
+/// What a document is read from.
+macro_rules! document_columns {
+    () => {
+        "m.id, m.created_at, m.space_id, m.collection, m.revision, m.updated_at, m.metadata, m.content"
+    };
+}
+
+/// The rows of candidates (`created_at`, `id`, in order) as far as they have come when their payload passes 16 MiB. A candidate
+/// whose row is gone has no values.
+macro_rules! memories_of {
+    ($candidates:expr, $order:literal) => {
+        concat!(
+            "SELECT * FROM (SELECT ",
+            memory_columns!(),
+            ", c.created_at AS place, c.id AS place_id, sum(coalesce(octet_length(m.trigger), 0)
+                + coalesce(octet_length(m.context), 0)) OVER (
+                    ORDER BY c.created_at ",
+            $order,
+            ", c.id ",
+            $order,
+            " ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
+              FROM (",
+            $candidates,
+            " ORDER BY created_at ",
+            $order,
+            ", id ",
+            $order,
+            " LIMIT $5) c LEFT JOIN {schema}.memories m ON m.id = c.id) rows
+              WHERE coalesce(before, 0) <= 16777216 ORDER BY place ",
+            $order,
+            ", place_id ",
+            $order
+        )
+    };
+}
+
+/// Between the places ($1, $2) and ($3, $4), both exclusive.
+macro_rules! between {
+    () => {
+        "(created_at, id) > ($1::bigint, $2::uuid) AND (created_at, id) < ($3::bigint, $4::uuid)"
+    };
+}
+
+macro_rules! by_time {
+    ($order:literal) => {
+        memories_of!(concat!("SELECT created_at, id FROM {schema}.memories WHERE ", between!()), $order)
+    };
+}
+
+macro_rules! by_status {
+    ($order:literal) => {
+        memories_of!(
+            concat!(
+                "SELECT found.created_at, found.id FROM unnest($6::text[]) AS wanted CROSS JOIN LATERAL (
+                    SELECT created_at, id FROM {schema}.memories
+                    WHERE status = wanted AND status IN ('pending', 'running') AND ",
+                between!(),
+                " ORDER BY created_at ",
+                $order,
+                ", id ",
+                $order,
+                " LIMIT $5) found"
+            ),
+            $order
+        )
+    };
+}
+
+macro_rules! by_path {
+    ($order:literal) => {
+        memories_of!(
+            concat!(
+                "SELECT found.created_at, found.id FROM unnest($6::bigint[]) AS wanted CROSS JOIN LATERAL (
+                    SELECT created_at, id FROM {schema}.memory_paths WHERE path = wanted AND ",
+                between!(),
+                " ORDER BY created_at ",
+                $order,
+                ", id ",
+                $order,
+                " LIMIT $5) found
+                UNION
+                SELECT found.created_at, found.id FROM unnest($7::text[]) AS wanted CROSS JOIN LATERAL (
+                    SELECT created_at, id FROM {schema}.memories WHERE space_id = wanted AND ",
+                between!(),
+                " ORDER BY created_at ",
+                $order,
+                ", id ",
+                $order,
+                " LIMIT $5) found"
+            ),
+            $order
+        )
+    };
+}
+
+macro_rules! documents_by_time {
+    ($comparison:literal, $order:literal) => {
+        concat!(
+            "SELECT * FROM (SELECT ",
+            document_columns!(),
+            ", sum(octet_length(m.content)) OVER (ORDER BY m.created_at ",
+            $order,
+            ", m.id ",
+            $order,
+            " ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
+              FROM (SELECT * FROM {schema}.documents WHERE collection = $1 AND (created_at, id) ",
+            $comparison,
+            " ($2, $3) ORDER BY created_at ",
+            $order,
+            ", id ",
+            $order,
+            " LIMIT $4) m) rows WHERE coalesce(before, 0) <= 16777216 ORDER BY created_at ",
+            $order,
+            ", id ",
+            $order
+        )
+    };
+}
+
+/// How many of the words in $1 a row has, then how few it has besides.
+macro_rules! best_first {
+    () => {
+        " ORDER BY (SELECT count(*) FROM (SELECT unnest(words) INTERSECT SELECT unnest($1::text[])) hits) DESC,
+            cardinality(words), created_at DESC, id DESC LIMIT $2"
+    };
+}
+
+/// Whether the words of the ledger are indexed.
+macro_rules! has_ledger_text {
+    () => {
+        "EXISTS (SELECT FROM {schema}.settings WHERE name = 'ledger_text')"
+    };
+}
+
+statements! {
+    lock_schema: "SELECT pg_advisory_xact_lock(hashtextextended('agent memory ' || $1::text, 0))";
+    has_schema: "SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1)";
+    create_schema: "CREATE SCHEMA {schema}";
+    has_bookkeeping: "SELECT to_regclass($1) IS NOT NULL";
+    create_bookkeeping: "CREATE TABLE {schema}.schema_migrations (
+        version bigint PRIMARY KEY, name text NOT NULL, checksum text NOT NULL, complete boolean NOT NULL)";
+    applied: "SELECT version, name, checksum, complete FROM {schema}.schema_migrations";
+    insert_applied: "INSERT INTO {schema}.schema_migrations (version, name, checksum, complete) VALUES ($1, $2, $3, TRUE)";
+    health: "SELECT current_setting('server_version'), (SELECT max(version) FROM {schema}.schema_migrations),
+        current_setting('fsync'), current_setting('full_page_writes'), current_setting('synchronous_commit')";
+
+    /// Writes nothing when the ledger's words are indexed and none are given.
+    insert_memory: concat!(
+        "WITH stored AS (
+            INSERT INTO {schema}.memories
+                (id, created_at, updated_at, revision, status, space_id, idempotency_key, metadata, trigger, context)
+            SELECT $1::uuid, $2::bigint, $3::bigint, $4::bigint, $5, $6, $7, $8, $9, $10
+            WHERE $11::text IS NOT NULL OR NOT ", has_ledger_text!(), "
+            ON CONFLICT DO NOTHING RETURNING id),
+        paths AS (
+            INSERT INTO {schema}.memory_paths (path, created_at, id)
+            SELECT path, $2, id FROM stored CROSS JOIN unnest($12::bigint[]) AS path),
+        words AS (
+            INSERT INTO {schema}.memory_words (id, words)
+            SELECT id, string_to_array($11, ' ') FROM stored WHERE $11 IS NOT NULL)
+        SELECT id FROM stored"
+    );
+    /// The same for many; $12 and $13 are the ids and the paths of all path entries.
+    insert_memories: concat!(
+        "WITH given AS (
+            SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::bigint[], $5::text[], $6::text[], $7::text[],
+                $8::text[], $9::text[], $10::text[], $11::text[]) AS given (id, created_at, updated_at, revision, status,
+                space_id, idempotency_key, metadata, trigger, context, words)),
+        stored AS (
+            INSERT INTO {schema}.memories
+                (id, created_at, updated_at, revision, status, space_id, idempotency_key, metadata, trigger, context)
+            SELECT id, created_at, updated_at, revision, status, space_id, idempotency_key, metadata, trigger, context
+            FROM given WHERE words IS NOT NULL OR NOT ", has_ledger_text!(), "
+            ON CONFLICT DO NOTHING RETURNING id, created_at),
+        paths AS (
+            INSERT INTO {schema}.memory_paths (path, created_at, id)
+            SELECT path, created_at, id FROM stored JOIN unnest($12::uuid[], $13::bigint[]) AS given (id, path) USING (id)),
+        words AS (
+            INSERT INTO {schema}.memory_words (id, words)
+            SELECT id, string_to_array(words, ' ') FROM stored JOIN given USING (id) WHERE words IS NOT NULL)
+        SELECT id FROM stored"
+    );
+    /// $8: whether the words have changed, which then are $7 if they are indexed.
+    update_memory: concat!(
+        "WITH changed AS (
+            UPDATE {schema}.memories
+            SET status = $3, context = $4, updated_at = $5, metadata = $6, revision = revision + 1
+            WHERE id = $1 AND revision = $2 AND ($7::text IS NOT NULL OR NOT $8 OR NOT ", has_ledger_text!(), ")
+            RETURNING id),
+        words AS (
+            INSERT INTO {schema}.memory_words (id, words)
+            SELECT id, string_to_array($7, ' ') FROM changed WHERE $7 IS NOT NULL
+            ON CONFLICT (id) DO UPDATE SET words = EXCLUDED.words)
+        SELECT id FROM changed"
+    );
+    memory_by_id: concat!("SELECT ", memory_columns!(), " FROM {schema}.memories m WHERE id = $1");
+    memories_by_ids: concat!("SELECT ", memory_columns!(), " FROM {schema}.memories m WHERE id = ANY($1)");
+    known_memories: "
+        SELECT id, idempotency_key, space_id, trigger FROM {schema}.memories WHERE id = ANY($1)
+        UNION ALL
+        SELECT id, idempotency_key, space_id, trigger FROM {schema}.memories WHERE idempotency_key = ANY($2)";
+    /// The next space from $1 on, then the first behind what belongs to the same sibling, and so on while they start with $1.
+    siblings: "
+        WITH RECURSIVE step (space_id, sibling, number) AS (
+            SELECT space_id, $1 || substring(substr(space_id, length($1) + 1) FROM '^[^-/:]*'), 1
+            FROM (SELECT space_id FROM {schema}.memories WHERE space_id >= $1 ORDER BY space_id LIMIT 1) first
+            WHERE starts_with(space_id, $1)
+            UNION ALL
+            SELECT next.space_id, $1 || substring(substr(next.space_id, length($1) + 1) FROM '^[^-/:]*'), number + 1
+            FROM step CROSS JOIN LATERAL (
+                SELECT space_id FROM {schema}.memories
+                WHERE space_id >= step.sibling || CASE substr(step.space_id, length(step.sibling) + 1, 1)
+                    WHEN '' THEN ' ' WHEN '-' THEN '.' WHEN '/' THEN '0' ELSE ';' END
+                ORDER BY space_id LIMIT 1) next
+            WHERE number < $2 AND starts_with(next.space_id, $1))
+        SELECT sibling, space_id = sibling FROM step";
+
+    newest_by_time: by_time!("DESC");
+    oldest_by_time: by_time!("ASC");
+    newest_by_status: by_status!("DESC");
+    oldest_by_status: by_status!("ASC");
+    newest_by_path: by_path!("DESC");
+    oldest_by_path: by_path!("ASC");
+    memories_by_words: concat!(
+        "SELECT id FROM {schema}.memory_words JOIN {schema}.memories USING (id) WHERE words && $1::text[]", best_first!());
+    memories_in_order: concat!("SELECT ", memory_columns!(), " FROM unnest($1::uuid[]) WITH ORDINALITY AS c (id, place)
+        JOIN {schema}.memories m ON m.id = c.id ORDER BY place");
+
+    has_ledger_text: concat!("SELECT ", has_ledger_text!());
+    is_ledger_text_complete: "SELECT EXISTS (SELECT FROM {schema}.settings WHERE name = 'ledger_text' AND value = 'on')";
+    lock_ledger: "LOCK TABLE {schema}.memories IN SHARE ROW EXCLUSIVE MODE";
+    begin_ledger_text: "INSERT INTO {schema}.settings (name, value) VALUES ('ledger_text', 'begun') ON CONFLICT DO NOTHING";
+    complete_ledger_text: "UPDATE {schema}.settings SET value = 'on' WHERE name = 'ledger_text'";
+    memories_from_id: concat!("SELECT ", memory_columns!(), " FROM {schema}.memories m WHERE id >= $1 ORDER BY id LIMIT 64");
+    insert_words: "INSERT INTO {schema}.memory_words (id, words)
+        SELECT id, string_to_array(words, ' ') FROM unnest($1::uuid[], $2::text[]) AS given (id, words)
+        ON CONFLICT DO NOTHING";
+
+    insert_document: "
+        INSERT INTO {schema}.documents
+            (collection, id, created_at, updated_at, revision, space_id, metadata, content, words)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT DO NOTHING";
+    update_document: "
+        UPDATE {schema}.documents
+        SET updated_at = $4, revision = $5, space_id = $6, metadata = $7, content = $8, words = $9
+        WHERE collection = $1 AND id = $2 AND created_at = $3 AND revision = $10";
+    document_by_id: concat!("SELECT ", document_columns!(), " FROM {schema}.documents m WHERE collection = $1 AND id = $2");
+    documents_by_ids: concat!("SELECT ", document_columns!(), "
+        FROM {schema}.documents m WHERE collection = $1 AND id = ANY($2::text[]) ORDER BY id");
+    /// In the order of their ids, after $2.
+    documents_from_id: concat!("SELECT ", document_columns!(), "
+        FROM {schema}.documents m WHERE collection = $1 AND id > $2 ORDER BY id LIMIT 64");
+    /// All of the documents at their revisions, or none.
+    delete_documents: "
+        WITH wanted AS (SELECT * FROM unnest($2::text[], $3::bigint[]) AS wanted (id, revision)),
+        found AS (
+            SELECT d.id FROM {schema}.documents d JOIN wanted USING (id, revision)
+            WHERE d.collection = $1 ORDER BY d.id FOR UPDATE OF d)
+        DELETE FROM {schema}.documents d USING found
+        WHERE d.collection = $1 AND d.id = found.id AND (SELECT count(*) FROM found) = cardinality($2)";
+    /// One after the other, each from the index.
+    collections: "
+        WITH RECURSIVE step (collection) AS (
+            (SELECT collection FROM {schema}.documents ORDER BY collection LIMIT 1)
+            UNION ALL
+            SELECT next.collection FROM step CROSS JOIN LATERAL (
+                SELECT collection FROM {schema}.documents WHERE collection > step.collection
+                ORDER BY collection LIMIT 1) next)
+        SELECT collection FROM step";
+    newest_documents: documents_by_time!("<", "DESC");
+    oldest_documents: documents_by_time!(">", "ASC");
+    documents_by_words: concat!(
+        "SELECT id FROM {schema}.documents WHERE words && $1::text[] AND collection = $3", best_first!());
+    documents_in_order: concat!("SELECT ", document_columns!(), " FROM unnest($1::text[]) WITH ORDINALITY AS c (id, place)
+        JOIN {schema}.documents m ON m.collection = $2 AND m.id = c.id ORDER BY place");
+}
+
+/// The name as an identifier.
+fn quote(schema: &str) -> Result<String> {
+    // A longer name would be cut, and two namespaces could become one.
+    if schema.is_empty() || schema.len() > 63 || schema.contains(char::is_control) {
+        return Err(Error::invalid("a namespace is the name of a schema: 1 to 63 bytes without control characters"));
+    }
+    if schema.starts_with("pg_") || schema == "information_schema" {
+        return Err(Error::invalid("the namespace is a schema of the server's own"));
+    }
+    Ok(format!("\"{}\"", schema.replace('"', "\"\"")))
+}
+
+/// A value of a row.
+pub(crate) fn column<'r, T: Decode<'r, Postgres> + Type<Postgres>>(row: &'r PgRow, index: usize) -> Result<T> {
+    row.try_get(index).map_err(native)
+}
+
+/// What [`memory_columns`] tell before the payload is read.
+pub(crate) fn memory_head(row: &PgRow) -> Result<Head<'_>> {
+    Ok(Head {
+        id: bytes(row, 0)?,
+        created_at: time(column(row, 1)?)?,
+        space: column(row, 2)?,
+        status: Some(Status::parse(column(row, 3)?).map_err(corrupt)?),
+    })
+}
+
+/// The memory in [`memory_columns`].
+pub(crate) fn memory(row: &PgRow) -> Result<Memory> {
+    let text = |index| column::<&str>(row, index);
+    let optional = |index| column::<Option<&str>>(row, index);
+    Ok(Memory {
+        id: memory_id(row, 0)?,
+        created_at: time(column(row, 1)?)?,
+        space_id: SpaceId::parse(text(2)?).map_err(corrupt)?,
+        status: Status::parse(text(3)?).map_err(corrupt)?,
+        revision: revision(column(row, 4)?)?,
+        updated_at: column::<Option<i64>>(row, 5)?.map(time).transpose()?,
+        metadata: Metadata::from_stored(text(6)?)?,
+        trigger: Trigger::from_stored(text(7)?)?,
+        context: optional(8)?.map(Context::from_stored).transpose()?,
+        idempotency_key: optional(9)?.map(IdempotencyKey::parse).transpose().map_err(corrupt)?,
+    })
+}
+
+/// An id in a row.
+pub(crate) fn memory_id(row: &PgRow, index: usize) -> Result<MemoryId> {
+    Ok(MemoryId::from_bytes(column::<Uuid>(row, index)?.into_bytes()))
+}
+
+/// What [`document_columns`] tell before the content is read.
+pub(crate) fn document_head(row: &PgRow) -> Result<Head<'_>> {
+    let id = column::<&str>(row, 0)?.as_bytes();
+    Ok(Head { id, created_at: time(column(row, 1)?)?, space: column(row, 2)?, status: None })
+}
+
+/// The document in [`document_columns`].
+pub(crate) fn document(row: &PgRow) -> Result<Document> {
+    let text = |index| column::<&str>(row, index);
+    Ok(Document {
+        id: DocumentId::parse(text(0)?).map_err(corrupt)?,
+        created_at: time(column(row, 1)?)?,
+        space_id: SpaceId::parse(text(2)?).map_err(corrupt)?,
+        collection: Collection::parse(text(3)?).map_err(corrupt)?,
+        revision: revision(column(row, 4)?)?,
+        updated_at: column::<Option<i64>>(row, 5)?.map(time).transpose()?,
+        metadata: Metadata::from_stored(text(6)?)?,
+        content: Content::parse(text(7)?).map_err(corrupt)?,
+    })
+}
+
+/// A revision as the server has it: at most 2^53 - 1.
+pub(crate) fn revision_to_sql(revision: Revision) -> i64 {
+    revision.get() as i64
+}
+
+/// An id as the server has it.
+pub(crate) fn id_to_sql(id: MemoryId) -> Uuid {
+    Uuid::from_bytes(*id.as_bytes())
+}
+
+/// The bytes of a uuid, without a copy.
+fn bytes(row: &PgRow, index: usize) -> Result<&[u8]> {
+    let value = row.try_get_raw(index).map_err(native)?;
+    if value.is_null() {
+        return Err(Error::corrupt("a stored value is missing"));
+    }
+    value.as_bytes().map_err(|error| Error::corrupt("a stored id has an impossible type").with_source(error))
+}
+
+fn time(millis: i64) -> Result<Timestamp> {
+    Timestamp::from_millis(millis).map_err(corrupt)
+}
+
+fn revision(number: i64) -> Result<Revision> {
+    Revision::new(u64::try_from(number).unwrap_or_default()).map_err(corrupt)
+}
+
+/// A stored value that core refuses: its own kind would blame the caller.
+fn corrupt(error: Error) -> Error {
+    match error.kind() {
+        ErrorKind::Corrupt => error,
+        _ => Error::corrupt("a stored value breaks a rule of the contract").with_source(error),
+    }
+}

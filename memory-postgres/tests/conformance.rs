@@ -1,0 +1,92 @@
+//! The suite on PostgreSQL.
+
+use std::num::NonZeroU32;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use conformance::server::Missing;
+use conformance::server::postgres::{PgBouncer, PostgresServer};
+use conformance::{Harness, Namespace};
+use memory_core::{Error, ErrorKind, MemoryId, MemoryProvider, Result};
+use memory_postgres::{PostgresConfig, PostgresMemory};
+use sqlx::postgres::PgPool;
+use sqlx::{AssertSqlSafe, Executor};
+
+/// One schema for each namespace.
+#[derive(Debug)]
+struct Postgres {
+    name: &'static str,
+    /// Where the providers connect to.
+    config: PostgresConfig,
+    /// To remove and to damage.
+    pool: PgPool,
+}
+
+impl Postgres {
+    /// Namespaces on a server that is reached by `url`; `direct` goes around the pooler, if there is one.
+    fn harness(name: &'static str, direct: &str, url: &str, is_pooled: bool) -> Arc<dyn Harness> {
+        let mut config = PostgresConfig::from_url(url).expect("the URL of a test server");
+        config.pooler = is_pooled;
+        // Many cases run at the same time, each with several providers.
+        config.pool_size = const { NonZeroU32::new(8).unwrap() };
+        let pool = PgPool::connect_lazy(direct).expect("the URL of a test server");
+        Arc::new(Self { name, config, pool })
+    }
+}
+
+#[async_trait]
+impl Harness for Postgres {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    async fn open(&self, namespace: &Namespace) -> Result<Arc<dyn MemoryProvider>> {
+        let mut config = self.config.clone();
+        config.namespace = namespace.name.clone();
+        config.clock = Arc::<memory_core::ManualClock>::clone(&namespace.clock);
+        config.text_index = namespace.text_index;
+        config.deadline = namespace.deadline;
+        Ok(Arc::new(PostgresMemory::open(config)?))
+    }
+
+    async fn remove(&self, namespace: &Namespace) -> Result<()> {
+        let sql = AssertSqlSafe(format!(r#"DROP SCHEMA IF EXISTS "{}" CASCADE"#, namespace.name));
+        self.pool.execute(sql).await.map(drop).map_err(unexpected)
+    }
+
+    fn can_damage(&self) -> bool {
+        true
+    }
+
+    async fn damage(&self, namespace: &Namespace, id: MemoryId) -> Result<bool> {
+        let sql = format!(r#"UPDATE "{}".memories SET trigger = '{{"cut' WHERE id = '{id}'"#, namespace.name);
+        Ok(self.pool.execute(AssertSqlSafe(sql)).await.map_err(unexpected)?.rows_affected() == 1)
+    }
+}
+
+fn unexpected(error: sqlx::Error) -> Error {
+    Error::new(ErrorKind::Unexpected, "the server refused to prepare a case").with_source(error)
+}
+
+fn main() -> ExitCode {
+    let server = PostgresServer::start();
+    let pooler = server.as_ref().map_err(Missing::clone).and_then(|server| PgBouncer::start(server.url()));
+    let runtime = match tokio::runtime::Runtime::new() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            eprintln!("no runtime to test on: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    // The pools that remove namespaces belong to it.
+    let _guard = runtime.enter();
+    let harness = |name: &'static str, url: Result<&str, Missing>, is_pooled| match (&server, url) {
+        (Ok(server), Ok(url)) => Postgres::harness(name, server.url(), url, is_pooled),
+        (Err(missing), _) => missing.harness(name),
+        (_, Err(missing)) => missing.harness(name),
+    };
+    let direct = server.as_ref().map(PostgresServer::url).map_err(Missing::clone);
+    let pooled = pooler.as_ref().map(PgBouncer::url).map_err(Missing::clone);
+    conformance::run(vec![harness("postgres", direct, false), harness("postgres-pooler", pooled, true)])
+}
