@@ -1,43 +1,74 @@
-//! The one place that knows which engine stands behind a URL.
+//! The engine that stands behind a URL, and how errors name it.
 
 use std::path;
 use std::sync::Arc;
 
 use anyhow::Context as _;
 use memory_core::MemoryProvider;
-use memory_sqlite::{Location, SqliteConfig, SqliteMemory};
 use migrations::Report;
+use percent_encoding::percent_decode_str;
 
-use crate::args::DEFAULT_URL;
 use crate::usage::Usage;
 
 /// The provider that a URL names, initialised.
 pub(crate) async fn open(url: &str) -> anyhow::Result<Arc<dyn MemoryProvider>> {
-    let provider = SqliteMemory::open(config(url)?)?;
+    let provider = provider(url)?;
     provider.init().await.with_context(|| location(url))?;
-    Ok(Arc::new(provider))
+    Ok(provider)
 }
 
 /// Brings the schema up to date.
 pub(crate) async fn migrate(url: &str) -> anyhow::Result<Report> {
-    memory_sqlite::migrate(&config(url)?).await.with_context(|| location(url))
+    provider(url)?;
+    memory_runtime::migrate(url).await.with_context(|| location(url))
 }
 
 /// What [`migrate`] would do.
 pub(crate) async fn plan(url: &str) -> anyhow::Result<Report> {
-    memory_sqlite::plan(&config(url)?).await.with_context(|| location(url))
+    provider(url)?;
+    memory_runtime::plan(url).await.with_context(|| location(url))
 }
 
-/// Where the data lies, for people.
+/// Where the data lies, for people: what a valid URL says of it, without credentials and parameters.
 pub(crate) fn location(url: &str) -> String {
-    match config(url).map(|config| config.location) {
-        Ok(Location::File(file)) => path::absolute(&file).unwrap_or(file).display().to_string(),
-        Ok(Location::Memory) => "the memory of this process".to_owned(),
-        // Nothing was opened; the URL itself may hold a password.
-        Err(_) => "nowhere".to_owned(),
+    let (address, _) = url.split_once('?').unwrap_or((url, ""));
+    let decode = |text| percent_decode_str(text).decode_utf8_lossy().into_owned();
+    match address.strip_prefix("sqlite:").map(|path| path.strip_prefix("//").unwrap_or(path)) {
+        Some(":memory:") => "the memory of this process".to_owned(),
+        Some(file) => {
+            let file = path::PathBuf::from(decode(file));
+            path::absolute(&file).unwrap_or(file).display().to_string()
+        }
+        None => {
+            let (_, server) = address.split_once("://").unwrap_or_default();
+            let (_, server) = server.rsplit_once('@').unwrap_or(("", server));
+            let host = if server.is_empty() || server.starts_with('/') { "localhost" } else { "" };
+            format!("PostgreSQL at {host}{}", decode(server))
+        }
     }
 }
 
-fn config(url: &str) -> Result<SqliteConfig, Usage> {
-    SqliteConfig::from_url(url).map_err(|error| Usage(format!("--url: {}; try {DEFAULT_URL}", error.message())))
+/// The provider, untouched. A URL that is wrong is a mistake in the arguments, unlike an engine that can't be reached.
+fn provider(url: &str) -> Result<Arc<dyn MemoryProvider>, Usage> {
+    memory_runtime::open(url).map_err(|error| Usage(format!("--url: {}; see --help", error.message())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_location_holds_no_credentials() {
+        for (url, expected) in [
+            ("sqlite:///var/a%20b.db?readers=2", "/var/a b.db"),
+            ("sqlite::memory:", "the memory of this process"),
+            ("postgres://app:p%40ss@db1,db2:5433/agents?namespace=n", "PostgreSQL at db1,db2:5433/agents"),
+            ("postgresql://app@%2Frun%2Fpg/agents", "PostgreSQL at /run/pg/agents"),
+            ("postgres://app:1/2@host/agents", "PostgreSQL at host/agents"),
+            ("postgres:///agents", "PostgreSQL at localhost/agents"),
+            ("postgres://", "PostgreSQL at localhost"),
+        ] {
+            assert_eq!(location(url), expected);
+        }
+    }
 }

@@ -207,10 +207,12 @@ pub(crate) fn describe(error: &anyhow::Error) -> String {
 fn advice(error: &memory_core::Error) -> Option<&'static str> {
     Some(match error.kind() {
         ErrorKind::Timeout => "try again, or wait longer with ?deadline_ms= in the URL",
-        ErrorKind::Unavailable => "check the path in the URL and the free space, and try again",
-        ErrorKind::Unauthorized => "check the permissions of the file and of its folder",
+        ErrorKind::Unavailable => "check the URL, the free space, and for a server that it runs, and try again",
+        ErrorKind::Unauthorized => {
+            "check the permissions of the file and its folder, or the user and the password of the server"
+        }
         ErrorKind::Corrupt => "restore a backup, or name another database with --url",
-        ErrorKind::Unsupported => "in the URL, as in sqlite://data/memory.db?text_index=all",
+        ErrorKind::Unsupported => "that is ?text_index=all behind the URL",
         _ => return None,
     })
 }
@@ -278,6 +280,9 @@ mod tests {
         let error = memory_core::Error::invalid("no\nsuch file").with_source(io::Error::other("code 14"));
         assert_eq!(describe(&anyhow::Error::from(error).context("opening")), "opening: no such file: code 14");
         let error = memory_core::Error::new(ErrorKind::Unauthorized, "read-only").with_source(io::Error::other("8"));
-        assert_eq!(describe(&error.into()), "read-only: 8; check the permissions of the file and of its folder");
+        assert_eq!(
+            describe(&error.into()),
+            "read-only: 8; check the permissions of the file and its folder, or the user and the password of the server"
+        );
     }
 }

@@ -174,6 +174,7 @@ fn mistakes_in_the_arguments_have_exit_code_2() {
         &["store", "--space", "secret\n", "--trigger", "1"],
         &["health", "--url", "mysql://user:secret@host/db"],
         &["health", "--url", "sqlite://memory.db?readers=secret"],
+        &["health", "--url", "postgres://user:secret@host/db?pool_size=secret"],
         &["query", "--all", "--limit", "1001"],
         &["query", "--all", "--after", "yesterday"],
         &["query", "--all", "--status", "done"],
@@ -195,6 +196,32 @@ fn mistakes_in_the_arguments_have_exit_code_2() {
     let no_command = cli.bare().output().expect("the binary runs");
     assert_eq!((no_command.status.code(), stdout(&no_command).as_str()), (Some(2), ""));
     assert!(stderr(&no_command).contains("Usage: "), "the help");
+}
+
+#[test]
+fn a_url_without_an_engine_is_refused_with_the_known_schemes() {
+    let cli = Cli::new();
+    for url in ["mysql://user:secret@host/db", "secret/memory.db"] {
+        for command in [&["health"][..], &["migrate"], &["migrate", "--dry-run"], &["quickstart"]] {
+            let error = cli.fails(2, &[command, &["--url", url]].concat());
+            for scheme in ["sqlite:", "postgres://", "postgresql://"] {
+                assert!(error.contains(scheme), "{error}");
+            }
+            assert!(!error.contains("secret"), "{error}");
+        }
+    }
+}
+
+#[test]
+fn a_server_that_is_not_there_is_named_without_its_password() {
+    let cli = Cli::new();
+    let folder = cli.path("no socket").display().to_string();
+    let url = format!("postgres://user:secret@{}/db", folder.replace('/', "%2F").replace(' ', "%20"));
+    for command in [&["health"][..], &["migrate"], &["migrate", "--dry-run"]] {
+        let error = cli.fails(1, &[command, &["--url", &format!("{url}?deadline_ms=200")]].concat());
+        assert!(error.contains(&format!("PostgreSQL at {folder}/db")), "{error}");
+        assert!(!error.contains("secret"), "{error}");
+    }
 }
 
 #[test]

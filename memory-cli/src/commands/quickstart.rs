@@ -49,7 +49,9 @@ pub(crate) async fn run(provider: &dyn MemoryProvider, url: &str, output: &mut O
     }
     let program = match url {
         DEFAULT_URL => "agent-memory".to_owned(),
-        url => format!("agent-memory --url {}", quoted(url)),
+        file if file.starts_with("sqlite:") => format!("agent-memory --url {}", quoted(file)),
+        // The URL of a server can hold a password.
+        _ => "agent-memory --url URL".to_owned(),
     };
     output.line(format!("A sample of {} lines ({} new) is in {location}\n", summary.lines, summary.written))?;
     for (title, args) in TOUR {

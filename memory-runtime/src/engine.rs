@@ -1,0 +1,163 @@
+//! The one place that names every engine.
+
+use std::sync::Arc;
+
+use memory_core::{Error, MemoryProvider, Result};
+#[cfg(feature = "postgres")]
+use memory_postgres::{PostgresConfig, PostgresMemory};
+#[cfg(feature = "sqlite")]
+use memory_sqlite::{SqliteConfig, SqliteMemory};
+use migrations::Report;
+
+/// The provider that a URL names. Touches nothing before [`init`](MemoryProvider::init).
+///
+/// `InvalidInput` when the scheme is unknown, its engine was not compiled in, or the engine refuses the rest of the URL.
+pub fn open(url: &str) -> Result<Arc<dyn MemoryProvider>> {
+    match Engine::from_url(url)? {
+        #[cfg(feature = "sqlite")]
+        Engine::Sqlite(config) => Ok(Arc::new(SqliteMemory::open(config)?)),
+        #[cfg(feature = "postgres")]
+        Engine::Postgres(config) => Ok(Arc::new(PostgresMemory::open(*config)?)),
+    }
+}
+
+/// Creates or migrates the schema, as [`init`](MemoryProvider::init) does, and tells which steps that took.
+///
+/// Refuses the URLs that [`open`] refuses; other errors are those of the engine.
+pub async fn migrate(url: &str) -> Result<Report> {
+    match Engine::from_url(url)? {
+        #[cfg(feature = "sqlite")]
+        Engine::Sqlite(config) => memory_sqlite::migrate(&config).await,
+        #[cfg(feature = "postgres")]
+        Engine::Postgres(config) => memory_postgres::migrate(&config).await,
+    }
+}
+
+/// Tells which steps [`migrate`] would take, and changes nothing.
+///
+/// Refuses the URLs that [`open`] refuses; other errors are those of the engine.
+pub async fn plan(url: &str) -> Result<Report> {
+    match Engine::from_url(url)? {
+        #[cfg(feature = "sqlite")]
+        Engine::Sqlite(config) => memory_sqlite::plan(&config).await,
+        #[cfg(feature = "postgres")]
+        Engine::Postgres(config) => memory_postgres::plan(&config).await,
+    }
+}
+
+/// An engine that was compiled in, with its settings.
+enum Engine {
+    #[cfg(feature = "sqlite")]
+    Sqlite(SqliteConfig),
+    // Boxed, as its settings are several times as large.
+    #[cfg(feature = "postgres")]
+    Postgres(Box<PostgresConfig>),
+}
+
+impl Engine {
+    fn from_url(url: &str) -> Result<Self> {
+        match url.split_once(':').map(|(scheme, _)| scheme) {
+            #[cfg(feature = "sqlite")]
+            Some("sqlite") => SqliteConfig::from_url(url).map(Self::Sqlite),
+            #[cfg(feature = "postgres")]
+            Some("postgres" | "postgresql") => PostgresConfig::from_url(url).map(Box::new).map(Self::Postgres),
+            scheme => Err(refusal(scheme)),
+        }
+    }
+}
+
+/// Why no engine stands behind a scheme. Quotes nothing, since what looks like a scheme may be a part of a password.
+fn refusal(scheme: Option<&str>) -> Error {
+    let feature = match scheme {
+        Some("sqlite") => "sqlite",
+        Some("postgres" | "postgresql") => "postgres",
+        _ => return Error::invalid("a database URL begins with sqlite:, postgres:// or postgresql://"),
+    };
+    Error::invalid(format!("this program was built without the engine of the URL: build it with the feature {feature}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::executor::block_on;
+    use memory_core::ErrorKind;
+
+    use super::*;
+
+    /// What all three calls say about a URL, which none of them quotes.
+    fn refused(url: &str) -> String {
+        let errors =
+            [open(url).expect_err(url), block_on(migrate(url)).expect_err(url), block_on(plan(url)).expect_err(url)];
+        for error in &errors {
+            assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
+            assert_eq!(error.message(), errors[0].message());
+            assert!(!format!("{error:?}").contains("xyzzy"), "{error:?}");
+        }
+        errors[0].message().to_owned()
+    }
+
+    #[test]
+    fn an_unknown_scheme_is_refused_with_the_known_ones() {
+        for url in ["mysql://app:xyzzy@host/db", "xyzzy:a@host", "xyzzy/memory.db", "SQLITE://xyzzy", "://xyzzy", ""] {
+            let message = refused(url);
+            assert!(
+                ["sqlite:", "postgres://", "postgresql://"].iter().all(|scheme| message.contains(scheme)),
+                "{message}"
+            );
+        }
+    }
+
+    #[test]
+    fn an_engine_that_was_not_compiled_in_is_refused_with_its_feature() {
+        for (scheme, feature) in [("sqlite", "sqlite"), ("postgres", "postgres"), ("postgresql", "postgres")] {
+            let error = refusal(Some(scheme));
+            assert_eq!(error.kind(), ErrorKind::InvalidInput);
+            assert!(error.message().ends_with(&format!("the feature {feature}")), "{error}");
+        }
+    }
+
+    #[cfg(not(feature = "sqlite"))]
+    #[test]
+    fn without_its_feature_sqlite_is_refused() {
+        assert!(refused("sqlite://xyzzy.db").ends_with("the feature sqlite"));
+    }
+
+    #[cfg(not(feature = "postgres"))]
+    #[test]
+    fn without_its_feature_postgres_is_refused() {
+        for url in ["postgres://app:xyzzy@host/db", "postgresql://app:xyzzy@host/db"] {
+            assert!(refused(url).ends_with("the feature postgres"));
+        }
+    }
+
+    #[cfg(feature = "sqlite")]
+    #[test]
+    fn sqlite_is_opened_by_its_url() {
+        assert!(refused("sqlite://a.db?mode=xyzzy").contains("mode"));
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("memory.db");
+        let provider = open(&format!("sqlite://{}", file.display())).expect("valid");
+        assert!(!file.exists(), "nothing is touched before init");
+        drop(provider);
+    }
+
+    #[cfg(feature = "sqlite")]
+    #[tokio::test]
+    async fn sqlite_is_migrated_as_planned() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let url = format!("sqlite://{}", folder.path().join("memory.db").display());
+        let planned = plan(&url).await.expect("a plan");
+        assert!(!planned.applied.is_empty());
+        assert_eq!(migrate(&url).await.expect("migrated").applied, planned.applied);
+        assert!(plan(&url).await.expect("a plan").applied.is_empty());
+    }
+
+    #[cfg(feature = "postgres")]
+    #[test]
+    fn postgres_is_opened_by_its_url() {
+        // Nobody listens on port 1, and nobody is asked before init.
+        for scheme in ["postgres", "postgresql"] {
+            assert!(refused(&format!("{scheme}://app:xyzzy@localhost:1/db?options=xyzzy")).contains("options"));
+            open(&format!("{scheme}://app:xyzzy@localhost:1/db")).expect("valid");
+        }
+    }
+}
