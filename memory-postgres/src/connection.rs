@@ -91,7 +91,15 @@ impl Connections {
     }
 
     async fn begin(&self, hosts: &Hosts, how: &Arc<str>) -> Result<Session> {
-        let begin = |pool: PgPool| async move { pool.begin_with(AssertSqlSafe(Arc::clone(how))).await };
+        // In a task of its own: a call that is dropped while its transaction begins would leave it open on a connection that the
+        // next call gets, and what that one stored would never be committed.
+        let begin = |pool: PgPool| {
+            let how = AssertSqlSafe(Arc::clone(how));
+            async move {
+                let began = tokio::spawn(async move { pool.begin_with(how).await }).await;
+                began.unwrap_or_else(|panic| Err(sqlx::Error::Io(std::io::Error::other(panic))))
+            }
+        };
         let transaction = hosts.open(begin).await?;
         Ok(Session { link: Link::Transaction(transaction), keeps_statements: !self.begin.is_pooled })
     }
