@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use crate::cursor::{Cursor, Position};
 use crate::document::Document;
 use crate::filter::Subject;
-use crate::query::{Documents, Kind, Ledger, Query};
+use crate::query::{DEFAULT_LIMIT, Documents, Kind, Ledger, Query};
 use crate::{Memory, MemoryId, Order, Status, Timestamp};
 
 /// A page ends before it grows beyond this, in bytes of its records' texts; one record always fits (Q5).
@@ -88,7 +88,7 @@ impl<'q, K: Selects> PageBuilder<'q, K> {
     pub fn new(query: &'q Query<K>) -> Self {
         Self {
             query,
-            records: Vec::new(),
+            records: Vec::with_capacity(query.limit.min(DEFAULT_LIMIT)),
             unreadable: Vec::new(),
             bytes: 0,
             examined: 0,

@@ -21,31 +21,40 @@ pub(crate) fn memories(connection: &Connection, query: &MemoryQuery) -> Result<M
         return by_words(query, text, |expression| Walk::seqs(&mut seqs, [expression], &mut memories));
     }
     let bounds = &Bounds::of(connection, query)?;
-    let ascending = query.order() == Order::OldestFirst;
-    let by_time = if ascending { statements::MEMORIES_OLDEST_FIRST } else { statements::MEMORIES_NEWEST_FIRST };
-    let by_path = if ascending { statements::SLOTS_OLDEST_FIRST } else { statements::SLOTS_NEWEST_FIRST };
-    let by_slot = if ascending { statements::SLOT_OLDEST_FIRST } else { statements::SLOT_NEWEST_FIRST };
-    let by_status = if ascending { statements::OPEN_OLDEST_FIRST } else { statements::OPEN_NEWEST_FIRST };
-    let mut slots = prepare(connection, by_path)?;
-    let mut memories = prepare(connection, by_slot)?;
-    let mut all = prepare(connection, by_time)?;
-    let mut open = prepare(connection, by_status)?;
-
+    let (by_time, by_path, by_slot, by_status) = match query.order() {
+        Order::NewestFirst => (
+            statements::MEMORIES_NEWEST_FIRST,
+            statements::SLOTS_NEWEST_FIRST,
+            statements::SLOT_NEWEST_FIRST,
+            statements::OPEN_NEWEST_FIRST,
+        ),
+        Order::OldestFirst => (
+            statements::MEMORIES_OLDEST_FIRST,
+            statements::SLOTS_OLDEST_FIRST,
+            statements::SLOT_OLDEST_FIRST,
+            statements::OPEN_OLDEST_FIRST,
+        ),
+    };
     let wants = |status| query.statuses().contains(&status);
     let wants_open = !query.statuses().is_empty() && query.statuses().iter().all(|status| status.is_open());
-    let mut walks = Vec::new();
+    // Only what is needed is prepared: the walks borrow it from here.
+    let (mut slots, mut memories, mut open);
+    let mut walks = Vec::with_capacity(2);
     match lookup(connection, query)? {
         Lookup::Nowhere => {}
         Lookup::Paths(expression) => {
+            (slots, memories) = (prepare(connection, by_path)?, prepare(connection, by_slot)?);
             let slots = slots.query(params![expression, bounds.low(), bounds.high()]).map_err(native)?;
             walks.push(Walk::Slots { slots, memories: &mut memories, bounds });
         }
         Lookup::Everywhere if wants_open => {}
         Lookup::Everywhere => {
-            walks.push(Walk::rows(&mut all, params![bounds.far, bounds.near, bounds.id])?);
+            memories = prepare(connection, by_time)?;
+            walks.push(Walk::rows(&mut memories, params![bounds.far, bounds.near, bounds.id])?);
         }
     }
     if wants_open {
+        open = prepare(connection, by_status)?;
         let (pending, running) = (wants(Status::Pending), wants(Status::Running));
         walks.push(Walk::rows(&mut open, params![bounds.far, bounds.near, bounds.id, pending, running])?);
     }
