@@ -132,8 +132,7 @@ impl Connections {
         let mut session = self.write().await?;
         let found = self.selected(&mut session, selection).await?;
         if found.len() > max {
-            let message = format!("the removal found more than {max} documents, and removed none");
-            return Err(Error::new(ErrorKind::LimitExceeded, message));
+            return Err(Error::limit_exceeded(max));
         }
         if found.is_empty() {
             return session.commit().await.map(|()| Some(Vec::new()));

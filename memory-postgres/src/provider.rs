@@ -157,8 +157,7 @@ impl MemoryProvider for PostgresMemory {
     async fn query(&self, query: &MemoryQuery) -> Result<MemoryPage> {
         let work = async {
             if query.text().is_some() && self.shared.config.text_index != TextIndex::All {
-                let message = "the ledger has no text index: open the provider with text_index=all";
-                return Err(Error::new(ErrorKind::Unsupported, message));
+                return Err(Error::no_ledger_text());
             }
             let connections = self.shared.connections().await?;
             let read = || async {
@@ -395,7 +394,7 @@ impl Connections {
     async fn update(&self, id: MemoryId, patch: &MemoryPatch, now: Timestamp) -> Result<Option<Updated>> {
         let mut session = self.write().await?;
         let memory = self.memory(&mut session, id).await?;
-        let memory = memory.ok_or_else(|| Error::new(ErrorKind::NotFound, "no memory has this id"))?;
+        let memory = memory.ok_or_else(Error::not_found)?;
         let Some(patched) = patch.apply(&memory, now)? else {
             return session.commit().await.map(|()| Some(Updated::from(&memory)));
         };
