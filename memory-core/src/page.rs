@@ -6,7 +6,7 @@ use crate::cursor::{Cursor, Position};
 use crate::document::Document;
 use crate::filter::Subject;
 use crate::query::{DEFAULT_LIMIT, Documents, Kind, Ledger, Query};
-use crate::{Memory, MemoryId, Order, Status, Timestamp};
+use crate::{Error, ErrorKind, Memory, MemoryId, Order, Result, Status, Timestamp};
 
 /// A page ends before it grows beyond this, in bytes of its records' texts; one record always fits (Q5).
 pub const MAX_PAGE_BYTES: usize = 16 << 20;
@@ -98,6 +98,27 @@ impl<'q, K: Selects> PageBuilder<'q, K> {
         }
     }
 
+    /// Offers a stored row: its head, how to read the rest if that is wanted, and its id, as far as that can be read, for when it
+    /// is damaged. A damaged row is reported and hides no other (Q8); every other error is the query's own.
+    pub fn offer(
+        &mut self,
+        head: Result<Head<'_>>,
+        read: impl FnOnce() -> Result<K::Record>,
+        id: impl FnOnce() -> String,
+    ) -> Result<Verdict> {
+        let head = match head {
+            Ok(head) => head,
+            Err(error) => return self.report(None, error, id),
+        };
+        match self.examine(&head) {
+            Verdict::Take => match read() {
+                Ok(record) => Ok(self.push(record)),
+                Err(error) => self.report(Some(&head), error, id),
+            },
+            other => Ok(other),
+        }
+    }
+
     /// Looks at the next candidate.
     pub fn examine(&mut self, head: &Head<'_>) -> Verdict {
         if self.query.limit == 0 {
@@ -139,17 +160,21 @@ impl<'q, K: Selects> PageBuilder<'q, K> {
         Verdict::Skip
     }
 
-    /// Reports a candidate that can't be read (Q8); with its head if that was readable and [`PageBuilder::examine`] wanted it.
-    pub fn push_unreadable(&mut self, head: Option<&Head<'_>>, id: String, reason: impl Into<String>) {
-        if let Some(head) = head {
-            self.pass(head.created_at, head.id);
-        }
-        self.unreadable.push(Unreadable { id, reason: reason.into() });
-    }
-
     /// The page, when a verdict was to stop or when there are no more candidates.
     pub fn finish(self) -> K::Page {
         K::page(self.records, self.unreadable, self.next)
+    }
+
+    /// Reports a row that can't be read; with its head if that was readable and [`PageBuilder::examine`] wanted it.
+    fn report(&mut self, head: Option<&Head<'_>>, error: Error, id: impl FnOnce() -> String) -> Result<Verdict> {
+        if error.kind() != ErrorKind::Corrupt {
+            return Err(error);
+        }
+        if let Some(head) = head {
+            self.pass(head.created_at, head.id);
+        }
+        self.unreadable.push(Unreadable { id: id(), reason: error.message().to_owned() });
+        Ok(Verdict::Skip)
     }
 
     fn is_behind_cursor(&self, head: &Head<'_>) -> bool {

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use memory_core::{
-    BOUNDARIES, Document, DocumentPage, DocumentQuery, Error, ErrorKind, Head, Memory, MemoryPage, MemoryQuery, Order,
-    PageBuilder, Position, Query, Result, Selects, SpaceRange, Spaces, Verdict, path_hash, words,
+    BOUNDARIES, Document, DocumentPage, DocumentQuery, Head, Memory, MemoryPage, MemoryQuery, Order, PageBuilder,
+    Position, Query, Result, Selects, SpaceRange, Spaces, Verdict, path_hash, words,
 };
 use sqlx::Row;
 use sqlx::postgres::PgRow;
@@ -328,29 +328,5 @@ fn offer_all<K: Stored>(page: &mut PageBuilder<'_, K>, rows: &[PgRow]) -> Result
 }
 
 fn offer<K: Stored>(page: &mut PageBuilder<'_, K>, row: &PgRow) -> Result<Verdict> {
-    let head = match K::read_head(row) {
-        Ok(head) => head,
-        Err(error) => return unreadable(page, None, row, error),
-    };
-    match page.examine(&head) {
-        Verdict::Take => match K::read(row) {
-            Ok(record) => Ok(page.push(record)),
-            Err(error) => unreadable(page, Some(&head), row, error),
-        },
-        other => Ok(other),
-    }
-}
-
-/// Reports a row that is damaged; every other error is the query's own (Q8).
-fn unreadable<K: Stored>(
-    page: &mut PageBuilder<'_, K>,
-    head: Option<&Head<'_>>,
-    row: &PgRow,
-    error: Error,
-) -> Result<Verdict> {
-    if error.kind() != ErrorKind::Corrupt {
-        return Err(error);
-    }
-    page.push_unreadable(head, K::id_as_text(row), error.message());
-    Ok(Verdict::Skip)
+    page.offer(K::read_head(row), || K::read(row), || K::id_as_text(row))
 }

@@ -1,8 +1,8 @@
 //! From a query of the contract to candidates in its order.
 
 use memory_core::{
-    DocumentPage, DocumentQuery, Error, ErrorKind, Head, Memory, MemoryPage, MemoryQuery, Order, PageBuilder, Position,
-    Query, Result, Selects, Status, Timestamp, Verdict, words,
+    DocumentPage, DocumentQuery, Head, Memory, MemoryPage, MemoryQuery, Order, PageBuilder, Position, Query, Result,
+    Selects, Status, Timestamp, Verdict, words,
 };
 use rusqlite::{CachedStatement, Connection, Params, Row, Rows, params};
 
@@ -278,31 +278,7 @@ fn offer_all<K: Stored>(
 }
 
 fn offer<K: Stored>(page: &mut PageBuilder<'_, K>, row: &Row<'_>) -> Result<Verdict> {
-    let head = match K::read_head(row) {
-        Ok(head) => head,
-        Err(error) => return unreadable(page, None, row, error),
-    };
-    match page.examine(&head) {
-        Verdict::Take => match K::read(row) {
-            Ok(record) => Ok(page.push(record)),
-            Err(error) => unreadable(page, Some(&head), row, error),
-        },
-        other => Ok(other),
-    }
-}
-
-/// Reports a row that is damaged; every other error is the query's own (Q8).
-fn unreadable<K: Stored>(
-    page: &mut PageBuilder<'_, K>,
-    head: Option<&Head<'_>>,
-    row: &Row<'_>,
-    error: Error,
-) -> Result<Verdict> {
-    if error.kind() != ErrorKind::Corrupt {
-        return Err(error);
-    }
-    page.push_unreadable(head, id_as_text(row), error.message());
-    Ok(Verdict::Skip)
+    page.offer(K::read_head(row), || K::read(row), || id_as_text(row))
 }
 
 /// The id of a row that can't be read, as far as it can.
