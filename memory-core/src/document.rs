@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::query::Documents;
 use crate::{
-    Collection, DocumentId, DocumentQuery, Error, Metadata, QueryBuilder, Result, Revision, SpaceId, Spaces, Timestamp,
-    words,
+    Collection, Cursor, DocumentId, DocumentQuery, DocumentStore, Error, ErrorKind, MAX_LIMIT, Metadata, QueryBuilder,
+    Result, Revision, SpaceId, Spaces, Timestamp, words,
 };
 
 /// One document. Its JSON has camelCase names.
@@ -244,6 +244,19 @@ impl DocumentSelection {
         &self.query
     }
 
+    /// What [`DocumentStore::remove`] would take, in the same order and within the same limit (D4). Removes nothing.
+    pub async fn preview(&self, documents: &dyn DocumentStore, max: usize) -> Result<Vec<DocumentId>> {
+        let mut found = match &self.ids {
+            Some(ids) => self.preview_ids(documents, ids).await?,
+            None => self.preview_query(documents, max).await?,
+        };
+        if found.len() > max {
+            return Err(Error::limit_exceeded(max));
+        }
+        found.sort_unstable();
+        Ok(found)
+    }
+
     /// Whether a document of the collection is selected. For engines: this has the last word.
     pub fn matches(&self, document: &Document) -> bool {
         let (query, space) = (&self.query, document.space_id.as_str());
@@ -253,5 +266,41 @@ impl DocumentSelection {
             && query.within.as_ref().is_none_or(|within| within.matches(space))
             && query.filter.as_ref().is_none_or(|filter| filter.matches(&document.into()))
             && (query.text.is_none() || words::of(document.content.as_str()).any(|word| query.words.contains(&word)))
+    }
+
+    async fn preview_ids(&self, documents: &dyn DocumentStore, ids: &[DocumentId]) -> Result<Vec<DocumentId>> {
+        let mut found = Vec::new();
+        for id in ids {
+            match documents.get(self.collection(), id).await {
+                // What can't be read is not selected.
+                Err(error) if error.kind() == ErrorKind::Corrupt => {}
+                document => {
+                    let selected = document?.filter(|document| self.matches(document));
+                    found.extend(selected.map(|document| document.id));
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    /// All that the query finds, or more than `max`.
+    async fn preview_query(&self, documents: &dyn DocumentStore, max: usize) -> Result<Vec<DocumentId>> {
+        let mut query = DocumentQuery { limit: MAX_LIMIT, offset: 0, after: None, ..self.query.clone() };
+        let mut found = Vec::new();
+        loop {
+            let page = documents.query(&query).await?;
+            let ended = page.documents.is_empty();
+            found.extend(page.documents.into_iter().map(|document| document.id));
+            match page.next {
+                _ if found.len() > max => return Ok(found),
+                Some(cursor) => {
+                    let (after, skip) = Cursor::decode(cursor.as_str(), &query.fingerprint)?;
+                    (query.after, query.offset) = (Some(after), skip);
+                }
+                // An answer to a text has no cursor and goes on by counting.
+                None if query.text.is_some() && !ended => query.offset = found.len(),
+                None => return Ok(found),
+            }
+        }
     }
 }

@@ -5,9 +5,8 @@ use std::process::ExitCode;
 use anyhow::bail;
 use clap::{ArgGroup, Args, Subcommand};
 use memory_core::{
-    Clock, Collection, Content, DocumentId, DocumentQuery, DocumentSelection, DocumentStore, DocumentWrite, Documents,
-    Error, ErrorKind, Expect, Filter, MAX_LIMIT, MemoryProvider, Metadata, QueryBuilder, Revision, SpaceId,
-    SystemClock, Timestamp,
+    Clock, Collection, Content, DocumentId, DocumentQuery, DocumentSelection, DocumentStore, DocumentWrite, Expect,
+    Filter, MemoryProvider, Metadata, Revision, SpaceId, SystemClock, Timestamp,
 };
 
 use super::exit_code;
@@ -173,12 +172,12 @@ async fn remove(documents: &dyn DocumentStore, args: &RemoveArgs, output: &mut O
         query = query.text(text);
     }
     let selection = if args.id.is_empty() {
-        DocumentSelection::matching(query.clone()).map_err(Usage::from)?
+        DocumentSelection::matching(query).map_err(Usage::from)?
     } else {
-        DocumentSelection::ids_where(args.id.iter().cloned(), query.clone()).map_err(Usage::from)?
+        DocumentSelection::ids_where(args.id.iter().cloned(), query).map_err(Usage::from)?
     };
     let (ids, verb) = if args.dry_run {
-        (find(documents, &selection, query, args.max).await?, "would remove")
+        (selection.preview(documents, args.max).await?, "would remove")
     } else {
         (documents.remove(&selection, args.max).await?, "removed")
     };
@@ -189,42 +188,4 @@ async fn remove(documents: &dyn DocumentStore, args: &RemoveArgs, output: &mut O
         output.value(&serde_json::json!({ "id": id, "dryRun": args.dry_run }), format!("{verb} {id}"))?;
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// What a removal would take, in its order and within its limit.
-async fn find(
-    documents: &dyn DocumentStore,
-    selection: &DocumentSelection,
-    query: QueryBuilder<Documents>,
-    max: usize,
-) -> anyhow::Result<Vec<DocumentId>> {
-    let mut found = Vec::new();
-    if let Some(ids) = selection.candidate_ids() {
-        for id in ids {
-            let document = documents.get(selection.collection(), id).await?;
-            found.extend(document.filter(|document| selection.matches(document)).map(|document| document.id));
-        }
-    } else {
-        let query = query.limit(MAX_LIMIT);
-        let mut page = documents.query(&query.clone().build()?).await?;
-        loop {
-            let ended = page.documents.is_empty();
-            found.extend(page.documents.into_iter().map(|document| document.id));
-            let next = match page.next {
-                Some(cursor) => query.clone().cursor(cursor),
-                // An answer to a text has no cursor and goes on by counting.
-                None if selection.query().text().is_some() && !ended => query.clone().offset(found.len()),
-                None => break,
-            };
-            if found.len() > max {
-                break;
-            }
-            page = documents.query(&next.build()?).await?;
-        }
-    }
-    if found.len() > max {
-        return Err(Error::new(ErrorKind::LimitExceeded, format!("more than {max} documents are selected")).into());
-    }
-    found.sort_unstable();
-    Ok(found)
 }
