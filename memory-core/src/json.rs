@@ -70,6 +70,26 @@ impl<const MAX: usize> JsonText<MAX> {
         serde_json::from_str(&self.0).map_err(|error| Error::invalid("the JSON has another shape").with_source(error))
     }
 
+    /// How deep arrays and objects nest in it.
+    pub(crate) fn depth(&self) -> usize {
+        let bytes = self.0.as_bytes();
+        let (mut at, mut depth, mut deepest) = (0, 0_usize, 0);
+        while at < bytes.len() {
+            match bytes[at] {
+                b'"' => {
+                    at = string_end(bytes, at);
+                    continue;
+                }
+                b'[' | b'{' => depth += 1,
+                b']' | b'}' => depth -= 1,
+                _ => {}
+            }
+            deepest = deepest.max(depth);
+            at += 1;
+        }
+        deepest
+    }
+
     /// All string values, in reading order; keys are not among them.
     pub(crate) fn strings(&self) -> Vec<String> {
         let bytes = self.0.as_bytes();

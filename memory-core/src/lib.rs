@@ -13,6 +13,7 @@ mod memory;
 mod metadata;
 mod page;
 mod pattern;
+pub mod plugin;
 mod provider;
 mod query;
 mod space;
@@ -36,7 +37,9 @@ pub use page::{
     DocumentPage, Head, MAX_EXAMINED, MAX_PAGE_BYTES, MemoryPage, PageBuilder, Selects, Unreadable, Verdict,
     compare_heads,
 };
-pub use provider::{DocumentStore, MAX_BATCH, MAX_BATCH_BYTES, MemoryProvider, RestoreReport, check_batch};
+pub use provider::{
+    DocumentStore, IntoDynProvider, MAX_BATCH, MAX_BATCH_BYTES, MemoryProvider, RestoreReport, check_batch,
+};
 pub use query::{
     DEFAULT_LIMIT, DocumentQuery, Documents, Kind, Ledger, MAX_EXCLUDED, MAX_LIMIT, MAX_OFFSET, MAX_SELECTORS,
     MAX_TEXT, MAX_WORDS, MemoryQuery, Order, Query, QueryBuilder,

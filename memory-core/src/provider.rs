@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
+use crate::plugin::{MemoryPlugin, Plugin};
 use crate::{
     Capabilities, Collection, Document, DocumentId, DocumentPage, DocumentQuery, DocumentSelection, DocumentWrite,
     Error, Health, Memory, MemoryId, MemoryPage, MemoryPatch, MemoryQuery, NewMemory, Result, Updated,
@@ -16,10 +17,10 @@ use crate::{
 ///
 /// The rules are numbered; `conformance/CONTRACT.md` has their whole text. What holds for every call: before
 /// [`init`](Self::init) and after [`shutdown`](Self::shutdown) it answers `Closed` (L2); past its deadline, `Timeout` (L6);
-/// dropping its future leaves the whole effect or none (W10). There are no default methods: each would be a second way to
-/// do a thing, and a wrapper could forget it.
+/// dropping its future leaves the whole effect or none (W10). One method alone has a default, since the plugin is the same
+/// on every engine: another default would be a second way to do a thing, and a wrapper could forget it.
 #[async_trait]
-pub trait MemoryProvider: fmt::Debug + Send + Sync + 'static {
+pub trait MemoryProvider: IntoDynProvider + fmt::Debug + Send + Sync + 'static {
     /// Creates or migrates the schema, and opens the provider.
     ///
     /// # Behavior
@@ -78,6 +79,26 @@ pub trait MemoryProvider: fmt::Debug + Send + Sync + 'static {
 
     /// The documents beside the ledger.
     fn documents(&self) -> Arc<dyn DocumentStore>;
+
+    /// The plugin by which a language model uses this memory: the standard one, unless an engine or a wrapper adds verbs.
+    ///
+    /// Call it on the outermost `Arc`, so that what the plugin does goes through all wrappers. A provider with verbs of its
+    /// own puts their executors behind those of [`MemoryPlugin::new`].
+    fn plugin(self: Arc<Self>) -> Arc<dyn Plugin> {
+        Arc::new(MemoryPlugin::new(self.into_dyn()))
+    }
+}
+
+/// What makes an `Arc<dyn MemoryProvider>` of a provider that is shared; every provider has it.
+pub trait IntoDynProvider {
+    /// The same provider without its type.
+    fn into_dyn(self: Arc<Self>) -> Arc<dyn MemoryProvider>;
+}
+
+impl<P: MemoryProvider> IntoDynProvider for P {
+    fn into_dyn(self: Arc<Self>) -> Arc<dyn MemoryProvider> {
+        self
+    }
 }
 
 /// The mutable part of an agent's memory. No call of it reads or changes the ledger (D6).

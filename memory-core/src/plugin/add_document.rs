@@ -1,0 +1,133 @@
+//! `memory:add_document`: saves a text.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::arguments::{Named, about};
+use super::{Answer, Arguments, Executor, Scope};
+use crate::{
+    Clock, Content, Document, DocumentId, DocumentStore, DocumentWrite, Error, ErrorKind, Expect, Metadata, Result,
+    Revision, SpaceId, SystemClock,
+};
+
+/// The verb.
+#[derive(Debug)]
+pub(super) struct AddDocument {
+    documents: Arc<dyn DocumentStore>,
+    arguments: Value,
+    answer: Value,
+}
+
+/// What it answers.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Added {
+    id: DocumentId,
+    space_id: SpaceId,
+    revision: Revision,
+}
+
+impl AddDocument {
+    pub(super) fn new(documents: Arc<dyn DocumentStore>) -> Self {
+        let arguments = json!({
+            "type": "object",
+            "properties": {
+                "content": { "type": "string", "description": "The text to save, of at most 1 MiB." },
+                "metadata": {
+                    "type": "object",
+                    "description": "Names and values to find it by later, as in {\"topic\": \"rust\", \"tags\": [\"a\"]}."
+                },
+                "id": {
+                    "type": "string",
+                    "minLength": 1,
+                    "description": "A name of your own. Saving under it again replaces the text instead of adding one."
+                },
+                "space": {
+                    "type": "string",
+                    "minLength": 1,
+                    "description": "Where it belongs: the space that you may write, or one below it. Leave it out for the former."
+                },
+                "collection": {
+                    "type": "string",
+                    "description": "The set of documents that it goes to. Leave it out unless you were told its name."
+                }
+            },
+            "required": ["content"],
+            "additionalProperties": false
+        });
+        let answer = json!({
+            "type": "object",
+            "properties": {
+                "id": { "type": "string", "description": "The id of the document." },
+                "spaceId": { "type": "string", "description": "The space of the document." },
+                "revision": { "type": "integer", "description": "1 for a new document, more for one that was replaced." }
+            },
+            "required": ["id", "spaceId", "revision"]
+        });
+        Self { documents, arguments, answer }
+    }
+
+    /// Puts a document under an id that may be in use.
+    async fn put_as(&self, scope: &Scope, id: DocumentId, write: DocumentWrite) -> Result<Document> {
+        let write = write.with_id(id.clone());
+        loop {
+            let expect = match self.documents.get(&write.collection, &id).await? {
+                None => Expect::Absent,
+                // A repetition finds what the first call has left.
+                Some(present) if is_repetition(&write, &present) => return Ok(present),
+                Some(present) if scope.may_write(&present.space_id) => Expect::Revision(present.revision),
+                Some(_) => return Err(Error::conflict("id: it is in use elsewhere; leave it out, or choose another")),
+            };
+            match self.documents.put(write.clone().expect(expect)).await {
+                // Somebody was faster: look again.
+                Err(error) if error.kind() == ErrorKind::Conflict => {}
+                result => return result,
+            }
+        }
+    }
+}
+
+fn is_repetition(write: &DocumentWrite, present: &Document) -> bool {
+    present.content == write.content && present.metadata == write.metadata && present.space_id == write.space_id
+}
+
+#[async_trait]
+impl Executor for AddDocument {
+    fn name(&self) -> &str {
+        "memory:add_document"
+    }
+
+    fn description(&self) -> &str {
+        "Saves a text to long-term memory, where memory:query finds it in later conversations. Save what is worth keeping: \
+         facts, preferences, decisions. Answers with the id of the document."
+    }
+
+    fn arguments(&self) -> &Value {
+        &self.arguments
+    }
+
+    fn answer(&self) -> &Value {
+        &self.answer
+    }
+
+    async fn call(&self, scope: &Scope, arguments: &Arguments) -> Result<Answer> {
+        let mut arguments = Named::read(arguments, &self.arguments)?;
+        let (id, space) = (arguments.text("id")?, arguments.text("space")?);
+        let collection = scope.collection(arguments.text("collection")?.as_deref())?.clone();
+        let space = SpaceId::parse(scope.path_to_write(space.as_deref())?).map_err(|error| about("space", &error))?;
+        let id = id.map(DocumentId::parse).transpose().map_err(|error| about("id", &error))?;
+        let content = arguments.text("content")?.ok_or_else(|| Error::invalid("content: is missing"))?;
+        let content = Content::parse(content).map_err(|error| about("content", &error))?;
+        let metadata = arguments.json("metadata").map(|json| Metadata::parse(json.get())).transpose();
+        let metadata = metadata.map_err(|error| about("metadata", &error))?.unwrap_or_default();
+        let write = DocumentWrite::new(collection, space, content, SystemClock.now()).with_metadata(metadata);
+        let document = match id {
+            Some(id) => self.put_as(scope, id, write).await?,
+            None => self.documents.put(write).await?,
+        };
+        Answer::from_value(&Added { id: document.id, space_id: document.space_id, revision: document.revision })
+    }
+}

@@ -1,0 +1,25 @@
+//! The ledger as the verbs have it: there to be read.
+
+use std::sync::Arc;
+
+use crate::{MemoryPage, MemoryProvider, MemoryQuery, Result};
+
+/// A provider of which only the query of the ledger can be called.
+#[derive(Debug)]
+pub(super) struct ReadOnlyLedger(Arc<dyn MemoryProvider>);
+
+impl ReadOnlyLedger {
+    pub(super) fn new(provider: Arc<dyn MemoryProvider>) -> Self {
+        Self(provider)
+    }
+
+    /// See [`MemoryProvider::query`].
+    pub(super) async fn query(&self, query: &MemoryQuery) -> Result<MemoryPage> {
+        self.0.query(query).await
+    }
+
+    /// Whether it can be searched by text.
+    pub(super) fn has_text(&self) -> bool {
+        self.0.capabilities().ledger_text
+    }
+}

@@ -1,0 +1,100 @@
+//! Plugins: named executors that a language model may call, and the one that every provider brings along.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use memory_core::plugin::{Arguments, Executor, Plugin, Scope};
+//! use memory_core::{Collection, InMemory, MemoryProvider, SpaceId, SpaceSelector};
+//!
+//! # #[tokio::main] async fn main() -> memory_core::Result<()> {
+//! let provider: Arc<dyn MemoryProvider> = Arc::new(InMemory::new());
+//! provider.init().await?;
+//! let plugin = provider.plugin();
+//!
+//! // The host says where the model is; nothing that the model asks for leads out of there.
+//! let scope = Scope::new(SpaceSelector::under("discord-guild1")?)
+//!     .with_writable(SpaceId::parse("discord-guild1-ana")?)
+//!     .with_collections([Collection::parse("notes")?]);
+//!
+//! let add = plugin.executor("memory:add_document").expect("a standard verb");
+//! add.call(&scope, &Arguments::parse(r#"{"id": "cat", "content": "Ana has a cat"}"#)?).await?;
+//! let query = plugin.executor("memory:query").expect("a standard verb");
+//! let answer = query.call(&scope, &Arguments::parse(r#"{"text": "Which cat?"}"#)?).await?;
+//! assert!(answer.as_str().contains("Ana has a cat"));
+//! # Ok(()) }
+//! ```
+
+mod add_document;
+mod arguments;
+mod ledger;
+mod memory_plugin;
+mod query;
+mod record;
+mod remove_document;
+mod scope;
+
+use std::fmt;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use serde_json::Value;
+
+use crate::{JsonText, Result};
+
+pub use memory_plugin::MemoryPlugin;
+pub use query::MAX_ANSWER_BYTES;
+pub use scope::Scope;
+
+/// What an executor is called with: a JSON object of at most 8 MiB.
+pub type Arguments = JsonText<{ 8 << 20 }>;
+
+/// What an executor answers: JSON of at most 16 MiB, in which stored JSON stands byte for byte.
+pub type Answer = JsonText<{ 16 << 20 }>;
+
+/// Named executors, held as `Arc<dyn Plugin>`.
+#[async_trait]
+pub trait Plugin: fmt::Debug + Send + Sync + 'static {
+    /// What tells it from other plugins of a host, such as `memory`. Never empty.
+    fn id(&self) -> &str;
+
+    /// What it is good for, for a model that has to choose.
+    fn description(&self) -> &str;
+
+    /// Its executors; each name once. The same at every call.
+    fn executors(&self) -> &[Arc<dyn Executor>];
+
+    /// Makes ready what the executors need. A host calls it once, when the provider is initialised, and before any executor.
+    async fn init(&self) -> Result<()>;
+
+    /// Lets go of what `init` made. A host calls it once, before it shuts the provider down, and calls no executor afterwards.
+    async fn shutdown(&self) -> Result<()>;
+
+    /// The executor of this name.
+    fn executor(&self, name: &str) -> Option<&Arc<dyn Executor>> {
+        self.executors().iter().find(|executor| executor.name() == name)
+    }
+}
+
+/// One thing that a model may do.
+#[async_trait]
+pub trait Executor: fmt::Debug + Send + Sync + 'static {
+    /// Its name, such as `memory:query`.
+    fn name(&self) -> &str;
+
+    /// When to call it and what it does, for a model that has to choose.
+    fn description(&self) -> &str;
+
+    /// The JSON Schema (2020-12) of the arguments: always an object. Usable as the definition of a tool.
+    fn arguments(&self) -> &Value;
+
+    /// The JSON Schema (2020-12) of the answer: always an object.
+    fn answer(&self) -> &Value;
+
+    /// Does it.
+    ///
+    /// # Behavior
+    /// - Arguments narrow what the scope allows, and never widen it (P2).
+    /// - Arguments that don't satisfy the schema are `InvalidInput` or `TooLarge`, and nothing was done (P1).
+    /// - The message of an error is a sentence that a model can act on, and quotes no payload (P1).
+    /// - Dropping the future leaves the whole effect or none (W10).
+    async fn call(&self, scope: &Scope, arguments: &Arguments) -> Result<Answer>;
+}

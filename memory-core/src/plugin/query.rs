@@ -1,0 +1,235 @@
+//! `memory:query`: finds documents, or reads the ledger.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use serde::Serialize;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use super::arguments::{Named, about};
+use super::ledger::ReadOnlyLedger;
+use super::record::Show;
+use super::{Answer, Arguments, Executor, Scope};
+use crate::cursor::Position;
+use crate::query::Kind;
+use crate::{
+    Cursor, DocumentQuery, DocumentStore, Error, ErrorKind, Filter, MemoryQuery, Order, Query, QueryBuilder, Result,
+};
+
+/// Where the records of an answer end, in bytes of their JSON and of what is said of them; one record always fits (P5).
+pub const MAX_ANSWER_BYTES: usize = 64 << 10;
+
+/// How many records an answer has at most (P5).
+const MAX_RECORDS: usize = 100;
+/// How many it has unless the caller says otherwise.
+const DEFAULT_RECORDS: usize = 20;
+
+/// The verb.
+#[derive(Debug)]
+pub(super) struct QueryMemory {
+    documents: Arc<dyn DocumentStore>,
+    ledger: ReadOnlyLedger,
+    arguments: Value,
+    answer: Value,
+}
+
+/// What it answers.
+#[derive(Debug, Default, Serialize)]
+struct Found {
+    records: Vec<Box<RawValue>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cursor: Option<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    cut: Vec<String>,
+}
+
+impl QueryMemory {
+    pub(super) fn new(documents: Arc<dyn DocumentStore>, ledger: ReadOnlyLedger) -> Self {
+        let arguments = json!({
+            "type": "object",
+            "properties": {
+                "source": {
+                    "type": "string",
+                    "enum": ["documents", "ledger"],
+                    "description": "documents (the default): what was saved. ledger: what happened, task by task; it can only be read."
+                },
+                "text": {
+                    "type": "string",
+                    "description": "Words to look for, in any language and with any punctuation. What holds most of them comes first."
+                },
+                "where": {
+                    "type": "string",
+                    "description": "A condition, as in metadata.topic = 'rust' AND createdAt > 1700000000000 AND text ILIKE '%birthday%'. \
+                        Fields: id, spaceId, createdAt, updatedAt (milliseconds since 1970 UTC), text, metadata.NAME, and \
+                        of the ledger status (pending, running, completed, failed, observed). Operators: = <> < <= > >= IN, \
+                        BETWEEN, LIKE, ILIKE, IS NULL, 'x' = ANY(metadata.tags), AND, OR, NOT. Strings take single quotes."
+                },
+                "space": {
+                    "type": "string",
+                    "minLength": 1,
+                    "description": "Only what lies in this space or below it. Leave it out to look everywhere that you may."
+                },
+                "collection": {
+                    "type": "string",
+                    "description": "The set of documents to look in. Leave it out unless you were told its name."
+                },
+                "order": {
+                    "type": "string",
+                    "enum": ["newest", "oldest"],
+                    "description": "What comes first; newest by default. Does not go with text."
+                },
+                "limit": {
+                    "type": "integer",
+                    "minimum": 1,
+                    "maximum": MAX_RECORDS,
+                    "description": format!("How many records at most; {DEFAULT_RECORDS} by default.")
+                },
+                "cursor": {
+                    "type": "string",
+                    "description": "The cursor of an earlier answer, to go on behind it; all else as it was then. Does not go with text."
+                }
+            },
+            "additionalProperties": false
+        });
+        let answer = json!({
+            "type": "object",
+            "properties": {
+                "records": {
+                    "type": "array",
+                    "description": "What was found: documents with content, or memories with trigger, context and status.",
+                    "items": {
+                        "type": "object",
+                        "properties": {
+                            "id": { "type": "string" },
+                            "spaceId": { "type": "string" },
+                            "createdAt": { "type": "integer" },
+                            "updatedAt": { "type": "integer" },
+                            "metadata": {},
+                            "collection": { "type": "string" },
+                            "revision": { "type": "integer" },
+                            "content": { "type": "string" },
+                            "status": { "type": "string" },
+                            "trigger": {},
+                            "context": {}
+                        },
+                        "required": ["id", "spaceId", "createdAt", "metadata"]
+                    }
+                },
+                "cursor": { "type": "string", "description": "There may be more: pass this on to go on behind these records." },
+                "cut": {
+                    "type": "array",
+                    "items": { "type": "string" },
+                    "description": "What is left out, sentence by sentence."
+                }
+            },
+            "required": ["records"]
+        });
+        Self { documents, ledger, arguments, answer }
+    }
+}
+
+#[async_trait]
+impl Executor for QueryMemory {
+    fn name(&self) -> &str {
+        "memory:query"
+    }
+
+    fn description(&self) -> &str {
+        "Searches long-term memory: by words (text), by a condition (where), or both. Looks in the documents that were saved \
+         with memory:add_document, or in the ledger of what happened. Without text and where it gives the newest."
+    }
+
+    fn arguments(&self) -> &Value {
+        &self.arguments
+    }
+
+    fn answer(&self) -> &Value {
+        &self.answer
+    }
+
+    async fn call(&self, scope: &Scope, arguments: &Arguments) -> Result<Answer> {
+        let mut arguments = Named::read(arguments, &self.arguments)?;
+        let (source, collection) = (arguments.text("source")?, arguments.text("collection")?);
+        match source.as_deref() {
+            None | Some("documents") => {
+                let builder = DocumentQuery::builder(scope.collection(collection.as_deref())?.clone());
+                let query = build(builder, scope, &mut arguments)?;
+                let page = self.documents.query(&query).await?;
+                answer(&query, &page.documents, page.next, !page.unreadable.is_empty())
+            }
+            Some("ledger") => {
+                if collection.is_some() {
+                    return Err(Error::invalid("collection: does not go with the ledger"));
+                }
+                let query = build(MemoryQuery::builder(), scope, &mut arguments)?;
+                if query.text().is_some() && !self.ledger.has_text() {
+                    let message =
+                        "text: the ledger can't be searched by words here; use where, as in text ILIKE '%word%'";
+                    return Err(Error::new(ErrorKind::Unsupported, message));
+                }
+                let page = self.ledger.query(&query).await?;
+                answer(&query, &page.memories, page.next, !page.unreadable.is_empty())
+            }
+            Some(_) => Err(Error::invalid("source: must be documents or ledger")),
+        }
+    }
+}
+
+/// The query that the arguments describe, confined to the scope.
+fn build<K: Kind>(mut query: QueryBuilder<K>, scope: &Scope, arguments: &mut Named) -> Result<Query<K>> {
+    query = scope.confine(query, arguments.text("space")?.as_deref())?;
+    if let Some(predicate) = arguments.text("where")? {
+        query = query.filter(Filter::parse(&predicate).map_err(|error| about("where", &error))?);
+    }
+    if let Some(text) = arguments.text("text")? {
+        query = query.text(text);
+    }
+    query = match arguments.text("order")?.as_deref() {
+        None => query,
+        Some("newest") => query.order(Order::NewestFirst),
+        Some("oldest") => query.order(Order::OldestFirst),
+        Some(_) => return Err(Error::invalid("order: must be newest or oldest")),
+    };
+    if let Some(cursor) = arguments.text("cursor")? {
+        query = query.cursor(cursor);
+    }
+    query.limit(arguments.count("limit", MAX_RECORDS)?.unwrap_or(DEFAULT_RECORDS)).build()
+}
+
+/// As much of a page as an answer holds.
+fn answer<K: Show>(
+    query: &Query<K>,
+    records: &[K::Record],
+    next: Option<Cursor>,
+    has_unreadable: bool,
+) -> Result<Answer> {
+    let (mut found, mut bytes) = (Found { cursor: next.map(|cursor| cursor.to_string()), ..Found::default() }, 0);
+    for record in records {
+        let shown = K::show(record)?;
+        bytes += shown.size();
+        if bytes > MAX_ANSWER_BYTES && !found.records.is_empty() {
+            break;
+        }
+        found.records.push(shown.json);
+        found.cut.extend(shown.cut);
+    }
+    let shown = found.records.len();
+    if let (true, Some(last)) = (shown < records.len(), records[..shown].last()) {
+        let advice = if query.text.is_none() {
+            let last = Position { created_at: K::created_at(last), id: K::id_bytes(last).to_vec() };
+            found.cursor = Some(Cursor::encode(&query.fingerprint, &last, 0).to_string());
+            "go on with cursor"
+        } else {
+            "ask again for less, with where or a narrower text"
+        };
+        let left_out = records.len() - shown;
+        found
+            .cut
+            .push(format!("{left_out} records did not fit, as an answer ends at {MAX_ANSWER_BYTES} bytes: {advice}"));
+    }
+    if has_unreadable {
+        found.cut.push("some records are damaged and left out".to_owned());
+    }
+    Answer::from_value(&found)
+}

@@ -1,0 +1,127 @@
+//! What a host allows a caller of executors.
+
+use crate::{Collection, Error, ErrorKind, QueryBuilder, Result, SpaceId, SpaceSelector, Spaces, query::Kind};
+
+/// Where a caller may read and write. The host makes it; nothing that the caller asks for widens it (P2).
+///
+/// By itself it allows to read the ledger in its spaces, and nothing else.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Scope {
+    readable: Spaces,
+    writable: Option<SpaceId>,
+    collections: Vec<Collection>,
+}
+
+impl Scope {
+    /// A scope that may read these spaces. For tenants name them with [`SpaceSelector::under`]; a prefix leaks siblings.
+    pub fn new(readable: impl Into<Spaces>) -> Self {
+        Self { readable: readable.into(), writable: None, collections: Vec::new() }
+    }
+
+    /// Also may put documents into this space, and below it, and remove from there what it may read.
+    #[must_use]
+    pub fn with_writable(mut self, space: SpaceId) -> Self {
+        self.writable = Some(space);
+        self
+    }
+
+    /// Also may use these collections of documents. The first is the one that is meant when none is named.
+    #[must_use]
+    pub fn with_collections(mut self, collections: impl IntoIterator<Item = Collection>) -> Self {
+        self.collections.extend(collections);
+        self
+    }
+
+    /// The spaces that may be read.
+    pub fn readable(&self) -> &Spaces {
+        &self.readable
+    }
+
+    /// The space where writes go.
+    pub fn writable(&self) -> Option<&SpaceId> {
+        self.writable.as_ref()
+    }
+
+    /// The collections that may be used.
+    pub fn collections(&self) -> &[Collection] {
+        &self.collections
+    }
+
+    /// Confines a query to what may be read: all of it, or what lies under a space.
+    pub(super) fn confine<K: Kind>(&self, query: QueryBuilder<K>, space: Option<&str>) -> Result<QueryBuilder<K>> {
+        let confined = match (space, &self.readable) {
+            (_, Spaces::Any(selectors)) if selectors.is_empty() => return Err(refused("nothing may be read here")),
+            (Some(space), _) => query.selector(under(space)?),
+            (None, Spaces::All) => query.all(),
+            // Named, so that an engine looks only there.
+            (None, Spaces::Any(selectors)) => selectors.iter().cloned().fold(query, QueryBuilder::selector),
+        };
+        Ok(confined.within(self.readable.clone()))
+    }
+
+    /// The collection of this name, or the first.
+    pub(super) fn collection(&self, name: Option<&str>) -> Result<&Collection> {
+        let first = self.collections.first().ok_or_else(|| refused("no documents may be used here"))?;
+        let Some(name) = name else { return Ok(first) };
+        self.collections.iter().find(|collection| collection.as_str() == name).ok_or_else(|| {
+            let names: Vec<_> = self.collections.iter().map(Collection::as_str).collect();
+            Error::invalid(format!("collection: must be one of {}", names.join(", ")))
+        })
+    }
+
+    /// The path that writes are confined to: the writable space, or what lies under another one below it.
+    pub(super) fn path_to_write<'a>(&'a self, space: Option<&'a str>) -> Result<&'a str> {
+        let writable = self.writable.as_ref().ok_or_else(|| refused("nothing may be written here"))?.as_str();
+        match space {
+            None => Ok(writable),
+            Some(space) if under(writable)?.matches(space) => Ok(space),
+            Some(_) => Err(Error::invalid(format!("space: only {writable} and what lies below it may be written"))),
+        }
+    }
+
+    /// Whether writes may go to this space.
+    pub(super) fn may_write(&self, space: &SpaceId) -> bool {
+        self.path_to_write(Some(space.as_str())).is_ok()
+    }
+}
+
+fn under(space: &str) -> Result<SpaceSelector> {
+    SpaceSelector::under(space).map_err(|error| super::arguments::about("space", &error))
+}
+
+fn refused(message: &str) -> Error {
+    Error::new(ErrorKind::Unauthorized, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::MemoryQuery;
+
+    fn scope(readable: impl Into<Spaces>) -> Scope {
+        Scope::new(readable).with_writable(SpaceId::parse("a-1").expect("valid"))
+    }
+
+    #[test]
+    fn reads_are_confined() {
+        let readable = SpaceSelector::under("a").expect("valid");
+        let confined = |space| {
+            let query = scope(readable.clone()).confine(MemoryQuery::builder(), space).expect("allowed");
+            query.build().expect("valid")
+        };
+        assert_eq!(*confined(None).spaces(), Spaces::from(readable.clone()));
+        assert_eq!(confined(Some("b")).within(), Some(&Spaces::from(readable.clone())));
+        let nothing = scope(Vec::new()).confine(MemoryQuery::builder(), Some("a")).expect_err("nothing is readable");
+        assert_eq!(nothing.kind(), ErrorKind::Unauthorized);
+    }
+
+    #[test]
+    fn writes_go_to_one_space_and_below() {
+        let scope = scope(Spaces::All);
+        for (space, allowed) in [("a-1", true), ("a-1-b", true), ("a-1/b", true), ("a-12", false), ("a", false)] {
+            assert_eq!(scope.may_write(&SpaceId::parse(space).expect("valid")), allowed, "{space}");
+        }
+        let reader = Scope::new(Spaces::All);
+        assert_eq!(reader.path_to_write(None).map_err(|error| error.kind()), Err(ErrorKind::Unauthorized));
+    }
+}
