@@ -98,12 +98,12 @@ impl<'q, K: Selects> PageBuilder<'q, K> {
         }
     }
 
-    /// Offers a stored row: its head, how to read the rest if that is wanted, and its id, as far as that can be read, for when it
+    /// Offers a stored row: its head, how to read the record if that is wanted, and its id, as far as that can be read, for when it
     /// is damaged. A damaged row is reported and hides no other (Q8); every other error is the query's own.
     pub fn offer(
         &mut self,
         head: Result<Head<'_>>,
-        read: impl FnOnce() -> Result<K::Record>,
+        read: impl FnOnce(&Head<'_>) -> Result<K::Record>,
         id: impl FnOnce() -> String,
     ) -> Result<Verdict> {
         let head = match head {
@@ -111,7 +111,7 @@ impl<'q, K: Selects> PageBuilder<'q, K> {
             Err(error) => return self.report(None, error, id),
         };
         match self.examine(&head) {
-            Verdict::Take => match read() {
+            Verdict::Take => match read(&head) {
                 Ok(record) => Ok(self.push(record)),
                 Err(error) => self.report(Some(&head), error, id),
             },

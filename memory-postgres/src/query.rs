@@ -328,5 +328,5 @@ fn offer_all<K: Stored>(page: &mut PageBuilder<'_, K>, rows: &[PgRow]) -> Result
 }
 
 fn offer<K: Stored>(page: &mut PageBuilder<'_, K>, row: &PgRow) -> Result<Verdict> {
-    page.offer(K::read_head(row), || K::read(row), || K::id_as_text(row))
+    page.offer(K::read_head(row), |_| K::read(row), || K::id_as_text(row))
 }

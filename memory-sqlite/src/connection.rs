@@ -234,6 +234,7 @@ fn prepare(connection: &Connection, deadline: Duration) -> Result<()> {
     // A little less, so that the caller hears what it waited for.
     connection.busy_timeout(deadline.mul_f32(0.9)).map_err(native)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS);
+    rusqlite::vtab::array::load_module(connection).map_err(native)?;
     connection.pragma_update(None, "cache_size", -CACHE_KIB).map_err(native)
 }
 

@@ -1,9 +1,12 @@
 //! From a query of the contract to candidates in its order.
 
+use std::rc::Rc;
+
 use memory_core::{
     DocumentPage, DocumentQuery, Head, Memory, MemoryPage, MemoryQuery, Order, PageBuilder, Position, Query, Result,
     Selects, Status, Timestamp, Verdict, words,
 };
+use rusqlite::types::Value;
 use rusqlite::{CachedStatement, Connection, Params, Row, Rows, params};
 
 use crate::error::native;
@@ -21,17 +24,17 @@ pub(crate) fn memories(connection: &Connection, query: &MemoryQuery) -> Result<M
         return by_words(query, text, |expression| Walk::seqs(&mut seqs, [expression], &mut memories));
     }
     let bounds = &Bounds::of(connection, query)?;
-    let (by_time, by_path, by_slot, by_status) = match query.order() {
+    let (by_time, by_path, in_slots, by_status) = match query.order() {
         Order::NewestFirst => (
             statements::MEMORIES_NEWEST_FIRST,
             statements::SLOTS_NEWEST_FIRST,
-            statements::SLOT_NEWEST_FIRST,
+            statements::IN_SLOTS_NEWEST_FIRST,
             statements::OPEN_NEWEST_FIRST,
         ),
         Order::OldestFirst => (
             statements::MEMORIES_OLDEST_FIRST,
             statements::SLOTS_OLDEST_FIRST,
-            statements::SLOT_OLDEST_FIRST,
+            statements::IN_SLOTS_OLDEST_FIRST,
             statements::OPEN_OLDEST_FIRST,
         ),
     };
@@ -43,7 +46,7 @@ pub(crate) fn memories(connection: &Connection, query: &MemoryQuery) -> Result<M
     match lookup(connection, query)? {
         Lookup::Nowhere => {}
         Lookup::Paths(expression) => {
-            (slots, memories) = (prepare(connection, by_path)?, prepare(connection, by_slot)?);
+            (slots, memories) = (prepare(connection, by_path)?, prepare(connection, in_slots)?);
             let slots = slots.query(params![expression, bounds.low(), bounds.high()]).map_err(native)?;
             walks.push(Walk::Slots { slots, memories: &mut memories, bounds });
         }
@@ -152,11 +155,6 @@ impl Bounds {
         Ok(bounds)
     }
 
-    /// The id behind which the rows of a slot begin.
-    fn id_in(&self, slot: i64, order: Order) -> &[u8] {
-        if slot == self.near { &self.id } else { before_all(order) }
-    }
-
     fn low(&self) -> i64 {
         self.near.min(self.far)
     }
@@ -178,7 +176,7 @@ fn before_all(order: Order) -> &'static [u8] {
 enum Walk<'s, 'c> {
     /// Rows as they are.
     Rows(Rows<'s>),
-    /// Slots of the path index, and the statement that reads the rows of one.
+    /// Slots of the path index, and the statement that reads the rows of many.
     Slots { slots: Rows<'s>, memories: &'s mut CachedStatement<'c>, bounds: &'s Bounds },
     /// Numbers of rows, and the statement that reads one.
     Seqs { seqs: Rows<'s>, records: &'s mut CachedStatement<'c> },
@@ -187,7 +185,7 @@ enum Walk<'s, 'c> {
 /// What [`race`] reads: memories or documents.
 trait Stored: Selects {
     fn read_head<'r>(row: &'r Row<'_>) -> Result<Head<'r>>;
-    fn read(row: &Row<'_>) -> Result<Self::Record>;
+    fn read(row: &Row<'_>, head: &Head<'_>) -> Result<Self::Record>;
 }
 
 impl Stored for memory_core::Ledger {
@@ -195,8 +193,8 @@ impl Stored for memory_core::Ledger {
         statements::memory_head(row)
     }
 
-    fn read(row: &Row<'_>) -> Result<Memory> {
-        statements::memory(row)
+    fn read(row: &Row<'_>, head: &Head<'_>) -> Result<Memory> {
+        statements::memory_of(row, head)
     }
 }
 
@@ -205,7 +203,7 @@ impl Stored for memory_core::Documents {
         statements::document_head(row)
     }
 
-    fn read(row: &Row<'_>) -> Result<memory_core::Document> {
+    fn read(row: &Row<'_>, _: &Head<'_>) -> Result<memory_core::Document> {
         statements::document(row)
     }
 }
@@ -219,10 +217,8 @@ fn race<K: Stored>(query: &Query<K>, walks: Vec<Walk<'_, '_>>) -> Result<K::Page
     while !walks.is_empty() {
         for place in 0..walks.len() {
             let (walk, page) = &mut walks[place];
-            for _ in 0..STRIDE {
-                if walk.step(page, query.order())? == Verdict::Stop {
-                    return Ok(walks.swap_remove(place).1.finish());
-                }
+            if walk.advance(page, query)? == Verdict::Stop {
+                return Ok(walks.swap_remove(place).1.finish());
             }
         }
     }
@@ -242,33 +238,47 @@ impl<'s, 'c> Walk<'s, 'c> {
         Ok(Self::Seqs { seqs: seqs.query(parameters).map_err(native)?, records })
     }
 
-    /// Offers the next candidates to the page. `Stop` when the page is complete or there are no more.
-    fn step<K: Stored>(&mut self, page: &mut PageBuilder<'_, K>, order: Order) -> Result<Verdict> {
+    /// Offers about [`STRIDE`] candidates to the page. `Stop` when the page is complete or there are no more.
+    fn advance<K: Stored>(&mut self, page: &mut PageBuilder<'_, K>, query: &Query<K>) -> Result<Verdict> {
         match self {
-            Self::Rows(rows) => match rows.next().map_err(native)? {
-                Some(row) => offer(page, row),
-                None => Ok(Verdict::Stop),
-            },
+            Self::Rows(rows) => offer_some(page, rows, STRIDE),
             Self::Slots { slots, memories, bounds } => {
-                let Some(slot) = slots.next().map_err(native)? else { return Ok(Verdict::Stop) };
-                let slot: i64 = column(slot, 0)?;
-                offer_all(page, memories, params![slot, bounds.id_in(slot, order)])
+                // No more than the page can have, and one to tell that there are more.
+                let wanted = STRIDE.min(query.limit() + 1);
+                let mut some = Vec::with_capacity(wanted);
+                let mut behind = before_all(query.order());
+                while some.len() < wanted
+                    && let Some(slot) = slots.next().map_err(native)?
+                {
+                    let slot = column(slot, 0)?;
+                    some.push(Value::Integer(slot));
+                    // Alone, as only here ids have a bound.
+                    if slot == bounds.near {
+                        behind = &bounds.id;
+                        break;
+                    }
+                }
+                if some.is_empty() {
+                    return Ok(Verdict::Stop);
+                }
+                offer_all(page, &mut memories.query(params![Rc::new(some), behind]).map_err(native)?)
             }
             Self::Seqs { seqs, records } => {
-                let Some(seq) = seqs.next().map_err(native)? else { return Ok(Verdict::Stop) };
-                let seq: i64 = column(seq, 0)?;
-                offer_all(page, records, [seq])
+                for _ in 0..STRIDE {
+                    let Some(seq) = seqs.next().map_err(native)? else { return Ok(Verdict::Stop) };
+                    let parameters = [column::<i64>(seq, 0)?];
+                    if offer_all(page, &mut records.query(parameters).map_err(native)?)? == Verdict::Stop {
+                        return Ok(Verdict::Stop);
+                    }
+                }
+                Ok(Verdict::Skip)
             }
         }
     }
 }
 
-fn offer_all<K: Stored>(
-    page: &mut PageBuilder<'_, K>,
-    statement: &mut CachedStatement<'_>,
-    parameters: impl Params,
-) -> Result<Verdict> {
-    let mut rows = statement.query(parameters).map_err(native)?;
+/// Offers all rows. `Stop` when the page is complete.
+fn offer_all<K: Stored>(page: &mut PageBuilder<'_, K>, rows: &mut Rows<'_>) -> Result<Verdict> {
     while let Some(row) = rows.next().map_err(native)? {
         if offer(page, row)? == Verdict::Stop {
             return Ok(Verdict::Stop);
@@ -277,8 +287,19 @@ fn offer_all<K: Stored>(
     Ok(Verdict::Skip)
 }
 
+/// Offers some rows. `Stop` when the page is complete or there are no more.
+fn offer_some<K: Stored>(page: &mut PageBuilder<'_, K>, rows: &mut Rows<'_>, count: usize) -> Result<Verdict> {
+    for _ in 0..count {
+        let Some(row) = rows.next().map_err(native)? else { return Ok(Verdict::Stop) };
+        if offer(page, row)? == Verdict::Stop {
+            return Ok(Verdict::Stop);
+        }
+    }
+    Ok(Verdict::Skip)
+}
+
 fn offer<K: Stored>(page: &mut PageBuilder<'_, K>, row: &Row<'_>) -> Result<Verdict> {
-    page.offer(K::read_head(row), || K::read(row), || id_as_text(row))
+    page.offer(K::read_head(row), |head| K::read(row, head), || id_as_text(row))
 }
 
 /// The id of a row that can't be read, as far as it can.
