@@ -1,0 +1,161 @@
+//! Predicates as the golden table has them, and together with what else a query asks.
+
+use std::collections::BTreeSet;
+
+use memory_core::filter::Field;
+use memory_core::{MemoryPatch, MemoryQuery, Order, Status};
+
+use super::count_of;
+use crate::case::{CaseResult, Stage, chapter};
+use crate::fixture::{at, context, ids, metadata, new_memory, walk};
+use crate::golden;
+
+chapter!("filters":
+    predicates_follow_the_table ["F1", "F2", "F3", "F4", "F5"],
+    predicates_confine_and_combine_as_other_conditions_do ["F5", "Q1", "Q3"],
+    refused_predicates_change_nothing ["F1", "F2"],
+    a_filter_goes_with_selector_order_and_limit ["F5", "Q3", "Q4"],
+    a_filter_sees_what_an_update_wrote ["F5", "W1"],
+    a_built_filter_finds_what_its_text_finds ["F5"],
+);
+
+/// F1 to F5: predicates find what `golden/predicates.json` says.
+async fn predicates_follow_the_table(stage: Stage) -> CaseResult {
+    let provider = stage.open().await?;
+    let table = golden::predicates();
+    provider.restore(table.rows.iter().map(|row| row.memory.clone()).collect()).await?;
+    let mut failures = Vec::new();
+    for line in &table.matches {
+        let found = ids(&walk(&*provider, |query| query.all().filter_text(&line.predicate)).await?);
+        let names: Vec<_> =
+            table.rows.iter().filter(|row| found.contains(&row.memory.id)).map(|row| row.name.as_str()).collect();
+        if names != line.finds || found.len() != names.len() {
+            failures.push(format!("{} finds {names:?} and not {:?}", line.id, line.finds));
+        }
+    }
+    assert!(failures.is_empty(), "lines of predicates.json that fail:\n{}", failures.join("\n"));
+    Ok(())
+}
+
+/// F5: each predicate of the table gives the same rows with selectors, pages and both orders.
+async fn predicates_confine_and_combine_as_other_conditions_do(stage: Stage) -> CaseResult {
+    let provider = stage.open().await?;
+    let table = golden::predicates();
+    provider.restore(table.rows.iter().map(|row| row.memory.clone()).collect()).await?;
+    let mut failures = Vec::new();
+    for line in &table.matches {
+        let expected: BTreeSet<_> = table
+            .rows
+            .iter()
+            .filter(|row| line.finds.contains(&row.name) && row.memory.status == Status::Completed)
+            .filter(|row| row.memory.space_id.as_str().starts_with("guild-"))
+            .map(|row| row.memory.id)
+            .collect();
+        for order in [Order::NewestFirst, Order::OldestFirst] {
+            let found = walk(&*provider, |query| {
+                query.under("guild").status(Status::Completed).filter_text(&line.predicate).order(order).limit(2)
+            });
+            let found = ids(&found.await?);
+            if found.len() != expected.len() || BTreeSet::from_iter(found) != expected {
+                failures.push(format!("{} {order:?}", line.id));
+            }
+        }
+    }
+    assert!(failures.is_empty(), "lines of predicates.json that fail: {failures:?}");
+    Ok(())
+}
+
+/// F1, F2: what is no predicate is refused with the kind that the table says, and nothing happens to the rows.
+async fn refused_predicates_change_nothing(stage: Stage) -> CaseResult {
+    let provider = stage.open().await?;
+    let table = golden::predicates();
+    provider.restore(table.rows.iter().map(|row| row.memory.clone()).collect()).await?;
+    let before = walk(&*provider, |query| query.all()).await?;
+    let mut failures = Vec::new();
+    for line in &table.refused {
+        match MemoryQuery::builder().all().filter_text(&line.predicate).build() {
+            Err(error) if format!("{:?}", error.kind()) == line.error => {}
+            Err(error) => failures.push(format!("{}: {error}", line.id)),
+            Ok(query) => {
+                failures.push(format!("{} is accepted: {:?}", line.id, provider.query(&query).await.map(|_| ())));
+            }
+        }
+    }
+    assert!(failures.is_empty(), "lines of predicates.json that fail:\n{}", failures.join("\n"));
+    assert_eq!(walk(&*provider, |query| query.all()).await?, before);
+    Ok(())
+}
+
+/// F5: filter, spaces, order and limit apply together, over several pages.
+async fn a_filter_goes_with_selector_order_and_limit(stage: Stage) -> CaseResult {
+    let provider = stage.open().await?;
+    let rows = (0..60).map(|number| {
+        let metadata = metadata(&format!(r#"{{"topic":"t{}","score":{}}}"#, number % 3, number % 10));
+        new_memory(["a-x", "a-y", "ab"][number as usize % 4 % 3], number).with_metadata(metadata)
+    });
+    let stored = provider.store_many(rows.collect()).await?;
+    let expected: Vec<_> = (0..60).filter(|n| n % 4 % 3 != 2 && n % 3 == 0 && n % 10 >= 4).map(|n| stored[n]).collect();
+    assert!(expected.len() > 5);
+    for limit in [1, 2, 50] {
+        let build = |query: memory_core::QueryBuilder<_>| {
+            query.under("a").filter_text("metadata.topic = 't0' AND metadata.score >= 4").limit(limit)
+        };
+        let found = walk(&*provider, |query| build(query).order(Order::OldestFirst)).await?;
+        assert_eq!(ids(&found), expected, "{limit} a page");
+        let found = walk(&*provider, build).await?;
+        assert_eq!(ids(&found), Vec::from_iter(expected.iter().rev().copied()), "{limit} a page");
+    }
+    Ok(())
+}
+
+/// F5: metadata, status, context and updatedAt are those after the last update (an index that kept the old ones).
+async fn a_filter_sees_what_an_update_wrote(stage: Stage) -> CaseResult {
+    let provider = stage.open().await?;
+    let id = provider.store(new_memory("a", 1).with_metadata(metadata(r#"{"topic":"old","keep":1}"#))).await?;
+    stage.namespace().clock.set(at(5_000));
+    let patch = MemoryPatch::new().merge_metadata(metadata(r#"{"topic":"new"}"#)).set_context(context(r#""found""#));
+    provider.update(id, patch.with_status(Status::Completed)).await?;
+    for (predicate, count) in [
+        ("metadata.topic = 'new'", 1),
+        ("metadata.topic = 'old'", 0),
+        ("metadata.keep = 1", 1),
+        ("status = 'completed'", 1),
+        ("status = 'pending'", 0),
+        ("text LIKE '%found%'", 1),
+        ("updatedAt = 5000", 1),
+        ("updatedAt IS NULL", 0),
+    ] {
+        assert_eq!(count_of(&*provider, predicate).await?, count, "{predicate}");
+    }
+    provider.update(id, MemoryPatch::new().clear_context().replace_metadata(metadata("{}"))).await?;
+    for (predicate, count) in [("metadata.topic IS NULL", 1), ("metadata.topic = 'new'", 0), ("text LIKE '%found%'", 0)]
+    {
+        assert_eq!(count_of(&*provider, predicate).await?, count, "{predicate}");
+    }
+    Ok(())
+}
+
+/// F5: a filter can be built in Rust or written; both are the same.
+async fn a_built_filter_finds_what_its_text_finds(stage: Stage) -> CaseResult {
+    let provider = stage.open().await?;
+    let table = golden::predicates();
+    provider.restore(table.rows.iter().map(|row| row.memory.clone()).collect()).await?;
+    for (built, text, finds) in [
+        (Field::metadata(["topic"]).eq("rust"), "metadata.topic = 'rust'", 1),
+        (Field::metadata(["topic"]).ne("rust"), "metadata.topic <> 'rust'", 11),
+        (Field::metadata(["score"]).between(9, 10), "metadata.score BETWEEN 9 AND 10", 3),
+        (Field::metadata(["nested", "deep", "x"]).ge(1), "metadata.nested.deep.x >= 1", 1),
+        (Field::metadata(["a.b"]).eq(1), "metadata.\"a.b\" = 1", 1),
+        (Field::metadata(["topic"]).one_of(["rust", "go"]), "metadata.topic IN ('rust', 'go')", 2),
+        (Field::metadata(["tags"]).any("b"), "'b' = ANY(metadata.tags)", 2),
+        (Field::metadata(["topic"]).is_null().negate(), "metadata.topic IS NOT NULL", 8),
+        (Field::metadata(["topic"]).ilike("RU%")?, "metadata.topic ILIKE 'RU%'", 2),
+        (Field::Status.eq("pending").or(Field::Status.eq("running")), "status IN ('pending', 'running')", 2),
+        (Field::CreatedAt.gt(1_000).and(Field::CreatedAt.lt(4_000)), "createdAt > 1000 AND createdAt < 4000", 2),
+    ] {
+        let by_tree = walk(&*provider, |query| query.all().filter(built.clone())).await?;
+        let by_text = walk(&*provider, |query| query.all().filter_text(text)).await?;
+        assert_eq!((ids(&by_tree), by_tree.len()), (ids(&by_text), finds), "{text}");
+    }
+    Ok(())
+}

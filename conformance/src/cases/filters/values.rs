@@ -1,0 +1,230 @@
+//! What values equal, and how they compare.
+
+use memory_core::ErrorKind;
+
+use super::{count_of, kind_of, matches_of, store_values};
+use crate::case::{CaseResult, Stage, chapter};
+use crate::fixture::{ids, new_memory, walk};
+
+chapter!("filters":
+    nine_is_less_than_ten ["F3"],
+    large_numbers_compare_exactly ["F3"],
+    a_missing_field_is_no_error ["F2"],
+    not_equal_is_the_opposite_of_equal ["F2"],
+    null_and_missing_are_the_same ["F2"],
+    types_are_never_mixed ["F2", "F3"],
+    like_minds_case_and_ilike_folds_ascii ["F4"],
+    the_wildcards_of_like_can_be_escaped ["F4"],
+    any_looks_into_arrays ["F2"],
+);
+
+/// F3: numbers compare as numbers (9 that was greater than 10, as text).
+async fn nine_is_less_than_ten(stage: Stage) -> CaseResult {
+    let provider = stage.open().await?;
+    store_values(&*provider, &["9", "10", "9.5", "-1", "-10", "100", "1e1", "0.5", "\"9\"", "\"10\""]).await?;
+    for (predicate, count) in [
+        ("metadata.v < 10", 5),
+        ("metadata.v > 9", 4),
+        ("metadata.v >= 10", 3),
+        ("metadata.v = 10", 2),
+        ("metadata.v = 10.0", 2),
+        ("metadata.v <= -1", 2),
+        ("metadata.v BETWEEN 9 AND 10", 4),
+        ("metadata.v < 1 AND metadata.v > 0", 1),
+        ("metadata.v IN (9, 100)", 2),
+        ("metadata.v = '9'", 1),
+    ] {
+        assert_eq!(count_of(&*provider, predicate).await?, count, "{predicate}");
+    }
+    Ok(())
+}
+
+/// F3: integers of 64 bits are exact, and so are comparisons with floats beside them.
+async fn large_numbers_compare_exactly(stage: Stage) -> CaseResult {
+    let provider = stage.open().await?;
+    let values = [
+        "9007199254740992",
+        "9007199254740993",
+        "9007199254740994",
+        "9223372036854775806",
+        "9223372036854775807",
+        "9223372036854775808",
+        "18446744073709551614",
+        "18446744073709551615",
+        "-9223372036854775808",
+        "-9223372036854775807",
+        "1e19",
+        "1e300",
+        "-1e300",
+        "1e-7",
+        "-0.0",
+    ];
+    let stored = store_values(&*provider, &values).await?;
+    for (value, id) in values.iter().zip(&stored) {
+        let found = walk(&*provider, |query| query.all().filter_text(&format!("metadata.v = {value}"))).await?;
+        assert_eq!(ids(&found), [*id], "metadata.v = {value}");
+    }
+    for (predicate, count) in [
+        ("metadata.v > 9007199254740992 AND metadata.v < 9007199254740994", 1),
+        ("metadata.v > 9223372036854775807", 5),
+        ("metadata.v >= 18446744073709551615", 2),
+        ("metadata.v < -9223372036854775807", 2),
+        ("metadata.v = 0", 1),
+        ("metadata.v > 0 AND metadata.v < 1", 1),
+    ] {
+        assert_eq!(count_of(&*provider, predicate).await?, count, "{predicate}");
+    }
+    Ok(())
+}
+
+/// F2: rows without the field, and with other things in its place, are no error (one row that crashed the search).
+async fn a_missing_field_is_no_error(stage: Stage) -> CaseResult {
+    let provider = stage.open().await?;
+    store_values(&*provider, &["5", "null", "\"x\"", "[5]", "{\"w\":5}", "true", "{}", "[]"]).await?;
+    provider.store(new_memory("a", 100)).await?;
+    for (predicate, count) in [
+        ("metadata.v = 5", 1),
+        ("metadata.v > 4", 1),
+        ("metadata.v.w = 5", 1),
+        ("metadata.v.w.x = 5", 0),
+        ("metadata.v LIKE '%'", 1),
+        ("metadata.v IN (5, 'x')", 2),
+        ("metadata.v BETWEEN 1 AND 9", 1),
+        ("5 = ANY(metadata.v)", 1),
+        ("metadata.nowhere = 5", 0),
+        ("metadata.nowhere.deeper > 'x'", 0),
+    ] {
+        assert_eq!(count_of(&*provider, predicate).await?, count, "{predicate}");
+    }
+    Ok(())
+}
+
+/// F2: each row satisfies a comparison or its negation, never both and never neither (rows without the field that were in
+/// neither).
+async fn not_equal_is_the_opposite_of_equal(stage: Stage) -> CaseResult {
+    let provider = stage.open().await?;
+    store_values(&*provider, &["5", "null", "\"x\"", "[5]", "{\"w\":5}", "true", "\"\"", "6"]).await?;
+    provider.store(new_memory("a", 100)).await?;
+    for (predicate, opposite) in [
+        ("metadata.v = 5", "metadata.v <> 5"),
+        ("metadata.v = 'x'", "metadata.v != 'x'"),
+        ("metadata.v = true", "NOT metadata.v = true"),
+        ("metadata.v < 6", "NOT (metadata.v < 6)"),
+        ("metadata.v IN (5, 6)", "metadata.v NOT IN (5, 6)"),
+        ("metadata.v BETWEEN 5 AND 6", "metadata.v NOT BETWEEN 5 AND 6"),
+        ("metadata.v LIKE '%'", "metadata.v NOT LIKE '%'"),
+        ("metadata.v IS NULL", "metadata.v IS NOT NULL"),
+        ("5 = ANY(metadata.v)", "NOT 5 = ANY(metadata.v)"),
+        ("metadata.v = 5 OR metadata.v = 6", "metadata.v <> 5 AND metadata.v <> 6"),
+    ] {
+        let (some, others) = (matches_of(&*provider, predicate).await?, matches_of(&*provider, opposite).await?);
+        assert!(!some.is_empty() && some.is_disjoint(&others), "{predicate}");
+        assert_eq!(some.len() + others.len(), 9, "{predicate} and {opposite} leave rows out");
+    }
+    Ok(())
+}
+
+/// F2: missing and JSON null are both `IS NULL`; empty values are not; `= NULL` is refused.
+async fn null_and_missing_are_the_same(stage: Stage) -> CaseResult {
+    let provider = stage.open().await?;
+    store_values(&*provider, &["null", "\"\"", "0", "false", "[]", "{}", "\"null\"", "[null]"]).await?;
+    provider.store(new_memory("a", 100)).await?;
+    assert_eq!(count_of(&*provider, "metadata.v IS NULL").await?, 2);
+    assert_eq!(count_of(&*provider, "metadata.v IS NOT NULL").await?, 7);
+    assert_eq!(count_of(&*provider, "metadata.v.deeper IS NULL").await?, 9);
+    assert_eq!(count_of(&*provider, "metadata.v = 'null'").await?, 1);
+    for predicate in ["metadata.v = NULL", "metadata.v <> NULL", "metadata.v IN (NULL)", "NULL = ANY(metadata.v)"] {
+        assert_eq!(kind_of(predicate), Some(ErrorKind::InvalidInput), "{predicate}");
+    }
+    Ok(())
+}
+
+/// F2, F3: a string is no number, a number no boolean, and an array equals nothing (an array that matched its element).
+async fn types_are_never_mixed(stage: Stage) -> CaseResult {
+    let provider = stage.open().await?;
+    store_values(&*provider, &["1", "\"1\"", "true", "\"true\"", "[1]", "[\"1\"]", "[true]", "{\"1\":1}", "1.0"])
+        .await?;
+    for (predicate, count) in [
+        ("metadata.v = 1", 2),
+        ("metadata.v = '1'", 1),
+        ("metadata.v = true", 1),
+        ("metadata.v = 'true'", 1),
+        ("metadata.v >= '0'", 2),
+        ("metadata.v >= 0", 2),
+        ("metadata.v IN (1, '1', true)", 4),
+        ("1 = ANY(metadata.v)", 1),
+        ("'1' = ANY(metadata.v)", 1),
+        ("metadata.v = '[1]'", 0),
+    ] {
+        assert_eq!(count_of(&*provider, predicate).await?, count, "{predicate}");
+    }
+    Ok(())
+}
+
+/// F4: `LIKE` minds case, `ILIKE` folds A to Z and no other letter.
+async fn like_minds_case_and_ilike_folds_ascii(stage: Stage) -> CaseResult {
+    let provider = stage.open().await?;
+    let values =
+        ["\"Rust\"", "\"rust\"", "\"RUST\"", "\"Äpfel\"", "\"äpfel\"", "\"\u{212a}\"", "\"k\"", "\"\u{131}\"", "\"I\""];
+    store_values(&*provider, &values).await?;
+    for (predicate, count) in [
+        ("metadata.v LIKE 'rust'", 1),
+        ("metadata.v LIKE 'R%'", 2),
+        ("metadata.v ILIKE 'rUsT'", 3),
+        ("metadata.v ILIKE 'ä%'", 1),
+        ("metadata.v ILIKE 'Ä%'", 1),
+        ("metadata.v ILIKE 'K'", 1),
+        ("metadata.v ILIKE 'i'", 1),
+        ("metadata.v ILIKE '%'", 9),
+        ("metadata.v = 'RUST'", 1),
+    ] {
+        assert_eq!(count_of(&*provider, predicate).await?, count, "{predicate}");
+    }
+    Ok(())
+}
+
+/// F4: without `ESCAPE` there is no escape character; with one, the next character means itself.
+async fn the_wildcards_of_like_can_be_escaped(stage: Stage) -> CaseResult {
+    let provider = stage.open().await?;
+    let values =
+        ["\"100%\"", "\"1000\"", "\"a_b\"", "\"axb\"", "\"c:\\\\d\"", "\"a*b\"", "\"x\\ny\"", "\"[a]\"", "\"a\""];
+    store_values(&*provider, &values).await?;
+    for (predicate, count) in [
+        ("metadata.v LIKE '100%'", 2),
+        ("metadata.v LIKE '100!%' ESCAPE '!'", 1),
+        ("metadata.v LIKE '100\\%'", 0),
+        ("metadata.v LIKE '100\\%' ESCAPE '\\'", 1),
+        ("metadata.v LIKE 'a_b'", 3),
+        ("metadata.v LIKE 'a!_b' ESCAPE '!'", 1),
+        ("metadata.v LIKE 'c:\\d'", 1),
+        ("metadata.v LIKE 'a*b'", 1),
+        ("metadata.v LIKE 'x_y'", 1),
+        ("metadata.v LIKE '[a]'", 1),
+        ("metadata.v LIKE 'a'", 1),
+    ] {
+        assert_eq!(count_of(&*provider, predicate).await?, count, "{predicate}");
+    }
+    Ok(())
+}
+
+/// F2: `ANY` looks at the elements of an array, by value and type, and at nothing else.
+async fn any_looks_into_arrays(stage: Stage) -> CaseResult {
+    let provider = stage.open().await?;
+    let values =
+        ["[\"a\",\"b\"]", "[\"A\"]", "\"a\"", "{\"a\":\"a\"}", "[[\"a\"]]", "[1, 2.0, null, true]", "[]", "[\"ab\"]"];
+    store_values(&*provider, &values).await?;
+    for (predicate, count) in [
+        ("'a' = ANY(metadata.v)", 1),
+        ("'A' = ANY(metadata.v)", 1),
+        ("'ab' = ANY(metadata.v)", 1),
+        ("2 = ANY(metadata.v)", 1),
+        ("'1' = ANY(metadata.v)", 0),
+        ("true = ANY(metadata.v)", 1),
+        ("'a' = ANY(metadata.v) AND 'b' = ANY(metadata.v)", 1),
+        ("'a' = ANY(metadata.v) OR 'A' = ANY(metadata.v)", 2),
+        ("'a' = ANY(metadata.v.a)", 0),
+    ] {
+        assert_eq!(count_of(&*provider, predicate).await?, count, "{predicate}");
+    }
+    Ok(())
+}
