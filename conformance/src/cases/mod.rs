@@ -3,6 +3,7 @@
 mod documents;
 mod filters;
 mod lifecycle;
+mod plugin;
 mod reading;
 mod spaces;
 mod text;
@@ -20,6 +21,7 @@ pub fn all() -> Vec<Case> {
         filters::cases(),
         documents::cases(),
         text::cases(),
+        plugin::cases(),
     ]
     .concat()
 }

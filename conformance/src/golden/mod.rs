@@ -1,10 +1,11 @@
-//! Golden tables: what patterns, bounds and predicates mean, as data that any language can read.
+//! Golden tables: what patterns, bounds, predicates and hostile calls mean, as data that any language can read.
 //!
 //! Each line has an id, so that a failure names it. The suite tries the tables on memory-core and on every engine.
 
 use memory_core::{Memory, Metadata, Result, SpaceSelector};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
 
 /// A selector, a space, and whether the selector finds it.
 #[derive(Debug, Clone, Deserialize)]
@@ -124,6 +125,23 @@ pub struct PatchLine {
     pub merged: Metadata,
 }
 
+/// A call of a memory plugin that tries to reach what it must not, and what comes of it.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HostileCall {
+    /// The name of the line.
+    pub id: String,
+    /// The name of the executor.
+    pub verb: String,
+    /// The arguments, as they are written.
+    pub arguments: Box<RawValue>,
+    /// The name of the kind of the error, if there is one.
+    pub error: Option<String>,
+    /// The ids of what is found or removed otherwise, in any order.
+    #[serde(default)]
+    pub finds: Vec<String>,
+}
+
 /// Globs and regular expressions (S4, S5).
 pub fn patterns() -> Vec<SelectorLine> {
     read(include_str!("patterns.json"))
@@ -147,6 +165,11 @@ pub fn predicates() -> Predicates {
 /// Merge patches of metadata (W7).
 pub fn patches() -> Vec<PatchLine> {
     read(include_str!("patches.json"))
+}
+
+/// What a model may be talked into asking for (P1 to P3).
+pub fn hostile_calls() -> Vec<HostileCall> {
+    read(include_str!("hostile_calls.json"))
 }
 
 fn read<T: DeserializeOwned>(table: &str) -> T {

@@ -3,14 +3,17 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use memory_core::plugin::Plugin;
 use memory_core::{
-    Capabilities, Context, ContextPatch, DocumentStore, ErrorKind, Health, InMemory, Memory, MemoryId, MemoryPage,
-    MemoryPatch, MemoryProvider, MemoryQuery, MetadataPatch, NewMemory, RestoreReport, Result, Revision, Updated,
+    Capabilities, Context, ContextPatch, DocumentStore, ErrorKind, Health, InMemory, IntoDynProvider, Memory, MemoryId,
+    MemoryPage, MemoryPatch, MemoryProvider, MemoryQuery, MetadataPatch, NewMemory, RestoreReport, Result, Revision,
+    Updated,
 };
 
 use crate::documents::BrokenDocuments;
 use crate::flaw::Flaw;
 use crate::naive::Naive;
+use crate::plugin::BrokenPlugin;
 
 /// A provider that passes every call on, apart from its flaw.
 #[derive(Debug)]
@@ -127,5 +130,10 @@ impl MemoryProvider for Broken {
 
     fn documents(&self) -> Arc<dyn DocumentStore> {
         Arc::clone(&self.documents) as Arc<dyn DocumentStore>
+    }
+
+    fn plugin(self: Arc<Self>) -> Arc<dyn Plugin> {
+        let flaw = self.flaw;
+        Arc::new(BrokenPlugin::new(self.into_dyn(), flaw))
     }
 }

@@ -51,4 +51,8 @@ pub(crate) enum Flaw {
     EmptyCollectionsAreListed,
     TextNeedsEveryWord,
     UnsupportedTextFindsEverything,
+
+    // The plugin.
+    PluginForgetsReadableSpaces,
+    PluginIgnoresDryRun,
 }

@@ -6,6 +6,7 @@ mod documents;
 mod flaw;
 mod harness;
 mod naive;
+mod plugin;
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -64,6 +65,12 @@ const BITES: &[(&str, Flaw, &str)] = &[
     ("empty_collections_are_listed", Flaw::EmptyCollectionsAreListed, "documents.collections_are_sorted_and_in_use"),
     ("text_needs_every_word", Flaw::TextNeedsEveryWord, "text.any_word_is_enough"),
     ("unsupported_text_finds_everything", Flaw::UnsupportedTextFindsEverything, "text.ledger_text_off_is_unsupported"),
+    (
+        "plugin_forgets_readable_spaces",
+        Flaw::PluginForgetsReadableSpaces,
+        "plugin.hostile_calls_change_nothing_and_learn_nothing",
+    ),
+    ("plugin_ignores_dry_run", Flaw::PluginIgnoresDryRun, "plugin.dry_run_answers_what_removal_would"),
 ];
 
 /// A bug that no case is about: the random sequences have to find it.
