@@ -144,7 +144,7 @@ checked_string! {
 }
 
 checked_string! {
-    /// The name of a set of documents: 1 to 64 bytes of `[a-z0-9_-]`.
+    /// The name of a set of documents: 1 to 64 bytes of `[a-z0-9_-]`. Names that begin with `_` are the host's own.
     Collection, |text: &str| {
         check_text("a collection name", text, 64)?;
         if text.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-')) {
@@ -158,6 +158,13 @@ checked_string! {
 checked_string! {
     /// What makes a repeated `store` find its first one (W3): 1 to 256 bytes without control characters.
     IdempotencyKey, |text| check_text("an idempotency key", text, 256)
+}
+
+impl Collection {
+    /// Whether the collection is the host's own: no plugin reaches it, whatever its scope says.
+    pub fn is_reserved(&self) -> bool {
+        self.as_str().starts_with('_')
+    }
 }
 
 impl DocumentId {
@@ -211,7 +218,8 @@ mod tests {
         assert!(DocumentId::parse("é".repeat(128)).is_ok());
         assert_eq!(DocumentId::parse("x".repeat(257)).map_err(|e| e.kind()), Err(ErrorKind::TooLarge));
         assert_eq!(IdempotencyKey::parse("a\u{85}").map_err(|e| e.kind()), Err(ErrorKind::InvalidInput));
-        assert!(Collection::parse("notes_2-x").is_ok());
+        assert!(Collection::parse("notes_2-x").is_ok_and(|notes| !notes.is_reserved()));
+        assert!(Collection::parse("_prompt").is_ok_and(|prompt| prompt.is_reserved()));
         for name in ["", "Notes", "a b", "é", "a/b"] {
             assert_eq!(Collection::parse(name).map_err(|e| e.kind()), Err(ErrorKind::InvalidInput), "{name}");
         }
