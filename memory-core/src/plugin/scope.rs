@@ -25,10 +25,11 @@ impl Scope {
         self
     }
 
-    /// Also may use these collections of documents. The first is the one that is meant when none is named.
+    /// Also may use these collections of documents. The first is the one that is meant when none is named. Those that are
+    /// [reserved](Collection::is_reserved) are left out.
     #[must_use]
     pub fn with_collections(mut self, collections: impl IntoIterator<Item = Collection>) -> Self {
-        self.collections.extend(collections);
+        self.collections.extend(collections.into_iter().filter(|collection| !collection.is_reserved()));
         self
     }
 
@@ -113,6 +114,14 @@ mod tests {
         assert_eq!(confined(Some("b")).within(), Some(&Spaces::from(readable.clone())));
         let nothing = scope(Vec::new()).confine(MemoryQuery::builder(), Some("a")).expect_err("nothing is readable");
         assert_eq!(nothing.kind(), ErrorKind::Unauthorized);
+    }
+
+    #[test]
+    fn reserved_collections_are_in_no_scope() {
+        let collections = ["_prompt", "notes"].map(|name| Collection::parse(name).expect("valid"));
+        let scope = scope(Spaces::All).with_collections(collections);
+        assert_eq!(scope.collection(None).expect("the first").as_str(), "notes");
+        assert!(scope.collection(Some("_prompt")).is_err());
     }
 
     #[test]
