@@ -1,0 +1,110 @@
+//! Whose memory it is, and what comes of it in a prompt.
+
+use std::fmt;
+
+use memory_core::Revision;
+use serde::{Deserialize, Serialize};
+
+use super::Flags;
+
+/// The session and the personality that are active. Its JSON has camelCase names; names it does not know are passed over.
+///
+/// Each id has 1 to 256 bytes without control characters, else the call is `InvalidInput` or `TooLarge`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct MemoryLoadContext {
+    /// The conversation, as history names it.
+    pub session_id: String,
+    /// What the memory belongs to: `cli:default`, `telegram:42`.
+    pub session_key: String,
+    /// The human, whose profile all sessions share. Without it, the profile belongs to the session key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user_id: Option<String>,
+    /// Where the conversation takes place, as history names it: `cli`, `telegram`.
+    pub platform: String,
+    /// The personality that speaks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub personality_id: Option<String>,
+    /// Whether personalities share the project memory of the session.
+    #[serde(default)]
+    pub memory_scope: MemoryScope,
+}
+
+/// Whether the personalities of a session share its project memory. The user's profile is always shared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum MemoryScope {
+    /// All share it.
+    #[default]
+    Global,
+    /// Each has its own. A context that names no personality means the shared one.
+    PerPersonality,
+}
+
+impl MemoryLoadContext {
+    /// A context without user and personality.
+    pub fn new(session_id: impl Into<String>, session_key: impl Into<String>, platform: impl Into<String>) -> Self {
+        Self {
+            session_id: session_id.into(),
+            session_key: session_key.into(),
+            user_id: None,
+            platform: platform.into(),
+            personality_id: None,
+            memory_scope: MemoryScope::Global,
+        }
+    }
+
+    /// With the human.
+    #[must_use]
+    pub fn with_user(mut self, user_id: impl Into<String>) -> Self {
+        self.user_id = Some(user_id.into());
+        self
+    }
+
+    /// With the personality and what it shares.
+    #[must_use]
+    pub fn with_personality(mut self, personality_id: impl Into<String>, scope: MemoryScope) -> Self {
+        self.personality_id = Some(personality_id.into());
+        self.memory_scope = scope;
+        self
+    }
+}
+
+/// What goes into the system prompt: never empty.
+#[derive(Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct MemoryContext {
+    /// The sections, the user's profile first. At most the budget of the configuration, in bytes.
+    pub content: String,
+    /// `custom`: how providers of this kind name themselves.
+    pub source: &'static str,
+    /// Whether the budget left something out.
+    pub truncated: bool,
+    /// How many bytes of stored text it left out.
+    pub dropped_bytes: usize,
+    /// Characters in the stored texts that a reader does not see.
+    pub flags: Flags,
+    /// The revision of the profile; `None` when there is none.
+    pub user_revision: Option<Revision>,
+    /// The revision of the project memory; `None` when there is none.
+    pub memory_revision: Option<Revision>,
+    /// Why a store could not be read. The content says so, too, and holds what was known of it last.
+    pub warning: Option<String>,
+}
+
+impl fmt::Debug for MemoryContext {
+    /// Payloads stay out of logs: only the size shows.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemoryContext")
+            .field("content", &format_args!("{} bytes", self.content.len()))
+            .field("truncated", &self.truncated)
+            .field("dropped_bytes", &self.dropped_bytes)
+            .field("flags", &self.flags)
+            .field("user_revision", &self.user_revision)
+            .field("memory_revision", &self.memory_revision)
+            .field("warning", &self.warning)
+            .finish()
+    }
+}

@@ -1,0 +1,68 @@
+//! Characters that a reader does not see.
+
+use std::ops::AddAssign;
+use std::sync::LazyLock;
+
+use regex::Regex;
+use serde::Serialize;
+
+/// How many characters a text holds that a reader does not see. They are reported, and left as they are: some scripts and
+/// emoji need a few of them, and none has to hide anything.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Flags {
+    /// Those without a shape: zero-width, tag and control characters. Line breaks, tabs and the variation selectors of emoji
+    /// don't count.
+    pub invisible: usize,
+    /// Those that change the direction of the text around them.
+    pub bidi: usize,
+}
+
+// Both are constants, and a test uses them.
+static INVISIBLE: LazyLock<Regex> = LazyLock::new(|| {
+    let pattern = r"[[\p{Default_Ignorable_Code_Point}\p{Cc}]--[\t\r\n\uFE0E\uFE0F\p{Bidi_Control}]]";
+    Regex::new(pattern).expect("a valid pattern")
+});
+static BIDI: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\p{Bidi_Control}").expect("a valid pattern"));
+
+impl Flags {
+    /// What is in this text.
+    pub fn of(text: &str) -> Self {
+        if text.is_ascii() && !text.contains(|c: char| c.is_ascii_control()) {
+            return Self::default();
+        }
+        Self { invisible: INVISIBLE.find_iter(text).count(), bidi: BIDI.find_iter(text).count() }
+    }
+
+    /// Whether there is no such character.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl AddAssign for Flags {
+    fn add_assign(&mut self, other: Self) {
+        self.invisible += other.invisible;
+        self.bidi += other.bidi;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_reader_does_not_see_is_counted() {
+        for (text, invisible, bidi) in [
+            ("plain text\twith a tab\r\nand lines", 0, 0),
+            ("Grüße, 東京, שלום, ❤️", 0, 0),
+            ("pass\u{200b}word \u{feff}\u{ad}", 3, 0),
+            ("\u{e0049}\u{e0067}", 2, 0),
+            ("\u{1b}[31m\u{7}", 2, 0),
+            ("user\u{202e}txt.exe\u{2066}\u{200f}", 0, 3),
+            ("\u{200d}\u{202a}", 1, 1),
+        ] {
+            assert_eq!(Flags::of(text), Flags { invisible, bidi }, "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! Where a store is kept.
+
+use memory_core::{Collection, DocumentId, Error, Json, JsonObject, Metadata, Result, SpaceId};
+use sha2::{Digest, Sha256};
+
+use super::{MemoryLoadContext, MemoryScope, MemoryStore};
+
+/// The collection that holds prompt memory, and nothing else. Its name is reserved, so no plugin reaches it.
+pub const COLLECTION: &str = "_prompt";
+
+/// The space that all of it is in: whose memory it is stands in the metadata.
+const SPACE: &str = "prompt";
+
+/// The longest part of a key, in bytes.
+const MAX_PART: usize = 256;
+
+/// The document of one store.
+#[derive(Debug, Clone)]
+pub(super) struct Key {
+    pub(super) id: DocumentId,
+    pub(super) collection: Collection,
+    pub(super) space_id: SpaceId,
+    /// The parts by name, for operators: `metadata.user = 'ana'` finds what is known of Ana.
+    pub(super) metadata: Metadata,
+}
+
+impl Key {
+    /// The document of a store in this context; `InvalidInput` or `TooLarge` when an id of the context is not valid.
+    pub(super) fn of(context: &MemoryLoadContext, store: MemoryStore) -> Result<Self> {
+        check("sessionId", &context.session_id)?;
+        check("sessionKey", &context.session_key)?;
+        check("platform", &context.platform)?;
+        context.user_id.as_deref().map_or(Ok(()), |id| check("userId", id))?;
+        context.personality_id.as_deref().map_or(Ok(()), |id| check("personalityId", id))?;
+        let session = ("session", context.session_key.as_str());
+        let parts = match (store, &context.user_id, context.memory_scope, &context.personality_id) {
+            (MemoryStore::User, Some(user), _, _) => vec![("user", user.as_str())],
+            (MemoryStore::User, None, _, _) => vec![session],
+            (MemoryStore::Memory, _, MemoryScope::PerPersonality, Some(personality)) => {
+                vec![session, ("personality", personality.as_str())]
+            }
+            (MemoryStore::Memory, ..) => vec![session],
+        };
+        Self::from_parts(store, &parts)
+    }
+
+    fn from_parts(store: MemoryStore, parts: &[(&str, &str)]) -> Result<Self> {
+        let mut hash = Sha256::new();
+        let mut metadata = JsonObject::from([("store".to_owned(), Json::String(store.as_str().to_owned()))]);
+        for (name, value) in parts {
+            // With its length before it, no part can end where another begins.
+            for text in [name, value] {
+                hash.update((text.len() as u64).to_be_bytes());
+                hash.update(text);
+            }
+            metadata.insert((*name).to_owned(), Json::String((*value).to_owned()));
+        }
+        let digits: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+        Ok(Self {
+            id: DocumentId::parse(format!("{store}-{digits}"))?,
+            collection: Collection::parse(COLLECTION)?,
+            space_id: SpaceId::parse(SPACE)?,
+            metadata: Metadata::from_object(&metadata)?,
+        })
+    }
+}
+
+fn check(name: &str, part: &str) -> Result<()> {
+    if part.is_empty() {
+        return Err(Error::invalid(format!("{name} must not be empty")));
+    }
+    if part.len() > MAX_PART {
+        let size = part.len();
+        return Err(Error::too_large(format!("{name} of {size} bytes; at most {MAX_PART} are allowed")));
+    }
+    if part.contains(char::is_control) {
+        return Err(Error::invalid(format!("{name} must not hold control characters")));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use memory_core::ErrorKind;
+
+    use super::*;
+
+    fn context(session: &str, user: Option<&str>, personality: Option<&str>, scope: MemoryScope) -> MemoryLoadContext {
+        let mut context = MemoryLoadContext::new("s", session, "cli");
+        context.user_id = user.map(str::to_owned);
+        context.personality_id = personality.map(str::to_owned);
+        context.memory_scope = scope;
+        context
+    }
+
+    #[test]
+    fn no_two_keys_collide() {
+        let hostile = ["a", "b", "a:b", "b:a", "a:", ":a", "a:b:a", "a-b", "a/b", "../a", "ä", "A", " a", "a "];
+        let mut ids = BTreeSet::new();
+        let mut add = |context: MemoryLoadContext, store| {
+            let key = Key::of(&context, store).expect("valid");
+            assert!(ids.insert(key.id.clone()), "{context:?} {store}");
+        };
+        for one in hostile {
+            add(context(one, None, None, MemoryScope::Global), MemoryStore::Memory);
+            add(context(one, None, None, MemoryScope::Global), MemoryStore::User);
+            add(context("s", Some(one), None, MemoryScope::Global), MemoryStore::User);
+            for other in hostile {
+                add(context(one, None, Some(other), MemoryScope::PerPersonality), MemoryStore::Memory);
+            }
+        }
+    }
+
+    #[test]
+    fn what_does_not_belong_to_a_key_does_not_change_it() {
+        let id = |context, store| Key::of(&context, store).expect("valid").id;
+        let plain = context("s", None, None, MemoryScope::Global);
+        let global = context("s", Some("u"), Some("p"), MemoryScope::Global);
+        let nobody = context("s", None, None, MemoryScope::PerPersonality);
+        assert_eq!(id(global.clone(), MemoryStore::Memory), id(plain.clone(), MemoryStore::Memory));
+        assert_eq!(id(nobody, MemoryStore::Memory), id(plain, MemoryStore::Memory));
+        let elsewhere = context("t", Some("u"), Some("q"), MemoryScope::PerPersonality);
+        assert_eq!(id(elsewhere, MemoryStore::User), id(global, MemoryStore::User));
+    }
+
+    #[test]
+    fn parts_are_checked() {
+        let long = "x".repeat(257);
+        for (part, kind) in [
+            ("", ErrorKind::InvalidInput),
+            ("a\nb", ErrorKind::InvalidInput),
+            ("a\0", ErrorKind::InvalidInput),
+            (long.as_str(), ErrorKind::TooLarge),
+        ] {
+            for context in [
+                context(part, None, None, MemoryScope::Global),
+                context("s", Some(part), None, MemoryScope::Global),
+                context("s", None, Some(part), MemoryScope::PerPersonality),
+                MemoryLoadContext::new(part, "s", "cli"),
+                MemoryLoadContext::new("s", "s", part),
+            ] {
+                for store in [MemoryStore::Memory, MemoryStore::User] {
+                    assert_eq!(Key::of(&context, store).expect_err("not valid").kind(), kind, "{context:?}");
+                }
+            }
+        }
+        assert!(Key::of(&MemoryLoadContext::new("s", "x".repeat(256), "cli"), MemoryStore::Memory).is_ok());
+    }
+}

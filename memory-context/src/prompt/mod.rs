@@ -1,0 +1,21 @@
+//! Prompt memory: what an agent keeps about its human and its work, ready to be put into a system prompt.
+//!
+//! [`PromptMemory`] is the way in; the crate's page has an example.
+
+mod cache;
+mod config;
+mod context;
+mod flags;
+mod key;
+mod provider;
+mod record;
+mod render;
+mod update;
+
+pub use config::{OnFailure, PromptConfig};
+pub use context::{MemoryContext, MemoryLoadContext, MemoryScope};
+pub use flags::Flags;
+pub use key::COLLECTION;
+pub use provider::{PromptMemory, Undone};
+pub use record::{Change, Diff};
+pub use update::{Action, MAX_UPDATES, MemoryStore, MemoryUpdate, SyncReport, UpdateReport};

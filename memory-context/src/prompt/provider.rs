@@ -1,0 +1,381 @@
+//! Prompt memory over the documents of any engine.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::join;
+use memory_core::{
+    DEFAULT_DEADLINE, Document, DocumentStore, DocumentWrite, Error, ErrorKind, Expect, IdempotencyKey, Outcome,
+    Result, Revision,
+};
+use serde::Serialize;
+use sha2::{Digest, Sha256};
+use tokio::time::timeout;
+
+use super::cache::{Cache, Known};
+use super::key::Key;
+use super::record::{Batch, Origin, Record};
+use super::render::render;
+use super::update::{MAX_UPDATES, trim};
+use super::{
+    Change, Flags, MemoryContext, MemoryLoadContext, MemoryStore, MemoryUpdate, OnFailure, PromptConfig, SyncReport,
+    UpdateReport,
+};
+
+/// What an agent keeps about its human and its work, for the system prompt. Cheap to clone.
+///
+/// Each of the two stores is one document of the collection [`COLLECTION`](super::COLLECTION), with its history. Any number of
+/// processes may share them.
+#[derive(Debug, Clone)]
+pub struct PromptMemory {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    documents: Arc<dyn DocumentStore>,
+    config: PromptConfig,
+    cache: Cache,
+}
+
+/// What an undo did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct Undone {
+    /// The change that it took back.
+    pub undid: Revision,
+    /// The revision that it made.
+    pub revision: Revision,
+}
+
+impl PromptMemory {
+    /// Prompt memory with the default settings.
+    pub fn new(documents: Arc<dyn DocumentStore>) -> Self {
+        Self::of(documents, PromptConfig::default())
+    }
+
+    /// Prompt memory with its settings; `InvalidInput` when one is out of its range.
+    pub fn with(documents: Arc<dyn DocumentStore>, config: PromptConfig) -> Result<Self> {
+        config.check()?;
+        Ok(Self::of(documents, config))
+    }
+
+    fn of(documents: Arc<dyn DocumentStore>, config: PromptConfig) -> Self {
+        Self { shared: Arc::new(Shared { documents, config, cache: Cache::new() }) }
+    }
+
+    /// What goes into the system prompt of a turn; `None` when there is nothing to put there.
+    ///
+    /// # Behavior
+    /// - The user's profile comes first, under `## About You`, then the project's memory, under `## Memory`; an empty one is
+    ///   left out with its heading. Nothing in the texts themselves makes a heading.
+    /// - Beyond the budget, whole lines are left out and `truncated` says so: the oldest of the memory first, and those of the
+    ///   profile only when no memory is left.
+    /// - A store that can't be read before the deadline is `Timeout` or the engine's error, or, with [`OnFailure::Open`], what
+    ///   was known of it last, with a warning in the content and beside it.
+    pub async fn prefetch(&self, context: &MemoryLoadContext) -> Result<Option<MemoryContext>> {
+        let (user, memory) = (Key::of(context, MemoryStore::User)?, Key::of(context, MemoryStore::Memory)?);
+        let (user, memory) = join(self.recall(&user), self.recall(&memory)).await;
+        let ((user, user_failure), (memory, memory_failure)) = (user?, memory?);
+        let warning = user_failure.or(memory_failure).map(|error| {
+            format!(
+                "memory could not be read ({:?}): what follows may be old, and what is missing is not gone",
+                error.kind()
+            )
+        });
+        let rendered = render(&user.text, &memory.text, warning.as_deref(), self.shared.config.budget);
+        let mut flags = Flags::of(&user.text);
+        flags += Flags::of(&memory.text);
+        Ok(rendered.map(|rendered| MemoryContext {
+            content: rendered.content,
+            source: "custom",
+            truncated: rendered.dropped_bytes > 0,
+            dropped_bytes: rendered.dropped_bytes,
+            flags,
+            user_revision: user.revision,
+            memory_revision: memory.revision,
+            warning,
+        }))
+    }
+
+    /// Applies updates in their order, each to its store.
+    ///
+    /// # Behavior
+    /// - Nothing to apply makes no call to the engine, and what changes nothing is not written.
+    /// - The updates of one store are applied all at once or not at all. Racing calls lose nothing.
+    /// - `TooLarge` or `InvalidInput` before anything is written, when an update or a text that would come out is.
+    /// - An error whose outcome is [`Outcome::Unknown`] may have applied the updates of one store or of both. With
+    ///   [`sync_once`](Self::sync_once) they can be repeated.
+    pub async fn sync(&self, context: &MemoryLoadContext, updates: &[MemoryUpdate]) -> Result<SyncReport> {
+        self.sync_within_deadline(context, None, updates).await
+    }
+
+    /// The same under a key: repeated, it completes what is missing, and applies nothing twice.
+    ///
+    /// # Behavior
+    /// - A key is known as long as its change is in the [`history`](Self::history), which keeps 100 for each store. A batch that
+    ///   changed nothing left no trace.
+    /// - Other updates under a key that is known are `Conflict`.
+    pub async fn sync_once(
+        &self,
+        context: &MemoryLoadContext,
+        batch: &IdempotencyKey,
+        updates: &[MemoryUpdate],
+    ) -> Result<SyncReport> {
+        self.sync_within_deadline(context, Some(batch), updates).await
+    }
+
+    /// The text of one store as it was written, without budget and cache; `None` when it is empty.
+    pub async fn read(&self, context: &MemoryLoadContext, store: MemoryStore) -> Result<Option<String>> {
+        let stored = self.load(&Key::of(context, store)?).await?;
+        Ok(Some(stored.record.text).filter(|text| !text.is_empty()))
+    }
+
+    /// The changes of one store, newest first: the last 100.
+    pub async fn history(&self, context: &MemoryLoadContext, store: MemoryStore) -> Result<Vec<Change>> {
+        Ok(self.load(&Key::of(context, store)?).await?.record.history())
+    }
+
+    /// Takes the newest change back that is neither an undo nor undone, which is a change of its own; `None` when there is none
+    /// that can be. A change stands for all updates that one sync applied to the store.
+    pub async fn undo(&self, context: &MemoryLoadContext, store: MemoryStore) -> Result<Option<Undone>> {
+        let key = Key::of(context, store)?;
+        within_deadline(async {
+            let first = self.load(&key).await?;
+            self.commit(&key, first, |stored| {
+                let Some((undid, text)) = stored.record.before_last() else { return Ok((None, None)) };
+                let origin = self.origin(context, None, Some(undid));
+                let revision = stored.next_revision()?;
+                Ok((Some((text, origin)), Some(Undone { undid, revision })))
+            })
+            .await
+        })
+        .await
+    }
+
+    async fn sync_within_deadline(
+        &self,
+        context: &MemoryLoadContext,
+        batch: Option<&IdempotencyKey>,
+        updates: &[MemoryUpdate],
+    ) -> Result<SyncReport> {
+        if updates.len() > MAX_UPDATES {
+            let count = updates.len();
+            return Err(Error::too_large(format!("{count} updates; at most {MAX_UPDATES} go in one sync")));
+        }
+        updates.iter().try_for_each(|update| update.check(self.shared.config.max_entry_bytes))?;
+        within_deadline(self.sync_parts(context, batch, updates)).await
+    }
+
+    async fn sync_parts(
+        &self,
+        context: &MemoryLoadContext,
+        batch: Option<&IdempotencyKey>,
+        updates: &[MemoryUpdate],
+    ) -> Result<SyncReport> {
+        let mut parts = Vec::new();
+        for store in [MemoryStore::User, MemoryStore::Memory] {
+            let updates: Vec<_> = updates.iter().filter(|update| update.store == store).collect();
+            if updates.is_empty() {
+                continue;
+            }
+            let batch = match batch {
+                Some(key) => Some(Batch { key: key.clone(), digest: digest(&updates)? }),
+                None => None,
+            };
+            let key = Key::of(context, store)?;
+            let stored = self.load(&key).await?;
+            // Refused here, a part that does not fit is refused before the other is written.
+            self.plan(&stored, &updates, batch.as_ref())?;
+            parts.push((key, stored, updates, batch));
+        }
+        let mut reports = Vec::new();
+        let mut may_be_applied = false;
+        for (key, stored, updates, batch) in parts {
+            let plan = |stored: &Stored| {
+                let (text, reports) = self.plan(stored, &updates, batch.as_ref())?;
+                Ok((text.map(|text| (text, self.origin(context, batch.clone(), None))), reports))
+            };
+            match self.commit(&key, stored, plan).await {
+                Ok(of_part) => reports.push((updates[0].store, of_part.into_iter())),
+                Err(error) if may_be_applied => return Err(error.with_outcome(Outcome::Unknown)),
+                Err(error) => return Err(error),
+            }
+            may_be_applied = true;
+        }
+        let mut next = |update: &MemoryUpdate| {
+            reports.iter_mut().find(|(store, _)| *store == update.store).and_then(|(_, reports)| reports.next())
+        };
+        Ok(SyncReport { updates: updates.iter().filter_map(&mut next).collect() })
+    }
+
+    /// What a part of a batch makes of a store: the text, if it is another one, and the reports.
+    fn plan(
+        &self,
+        stored: &Stored,
+        updates: &[&MemoryUpdate],
+        batch: Option<&Batch>,
+    ) -> Result<(Option<String>, Vec<UpdateReport>)> {
+        let report = |update: &MemoryUpdate, revision, matched_lines, changed, repeated| UpdateReport {
+            store: update.store,
+            matched_lines,
+            changed,
+            repeated,
+            revision,
+            flags: Flags::of(&update.content),
+        };
+        match batch.and_then(|batch| stored.record.find(batch)) {
+            Some((_, false)) => return Err(Error::conflict("other updates were applied under this batch key")),
+            Some((revision, true)) => {
+                let reports = updates.iter().map(|update| report(update, Some(revision), 0, false, true));
+                return Ok((None, reports.collect()));
+            }
+            None => {}
+        }
+        let mut text = stored.record.text.clone();
+        let effects: Vec<_> = updates
+            .iter()
+            .map(|update| {
+                let (next, matched_lines) = update.apply(&text);
+                let changed = next != text;
+                text = next;
+                (update, matched_lines, changed)
+            })
+            .collect();
+        let max = self.shared.config.max_store_bytes;
+        if text.len() > max && text.len() > stored.record.text.len() {
+            let size = text.len();
+            return Err(Error::too_large(format!("the store would have {size} bytes; at most {max} are allowed")));
+        }
+        let text = Some(text).filter(|text| *text != stored.record.text);
+        let revision = if text.is_some() { Some(stored.next_revision()?) } else { stored.revision };
+        let reports =
+            effects.into_iter().map(|(update, matched, changed)| report(update, revision, matched, changed, false));
+        Ok((text, reports.collect()))
+    }
+
+    /// Writes what `plan` makes of a store, and plans again when somebody else was first. Gives what it answered last.
+    async fn commit<T>(
+        &self,
+        key: &Key,
+        mut stored: Stored,
+        plan: impl Fn(&Stored) -> Result<(Option<(String, Origin)>, T)>,
+    ) -> Result<T> {
+        loop {
+            let (change, answer) = plan(&stored)?;
+            let Some((text, origin)) = change else { return Ok(answer) };
+            let (expect, revision) = (stored.expect(), stored.next_revision()?);
+            let record = stored.record.changed(text, revision, origin);
+            let now = self.shared.config.clock.now();
+            let write = DocumentWrite::new(key.collection.clone(), key.space_id.clone(), record.to_content()?, now);
+            let write = write.with_id(key.id.clone()).with_metadata(key.metadata.clone()).expect(expect);
+            // Dropped on the way, the write may have its effect all the same.
+            let mut ended = Ended { cache: &self.shared.cache, key, known: None };
+            match self.shared.documents.put(write).await {
+                Ok(document) => {
+                    ended.known = Some(Known { text: record.text.into(), revision: Some(document.revision) });
+                    return Ok(answer);
+                }
+                Err(error) if error.kind() == ErrorKind::Conflict => {}
+                Err(error) => return Err(error),
+            }
+            drop(ended);
+            stored = self.load(key).await?;
+        }
+    }
+
+    /// The present text of a store, or the last known one and why.
+    async fn recall(&self, key: &Key) -> Result<(Known, Option<Error>)> {
+        let config = &self.shared.config;
+        if let Some(known) = self.shared.cache.get(&key.id, config.cache_for) {
+            return Ok((known, None));
+        }
+        let failure = match timeout(config.deadline, self.load(key)).await {
+            Ok(Ok(stored)) => return Ok((stored.known(), None)),
+            Ok(Err(error)) => error,
+            Err(_) => late(config.deadline, Outcome::NotDone),
+        };
+        match config.on_failure {
+            OnFailure::Fail => Err(failure),
+            OnFailure::Open => {
+                tracing::warn!(kind = ?failure.kind(), "a turn goes on without the present prompt memory");
+                let known = self.shared.cache.get(&key.id, Duration::MAX);
+                Ok((known.unwrap_or_default(), Some(failure)))
+            }
+        }
+    }
+
+    async fn load(&self, key: &Key) -> Result<Stored> {
+        let writes_before = self.shared.cache.writes();
+        let document = self.shared.documents.get(&key.collection, &key.id).await?;
+        let stored = document.as_ref().map_or(Ok(Stored::default()), Stored::read)?;
+        self.shared.cache.keep(&key.id, stored.known(), writes_before);
+        Ok(stored)
+    }
+
+    fn origin(&self, context: &MemoryLoadContext, batch: Option<Batch>, undoes: Option<Revision>) -> Origin {
+        Origin {
+            at: self.shared.config.clock.now(),
+            session_id: context.session_id.clone(),
+            platform: context.platform.clone(),
+            batch,
+            undoes,
+        }
+    }
+}
+
+/// A store as the engine has it; the default is one that was never written.
+#[derive(Debug, Default)]
+struct Stored {
+    record: Record,
+    revision: Option<Revision>,
+}
+
+impl Stored {
+    fn read(document: &Document) -> Result<Self> {
+        Ok(Self { record: Record::read(document)?, revision: Some(document.revision) })
+    }
+
+    fn known(&self) -> Known {
+        Known { text: trim(&self.record.text).into(), revision: self.revision }
+    }
+
+    fn expect(&self) -> Expect {
+        self.revision.map_or(Expect::Absent, Expect::Revision)
+    }
+
+    fn next_revision(&self) -> Result<Revision> {
+        self.revision.map_or(Ok(Revision::FIRST), Revision::next)
+    }
+}
+
+/// Tells the cache that a write has ended, however it did.
+struct Ended<'a> {
+    cache: &'a Cache,
+    key: &'a Key,
+    known: Option<Known>,
+}
+
+impl Drop for Ended<'_> {
+    fn drop(&mut self) {
+        self.cache.wrote(&self.key.id, self.known.take());
+    }
+}
+
+/// Ends a loop of lost races.
+async fn within_deadline<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
+    timeout(DEFAULT_DEADLINE, work).await.unwrap_or_else(|_| Err(late(DEFAULT_DEADLINE, Outcome::Unknown)))
+}
+
+fn late(deadline: Duration, outcome: Outcome) -> Error {
+    let message = format!("no answer within {} ms", deadline.as_millis());
+    Error::new(ErrorKind::Timeout, message).with_outcome(outcome).retryable()
+}
+
+/// Of the JSON, since what it says of an update stays the same in all versions.
+fn digest(updates: &[&MemoryUpdate]) -> Result<String> {
+    let json = serde_json::to_vec(updates)
+        .map_err(|error| Error::invalid("the updates have no JSON form").with_source(error))?;
+    Ok(Sha256::digest(json).iter().take(16).map(|byte| format!("{byte:02x}")).collect())
+}

@@ -1,0 +1,315 @@
+//! What is kept of a store: its text, and how it came to be.
+
+use std::collections::HashSet;
+use std::fmt;
+
+use memory_core::{Content, Document, Error, IdempotencyKey, Result, Revision, Timestamp};
+use serde::{Deserialize, Serialize};
+
+/// How many changes are kept. The keys of their batches are known for as long.
+const MAX_CHANGES: usize = 100;
+/// How many bytes of earlier text are kept, so that the newest changes can be undone.
+const MAX_EARLIER_BYTES: usize = 128 << 10;
+
+/// A text with its history, in one document: one compare and set changes both, and knows a batch that comes again.
+#[derive(Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Record {
+    pub(super) text: String,
+    /// Oldest first.
+    changes: Vec<Entry>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Entry {
+    revision: Revision,
+    origin: Origin,
+    /// What leads back to the text before; gone from old changes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    back: Option<Back>,
+}
+
+/// Where a change comes from.
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct Origin {
+    pub(super) at: Timestamp,
+    pub(super) session_id: String,
+    pub(super) platform: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) batch: Option<Batch>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) undoes: Option<Revision>,
+}
+
+/// A batch that was applied under a key.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Batch {
+    pub(super) key: IdempotencyKey,
+    /// Of the updates, so that another batch under the same key is noticed.
+    pub(super) digest: String,
+}
+
+/// The difference to the text before: from a line on, some lines were others.
+#[derive(Serialize, Deserialize)]
+struct Back {
+    line: usize,
+    removed: Vec<String>,
+    added: usize,
+}
+
+/// One change of a store.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct Change {
+    /// The revision that it made.
+    pub revision: Revision,
+    /// When it was made.
+    pub at: Timestamp,
+    /// In which conversation.
+    pub session_id: String,
+    /// Where that takes place.
+    pub platform: String,
+    /// The key of its batch, if it had one.
+    pub batch: Option<IdempotencyKey>,
+    /// The change that it undoes, if it is an undo.
+    pub undoes: Option<Revision>,
+    /// What it changed; `None` for an old change, of which that is not kept any more.
+    pub diff: Option<Diff>,
+}
+
+/// Lines that took the place of others.
+#[derive(Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct Diff {
+    /// How many lines stand before the first that differs.
+    pub line: usize,
+    /// The lines from there on that were taken away.
+    pub removed: Vec<String>,
+    /// The lines that were put there.
+    pub added: Vec<String>,
+}
+
+impl Record {
+    /// What a document holds; `Corrupt` when it was not written here.
+    pub(super) fn read(document: &Document) -> Result<Self> {
+        serde_json::from_str(document.content.as_str())
+            .map_err(|_| Error::corrupt(format!("the prompt memory {} holds something else", document.id)))
+    }
+
+    /// The content of its document.
+    pub(super) fn to_content(&self) -> Result<Content> {
+        let json = serde_json::to_string(self)
+            .map_err(|error| Error::invalid("the prompt memory has no JSON form").with_source(error))?;
+        Content::parse(json)
+    }
+
+    /// The revision that a batch made which has this key, and whether it was this batch.
+    pub(super) fn find(&self, batch: &Batch) -> Option<(Revision, bool)> {
+        let of_key = |entry: &&Entry| entry.origin.batch.as_ref().is_some_and(|known| known.key == batch.key);
+        let entry = self.changes.iter().rev().find(of_key)?;
+        Some((entry.revision, entry.origin.batch.as_ref() == Some(batch)))
+    }
+
+    /// The record after its text became this one.
+    pub(super) fn changed(mut self, text: String, revision: Revision, origin: Origin) -> Self {
+        let back = Some(Back::between(&self.text, &text));
+        self.changes.push(Entry { revision, origin, back });
+        self.text = text;
+        self.forget_the_oldest();
+        self
+    }
+
+    /// The changes, newest first.
+    pub(super) fn history(&self) -> Vec<Change> {
+        let mut after = Some(lines(&self.text));
+        let mut history = Vec::with_capacity(self.changes.len());
+        for entry in self.changes.iter().rev() {
+            let origin = entry.origin.clone();
+            let steps = after.as_ref().zip(entry.back.as_ref());
+            let diff = steps.and_then(|(after, back)| {
+                let (_, added, _) = back.split(after)?;
+                Some(Diff { line: back.line, removed: back.removed.clone(), added: added.to_vec() })
+            });
+            after = steps.and_then(|(after, back)| back.apply(after));
+            history.push(Change {
+                revision: entry.revision,
+                at: origin.at,
+                session_id: origin.session_id,
+                platform: origin.platform,
+                batch: origin.batch.map(|batch| batch.key),
+                undoes: origin.undoes,
+                diff,
+            });
+        }
+        history
+    }
+
+    /// The newest change that is neither an undo nor undone, and the text before it; `None` when there is none of which the
+    /// text is still kept.
+    pub(super) fn before_last(&self) -> Option<(Revision, String)> {
+        let undone: HashSet<_> =
+            self.changes.iter().filter_map(|entry| entry.origin.undoes).map(Revision::get).collect();
+        let mut text = lines(&self.text);
+        for entry in self.changes.iter().rev() {
+            text = entry.back.as_ref()?.apply(&text)?;
+            if entry.origin.undoes.is_none() && !undone.contains(&entry.revision.get()) {
+                return Some((entry.revision, text.join("\n")));
+            }
+        }
+        None
+    }
+
+    fn forget_the_oldest(&mut self) {
+        self.changes.drain(..self.changes.len().saturating_sub(MAX_CHANGES));
+        let mut kept = 0;
+        for entry in self.changes.iter_mut().rev() {
+            kept += entry.back.as_ref().map_or(0, Back::size);
+            if kept > MAX_EARLIER_BYTES {
+                entry.back = None;
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Record {
+    /// Payloads stay out of logs: only the size shows.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Record({} bytes, {} changes)", self.text.len(), self.changes.len())
+    }
+}
+
+impl fmt::Debug for Diff {
+    /// Payloads stay out of logs: only the numbers show.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Diff(line {}, {} removed, {} added)", self.line, self.removed.len(), self.added.len())
+    }
+}
+
+impl Back {
+    fn between(before: &str, after: &str) -> Self {
+        let (before, after) = (lines(before), lines(after));
+        let line = before.iter().zip(&after).take_while(|(old, new)| old == new).count();
+        let rest = before[line..].iter().rev().zip(after[line..].iter().rev());
+        let end = rest.take_while(|(old, new)| old == new).count();
+        Self { line, removed: before[line..before.len() - end].to_vec(), added: after.len() - end - line }
+    }
+
+    /// The lines before, from those after; `None` when they don't fit together.
+    fn apply(&self, after: &[String]) -> Option<Vec<String>> {
+        let (head, _, tail) = self.split(after)?;
+        Some([head, &self.removed, tail].concat())
+    }
+
+    /// The lines after, as those that stayed in front, those that were added, and those that stayed behind.
+    fn split<'a>(&self, after: &'a [String]) -> Option<(&'a [String], &'a [String], &'a [String])> {
+        let (head, rest) = after.split_at_checked(self.line)?;
+        let (added, tail) = rest.split_at_checked(self.added)?;
+        Some((head, added, tail))
+    }
+
+    /// How many bytes it takes as JSON, about.
+    fn size(&self) -> usize {
+        self.removed.iter().map(|line| line.len() + 3).sum()
+    }
+}
+
+/// The empty text has none.
+fn lines(text: &str) -> Vec<String> {
+    if text.is_empty() { Vec::new() } else { text.split('\n').map(str::to_owned).collect() }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn origin(undoes: Option<Revision>) -> Origin {
+        Origin { at: Timestamp::MIN, session_id: "s".into(), platform: "cli".into(), batch: None, undoes }
+    }
+
+    fn record(texts: &[&str]) -> Record {
+        texts.iter().fold(Record::default(), |record, text| change(record, text, None))
+    }
+
+    fn change(record: Record, text: &str, undoes: Option<Revision>) -> Record {
+        let newest = record.changes.last().map(|entry| entry.revision);
+        let revision = newest.map_or(Ok(Revision::FIRST), Revision::next).expect("a revision");
+        record.changed(text.to_owned(), revision, origin(undoes))
+    }
+
+    fn undone(record: Record) -> Record {
+        let (revision, text) = record.before_last().expect("something to undo");
+        change(record, &text, Some(revision))
+    }
+
+    #[test]
+    fn undo_goes_back_step_by_step_and_over_later_changes() {
+        let mut record = record(&["a", "a\n\nb", "c"]);
+        for text in ["a\n\nb", "a"] {
+            record = undone(record);
+            assert_eq!(record.text, text);
+        }
+        record = change(record, "a\n\nd", None);
+        for text in ["a", ""] {
+            record = undone(record);
+            assert_eq!(record.text, text);
+        }
+        assert_eq!(record.before_last(), None);
+        let undoes: Vec<_> = record.history().iter().map(|change| change.undoes.map(Revision::get)).collect();
+        assert_eq!(undoes, [Some(1), Some(6), None, Some(2), Some(3), None, None, None]);
+    }
+
+    #[test]
+    fn history_shows_the_lines_that_changed() {
+        let record = record(&["one\ntwo\nthree", "one\n2\nthree"]);
+        let owned = |lines: &[&str]| lines.iter().map(|line| (*line).to_owned()).collect::<Vec<_>>();
+        let diffs: Vec<_> = record.history().into_iter().filter_map(|change| change.diff).collect();
+        let second = Diff { line: 1, removed: owned(&["two"]), added: owned(&["2"]) };
+        let first = Diff { line: 0, removed: Vec::new(), added: owned(&["one", "two", "three"]) };
+        assert_eq!(diffs, [second, first]);
+    }
+
+    #[test]
+    fn history_is_bounded_and_its_newest_part_can_be_undone() {
+        let large = |letter: &str| letter.repeat(MAX_EARLIER_BYTES / 3);
+        let letter = |number: usize| char::from(b'a' + (number % 26) as u8).to_string();
+        let texts: Vec<_> = (0..MAX_CHANGES + 5).map(|number| large(&letter(number))).collect();
+        let mut record = record(&texts.iter().map(String::as_str).collect::<Vec<_>>());
+        let history = record.history();
+        assert_eq!((history.len(), history[0].revision.get()), (MAX_CHANGES, MAX_CHANGES as u64 + 5));
+        let known = history.iter().take_while(|change| change.diff.is_some()).count();
+        assert_eq!(known, history.iter().filter(|change| change.diff.is_some()).count());
+        assert_eq!(known, 2);
+        record = undone(record);
+        assert_eq!(record.text, texts[texts.len() - 2]);
+        assert!(record.to_content().is_ok());
+    }
+
+    #[test]
+    fn what_is_stored_may_be_nonsense_and_harms_nothing() {
+        let back = Back { line: usize::MAX, removed: Vec::new(), added: usize::MAX };
+        let entry = Entry { revision: Revision::FIRST, origin: origin(None), back: Some(back) };
+        let record = Record { text: "a".into(), changes: vec![entry] };
+        assert_eq!(record.before_last(), None);
+        assert_eq!(record.history()[0].diff, None);
+    }
+
+    proptest! {
+        #[test]
+        fn every_earlier_text_can_be_found_again(texts in prop::collection::vec("[ab\n]{0,12}", 1..20)) {
+            let texts: Vec<_> = texts.iter().map(|text| super::super::update::trim(text)).collect();
+            let record = record(&texts);
+            let read: Record = serde_json::from_str(record.to_content().expect("it fits").as_str()).expect("JSON");
+            let mut text = lines(&read.text);
+            for (entry, expected) in read.changes.iter().rev().zip(texts.iter().rev().skip(1).chain([&""])) {
+                text = entry.back.as_ref().expect("kept").apply(&text).expect("fits");
+                prop_assert_eq!(&text.join("\n"), expected);
+            }
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! Which text an update and a prompt are about.
+
+use std::sync::Arc;
+
+use memory_context::prompt::MemoryStore::{Memory, User};
+use memory_context::prompt::{COLLECTION, MemoryLoadContext, MemoryScope, MemoryUpdate};
+use memory_core::plugin::{Arguments, Scope};
+use memory_core::{Collection, DocumentQuery, ErrorKind, SpaceId, Spaces};
+
+use crate::stage::{CaseResult, Stage, add, cases, content};
+
+cases! {
+    the_two_stores_are_apart,
+    a_personality_has_a_memory_of_its_own,
+    personalities_share_the_global_memory,
+    a_scope_without_a_personality_is_the_shared_one,
+    the_profile_is_that_of_the_user_in_every_session,
+    without_a_user_the_profile_is_that_of_the_session,
+    an_id_that_looks_like_a_path_is_an_id,
+    ids_that_join_alike_do_not_collide,
+    an_id_that_is_not_valid_is_refused_before_anything_is_written,
+    all_of_it_lies_in_one_reserved_collection,
+    no_plugin_reaches_it,
+}
+
+async fn the_two_stores_are_apart(stage: Stage) -> CaseResult {
+    let (memory, context) = (stage.memory(), stage.context());
+    add(&memory, &context, User, "one").await;
+    add(&memory, &context, Memory, "two").await;
+    memory.sync(&context, &[MemoryUpdate::remove(User, "two"), MemoryUpdate::replace(Memory, "three")]).await?;
+    assert_eq!(memory.read(&context, User).await?.as_deref(), Some("one"));
+    assert_eq!(memory.read(&context, Memory).await?.as_deref(), Some("three"));
+    Ok(())
+}
+
+async fn a_personality_has_a_memory_of_its_own(stage: Stage) -> CaseResult {
+    let (memory, shared) = (stage.memory(), stage.context());
+    let (ada, bob) = (stage.personality("ada"), stage.personality("bob"));
+    add(&memory, &shared, Memory, "shared").await;
+    add(&memory, &ada, Memory, "of ada").await;
+    add(&memory, &bob, Memory, "of bob").await;
+    add(&memory, &bob, User, "likes tea").await;
+    for (context, own) in [(&shared, "shared"), (&ada, "of ada"), (&bob, "of bob")] {
+        let expected = format!("## About You\n\nlikes tea\n\n## Memory\n\n{own}");
+        assert_eq!(content(&memory, context).await, Some(expected));
+    }
+    memory.sync(&ada, &[MemoryUpdate::replace(Memory, "")]).await?;
+    assert_eq!(memory.read(&bob, Memory).await?.as_deref(), Some("of bob"));
+    assert_eq!(memory.read(&shared, Memory).await?.as_deref(), Some("shared"));
+    Ok(())
+}
+
+async fn personalities_share_the_global_memory(stage: Stage) -> CaseResult {
+    let memory = stage.memory();
+    let global = |id: &str| stage.context().with_personality(id, MemoryScope::Global);
+    add(&memory, &global("ada"), Memory, "a").await;
+    add(&memory, &global("bob"), Memory, "b").await;
+    for context in [global("ada"), global("eve"), stage.context()] {
+        assert_eq!(memory.read(&context, Memory).await?.as_deref(), Some("a\n\nb"));
+    }
+    Ok(())
+}
+
+async fn a_scope_without_a_personality_is_the_shared_one(stage: Stage) -> CaseResult {
+    let memory = stage.memory();
+    let mut nobody = stage.context();
+    nobody.memory_scope = MemoryScope::PerPersonality;
+    add(&memory, &nobody, Memory, "a").await;
+    assert_eq!(memory.read(&stage.context(), Memory).await?.as_deref(), Some("a"));
+    Ok(())
+}
+
+async fn the_profile_is_that_of_the_user_in_every_session(stage: Stage) -> CaseResult {
+    let memory = stage.memory();
+    let ana = |session: &str| MemoryLoadContext::new("s", stage.id(session), "cli").with_user(stage.id("ana"));
+    add(&memory, &ana("1").with_personality("p", MemoryScope::PerPersonality), User, "likes tea").await;
+    add(&memory, &ana("1"), Memory, "of session 1").await;
+    assert_eq!(content(&memory, &ana("2")).await.as_deref(), Some("## About You\n\nlikes tea"));
+    let bob = ana("1").with_user(stage.id("bob"));
+    assert_eq!(content(&memory, &bob).await.as_deref(), Some("## Memory\n\nof session 1"));
+    Ok(())
+}
+
+async fn without_a_user_the_profile_is_that_of_the_session(stage: Stage) -> CaseResult {
+    let (memory, context) = (stage.memory(), stage.context());
+    add(&memory, &context, User, "somebody").await;
+    assert_eq!(memory.read(&context, User).await?.as_deref(), Some("somebody"));
+    let namesake = MemoryLoadContext::new("s", stage.id("other"), "cli").with_user(context.session_key);
+    assert_eq!(memory.read(&namesake, User).await?, None, "a user whose id is the key of that session");
+    Ok(())
+}
+
+/// Where ids become paths, these escape from a folder or fall back to the shared memory.
+async fn an_id_that_looks_like_a_path_is_an_id(stage: Stage) -> CaseResult {
+    let memory = stage.memory();
+    let ids = [
+        "..",
+        "../ada",
+        "/etc/passwd",
+        "ada/..",
+        ".",
+        "%2e%2e",
+        "ada\\..",
+        "'; DROP TABLE memories; --",
+        "{$ne: 1}",
+        "*",
+    ];
+    add(&memory, &stage.context(), Memory, "shared").await;
+    for id in ids {
+        add(&memory, &stage.personality(id), Memory, id).await;
+    }
+    for id in ids {
+        assert_eq!(memory.read(&stage.personality(id), Memory).await?.as_deref(), Some(id));
+    }
+    assert_eq!(memory.read(&stage.context(), Memory).await?.as_deref(), Some("shared"));
+    assert_eq!(memory.read(&stage.personality("ada"), Memory).await?, None);
+    Ok(())
+}
+
+async fn ids_that_join_alike_do_not_collide(stage: Stage) -> CaseResult {
+    let memory = stage.memory();
+    let session = |key: &str| MemoryLoadContext::new("s", stage.id(key), "cli");
+    let contexts = [
+        session("a:b"),
+        session("a").with_personality("b", MemoryScope::PerPersonality),
+        session("a:b").with_personality("c", MemoryScope::PerPersonality),
+        session("a").with_personality("b:c", MemoryScope::PerPersonality),
+        session("a:b:c"),
+        session("A:b"),
+        session(" a:b"),
+    ];
+    for (number, context) in contexts.iter().enumerate() {
+        add(&memory, context, Memory, &number.to_string()).await;
+    }
+    for (number, context) in contexts.iter().enumerate() {
+        assert_eq!(memory.read(context, Memory).await?, Some(number.to_string()), "{context:?}");
+    }
+    Ok(())
+}
+
+async fn an_id_that_is_not_valid_is_refused_before_anything_is_written(stage: Stage) -> CaseResult {
+    let memory = stage.memory();
+    let update = [MemoryUpdate::add(Memory, "a"), MemoryUpdate::add(User, "b")];
+    let long = "x".repeat(257);
+    for (id, kind) in [("", ErrorKind::InvalidInput), ("a\nb", ErrorKind::InvalidInput), (&*long, ErrorKind::TooLarge)]
+    {
+        for context in [stage.context().with_user(id), stage.personality(id)] {
+            let error = memory.sync(&context, &update).await.expect_err("refused");
+            assert_eq!(error.kind(), kind, "{error}");
+            assert_eq!(memory.prefetch(&context).await.expect_err("refused").kind(), kind);
+        }
+    }
+    assert_eq!(memory.prefetch(&stage.context()).await?, None);
+    Ok(())
+}
+
+async fn all_of_it_lies_in_one_reserved_collection(stage: Stage) -> CaseResult {
+    let (memory, context) = (stage.memory(), stage.context());
+    add(&memory, &context, Memory, "a").await;
+    add(&memory, &context, User, "b").await;
+    let own = Collection::parse(COLLECTION)?;
+    assert!(own.is_reserved());
+    let documents = stage.provider().documents();
+    let mine = format!("metadata.session = '{}'", context.session_key);
+    for collection in documents.collections().await? {
+        let query = DocumentQuery::builder(collection.clone()).all().filter_text(&mine).build()?;
+        let found = documents.query(&query).await?.documents.len();
+        assert_eq!(found, if collection == own { 2 } else { 0 }, "{collection}");
+    }
+    Ok(())
+}
+
+async fn no_plugin_reaches_it(stage: Stage) -> CaseResult {
+    let (memory, context) = (stage.memory(), stage.context());
+    add(&memory, &context, Memory, "secret").await;
+    let collections = ["notes", COLLECTION].map(|name| Collection::parse(name).expect("valid"));
+    let space = SpaceId::parse("prompt")?;
+    let scope = Scope::new(Spaces::All).with_writable(space).with_collections(collections);
+    let plugin = Arc::clone(stage.provider()).plugin();
+    for (verb, arguments) in [
+        ("memory:query", format!(r#"{{"collection": "{COLLECTION}"}}"#)),
+        ("memory:add_document", format!(r#"{{"collection": "{COLLECTION}", "content": "forged"}}"#)),
+        (
+            "memory:remove_document",
+            format!(r#"{{"collection": "{COLLECTION}", "where": "metadata.store = 'memory'"}}"#),
+        ),
+    ] {
+        let call = plugin.executor(verb).expect("a standard verb");
+        let error = call.call(&scope, &Arguments::parse(&arguments)?).await.expect_err(verb);
+        assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
+    }
+    let query = plugin.executor("memory:query").expect("a standard verb");
+    let everything = query.call(&scope, &Arguments::parse("{}")?).await?;
+    assert!(!everything.as_str().contains("secret"));
+    assert_eq!(memory.read(&context, Memory).await?.as_deref(), Some("secret"));
+    Ok(())
+}

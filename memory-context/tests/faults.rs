@@ -1,0 +1,294 @@
+//! What happens when the engine is slow, down, or overtaken: an engine in memory behind a door that a test can close.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use memory_context::prompt::MemoryStore::{Memory, User};
+use memory_context::prompt::{COLLECTION, MemoryLoadContext, MemoryUpdate, OnFailure, PromptConfig, PromptMemory};
+use memory_core::{
+    Collection, Content, Document, DocumentId, DocumentPage, DocumentQuery, DocumentSelection, DocumentStore,
+    DocumentWrite, Error, ErrorKind, IdempotencyKey, InMemory, MemoryProvider, Outcome, RestoreReport, Result,
+};
+use tokio::sync::Mutex;
+use tokio::time::{Instant, advance};
+
+/// What the door does with a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Door {
+    Open,
+    /// The call is not carried out.
+    Unavailable,
+    /// The call is carried out, and its answer is lost.
+    AnswerLost,
+    /// The call is carried out, and its answer never comes.
+    Stuck,
+    /// Somebody else is always first.
+    Overtaken,
+}
+
+#[derive(Debug)]
+struct Doors {
+    documents: Arc<dyn DocumentStore>,
+    gets: AtomicUsize,
+    puts: AtomicUsize,
+    get: Mutex<Door>,
+    /// For the next writes, one after the other; then the door is open.
+    put: Mutex<Vec<Door>>,
+}
+
+#[async_trait]
+impl DocumentStore for Doors {
+    async fn get(&self, collection: &Collection, id: &DocumentId) -> Result<Option<Document>> {
+        self.gets.fetch_add(1, SeqCst);
+        let door = *self.get.lock().await;
+        pass(door, || self.documents.get(collection, id)).await
+    }
+
+    async fn put(&self, write: DocumentWrite) -> Result<Document> {
+        self.puts.fetch_add(1, SeqCst);
+        let door = {
+            let mut doors = self.put.lock().await;
+            if doors.is_empty() { Door::Open } else { doors.remove(0) }
+        };
+        pass(door, || self.documents.put(write)).await
+    }
+
+    async fn query(&self, query: &DocumentQuery) -> Result<DocumentPage> {
+        self.documents.query(query).await
+    }
+
+    async fn remove(&self, selection: &DocumentSelection, max: usize) -> Result<Vec<DocumentId>> {
+        self.documents.remove(selection, max).await
+    }
+
+    async fn restore(&self, documents: Vec<Document>) -> Result<RestoreReport> {
+        self.documents.restore(documents).await
+    }
+
+    async fn collections(&self) -> Result<Vec<Collection>> {
+        self.documents.collections().await
+    }
+}
+
+async fn pass<T, F: Future<Output = Result<T>>>(door: Door, call: impl FnOnce() -> F) -> Result<T> {
+    match door {
+        Door::Open => call().await,
+        Door::Unavailable => Err(Error::new(ErrorKind::Unavailable, "the engine is down")),
+        Door::Overtaken => Err(Error::conflict("somebody else was first")),
+        Door::AnswerLost => {
+            call().await?;
+            Err(Error::new(ErrorKind::Unavailable, "the answer is lost").with_outcome(Outcome::Unknown))
+        }
+        Door::Stuck => {
+            call().await?;
+            std::future::pending().await
+        }
+    }
+}
+
+impl Doors {
+    async fn new() -> Arc<Self> {
+        let engine = InMemory::new();
+        engine.init().await.expect("opens");
+        let (get, put) = (Mutex::new(Door::Open), Mutex::default());
+        Arc::new(Self { documents: engine.documents(), gets: AtomicUsize::new(0), puts: AtomicUsize::new(0), get, put })
+    }
+
+    fn memory(self: &Arc<Self>, set: impl FnOnce(&mut PromptConfig)) -> PromptMemory {
+        let mut config = PromptConfig::default();
+        set(&mut config);
+        PromptMemory::with(Arc::clone(self) as Arc<dyn DocumentStore>, config).expect("valid settings")
+    }
+
+    /// Prompt memory in another process, which has no doors.
+    fn elsewhere(&self) -> PromptMemory {
+        PromptMemory::new(Arc::clone(&self.documents))
+    }
+
+    async fn gets_are(&self, door: Door) {
+        *self.get.lock().await = door;
+    }
+
+    async fn puts_are(&self, doors: impl IntoIterator<Item = Door>) {
+        *self.put.lock().await = doors.into_iter().collect();
+    }
+
+    fn calls(&self) -> (usize, usize) {
+        (self.gets.load(SeqCst), self.puts.load(SeqCst))
+    }
+}
+
+fn context() -> MemoryLoadContext {
+    MemoryLoadContext::new("s", "cli:test", "cli")
+}
+
+fn key(text: &str) -> IdempotencyKey {
+    IdempotencyKey::parse(text).expect("a valid key")
+}
+
+async fn add(memory: &PromptMemory, text: &str) {
+    memory.sync(&context(), &[MemoryUpdate::add(Memory, text)]).await.expect("an add");
+}
+
+async fn content(memory: &PromptMemory) -> Option<String> {
+    memory.prefetch(&context()).await.expect("a prefetch").map(|context| context.content)
+}
+
+#[tokio::test]
+async fn an_empty_batch_makes_no_call() {
+    let doors = Doors::new().await;
+    let memory = doors.memory(|_| ());
+    memory.sync(&context(), &[]).await.expect("nothing to do");
+    assert_eq!(doors.calls(), (0, 0));
+    memory.sync(&context(), &[MemoryUpdate::remove(Memory, "a")]).await.expect("nothing to change");
+    assert_eq!(doors.calls(), (1, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cached_text_is_served_until_it_is_old_or_changed_here() {
+    let doors = Doors::new().await;
+    let memory = doors.memory(|config| config.cache_for = Duration::from_secs(60));
+    assert_eq!(content(&memory).await, None);
+    assert_eq!(content(&memory).await, None);
+    assert_eq!(doors.calls().0, 2, "one for each store");
+    add(&memory, "a").await;
+    let calls = doors.calls();
+    assert_eq!(content(&memory).await.as_deref(), Some("## Memory\n\na"));
+    memory.sync(&context(), &[MemoryUpdate::replace(Memory, "b")]).await.expect("a replace");
+    assert_eq!(content(&memory).await.as_deref(), Some("## Memory\n\nb"));
+    assert_eq!(doors.calls(), (calls.0 + 1, calls.1 + 1), "only the replacement itself asked");
+
+    add(&doors.elsewhere(), "c").await;
+    assert_eq!(content(&memory).await.as_deref(), Some("## Memory\n\nb"));
+    advance(Duration::from_secs(60)).await;
+    assert_eq!(content(&memory).await.as_deref(), Some("## Memory\n\nb\n\nc"));
+}
+
+#[tokio::test]
+async fn without_a_cache_each_prefetch_reads() {
+    let doors = Doors::new().await;
+    let memory = doors.memory(|_| ());
+    add(&doors.elsewhere(), "a").await;
+    assert_eq!(content(&memory).await.as_deref(), Some("## Memory\n\na"));
+    add(&doors.elsewhere(), "b").await;
+    assert_eq!(content(&memory).await.as_deref(), Some("## Memory\n\na\n\nb"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cache_forgets_a_write_whose_outcome_is_unknown() {
+    let doors = Doors::new().await;
+    let memory = doors.memory(|config| config.cache_for = Duration::from_secs(60));
+    add(&memory, "a").await;
+    doors.puts_are([Door::AnswerLost]).await;
+    let update = [MemoryUpdate::add(Memory, "b")];
+    memory.sync(&context(), &update).await.expect_err("the answer is lost");
+    assert_eq!(content(&memory).await.as_deref(), Some("## Memory\n\na\n\nb"));
+    doors.puts_are([Door::Stuck]).await;
+    let update = [MemoryUpdate::add(Memory, "c")];
+    tokio::time::timeout(Duration::from_secs(1), memory.sync(&context(), &update)).await.expect_err("dropped");
+    assert_eq!(content(&memory).await.as_deref(), Some("## Memory\n\na\n\nb\n\nc"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn past_the_deadline_a_prefetch_fails() {
+    let doors = Doors::new().await;
+    let memory = doors.memory(|config| config.deadline = Duration::from_secs(3));
+    add(&memory, "a").await;
+    doors.gets_are(Door::Stuck).await;
+    let start = Instant::now();
+    let error = memory.prefetch(&context()).await.expect_err("late");
+    assert_eq!((error.kind(), error.outcome()), (ErrorKind::Timeout, Outcome::NotDone));
+    assert_eq!(start.elapsed().as_secs(), 3, "both stores are read at the same time");
+    doors.gets_are(Door::Unavailable).await;
+    assert_eq!(memory.prefetch(&context()).await.expect_err("down").kind(), ErrorKind::Unavailable);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_prefetch_that_fails_open_says_so_and_gives_what_was_known_last() {
+    let doors = Doors::new().await;
+    let memory = doors.memory(|config| config.on_failure = OnFailure::Open);
+    let warned = |kind, rest| {
+        format!("[memory could not be read ({kind}): what follows may be old, and what is missing is not gone]{rest}")
+    };
+    for (door, kind) in [(Door::Stuck, "Timeout"), (Door::Unavailable, "Unavailable")] {
+        doors.gets_are(door).await;
+        let shown = memory.prefetch(&context()).await.expect("it goes on").expect("a warning");
+        assert_eq!(shown.content, warned(kind, ""));
+        assert!(shown.warning.is_some_and(|warning| shown.content.contains(&warning)));
+    }
+    doors.gets_are(Door::Open).await;
+    add(&memory, "a").await;
+    doors.gets_are(Door::Unavailable).await;
+    assert_eq!(content(&memory).await, Some(warned("Unavailable", "\n\n## Memory\n\na")));
+    doors.gets_are(Door::Open).await;
+    let shown = memory.prefetch(&context()).await.expect("it works again").expect("a text");
+    assert_eq!((shown.content.as_str(), shown.warning), ("## Memory\n\na", None));
+}
+
+#[tokio::test]
+async fn a_lost_race_is_run_again() {
+    let doors = Doors::new().await;
+    let memory = doors.memory(|_| ());
+    doors.puts_are([Door::Overtaken, Door::Overtaken]).await;
+    let report = memory.sync(&context(), &[MemoryUpdate::add(Memory, "a")]).await.expect("the third one wins");
+    assert!(report.updates[0].changed);
+    assert_eq!(doors.calls(), (3, 3));
+    assert_eq!(content(&memory).await.as_deref(), Some("## Memory\n\na"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_sync_that_gets_no_answer_ends() {
+    let doors = Doors::new().await;
+    let memory = doors.memory(|_| ());
+    doors.puts_are([Door::Stuck]).await;
+    let error = memory.sync(&context(), &[MemoryUpdate::add(Memory, "a")]).await.expect_err("late");
+    assert_eq!((error.kind(), error.outcome()), (ErrorKind::Timeout, Outcome::Unknown));
+}
+
+#[tokio::test]
+async fn a_repetition_completes_what_a_crash_cut_and_doubles_nothing() {
+    let doors = Doors::new().await;
+    let memory = doors.memory(|_| ());
+    let batch = [MemoryUpdate::add(Memory, "m"), MemoryUpdate::add(User, "u")];
+    for (number, crash) in [Door::Unavailable, Door::AnswerLost].into_iter().enumerate() {
+        for (place, doors_of_batch) in [vec![crash], vec![Door::Open, crash]].into_iter().enumerate() {
+            let turn = key(&format!("turn {number} {place}"));
+            doors.puts_are(doors_of_batch).await;
+            let error = memory.sync_once(&context(), &turn, &batch).await.expect_err("a crash");
+            let is_unknown = place == 1 || crash == Door::AnswerLost;
+            assert_eq!(error.outcome() == Outcome::Unknown, is_unknown, "{error:?}");
+            for _ in 0..2 {
+                memory.sync_once(&context(), &turn, &batch).await.expect("a repetition");
+            }
+        }
+    }
+    assert_eq!(memory.read(&context(), User).await.expect("read").as_deref(), Some("u\n\nu\n\nu\n\nu"));
+    assert_eq!(memory.read(&context(), Memory).await.expect("read").as_deref(), Some("m\n\nm\n\nm\n\nm"));
+}
+
+#[tokio::test]
+async fn what_was_not_written_here_is_refused_and_left_alone() {
+    let doors = Doors::new().await;
+    let memory = doors.memory(|_| ());
+    add(&memory, "a").await;
+    let collection = Collection::parse(COLLECTION).expect("valid");
+    let query = DocumentQuery::builder(collection).all().build().expect("valid");
+    let mut document = doors.documents.query(&query).await.expect("found").documents.remove(0);
+    for text in ["by hand", "{}", r#"{"text":"a","changes":[],"from":"the future"}"#] {
+        document.content = Content::parse(text).expect("valid");
+        let write = DocumentWrite::new(
+            document.collection.clone(),
+            document.space_id.clone(),
+            document.content.clone(),
+            document.created_at,
+        );
+        doors.documents.put(write.with_id(document.id.clone())).await.expect("put");
+        assert_eq!(memory.prefetch(&context()).await.expect_err("not ours").kind(), ErrorKind::Corrupt);
+        let update = [MemoryUpdate::replace(Memory, "b")];
+        assert_eq!(memory.sync(&context(), &update).await.expect_err("not ours").kind(), ErrorKind::Corrupt);
+        let left = doors.documents.get(&document.collection, &document.id).await.expect("found").expect("there");
+        assert_eq!(left.content.as_str(), text);
+    }
+}
