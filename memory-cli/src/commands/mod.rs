@@ -14,6 +14,7 @@ mod export;
 mod health;
 mod import;
 mod migrate;
+mod prompt;
 mod query;
 mod quickstart;
 mod store;
@@ -35,6 +36,9 @@ pub(crate) enum Command {
     /// Keep and search documents, the texts that an agent itself saves.
     #[command(subcommand)]
     Document(document::DocumentCommand),
+    /// Keep what goes into the system prompt of an agent: its memory of the project, and the profile of its user.
+    #[command(subcommand)]
+    Prompt(prompt::PromptCommand),
     /// Read memories and documents from JSON lines; repeating an import changes nothing.
     ///
     /// A line is a memory, or a document if it says "kind":"document", as export writes them. With an id it is restored as
@@ -75,6 +79,7 @@ async fn run_on(provider: &dyn MemoryProvider, cli: &Cli, output: &mut Output) -
         Command::Get(args) => store::get(provider, args, output).await,
         Command::Query(args) => query::run(provider, args, output).await,
         Command::Document(command) => document::run(provider, command, output).await,
+        Command::Prompt(command) => prompt::run(provider, command, output).await,
         Command::Import(args) => import::run(provider, args, output).await,
         Command::Export(args) => export::run(provider, args, output).await,
         Command::Health => health::run(provider, output).await,
