@@ -61,7 +61,7 @@ impl Cache {
         state.writes += 1;
         let newest = state.texts.peek(id).and_then(|(_, known)| known.revision);
         match known {
-            // Of two writes that end at the same time, the later revision stays.
+            // Of two writes that end in another order than they were made, the earlier revision must not stay.
             Some(known) if known.revision > newest => drop(state.texts.put(id.clone(), (Instant::now(), known))),
             _ => drop(state.texts.pop(id)),
         }
@@ -77,5 +77,49 @@ impl fmt::Debug for Known {
     /// Payloads stay out of logs: only the size shows.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Known({} bytes, {:?})", self.text.len(), self.revision)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LONG: Duration = Duration::from_secs(3_600);
+
+    fn id() -> DocumentId {
+        DocumentId::parse("a").expect("valid")
+    }
+
+    fn known(revision: u64) -> Option<Known> {
+        let revision = Revision::new(revision).expect("valid");
+        Some(Known { text: revision.to_string().into(), revision: Some(revision) })
+    }
+
+    fn text(cache: &Cache) -> Option<String> {
+        cache.get(&id(), LONG).map(|known| known.text.to_string())
+    }
+
+    #[test]
+    fn what_was_read_before_a_write_ended_is_not_kept() {
+        let cache = Cache::new();
+        let writes = cache.writes();
+        cache.wrote(&id(), known(2));
+        cache.keep(&id(), known(1).expect("known"), writes);
+        assert_eq!(text(&cache).as_deref(), Some("2"));
+        let writes = cache.writes();
+        cache.wrote(&id(), None);
+        cache.keep(&id(), known(2).expect("known"), writes);
+        assert_eq!(text(&cache), None);
+    }
+
+    #[test]
+    fn of_two_writes_the_later_revision_stays() {
+        let cache = Cache::new();
+        cache.wrote(&id(), known(3));
+        cache.wrote(&id(), known(2));
+        assert_eq!(text(&cache), None, "to be read again");
+        cache.wrote(&id(), known(4));
+        assert_eq!(text(&cache).as_deref(), Some("4"));
+        assert!(cache.get(&id(), Duration::ZERO).is_none());
     }
 }

@@ -66,3 +66,16 @@ impl Default for PromptConfig {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_are_checked_at_their_limits() {
+        let with =
+            |budget, max_store_bytes| PromptConfig { budget, max_store_bytes, ..PromptConfig::default() }.check();
+        assert!(with(MIN_BUDGET, MAX_STORE_BYTES).is_ok() && PromptConfig::default().check().is_ok());
+        assert!(with(MIN_BUDGET - 1, 1).is_err() && with(MIN_BUDGET, MAX_STORE_BYTES + 1).is_err());
+    }
+}

@@ -108,3 +108,20 @@ impl fmt::Debug for MemoryContext {
             .finish()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_is_that_of_the_interface() {
+        let json = r#"{"sessionId": "s1", "sessionKey": "cli:test", "platform": "cli", "userId": "ana",
+            "personalityId": "ada", "memoryScope": "per-personality", "query": "What is due?"}"#;
+        let context = MemoryLoadContext::new("s1", "cli:test", "cli").with_user("ana");
+        let context = context.with_personality("ada", MemoryScope::PerPersonality);
+        assert_eq!(serde_json::from_str::<MemoryLoadContext>(json).expect("a context"), context);
+        let plain = r#"{"sessionId":"s1","sessionKey":"cli:test","platform":"cli"}"#;
+        let context = serde_json::from_str::<MemoryLoadContext>(plain).expect("a context");
+        assert_eq!(context, MemoryLoadContext::new("s1", "cli:test", "cli"));
+    }
+}

@@ -11,7 +11,7 @@ use serde::Serialize;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Flags {
-    /// Those without a shape: zero-width, tag and control characters. Line breaks, tabs and the variation selectors of emoji
+    /// Those without a shape: zero-width, tag and control characters, and the blank of Braille. Line breaks, tabs and the variation selectors of emoji
     /// don't count.
     pub invisible: usize,
     /// Those that change the direction of the text around them.
@@ -20,7 +20,7 @@ pub struct Flags {
 
 // Both are constants, and a test uses them.
 static INVISIBLE: LazyLock<Regex> = LazyLock::new(|| {
-    let pattern = r"[[\p{Default_Ignorable_Code_Point}\p{Cc}]--[\t\r\n\uFE0E\uFE0F\p{Bidi_Control}]]";
+    let pattern = r"[[\p{Default_Ignorable_Code_Point}\p{Cc}\u2800]--[\t\r\n\uFE0E\uFE0F\p{Bidi_Control}]]";
     Regex::new(pattern).expect("a valid pattern")
 });
 static BIDI: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\p{Bidi_Control}").expect("a valid pattern"));
@@ -57,7 +57,7 @@ mod tests {
             ("plain text\twith a tab\r\nand lines", 0, 0),
             ("Grüße, 東京, שלום, ❤️", 0, 0),
             ("pass\u{200b}word \u{feff}\u{ad}", 3, 0),
-            ("\u{e0049}\u{e0067}", 2, 0),
+            ("\u{e0049}\u{e0067}\u{2800}", 3, 0),
             ("\u{1b}[31m\u{7}", 2, 0),
             ("user\u{202e}txt.exe\u{2066}\u{200f}", 0, 3),
             ("\u{200d}\u{202a}", 1, 1),

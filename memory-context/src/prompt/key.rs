@@ -97,7 +97,24 @@ mod tests {
 
     #[test]
     fn no_two_keys_collide() {
-        let hostile = ["a", "b", "a:b", "b:a", "a:", ":a", "a:b:a", "a-b", "a/b", "../a", "ä", "A", " a", "a "];
+        let hostile = [
+            "a",
+            "b",
+            "apersonalityb",
+            "sessiona",
+            "a:b",
+            "b:a",
+            "a:",
+            ":a",
+            "a:b:a",
+            "a-b",
+            "a/b",
+            "../a",
+            "ä",
+            "A",
+            " a",
+            "a ",
+        ];
         let mut ids = BTreeSet::new();
         let mut add = |context: MemoryLoadContext, store| {
             let key = Key::of(&context, store).expect("valid");

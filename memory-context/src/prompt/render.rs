@@ -124,6 +124,7 @@ mod tests {
             ("a\r## b\u{2028}## c\u{85}## d", "a\r\\## b\u{2028}\\## c\u{85}\\## d"),
             ("a\n\u{200b}\u{202e}## b", "a\n\u{200b}\u{202e}\\## b"),
             ("a\n＃ b", "a\n\\＃ b"),
+            ("a\n\u{2800}## b", "a\n\u{2800}\\## b"),
             ("About You\n===", "About You\n\\==="),
             ("About You\n -- \nb", "About You\n \\-- \nb"),
             ("```sh\nls\n```", "\\```sh\nls\n\\```"),

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use conformance::server::Missing;
 use conformance::server::postgres::PostgresServer;
 use libtest_mimic::{Arguments, Trial};
-use memory_core::InMemory;
+use memory_core::Error;
 use tokio::runtime::Runtime;
 
 use crate::stage::{Case, Engine, play};
@@ -23,24 +23,31 @@ fn main() -> ExitCode {
     let arguments = Arguments::from_args();
     let runtime = Arc::new(Runtime::new().expect("a runtime to test on"));
     let folder = tempfile::tempdir().expect("a temporary folder");
+    let sqlite = format!("sqlite://{}", folder.path().join("memory.db").display());
     let postgres = PostgresServer::start();
-    let on_server = |url: Result<&str, Missing>| url.map(Engine::on_server);
+    let opened = |engine: Result<Engine, Error>| engine.expect("an engine that opens");
+    let on_server = |url: &str| opened(runtime.block_on(Engine::on_server(url)));
     let engines = [
-        ("in-memory", Ok(Engine::InMemory(Arc::new(InMemory::new())))),
-        ("sqlite", Ok(Engine::Url(format!("sqlite://{}", folder.path().join("memory.db").display())))),
-        ("postgres", on_server(postgres.as_ref().map(PostgresServer::url).map_err(Missing::clone))),
+        ("in-memory", Ok(opened(runtime.block_on(Engine::in_memory())))),
+        ("sqlite", Ok(opened(runtime.block_on(Engine::open(&sqlite))))),
+        ("postgres", postgres.as_ref().map(|server| on_server(server.url()))),
     ];
-    let cases: Vec<Case> = [context::cases(), stores::cases(), sync::cases(), history::cases()].concat();
-    let trial = |engine: &Result<Engine, Missing>, name: &str, case: Case| {
-        let name = format!("{name}::prompt.{}", case.name);
-        match engine {
-            Ok(engine) => {
-                let (runtime, engine) = (Arc::clone(&runtime), engine.clone());
-                Trial::test(name, move || runtime.block_on(play(&engine, case)))
-            }
-            Err(missing) => missing.trial(&name),
+    let cases = [context::cases(), stores::cases(), sync::cases(), history::cases()].concat();
+    let mut trials = Vec::new();
+    for (name, engine) in &engines {
+        trials.extend(cases.iter().map(|case| trial(&runtime, name, engine.as_ref(), *case)));
+    }
+    libtest_mimic::run(&arguments, trials).exit_code()
+}
+
+/// Ignored with the reason, or failing where the engine is required, when there is no server.
+fn trial(runtime: &Arc<Runtime>, name: &str, engine: Result<&Engine, &&Missing>, case: Case) -> Trial {
+    let name = format!("{name}::prompt.{}", case.name);
+    match engine {
+        Ok(engine) => {
+            let (runtime, engine) = (Arc::clone(runtime), engine.clone());
+            Trial::test(name, move || runtime.block_on(play(engine, case)))
         }
-    };
-    let trials = engines.iter().flat_map(|(name, engine)| cases.iter().map(|case| trial(engine, name, *case)));
-    libtest_mimic::run(&arguments, trials.collect()).exit_code()
+        Err(missing) => missing.trial(&name),
+    }
 }

@@ -34,52 +34,56 @@ macro_rules! cases {
 }
 pub(crate) use cases;
 
-/// An engine to test on.
+/// An engine to test on, through two handles, as two processes have them. All cases share these.
 #[derive(Debug, Clone)]
-pub(crate) enum Engine {
-    InMemory(Arc<InMemory>),
-    Url(String),
+pub(crate) struct Engine {
+    one: Arc<dyn MemoryProvider>,
+    other: Arc<dyn MemoryProvider>,
 }
 
 /// Well above what any case takes; it ends one that hangs.
-const TIME_LIMIT: Duration = Duration::from_secs(60);
+const TIME_LIMIT: Duration = Duration::from_secs(180);
 
 /// On a server that outlives the tests, each run uses the same one, and removes its documents.
 const NAMESPACE: &str = "prompt_memory_tests";
 
 impl Engine {
-    pub(crate) fn on_server(url: &str) -> Self {
-        let separator = if url.contains('?') { '&' } else { '?' };
-        Self::Url(format!("{url}{separator}namespace={NAMESPACE}"))
+    pub(crate) async fn in_memory() -> Result<Self> {
+        let one = InMemory::new();
+        let other = one.reopen(Arc::new(SystemClock), TextIndex::Documents, DEFAULT_DEADLINE);
+        Self::initialised(Arc::new(one), Arc::new(other)).await
     }
 
-    /// Another handle on the same data, as another process has it.
-    async fn open(&self) -> Result<Arc<dyn MemoryProvider>> {
-        let provider: Arc<dyn MemoryProvider> = match self {
-            Self::InMemory(first) => {
-                Arc::new(first.reopen(Arc::new(SystemClock), TextIndex::Documents, DEFAULT_DEADLINE))
-            }
-            Self::Url(url) => memory_runtime::open(url)?,
-        };
-        provider.init().await?;
-        Ok(provider)
+    pub(crate) async fn open(url: &str) -> Result<Self> {
+        Self::initialised(memory_runtime::open(url)?, memory_runtime::open(url)?).await
+    }
+
+    pub(crate) async fn on_server(url: &str) -> Result<Self> {
+        let separator = if url.contains('?') { '&' } else { '?' };
+        Self::open(&format!("{url}{separator}namespace={NAMESPACE}")).await
+    }
+
+    async fn initialised(one: Arc<dyn MemoryProvider>, other: Arc<dyn MemoryProvider>) -> Result<Self> {
+        one.init().await?;
+        other.init().await?;
+        Ok(Self { one, other })
     }
 }
 
-/// Runs a case on handles of its own, and removes what it left behind, unless it panics.
-pub(crate) async fn play(engine: &Engine, case: Case) -> std::result::Result<(), Failed> {
+/// Runs a case, and removes what it left behind.
+pub(crate) async fn play(engine: Engine, case: Case) -> std::result::Result<(), Failed> {
     let report = |error: &dyn std::fmt::Debug| Failed::from(format!("{error:?}"));
-    let (one, other) = tokio::try_join!(engine.open(), engine.open()).map_err(|error| report(&error))?;
     let name = uuid::Uuid::now_v7().to_string();
-    let stage = Stage { one: Arc::clone(&one), other: Arc::clone(&other), name: name.clone() };
-    let played = tokio::time::timeout(TIME_LIMIT, (case.run)(stage)).await;
-    let removed = remove(one.as_ref(), &name).await;
-    let closed = one.shutdown().await.and(other.shutdown().await);
+    let stage = Stage { engine: engine.clone(), name: name.clone() };
+    // A task of its own, so that a panic ends the case only.
+    let played = tokio::spawn(tokio::time::timeout(TIME_LIMIT, (case.run)(stage))).await;
+    let removed = remove(engine.one.as_ref(), &name).await;
     match played {
-        Ok(played) => played.map_err(|error| report(&error))?,
-        Err(_) => return Err(Failed::from(format!("not over after {} s", TIME_LIMIT.as_secs()))),
+        Ok(Ok(played)) => played.map_err(|error| report(&error))?,
+        Ok(Err(_)) => return Err(Failed::from(format!("not over after {} s", TIME_LIMIT.as_secs()))),
+        Err(panic) => std::panic::resume_unwind(panic.into_panic()),
     }
-    removed.and(closed).map_err(|error| report(&error))
+    removed.map_err(|error| report(&error))
 }
 
 async fn remove(provider: &dyn MemoryProvider, name: &str) -> Result<()> {
@@ -88,26 +92,25 @@ async fn remove(provider: &dyn MemoryProvider, name: &str) -> Result<()> {
     provider.documents().remove(&DocumentSelection::matching(query)?, usize::MAX).await.map(drop)
 }
 
-/// One engine, through two handles, and ids that no other case has.
+/// One engine, and ids that no other case has.
 pub(crate) struct Stage {
-    one: Arc<dyn MemoryProvider>,
-    other: Arc<dyn MemoryProvider>,
+    engine: Engine,
     name: String,
 }
 
 impl Stage {
     /// Prompt memory with the default settings.
     pub(crate) fn memory(&self) -> PromptMemory {
-        PromptMemory::new(self.one.documents())
+        PromptMemory::new(self.engine.one.documents())
     }
 
     /// The same in another process.
     pub(crate) fn elsewhere(&self) -> PromptMemory {
-        PromptMemory::new(self.other.documents())
+        PromptMemory::new(self.engine.other.documents())
     }
 
     pub(crate) fn provider(&self) -> &Arc<dyn MemoryProvider> {
-        &self.one
+        &self.engine.one
     }
 
     /// An id of this case: a session or a user.
