@@ -1,12 +1,14 @@
 //! The reference with one bug.
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use memory_core::plugin::Plugin;
 use memory_core::{
-    Capabilities, Context, ContextPatch, DocumentStore, ErrorKind, Health, InMemory, IntoDynProvider, Memory, MemoryId,
-    MemoryPage, MemoryPatch, MemoryProvider, MemoryQuery, MetadataPatch, NewMemory, RestoreReport, Result, Revision,
+    BOUNDARIES, Capabilities, Clock as _, Context, ContextPatch, DocumentStore, Error, ErrorKind, Health, InMemory,
+    IntoDynProvider, Json, Memory, MemoryId, MemoryPage, MemoryPatch, MemoryProvider, MemoryQuery, Metadata,
+    MetadataPatch, NewMemory, Number, RestoreReport, Result, Revision, SpaceId, SystemClock, Timestamp, Trigger,
     Updated,
 };
 
@@ -21,21 +23,60 @@ pub(crate) struct Broken {
     naive: Naive,
     documents: Arc<BrokenDocuments>,
     flaw: Flaw,
+    is_shut_down: AtomicBool,
+    /// What the next query does not see yet, for [`Flaw::ReadsLagBehind`].
+    fresh: Mutex<Option<MemoryId>>,
 }
 
 impl Broken {
     pub(crate) fn new(inner: InMemory, flaw: Flaw) -> Self {
         let documents = Arc::new(BrokenDocuments::new(inner.documents(), flaw));
-        Self { naive: Naive::new(inner, flaw), documents, flaw }
+        Self {
+            naive: Naive::new(inner, flaw),
+            documents,
+            flaw,
+            is_shut_down: AtomicBool::new(false),
+            fresh: Mutex::default(),
+        }
     }
 
     fn inner(&self) -> &InMemory {
         self.naive.inner()
     }
 
+    fn fresh(&self) -> std::sync::MutexGuard<'_, Option<MemoryId>> {
+        self.fresh.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The memory as this provider takes it.
+    fn taken(&self, mut memory: NewMemory) -> Result<NewMemory> {
+        let space = memory.space_id.as_str();
+        match self.flaw {
+            Flaw::KeyIgnored => memory.idempotency_key = None,
+            Flaw::SpacesAreFolded => memory.space_id = SpaceId::parse(space.replace('\u{ff05}', "%"))?,
+            Flaw::BoundariesAreOne => memory.space_id = SpaceId::parse(space.replace(BOUNDARIES, "-"))?,
+            Flaw::LongSpacesAreRefused if space.len() > 255 => return Err(Error::too_large("a long space")),
+            _ => {}
+        }
+        Ok(memory)
+    }
+
+    /// Writes in two steps what has to be one.
+    async fn update_in_two_steps(&self, id: MemoryId, patch: MemoryPatch) -> Result<Updated> {
+        let memory = self.inner().get(id).await?.ok_or_else(Error::not_found)?;
+        let Some(patched) = patch.apply(&memory, SystemClock.now())? else { return Ok(Updated::from(&memory)) };
+        tokio::task::yield_now().await;
+        self.inner().update(id, MemoryPatch::new().replace_metadata(patched.metadata)).await
+    }
+
     /// The memory as this provider gives it to its callers.
     fn seen(&self, mut memory: Memory) -> Memory {
         match self.flaw {
+            Flaw::NumbersAreFloats => memory.metadata = with_floats(&memory.metadata),
+            Flaw::TimesAreSeconds => {
+                let millis = memory.created_at.as_millis();
+                memory.created_at = Timestamp::from_millis(millis - millis % 1_000).unwrap_or(memory.created_at);
+            }
             Flaw::UpdateMovesCreatedAt => memory.created_at = memory.updated_at.unwrap_or(memory.created_at),
             Flaw::EmptyContextIsAbsent => memory.context = memory.context.filter(|context| context.as_str() != r#""""#),
             _ => {}
@@ -51,12 +92,19 @@ impl MemoryProvider for Broken {
     }
 
     async fn check_health(&self) -> Result<Health> {
+        if self.flaw == Flaw::HealthWrites {
+            let probe = NewMemory::new(SpaceId::parse("probe")?, Trigger::parse("1")?, SystemClock.now());
+            self.inner().store(probe).await?;
+        }
         self.inner().check_health().await
     }
 
     async fn shutdown(&self) -> Result<()> {
         match self.flaw {
             Flaw::ClosedStillAnswers => Ok(()),
+            Flaw::SecondShutdownFails if self.is_shut_down.swap(true, Ordering::Relaxed) => {
+                Err(Error::new(ErrorKind::Closed, "there is no pool any more"))
+            }
             _ => self.inner().shutdown().await,
         }
     }
@@ -65,10 +113,8 @@ impl MemoryProvider for Broken {
         self.inner().capabilities()
     }
 
-    async fn store(&self, mut memory: NewMemory) -> Result<MemoryId> {
-        if self.flaw == Flaw::KeyIgnored {
-            memory.idempotency_key = None;
-        }
+    async fn store(&self, memory: NewMemory) -> Result<MemoryId> {
+        let memory = self.taken(memory)?;
         let key = memory.idempotency_key.clone();
         match self.inner().store(memory).await {
             Err(error)
@@ -77,23 +123,35 @@ impl MemoryProvider for Broken {
                 let all = self.naive.everything().await?;
                 all.iter().find(|memory| memory.idempotency_key == key).map(|memory| memory.id).ok_or(error)
             }
-            result => result,
+            result => {
+                *self.fresh() = result.as_ref().ok().copied();
+                result
+            }
         }
     }
 
     async fn store_many(&self, memories: Vec<NewMemory>) -> Result<Vec<MemoryId>> {
-        if self.flaw != Flaw::BatchIsPartlyApplied {
-            return self.inner().store_many(memories).await;
+        let memories = memories.into_iter().map(|memory| self.taken(memory)).collect::<Result<Vec<_>>>()?;
+        match self.flaw {
+            Flaw::BatchHasACap if memories.len() > 999 => Err(Error::too_large("too many parameters")),
+            Flaw::BatchIsPartlyApplied | Flaw::DroppedBatchIsHalf => {
+                let mut ids = Vec::new();
+                for memory in memories {
+                    ids.push(self.inner().store(memory).await?);
+                    tokio::task::yield_now().await;
+                }
+                Ok(ids)
+            }
+            _ => self.inner().store_many(memories).await,
         }
-        let mut ids = Vec::new();
-        for memory in memories {
-            ids.push(self.inner().store(memory).await?);
-        }
-        Ok(ids)
     }
 
     async fn update(&self, id: MemoryId, mut patch: MemoryPatch) -> Result<Updated> {
         match (self.flaw, &patch.context, &patch.metadata) {
+            (Flaw::UpdateLosesRaces, ..) => return self.update_in_two_steps(id, patch).await,
+            (Flaw::UpdateOfMetadataAloneIsDropped, ContextPatch::Keep, _) if patch.status.is_none() => {
+                patch.metadata = MetadataPatch::Keep;
+            }
             (Flaw::IfRevisionIgnored, ..) => patch.if_revision = None,
             (Flaw::MergeReplaces, _, MetadataPatch::Merge(metadata)) => {
                 patch.metadata = MetadataPatch::Replace(metadata.clone());
@@ -117,6 +175,10 @@ impl MemoryProvider for Broken {
 
     async fn query(&self, query: &MemoryQuery) -> Result<MemoryPage> {
         let mut page = self.naive.query(query).await?;
+        if self.flaw == Flaw::ReadsLagBehind {
+            let hidden = self.fresh().take();
+            page.memories.retain(|memory| Some(memory.id) != hidden);
+        }
         page.memories = page.memories.into_iter().map(|memory| self.seen(memory)).collect();
         Ok(page)
     }
@@ -136,4 +198,15 @@ impl MemoryProvider for Broken {
         let flaw = self.flaw;
         Arc::new(BrokenPlugin::new(self.into_dyn(), flaw))
     }
+}
+
+/// The metadata after all its numbers were floats.
+fn with_floats(metadata: &Metadata) -> Metadata {
+    let mut members = metadata.to_object();
+    for value in members.values_mut() {
+        if let Json::Number(Number::Int(number)) = value {
+            *value = Json::Number(Number::Int(*number as f64 as i128));
+        }
+    }
+    Metadata::from_object(&members).unwrap_or_else(|_| metadata.clone())
 }

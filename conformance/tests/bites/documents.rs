@@ -44,6 +44,9 @@ impl DocumentStore for BrokenDocuments {
     async fn put(&self, mut write: DocumentWrite) -> Result<Document> {
         locked(&self.collections).insert(write.collection.clone());
         match (self.flaw, &write.id) {
+            (Flaw::PutIgnoresTheRevision, _) if matches!(write.expect, Expect::Revision(_)) => {
+                write.expect = Expect::Any
+            }
             (Flaw::PutIgnoresAbsent, _) if write.expect == Expect::Absent => write.expect = Expect::Any,
             (Flaw::PutKeepsTheSpace, Some(id)) => {
                 if let Some(present) = self.inner.get(&write.collection, id).await? {
@@ -74,6 +77,8 @@ impl DocumentStore for BrokenDocuments {
         let held = |document: &Document| words::distinct(document.content.as_str());
         match self.flaw {
             Flaw::TextNeedsEveryWord => page.documents.retain(|document| wanted.is_subset(&held(document))),
+            Flaw::TextHitsEndAtTen => page.documents.truncate(10),
+            Flaw::BackslashesHideWords => page.documents.retain(|document| !document.content.as_str().contains('\\')),
             Flaw::RemoveLeavesText => {
                 let removed = locked(&self.removed);
                 let ours = removed.iter().filter(|document| document.collection == *query.collection());
@@ -100,6 +105,19 @@ impl DocumentStore for BrokenDocuments {
                 let all = self.selected(starts, collection).await?.into_iter().map(|document| document.id);
                 let all = DocumentSelection::ids(collection.clone(), all.chain(ids.iter().cloned()))?;
                 self.inner.remove(&all, usize::MAX).await
+            }
+            (Flaw::RemovalsBothReport, _) => {
+                tokio::task::yield_now().await;
+                self.inner.remove(selection, max).await?;
+                let mut ids: Vec<_> = found.into_iter().map(|document| document.id).collect();
+                ids.sort_unstable();
+                Ok(ids)
+            }
+            (Flaw::RemovalIgnoresTheFilter, None) if selection.query().filter().is_some() => {
+                let spaces = selection.query().spaces();
+                let all = self.selected(|document| spaces.matches(document.space_id.as_str()), collection).await?;
+                let all = all.into_iter().map(|document| document.id);
+                self.inner.remove(&DocumentSelection::ids(collection.clone(), all)?, usize::MAX).await
             }
             (Flaw::RemoveLeavesText, _) => {
                 let ids = self.inner.remove(selection, max).await?;

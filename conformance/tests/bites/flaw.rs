@@ -10,6 +10,8 @@ pub(crate) enum Flaw {
     ClosedStillAnswers,
     LostOnReopen,
     NamespacesAreShared,
+    SecondShutdownFails,
+    HealthWrites,
 
     // Writing.
     BatchIsPartlyApplied,
@@ -22,6 +24,16 @@ pub(crate) enum Flaw {
     EmptyContextIsAbsent,
     IfRevisionIgnored,
     RestoreMakesNewIds,
+    DroppedBatchIsHalf,
+    BatchHasACap,
+    UpdateLosesRaces,
+    UpdateOfMetadataAloneIsDropped,
+    NumbersAreFloats,
+    TimesAreSeconds,
+    SpacesAreFolded,
+    BoundariesAreOne,
+    LongSpacesAreRefused,
+    ReadsLagBehind,
 
     // Reading.
     UnderIsRawPrefix,
@@ -39,6 +51,11 @@ pub(crate) enum Flaw {
     CursorIsAnOffset,
     ExcludeIgnored,
     StatusIgnoredInUnion,
+    LimitTakesTheOldest,
+    TimesForgottenUnderAPath,
+    NotEqualNeedsTheField,
+    FilterWithoutHitsFindsEverything,
+    CursorEndsWithItsHandle,
 
     // Documents and text.
     PutIgnoresAbsent,
@@ -49,7 +66,12 @@ pub(crate) enum Flaw {
     RemoveTakesIdsByPrefix,
     RemoveLeavesText,
     EmptyCollectionsAreListed,
+    PutIgnoresTheRevision,
+    RemovalsBothReport,
+    RemovalIgnoresTheFilter,
     TextNeedsEveryWord,
+    TextHitsEndAtTen,
+    BackslashesHideWords,
     UnsupportedTextFindsEverything,
 
     // The plugin.

@@ -5,8 +5,8 @@ use std::sync::{Mutex, PoisonError};
 
 use memory_core::filter::{Comparison, Field, Value};
 use memory_core::{
-    ErrorKind, Filter, Head, InMemory, Json, Ledger, Memory, MemoryPage, MemoryProvider, MemoryQuery, Number, Order,
-    PageBuilder, Position, QueryBuilder, Result, SpaceSelector, Spaces, Timestamp, Verdict,
+    Error, ErrorKind, Filter, Head, InMemory, Json, Ledger, Memory, MemoryPage, MemoryProvider, MemoryQuery, Number,
+    Order, PageBuilder, Position, QueryBuilder, Result, SpaceSelector, Spaces, Timestamp, Verdict,
 };
 
 use crate::flaw::Flaw;
@@ -16,7 +16,8 @@ use crate::flaw::Flaw;
 pub(crate) struct Naive {
     inner: InMemory,
     flaw: Flaw,
-    /// How many rows were given when a page ended at a place, for [`Flaw::CursorIsAnOffset`].
+    /// How many rows were given when a page ended at a place, for [`Flaw::CursorIsAnOffset`] and
+    /// [`Flaw::CursorEndsWithItsHandle`].
     given: Mutex<HashMap<(Timestamp, Vec<u8>), usize>>,
 }
 
@@ -39,6 +40,7 @@ impl Naive {
             | Flaw::BeforeIsInclusive
             | Flaw::LimitBeforeFilter
             | Flaw::NumbersCompareAsText
+            | Flaw::NotEqualNeedsTheField
             | Flaw::CursorForgetsTies
             | Flaw::StatusIgnoredInUnion
                 if query.text().is_none() =>
@@ -53,6 +55,26 @@ impl Naive {
             Flaw::LimitZeroIsNotSet if is_first && query.limit() == 0 => {
                 self.inner.query(&again(query, |builder| builder.limit(50)).build()?).await
             }
+            Flaw::LimitTakesTheOldest if is_first && query.order() == Order::NewestFirst => {
+                let oldest = again(query, |builder| builder.order(Order::OldestFirst)).build()?;
+                let mut page = MemoryPage { next: None, ..self.inner.query(&oldest).await? };
+                page.memories.reverse();
+                Ok(page)
+            }
+            Flaw::TimesForgottenUnderAPath if is_first && is_under(query.spaces()) => {
+                let always = |builder: QueryBuilder<Ledger>| {
+                    builder.created_after(Timestamp::MIN).created_before(Timestamp::MAX)
+                };
+                Ok(MemoryPage { next: None, ..self.inner.query(&again(query, always).build()?).await? })
+            }
+            Flaw::FilterWithoutHitsFindsEverything if is_first && query.filter().is_some() => {
+                let page = self.inner.query(query).await?;
+                if !page.memories.is_empty() {
+                    return Ok(page);
+                }
+                self.inner.query(&MemoryQuery::builder().all().limit(query.limit()).build()?).await
+            }
+            Flaw::CursorEndsWithItsHandle => self.page_behind_own(query).await,
             // Neither what is excluded nor an offset is carried over.
             Flaw::ExcludeIgnored if is_first => self.inner.query(&again(query, |builder| builder).build()?).await,
             Flaw::CursorIsAnOffset if query.text().is_none() => self.page_by_offset(query).await,
@@ -129,6 +151,13 @@ impl Naive {
     fn offers(&self, query: &MemoryQuery, memory: &Memory) -> bool {
         match (self.flaw, query.filter(), query.after()) {
             (Flaw::NumbersCompareAsText, Some(filter), _) => compares_as_text(filter, memory),
+            // The opposite of a negated comparison is the comparison.
+            (Flaw::NotEqualNeedsTheField, Some(filter), _) => match filter.clone().negate() {
+                Filter::Compare { field: Field::Metadata(path), .. } => {
+                    path.first().is_some_and(|key| memory.metadata.to_object().contains_key(key))
+                }
+                _ => true,
+            },
             (Flaw::CursorForgetsTies, _, Some(Position { created_at, .. })) => memory.created_at != *created_at,
             (Flaw::GlobIsRegex, ..) => match query.spaces() {
                 Spaces::All => true,
@@ -164,25 +193,41 @@ impl Naive {
 
     /// The page at a number of rows instead of behind a row.
     async fn page_by_offset(&self, query: &MemoryQuery) -> Result<MemoryPage> {
-        let key = |position: &Position| (position.created_at, position.id.clone());
         let mut given = 0;
         let page = match query.after() {
             None => self.inner.query(query).await?,
             Some(after) => {
-                given = self.given().get(&key(after)).copied().unwrap_or(0);
+                given = self.given().get(&place_of(after)).copied().unwrap_or(0);
                 self.inner.query(&again(query, |builder| builder.offset(given)).build()?).await?
             }
         };
-        if let Some(last) = page.memories.last() {
-            let place = (last.created_at, last.id.as_bytes().to_vec());
-            self.given().insert(place, given + page.memories.len());
-        }
+        self.remember(&page, given + page.memories.len());
         Ok(page)
+    }
+
+    /// The page behind a row that this very handle gave.
+    async fn page_behind_own(&self, query: &MemoryQuery) -> Result<MemoryPage> {
+        if query.after().is_some_and(|after| !self.given().contains_key(&place_of(after))) {
+            return Err(Error::invalid("no cursor of this handle"));
+        }
+        let page = self.inner.query(query).await?;
+        self.remember(&page, page.memories.len());
+        Ok(page)
+    }
+
+    fn remember(&self, page: &MemoryPage, given: usize) {
+        if let Some(last) = page.memories.last() {
+            self.given().insert((last.created_at, last.id.as_bytes().to_vec()), given);
+        }
     }
 
     fn given(&self) -> std::sync::MutexGuard<'_, HashMap<(Timestamp, Vec<u8>), usize>> {
         self.given.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn place_of(position: &Position) -> (Timestamp, Vec<u8>) {
+    (position.created_at, position.id.clone())
 }
 
 /// The first page of the same query, with a change; without text, offset and what is excluded.
@@ -208,6 +253,10 @@ fn again(
         builder = builder.created_before(before);
     }
     change(query.statuses().iter().fold(builder, |builder, status| builder.status(*status)))
+}
+
+fn is_under(spaces: &Spaces) -> bool {
+    matches!(spaces, Spaces::Any(selectors) if selectors.iter().any(|one| one.to_string().starts_with("under(")))
 }
 
 fn is_union(spaces: &Spaces) -> bool {

@@ -22,6 +22,8 @@ chapter!("text":
     collections_do_not_share_words ["T2", "D3"],
     replaced_content_is_found_by_its_new_words ["T2", "T3"],
     long_and_many_words_are_found ["T1", "T2"],
+    hundreds_of_hits_are_found ["T2"],
+    backslashes_in_a_content_hurt_no_search ["T2", "V9"],
     text_goes_without_order_and_cursor ["T2"],
 );
 
@@ -315,6 +317,35 @@ async fn long_and_many_words_are_found(stage: Stage) -> CaseResult {
     assert_eq!(found(&*documents, &"short ".repeat(2_000)).await?, places(&[1]));
     let over = query_error("x".repeat(memory_core::MAX_TEXT + 1));
     assert_eq!(over, Some(ErrorKind::TooLarge), "a text over 16 KiB");
+    Ok(())
+}
+
+/// Every hit is found, up to the limit of the query (langgraph-redis#30: a search index that gives ten whatever is asked).
+async fn hundreds_of_hits_are_found(stage: Stage) -> CaseResult {
+    let documents = stage.open().await?.documents();
+    put_all(&*documents, &["apple and pear"; 120]).await?;
+    for (limit, count) in [(10, 10), (11, 11), (119, 119), (1_000, 120)] {
+        let page = walk_documents(&*documents, NOTES, |query| query.all().text("apple").limit(limit)).await?;
+        assert_eq!(page.len(), count, "a limit of {limit}");
+    }
+    Ok(())
+}
+
+/// Paths and escapes in a content break no later search (graphiti#1173).
+async fn backslashes_in_a_content_hurt_no_search(stage: Stage) -> CaseResult {
+    let documents = stage.open().await?.documents();
+    let contents = [r"C:\new\table\users\ana", r"\server\share\", r"ends with \", r"\u00e9 \' \x00 \n", "plain ana"];
+    put_all(&*documents, &contents).await?;
+    for (text, finds) in [
+        (r"C:\new\table", &[0][..]),
+        (r"\server\share", &[1]),
+        ("ana", &[0, 4]),
+        (r"\ana\", &[0, 4]),
+        (r"with \", &[2]),
+        ("u00e9", &[3]),
+    ] {
+        assert_eq!(found(&*documents, text).await?, places(finds), "{text}");
+    }
     Ok(())
 }
 

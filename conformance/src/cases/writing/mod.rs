@@ -1,6 +1,7 @@
 //! Chapters V and W: what can be written, and how.
 
 mod dropped;
+mod fresh;
 mod restore;
 mod store;
 mod update;
@@ -10,5 +11,5 @@ use crate::case::Case;
 
 /// The cases of these chapters.
 pub(crate) fn cases() -> Vec<Case> {
-    [values::cases(), store::cases(), update::cases(), dropped::cases(), restore::cases()].concat()
+    [values::cases(), store::cases(), fresh::cases(), update::cases(), dropped::cases(), restore::cases()].concat()
 }
