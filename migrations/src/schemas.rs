@@ -13,6 +13,11 @@ pub fn postgres() -> &'static [Migration] {
     &[Migration { version: 1, name: "ledger", text: include_str!("../postgres/0001_ledger.sql") }]
 }
 
+/// The steps of the MongoDB schema, in ascending order. Their texts are lists of commands, each of which can be repeated.
+pub fn mongo() -> &'static [Migration] {
+    &[Migration { version: 1, name: "ledger", text: include_str!("../mongo/0001_ledger.json") }]
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
@@ -23,16 +28,21 @@ mod tests {
 
     #[test]
     fn the_sqlite_schema_is_its_folder() {
-        check("sqlite", sqlite());
+        check("sqlite", "sql", sqlite());
     }
 
     #[test]
     fn the_postgres_schema_is_its_folder() {
-        check("postgres", postgres());
+        check("postgres", "sql", postgres());
+    }
+
+    #[test]
+    fn the_mongo_schema_is_its_folder() {
+        check("mongo", "json", mongo());
     }
 
     /// The versions are 1, 2, 3 and so on, and the folder holds exactly the listed files with the listed texts.
-    fn check(engine: &str, migrations: &[Migration]) {
+    fn check(engine: &str, extension: &str, migrations: &[Migration]) {
         let versions: Vec<_> = migrations.iter().map(|migration| migration.version).collect();
         let expected: Vec<_> = (1..).take(migrations.len()).collect();
         assert_eq!(versions, expected, "the versions of {engine} have a gap or are out of order");
@@ -45,7 +55,7 @@ mod tests {
             .collect();
         let listed: BTreeMap<_, _> = migrations
             .iter()
-            .map(|migration| format!("{:04}_{}.sql", migration.version, migration.name).into())
+            .map(|migration| format!("{:04}_{}.{extension}", migration.version, migration.name).into())
             .zip(migrations.iter().map(|migration| migration.text.to_owned()))
             .collect();
         assert_eq!(

@@ -16,7 +16,7 @@ pub struct Applied {
     pub name: String,
     /// The checksum of the text that was executed.
     pub checksum: String,
-    /// Whether the step came to its end. Always true on an engine that applies a step in one transaction.
+    /// Whether the step came to its end. Always true on an engine that applies a step in one transaction, or can repeat it.
     pub complete: bool,
 }
 
@@ -40,7 +40,8 @@ pub trait Target: Send {
     async fn applied(&mut self) -> Result<Vec<Applied>>;
 
     /// Executes one step and keeps its bookkeeping, in one transaction where the engine has them for schemas. Where it
-    /// does not, the entry is written first, with `complete` false, and completed last.
+    /// does not, the entry is written first, with `complete` false, and completed last; or only last, where all that a step
+    /// does can be repeated.
     async fn apply(&mut self, migration: &Migration) -> Result<()>;
 
     /// Gives the right back. Called once after each [`Target::lock`] that succeeded, also when a step failed.
