@@ -32,6 +32,11 @@ impl Home {
         Ok(home)
     }
 
+    /// An empty one of the user that runs this program.
+    pub(super) fn of_this_user() -> io::Result<Self> {
+        Ok(Self { folder: tempfile::Builder::new().prefix("memory-test-").tempdir()?, user: None })
+    }
+
     pub(super) fn path(&self) -> &Path {
         self.folder.path()
     }

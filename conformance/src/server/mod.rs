@@ -13,6 +13,7 @@ mod container;
 mod home;
 mod local;
 mod missing;
+pub mod mongo;
 pub mod postgres;
 mod process;
 

@@ -1,0 +1,272 @@
+//! MongoDB: a replica set, of one node or of several.
+
+use std::fmt::Debug;
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, TcpStream, ToSocketAddrs};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use bson::{Document, doc};
+use nix::sys::signal::Signal;
+
+use super::home::Home;
+use super::local::Local;
+use super::process::holds;
+use super::{Missing, find_program, variable};
+
+const ENGINE: &str = "mongo";
+const URL_VARIABLE: &str = "MEMORY_TEST_MONGO_URL";
+const IMAGE_VARIABLE: &str = "MEMORY_TEST_MONGO_IMAGE";
+#[cfg(feature = "containers")]
+const DEFAULT_IMAGE: &str = "mongo:7.0";
+/// The replica set that is made here.
+const SET: &str = "rs0";
+/// Where the script that prepares a machine for tests puts the server, in the folder for caches.
+const CACHED: &str = "agent-memory/mongodb/mongod";
+
+/// A MongoDB replica set to share among all tests of a program, in databases of their own.
+#[derive(Debug)]
+pub struct MongoServer {
+    url: String,
+    /// What ends the server when it is dropped; `None` for one that runs elsewhere.
+    _guard: Option<Box<dyn Debug + Send + Sync>>,
+}
+
+impl MongoServer {
+    /// Finds or starts one: `MEMORY_TEST_MONGO_URL`, else a container, else the binary of this machine.
+    ///
+    /// An image that was named by `MEMORY_TEST_MONGO_IMAGE` is used or missing, never replaced by another server. Must not be
+    /// called on a thread of an asynchronous runtime.
+    pub fn start() -> Result<Self, Missing> {
+        if let Some(url) = variable(URL_VARIABLE) {
+            return Ok(Self { url, _guard: None });
+        }
+        let image = variable(IMAGE_VARIABLE);
+        let is_named = image.is_some();
+        let no_container = match in_container(image) {
+            Ok(server) => return Ok(server),
+            Err(reason) if is_named => {
+                return Err(Missing::new(ENGINE, format!("{IMAGE_VARIABLE} is set, but {reason}")));
+            }
+            Err(reason) => reason,
+        };
+        match LocalMongo::start() {
+            Ok(server) => Ok(Self { url: server.url(), _guard: Some(Box::new(server)) }),
+            Err(missing) => {
+                let reason = format!("{URL_VARIABLE} is not set; {no_container}; {}", missing.reason());
+                Err(Missing::new(ENGINE, reason))
+            }
+        }
+    }
+
+    /// Where it is reached.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+}
+
+/// MongoDB servers from the binary of this machine, for tests that kill them or need settings of their own.
+///
+/// They are reached at 127.0.0.1 and make a replica set, unless they are asked not to.
+#[derive(Debug)]
+pub struct LocalMongo {
+    nodes: Vec<Local>,
+    options: String,
+    credentials: String,
+}
+
+impl LocalMongo {
+    /// Starts a replica set of one node.
+    pub fn start() -> Result<Self, Missing> {
+        Self::start_with(1, &[])
+    }
+
+    /// Starts a replica set of some nodes, with further arguments, as those of `mongod`.
+    pub fn start_with(nodes: usize, arguments: &[&str]) -> Result<Self, Missing> {
+        Self::with_binary(|binary| Self::replica_set(binary, nodes, arguments))
+    }
+
+    /// Starts a replica set of one node that asks for a user and a password.
+    pub fn start_with_user(user: &str, password: &str) -> Result<Self, Missing> {
+        Self::with_binary(|binary| {
+            let mut server = Self::replica_set(binary, 1, &["--auth", "--keyFile", "key"])?;
+            server.command(0, doc! { "createUser": user, "pwd": password, "roles": ["root"], "$db": "admin" })?;
+            server.credentials = format!("{user}:{password}@");
+            server.options += "&authSource=admin";
+            Ok(server)
+        })
+    }
+
+    /// Starts a server that belongs to no replica set.
+    pub fn start_standalone() -> Result<Self, Missing> {
+        Self::with_binary(|binary| {
+            let nodes = vec![start_node(binary, &[])?];
+            Ok(Self { nodes, options: String::new(), credentials: String::new() })
+        })
+    }
+
+    /// Where it is reached, without a database. Stays the same over a restart.
+    pub fn url(&self) -> String {
+        let hosts: Vec<_> = self.nodes.iter().map(|node| format!("127.0.0.1:{}", node.port())).collect();
+        format!("mongodb://{}{}/?{}", self.credentials, hosts.join(","), self.options)
+    }
+
+    /// The folder of a node, removed in the end.
+    pub fn folder(&self, node: usize) -> &Path {
+        self.nodes[node].home().path()
+    }
+
+    /// The id of the process of a node; `None` after it was killed.
+    pub fn process_id(&self, node: usize) -> Option<u32> {
+        self.nodes[node].process_id()
+    }
+
+    /// Which node takes writes; waits until there is one.
+    pub fn primary(&self) -> io::Result<usize> {
+        let mut primary = None;
+        holds(|| {
+            primary = (0..self.nodes.len()).find(|node| is_primary(self.nodes[*node].port()));
+            Ok(primary.is_some())
+        })?;
+        primary.ok_or_else(|| io::Error::other("the replica set has no primary"))
+    }
+
+    /// Ends a node by SIGKILL, as a crash does, and returns when its process is gone.
+    pub fn kill(&mut self, node: usize) -> io::Result<()> {
+        self.nodes[node].kill()
+    }
+
+    /// Starts a node again on the same port and data, after it was killed if it still runs, and returns when it takes part in
+    /// the replica set.
+    pub fn restart(&mut self, node: usize) -> io::Result<()> {
+        self.nodes[node].restart()?;
+        self.wait_for_members()
+    }
+
+    fn with_binary(start: impl Fn(&Path) -> io::Result<Self>) -> Result<Self, Missing> {
+        let binary = binary().ok_or_else(|| Missing::new(ENGINE, "its server's binary is not installed"))?;
+        start(&binary).map_err(|error| Missing::new(ENGINE, error.to_string()))
+    }
+
+    fn replica_set(binary: &Path, nodes: usize, arguments: &[&str]) -> io::Result<Self> {
+        let arguments = [&["--replSet", SET][..], arguments].concat();
+        let nodes = (0..nodes).map(|_| start_node(binary, &arguments)).collect::<io::Result<Vec<_>>>()?;
+        let set = Self { nodes, options: format!("replicaSet={SET}"), credentials: String::new() };
+        let member = |(number, node): (usize, &Local)| {
+            doc! { "_id": number as i32, "host": format!("127.0.0.1:{}", node.port()) }
+        };
+        let members: Vec<_> = set.nodes.iter().enumerate().map(member).collect();
+        // A new primary is elected soon after the old one is gone.
+        let settings = doc! { "electionTimeoutMillis": 2_000, "heartbeatIntervalMillis": 500 };
+        let config = doc! { "_id": SET, "members": members, "settings": settings };
+        set.command(0, doc! { "replSetInitiate": config, "$db": "admin" })?;
+        set.wait_for_members()?;
+        Ok(set)
+    }
+
+    /// Waits until one node is the primary and all others follow it.
+    fn wait_for_members(&self) -> io::Result<()> {
+        if self.options.is_empty() {
+            return Ok(());
+        }
+        self.primary()?;
+        let are_members = holds(|| Ok(self.nodes.iter().all(|node| is_member(node.port()))))?;
+        if are_members { Ok(()) } else { Err(io::Error::other("a node does not join the replica set")) }
+    }
+
+    /// Sends a command to a node.
+    fn command(&self, node: usize, command: Document) -> io::Result<Document> {
+        let answer = send((Ipv4Addr::LOCALHOST, self.nodes[node].port()), &command)?;
+        let is_done = answer.get_f64("ok").is_ok_and(|ok| ok == 1.0);
+        if is_done { Ok(answer) } else { Err(io::Error::other(format!("the server refused a command: {answer}"))) }
+    }
+}
+
+fn start_node(binary: &Path, arguments: &[&str]) -> io::Result<Local> {
+    // It runs as any user, root included, and may lie where others can't read.
+    let home = Home::of_this_user()?;
+    home.write("key", "0123456789abcdef")?;
+    let arguments: Vec<_> = arguments.iter().map(|argument| (*argument).to_owned()).collect();
+    let arguments = |_: &Home, port: u16| {
+        let port = port.to_string();
+        let own = ["--dbpath", ".", "--bind_ip", "127.0.0.1", "--nounixsocket", "--port", &port];
+        // Less than the half of the machine's memory that it would take, and enough for the largest batch.
+        let small = ["--wiredTigerCacheSizeGB", "1", "--setParameter", "diagnosticDataCollectionEnabled=false"];
+        Ok(own.into_iter().chain(small).map(str::to_owned).chain(arguments.iter().cloned()).collect())
+    };
+    let answers = |port| hello((Ipv4Addr::LOCALHOST, port)).is_ok();
+    Local::start(home, binary.to_owned(), arguments, answers, Signal::SIGKILL)
+}
+
+/// The server on the path, or the one that was put into the folder for caches.
+fn binary() -> Option<PathBuf> {
+    let caches = variable("XDG_CACHE_HOME").map(PathBuf::from);
+    let caches = caches.or_else(|| variable("HOME").map(|home| Path::new(&home).join(".cache")));
+    find_program("mongod").or_else(|| caches.map(|caches| caches.join(CACHED)).filter(|binary| binary.is_file()))
+}
+
+#[cfg(feature = "containers")]
+fn in_container(image: Option<String>) -> Result<MongoServer, String> {
+    use super::container::Container;
+
+    const PORT: u16 = 27_017;
+    let image = image.unwrap_or_else(|| DEFAULT_IMAGE.to_owned());
+    let no_container = |error: &dyn std::fmt::Display| format!("no container of {image} starts ({error})");
+    let container = Container::start(&image, PORT, &[], &["--replSet", SET, "--bind_ip_all"]);
+    let container = container.map_err(|error| no_container(&error))?;
+    let (host, port) = container.address().map_err(|error| no_container(&error))?;
+    let address = (host.as_str(), port);
+    // The server knows itself by another address than its clients, so these connect to it directly.
+    let config = doc! { "_id": SET, "members": [{ "_id": 0, "host": format!("127.0.0.1:{PORT}") }] };
+    let initiate = doc! { "replSetInitiate": config, "$db": "admin" };
+    let is_primary = || hello(address).is_ok_and(|answer| answer.get_bool("isWritablePrimary").unwrap_or(false));
+    match holds(|| Ok(hello(address).is_ok()))
+        .and_then(|_| send(address, &initiate))
+        .and_then(|_| holds(|| Ok(is_primary())))
+    {
+        Ok(true) => {
+            let url = format!("mongodb://{host}:{port}/?directConnection=true");
+            Ok(MongoServer { url, _guard: Some(Box::new(container)) })
+        }
+        Ok(false) => Err(no_container(&"it does not answer")),
+        Err(error) => Err(no_container(&error)),
+    }
+}
+
+#[cfg(not(feature = "containers"))]
+fn in_container(_: Option<String>) -> Result<MongoServer, String> {
+    Err("conformance is built without its feature `containers`".to_owned())
+}
+
+fn is_primary(port: u16) -> bool {
+    hello((Ipv4Addr::LOCALHOST, port)).is_ok_and(|answer| answer.get_bool("isWritablePrimary").unwrap_or(false))
+}
+
+fn is_member(port: u16) -> bool {
+    let is_secondary = |answer: &Document| answer.get_bool("secondary").unwrap_or(false);
+    is_primary(port) || hello((Ipv4Addr::LOCALHOST, port)).is_ok_and(|answer| is_secondary(&answer))
+}
+
+fn hello(address: impl ToSocketAddrs) -> io::Result<Document> {
+    send(address, &doc! { "hello": 1, "$db": "admin" })
+}
+
+/// Sends a command, and reads the answer.
+/// <https://www.mongodb.com/docs/manual/reference/mongodb-wire-protocol/#op_msg>
+fn send(address: impl ToSocketAddrs, command: &Document) -> io::Result<Document> {
+    const OP_MSG: i32 = 2013;
+    /// The header, the flags and the kind of the only section.
+    const HEAD: usize = 16 + 4 + 1;
+    let mut connection = TcpStream::connect(address)?;
+    connection.set_read_timeout(Some(Duration::from_secs(30)))?;
+    let body = command.to_vec().map_err(io::Error::other)?;
+    let mut message = Vec::with_capacity(HEAD + body.len());
+    for field in [(HEAD + body.len()) as i32, 1, 0, OP_MSG, 0] {
+        message.extend(field.to_le_bytes());
+    }
+    message.push(0);
+    message.extend(body);
+    connection.write_all(&message)?;
+    connection.read_exact(&mut [0; HEAD])?;
+    Document::from_reader(connection).map_err(io::Error::other)
+}
