@@ -40,10 +40,11 @@ pub(crate) fn location(url: &str) -> String {
             path::absolute(&file).unwrap_or(file).display().to_string()
         }
         None => {
-            let (_, server) = address.split_once("://").unwrap_or_default();
+            let (scheme, server) = address.split_once("://").unwrap_or_default();
+            let engine = if scheme.starts_with("mongodb") { "MongoDB" } else { "PostgreSQL" };
             let (_, server) = server.rsplit_once('@').unwrap_or(("", server));
             let host = if server.is_empty() || server.starts_with('/') { "localhost" } else { "" };
-            format!("PostgreSQL at {host}{}", decode(server))
+            format!("{engine} at {host}{}", decode(server))
         }
     }
 }
@@ -67,6 +68,7 @@ mod tests {
             ("postgres://app:1/2@host/agents", "PostgreSQL at host/agents"),
             ("postgres:///agents", "PostgreSQL at localhost/agents"),
             ("postgres://", "PostgreSQL at localhost"),
+            ("mongodb://app:secret@db1,db2:27018/agents?tls=true", "MongoDB at db1,db2:27018/agents"),
         ] {
             assert_eq!(location(url), expected);
         }

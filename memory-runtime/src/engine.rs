@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use memory_core::{Error, MemoryProvider, Result};
+#[cfg(feature = "mongo")]
+use memory_mongo::{MongoConfig, MongoMemory};
 #[cfg(feature = "postgres")]
 use memory_postgres::{PostgresConfig, PostgresMemory};
 #[cfg(feature = "sqlite")]
@@ -18,6 +20,8 @@ pub fn open(url: &str) -> Result<Arc<dyn MemoryProvider>> {
         Engine::Sqlite(config) => Ok(Arc::new(SqliteMemory::open(config)?)),
         #[cfg(feature = "postgres")]
         Engine::Postgres(config) => Ok(Arc::new(PostgresMemory::open(*config)?)),
+        #[cfg(feature = "mongo")]
+        Engine::Mongo(config) => Ok(Arc::new(MongoMemory::open(*config)?)),
     }
 }
 
@@ -30,6 +34,8 @@ pub async fn migrate(url: &str) -> Result<Report> {
         Engine::Sqlite(config) => memory_sqlite::migrate(&config).await,
         #[cfg(feature = "postgres")]
         Engine::Postgres(config) => memory_postgres::migrate(&config).await,
+        #[cfg(feature = "mongo")]
+        Engine::Mongo(config) => memory_mongo::migrate(&config).await,
     }
 }
 
@@ -42,6 +48,8 @@ pub async fn plan(url: &str) -> Result<Report> {
         Engine::Sqlite(config) => memory_sqlite::plan(&config).await,
         #[cfg(feature = "postgres")]
         Engine::Postgres(config) => memory_postgres::plan(&config).await,
+        #[cfg(feature = "mongo")]
+        Engine::Mongo(config) => memory_mongo::plan(&config).await,
     }
 }
 
@@ -52,6 +60,8 @@ enum Engine {
     // Boxed, as its settings are several times as large.
     #[cfg(feature = "postgres")]
     Postgres(Box<PostgresConfig>),
+    #[cfg(feature = "mongo")]
+    Mongo(Box<MongoConfig>),
 }
 
 impl Engine {
@@ -61,6 +71,8 @@ impl Engine {
             Some("sqlite") => SqliteConfig::from_url(url).map(Self::Sqlite),
             #[cfg(feature = "postgres")]
             Some("postgres" | "postgresql") => PostgresConfig::from_url(url).map(Box::new).map(Self::Postgres),
+            #[cfg(feature = "mongo")]
+            Some("mongodb" | "mongodb+srv") => MongoConfig::from_url(url).map(Box::new).map(Self::Mongo),
             scheme => Err(refusal(scheme)),
         }
     }
@@ -71,7 +83,12 @@ fn refusal(scheme: Option<&str>) -> Error {
     let feature = match scheme {
         Some("sqlite") => "sqlite",
         Some("postgres" | "postgresql") => "postgres",
-        _ => return Error::invalid("a database URL begins with sqlite:, postgres:// or postgresql://"),
+        Some("mongodb" | "mongodb+srv") => "mongo",
+        _ => {
+            return Error::invalid(
+                "a database URL begins with sqlite:, postgres://, postgresql://, mongodb:// or mongodb+srv://",
+            );
+        }
     };
     Error::invalid(format!("this program was built without the engine of the URL: build it with the feature {feature}"))
 }
@@ -95,20 +112,25 @@ mod tests {
         errors[0].message().to_owned()
     }
 
+    const SCHEMES: [&str; 5] = ["sqlite:", "postgres://", "postgresql://", "mongodb://", "mongodb+srv://"];
+
     #[test]
     fn an_unknown_scheme_is_refused_with_the_known_ones() {
         for url in ["mysql://app:xyzzy@host/db", "xyzzy:a@host", "xyzzy/memory.db", "SQLITE://xyzzy", "://xyzzy", ""] {
             let message = refused(url);
-            assert!(
-                ["sqlite:", "postgres://", "postgresql://"].iter().all(|scheme| message.contains(scheme)),
-                "{message}"
-            );
+            assert!(SCHEMES.iter().all(|scheme| message.contains(scheme)), "{message}");
         }
     }
 
     #[test]
     fn an_engine_that_was_not_compiled_in_is_refused_with_its_feature() {
-        for (scheme, feature) in [("sqlite", "sqlite"), ("postgres", "postgres"), ("postgresql", "postgres")] {
+        for (scheme, feature) in [
+            ("sqlite", "sqlite"),
+            ("postgres", "postgres"),
+            ("postgresql", "postgres"),
+            ("mongodb", "mongo"),
+            ("mongodb+srv", "mongo"),
+        ] {
             let error = refusal(Some(scheme));
             assert_eq!(error.kind(), ErrorKind::InvalidInput);
             assert!(error.message().ends_with(&format!("the feature {feature}")), "{error}");
@@ -126,6 +148,14 @@ mod tests {
     fn without_its_feature_postgres_is_refused() {
         for url in ["postgres://app:xyzzy@host/db", "postgresql://app:xyzzy@host/db"] {
             assert!(refused(url).ends_with("the feature postgres"));
+        }
+    }
+
+    #[cfg(not(feature = "mongo"))]
+    #[test]
+    fn without_its_feature_mongo_is_refused() {
+        for url in ["mongodb://app:xyzzy@host/db", "mongodb+srv://app:xyzzy@host/db"] {
+            assert!(refused(url).ends_with("the feature mongo"));
         }
     }
 
@@ -159,5 +189,14 @@ mod tests {
             assert!(refused(&format!("{scheme}://app:xyzzy@localhost:1/db?options=xyzzy")).contains("options"));
             open(&format!("{scheme}://app:xyzzy@localhost:1/db")).expect("valid");
         }
+    }
+
+    #[cfg(feature = "mongo")]
+    #[test]
+    fn mongo_is_opened_by_its_url() {
+        // Nobody listens on port 1, and nobody is asked before init.
+        assert!(refused("mongodb://app:xyzzy@localhost:1/db?options=xyzzy").contains("options"));
+        open("mongodb://app:xyzzy@localhost:1/db").expect("valid");
+        open("mongodb+srv://app:xyzzy@cluster.example.com/db").expect("valid");
     }
 }

@@ -1,0 +1,201 @@
+//! MongoDB's errors as those of the contract.
+
+use std::collections::HashMap;
+use std::error::Error as _;
+use std::fmt;
+
+use memory_core::{Error, ErrorKind, Outcome, Result};
+use mongodb::bson::{Bson, Document};
+use mongodb::error::{ErrorKind as DriverKind, TRANSIENT_TRANSACTION_ERROR, WriteFailure};
+
+/// A key that is there already.
+pub(crate) const DUPLICATE_KEY: i32 = 11000;
+/// A row without words, where the words of the ledger are indexed.
+pub(crate) const NOT_VALID: i32 = 121;
+
+/// What the driver reported, without its texts: those quote keys and values.
+#[derive(Debug)]
+struct Native {
+    code: Option<i32>,
+    text: String,
+    /// Whether the same call can succeed at once.
+    is_passing: bool,
+}
+
+impl fmt::Display for Native {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.code {
+            Some(code) => write!(f, "code {code} {}", self.text),
+            None => f.write_str(&self.text),
+        }
+    }
+}
+
+impl std::error::Error for Native {}
+
+/// The error that the driver gave, as the contract has it.
+pub(crate) fn native(error: mongodb::error::Error) -> Error {
+    use ErrorKind::{Closed, InvalidInput, TooLarge, Unauthorized, Unavailable, Unexpected, Unsupported};
+    let (code, text) = match error.kind.as_ref() {
+        DriverKind::Command(refusal) => (Some(refusal.code), refusal.code_name.clone()),
+        DriverKind::Write(WriteFailure::WriteError(refusal)) => {
+            (Some(refusal.code), refusal.code_name.clone().unwrap_or_default())
+        }
+        DriverKind::Write(WriteFailure::WriteConcernError(refusal)) => (Some(refusal.code), refusal.code_name.clone()),
+        DriverKind::InsertMany(refusals) => match (&refusals.write_concern_error, &refusals.write_errors) {
+            (Some(refusal), _) => (Some(refusal.code), refusal.code_name.clone()),
+            (None, Some(refusals)) => (refusals.first().map(|refusal| refusal.code), "of an insert".to_owned()),
+            (None, None) => (None, "an insert failed".to_owned()),
+        },
+        DriverKind::Io(cause) => (None, cause.to_string()),
+        DriverKind::ServerSelection { message, .. } => (None, message.clone()),
+        DriverKind::DnsResolve { message, .. } => (None, message.clone()),
+        _ => (None, "an error of the driver".to_owned()),
+    };
+    let (kind, message, retryable) = match error.kind.as_ref() {
+        DriverKind::Authentication { .. } => (Unauthorized, "the server refused the user or its password", false),
+        DriverKind::Io(_) | DriverKind::ConnectionPoolCleared { .. } => {
+            (Unavailable, "the connection to the server failed", true)
+        }
+        DriverKind::ServerSelection { .. } => {
+            (Unavailable, "no server that can do this answers within the time for it", true)
+        }
+        DriverKind::DnsResolve { .. } => (Unavailable, "the name of the server could not be resolved", true),
+        DriverKind::InvalidTlsConfig { .. } => (InvalidInput, "the settings of TLS are not valid", false),
+        // The driver refuses a document of more than 16 MiB so, and everything else that it is given is valid.
+        DriverKind::InvalidArgument { .. } => (TooLarge, "a value is larger than the server takes", false),
+        DriverKind::Shutdown => (Closed, "the provider was shut down", false),
+        DriverKind::SessionsNotSupported | DriverKind::IncompatibleServer { .. } => {
+            (Unsupported, "the server is too old, or has no transactions", false)
+        }
+        _ => match code {
+            Some(code) => meaning(code),
+            None => (Unexpected, "the driver refused a call", false),
+        },
+    };
+    let is_passing = error.contains_label(TRANSIENT_TRANSACTION_ERROR)
+        || matches!(error.kind.as_ref(), DriverKind::Io(_) | DriverKind::ConnectionPoolCleared { .. })
+        || code.is_some_and(|code| code == WRITE_CONFLICT || is_moving(code));
+    let error = Error::new(kind, message).with_source(Native { code, text, is_passing });
+    if retryable || is_passing { error.retryable() } else { error }
+}
+
+/// As [`native`], for a command that may have had its effect although it failed.
+pub(crate) fn native_write(error: mongodb::error::Error) -> Error {
+    let is_unknown = match error.kind.as_ref() {
+        DriverKind::Io(_) | DriverKind::ConnectionPoolCleared { .. } => true,
+        DriverKind::Write(WriteFailure::WriteConcernError(_)) => true,
+        DriverKind::InsertMany(refusals) => refusals.write_concern_error.is_some(),
+        // Of a primary that is ending it is not known what it has handed on.
+        DriverKind::Command(refusal) => matches!(refusal.code, 91 | 11600 | 11602 | 50),
+        _ => false,
+    };
+    let error = native(error);
+    if is_unknown { error.with_outcome(Outcome::Unknown) } else { error }
+}
+
+/// Which documents of an unordered insert were refused, by their place, and the codes of that.
+pub(crate) fn refusals(error: mongodb::error::Error) -> Result<HashMap<usize, i32>> {
+    match error.kind.as_ref() {
+        DriverKind::InsertMany(insert) if insert.write_concern_error.is_none() => {
+            let refused = insert.write_errors.iter().flatten().map(|refusal| (refusal.index, refusal.code));
+            Ok(refused.collect())
+        }
+        _ => Err(native_write(error)),
+    }
+}
+
+/// Whether the server has done all that a command asked for: what the driver finds out only where the command is its own.
+pub(crate) fn check(answer: &Document) -> Result<()> {
+    let refusals = answer.get_array("writeErrors").ok();
+    let first = refusals.and_then(|refusals| refusals.first()).and_then(Bson::as_document);
+    let concern = answer.get_document("writeConcernError").ok();
+    match first.or(concern) {
+        None => Ok(()),
+        Some(refusal) => Err(of_code(refusal.get_i32("code").unwrap_or_default()).with_outcome(Outcome::Unknown)),
+    }
+}
+
+/// The error of a document that was refused with this code.
+pub(crate) fn of_code(code: i32) -> Error {
+    let (kind, message, retryable) = meaning(code);
+    let native = Native { code: Some(code), text: String::new(), is_passing: false };
+    let error = Error::new(kind, message).with_source(native);
+    if retryable { error.retryable() } else { error }
+}
+
+/// Whether the same call can succeed at once: the connection, the primary or the transaction was a victim of something else.
+pub(crate) fn is_passing(error: &Error) -> bool {
+    cause(error).is_some_and(|cause| cause.is_passing)
+}
+
+/// The number by which the server names what it refused.
+pub(crate) fn code(error: &Error) -> Option<i32> {
+    cause(error).and_then(|cause| cause.code)
+}
+
+fn cause(error: &Error) -> Option<&Native> {
+    error.source().and_then(|source| source.downcast_ref())
+}
+
+const WRITE_CONFLICT: i32 = 112;
+
+/// Whether the code says that the server is not the primary any more, or not yet.
+fn is_moving(code: i32) -> bool {
+    matches!(code, 91 | 189 | 10058 | 10107 | 11600 | 11602 | 13435 | 13436)
+}
+
+/// What each code means: kind, message, and whether a later call can succeed.
+/// <https://github.com/mongodb/mongo/blob/master/src/mongo/base/error_codes.yml>
+fn meaning(code: i32) -> (ErrorKind, &'static str, bool) {
+    use ErrorKind::{Conflict, Corrupt, SchemaMismatch, Timeout, TooLarge, Unauthorized, Unavailable, Unexpected};
+    match code {
+        DUPLICATE_KEY => (Conflict, "somebody else has stored the same key", true),
+        WRITE_CONFLICT => (Unavailable, "the transaction gave way to another one", true),
+        13 => (Unauthorized, "the user lacks a permission", false),
+        18 | 8000 => (Unauthorized, "the server refused the user or its password", false),
+        20 => (ErrorKind::Unsupported, "the server has no transactions", false),
+        24 | 46 => (Unavailable, "a lock of the server is taken", true),
+        26 => (SchemaMismatch, "a collection of the namespace is gone: open the provider again", false),
+        50 => (Timeout, "the server gave up on a command that took too long", true),
+        64 | 100 => (Unavailable, "too few members of the replica set confirm writes", true),
+        NOT_VALID => (SchemaMismatch, "the server takes only rows with their words", false),
+        225 | 251 | 290 => (Unavailable, "the server has ended the transaction", true),
+        388 => (Unavailable, "the cache of the server is too small for the transaction", false),
+        10334 | 17419 | 17420 => (TooLarge, "a value is larger than the server takes", false),
+        14031 => (Unavailable, "the disk of the server is full", true),
+        code if is_moving(code) => (Unavailable, "the server is not the primary, or not any more", true),
+        213 | 214 | 266 => (Corrupt, "the data of the server is damaged", false),
+        _ => (Unexpected, "the server refused a command", false),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lost_connection_leaves_a_write_unknown_and_a_read_not_done() {
+        let lost = || mongodb::error::Error::from(std::io::Error::from(std::io::ErrorKind::ConnectionReset));
+        let (read, write) = (native(lost()), native_write(lost()));
+        assert_eq!((read.kind(), read.outcome()), (ErrorKind::Unavailable, Outcome::NotDone));
+        assert_eq!((write.kind(), write.outcome()), (ErrorKind::Unavailable, Outcome::Unknown));
+        assert!(read.is_retryable() && write.is_retryable() && is_passing(&read) && is_passing(&write));
+    }
+
+    #[test]
+    fn codes_have_kinds() {
+        for (code, kind, retryable) in [
+            (DUPLICATE_KEY, ErrorKind::Conflict, true),
+            (WRITE_CONFLICT, ErrorKind::Unavailable, true),
+            (13, ErrorKind::Unauthorized, false),
+            (50, ErrorKind::Timeout, true),
+            (10107, ErrorKind::Unavailable, true),
+            (10334, ErrorKind::TooLarge, false),
+            (1, ErrorKind::Unexpected, false),
+        ] {
+            let (meant, _, can_retry) = meaning(code);
+            assert_eq!((meant, can_retry), (kind, retryable), "{code}");
+        }
+    }
+}

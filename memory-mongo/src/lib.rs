@@ -1,0 +1,16 @@
+#![doc = include_str!("../README.md")]
+
+mod config;
+mod connection;
+mod documents;
+mod error;
+mod migrate;
+mod provider;
+mod query;
+mod statements;
+mod text;
+mod waiting;
+
+pub use config::{MongoConfig, Server};
+pub use migrate::{migrate, plan};
+pub use provider::MongoMemory;
