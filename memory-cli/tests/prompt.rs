@@ -31,7 +31,11 @@ fn what_is_kept_goes_into_the_prompt() {
     assert_eq!((&context["source"], &context["truncated"]), (&json!("custom"), &json!(false)));
     assert_eq!(prompt(&cli, "remove", &["e"]), "revision 3: lines removed: 2\n");
     assert_eq!(prompt(&cli, "remove", &["e"]), "nothing changed\n");
-    assert_eq!(prompt(&cli, "replace", &["new"]), "revision 4\n");
+    let removed = cli.fed(&["prompt", "remove", "--session", "cli:test", "-"], "plan\r\n");
+    assert_eq!(common::stdout(&removed), "nothing changed\n");
+    let removed = cli.fed(&["prompt", "remove", "--session", "cli:test", "-"], "# Plan\n");
+    assert_eq!(common::stdout(&removed), "revision 4: lines removed: 1\n");
+    assert_eq!(prompt(&cli, "replace", &["new"]), "revision 5\n");
     assert_eq!(prompt(&cli, "show", &["--store", "memory", "--json"]), "{\"text\":\"new\"}\n");
 }
 

@@ -152,7 +152,8 @@ async fn change(memory: &PromptMemory, action: Action, args: &ChangeArgs, output
     let update = match action {
         Action::Add => MemoryUpdate::add(store, text),
         Action::Replace => MemoryUpdate::replace(store, text),
-        Action::Remove => MemoryUpdate::remove(store, text),
+        // A file ends with a line break, and no line holds one.
+        Action::Remove => MemoryUpdate::remove(store, text.trim_end_matches(['\r', '\n'])),
     };
     let report = match &args.batch_key {
         Some(key) => memory.sync_once(&context, key, &[update]).await,
