@@ -190,24 +190,24 @@ impl PromptMemory {
             self.plan(&stored, &updates, batch.as_ref())?;
             parts.push((key, stored, updates, batch));
         }
-        let mut reports = Vec::new();
-        let mut may_be_applied = false;
+        let mut reports = Vec::with_capacity(updates.len());
         for (key, stored, updates, batch) in parts {
             let plan = |stored: &Stored| {
                 let (text, reports) = self.plan(stored, &updates, batch.as_ref())?;
                 Ok((text.map(|text| (text, self.origin(context, batch.clone(), None))), reports))
             };
             match self.commit(&key, stored, plan).await {
-                Ok(of_part) => reports.push((updates[0].store, of_part.into_iter())),
-                Err(error) if may_be_applied => return Err(error.with_outcome(Outcome::Unknown)),
+                Ok(of_part) => reports.extend(of_part),
+                Err(error) if !reports.is_empty() => return Err(error.with_outcome(Outcome::Unknown)),
                 Err(error) => return Err(error),
             }
-            may_be_applied = true;
         }
-        let mut next = |update: &MemoryUpdate| {
-            reports.iter_mut().find(|(store, _)| *store == update.store).and_then(|(_, reports)| reports.next())
-        };
-        Ok(SyncReport { updates: updates.iter().filter_map(&mut next).collect() })
+        // They came store by store, and go out in the order of the updates.
+        let mut places: Vec<_> = (0..updates.len()).collect();
+        places.sort_by_key(|place| updates[*place].store);
+        let mut placed: Vec<_> = places.into_iter().zip(reports).collect();
+        placed.sort_by_key(|(place, _)| *place);
+        Ok(SyncReport { updates: placed.into_iter().map(|(_, report)| report).collect() })
     }
 
     /// What a part of a batch makes of a store: the text, if it is another one, and the reports.

@@ -10,7 +10,7 @@ use super::Flags;
 /// The most updates of one sync.
 pub const MAX_UPDATES: usize = 1_000;
 
-/// Which text an update is about.
+/// Which text an update is about. In the order of the prompt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum MemoryStore {
