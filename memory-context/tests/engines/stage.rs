@@ -44,9 +44,6 @@ pub(crate) struct Engine {
 /// Well above what any case takes; it ends one that hangs.
 const TIME_LIMIT: Duration = Duration::from_secs(180);
 
-/// On a server that outlives the tests, each run uses the same one, and removes its documents.
-const NAMESPACE: &str = "prompt_memory_tests";
-
 impl Engine {
     pub(crate) async fn in_memory() -> Result<Self> {
         let one = InMemory::new();
@@ -56,11 +53,6 @@ impl Engine {
 
     pub(crate) async fn open(url: &str) -> Result<Self> {
         Self::initialised(memory_runtime::open(url)?, memory_runtime::open(url)?).await
-    }
-
-    pub(crate) async fn on_server(url: &str) -> Result<Self> {
-        let separator = if url.contains('?') { '&' } else { '?' };
-        Self::open(&format!("{url}{separator}namespace={NAMESPACE}")).await
     }
 
     async fn initialised(one: Arc<dyn MemoryProvider>, other: Arc<dyn MemoryProvider>) -> Result<Self> {
