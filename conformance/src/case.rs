@@ -4,10 +4,12 @@ use std::error::Error;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
+use std::str::FromStr;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use memory_core::{MemoryProvider, Result, TextIndex};
 
+use crate::fault::Faults;
 use crate::harness::{Harness, Namespace};
 
 /// What a case returns. It may also panic, by an assertion.
@@ -40,22 +42,72 @@ pub enum Needs {
     Nothing,
     /// A harness that can damage a row.
     Damage,
+    /// A server that a proxy can be put before.
+    Server,
+    /// A server of its own, to kill.
+    OwnServer,
+}
+
+impl Needs {
+    /// Why a harness can't be put to a case with these needs, if it can't.
+    pub(crate) fn lacking_in(self, harness: &dyn Harness) -> Option<&'static str> {
+        let (is_there, reason) = match self {
+            Self::Nothing => return None,
+            Self::Damage => (harness.can_damage(), "the harness can't damage rows"),
+            Self::Server => (harness.faults().is_some(), "the harness has no server to cut off"),
+            Self::OwnServer => {
+                (harness.faults().is_some_and(Faults::can_start), "the harness has no server of its own to kill")
+            }
+        };
+        (!is_there).then_some(reason)
+    }
+}
+
+/// What a run of the suite can vary.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Settings {
+    /// What every case with random parts starts from; two runs of the same seed choose the same.
+    pub seed: u64,
+    /// How many random sequences the model-based part plays.
+    pub sequences: u32,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { seed: 20_260_101, sequences: 60 }
+    }
+}
+
+impl Settings {
+    /// The defaults, or what `MEMORY_TEST_SEED` and `MEMORY_TEST_SEQUENCES` say; `Err` names the one that is no number.
+    pub fn from_env() -> std::result::Result<Self, String> {
+        let Self { seed, sequences } = Self::default();
+        Ok(Self { seed: variable("MEMORY_TEST_SEED", seed)?, sequences: variable("MEMORY_TEST_SEQUENCES", sequences)? })
+    }
+}
+
+fn variable<T: FromStr>(name: &str, default: T) -> std::result::Result<T, String> {
+    match std::env::var(name) {
+        Ok(text) => text.parse().map_err(|_| format!("{name} must be a number")),
+        Err(_) => Ok(default),
+    }
 }
 
 /// Where a case plays: one engine, and namespaces that are removed when the case is over.
 #[derive(Debug, Clone)]
 pub struct Stage {
     harness: Arc<dyn Harness>,
+    settings: Settings,
     namespace: Namespace,
     /// Every namespace of the case, for the runner to remove.
     used: Arc<Mutex<Vec<Namespace>>>,
 }
 
 impl Stage {
-    pub(crate) fn new(harness: Arc<dyn Harness>) -> Self {
+    pub(crate) fn new(harness: Arc<dyn Harness>, settings: Settings) -> Self {
         let namespace = Namespace::unique();
         let used = Arc::new(Mutex::new(vec![namespace.clone()]));
-        Self { harness, namespace, used }
+        Self { harness, settings, namespace, used }
     }
 
     /// A provider over the namespace of the case, initialised. Again: another handle on the same data.
@@ -73,6 +125,11 @@ impl Stage {
     /// The engine.
     pub fn harness(&self) -> &Arc<dyn Harness> {
         &self.harness
+    }
+
+    /// What this run of the suite varies.
+    pub fn settings(&self) -> Settings {
+        self.settings
     }
 
     /// The place and the settings that [`Stage::open`] uses.
@@ -99,7 +156,7 @@ impl Stage {
     pub fn elsewhere(&self) -> Self {
         let namespace = Namespace::unique();
         self.used.lock().unwrap_or_else(PoisonError::into_inner).push(namespace.clone());
-        Self { harness: Arc::clone(&self.harness), namespace, used: Arc::clone(&self.used) }
+        Self { harness: Arc::clone(&self.harness), settings: self.settings, namespace, used: Arc::clone(&self.used) }
     }
 
     /// Removes all namespaces of the case.

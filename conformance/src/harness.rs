@@ -7,6 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use memory_core::{DEFAULT_DEADLINE, ManualClock, MemoryId, MemoryProvider, Result, TextIndex, Timestamp};
 
+use crate::fault::Faults;
 use crate::server::Missing;
 
 /// An engine under test.
@@ -34,6 +35,12 @@ pub trait Harness: fmt::Debug + Send + Sync + 'static {
     /// Whether [`Harness::damage`] works.
     fn can_damage(&self) -> bool {
         false
+    }
+
+    /// How to bring trouble between the engine and its server. `None` where there is no server, or where it can't be
+    /// reached by another URL: the cases that need it are then reported as ignored.
+    fn faults(&self) -> Option<&dyn Faults> {
+        None
     }
 
     /// Why there is no engine to test: then its cases are reported as [`Missing::trial`] says, and nothing is opened.

@@ -4,18 +4,26 @@
 
 mod case;
 mod cases;
+pub mod fault;
 mod fixture;
 pub mod golden;
 mod harness;
 mod model;
+mod random;
+mod reference;
+mod report;
 mod rules;
 mod runner;
 pub mod server;
+mod trials;
 pub mod workload;
 
-pub use case::{Case, CaseResult, Needs, Stage};
+pub use case::{Case, CaseResult, Needs, Settings, Stage};
 pub use cases::all as all_cases;
 pub use harness::{Harness, Namespace};
-pub use model::play_random_sequences;
+pub use model::{Soak, SoakState, play_random_sequences, soak};
+pub use reference::Reference;
+pub use report::{CaseOutcome, CaseReport, Counts, Engine, Plan, Report, Verdict};
 pub use rules::{CONTRACT, rules};
-pub use runner::{run, run_case};
+pub use runner::{Outcome, run_case};
+pub use trials::run;

@@ -6,6 +6,8 @@ use memory_core::{
     IdempotencyKey, Memory, MemoryId, MemoryQuery, Metadata, NewMemory, SpaceId, Status, Timestamp, Trigger,
 };
 
+use crate::random::mix;
+
 /// The bytes of text in each row's trigger.
 pub const PAYLOAD: usize = 600;
 /// The rows of one batch while loading.
@@ -88,8 +90,11 @@ impl Ledger {
     pub fn row(self, place: usize) -> NewMemory {
         let trigger = format!(r#"{{"text":"{}","n":{place}}}"#, text(place));
         let trigger = Trigger::parse(&trigger).expect("valid JSON");
-        let metadata =
-            format!(r#"{{"score":{},"topic":"{}"}}"#, mix(place) % 100, TOPICS[mix(place) as usize % TOPICS.len()]);
+        let metadata = format!(
+            r#"{{"score":{},"topic":"{}"}}"#,
+            mix(place as u64) % 100,
+            TOPICS[mix(place as u64) as usize % TOPICS.len()]
+        );
         let pending = place < self.rows && place.is_multiple_of((self.rows / PENDING).max(1));
         NewMemory::new(self.space(place), trigger, time(place))
             .with_metadata(Metadata::parse(&metadata).expect("valid metadata"))
@@ -130,7 +135,7 @@ impl Ledger {
     }
 
     fn space(self, place: usize) -> SpaceId {
-        let random = mix(place);
+        let random = mix(place as u64);
         let (channel, user) = (random / 100 % 10, random / 1_000 % 1_000);
         let user = match self.form {
             SpaceForm::Plain => format!("u{user}"),
@@ -205,21 +210,13 @@ fn time(place: usize) -> Timestamp {
 /// Words that differ from row to row.
 fn text(place: usize) -> String {
     let mut text = String::with_capacity(PAYLOAD + 16);
-    let mut state = mix(place);
+    let mut state = mix(place as u64);
     while text.len() < PAYLOAD {
         text.push_str(TOPICS[state as usize % TOPICS.len()]);
         text.push(' ');
-        state = mix(state as usize);
+        state = mix(state);
     }
     text
-}
-
-/// A well-spread number for a place (splitmix64).
-fn mix(place: usize) -> u64 {
-    let mut z = (place as u64).wrapping_add(0x9E37_79B9_7F4A_7C15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    z ^ (z >> 31)
 }
 
 fn gcd(a: usize, b: usize) -> usize {

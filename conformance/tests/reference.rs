@@ -1,37 +1,8 @@
 //! The suite on the in-memory reference provider.
 
-use std::collections::HashMap;
 use std::process::ExitCode;
-use std::sync::{Arc, Mutex, PoisonError};
-
-use async_trait::async_trait;
-use conformance::{Harness, Namespace};
-use memory_core::{Clock, InMemory, MemoryProvider, Result};
-
-#[derive(Debug, Default)]
-struct Reference {
-    open: Mutex<HashMap<String, InMemory>>,
-}
-
-#[async_trait]
-impl Harness for Reference {
-    fn name(&self) -> &str {
-        "in-memory"
-    }
-
-    async fn open(&self, namespace: &Namespace) -> Result<Arc<dyn MemoryProvider>> {
-        let clock = Arc::clone(&namespace.clock) as Arc<dyn Clock>;
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        let first = open.entry(namespace.name.clone()).or_default();
-        Ok(Arc::new(first.reopen(clock, namespace.text_index, namespace.deadline)))
-    }
-
-    async fn remove(&self, namespace: &Namespace) -> Result<()> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner).remove(&namespace.name);
-        Ok(())
-    }
-}
+use std::sync::Arc;
 
 fn main() -> ExitCode {
-    conformance::run(vec![Arc::new(Reference::default())])
+    conformance::run(vec![Arc::new(conformance::Reference::default())])
 }

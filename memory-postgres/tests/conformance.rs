@@ -1,12 +1,14 @@
 //! The suite on PostgreSQL.
 
+use std::io;
 use std::num::NonZeroU32;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use conformance::fault::{Faults, Server};
 use conformance::server::Missing;
-use conformance::server::postgres::{PgBouncer, PostgresServer};
+use conformance::server::postgres::{LocalPostgres, PgBouncer, PostgresServer};
 use conformance::{Harness, Namespace};
 use memory_core::{Error, ErrorKind, MemoryId, MemoryProvider, Result};
 use memory_postgres::{PostgresConfig, PostgresMemory};
@@ -18,6 +20,7 @@ use sqlx::{AssertSqlSafe, Executor};
 struct Postgres {
     name: &'static str,
     /// Where the providers connect to.
+    url: String,
     config: PostgresConfig,
     /// To remove and to damage.
     pool: PgPool,
@@ -31,7 +34,17 @@ impl Postgres {
         // Many cases run at the same time, each with several providers.
         config.pool_size = const { NonZeroU32::new(8).unwrap() };
         let pool = PgPool::connect_lazy(direct).expect("the URL of a test server");
-        Arc::new(Self { name, config, pool })
+        Arc::new(Self { name, url: url.to_owned(), config, pool })
+    }
+
+    fn open_at(&self, server: memory_postgres::Server, namespace: &Namespace) -> Result<Arc<dyn MemoryProvider>> {
+        let mut config = self.config.clone();
+        config.server = server;
+        config.namespace = namespace.name.clone();
+        config.clock = Arc::<memory_core::ManualClock>::clone(&namespace.clock);
+        config.text_index = namespace.text_index;
+        config.deadline = namespace.deadline;
+        Ok(Arc::new(PostgresMemory::open(config)?))
     }
 }
 
@@ -42,17 +55,16 @@ impl Harness for Postgres {
     }
 
     async fn open(&self, namespace: &Namespace) -> Result<Arc<dyn MemoryProvider>> {
-        let mut config = self.config.clone();
-        config.namespace = namespace.name.clone();
-        config.clock = Arc::<memory_core::ManualClock>::clone(&namespace.clock);
-        config.text_index = namespace.text_index;
-        config.deadline = namespace.deadline;
-        Ok(Arc::new(PostgresMemory::open(config)?))
+        self.open_at(self.config.server.clone(), namespace)
     }
 
     async fn remove(&self, namespace: &Namespace) -> Result<()> {
         let sql = AssertSqlSafe(format!(r#"DROP SCHEMA IF EXISTS "{}" CASCADE"#, namespace.name));
         self.pool.execute(sql).await.map(drop).map_err(unexpected)
+    }
+
+    fn faults(&self) -> Option<&dyn Faults> {
+        Some(self)
     }
 
     fn can_damage(&self) -> bool {
@@ -62,6 +74,25 @@ impl Harness for Postgres {
     async fn damage(&self, namespace: &Namespace, id: MemoryId) -> Result<bool> {
         let sql = format!(r#"UPDATE "{}".memories SET trigger = '{{"cut' WHERE id = '{id}'"#, namespace.name);
         Ok(self.pool.execute(AssertSqlSafe(sql)).await.map_err(unexpected)?.rows_affected() == 1)
+    }
+}
+
+#[async_trait]
+impl Faults for Postgres {
+    fn url(&self) -> &str {
+        &self.url
+    }
+
+    async fn open(&self, url: &str, namespace: &Namespace) -> Result<Arc<dyn MemoryProvider>> {
+        self.open_at(PostgresConfig::from_url(url)?.server, namespace)
+    }
+
+    fn can_start(&self) -> bool {
+        !self.config.pooler && LocalPostgres::is_installed()
+    }
+
+    fn start(&self) -> io::Result<Box<dyn Server>> {
+        Ok(Box::new(LocalPostgres::start().map_err(io::Error::other)?))
     }
 }
 

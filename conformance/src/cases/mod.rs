@@ -1,6 +1,7 @@
 //! The suite's index.
 
 mod documents;
+mod faults;
 mod filters;
 mod lifecycle;
 mod plugin;
@@ -21,6 +22,8 @@ pub fn all() -> Vec<Case> {
         filters::cases(),
         documents::cases(),
         text::cases(),
+        faults::cases(),
+        crate::model::cases(),
         plugin::cases(),
     ]
     .concat()

@@ -14,6 +14,7 @@ use memory_core::{
 
 use crate::case::Case;
 use crate::fixture::{new_memory, query};
+use crate::random::mix;
 
 /// The cases of this chapter.
 pub(crate) fn cases() -> Vec<Case> {
@@ -78,13 +79,6 @@ fn sorted_ids<'a>(memories: impl IntoIterator<Item = &'a Memory>, order: Order) 
 
 /// An id of version 4 whose bytes don't follow `number`. Always the same for the same number.
 fn scattered_id(number: u64) -> MemoryId {
-    // SplitMix64, twice.
-    let mix = |seed: u64| {
-        let mut value = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15).wrapping_add(0x9E37_79B9_7F4A_7C15);
-        value = (value ^ (value >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        value = (value ^ (value >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        value ^ (value >> 31)
-    };
     let mut bytes = (u128::from(mix(2 * number)) << 64 | u128::from(mix(2 * number + 1))).to_be_bytes();
     bytes[6] = bytes[6] & 0x0F | 0x40;
     bytes[8] = bytes[8] & 0x3F | 0x80;

@@ -2,47 +2,57 @@
 
 mod op;
 mod play;
+mod soak;
 
-use std::env;
 use std::fmt::Write as _;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use libtest_mimic::{Failed, Trial};
 use proptest::collection::vec;
 use proptest::test_runner::{Config, RngSeed, TestCaseError, TestError, TestRunner};
-use tokio::runtime::Runtime;
+use tokio::runtime::Handle;
 
+use crate::case::{CaseResult, Settings, Stage, chapter};
 use crate::harness::Harness;
 use op::Op;
+pub use soak::{Soak, SoakState, soak};
 
-const DEFAULT_SEED: u64 = 20_260_101;
-const DEFAULT_SEQUENCES: u32 = 60;
 /// How long a failure is made smaller before it is told as it is, in milliseconds.
 const SHRINK_TIME: u32 = 60_000;
 
-/// The model-based part of the suite as one test. `MEMORY_TEST_SEED` and `MEMORY_TEST_SEQUENCES` choose other sequences
-/// and another number of them.
-pub(crate) fn trial(runtime: &Arc<Runtime>, harness: &Arc<dyn Harness>) -> Trial {
-    let name = format!("{}::model.random_sequences", harness.name());
-    if let Some(missing) = harness.missing() {
-        return missing.trial(&name);
+chapter!("model":
+    random_sequences [
+        "L1", "W1", "W2", "W3", "W4", "W5", "W6", "W7", "W8", "W12", "Q1", "Q2", "Q3", "Q4", "Q5", "Q6", "Q7", "S1",
+        "S2", "S3", "S4", "S5", "F5", "D1", "D3", "D4", "D5", "T2"
+    ],
+);
+
+/// Random sequences of calls have the answers that the reference gives. The report of a difference tells the smallest
+/// sequence that was found to show it, and its seed.
+async fn random_sequences(stage: Stage) -> CaseResult {
+    let (handle, harness, settings) = (Handle::current(), Arc::clone(stage.harness()), stage.settings());
+    // The generator of the sequences is no asynchronous code.
+    let played = move || play_random_sequences(&handle, &harness, settings);
+    match tokio::task::spawn_blocking(played).await? {
+        Ok(()) => Ok(()),
+        Err(difference) => panic!("{difference}"),
     }
-    let (runtime, harness) = (Arc::clone(runtime), Arc::clone(harness));
-    Trial::test(name, move || {
-        let seed = setting("MEMORY_TEST_SEED", DEFAULT_SEED)?;
-        let sequences = setting("MEMORY_TEST_SEQUENCES", DEFAULT_SEQUENCES)?;
-        play_random_sequences(&runtime, &harness, seed, sequences).map_err(Failed::from)
-    })
 }
 
 /// Plays random sequences of up to 60 calls; `Err` tells the smallest one that was found to be answered in another way than
-/// the reference answers it, and how to play it again.
-pub fn play_random_sequences(
-    runtime: &Runtime,
+/// the reference answers it, and how to play it again. Must not be called on a thread of an asynchronous runtime.
+pub fn play_random_sequences(runtime: &Handle, harness: &Arc<dyn Harness>, settings: Settings) -> Result<(), String> {
+    play_counted(runtime, harness, settings, &AtomicU64::default())
+}
+
+/// The same, with a count of the calls that are made.
+fn play_counted(
+    runtime: &Handle,
     harness: &Arc<dyn Harness>,
-    seed: u64,
-    sequences: u32,
+    settings: Settings,
+    calls: &AtomicU64,
 ) -> Result<(), String> {
+    let Settings { seed, sequences } = settings;
     let config = Config {
         cases: sequences,
         rng_seed: RngSeed::Fixed(seed),
@@ -52,7 +62,8 @@ pub fn play_random_sequences(
     };
     let strategy = (proptest::bool::ANY, vec(op::any(), 1..60));
     let played = TestRunner::new(config).run(&strategy, |(ledger_text, ops)| {
-        runtime.block_on(play::play(harness, ledger_text, ops)).map_err(TestCaseError::fail)
+        calls.fetch_add(ops.len() as u64, Ordering::Relaxed);
+        runtime.block_on(play::play(harness, settings, ledger_text, ops)).map_err(TestCaseError::fail)
     });
     match played {
         Ok(()) => Ok(()),
@@ -72,11 +83,4 @@ fn report(seed: u64, sequences: u32, reason: &str, ledger_text: bool, ops: &[Op]
     }
     let _ = write!(report, "play it again with MEMORY_TEST_SEED={seed} MEMORY_TEST_SEQUENCES={sequences}");
     report
-}
-
-fn setting<T: std::str::FromStr>(name: &str, default: T) -> Result<T, String> {
-    match env::var(name) {
-        Ok(text) => text.parse().map_err(|_| format!("{name} must be a number")),
-        Err(_) => Ok(default),
-    }
 }

@@ -12,7 +12,7 @@ use memory_core::{
 use serde::Serialize;
 
 use super::op::{Ask, DOCUMENT_IDS, Item, Op, Patch, Question, Restored, Write};
-use crate::case::Stage;
+use crate::case::{Settings, Stage};
 use crate::fixture::{at, collection, document_id};
 use crate::harness::Harness;
 
@@ -25,8 +25,8 @@ const MAX_PAGES: usize = 10_000;
 type Step<T = ()> = Result<T, String>;
 
 /// Plays a sequence in a namespace of its own, which is removed afterwards.
-pub(crate) async fn play(harness: &Arc<dyn Harness>, ledger_text: bool, ops: Vec<Op>) -> Step {
-    let stage = Stage::new(Arc::clone(harness));
+pub(crate) async fn play(harness: &Arc<dyn Harness>, settings: Settings, ledger_text: bool, ops: Vec<Op>) -> Step {
+    let stage = Stage::new(Arc::clone(harness), settings);
     let stage = if ledger_text { stage.with_ledger_text() } else { stage };
     // A task of its own, so that a panic ends the sequence only.
     let played = tokio::spawn(tokio::time::timeout(TIME_LIMIT, play_on(stage.clone(), ops))).await;

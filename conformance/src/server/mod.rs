@@ -6,20 +6,26 @@
 //!
 //! A server is started once in a test program, owned by its `main`, and ended when it is dropped. When the program is
 //! killed, a process that waits for that ends a local server, and a signal handler removes a container (not on SIGKILL).
-//! Unix only.
+//! All but [`Missing`] is there on Unix only.
 
-#[cfg(feature = "containers")]
+#[cfg(all(unix, feature = "containers"))]
 mod container;
+#[cfg(unix)]
 mod home;
+#[cfg(unix)]
 mod local;
 mod missing;
+#[cfg(unix)]
 pub mod mongo;
+#[cfg(unix)]
 pub mod postgres;
+#[cfg(unix)]
 mod process;
 
 pub use missing::Missing;
 
 use std::env;
+#[cfg(unix)]
 use std::path::{Path, PathBuf};
 
 /// The value of an environment variable; `None` also when it is empty.
@@ -28,6 +34,7 @@ fn variable(name: &str) -> Option<String> {
 }
 
 /// Where a program is: on the path, or where Debian puts servers and an ordinary user's path does not lead.
+#[cfg(unix)]
 fn find_program(name: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     let system = ["/usr/local/sbin", "/usr/sbin"].map(|folder| Path::new(folder).to_owned());

@@ -13,6 +13,7 @@ use super::home::Home;
 use super::local::Local;
 use super::process::holds;
 use super::{Missing, find_program, variable};
+use crate::fault::Server;
 
 const ENGINE: &str = "mongo";
 const URL_VARIABLE: &str = "MEMORY_TEST_MONGO_URL";
@@ -76,6 +77,11 @@ pub struct LocalMongo {
 }
 
 impl LocalMongo {
+    /// Whether this machine has the binary.
+    pub fn is_installed() -> bool {
+        binary().is_some()
+    }
+
     /// Starts a replica set of one node.
     pub fn start() -> Result<Self, Missing> {
         Self::start_with(1, &[])
@@ -245,6 +251,21 @@ fn is_primary(port: u16) -> bool {
 fn is_member(port: u16) -> bool {
     let is_secondary = |answer: &Document| answer.get_bool("secondary").unwrap_or(false);
     is_primary(port) || hello((Ipv4Addr::LOCALHOST, port)).is_ok_and(|answer| is_secondary(&answer))
+}
+
+impl Server for LocalMongo {
+    fn url(&self) -> String {
+        self.url()
+    }
+
+    fn kill(&mut self) -> io::Result<()> {
+        (0..self.nodes.len()).try_for_each(|node| self.kill(node))
+    }
+
+    fn restart(&mut self) -> io::Result<()> {
+        self.nodes.iter_mut().try_for_each(Local::restart)?;
+        self.primary().map(drop)
+    }
 }
 
 fn hello(address: impl ToSocketAddrs) -> io::Result<Document> {

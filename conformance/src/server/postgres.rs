@@ -15,6 +15,7 @@ use url::Url;
 use super::home::Home;
 use super::local::Local;
 use super::{Missing, find_program, variable};
+use crate::fault::Server;
 
 const ENGINE: &str = "postgres";
 const URL_VARIABLE: &str = "MEMORY_TEST_POSTGRES_URL";
@@ -78,6 +79,11 @@ pub struct LocalPostgres {
 }
 
 impl LocalPostgres {
+    /// Whether this machine has the binaries.
+    pub fn is_installed() -> bool {
+        binaries().is_some()
+    }
+
     /// Starts one over an empty cluster.
     pub fn start() -> Result<Self, Missing> {
         Self::start_with(&[])
@@ -139,6 +145,20 @@ impl LocalPostgres {
         let local = Local::start(home, binaries.join("postgres"), arguments, answers, Signal::SIGQUIT)?;
         let url = url("127.0.0.1", local.port(), &password);
         Ok(Self { local, binaries, url })
+    }
+}
+
+impl Server for LocalPostgres {
+    fn url(&self) -> String {
+        self.url.clone()
+    }
+
+    fn kill(&mut self) -> io::Result<()> {
+        self.kill()
+    }
+
+    fn restart(&mut self) -> io::Result<()> {
+        self.restart()
     }
 }
 

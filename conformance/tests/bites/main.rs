@@ -11,7 +11,7 @@ mod plugin;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use conformance::{Case, Harness, play_random_sequences, run_case};
+use conformance::{Case, Harness, Outcome, Settings, play_random_sequences, run_case};
 use libtest_mimic::{Arguments, Failed, Trial};
 use tokio::runtime::Runtime;
 
@@ -109,8 +109,7 @@ const BITES: &[(&str, Flaw, &str)] = &[
 
 /// A bug that no case is about: the random sequences have to find it.
 const ONLY_RANDOM: Flaw = Flaw::StatusIgnoredInUnion;
-const SEED: u64 = 20_260_101;
-const SEQUENCES: u32 = 200;
+const SETTINGS: Settings = Settings { seed: 20_260_101, sequences: 200 };
 
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
@@ -137,25 +136,29 @@ fn main() -> ExitCode {
 
 /// The broken provider must fail the case.
 fn bites(runtime: &Runtime, flaw: Flaw, case: &str) -> Result<(), Failed> {
-    match runtime.block_on(run_case(BrokenHarness::new(flaw), find(case)?)) {
-        Ok(()) => Err(format!("{case} passes on a provider with the bug {flaw:?}").into()),
-        Err(_) => Ok(()),
+    let outcome = runtime.block_on(run_case(BrokenHarness::new(flaw), find(case)?, Settings::default()));
+    match outcome.is_failure() {
+        true => Ok(()),
+        false => Err(format!("{case} ends with {} on a provider with the bug {flaw:?}", outcome.name()).into()),
     }
 }
 
 /// The same wrapper without the bug must pass it.
 fn passes(runtime: &Runtime, case: &str) -> Result<(), Failed> {
-    runtime.block_on(run_case(BrokenHarness::new(Flaw::None), find(case)?)).map_err(Failed::from)
+    match runtime.block_on(run_case(BrokenHarness::new(Flaw::None), find(case)?, Settings::default())) {
+        Outcome::Pass => Ok(()),
+        outcome => Err(format!("{outcome:?}").into()),
+    }
 }
 
 fn random_sequences_bite(runtime: &Runtime) -> Result<(), Failed> {
     let sound: Arc<dyn Harness> = BrokenHarness::new(Flaw::None);
-    play_random_sequences(runtime, &sound, SEED, SEQUENCES)?;
+    play_random_sequences(runtime.handle(), &sound, SETTINGS)?;
     let broken: Arc<dyn Harness> = BrokenHarness::new(ONLY_RANDOM);
-    match play_random_sequences(runtime, &broken, SEED, SEQUENCES) {
+    match play_random_sequences(runtime.handle(), &broken, SETTINGS) {
         Ok(()) => Err(format!("the random sequences do not find {ONLY_RANDOM:?}").into()),
         // Whoever reads the report must be able to play it again.
-        Err(report) if report.contains(&format!("MEMORY_TEST_SEED={SEED}")) => Ok(()),
+        Err(report) if report.contains(&format!("MEMORY_TEST_SEED={}", SETTINGS.seed)) => Ok(()),
         Err(report) => Err(format!("the report does not tell its seed: {report}").into()),
     }
 }

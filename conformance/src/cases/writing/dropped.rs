@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::future::Future;
 use std::pin::pin;
+use std::task::Poll;
 
 use futures::future::try_join_all;
 use memory_core::{ContextPatch, Expect, MemoryId, MemoryPatch, MemoryProvider, Revision, Status};
@@ -11,6 +12,7 @@ use crate::case::{CaseResult, Stage, chapter};
 use crate::fixture::{
     collection, context, document_id, key, ledger, metadata, new_document, new_memory, query, the, walk,
 };
+use crate::random::Random;
 
 chapter!("dropped":
     dropped_stores_are_whole_or_none ["W10"],
@@ -21,17 +23,19 @@ chapter!("dropped":
     dropped_puts_are_whole_or_none ["W10", "D1"],
     dropped_reads_leave_the_provider_working ["W10"],
     dropped_inits_can_be_repeated ["W10", "L1"],
+    calls_dropped_at_random_points_are_whole_or_none ["W10", "W1", "W3", "W4"],
 );
 
-/// Polls a call as often as it is told, lets others work in between, and drops it.
-async fn drop_after<T>(polls: usize, call: impl Future<Output = T>) {
+/// Polls a call as often as it is told, lets others work in between, and drops it; its answer if there was one by then.
+async fn drop_after<T>(polls: usize, call: impl Future<Output = T>) -> Option<T> {
     let mut call = pin!(call);
     for _ in 0..polls {
-        if futures::poll!(&mut call).is_ready() {
-            return;
+        if let Poll::Ready(answer) = futures::poll!(&mut call) {
+            return Some(answer);
         }
         tokio::task::yield_now().await;
     }
+    None
 }
 
 /// How often the call with this number is polled: 0 to 6 times.
@@ -184,9 +188,9 @@ async fn dropped_reads_leave_the_provider_working(stage: Stage) -> CaseResult {
     let everything = query(|query| query.all().limit(1_000));
     for (number, id) in stored.into_iter().enumerate() {
         match number % 3 {
-            0 => drop_after(polls(number), provider.query(&everything)).await,
-            1 => drop_after(polls(number), provider.get(id)).await,
-            _ => drop_after(polls(number), provider.check_health()).await,
+            0 => drop(drop_after(polls(number), provider.query(&everything)).await),
+            1 => drop(drop_after(polls(number), provider.get(id)).await),
+            _ => drop(drop_after(polls(number), provider.check_health()).await),
         }
     }
     assert_works(&*provider).await?;
@@ -203,6 +207,39 @@ async fn dropped_inits_can_be_repeated(stage: Stage) -> CaseResult {
         provider.store(new_memory("a", number as i64)).await?;
         assert_eq!(ledger(&*provider).await?.len(), number + 1);
         provider.shutdown().await?;
+    }
+    Ok(())
+}
+
+/// However far a call has come when its caller leaves: what was answered is there, once, and the rest is there as a whole or
+/// not at all.
+async fn calls_dropped_at_random_points_are_whole_or_none(stage: Stage) -> CaseResult {
+    let seed = stage.settings().seed;
+    let mut random = Random::new(seed);
+    let provider = stage.open().await?;
+    let mut answered = Vec::new();
+    for number in 0..120 {
+        let name = format!("left-{number}");
+        let (memory, batch) = (new_memory(&name, 1), vec![new_memory(&name, 1); 3]);
+        // Of each order of magnitude alike, from the first poll to long after the engine has answered.
+        let most = 1 << random.below(14);
+        let polls = random.below(most);
+        let is_answered = match number % 3 {
+            0 => drop_after(polls, provider.store(memory)).await.transpose()?.is_some(),
+            1 => {
+                drop_after(polls, provider.store(memory.with_idempotency_key(key(&name)))).await.transpose()?.is_some()
+            }
+            _ => drop_after(polls, provider.store_many(batch)).await.transpose()?.is_some(),
+        };
+        answered.push((name, if number % 3 == 2 { 3 } else { 1 }, is_answered));
+    }
+    assert_works(&*provider).await?;
+    // What may still come through belongs to the handle that was left.
+    provider.shutdown().await?;
+    let provider = stage.open().await?;
+    for (name, whole, is_answered) in answered {
+        let found = walk(&*provider, |query| query.exact(&name)).await?.len();
+        assert!(found == whole || found == 0 && !is_answered, "{name}: {found} of {whole} are there: seed {seed}");
     }
     Ok(())
 }

@@ -1,0 +1,155 @@
+//! Connections that are slow, break in the middle, or hold everything up.
+
+use std::time::Duration;
+
+use futures::future::{join_all, try_join_all};
+use memory_core::ErrorKind;
+
+use super::client::{Client, Load, is_trouble};
+use super::{BehindProxy, works_again};
+use crate::case::{CaseResult, Stage, chapter};
+use crate::fault::Fault;
+use crate::fixture::{ledger, new_memory, query};
+use crate::random::Random;
+
+chapter!("faults":
+    a_slow_server_is_waited_for ["L6", "W1"] needs Server,
+    requests_cut_in_the_middle_are_whole_or_none ["W1", "W2", "W4", "W8", "W11", "D1"] needs Server,
+    answers_cut_in_the_middle_leave_one_write ["W1", "W2", "W3", "W4", "W11", "D1"] needs Server,
+    a_server_that_holds_is_a_timeout_and_works_again ["L3", "L6", "W11"] needs Server,
+    a_server_that_refuses_is_unavailable_and_works_again ["L3", "L6"] needs Server,
+    clients_lose_nothing_while_connections_break ["W1", "W2", "W4", "W10", "W11"] needs Server,
+);
+
+/// How many connections the cases of cuts try to break.
+const CUTS: usize = 40;
+
+/// A slow line is no trouble: every call is done.
+async fn a_slow_server_is_waited_for(stage: Stage) -> CaseResult {
+    let trouble = BehindProxy::open(&stage).await?;
+    let mut client = Client::new("slow", &*trouble.direct).await?;
+    trouble.proxy.set(Fault::Delay(Duration::from_millis(5)));
+    for _ in 0..10 {
+        client.call(&*trouble.provider).await;
+    }
+    assert_eq!(client.acknowledged(), client.calls());
+    assert_eq!(client.mistakes(&*trouble.direct).await?, [""; 0]);
+    Ok(())
+}
+
+/// A request of which the server got the first bytes only changes nothing, or is repeated, and is then there once.
+async fn requests_cut_in_the_middle_are_whole_or_none(stage: Stage) -> CaseResult {
+    cut(&stage, 700, Fault::CutRequest).await
+}
+
+/// What the server has done and could not tell is there once, and what is told of it is true (a replayed write that was
+/// doubled).
+async fn answers_cut_in_the_middle_leave_one_write(stage: Stage) -> CaseResult {
+    cut(&stage, 150, Fault::CutAnswer).await
+}
+
+/// Calls, each with a connection that breaks after a random number of bytes.
+async fn cut(stage: &Stage, most_bytes: usize, fault: fn(usize) -> Fault) -> CaseResult {
+    let seed = stage.settings().seed;
+    let mut random = Random::new(seed);
+    let trouble = BehindProxy::open(stage).await?;
+    let mut client = Client::new("cut", &*trouble.direct).await?;
+    let mut cuts = 0;
+    for _ in 0..CUTS {
+        trouble.proxy.set(fault(random.below(most_bytes)));
+        client.call(&*trouble.provider).await;
+        cuts += usize::from(trouble.proxy.fault() == Fault::None);
+    }
+    trouble.recover().await?;
+    assert!(cuts >= CUTS / 4, "only {cuts} connections broke: seed {seed}");
+    assert_eq!(client.mistakes(&*trouble.direct).await?, [""; 0], "seed {seed}");
+    Ok(())
+}
+
+/// While nothing comes through, each call ends by its deadline; afterwards the same provider works, and what the server
+/// then finds in its hands is done once or not at all.
+async fn a_server_that_holds_is_a_timeout_and_works_again(stage: Stage) -> CaseResult {
+    let stage = stage.with_deadline(Duration::from_millis(400));
+    let trouble = BehindProxy::open(&stage).await?;
+    let mut clients = try_join_all(["a", "b"].map(|name| Client::new(name, &*trouble.direct))).await?;
+    trouble.proxy.set(Fault::Hold);
+    let everything = query(|query| query.all());
+    let (_, read, health) = futures::join!(
+        join_all(clients.iter_mut().map(|client| client.call(&*trouble.provider))),
+        trouble.provider.query(&everything),
+        trouble.provider.check_health(),
+    );
+    let read = read.err().ok_or("a read through a dead line answers")?;
+    assert!(is_trouble(&read), "{read:?}");
+    assert_eq!(health.map_err(|error| error.kind()).err(), Some(ErrorKind::Unavailable));
+    for client in &mut clients {
+        for _ in 0..4 {
+            client.call(&*trouble.provider).await;
+        }
+        assert_eq!(client.acknowledged(), 0);
+    }
+    trouble.recover().await?;
+    // What was held up belongs to the provider that timed out.
+    trouble.provider.shutdown().await?;
+    for client in &clients {
+        assert_eq!(client.mistakes(&*trouble.direct).await?, [""; 0]);
+    }
+    Ok(())
+}
+
+/// While nobody is let in, calls say so, and the provider works again without being rebuilt (langgraph#5675: a pool of dead
+/// connections).
+async fn a_server_that_refuses_is_unavailable_and_works_again(stage: Stage) -> CaseResult {
+    let stage = stage.with_deadline(Duration::from_secs(1));
+    let trouble = BehindProxy::open(&stage).await?;
+    let mut client = Client::new("refused", &*trouble.direct).await?;
+    for _ in 0..2 {
+        trouble.proxy.set(Fault::Refuse);
+        let health = trouble.provider.check_health().await;
+        assert_eq!(health.map_err(|error| error.kind()).err(), Some(ErrorKind::Unavailable));
+        let read = trouble.provider.query(&query(|query| query.all())).await;
+        assert!(read.as_ref().is_err_and(is_trouble), "{read:?}");
+        client.call(&*trouble.provider).await;
+        trouble.recover().await?;
+        client.call(&*trouble.provider).await;
+    }
+    assert_eq!(client.acknowledged(), 2);
+    assert_eq!(client.mistakes(&*trouble.direct).await?, [""; 0]);
+    Ok(())
+}
+
+/// Clients that go on while connections break in every way keep all that they were promised.
+async fn clients_lose_nothing_while_connections_break(stage: Stage) -> CaseResult {
+    let seed = stage.settings().seed;
+    let mut random = Random::new(seed);
+    let stage = stage.with_deadline(Duration::from_millis(500));
+    let trouble = BehindProxy::open(&stage).await?;
+    let names = ["a", "b", "c", "d", "e", "f"];
+    let clients = try_join_all(names.map(|name| Client::new(name, &*trouble.direct))).await?;
+    let load = Load::start(clients, &trouble.provider);
+    for _ in 0..60 {
+        trouble.proxy.set(match random.below(8) {
+            0 => Fault::Refuse,
+            1 => Fault::Hold,
+            2 => Fault::Delay(Duration::from_millis(2)),
+            3 | 4 => Fault::CutRequest(random.below(3_000)),
+            5 | 6 => Fault::CutAnswer(random.below(1_000)),
+            _ => Fault::None,
+        });
+        tokio::time::sleep(Duration::from_millis(random.below(30) as u64)).await;
+    }
+    trouble.recover().await?;
+    let clients = load.stop().await?;
+    trouble.provider.shutdown().await?;
+    let mut mistakes = Vec::new();
+    for client in &clients {
+        mistakes.extend(client.mistakes(&*trouble.direct).await?);
+    }
+    assert_eq!(mistakes, [""; 0], "seed {seed}");
+    let acknowledged: usize = clients.iter().map(Client::acknowledged).sum();
+    assert!(acknowledged > 0, "nothing was acknowledged: seed {seed}");
+    works_again(&*trouble.direct).await?;
+    let stored = trouble.direct.store(new_memory("in-the-end", i64::from(i32::MAX))).await?;
+    assert!(ledger(&*trouble.direct).await?.iter().any(|memory| memory.id == stored));
+    Ok(())
+}

@@ -1,0 +1,278 @@
+//! A proxy that delays, cuts and holds up what goes through it.
+
+use std::fmt;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::{AbortHandle, JoinSet};
+use url::Url;
+
+/// What happens to the connections through a [`Proxy`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// Nothing.
+    None,
+    /// Whatever arrives in one piece goes on after this time.
+    Delay(Duration),
+    /// Once: when this many bytes of requests have gone through, over all connections, the one that carried the last of
+    /// them breaks. The rest works.
+    CutRequest(usize),
+    /// The same for bytes of answers: the server has done what its client never hears of.
+    CutAnswer(usize),
+    /// Nothing goes through, and nothing breaks; what was held goes on afterwards.
+    Hold,
+    /// All connections break, and new ones are closed at once.
+    Refuse,
+}
+
+/// A proxy in front of a server. Ended, with its connections, when dropped.
+pub struct Proxy {
+    url: String,
+    shared: Arc<Shared>,
+    listener: AbortHandle,
+}
+
+struct Shared {
+    target: String,
+    fault: watch::Sender<Fault>,
+    /// How many bytes are left until a cut.
+    left: Mutex<usize>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Direction {
+    Request,
+    Answer,
+}
+
+impl Proxy {
+    /// Starts a proxy before the server of a URL, which names one host and its port.
+    ///
+    /// Must be called within a tokio runtime, which then serves the connections.
+    pub async fn before(url: &str) -> io::Result<Self> {
+        let mut url = Url::parse(url).map_err(io::Error::other)?;
+        let (host, port) = (url.host_str().unwrap_or("127.0.0.1"), url.port().or_else(|| default_port(url.scheme())));
+        let port = port.ok_or_else(|| io::Error::other("the URL of the server has no port"))?;
+        let target = format!("{host}:{port}");
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let cannot = |_| io::Error::other("the URL of the server takes no other host");
+        url.set_host(Some("127.0.0.1")).map_err(io::Error::other)?;
+        url.set_port(Some(listener.local_addr()?.port())).map_err(cannot)?;
+        let shared = Arc::new(Shared { target, fault: watch::Sender::new(Fault::None), left: Mutex::default() });
+        let listener = tokio::spawn(listen(listener, Arc::clone(&shared))).abort_handle();
+        Ok(Self { url: url.into(), shared, listener })
+    }
+
+    /// The URL of the server through the proxy.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// What happens from now on. A cut that was ordered and did not come yet is forgotten.
+    pub fn set(&self, fault: Fault) {
+        if let Fault::CutRequest(bytes) | Fault::CutAnswer(bytes) = fault {
+            *self.shared.left() = bytes;
+        }
+        self.shared.fault.send_replace(fault);
+    }
+
+    /// What happens now: [`Fault::None`] after a cut has come.
+    pub fn fault(&self) -> Fault {
+        *self.shared.fault.borrow()
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.listener.abort();
+    }
+}
+
+impl fmt::Debug for Proxy {
+    /// Without the URL, which may hold a password.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Proxy")
+            .field("target", &self.shared.target)
+            .field("fault", &self.fault())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Shared {
+    fn left(&self) -> MutexGuard<'_, usize> {
+        self.left.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How much of a piece goes on, and whether its connection breaks behind it.
+    fn passes(&self, direction: Direction, length: usize) -> (usize, bool) {
+        let mut left = self.left();
+        let is_cut = match (*self.fault.borrow(), direction) {
+            (Fault::CutRequest(_), Direction::Request) | (Fault::CutAnswer(_), Direction::Answer) => *left < length,
+            _ => return (length, false),
+        };
+        if !is_cut {
+            *left -= length;
+            return (length, false);
+        }
+        self.fault.send_replace(Fault::None);
+        (*left, true)
+    }
+}
+
+async fn listen(listener: TcpListener, shared: Arc<Shared>) {
+    // Dropped with this task, and the connections with it.
+    let mut connections = JoinSet::new();
+    while let Ok((client, _)) = listener.accept().await {
+        connections.spawn(connect(client, Arc::clone(&shared)));
+        while connections.try_join_next().is_some() {}
+    }
+}
+
+/// Serves one connection until either side, or a fault, ends it.
+async fn connect(client: TcpStream, shared: Arc<Shared>) {
+    let mut fault = shared.fault.subscribe();
+    if *fault.borrow() == Fault::Refuse {
+        return;
+    }
+    // What is small must not wait for more, or delays add up.
+    let (Ok(server), Ok(())) = (TcpStream::connect(&shared.target).await, client.set_nodelay(true)) else { return };
+    if server.set_nodelay(true).is_err() {
+        return;
+    }
+    let ((from_client, to_client), (from_server, to_server)) = (client.into_split(), server.into_split());
+    tokio::select! {
+        _ = pump(from_client, to_server, Direction::Request, &shared) => {}
+        _ = pump(from_server, to_client, Direction::Answer, &shared) => {}
+        _ = fault.wait_for(|fault| *fault == Fault::Refuse) => {}
+    }
+}
+
+/// Carries bytes in one direction until the connection breaks.
+async fn pump(
+    mut from: OwnedReadHalf,
+    mut to: OwnedWriteHalf,
+    direction: Direction,
+    shared: &Shared,
+) -> io::Result<()> {
+    let mut fault = shared.fault.subscribe();
+    let mut piece = vec![0; 16 << 10];
+    loop {
+        let length = from.read(&mut piece).await?;
+        if length == 0 {
+            return Ok(());
+        }
+        // Ends with an error only when the proxy is gone.
+        let now = *fault.wait_for(|fault| *fault != Fault::Hold).await.map_err(io::Error::other)?;
+        if let Fault::Delay(time) = now {
+            tokio::time::sleep(time).await;
+        }
+        let (passes, is_cut) = shared.passes(direction, length);
+        to.write_all(&piece[..passes]).await?;
+        if is_cut {
+            return Ok(());
+        }
+    }
+}
+
+fn default_port(scheme: &str) -> Option<u16> {
+    match scheme {
+        "postgres" | "postgresql" => Some(5432),
+        "redis" => Some(6379),
+        "mongodb" => Some(27017),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A proxy before a server that gives back what it gets, and a connection through it.
+    async fn echo() -> io::Result<(Proxy, TcpStream)> {
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let url = format!("echo://user:secret@{}/path?a=b", listener.local_addr()?);
+        tokio::spawn(async move {
+            while let Ok((mut connection, _)) = listener.accept().await {
+                tokio::spawn(async move {
+                    let (mut from, mut to) = connection.split();
+                    tokio::io::copy(&mut from, &mut to).await
+                });
+            }
+        });
+        let proxy = Proxy::before(&url).await?;
+        let connection = connect_to(&proxy).await?;
+        Ok((proxy, connection))
+    }
+
+    async fn connect_to(proxy: &Proxy) -> io::Result<TcpStream> {
+        let address = proxy.url().split(['@', '/']).nth(3).expect("an address").to_owned();
+        TcpStream::connect(address).await
+    }
+
+    async fn says(connection: &mut TcpStream, text: &str) -> io::Result<String> {
+        connection.write_all(text.as_bytes()).await?;
+        let mut answer = vec![0; text.len()];
+        connection.read_exact(&mut answer).await?;
+        Ok(String::from_utf8_lossy(&answer).into_owned())
+    }
+
+    #[tokio::test]
+    async fn what_goes_through_comes_back_late_or_not() -> io::Result<()> {
+        let (proxy, mut connection) = echo().await?;
+        assert!(proxy.url().starts_with("echo://user:secret@127.0.0.1:") && proxy.url().ends_with("/path?a=b"));
+        assert!(!format!("{proxy:?}").contains("secret"));
+        assert_eq!(says(&mut connection, "hello").await?, "hello");
+        proxy.set(Fault::Delay(Duration::from_millis(1)));
+        assert_eq!(says(&mut connection, "slowly").await?, "slowly");
+        Ok(())
+    }
+
+    #[tokio::test]
+    async fn what_is_held_goes_on() -> io::Result<()> {
+        let (proxy, mut connection) = echo().await?;
+        proxy.set(Fault::Hold);
+        connection.write_all(b"held").await?;
+        let mut answer = [0; 4];
+        let read = tokio::time::timeout(Duration::from_millis(50), connection.read_exact(&mut answer)).await;
+        assert!(read.is_err(), "nothing goes through");
+        proxy.set(Fault::None);
+        connection.read_exact(&mut answer).await?;
+        assert_eq!(&answer, b"held");
+        Ok(())
+    }
+
+    #[tokio::test]
+    async fn a_cut_comes_once_and_in_the_middle() -> io::Result<()> {
+        for (fault, is_request) in [(Fault::CutRequest(7), true), (Fault::CutAnswer(7), false)] {
+            let (proxy, mut connection) = echo().await?;
+            proxy.set(fault);
+            assert_eq!(says(&mut connection, "hello").await?, "hello");
+            connection.write_all(b"world").await?;
+            let mut rest = Vec::new();
+            // The server is given two bytes more, or gives two.
+            let ended = connection.read_to_end(&mut rest).await;
+            assert!(is_request || ended.is_err() || rest == b"wo", "{rest:?}");
+            assert_eq!(proxy.fault(), Fault::None);
+            assert_eq!(says(&mut connect_to(&proxy).await?, "again").await?, "again");
+        }
+        Ok(())
+    }
+
+    #[tokio::test]
+    async fn who_is_refused_is_let_in_later() -> io::Result<()> {
+        let (proxy, mut connection) = echo().await?;
+        assert_eq!(says(&mut connection, "hello").await?, "hello");
+        proxy.set(Fault::Refuse);
+        assert!(says(&mut connection, "broken").await.is_err());
+        let refused = async { says(&mut connect_to(&proxy).await?, "refused").await };
+        assert!(refused.await.is_err());
+        proxy.set(Fault::None);
+        assert_eq!(says(&mut connect_to(&proxy).await?, "again").await?, "again");
+        Ok(())
+    }
+}

@@ -1,0 +1,25 @@
+//! Numbers that look random and are the same in every run (splitmix64).
+
+/// A stream of them. Two of the same seed are equal.
+#[derive(Debug)]
+pub(crate) struct Random(u64);
+
+impl Random {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(mix(seed))
+    }
+
+    /// The next number below a bound, which is not 0.
+    pub(crate) fn below(&mut self, bound: usize) -> usize {
+        self.0 = self.0.wrapping_add(1);
+        (mix(self.0) % bound as u64) as usize
+    }
+}
+
+/// A well-spread number for a place.
+pub(crate) fn mix(place: u64) -> u64 {
+    let mut z = place.wrapping_add(0x9E37_79B9_7F4A_7C15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    z ^ (z >> 31)
+}

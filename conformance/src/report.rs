@@ -1,0 +1,255 @@
+//! The suite as a report: what became of each case on each engine.
+
+use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures::stream::{self, StreamExt};
+use memory_core::{Health, Result};
+use serde::Serialize;
+
+use crate::case::{Case, Settings, Stage};
+use crate::harness::Harness;
+use crate::runner::{Outcome, run_case};
+
+/// Which cases to run, and how.
+#[derive(Debug, Clone, Default)]
+pub struct Plan {
+    /// What every case gets.
+    pub settings: Settings,
+    /// Cases to run: a case runs when one of these is its id, its chapter, or one of its rules. All when empty.
+    pub only: Vec<String>,
+    /// Cases to leave out, named in the same way, each with the reason.
+    pub skip: Vec<(String, String)>,
+}
+
+/// What a run found.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Report {
+    /// The version of the suite.
+    pub suite: &'static str,
+    /// What every case with random parts started from.
+    pub seed: u64,
+    /// How many random sequences the model-based part played.
+    pub sequences: u32,
+    /// How long the run took.
+    pub seconds: f64,
+    /// Green, red or invalid.
+    pub verdict: Verdict,
+    /// The engines, in the order in which they were given.
+    pub engines: Vec<Engine>,
+    /// Every case that was chosen, in the order of the suite.
+    pub cases: Vec<CaseReport>,
+}
+
+/// An engine of a report.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Engine {
+    /// The name of the harness.
+    pub name: String,
+    /// What the engine told of itself; `None` when it could not be asked.
+    pub version: Option<String>,
+}
+
+/// What became of a case on each engine.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CaseReport {
+    /// Chapter and situation.
+    pub id: &'static str,
+    /// The rules of the contract that it checks.
+    pub rules: &'static [&'static str],
+    /// One result for each engine, in their order.
+    pub results: Vec<CaseOutcome>,
+}
+
+/// What became of a case on one engine.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CaseOutcome {
+    /// What became of it.
+    #[serde(flatten)]
+    pub outcome: Outcome,
+    /// How long it took.
+    pub seconds: f64,
+}
+
+/// Whether a report may be trusted, and what it says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Verdict {
+    /// Every case that ran has passed, and on each engine at least one ran.
+    Green,
+    /// A case has failed.
+    Red,
+    /// On some engine nothing ran: that says nothing.
+    Invalid,
+}
+
+/// How the cases of a chapter ended on one engine.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// The engine keeps their rules.
+    pub passed: usize,
+    /// Wrong answers.
+    pub failed: usize,
+    /// Calls that failed, and cases that took too long.
+    pub errors: usize,
+    /// As the harness declares.
+    pub unsupported: usize,
+    /// By whoever started the run.
+    pub skipped: usize,
+}
+
+impl Report {
+    /// Runs the cases of a plan on these engines, and tells of each result as it comes.
+    ///
+    /// Must be called on a multi-threaded tokio runtime with its timers and its I/O.
+    pub async fn make(harnesses: &[Arc<dyn Harness>], plan: &Plan, tell: impl Fn(&str, &str, &CaseOutcome)) -> Self {
+        let start = Instant::now();
+        let cases: Vec<_> = crate::cases::all().into_iter().filter(|case| plan.chooses(case)).collect();
+        let mut engines = Vec::new();
+        for harness in harnesses {
+            let version = version(harness, plan.settings).await.ok();
+            engines.push(Engine { name: harness.name().to_owned(), version });
+        }
+        let jobs = cases.iter().flat_map(|case| harnesses.iter().map(move |harness| (*case, Arc::clone(harness))));
+        let at_once = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        let tell = &tell;
+        let results = jobs.enumerate().map(|(place, (case, harness))| async move {
+            let start = Instant::now();
+            let name = harness.name().to_owned();
+            let outcome = match plan.reason_to_skip(&case) {
+                Some(reason) => Outcome::Skipped(reason.to_owned()),
+                None => run_case(harness, case, plan.settings).await,
+            };
+            let outcome = CaseOutcome { outcome, seconds: start.elapsed().as_secs_f64() };
+            tell(&name, case.id, &outcome);
+            (place, outcome)
+        });
+        let mut results: Vec<_> = stream::iter(results).buffer_unordered(at_once).collect().await;
+        results.sort_by_key(|(place, _)| *place);
+        let mut results = results.into_iter().map(|(_, outcome)| outcome);
+        let cases: Vec<_> = cases
+            .iter()
+            .map(|case| CaseReport {
+                id: case.id,
+                rules: case.rules,
+                results: results.by_ref().take(harnesses.len()).collect(),
+            })
+            .collect();
+        Self {
+            suite: env!("CARGO_PKG_VERSION"),
+            seed: plan.settings.seed,
+            sequences: plan.settings.sequences,
+            seconds: start.elapsed().as_secs_f64(),
+            verdict: verdict(&cases, harnesses.len()),
+            engines,
+            cases,
+        }
+    }
+
+    /// The cases that ended differently on two engines.
+    pub fn differences(&self) -> impl Iterator<Item = &CaseReport> {
+        self.cases.iter().filter(|case| case.is_difference())
+    }
+
+    /// How the cases of each chapter ended, for each engine in their order.
+    pub fn chapters(&self) -> BTreeMap<&'static str, Vec<Counts>> {
+        let mut chapters = BTreeMap::<_, Vec<Counts>>::new();
+        for case in &self.cases {
+            let counts = chapters.entry(case.chapter()).or_insert_with(|| vec![Counts::default(); self.engines.len()]);
+            counts.iter_mut().zip(&case.results).for_each(|(counts, result)| counts.add(&result.outcome));
+        }
+        chapters
+    }
+
+    /// The cases that took longest: the engine, the case, and how long.
+    pub fn slowest(&self, count: usize) -> Vec<(&str, &'static str, Duration)> {
+        let all = self.cases.iter().flat_map(|case| {
+            let results = self.engines.iter().zip(&case.results);
+            results.map(|(engine, result)| {
+                (engine.name.as_str(), case.id, Duration::try_from_secs_f64(result.seconds).unwrap_or_default())
+            })
+        });
+        let mut all: Vec<_> = all.collect();
+        all.sort_by_key(|(.., time)| std::cmp::Reverse(*time));
+        all.truncate(count);
+        all
+    }
+}
+
+impl CaseReport {
+    /// The part of its id before the dot.
+    pub fn chapter(&self) -> &'static str {
+        self.id.split('.').next().unwrap_or(self.id)
+    }
+
+    /// Whether it ended differently on two engines.
+    pub fn is_difference(&self) -> bool {
+        self.results.windows(2).any(|pair| pair[0].outcome.name() != pair[1].outcome.name())
+    }
+}
+
+impl Counts {
+    fn add(&mut self, outcome: &Outcome) {
+        *match outcome {
+            Outcome::Pass => &mut self.passed,
+            Outcome::Fail(_) => &mut self.failed,
+            Outcome::Error(_) => &mut self.errors,
+            Outcome::Unsupported(_) => &mut self.unsupported,
+            Outcome::Skipped(_) => &mut self.skipped,
+        } += 1;
+    }
+}
+
+impl Plan {
+    fn chooses(&self, case: &Case) -> bool {
+        self.only.is_empty() || self.only.iter().any(|name| is_named(case, name))
+    }
+
+    fn reason_to_skip(&self, case: &Case) -> Option<&str> {
+        self.skip.iter().find(|(name, _)| is_named(case, name)).map(|(_, reason)| reason.as_str())
+    }
+
+    /// How many cases it has, those to skip among them.
+    pub fn count(&self) -> usize {
+        crate::cases::all().iter().filter(|case| self.chooses(case)).count()
+    }
+
+    /// A name, of those to run and to skip, that no case has.
+    pub fn unknown_name(&self) -> Option<&str> {
+        let cases = crate::cases::all();
+        let mut names = self.only.iter().chain(self.skip.iter().map(|(name, _)| name));
+        names.find(|name| !cases.iter().any(|case| is_named(case, name))).map(String::as_str)
+    }
+}
+
+fn is_named(case: &Case, name: &str) -> bool {
+    case.id == name
+        || case.id.strip_prefix(name).is_some_and(|rest| rest.starts_with('.'))
+        || case.rules.contains(&name)
+}
+
+fn verdict(cases: &[CaseReport], engines: usize) -> Verdict {
+    let ran = |engine: usize| cases.iter().any(|case| case.results[engine].outcome.ran());
+    if engines == 0 || !(0..engines).all(ran) {
+        Verdict::Invalid
+    } else if cases.iter().flat_map(|case| &case.results).any(|result| result.outcome.is_failure()) {
+        Verdict::Red
+    } else {
+        Verdict::Green
+    }
+}
+
+/// What an engine tells of itself in a namespace that is removed at once.
+async fn version(harness: &Arc<dyn Harness>, settings: Settings) -> Result<String> {
+    let stage = Stage::new(Arc::clone(harness), settings);
+    let health = async { stage.open().await?.check_health().await }.await;
+    stage.remove().await?;
+    let Health { engine, server_version, schema_version, durability, .. } = health?;
+    Ok(format!("{engine} {server_version}, schema {schema_version}, {durability}"))
+}
