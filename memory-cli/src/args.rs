@@ -14,7 +14,7 @@ pub(crate) struct Cli {
     /// Where the memory is kept: sqlite://data/memory.db, postgres://USER:PASSWORD@HOST/DATABASE or
     /// mongodb://USER:PASSWORD@HOST/DATABASE.
     #[arg(
-        long,
+        long = "url",
         global = true,
         help_heading = GLOBAL,
         env = "AGENT_MEMORY_URL",
@@ -22,12 +22,27 @@ pub(crate) struct Cli {
         default_value = DEFAULT_URL,
         value_name = "URL"
     )]
-    pub(crate) url: String,
+    urls: Vec<String>,
     /// One JSON value per line on standard output, and nothing else there.
     #[arg(long, global = true, help_heading = GLOBAL)]
     pub(crate) json: bool,
     #[command(subcommand)]
     pub(crate) command: Command,
+}
+
+impl Cli {
+    /// Where the memory is kept, for all commands that work on one.
+    pub(crate) fn url(&self) -> Result<&str, Usage> {
+        match self.urls.as_slice() {
+            [url] => Ok(url),
+            _ => Err(Usage("--url: this command takes one".into())),
+        }
+    }
+
+    /// All that were given.
+    pub(crate) fn urls(&self) -> &[String] {
+        &self.urls
+    }
 }
 
 /// Where the memory is kept unless the caller says otherwise.

@@ -37,7 +37,11 @@ fn main() -> ExitCode {
 }
 
 fn run(cli: Cli, output: &mut Output) -> anyhow::Result<ExitCode> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let mut builder = match cli.command.is_parallel() {
+        true => tokio::runtime::Builder::new_multi_thread(),
+        false => tokio::runtime::Builder::new_current_thread(),
+    };
+    let runtime = builder.enable_all().build()?;
     let code = runtime.block_on(commands::run(cli, output))?;
     output.flush()?;
     Ok(code)

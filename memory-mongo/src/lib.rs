@@ -12,5 +12,5 @@ mod text;
 mod waiting;
 
 pub use config::{MongoConfig, Server};
-pub use migrate::{migrate, plan};
+pub use migrate::{migrate, plan, remove};
 pub use provider::MongoMemory;

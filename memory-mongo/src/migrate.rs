@@ -39,6 +39,11 @@ pub async fn plan(config: &MongoConfig) -> Result<Report> {
         .await
 }
 
+/// Removes the database with everything in it, for ever. Nothing happens when there is none.
+pub async fn remove(config: &MongoConfig) -> Result<()> {
+    with_connections(config, async |call| call.on.database.drop().await.map_err(native)).await
+}
+
 /// Migrates over the connections of a provider.
 pub(crate) async fn run(call: &Call) -> Result<Report> {
     migrations::migrate(&mut MongoTarget::new(call), migrations::mongo()).await
@@ -50,11 +55,11 @@ pub(crate) async fn version(call: &Call) -> Result<u32> {
     Ok(applied.iter().map(|step| step.version).max().unwrap_or_default())
 }
 
-async fn with_connections(config: &MongoConfig, work: impl AsyncFnOnce(Call) -> Result<Report>) -> Result<Report> {
+async fn with_connections<T>(config: &MongoConfig, work: impl AsyncFnOnce(Call) -> Result<T>) -> Result<T> {
     let connections = std::sync::Arc::new(Connections::new(config).await?);
-    let report = work(connections.call()).await;
+    let result = work(connections.call()).await;
     connections.close().await;
-    report
+    result
 }
 
 /// The commands of a step can be repeated, so a step whose end was never reached is simply taken again: an entry is written

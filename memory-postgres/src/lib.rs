@@ -10,5 +10,5 @@ mod query;
 mod statements;
 
 pub use config::{Host, Password, PostgresConfig, Server, Tls, TlsMode};
-pub use migrate::{migrate, plan};
+pub use migrate::{migrate, plan, remove};
 pub use provider::PostgresMemory;

@@ -7,7 +7,7 @@ use sqlx::{AssertSqlSafe, Row};
 
 use crate::config::PostgresConfig;
 use crate::connection::{Connections, Session};
-use crate::error::native;
+use crate::error::{native, native_write};
 use crate::statements::Statements;
 
 /// Creates or migrates the schema, as `init` does, and tells which steps that took.
@@ -28,6 +28,20 @@ pub async fn plan(config: &PostgresConfig) -> Result<Report> {
     let report = report.await;
     connections.close().await;
     report
+}
+
+/// Removes the schema with everything in it, for ever. Nothing happens when there is none.
+pub async fn remove(config: &PostgresConfig) -> Result<()> {
+    let connections = Connections::new(config)?;
+    let removed = async {
+        let mut session = connections.transaction().await?;
+        let statement = session.statement(&connections.statements.remove_schema);
+        statement.execute(&mut *session).await.map_err(native_write)?;
+        session.commit().await
+    };
+    let removed = removed.await;
+    connections.close().await;
+    removed
 }
 
 /// Migrates over the connections of a provider.

@@ -187,6 +187,7 @@ statements! {
     lock_schema: "SELECT pg_advisory_xact_lock(hashtextextended('agent memory ' || $1::text, 0))";
     has_schema: "SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1)";
     create_schema: "CREATE SCHEMA {schema}";
+    remove_schema: "DROP SCHEMA IF EXISTS {schema} CASCADE";
     has_bookkeeping: "SELECT to_regclass($1) IS NOT NULL";
     create_bookkeeping: "CREATE TABLE {schema}.schema_migrations (
         version bigint PRIMARY KEY, name text NOT NULL, checksum text NOT NULL, complete boolean NOT NULL)";

@@ -54,7 +54,7 @@ pub async fn plan(url: &str) -> Result<Report> {
 }
 
 /// An engine that was compiled in, with its settings.
-enum Engine {
+pub(crate) enum Engine {
     #[cfg(feature = "sqlite")]
     Sqlite(SqliteConfig),
     // Boxed, as its settings are several times as large.
@@ -65,7 +65,7 @@ enum Engine {
 }
 
 impl Engine {
-    fn from_url(url: &str) -> Result<Self> {
+    pub(crate) fn from_url(url: &str) -> Result<Self> {
         match url.split_once(':').map(|(scheme, _)| scheme) {
             #[cfg(feature = "sqlite")]
             Some("sqlite") => SqliteConfig::from_url(url).map(Self::Sqlite),

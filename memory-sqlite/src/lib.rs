@@ -11,5 +11,5 @@ mod query;
 mod statements;
 
 pub use config::{Location, SqliteConfig};
-pub use migrate::{migrate, plan};
+pub use migrate::{migrate, plan, remove};
 pub use provider::SqliteMemory;

@@ -1,5 +1,7 @@
 //! SQLite as a target of the migrations crate.
 
+use std::{fs, io};
+
 use async_trait::async_trait;
 use futures::executor::block_on;
 use memory_core::{Error, ErrorKind, Result};
@@ -28,6 +30,25 @@ pub async fn plan(config: &SqliteConfig) -> Result<Report> {
             _ => Connection::open_in_memory().map_err(native)?,
         };
         block_on(migrations::plan(&mut SqliteTarget(&mut connection), migrations::sqlite()))
+    })
+    .await
+}
+
+/// Removes the database with everything in it, for ever. No provider may be open on it; nothing happens when there is none.
+pub async fn remove(config: &SqliteConfig) -> Result<()> {
+    let Location::File(path) = config.location.clone() else { return Ok(()) };
+    on_a_thread(move || {
+        for ending in ["", "-wal", "-shm"] {
+            let mut file = path.clone().into_os_string();
+            file.push(ending);
+            match fs::remove_file(file) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    return Err(Error::new(ErrorKind::Unavailable, "the file can't be removed").with_source(error));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
     })
     .await
 }

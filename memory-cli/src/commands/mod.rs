@@ -9,6 +9,7 @@ use crate::args::Cli;
 use crate::engine;
 use crate::output::Output;
 
+mod conformance;
 mod document;
 mod export;
 mod health;
@@ -55,16 +56,31 @@ pub(crate) enum Command {
     Health,
     /// Bring the schema up to date, as every other command does on its own.
     Migrate(migrate::MigrateArgs),
+    /// Run the suite that proves an engine, in a place of its own that is removed afterwards.
+    ///
+    /// With several --url, the table has one column for each engine, and the cases on which they differ come first; memory: is
+    /// the reference. What the URLs themselves name stays untouched. The exit code is 0 when every case that ran has passed,
+    /// and 1 when one failed or none ran.
+    Conformance(conformance::ConformanceArgs),
     /// Load a small sample and show how recall works: start here.
     Quickstart,
 }
 
+impl Command {
+    /// Whether it does many things at once.
+    pub(crate) fn is_parallel(&self) -> bool {
+        matches!(self, Self::Conformance(_))
+    }
+}
+
 /// Runs the command that the user named.
 pub(crate) async fn run(cli: Cli, output: &mut Output) -> anyhow::Result<ExitCode> {
-    if let Command::Migrate(args) = &cli.command {
-        return migrate::run(&cli.url, args, output).await;
+    match &cli.command {
+        Command::Migrate(args) => return migrate::run(cli.url()?, args, output).await,
+        Command::Conformance(args) => return conformance::run(cli.urls(), args, output).await,
+        _ => {}
     }
-    let provider = engine::open(&cli.url).await?;
+    let provider = engine::open(cli.url()?).await?;
     let result = run_on(provider.as_ref(), &cli, output).await;
     let closed = provider.shutdown().await;
     let code = result?;
@@ -83,9 +99,9 @@ async fn run_on(provider: &dyn MemoryProvider, cli: &Cli, output: &mut Output) -
         Command::Import(args) => import::run(provider, args, output).await,
         Command::Export(args) => export::run(provider, args, output).await,
         Command::Health => health::run(provider, output).await,
-        Command::Quickstart => quickstart::run(provider, &cli.url, output).await,
+        Command::Quickstart => quickstart::run(provider, cli.url()?, output).await,
         // Handled before the provider is opened, which would migrate.
-        Command::Migrate(_) => Ok(ExitCode::SUCCESS),
+        Command::Migrate(_) | Command::Conformance(_) => Ok(ExitCode::SUCCESS),
     }
 }
 

@@ -1,0 +1,48 @@
+//! A report as JUnit has it: one suite for each engine.
+
+use std::time::Duration;
+
+use conformance::{CaseReport, Outcome, Report};
+use quick_junit::{NonSuccessKind, SerializeError, TestCase, TestCaseStatus, TestSuite};
+
+/// The report as XML.
+pub(super) fn write(report: &Report) -> Result<String, SerializeError> {
+    let mut written = quick_junit::Report::new("agent-memory conformance");
+    written.set_time(seconds(report.seconds));
+    for (place, engine) in report.engines.iter().enumerate() {
+        let mut suite = TestSuite::new(engine.name.as_str());
+        suite.add_property(("suite", report.suite));
+        suite.add_property(("seed", report.seed.to_string().as_str()));
+        suite.add_property(("engine", engine.version.as_deref().unwrap_or("unknown")));
+        suite.add_test_cases(report.cases.iter().map(|case| test_case(case, place)));
+        written.add_test_suite(suite);
+    }
+    written.to_string()
+}
+
+fn test_case(case: &CaseReport, place: usize) -> TestCase {
+    let result = &case.results[place];
+    let non_success = |kind, reason: &str| {
+        let mut status = TestCaseStatus::non_success(kind);
+        status.set_message(reason);
+        status
+    };
+    let status = match &result.outcome {
+        Outcome::Pass => TestCaseStatus::success(),
+        Outcome::Fail(reason) => non_success(NonSuccessKind::Failure, reason),
+        Outcome::Error(reason) => non_success(NonSuccessKind::Error, reason),
+        Outcome::Unsupported(reason) | Outcome::Skipped(reason) => {
+            let mut status = TestCaseStatus::skipped();
+            status.set_message(format!("{}: {reason}", result.outcome.name()));
+            status
+        }
+    };
+    let mut test_case = TestCase::new(case.id, status);
+    test_case.set_classname(case.chapter()).set_time(seconds(result.seconds));
+    test_case.add_property(("rules", case.rules.join(" ").as_str()));
+    test_case
+}
+
+fn seconds(seconds: f64) -> Duration {
+    Duration::try_from_secs_f64(seconds).unwrap_or_default()
+}

@@ -1,0 +1,135 @@
+//! `conformance`: the suite on any engine that a URL reaches.
+
+mod engine;
+mod junit;
+mod soak;
+mod table;
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use clap::Args;
+use conformance::{Harness, Plan, Report, Settings, Verdict};
+use indicatif::ProgressBar;
+
+use crate::output::Output;
+use crate::usage::Usage;
+
+#[derive(Debug, Args)]
+pub(crate) struct ConformanceArgs {
+    /// Run these only: the id of a case, a chapter, or a rule of the contract. May be repeated.
+    #[arg(long, value_name = "NAME")]
+    only: Vec<String>,
+    /// Leave these out, for a reason that the report tells. May be repeated.
+    #[arg(long, value_name = "NAME=REASON", value_parser = skip)]
+    skip: Vec<(String, String)>,
+    /// What random choices start from; a failure tells the seed that plays it again.
+    #[arg(long, value_name = "NUMBER", default_value_t = Settings::default().seed)]
+    seed: u64,
+    /// How many random sequences of calls are compared with the reference.
+    #[arg(long, value_name = "NUMBER", default_value_t = Settings::default().sequences)]
+    sequences: u32,
+    /// Also write the report to a file, as JSON.
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+    /// Also write the report to a file, as JUnit has it.
+    #[arg(long, value_name = "FILE")]
+    junit: Option<PathBuf>,
+    /// Play random sequences for this long instead: 90s, 10m, 8h.
+    #[arg(long, value_name = "TIME", value_parser = time, conflicts_with_all = ["only", "skip", "sequences", "report", "junit"])]
+    soak: Option<Duration>,
+    /// With --soak: how many clients there are on each engine.
+    #[arg(long, value_name = "NUMBER", default_value_t = 4, requires = "soak")]
+    clients: usize,
+}
+
+/// How many of the slowest cases are told.
+const SLOWEST: usize = 5;
+
+pub(crate) async fn run(urls: &[String], args: &ConformanceArgs, output: &mut Output) -> anyhow::Result<ExitCode> {
+    let harnesses = engine::harnesses(urls)?;
+    let settings = Settings { seed: args.seed, sequences: args.sequences };
+    let plan = Plan { settings, only: args.only.clone(), skip: args.skip.clone() };
+    if let Some(name) = plan.unknown_name() {
+        return Err(Usage(format!("{name}: neither a case nor a chapter nor a rule of the contract")).into());
+    }
+    // Cases fail by panics, whose messages are in the report.
+    std::panic::set_hook(Box::new(|_| {}));
+    if let Some(time) = args.soak {
+        let soak = conformance::Soak { time, clients: args.clients, seed: args.seed };
+        return soak::run(&harnesses, soak, output).await;
+    }
+    let report = make(&harnesses, &plan).await;
+    if let Some(file) = &args.report {
+        let json = serde_json::to_vec_pretty(&report)?;
+        fs::write(file, json).with_context(|| format!("{} can't be written", file.display()))?;
+    }
+    if let Some(file) = &args.junit {
+        fs::write(file, junit::write(&report)?).with_context(|| format!("{} can't be written", file.display()))?;
+    }
+    if output.is_json() {
+        output.json(&report)?;
+    } else {
+        table::show(&report, SLOWEST, output)?;
+    }
+    Ok(super::exit_code(report.verdict != Verdict::Green))
+}
+
+/// Runs the cases with a bar on a terminal.
+async fn make(harnesses: &[Arc<dyn Harness>], plan: &Plan) -> Report {
+    let bar = ProgressBar::new((plan.count() * harnesses.len()) as u64);
+    let report = Report::make(harnesses, plan, |engine, case, result| {
+        bar.inc(1);
+        if result.outcome.is_failure() {
+            bar.suspend(|| crate::output::note(&format!("{engine}::{case}: {}", result.outcome.name())));
+        }
+    });
+    let report = report.await;
+    bar.finish_and_clear();
+    report
+}
+
+/// For clap.
+fn skip(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, reason)) if !reason.trim().is_empty() => Ok((name.to_owned(), reason.trim().to_owned())),
+        _ => Err("a name, =, and the reason".to_owned()),
+    }
+}
+
+/// For clap.
+fn time(text: &str) -> Result<Duration, String> {
+    let wrong = || "a whole number with s, m or h behind it".to_owned();
+    let (number, unit) = text.split_at_checked(text.len().saturating_sub(1)).ok_or_else(wrong)?;
+    let seconds = match unit {
+        "s" => 1,
+        "m" => 60,
+        "h" => 3_600,
+        _ => return Err(wrong()),
+    };
+    number.parse::<u32>().map(|number| Duration::from_secs(u64::from(number) * seconds)).map_err(|_| wrong())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_skip_has_a_reason() {
+        assert_eq!(skip("W3=no keys = no use"), Ok(("W3".to_owned(), "no keys = no use".to_owned())));
+        assert!(skip("W3").is_err() && skip("W3= ").is_err());
+    }
+
+    #[test]
+    fn times_have_a_unit() {
+        assert_eq!(time("90s"), Ok(Duration::from_secs(90)));
+        assert_eq!(time("2h"), Ok(Duration::from_secs(7_200)));
+        for wrong in ["", "m", "10", "1.5h", "-1s", "10é"] {
+            assert!(time(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! `conformance`, by the binary itself. A few cases are enough: that they find bugs is shown where they are.
+
+mod common;
+
+use common::{Cli, stderr, stdout};
+use serde_json::Value;
+
+#[test]
+fn two_engines_are_compared_and_leave_nothing_behind() {
+    let cli = Cli::new();
+    let sqlite = format!("sqlite://{}", cli.path("tested.db").display());
+    let (report, junit) = (cli.path("report.json"), cli.path("report.xml"));
+    let shown = cli.ok(&[
+        "conformance",
+        "--url",
+        "memory:",
+        "--url",
+        &sqlite,
+        "--only",
+        "update",
+        "--only",
+        "S3",
+        "--only",
+        "reading.a_damaged_row_hides_no_other",
+        "--skip",
+        "update.unknown_id_is_not_found=known",
+        "--report",
+        &report.display().to_string(),
+        "--junit",
+        &junit.display().to_string(),
+    ]);
+    assert!(shown.contains("update.each_field_works_alone"), "{shown}");
+    assert!(shown.contains("0 differences: green"), "{shown}");
+    assert!(shown.contains("1 skipped") && shown.contains("1 unsupported"), "{shown}");
+    assert!(!cli.path("tested.db").exists());
+    let files: Vec<_> =
+        std::fs::read_dir(cli.path("")).expect("the folder").flatten().map(|file| file.file_name()).collect();
+    assert_eq!(files.len(), 2, "only the reports: {files:?}");
+
+    let report: Value = serde_json::from_slice(&std::fs::read(report).expect("a report")).expect("JSON");
+    assert_eq!(report["verdict"], "green");
+    let names: Vec<_> = report["engines"].as_array().into_iter().flatten().map(|engine| &engine["name"]).collect();
+    assert_eq!(names, ["in-memory", "sqlite"]);
+    let skipped =
+        report["cases"].as_array().into_iter().flatten().find(|case| case["id"] == "update.unknown_id_is_not_found");
+    assert_eq!(skipped.expect("a case")["results"][1]["reason"], "known");
+    let junit = std::fs::read_to_string(junit).expect("a report");
+    assert!(junit.contains(r#"<testsuite name="sqlite""#) && junit.contains("skipped: known"), "{junit}");
+}
+
+#[test]
+fn a_run_in_which_nothing_ran_is_invalid() {
+    let cli = Cli::new();
+    let output = cli.run(&["conformance", "--url", "memory:", "--skip", "W3=all of it", "--only", "W3"]);
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    assert!(stdout(&output).contains("invalid"), "{}", stdout(&output));
+}
+
+#[test]
+fn mistakes_are_told_on_one_line() {
+    let cli = Cli::new();
+    let unknown = cli.fails(2, &["conformance", "--url", "memory:", "--only", "nowhere"]);
+    assert!(unknown.contains("nowhere: neither a case nor a chapter nor a rule"), "{unknown}");
+    let in_memory = cli.fails(2, &["conformance", "--url", "sqlite::memory:"]);
+    assert!(in_memory.contains("one handle only"), "{in_memory}");
+    let several = cli.fails(2, &["health", "--url", "sqlite://a.db", "--url", "sqlite://b.db"]);
+    assert!(several.contains("takes one"), "{several}");
+}
+
+#[test]
+fn a_soak_tells_what_it_did() {
+    let cli = Cli::new();
+    let shown = cli.ok(&["conformance", "--url", "memory:", "--soak", "1s", "--clients", "2"]);
+    assert!(shown.contains(" calls, 0 differences") && !shown.contains(" 0 calls"), "{shown}");
+    let json = cli.ok(&["conformance", "--url", "memory:", "--soak", "1s", "--json", "--seed", "7"]);
+    let state: Value = serde_json::from_str(&json).expect("JSON");
+    assert_eq!((&state["engine"], &state["seed"]), (&"in-memory".into(), &7.into()));
+}
