@@ -1,10 +1,12 @@
 //! The suite on MongoDB.
 
+use std::io;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use conformance::server::mongo::MongoServer;
+use conformance::fault::{Faults, Server};
+use conformance::server::mongo::{LocalMongo, MongoServer};
 use conformance::{Harness, Namespace};
 use memory_core::{Error, ErrorKind, ManualClock, MemoryId, MemoryProvider, Result};
 use memory_mongo::{MongoConfig, MongoMemory};
@@ -16,6 +18,7 @@ use mongodb::bson::{Binary, Document, doc};
 #[derive(Debug)]
 struct Mongo {
     /// Where the providers connect to.
+    url: String,
     config: MongoConfig,
     /// To remove and to damage.
     client: Client,
@@ -28,16 +31,15 @@ impl Harness for Mongo {
     }
 
     async fn open(&self, namespace: &Namespace) -> Result<Arc<dyn MemoryProvider>> {
-        let mut config = self.config.clone();
-        config.namespace = namespace.name.clone();
-        config.clock = Arc::<ManualClock>::clone(&namespace.clock);
-        config.text_index = namespace.text_index;
-        config.deadline = namespace.deadline;
-        Ok(Arc::new(MongoMemory::open(config)?))
+        open(self.config.clone(), namespace)
     }
 
     async fn remove(&self, namespace: &Namespace) -> Result<()> {
         self.client.database(&namespace.name).drop().await.map_err(unexpected)
+    }
+
+    fn faults(&self) -> Option<&dyn Faults> {
+        Some(self)
     }
 
     fn can_damage(&self) -> bool {
@@ -50,6 +52,34 @@ impl Harness for Mongo {
         let cut = doc! { "$set": { "trigger": "{\"cut" } };
         Ok(memories.update_one(doc! { "_id": id }, cut).await.map_err(unexpected)?.matched_count == 1)
     }
+}
+
+#[async_trait]
+impl Faults for Mongo {
+    fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// Straight to this address: the driver would look up the members of the set otherwise, and go around a proxy.
+    async fn open(&self, url: &str, namespace: &Namespace) -> Result<Arc<dyn MemoryProvider>> {
+        open(MongoConfig::from_url(&format!("{url}&directConnection=true"))?, namespace)
+    }
+
+    fn can_start(&self) -> bool {
+        LocalMongo::is_installed()
+    }
+
+    fn start(&self) -> io::Result<Box<dyn Server>> {
+        Ok(Box::new(LocalMongo::start().map_err(io::Error::other)?))
+    }
+}
+
+fn open(mut config: MongoConfig, namespace: &Namespace) -> Result<Arc<dyn MemoryProvider>> {
+    config.namespace = namespace.name.clone();
+    config.clock = Arc::<ManualClock>::clone(&namespace.clock);
+    config.text_index = namespace.text_index;
+    config.deadline = namespace.deadline;
+    Ok(Arc::new(MongoMemory::open(config)?))
 }
 
 fn unexpected(error: mongodb::error::Error) -> Error {
@@ -70,7 +100,7 @@ fn main() -> ExitCode {
             let config = MongoConfig::from_url(server.url()).expect("the URL of a test server");
             // It belongs to this runtime, which lives as long as the server.
             let client = runtime.block_on(Client::with_uri_str(server.url())).expect("the URL of a test server");
-            Arc::new(Mongo { config, client })
+            Arc::new(Mongo { url: server.url().to_owned(), config, client })
         }
         Err(missing) => missing.harness("mongo"),
     };
