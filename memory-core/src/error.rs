@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::error::Error as StdError;
 use std::fmt;
+use std::sync::Arc;
 
 /// What every call of the contract returns.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -18,6 +19,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// let error = Error::new(ErrorKind::Conflict, "the revision is 3, not 2").with_operation("update").with_backend("sqlite");
 /// assert_eq!(error.to_string(), "update (sqlite): Conflict: the revision is 3, not 2");
 /// ```
+#[derive(Clone)]
 pub struct Error(Box<Report>);
 
 /// What went wrong, for code that has to decide what to do.
@@ -62,12 +64,13 @@ pub enum Outcome {
     Unknown,
 }
 
+#[derive(Clone)]
 struct Report {
     kind: ErrorKind,
     message: String,
     operation: Option<&'static str>,
     backend: Option<&'static str>,
-    source: Option<Box<dyn StdError + Send + Sync>>,
+    source: Option<Arc<dyn StdError + Send + Sync>>,
     outcome: Outcome,
     retryable: bool,
 }
@@ -140,7 +143,7 @@ impl Error {
     /// Keeps the cause.
     #[must_use]
     pub fn with_source(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
-        self.0.source = Some(source.into());
+        self.0.source = Some(Arc::from(source.into()));
         self
     }
 

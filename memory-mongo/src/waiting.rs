@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use memory_core::{Error, ErrorKind, IdempotencyKey, Memory, MemoryId, Result, check_repetition};
@@ -93,7 +93,7 @@ impl Call {
                 let stored = memories.iter().map(|memory| memory.id).enumerate();
                 stored.map(|(place, id)| refused.remove(&place).map_or(Ok(id), |code| Err(of_code(code)))).collect()
             }
-            Err(error) => shared(error, memories.len()),
+            Err(error) => vec![Err(error); memories.len()],
         }
     }
 
@@ -105,7 +105,7 @@ impl Call {
             match self.append(memories).await {
                 Ok(known) => return memories.iter().map(|memory| Ok(id_of(memory, known.clone()))).collect(),
                 Err(error) if memories.len() == 1 || error.kind() != ErrorKind::Conflict => {
-                    return shared(error, memories.len());
+                    return vec![Err(error); memories.len()];
                 }
                 Err(_) => {}
             }
@@ -244,15 +244,4 @@ impl Call {
     pub(crate) fn learns_of_ledger_text(&self, codes: impl IntoIterator<Item = i32>) -> bool {
         codes.into_iter().any(|code| code == NOT_VALID) && !self.on.has_ledger_text.swap(true, Ordering::Relaxed)
     }
-}
-
-/// The same error for each of the calls that it ends.
-fn shared<T>(error: Error, calls: usize) -> Vec<Result<T>> {
-    let error = Arc::new(error);
-    let copy = || {
-        let copy = Error::new(error.kind(), error.message()).with_outcome(error.outcome());
-        let copy = if error.is_retryable() { copy.retryable() } else { copy };
-        Err(copy.with_source(Arc::clone(&error)))
-    };
-    (0..calls).map(|_| copy()).collect()
 }

@@ -292,7 +292,7 @@ fn write_group(connection: &mut Connection, group: &mut Vec<Box<dyn Write>>) {
                 write_group(connection, &mut vec![call]);
             }
         }
-        Ok(Err(error)) | Err(error) => group.drain(..).for_each(|call| call.answer(Err(copy(&error)))),
+        Ok(Err(error)) | Err(error) => group.drain(..).for_each(|call| call.answer(Err(error.clone()))),
     }
 }
 
@@ -347,17 +347,6 @@ async fn start(
     })?;
     is_ready.await.map_err(|_| gone())??;
     Ok(started)
-}
-
-/// The same failure for each call of a group: a source can't be shared.
-fn copy(error: &Error) -> Error {
-    let source = std::error::Error::source(error).map(ToString::to_string);
-    let copy = Error::new(error.kind(), error.message()).with_outcome(error.outcome());
-    let copy = if error.is_retryable() { copy.retryable() } else { copy };
-    match source {
-        Some(source) => copy.with_source(source),
-        None => copy,
-    }
 }
 
 fn abandoned() -> Error {
