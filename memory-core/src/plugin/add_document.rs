@@ -6,11 +6,11 @@ use async_trait::async_trait;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::arguments::{Named, about};
+use super::arguments::NamedArguments;
 use super::{Answer, Arguments, Executor, Scope};
 use crate::{
     Clock, Content, Document, DocumentId, DocumentStore, DocumentWrite, Error, ErrorKind, Expect, Metadata, Result,
-    Revision, SpaceId, SystemClock,
+    SpaceId, SystemClock,
 };
 
 /// The verb.
@@ -27,7 +27,6 @@ pub(super) struct AddDocument {
 struct Added {
     id: DocumentId,
     space_id: SpaceId,
-    revision: Revision,
 }
 
 impl AddDocument {
@@ -43,7 +42,7 @@ impl AddDocument {
                 "id": {
                     "type": "string",
                     "minLength": 1,
-                    "description": "A name of your own. Saving under it again replaces the text instead of adding one."
+                    "description": "A name of your own, so that the same call twice saves one document. Another text needs another id."
                 },
                 "space": {
                     "type": "string",
@@ -62,29 +61,29 @@ impl AddDocument {
             "type": "object",
             "properties": {
                 "id": { "type": "string", "description": "The id of the document." },
-                "spaceId": { "type": "string", "description": "The space of the document." },
-                "revision": { "type": "integer", "description": "1 for a new document, more for one that was replaced." }
+                "spaceId": { "type": "string", "description": "The space of the document." }
             },
-            "required": ["id", "spaceId", "revision"]
+            "required": ["id", "spaceId"]
         });
         Self { documents, arguments, answer }
     }
 
-    /// Puts a document under an id that may be in use.
-    async fn put_as(&self, scope: &Scope, id: DocumentId, write: DocumentWrite) -> Result<Document> {
-        let write = write.with_id(id.clone());
+    /// Puts a document under an id, unless a document is there: then the call repeats the one that put it, or fails.
+    async fn put_as(&self, id: DocumentId, write: DocumentWrite) -> Result<Document> {
+        let write = write.with_id(id.clone()).expect(Expect::Absent);
         loop {
-            let expect = match self.documents.get(&write.collection, &id).await? {
-                None => Expect::Absent,
-                // A repetition finds what the first call has left.
-                Some(present) if is_repetition(&write, &present) => return Ok(present),
-                Some(present) if scope.may_write(&present.space_id) => Expect::Revision(present.revision),
-                Some(_) => return Err(Error::conflict("id: it is in use elsewhere; leave it out, or choose another")),
-            };
-            match self.documents.put(write.clone().expect(expect)).await {
-                // Somebody was faster: look again.
+            match self.documents.put(write.clone()).await {
                 Err(error) if error.kind() == ErrorKind::Conflict => {}
                 result => return result,
+            }
+            match self.documents.get(&write.collection, &id).await? {
+                Some(present) if is_repetition(&write, &present) => return Ok(present),
+                // Nothing is told of the other document, which may lie out of scope.
+                Some(_) => {
+                    return Err(Error::conflict("id: another document has it; choose another id or leave it out"));
+                }
+                // It was removed meanwhile.
+                None => {}
             }
         }
     }
@@ -114,20 +113,21 @@ impl Executor for AddDocument {
     }
 
     async fn call(&self, scope: &Scope, arguments: &Arguments) -> Result<Answer> {
-        let mut arguments = Named::read(arguments, &self.arguments)?;
+        let mut arguments = NamedArguments::read(arguments, &self.arguments)?;
         let (id, space) = (arguments.text("id")?, arguments.text("space")?);
         let collection = scope.collection(arguments.text("collection")?.as_deref())?.clone();
-        let space = SpaceId::parse(scope.path_to_write(space.as_deref())?).map_err(|error| about("space", &error))?;
-        let id = id.map(DocumentId::parse).transpose().map_err(|error| about("id", &error))?;
+        let space = SpaceId::parse(scope.path_to_write(space.as_deref())?)
+            .map_err(|error| NamedArguments::about("space", &error))?;
+        let id = id.map(DocumentId::parse).transpose().map_err(|error| NamedArguments::about("id", &error))?;
         let content = arguments.text("content")?.ok_or_else(|| Error::invalid("content: is missing"))?;
-        let content = Content::parse(content).map_err(|error| about("content", &error))?;
+        let content = Content::parse(content).map_err(|error| NamedArguments::about("content", &error))?;
         let metadata = arguments.json("metadata").map(|json| Metadata::parse(json.get())).transpose();
-        let metadata = metadata.map_err(|error| about("metadata", &error))?.unwrap_or_default();
+        let metadata = metadata.map_err(|error| NamedArguments::about("metadata", &error))?.unwrap_or_default();
         let write = DocumentWrite::new(collection, space, content, SystemClock.now()).with_metadata(metadata);
         let document = match id {
-            Some(id) => self.put_as(scope, id, write).await?,
+            Some(id) => self.put_as(id, write).await?,
             None => self.documents.put(write).await?,
         };
-        Answer::from_value(&Added { id: document.id, space_id: document.space_id, revision: document.revision })
+        Answer::from_value(&Added { id: document.id, space_id: document.space_id })
     }
 }

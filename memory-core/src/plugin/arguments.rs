@@ -1,4 +1,4 @@
-//! Reading the arguments of the standard verbs.
+//! Reading arguments one by one.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,13 +11,13 @@ use serde_json::value::RawValue;
 use super::Arguments;
 use crate::{Error, Result};
 
-/// Arguments by their names. Every mistake is a sentence that names the argument and quotes no value.
+/// Arguments by their names, for executors. Every mistake is a sentence that names the argument and quotes no value (P1).
 #[derive(Debug)]
-pub(super) struct Named(BTreeMap<String, Box<RawValue>>);
+pub struct NamedArguments(BTreeMap<String, Box<RawValue>>);
 
-impl Named {
-    /// Takes an object apart; `InvalidInput` for names that the schema does not have, and for one that comes twice.
-    pub(super) fn read(arguments: &Arguments, schema: &Value) -> Result<Self> {
+impl NamedArguments {
+    /// Takes an object apart; `InvalidInput` for a name that is no property of the schema, and for one that comes twice.
+    pub fn read(arguments: &Arguments, schema: &Value) -> Result<Self> {
         let object: UniqueMembers = serde_json::from_str(arguments.as_str())
             .map_err(|_| Error::invalid("the arguments must be a JSON object in which each name stands once"))?;
         let known = |name: &str| schema["properties"].get(name).is_some();
@@ -29,23 +29,23 @@ impl Named {
         Ok(Self(object.0))
     }
 
-    /// A string.
-    pub(super) fn text(&mut self, name: &str) -> Result<Option<String>> {
+    /// A string; `InvalidInput` for any other value, as of all of these.
+    pub fn text(&mut self, name: &str) -> Result<Option<String>> {
         self.value(name, "a string")
     }
 
     /// Strings.
-    pub(super) fn texts(&mut self, name: &str) -> Result<Option<Vec<String>>> {
+    pub fn texts(&mut self, name: &str) -> Result<Option<Vec<String>>> {
         self.value(name, "an array of strings")
     }
 
     /// True or false; false when it is absent.
-    pub(super) fn flag(&mut self, name: &str) -> Result<bool> {
+    pub fn flag(&mut self, name: &str) -> Result<bool> {
         Ok(self.value(name, "true or false")?.unwrap_or(false))
     }
 
     /// A whole number from 1 to `most`.
-    pub(super) fn count(&mut self, name: &str, most: usize) -> Result<Option<usize>> {
+    pub fn count(&mut self, name: &str, most: usize) -> Result<Option<usize>> {
         let what = format!("a whole number from 1 to {most}");
         // JSON Schema takes 10.0 for an integer, and so do models.
         match self.value::<f64>(name, &what)? {
@@ -55,21 +55,32 @@ impl Named {
         }
     }
 
+    /// A whole number of 64 bits.
+    pub fn integer(&mut self, name: &str) -> Result<Option<i64>> {
+        const WHAT: &str = "a whole number";
+        let Some(value) = self.json(name) else { return Ok(None) };
+        let float = || serde_json::from_str(value.get()).ok().filter(|number: &f64| number.fract() == 0.0);
+        // Beyond 2^53 only digits say exactly which number is meant.
+        let exact = |number: &f64| number.abs() < (1_u64 << 53) as f64;
+        let number = serde_json::from_str(value.get()).ok().or_else(|| Some(float().filter(exact)? as i64));
+        number.map(Some).ok_or_else(|| expected(name, WHAT))
+    }
+
     /// JSON as it was written.
-    pub(super) fn json(&mut self, name: &str) -> Option<Box<RawValue>> {
+    pub fn json(&mut self, name: &str) -> Option<Box<RawValue>> {
         // Models write null for what they leave out.
         self.0.remove(name).filter(|value| value.get() != "null")
+    }
+
+    /// The error of a value that an argument holds, told of the argument.
+    pub fn about(name: &str, error: &Error) -> Error {
+        Error::new(error.kind(), format!("{name}: {}", error.message()))
     }
 
     fn value<T: DeserializeOwned>(&mut self, name: &str, what: &str) -> Result<Option<T>> {
         let Some(value) = self.json(name) else { return Ok(None) };
         serde_json::from_str(value.get()).map(Some).map_err(|_| expected(name, what))
     }
-}
-
-/// The same error, which is about an argument.
-pub(super) fn about(name: &str, error: &Error) -> Error {
-    Error::new(error.kind(), format!("{name}: {}", error.message()))
 }
 
 fn expected(name: &str, what: &str) -> Error {
@@ -111,9 +122,9 @@ mod tests {
 
     use super::*;
 
-    fn named(text: &str) -> Result<Named> {
+    fn named(text: &str) -> Result<NamedArguments> {
         let schema = json!({ "properties": { "limit": {}, "text": {}, "ids": {}, "dryRun": {} } });
-        Named::read(&Arguments::parse(text)?, &schema)
+        NamedArguments::read(&Arguments::parse(text)?, &schema)
     }
 
     #[test]
@@ -131,6 +142,16 @@ mod tests {
         assert_eq!(arguments.text("text").expect("absent"), None);
         assert_eq!(arguments.texts("ids").expect("strings"), Some(vec!["a".to_owned()]));
         assert!(arguments.flag("dryRun").expect("a flag"));
+        for (value, expected) in
+            [("-5", Some(-5)), ("1e3", Some(1_000)), ("9007199254740993", Some(9_007_199_254_740_993))]
+        {
+            let mut arguments = named(&format!(r#"{{"limit":{value}}}"#)).expect("known");
+            assert_eq!(arguments.integer("limit").expect("an integer"), expected);
+        }
+        for value in ["1.5", "1e300", r#""1""#, "9223372036854775808"] {
+            let error = named(&format!(r#"{{"limit":{value}}}"#)).expect("known").integer("limit");
+            assert_eq!(error.expect_err(value).message(), "limit: must be a whole number");
+        }
         for value in ["0", "11", "-1", "1.5", "1e300", r#""1""#, "true", "[1]"] {
             let error = named(&format!(r#"{{"limit":{value}}}"#)).expect("known").count("limit", 10);
             assert_eq!(error.expect_err(value).message(), "limit: must be a whole number from 1 to 10");

@@ -40,6 +40,7 @@ use serde_json::Value;
 
 use crate::{JsonText, Result};
 
+pub use arguments::NamedArguments;
 pub use memory_plugin::MemoryPlugin;
 pub use query::MAX_ANSWER_BYTES;
 pub use scope::Scope;

@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::arguments::{Named, about};
+use super::arguments::NamedArguments;
 use super::ledger::ReadOnlyLedger;
 use super::record::Show;
 use super::{Answer, Arguments, Executor, Scope};
@@ -149,7 +149,7 @@ impl Executor for QueryMemory {
     }
 
     async fn call(&self, scope: &Scope, arguments: &Arguments) -> Result<Answer> {
-        let mut arguments = Named::read(arguments, &self.arguments)?;
+        let mut arguments = NamedArguments::read(arguments, &self.arguments)?;
         let (source, collection) = (arguments.text("source")?, arguments.text("collection")?);
         match source.as_deref() {
             None | Some("documents") => {
@@ -177,10 +177,10 @@ impl Executor for QueryMemory {
 }
 
 /// The query that the arguments describe, confined to the scope.
-fn build<K: Kind>(mut query: QueryBuilder<K>, scope: &Scope, arguments: &mut Named) -> Result<Query<K>> {
+fn build<K: Kind>(mut query: QueryBuilder<K>, scope: &Scope, arguments: &mut NamedArguments) -> Result<Query<K>> {
     query = scope.confine(query, arguments.text("space")?.as_deref())?;
     if let Some(predicate) = arguments.text("where")? {
-        query = query.filter(Filter::parse(&predicate).map_err(|error| about("where", &error))?);
+        query = query.filter(Filter::parse(&predicate).map_err(|error| NamedArguments::about("where", &error))?);
     }
     if let Some(text) = arguments.text("text")? {
         query = query.text(text);

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::arguments::{Named, about};
+use super::arguments::NamedArguments;
 use super::{Answer, Arguments, Executor, Scope};
 use crate::{
     DocumentId, DocumentQuery, DocumentSelection, DocumentStore, Documents, Error, ErrorKind, Filter, QueryBuilder,
@@ -112,11 +112,11 @@ impl Executor for RemoveDocument {
     }
 
     async fn call(&self, scope: &Scope, arguments: &Arguments) -> Result<Answer> {
-        let mut arguments = Named::read(arguments, &self.arguments)?;
+        let mut arguments = NamedArguments::read(arguments, &self.arguments)?;
         let max = arguments.count("max", MAX_REMOVED)?.unwrap_or(DEFAULT_MAX);
         let dry_run = arguments.flag("dryRun")?;
         let ids = arguments.texts("ids")?.map(|ids| ids.into_iter().map(DocumentId::parse).collect()).transpose();
-        let ids: Option<Vec<_>> = ids.map_err(|error| about("ids", &error))?;
+        let ids: Option<Vec<_>> = ids.map_err(|error| NamedArguments::about("ids", &error))?;
         let selection = select(scope, ids.as_deref(), &mut arguments)?;
         let removed = if dry_run {
             selection.preview(&*self.documents, max).await
@@ -138,7 +138,7 @@ impl Executor for RemoveDocument {
 }
 
 /// What the arguments select, where the scope may both read and write.
-fn select(scope: &Scope, ids: Option<&[DocumentId]>, arguments: &mut Named) -> Result<DocumentSelection> {
+fn select(scope: &Scope, ids: Option<&[DocumentId]>, arguments: &mut NamedArguments) -> Result<DocumentSelection> {
     let builder = DocumentQuery::builder(scope.collection(arguments.text("collection")?.as_deref())?.clone());
     let space = arguments.text("space")?;
     let mut query: QueryBuilder<Documents> = scope.confine(builder, Some(scope.path_to_write(space.as_deref())?))?;
@@ -147,7 +147,7 @@ fn select(scope: &Scope, ids: Option<&[DocumentId]>, arguments: &mut Named) -> R
         return Err(Error::invalid("name what to remove: by ids, where or text"));
     }
     if let Some(predicate) = predicate {
-        query = query.filter(Filter::parse(&predicate).map_err(|error| about("where", &error))?);
+        query = query.filter(Filter::parse(&predicate).map_err(|error| NamedArguments::about("where", &error))?);
     }
     if let Some(text) = text {
         query = query.text(text);

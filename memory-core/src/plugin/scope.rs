@@ -54,7 +54,7 @@ impl Scope {
             (_, Spaces::Any(selectors)) if selectors.is_empty() => return Err(refused("nothing may be read here")),
             (Some(space), _) => query.selector(under(space)?),
             (None, Spaces::All) => query.all(),
-            // Named, so that an engine looks only there.
+            // NamedArguments, so that an engine looks only there.
             (None, Spaces::Any(selectors)) => selectors.iter().cloned().fold(query, QueryBuilder::selector),
         };
         Ok(confined.within(self.readable.clone()))
@@ -79,15 +79,10 @@ impl Scope {
             Some(_) => Err(Error::invalid(format!("space: only {writable} and what lies below it may be written"))),
         }
     }
-
-    /// Whether writes may go to this space.
-    pub(super) fn may_write(&self, space: &SpaceId) -> bool {
-        self.path_to_write(Some(space.as_str())).is_ok()
-    }
 }
 
 fn under(space: &str) -> Result<SpaceSelector> {
-    SpaceSelector::under(space).map_err(|error| super::arguments::about("space", &error))
+    SpaceSelector::under(space).map_err(|error| super::NamedArguments::about("space", &error))
 }
 
 fn refused(message: &str) -> Error {
@@ -128,7 +123,7 @@ mod tests {
     fn writes_go_to_one_space_and_below() {
         let scope = scope(Spaces::All);
         for (space, allowed) in [("a-1", true), ("a-1-b", true), ("a-1/b", true), ("a-12", false), ("a", false)] {
-            assert_eq!(scope.may_write(&SpaceId::parse(space).expect("valid")), allowed, "{space}");
+            assert_eq!(scope.path_to_write(Some(space)).is_ok(), allowed, "{space}");
         }
         let reader = Scope::new(Spaces::All);
         assert_eq!(reader.path_to_write(None).map_err(|error| error.kind()), Err(ErrorKind::Unauthorized));

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::{ADD, NOTES, QUERY, REMOVE, World, call, ids, scope, wide_scope};
 use crate::case::{CaseResult, Stage, chapter};
-use crate::fixture::{collection, document_id, walk_documents};
+use crate::fixture::{collection, document_id, kind, walk_documents};
 
 chapter!("plugin":
     added_documents_are_found ["P6", "W1"],
@@ -27,7 +27,7 @@ async fn added_documents_are_found(stage: Stage) -> CaseResult {
     let added = call(&*plugin, &scope(), ADD, json!({"content": "apple", "metadata": odd})).await?;
     let second = call(&*plugin, &scope(), ADD, json!({"content": "apple", "space": "mine-a/deep:er"})).await?;
     assert_ne!(added["id"], second["id"], "without an id each is a document of its own");
-    assert_eq!((&added["spaceId"], &added["revision"]), (&json!("mine-a"), &json!(1)));
+    assert_eq!(added["spaceId"], "mine-a");
     assert_eq!(second["spaceId"], "mine-a/deep:er");
     let found =
         call(&*other, &scope(), QUERY, json!({"text": "apple", "where": "metadata.\"a.b\" IS NOT NULL"})).await?;
@@ -36,40 +36,52 @@ async fn added_documents_are_found(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// The same call twice is one document; under the same id, another text replaces the first.
+/// The same call twice is one document; under the same id, no other text replaces the first.
 async fn repeated_additions_are_one_document(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let plugin = Arc::clone(&provider).plugin();
     let arguments = json!({"id": "cat", "content": "Ana has a cat", "metadata": {"n": 1}});
     for _ in 0..3 {
         let added = call(&*plugin, &scope(), ADD, arguments.clone()).await?;
-        assert_eq!(added, json!({"id": "cat", "spaceId": "mine-a", "revision": 1}));
+        assert_eq!(added, json!({"id": "cat", "spaceId": "mine-a"}));
     }
-    let replacing = json!({"id": "cat", "content": "Ana has a dog", "space": "mine-a-pets"});
-    let replaced = call(&*plugin, &scope(), ADD, replacing).await?;
-    assert_eq!(replaced, json!({"id": "cat", "spaceId": "mine-a-pets", "revision": 2}));
+    for (name, value) in [("content", json!("Ana has a dog")), ("metadata", json!({})), ("space", json!("mine-a-pets"))]
+    {
+        let mut other = arguments.clone();
+        other[name] = value;
+        let refused = call(&*plugin, &scope(), ADD, other).await;
+        assert_eq!(kind(refused), Some(ErrorKind::Conflict), "another {name}");
+    }
     let documents = walk_documents(&*provider.documents(), NOTES, |query| query.all()).await?;
-    assert_eq!(documents.len(), 1);
-    assert_eq!((documents[0].content.as_str(), documents[0].metadata.as_str()), ("Ana has a dog", "{}"));
+    assert_eq!((documents.len(), documents[0].revision.get()), (1, 1));
+    assert_eq!((documents[0].content.as_str(), documents[0].metadata.as_str()), ("Ana has a cat", r#"{"n":1}"#));
     Ok(())
 }
 
-/// Racing calls under one id: equal ones are one write, different ones come one after the other.
+/// Of racing calls under one id equal ones all succeed, of different ones exactly one does.
 async fn racing_additions_of_one_id_leave_one_document(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let plugins = [Arc::clone(&provider).plugin(), stage.open().await?.plugin()];
     let scope = scope();
-    let add = |place: usize, content: String| {
-        call(&*plugins[place % 2], &scope, ADD, json!({"id": "cat", "content": content}))
+    let add = |id: &'static str, place: usize, content: String| {
+        call(&*plugins[place % 2], &scope, ADD, json!({"id": id, "content": content}))
     };
-    for added in join_all((0..16).map(|place| add(place, "same".to_owned()))).await {
-        assert_eq!(added?["revision"], 1, "equal calls are one write");
+    for added in join_all((0..16).map(|place| add("same", place, "same".to_owned()))).await {
+        added?;
     }
-    for added in join_all((0..8).map(|place| add(place, format!("other {place}")))).await {
-        assert!(added?["revision"].as_u64().is_some_and(|revision| (2..=9).contains(&revision)));
+    let (mut won, mut lost) = (0, 0);
+    for added in join_all((0..16).map(|place| add("other", place, format!("text {place}")))).await {
+        match added {
+            Ok(_) => won += 1,
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
+                lost += 1;
+            }
+        }
     }
+    assert_eq!((won, lost), (1, 15));
     let documents = walk_documents(&*provider.documents(), NOTES, |query| query.all()).await?;
-    assert_eq!((documents.len(), documents[0].revision.get()), (1, 9));
+    assert!(documents.len() == 2 && documents.iter().all(|document| document.revision.get() == 1));
     Ok(())
 }
 
