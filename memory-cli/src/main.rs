@@ -18,6 +18,7 @@ mod line;
 mod line_reader;
 mod output;
 mod progress;
+mod serve;
 mod usage;
 
 fn main() -> ExitCode {

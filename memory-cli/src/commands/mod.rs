@@ -18,6 +18,7 @@ mod migrate;
 mod prompt;
 mod query;
 mod quickstart;
+mod serve;
 mod store;
 
 #[derive(Debug, Subcommand)]
@@ -64,12 +65,14 @@ pub(crate) enum Command {
     Conformance(conformance::ConformanceArgs),
     /// Load a small sample and show how recall works: start here.
     Quickstart,
+    /// Serve the memory to other programs: REST at /v1, and MCP at /mcp or over standard input and output.
+    Serve(serve::ServeArgs),
 }
 
 impl Command {
     /// Whether it does many things at once.
     pub(crate) fn is_parallel(&self) -> bool {
-        matches!(self, Self::Conformance(_))
+        matches!(self, Self::Conformance(_) | Self::Serve(_))
     }
 }
 
@@ -81,7 +84,10 @@ pub(crate) async fn run(cli: Cli, output: &mut Output) -> anyhow::Result<ExitCod
         _ => {}
     }
     let provider = engine::open(cli.url()?).await?;
-    let result = run_on(provider.as_ref(), &cli, output).await;
+    let result = match &cli.command {
+        Command::Serve(args) => serve::run(&provider, args).await,
+        _ => run_on(provider.as_ref(), &cli, output).await,
+    };
     let closed = provider.shutdown().await;
     let code = result?;
     closed?;
@@ -100,8 +106,8 @@ async fn run_on(provider: &dyn MemoryProvider, cli: &Cli, output: &mut Output) -
         Command::Export(args) => export::run(provider, args, output).await,
         Command::Health => health::run(provider, output).await,
         Command::Quickstart => quickstart::run(provider, cli.url()?, output).await,
-        // Handled before the provider is opened, which would migrate.
-        Command::Migrate(_) | Command::Conformance(_) => Ok(ExitCode::SUCCESS),
+        // Handled before: by providers that are not opened, which would migrate, and by the one that is shared.
+        Command::Migrate(_) | Command::Conformance(_) | Command::Serve(_) => Ok(ExitCode::SUCCESS),
     }
 }
 

@@ -9,6 +9,27 @@ use std::process::{Command, Output, Stdio};
 
 use tempfile::TempDir;
 
+pub(crate) mod python;
+pub(crate) mod server;
+
+/// A runtime that writes under `guild1`, and a model that reads and writes a space below it.
+pub(crate) const TOKENS: &str = r#"
+[[token]]
+name = "runtime"
+token = "runtime-0123456789abcdef"
+read = ["all"]
+write = "guild1"
+collections = ["notes"]
+ledger = "write"
+
+[[token]]
+name = "model"
+token = "model-0123456789abcdef"
+read = [{ under = "guild1-model" }]
+write = "guild1-model"
+collections = ["notes"]
+"#;
+
 /// A temporary folder with a database in it.
 pub(crate) struct Cli {
     folder: TempDir,

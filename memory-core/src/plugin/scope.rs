@@ -54,7 +54,7 @@ impl Scope {
             (_, Spaces::Any(selectors)) if selectors.is_empty() => return Err(refused("nothing may be read here")),
             (Some(space), _) => query.selector(under(space)?),
             (None, Spaces::All) => query.all(),
-            // NamedArguments, so that an engine looks only there.
+            // Named, so that an engine looks only there.
             (None, Spaces::Any(selectors)) => selectors.iter().cloned().fold(query, QueryBuilder::selector),
         };
         Ok(confined.within(self.readable.clone()))

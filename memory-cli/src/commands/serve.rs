@@ -1,0 +1,96 @@
+//! `serve`: the memory for other programs.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Args;
+use memory_core::{Collection, MemoryProvider, SpaceId, SpaceSelector, Spaces};
+
+use crate::args;
+use crate::output;
+use crate::serve::{self, Access, Callers, LedgerAccess, Settings, Tokens, Writable};
+use crate::usage::Usage;
+
+#[derive(Debug, Args)]
+pub(crate) struct ServeArgs {
+    /// Speak MCP over standard input and output, for a client that starts this program itself.
+    #[arg(long, conflicts_with_all = ["listen", "tokens"])]
+    stdio: bool,
+    /// Where to listen. Any address that other machines reach needs --tokens.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7700")]
+    listen: SocketAddr,
+    /// A TOML file that maps tokens to what their callers may do.
+    #[arg(long, value_name = "FILE")]
+    tokens: Option<PathBuf>,
+    /// A name under which the server is reached, besides addresses and localhost.
+    #[arg(long, value_name = "NAME")]
+    allow_host: Vec<String>,
+    /// A web page that may call, such as https://app.example, besides the server's own.
+    #[arg(long, value_name = "ORIGIN")]
+    allow_origin: Vec<String>,
+    /// Without tokens: what an MCP client may read is this space and all below it; everything by default.
+    #[arg(long, value_name = "SPACE", value_parser = args::under, help_heading = MCP)]
+    read: Vec<SpaceSelector>,
+    /// Without tokens: where the documents of an MCP client go.
+    #[arg(long, value_name = "SPACE", value_parser = args::space_id, default_value = "agent", help_heading = MCP)]
+    write: SpaceId,
+    /// Without tokens: the collections that an MCP client may use; the first is meant when it names none.
+    #[arg(long, value_name = "NAME", value_parser = args::collection, default_value = "notes", help_heading = MCP)]
+    collection: Vec<Collection>,
+    /// Without tokens: whether an MCP client may only recall from the ledger, or also store and update.
+    #[arg(long, value_enum, default_value_t, help_heading = MCP)]
+    ledger: LedgerAccess,
+    /// How long a request may take, in seconds.
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    timeout: u64,
+    /// How many requests are answered at once; more are turned away.
+    #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    concurrency: u32,
+    /// The largest body of a request, in bytes.
+    #[arg(long, value_name = "BYTES", default_value_t = 80 << 20)]
+    max_body: usize,
+    /// How much to log on standard error: off, error, warn, info, debug or trace. Never payloads.
+    #[arg(long, value_name = "LEVEL", default_value = "warn")]
+    log: tracing::level_filters::LevelFilter,
+}
+
+const MCP: &str = "MCP clients without a token";
+
+/// Serves until a signal, or the client at the other end of the streams, ends it.
+pub(crate) async fn run(provider: &Arc<dyn MemoryProvider>, args: &ServeArgs) -> anyhow::Result<ExitCode> {
+    let tokens = args.tokens.as_deref().map(Tokens::read).transpose();
+    let tokens = tokens.map_err(|error| Usage(format!("--tokens: {error:#}")))?;
+    if !args.stdio && tokens.is_none() && !args.listen.ip().is_loopback() {
+        return Err(Usage("--listen: other machines reach this address, so it needs --tokens".to_owned()).into());
+    }
+    tracing_subscriber::fmt().with_max_level(args.log).with_writer(std::io::stderr).init();
+    let mcp = Access {
+        name: "local".to_owned(),
+        readable: if args.read.is_empty() { Spaces::All } else { Spaces::Any(args.read.clone()) },
+        writable: Writable::Under(args.write.clone()),
+        collections: Some(args.collection.clone()),
+        ledger: args.ledger,
+    };
+    let settings = Settings {
+        callers: Callers {
+            tokens,
+            rest: Access::unlimited(),
+            mcp,
+            hosts: args.allow_host.clone(),
+            origins: args.allow_origin.clone(),
+        },
+        time: Duration::from_secs(args.timeout),
+        concurrency: args.concurrency,
+        max_body: args.max_body,
+    };
+    if args.stdio {
+        serve::over_stdio(provider, settings).await?;
+    } else {
+        let listening = |address| output::note(&format!("listening on http://{address}"));
+        serve::over_http(provider, settings, args.listen, listening).await?;
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,128 @@
+//! What a request holds, read with problem details as the answer to mistakes.
+
+use axum::body::Bytes;
+use axum::extract::{FromRequest, FromRequestParts, Path, Request};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderName, StatusCode, header};
+use memory_core::{Error, IdempotencyKey, Revision};
+use serde::de::DeserializeOwned;
+
+use super::problem::Problem;
+
+/// A JSON object as the body. Its values keep their bytes.
+#[derive(Debug)]
+pub(crate) struct Body<T>(pub(crate) T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
+        let content_type = request.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+        let essence = content_type.and_then(|value| value.split(';').next()).unwrap_or_default().trim();
+        if !essence.eq_ignore_ascii_case("application/json") {
+            let detail = "the body must be JSON, with the header Content-Type: application/json";
+            return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail));
+        }
+        let bytes = Bytes::from_request(request, state).await.map_err(|rejection| {
+            Problem::new(rejection.status(), "the body is too large, or did not arrive as a whole")
+        })?;
+        // Serde would take an array for an object, field by field.
+        if bytes.iter().find(|byte| !byte.is_ascii_whitespace()) != Some(&b'{') {
+            return Err(Problem::new(StatusCode::BAD_REQUEST, "the body must be a JSON object"));
+        }
+        let status = |error: &serde_json::Error| {
+            if error.is_data() { StatusCode::UNPROCESSABLE_ENTITY } else { StatusCode::BAD_REQUEST }
+        };
+        serde_json::from_slice(&bytes)
+            .map(Self)
+            .map_err(|error| Problem::new(status(&error), reason("the body", &error.to_string())))
+    }
+}
+
+/// The parameters of a query, each as often as it is named.
+#[derive(Debug)]
+pub(crate) struct Parameters<T>(pub(crate) T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Parameters<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        let query = parts.uri.query().unwrap_or_default();
+        serde_html_form::from_str(query)
+            .map(Self)
+            .map_err(|error| Problem::new(StatusCode::BAD_REQUEST, reason("a parameter", &error.to_string())))
+    }
+}
+
+/// The values in the path, checked by the core.
+#[derive(Debug)]
+pub(crate) struct InPath<T>(pub(crate) T);
+
+impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for InPath<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let values = Path::from_request_parts(parts, state).await;
+        // The rejection may quote what it could not read.
+        let wrong = |_| Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "the path names no valid collection or id");
+        values.map(|Path(values)| Self(values)).map_err(wrong)
+    }
+}
+
+/// The revision in `If-Match`; `None` when it is absent.
+pub(crate) fn if_match(headers: &HeaderMap) -> Result<Option<Revision>, Problem> {
+    let Some(tag) = single(headers, &header::IF_MATCH)? else { return Ok(None) };
+    let number = tag.strip_prefix('"').and_then(|tag| tag.strip_suffix('"')).and_then(|tag| tag.parse().ok());
+    let revision = number.and_then(|number| Revision::new(number).ok());
+    // A tag that this server never gives belongs to no state of the record.
+    let failed = || Problem::new(StatusCode::PRECONDITION_FAILED, "If-Match: the revision in quotes, as in \"3\"");
+    revision.map(Some).ok_or_else(failed)
+}
+
+/// Whether the record must not exist yet.
+pub(crate) fn if_none_match(headers: &HeaderMap) -> Result<bool, Problem> {
+    match single(headers, &header::IF_NONE_MATCH)? {
+        None => Ok(false),
+        Some("*") => Ok(true),
+        Some(_) => Err(Problem::new(StatusCode::BAD_REQUEST, "If-None-Match: only * is understood")),
+    }
+}
+
+/// The key in `Idempotency-Key`.
+pub(crate) fn idempotency_key(headers: &HeaderMap) -> Result<Option<IdempotencyKey>, Problem> {
+    let Some(key) = single(headers, &HeaderName::from_static("idempotency-key"))? else { return Ok(None) };
+    // As a structured field the key is a string in quotes; most clients send it bare.
+    let bare = key.strip_prefix('"').and_then(|key| key.strip_suffix('"')).unwrap_or(key);
+    Ok(Some(IdempotencyKey::parse(bare)?))
+}
+
+/// The entity tag of a revision.
+pub(crate) fn entity_tag(revision: Revision) -> (HeaderName, String) {
+    (header::ETAG, format!("\"{revision}\""))
+}
+
+fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>, Problem> {
+    let mut values = headers.get_all(name).iter();
+    let value = values.next().map(|value| value.to_str());
+    match (value, values.next()) {
+        (None, _) => Ok(None),
+        (Some(Ok(value)), None) => Ok(Some(value.trim())),
+        _ => Err(Problem::new(StatusCode::BAD_REQUEST, format!("{name}: one value of visible characters"))),
+    }
+}
+
+/// What serde says of a part of the request, without the values that it quotes.
+fn reason(part: &str, message: &str) -> String {
+    match message.split_once(", expected ") {
+        Some((start, expected)) if start.starts_with("invalid ") => format!("{part} is wrong: expected {expected}"),
+        Some((start, expected)) if start.starts_with("unknown ") => {
+            format!("{part} is wrong: an unknown name, expected {expected}")
+        }
+        _ => format!("{part} is wrong: {message}"),
+    }
+}
+
+/// A mistake in the parts of a request that belong together.
+pub(crate) fn mistake(message: &str) -> Problem {
+    Problem::from(Error::invalid(message))
+}

@@ -1,0 +1,165 @@
+//! The door that every request goes through: who may come in, how many, and for how long.
+
+use std::net::IpAddr;
+use std::time::Instant;
+
+use axum::extract::{MatchedPath, Request, State};
+use axum::http::{HeaderMap, Method, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use tracing::Instrument;
+
+use super::access::Access;
+use super::problem::Problem;
+use super::state::{Callers, Server};
+
+/// Lets a request in, bounds it, and counts it.
+pub(crate) async fn guard(State(server): State<Server>, mut request: Request, next: Next) -> Response {
+    let started = Instant::now();
+    let route = request.extensions().get::<MatchedPath>().map_or("none", MatchedPath::as_str).to_owned();
+    let method = known(request.method());
+    let span = tracing::info_span!("request", route, method, caller = tracing::field::Empty);
+    server.metrics.in_flight.inc();
+    let response = match admit(&server.callers, &request) {
+        Ok(access) => {
+            span.record("caller", &access.name);
+            request.extensions_mut().insert(access);
+            bounded(&server, request, next).instrument(span).await
+        }
+        Err(problem) => problem.into_response(),
+    };
+    server.metrics.in_flight.dec();
+    server.metrics.request(&route, method, response.status().as_u16(), started.elapsed());
+    response
+}
+
+async fn bounded(server: &Server, request: Request, next: Next) -> Response {
+    let Ok(_permit) = server.limits.requests.try_acquire() else {
+        let detail = "the server answers as many requests as it takes at once: try again";
+        return Problem { retryable: true, ..Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail) }.into_response();
+    };
+    match tokio::time::timeout(server.limits.time, next.run(request)).await {
+        Ok(response) => response,
+        Err(_) => {
+            let problem = Problem::new(StatusCode::GATEWAY_TIMEOUT, "the request took longer than the server allows");
+            Problem { outcome: Some("unknown"), retryable: true, ..problem }.into_response()
+        }
+    }
+}
+
+/// Who calls, or why nobody may from there.
+fn admit(callers: &Callers, request: &Request) -> Result<Access, Problem> {
+    let headers = request.headers();
+    let host = check_host(callers, headers)?;
+    check_origin(callers, headers, host)?;
+    match &callers.tokens {
+        None if request.uri().path().starts_with("/mcp") => Ok(callers.mcp.clone()),
+        None => Ok(callers.rest.clone()),
+        Some(tokens) => {
+            let unauthorized =
+                || Problem::new(StatusCode::UNAUTHORIZED, "send Authorization: Bearer and a valid token");
+            let value = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
+            let (scheme, token) = value.and_then(|value| value.split_once(' ')).ok_or_else(unauthorized)?;
+            let found = tokens.find(token.trim()).filter(|_| scheme.eq_ignore_ascii_case("bearer"));
+            found.cloned().ok_or_else(unauthorized)
+        }
+    }
+}
+
+/// A name that the server does not go by is one that somebody else made to lead here (DNS rebinding).
+fn check_host<'a>(callers: &Callers, headers: &'a HeaderMap) -> Result<&'a str, Problem> {
+    let mut hosts = headers.get_all(header::HOST).iter();
+    let refused =
+        || Problem::new(StatusCode::MISDIRECTED_REQUEST, "this server is not reached by that Host; see --allow-host");
+    let host =
+        hosts.next().filter(|_| hosts.next().is_none()).and_then(|host| host.to_str().ok()).ok_or_else(refused)?;
+    let name = name_of(host);
+    let address = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(name);
+    let is_known = address.parse::<IpAddr>().is_ok()
+        || name.eq_ignore_ascii_case("localhost")
+        || callers.hosts.iter().any(|known| known.eq_ignore_ascii_case(name));
+    if is_known { Ok(host) } else { Err(refused()) }
+}
+
+/// Browsers tell which page calls: only the server's own, and those that are allowed by name.
+fn check_origin(callers: &Callers, headers: &HeaderMap, host: &str) -> Result<(), Problem> {
+    let own = |origin: &str| {
+        let authority = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
+        authority.is_some_and(|authority| authority.eq_ignore_ascii_case(host))
+    };
+    for origin in headers.get_all(header::ORIGIN) {
+        let origin = origin.to_str().unwrap_or_default();
+        if !own(origin) && !callers.origins.iter().any(|known| known.eq_ignore_ascii_case(origin)) {
+            return Err(Problem::new(StatusCode::FORBIDDEN, "no page of that Origin may call; see --allow-origin"));
+        }
+    }
+    Ok(())
+}
+
+/// A host without its port.
+fn name_of(host: &str) -> &str {
+    match host.rsplit_once(':') {
+        Some((name, port)) if !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit()) => name,
+        _ => host,
+    }
+}
+
+/// The method as a label, of which there are few.
+fn known(method: &Method) -> &'static str {
+    match *method {
+        Method::GET => "GET",
+        Method::POST => "POST",
+        Method::PUT => "PUT",
+        Method::PATCH => "PATCH",
+        Method::DELETE => "DELETE",
+        _ => "other",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::body::Body;
+
+    use super::*;
+
+    fn status(headers: &[(&str, &str)]) -> Option<u16> {
+        let callers = Callers {
+            tokens: None,
+            rest: Access::unlimited(),
+            mcp: Access::unlimited(),
+            hosts: vec!["memory.example".to_owned()],
+            origins: vec!["https://app.example".to_owned()],
+        };
+        let mut request = Request::builder().uri("/v1/health");
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let request = request.body(Body::empty()).expect("a request");
+        admit(&callers, &request).err().map(|problem| problem.status)
+    }
+
+    #[test]
+    fn only_known_hosts_are_answered() {
+        for host in ["localhost", "LOCALHOST:7700", "127.0.0.1:7700", "[::1]:7700", "10.0.0.7", "memory.example:443"] {
+            assert_eq!(status(&[("host", host)]), None, "{host}");
+        }
+        for host in ["evil.example", "localhost.evil.example", "memory.example.evil:80", "", "[::1", "127.0.0.1.evil"] {
+            assert_eq!(status(&[("host", host)]), Some(421), "{host}");
+        }
+        assert_eq!(status(&[]), Some(421));
+        assert_eq!(status(&[("host", "localhost"), ("host", "evil.example")]), Some(421));
+    }
+
+    #[test]
+    fn only_known_pages_may_call() {
+        let from = |origin| status(&[("host", "localhost:7700"), ("origin", origin)]);
+        for origin in ["http://localhost:7700", "https://app.example"] {
+            assert_eq!(from(origin), None, "{origin}");
+        }
+        for origin in
+            ["http://evil.example", "null", "http://localhost:7701", "https://app.example.evil", "file://", ""]
+        {
+            assert_eq!(from(origin), Some(403), "{origin}");
+        }
+    }
+}

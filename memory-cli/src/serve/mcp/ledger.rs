@@ -1,0 +1,190 @@
+//! `memory:store` and `memory:update`: the ledger, for the runtime of an agent.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use memory_core::plugin::{Answer, Arguments, Executor, NamedArguments, Scope};
+use memory_core::{
+    Clock as _, Context, Error, ErrorKind, IdempotencyKey, MemoryId, MemoryPatch, MemoryProvider, Metadata, NewMemory,
+    Result, Revision, SpaceId, SpaceSelector, Status, SystemClock, Timestamp, Trigger,
+};
+use serde_json::{Value, json};
+
+/// Appends a memory.
+#[derive(Debug)]
+pub(crate) struct StoreMemory {
+    provider: Arc<dyn MemoryProvider>,
+    arguments: Value,
+    answer: Value,
+}
+
+/// Changes the context, the metadata or the status of one.
+#[derive(Debug)]
+pub(crate) struct UpdateMemory {
+    provider: Arc<dyn MemoryProvider>,
+    arguments: Value,
+    answer: Value,
+}
+
+impl StoreMemory {
+    pub(crate) fn new(provider: Arc<dyn MemoryProvider>) -> Self {
+        let arguments = json!({
+            "type": "object",
+            "properties": {
+                "space": {
+                    "type": "string",
+                    "minLength": 1,
+                    "description": "Where it happened: the space that you may write, or one below it, which is the former by default."
+                },
+                "trigger": { "description": "What happened: any JSON. Numbers beyond 64 bits belong into strings." },
+                "context": { "description": "What came of it, if that is known already: any JSON." },
+                "createdAt": { "type": "integer", "description": "When it happened, in milliseconds since 1970 UTC; now by default." },
+                "metadata": { "type": "object", "description": "Names and values to find it by later." },
+                "status": { "type": "string", "enum": Status::ALL.map(Status::as_str), "description": "pending by default." },
+                "idempotencyKey": { "type": "string", "minLength": 1, "description": "Makes a repetition find the first call." }
+            },
+            "required": ["trigger"],
+            "additionalProperties": false
+        });
+        let answer = json!({ "type": "object", "properties": { "id": { "type": "string" } }, "required": ["id"] });
+        Self { provider, arguments, answer }
+    }
+}
+
+impl UpdateMemory {
+    pub(crate) fn new(provider: Arc<dyn MemoryProvider>) -> Self {
+        let arguments = json!({
+            "type": "object",
+            "properties": {
+                "id": { "type": "string", "description": "The id of the memory." },
+                "context": { "description": "What came of it: any JSON but null, which leaves it as it is." },
+                "clearContext": { "type": "boolean", "description": "Takes the context away." },
+                "mergeMetadata": { "type": "object", "description": "Merged into the metadata (RFC 7396)." },
+                "replaceMetadata": { "type": "object", "description": "Takes the place of the metadata." },
+                "status": { "type": "string", "enum": Status::ALL.map(Status::as_str), "description": "The new status." },
+                "ifRevision": { "type": "integer", "minimum": 1, "description": "Only if the memory is at this revision." }
+            },
+            "required": ["id"],
+            "additionalProperties": false
+        });
+        let answer = json!({
+            "type": "object",
+            "properties": { "revision": { "type": "integer" }, "updatedAt": { "type": "integer" } },
+            "required": ["revision"]
+        });
+        Self { provider, arguments, answer }
+    }
+}
+
+#[async_trait]
+impl Executor for StoreMemory {
+    fn name(&self) -> &str {
+        "memory:store"
+    }
+
+    fn description(&self) -> &str {
+        "Appends a memory to the ledger: for the runtime of an agent, when a task begins or an event was seen."
+    }
+
+    fn arguments(&self) -> &Value {
+        &self.arguments
+    }
+
+    fn answer(&self) -> &Value {
+        &self.answer
+    }
+
+    async fn call(&self, scope: &Scope, arguments: &Arguments) -> Result<Answer> {
+        let mut given = NamedArguments::read(arguments, &self.arguments)?;
+        let space = given.text("space")?;
+        let space = writable_space(scope, space.as_deref())?;
+        let trigger = given.json("trigger").ok_or_else(|| Error::invalid("trigger: is missing"))?;
+        let trigger = Trigger::parse(trigger.get()).map_err(|error| NamedArguments::about("trigger", &error))?;
+        let created_at = given.integer("createdAt")?.map(Timestamp::from_millis).transpose();
+        let created_at = created_at.map_err(|error| NamedArguments::about("createdAt", &error))?;
+        let mut memory = NewMemory::new(space, trigger, created_at.unwrap_or_else(|| SystemClock.now()));
+        memory.context = given.json("context").map(|json| Context::parse(json.get())).transpose()?;
+        memory.metadata = metadata(&mut given, "metadata")?.unwrap_or_default();
+        memory.status = status(&mut given)?.unwrap_or_default();
+        let key = given.text("idempotencyKey")?.map(IdempotencyKey::parse).transpose();
+        memory.idempotency_key = key.map_err(|error| NamedArguments::about("idempotencyKey", &error))?;
+        let id = self.provider.store(memory).await?;
+        Answer::from_value(&json!({ "id": id }))
+    }
+}
+
+#[async_trait]
+impl Executor for UpdateMemory {
+    fn name(&self) -> &str {
+        "memory:update"
+    }
+
+    fn description(&self) -> &str {
+        "Changes the context, the metadata or the status of a memory in the ledger: for the runtime of an agent, as a task goes on."
+    }
+
+    fn arguments(&self) -> &Value {
+        &self.arguments
+    }
+
+    fn answer(&self) -> &Value {
+        &self.answer
+    }
+
+    async fn call(&self, scope: &Scope, arguments: &Arguments) -> Result<Answer> {
+        let mut given = NamedArguments::read(arguments, &self.arguments)?;
+        let id = given.text("id")?.ok_or_else(|| Error::invalid("id: is missing"))?;
+        let id = MemoryId::parse(&id).map_err(|error| NamedArguments::about("id", &error))?;
+        let mut patch = MemoryPatch::new();
+        match (given.flag("clearContext")?, given.json("context")) {
+            (true, Some(_)) => return Err(Error::invalid("context: does not go with clearContext")),
+            (true, None) => patch = patch.clear_context(),
+            (false, Some(json)) => {
+                let context = Context::parse(json.get()).map_err(|error| NamedArguments::about("context", &error))?;
+                patch = patch.set_context(context);
+            }
+            (false, None) => {}
+        }
+        match (metadata(&mut given, "mergeMetadata")?, metadata(&mut given, "replaceMetadata")?) {
+            (Some(_), Some(_)) => {
+                return Err(Error::invalid("mergeMetadata: does not go with replaceMetadata"));
+            }
+            (Some(merged), None) => patch = patch.merge_metadata(merged),
+            (None, Some(replaced)) => patch = patch.replace_metadata(replaced),
+            (None, None) => {}
+        }
+        patch.status = status(&mut given)?;
+        let revision = given.integer("ifRevision")?.map(|number| Revision::new(number.try_into().unwrap_or(0)));
+        patch.if_revision = revision.transpose().map_err(|error| NamedArguments::about("ifRevision", &error))?;
+        // The space of a memory never changes, so what is found now holds for the update.
+        let memory = self.provider.get(id).await?;
+        let memory = memory.filter(|memory| scope.readable().matches(memory.space_id.as_str()));
+        let memory = memory.ok_or_else(|| Error::new(ErrorKind::NotFound, "id: no memory has it"))?;
+        writable_space(scope, Some(memory.space_id.as_str()))?;
+        let updated = self.provider.update(id, patch).await?;
+        Answer::from_value(&updated)
+    }
+}
+
+/// The space that is named, or the one that may be written.
+fn writable_space(scope: &Scope, space: Option<&str>) -> Result<SpaceId> {
+    let refused = |message: String| Error::new(ErrorKind::Unauthorized, message);
+    let writable = scope.writable().ok_or_else(|| refused("nothing may be written here".to_owned()))?;
+    let Some(space) = space else { return Ok(writable.clone()) };
+    let space = SpaceId::parse(space).map_err(|error| NamedArguments::about("space", &error))?;
+    if SpaceSelector::under(writable)?.matches(space.as_str()) {
+        Ok(space)
+    } else {
+        Err(refused(format!("space: only {writable} and what lies below it may be written")))
+    }
+}
+
+fn metadata(given: &mut NamedArguments, name: &str) -> Result<Option<Metadata>> {
+    let metadata = given.json(name).map(|json| Metadata::parse(json.get())).transpose();
+    metadata.map_err(|error| NamedArguments::about(name, &error))
+}
+
+fn status(given: &mut NamedArguments) -> Result<Option<Status>> {
+    let status = given.text("status")?.map(|name| Status::parse(&name)).transpose();
+    status.map_err(|error| NamedArguments::about("status", &error))
+}

@@ -1,0 +1,113 @@
+//! The tools: executors with what MCP says about them.
+
+use std::sync::Arc;
+
+use memory_core::MemoryProvider;
+use memory_core::plugin::{Answer, Executor};
+use rmcp::model::{CallToolResult, ContentBlock, JsonObject, ToolAnnotations};
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::ledger::{StoreMemory, UpdateMemory};
+use super::recall::RecallMemory;
+use crate::serve::access::{Access, LedgerAccess};
+
+/// One tool.
+#[derive(Debug)]
+pub(crate) struct Tool {
+    /// The name of its executor, in the characters that clients take.
+    pub(crate) name: String,
+    pub(crate) executor: Arc<dyn Executor>,
+    annotations: ToolAnnotations,
+    /// Whether only a caller who may write the ledger gets to see it.
+    writes_ledger: bool,
+}
+
+/// The tools over a provider: the verbs of its plugin, recall from the ledger, and writing to it.
+pub(crate) fn tools(provider: &Arc<dyn MemoryProvider>) -> Vec<Tool> {
+    let plugin = Arc::clone(provider).plugin();
+    let hints = |title: &str| ToolAnnotations::with_title(title).open_world(false);
+    let mut tools: Vec<_> = plugin
+        .executors()
+        .iter()
+        .map(|executor| {
+            let annotations = match executor.name() {
+                "memory:query" => hints("Search memory").read_only(true).destructive(false).idempotent(true),
+                "memory:add_document" => hints("Save to memory").read_only(false).destructive(false).idempotent(false),
+                "memory:remove_document" => {
+                    hints("Remove from memory").read_only(false).destructive(true).idempotent(true)
+                }
+                // Of what an engine adds the worst is assumed, as the protocol does.
+                other => hints(other),
+            };
+            Tool::new(Arc::clone(executor), annotations, false)
+        })
+        .collect();
+    if let Some(query) = plugin.executor("memory:query") {
+        let annotations = hints("Recall what happened").read_only(true).destructive(false).idempotent(true);
+        tools.push(Tool::new(Arc::new(RecallMemory::new(Arc::clone(query))), annotations, false));
+    }
+    let annotations = hints("Store what happened").read_only(false).destructive(false).idempotent(false);
+    tools.push(Tool::new(Arc::new(StoreMemory::new(Arc::clone(provider))), annotations, true));
+    let annotations = hints("Update what happened").read_only(false).destructive(true).idempotent(false);
+    tools.push(Tool::new(Arc::new(UpdateMemory::new(Arc::clone(provider))), annotations, true));
+    tools
+}
+
+impl Tool {
+    fn new(executor: Arc<dyn Executor>, annotations: ToolAnnotations, writes_ledger: bool) -> Self {
+        Self { name: executor.name().replace(':', "_"), executor, annotations, writes_ledger }
+    }
+
+    /// Whether a caller gets to see it.
+    pub(crate) fn is_for(&self, access: &Access) -> bool {
+        !self.writes_ledger || access.ledger == LedgerAccess::Write
+    }
+
+    /// What MCP tells of it.
+    pub(crate) fn describe(&self) -> rmcp::model::Tool {
+        let description = self.executor.description().to_owned();
+        rmcp::model::Tool::new(self.name.clone(), description, object(self.executor.arguments()))
+            .with_raw_output_schema(Arc::new(object(self.executor.answer())))
+            .with_annotations(self.annotations.clone())
+    }
+}
+
+/// An answer, as text byte for byte and as JSON of the protocol.
+pub(crate) fn result(answer: &Answer) -> CallToolResult {
+    let mut result = CallToolResult::success(vec![ContentBlock::text(answer.as_str())]);
+    result.structured_content = serde_json::from_str(answer.as_str()).ok().map(|raw: &RawValue| structured(raw));
+    result
+}
+
+/// JSON of the protocol, whose numbers have 64 bits: a number beyond them is shown as text.
+fn structured(raw: &RawValue) -> Value {
+    if let Ok(value) = serde_json::from_str(raw.get()) {
+        return value;
+    }
+    let object: Result<std::collections::BTreeMap<String, &RawValue>, _> = serde_json::from_str(raw.get());
+    if let Ok(members) = object {
+        return Value::Object(members.into_iter().map(|(name, value)| (name, structured(value))).collect());
+    }
+    match serde_json::from_str::<Vec<&RawValue>>(raw.get()) {
+        Ok(items) => Value::Array(items.into_iter().map(structured).collect()),
+        Err(_) => Value::String(raw.get().to_owned()),
+    }
+}
+
+fn object(schema: &Value) -> JsonObject {
+    schema.as_object().cloned().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn numbers_beyond_the_protocol_are_shown_as_text() {
+        let raw: &RawValue = serde_json::from_str(r#"{"a":[1,1e999,{"b":-1e400}],"c":"é"}"#).expect("JSON");
+        assert_eq!(structured(raw), json!({"a": [1, "1e999", {"b": "-1e400"}], "c": "é"}));
+    }
+}

@@ -1,0 +1,143 @@
+//! The server: REST and MCP over HTTP, or MCP over the standard streams.
+
+mod access;
+mod extract;
+mod guard;
+mod mcp;
+mod metrics;
+mod problem;
+mod rest;
+mod state;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use axum::extract::DefaultBodyLimit;
+use axum::http::{StatusCode, Uri};
+use axum::routing::get;
+use axum::{Json, Router, middleware};
+use memory_core::MemoryProvider;
+use rmcp::ServiceExt as _;
+use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
+use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+pub(crate) use access::{Access, LedgerAccess, Tokens, Writable};
+use mcp::Mcp;
+use metrics::Metrics;
+use problem::Problem;
+use state::{Limits, Server, ServerState};
+
+pub(crate) use state::Callers;
+
+/// How a server is set up.
+#[derive(Debug)]
+pub(crate) struct Settings {
+    pub(crate) callers: Callers,
+    /// How long a request may take.
+    pub(crate) time: Duration,
+    /// How many requests, and how many tool calls, are answered at once.
+    pub(crate) concurrency: u32,
+    /// The largest body, in bytes.
+    pub(crate) max_body: usize,
+}
+
+/// How long a shutdown waits for what is being answered.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Serves over HTTP until a signal ends it. Tells `listening` where.
+pub(crate) async fn over_http(
+    provider: &Arc<dyn MemoryProvider>,
+    settings: Settings,
+    address: SocketAddr,
+    listening: impl FnOnce(SocketAddr),
+) -> anyhow::Result<()> {
+    let max_body = settings.max_body;
+    let server = server(provider, settings)?;
+    let sessions = CancellationToken::new();
+    let app = app(&server, max_body, &sessions);
+    let listener = TcpListener::bind(address).await.with_context(|| format!("can't listen on {address}"))?;
+    let signal = signal()?;
+    listening(listener.local_addr()?);
+
+    let stop = CancellationToken::new();
+    let accepting = axum::serve(listener, app).with_graceful_shutdown(stop.clone().cancelled_owned());
+    let mut accepting = tokio::spawn(accepting.into_future());
+    tokio::select! {
+        ended = &mut accepting => return Ok(ended??),
+        () = signal => tracing::info!("shutting down"),
+    }
+    stop.cancel();
+    server.limits.drain(PATIENCE).await;
+    // Streams that only wait for events would keep their connections for ever.
+    sessions.cancel();
+    if tokio::time::timeout(PATIENCE, accepting).await.is_err() {
+        tracing::warn!("connections were still open when the server ended");
+    }
+    Ok(())
+}
+
+/// Serves MCP over the standard streams until the client closes them.
+pub(crate) async fn over_stdio(provider: &Arc<dyn MemoryProvider>, settings: Settings) -> anyhow::Result<()> {
+    let server = server(provider, settings)?;
+    let signal = signal()?;
+    let serving = async {
+        let client = Mcp::over_stdio(Arc::clone(&server)).serve(rmcp::transport::stdio()).await?;
+        client.waiting().await?;
+        anyhow::Ok(())
+    };
+    tokio::select! {
+        ended = serving => ended?,
+        () = signal => tracing::info!("shutting down"),
+    }
+    server.limits.drain(PATIENCE).await;
+    Ok(())
+}
+
+fn server(provider: &Arc<dyn MemoryProvider>, settings: Settings) -> anyhow::Result<Server> {
+    Ok(Arc::new(ServerState {
+        provider: Arc::clone(provider),
+        documents: provider.documents(),
+        tools: mcp::tools(provider),
+        metrics: Metrics::new()?,
+        callers: settings.callers,
+        limits: Limits::new(settings.time, settings.concurrency),
+    }))
+}
+
+fn app(server: &Server, max_body: usize, sessions: &CancellationToken) -> Router {
+    let (rest, api) = rest::routes(server.callers.tokens.is_some());
+    // The guard has checked host and origin already.
+    let config = StreamableHttpServerConfig::default()
+        .disable_allowed_hosts()
+        .with_max_request_body_bytes(max_body)
+        .with_cancellation_token(sessions.clone());
+    let client = Arc::clone(server);
+    let mcp = StreamableHttpService::new(
+        move || Ok(Mcp::over_http(Arc::clone(&client))),
+        Arc::new(LocalSessionManager::default()),
+        config,
+    );
+    rest.route("/v1/openapi.json", get(move || async { Json(api) }))
+        .fallback(async |_: Uri| Problem::new(StatusCode::NOT_FOUND, "nothing is served at this path"))
+        .method_not_allowed_fallback(async || Problem::new(StatusCode::METHOD_NOT_ALLOWED, "not with this method"))
+        .with_state(Arc::clone(server))
+        .route_service("/mcp", mcp)
+        .layer(DefaultBodyLimit::max(max_body))
+        .layer(middleware::from_fn_with_state(Arc::clone(server), guard::guard))
+}
+
+/// Ends when the process is asked to.
+fn signal() -> anyhow::Result<impl Future<Output = ()>> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+    Ok(async move {
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+    })
+}

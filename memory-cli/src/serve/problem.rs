@@ -1,0 +1,99 @@
+//! Errors as problem details (RFC 9457).
+
+use axum::Json;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use memory_core::{Error, ErrorKind, Outcome};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+/// Why a request failed. It quotes no payload.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Problem {
+    /// Always `about:blank`: the status says what kind of problem it is.
+    #[serde(rename = "type")]
+    pub(crate) kind_uri: &'static str,
+    /// What the status stands for.
+    pub(crate) title: &'static str,
+    /// The status of the response.
+    pub(crate) status: u16,
+    /// A sentence that says what is wrong.
+    pub(crate) detail: String,
+    /// The kind of the error in the contract, if it has one, such as `InvalidInput`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) error: Option<String>,
+    /// `unknown` when the request may have had its effect all the same.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) outcome: Option<&'static str>,
+    /// Whether the same request can succeed later.
+    pub(crate) retryable: bool,
+}
+
+impl Problem {
+    pub(crate) fn new(status: StatusCode, detail: impl Into<String>) -> Self {
+        Self {
+            kind_uri: "about:blank",
+            title: status.canonical_reason().unwrap_or("Error"),
+            status: status.as_u16(),
+            detail: detail.into(),
+            error: None,
+            outcome: None,
+            retryable: false,
+        }
+    }
+
+    /// The same problem with another status.
+    #[must_use]
+    pub(crate) fn with_status(mut self, status: StatusCode) -> Self {
+        (self.status, self.title) = (status.as_u16(), status.canonical_reason().unwrap_or("Error"));
+        self
+    }
+
+    pub(crate) fn not_found(what: &str) -> Self {
+        Self { error: Some("NotFound".into()), ..Self::new(StatusCode::NOT_FOUND, format!("no {what} has this id")) }
+    }
+}
+
+impl From<Error> for Problem {
+    fn from(error: Error) -> Self {
+        let status = match error.kind() {
+            ErrorKind::InvalidInput | ErrorKind::Unsupported => StatusCode::UNPROCESSABLE_ENTITY,
+            ErrorKind::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            ErrorKind::NotFound => StatusCode::NOT_FOUND,
+            ErrorKind::Conflict | ErrorKind::LimitExceeded => StatusCode::CONFLICT,
+            // The engine refuses its own credentials under its name; without one it is this server that refuses.
+            ErrorKind::Unauthorized if error.backend().is_none() => StatusCode::FORBIDDEN,
+            ErrorKind::Timeout => StatusCode::GATEWAY_TIMEOUT,
+            ErrorKind::Unavailable | ErrorKind::Closed => StatusCode::SERVICE_UNAVAILABLE,
+            _ => StatusCode::INTERNAL_SERVER_ERROR,
+        };
+        if status.is_server_error() {
+            tracing::error!(error = ?error, "a request failed");
+        }
+        Self {
+            error: Some(format!("{:?}", error.kind())),
+            outcome: (error.outcome() == Outcome::Unknown).then_some("unknown"),
+            retryable: error.is_retryable(),
+            ..Self::new(status, error.message())
+        }
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let mut response = (status, Json(self)).into_response();
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        match status {
+            StatusCode::UNAUTHORIZED => {
+                headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+            }
+            StatusCode::SERVICE_UNAVAILABLE => {
+                headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+            }
+            _ => {}
+        }
+        response
+    }
+}

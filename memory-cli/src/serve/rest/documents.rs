@@ -1,0 +1,247 @@
+//! The documents.
+
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
+use memory_core::{
+    Clock, Collection, Document, DocumentId, DocumentSelection, DocumentWrite, ErrorKind, Expect, Filter, Revision,
+    SystemClock,
+};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+
+use super::Failure;
+use super::params::{DocumentParams, RemovalParams};
+use super::wire::{CollectionsBody, DocumentBody, DocumentPageBody, NewDocumentBody, RemovedBody, next, unreadable};
+use crate::serve::access::{Access, Writable};
+use crate::serve::extract::{Body, InPath, Parameters, entity_tag, if_match, if_none_match, mistake};
+use crate::serve::problem::Problem;
+use crate::serve::state::Server;
+
+/// How many documents a removal takes at most unless the caller says otherwise.
+const DEFAULT_MAX: usize = 10;
+
+/// Adds a document under an id that is made for it.
+#[utoipa::path(
+    post,
+    path = "/v1/documents/{collection}",
+    tag = "documents",
+    request_body = NewDocumentBody,
+    params(("collection" = String, Path, pattern = "^[a-z0-9_-]{1,64}$")),
+    responses((status = 201, body = DocumentBody, headers(("Location" = String), ("ETag" = String))), Failure)
+)]
+pub(super) async fn add(
+    State(server): State<Server>,
+    Extension(access): Extension<Access>,
+    InPath(collection): InPath<Collection>,
+    Body(body): Body<NewDocumentBody>,
+) -> Result<Response, Problem> {
+    access.check_collection(&collection)?;
+    access.check_write(&body.space_id)?;
+    Ok(created(server.documents.put(body.into_write(collection)).await?))
+}
+
+/// Finds documents.
+#[utoipa::path(
+    get,
+    path = "/v1/documents/{collection}",
+    tag = "documents",
+    params(("collection" = String, Path, pattern = "^[a-z0-9_-]{1,64}$"), DocumentParams),
+    responses((status = 200, body = DocumentPageBody), Failure)
+)]
+pub(super) async fn query(
+    State(server): State<Server>,
+    Extension(access): Extension<Access>,
+    InPath(collection): InPath<Collection>,
+    Parameters(params): Parameters<DocumentParams>,
+) -> Result<Json<DocumentPageBody>, Problem> {
+    access.check_collection(&collection)?;
+    let query = access.confine(params.into_query(collection)).build()?;
+    let page = server.documents.query(&query).await?;
+    Ok(Json(DocumentPageBody {
+        documents: page.documents.into_iter().map(DocumentBody::from).collect(),
+        unreadable: unreadable(page.unreadable, &access),
+        next: next(page.next),
+    }))
+}
+
+/// Removes documents: none when more than `max` are found.
+#[utoipa::path(
+    delete,
+    path = "/v1/documents/{collection}",
+    tag = "documents",
+    params(("collection" = String, Path, pattern = "^[a-z0-9_-]{1,64}$"), RemovalParams),
+    responses((status = 200, body = RemovedBody), Failure)
+)]
+pub(super) async fn remove(
+    State(server): State<Server>,
+    Extension(access): Extension<Access>,
+    InPath(collection): InPath<Collection>,
+    Parameters(params): Parameters<RemovalParams>,
+) -> Result<Json<RemovedBody>, Problem> {
+    access.check_collection(&collection)?;
+    let predicate = params.r#where.as_deref().map(Filter::parse).transpose()?;
+    let query = access.confine(params.query(collection.clone()));
+    // Asked before the caller is confined, whose filter would make a removal of everything look like one of something.
+    let narrowed = predicate.clone().into_iter().fold(query.clone(), |query, filter| query.filter(filter));
+    let ids = params.ids()?;
+    let select = |query| match &ids {
+        Some(ids) => DocumentSelection::ids_where(ids.iter().cloned(), query),
+        None => DocumentSelection::matching(query),
+    };
+    let mut selection = select(narrowed)?;
+    if let Some(writable) = access.write_filter()? {
+        let filter = predicate.into_iter().fold(writable, |filter, predicate| filter.and(predicate));
+        selection = select(query.filter(filter))?;
+    }
+    let max = params.max.unwrap_or(DEFAULT_MAX);
+    let ids = if params.dry_run {
+        selection.preview(&*server.documents, max).await?
+    } else {
+        server.documents.remove(&selection, max).await?
+    };
+    Ok(Json(RemovedBody { ids, dry_run: params.dry_run }))
+}
+
+/// Puts a document: creates or replaces it.
+#[utoipa::path(
+    put,
+    path = "/v1/documents/{collection}/{id}",
+    tag = "documents",
+    request_body = NewDocumentBody,
+    params(
+        ("collection" = String, Path, pattern = "^[a-z0-9_-]{1,64}$"),
+        ("id" = String, Path, min_length = 1, max_length = 256),
+        ("If-Match" = Option<String>, Header, description = "The revision in quotes that must be in place"),
+        ("If-None-Match" = Option<String>, Header, description = "`*`: there must be no such document")
+    ),
+    responses(
+        (status = 200, body = DocumentBody, headers(("ETag" = String))),
+        (status = 201, body = DocumentBody, headers(("Location" = String), ("ETag" = String))),
+        Failure
+    )
+)]
+pub(super) async fn put(
+    State(server): State<Server>,
+    Extension(access): Extension<Access>,
+    InPath((collection, id)): InPath<(Collection, DocumentId)>,
+    headers: HeaderMap,
+    Body(body): Body<NewDocumentBody>,
+) -> Result<Response, Problem> {
+    access.check_collection(&collection)?;
+    access.check_write(&body.space_id)?;
+    let expect = match (if_match(&headers)?, if_none_match(&headers)?) {
+        (Some(_), true) => return Err(mistake("If-Match and If-None-Match don't go together")),
+        (Some(revision), false) => Expect::Revision(revision),
+        (None, true) => Expect::Absent,
+        (None, false) => Expect::Any,
+    };
+    let write = body.into_write(collection).with_id(id);
+    let document = put_where_allowed(&server, &access, write.expect(expect)).await?;
+    Ok(match document.revision {
+        Revision::FIRST => created(document),
+        revision => ([entity_tag(revision)], Json(DocumentBody::from(document))).into_response(),
+    })
+}
+
+/// Shows one document.
+#[utoipa::path(
+    get,
+    path = "/v1/documents/{collection}/{id}",
+    tag = "documents",
+    params(
+        ("collection" = String, Path, pattern = "^[a-z0-9_-]{1,64}$"),
+        ("id" = String, Path, min_length = 1, max_length = 256)
+    ),
+    responses((status = 200, body = DocumentBody, headers(("ETag" = String))), Failure)
+)]
+pub(super) async fn get(
+    State(server): State<Server>,
+    Extension(access): Extension<Access>,
+    InPath((collection, id)): InPath<(Collection, DocumentId)>,
+) -> Result<impl IntoResponse, Problem> {
+    access.check_collection(&collection)?;
+    let document = server.documents.get(&collection, &id).await?;
+    let document = document.filter(|document| access.may_read_document(document));
+    let document = document.ok_or_else(|| Problem::not_found("document"))?;
+    Ok(([entity_tag(document.revision)], Json(DocumentBody::from(document))))
+}
+
+/// Removes one document.
+#[utoipa::path(
+    delete,
+    path = "/v1/documents/{collection}/{id}",
+    tag = "documents",
+    params(
+        ("collection" = String, Path, pattern = "^[a-z0-9_-]{1,64}$"),
+        ("id" = String, Path, min_length = 1, max_length = 256)
+    ),
+    responses((status = 204), Failure)
+)]
+pub(super) async fn remove_one(
+    State(server): State<Server>,
+    Extension(access): Extension<Access>,
+    InPath((collection, id)): InPath<(Collection, DocumentId)>,
+) -> Result<StatusCode, Problem> {
+    access.check_collection(&collection)?;
+    let mut query = access.confine(memory_core::DocumentQuery::builder(collection).all());
+    if let Some(writable) = access.write_filter()? {
+        query = query.filter(writable);
+    }
+    let removed = server.documents.remove(&DocumentSelection::ids_where([id], query)?, 1).await?;
+    if removed.is_empty() { Err(Problem::not_found("document")) } else { Ok(StatusCode::NO_CONTENT) }
+}
+
+/// Lists the collections that hold a document.
+#[utoipa::path(get, path = "/v1/collections", tag = "documents", responses((status = 200, body = CollectionsBody), Failure))]
+pub(super) async fn collections(
+    State(server): State<Server>,
+    Extension(access): Extension<Access>,
+) -> Result<Json<CollectionsBody>, Problem> {
+    let mut collections = server.documents.collections().await?;
+    collections.retain(|collection| access.check_collection(collection).is_ok());
+    Ok(Json(CollectionsBody { collections }))
+}
+
+impl NewDocumentBody {
+    fn into_write(self, collection: Collection) -> DocumentWrite {
+        let created_at = self.created_at.unwrap_or_else(|| SystemClock.now());
+        DocumentWrite::new(collection, self.space_id, self.content, created_at).with_metadata(self.metadata)
+    }
+}
+
+/// Puts a document unless one is in place that the caller may not write.
+async fn put_where_allowed(server: &Server, access: &Access, write: DocumentWrite) -> Result<Document, Problem> {
+    let expected = write.expect;
+    let refused = |error: memory_core::Error| match (error.kind(), expected) {
+        (ErrorKind::Conflict, Expect::Absent | Expect::Revision(_)) => {
+            Problem::from(error).with_status(StatusCode::PRECONDITION_FAILED)
+        }
+        _ => Problem::from(error),
+    };
+    let (Some(id), false) = (&write.id, access.writable == Writable::Everywhere) else {
+        return server.documents.put(write).await.map_err(refused);
+    };
+    loop {
+        let present = server.documents.get(&write.collection, id).await?;
+        if present.as_ref().is_some_and(|document| access.check_write(&document.space_id).is_err()) {
+            return Err(Problem::new(StatusCode::CONFLICT, "another document has this id"));
+        }
+        // Pinned to what was looked at, which may be replaced meanwhile.
+        let pinned = match expected {
+            Expect::Any => present.map_or(Expect::Absent, |document| Expect::Revision(document.revision)),
+            expected => expected,
+        };
+        match server.documents.put(write.clone().expect(pinned)).await {
+            Err(error) if error.kind() == ErrorKind::Conflict && expected == Expect::Any => {}
+            result => return result.map_err(refused),
+        }
+    }
+}
+
+fn created(document: Document) -> Response {
+    let id = utf8_percent_encode(document.id.as_str(), NON_ALPHANUMERIC);
+    let location = (header::LOCATION, format!("/v1/documents/{}/{id}", document.collection));
+    let headers = [location, entity_tag(document.revision)];
+    (StatusCode::CREATED, headers, Json(DocumentBody::from(document))).into_response()
+}

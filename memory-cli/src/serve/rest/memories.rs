@@ -1,0 +1,153 @@
+//! The ledger.
+
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::IntoResponse;
+use axum::{Extension, Json};
+use memory_core::{ErrorKind, Memory, MemoryId, Spaces};
+
+use super::Failure;
+use super::params::MemoryParams;
+use super::wire::{
+    BatchBody, MemoryBody, MemoryPageBody, NewMemoryBody, PatchBody, Stored, StoredMany, UpdatedBody, next, unreadable,
+};
+use crate::serve::access::{Access, Writable};
+use crate::serve::extract::{Body, InPath, Parameters, entity_tag, idempotency_key, if_match};
+use crate::serve::problem::Problem;
+use crate::serve::state::Server;
+
+/// Stores a memory. With an idempotency key, a repetition answers the first id and stores nothing.
+#[utoipa::path(
+    post,
+    path = "/v1/memories",
+    tag = "memories",
+    request_body = NewMemoryBody,
+    params(("Idempotency-Key" = Option<String>, Header, description = "As `idempotencyKey` in the body")),
+    responses((status = 201, body = Stored, headers(("Location" = String))), Failure)
+)]
+pub(super) async fn store(
+    State(server): State<Server>,
+    Extension(access): Extension<Access>,
+    headers: HeaderMap,
+    Body(mut body): Body<NewMemoryBody>,
+) -> Result<impl IntoResponse, Problem> {
+    if let Some(key) = idempotency_key(&headers)? {
+        if body.idempotency_key.as_ref().is_some_and(|other| *other != key) {
+            return Err(differ("the header Idempotency-Key and idempotencyKey in the body differ"));
+        }
+        body.idempotency_key = Some(key);
+    }
+    access.check_ledger_write()?;
+    access.check_write(&body.space_id)?;
+    let id = server.provider.store(body.into_memory()).await?;
+    Ok((StatusCode::CREATED, [(header::LOCATION, format!("/v1/memories/{id}"))], Json(Stored { id })))
+}
+
+/// Stores many memories, all or none.
+#[utoipa::path(
+    post,
+    path = "/v1/memories/batch",
+    tag = "memories",
+    request_body = BatchBody,
+    responses((status = 201, body = StoredMany), Failure)
+)]
+pub(super) async fn store_many(
+    State(server): State<Server>,
+    Extension(access): Extension<Access>,
+    Body(body): Body<BatchBody>,
+) -> Result<impl IntoResponse, Problem> {
+    access.check_ledger_write()?;
+    body.memories.iter().try_for_each(|memory| access.check_write(&memory.space_id))?;
+    let memories = body.memories.into_iter().map(NewMemoryBody::into_memory).collect();
+    let ids = server.provider.store_many(memories).await?;
+    Ok((StatusCode::CREATED, Json(StoredMany { ids })))
+}
+
+/// Recalls memories.
+#[utoipa::path(
+    get,
+    path = "/v1/memories",
+    tag = "memories",
+    params(MemoryParams),
+    responses((status = 200, body = MemoryPageBody), Failure)
+)]
+pub(super) async fn query(
+    State(server): State<Server>,
+    Extension(access): Extension<Access>,
+    Parameters(params): Parameters<MemoryParams>,
+) -> Result<Json<MemoryPageBody>, Problem> {
+    let query = access.confine(params.into_query()?).build()?;
+    let page = server.provider.query(&query).await?;
+    Ok(Json(MemoryPageBody {
+        memories: page.memories.into_iter().map(MemoryBody::from).collect(),
+        unreadable: unreadable(page.unreadable, &access),
+        next: next(page.next),
+    }))
+}
+
+/// Shows one memory.
+#[utoipa::path(
+    get,
+    path = "/v1/memories/{id}",
+    tag = "memories",
+    params(("id" = String, Path, format = "uuid")),
+    responses((status = 200, body = MemoryBody, headers(("ETag" = String))), Failure)
+)]
+pub(super) async fn get(
+    State(server): State<Server>,
+    Extension(access): Extension<Access>,
+    InPath(id): InPath<MemoryId>,
+) -> Result<impl IntoResponse, Problem> {
+    let memory = readable(&server, &access, id).await?;
+    Ok(([entity_tag(memory.revision)], Json(MemoryBody::from(memory))))
+}
+
+/// Changes the context, the metadata or the status of a memory.
+#[utoipa::path(
+    patch,
+    path = "/v1/memories/{id}",
+    tag = "memories",
+    request_body = PatchBody,
+    params(
+        ("id" = String, Path, format = "uuid"),
+        ("If-Match" = Option<String>, Header, description = "The revision in quotes, as ETag has it")
+    ),
+    responses((status = 200, body = UpdatedBody, headers(("ETag" = String))), Failure)
+)]
+pub(super) async fn update(
+    State(server): State<Server>,
+    Extension(access): Extension<Access>,
+    InPath(id): InPath<MemoryId>,
+    headers: HeaderMap,
+    Body(body): Body<PatchBody>,
+) -> Result<impl IntoResponse, Problem> {
+    let mut patch = body.into_patch();
+    let tag = if_match(&headers)?;
+    if tag.is_some() && patch.if_revision.is_some() && tag != patch.if_revision {
+        return Err(differ("the header If-Match and ifRevision in the body differ"));
+    }
+    patch.if_revision = patch.if_revision.or(tag);
+    access.check_ledger_write()?;
+    // The space of a memory never changes, so what is found now holds for the update.
+    if access.readable != Spaces::All || access.writable != Writable::Everywhere {
+        access.check_write(&readable(&server, &access, id).await?.space_id)?;
+    }
+    let updated = server.provider.update(id, patch).await.map_err(|error| {
+        let is_precondition = error.kind() == ErrorKind::Conflict && tag.is_some();
+        let problem = Problem::from(error);
+        if is_precondition { problem.with_status(StatusCode::PRECONDITION_FAILED) } else { problem }
+    })?;
+    let body = UpdatedBody { revision: updated.revision, updated_at: updated.updated_at };
+    Ok(([entity_tag(updated.revision)], Json(body)))
+}
+
+/// The memory, if the caller may know of it.
+async fn readable(server: &Server, access: &Access, id: MemoryId) -> Result<Memory, Problem> {
+    let memory = server.provider.get(id).await?.filter(|memory| access.may_read(memory));
+    memory.ok_or_else(|| Problem::not_found("memory"))
+}
+
+/// Two parts of a request that say different things.
+fn differ(detail: &str) -> Problem {
+    Problem::new(StatusCode::CONFLICT, detail)
+}

@@ -1,0 +1,108 @@
+//! REST at `/v1`: the ledger, the documents, and how the engine is. The OpenAPI document is made of the same code.
+
+mod documents;
+mod memories;
+mod params;
+mod wire;
+
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::IntoResponse;
+use axum::{Json, Router};
+use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
+use utoipa::{IntoResponses, OpenApi};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::problem::Problem;
+use super::state::Server;
+use wire::HealthBody;
+
+#[derive(OpenApi)]
+#[openapi(
+    info(title = "agent-memory", description = "Persistent memory for AI agents."),
+    components(schemas(wire::StatusName, Problem))
+)]
+struct Api;
+
+/// What any call may answer besides its own answer.
+#[derive(IntoResponses)]
+#[allow(dead_code, reason = "it describes what Problem makes")]
+enum Failure {
+    #[response(status = "4XX", description = "The request is refused", content_type = "application/problem+json")]
+    Refused(Problem),
+    #[response(status = "5XX", description = "The request failed", content_type = "application/problem+json")]
+    Failed(Problem),
+}
+
+/// The routes and their description. The latter asks for a token where one is needed.
+pub(crate) fn routes(needs_token: bool) -> (Router<Server>, utoipa::openapi::OpenApi) {
+    let (router, mut api) = OpenApiRouter::with_openapi(Api::openapi())
+        .routes(routes!(memories::store, memories::query))
+        .routes(routes!(memories::store_many))
+        .routes(routes!(memories::get, memories::update))
+        .routes(routes!(documents::add, documents::query, documents::remove))
+        .routes(routes!(documents::put, documents::get, documents::remove_one))
+        .routes(routes!(documents::collections))
+        .routes(routes!(health))
+        .routes(routes!(metrics))
+        .split_for_parts();
+    if needs_token {
+        let scheme = SecurityScheme::Http(HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build());
+        api.components.get_or_insert_default().add_security_scheme("token", scheme);
+        api.security = Some(vec![SecurityRequirement::new("token", [""; 0])]);
+    }
+    (router, api)
+}
+
+/// Tells how the engine is.
+#[utoipa::path(get, path = "/v1/health", tag = "server", responses((status = 200, body = HealthBody), Failure))]
+async fn health(State(server): State<Server>) -> Result<Json<HealthBody>, Problem> {
+    let health = server.provider.check_health().await?;
+    Ok(Json(HealthBody {
+        engine: health.engine,
+        server_version: health.server_version,
+        schema_version: health.schema_version,
+        latency_ms: health.latency.as_secs_f64() * 1_000.0,
+        durability: health.durability.to_string(),
+    }))
+}
+
+/// Counters for Prometheus.
+#[utoipa::path(
+    get,
+    path = "/metrics",
+    tag = "server",
+    responses((status = 200, body = String, content_type = "text/plain"), Failure)
+)]
+async fn metrics(State(server): State<Server>) -> Result<impl IntoResponse, Problem> {
+    let text = server.metrics.text().map_err(|error| {
+        tracing::error!(%error, "the metrics can't be written");
+        Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "the metrics can't be written")
+    })?;
+    Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_part_of_the_description_is_there() {
+        let (_, api) = routes(true);
+        let text = serde_json::to_value(&api).expect("serializable");
+        let schemas = text["components"]["schemas"].as_object().expect("schemas");
+        for name in ["Memory", "Document", "MemoryPatch", "NewMemoryBody", "Problem", "StatusName"] {
+            assert!(schemas.contains_key(name), "{name} is missing in {:?}", schemas.keys());
+        }
+        assert_eq!(schemas["MemoryPatch"]["additionalProperties"], false);
+        let references = text.to_string();
+        for reference in references.split("#/components/schemas/").skip(1) {
+            let name = reference.split('"').next().unwrap_or_default();
+            assert!(schemas.contains_key(name), "{name} is referred to, and missing");
+        }
+        assert_eq!(text["security"][0]["token"], serde_json::json!([]));
+        let (_, open) = routes(false);
+        assert!(open.security.is_none());
+    }
+}

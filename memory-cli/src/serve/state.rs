@@ -1,0 +1,70 @@
+//! What all requests share.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use memory_core::{DocumentStore, MemoryProvider};
+use tokio::sync::Semaphore;
+
+use super::access::{Access, Tokens};
+use super::mcp::Tool;
+use super::metrics::Metrics;
+
+/// The server, shared by all its requests.
+pub(crate) type Server = Arc<ServerState>;
+
+/// What all requests share.
+#[derive(Debug)]
+pub(crate) struct ServerState {
+    pub(crate) provider: Arc<dyn MemoryProvider>,
+    pub(crate) documents: Arc<dyn DocumentStore>,
+    pub(crate) tools: Vec<Tool>,
+    pub(crate) metrics: Metrics,
+    pub(crate) callers: Callers,
+    pub(crate) limits: Limits,
+}
+
+/// Who calls, and what they may do.
+#[derive(Debug)]
+pub(crate) struct Callers {
+    /// When there are none, whoever reaches the server is let in.
+    pub(crate) tokens: Option<Tokens>,
+    /// What a caller without a token may do over REST.
+    pub(crate) rest: Access,
+    /// What a caller without a token may do over MCP.
+    pub(crate) mcp: Access,
+    /// The names under which the server is reached, besides those of the machine itself.
+    pub(crate) hosts: Vec<String>,
+    /// The web pages that may call it, besides its own.
+    pub(crate) origins: Vec<String>,
+}
+
+/// What requests may use up.
+#[derive(Debug)]
+pub(crate) struct Limits {
+    /// How long one may take.
+    pub(crate) time: Duration,
+    /// How many are answered at once.
+    pub(crate) requests: Semaphore,
+    /// How many tools run at once; those of MCP go on when their request has been answered.
+    pub(crate) tool_calls: Semaphore,
+    /// How many of each.
+    pub(crate) concurrency: u32,
+}
+
+impl Limits {
+    pub(crate) fn new(time: Duration, concurrency: u32) -> Self {
+        let permits = || Semaphore::new(concurrency as usize);
+        Self { time, requests: permits(), tool_calls: permits(), concurrency }
+    }
+
+    /// Waits until nothing runs, but not for ever.
+    pub(crate) async fn drain(&self, patience: Duration) {
+        let all = async {
+            // A closed semaphore can't be waited for, and nothing closes these.
+            let _requests = self.requests.acquire_many(self.concurrency).await;
+            let _tool_calls = self.tool_calls.acquire_many(self.concurrency).await;
+        };
+        let _ = tokio::time::timeout(patience, all).await;
+    }
+}

@@ -1,0 +1,126 @@
+//! Runs the real server, and speaks HTTP to it byte by byte.
+
+// Each test binary uses a part of this.
+#![allow(dead_code)]
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::{Child, ExitStatus, Stdio};
+
+use serde_json::Value;
+
+use super::Cli;
+
+/// A server on a free port, on the database of a [`Cli`]. Killed when it is dropped.
+pub(crate) struct Server {
+    child: Child,
+    pub(crate) address: String,
+}
+
+/// What the server answered.
+#[derive(Debug)]
+pub(crate) struct Response {
+    pub(crate) status: u16,
+    head: String,
+    pub(crate) body: String,
+}
+
+impl Server {
+    pub(crate) fn start(cli: &Cli, args: &[&str]) -> Self {
+        let mut command = cli.command();
+        command.args(["serve", "--listen", "127.0.0.1:0"]).args(args).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("the binary runs");
+        let mut errors = BufReader::new(child.stderr.take().expect("it is piped"));
+        let mut line = String::new();
+        errors.read_line(&mut line).expect("a line");
+        let address = line.trim().strip_prefix("listening on http://").expect(&line).to_owned();
+        // Whoever reads no further would block the server in the end.
+        std::thread::spawn(move || std::io::copy(&mut errors, &mut std::io::sink()));
+        Self { child, address }
+    }
+
+    pub(crate) fn connect(&self) -> TcpStream {
+        TcpStream::connect(&self.address).expect("the server listens")
+    }
+
+    /// One request on a connection of its own.
+    pub(crate) fn request(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Response {
+        let mut stream = self.connect();
+        stream.write_all(self.raw(method, path, headers, body).as_bytes()).expect("the server reads");
+        read(&mut stream)
+    }
+
+    /// The bytes of a request. `host` among the headers takes the place of the server's own.
+    pub(crate) fn raw(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> String {
+        let mut text = format!("{method} {path} HTTP/1.1\r\nconnection: close\r\n");
+        if !headers.iter().any(|(name, _)| *name == "host") {
+            text += &format!("host: {}\r\n", self.address);
+        }
+        if !body.is_empty() {
+            text += &format!("content-type: application/json\r\ncontent-length: {}\r\n", body.len());
+        }
+        for (name, value) in headers {
+            text += &format!("{name}: {value}\r\n");
+        }
+        text + "\r\n" + body
+    }
+
+    pub(crate) fn get(&self, path: &str) -> Response {
+        self.request("GET", path, &[], "")
+    }
+
+    pub(crate) fn post(&self, path: &str, body: &str) -> Response {
+        self.request("POST", path, &[], body)
+    }
+
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Asks the server to end.
+    pub(crate) fn terminate(&self) {
+        let status = std::process::Command::new("kill").args(["-TERM", &self.id().to_string()]).status();
+        assert!(status.expect("kill runs").success());
+    }
+
+    pub(crate) fn wait(mut self) -> ExitStatus {
+        self.child.wait().expect("it ends")
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Response {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        let mut lines = self.head.lines().skip(1).filter_map(|line| line.split_once(": "));
+        lines.find(|(found, _)| found.eq_ignore_ascii_case(name)).map(|(_, value)| value)
+    }
+
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.body).expect(&self.body)
+    }
+
+    /// The body as problem details, which name this status.
+    pub(crate) fn problem(&self, status: u16) -> String {
+        assert_eq!(self.status, status, "{self:?}");
+        assert_eq!(self.header("content-type"), Some("application/problem+json"), "{self:?}");
+        assert_eq!(self.json()["status"], status);
+        self.json()["detail"].as_str().expect("a detail").to_owned()
+    }
+}
+
+/// Reads until the server closes the connection.
+pub(crate) fn read(stream: &mut TcpStream) -> Response {
+    let mut bytes = Vec::new();
+    // A server that refuses a body closes before it has read it, and that may reset the connection.
+    let _ = stream.read_to_end(&mut bytes);
+    let text = String::from_utf8(bytes).expect("UTF-8");
+    let (head, body) = text.split_once("\r\n\r\n").expect("a head and a body");
+    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status");
+    Response { status, head: head.to_owned(), body: body.to_owned() }
+}

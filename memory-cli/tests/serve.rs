@@ -1,0 +1,200 @@
+//! The server over HTTP.
+
+use std::io::Write;
+
+use common::server::{Server, read};
+use common::{Cli, TOKENS};
+use serde_json::json;
+
+mod common;
+
+#[test]
+fn memories_are_stored_recalled_and_updated() {
+    let cli = Cli::new();
+    let server = Server::start(&cli, &[]);
+    let body = r#"{"spaceId":"guild1-m1","trigger":{"b":1.50,"a":"\u00e9","n":12345678901234567890123},"context":null,"createdAt":7}"#;
+    let stored = server.post("/v1/memories", body);
+    assert_eq!(stored.status, 201);
+    let path = stored.header("location").expect("a location").to_owned();
+    let memory = server.get(&path);
+    assert_eq!((memory.status, memory.header("etag")), (200, Some("\"1\"")));
+    assert!(memory.body.contains(r#""trigger":{"b":1.50,"a":"\u00e9","n":12345678901234567890123},"context":null"#));
+
+    let key = [("idempotency-key", "\"k1\"")];
+    let first = server.request("POST", "/v1/memories", &key, body).json();
+    assert_eq!(server.request("POST", "/v1/memories", &[("idempotency-key", "k1")], body).json(), first);
+    server.request("POST", "/v1/memories", &key, &body.replace("1.50", "1.5")).problem(409);
+
+    let patch = r#"{"metadata":{"merge":{"topic":"pets"}},"context":{"set":{"reply":"hi"}},"status":"completed"}"#;
+    let updated = server.request("PATCH", &path, &[("if-match", "\"1\"")], patch);
+    assert_eq!((updated.status, updated.header("etag")), (200, Some("\"2\"")), "{updated:?}");
+    server.request("PATCH", &path, &[("if-match", "\"1\"")], patch).problem(412);
+    server.request("PATCH", &path, &[], r#"{"context":null}"#).problem(400);
+    server.request("PATCH", "/v1/memories/00000000-0000-7000-8000-000000000000", &[], patch).problem(404);
+
+    let found = server.get("/v1/memories?under=guild1&where=metadata.topic+%3D+%27pets%27&status=completed");
+    assert_eq!(found.json()["memories"][0]["context"], json!({"reply": "hi"}));
+    assert_eq!(server.get("/v1/memories?all=true&status=failed&status=observed").json()["memories"], json!([]));
+}
+
+#[test]
+fn a_batch_is_stored_as_a_whole_and_walked_by_its_cursor() {
+    let cli = Cli::new();
+    let server = Server::start(&cli, &[]);
+    let memory = |place: usize| json!({"spaceId": format!("g-m{place}"), "trigger": {"n": place}, "createdAt": 5});
+    let batch = json!({"memories": (0..25).map(memory).collect::<Vec<_>>()});
+    let ids = server.post("/v1/memories/batch", &batch.to_string()).json()["ids"].clone();
+    let mut walked = Vec::new();
+    let mut cursor = String::new();
+    loop {
+        let page = server.get(&format!("/v1/memories?under=g&limit=10&order=oldest{cursor}")).json();
+        walked.extend(page["memories"].as_array().expect("memories").iter().map(|memory| memory["id"].clone()));
+        let Some(next) = page["next"].as_str() else { break };
+        cursor = format!("&cursor={next}");
+    }
+    assert_eq!(json!(walked), ids);
+    let mut bad = batch;
+    bad["memories"][24]["spaceId"] = json!("");
+    server.post("/v1/memories/batch", &bad.to_string()).problem(422);
+    assert_eq!(cli.count(&["--all"]), 25);
+}
+
+#[test]
+fn documents_are_put_found_and_removed() {
+    let cli = Cli::new();
+    let server = Server::start(&cli, &[]);
+    let body = r#"{"spaceId":"guild1","content":"Ana has a cat","metadata":{"topic":"pets"}}"#;
+    let path = "/v1/documents/notes/people%2Fana%20b";
+    let created = server.request("PUT", path, &[("if-none-match", "*")], body);
+    assert_eq!((created.status, created.header("location")), (201, Some("/v1/documents/notes/people%2Fana%20b")));
+    server.request("PUT", path, &[("if-none-match", "*")], body).problem(412);
+    let replaced = server.request("PUT", path, &[("if-match", "\"1\"")], body);
+    assert_eq!((replaced.status, replaced.header("etag")), (200, Some("\"2\"")));
+    server.request("PUT", path, &[("if-match", "\"1\"")], body).problem(412);
+    assert_eq!(server.get(path).json()["id"], "people/ana b");
+    let added = server.post("/v1/documents/notes", body).json()["id"].as_str().expect("an id").to_owned();
+    let found = server.get("/v1/documents/notes?under=guild1&text=CAT").json();
+    assert_eq!(found["documents"].as_array().map(Vec::len), Some(2));
+    assert_eq!(server.get("/v1/collections").json(), json!({"collections": ["notes"]}));
+
+    let remove = |query: &str| server.request("DELETE", &format!("/v1/documents/notes?{query}"), &[], "");
+    remove("all=true").problem(422);
+    remove("under=guild1&max=1").problem(409);
+    let dry = remove(&format!("id={added}&dryRun=true"));
+    assert_eq!(dry.json(), json!({"ids": [added], "dryRun": true}));
+    assert_eq!(remove(&format!("id={added}")).json()["ids"], json!([added]));
+    assert_eq!(server.request("DELETE", path, &[], "").status, 204);
+    server.request("DELETE", path, &[], "").problem(404);
+}
+
+#[test]
+fn a_token_confines_its_caller() {
+    let cli = Cli::new();
+    let server = Server::start(&cli, &["--tokens", &cli.write("tokens.toml", TOKENS)]);
+    let call = |token: &str, method: &str, path: &str, body: &str| {
+        server.request(method, path, &[("authorization", &format!("Bearer {token}"))], body)
+    };
+    let (runtime, model) = ("runtime-0123456789abcdef", "model-0123456789abcdef");
+    for path in ["/v1/health", "/v1/memories?all=true", "/metrics", "/mcp", "/v1/openapi.json", "/nothing"] {
+        let refused = server.get(path);
+        refused.problem(401);
+        assert_eq!(refused.header("www-authenticate"), Some("Bearer"));
+        call("model-0123456789abcdeg", "GET", path, "").problem(401);
+    }
+    let memory = |space: &str| format!(r#"{{"spaceId":"{space}","trigger":{{"text":"secret"}}}}"#);
+    let document = |space: &str| format!(r#"{{"spaceId":"{space}","content":"secret"}}"#);
+    for space in ["guild1", "guild1-a", "guild1-model-x"] {
+        assert_eq!(call(runtime, "POST", "/v1/memories", &memory(space)).status, 201, "{space}");
+        assert_eq!(call(runtime, "PUT", &format!("/v1/documents/notes/{space}"), &document(space)).status, 201);
+    }
+    for space in ["guild12", "guild2"] {
+        call(runtime, "POST", "/v1/memories", &memory(space)).problem(403);
+        call(runtime, "PUT", "/v1/documents/notes/x", &document(space)).problem(403);
+    }
+    let foreign = call(runtime, "GET", "/v1/memories?space=guild1-a", "").json()["memories"][0]["id"].clone();
+    let foreign = format!("/v1/memories/{}", foreign.as_str().expect("an id"));
+    // The model reads and writes its own space, and its token does not write the ledger.
+    let seen = call(model, "GET", "/v1/memories?all=true", "").json();
+    assert_eq!(seen["memories"].as_array().map(Vec::len), Some(1));
+    call(model, "GET", &foreign, "").problem(404);
+    call(model, "PATCH", &foreign, r#"{"status":"failed"}"#).problem(403);
+    call(model, "POST", "/v1/memories", &memory("guild1-model")).problem(403);
+    call(model, "GET", "/v1/documents/notes/guild1", "").problem(404);
+    call(model, "DELETE", "/v1/documents/notes/guild1", "").problem(404);
+    call(model, "PUT", "/v1/documents/notes/guild1", &document("guild1-model")).problem(409);
+    call(model, "PUT", "/v1/documents/private/x", &document("guild1-model")).problem(403);
+    let everything = "/v1/documents/notes?where=id+IS+NOT+NULL&all=true";
+    let removed = call(model, "DELETE", everything, "").json();
+    assert_eq!(removed["ids"], json!(["guild1-model-x"]));
+    assert_eq!(
+        call(runtime, "GET", "/v1/documents/notes?all=true", "").json()["documents"].as_array().map(Vec::len),
+        Some(2)
+    );
+}
+
+#[test]
+fn only_who_is_meant_gets_in() {
+    let cli = Cli::new();
+    let refused = cli.fails(2, &["serve", "--listen", "0.0.0.0:0"]);
+    assert!(refused.contains("--tokens"), "{refused}");
+    let missing = cli.fails(2, &["serve", "--tokens", "nowhere.toml"]);
+    assert!(missing.contains("nowhere.toml"), "{missing}");
+
+    let server = Server::start(&cli, &["--max-body", "1000", "--allow-host", "memory.example"]);
+    for (headers, status) in [
+        (&[("host", "memory.example")][..], 200),
+        (&[("host", "evil.example")], 421),
+        (&[("host", "localhost"), ("origin", "http://evil.example")], 403),
+        (&[("host", "localhost"), ("origin", "http://localhost")], 200),
+    ] {
+        assert_eq!(server.request("GET", "/v1/health", headers, "").status, status, "{headers:?}");
+    }
+    let mcp = server.request("POST", "/mcp", &[("host", "evil.example")], "{}");
+    mcp.problem(421);
+    let large = format!(r#"{{"spaceId":"a","trigger":"{}"}}"#, "x".repeat(2_000));
+    server.post("/v1/memories", &large).problem(413);
+    server.request("POST", "/v1/memories", &[("content-type", "text/plain")], "").problem(415);
+    server.post("/v1/memories", "[1]").problem(400);
+    let secret = server.post("/v1/memories", r#"{"spaceId":"a","trigger":1,"createdAt":"xyzzy"}"#);
+    assert!(!secret.problem(422).contains("xyzzy"), "the answer quotes a value");
+    server.get("/nothing").problem(404);
+    let wrong = server.request("DELETE", "/v1/health", &[], "");
+    wrong.problem(405);
+    assert_eq!(wrong.header("allow"), Some("GET,HEAD"));
+}
+
+#[test]
+fn what_the_server_does_is_counted_and_described() {
+    let cli = Cli::new();
+    let server = Server::start(&cli, &[]);
+    assert_eq!(server.get("/v1/health").json()["engine"], "sqlite");
+    let metrics = server.get("/metrics").body;
+    let counted = r#"agent_memory_http_requests_total{method="GET",route="/v1/health",status="200"} 1"#;
+    assert!(metrics.contains(counted), "{metrics}");
+    let api = server.get("/v1/openapi.json").json();
+    assert_eq!(api["openapi"], "3.1.0");
+    assert_eq!(api["paths"].as_object().map(serde_json::Map::len), Some(8));
+}
+
+#[test]
+fn a_shutdown_lets_requests_finish() {
+    let cli = Cli::new();
+    let server = Server::start(&cli, &[]);
+    let body = r#"{"spaceId":"a","trigger":"slow"}"#;
+    let request = server.raw("POST", "/v1/memories", &[], body);
+    let (first, rest) = request.split_at(request.len() - 10);
+    let mut stream = server.connect();
+    stream.write_all(first.as_bytes()).expect("the server reads");
+    // The request is known to be in flight when the server counts it.
+    while !server.get("/metrics").body.contains("agent_memory_http_requests_in_flight 2") {
+        std::thread::yield_now();
+    }
+    server.terminate();
+    while std::net::TcpStream::connect(&server.address).is_ok() {
+        std::thread::yield_now();
+    }
+    stream.write_all(rest.as_bytes()).expect("the server reads on");
+    assert_eq!(read(&mut stream).status, 201);
+    assert!(server.wait().success());
+    assert_eq!(cli.count(&["--all"]), 1);
+}
