@@ -259,7 +259,7 @@ impl Sides {
         let question = Question { ask, after: None, before: None, statuses: vec![], exclude: vec![] };
         self.query(&question).await?;
         let (engine, reference) = (self.documents.collections().await, self.reference_documents.collections().await);
-        let names = reference.as_ref().map(Vec::clone).unwrap_or_default();
+        let names = reference.clone().unwrap_or_default();
         same("collections", engine, reference)?;
         for name in names {
             self.query_documents(name.as_str(), &question.ask).await?;
