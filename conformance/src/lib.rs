@@ -2,6 +2,8 @@
 // Cases and their fixtures panic on purpose: that is how they fail.
 #![allow(clippy::expect_used, clippy::unwrap_used)]
 
+#[cfg(feature = "bench")]
+pub mod bench;
 mod case;
 mod cases;
 pub mod fault;

@@ -1,0 +1,161 @@
+//! sqlx alone, on the tables and indexes of the provider: the best that the same work can cost.
+
+use async_trait::async_trait;
+use conformance::bench::Bare;
+use memory_core::{
+    Context, Memory, MemoryId, Metadata, NewMemory, Revision, SpaceId, Status, Timestamp, Trigger, path_hash,
+};
+use memory_postgres::PostgresConfig;
+use sqlx::postgres::{PgArguments, PgConnectOptions, PgPool, PgPoolOptions, PgRow};
+use sqlx::query::Query;
+use sqlx::{Postgres, Row};
+use uuid::Uuid;
+
+const INSERT: &str = "
+    WITH stored AS (
+        INSERT INTO memories (id, created_at, revision, status, space_id, metadata, trigger, context)
+        VALUES ($1, $2, 1, $3, $4, $5, $6, $7))
+    INSERT INTO memory_paths (path, created_at, id) SELECT path, $2, $1 FROM unnest($8::bigint[]) AS path";
+const INSERT_MANY: &str = "
+    WITH stored AS (
+        INSERT INTO memories (id, created_at, revision, status, space_id, metadata, trigger, context)
+        SELECT id, created_at, 1, status, space_id, metadata, trigger, context
+        FROM unnest($1::uuid[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[])
+            AS given (id, created_at, status, space_id, metadata, trigger, context))
+    INSERT INTO memory_paths (path, created_at, id)
+    SELECT path, created_at, id FROM unnest($8::uuid[], $9::bigint[], $10::bigint[]) AS given (id, created_at, path)";
+const UPDATE: &str = "UPDATE memories SET context = $2, updated_at = 1, revision = revision + 1 WHERE id = $1";
+const SIZE: &str = "
+    SELECT sum(pg_total_relation_size(oid))::bigint FROM pg_class
+    WHERE relnamespace = current_schema()::regnamespace AND relname IN ('memories', 'memory_paths')";
+
+macro_rules! select {
+    ($rest:literal) => {
+        concat!(
+            "SELECT id, created_at, space_id, status, revision, updated_at, metadata, trigger, context FROM memories ",
+            $rest
+        )
+    };
+}
+const BY_ID: &str = select!("WHERE id = $1");
+const EXACT: &str = select!("WHERE space_id = $1 ORDER BY created_at DESC, id DESC LIMIT 50");
+const UNDER: &str = select!(
+    "JOIN (
+        (SELECT created_at, id FROM memory_paths WHERE path = $1 ORDER BY created_at DESC, id DESC LIMIT $3)
+        UNION ALL
+        (SELECT created_at, id FROM memories WHERE space_id = $2 ORDER BY created_at DESC, id DESC LIMIT $3)
+     ) found USING (created_at, id) ORDER BY created_at DESC, id DESC LIMIT $3"
+);
+const BELOW: &str = select!(
+    "JOIN (SELECT created_at, id FROM memory_paths WHERE path = $1 ORDER BY created_at DESC, id DESC LIMIT 50) found
+     USING (created_at, id) ORDER BY created_at DESC, id DESC"
+);
+// What runtimes without a path index do; the index on the space finds the rows, and all of them are sorted.
+const PREFIX: &str =
+    select!("WHERE space_id >= $1 AND space_id < $1 || '~' ORDER BY created_at DESC, id DESC LIMIT 50");
+const PENDING: &str = select!(
+    "WHERE status = 'pending' AND status IN ('pending', 'running') AND starts_with(space_id, $1)
+     ORDER BY created_at DESC, id DESC LIMIT 50"
+);
+
+/// Connections of their own to what a provider has made.
+pub(crate) struct BareSqlx(PgPool);
+
+impl BareSqlx {
+    /// As many connections as the provider has, with the same settings.
+    pub(crate) fn connect(url: &str, config: &PostgresConfig) -> Self {
+        let options: PgConnectOptions = url.parse().expect("the URL of a test server");
+        let schema = config.namespace.as_str();
+        let options = options.options([("search_path", schema), ("enable_seqscan", "off"), ("jit", "off")]);
+        let pool = PgPoolOptions::new().max_connections(config.pool_size.get()).test_before_acquire(false);
+        Self(pool.connect_lazy_with(options))
+    }
+
+    async fn rows(&self, query: Query<'_, Postgres, PgArguments>) -> Vec<Memory> {
+        query.fetch_all(&self.0).await.expect("rows").iter().map(memory).collect()
+    }
+
+    async fn under(&self, guild: &str, limit: i64) -> Vec<Memory> {
+        let path = format!("plugin-discord-{guild}");
+        self.rows(sqlx::query(UNDER).bind(path_hash(&path)).bind(path).bind(limit)).await
+    }
+}
+
+#[async_trait]
+impl Bare for BareSqlx {
+    async fn store(&self, row: NewMemory) {
+        let paths: Vec<_> = row.space_id.ancestors().map(path_hash).collect();
+        let insert = sqlx::query(INSERT).bind(Uuid::now_v7()).bind(row.created_at.as_millis());
+        let insert = insert.bind(row.status.as_str()).bind(row.space_id.as_str()).bind(row.metadata.as_str());
+        let insert = insert.bind(row.trigger.as_str()).bind(row.context.as_ref().map(Context::as_str)).bind(paths);
+        insert.execute(&self.0).await.expect("stores");
+    }
+
+    async fn store_many(&self, rows: Vec<NewMemory>) {
+        let ids: Vec<_> = rows.iter().map(|_| Uuid::now_v7()).collect();
+        let entries = rows.iter().zip(&ids).flat_map(|(row, id)| {
+            row.space_id.ancestors().map(|path| (*id, (row.created_at.as_millis(), path_hash(path))))
+        });
+        let (path_ids, (path_times, paths)): (Vec<_>, (Vec<_>, Vec<_>)) = entries.unzip();
+        let text = |text: fn(&NewMemory) -> &str| rows.iter().map(text).collect::<Vec<_>>();
+        let contexts = rows.iter().map(|row| row.context.as_ref().map(Context::as_str)).collect::<Vec<_>>();
+        let insert = sqlx::query(INSERT_MANY).bind(ids);
+        let insert = insert.bind(rows.iter().map(|row| row.created_at.as_millis()).collect::<Vec<_>>());
+        let insert = insert.bind(text(|row| row.status.as_str())).bind(text(|row| row.space_id.as_str()));
+        let insert = insert.bind(text(|row| row.metadata.as_str())).bind(text(|row| row.trigger.as_str()));
+        let insert = insert.bind(contexts).bind(path_ids).bind(path_times).bind(paths);
+        insert.execute(&self.0).await.expect("stores");
+    }
+
+    async fn update(&self, id: MemoryId, context: &Context) {
+        let update = sqlx::query(UPDATE).bind(Uuid::from_bytes(*id.as_bytes())).bind(context.as_str());
+        update.execute(&self.0).await.expect("updates");
+    }
+
+    async fn get(&self, id: MemoryId) -> Memory {
+        let get = sqlx::query(BY_ID).bind(Uuid::from_bytes(*id.as_bytes()));
+        memory(&get.fetch_one(&self.0).await.expect("is there"))
+    }
+
+    async fn answer(&self, question: &str) -> Vec<Memory> {
+        match question {
+            "exact, a room" => self.rows(sqlx::query(EXACT).bind("plugin-discord-room")).await,
+            "exact, a parent above half" => self.rows(sqlx::query(EXACT).bind("plugin-discord-dense")).await,
+            "under, dense" => self.under("dense", 50).await,
+            "under, medium" => self.under("medium", 50).await,
+            "under, sparse" => self.under("sparse", 50).await,
+            "under, stale" => self.under("stale", 50).await,
+            "filter under dense" => {
+                let mut rows = self.under("dense", 500).await;
+                rows.retain(|memory| memory.metadata.as_str().contains(r#""topic":"rust""#));
+                rows.truncate(50);
+                rows
+            }
+            "pending under dense" => self.rows(sqlx::query(PENDING).bind("plugin-discord-dense")).await,
+            "pending rows" => self.rows(sqlx::query(PENDING).bind("")).await,
+            "prefix, eleven siblings" => self.rows(sqlx::query(PREFIX).bind("plugin-discord-g1")).await,
+            "glob, a guild's channel" => self.rows(sqlx::query(BELOW).bind(path_hash("plugin-discord-g42-c7"))).await,
+            other => panic!("no statement for {other}"),
+        }
+    }
+
+    async fn size(&self) -> u64 {
+        sqlx::query(SIZE).fetch_one(&self.0).await.expect("a size").get::<i64, _>(0).cast_unsigned()
+    }
+}
+
+fn memory(row: &PgRow) -> Memory {
+    let time = |millis| Timestamp::from_millis(millis).expect("a time");
+    Memory {
+        id: MemoryId::from_bytes(row.get::<Uuid, _>(0).into_bytes()),
+        created_at: time(row.get(1)),
+        space_id: SpaceId::parse(row.get::<&str, _>(2)).expect("a space"),
+        status: Status::parse(row.get::<&str, _>(3)).expect("a status"),
+        revision: Revision::new(row.get::<i64, _>(4).cast_unsigned()).expect("a revision"),
+        updated_at: row.get::<Option<i64>, _>(5).map(time),
+        metadata: Metadata::from_stored(row.get(6)).expect("metadata"),
+        trigger: Trigger::from_stored(row.get(7)).expect("JSON"),
+        context: row.get::<Option<&str>, _>(8).map(|text| Context::from_stored(text).expect("JSON")),
+        idempotency_key: None,
+    }
+}
