@@ -75,6 +75,7 @@ impl PostgresServer {
 pub struct LocalPostgres {
     local: Local,
     binaries: PathBuf,
+    settings: Vec<String>,
     url: String,
 }
 
@@ -102,9 +103,20 @@ impl LocalPostgres {
         &self.url
     }
 
-    /// A folder of the server's user, removed in the end: for a tablespace, for example.
+    /// Starts a standby that follows this server, and can take its place: a copy of it that streams what happens to it.
+    pub fn standby(&self) -> Result<Self, Missing> {
+        Self::copy(self).map_err(|error| Missing::new(ENGINE, error.to_string()))
+    }
+
+    /// A folder of the server's user, removed in the end: for a tablespace, for example. Its file `log` has what the server says,
+    /// and the folder `data` is the cluster.
     pub fn folder(&self) -> &Path {
         self.local.home().path()
+    }
+
+    /// Writes a file into that folder that only the server's user can read: a key, for example.
+    pub fn write(&self, name: &str, content: &str) -> io::Result<PathBuf> {
+        self.local.home().write(name, content)
     }
 
     /// Where the binaries of this version are, those of the clients among them.
@@ -131,7 +143,24 @@ impl LocalPostgres {
         let home = Home::new(&["postgres"])?;
         let password = new_password();
         create_cluster(&home, &binaries, &password)?;
-        let settings: Vec<_> = settings.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        let settings = settings.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        let url = |port| url("127.0.0.1", port, &password);
+        Self::over(home, binaries, settings, url)
+    }
+
+    fn copy(of: &Self) -> io::Result<Self> {
+        let home = Home::new(&["postgres"])?;
+        let mut backup = home.command(&of.binaries.join("pg_basebackup"))?;
+        backup.args(["-D", "data", "--write-recovery-conf", "--checkpoint=fast", "--no-sync", "-d", &of.url]);
+        if !backup.status()?.success() {
+            return Err(home.error("pg_basebackup failed"));
+        }
+        let url = |port| of.url.replace(&format!(":{}/", of.local.port()), &format!(":{port}/"));
+        Self::over(home, of.binaries.clone(), of.settings.clone(), url)
+    }
+
+    /// A server over the cluster in a folder.
+    fn over(home: Home, binaries: PathBuf, settings: Vec<String>, url: impl Fn(u16) -> String) -> io::Result<Self> {
         let arguments = |_: &Home, port: u16| {
             let mut arguments: Vec<String> =
                 ["-D", "data", "-c", "listen_addresses=127.0.0.1"].map(String::from).into();
@@ -143,8 +172,8 @@ impl LocalPostgres {
         };
         let answers = |port| answers((Ipv4Addr::LOCALHOST, port));
         let local = Local::start(home, binaries.join("postgres"), arguments, answers, Signal::SIGQUIT)?;
-        let url = url("127.0.0.1", local.port(), &password);
-        Ok(Self { local, binaries, url })
+        let url = url(local.port());
+        Ok(Self { local, binaries, settings, url })
     }
 }
 
