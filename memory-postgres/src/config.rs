@@ -101,9 +101,7 @@ pub struct Tls {
 pub enum TlsMode {
     /// Never encrypted.
     Disable,
-    /// Encrypted if the server insists.
-    Allow,
-    /// Encrypted if the server can.
+    /// Encrypted if the server can; `allow` too is taken for it.
     #[default]
     Prefer,
     /// Encrypted, whoever the server is.
@@ -249,8 +247,7 @@ impl Tls {
             "sslmode" => {
                 self.mode = match value {
                     "disable" => TlsMode::Disable,
-                    "allow" => TlsMode::Allow,
-                    "prefer" => TlsMode::Prefer,
+                    "allow" | "prefer" => TlsMode::Prefer,
                     "require" => TlsMode::Require,
                     "verify-ca" => TlsMode::VerifyCa,
                     "verify-full" => TlsMode::VerifyFull,

@@ -3,21 +3,24 @@
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use memory_core::{Error, ErrorKind, Outcome, Result};
+use memory_core::{Error, Outcome, Result};
 use sqlx::pool::PoolConnection;
 use sqlx::postgres::{PgArguments, PgConnectOptions, PgConnection, PgPool, PgPoolOptions, PgSslMode, Postgres};
 use sqlx::{AssertSqlSafe, Connection, Transaction};
 
 use crate::config::{Host, PostgresConfig, Server, TlsMode};
-use crate::error::{is_passing, native, native_write};
+use crate::error::{after, is_passing, is_starting, native, native_write};
+use crate::group::Group;
 use crate::statements::Statements;
 
 /// How many statements each connection keeps prepared: more than there are.
 const STATEMENTS: usize = 64;
 /// How long to wait for a connection to the host that was the primary, before asking the others.
 const PATIENCE: Duration = Duration::from_secs(1);
+/// How long to wait for a server that is starting up, before it is said to be down.
+const STARTING: Duration = Duration::from_secs(2);
 /// How long to wait before the next attempt; twice as long each time, up to the second.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(200));
 
@@ -29,6 +32,7 @@ pub(crate) struct Connections {
     pub(crate) statements: Statements,
     /// Whether the words of the ledger are indexed, as far as this provider has heard. Never goes back.
     pub(crate) has_ledger_text: AtomicBool,
+    pub(crate) group: Group,
     begin: Begin,
 }
 
@@ -42,8 +46,15 @@ struct Begin {
 }
 
 impl Connections {
+    /// To a server that answers. One that is starting up is waited for a little; else `Unavailable`, with the cause.
+    pub(crate) async fn open(config: &PostgresConfig) -> Result<Self> {
+        let connections = Self::new(config)?;
+        connections.primary.answers().await.map_err(native)?;
+        Ok(connections)
+    }
+
     /// Connects to nothing yet.
-    pub(crate) fn new(config: &PostgresConfig) -> Result<Self> {
+    fn new(config: &PostgresConfig) -> Result<Self> {
         let settings = settings(config);
         let begin = |how: &str| {
             let set = |(name, value): &(&str, String)| format!("; SET LOCAL {name} = {value}");
@@ -56,6 +67,7 @@ impl Connections {
             replica: config.read_server.as_ref().map(|server| hosts(server, false)),
             statements: Statements::new(&config.namespace)?,
             has_ledger_text: AtomicBool::new(false),
+            group: Group::new(config.deadline),
             begin: Begin { is_pooled: config.pooler, reading: begin(" READ ONLY"), writing: begin("") },
         })
     }
@@ -132,19 +144,24 @@ impl Hosts {
                 // A test would cost every call a round trip; what fails on a connection that was lost is tried again.
                 .test_before_acquire(false);
             let options = match follows {
-                true => options.after_connect(|connection, _| {
-                    Box::pin(async move {
-                        match is_primary_of(connection).await? {
-                            true => Ok(()),
-                            false => Err(sqlx::Error::Protocol("the host is not the primary".to_owned())),
-                        }
-                    })
-                }),
+                true => options.after_connect(|connection, _| Box::pin(check_primary(connection))),
                 false => options,
             };
             options.connect_lazy_with(connect_options(server, host, config, settings))
         };
         Self { pools: server.hosts.iter().map(pool).collect(), current: AtomicUsize::new(0), acquire_timeout }
+    }
+
+    /// Waits until one of the hosts can be used.
+    async fn answers(&self) -> sqlx::Result<()> {
+        let until = Instant::now() + self.acquire_timeout.min(STARTING);
+        loop {
+            match self.find_primary().await {
+                Ok(place) => return Ok(self.current.store(place, Ordering::Relaxed)),
+                Err(error) if !is_starting(&error) || Instant::now() >= until => return Err(error),
+                Err(_) => tokio::time::sleep(PAUSE.1).await,
+            }
+        }
     }
 
     /// Opens something on a connection to the primary.
@@ -153,61 +170,66 @@ impl Hosts {
         F: Future<Output = sqlx::Result<T>>,
     {
         match self.pools.as_slice() {
-            [only] => how(only.clone()).await.map_err(native),
-            pools => {
-                let search = tokio::time::timeout(self.acquire_timeout, self.open_on_primary(pools, how));
-                search.await.unwrap_or(Err(sqlx::Error::PoolTimedOut)).map_err(native)
+            [only] => how(only.clone()).await,
+            _ => {
+                let search = tokio::time::timeout(self.acquire_timeout, self.open_on_primary(how));
+                search.await.unwrap_or(Err(sqlx::Error::PoolTimedOut))
             }
         }
+        .map_err(native)
     }
 
     /// Goes from host to host until one lets it be opened.
-    async fn open_on_primary<T, F>(&self, pools: &[PgPool], how: impl Fn(PgPool) -> F) -> sqlx::Result<T>
+    async fn open_on_primary<T, F>(&self, how: impl Fn(PgPool) -> F) -> sqlx::Result<T>
     where
         F: Future<Output = sqlx::Result<T>>,
     {
         loop {
-            let current = self.current.load(Ordering::Relaxed);
-            let refusal = match tokio::time::timeout(PATIENCE, how(pools[current].clone())).await {
+            let pool = self.pools[self.current.load(Ordering::Relaxed)].clone();
+            match tokio::time::timeout(PATIENCE, how(pool)).await {
                 Ok(Ok(opened)) => return Ok(opened),
-                Ok(Err(error)) => Some(error),
-                Err(_) => None,
-            };
-            // Also when all its connections are busy; then the search ends where it began.
-            match find_primary(pools, current).await {
-                Some(place) => self.current.store(place, Ordering::Relaxed),
-                None => match refusal {
-                    // No other host would answer differently.
-                    Some(error @ (sqlx::Error::Database(_) | sqlx::Error::Tls(_) | sqlx::Error::PoolClosed)) => {
-                        return Err(error);
-                    }
-                    _ => tokio::time::sleep(PAUSE.1).await,
+                Ok(Err(sqlx::Error::PoolClosed)) => return Err(sqlx::Error::PoolClosed),
+                // Also when all its connections are busy; then the search ends where it began.
+                _ => match self.find_primary().await {
+                    Ok(place) => self.current.store(place, Ordering::Relaxed),
+                    Err(error) if !is_starting(&error) => return Err(error),
+                    Err(_) => tokio::time::sleep(PAUSE.1).await,
                 },
             }
         }
     }
-}
 
-/// The first host from `start` on that takes writes.
-async fn find_primary(pools: &[PgPool], start: usize) -> Option<usize> {
-    for place in (start..pools.len()).chain(0..start) {
-        let probe = async {
-            let mut connection = PgConnection::connect_with(&pools[place].connect_options()).await?;
-            let is_primary = is_primary_of(&mut connection).await;
-            let _ = connection.close().await;
-            is_primary
-        };
-        if let Ok(Ok(true)) = tokio::time::timeout(PATIENCE, probe).await {
-            return Some(place);
+    /// The first host from the current one on that takes writes, or why none does. The only host is taken as it is.
+    async fn find_primary(&self) -> sqlx::Result<usize> {
+        let is_only = self.pools.len() == 1;
+        let patience = if is_only { self.acquire_timeout } else { PATIENCE };
+        let current = self.current.load(Ordering::Relaxed);
+        let mut refusal = sqlx::Error::PoolTimedOut;
+        for place in (current..self.pools.len()).chain(0..current) {
+            let probe = async {
+                let mut connection = PgConnection::connect_with(&self.pools[place].connect_options()).await?;
+                let answer = if is_only { Ok(()) } else { check_primary(&mut connection).await };
+                let _ = connection.close().await;
+                answer
+            };
+            match tokio::time::timeout(patience, probe).await {
+                Ok(Ok(())) => return Ok(place),
+                // What a server says tells more than that there is none.
+                Ok(Err(error)) if !matches!(refusal, sqlx::Error::Database(_)) => refusal = error,
+                _ => {}
+            }
         }
+        Err(refusal)
     }
-    None
 }
 
-async fn is_primary_of(connection: &mut PgConnection) -> sqlx::Result<bool> {
+async fn check_primary(connection: &mut PgConnection) -> sqlx::Result<()> {
     // Without a prepared statement, which a pooler would not keep.
     let row = sqlx::raw_sql("SELECT NOT pg_is_in_recovery()").fetch_one(connection).await?;
-    sqlx::Row::try_get(&row, 0)
+    match sqlx::Row::try_get(&row, 0)? {
+        true => Ok(()),
+        false => Err(sqlx::Error::Protocol("the host is not the primary".to_owned())),
+    }
 }
 
 fn connect_options(
@@ -223,7 +245,6 @@ fn connect_options(
         .extra_float_digits(None)
         .ssl_mode(match server.tls.mode {
             TlsMode::Disable => PgSslMode::Disable,
-            TlsMode::Allow => PgSslMode::Allow,
             TlsMode::Prefer => PgSslMode::Prefer,
             TlsMode::Require => PgSslMode::Require,
             TlsMode::VerifyCa => PgSslMode::VerifyCa,
@@ -329,11 +350,12 @@ async fn repeat<T, F: Future<Output = Result<T>>>(
     work: impl Fn() -> F,
     is_worth_it: impl Fn(&Error) -> bool,
 ) -> Result<T> {
-    let mut pause = PAUSE.0;
+    let (mut pause, mut earlier) = (PAUSE.0, Outcome::NotDone);
     loop {
         // Boxed, since futures of the driver nest too deep for the compiler.
-        match Box::pin(work()).await {
-            Err(error) if is_worth_it(&error) && error.kind() != ErrorKind::Closed => {
+        match Box::pin(work()).await.map_err(|error| after(earlier, error)) {
+            Err(error) if is_worth_it(&error) => {
+                earlier = error.outcome();
                 tokio::time::sleep(pause).await;
                 pause = (pause * 2).min(PAUSE.1);
             }

@@ -1,6 +1,7 @@
 //! PostgreSQL's errors as those of the contract.
 
 use std::error::Error as _;
+use std::io;
 
 use memory_core::{Error, ErrorKind, Outcome};
 
@@ -13,7 +14,7 @@ pub(crate) fn native(error: sqlx::Error) -> Error {
             (ErrorKind::Unavailable, "no connection to the server within the time for it", true)
         }
         sqlx::Error::PoolClosed => (ErrorKind::Closed, "the provider was shut down", false),
-        sqlx::Error::Tls(_) => (ErrorKind::Unavailable, "the encrypted connection could not be made", false),
+        error if is_encryption(error) => (ErrorKind::Unavailable, "the encrypted connection could not be made", false),
         sqlx::Error::Configuration(_) => {
             (ErrorKind::InvalidInput, "the settings of the connection are not valid", false)
         }
@@ -37,6 +38,15 @@ pub(crate) fn native_write(error: sqlx::Error) -> Error {
     if is_unknown { error.with_outcome(Outcome::Unknown) } else { error }
 }
 
+/// The error of a repetition: what an earlier attempt may have done is still unknown. A conflict shows that it did nothing.
+pub(crate) fn after(earlier: Outcome, error: Error) -> Error {
+    if earlier == Outcome::Unknown && error.kind() != ErrorKind::Conflict {
+        error.with_outcome(Outcome::Unknown)
+    } else {
+        error
+    }
+}
+
 /// Whether the same statement can succeed at once: the connection or the transaction was a victim of something else.
 pub(crate) fn is_passing(error: &Error) -> bool {
     match error.source().and_then(|source| source.downcast_ref::<sqlx::Error>()) {
@@ -44,8 +54,26 @@ pub(crate) fn is_passing(error: &Error) -> bool {
             let state = refusal.code().unwrap_or_default();
             has_ended(&state) || matches!(&*state, "40001" | "40P01" | "57P03")
         }
+        // Only an established connection breaks; a name that is unknown, say, stays so.
+        Some(sqlx::Error::Io(error)) => matches!(
+            error.kind(),
+            io::ErrorKind::ConnectionReset
+                | io::ErrorKind::ConnectionAborted
+                | io::ErrorKind::BrokenPipe
+                | io::ErrorKind::UnexpectedEof
+        ),
         Some(error) => is_lost(error),
         None => false,
+    }
+}
+
+/// Whether a server that refuses a connection so may take one in a moment.
+pub(crate) fn is_starting(error: &sqlx::Error) -> bool {
+    match error {
+        sqlx::Error::Database(refusal) => matches!(&*refusal.code().unwrap_or_default(), "53300" | "57P03"),
+        sqlx::Error::Io(error) => error.kind() == io::ErrorKind::ConnectionRefused,
+        // Of several hosts, none is the primary yet, or none has answered.
+        error => matches!(error, sqlx::Error::Protocol(_) | sqlx::Error::PoolTimedOut),
     }
 }
 
@@ -80,6 +108,14 @@ fn of_state(state: &str) -> (ErrorKind, &'static str, bool) {
 /// Whether the state says that the connection has ended, with or without the effect of its last statement.
 fn has_ended(state: &str) -> bool {
     state.starts_with("08") || matches!(state, "40003" | "57P01" | "57P02" | "57P04" | "57P05")
+}
+
+/// Whether the encryption failed; what a peer's certificate lacks comes as data that is not valid.
+fn is_encryption(error: &sqlx::Error) -> bool {
+    match error {
+        sqlx::Error::Io(error) => error.kind() == io::ErrorKind::InvalidData,
+        error => matches!(error, sqlx::Error::Tls(_)),
+    }
 }
 
 fn is_lost(error: &sqlx::Error) -> bool {

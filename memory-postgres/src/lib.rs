@@ -4,10 +4,12 @@ mod config;
 mod connection;
 mod documents;
 mod error;
+mod group;
 mod migrate;
 mod provider;
 mod query;
 mod statements;
+mod writing;
 
 pub use config::{Host, Password, PostgresConfig, Server, Tls, TlsMode};
 pub use migrate::{migrate, plan, remove};

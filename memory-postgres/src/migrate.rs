@@ -12,7 +12,7 @@ use crate::statements::Statements;
 
 /// Creates or migrates the schema, as `init` does, and tells which steps that took.
 pub async fn migrate(config: &PostgresConfig) -> Result<Report> {
-    let connections = Connections::new(config)?;
+    let connections = Connections::open(config).await?;
     let report = run(&connections).await;
     connections.close().await;
     report
@@ -20,7 +20,7 @@ pub async fn migrate(config: &PostgresConfig) -> Result<Report> {
 
 /// Tells which steps [`migrate`] would take, and changes nothing; a missing schema stays missing.
 pub async fn plan(config: &PostgresConfig) -> Result<Report> {
-    let connections = Connections::new(config)?;
+    let connections = Connections::open(config).await?;
     let report = async {
         let mut target = PostgresTarget { connections: &connections, session: Some(connections.read().await?) };
         migrations::plan(&mut target, migrations::postgres()).await

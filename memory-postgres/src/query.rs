@@ -48,7 +48,11 @@ pub(crate) async fn memories(session: &mut Session, on: &Statements, query: &Mem
         return Ok(PageBuilder::new(query).finish());
     }
     if wants_open {
-        walks.push(walk(By::Status(query.statuses().iter().map(|status| status.as_str()).collect())));
+        let statuses: Vec<_> = query.statuses().iter().map(|status| status.as_str()).collect();
+        walks.push(walk(match statuses.as_slice() {
+            [status] => By::Status(status),
+            _ => By::Statuses(statuses),
+        }));
     }
     match lookup(session, on, query).await? {
         Lookup::All if wants_open => {}
@@ -57,8 +61,12 @@ pub(crate) async fn memories(session: &mut Session, on: &Statements, query: &Mem
             return Ok(PageBuilder::new(query).finish());
         }
         Lookup::Places { paths, spaces } => {
-            let paths = paths.iter().map(|path| path_hash(path)).collect::<BTreeSet<_>>();
-            walks.push(walk(By::Path { paths: paths.into_iter().collect(), spaces: spaces.into_iter().collect() }));
+            let paths: Vec<_> = paths.iter().map(|path| path_hash(path)).collect();
+            let spaces: Vec<_> = spaces.into_iter().collect();
+            walks.push(walk(match (paths.as_slice(), spaces.as_slice()) {
+                ([], [space]) => By::Space(space.clone()),
+                _ => By::Places { paths, spaces },
+            }));
         }
     }
     race(session, on, walks).await
@@ -204,8 +212,10 @@ struct Walk<'q> {
 /// Along which index.
 enum By {
     Time,
-    Status(Vec<&'static str>),
-    Path { paths: Vec<i64>, spaces: Vec<String> },
+    Status(&'static str),
+    Statuses(Vec<&'static str>),
+    Space(String),
+    Places { paths: Vec<i64>, spaces: Vec<String> },
 }
 
 /// Behind the columns of a memory: the place of its candidate, and the payload of those before it.
@@ -232,17 +242,23 @@ impl Walk<'_> {
         let sql: &Arc<str> = match (&self.by, self.bounds.order) {
             (By::Time, Order::NewestFirst) => &on.newest_by_time,
             (By::Time, Order::OldestFirst) => &on.oldest_by_time,
-            (By::Status(_), Order::NewestFirst) => &on.newest_by_status,
-            (By::Status(_), Order::OldestFirst) => &on.oldest_by_status,
-            (By::Path { .. }, Order::NewestFirst) => &on.newest_by_path,
-            (By::Path { .. }, Order::OldestFirst) => &on.oldest_by_path,
+            (By::Status(_), Order::NewestFirst) => &on.newest_of_status,
+            (By::Status(_), Order::OldestFirst) => &on.oldest_of_status,
+            (By::Statuses(_), Order::NewestFirst) => &on.newest_by_status,
+            (By::Statuses(_), Order::OldestFirst) => &on.oldest_by_status,
+            (By::Space(_), Order::NewestFirst) => &on.newest_of_space,
+            (By::Space(_), Order::OldestFirst) => &on.oldest_of_space,
+            (By::Places { .. }, Order::NewestFirst) => &on.newest_by_place,
+            (By::Places { .. }, Order::OldestFirst) => &on.oldest_by_place,
         };
         let Bounds { low, high, .. } = self.bounds;
         let slice = session.statement(sql).bind(low.0).bind(low.1).bind(high.0).bind(high.1).bind(self.slice as i64);
         let slice = match &self.by {
             By::Time => slice,
-            By::Status(statuses) => slice.bind(statuses.clone()),
-            By::Path { paths, spaces } => slice.bind(paths.clone()).bind(spaces.clone()),
+            By::Status(status) => slice.bind(*status),
+            By::Statuses(statuses) => slice.bind(statuses.clone()),
+            By::Space(space) => slice.bind(space.clone()),
+            By::Places { paths, spaces } => slice.bind(paths.clone()).bind(spaces.clone()),
         };
         let rows = slice.fetch_all(&mut **session).await.map_err(native)?;
         let verdict = offer_all(&mut self.page, &rows)?;

@@ -56,32 +56,10 @@ macro_rules! document_columns {
     };
 }
 
-/// The rows of candidates (`created_at`, `id`, in order) as far as they have come when their payload passes 16 MiB. A candidate
-/// whose row is gone has no values.
-macro_rules! memories_of {
-    ($candidates:expr, $order:literal) => {
-        concat!(
-            "SELECT * FROM (SELECT ",
-            memory_columns!(),
-            ", c.created_at AS place, c.id AS place_id, sum(coalesce(octet_length(m.trigger), 0)
-                + coalesce(octet_length(m.context), 0)) OVER (
-                    ORDER BY c.created_at ",
-            $order,
-            ", c.id ",
-            $order,
-            " ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
-              FROM (",
-            $candidates,
-            " ORDER BY created_at ",
-            $order,
-            ", id ",
-            $order,
-            " LIMIT $5) c LEFT JOIN {schema}.memories m ON m.id = c.id) rows
-              WHERE coalesce(before, 0) <= 16777216 ORDER BY place ",
-            $order,
-            ", place_id ",
-            $order
-        )
+/// In the order (createdAt, id), at most $5.
+macro_rules! in_order {
+    ($order:literal) => {
+        concat!(" ORDER BY created_at ", $order, ", id ", $order, " LIMIT $5")
     };
 }
 
@@ -92,52 +70,86 @@ macro_rules! between {
     };
 }
 
-macro_rules! by_time {
-    ($order:literal) => {
-        memories_of!(concat!("SELECT created_at, id FROM {schema}.memories WHERE ", between!()), $order)
-    };
-}
-
-macro_rules! by_status {
-    ($order:literal) => {
-        memories_of!(
-            concat!(
-                "SELECT found.created_at, found.id FROM unnest($6::text[]) AS wanted CROSS JOIN LATERAL (
-                    SELECT created_at, id FROM {schema}.memories
-                    WHERE status = wanted AND status IN ('pending', 'running') AND ",
-                between!(),
-                " ORDER BY created_at ",
-                $order,
-                ", id ",
-                $order,
-                " LIMIT $5) found"
-            ),
+/// Rows in order as far as they have come when their payload passes 16 MiB, each with its place. That is a `created_at` and an `id`
+/// of `$place`; a candidate whose row is gone has no other values.
+macro_rules! slice {
+    ($place:literal, $rows:expr, $order:literal) => {
+        concat!(
+            "SELECT * FROM (SELECT ",
+            memory_columns!(),
+            ", ",
+            $place,
+            ".created_at AS place, ",
+            $place,
+            ".id AS place_id, sum(octet_length(m.trigger) + coalesce(octet_length(m.context), 0)) OVER (ORDER BY ",
+            $place,
+            ".created_at ",
+            $order,
+            ", ",
+            $place,
+            ".id ",
+            $order,
+            " ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before FROM ",
+            $rows,
+            ") rows WHERE coalesce(before, 0) <= 16777216 ORDER BY place ",
+            $order,
+            ", place_id ",
             $order
         )
     };
 }
 
-macro_rules! by_path {
+/// The rows of one list.
+macro_rules! listed {
+    ($condition:literal, $order:literal) => {
+        slice!(
+            "m",
+            concat!("(SELECT * FROM {schema}.memories WHERE ", $condition, between!(), in_order!($order), ") m"),
+            $order
+        )
+    };
+}
+
+/// The rows of several lists.
+macro_rules! merged {
+    ($candidates:expr, $order:literal) => {
+        slice!(
+            "c",
+            concat!("(", $candidates, in_order!($order), ") c LEFT JOIN {schema}.memories m ON m.id = c.id"),
+            $order
+        )
+    };
+}
+
+/// The heads of the lists that `$wanted` names.
+macro_rules! heads {
+    ($wanted:literal, $table:literal, $order:literal) => {
+        concat!(
+            "SELECT found.created_at, found.id FROM unnest(",
+            $wanted,
+            ") AS wanted CROSS JOIN LATERAL (SELECT created_at, id FROM {schema}.",
+            $table,
+            " = wanted AND ",
+            between!(),
+            in_order!($order),
+            ") found"
+        )
+    };
+}
+
+macro_rules! by_status {
     ($order:literal) => {
-        memories_of!(
+        merged!(heads!("$6::text[]", "memories WHERE status IN ('pending', 'running') AND status", $order), $order)
+    };
+}
+
+macro_rules! by_place {
+    ($order:literal) => {
+        merged!(
             concat!(
-                "SELECT found.created_at, found.id FROM unnest($6::bigint[]) AS wanted CROSS JOIN LATERAL (
-                    SELECT created_at, id FROM {schema}.memory_paths WHERE path = wanted AND ",
-                between!(),
-                " ORDER BY created_at ",
-                $order,
-                ", id ",
-                $order,
-                " LIMIT $5) found
-                UNION
-                SELECT found.created_at, found.id FROM unnest($7::text[]) AS wanted CROSS JOIN LATERAL (
-                    SELECT created_at, id FROM {schema}.memories WHERE space_id = wanted AND ",
-                between!(),
-                " ORDER BY created_at ",
-                $order,
-                ", id ",
-                $order,
-                " LIMIT $5) found"
+                heads!("$6::bigint[]", "memory_paths WHERE path", $order),
+                " UNION ",
+                heads!("$7::text[]", "memories WHERE space_id", $order)
             ),
             $order
         )
@@ -212,7 +224,8 @@ statements! {
             SELECT id, string_to_array($11, ' ') FROM stored WHERE $11 IS NOT NULL)
         SELECT id FROM stored"
     );
-    /// The same for many; $12 and $13 are the ids and the paths of all path entries.
+    /// The same for many; $12 to $14 are the paths, times and ids of all path entries. `IS TRUE` keeps the search for what was stored
+    /// from becoming a join, whose plan would depend on guesses at the number of rows.
     insert_memories: concat!(
         "WITH given AS (
             SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::bigint[], $5::text[], $6::text[], $7::text[],
@@ -223,13 +236,15 @@ statements! {
                 (id, created_at, updated_at, revision, status, space_id, idempotency_key, metadata, trigger, context)
             SELECT id, created_at, updated_at, revision, status, space_id, idempotency_key, metadata, trigger, context
             FROM given WHERE words IS NOT NULL OR NOT ", has_ledger_text!(), "
-            ON CONFLICT DO NOTHING RETURNING id, created_at),
+            ON CONFLICT DO NOTHING RETURNING id),
         paths AS (
             INSERT INTO {schema}.memory_paths (path, created_at, id)
-            SELECT path, created_at, id FROM stored JOIN unnest($12::uuid[], $13::bigint[]) AS given (id, path) USING (id)),
+            SELECT path, created_at, id FROM unnest($12::bigint[], $13::bigint[], $14::uuid[]) AS given (path, created_at, id)
+            WHERE (id IN (SELECT id FROM stored)) IS TRUE),
         words AS (
             INSERT INTO {schema}.memory_words (id, words)
-            SELECT id, string_to_array(words, ' ') FROM stored JOIN given USING (id) WHERE words IS NOT NULL)
+            SELECT id, string_to_array(words, ' ') FROM given
+            WHERE words IS NOT NULL AND (id IN (SELECT id FROM stored)) IS TRUE)
         SELECT id FROM stored"
     );
     /// $8: whether the words have changed, which then are $7 if they are indexed.
@@ -267,12 +282,16 @@ statements! {
             WHERE number < $2 AND starts_with(next.space_id, $1))
         SELECT sibling, space_id = sibling FROM step";
 
-    newest_by_time: by_time!("DESC");
-    oldest_by_time: by_time!("ASC");
+    newest_by_time: listed!("", "DESC");
+    oldest_by_time: listed!("", "ASC");
+    newest_of_status: listed!("status = $6 AND status IN ('pending', 'running') AND ", "DESC");
+    oldest_of_status: listed!("status = $6 AND status IN ('pending', 'running') AND ", "ASC");
+    newest_of_space: listed!("space_id = $6 AND ", "DESC");
+    oldest_of_space: listed!("space_id = $6 AND ", "ASC");
     newest_by_status: by_status!("DESC");
     oldest_by_status: by_status!("ASC");
-    newest_by_path: by_path!("DESC");
-    oldest_by_path: by_path!("ASC");
+    newest_by_place: by_place!("DESC");
+    oldest_by_place: by_place!("ASC");
     memories_by_words: concat!(
         "SELECT id FROM {schema}.memory_words JOIN {schema}.memories USING (id) WHERE words && $1::text[]", best_first!());
     memories_in_order: concat!("SELECT ", memory_columns!(), " FROM unnest($1::uuid[]) WITH ORDINALITY AS c (id, place)
