@@ -1,0 +1,115 @@
+//! The plans of recalls, as the server itself explains them while it runs them.
+
+use std::fs;
+
+use conformance::server::postgres::LocalPostgres;
+use memory_core::{Collection, DocumentQuery, MemoryProvider, MemoryQuery, Order, Status, TextIndex};
+use sqlx::postgres::PgConnection;
+use sqlx::{Connection, Executor};
+
+use crate::common::{Case, at, config, event, open, run};
+
+const ROWS: i64 = 100_000;
+/// No step of a plan may see more rows than this.
+const MOST_ROWS: u64 = 10_000;
+/// Often enough that the server also makes the plan that it keeps, which knows no values.
+const TIMES: usize = 7;
+
+const DOCUMENTS: &str = "
+    INSERT INTO agent_memory.documents (collection, id, created_at, revision, space_id, metadata, content, words)
+    SELECT 'notes', 'note-' || n, n, 1, 'guild-' || n % 100 || '-' || n, '{}', 'word' || n, ARRAY['word' || n]
+    FROM generate_series(1, 100000) AS n";
+
+pub(crate) fn no_scan() -> Case {
+    let server = LocalPostgres::start_with(&[
+        ("session_preload_libraries", "auto_explain"),
+        ("auto_explain.log_min_duration", "0"),
+        ("auto_explain.log_analyze", "on"),
+        ("auto_explain.log_timing", "off"),
+    ])?;
+    run(async {
+        let mut config = config(server.url());
+        config.text_index = TextIndex::All;
+        let provider = open(config).await?;
+        for start in (0..ROWS).step_by(10_000) {
+            let space = |number| format!("plugin-discord-{}-{}-{number}", number % 100, number % 1_000);
+            let status = |number| if number % 1_000 == 0 { Status::Pending } else { Status::Completed };
+            let batch = (start..start + 10_000).map(|number| event(&space(number), number).with_status(status(number)));
+            provider.store_many(batch.collect()).await?;
+        }
+        let mut admin = PgConnection::connect(server.url()).await?;
+        admin.execute(DOCUMENTS).await?;
+        admin.execute("ANALYZE").await?;
+        let log = server.folder().join("log");
+        let before = fs::read_to_string(&log)?.len();
+
+        let query = MemoryQuery::builder;
+        let in_order = [
+            query().all(),
+            query().under("plugin"),
+            query().under("plugin-discord-7"),
+            query().exact("plugin-discord-7-7-7"),
+            query().prefix("plugin-discord-1"),
+            query().prefix("plug"),
+            query().glob("plugin-discord-1?-*"),
+            query().regex("^plugin-discord-[12]-"),
+            query().under("plugin-discord-7").under("plugin-discord-8").exact("plugin-discord-9-9-9"),
+            query().all().status(Status::Pending),
+            query().all().status(Status::Pending).status(Status::Running),
+            query().under("plugin-discord-7").status(Status::Running),
+            query().all().created_before(at(50_000)).created_after(at(40_000)),
+            query().under("plugin").created_before(at(50_000)).created_after(at(40_000)),
+        ];
+        let mut asked = 0;
+        for builder in in_order {
+            for order in [Order::NewestFirst, Order::OldestFirst] {
+                let builder = builder.clone().order(order);
+                for _ in 0..TIMES {
+                    let next = provider.query(&builder.clone().build()?).await?.next;
+                    let next = next.map(|cursor| builder.clone().cursor(cursor).build()).transpose()?;
+                    if let Some(next) = next {
+                        provider.query(&next).await?;
+                    }
+                    asked += 1;
+                }
+            }
+        }
+        let documents = || DocumentQuery::builder(Collection::parse("notes").expect("valid"));
+        for _ in 0..TIMES {
+            provider.query(&query().all().text("77").build()?).await?;
+            provider.query(&query().under("plugin-discord-7").text("107").build()?).await?;
+            for builder in
+                [documents().all(), documents().all().order(Order::OldestFirst), documents().all().text("word77")]
+            {
+                provider.documents().query(&builder.build()?).await?;
+            }
+            asked += 5;
+        }
+        provider.documents().query(&documents().under("guild-7").build()?).await?;
+        provider.shutdown().await?;
+
+        let log = fs::read_to_string(&log)?.split_off(before);
+        let plans = log.matches(" plan:\n").count();
+        assert!(plans > asked, "{asked} queries, and only {plans} plans were logged");
+        for line in log.lines() {
+            assert!(!line.contains("Seq Scan"), "{line} in\n{}", plan_of(&log, line));
+            let rows = rows_of(line).unwrap_or(0);
+            assert!(rows <= MOST_ROWS, "{rows} rows in\n{}", plan_of(&log, line));
+        }
+        Ok(())
+    })
+}
+
+/// How many rows a line of a plan tells of: `… (actual rows=51 loops=2)` or `Rows Removed by Filter: 7`.
+fn rows_of(line: &str) -> Option<u64> {
+    if let Some((_, removed)) = line.split_once("Rows Removed by Filter: ") {
+        return removed.trim().parse().ok();
+    }
+    let (rows, loops) = line.split_once("(actual rows=")?.1.trim_end_matches(')').split_once(" loops=")?;
+    Some(rows.parse::<u64>().ok()? * loops.parse::<u64>().ok()?)
+}
+
+/// The plan with this line.
+fn plan_of<'l>(log: &'l str, line: &str) -> &'l str {
+    log.split("LOG: ").find(|plan| plan.contains(line)).unwrap_or_default()
+}

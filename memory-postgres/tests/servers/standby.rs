@@ -1,0 +1,103 @@
+//! Streaming replicas: reads from one, and a failover to one.
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+
+use conformance::server::postgres::LocalPostgres;
+use memory_core::{ErrorKind, MemoryPatch, MemoryProvider, MemoryQuery, Status};
+use memory_postgres::{PostgresConfig, PostgresMemory};
+use sqlx::postgres::PgConnection;
+use sqlx::{Connection, Executor, Row};
+
+use crate::common::{Case, all, check, config, event, holds, open, run};
+
+pub(crate) fn reads() -> Case {
+    let primary = LocalPostgres::start()?;
+    let standby = primary.standby()?;
+    run(async {
+        open(config(primary.url())).await?.shutdown().await?;
+        replayed(&primary, &standby).await?;
+        let read_url: String = form_urlencoded::byte_serialize(standby.url().as_bytes()).collect();
+        let provider = PostgresMemory::open(format!("{}?read_url={read_url}", primary.url()).as_str())?;
+        provider.init().await?;
+        let mut admin = PgConnection::connect(standby.url()).await?;
+        admin.execute("SELECT pg_wal_replay_pause()").await?;
+        holds(standby.url(), "SELECT pg_get_wal_replay_pause_state() = 'paused'").await?;
+
+        let id = provider.store(event("a-b", 1)).await?;
+        let query = MemoryQuery::builder().under("a").build()?;
+        assert_eq!(provider.get(id).await?, None, "the replica does not know it yet");
+        assert!(provider.query(&query).await?.memories.is_empty(), "the replica does not know it yet");
+        // What has to be up to date reads from the primary.
+        let patch = MemoryPatch::new().with_status(Status::Completed);
+        assert_eq!(provider.update(id, patch).await?.revision.get(), 2);
+
+        admin.execute("SELECT pg_wal_replay_resume()").await?;
+        replayed(&primary, &standby).await?;
+        assert_eq!(provider.get(id).await?.map(|memory| memory.revision.get()), Some(2));
+        assert_eq!(provider.query(&query).await?.memories.len(), 1);
+
+        // Alone it can be read.
+        let alone = open(config(standby.url())).await?;
+        assert_eq!(alone.get(id).await?.map(|memory| memory.id), Some(id));
+        check(&alone.store(event("a-b", 2)).await.expect_err("read-only"), ErrorKind::Unauthorized, "read-only");
+        Ok(())
+    })
+}
+
+pub(crate) fn failover() -> Case {
+    let mut primary = LocalPostgres::start()?;
+    let standby = primary.standby()?;
+    run(async {
+        // The standby comes first: the primary is found all the same.
+        let provider = Arc::new(open_at(&[&standby, &primary]));
+        provider.init().await?;
+        let first = provider.store(event("a-b", 0)).await?;
+        replayed(&primary, &standby).await?;
+
+        primary.kill()?;
+        // These wait until there is a primary again.
+        let store = |number| {
+            let provider = Arc::clone(&provider);
+            tokio::spawn(async move { provider.store(event("a-b", number)).await.map(|id| (number, id)) })
+        };
+        let tasks: Vec<_> = (1..9).map(store).collect();
+        PgConnection::connect(standby.url()).await?.execute("SELECT pg_promote()").await?;
+        let mut expected = vec![(0, first)];
+        for task in tasks {
+            expected.push(task.await??);
+        }
+        expected.reverse();
+        let found = all(&provider).await?;
+        assert_eq!(found.iter().map(|memory| (memory.created_at.as_millis(), memory.id)).collect::<Vec<_>>(), expected);
+
+        // Nobody is left.
+        drop(standby);
+        let error = open(config(primary.url())).await.expect_err("a killed server");
+        check(&error, ErrorKind::Unavailable, "the connection to the server failed");
+        Ok(())
+    })
+}
+
+/// A provider for several hosts, not initialised.
+fn open_at(servers: &[&LocalPostgres]) -> PostgresMemory {
+    let configs: Vec<_> = servers.iter().map(|server| config(server.url())).collect();
+    let hosts = configs.iter().map(|config| format!("{}:{}", config.server.hosts[0].name, config.server.hosts[0].port));
+    let hosts = hosts.collect::<Vec<_>>().join(",");
+    let (credentials, _) = servers[0].url().rsplit_once('@').expect("a URL with a password");
+    let mut config = PostgresConfig::from_url(&format!("{credentials}@{hosts}/postgres")).expect("a valid URL");
+    config.pool_size = const { NonZeroU32::new(4).unwrap() };
+    PostgresMemory::open(config).expect("a configuration")
+}
+
+/// Waits until the standby has all that the primary has.
+async fn replayed(primary: &LocalPostgres, standby: &LocalPostgres) -> Case {
+    let mut at_primary = PgConnection::connect(primary.url()).await?;
+    let mut at_standby = PgConnection::connect(standby.url()).await?;
+    let written: String = at_primary.fetch_one("SELECT pg_current_wal_lsn()::text").await?.try_get(0)?;
+    let sql = "SELECT coalesce(pg_last_wal_replay_lsn() >= $1::pg_lsn, FALSE)";
+    while !sqlx::query(sql).bind(&written).fetch_one(&mut at_standby).await?.try_get::<bool, _>(0)? {
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+    Ok(())
+}
