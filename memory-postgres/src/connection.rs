@@ -157,7 +157,7 @@ impl Hosts {
         let until = Instant::now() + self.acquire_timeout.min(STARTING);
         loop {
             match self.find_primary().await {
-                Ok(place) => return Ok(self.current.store(place, Ordering::Relaxed)),
+                Ok(()) => return Ok(()),
                 Err(error) if !is_starting(&error) || Instant::now() >= until => return Err(error),
                 Err(_) => tokio::time::sleep(PAUSE.1).await,
             }
@@ -191,7 +191,7 @@ impl Hosts {
                 Ok(Err(sqlx::Error::PoolClosed)) => return Err(sqlx::Error::PoolClosed),
                 // Also when all its connections are busy; then the search ends where it began.
                 _ => match self.find_primary().await {
-                    Ok(place) => self.current.store(place, Ordering::Relaxed),
+                    Ok(()) => {}
                     Err(error) if !is_starting(&error) => return Err(error),
                     Err(_) => tokio::time::sleep(PAUSE.1).await,
                 },
@@ -199,8 +199,8 @@ impl Hosts {
         }
     }
 
-    /// The first host from the current one on that takes writes, or why none does. The only host is taken as it is.
-    async fn find_primary(&self) -> sqlx::Result<usize> {
+    /// Makes the first host that takes writes the current one, or tells why none does. The only host is taken as it is.
+    async fn find_primary(&self) -> sqlx::Result<()> {
         let is_only = self.pools.len() == 1;
         let patience = if is_only { self.acquire_timeout } else { PATIENCE };
         let current = self.current.load(Ordering::Relaxed);
@@ -213,7 +213,10 @@ impl Hosts {
                 answer
             };
             match tokio::time::timeout(patience, probe).await {
-                Ok(Ok(())) => return Ok(place),
+                Ok(Ok(())) => {
+                    self.current.store(place, Ordering::Relaxed);
+                    return Ok(());
+                }
                 // What a server says tells more than that there is none.
                 Ok(Err(error)) if !matches!(refusal, sqlx::Error::Database(_)) => refusal = error,
                 _ => {}
