@@ -120,8 +120,10 @@ impl Connections {
 /// What a session needs: by a setting of it where it is ours alone, else in each transaction.
 fn settings(config: &PostgresConfig) -> Vec<(&'static str, String)> {
     let timeout = config.statement_timeout.unwrap_or(config.deadline).as_millis().clamp(1, i32::MAX as u128);
-    // Plans outlive the moment they are made in, when a table may have been empty.
-    vec![("statement_timeout", timeout.to_string()), ("enable_seqscan", "off".to_owned()), ("jit", "off".to_owned())]
+    // Plans outlive the moment they are made in, when a table may have been empty; and to make one takes longer than to recall.
+    let fixed = [("plan_cache_mode", "force_generic_plan"), ("enable_seqscan", "off"), ("jit", "off")];
+    let fixed = fixed.map(|(name, value)| (name, value.to_owned()));
+    [("statement_timeout", timeout.to_string())].into_iter().chain(fixed).collect()
 }
 
 /// The hosts of one server, each with its pool.
@@ -295,9 +297,12 @@ enum Link {
     Transaction(Transaction<'static, Postgres>),
 }
 
+/// A statement to which values are bound.
+pub(crate) type Statement = sqlx::query::Query<'static, Postgres, PgArguments>;
+
 impl Session {
     /// A statement, prepared once for each connection where it has sessions of its own.
-    pub(crate) fn statement(&self, sql: &Arc<str>) -> sqlx::query::Query<'static, Postgres, PgArguments> {
+    pub(crate) fn statement(&self, sql: &Arc<str>) -> Statement {
         sqlx::query(AssertSqlSafe(Arc::clone(sql))).persistent(self.keeps_statements)
     }
 

@@ -7,18 +7,17 @@ use memory_core::{
     BOUNDARIES, Document, DocumentPage, DocumentQuery, Head, Memory, MemoryPage, MemoryQuery, Order, PageBuilder,
     Position, Query, Result, Selects, SpaceRange, Spaces, Verdict, path_hash, words,
 };
-use sqlx::Row;
 use sqlx::postgres::PgRow;
+use sqlx::{Row, ValueRef};
 use uuid::Uuid;
 
-use crate::connection::Session;
+use crate::connection::{Session, Statement};
 use crate::error::native;
 use crate::statements::{self, Statements, column};
 
-/// How many candidates the first slice of a walk has at least; each further one has twice as many, up to this.
-const SLICE: (usize, usize) = (32, 2_048);
-/// A slice ends early when its payload has passed this, in bytes; the statements say so too.
-const SLICE_BYTES: usize = 16 << 20;
+/// How many candidates the first slice of a walk has at least; each further one has twice as many, up to this. Payloads of more
+/// than 64 KiB don't come with them, so a slice has at most 16 MiB.
+const SLICE: (usize, usize) = (32, 256);
 /// Up to this many siblings of a prefix are merged; above it, what their parent holds is walked.
 const MAX_SIBLINGS: usize = 100;
 /// A sibling takes a step for itself and one for each boundary.
@@ -34,7 +33,7 @@ pub(crate) async fn memories(session: &mut Session, on: &Statements, query: &Mem
         let mut page = PageBuilder::new(query);
         for ids in ids.chunks(first_slice(query)) {
             let rows = session.statement(&on.memories_in_order).bind(ids.to_vec()).fetch_all(&mut **session).await;
-            if offer_all(&mut page, &rows.map_err(native)?)? == Verdict::Stop {
+            if offer_all(session, on, &mut page, &rows.map_err(native)?).await? == Verdict::Stop {
                 break;
             }
         }
@@ -61,12 +60,7 @@ pub(crate) async fn memories(session: &mut Session, on: &Statements, query: &Mem
             return Ok(PageBuilder::new(query).finish());
         }
         Lookup::Places { paths, spaces } => {
-            let paths: Vec<_> = paths.iter().map(|path| path_hash(path)).collect();
-            let spaces: Vec<_> = spaces.into_iter().collect();
-            walks.push(walk(match (paths.as_slice(), spaces.as_slice()) {
-                ([], [space]) => By::Space(space.clone()),
-                _ => By::Places { paths, spaces },
-            }));
+            walks.push(walk(By::places(paths, spaces)));
         }
     }
     race(session, on, walks).await
@@ -84,7 +78,8 @@ pub(crate) async fn documents(session: &mut Session, on: &Statements, query: &Do
         let ids = rows.iter().map(|row| column::<String>(row, 0)).collect::<Result<Vec<_>>>()?;
         for ids in ids.chunks(first_slice(query)) {
             let slice = session.statement(&on.documents_in_order).bind(ids.to_vec()).bind(collection.to_owned());
-            if offer_all(&mut page, &slice.fetch_all(&mut **session).await.map_err(native)?)? == Verdict::Stop {
+            let rows = slice.fetch_all(&mut **session).await.map_err(native)?;
+            if offer_all(session, on, &mut page, &rows).await? == Verdict::Stop {
                 break;
             }
         }
@@ -102,8 +97,8 @@ pub(crate) async fn documents(session: &mut Session, on: &Statements, query: &Do
     loop {
         let rows = session.statement(sql).bind(collection.to_owned()).bind(place.0).bind(place.1).bind(slice as i64);
         let rows = rows.fetch_all(&mut **session).await.map_err(native)?;
-        let verdict = offer_all(&mut page, &rows)?;
-        let Some(last) = rows.last().filter(|_| verdict != Verdict::Stop && is_full(&rows, slice, 8)) else {
+        let verdict = offer_all(session, on, &mut page, &rows).await?;
+        let Some(last) = rows.last().filter(|_| verdict != Verdict::Stop && rows.len() == slice) else {
             return Ok(page.finish());
         };
         place = (column(last, 1)?, column(last, 0)?);
@@ -215,12 +210,30 @@ enum By {
     Status(&'static str),
     Statuses(Vec<&'static str>),
     Space(String),
-    Places { paths: Vec<i64>, spaces: Vec<String> },
+    /// Below a path, and in the space that has it as its id.
+    Under {
+        path: i64,
+        space: Option<String>,
+    },
+    Places {
+        paths: Vec<i64>,
+        spaces: Vec<String>,
+    },
 }
 
-/// Behind the columns of a memory: the place of its candidate, and the payload of those before it.
-const PLACE: (usize, usize) = (10, 11);
-const BEFORE: usize = 12;
+impl By {
+    fn places(paths: BTreeSet<String>, spaces: BTreeSet<String>) -> Self {
+        let hashes: Vec<_> = paths.iter().map(|path| path_hash(path)).collect();
+        match (hashes.as_slice(), spaces.first()) {
+            ([], Some(space)) if spaces.len() == 1 => Self::Space(space.clone()),
+            // Another space could be below the path, and its rows would come twice.
+            ([path], space) if spaces.is_empty() || spaces == paths => {
+                Self::Under { path: *path, space: space.cloned() }
+            }
+            _ => Self::Places { paths: hashes, spaces: spaces.into_iter().collect() },
+        }
+    }
+}
 
 /// Goes along all walks in turns until the first has the page.
 ///
@@ -248,6 +261,8 @@ impl Walk<'_> {
             (By::Statuses(_), Order::OldestFirst) => &on.oldest_by_status,
             (By::Space(_), Order::NewestFirst) => &on.newest_of_space,
             (By::Space(_), Order::OldestFirst) => &on.oldest_of_space,
+            (By::Under { .. }, Order::NewestFirst) => &on.newest_under,
+            (By::Under { .. }, Order::OldestFirst) => &on.oldest_under,
             (By::Places { .. }, Order::NewestFirst) => &on.newest_by_place,
             (By::Places { .. }, Order::OldestFirst) => &on.oldest_by_place,
         };
@@ -258,14 +273,15 @@ impl Walk<'_> {
             By::Status(status) => slice.bind(*status),
             By::Statuses(statuses) => slice.bind(statuses.clone()),
             By::Space(space) => slice.bind(space.clone()),
+            By::Under { path, space } => slice.bind(*path).bind(space.clone()),
             By::Places { paths, spaces } => slice.bind(paths.clone()).bind(spaces.clone()),
         };
         let rows = slice.fetch_all(&mut **session).await.map_err(native)?;
-        let verdict = offer_all(&mut self.page, &rows)?;
-        let Some(last) = rows.last().filter(|_| verdict != Verdict::Stop && is_full(&rows, self.slice, BEFORE)) else {
+        let verdict = offer_all(session, on, &mut self.page, &rows).await?;
+        let Some(last) = rows.last().filter(|_| verdict != Verdict::Stop && rows.len() == self.slice) else {
             return Ok(Verdict::Stop);
         };
-        self.bounds = self.bounds.behind((column(last, PLACE.0)?, column(last, PLACE.1)?));
+        self.bounds = self.bounds.behind((column(last, 1)?, column(last, 0)?));
         self.slice = next_slice(self.slice);
         Ok(Verdict::Skip)
     }
@@ -273,24 +289,11 @@ impl Walk<'_> {
 
 /// One more than the page has, so that it learns whether it is the last.
 fn first_slice<K>(query: &Query<K>) -> usize {
-    (query.limit() + 1).max(SLICE.0)
+    (query.limit() + 1).clamp(SLICE.0, SLICE.1)
 }
 
 fn next_slice(slice: usize) -> usize {
     (slice * 2).min(SLICE.1)
-}
-
-/// Whether there can be more behind these rows: there are as many as were asked for, or their payload has ended them.
-fn is_full(rows: &[PgRow], slice: usize, before: usize) -> bool {
-    let payload = |row: &PgRow| column::<Option<i64>>(row, before).ok().flatten().unwrap_or_default();
-    let last = rows.last().map_or(0, |row| row_bytes(row, before));
-    rows.len() == slice || rows.last().map_or(0, payload) as usize + last > SLICE_BYTES
-}
-
-/// The payload of one row, as the statements count it.
-fn row_bytes(row: &PgRow, columns: usize) -> usize {
-    let texts = (7..columns.min(9)).filter_map(|index| row.try_get::<Option<&str>, _>(index).ok().flatten());
-    texts.map(str::len).sum()
 }
 
 /// What a page is made of: memories or documents.
@@ -299,6 +302,8 @@ trait Stored: Selects {
     fn read(row: &PgRow) -> Result<Self::Record>;
     /// The id of a row that can't be read, as far as it can.
     fn id_as_text(row: &PgRow) -> String;
+    /// Reads the same row by itself.
+    fn by_id(session: &Session, on: &Statements, row: &PgRow) -> Result<Statement>;
 }
 
 impl Stored for memory_core::Ledger {
@@ -312,6 +317,10 @@ impl Stored for memory_core::Ledger {
 
     fn id_as_text(row: &PgRow) -> String {
         statements::memory_id(row, 0).map_or_else(|_| "unknown".to_owned(), |id| id.to_string())
+    }
+
+    fn by_id(session: &Session, on: &Statements, row: &PgRow) -> Result<Statement> {
+        Ok(session.statement(&on.memory_by_id).bind(column::<Uuid>(row, 0)?))
     }
 }
 
@@ -327,16 +336,37 @@ impl Stored for memory_core::Documents {
     fn id_as_text(row: &PgRow) -> String {
         column(row, 0).unwrap_or_else(|_| "unknown".to_owned())
     }
+
+    fn by_id(session: &Session, on: &Statements, row: &PgRow) -> Result<Statement> {
+        let by_id = session.statement(&on.document_by_id);
+        Ok(by_id.bind(column::<String>(row, 3)?).bind(column::<String>(row, 0)?))
+    }
 }
 
+/// The columns of space and payload in a slice.
+const SPACE: usize = 2;
+const PAYLOAD: usize = 7;
+
 /// Offers rows to the page, as far as it wants them.
-fn offer_all<K: Stored>(page: &mut PageBuilder<'_, K>, rows: &[PgRow]) -> Result<Verdict> {
+async fn offer_all<K: Stored>(
+    session: &mut Session,
+    on: &Statements,
+    page: &mut PageBuilder<'_, K>,
+    rows: &[PgRow],
+) -> Result<Verdict> {
     for row in rows {
-        // An entry of the path index whose row is gone.
-        if row.try_get_raw(0).is_ok_and(|id| sqlx::ValueRef::is_null(&id)) {
-            continue;
-        }
-        if offer(page, row)? == Verdict::Stop {
+        let is_null = |index| row.try_get_raw(index).is_ok_and(|value| value.is_null());
+        let verdict = match (is_null(SPACE), is_null(PAYLOAD)) {
+            // An entry of the path index whose row is gone.
+            (true, _) => continue,
+            (_, false) => offer(page, row)?,
+            // Too large to come with the others.
+            (_, true) => match K::by_id(session, on, row)?.fetch_optional(&mut **session).await.map_err(native)? {
+                Some(row) => offer(page, &row)?,
+                None => continue,
+            },
+        };
+        if verdict == Verdict::Stop {
             return Ok(Verdict::Stop);
         }
     }

@@ -41,7 +41,7 @@ macro_rules! statements {
     };
 }
 
-/// What a memory is read from, behind the place of its candidate.
+/// What a memory is read from.
 macro_rules! memory_columns {
     () => {
         "m.id, m.created_at, m.space_id, m.status, m.revision, m.updated_at, m.metadata, m.trigger, m.context, \
@@ -49,10 +49,33 @@ macro_rules! memory_columns {
     };
 }
 
+/// The same for a slice of many: without a payload of more than 64 KiB, which is read by itself. Id and time are those of `$place`:
+/// a candidate whose row is gone has nothing else.
+macro_rules! memory_slice_columns {
+    ($place:literal) => {
+        concat!(
+            $place,
+            ".id, ",
+            $place,
+            ".created_at, m.space_id, m.status, m.revision, m.updated_at, m.metadata,
+            CASE WHEN octet_length(m.trigger) + coalesce(octet_length(m.context), 0) <= 65536 THEN m.trigger END,
+            CASE WHEN octet_length(m.trigger) + octet_length(m.context) <= 65536 THEN m.context END, m.idempotency_key"
+        )
+    };
+}
+
 /// What a document is read from.
 macro_rules! document_columns {
     () => {
         "m.id, m.created_at, m.space_id, m.collection, m.revision, m.updated_at, m.metadata, m.content"
+    };
+}
+
+/// The same for a slice of many.
+macro_rules! document_slice_columns {
+    () => {
+        "m.id, m.created_at, m.space_id, m.collection, m.revision, m.updated_at, m.metadata, \
+         CASE WHEN octet_length(m.content) <= 65536 THEN m.content END"
     };
 }
 
@@ -70,42 +93,16 @@ macro_rules! between {
     };
 }
 
-/// Rows in order as far as they have come when their payload passes 16 MiB, each with its place. That is a `created_at` and an `id`
-/// of `$place`; a candidate whose row is gone has no other values.
-macro_rules! slice {
-    ($place:literal, $rows:expr, $order:literal) => {
-        concat!(
-            "SELECT * FROM (SELECT ",
-            memory_columns!(),
-            ", ",
-            $place,
-            ".created_at AS place, ",
-            $place,
-            ".id AS place_id, sum(octet_length(m.trigger) + coalesce(octet_length(m.context), 0)) OVER (ORDER BY ",
-            $place,
-            ".created_at ",
-            $order,
-            ", ",
-            $place,
-            ".id ",
-            $order,
-            " ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before FROM ",
-            $rows,
-            ") rows WHERE coalesce(before, 0) <= 16777216 ORDER BY place ",
-            $order,
-            ", place_id ",
-            $order
-        )
-    };
-}
-
 /// The rows of one list.
 macro_rules! listed {
     ($condition:literal, $order:literal) => {
-        slice!(
-            "m",
-            concat!("(SELECT * FROM {schema}.memories WHERE ", $condition, between!(), in_order!($order), ") m"),
-            $order
+        concat!(
+            "SELECT ",
+            memory_slice_columns!("m"),
+            " FROM {schema}.memories m WHERE ",
+            $condition,
+            between!(),
+            in_order!($order)
         )
     };
 }
@@ -113,9 +110,33 @@ macro_rules! listed {
 /// The rows of several lists.
 macro_rules! merged {
     ($candidates:expr, $order:literal) => {
-        slice!(
-            "c",
-            concat!("(", $candidates, in_order!($order), ") c LEFT JOIN {schema}.memories m ON m.id = c.id"),
+        concat!(
+            "SELECT ",
+            memory_slice_columns!("c"),
+            " FROM (",
+            $candidates,
+            in_order!($order),
+            ") c LEFT JOIN {schema}.memories m ON m.id = c.id ORDER BY c.created_at ",
+            $order,
+            ", c.id ",
+            $order
+        )
+    };
+}
+
+/// What is under one path: in no space twice.
+macro_rules! under {
+    ($order:literal) => {
+        merged!(
+            concat!(
+                "(SELECT created_at, id FROM {schema}.memory_paths WHERE path = $6 AND ",
+                between!(),
+                in_order!($order),
+                ") UNION ALL (SELECT created_at, id FROM {schema}.memories WHERE space_id = $7 AND ",
+                between!(),
+                in_order!($order),
+                ")"
+            ),
             $order
         )
     };
@@ -159,23 +180,15 @@ macro_rules! by_place {
 macro_rules! documents_by_time {
     ($comparison:literal, $order:literal) => {
         concat!(
-            "SELECT * FROM (SELECT ",
-            document_columns!(),
-            ", sum(octet_length(m.content)) OVER (ORDER BY m.created_at ",
-            $order,
-            ", m.id ",
-            $order,
-            " ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
-              FROM (SELECT * FROM {schema}.documents WHERE collection = $1 AND (created_at, id) ",
+            "SELECT ",
+            document_slice_columns!(),
+            " FROM {schema}.documents m WHERE collection = $1 AND (created_at, id) ",
             $comparison,
             " ($2, $3) ORDER BY created_at ",
             $order,
             ", id ",
             $order,
-            " LIMIT $4) m) rows WHERE coalesce(before, 0) <= 16777216 ORDER BY created_at ",
-            $order,
-            ", id ",
-            $order
+            " LIMIT $4"
         )
     };
 }
@@ -290,11 +303,13 @@ statements! {
     oldest_of_space: listed!("space_id = $6 AND ", "ASC");
     newest_by_status: by_status!("DESC");
     oldest_by_status: by_status!("ASC");
+    newest_under: under!("DESC");
+    oldest_under: under!("ASC");
     newest_by_place: by_place!("DESC");
     oldest_by_place: by_place!("ASC");
     memories_by_words: concat!(
         "SELECT id FROM {schema}.memory_words JOIN {schema}.memories USING (id) WHERE words && $1::text[]", best_first!());
-    memories_in_order: concat!("SELECT ", memory_columns!(), " FROM unnest($1::uuid[]) WITH ORDINALITY AS c (id, place)
+    memories_in_order: concat!("SELECT ", memory_slice_columns!("m"), " FROM unnest($1::uuid[]) WITH ORDINALITY AS c (id, place)
         JOIN {schema}.memories m ON m.id = c.id ORDER BY place");
 
     has_ledger_text: concat!("SELECT ", has_ledger_text!());
@@ -342,7 +357,7 @@ statements! {
     oldest_documents: documents_by_time!(">", "ASC");
     documents_by_words: concat!(
         "SELECT id FROM {schema}.documents WHERE words && $1::text[] AND collection = $3", best_first!());
-    documents_in_order: concat!("SELECT ", document_columns!(), " FROM unnest($1::text[]) WITH ORDINALITY AS c (id, place)
+    documents_in_order: concat!("SELECT ", document_slice_columns!(), " FROM unnest($1::text[]) WITH ORDINALITY AS c (id, place)
         JOIN {schema}.documents m ON m.collection = $2 AND m.id = c.id ORDER BY place");
 }
 

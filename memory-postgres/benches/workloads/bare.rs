@@ -66,7 +66,8 @@ impl BareSqlx {
     pub(crate) fn connect(url: &str, config: &PostgresConfig) -> Self {
         let options: PgConnectOptions = url.parse().expect("the URL of a test server");
         let schema = config.namespace.as_str();
-        let options = options.options([("search_path", schema), ("enable_seqscan", "off"), ("jit", "off")]);
+        let settings = [("plan_cache_mode", "force_generic_plan"), ("enable_seqscan", "off"), ("jit", "off")];
+        let options = options.options(settings).options([("search_path", schema)]);
         let pool = PgPoolOptions::new().max_connections(config.pool_size.get()).test_before_acquire(false);
         Self(pool.connect_lazy_with(options))
     }
