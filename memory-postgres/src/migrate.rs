@@ -32,7 +32,7 @@ pub async fn plan(config: &PostgresConfig) -> Result<Report> {
 
 /// Removes the schema with everything in it, for ever. Nothing happens when there is none.
 pub async fn remove(config: &PostgresConfig) -> Result<()> {
-    let connections = Connections::new(config)?;
+    let connections = Connections::open(config).await?;
     let removed = async {
         let mut session = connections.transaction().await?;
         let statement = session.statement(&connections.statements.remove_schema);
