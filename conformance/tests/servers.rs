@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 
 use conformance::server::Missing;
 use conformance::server::postgres::{LocalPostgres, PgBouncer, PostgresServer};
+use conformance::server::redis::{LocalRedis, LocalSentinel, RedisServer};
+use conformance::server::redis_cluster::RedisCluster;
 use libtest_mimic::{Arguments, Trial};
 
 /// Makes this program start a server, tell its process and its folder, and wait to be killed.
@@ -26,13 +28,14 @@ fn main() -> ExitCode {
     // Each test starts servers of its own: these tell whether there are any.
     let server = LocalPostgres::start();
     let pooler = server.as_ref().map_err(Missing::clone).and_then(|server| PgBouncer::start(server.url()));
-    let missing = [server.err(), pooler.err()];
+    let missing = [server.err(), pooler.err(), LocalRedis::start().err()];
     let trial = |name: &str, missing: &Option<Missing>, test: fn() -> Outcome| match missing {
         Some(missing) => missing.trial(name),
         None => Trial::test(name, move || test().map_err(|error| error.to_string().into())),
     };
     let on_server = |name, test| trial(name, &missing[0], test);
     let on_pooler = |name, test| trial(name, &missing[1], test);
+    let on_redis = |name, test| trial(name, &missing[2], test);
     let trials = vec![
         on_server("postgres::answers_and_is_gone_with_its_guard", answers_and_is_gone_with_its_guard),
         on_server("postgres::is_gone_after_a_panic", is_gone_after_a_panic),
@@ -42,6 +45,12 @@ fn main() -> ExitCode {
         on_server("postgres::sorts_in_another_order_than_bytes", sorts_in_another_order_than_bytes),
         on_server("postgres::is_found_for_a_whole_program", is_found_for_a_whole_program),
         on_pooler("pgbouncer::shares_few_connections_among_many_clients", shares_few_connections_among_many_clients),
+        on_redis("redis::answers_and_is_gone_with_its_guard", redis_answers_and_is_gone_with_its_guard),
+        on_redis("redis::comes_back_with_its_data_after_a_crash", redis_comes_back_with_its_data_after_a_crash),
+        on_redis("redis::takes_settings_and_reports_wrong_ones", redis_takes_settings_and_reports_wrong_ones),
+        on_redis("redis::is_found_for_a_whole_program", redis_is_found_for_a_whole_program),
+        on_redis("redis-sentinel::knows_the_replicas", sentinel_knows_the_replicas),
+        on_redis("redis-cluster::moves_slots_and_replaces_a_primary", cluster_moves_slots_and_replaces_a_primary),
     ];
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }
@@ -137,6 +146,63 @@ fn shares_few_connections_among_many_clients() -> Outcome {
     })?;
     let different: HashSet<_> = connections.iter().collect();
     assert!(different.len() <= 8, "{} connections for {} clients", different.len(), connections.len());
+    Ok(())
+}
+
+fn redis_answers_and_is_gone_with_its_guard() -> Outcome {
+    let server = LocalRedis::start()?;
+    assert_eq!(server.command(&["PING"])?, "PONG");
+    let remains = Remains { id: server.process_id().ok_or("it runs")?, folder: server.folder().to_owned() };
+    assert!(remains.is_running() && remains.folder.exists(), "{remains:?}");
+    drop(server);
+    assert!(!remains.exist(), "{remains:?}");
+    Ok(())
+}
+
+fn redis_comes_back_with_its_data_after_a_crash() -> Outcome {
+    let mut server = LocalRedis::start_with(&[("appendonly", "yes"), ("appendfsync", "always")])?;
+    let url = server.url();
+    for round in 1..=3 {
+        assert_eq!(server.command(&["INCR", "rounds"])?, round.to_string());
+        server.kill()?;
+        assert_eq!(server.process_id(), None);
+        assert!(server.command(&["PING"]).is_err(), "a killed server answers");
+        server.restart()?;
+        assert_eq!(server.url(), url);
+    }
+    Ok(())
+}
+
+fn redis_takes_settings_and_reports_wrong_ones() -> Outcome {
+    let server = LocalRedis::start_with(&[("maxclients", "77")])?;
+    assert!(server.command(&["CONFIG", "GET", "maxclients"])?.contains("77"));
+    let missing = LocalRedis::start_with(&[("no-such-setting", "1")]).err().ok_or("it started")?;
+    assert!(missing.reason().contains("no-such-setting"), "{missing}");
+    Ok(())
+}
+
+fn redis_is_found_for_a_whole_program() -> Outcome {
+    let shared = RedisServer::start()?;
+    assert!(shared.url().starts_with("redis"), "{}", shared.url());
+    Ok(())
+}
+
+fn sentinel_knows_the_replicas() -> Outcome {
+    let primary = LocalRedis::start()?;
+    let _replica = LocalRedis::start_replica(&primary)?;
+    let sentinel = LocalSentinel::start(&primary)?;
+    eventually("the sentinel knows the replica", || sentinel.replicas().is_ok_and(|count| count == 1))
+}
+
+fn cluster_moves_slots_and_replaces_a_primary() -> Outcome {
+    let mut cluster = RedisCluster::start_with(&[("cluster-node-timeout", "1000")])?;
+    let (key, before) = ("{here}:x", cluster.primary_of("{here}")?);
+    cluster.move_slots(0, 1, 50)?;
+    cluster.move_slots(1, 2, 50)?;
+    cluster.kill(before)?;
+    eventually("a replica takes over", || cluster.primary_of(key).is_ok_and(|port| port != before))?;
+    cluster.restart(before)?;
+    assert_ne!(cluster.primary_of(key)?, before);
     Ok(())
 }
 

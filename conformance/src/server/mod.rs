@@ -21,6 +21,8 @@ pub mod mongo;
 pub mod postgres;
 #[cfg(unix)]
 mod process;
+pub mod redis;
+pub mod redis_cluster;
 
 pub use missing::Missing;
 

@@ -1,0 +1,253 @@
+//! Redis: one server.
+
+use std::fmt::Debug;
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, TcpStream, ToSocketAddrs};
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+
+use super::home::Home;
+use super::local::Local;
+use super::{Missing, find_program, variable};
+
+pub(super) const ENGINE: &str = "redis";
+const URL_VARIABLE: &str = "MEMORY_TEST_REDIS_URL";
+const IMAGE_VARIABLE: &str = "MEMORY_TEST_REDIS_IMAGE";
+#[cfg(feature = "containers")]
+const DEFAULT_IMAGE: &str = "redis:7-alpine";
+
+/// A Redis server to share among all tests of a program, in namespaces of their own.
+#[derive(Debug)]
+pub struct RedisServer {
+    url: String,
+    /// What ends the server when it is dropped; `None` for one that runs elsewhere.
+    _guard: Option<Box<dyn Debug + Send + Sync>>,
+}
+
+impl RedisServer {
+    /// Finds or starts one: `MEMORY_TEST_REDIS_URL`, else a container, else the binary of this machine.
+    ///
+    /// An image that was named by `MEMORY_TEST_REDIS_IMAGE` is used or missing, never replaced by another server. Must not be
+    /// called on a thread of an asynchronous runtime.
+    pub fn start() -> Result<Self, Missing> {
+        if let Some(url) = variable(URL_VARIABLE) {
+            return Ok(Self { url, _guard: None });
+        }
+        let image = variable(IMAGE_VARIABLE);
+        let is_named = image.is_some();
+        let no_container = match in_container(image) {
+            Ok(server) => return Ok(server),
+            Err(reason) if is_named => {
+                return Err(Missing::new(ENGINE, format!("{IMAGE_VARIABLE} is set, but {reason}")));
+            }
+            Err(reason) => reason,
+        };
+        match LocalRedis::start() {
+            Ok(server) => Ok(Self { url: server.url(), _guard: Some(Box::new(server)) }),
+            Err(missing) => {
+                let reason = format!("{URL_VARIABLE} is not set; {no_container}; {}", missing.reason());
+                Err(Missing::new(ENGINE, reason))
+            }
+        }
+    }
+
+    /// Where its default user reaches it, with the password.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+}
+
+/// A Redis server from the binary of this machine, for tests that kill it or need settings of their own.
+#[derive(Debug)]
+pub struct LocalRedis {
+    local: Local,
+    password: String,
+}
+
+impl LocalRedis {
+    /// Starts one that keeps nothing on disk.
+    pub fn start() -> Result<Self, Missing> {
+        Self::start_with(&[])
+    }
+
+    /// The same with settings, as in `redis.conf`: `[("appendonly", "yes")]`.
+    pub fn start_with(settings: &[(&str, &str)]) -> Result<Self, Missing> {
+        Self::start_on(new_password(), settings).map_err(|error| Missing::new(ENGINE, error.to_string()))
+    }
+
+    /// Starts a replica of another one, with its password.
+    pub fn start_replica(primary: &Self) -> Result<Self, Missing> {
+        let address = format!("127.0.0.1 {}", primary.port());
+        let replica = Self::start_on(primary.password.clone(), &[("replicaof", &address)]);
+        replica.map_err(|error| Missing::new(ENGINE, error.to_string()))
+    }
+
+    /// Where its default user reaches it, with the password. Stays the same over a restart.
+    pub fn url(&self) -> String {
+        format!("redis://:{}@{}", self.password, self.address())
+    }
+
+    /// The port on 127.0.0.1.
+    pub fn port(&self) -> u16 {
+        self.local.port()
+    }
+
+    /// The password of its default user.
+    pub fn password(&self) -> &str {
+        &self.password
+    }
+
+    /// A folder of the server's user, removed in the end.
+    pub fn folder(&self) -> &Path {
+        self.local.home().path()
+    }
+
+    /// The id of the server's process; `None` after [`LocalRedis::kill`].
+    pub fn process_id(&self) -> Option<u32> {
+        self.local.process_id()
+    }
+
+    /// Ends the server by SIGKILL, as a crash does, and returns when its process is gone.
+    pub fn kill(&mut self) -> io::Result<()> {
+        self.local.kill()
+    }
+
+    /// Starts the server again on the same port and data, after it was killed if it still runs, and returns when it answers.
+    pub fn restart(&mut self) -> io::Result<()> {
+        self.local.restart()
+    }
+
+    /// What `redis-cli` prints when it has sent this command as the default user.
+    pub fn command(&self, arguments: &[&str]) -> io::Result<String> {
+        cli(self.port(), &self.password, arguments)
+    }
+
+    pub(super) fn start_on(password: String, settings: &[(&str, &str)]) -> io::Result<Self> {
+        let program = find_program("redis-server").ok_or_else(|| io::Error::other("redis-server is not installed"))?;
+        let arguments = |_: &Home, port: u16| {
+            let port = port.to_string();
+            let own = [("port", port.as_str()), ("bind", "127.0.0.1"), ("dir", "."), ("save", "")];
+            let passwords = [("requirepass", password.as_str()), ("masterauth", password.as_str())];
+            let all = own.iter().chain(&passwords).chain(settings);
+            Ok(all.flat_map(|(name, value)| [format!("--{name}"), (*value).to_owned()]).collect())
+        };
+        let answers = |port| answers((Ipv4Addr::LOCALHOST, port));
+        let local = Local::start(Home::new(&["redis"])?, program, arguments, answers, Signal::SIGKILL)?;
+        Ok(Self { local, password })
+    }
+
+    pub(super) fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.port())
+    }
+}
+
+/// A sentinel that watches one primary and decides alone, from the binary of this machine.
+#[derive(Debug)]
+pub struct LocalSentinel {
+    local: Local,
+    password: String,
+}
+
+impl LocalSentinel {
+    /// What it calls the primary.
+    pub const PRIMARY: &str = "main";
+
+    /// Starts one for this primary, which has failed when it is silent for a second.
+    pub fn start(primary: &LocalRedis) -> Result<Self, Missing> {
+        Self::watch(primary).map_err(|error| Missing::new(ENGINE, error.to_string()))
+    }
+
+    /// Where the default user reaches the primary through it, with the password.
+    pub fn url(&self) -> String {
+        format!("redis+sentinel://:{}@127.0.0.1:{}/{}", self.password, self.local.port(), Self::PRIMARY)
+    }
+
+    /// How many replicas it knows.
+    pub fn replicas(&self) -> io::Result<usize> {
+        let found = cli(self.local.port(), "", &["SENTINEL", "REPLICAS", Self::PRIMARY])?;
+        Ok(found.lines().filter(|line| *line == "master-link-status").count())
+    }
+
+    fn watch(primary: &LocalRedis) -> io::Result<Self> {
+        let program = find_program("redis-server").ok_or_else(|| io::Error::other("redis-server is not installed"))?;
+        let (name, primary_port, password) = (Self::PRIMARY, primary.port(), primary.password().to_owned());
+        let arguments = |home: &Home, port: u16| {
+            let settings = format!(
+                "port {port}\nbind 127.0.0.1\nsentinel monitor {name} 127.0.0.1 {primary_port} 1\n\
+                 sentinel auth-pass {name} {password}\nsentinel down-after-milliseconds {name} 1000\n\
+                 sentinel failover-timeout {name} 10000\n"
+            );
+            // It writes down there what it learns.
+            home.write("sentinel.conf", &settings)?;
+            Ok(vec!["sentinel.conf".to_owned(), "--sentinel".to_owned()])
+        };
+        let answers = |port| answers((Ipv4Addr::LOCALHOST, port));
+        let local = Local::start(Home::new(&["redis"])?, program, arguments, answers, Signal::SIGKILL)?;
+        Ok(Self { local, password })
+    }
+}
+
+/// What `redis-cli` prints; an error reply is an error.
+pub(super) fn cli(port: u16, password: &str, arguments: &[&str]) -> io::Result<String> {
+    let program = find_program("redis-cli").ok_or_else(|| io::Error::other("redis-cli is not installed"))?;
+    let output = Command::new(program)
+        .args(["-e", "-p", &port.to_string()])
+        .args(arguments)
+        .env("REDISCLI_AUTH", password)
+        .output()?;
+    let text = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+    if output.status.success() {
+        return Ok(text);
+    }
+    // Of a long report, the last line with a word says what went wrong; colors end on lines of their own.
+    let has_words = |line: &&str| line.trim_start_matches("\u{1b}[0m").contains(char::is_alphabetic);
+    Err(io::Error::other(text.lines().rfind(has_words).unwrap_or("it failed").to_owned()))
+}
+
+#[cfg(feature = "containers")]
+fn in_container(image: Option<String>) -> Result<RedisServer, String> {
+    use super::container::Container;
+    use super::process::holds;
+
+    const PORT: u16 = 6379;
+    let image = image.unwrap_or_else(|| DEFAULT_IMAGE.to_owned());
+    let no_container = |error: &dyn std::fmt::Display| format!("no container of {image} starts ({error})");
+    let password = new_password();
+    let container = Container::start(&image, PORT, &[], &["redis-server", "--requirepass", &password]);
+    let container = container.map_err(|error| no_container(&error))?;
+    let (host, port) = container.address().map_err(|error| no_container(&error))?;
+    match holds(|| Ok(answers((host.as_str(), port)))) {
+        Ok(true) => {
+            let url = format!("redis://:{password}@{host}:{port}");
+            Ok(RedisServer { url, _guard: Some(Box::new(container)) })
+        }
+        _ => Err(no_container(&"it does not answer")),
+    }
+}
+
+#[cfg(not(feature = "containers"))]
+fn in_container(_: Option<String>) -> Result<RedisServer, String> {
+    Err("conformance is built without its feature `containers`".to_owned())
+}
+
+pub(super) fn new_password() -> String {
+    uuid::Uuid::now_v7().simple().to_string()
+}
+
+/// Whether a server takes commands, from those who know the password at least; one that loads its data does not yet.
+fn answers(address: impl ToSocketAddrs) -> bool {
+    ask(address).is_ok_and(|answer| answer.starts_with(b"+PONG") || answer.starts_with(b"-NOAUTH"))
+}
+
+fn ask(address: impl ToSocketAddrs) -> io::Result<Vec<u8>> {
+    let mut connection = TcpStream::connect(address)?;
+    connection.set_read_timeout(Some(Duration::from_secs(5)))?;
+    connection.write_all(b"PING\r\n")?;
+    let mut answer = vec![0; 64];
+    let length = connection.read(&mut answer)?;
+    answer.truncate(length);
+    Ok(answer)
+}
