@@ -8,5 +8,5 @@ mod target;
 
 pub use migration::Migration;
 pub use runner::{Report, migrate, plan};
-pub use schemas::{mongo, postgres, sqlite};
+pub use schemas::{mongo, postgres, redis, sqlite};
 pub use target::{Applied, Target};

@@ -18,6 +18,11 @@ pub fn mongo() -> &'static [Migration] {
     &[Migration { version: 1, name: "ledger", text: include_str!("../mongo/0001_ledger.json") }]
 }
 
+/// The steps of the Redis schema, in ascending order. Each is a part of a script.
+pub fn redis() -> &'static [Migration] {
+    &[Migration { version: 1, name: "ledger", text: include_str!("../redis/0001_ledger.lua") }]
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
@@ -39,6 +44,11 @@ mod tests {
     #[test]
     fn the_mongo_schema_is_its_folder() {
         check("mongo", "json", mongo());
+    }
+
+    #[test]
+    fn the_redis_schema_is_its_folder() {
+        check("redis", "lua", redis());
     }
 
     /// The versions are 1, 2, 3 and so on, and the folder holds exactly the listed files with the listed texts.

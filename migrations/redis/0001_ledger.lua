@@ -1,0 +1,2 @@
+-- Part of a script that runs alone and has the bookkeeping as its only key. Redis makes keys as they are written, so the first
+-- version of the layout has nothing to prepare but its number.
