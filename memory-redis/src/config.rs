@@ -1,0 +1,379 @@
+//! How Redis is reached, and the settings of the provider.
+
+use std::fmt;
+use std::num::NonZeroU32;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use memory_core::{Clock, DEFAULT_DEADLINE, Error, Result, SystemClock, TextIndex};
+use percent_encoding::percent_decode_str;
+
+/// Which Redis, and the settings of the provider.
+///
+/// ```
+/// use memory_redis::{RedisConfig, Topology};
+///
+/// let config = RedisConfig::from_url("rediss://app:secret@cache.example:6380/2?namespace=tenant_7&wait_replicas=1")?;
+/// assert!(matches!(config.topology, Topology::Server(_)));
+/// assert_eq!((config.database, config.namespace.as_str()), (2, "tenant_7"));
+/// assert!(!format!("{config:?}").contains("secret"));
+/// # Ok::<(), memory_core::Error>(())
+/// ```
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct RedisConfig {
+    /// Where Redis is, and how it is found again after a failover.
+    pub topology: Topology,
+    /// The user and the password; none by default.
+    pub login: Login,
+    /// How connections are encrypted; not at all by default.
+    pub tls: Option<Tls>,
+    /// The number of the database; 0 by default, and always 0 in a cluster.
+    pub database: u16,
+    /// The hash tag that all keys share; `agent_memory` by default.
+    pub namespace: String,
+    /// How many replicas must have a write before it is acknowledged; none by default.
+    pub wait: Option<Wait>,
+    /// How long a call tries to reach a server that takes it, over restarts and failovers; 10 s by default.
+    pub connect_timeout: Duration,
+    /// What text search covers; only documents by default.
+    pub text_index: TextIndex,
+    /// How long a call may take; 30 s by default.
+    pub deadline: Duration,
+    /// Where `updatedAt` comes from; the clock of the machine by default.
+    pub clock: Arc<dyn Clock>,
+}
+
+/// Where Redis is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Topology {
+    /// One server.
+    Server(Host),
+    /// The primary that these sentinels know by this name.
+    Sentinel {
+        /// Some of the sentinels.
+        sentinels: Vec<Host>,
+        /// The name of the primary.
+        primary: String,
+        /// The user and the password for the sentinels themselves.
+        login: Login,
+    },
+    /// A cluster, in which the namespace lives on one primary.
+    Cluster(
+        /// Some of its nodes.
+        Vec<Host>,
+    ),
+}
+
+/// A name or an address, and a port.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Host {
+    /// The name or the address.
+    pub name: String,
+    /// The port; 6379 by default, and 26379 of a sentinel.
+    pub port: u16,
+}
+
+/// Who connects.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Login {
+    /// The ACL user; the default user of the server when absent.
+    pub user: Option<String>,
+    /// The password, if it needs one.
+    pub password: Option<Password>,
+}
+
+/// A password, which shows nowhere.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Password(pub String);
+
+impl fmt::Debug for Password {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Password(***)")
+    }
+}
+
+/// How a connection is encrypted. The certificate of the server and its name are always checked.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct Tls {
+    /// The PEM file with the certificates to trust; those of the system by default.
+    pub root_certificate: Option<PathBuf>,
+    /// The PEM files with the certificate of this client and with its key.
+    pub client: Option<(PathBuf, PathBuf)>,
+}
+
+/// What an acknowledged write has reached besides the primary.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Wait {
+    /// How many replicas.
+    pub replicas: NonZeroU32,
+    /// How long it may take; then the call is `Unavailable`, and its outcome unknown.
+    pub timeout: Duration,
+}
+
+const DEFAULT_PORT: u16 = 6379;
+const DEFAULT_SENTINEL_PORT: u16 = 26379;
+const DEFAULT_WAIT: Duration = Duration::from_secs(1);
+
+impl RedisConfig {
+    /// The default settings.
+    pub fn new(topology: Topology) -> Self {
+        Self {
+            topology,
+            login: Login::default(),
+            tls: None,
+            database: 0,
+            namespace: "agent_memory".to_owned(),
+            wait: None,
+            connect_timeout: Duration::from_secs(10),
+            text_index: TextIndex::default(),
+            deadline: DEFAULT_DEADLINE,
+            clock: Arc::new(SystemClock),
+        }
+    }
+
+    /// Reads one of these, in which `rediss` instead of `redis` encrypts:
+    ///
+    /// - `redis://USER:PASSWORD@HOST:PORT/DATABASE?PARAMETERS`
+    /// - `redis+sentinel://USER:PASSWORD@HOST:PORT,HOST:PORT/PRIMARY/DATABASE?PARAMETERS`
+    /// - `redis+cluster://USER:PASSWORD@HOST:PORT,HOST:PORT?PARAMETERS`
+    ///
+    /// The parameters are `namespace`, `wait_replicas`, `wait_timeout_ms`, `connect_timeout_ms`, `deadline_ms`, `text_index`
+    /// (`documents` or `all`), `tls_ca_file`, `tls_cert_file`, `tls_key_file`, `sentinel_user` and `sentinel_password`. Any
+    /// other is `InvalidInput` that names it.
+    pub fn from_url(url: &str) -> Result<Self> {
+        let schemes = "a Redis URL begins with redis://, rediss://, redis+sentinel:// or redis+cluster://";
+        let (scheme, rest) = url.split_once("://").ok_or_else(|| Error::invalid(schemes))?;
+        let (transport, kind) = scheme.split_once('+').unwrap_or((scheme, ""));
+        let tls = match transport {
+            "redis" => None,
+            "rediss" => Some(Tls::default()),
+            _ => return Err(Error::invalid(schemes)),
+        };
+        let (rest, parameters) = rest.split_once('?').unwrap_or((rest, ""));
+        // What follows would be quoted, and is a part of the password then.
+        if rest.split_once('/').is_some_and(|(_, path)| path.contains('@')) || parameters.contains('@') {
+            return Err(Error::invalid("the password in the Redis URL has a / or a ? that is not percent-encoded"));
+        }
+        let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
+        let (credentials, hosts) = authority.rsplit_once('@').unwrap_or(("", authority));
+        let hosts = |port| hosts.split(',').map(|host| Host::parse(host, port)).collect::<Result<Vec<_>>>();
+        let (topology, database) = match kind {
+            "" => match <[Host; 1]>::try_from(hosts(DEFAULT_PORT)?) {
+                Ok([host]) => (Topology::Server(host), path),
+                Err(_) => return Err(Error::invalid("several hosts need redis+sentinel:// or redis+cluster://")),
+            },
+            "sentinel" => {
+                let (primary, database) = path.split_once('/').unwrap_or((path, ""));
+                let primary = decode(primary)?;
+                if primary.is_empty() {
+                    return Err(Error::invalid("a redis+sentinel URL names the primary: …@HOST,HOST/PRIMARY"));
+                }
+                let sentinels = hosts(DEFAULT_SENTINEL_PORT)?;
+                (Topology::Sentinel { sentinels, primary, login: Login::default() }, database)
+            }
+            "cluster" => (Topology::Cluster(hosts(DEFAULT_PORT)?), path),
+            _ => return Err(Error::invalid(schemes)),
+        };
+        let mut config = Self { login: Login::parse(credentials)?, tls, ..Self::new(topology) };
+        if !database.is_empty() {
+            config.database =
+                database.parse().map_err(|_| Error::invalid("the database in the Redis URL is a number"))?;
+        }
+        for (name, value) in form_urlencoded::parse(parameters.as_bytes()) {
+            config.set(&name, &value)?;
+        }
+        if config
+            .tls
+            .as_ref()
+            .and_then(|tls| tls.client.as_ref())
+            .is_some_and(|(cert, key)| cert.as_os_str().is_empty() || key.as_os_str().is_empty())
+        {
+            return Err(Error::invalid("tls_cert_file and tls_key_file go together"));
+        }
+        Ok(config)
+    }
+
+    fn set(&mut self, name: &str, value: &str) -> Result<()> {
+        let wrong = || Error::invalid(format!("the value of the URL parameter {name} is not valid"));
+        let unknown = || Error::invalid(format!("the Redis URL has an unknown parameter: {name}"));
+        let millis = || value.parse().map(Duration::from_millis).map_err(|_| wrong());
+        match name {
+            "namespace" => self.namespace = value.to_owned(),
+            "wait_replicas" => {
+                let timeout = self.wait.map_or(DEFAULT_WAIT, |wait| wait.timeout);
+                self.wait = Some(Wait { replicas: value.parse().map_err(|_| wrong())?, timeout });
+            }
+            "wait_timeout_ms" => {
+                let replicas = self.wait.map_or(NonZeroU32::MIN, |wait| wait.replicas);
+                self.wait = Some(Wait { replicas, timeout: millis()? });
+            }
+            "connect_timeout_ms" => self.connect_timeout = millis()?,
+            "deadline_ms" => self.deadline = millis()?,
+            "text_index" => {
+                self.text_index = match value {
+                    "documents" => TextIndex::Documents,
+                    "all" => TextIndex::All,
+                    _ => return Err(wrong()),
+                }
+            }
+            "tls_ca_file" | "tls_cert_file" | "tls_key_file" => {
+                let Some(tls) = &mut self.tls else {
+                    return Err(Error::invalid(format!("{name} needs a rediss URL")));
+                };
+                match name {
+                    "tls_ca_file" => tls.root_certificate = Some(value.into()),
+                    "tls_cert_file" => tls.client.get_or_insert_default().0 = value.into(),
+                    _ => tls.client.get_or_insert_default().1 = value.into(),
+                }
+            }
+            "sentinel_user" | "sentinel_password" => {
+                let Topology::Sentinel { login, .. } = &mut self.topology else { return Err(unknown()) };
+                match name {
+                    "sentinel_user" => login.user = Some(value.to_owned()),
+                    _ => login.password = Some(Password(value.to_owned())),
+                }
+            }
+            _ => return Err(unknown()),
+        }
+        Ok(())
+    }
+
+    /// `InvalidInput` for settings that no server would take, or that would let two namespaces meet.
+    pub(crate) fn check(&self) -> Result<()> {
+        let name = &self.namespace;
+        // Braces would end the hash tag early, and the keys of a namespace would not share a slot.
+        if name.is_empty() || name.len() > 64 || name.contains(['{', '}']) || name.contains(char::is_control) {
+            return Err(Error::invalid("a namespace has 1 to 64 bytes without braces and control characters"));
+        }
+        match &self.topology {
+            Topology::Cluster(_) if self.database != 0 => Err(Error::invalid("a cluster has the database 0 only")),
+            Topology::Cluster(hosts) | Topology::Sentinel { sentinels: hosts, .. } if hosts.is_empty() => {
+                Err(Error::invalid("no host of Redis is named"))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Host {
+    fn parse(text: &str, default_port: u16) -> Result<Self> {
+        // The colons of an IPv6 address stand in brackets.
+        let end_of_name = text.find(']').map_or(0, |bracket| bracket + 1);
+        let (name, port) = match text[end_of_name..].find(':') {
+            Some(colon) => (&text[..end_of_name + colon], &text[end_of_name + colon + 1..]),
+            None => (text, ""),
+        };
+        let port = match port {
+            "" => default_port,
+            port => port.parse().map_err(|_| Error::invalid("a port in the Redis URL is not a number"))?,
+        };
+        let name = match decode(name.trim_start_matches('[').trim_end_matches(']'))? {
+            name if name.is_empty() => "localhost".to_owned(),
+            name => name,
+        };
+        Ok(Self { name, port })
+    }
+}
+
+impl Login {
+    fn parse(credentials: &str) -> Result<Self> {
+        let (user, password) =
+            credentials.split_once(':').map_or((credentials, None), |(user, rest)| (user, Some(rest)));
+        let user = Some(decode(user)?).filter(|user| !user.is_empty());
+        Ok(Self { user, password: password.map(decode).transpose()?.map(Password) })
+    }
+}
+
+impl TryFrom<&str> for RedisConfig {
+    type Error = Error;
+
+    fn try_from(url: &str) -> Result<Self> {
+        Self::from_url(url)
+    }
+}
+
+fn decode(text: &str) -> Result<String> {
+    let decoded = percent_decode_str(text).decode_utf8();
+    decoded.map(Into::into).map_err(|_| Error::invalid("a part of the Redis URL is not UTF-8"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn host(name: &str, port: u16) -> Host {
+        Host { name: name.to_owned(), port }
+    }
+
+    #[test]
+    fn urls_name_servers_sentinels_and_clusters() {
+        let topology = |url: &str| RedisConfig::from_url(url).expect(url).topology;
+        assert_eq!(topology("redis://"), Topology::Server(host("localhost", 6379)));
+        assert_eq!(topology("rediss://u:p@[::1]:99/3"), Topology::Server(host("::1", 99)));
+        assert_eq!(topology("redis+cluster://a:1,b"), Topology::Cluster(vec![host("a", 1), host("b", 6379)]));
+        let sentinel = RedisConfig::from_url("redis+sentinel://a,b:1/main/5?sentinel_password=xyzzy").expect("valid");
+        assert_eq!(sentinel.database, 5);
+        let Topology::Sentinel { sentinels, primary, login } = sentinel.topology else { panic!("no sentinels") };
+        assert_eq!((sentinels, primary.as_str()), (vec![host("a", 26379), host("b", 1)], "main"));
+        assert_eq!(login.password, Some(Password("xyzzy".to_owned())));
+    }
+
+    #[test]
+    fn credentials_are_decoded_and_never_shown() {
+        let config = RedisConfig::from_url("redis://us%40er:p%3A%2Fxyzzy@h").expect("valid");
+        assert_eq!(config.login.user.as_deref(), Some("us@er"));
+        assert_eq!(config.login.password, Some(Password("p:/xyzzy".to_owned())));
+        assert!(!format!("{config:?}").contains("xyzzy"));
+        let config = RedisConfig::from_url("redis://:xyzzy@h").expect("valid");
+        assert_eq!((config.login.user, config.login.password.is_some()), (None, true));
+    }
+
+    #[test]
+    fn waiting_has_a_number_and_a_time() {
+        let wait = |url: &str| RedisConfig::from_url(url).expect(url).wait;
+        let expected = |replicas, millis| {
+            let replicas = NonZeroU32::new(replicas).expect("not zero");
+            Some(Wait { replicas, timeout: Duration::from_millis(millis) })
+        };
+        assert_eq!(wait("redis://h"), None);
+        assert_eq!(wait("redis://h?wait_replicas=2"), expected(2, 1_000));
+        assert_eq!(wait("redis://h?wait_timeout_ms=50"), expected(1, 50));
+        assert_eq!(wait("redis://h?wait_timeout_ms=50&wait_replicas=2"), expected(2, 50));
+    }
+
+    #[test]
+    fn mistakes_are_named_and_quote_nothing() {
+        for (url, named) in [
+            ("mysql://u:xyzzy@h", "redis://"),
+            ("redis+ring://u:xyzzy@h", "redis://"),
+            ("redis://u:xyzzy@h:port", "port"),
+            ("redis://u:xyzzy@h/notes", "database"),
+            ("redis://u:xyzzy@a,b", "redis+cluster://"),
+            ("redis+sentinel://u:xyzzy@a,b", "PRIMARY"),
+            ("redis://u:1?xyzzy@h", "percent-encoded"),
+            ("redis://u:1/xyzzy@h", "percent-encoded"),
+            ("redis://h?password=xyzzy", "password"),
+            ("redis://h?wait_replicas=0", "wait_replicas"),
+            ("redis://h?sentinel_user=xyzzy", "sentinel_user"),
+            ("redis://h?tls_ca_file=xyzzy", "rediss"),
+            ("rediss://h?tls_cert_file=xyzzy", "go together"),
+        ] {
+            let error = RedisConfig::from_url(url).expect_err(url);
+            assert!(error.message().contains(named), "{error}");
+            assert!(!format!("{error:?}").contains("xyzzy"), "{error:?}");
+        }
+    }
+
+    #[test]
+    fn a_namespace_is_one_hash_tag() {
+        let check = |namespace: &str| {
+            let config = RedisConfig::from_url("redis://h").expect("valid");
+            RedisConfig { namespace: namespace.to_owned(), ..config }.check().is_ok()
+        };
+        assert!(check("tenant 7/é"));
+        assert!(["", "a}b", "{a", "a\n", &"x".repeat(65)].iter().all(|namespace| !check(namespace)));
+    }
+}

@@ -1,0 +1,152 @@
+//! Redis' errors as those of the contract.
+
+use std::error::Error as _;
+use std::fmt;
+
+use memory_core::{Error, ErrorKind, Outcome};
+use redis::RedisError;
+
+/// The error that the driver gave, as the contract has it. The message never holds the server's own, which can quote a value.
+pub(crate) fn native(error: RedisError) -> Error {
+    let (kind, message, retryable) = match error.code() {
+        Some(code) => of_code(code, error.detail().unwrap_or_default()),
+        None => match error.kind() {
+            redis::ErrorKind::AuthenticationFailed => {
+                (ErrorKind::Unauthorized, "the server refused the user or the password", false)
+            }
+            redis::ErrorKind::InvalidClientConfig => {
+                (ErrorKind::InvalidInput, "the settings of the connection are not valid", false)
+            }
+            redis::ErrorKind::MasterNameNotFoundBySentinel => {
+                (ErrorKind::Unavailable, "the sentinels know no primary of this name", true)
+            }
+            redis::ErrorKind::UnexpectedReturnType => {
+                (ErrorKind::Corrupt, "a stored value has an impossible type", false)
+            }
+            _ if is_lost(&error) => (ErrorKind::Unavailable, "the connection to the server failed", true),
+            _ => (ErrorKind::Unexpected, "the driver refused a command", false),
+        },
+    };
+    let error = Error::new(kind, message).with_source(Source::of(error));
+    if retryable { error.retryable() } else { error }
+}
+
+/// As [`native`], for commands that may have had their effect although no answer came.
+pub(crate) fn native_write(error: RedisError) -> Error {
+    // A server that answers with an error has done nothing; nor has one that was never reached.
+    let is_unknown = error.code().is_none() && is_lost(&error) && !error.is_connection_refusal();
+    let error = native(error);
+    if is_unknown { error.with_outcome(Outcome::Unknown) } else { error }
+}
+
+/// Whether the same call can succeed soon: the connection was lost, the server starts, or somebody else is the primary now.
+pub(crate) fn is_passing(error: &Error) -> bool {
+    source(error).is_some_and(|source| source.is_passing)
+}
+
+/// Whether the server is a replica, which takes no writes.
+pub(crate) fn is_read_only(error: &Error) -> bool {
+    source(error).is_some_and(|source| source.code.as_deref() == Some("READONLY"))
+}
+
+fn source(error: &Error) -> Option<&Source> {
+    error.source().and_then(|source| source.downcast_ref())
+}
+
+/// What went wrong in the words of the driver. Without those of a server, which can quote what was sent.
+#[derive(Debug)]
+struct Source {
+    text: String,
+    code: Option<String>,
+    is_passing: bool,
+}
+
+impl Source {
+    fn of(error: RedisError) -> Self {
+        let code = error.code().map(str::to_owned);
+        let text = code.as_ref().map_or_else(|| error.to_string(), |code| format!("the server answered {code}"));
+        let is_passing = match code.as_deref() {
+            Some("ASK" | "CLUSTERDOWN" | "LOADING" | "MASTERDOWN" | "MOVED" | "READONLY" | "TRYAGAIN") => true,
+            Some(_) => is_gone_from_node(error.detail().unwrap_or_default()),
+            None => is_lost(&error) || error.kind() == redis::ErrorKind::MasterNameNotFoundBySentinel,
+        };
+        Self { text, code, is_passing }
+    }
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl std::error::Error for Source {}
+
+/// What each code of an error reply means: kind, message, and whether a later call can succeed.
+fn of_code(code: &str, detail: &str) -> (ErrorKind, &'static str, bool) {
+    use ErrorKind::{Corrupt, Unauthorized, Unavailable, Unexpected};
+    match code {
+        "NOAUTH" | "WRONGPASS" => (Unauthorized, "the server refused the user or the password", false),
+        "NOPERM" => (Unauthorized, "the user lacks a permission", false),
+        "DENIED" => (Unauthorized, "the server takes no connections from here", false),
+        "READONLY" => (Unavailable, "the server is a read-only replica", true),
+        "OOM" => (Unavailable, "the server is out of memory", true),
+        "LOADING" => (Unavailable, "the server is loading its data", true),
+        "MASTERDOWN" => (Unavailable, "the server has lost its primary", true),
+        "CLUSTERDOWN" => (Unavailable, "the cluster is down", true),
+        "MOVED" | "ASK" | "TRYAGAIN" => (Unavailable, "the slot of the namespace is on its way to another node", true),
+        "CROSSSLOT" => (Unexpected, "the keys of the namespace are not in one slot", false),
+        "BUSY" => (Unavailable, "the server is busy with a script", true),
+        "MISCONF" => (Unavailable, "the server can't write to its disk", true),
+        "NOREPLICAS" => (Unavailable, "the server has too few replicas to take a write", true),
+        "WRONGTYPE" => (Corrupt, "a key of the namespace holds another type of value", false),
+        _ if is_gone_from_node(detail) => {
+            (Unavailable, "the slot of the namespace is on its way to another node", true)
+        }
+        _ if detail.contains("killed by user") => (Unavailable, "the script was killed on the server", true),
+        _ if detail.contains("max number of clients") => (Unavailable, "the server has no connection left", true),
+        _ if detail.contains("cluster is down") => (Unavailable, "the cluster is down", true),
+        _ => (Unexpected, "the server refused a command", false),
+    }
+}
+
+/// A script that meets a key which has left the node gets no redirection, but this.
+fn is_gone_from_node(detail: &str) -> bool {
+    detail.contains("non local key")
+}
+
+fn is_lost(error: &RedisError) -> bool {
+    matches!(error.kind(), redis::ErrorKind::Io | redis::ErrorKind::Parse | redis::ErrorKind::ClusterConnectionNotFound)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lost_connection_leaves_a_write_unknown_and_a_read_not_done() {
+        let lost = || RedisError::from(std::io::Error::from(std::io::ErrorKind::ConnectionReset));
+        let (read, write) = (native(lost()), native_write(lost()));
+        assert_eq!((read.kind(), read.outcome()), (ErrorKind::Unavailable, Outcome::NotDone));
+        assert_eq!((write.kind(), write.outcome()), (ErrorKind::Unavailable, Outcome::Unknown));
+        assert!(read.is_retryable() && write.is_retryable() && is_passing(&read) && is_passing(&write));
+        let refused = RedisError::from(std::io::Error::from(std::io::ErrorKind::ConnectionRefused));
+        assert_eq!(native_write(refused).outcome(), Outcome::NotDone, "nothing was sent");
+    }
+
+    #[test]
+    fn codes_have_kinds() {
+        for (code, kind, retryable) in [
+            ("WRONGPASS", ErrorKind::Unauthorized, false),
+            ("NOPERM", ErrorKind::Unauthorized, false),
+            ("READONLY", ErrorKind::Unavailable, true),
+            ("OOM", ErrorKind::Unavailable, true),
+            ("TRYAGAIN", ErrorKind::Unavailable, true),
+            ("WRONGTYPE", ErrorKind::Corrupt, false),
+            ("ERR", ErrorKind::Unexpected, false),
+        ] {
+            let (of_code, _, can_retry) = of_code(code, "");
+            assert_eq!((of_code, can_retry), (kind, retryable), "{code}");
+        }
+    }
+}

@@ -1,0 +1,18 @@
+#![doc = include_str!("../README.md")]
+
+mod config;
+mod connection;
+mod documents;
+mod error;
+mod ledger;
+mod link;
+mod migrate;
+mod provider;
+mod query;
+mod rows;
+mod statements;
+mod walk;
+
+pub use config::{Host, Login, Password, RedisConfig, Tls, Topology, Wait};
+pub use migrate::{migrate, plan};
+pub use provider::RedisMemory;

@@ -1,0 +1,259 @@
+//! The way to the primary that holds the namespace: a server, what sentinels call the primary, or a node of a cluster.
+
+use std::fmt;
+use std::fs;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{PoisonError, RwLock};
+use std::time::Duration;
+
+use memory_core::{Error, ErrorKind, Result};
+use redis::aio::{ConnectionLike, MultiplexedConnection};
+use redis::cluster::ClusterClient;
+use redis::cluster_async::ClusterConnection;
+use redis::cluster_routing::{Route, SingleNodeRoutingInfo, SlotAddr};
+use redis::io::tcp::TcpSettings;
+use redis::sentinel::{SentinelClient, SentinelClientBuilder, SentinelServerType};
+use redis::{
+    AsyncConnectionConfig, Client, ClientTlsConfig, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, Pipeline,
+    RedisConnectionInfo, RedisError, RedisResult, TlsCertificates, TlsMode, Value,
+};
+use tokio::sync::Mutex;
+
+use crate::config::{Host, Login, Password, RedisConfig, Tls, Topology};
+use crate::error::{native, native_write};
+
+/// One connection that all calls share. It is made when the first of them comes, and made anew after it was lost.
+pub(crate) struct Link {
+    source: Source,
+    current: RwLock<Option<Numbered>>,
+    /// Held by whoever connects, so that one does for all.
+    turn: Mutex<()>,
+    /// How many connections were made.
+    made: AtomicU64,
+    /// How long it may take to connect.
+    patience: Duration,
+}
+
+enum Source {
+    Server(Client),
+    Sentinel(Mutex<SentinelClient>),
+    Cluster(ClusterClient, Route),
+}
+
+/// The connection, and how many there were before.
+#[derive(Clone)]
+struct Numbered {
+    number: u64,
+    connection: Connection,
+}
+
+#[derive(Clone)]
+enum Connection {
+    Node(MultiplexedConnection),
+    Cluster(ClusterConnection, Route),
+}
+
+impl Link {
+    /// Connects to nothing yet. The key tells which slot of a cluster is meant.
+    pub(crate) fn new(config: &RedisConfig, key: &str) -> Result<Self> {
+        let source = Source::new(config, key)?;
+        let (current, turn, made) = Default::default();
+        Ok(Self { source, current, turn, made, patience: config.connect_timeout })
+    }
+
+    /// Sends all commands in one piece, and gives the answer to each.
+    pub(crate) async fn send(&self, commands: &Pipeline) -> Result<Vec<Value>> {
+        let Numbered { number, mut connection } = self.connection().await?;
+        let answers = match &mut connection {
+            Connection::Node(node) => node.req_packed_commands(commands, 0, commands.len()).await,
+            Connection::Cluster(cluster, route) => {
+                let route = SingleNodeRoutingInfo::SpecificNode(*route);
+                cluster.route_pipeline(commands.clone(), 0, commands.len(), route).await
+            }
+        };
+        let is_stale = match &answers {
+            Ok(answers) => answers.iter().any(is_demoted),
+            Err(error) => error.is_unrecoverable_error() || error.is_connection_dropped(),
+        };
+        // A cluster finds its nodes again by itself.
+        if is_stale && matches!(connection, Connection::Node(_)) {
+            self.forget(number);
+        }
+        answers.map_err(native_write)
+    }
+
+    /// Closes the connection.
+    pub(crate) fn close(&self) {
+        self.current.write().unwrap_or_else(PoisonError::into_inner).take();
+    }
+
+    async fn connection(&self) -> Result<Numbered> {
+        if let Some(current) = self.current() {
+            return Ok(current);
+        }
+        let _turn = self.turn.lock().await;
+        if let Some(current) = self.current() {
+            return Ok(current);
+        }
+        let connection = self.source.connect(self.patience).await.map_err(native)?;
+        let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
+        let numbered = Numbered { number: self.made.fetch_add(1, Ordering::Relaxed), connection };
+        *current = Some(numbered.clone());
+        Ok(numbered)
+    }
+
+    fn current(&self) -> Option<Numbered> {
+        self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Unless another one has connected anew already.
+    fn forget(&self, number: u64) {
+        let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
+        current.take_if(|current| current.number == number);
+    }
+}
+
+impl fmt::Debug for Link {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Link").finish_non_exhaustive()
+    }
+}
+
+impl Source {
+    fn new(config: &RedisConfig, key: &str) -> Result<Self> {
+        let certificates = config.tls.as_ref().map(certificates).transpose()?;
+        let certificates = || certificates.clone();
+        let invalid =
+            |error: RedisError| Error::invalid("the settings of the connection are not valid").with_source(error);
+        let source = match &config.topology {
+            Topology::Server(host) => {
+                let info = connection_info(host, config).map_err(invalid)?;
+                match certificates() {
+                    Some(certificates) => Client::build_with_tls(info, certificates),
+                    None => Client::open(info),
+                }
+                .map(Self::Server)
+            }
+            Topology::Sentinel { sentinels, primary, login } => {
+                let sentinels = sentinels.iter().map(|host| address(host, config.tls.is_some()));
+                let build = || {
+                    let mut builder = SentinelClientBuilder::new(sentinels, primary, SentinelServerType::Master)?
+                        .set_client_to_redis_db(config.database.into())
+                        .set_client_to_redis_tcp_settings(tcp())
+                        .set_client_to_sentinel_tcp_settings(tcp());
+                    if let Some(certificates) = certificates() {
+                        builder = builder
+                            .set_client_to_redis_tls_mode(TlsMode::Secure)
+                            .set_client_to_sentinel_tls_mode(TlsMode::Secure)
+                            .set_client_to_redis_certificates(certificates.clone())
+                            .set_client_to_sentinel_certificates(certificates);
+                    }
+                    if let Some(user) = &config.login.user {
+                        builder = builder.set_client_to_redis_username(user);
+                    }
+                    if let Some(Password(password)) = &config.login.password {
+                        builder = builder.set_client_to_redis_password(password);
+                    }
+                    if let Some(user) = &login.user {
+                        builder = builder.set_client_to_sentinel_username(user);
+                    }
+                    if let Some(Password(password)) = &login.password {
+                        builder = builder.set_client_to_sentinel_password(password);
+                    }
+                    builder.build()
+                };
+                build().map(|client| Self::Sentinel(Mutex::new(client)))
+            }
+            Topology::Cluster(hosts) => {
+                let infos = hosts.iter().map(|host| connection_info(host, config)).collect::<RedisResult<Vec<_>>>();
+                let mut builder = ClusterClient::builder(infos.map_err(invalid)?)
+                    // What may be sent twice is decided here, not by the driver (W11).
+                    .retries(0)
+                    .connection_timeout(CONNECT)
+                    .overall_response_timeout(None)
+                    .response_timeout(Duration::MAX)
+                    .tcp_settings(tcp());
+                if let Some(certificates) = certificates() {
+                    builder = builder.certs(certificates);
+                }
+                // The tag of the namespace decides about the slot.
+                builder.build().map(|client| Self::Cluster(client, Route::with_key(key, SlotAddr::Master)))
+            }
+        };
+        source.map_err(invalid)
+    }
+
+    async fn connect(&self, patience: Duration) -> RedisResult<Connection> {
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(CONNECT.min(patience)))
+            // Calls have deadlines of their own.
+            .set_response_timeout(None);
+        match self {
+            Self::Server(client) => {
+                client.get_multiplexed_async_connection_with_config(&config).await.map(Connection::Node)
+            }
+            Self::Sentinel(client) => {
+                client.lock().await.get_async_connection_with_config(&config).await.map(Connection::Node)
+            }
+            Self::Cluster(client, route) => {
+                client.get_async_connection().await.map(|cluster| Connection::Cluster(cluster, *route))
+            }
+        }
+    }
+}
+
+/// How long one attempt to connect may take.
+const CONNECT: Duration = Duration::from_secs(2);
+/// After how long without a sign of life of the other side a connection is given up.
+const SILENCE: Duration = Duration::from_secs(20);
+
+/// Whether the answer is that of a server that is not the primary any more.
+fn is_demoted(answer: &Value) -> bool {
+    matches!(answer, Value::ServerError(error) if matches!(error.code(), "READONLY" | "MASTERDOWN"))
+}
+
+fn connection_info(host: &Host, config: &RedisConfig) -> RedisResult<ConnectionInfo> {
+    let mut settings = RedisConnectionInfo::default().set_db(config.database.into());
+    let Login { user, password } = &config.login;
+    if let Some(user) = user {
+        settings = settings.set_username(user);
+    }
+    if let Some(Password(password)) = password {
+        settings = settings.set_password(password);
+    }
+    let info = address(host, config.tls.is_some()).into_connection_info()?;
+    Ok(info.set_redis_settings(settings).set_tcp_settings(tcp()))
+}
+
+fn address(host: &Host, is_encrypted: bool) -> ConnectionAddr {
+    let (host, port) = (host.name.clone(), host.port);
+    match is_encrypted {
+        true => ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None },
+        false => ConnectionAddr::Tcp(host, port),
+    }
+}
+
+fn tcp() -> TcpSettings {
+    let keepalive = redis::io::tcp::socket2::TcpKeepalive::new().with_time(SILENCE / 2).with_interval(SILENCE / 8);
+    let settings = TcpSettings::default().set_nodelay(true).set_keepalive(keepalive);
+    #[cfg(target_os = "linux")]
+    let settings = settings.set_user_timeout(SILENCE);
+    settings
+}
+
+fn certificates(tls: &Tls) -> Result<TlsCertificates> {
+    // The drivers of several engines may be part of one program, and rustls wants one provider for all of them; an error says
+    // that another one was chosen already.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let read = |file: &Path| {
+        let content = fs::read(file);
+        content.map_err(|error| Error::new(ErrorKind::InvalidInput, "a certificate can't be read").with_source(error))
+    };
+    let client_tls = match &tls.client {
+        Some((certificate, key)) => Some(ClientTlsConfig { client_cert: read(certificate)?, client_key: read(key)? }),
+        None => None,
+    };
+    let root_cert = tls.root_certificate.as_deref().map(read).transpose()?;
+    Ok(TlsCertificates { client_tls, root_cert })
+}

@@ -1,0 +1,200 @@
+//! Walks along sorted sets, in bounded slices.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use memory_core::{Order, Position, Query, Result, Timestamp, Verdict};
+use redis::{Pipeline, Value};
+
+use crate::connection::{Connections, unexpected_answer};
+use crate::statements::{Call, score};
+
+/// So many sets are merged by the server; more of them in several calls.
+const MERGED: usize = 64;
+/// So many rows are read by one command when their ids are known.
+const ROWS: usize = 8;
+/// How many candidates a slice has at most. Each has twice as many as the one before.
+const MAX_SLICE: usize = 1_024;
+
+/// A sorted set with candidates, or a part of one.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Source {
+    set: Vec<u8>,
+    /// What the members of the part begin with; nothing for a whole set whose scores are createdAt.
+    head: Vec<u8>,
+}
+
+impl Source {
+    /// A set of ids whose scores are createdAt.
+    pub(crate) fn by_time(set: Vec<u8>) -> Self {
+        Self { set, head: Vec::new() }
+    }
+
+    /// The memories of one space in the set of all spaces.
+    pub(crate) fn of_space(spaces: Vec<u8>, space: &str) -> Self {
+        Self { set: spaces, head: [space.as_bytes(), &[0]].concat() }
+    }
+}
+
+/// Where rows are, in which order they are wanted, and between which times.
+#[derive(Debug, Clone)]
+pub(crate) struct Range {
+    /// What the keys of the rows begin with; nothing when rows are not wanted.
+    prefix: Vec<u8>,
+    order: Order,
+    place: Option<(i64, Vec<u8>)>,
+    after: Vec<u8>,
+    before: Vec<u8>,
+}
+
+impl Range {
+    /// What a query asks for; both times are exclusive.
+    pub(crate) fn of<K>(
+        query: &Query<K>,
+        prefix: Vec<u8>,
+        after: Option<Timestamp>,
+        before: Option<Timestamp>,
+    ) -> Self {
+        let place = query.after().map(|Position { created_at, id }| (created_at.as_millis(), id.clone()));
+        let bound = |time: Option<Timestamp>| time.map(score).unwrap_or_default();
+        Self { prefix, order: query.order(), place, after: bound(after), before: bound(before) }
+    }
+
+    /// Everything, oldest first.
+    pub(crate) fn all(prefix: Vec<u8>) -> Self {
+        Self { prefix, order: Order::OldestFirst, place: None, after: Vec::new(), before: Vec::new() }
+    }
+
+    /// The same without rows.
+    pub(crate) fn without_rows(&self) -> Self {
+        Self { prefix: Vec::new(), ..self.clone() }
+    }
+}
+
+/// An entry of an index, with its row if that was asked for and is there.
+#[derive(Debug)]
+pub(crate) struct Candidate {
+    pub(crate) id: Vec<u8>,
+    pub(crate) time: i64,
+    pub(crate) row: Option<Vec<u8>>,
+}
+
+/// Some sets that the server merges.
+#[derive(Debug)]
+pub(crate) struct Lane {
+    sources: Vec<Source>,
+    /// The last candidate that was read.
+    place: Option<(i64, Vec<u8>)>,
+    pub(crate) found: VecDeque<Candidate>,
+    /// Whether there is nothing behind what was found.
+    pub(crate) is_last: bool,
+}
+
+/// Candidates of several sets in order, slice by slice, each once.
+#[derive(Debug)]
+pub(crate) struct Walk {
+    range: Range,
+    lanes: Vec<Lane>,
+    slice: usize,
+    /// The last candidate that was offered.
+    offered: Option<(i64, Vec<u8>)>,
+}
+
+impl Walk {
+    /// Along these sets, beginning with a slice of this size.
+    pub(crate) fn new(sources: BTreeSet<Source>, range: Range, slice: usize) -> Self {
+        let sources: Vec<_> = sources.into_iter().collect();
+        let lanes = sources.chunks(MERGED).map(|sources| Self::lane(sources.to_vec(), &range)).collect();
+        Self { range, lanes, slice, offered: None }
+    }
+
+    /// Sets at the start of a range.
+    pub(crate) fn lane(sources: Vec<Source>, range: &Range) -> Lane {
+        Lane { sources, place: range.place.clone(), found: VecDeque::new(), is_last: false }
+    }
+
+    /// Offers the next slice of candidates. `Stop` when the page is complete or there are no more.
+    pub(crate) async fn step(
+        &mut self,
+        on: &Connections,
+        mut offer: impl FnMut(&Candidate) -> Result<Verdict>,
+    ) -> Result<Verdict> {
+        fill(on, &self.range, &mut self.lanes, self.slice).await?;
+        self.slice = (self.slice * 2).min(MAX_SLICE);
+        loop {
+            if self.lanes.iter().any(|lane| lane.found.is_empty() && !lane.is_last) {
+                return Ok(Verdict::Skip);
+            }
+            let ready = self.lanes.iter_mut().filter(|lane| !lane.found.is_empty());
+            let place = |lane: &&mut Lane| lane.found.front().map(|candidate| (candidate.time, candidate.id.clone()));
+            let next = match self.range.order {
+                Order::OldestFirst => ready.min_by_key(place),
+                Order::NewestFirst => ready.max_by_key(place),
+            };
+            let Some(candidate) = next.and_then(|lane| lane.found.pop_front()) else { return Ok(Verdict::Stop) };
+            let place = Some((candidate.time, candidate.id.clone()));
+            if self.offered != place && offer(&candidate)? == Verdict::Stop {
+                return Ok(Verdict::Stop);
+            }
+            self.offered = place;
+        }
+    }
+}
+
+/// Reads a slice into each lane that is empty and not at its end.
+pub(crate) async fn fill(on: &Connections, range: &Range, lanes: &mut [Lane], slice: usize) -> Result<()> {
+    let empty = |lane: &&mut Lane| lane.found.is_empty() && !lane.is_last;
+    let mut calls = Pipeline::new();
+    for lane in lanes.iter_mut().filter(empty) {
+        let (time, id) = lane.place.clone().map_or_else(Default::default, |(time, id)| (time.to_string(), id));
+        let newest = range.order == Order::NewestFirst;
+        let call = Call::new(&on.scripts.walk)
+            .keys(lane.sources.iter().map(|source| source.set.clone()))
+            .arg(range.prefix.clone())
+            .number(newest.into())
+            .number(slice as i64)
+            .arg(time)
+            .arg(id)
+            .arg(range.after.clone())
+            .arg(range.before.clone())
+            .args(lane.sources.iter().map(|source| source.head.clone()));
+        calls.add_command(call.into_cmd());
+    }
+    if calls.is_empty() {
+        return Ok(());
+    }
+    let answers = on.read(&calls).await?;
+    for (lane, answer) in lanes.iter_mut().filter(empty).zip(answers) {
+        let Value::Array(items) = answer else { return Err(unexpected_answer()) };
+        let mut items = items.into_iter();
+        lane.is_last = items.next() == Some(Value::Int(0));
+        while let (Some(id), Some(time), Some(row)) = (items.next(), items.next(), items.next()) {
+            let (Value::BulkString(id), Value::Int(time)) = (id, time) else { return Err(unexpected_answer()) };
+            let row = if let Value::BulkString(row) = row { Some(row) } else { None };
+            lane.found.push_back(Candidate { id, time, row });
+        }
+        lane.place = lane.found.back().map(|last| (last.time, last.id.clone())).or(lane.place.take());
+    }
+    Ok(())
+}
+
+/// The rows of entries, in their order.
+pub(crate) async fn fetch(on: &Connections, range: &Range, entries: &[(i64, &[u8])]) -> Result<Vec<Candidate>> {
+    let mut commands = Pipeline::new();
+    for some in entries.chunks(ROWS) {
+        let keys: Vec<_> = some.iter().map(|(_, id)| [range.prefix.as_slice(), id].concat()).collect();
+        commands.cmd("MGET").arg(keys);
+    }
+    if commands.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut rows = Vec::with_capacity(entries.len());
+    for answer in on.read(&commands).await? {
+        let Value::Array(answer) = answer else { return Err(unexpected_answer()) };
+        rows.extend(answer);
+    }
+    let candidate = |((time, id), row): (&(i64, &[u8]), Value)| {
+        let row = if let Value::BulkString(row) = row { Some(row) } else { None };
+        Candidate { id: id.to_vec(), time: *time, row }
+    };
+    Ok(entries.iter().zip(rows).map(candidate).collect())
+}

@@ -1,0 +1,107 @@
+//! The suite on Redis: one server, and a cluster whose slots move while the cases run.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use async_trait::async_trait;
+use conformance::server::redis::RedisServer;
+use conformance::server::redis_cluster::RedisCluster;
+use conformance::{Harness, Namespace};
+use memory_core::{Error, ErrorKind, MemoryId, MemoryProvider, Result};
+use memory_redis::{RedisConfig, RedisMemory};
+
+mod common;
+use common::Admin;
+
+/// One hash tag for each namespace.
+#[derive(Debug)]
+struct Redis {
+    name: &'static str,
+    config: RedisConfig,
+    /// To remove and to damage.
+    admin: Admin,
+}
+
+impl Redis {
+    fn harness(name: &'static str, url: &str) -> Arc<dyn Harness> {
+        let config = RedisConfig::from_url(url).expect("the URL of a test server");
+        Arc::new(Self { name, config, admin: Admin::of(url) })
+    }
+}
+
+#[async_trait]
+impl Harness for Redis {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    async fn open(&self, namespace: &Namespace) -> Result<Arc<dyn MemoryProvider>> {
+        let mut config = self.config.clone();
+        config.namespace = namespace.name.clone();
+        config.clock = Arc::<memory_core::ManualClock>::clone(&namespace.clock);
+        config.text_index = namespace.text_index;
+        config.deadline = namespace.deadline;
+        Ok(Arc::new(RedisMemory::open(config)?))
+    }
+
+    async fn remove(&self, namespace: &Namespace) -> Result<()> {
+        self.admin.remove(&namespace.name).await.map_err(unexpected)
+    }
+
+    fn can_damage(&self) -> bool {
+        true
+    }
+
+    async fn damage(&self, namespace: &Namespace, id: MemoryId) -> Result<bool> {
+        self.admin.cut_last_byte(&namespace.name, id).await.map_err(unexpected)
+    }
+}
+
+fn unexpected(error: redis::RedisError) -> Error {
+    Error::new(ErrorKind::Unexpected, "the server refused to prepare a case").with_source(error)
+}
+
+fn main() -> ExitCode {
+    let server = RedisServer::start();
+    let cluster = RedisCluster::start_with(&[]);
+    let harnesses = vec![
+        match &server {
+            Ok(server) => Redis::harness("redis", server.url()),
+            Err(missing) => missing.harness("redis"),
+        },
+        match &cluster {
+            Ok(cluster) => Redis::harness("redis-cluster", &cluster.url()),
+            Err(missing) => missing.harness("redis-cluster"),
+        },
+    ];
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let mover = cluster.as_ref().ok().map(|cluster| scope.spawn(|| move_slots(cluster, &is_over)));
+        let exit = conformance::run(harnesses);
+        is_over.store(true, Ordering::Relaxed);
+        match mover.map(|mover| mover.join().unwrap_or(0)) {
+            Some(0) => {
+                eprintln!("no slots were moved while the cases ran");
+                ExitCode::FAILURE
+            }
+            _ => exit,
+        }
+    })
+}
+
+/// Moves slots from primary to primary until it is over, and tells how often.
+fn move_slots(cluster: &RedisCluster, is_over: &AtomicBool) -> usize {
+    let mut moves = 0;
+    for turn in 0.. {
+        if is_over.load(Ordering::Relaxed) {
+            break;
+        }
+        match cluster.move_slots(turn % 3, (turn + 1) % 3, 1_000) {
+            Ok(()) => moves += 1,
+            Err(error) => eprintln!("slots could not be moved: {error}"),
+        }
+    }
+    moves
+}

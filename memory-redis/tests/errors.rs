@@ -1,0 +1,250 @@
+//! One provoked error for each kind that Redis' own are mapped to.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use conformance::server::redis::LocalRedis;
+use libtest_mimic::{Arguments, Trial};
+use memory_core::{Error, ErrorKind, MemoryProvider, MemoryQuery, Outcome, SpaceSelector};
+use memory_redis::{Login, Password, RedisConfig, RedisMemory};
+
+mod common;
+use common::{Admin, Case, event, open, run};
+
+/// Stands in payloads and passwords; no error may show it.
+const SECRET: &str = common::PAYLOAD;
+
+fn main() -> ExitCode {
+    let missing = LocalRedis::start().err();
+    let trial = |name: &str, test: fn() -> Case| match &missing {
+        Some(missing) => missing.trial(name),
+        None => Trial::test(name, move || test().map_err(|error| format!("{error:?}").into())),
+    };
+    let trials = vec![
+        trial("redis::a_wrong_password_is_unauthorized", || run(a_wrong_password_is_unauthorized())),
+        trial("redis::a_missing_permission_is_unauthorized", || run(a_missing_permission_is_unauthorized())),
+        trial(
+            "redis::what_the_server_cannot_take_is_unavailable",
+            || run(what_the_server_cannot_take_is_unavailable()),
+        ),
+        trial("redis::a_read_only_replica_is_unavailable", || run(a_read_only_replica_is_unavailable())),
+        trial("redis::a_server_that_loads_is_unavailable", || run(a_server_that_loads_is_unavailable())),
+        trial("redis::a_script_that_is_killed_has_done_nothing", || run(a_script_that_is_killed_has_done_nothing())),
+        trial("redis::a_slot_that_is_not_served_is_unavailable", || run(a_slot_that_is_not_served_is_unavailable())),
+        trial("redis::a_value_of_another_type_is_corrupt", || run(a_value_of_another_type_is_corrupt())),
+        trial("redis::nobody_at_the_port_is_unavailable", || run(nobody_at_the_port_is_unavailable())),
+    ];
+    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+}
+
+async fn a_wrong_password_is_unauthorized() -> Case {
+    let server = LocalRedis::start()?;
+    for (user, password) in
+        [(None, Some(format!("{SECRET}-wrong"))), (None, None), (Some("nobody"), Some(SECRET.into()))]
+    {
+        let mut config = config(&server.url());
+        config.login = Login { user: user.map(str::to_owned), password: password.map(Password) };
+        check(&refused(config).await, ErrorKind::Unauthorized, "refused the user or the password");
+    }
+    Ok(())
+}
+
+async fn a_missing_permission_is_unauthorized() -> Case {
+    let server = LocalRedis::start()?;
+    open(config(&server.url())).await?.shutdown().await?;
+    // As the README tells, but for the keys of another namespace.
+    let rights = ["+@read", "+@write", "+@transaction", "+eval", "+evalsha", "+script|load", "+info"];
+    let password = format!(">{SECRET}");
+    let user = ["ACL", "SETUSER", "guest", "on", &password, "~{agent_memory}:*"];
+    server.command(&[&user[..], &rights].concat())?;
+    let mut guest = config(&server.url());
+    guest.login = Login { user: Some("guest".to_owned()), password: Some(Password(SECRET.to_owned())) };
+    let provider = open(guest.clone()).await?;
+    provider.store(event("a-b", 1)).await?;
+    let health = provider.check_health().await?;
+    assert!(health.durability.to_string().starts_with("unknown"), "{}", health.durability);
+    guest.namespace = "elsewhere".to_owned();
+    check(&refused(guest).await, ErrorKind::Unauthorized, "lacks a permission");
+    server.command(&["ACL", "SETUSER", "guest", "-zadd"])?;
+    let error = provider.store(event("a-b", 2)).await.expect_err("no permission to write");
+    check(&error, ErrorKind::Unauthorized, "lacks a permission");
+    assert_eq!(error.outcome(), Outcome::NotDone);
+    let query = MemoryQuery::builder().all().build()?;
+    assert_eq!(provider.query(&query).await?.memories.len(), 1, "half of a memory was stored");
+    Ok(())
+}
+
+async fn what_the_server_cannot_take_is_unavailable() -> Case {
+    let server = LocalRedis::start()?;
+    let provider = open(config(&server.url())).await?;
+    for (setting, message) in
+        [(["maxmemory", "1"], "out of memory"), (["min-replicas-to-write", "1"], "too few replicas")]
+    {
+        server.command(&["CONFIG", "SET", setting[0], setting[1]])?;
+        let error = provider.store(event("a-b", 1)).await.expect_err(message);
+        check(&error, ErrorKind::Unavailable, message);
+        assert!(error.is_retryable() && error.outcome() == Outcome::NotDone, "{error:?}");
+        server.command(&["CONFIG", "SET", setting[0], "0"])?;
+        provider.store(event("a-b", 1)).await?;
+    }
+    // It says so and hangs up, and which of the two is noticed first is chance.
+    server.command(&["CONFIG", "SET", "maxclients", "1"])?;
+    check(&refused(config(&server.url())).await, ErrorKind::Unavailable, "connection");
+    Ok(())
+}
+
+async fn a_read_only_replica_is_unavailable() -> Case {
+    let server = LocalRedis::start()?;
+    let provider = open(config(&server.url())).await?;
+    // Of nobody, so that it keeps what it has.
+    server.command(&["CONFIG", "SET", "replica-serve-stale-data", "yes"])?;
+    server.command(&["REPLICAOF", "127.0.0.1", "1"])?;
+    let error = provider.store(event("a-b", 1)).await.expect_err("a replica");
+    check(&error, ErrorKind::Unavailable, "read-only replica");
+    assert_eq!(error.outcome(), Outcome::NotDone);
+    server.command(&["REPLICAOF", "NO", "ONE"])?;
+    provider.store(event("a-b", 1)).await?;
+    Ok(())
+}
+
+async fn a_server_that_loads_is_unavailable() -> Case {
+    let server = LocalRedis::start_with(&[("enable-debug-command", "yes")])?;
+    let mut config = config(&server.url());
+    config.connect_timeout = Duration::from_millis(100);
+    let provider = open(config).await?;
+    for time in 0..300 {
+        provider.store(event("a-b", time)).await?;
+    }
+    // In microseconds, so that it takes some seconds to load the rows, during which the server looks for other clients.
+    server.command(&["CONFIG", "SET", "key-load-delay", "10000"])?;
+    server.command(&["CONFIG", "SET", "loading-process-events-interval-bytes", "1024"])?;
+    let (reload, refused) = std::thread::scope(|scope| {
+        let reload = scope.spawn(|| server.command(&["DEBUG", "RELOAD"]));
+        let runtime = tokio::runtime::Handle::current();
+        let refused = tokio::task::block_in_place(|| {
+            runtime.block_on(async {
+                while !reload.is_finished() {
+                    if let Err(error) = provider.store(event("a-b", 1)).await {
+                        return Some(error);
+                    }
+                }
+                None
+            })
+        });
+        (reload.join(), refused)
+    });
+    check(&refused.ok_or("the server never refused")?, ErrorKind::Unavailable, "loading its data");
+    reload.map_err(|_| "the reload panicked")??;
+    provider.store(event("a-b", 1)).await?;
+    Ok(())
+}
+
+async fn a_script_that_is_killed_has_done_nothing() -> Case {
+    let server = LocalRedis::start_with(&[("busy-reply-threshold", "1")])?;
+    let provider = open(config(&server.url())).await?;
+    let spaces = |place: i64| format!("a-{}", place % 500);
+    provider.store_many((0..5_000).map(|place| event(&spaces(place), place)).collect()).await?;
+    // Hundreds of spaces to merge, so that a script runs long enough to be killed.
+    let selectors = (0..500).map(|place| SpaceSelector::exact(spaces(place))).collect::<Result<Vec<_>, _>>()?;
+    let query = selectors.into_iter().fold(MemoryQuery::builder(), |query, selector| query.selector(selector));
+    let query = query.limit(1_000).build()?;
+    let killer = Admin::of(&server.url());
+    let killing = tokio::spawn(async move {
+        loop {
+            // Nothing to kill is no failure here.
+            let _ = killer.query::<()>(redis::cmd("SCRIPT").arg("KILL")).await;
+        }
+    });
+    let error = loop {
+        match provider.query(&query).await {
+            Ok(page) => assert_eq!(page.memories.len(), 1_000),
+            // The server also tells others that it is busy.
+            Err(error) if error.message().contains("busy") => {
+                check(&error, ErrorKind::Unavailable, "busy with a script")
+            }
+            Err(error) => break error,
+        }
+    };
+    check(&error, ErrorKind::Unavailable, "killed");
+    assert_eq!(error.outcome(), Outcome::NotDone);
+    killing.abort();
+    let _ = killing.await;
+    provider.query(&query).await?;
+    Ok(())
+}
+
+async fn a_slot_that_is_not_served_is_unavailable() -> Case {
+    let server = LocalRedis::start_with(&[("cluster-enabled", "yes"), ("cluster-require-full-coverage", "no")])?;
+    server.command(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"])?;
+    let url = server.url().replace("redis://", "redis+cluster://");
+    let provider = loop {
+        // The node needs a moment to call itself a cluster.
+        match open(config(&url)).await {
+            Ok(provider) => break provider,
+            Err(error) => check(&error, ErrorKind::Unavailable, ""),
+        }
+    };
+    let id = provider.store(event("a-b", 1)).await?;
+    // As on a node that has only half of the slots: this half is nobody's, and later somebody else's.
+    server.command(&["CLUSTER", "DELSLOTSRANGE", "0", "16383"])?;
+    let error = provider.store(event("a-b", 2)).await.expect_err("nobody serves the slot");
+    check(&error, ErrorKind::Unavailable, "cluster is down");
+    server.command(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"])?;
+    while let Err(error) = provider.get(id).await {
+        check(&error, ErrorKind::Unavailable, "cluster is down");
+    }
+
+    // Who connects to a node as to a server alone is told where the slot is.
+    let other = LocalRedis::start_with(&[("cluster-enabled", "yes")])?;
+    other.command(&["CLUSTER", "MEET", "127.0.0.1", &server.port().to_string()])?;
+    let error = loop {
+        let error = refused(config(&other.url())).await;
+        match error.message().contains("cluster is down") {
+            true => check(&error, ErrorKind::Unavailable, ""),
+            false => break error,
+        }
+    };
+    check(&error, ErrorKind::Unavailable, "another node");
+    Ok(())
+}
+
+async fn a_value_of_another_type_is_corrupt() -> Case {
+    let server = LocalRedis::start()?;
+    let provider = open(config(&server.url())).await?;
+    server.command(&["SET", "{agent_memory}:time", SECRET])?;
+    let error = provider.store(event("a-b", 1)).await.expect_err("no sorted set");
+    check(&error, ErrorKind::Corrupt, "another type");
+    assert_eq!(error.outcome(), Outcome::Unknown);
+    let query = MemoryQuery::builder().all().build()?;
+    check(&provider.query(&query).await.expect_err("no sorted set"), ErrorKind::Corrupt, "another type");
+    Ok(())
+}
+
+async fn nobody_at_the_port_is_unavailable() -> Case {
+    for url in ["redis://127.0.0.1:1", "redis+sentinel://127.0.0.1:1/main", "redis+cluster://127.0.0.1:1"] {
+        let error = refused(config(url)).await;
+        check(&error, ErrorKind::Unavailable, "connection to the server failed");
+        assert!(error.is_retryable(), "{error:?}");
+    }
+    Ok(())
+}
+
+/// Settings with which a test need not wait for what does not come.
+fn config(url: &str) -> RedisConfig {
+    let mut config = RedisConfig::from_url(url).expect("the URL of a test server");
+    config.connect_timeout = Duration::from_millis(300);
+    config
+}
+
+async fn refused(config: RedisConfig) -> Error {
+    RedisMemory::open(config).expect("a provider").init().await.expect_err("a refusal")
+}
+
+#[track_caller]
+fn check(error: &Error, kind: ErrorKind, message: &str) {
+    assert_eq!(error.kind(), kind, "{error:?}");
+    assert!(error.message().contains(message), "{error:?}");
+    for text in [error.to_string(), format!("{error:?}")] {
+        assert!(!text.contains(SECRET), "an error tells a secret: {text}");
+    }
+}

@@ -1,0 +1,294 @@
+//! What only Redis has: keys, scripts, replicas, durability and TLS.
+
+use std::collections::BTreeSet;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use conformance::server::redis::LocalRedis;
+use libtest_mimic::{Arguments, Trial};
+use memory_core::{
+    Collection, Content, Context, DocumentId, DocumentSelection, DocumentWrite, Durability, ErrorKind, IdempotencyKey,
+    MemoryPatch, MemoryProvider, MemoryQuery, Outcome, SpaceId, Status, TextIndex, Timestamp,
+};
+use memory_redis::RedisConfig;
+
+mod common;
+use common::{Admin, Case, event, open, run};
+
+fn main() -> ExitCode {
+    let missing = LocalRedis::start().err();
+    let trial = |name: &str, test: fn() -> Case| match &missing {
+        Some(missing) => missing.trial(name),
+        None => Trial::test(name, move || test().map_err(|error| format!("{error:?}").into())),
+    };
+    let trials = vec![
+        trial("redis::removed_documents_leave_no_key", || run(removed_documents_leave_no_key())),
+        trial("redis::an_update_leaves_no_stale_entry", || run(an_update_leaves_no_stale_entry())),
+        trial("redis::keys_of_odd_names_do_not_collide", || run(keys_of_odd_names_do_not_collide())),
+        trial("redis::flushed_scripts_are_loaded_again", || run(flushed_scripts_are_loaded_again())),
+        trial("redis::durability_follows_the_configuration", || run(durability_follows_the_configuration())),
+        trial("redis::a_write_waits_for_its_replicas", || run(a_write_waits_for_its_replicas())),
+        trial("redis::databases_are_apart", || run(databases_are_apart())),
+        trial("redis::connections_are_encrypted_and_checked", || run(connections_are_encrypted_and_checked())),
+        trial("redis::no_command_goes_over_the_whole_keyspace", || run(no_command_goes_over_the_whole_keyspace())),
+    ];
+    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+}
+
+/// The keys before the first document and after the last are the same.
+async fn removed_documents_leave_no_key() -> Case {
+    let server = LocalRedis::start()?;
+    let provider = open(RedisConfig::from_url(&server.url())?).await?;
+    provider.store(event("a-b", 1)).await?;
+    let before = keys(&server).await?;
+    let documents = provider.documents();
+    for (collection, content) in
+        [("notes", "an apple and a pear"), ("notes", "a plum"), ("other", "an apple"), ("n", "")]
+    {
+        for id in ["1", "1:an", "notes:1"] {
+            documents.put(document(collection, id, content)?).await?;
+            documents.put(document(collection, id, &format!("{content} again"))?).await?;
+        }
+    }
+    assert!(keys(&server).await?.len() > before.len());
+    for collection in ["notes", "other", "n"] {
+        let ids = ["1", "1:an", "notes:1"].into_iter().map(DocumentId::parse).collect::<Result<Vec<_>, _>>()?;
+        let selection = DocumentSelection::ids(Collection::parse(collection)?, ids)?;
+        assert_eq!(documents.remove(&selection, 3).await?.len(), 3);
+    }
+    assert_eq!(keys(&server).await?, before);
+    Ok(())
+}
+
+/// What a memory has left, a status or words, has no entry of it any more.
+async fn an_update_leaves_no_stale_entry() -> Case {
+    let server = LocalRedis::start()?;
+    let mut config = RedisConfig::from_url(&server.url())?;
+    config.text_index = TextIndex::All;
+    let provider = open(config.clone()).await?;
+    let id = provider.store(event("a-b", 1).with_context(Context::parse(r#""apple pear""#)?)).await?;
+    let patch = MemoryPatch::new().with_status(Status::Completed).set_context(Context::parse(r#""pear plum""#)?);
+    provider.update(id, patch).await?;
+    let expected = ["m:", "p:a", "schema", "spaces", "time:words", "w:pear", "w:plum", "w:xyzzy"];
+    assert_eq!(names(&server).await?, expected);
+    // A provider that keeps no words itself leaves those right that are there.
+    config.text_index = TextIndex::Documents;
+    let without = open(config).await?;
+    without.update(id, MemoryPatch::new().clear_context().with_status(Status::Running)).await?;
+    assert_eq!(names(&server).await?, ["m:", "p:a", "running", "schema", "spaces", "time:words", "w:xyzzy"]);
+    Ok(())
+}
+
+/// Ids, spaces, words and collections that look like parts of keys are kept apart.
+async fn keys_of_odd_names_do_not_collide() -> Case {
+    let server = LocalRedis::start()?;
+    let mut config = RedisConfig::from_url(&server.url())?;
+    config.namespace = "a:m:p:".to_owned();
+    let provider = open(config).await?;
+    let spaces =
+        [":", "::", ":a", "a:", "p:a", "time", "spaces", "pending", "keys", "m:", "w:a", "a:p:a", "é:", "*", "?"];
+    let memories = spaces.into_iter().zip(0..).map(|(space, time)| {
+        let key = IdempotencyKey::parse(space).expect("a key");
+        event(space, time).with_idempotency_key(key)
+    });
+    let stored = provider.store_many(memories.collect()).await?;
+    for (space, id) in spaces.into_iter().zip(&stored) {
+        let page = provider.query(&MemoryQuery::builder().exact(space).build()?).await?;
+        assert_eq!(page.memories.iter().map(|memory| memory.id).collect::<Vec<_>>(), [*id], "{space}");
+    }
+    let documents = provider.documents();
+    let ids = ["a", "a:b", ":", "dt:a", "collections"];
+    for collection in ["a", "a-", "a_", "b"] {
+        for id in ids {
+            documents.put(document(collection, id, &format!("{collection} {id}"))?).await?;
+        }
+    }
+    for collection in ["a", "a-", "a_", "b"] {
+        for id in ids {
+            let found = documents.get(&Collection::parse(collection)?, &DocumentId::parse(id)?).await?;
+            assert_eq!(found.ok_or("gone")?.content.as_str(), format!("{collection} {id}"));
+        }
+    }
+    Ok(())
+}
+
+async fn flushed_scripts_are_loaded_again() -> Case {
+    let server = LocalRedis::start()?;
+    let provider = open(RedisConfig::from_url(&server.url())?).await?;
+    let memory = || event("a-b", 1).with_idempotency_key(IdempotencyKey::parse("k").expect("a key"));
+    let id = provider.store(memory()).await?;
+    server.command(&["SCRIPT", "FLUSH"])?;
+    assert_eq!(provider.store(memory()).await?, id);
+    server.command(&["SCRIPT", "FLUSH"])?;
+    assert_eq!(provider.query(&MemoryQuery::builder().all().build()?).await?.memories.len(), 1);
+    Ok(())
+}
+
+async fn durability_follows_the_configuration() -> Case {
+    let server = LocalRedis::start()?;
+    let provider = open(RedisConfig::from_url(&server.url())?).await?;
+    let second = Some(Duration::from_secs(1));
+    for (settings, expected) in [
+        (&[("appendonly", "no")][..], Err(("appendonly is off", None))),
+        (&[("appendonly", "yes"), ("appendfsync", "everysec")], Err(("appendfsync is everysec", second))),
+        (&[("appendfsync", "no")], Err(("appendfsync leaves flushing to the system", None))),
+        (&[("appendfsync", "always")], Ok(())),
+        (&[("maxmemory-policy", "allkeys-lru")], Ok(())),
+        (&[("maxmemory", "1gb")], Err(("maxmemory-policy lets the server drop keys", None))),
+        (&[("maxmemory-policy", "volatile-lru")], Ok(())),
+        (
+            &[("no-appendfsync-on-rewrite", "yes")],
+            Err(("no-appendfsync-on-rewrite leaves the log unflushed while it is rewritten", None)),
+        ),
+    ] {
+        for (name, value) in settings {
+            server.command(&["CONFIG", "SET", name, value])?;
+        }
+        let expected = match expected {
+            Ok(()) => Durability::Durable,
+            Err((reason, bound)) => Durability::AtRisk { reason: reason.to_owned(), bound },
+        };
+        let health = provider.check_health().await?;
+        assert_eq!(health.durability, expected, "{settings:?}");
+        assert!(health.server_version.contains('.') && health.schema_version == 1, "{health:?}");
+    }
+    Ok(())
+}
+
+async fn a_write_waits_for_its_replicas() -> Case {
+    let server = LocalRedis::start_with(&[("repl-diskless-sync", "yes"), ("repl-diskless-sync-delay", "0")])?;
+    let url = server.url();
+    let provider = open(RedisConfig::from_url(&url)?).await?;
+    let patient = RedisConfig::from_url(&format!("{url}?wait_replicas=1&wait_timeout_ms=100"))?;
+    let waiting = open(patient).await?;
+    let memory = || event("a-b", 1).with_idempotency_key(IdempotencyKey::parse("k").expect("a key"));
+    for _ in 0..2 {
+        let error = waiting.store(memory()).await.expect_err("there is no replica");
+        assert_eq!((error.kind(), error.outcome()), (ErrorKind::Unavailable, Outcome::Unknown), "{error:?}");
+        assert!(error.message().contains("replicas") && error.is_retryable(), "{error:?}");
+    }
+    let page = provider.query(&MemoryQuery::builder().all().build()?).await?;
+    assert_eq!(page.memories.len(), 1, "it is there all the same, once");
+    let replica = LocalRedis::start_replica(&server)?;
+    while !replica.command(&["INFO", "replication"])?.contains("master_link_status:up") {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    // The first attempt may come while the replica catches up.
+    let id = loop {
+        match waiting.store(memory()).await {
+            Ok(id) => break id,
+            Err(error) => assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}"),
+        }
+    };
+    assert_eq!(id, page.memories[0].id);
+    waiting.update(id, MemoryPatch::new().with_status(Status::Completed)).await?;
+    let row = |keys: &str| keys.lines().filter(|key| key.contains("}:m:")).count();
+    assert_eq!(row(&replica.command(&["KEYS", "*"])?), 1);
+    Ok(())
+}
+
+async fn databases_are_apart() -> Case {
+    let server = LocalRedis::start()?;
+    let first = open(RedisConfig::from_url(&format!("{}/0", server.url()))?).await?;
+    let second = open(RedisConfig::from_url(&format!("{}/1", server.url()))?).await?;
+    let id = first.store(event("a-b", 1)).await?;
+    assert_eq!(second.get(id).await?, None);
+    Ok(())
+}
+
+async fn connections_are_encrypted_and_checked() -> Case {
+    let certificate = rcgen::generate_simple_self_signed(["localhost".to_owned()])?;
+    let folder = tempfile::tempdir()?;
+    let file = |name: &str| folder.path().join(name);
+    std::fs::write(file("cert.pem"), certificate.cert.pem())?;
+    std::fs::write(file("key.pem"), certificate.signing_key.serialize_pem())?;
+    // The server runs as another user.
+    let readable = std::os::unix::fs::PermissionsExt::from_mode;
+    std::fs::set_permissions(folder.path(), readable(0o755))?;
+    let path = |name: &str| file(name).display().to_string();
+    let (certificate, key) = (path("cert.pem"), path("key.pem"));
+    let mut server = LocalRedis::start_with(&[
+        ("tls-cert-file", &certificate),
+        ("tls-key-file", &key),
+        ("tls-ca-cert-file", &certificate),
+        ("tls-auth-clients", "no"),
+    ])?;
+    let port = listen_for_tls(&mut server)?;
+    let host = format!("rediss://:{}@localhost:{port}", server.password());
+    let trusted = RedisConfig::from_url(&format!("{host}?tls_ca_file={certificate}"))?;
+    let provider = open(trusted).await?;
+    let id = provider.store(event("a-b", 1)).await?;
+    assert!(provider.get(id).await?.is_some());
+
+    for untrusted in [host.clone(), format!("{}?tls_ca_file={certificate}", host.replace("localhost", "127.0.0.1"))] {
+        let mut config = RedisConfig::from_url(&untrusted)?;
+        config.connect_timeout = Duration::from_millis(100);
+        let error = open(config).await.expect_err("nobody vouches for this certificate and name");
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
+    }
+    Ok(())
+}
+
+/// Lets the server listen for TLS too, on a port of its own.
+fn listen_for_tls(server: &mut LocalRedis) -> Result<u16, Box<dyn std::error::Error + Send + Sync>> {
+    let free = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+    server.command(&["CONFIG", "SET", "tls-port", &free.to_string()])?;
+    Ok(free)
+}
+
+/// Every command that a full life of a provider sends, by the server's own count.
+async fn no_command_goes_over_the_whole_keyspace() -> Case {
+    let server = LocalRedis::start()?;
+    let mut config = RedisConfig::from_url(&server.url())?;
+    config.text_index = TextIndex::All;
+    let provider = open(config).await?;
+    let stored = provider.store_many((0..300).map(|time| event(&format!("a-{time}"), time)).collect()).await?;
+    provider.update(stored[0], MemoryPatch::new().clear_context().with_status(Status::Failed)).await?;
+    for query in [
+        MemoryQuery::builder().all(),
+        MemoryQuery::builder().exact("a-1"),
+        MemoryQuery::builder().under("a"),
+        MemoryQuery::builder().prefix("a-1"),
+        MemoryQuery::builder().glob("a-*"),
+        MemoryQuery::builder().regex("1$"),
+        MemoryQuery::builder().all().text("xyzzy"),
+        MemoryQuery::builder().all().status(Status::Pending),
+    ] {
+        provider.query(&query.build()?).await?;
+    }
+    let documents = provider.documents();
+    documents.put(document("notes", "1", "apple")?).await?;
+    documents.collections().await?;
+    let selection = DocumentSelection::ids(Collection::parse("notes")?, [DocumentId::parse("1")?])?;
+    documents.remove(&selection, 1).await?;
+    let copy = provider.query(&MemoryQuery::builder().all().build()?).await?.memories;
+    provider.restore(copy).await?;
+    provider.check_health().await?;
+    let sent = server.command(&["INFO", "commandstats"])?;
+    for forbidden in ["keys", "scan", "smembers", "hkeys", "hvals", "sort", "zunion", "zinter", "flush"] {
+        let found = sent.lines().find(|line| line.starts_with(&format!("cmdstat_{forbidden}")));
+        assert!(found.is_none(), "{found:?}");
+    }
+    Ok(())
+}
+
+fn document(collection: &str, id: &str, content: &str) -> memory_core::Result<DocumentWrite> {
+    let (collection, space, content) =
+        (Collection::parse(collection)?, SpaceId::parse("a-b")?, Content::parse(content)?);
+    let write = DocumentWrite::new(collection, space, content, Timestamp::from_millis(1)?);
+    Ok(write.with_id(DocumentId::parse(id)?))
+}
+
+/// All keys of a server.
+async fn keys(server: &LocalRedis) -> redis::RedisResult<BTreeSet<Vec<u8>>> {
+    Admin::of(&server.url()).query(redis::cmd("KEYS").arg("*")).await
+}
+
+/// What all keys are behind the hash tag, without ids.
+async fn names(server: &LocalRedis) -> redis::RedisResult<Vec<String>> {
+    let name = |key: Vec<u8>| {
+        let name = String::from_utf8_lossy(&key).replace("{agent_memory}:", "");
+        if name.starts_with("m:") { "m:".to_owned() } else { name }
+    };
+    Ok(keys(server).await?.into_iter().map(name).collect())
+}
