@@ -11,8 +11,8 @@ use crate::usage::Usage;
 #[derive(Debug, Parser)]
 #[command(name = "agent-memory", version, propagate_version = true)]
 pub(crate) struct Cli {
-    /// Where the memory is kept: sqlite://data/memory.db, postgres://USER:PASSWORD@HOST/DATABASE or
-    /// mongodb://USER:PASSWORD@HOST/DATABASE.
+    /// Where the memory is kept: sqlite://data/memory.db, postgres://USER:PASSWORD@HOST/DATABASE,
+    /// redis://USER:PASSWORD@HOST/DATABASE or mongodb://USER:PASSWORD@HOST/DATABASE.
     #[arg(
         long = "url",
         global = true,

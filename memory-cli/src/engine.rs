@@ -41,7 +41,11 @@ pub(crate) fn location(url: &str) -> String {
         }
         None => {
             let (scheme, server) = address.split_once("://").unwrap_or_default();
-            let engine = if scheme.starts_with("mongodb") { "MongoDB" } else { "PostgreSQL" };
+            let engine = match scheme {
+                scheme if scheme.starts_with("mongodb") => "MongoDB",
+                scheme if scheme.starts_with("redis") => "Redis",
+                _ => "PostgreSQL",
+            };
             let (_, server) = server.rsplit_once('@').unwrap_or(("", server));
             let host = if server.is_empty() || server.starts_with('/') { "localhost" } else { "" };
             format!("{engine} at {host}{}", decode(server))
@@ -69,6 +73,8 @@ mod tests {
             ("postgres:///agents", "PostgreSQL at localhost/agents"),
             ("postgres://", "PostgreSQL at localhost"),
             ("mongodb://app:secret@db1,db2:27018/agents?tls=true", "MongoDB at db1,db2:27018/agents"),
+            ("rediss://app:p%40ss@db:6380/2?namespace=n", "Redis at db:6380/2"),
+            ("redis+cluster://:p@a,b", "Redis at a,b"),
         ] {
             assert_eq!(location(url), expected);
         }

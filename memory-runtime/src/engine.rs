@@ -7,6 +7,8 @@ use memory_core::{Error, MemoryProvider, Result};
 use memory_mongo::{MongoConfig, MongoMemory};
 #[cfg(feature = "postgres")]
 use memory_postgres::{PostgresConfig, PostgresMemory};
+#[cfg(feature = "redis")]
+use memory_redis::{RedisConfig, RedisMemory};
 #[cfg(feature = "sqlite")]
 use memory_sqlite::{SqliteConfig, SqliteMemory};
 use migrations::Report;
@@ -22,6 +24,8 @@ pub fn open(url: &str) -> Result<Arc<dyn MemoryProvider>> {
         Engine::Postgres(config) => Ok(Arc::new(PostgresMemory::open(*config)?)),
         #[cfg(feature = "mongo")]
         Engine::Mongo(config) => Ok(Arc::new(MongoMemory::open(*config)?)),
+        #[cfg(feature = "redis")]
+        Engine::Redis(config) => Ok(Arc::new(RedisMemory::open(*config)?)),
     }
 }
 
@@ -36,6 +40,8 @@ pub async fn migrate(url: &str) -> Result<Report> {
         Engine::Postgres(config) => memory_postgres::migrate(&config).await,
         #[cfg(feature = "mongo")]
         Engine::Mongo(config) => memory_mongo::migrate(&config).await,
+        #[cfg(feature = "redis")]
+        Engine::Redis(config) => memory_redis::migrate(&config).await,
     }
 }
 
@@ -50,18 +56,29 @@ pub async fn plan(url: &str) -> Result<Report> {
         Engine::Postgres(config) => memory_postgres::plan(&config).await,
         #[cfg(feature = "mongo")]
         Engine::Mongo(config) => memory_mongo::plan(&config).await,
+        #[cfg(feature = "redis")]
+        Engine::Redis(config) => memory_redis::plan(&config).await,
     }
+}
+
+/// Servers, sentinels and clusters, encrypted or not.
+macro_rules! redis_schemes {
+    () => {
+        "redis" | "rediss" | "redis+sentinel" | "rediss+sentinel" | "redis+cluster" | "rediss+cluster"
+    };
 }
 
 /// An engine that was compiled in, with its settings.
 pub(crate) enum Engine {
     #[cfg(feature = "sqlite")]
     Sqlite(SqliteConfig),
-    // Boxed, as its settings are several times as large.
+    // Boxed, as the settings of a server are several times as large.
     #[cfg(feature = "postgres")]
     Postgres(Box<PostgresConfig>),
     #[cfg(feature = "mongo")]
     Mongo(Box<MongoConfig>),
+    #[cfg(feature = "redis")]
+    Redis(Box<RedisConfig>),
 }
 
 impl Engine {
@@ -73,6 +90,8 @@ impl Engine {
             Some("postgres" | "postgresql") => PostgresConfig::from_url(url).map(Box::new).map(Self::Postgres),
             #[cfg(feature = "mongo")]
             Some("mongodb" | "mongodb+srv") => MongoConfig::from_url(url).map(Box::new).map(Self::Mongo),
+            #[cfg(feature = "redis")]
+            Some(redis_schemes!()) => RedisConfig::from_url(url).map(Box::new).map(Self::Redis),
             scheme => Err(refusal(scheme)),
         }
     }
@@ -84,9 +103,10 @@ fn refusal(scheme: Option<&str>) -> Error {
         Some("sqlite") => "sqlite",
         Some("postgres" | "postgresql") => "postgres",
         Some("mongodb" | "mongodb+srv") => "mongo",
+        Some(redis_schemes!()) => "redis",
         _ => {
             return Error::invalid(
-                "a database URL begins with sqlite:, postgres://, postgresql://, mongodb:// or mongodb+srv://",
+                "a database URL begins with sqlite:, postgres://, postgresql://, redis://, mongodb:// or mongodb+srv://",
             );
         }
     };
@@ -112,7 +132,7 @@ mod tests {
         errors[0].message().to_owned()
     }
 
-    const SCHEMES: [&str; 5] = ["sqlite:", "postgres://", "postgresql://", "mongodb://", "mongodb+srv://"];
+    const SCHEMES: [&str; 6] = ["sqlite:", "postgres://", "postgresql://", "redis://", "mongodb://", "mongodb+srv://"];
 
     #[test]
     fn an_unknown_scheme_is_refused_with_the_known_ones() {
@@ -130,6 +150,8 @@ mod tests {
             ("postgresql", "postgres"),
             ("mongodb", "mongo"),
             ("mongodb+srv", "mongo"),
+            ("redis", "redis"),
+            ("rediss+cluster", "redis"),
         ] {
             let error = refusal(Some(scheme));
             assert_eq!(error.kind(), ErrorKind::InvalidInput);
@@ -198,5 +220,23 @@ mod tests {
         assert!(refused("mongodb://app:xyzzy@localhost:1/db?options=xyzzy").contains("options"));
         open("mongodb://app:xyzzy@localhost:1/db").expect("valid");
         open("mongodb+srv://app:xyzzy@cluster.example.com/db").expect("valid");
+    }
+
+    #[cfg(not(feature = "redis"))]
+    #[test]
+    fn without_its_feature_redis_is_refused() {
+        assert!(refused("redis://app:xyzzy@host/1").ends_with("the feature redis"));
+    }
+
+    #[cfg(feature = "redis")]
+    #[test]
+    fn redis_is_opened_by_its_url() {
+        // Nobody listens on port 1, and nobody is asked before init.
+        for url in
+            ["redis://app:xyzzy@localhost:1/2", "rediss+cluster://app:xyzzy@a:1,b", "redis+sentinel://a,b:1/main"]
+        {
+            assert!(refused(&format!("{url}?options=xyzzy")).contains("options"));
+            open(url).expect("valid");
+        }
     }
 }
