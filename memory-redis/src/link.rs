@@ -4,8 +4,8 @@ use std::fmt;
 use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{PoisonError, RwLock};
-use std::time::Duration;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::{Duration, Instant};
 
 use memory_core::{Error, ErrorKind, Result};
 use redis::aio::{ConnectionLike, MultiplexedConnection};
@@ -41,11 +41,12 @@ enum Source {
     Cluster(ClusterClient, Route),
 }
 
-/// The connection, and how many there were before.
+/// The connection, how many there were before, and how many answers it has given.
 #[derive(Clone)]
 struct Numbered {
     number: u64,
     connection: Connection,
+    answers: Arc<AtomicU64>,
 }
 
 #[derive(Clone)]
@@ -64,7 +65,9 @@ impl Link {
 
     /// Sends all commands in one piece, and gives the answer to each.
     pub(crate) async fn send(&self, commands: &Pipeline) -> Result<Vec<Value>> {
-        let Numbered { number, mut connection } = self.connection().await?;
+        let Numbered { number, mut connection, answers: count } = self.connection().await?;
+        let waiting =
+            Waiting { link: self, number, since: Instant::now(), before: count.load(Ordering::Relaxed), count };
         let answers = match &mut connection {
             Connection::Node(node) => node.req_packed_commands(commands, 0, commands.len()).await,
             Connection::Cluster(cluster, route) => {
@@ -72,6 +75,7 @@ impl Link {
                 cluster.route_pipeline(commands.clone(), 0, commands.len(), route).await
             }
         };
+        waiting.count.fetch_add(1, Ordering::Relaxed);
         let is_stale = match &answers {
             Ok(answers) => answers.iter().any(is_demoted),
             Err(error) => error.is_unrecoverable_error() || error.is_connection_dropped(),
@@ -98,7 +102,8 @@ impl Link {
         }
         let connection = self.source.connect(self.patience).await.map_err(native)?;
         let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
-        let numbered = Numbered { number: self.made.fetch_add(1, Ordering::Relaxed), connection };
+        let numbered =
+            Numbered { number: self.made.fetch_add(1, Ordering::Relaxed), connection, answers: Arc::default() };
         *current = Some(numbered.clone());
         Ok(numbered)
     }
@@ -111,6 +116,24 @@ impl Link {
     fn forget(&self, number: u64) {
         let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
         current.take_if(|current| current.number == number);
+    }
+}
+
+/// A call in flight. When it is given up, and nobody had an answer meanwhile, the connection may be dead without notice, and the
+/// next call gets another one.
+struct Waiting<'l> {
+    link: &'l Link,
+    number: u64,
+    since: Instant,
+    before: u64,
+    count: Arc<AtomicU64>,
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        if self.since.elapsed() > SUSPICIOUS && self.count.load(Ordering::Relaxed) == self.before {
+            self.link.forget(self.number);
+        }
     }
 }
 
@@ -205,6 +228,8 @@ impl Source {
 
 /// How long one attempt to connect may take.
 const CONNECT: Duration = Duration::from_secs(2);
+/// For how long a connection that works may leave all calls without an answer.
+const SUSPICIOUS: Duration = Duration::from_millis(200);
 /// After how long without a sign of life of the other side a connection is given up.
 const SILENCE: Duration = Duration::from_secs(20);
 

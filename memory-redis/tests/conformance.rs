@@ -1,16 +1,18 @@
 //! The suite on Redis: one server, and a cluster whose slots move while the cases run.
 
+use std::io;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use async_trait::async_trait;
-use conformance::server::redis::RedisServer;
+use conformance::fault::{Faults, Server};
+use conformance::server::redis::{LocalRedis, RedisServer};
 use conformance::server::redis_cluster::RedisCluster;
 use conformance::{Harness, Namespace};
-use memory_core::{Error, ErrorKind, MemoryId, MemoryProvider, Result};
-use memory_redis::{RedisConfig, RedisMemory};
+use memory_core::{Error, ErrorKind, ManualClock, MemoryId, MemoryProvider, Result};
+use memory_redis::{RedisConfig, RedisMemory, Topology};
 
 mod common;
 use common::Admin;
@@ -19,6 +21,8 @@ use common::Admin;
 #[derive(Debug)]
 struct Redis {
     name: &'static str,
+    /// Where the providers connect to.
+    url: String,
     config: RedisConfig,
     /// To remove and to damage.
     admin: Admin,
@@ -27,7 +31,7 @@ struct Redis {
 impl Redis {
     fn harness(name: &'static str, url: &str) -> Arc<dyn Harness> {
         let config = RedisConfig::from_url(url).expect("the URL of a test server");
-        Arc::new(Self { name, config, admin: Admin::of(url) })
+        Arc::new(Self { name, url: url.to_owned(), config, admin: Admin::of(url) })
     }
 }
 
@@ -38,16 +42,16 @@ impl Harness for Redis {
     }
 
     async fn open(&self, namespace: &Namespace) -> Result<Arc<dyn MemoryProvider>> {
-        let mut config = self.config.clone();
-        config.namespace = namespace.name.clone();
-        config.clock = Arc::<memory_core::ManualClock>::clone(&namespace.clock);
-        config.text_index = namespace.text_index;
-        config.deadline = namespace.deadline;
-        Ok(Arc::new(RedisMemory::open(config)?))
+        open(self.config.clone(), namespace)
     }
 
     async fn remove(&self, namespace: &Namespace) -> Result<()> {
         self.admin.remove(&namespace.name).await.map_err(unexpected)
+    }
+
+    fn faults(&self) -> Option<&dyn Faults> {
+        // The nodes of a cluster tell each other's addresses, which lead around a proxy.
+        matches!(self.config.topology, Topology::Server(_)).then_some(self)
     }
 
     fn can_damage(&self) -> bool {
@@ -57,6 +61,34 @@ impl Harness for Redis {
     async fn damage(&self, namespace: &Namespace, id: MemoryId) -> Result<bool> {
         self.admin.cut_last_byte(&namespace.name, id).await.map_err(unexpected)
     }
+}
+
+#[async_trait]
+impl Faults for Redis {
+    fn url(&self) -> &str {
+        &self.url
+    }
+
+    async fn open(&self, url: &str, namespace: &Namespace) -> Result<Arc<dyn MemoryProvider>> {
+        open(RedisConfig::from_url(url)?, namespace)
+    }
+
+    fn can_start(&self) -> bool {
+        LocalRedis::is_installed()
+    }
+
+    fn start(&self) -> io::Result<Box<dyn Server>> {
+        let settings = [("appendonly", "yes"), ("appendfsync", "always")];
+        Ok(Box::new(LocalRedis::start_with(&settings).map_err(io::Error::other)?))
+    }
+}
+
+fn open(mut config: RedisConfig, namespace: &Namespace) -> Result<Arc<dyn MemoryProvider>> {
+    config.namespace = namespace.name.clone();
+    config.clock = Arc::<ManualClock>::clone(&namespace.clock);
+    config.text_index = namespace.text_index;
+    config.deadline = namespace.deadline;
+    Ok(Arc::new(RedisMemory::open(config)?))
 }
 
 fn unexpected(error: redis::RedisError) -> Error {

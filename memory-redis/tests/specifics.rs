@@ -28,6 +28,7 @@ fn main() -> ExitCode {
         trial("redis::flushed_scripts_are_loaded_again", || run(flushed_scripts_are_loaded_again())),
         trial("redis::durability_follows_the_configuration", || run(durability_follows_the_configuration())),
         trial("redis::a_write_waits_for_its_replicas", || run(a_write_waits_for_its_replicas())),
+        trial("redis::a_newer_schema_is_refused_by_its_name", || run(a_newer_schema_is_refused_by_its_name())),
         trial("redis::databases_are_apart", || run(databases_are_apart())),
         trial("redis::connections_are_encrypted_and_checked", || run(connections_are_encrypted_and_checked())),
         trial("redis::no_command_goes_over_the_whole_keyspace", || run(no_command_goes_over_the_whole_keyspace())),
@@ -184,6 +185,19 @@ async fn a_write_waits_for_its_replicas() -> Case {
     waiting.update(id, MemoryPatch::new().with_status(Status::Completed)).await?;
     let row = |keys: &str| keys.lines().filter(|key| key.contains("}:m:")).count();
     assert_eq!(row(&replica.command(&["KEYS", "*"])?), 1);
+    Ok(())
+}
+
+async fn a_newer_schema_is_refused_by_its_name() -> Case {
+    let server = LocalRedis::start()?;
+    let config = RedisConfig::from_url(&server.url())?;
+    assert_eq!(memory_redis::plan(&config).await?.applied, [(1, "ledger")]);
+    assert!(keys(&server).await?.is_empty(), "a plan changes nothing");
+    assert_eq!(memory_redis::migrate(&config).await?.now, 1);
+    server.command(&["HSET", "{agent_memory}:schema", "2", "0123 from the future"])?;
+    let error = open(config).await.expect_err("a newer schema");
+    assert_eq!(error.kind(), ErrorKind::SchemaMismatch, "{error:?}");
+    assert!(error.message().contains("version 2") && error.message().contains("from the future"), "{error:?}");
     Ok(())
 }
 

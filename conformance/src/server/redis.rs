@@ -12,6 +12,7 @@ use nix::sys::signal::Signal;
 use super::home::Home;
 use super::local::Local;
 use super::{Missing, find_program, variable};
+use crate::fault::Server;
 
 pub(super) const ENGINE: &str = "redis";
 const URL_VARIABLE: &str = "MEMORY_TEST_REDIS_URL";
@@ -68,6 +69,11 @@ pub struct LocalRedis {
 }
 
 impl LocalRedis {
+    /// Whether this machine has the binary.
+    pub fn is_installed() -> bool {
+        find_program("redis-server").is_some()
+    }
+
     /// Starts one that keeps nothing on disk.
     pub fn start() -> Result<Self, Missing> {
         Self::start_with(&[])
@@ -141,6 +147,20 @@ impl LocalRedis {
 
     pub(super) fn address(&self) -> String {
         format!("127.0.0.1:{}", self.port())
+    }
+}
+
+impl Server for LocalRedis {
+    fn url(&self) -> String {
+        self.url()
+    }
+
+    fn kill(&mut self) -> io::Result<()> {
+        self.kill()
+    }
+
+    fn restart(&mut self) -> io::Result<()> {
+        self.restart()
     }
 }
 
