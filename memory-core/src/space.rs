@@ -3,6 +3,7 @@
 use std::fmt;
 
 use regex::Regex;
+use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::id::{check_text, checked_string};
@@ -63,7 +64,10 @@ pub fn path_hash(path: &str) -> i64 {
 }
 
 /// A set of spaces. [`SpaceSelector::matches`] defines what is in it, for every engine.
-#[derive(Debug, Clone)]
+///
+/// As JSON it has one member, the kind and its pattern: `{"under":"plugin-discord-42"}`. Reading checks it as the constructors do.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(try_from = "Written", into = "Written")]
 pub struct SpaceSelector(Kind);
 
 #[derive(Debug, Clone)]
@@ -179,6 +183,43 @@ impl PartialEq for SpaceSelector {
     }
 }
 
+/// A selector as JSON has it.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+enum Written {
+    Exact(String),
+    Under(String),
+    Prefix(String),
+    Glob(String),
+    Regex(String),
+}
+
+impl TryFrom<Written> for SpaceSelector {
+    type Error = Error;
+
+    fn try_from(written: Written) -> Result<Self> {
+        match written {
+            Written::Exact(id) => Self::exact(id),
+            Written::Under(path) => Self::under(path),
+            Written::Prefix(prefix) => Self::prefix(prefix),
+            Written::Glob(pattern) => Self::glob(pattern),
+            Written::Regex(pattern) => Self::regex(pattern),
+        }
+    }
+}
+
+impl From<SpaceSelector> for Written {
+    fn from(selector: SpaceSelector) -> Self {
+        match selector.0 {
+            Kind::Exact(id) => Self::Exact(id.into()),
+            Kind::Under(path) => Self::Under(path.into()),
+            Kind::Prefix(prefix) => Self::Prefix(prefix.into()),
+            Kind::Glob { pattern, .. } => Self::Glob(pattern.into()),
+            Kind::Regex { pattern, .. } => Self::Regex(pattern.into()),
+        }
+    }
+}
+
 /// Which spaces a query looks at. There is no empty form that could mean "everything" by accident (Q1).
 #[derive(Debug, Clone, PartialEq)]
 pub enum Spaces {
@@ -235,4 +276,22 @@ fn checked_pattern<'a>(what: &str, pattern: &'a str) -> Result<&'a str> {
         return Err(Error::invalid(format!("a {what} of {} bytes; at most {MAX_PATTERN} are allowed", pattern.len())));
     }
     Ok(pattern)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_selector_is_written_as_one_member() {
+        for json in
+            [r#"{"exact":"a-1"}"#, r#"{"under":"a"}"#, r#"{"prefix":"a"}"#, r#"{"glob":"a*"}"#, r#"{"regex":"^a"}"#]
+        {
+            let selector: SpaceSelector = serde_json::from_str(json).expect(json);
+            assert_eq!(serde_json::to_string(&selector).expect(json), json);
+        }
+        for json in [r#"{"under":""}"#, r#"{"regex":"("}"#, r#"{"exact":"\n"}"#, r#"{"below":"a"}"#, "{}", r#""a""#] {
+            assert!(serde_json::from_str::<SpaceSelector>(json).is_err(), "{json}");
+        }
+    }
 }
