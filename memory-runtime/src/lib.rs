@@ -1,7 +1,43 @@
 #![doc = include_str!("../README.md")]
 
+mod actions;
+mod builder;
+mod claim;
+mod context;
 mod engine;
+#[cfg(feature = "http")]
+mod http_trigger;
+mod memory_manager;
+pub mod model;
+mod model_planner;
+#[cfg(feature = "openai")]
+pub mod openai;
+mod pipeline;
+mod planner;
+mod runtime;
 mod sandbox;
+mod scheduler;
+mod schema;
+mod scoped_memory;
+mod space;
+mod task;
+mod trigger;
+mod worker;
 
+pub use actions::Actions;
+pub use builder::RuntimeBuilder;
+pub use context::{Context, ContextContent, ContextKind};
 pub use engine::{migrate, open, plan};
+#[cfg(feature = "http")]
+pub use http_trigger::HttpTrigger;
+pub use model::Model;
+pub use model_planner::ModelPlanner;
+pub use pipeline::{Pipeline, Step};
+pub use planner::{FixedPlanner, Planner};
+pub use runtime::Runtime;
 pub use sandbox::Sandbox;
+pub use schema::Schema;
+pub use scoped_memory::ScopedMemory;
+pub use space::Space;
+pub use task::{Finished, NewTask, Task, TaskHandle};
+pub use trigger::{TaskSender, TriggerSource};

@@ -1,0 +1,98 @@
+//! The plugins of a runtime, and what their executors may be called with.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use memory_core::plugin::{Arguments, Executor, Plugin};
+use memory_core::{Error, ErrorKind, Result};
+
+use crate::{Schema, Step};
+
+/// Everything that a step can be: the executors of all registered plugins.
+#[derive(Debug, Default)]
+pub struct Actions {
+    plugins: Vec<Arc<dyn Plugin>>,
+    /// By plugin and name.
+    actions: HashMap<(String, String), Action>,
+}
+
+#[derive(Debug)]
+struct Action {
+    executor: Arc<dyn Executor>,
+    arguments: Schema,
+}
+
+impl Actions {
+    /// The plugins in the order of their registration; that of the provider comes first.
+    pub fn plugins(&self) -> &[Arc<dyn Plugin>] {
+        &self.plugins
+    }
+
+    /// Checks that a step names an executor: `NotFound` with what there is.
+    pub fn check_name(&self, step: &Step) -> Result<()> {
+        self.find(step).map(drop)
+    }
+
+    /// Checks a step whose arguments hold no references: its name, and its arguments against the schema of the executor
+    /// (`InvalidInput` with the places of the faults).
+    pub fn check(&self, step: &Step) -> Result<()> {
+        check_arguments(self.find(step)?, &step.arguments)
+    }
+
+    /// The executor of a step that may be called with these arguments.
+    pub(crate) fn executor(&self, step: &Step, arguments: &Arguments) -> Result<Arc<dyn Executor>> {
+        let action = self.find(step)?;
+        check_arguments(action, arguments)?;
+        Ok(Arc::clone(&action.executor))
+    }
+
+    /// Checks a plugin that is not registered yet; `InvalidInput` for an empty or taken id, for a name of an executor
+    /// that stands twice, and for a schema that is none.
+    pub(crate) fn check_plugin(&self, plugin: &dyn Plugin) -> Result<()> {
+        let id = plugin.id();
+        if id.is_empty() {
+            return Err(Error::invalid("the id of a plugin must not be empty"));
+        }
+        if self.plugins.iter().any(|other| other.id() == id) {
+            return Err(Error::invalid(format!("the plugin id {id} is taken")));
+        }
+        actions_of(plugin).map(drop)
+    }
+
+    /// Adds a plugin that was checked.
+    pub(crate) fn register(&mut self, plugin: Arc<dyn Plugin>) -> Result<()> {
+        self.actions.extend(actions_of(plugin.as_ref())?);
+        self.plugins.push(plugin);
+        Ok(())
+    }
+
+    fn find(&self, step: &Step) -> Result<&Action> {
+        self.actions.get(&(step.plugin_id.clone(), step.action.clone())).ok_or_else(|| {
+            let executors = |plugin: &Arc<dyn Plugin>| {
+                let names = plugin.executors().iter().map(|executor| executor.name()).collect::<Vec<_>>().join(", ");
+                format!("{} ({names})", plugin.id())
+            };
+            let plugins: Vec<_> = self.plugins.iter().map(executors).collect();
+            let message = format!("no such action; the plugins are {}", plugins.join("; "));
+            Error::new(ErrorKind::NotFound, message)
+        })
+    }
+}
+
+fn check_arguments(action: &Action, arguments: &Arguments) -> Result<()> {
+    action.arguments.check(&arguments.to_value()?)
+}
+
+fn actions_of(plugin: &dyn Plugin) -> Result<HashMap<(String, String), Action>> {
+    let id = plugin.id();
+    let mut actions = HashMap::new();
+    for executor in plugin.executors() {
+        let name = executor.name();
+        let arguments = Schema::new(format!("the schema of {id} {name}"), executor.arguments().clone())?;
+        let action = Action { executor: Arc::clone(executor), arguments };
+        if actions.insert((id.to_owned(), name.to_owned()), action).is_some() {
+            return Err(Error::invalid(format!("the plugin {id} has two executors of the name {name}")));
+        }
+    }
+    Ok(actions)
+}

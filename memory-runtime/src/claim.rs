@@ -1,0 +1,278 @@
+//! Who works on a task: what the metadata of its memory say, and what keeps them true.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use memory_core::{
+    Error, ErrorKind, Memory, MemoryId, MemoryPatch, Metadata, Outcome, Result, Revision, SpaceId, SpaceSelector,
+    Timestamp,
+};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use tokio::sync::Mutex;
+
+use crate::memory_manager::MemoryManager;
+use crate::{NewTask, Space};
+
+/// The member of the metadata that belongs to the runtime.
+pub(crate) const TASK: &str = "task";
+
+/// Who holds a task, until when, and how often somebody has begun to work on it.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Claim {
+    /// The name of the runtime, which a restart may have again.
+    pub(crate) instance: Arc<str>,
+    /// The one run of a runtime that holds it.
+    pub(crate) holder: Arc<str>,
+    pub(crate) until: Timestamp,
+    pub(crate) runs: u32,
+}
+
+/// The longest name of a runtime, in bytes.
+pub(crate) const MAX_INSTANCE: usize = 128;
+/// What the metadata of a new task keep free for later claims, in bytes.
+const RESERVE: usize = 1 << 10;
+
+/// The member [`TASK`] of the metadata.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Written {
+    container: SpaceId,
+    related: Vec<SpaceSelector>,
+    instance: Arc<str>,
+    holder: Arc<str>,
+    /// Null when the task is over.
+    lease_until: Option<Timestamp>,
+    runs: u32,
+}
+
+#[derive(Serialize, Deserialize)]
+struct WrittenTask {
+    task: Written,
+}
+
+impl Claim {
+    /// The metadata of a new task with all that a recovery has to know; `TooLarge` when later claims might not fit.
+    pub(crate) fn add_to(&self, metadata: &Metadata, space: &Space) -> Result<Metadata> {
+        let metadata = metadata.merge(&self.to_metadata(space)?)?;
+        let (size, limit) = (metadata.as_str().len(), Metadata::MAX_BYTES - RESERVE);
+        if size > limit {
+            return Err(Error::too_large(format!("metadata and space take {size} bytes; at most {limit} are allowed")));
+        }
+        Ok(metadata)
+    }
+
+    fn to_metadata(&self, space: &Space) -> Result<Metadata> {
+        let task = Written {
+            container: space.container().clone(),
+            related: space.related().to_vec(),
+            instance: Arc::clone(&self.instance),
+            holder: Arc::clone(&self.holder),
+            lease_until: Some(self.until),
+            runs: self.runs,
+        };
+        metadata(&WrittenTask { task })
+    }
+
+    /// What takes a task over.
+    fn to_patch(&self) -> Result<Metadata> {
+        metadata(&json!({ TASK: {
+            "instance": self.instance,
+            "holder": self.holder,
+            "leaseUntil": self.until,
+            "runs": self.runs,
+        }}))
+    }
+
+    /// The claim in a memory and the space of its task; `Corrupt` when there is none.
+    pub(crate) fn read(memory: &Memory) -> Result<(Self, Space)> {
+        let written: WrittenTask = serde_json::from_str(memory.metadata.as_str())
+            .map_err(|error| Error::corrupt("the metadata of a task can't be read").with_source(error))?;
+        let task = written.task;
+        let space = Space::within(task.container, memory.space_id.clone())?.with_related(task.related);
+        let until = task.lease_until.unwrap_or(Timestamp::MIN);
+        Ok((Self { instance: task.instance, holder: task.holder, until, runs: task.runs }, space))
+    }
+}
+
+/// Refuses metadata in which the member of the runtime is taken.
+pub(crate) fn check_metadata(task: &NewTask) -> Result<()> {
+    if task.metadata.to_object().contains_key(TASK) {
+        return Err(Error::invalid(format!("the member {TASK} of the metadata of a task belongs to the runtime")));
+    }
+    Ok(())
+}
+
+fn metadata(value: &impl Serialize) -> Result<Metadata> {
+    let text = serde_json::to_string(value).map_err(|error| Error::invalid("no metadata").with_source(error))?;
+    Metadata::parse(&text)
+}
+
+/// A task that this runtime holds. Every change of its memory goes through here, and none happens after the task was
+/// lost.
+#[derive(Debug)]
+pub(crate) struct Lease {
+    manager: Arc<MemoryManager>,
+    id: MemoryId,
+    length: Duration,
+    claim: Claim,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    revision: Revision,
+    until: Timestamp,
+}
+
+/// How often a write is tried while others write the same memory.
+const MAX_TRIES: usize = 5;
+/// A lease is renewed when this part of it has passed.
+const RENEWALS: u32 = 3;
+
+impl Lease {
+    /// The lease of a memory that has just been stored or taken over under this claim.
+    pub(crate) fn new(
+        manager: Arc<MemoryManager>,
+        id: MemoryId,
+        revision: Revision,
+        claim: Claim,
+        length: Duration,
+    ) -> Arc<Self> {
+        let state = Mutex::new(State { revision, until: claim.until });
+        Arc::new(Self { manager, id, length, claim, state })
+    }
+
+    /// Takes a free task over; `None` when somebody else was faster.
+    pub(crate) async fn take(
+        manager: &Arc<MemoryManager>,
+        memory: &Memory,
+        claim: Claim,
+        length: Duration,
+    ) -> Result<Option<Arc<Self>>> {
+        let patch = MemoryPatch::new().merge_metadata(claim.to_patch()?).if_revision(memory.revision);
+        match manager.update(memory.id, patch).await {
+            Ok(updated) => Ok(Some(Self::new(Arc::clone(manager), memory.id, updated.revision, claim, length))),
+            Err(error) if error.kind() == ErrorKind::Conflict => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// When a lease ends that begins at a time.
+    pub(crate) fn end(now: Timestamp, length: Duration) -> Timestamp {
+        let length = i64::try_from(length.as_millis()).unwrap_or(i64::MAX);
+        Timestamp::from_millis(now.as_millis().saturating_add(length)).unwrap_or(Timestamp::MAX)
+    }
+
+    pub(crate) fn id(&self) -> MemoryId {
+        self.id
+    }
+
+    /// How often somebody had begun to work on the task when this runtime took it.
+    pub(crate) fn runs(&self) -> u32 {
+        self.claim.runs
+    }
+
+    /// Writes a patch if the task is still held; `Conflict` when it is not.
+    ///
+    /// A patch sets values and adds nothing, so it is repeated when somebody else has changed the memory, or when
+    /// nobody knows whether it was written. Dropping the future leaves the write to its end, so that the revision stays
+    /// known.
+    pub(crate) async fn write(self: &Arc<Self>, patch: MemoryPatch) -> Result<()> {
+        let this = Arc::clone(self);
+        let written = tokio::spawn(async move { this.write_now(patch).await }).await;
+        written.unwrap_or_else(|_| Err(Error::new(ErrorKind::Unexpected, "a write of a task was cut off")))
+    }
+
+    async fn write_now(&self, patch: MemoryPatch) -> Result<()> {
+        let mut state = self.state.lock().await;
+        let mut tries = 1;
+        loop {
+            let error = match self.manager.update(self.id, patch.clone().if_revision(state.revision)).await {
+                Ok(updated) => {
+                    state.revision = updated.revision;
+                    return Ok(());
+                }
+                Err(error) => error,
+            };
+            let is_unclear = error.kind() == ErrorKind::Conflict || error.outcome() == Outcome::Unknown;
+            if !is_unclear || tries == MAX_TRIES {
+                return Err(error);
+            }
+            let memory = self.manager.get(self.id).await?.ok_or_else(Error::not_found)?;
+            if !self.is_held(&memory) {
+                return Err(Error::conflict("another runtime has taken the task, or somebody has ended it"));
+            }
+            state.revision = memory.revision;
+            tries += 1;
+        }
+    }
+
+    fn is_held(&self, memory: &Memory) -> bool {
+        let holder = Claim::read(memory).map(|(claim, _)| claim.holder);
+        memory.status.is_open() && holder.is_ok_and(|holder| holder == self.claim.holder)
+    }
+
+    /// Does some work while the lease is renewed. When the lease is lost, the work is dropped and the reason returned.
+    pub(crate) async fn while_held<T>(self: &Arc<Self>, work: impl Future<Output = Result<T>>) -> Result<T> {
+        tokio::select! {
+            biased;
+            result = work => result,
+            lost = self.keep() => Err(lost),
+        }
+    }
+
+    /// Renews the lease until it is lost, and tells how.
+    async fn keep(self: &Arc<Self>) -> Error {
+        loop {
+            tokio::time::sleep(self.length / RENEWALS).await;
+            if let Err(error) = self.renew().await {
+                let is_over = self.state.lock().await.until <= self.manager.now();
+                if is_over || matches!(error.kind(), ErrorKind::Conflict | ErrorKind::NotFound | ErrorKind::Closed) {
+                    return error;
+                }
+                tracing::warn!(id = %self.id, %error, "a lease was not renewed");
+            }
+        }
+    }
+
+    async fn renew(self: &Arc<Self>) -> Result<()> {
+        let until = Self::end(self.manager.now(), self.length);
+        let patch = metadata(&json!({ TASK: { "leaseUntil": until } }))?;
+        self.write(MemoryPatch::new().merge_metadata(patch)).await?;
+        self.state.lock().await.until = until;
+        Ok(())
+    }
+
+    /// What marks the task as begun, for the patch that makes it `running`.
+    pub(crate) fn begin(&self) -> Result<Metadata> {
+        metadata(&json!({ TASK: { "runs": self.claim.runs.saturating_add(1) } }))
+    }
+
+    /// What gives the task up, for the patch that ends it.
+    pub(crate) fn release() -> Result<Metadata> {
+        metadata(&json!({ TASK: { "leaseUntil": null } }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use memory_core::Trigger;
+
+    use super::*;
+
+    #[test]
+    fn a_memory_tells_all_that_a_recovery_needs() {
+        let id = |text| SpaceId::parse(text).expect("valid");
+        let space = Space::within(id("a-b"), id("a-b-c")).expect("valid");
+        let until = Timestamp::from_millis(7).expect("valid");
+        let claim = Claim { instance: "web-1".into(), holder: "h".into(), until, runs: 2 };
+        let metadata = claim.to_metadata(&space).expect("metadata");
+        let trigger = Trigger::parse("1").expect("JSON");
+        let memory = memory_core::NewMemory::new(space.id().clone(), trigger, until).with_metadata(metadata);
+        let memory = memory.into_memory(MemoryId::generate());
+        assert_eq!(Claim::read(&memory).expect("a claim"), (claim, space));
+        let bare = Memory { metadata: Metadata::default(), ..memory };
+        assert_eq!(Claim::read(&bare).expect_err("no task").kind(), ErrorKind::Corrupt);
+    }
+}

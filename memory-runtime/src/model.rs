@@ -1,0 +1,206 @@
+//! Language models, and how to get a value of a known shape from one.
+
+use std::fmt;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use memory_core::{Error, ErrorKind, Result};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::Schema;
+
+/// A language model, held as `Arc<dyn Model>`.
+#[async_trait]
+pub trait Model: fmt::Debug + Send + Sync + 'static {
+    /// Answers a prompt with a text. Where the prompt has a schema, the model should be held to it as far as it can be;
+    /// what it answers is checked by [`structured`] all the same.
+    ///
+    /// `Unavailable` and `Timeout` say that the same call may succeed later; `Unauthorized` that the credentials are
+    /// refused. No error quotes a prompt or an answer.
+    async fn complete(&self, prompt: &Prompt) -> Result<String>;
+}
+
+/// What a model is asked.
+#[derive(Debug, Clone, Default)]
+pub struct Prompt {
+    /// The conversation so far, oldest first.
+    pub messages: Vec<Message>,
+    /// What the answer has to satisfy, if it is to be JSON.
+    pub schema: Option<Arc<Schema>>,
+}
+
+/// One message of a conversation with a model.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Message {
+    /// Whose it is.
+    pub role: Role,
+    /// Its text.
+    pub content: String,
+}
+
+/// Whose message it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// The host's, with instructions.
+    System,
+    /// The user's.
+    User,
+    /// The model's.
+    Assistant,
+}
+
+impl Message {
+    /// Instructions.
+    pub fn system(content: impl Into<String>) -> Self {
+        Self { role: Role::System, content: content.into() }
+    }
+
+    /// What is asked.
+    pub fn user(content: impl Into<String>) -> Self {
+        Self { role: Role::User, content: content.into() }
+    }
+
+    /// What the model answered.
+    pub fn assistant(content: impl Into<String>) -> Self {
+        Self { role: Role::Assistant, content: content.into() }
+    }
+}
+
+impl fmt::Debug for Message {
+    /// Payloads stay out of logs: only the size shows.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Message({:?}, {} bytes)", self.role, self.content.len())
+    }
+}
+
+/// How often [`structured`] asks at most.
+pub const MAX_ATTEMPTS: usize = 3;
+
+/// Asks a model for JSON that satisfies a schema and a further check, and reads it.
+///
+/// An answer that does not is sent back with what is wrong with it, until [`MAX_ATTEMPTS`] answers were refused: then
+/// the error is `Unexpected` and says what was wrong with the last one. An error of the model itself ends it at once.
+pub async fn structured<T: DeserializeOwned>(
+    model: &dyn Model,
+    messages: Vec<Message>,
+    schema: &Arc<Schema>,
+    check: impl Fn(&T) -> Result<()>,
+) -> Result<T> {
+    let mut prompt = Prompt { messages, schema: Some(Arc::clone(schema)) };
+    prompt.messages.push(Message::system(format!(
+        "Answer with one JSON value that satisfies this JSON Schema, and with nothing else:\n{}",
+        schema.as_value()
+    )));
+    let mut attempt = 1;
+    loop {
+        let answer = model.complete(&prompt).await?;
+        let mistake = match read(&answer, schema).and_then(|value| check(&value).map(|()| value)) {
+            Ok(value) => return Ok(value),
+            Err(mistake) => mistake,
+        };
+        if attempt == MAX_ATTEMPTS {
+            let message =
+                format!("the model gave no valid answer in {MAX_ATTEMPTS} attempts; the last: {}", mistake.message());
+            return Err(Error::new(ErrorKind::Unexpected, message));
+        }
+        tracing::debug!(attempt, mistake = mistake.message(), "the model is asked again");
+        prompt.messages.push(Message::assistant(answer));
+        prompt.messages.push(Message::user(format!(
+            "That answer is not valid: {}. Answer again with the corrected JSON value, and with nothing else.",
+            mistake.message()
+        )));
+        attempt += 1;
+    }
+}
+
+fn read<T: DeserializeOwned>(answer: &str, schema: &Schema) -> Result<T> {
+    let json = without_fence(answer);
+    let place = |error: serde_json::Error| {
+        // The parser's own message may quote the text; its place is enough.
+        Error::invalid(format!("not valid JSON at line {} column {}", error.line(), error.column()))
+    };
+    let value: Value = serde_json::from_str(json).map_err(place)?;
+    schema.check(&value)?;
+    serde_json::from_str(json).map_err(|error| Error::invalid("the JSON has another shape").with_source(error))
+}
+
+/// The text in a fence of Markdown, which many models put around JSON.
+fn without_fence(answer: &str) -> &str {
+    let answer = answer.trim();
+    let fenced = answer.strip_prefix("```").and_then(|rest| rest.strip_suffix("```"));
+    match fenced.and_then(|block| block.split_once('\n')) {
+        Some((_, body)) => body.trim(),
+        None => answer,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use serde_json::json;
+
+    use super::*;
+
+    /// Answers with a list, and remembers what it was asked.
+    #[derive(Debug)]
+    struct Scripted {
+        answers: Mutex<Vec<&'static str>>,
+        prompts: Mutex<Vec<Prompt>>,
+    }
+
+    #[async_trait]
+    impl Model for Scripted {
+        async fn complete(&self, prompt: &Prompt) -> Result<String> {
+            self.prompts.lock().expect("no panic").push(prompt.clone());
+            Ok(self.answers.lock().expect("no panic").remove(0).to_owned())
+        }
+    }
+
+    async fn ask(answers: &[&'static str]) -> (Result<Vec<u32>>, Vec<Prompt>) {
+        let model = Scripted { answers: Mutex::new(answers.to_vec()), prompts: Mutex::default() };
+        let schema = Schema::new("numbers", json!({ "type": "array", "items": { "type": "integer" } }));
+        let even = |numbers: &Vec<u32>| match numbers.iter().position(|number| number % 2 == 1) {
+            Some(at) => Err(Error::invalid(format!("/{at}: must be even"))),
+            None => Ok(()),
+        };
+        let asked = vec![Message::user("Even numbers?")];
+        let answer = structured(&model, asked, &Arc::new(schema.expect("a schema")), even).await;
+        (answer, model.prompts.into_inner().expect("no panic"))
+    }
+
+    #[tokio::test]
+    async fn a_valid_answer_is_taken_at_once() {
+        for answer in ["[2,4]", " [2, 4]\n", "```json\n[2,4]\n```", "```\n[2,4]```"] {
+            let (numbers, prompts) = ask(&[answer]).await;
+            assert_eq!(numbers.expect(answer), [2, 4]);
+            assert_eq!(prompts.len(), 1);
+            assert!(prompts[0].messages[1].content.contains(r#""type":"integer""#), "the schema is in the prompt");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_mistake_is_sent_back_with_the_answer() {
+        let (numbers, prompts) = ask(&["Sure: 2", r#"["x"]"#, "[2]"]).await;
+        assert_eq!(numbers.expect("the third"), [2]);
+        let last = |prompt: &Prompt| prompt.messages.last().expect("messages").content.clone();
+        assert!(last(&prompts[1]).contains("not valid JSON at line 1"), "{}", last(&prompts[1]));
+        assert!(last(&prompts[2]).contains("/0: "), "{}", last(&prompts[2]));
+        let [.., answer, _] = &prompts[2].messages[..] else { panic!("an answer and a mistake") };
+        assert_eq!(*answer, Message::assistant(r#"["x"]"#));
+        let (numbers, prompts) = ask(&["[1]", "[2]"]).await;
+        assert_eq!(numbers.expect("the second"), [2]);
+        assert!(last(&prompts[1]).contains("/0: must be even"), "the further check counts as well");
+    }
+
+    #[tokio::test]
+    async fn attempts_are_bounded() {
+        let (numbers, prompts) = ask(&["xyzzy", "[1]", "[2,3]", "[2]"]).await;
+        let error = numbers.expect_err("three mistakes");
+        assert_eq!((error.kind(), prompts.len()), (ErrorKind::Unexpected, MAX_ATTEMPTS));
+        assert!(error.message().ends_with("the last: /1: must be even"), "{error}");
+    }
+}

@@ -1,0 +1,110 @@
+//! Memory as a plugin gets it: within a scope.
+
+use std::sync::Arc;
+
+use memory_core::plugin::Scope;
+use memory_core::{
+    Collection, Document, DocumentId, DocumentPage, DocumentSelection, DocumentStore, DocumentWrite, Documents, Error,
+    ErrorKind, Expect, Ledger, Memory, MemoryId, MemoryPage, QueryBuilder, Result, SpaceSelector,
+};
+
+use crate::memory_manager::MemoryManager;
+
+/// The ledger to be read, and documents to be read and written, as far as a [`Scope`] allows. What lies outside is
+/// `Unauthorized`, or not there.
+#[derive(Debug, Clone)]
+pub struct ScopedMemory {
+    manager: Arc<MemoryManager>,
+    scope: Scope,
+}
+
+impl ScopedMemory {
+    pub(crate) fn new(manager: Arc<MemoryManager>, scope: Scope) -> Self {
+        Self { manager, scope }
+    }
+
+    /// What it allows.
+    pub fn scope(&self) -> &Scope {
+        &self.scope
+    }
+
+    /// The memory with this id, if it may be read.
+    pub async fn get(&self, id: MemoryId) -> Result<Option<Memory>> {
+        let memory = self.manager.get(id).await?;
+        Ok(memory.filter(|memory| self.scope.readable().matches(memory.space_id.as_str())))
+    }
+
+    /// One page of what a query of the ledger finds there. The scope takes the place of its `within`.
+    pub async fn query(&self, query: QueryBuilder<Ledger>) -> Result<MemoryPage> {
+        self.manager.query(query.within(self.scope.readable().clone())).await
+    }
+
+    /// The document with this id, if it may be read.
+    pub async fn document(&self, collection: &Collection, id: &DocumentId) -> Result<Option<Document>> {
+        self.check_collection(collection)?;
+        let document = self.documents().get(collection, id).await?;
+        Ok(document.filter(|document| self.scope.readable().matches(document.space_id.as_str())))
+    }
+
+    /// One page of what a query of documents finds there. The scope takes the place of its `within`.
+    pub async fn query_documents(&self, query: QueryBuilder<Documents>) -> Result<DocumentPage> {
+        let query = query.within(self.scope.readable().clone()).build()?;
+        self.check_collection(query.collection())?;
+        self.documents().query(&query).await
+    }
+
+    /// Puts a document into the writable space or below it. One of the same id that lies elsewhere is never replaced.
+    pub async fn put_document(&self, write: DocumentWrite) -> Result<Document> {
+        self.check_collection(&write.collection)?;
+        let writable = self.writable()?;
+        if !writable.matches(write.space_id.as_str()) {
+            return Err(refused("the document belongs to a space that may not be written"));
+        }
+        let Some(id) = write.id.clone() else { return self.documents().put(write).await };
+        loop {
+            let present = self.documents().get(&write.collection, &id).await?;
+            let is_elsewhere = |document: &Document| !writable.matches(document.space_id.as_str());
+            if present.as_ref().is_some_and(is_elsewhere) {
+                return Err(refused("a document with this id lies in a space that may not be written"));
+            }
+            if write.expect != Expect::Any {
+                return self.documents().put(write).await;
+            }
+            // Whatever is expected in place must be what was looked at.
+            let expect = present.map_or(Expect::Absent, |document| Expect::Revision(document.revision));
+            match self.documents().put(write.clone().expect(expect)).await {
+                Err(error) if error.kind() == ErrorKind::Conflict => {}
+                result => return result,
+            }
+        }
+    }
+
+    /// Removes what a query finds in the writable space and below it, which takes the place of its `within`; at most
+    /// `max` documents, else `LimitExceeded` and none.
+    pub async fn remove_documents(&self, query: QueryBuilder<Documents>, max: usize) -> Result<Vec<DocumentId>> {
+        let selection = DocumentSelection::matching(query.within(self.writable()?))?;
+        self.check_collection(selection.collection())?;
+        self.documents().remove(&selection, max).await
+    }
+
+    fn documents(&self) -> Arc<dyn DocumentStore> {
+        self.manager.documents()
+    }
+
+    fn check_collection(&self, collection: &Collection) -> Result<()> {
+        if self.scope.collections().contains(collection) {
+            Ok(())
+        } else {
+            Err(refused("the collection may not be used"))
+        }
+    }
+
+    fn writable(&self) -> Result<SpaceSelector> {
+        let space = self.scope.writable().ok_or_else(|| refused("nothing may be written"))?;
+        SpaceSelector::under(space)
+    }
+}
+
+fn refused(message: &str) -> Error {
+    Error::new(ErrorKind::Unauthorized, message)
+}

@@ -1,0 +1,211 @@
+//! The work on one task, from its beginning to its end.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use futures::FutureExt;
+use memory_core::plugin::{Answer, Scope};
+use memory_core::{
+    Context as ChainText, Error, ErrorKind, MemoryId, MemoryPatch, MemoryQuery, Outcome, Result, SpaceSelector, Status,
+};
+use serde::{Deserialize, Serialize};
+
+use crate::claim::Lease;
+use crate::runtime::{Inner, panicked};
+use crate::{Context, ContextKind, Finished, Pipeline, Step, Task, pipeline};
+
+/// Works on a task that is held and whose turn has come.
+///
+/// Its functions return an error only when the ledger can't be read or written: then the task stays open. Whatever else
+/// goes wrong becomes an item of the chain.
+pub(crate) struct Worker<'a> {
+    inner: &'a Inner,
+    lease: &'a Arc<Lease>,
+    task: Task,
+}
+
+/// What a chain keeps free for the errors at its end, in bytes.
+const RESERVE: usize = 64 << 10;
+
+/// The content of a [`ContextKind::Related`].
+#[derive(Serialize, Deserialize)]
+struct Related {
+    ids: Vec<MemoryId>,
+}
+
+impl<'a> Worker<'a> {
+    pub(crate) fn new(inner: &'a Inner, lease: &'a Arc<Lease>, task: Task) -> Self {
+        Self { inner, lease, task }
+    }
+
+    pub(crate) async fn run(mut self) -> Result<Finished> {
+        let begun = self.lease.runs();
+        let status = if begun >= self.inner.settings.max_runs {
+            let message = format!("the task was begun {begun} times and never came to its end");
+            self.fail(&Error::new(ErrorKind::LimitExceeded, message))?
+        } else {
+            let running = MemoryPatch::new().with_status(Status::Running).merge_metadata(self.lease.begin()?);
+            self.lease.write(running).await?;
+            self.recall().await?;
+            self.work().await?
+        };
+        let patch = MemoryPatch::new().set_context(self.chain()?).with_status(status);
+        self.lease.write(patch.merge_metadata(Lease::release()?)).await?;
+        Ok(Finished { id: self.task.id, status, chain: self.task.chain })
+    }
+
+    /// Finds the related memories: once for a task, so that after a recovery they are the same.
+    async fn recall(&mut self) -> Result<()> {
+        let known = self.task.chain.iter().find(|item| item.kind == ContextKind::Related);
+        if let Some(item) = known {
+            for id in item.content.to_value::<Related>()?.ids {
+                self.task.related.extend(self.inner.manager.get(id).await?);
+            }
+            return Ok(());
+        }
+        // No selector means that nothing is related, never everything.
+        if self.task.space.related().is_empty() || self.inner.settings.window == 0 {
+            return Ok(());
+        }
+        let query = MemoryQuery::builder().exclude(self.lease.id()).limit(self.inner.settings.window);
+        let query = self.task.space.related().iter().cloned().fold(query, |query, selector| query.selector(selector));
+        let page = self.inner.manager.query(query).await?;
+        for row in page.unreadable {
+            tracing::warn!(id = row.id, reason = row.reason, "a related memory can't be read");
+        }
+        let ids = page.memories.iter().map(|memory| memory.id).collect();
+        self.task.chain.push(self.item(ContextKind::Related, &Related { ids })?);
+        self.task.related = page.memories;
+        Ok(())
+    }
+
+    /// Plans and does the steps.
+    async fn work(&mut self) -> Result<Status> {
+        let planned = match pipeline::remaining(&self.task.chain) {
+            Ok(Some(steps)) => Ok(steps),
+            Ok(None) => self.plan().await,
+            Err(error) => Err(error),
+        };
+        let mut remaining = match planned {
+            Ok(steps) => steps,
+            Err(error) => return self.fail(&error),
+        };
+        loop {
+            if let Some(last) = self.task.chain.last().filter(|item| item.is_step()) {
+                let has_failed = last.kind == ContextKind::Error;
+                match self.revise(&remaining).await {
+                    Ok(Some(steps)) => remaining = steps,
+                    Ok(None) if has_failed => return Ok(Status::Failed),
+                    Ok(None) => {}
+                    Err(error) => return self.fail(&error),
+                }
+            }
+            if remaining.is_empty() {
+                return Ok(Status::Completed);
+            }
+            let limit = self.inner.settings.max_steps;
+            if self.task.chain.iter().filter(|item| item.is_step()).count() >= limit {
+                let message = format!("the task wants more than {limit} steps");
+                return self.fail(&Error::new(ErrorKind::LimitExceeded, message));
+            }
+            let step = remaining.remove(0);
+            let outcome = self.call(&step).await;
+            self.add_outcome(&step, outcome)?;
+            self.lease.write(MemoryPatch::new().set_context(self.chain()?)).await?;
+        }
+    }
+
+    async fn plan(&mut self) -> Result<Vec<Step>> {
+        let planned = self.inner.planner.plan(&self.task, &self.inner.actions);
+        let steps = self.guard("the planner", planned).await?;
+        self.add_plan(steps)
+    }
+
+    async fn revise(&mut self, remaining: &[Step]) -> Result<Option<Vec<Step>>> {
+        let revised = self.inner.planner.revise(&self.task, remaining, &self.inner.actions);
+        let steps = self.guard("the planner", revised).await?;
+        steps.map(|steps| self.add_plan(steps)).transpose()
+    }
+
+    async fn call(&self, step: &Step) -> Result<Answer> {
+        let arguments = step.resolve(&self.task)?;
+        let executor = self.inner.actions.executor(step, &arguments)?;
+        let scope = self.scope()?;
+        self.guard("the action", executor.call(&scope, &arguments)).await
+    }
+
+    /// What the steps of the task may read and write: its container, and to read also what is related to it.
+    fn scope(&self) -> Result<Scope> {
+        let space = &self.task.space;
+        let container = SpaceSelector::under(space.container())?;
+        let mut readable = space.related().to_vec();
+        if !readable.contains(&container) {
+            readable.push(container);
+        }
+        let collections = self.inner.settings.collections.iter().cloned();
+        Ok(Scope::new(readable).with_writable(space.container().clone()).with_collections(collections))
+    }
+
+    /// Bounds the time of foreign code, and makes an error of its panics.
+    async fn guard<T>(&self, what: &str, work: impl Future<Output = Result<T>>) -> Result<T> {
+        let deadline = self.inner.settings.step_deadline;
+        match tokio::time::timeout(deadline, AssertUnwindSafe(work).catch_unwind()).await {
+            Ok(Ok(result)) => result,
+            Ok(Err(_)) => Err(panicked(what)),
+            Err(_) => {
+                let message = format!("{what} did not end within {} ms", deadline.as_millis());
+                Err(Error::new(ErrorKind::Timeout, message).with_outcome(Outcome::Unknown))
+            }
+        }
+    }
+
+    fn add_plan(&mut self, steps: Vec<Step>) -> Result<Vec<Step>> {
+        let plan = Pipeline { steps };
+        self.add(self.item(ContextKind::Plan, &plan)?)?;
+        Ok(plan.steps)
+    }
+
+    /// An answer that the memory can't hold is a failure of its step.
+    fn add_outcome(&mut self, step: &Step, outcome: Result<Answer>) -> Result<()> {
+        let now = self.inner.manager.now();
+        let item = |outcome| Context::outcome(&step.plugin_id, &step.action, outcome, now);
+        let error = match outcome {
+            Ok(answer) => match self.add(item(Ok(answer))?) {
+                Err(error) if error.kind() == ErrorKind::TooLarge => error,
+                result => return result,
+            },
+            Err(error) => error,
+        };
+        self.task.chain.push(item(Err(error))?);
+        Ok(())
+    }
+
+    /// Ends the chain with an error.
+    fn fail(&mut self, error: &Error) -> Result<Status> {
+        self.task.chain.push(Context::failure(error, self.inner.manager.now())?);
+        Ok(Status::Failed)
+    }
+
+    /// Adds an item, unless the chain with it would be too large.
+    fn add(&mut self, item: Context) -> Result<()> {
+        self.task.chain.push(item);
+        let fits = self.chain().and_then(|text| match text.as_str().len() {
+            length if length > ChainText::MAX_BYTES - RESERVE => {
+                Err(Error::too_large("the outcome does not fit into the context of the memory"))
+            }
+            _ => Ok(()),
+        });
+        if fits.is_err() {
+            self.task.chain.pop();
+        }
+        fits
+    }
+
+    fn item(&self, kind: ContextKind, content: &impl Serialize) -> Result<Context> {
+        Context::of_runtime(kind, content, self.inner.manager.now())
+    }
+
+    fn chain(&self) -> Result<ChainText> {
+        ChainText::from_value(&self.task.chain)
+    }
+}

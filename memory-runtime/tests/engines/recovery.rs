@@ -1,0 +1,243 @@
+//! What happens to a task whose runtime dies, or that somebody else reaches for.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use memory_core::{ErrorKind, ManualClock, Memory, MemoryId, MemoryPatch, Metadata, MetadataPatch, NewMemory, Status};
+use memory_runtime::{ContextKind, Finished, Runtime, RuntimeBuilder};
+use serde_json::{Value, json};
+use tokio::sync::watch;
+
+use super::Engine;
+use super::common::{Event, Log, Recording, TestPlugin, at, chain, fixed, space, task};
+
+/// When the default lease of a task that was taken at 0 has run out.
+const EXPIRED: i64 = 60_000;
+
+fn clock(millis: i64) -> Arc<ManualClock> {
+    Arc::new(ManualClock::new(at(millis)))
+}
+
+/// A runtime whose tasks say one, wait, and say what triggered them.
+fn builder(engine: &Engine, log: &Log, until: watch::Receiver<bool>) -> RuntimeBuilder {
+    let steps = [
+        ("say", json!({ "text": "one" })),
+        ("wait", json!({})),
+        ("say", json!({ "text": { "$task": "/trigger/text" } })),
+    ];
+    Runtime::builder()
+        .memory(Recording::new(engine.open(), log))
+        .plugin(TestPlugin::new("test", log).saying().waiting(until).build())
+        .planner(fixed(&steps))
+}
+
+/// The same, with a `wait` that is over at once.
+fn rescuer(engine: &Engine, log: &Log) -> RuntimeBuilder {
+    builder(engine, log, watch::Sender::new(true).subscribe())
+}
+
+/// Lets a runtime submit tasks, or recover one if there are none to submit, and die as its process would. Before that,
+/// so many of them have come to their wait that nothing is being written.
+async fn die(
+    engine: &Arc<Engine>,
+    configure: impl FnOnce(RuntimeBuilder) -> RuntimeBuilder + Send + 'static,
+    ids: &'static [&'static str],
+    waiting: usize,
+) {
+    let engine = Arc::clone(engine);
+    let life = move || {
+        let process = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+        // Outlives the process: when it is dropped, nobody waits any more.
+        let never = watch::Sender::new(false);
+        process.block_on(async {
+            let log = Log::new();
+            let runtime = configure(builder(&engine, &log, never.subscribe())).build().await.expect("starts");
+            for id in ids {
+                runtime.submit(task(&id[..1], id, 1)).await.expect("submitted");
+            }
+            if ids.is_empty() {
+                assert_eq!(runtime.recover().await.expect("recovers").len(), 1);
+            }
+            let is_waiting = |event: &&Event| matches!(event, Event::Plugin(text) if text == "waiting");
+            log.wait_for(|events| events.iter().filter(is_waiting).count() == waiting).await;
+            // No shutdown: all ends where it stands.
+        });
+        process.shutdown_timeout(Duration::from_secs(30));
+        std::io::Result::Ok(())
+    };
+    let dead = tokio::task::spawn_blocking(|| std::thread::spawn(life).join()).await.expect("no panic");
+    dead.expect("no panic").expect("it lived");
+}
+
+/// The member of the metadata that belongs to the runtime.
+fn claim(memory: &Memory) -> Value {
+    serde_json::from_str::<Value>(memory.metadata.as_str()).expect("JSON")["task"].clone()
+}
+
+async fn memory(engine: &Engine, id: MemoryId) -> Memory {
+    let provider = engine.open();
+    provider.init().await.expect("opens");
+    provider.get(id).await.expect("reads").expect("is there")
+}
+
+async fn recover(runtime: &Runtime) -> Vec<Finished> {
+    let mut finished = Vec::new();
+    for task in runtime.recover().await.expect("recovers") {
+        finished.push(task.wait().await.expect("ended"));
+    }
+    finished
+}
+
+pub(crate) async fn of_many_runtimes_one_gets_a_task(engine: Arc<Engine>) {
+    const IDS: [&str; 12] = ["a-1", "a-2", "b-1", "b-2", "c-1", "d-1", "e-1", "f-1", "g-1", "h-1", "i-1", "j-1"];
+    die(&engine, |builder| builder.clock(clock(0)).concurrency(3), &IDS, 3).await;
+    let log = Log::new();
+    let start = async || rescuer(&engine, &log).clock(clock(EXPIRED)).build().await.expect("starts");
+    let runtimes = [start().await, start().await, start().await];
+    let [a, b, c] = &runtimes;
+    let (a, b, c) = tokio::join!(recover(a), recover(b), recover(c));
+    let all: Vec<_> = [a, b, c].concat();
+    assert!(all.iter().all(|finished| finished.status == Status::Completed));
+    assert_eq!(all.len(), IDS.len());
+    assert_eq!(all.iter().map(|finished| finished.id).collect::<BTreeSet<_>>().len(), IDS.len());
+    let mut said: Vec<_> = log.plugins().into_iter().filter(|text| IDS.contains(&text.as_str())).collect();
+    said.sort();
+    assert_eq!(said, IDS, "each was worked on once");
+    for runtime in &runtimes {
+        assert!(runtime.recover().await.expect("looks").is_empty());
+        runtime.shutdown().await.expect("ends");
+    }
+}
+
+pub(crate) async fn a_task_goes_on_behind_its_last_step(engine: Arc<Engine>) {
+    die(&engine, |builder| builder.clock(clock(0)), &["a-1"], 1).await;
+    let log = Log::new();
+    let runtime = rescuer(&engine, &log).clock(clock(EXPIRED)).build().await.expect("starts");
+    let [task] = &runtime.recover().await.expect("recovers")[..] else { panic!("one task") };
+    let id = task.id();
+    log.wait_for_plugin("a-1").await;
+    runtime.shutdown().await.expect("drains");
+    assert_eq!(log.plugins()[1..4], ["waiting", "a-1", "test shutdown"], "the first step is not done again");
+    let memory = memory(&engine, id).await;
+    assert_eq!(memory.status, Status::Completed);
+    let kinds: Vec<_> = chain(&memory).iter().map(|item| item.kind).collect();
+    use ContextKind::{Plan, Related, Result};
+    assert_eq!(kinds, [Related, Plan, Result, Result, Result]);
+    assert_eq!((claim(&memory)["runs"].as_u64(), &claim(&memory)["leaseUntil"]), (Some(2), &Value::Null));
+}
+
+pub(crate) async fn a_live_lease_is_left_alone_and_renewed(engine: Arc<Engine>) {
+    let (log, over) = (Log::new(), watch::Sender::new(false));
+    let time = clock(0);
+    let shared = || Arc::<ManualClock>::clone(&time);
+    let lease = Duration::from_millis(300);
+    let holder = builder(&engine, &log, over.subscribe()).clock(shared()).lease(lease).build().await.expect("starts");
+    let other = rescuer(&engine, &Log::new()).clock(shared()).lease(lease).build().await.expect("starts");
+    let task = holder.submit(task("a", "a-1", 1)).await.expect("submitted");
+    log.wait_for_plugin("waiting").await;
+    assert!(other.recover().await.expect("looks").is_empty());
+    time.set(at(200));
+    let is_renewal = |event: &Event| match event {
+        Event::Updated(MemoryPatch { metadata: MetadataPatch::Merge(merged), .. }) => {
+            merged.as_str() == r#"{"task":{"leaseUntil":500}}"#
+        }
+        _ => false,
+    };
+    log.wait_for(|events| events.iter().any(is_renewal)).await;
+    // Past the first lease.
+    time.set(at(499));
+    assert!(other.recover().await.expect("looks").is_empty());
+    over.send_replace(true);
+    assert_eq!(task.wait().await.expect("ended").status, Status::Completed);
+    other.shutdown().await.expect("ends");
+    holder.shutdown().await.expect("ends");
+}
+
+pub(crate) async fn an_instance_takes_its_own_tasks_at_once(engine: Arc<Engine>) {
+    die(&engine, |builder| builder.clock(clock(0)).instance("web-1"), &["a-1", "a-2"], 1).await;
+    let log = Log::new();
+    let other = rescuer(&engine, &log).clock(clock(1)).instance("web-2").build().await.expect("starts");
+    assert!(other.recover().await.expect("looks").is_empty(), "another instance waits for the lease");
+    let again = rescuer(&engine, &log).clock(clock(1)).instance("web-1").build().await.expect("starts");
+    assert_eq!(recover(&again).await.len(), 2);
+    assert!(again.recover().await.expect("looks").is_empty());
+    for runtime in [other, again] {
+        runtime.shutdown().await.expect("ends");
+    }
+}
+
+pub(crate) async fn a_lost_task_is_dropped_and_its_row_left_alone(engine: Arc<Engine>) {
+    let (log, never) = (Log::new(), watch::Sender::new(false));
+    let lease = Duration::from_millis(300);
+    let slow = builder(&engine, &log, never.subscribe()).clock(clock(0)).lease(lease).build().await.expect("starts");
+    let lost = slow.submit(task("a", "a-1", 1)).await.expect("submitted");
+    log.wait_for_plugin("waiting").await;
+    // As if the other had stood still for a long time.
+    let other_log = Log::new();
+    let other = rescuer(&engine, &other_log).clock(clock(10_000)).build().await.expect("starts");
+    // A renewal may come between its look and its claim: then it has nothing, and looks again.
+    let finished = loop {
+        if let Some(finished) = recover(&other).await.pop() {
+            break finished;
+        }
+    };
+    assert_eq!(finished.status, Status::Completed);
+    let error = lost.wait().await.expect_err("another runtime has it");
+    assert_eq!(error.kind(), ErrorKind::Conflict);
+    let memory = memory(&engine, finished.id).await;
+    assert_eq!((memory.status, chain(&memory)), (Status::Completed, finished.chain.clone()));
+    assert_eq!(log.plugins(), ["test init", "one", "waiting"], "the lost work went no further");
+    for runtime in [slow, other] {
+        runtime.shutdown().await.expect("ends");
+    }
+}
+
+pub(crate) async fn a_task_that_never_ends_is_given_up(engine: Arc<Engine>) {
+    die(&engine, |builder| builder.instance("web-1"), &["a-1"], 1).await;
+    die(&engine, |builder| builder.instance("web-1"), &[], 1).await;
+    let log = Log::new();
+    let runtime = rescuer(&engine, &log).instance("web-1").max_runs(2).build().await.expect("starts");
+    let [finished] = &recover(&runtime).await[..] else { panic!("one task") };
+    let last = finished.chain.last().expect("an error");
+    assert_eq!((finished.status, last.kind), (Status::Failed, ContextKind::Error));
+    assert!(last.content.as_str().contains("begun 2 times"), "{}", last.content.as_str());
+    assert_eq!(log.plugins(), ["test init"]);
+    assert_eq!(memory(&engine, finished.id).await.status, Status::Failed);
+    runtime.shutdown().await.expect("ends");
+}
+
+pub(crate) async fn rows_that_are_no_tasks_are_left_alone(engine: Arc<Engine>) {
+    let provider = engine.open();
+    provider.init().await.expect("opens");
+    let mut ids = Vec::new();
+    for metadata in ["{}", r#"{"task":"to buy milk"}"#, r#"{"task":{"leaseUntil":0}}"#] {
+        let memory = NewMemory::new(space("a-1"), "1".parse().expect("JSON"), at(1));
+        let memory = memory.with_metadata(Metadata::parse(metadata).expect("valid"));
+        ids.push(provider.store(memory).await.expect("stored"));
+    }
+    let runtime = rescuer(&engine, &Log::new()).clock(clock(EXPIRED)).build().await.expect("starts");
+    assert!(runtime.recover().await.expect("looks").is_empty());
+    for id in ids {
+        let memory = memory(&engine, id).await;
+        assert_eq!((memory.status, memory.revision.get()), (Status::Pending, 1));
+    }
+    runtime.shutdown().await.expect("ends");
+}
+
+pub(crate) async fn a_patch_of_somebody_else_does_no_harm(engine: Arc<Engine>) {
+    let (log, over) = (Log::new(), watch::Sender::new(false));
+    let runtime = builder(&engine, &log, over.subscribe()).build().await.expect("starts");
+    let task = runtime.submit(task("a", "a-1", 1)).await.expect("submitted");
+    log.wait_for_plugin("waiting").await;
+    let aside = engine.open();
+    aside.init().await.expect("opens");
+    let note = MemoryPatch::new().merge_metadata(Metadata::parse(r#"{"note":"seen"}"#).expect("valid"));
+    aside.update(task.id(), note).await.expect("updated");
+    over.send_replace(true);
+    let finished = task.wait().await.expect("ended");
+    let memory = memory(&engine, finished.id).await;
+    assert_eq!((memory.status, finished.status), (Status::Completed, Status::Completed));
+    assert!(memory.metadata.as_str().contains(r#""note":"seen""#));
+    runtime.shutdown().await.expect("ends");
+}

@@ -1,0 +1,100 @@
+//! The HTTP route that starts tasks.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use memory_core::{ErrorKind, InMemory, MemoryId, MemoryProvider, Status, SystemClock, TextIndex, Trigger};
+use memory_runtime::{Context, ContextContent, HttpTrigger, NewTask, Runtime, Space};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
+mod common;
+use common::{Log, TestPlugin, at, chain, fixed};
+
+/// What is posted.
+#[derive(Deserialize)]
+struct Posted {
+    space: Space,
+    text: String,
+}
+
+fn read(content: ContextContent) -> memory_core::Result<NewTask> {
+    let posted: Posted = content.to_value()?;
+    let content = ContextContent::from_value(&json!({ "text": posted.text }))?;
+    Ok(NewTask::new(posted.space, Context::trigger("http", content, at(7))))
+}
+
+async fn listener() -> (TcpListener, SocketAddr) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("an address");
+    (listener, address)
+}
+
+/// Sends a request on a connection of its own, and reads status and body.
+async fn send(address: SocketAddr, method: &str, path: &str, body: &[u8]) -> (u16, Value) {
+    let mut connection = TcpStream::connect(address).await.expect("a listener");
+    let head = format!(
+        "{method} {path} HTTP/1.1\r\nhost: test\r\nconnection: close\r\ncontent-length: {}\r\n\r\n",
+        body.len()
+    );
+    connection.write_all(head.as_bytes()).await.expect("sent");
+    // A body that is too large may be refused before its end.
+    let _ = connection.write_all(body).await;
+    let mut answer = Vec::new();
+    let _ = connection.read_to_end(&mut answer).await;
+    let answer = String::from_utf8(answer).expect("text");
+    let status = answer.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status");
+    let body = answer.split_once("\r\n\r\n").map(|(_, body)| body).unwrap_or_default();
+    (status, serde_json::from_str(body).unwrap_or_default())
+}
+
+#[tokio::test]
+async fn what_is_posted_is_persisted_and_worked_on() {
+    let log = Log::new();
+    let provider = InMemory::new();
+    let aside = provider.reopen(Arc::new(SystemClock), TextIndex::default(), memory_core::DEFAULT_DEADLINE);
+    aside.init().await.expect("opens");
+    let (listener, address) = listener().await;
+    let trigger = HttpTrigger::new("events", listener, "/events", read).expect("a route");
+    let runtime = Runtime::builder()
+        .memory(Arc::new(provider))
+        .plugin(TestPlugin::new("test", &log).saying().build())
+        .planner(fixed(&[("say", json!({ "text": { "$task": "/trigger/text" } }))]))
+        .trigger(Arc::new(trigger))
+        .build()
+        .await
+        .expect("starts");
+    let (status, body) =
+        send(address, "POST", "/events", br#"{"space":{"id":"chat-1","container":"chat"},"text":"hello"}"#).await;
+    assert_eq!(status, 202, "{body}");
+    let id: MemoryId = body["id"].as_str().expect("an id").parse().expect("an id");
+    assert!(aside.get(id).await.expect("reads").is_some(), "it is persisted when the answer comes");
+
+    let too_large = format!(r#"{{"text":"{}"}}"#, "x".repeat(Trigger::MAX_BYTES));
+    for (method, path, body, expected) in [
+        ("POST", "/events", &b"{"[..], 400),
+        ("POST", "/events", br#"{"text":"no space"}"#, 400),
+        ("POST", "/events", br#"{"space":{"id":""},"text":"x"}"#, 400),
+        ("POST", "/events", b"\xff", 400),
+        ("POST", "/events", too_large.as_bytes(), 413),
+        ("GET", "/events", b"", 405),
+        ("POST", "/else", b"{}", 404),
+    ] {
+        assert_eq!(send(address, method, path, body).await.0, expected, "{method} {path}");
+    }
+    runtime.shutdown().await.expect("ends");
+    assert_eq!(log.plugins(), ["test init", "hello", "test shutdown"]);
+    let memory = aside.get(id).await.expect("reads").expect("is there");
+    assert_eq!((memory.status, chain(&memory).is_empty()), (Status::Completed, false));
+    assert!(TcpStream::connect(address).await.is_err(), "nobody listens any more");
+}
+
+#[tokio::test]
+async fn a_path_that_is_none_is_refused() {
+    for path in ["", "events", "/{id}"] {
+        let error = HttpTrigger::new("events", listener().await.0, path, read).expect_err(path);
+        assert_eq!(error.kind(), ErrorKind::InvalidInput);
+    }
+}
