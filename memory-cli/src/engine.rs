@@ -54,7 +54,7 @@ pub(crate) fn location(url: &str) -> String {
 }
 
 /// The provider, untouched. A URL that is wrong is a mistake in the arguments, unlike an engine that can't be reached.
-fn provider(url: &str) -> Result<Arc<dyn MemoryProvider>, Usage> {
+pub(crate) fn provider(url: &str) -> Result<Arc<dyn MemoryProvider>, Usage> {
     memory_runtime::open(url).map_err(|error| Usage(format!("--url: {}; see --help", error.message())))
 }
 

@@ -18,6 +18,7 @@ mod migrate;
 mod prompt;
 mod query;
 mod quickstart;
+mod run;
 mod serve;
 mod store;
 
@@ -41,6 +42,13 @@ pub(crate) enum Command {
     /// Keep what goes into the system prompt of an agent: its memory of the project, and the profile of its user.
     #[command(subcommand)]
     Prompt(prompt::PromptCommand),
+    /// Do the steps of a pipeline for one task, and show what came of it.
+    ///
+    /// The task is persisted before the first step, and after each of them. Steps call the executors of the memory plugin
+    /// (memory:query, memory:add_document, memory:remove_document) within the container of the task, which is the parent of
+    /// its space unless it names another. Where an argument is {"$task":"/trigger/text"}, it stands for that part of the task:
+    /// /trigger, /results/0, /metadata or /space. Exit code 1 when a step failed.
+    Run(run::RunArgs),
     /// Read memories and documents from JSON lines; repeating an import changes nothing.
     ///
     /// A line is a memory, or a document if it says "kind":"document", as export writes them. With an id it is restored as
@@ -80,6 +88,8 @@ impl Command {
 pub(crate) async fn run(cli: Cli, output: &mut Output) -> anyhow::Result<ExitCode> {
     match &cli.command {
         Command::Migrate(args) => return migrate::run(cli.url()?, args, output).await,
+        // The runtime opens and closes its provider by itself.
+        Command::Run(args) => return run::run(cli.url()?, args, output).await,
         Command::Conformance(args) => return conformance::run(cli.urls(), args, output).await,
         _ => {}
     }
@@ -106,8 +116,8 @@ async fn run_on(provider: &dyn MemoryProvider, cli: &Cli, output: &mut Output) -
         Command::Export(args) => export::run(provider, args, output).await,
         Command::Health => health::run(provider, output).await,
         Command::Quickstart => quickstart::run(provider, cli.url()?, output).await,
-        // Handled before: by providers that are not opened, which would migrate, and by the one that is shared.
-        Command::Migrate(_) | Command::Conformance(_) | Command::Serve(_) => Ok(ExitCode::SUCCESS),
+        // Handled before: by providers that are not opened, which would migrate, or that are shared.
+        Command::Migrate(_) | Command::Run(_) | Command::Conformance(_) | Command::Serve(_) => Ok(ExitCode::SUCCESS),
     }
 }
 
