@@ -14,5 +14,5 @@ mod statements;
 mod walk;
 
 pub use config::{Host, Login, Password, RedisConfig, Tls, Topology, Wait};
-pub use migrate::{migrate, plan};
+pub use migrate::{migrate, plan, remove};
 pub use provider::RedisMemory;

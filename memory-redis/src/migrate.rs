@@ -24,6 +24,31 @@ pub async fn plan(config: &RedisConfig) -> Result<Report> {
         .await
 }
 
+/// Removes all keys of the namespace, for ever. Goes over all keys of the server, slice by slice. Nothing happens when there is none.
+pub async fn remove(config: &RedisConfig) -> Result<()> {
+    config.check()?;
+    let connections = Connections::new(config)?;
+    let (pattern, mut cursor) = (connections.keys.pattern(), b"0".to_vec());
+    loop {
+        let scan: [&[u8]; 5] = [&cursor, b"MATCH", pattern.as_bytes(), b"COUNT", b"1000"];
+        let answers = connections.retry(|| async { connections.read(&command("SCAN", &scan)).await }).await?;
+        let Some(Value::Array(answer)) = answers.first() else { return Err(unexpected_answer()) };
+        let [Value::BulkString(next), Value::Array(keys)] = answer.as_slice() else { return Err(unexpected_answer()) };
+        let mut unlink = Pipeline::with_capacity(keys.len());
+        for key in keys {
+            let Value::BulkString(key) = key else { return Err(unexpected_answer()) };
+            unlink.cmd("UNLINK").arg(key);
+        }
+        if !unlink.is_empty() {
+            connections.retry_repeatable(|| connections.write(unlink.clone())).await?;
+        }
+        match next.as_slice() {
+            b"0" => return Ok(()),
+            _ => cursor.clone_from(next),
+        }
+    }
+}
+
 /// Migrates over the connections of a provider.
 pub(crate) async fn run(connections: &Connections) -> Result<Report> {
     migrations::migrate(&mut RedisTarget { connections }, migrations::redis()).await

@@ -98,6 +98,15 @@ impl Keys {
         &self.prefix
     }
 
+    /// What matches all keys of the namespace and no others.
+    pub(crate) fn pattern(&self) -> String {
+        let escaped = self.prefix.chars().flat_map(|char| {
+            let is_special = matches!(char, '*' | '?' | '[' | ']' | '\\' | '^' | '-');
+            is_special.then_some('\\').into_iter().chain([char])
+        });
+        escaped.chain(['*']).collect()
+    }
+
     fn key(&self, name: &str) -> Vec<u8> {
         [self.prefix.as_bytes(), name.as_bytes()].concat()
     }

@@ -24,7 +24,7 @@ struct Redis {
     /// Where the providers connect to.
     url: String,
     config: RedisConfig,
-    /// To remove and to damage.
+    /// To damage.
     admin: Admin,
 }
 
@@ -46,7 +46,7 @@ impl Harness for Redis {
     }
 
     async fn remove(&self, namespace: &Namespace) -> Result<()> {
-        self.admin.remove(&namespace.name).await.map_err(unexpected)
+        memory_redis::remove(&with_settings_of(self.config.clone(), namespace)).await
     }
 
     fn faults(&self) -> Option<&dyn Faults> {
@@ -83,12 +83,16 @@ impl Faults for Redis {
     }
 }
 
-fn open(mut config: RedisConfig, namespace: &Namespace) -> Result<Arc<dyn MemoryProvider>> {
+fn open(config: RedisConfig, namespace: &Namespace) -> Result<Arc<dyn MemoryProvider>> {
+    Ok(Arc::new(RedisMemory::open(with_settings_of(config, namespace))?))
+}
+
+fn with_settings_of(mut config: RedisConfig, namespace: &Namespace) -> RedisConfig {
     config.namespace = namespace.name.clone();
     config.clock = Arc::<ManualClock>::clone(&namespace.clock);
     config.text_index = namespace.text_index;
     config.deadline = namespace.deadline;
-    Ok(Arc::new(RedisMemory::open(config)?))
+    config
 }
 
 fn unexpected(error: redis::RedisError) -> Error {

@@ -29,6 +29,7 @@ fn main() -> ExitCode {
         trial("redis::durability_follows_the_configuration", || run(durability_follows_the_configuration())),
         trial("redis::a_write_waits_for_its_replicas", || run(a_write_waits_for_its_replicas())),
         trial("redis::a_newer_schema_is_refused_by_its_name", || run(a_newer_schema_is_refused_by_its_name())),
+        trial("redis::a_namespace_is_removed_alone", || run(a_namespace_is_removed_alone())),
         trial("redis::databases_are_apart", || run(databases_are_apart())),
         trial("redis::connections_are_encrypted_and_checked", || run(connections_are_encrypted_and_checked())),
         trial("redis::no_command_goes_over_the_whole_keyspace", || run(no_command_goes_over_the_whole_keyspace())),
@@ -198,6 +199,25 @@ async fn a_newer_schema_is_refused_by_its_name() -> Case {
     let error = open(config).await.expect_err("a newer schema");
     assert_eq!(error.kind(), ErrorKind::SchemaMismatch, "{error:?}");
     assert!(error.message().contains("version 2") && error.message().contains("from the future"), "{error:?}");
+    Ok(())
+}
+
+async fn a_namespace_is_removed_alone() -> Case {
+    let server = LocalRedis::start()?;
+    let mut config = RedisConfig::from_url(&server.url())?;
+    config.namespace = "tenant?[a-z]".to_owned();
+    let other = open({
+        let mut other = config.clone();
+        other.namespace = "tenant1a".to_owned();
+        other
+    })
+    .await?;
+    other.store(event("a-b", 1)).await?;
+    let before = keys(&server).await?;
+    let provider = open(config.clone()).await?;
+    provider.store_many((0..2_000).map(|time| event("a-b", time)).collect()).await?;
+    memory_redis::remove(&config).await?;
+    assert_eq!(keys(&server).await?, before);
     Ok(())
 }
 

@@ -20,32 +20,12 @@ pub(crate) enum Admin {
 /// How long a node of a cluster may take for a command.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Removes what a pattern matches, on the node that has the slot.
-const REMOVE: &str = "
-    local cursor = '0'
-    repeat
-        local answer = redis.call('SCAN', cursor, 'MATCH', ARGV[1], 'COUNT', 10000)
-        cursor = answer[1]
-        for _, key in ipairs(answer[2]) do redis.call('UNLINK', key) end
-    until cursor == '0'";
-
 impl Admin {
     /// For the URL of a test server.
     pub(crate) fn of(url: &str) -> Self {
         match url.strip_prefix("redis+cluster") {
             Some(rest) => Self::Cluster(rest.to_owned()),
             None => Self::Server(Box::new(Client::open(url).expect("the URL of a test server"))),
-        }
-    }
-
-    /// Removes all keys of a namespace.
-    pub(crate) async fn remove(&self, namespace: &str) -> RedisResult<()> {
-        let mut remove = cmd("EVAL");
-        remove.arg(REMOVE).arg(1).arg(format!("{{{namespace}}}:")).arg(format!("{{{namespace}}}:*"));
-        match (self.query(&remove).await, self) {
-            // Keys that are on their way to another node; the cluster is gone soon.
-            (Err(_), Self::Cluster(_)) => Ok(()),
-            (removed, _) => removed,
         }
     }
 
