@@ -8,6 +8,8 @@ use memory_core::{Clock, Error, MemoryProvider, Result, TextIndex};
 use memory_mongo::MongoMemory;
 #[cfg(feature = "postgres")]
 use memory_postgres::PostgresMemory;
+#[cfg(feature = "redis")]
+use memory_redis::RedisMemory;
 #[cfg(feature = "sqlite")]
 use memory_sqlite::{Location, SqliteMemory};
 
@@ -46,6 +48,12 @@ impl Sandbox {
                 config.deadline = self.deadline;
                 Ok(Arc::new(PostgresMemory::open(*config)?))
             }
+            #[cfg(feature = "redis")]
+            Engine::Redis(mut config) => {
+                (config.clock, config.text_index) = (Arc::clone(&self.clock), self.text_index);
+                config.deadline = self.deadline;
+                Ok(Arc::new(RedisMemory::open(*config)?))
+            }
             #[cfg(feature = "mongo")]
             Engine::Mongo(mut config) => {
                 (config.clock, config.text_index) = (Arc::clone(&self.clock), self.text_index);
@@ -62,6 +70,8 @@ impl Sandbox {
             Engine::Sqlite(config) => memory_sqlite::remove(&config).await,
             #[cfg(feature = "postgres")]
             Engine::Postgres(config) => memory_postgres::remove(&config).await,
+            #[cfg(feature = "redis")]
+            Engine::Redis(config) => memory_redis::remove(&config).await,
             #[cfg(feature = "mongo")]
             Engine::Mongo(config) => memory_mongo::remove(&config).await,
         }
@@ -84,6 +94,8 @@ impl Sandbox {
             },
             #[cfg(feature = "postgres")]
             Engine::Postgres(config) => config.namespace.clone_from(&self.name),
+            #[cfg(feature = "redis")]
+            Engine::Redis(config) => config.namespace.clone_from(&self.name),
             #[cfg(feature = "mongo")]
             Engine::Mongo(config) => config.namespace.clone_from(&self.name),
         }
