@@ -10,6 +10,8 @@ use crate::engine;
 use crate::output::Output;
 
 mod conformance;
+mod copy;
+mod doctor;
 mod document;
 mod export;
 mod health;
@@ -61,6 +63,17 @@ pub(crate) enum Command {
     /// Without options, everything: all memories, then the documents of all collections. With spaces or conditions, only the
     /// memories that they select; with --documents also the documents in those spaces.
     Export(export::ExportArgs),
+    /// Copy memories and documents to another engine, and verify what is there then.
+    ///
+    /// Without options, everything; else what the selectors of query find, with --documents also documents. Ids, revisions and
+    /// keys are kept. What is there already stays as it is, so that a copy that was interrupted is repeated to go on; a record
+    /// that differs is reported, and makes the exit code 1.
+    Copy(copy::CopyArgs),
+    /// Try what an operator would try, one after the other, and say what is wrong.
+    ///
+    /// Connection, versions, durability, schema, recall, the clock, and a probe that writes and reads in a place of its own, which
+    /// is removed. The exit code is 1 when something is bad.
+    Doctor(doctor::DoctorArgs),
     /// Show whether the engine works, and what an acknowledged write survives.
     Health,
     /// Bring the schema up to date, as every other command does on its own.
@@ -90,6 +103,7 @@ pub(crate) async fn run(cli: Cli, output: &mut Output) -> anyhow::Result<ExitCod
         Command::Migrate(args) => return migrate::run(cli.url()?, args, output).await,
         // The runtime opens and closes its provider by itself.
         Command::Run(args) => return run::run(cli.url()?, args, output).await,
+        Command::Doctor(args) => return doctor::run(cli.url()?, args, output).await,
         Command::Conformance(args) => return conformance::run(cli.urls(), args, output).await,
         _ => {}
     }
@@ -114,10 +128,15 @@ async fn run_on(provider: &dyn MemoryProvider, cli: &Cli, output: &mut Output) -
         Command::Prompt(command) => prompt::run(provider, command, output).await,
         Command::Import(args) => import::run(provider, args, output).await,
         Command::Export(args) => export::run(provider, args, output).await,
+        Command::Copy(args) => copy::run(provider, cli.url()?, args, output).await,
         Command::Health => health::run(provider, output).await,
         Command::Quickstart => quickstart::run(provider, cli.url()?, output).await,
         // Handled before: by providers that are not opened, which would migrate, or that are shared.
-        Command::Migrate(_) | Command::Run(_) | Command::Conformance(_) | Command::Serve(_) => Ok(ExitCode::SUCCESS),
+        Command::Migrate(_)
+        | Command::Run(_)
+        | Command::Doctor(_)
+        | Command::Conformance(_)
+        | Command::Serve(_) => Ok(ExitCode::SUCCESS),
     }
 }
 
