@@ -16,6 +16,7 @@ mod engine;
 mod input;
 mod line;
 mod line_reader;
+mod maiar;
 mod output;
 mod progress;
 mod serve;

@@ -1,7 +1,8 @@
 //! `import`: JSON lines into the ledger and the documents, in batches.
 
-use std::io::{self, BufRead, BufReader};
-use std::path::PathBuf;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, BufWriter, Seek as _, Write as _};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, bail};
@@ -12,16 +13,29 @@ use super::exit_code;
 use crate::input;
 use crate::line::{self, Record};
 use crate::line_reader::{Line, LineReader, MAX_LINE};
+use crate::maiar;
 use crate::output::{self, Output};
 use crate::progress::Progress;
 
 #[derive(Debug, Args)]
 pub(crate) struct ImportArgs {
-    /// The file, or - for standard input.
+    /// The file, or - for standard input; with --from maiar-postgres the URL of the database.
     file: PathBuf,
+    /// Read the tables of another program instead of JSON lines.
+    #[arg(long, value_enum, value_name = "PROGRAM")]
+    from: Option<Foreign>,
     /// Print "done: N" on standard error whenever the first N lines are safely stored, instead of a bar.
     #[arg(long)]
     progress: bool,
+}
+
+/// What else an import can read.
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum Foreign {
+    /// The SQLite file of MAIAR
+    MaiarSqlite,
+    /// The PostgreSQL database of MAIAR
+    MaiarPostgres,
 }
 
 /// How much goes into one batch.
@@ -33,12 +47,15 @@ pub(crate) async fn run(
     args: &ImportArgs,
     output: &mut Output,
 ) -> anyhow::Result<ExitCode> {
-    let (source, size): (Box<dyn BufRead>, _) = if args.file.as_os_str() == "-" {
-        (Box::new(BufReader::new(io::stdin())), None)
-    } else {
-        let file = input::open(&args.file)?;
-        let size = file.metadata()?.len();
-        (Box::new(BufReader::new(file)), Some(size))
+    let file = match args.from {
+        Some(foreign) => Some(foreign.lines(&args.file).await?),
+        None if args.file.as_os_str() == "-" => None,
+        None => Some(input::open(&args.file)?),
+    };
+    let size = file.as_ref().map(|file| file.metadata()).transpose()?.map(|metadata| metadata.len());
+    let source: Box<dyn BufRead> = match file {
+        Some(file) => Box::new(BufReader::new(file)),
+        None => Box::new(BufReader::new(io::stdin())),
     };
     let progress = Progress::new(size, args.progress);
     let result = load(provider, source, &progress).await;
@@ -60,6 +77,22 @@ pub(crate) async fn run(
         ),
     )?;
     Ok(exit_code(summary.conflicts > 0))
+}
+
+impl Foreign {
+    /// What the program holds, as JSON lines in a file without a name.
+    async fn lines(self, place: &Path) -> anyhow::Result<File> {
+        let mut file = tempfile::tempfile()?;
+        let mut out = BufWriter::new(&file);
+        match self {
+            Self::MaiarSqlite => maiar::write_sqlite(place, &mut out)?,
+            Self::MaiarPostgres => maiar::write_postgres(&place.to_string_lossy(), &mut out).await?,
+        }
+        out.flush()?;
+        drop(out);
+        file.rewind()?;
+        Ok(file)
+    }
 }
 
 /// What an import did.
