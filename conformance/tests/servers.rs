@@ -11,6 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use conformance::server::Missing;
+use conformance::server::mongo::{LocalMongo, MongoServer};
 use conformance::server::postgres::{LocalPostgres, PgBouncer, PostgresServer};
 use conformance::server::redis::{LocalRedis, LocalSentinel, RedisServer};
 use conformance::server::redis_cluster::RedisCluster;
@@ -28,7 +29,7 @@ fn main() -> ExitCode {
     // Each test starts servers of its own: these tell whether there are any.
     let server = LocalPostgres::start();
     let pooler = server.as_ref().map_err(Missing::clone).and_then(|server| PgBouncer::start(server.url()));
-    let missing = [server.err(), pooler.err(), LocalRedis::start().err()];
+    let missing = [server.err(), pooler.err(), LocalRedis::start().err(), LocalMongo::start().err()];
     let trial = |name: &str, missing: &Option<Missing>, test: fn() -> Outcome| match missing {
         Some(missing) => missing.trial(name),
         None => Trial::test(name, move || test().map_err(|error| error.to_string().into())),
@@ -36,6 +37,7 @@ fn main() -> ExitCode {
     let on_server = |name, test| trial(name, &missing[0], test);
     let on_pooler = |name, test| trial(name, &missing[1], test);
     let on_redis = |name, test| trial(name, &missing[2], test);
+    let on_mongo = |name, test| trial(name, &missing[3], test);
     let trials = vec![
         on_server("postgres::answers_and_is_gone_with_its_guard", answers_and_is_gone_with_its_guard),
         on_server("postgres::is_gone_after_a_panic", is_gone_after_a_panic),
@@ -51,6 +53,10 @@ fn main() -> ExitCode {
         on_redis("redis::is_found_for_a_whole_program", redis_is_found_for_a_whole_program),
         on_redis("redis-sentinel::knows_the_replicas", sentinel_knows_the_replicas),
         on_redis("redis-cluster::moves_slots_and_replaces_a_primary", cluster_moves_slots_and_replaces_a_primary),
+        on_mongo("mongo::is_gone_with_its_guard", mongo_is_gone_with_its_guard),
+        on_mongo("mongo::elects_another_primary", mongo_elects_another_primary),
+        on_mongo("mongo::reports_wrong_arguments", mongo_reports_wrong_arguments),
+        on_mongo("mongo::is_found_for_a_whole_program", mongo_is_found_for_a_whole_program),
     ];
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }
@@ -146,6 +152,42 @@ fn shares_few_connections_among_many_clients() -> Outcome {
     })?;
     let different: HashSet<_> = connections.iter().collect();
     assert!(different.len() <= 8, "{} connections for {} clients", different.len(), connections.len());
+    Ok(())
+}
+
+fn mongo_is_gone_with_its_guard() -> Outcome {
+    let server = LocalMongo::start()?;
+    assert_eq!(server.primary()?, 0);
+    let id = server.process_id(0).ok_or("it does not run")?;
+    let remains = Remains { id, folder: server.folder(0).to_owned() };
+    assert!(remains.is_running() && remains.folder.exists(), "{remains:?}");
+    drop(server);
+    assert!(!remains.exist(), "{remains:?}");
+    Ok(())
+}
+
+fn mongo_elects_another_primary() -> Outcome {
+    let mut set = LocalMongo::start_with(3, &[])?;
+    let url = set.url();
+    let first = set.primary()?;
+    set.kill(first)?;
+    assert_eq!(set.process_id(first), None);
+    let second = set.primary()?;
+    assert_ne!(second, first);
+    set.restart(first)?;
+    assert!(set.process_id(first).is_some());
+    assert_eq!(set.url(), url);
+    Ok(())
+}
+
+fn mongo_reports_wrong_arguments() -> Outcome {
+    let missing = LocalMongo::start_with(1, &["--noSuchArgument"]).err().ok_or("it started")?;
+    assert!(missing.reason().contains("noSuchArgument"), "{missing}");
+    Ok(())
+}
+
+fn mongo_is_found_for_a_whole_program() -> Outcome {
+    assert!(MongoServer::start()?.url().starts_with("mongodb://"));
     Ok(())
 }
 

@@ -18,6 +18,7 @@ use crate::fault::Server;
 const ENGINE: &str = "mongo";
 const URL_VARIABLE: &str = "MEMORY_TEST_MONGO_URL";
 const IMAGE_VARIABLE: &str = "MEMORY_TEST_MONGO_IMAGE";
+const NODES_VARIABLE: &str = "MEMORY_TEST_MONGO_NODES";
 #[cfg(feature = "containers")]
 const DEFAULT_IMAGE: &str = "mongo:7.0";
 /// The replica set that is made here.
@@ -36,11 +37,17 @@ pub struct MongoServer {
 impl MongoServer {
     /// Finds or starts one: `MEMORY_TEST_MONGO_URL`, else a container, else the binary of this machine.
     ///
-    /// An image that was named by `MEMORY_TEST_MONGO_IMAGE` is used or missing, never replaced by another server. Must not be
-    /// called on a thread of an asynchronous runtime.
+    /// An image that was named by `MEMORY_TEST_MONGO_IMAGE` is used or missing, never replaced by another server. With
+    /// `MEMORY_TEST_MONGO_NODES` it is a replica set of so many nodes, from the binary. Must not be called on a thread of an
+    /// asynchronous runtime.
     pub fn start() -> Result<Self, Missing> {
         if let Some(url) = variable(URL_VARIABLE) {
             return Ok(Self { url, _guard: None });
+        }
+        if let Some(nodes) = variable(NODES_VARIABLE) {
+            let nodes = nodes.parse().map_err(|_| Missing::new(ENGINE, format!("{NODES_VARIABLE} is no number")))?;
+            let server = LocalMongo::start_with(nodes, &[])?;
+            return Ok(Self { url: server.url(), _guard: Some(Box::new(server)) });
         }
         let image = variable(IMAGE_VARIABLE);
         let is_named = image.is_some();
@@ -74,6 +81,8 @@ pub struct LocalMongo {
     nodes: Vec<Local>,
     options: String,
     credentials: String,
+    /// The folder of its certificates, if it has any.
+    certificates: Option<Home>,
 }
 
 impl LocalMongo {
@@ -103,11 +112,27 @@ impl LocalMongo {
         })
     }
 
+    /// Starts a replica set of one node that takes encrypted connections only. Its URL names the authority to trust.
+    pub fn start_with_tls() -> Result<Self, Missing> {
+        Self::with_binary(|binary| {
+            let home = Home::of_this_user()?;
+            create_certificates(&home)?;
+            let file = |name: &str| home.path().join(name).display().to_string();
+            let (authority, certificate) = (file("ca.pem"), file("server.pem"));
+            // The commands of this file come in plain; only those of tests are encrypted.
+            let arguments = ["--tlsMode", "preferTLS", "--tlsCertificateKeyFile", &certificate];
+            let mut server = Self::replica_set(binary, 1, &arguments)?;
+            server.options += &format!("&tls=true&tlsCAFile={authority}");
+            server.certificates = Some(home);
+            Ok(server)
+        })
+    }
+
     /// Starts a server that belongs to no replica set.
     pub fn start_standalone() -> Result<Self, Missing> {
         Self::with_binary(|binary| {
             let nodes = vec![start_node(binary, &[])?];
-            Ok(Self { nodes, options: String::new(), credentials: String::new() })
+            Ok(Self { nodes, options: String::new(), credentials: String::new(), certificates: None })
         })
     }
 
@@ -157,7 +182,7 @@ impl LocalMongo {
     fn replica_set(binary: &Path, nodes: usize, arguments: &[&str]) -> io::Result<Self> {
         let arguments = [&["--replSet", SET][..], arguments].concat();
         let nodes = (0..nodes).map(|_| start_node(binary, &arguments)).collect::<io::Result<Vec<_>>>()?;
-        let set = Self { nodes, options: format!("replicaSet={SET}"), credentials: String::new() };
+        let set = Self { nodes, options: format!("replicaSet={SET}"), credentials: String::new(), certificates: None };
         let member = |(number, node): (usize, &Local)| {
             doc! { "_id": number as i32, "host": format!("127.0.0.1:{}", node.port()) }
         };
@@ -204,6 +229,29 @@ fn start_node(binary: &Path, arguments: &[&str]) -> io::Result<Local> {
     Local::start(home, binary.to_owned(), arguments, answers, Signal::SIGKILL)
 }
 
+/// An authority, and a certificate of it for 127.0.0.1.
+fn create_certificates(home: &Home) -> io::Result<()> {
+    let create = |name: &str, arguments: &[&str]| {
+        let mut openssl = home.command(&find_program("openssl").unwrap_or("openssl".into()))?;
+        openssl.args(["req", "-x509", "-newkey", "rsa:2048", "-noenc", "-days", "2"]).args(arguments);
+        openssl.args([
+            "-subj",
+            &format!("/CN={name}"),
+            "-keyout",
+            &format!("{name}.key"),
+            "-out",
+            &format!("{name}.pem"),
+        ]);
+        if openssl.status()?.success() { Ok(()) } else { Err(home.error("openssl failed")) }
+    };
+    create("ca", &[])?;
+    let leaf = ["-addext", "basicConstraints=critical,CA:FALSE", "-addext", "subjectAltName=IP:127.0.0.1"];
+    create("server", &[&leaf[..], &["-CA", "ca.pem", "-CAkey", "ca.key"]].concat())?;
+    let parts = ["server.pem", "server.key"].map(|name| std::fs::read_to_string(home.path().join(name)));
+    let [certificate, key] = parts;
+    home.write("server.pem", &(certificate? + &key?)).map(drop)
+}
+
 /// The server on the path, or the one that was put into the folder for caches.
 fn binary() -> Option<PathBuf> {
     let caches = variable("XDG_CACHE_HOME").map(PathBuf::from);
@@ -218,7 +266,7 @@ fn in_container(image: Option<String>) -> Result<MongoServer, String> {
     const PORT: u16 = 27_017;
     let image = image.unwrap_or_else(|| DEFAULT_IMAGE.to_owned());
     let no_container = |error: &dyn std::fmt::Display| format!("no container of {image} starts ({error})");
-    let container = Container::start(&image, PORT, &[], &["--replSet", SET, "--bind_ip_all"]);
+    let container = Container::start(&image, PORT, &[], &["--replSet", SET]);
     let container = container.map_err(|error| no_container(&error))?;
     let (host, port) = container.address().map_err(|error| no_container(&error))?;
     let address = (host.as_str(), port);
