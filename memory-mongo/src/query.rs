@@ -488,3 +488,35 @@ fn owned(row: &RawDocument, path: &str) -> Result<Bson> {
     let value = row.get(name).ok().flatten().and_then(|value| Bson::try_from(value).ok());
     value.ok_or_else(|| impossible(name))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_are_merged_by_the_server_up_to_a_hundred() {
+        assert_eq!(lists(vec![1, 2], Vec::new()), [[doc! { "paths": { "$in": [1_i64, 2_i64] } }]]);
+        let both = lists(vec![1], vec!["$ne".to_owned()]);
+        assert_eq!(both, [[doc! { "paths": { "$in": [1_i64] } }, doc! { "spaceId": { "$in": ["$ne"] } }]]);
+        let many = lists((0..150).collect(), (0..100).map(|number| number.to_string()).collect());
+        assert_eq!(many.iter().map(Vec::len).collect::<Vec<_>>(), [1, 2, 1]);
+    }
+
+    #[test]
+    fn behind_a_place_the_rest_of_its_millisecond_comes_first() {
+        let bounds = |order, behind| Bounds { order, from: 10, to: 20, behind };
+        let rest = |from: i64, to: i64, direction: i32| {
+            let range = doc! { "createdAt": { "$gte": from, "$lte": to } };
+            (range, doc! { "createdAt": direction, "_id": direction })
+        };
+        assert_eq!(bounds(Order::NewestFirst, None).searches("_id"), [rest(10, 20, -1)]);
+        let place = || Some((15, Bson::from("x")));
+        let same = |operator: &str, direction: i32| {
+            (doc! { "createdAt": 15_i64, "_id": { operator: "x" } }, doc! { "_id": direction })
+        };
+        assert_eq!(bounds(Order::NewestFirst, place()).searches("_id"), [rest(10, 14, -1), same("$lt", -1)]);
+        assert_eq!(bounds(Order::OldestFirst, place()).searches("_id"), [rest(16, 20, 1), same("$gt", 1)]);
+        let first = Some((10, Bson::from("x")));
+        assert_eq!(bounds(Order::NewestFirst, first).searches("_id").len(), 1, "nothing is earlier");
+    }
+}

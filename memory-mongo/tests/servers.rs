@@ -1,0 +1,436 @@
+//! MongoDB as it is in operation: refusals, elections, and plans at size.
+
+use std::collections::HashSet;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use conformance::server::mongo::LocalMongo;
+use libtest_mimic::{Arguments, Trial};
+use memory_core::{
+    Context, Error, ErrorKind, IdempotencyKey, MemoryId, MemoryPatch, MemoryProvider, MemoryQuery, NewMemory, Order,
+    Outcome, SpaceId, Status, TextIndex, Timestamp, Trigger,
+};
+use memory_mongo::{MongoConfig, MongoMemory};
+use mongodb::bson::{Bson, Document, doc};
+use mongodb::options::{Acknowledgment, WriteConcern};
+use mongodb::{Client, Database};
+use tokio::task::JoinHandle;
+
+type Case = Result<(), Box<dyn std::error::Error + Send + Sync>>;
+
+/// Stands in payloads and passwords; no error may show it.
+const SECRET: &str = "xyzzy";
+/// Another number of times that the primary is killed.
+const ROUNDS: &str = "MEMORY_TEST_MONGO_ROUNDS";
+
+fn main() -> ExitCode {
+    let missing = LocalMongo::start().err();
+    let trial = |name: &str, test: fn() -> Case| match &missing {
+        Some(missing) => missing.trial(name),
+        None => Trial::test(name, move || test().map_err(|error| format!("{error:?}").into())),
+    };
+    let trials = vec![
+        trial("mongo::a_standalone_server_is_refused", || run(a_standalone_server_is_refused())),
+        trial("mongo::users_are_asked_for_their_password", || run(users_are_asked_for_their_password())),
+        trial("mongo::connections_are_encrypted", || run(connections_are_encrypted())),
+        trial("mongo::each_refusal_has_its_kind", || run(each_refusal_has_its_kind())),
+        trial("mongo::what_is_passing_is_tried_again", || run(what_is_passing_is_tried_again())),
+        trial("mongo::a_newer_schema_is_refused", || run(a_newer_schema_is_refused())),
+        trial("mongo::what_a_dead_program_has_locked_is_free_again", || {
+            run(what_a_dead_program_has_locked_is_free_again())
+        }),
+        trial("mongo::calls_work_again_after_a_restart", || run(calls_work_again_after_a_restart())),
+        trial("mongo::acknowledged_stores_survive_elections", || run(acknowledged_stores_survive_elections())),
+        trial("mongo::recalls_walk_an_index", || run(recalls_walk_an_index())),
+    ];
+    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+}
+
+fn run(case: impl Future<Output = Case>) -> Case {
+    tokio::runtime::Runtime::new()?.block_on(case)
+}
+
+async fn a_standalone_server_is_refused() -> Case {
+    let server = LocalMongo::start_standalone()?;
+    let error = init(config(&server.url())).await;
+    check(&error, ErrorKind::Unsupported, "mongod --replSet rs0");
+    assert!(error.message().contains("rs.initiate()"), "{error}");
+    // What it says is enough.
+    let server = LocalMongo::start()?;
+    open(config(&server.url())).await?.store(event("a-b", 1)).await?;
+    Ok(())
+}
+
+async fn users_are_asked_for_their_password() -> Case {
+    let server = LocalMongo::start_with_user("admin", SECRET)?;
+    let provider = open(config(&server.url())).await?;
+    let id = provider.store(event("a-b", 1)).await?;
+    provider.check_health().await?;
+
+    let wrong = server.url().replace(SECRET, "plugh");
+    check(&init(config(&wrong)).await, ErrorKind::Unauthorized, "refused the user or its password");
+    let nobody = server.url().replace(&format!("admin:{SECRET}@"), "").replace("&authSource=admin", "");
+    check(&init(config(&nobody)).await, ErrorKind::Unauthorized, "lacks a permission");
+
+    let reads = doc! { "createUser": "guest", "pwd": SECRET, "roles": [{ "role": "read", "db": "agent_memory" }] };
+    admin(&server.url()).await?.run_command(reads).await?;
+    let guest = server.url().replace("admin:", "guest:");
+    check(&init(config(&guest)).await, ErrorKind::Unauthorized, "lacks a permission");
+    assert!(provider.get(id).await?.is_some());
+    Ok(())
+}
+
+async fn connections_are_encrypted() -> Case {
+    let server = LocalMongo::start_with_tls()?;
+    let provider = open(config(&server.url())).await?;
+    provider.store(event("a-b", 1)).await?;
+    // Whoever trusts other authorities only, does not send it anything.
+    let stranger = server.url().split("&tlsCAFile").next().unwrap_or_default().to_owned();
+    let error = init(config(&(stranger + "&serverSelectionTimeoutMS=1000"))).await;
+    check(&error, ErrorKind::Unavailable, "no server");
+    Ok(())
+}
+
+async fn each_refusal_has_its_kind() -> Case {
+    let server = LocalMongo::start_with(1, &["--setParameter", "enableTestCommands=1"])?;
+    let provider = open(config(&server.url())).await?;
+    let admin = admin(&server.url()).await?;
+
+    let unreachable = "mongodb://127.0.0.1:1/?serverSelectionTimeoutMS=100";
+    check(&init(config(unreachable)).await, ErrorKind::Unavailable, "no server");
+
+    // A duplicate key, as the contract has it.
+    let key = IdempotencyKey::parse("key")?;
+    let first = provider.store(event("a-b", 1).with_idempotency_key(key.clone())).await?;
+    assert_eq!(provider.store(event("a-b", 2).with_idempotency_key(key.clone())).await?, first);
+    let other = provider.store(event("a-c", 1).with_idempotency_key(key)).await.expect_err("a key that is taken");
+    check(&other, ErrorKind::Conflict, "another trigger or space");
+
+    // Of a transaction that holds what a store writes, nobody knows how it ends.
+    let mut hasty = config(&server.url());
+    hasty.deadline = Duration::from_secs(1);
+    let hasty = open(hasty).await?;
+    let mut session = admin.client().start_session().await?;
+    session.start_transaction().await?;
+    let keys = admin.client().database("agent_memory").collection::<Document>("idempotency_keys");
+    keys.insert_one(doc! { "_id": "held" }).session(&mut session).await?;
+    let held = || event("a-b", 1).with_idempotency_key(IdempotencyKey::parse("held").expect("a key"));
+    let late = hasty.store(held()).await.expect_err("a write conflict");
+    assert!(matches!(late.kind(), ErrorKind::Unavailable | ErrorKind::Timeout) && late.is_retryable(), "{late:?}");
+    session.abort_transaction().await?;
+    hasty.store(held()).await?;
+
+    // The server itself refuses a document beyond its limit: here the words of the ledger take more than the text.
+    let mut indexed = config(&server.url());
+    indexed.namespace = "words".to_owned();
+    indexed.text_index = TextIndex::All;
+    let indexed = open(indexed).await?;
+    let words = |numbers: std::ops::Range<u32>| numbers.map(|word| format!("{word:x} ")).collect::<String>();
+    let trigger = Trigger::parse(&format!("\"{}\"", words(0..500_000)))?;
+    let context = Context::parse(&format!("\"{}\"", words(500_000..1_000_000)))?;
+    let large = NewMemory::new(SpaceId::parse("a")?, trigger, at(1)).with_context(context);
+    let large = indexed.store(large).await;
+    check(&large.expect_err("too many words"), ErrorKind::TooLarge, "larger than the server takes");
+
+    for (code, kind, message) in [
+        (50, ErrorKind::Timeout, "took too long"),
+        (14031, ErrorKind::Unavailable, "disk of the server is full"),
+        (26, ErrorKind::SchemaMismatch, "is gone"),
+        (13, ErrorKind::Unauthorized, "lacks a permission"),
+    ] {
+        fail(&admin, "alwaysOn".into(), doc! { "errorCode": code, "failCommands": ["insert"] }).await?;
+        let refused = provider.store(event("a-b", 1)).await.expect_err("a refusal");
+        check(&refused, kind, message);
+        fail(&admin, "alwaysOn".into(), doc! { "errorCode": code, "failCommands": ["find"] }).await?;
+        let refused = provider.get(first).await.expect_err("a refusal");
+        check(&refused, kind, message);
+        assert_eq!(refused.outcome(), Outcome::NotDone);
+    }
+    fail(&admin, "off".into(), doc! {}).await?;
+    assert!(provider.get(first).await?.is_some());
+    Ok(())
+}
+
+async fn what_is_passing_is_tried_again() -> Case {
+    let server = LocalMongo::start_with(1, &["--setParameter", "enableTestCommands=1"])?;
+    // A server that only pretends not to be the primary does not tell that it is one again, but has to be asked.
+    let provider = open(config(&format!("{}&heartbeatFrequencyMS=500", server.url()))).await?;
+    let admin = admin(&server.url()).await?;
+    let mut stored = vec![provider.store(event("a-b", 1)).await?];
+    let keyed = |number: i64| {
+        event("a-b", number).with_idempotency_key(IdempotencyKey::parse(format!("k{number}")).expect("a key"))
+    };
+
+    // The driver asks twice, so it is we who ask a third time.
+    for what in [doc! { "closeConnection": true }, doc! { "errorCode": 10107 }, doc! { "errorCode": 91 }] {
+        for command in ["insert", "commitTransaction", "find"] {
+            let mut what = what.clone();
+            what.insert("failCommands", [command]);
+            fail(&admin, doc! { "times": 3 }.into(), what).await?;
+            stored.push(provider.store(event("a-b", 1)).await?);
+            stored.push(provider.store(keyed(stored.len() as i64)).await?);
+            assert_eq!(provider.get(stored[0]).await?.map(|memory| memory.id), Some(stored[0]), "{command}");
+        }
+    }
+    // Done, and the answer lost.
+    for number in 0..3 {
+        let lost = doc! { "failCommands": ["insert"], "writeConcernError": { "code": 91, "errmsg": "on purpose" } };
+        fail(&admin, doc! { "times": 1 }.into(), lost).await?;
+        stored.push(provider.store(event("a-b", number)).await?);
+    }
+    stored.sort_unstable();
+    let mut found = all(&provider).await?;
+    found.sort_unstable();
+    assert_eq!(found, stored, "each is there once");
+
+    // What can't be repeated is not.
+    let lost = doc! { "failCommands": ["update"], "closeConnection": true };
+    fail(&admin, doc! { "times": 2 }.into(), lost).await?;
+    let patch = || MemoryPatch::new().with_status(Status::Completed);
+    let unknown = provider.update(stored[0], patch()).await.expect_err("a lost answer");
+    check(&unknown, ErrorKind::Unavailable, "connection to the server failed");
+    assert_eq!(unknown.outcome(), Outcome::Unknown);
+    assert_eq!(provider.update(stored[0], patch()).await?.revision.get(), 2);
+    Ok(())
+}
+
+async fn a_newer_schema_is_refused() -> Case {
+    let server = LocalMongo::start()?;
+    open(config(&server.url())).await?;
+    let steps =
+        admin(&server.url()).await?.client().database("agent_memory").collection::<Document>("schema_migrations");
+    steps.insert_one(doc! { "_id": 99_i64, "name": "future", "checksum": "" }).await?;
+    check(&init(config(&server.url())).await, ErrorKind::SchemaMismatch, r#"version 99 "future""#);
+    Ok(())
+}
+
+async fn what_a_dead_program_has_locked_is_free_again() -> Case {
+    let server = LocalMongo::start()?;
+    let steps =
+        admin(&server.url()).await?.client().database("agent_memory").collection::<Document>("schema_migrations");
+    let until = doc! { "$set": { "owner": "nobody", "until": { "$add": ["$$NOW", 1_000] } } };
+    steps.update_one(doc! { "_id": "lock" }, vec![until]).upsert(true).await?;
+    open(config(&server.url())).await?.store(event("a-b", 1)).await?;
+    assert_eq!(steps.count_documents(doc! { "_id": "lock" }).await?, 0, "the lock is given back");
+    Ok(())
+}
+
+async fn calls_work_again_after_a_restart() -> Case {
+    let mut server = LocalMongo::start()?;
+    let provider = open(config(&format!("{}&serverSelectionTimeoutMS=500", server.url()))).await?;
+    let id = provider.store(event("a-b", 1)).await?;
+    server.kill(0)?;
+    let down = provider.check_health().await.expect_err("the server is down");
+    assert_eq!(down.kind(), ErrorKind::Unavailable, "{down:?}");
+    let down = provider.store(event("a-b", 2)).await.expect_err("the server is down");
+    assert_eq!(down.kind(), ErrorKind::Unavailable, "{down:?}");
+    server.restart(0)?;
+    let provider = Arc::new(provider);
+    eventually(async || provider.check_health().await.is_ok()).await?;
+    assert_eq!(provider.get(id).await?.map(|memory| memory.id), Some(id));
+    let patch = MemoryPatch::new().with_status(Status::Completed);
+    assert_eq!(provider.update(id, patch).await?.revision.get(), 2);
+    Ok(())
+}
+
+/// Three nodes, of which the primary is killed under load, again and again.
+async fn acknowledged_stores_survive_elections() -> Case {
+    const TASKS: usize = 8;
+    const BEFORE: usize = 100;
+    let rounds = std::env::var(ROUNDS).ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(3);
+    let mut server = LocalMongo::start_with(3, &[])?;
+    let provider = Arc::new(open(config(&server.url())).await?);
+    let (mut acknowledged, mut expected) = (HashSet::new(), 0);
+    for round in 0..rounds {
+        let (stop, stopped) = tokio::sync::watch::channel(false);
+        let progress = Arc::new(AtomicUsize::new(0));
+        let start = |task| writer(&provider, round * TASKS + task, Arc::clone(&progress), stopped.clone());
+        let tasks: Vec<_> = (0..TASKS).map(start).collect();
+        let primary = server.primary()?;
+        eventually(async || progress.load(Ordering::Relaxed) >= BEFORE).await?;
+        server.kill(primary)?;
+        // The others elect a new one, and the writers go on by themselves.
+        let after = provider.store(event("after", round as i64)).await?;
+        acknowledged.insert(after);
+        expected += 1;
+        stop.send(true)?;
+        for task in tasks {
+            let (stored, count) = task.await??;
+            acknowledged.extend(stored);
+            expected += count;
+        }
+        server.restart(primary)?;
+        assert_eq!(provider.check_health().await?.engine, "mongo");
+    }
+    let found = all(&provider).await?;
+    let ids: HashSet<_> = found.iter().copied().collect();
+    println!("{rounds} primaries killed, {} stores acknowledged, {} found", acknowledged.len(), found.len());
+    assert_eq!(ids.len(), found.len(), "an id came twice");
+    assert!(acknowledged.is_subset(&ids), "an acknowledged store is lost");
+    assert_eq!((acknowledged.len(), found.len()), (expected, expected), "a store was lost or done twice");
+    Ok(())
+}
+
+/// Stores until it is told to stop; every second one has a key and is repeated. Gives the ids, and how many memories that are.
+fn writer(
+    provider: &Arc<MongoMemory>,
+    number: usize,
+    progress: Arc<AtomicUsize>,
+    stopped: tokio::sync::watch::Receiver<bool>,
+) -> JoinHandle<Result<(Vec<MemoryId>, usize), Error>> {
+    let provider = Arc::clone(provider);
+    tokio::spawn(async move {
+        let (mut stored, mut count) = (Vec::new(), 0);
+        while !*stopped.borrow() || count < 2 {
+            let event = event(&format!("writer-{number}"), count as i64);
+            if count % 2 == 0 {
+                stored.push(provider.store(event).await?);
+            } else {
+                let event = event.with_idempotency_key(IdempotencyKey::parse(format!("{number}-{count}"))?);
+                let id = provider.store(event.clone()).await?;
+                assert_eq!(provider.store(event).await?, id, "a repetition");
+                stored.push(id);
+            }
+            count += 1;
+            progress.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok((stored, count))
+    })
+}
+
+/// The server's own explanation of each search that recalls make: none sorts, and none looks at much more than it gives.
+async fn recalls_walk_an_index() -> Case {
+    const ROWS: i64 = 20_000;
+    let server = LocalMongo::start()?;
+    let provider = open(config(&server.url())).await?;
+    for start in (0..ROWS).step_by(5_000) {
+        let space = |number| format!("plugin-discord-{}-{}-{number}", number % 100, number % 1_000);
+        let status = |number| if number % 500 == 0 { Status::Pending } else { Status::Completed };
+        let batch = (start..start + 5_000).map(|number| event(&space(number), number / 3).with_status(status(number)));
+        provider.store_many(batch.collect()).await?;
+    }
+    let database = admin(&server.url()).await?.client().database("agent_memory");
+    database.run_command(doc! { "profile": 2 }).await?;
+    let query = || MemoryQuery::builder();
+    for builder in [
+        query().all(),
+        query().under("plugin"),
+        query().under("plugin-discord-7"),
+        query().exact("plugin-discord-7-7-7"),
+        query().prefix("plugin-discord-1"),
+        query().glob("plugin-discord-1?-*"),
+        query().under("plugin-discord-7").under("plugin-discord-8").exact("plugin-discord-9-9-9"),
+        query().all().status(Status::Pending),
+        query().under("plugin-discord-7").status(Status::Running),
+        query().under("plugin").created_before(at(5_000)).created_after(at(4_000)),
+        (0..100).fold(query(), |query, number| query.under(format!("plugin-discord-{number}"))),
+    ] {
+        for order in [Order::NewestFirst, Order::OldestFirst] {
+            let page = provider.query(&builder.clone().order(order).build()?).await?;
+            if let Some(cursor) = page.next {
+                provider.query(&builder.clone().order(order).cursor(cursor).build()?).await?;
+            }
+        }
+    }
+    database.run_command(doc! { "profile": 0 }).await?;
+
+    let mut searches = database.collection::<Document>("system.profile").find(doc! { "op": "query" }).await?;
+    let mut explained = 0;
+    while searches.advance().await? {
+        let command = searches.deserialize_current()?.get_document("command")?.clone();
+        if !command.get_str("find").is_ok_and(|name| name == "memories") {
+            continue;
+        }
+        let parts = ["find", "filter", "sort", "limit", "projection"];
+        let search: Document = command.into_iter().filter(|(name, _)| parts.contains(&name.as_str())).collect();
+        let explain = doc! { "explain": &search, "verbosity": "executionStats" };
+        let plan = database.run_command(explain).await?;
+        let text = plan.get_document("queryPlanner")?.get_document("winningPlan")?.to_string();
+        assert!(text.contains("IXSCAN") && !text.contains("COLLSCAN"), "{search} {text}");
+        assert!(!text.contains("\"SORT\""), "a blocking sort: {search} {text}");
+        let stats = plan.get_document("executionStats")?;
+        let count = |name: &str| stats.get_i32(name);
+        let (keys, rows, given) = (count("totalKeysExamined")?, count("totalDocsExamined")?, count("nReturned")?);
+        // Each of the merged lists has a head that may not be given.
+        let lists = text.matches("IXSCAN").count() as i32;
+        assert!(
+            keys <= 2 * given + lists && rows <= 2 * given,
+            "{keys} keys, {rows} rows for {given}: {search} {text}"
+        );
+        explained += 1;
+    }
+    assert!(explained >= 30, "{explained} searches");
+    Ok(())
+}
+
+fn config(url: &str) -> MongoConfig {
+    MongoConfig::from_url(url).expect("the URL of a test server")
+}
+
+async fn open(config: MongoConfig) -> Result<MongoMemory, Error> {
+    let provider = MongoMemory::open(config)?;
+    provider.init().await?;
+    Ok(provider)
+}
+
+async fn init(config: MongoConfig) -> Error {
+    MongoMemory::open(config).expect("a provider").init().await.expect_err("a refusal")
+}
+
+/// The administrative database, by a client of its own.
+async fn admin(url: &str) -> mongodb::error::Result<Database> {
+    let mut options = mongodb::options::ClientOptions::parse(url).await?;
+    options.write_concern = Some(WriteConcern::builder().w(Acknowledgment::Majority).build());
+    Ok(Client::with_options(options)?.database("admin"))
+}
+
+/// Makes the commands of providers fail, and leaves those of this test alone.
+async fn fail(admin: &Database, mode: Bson, mut what: Document) -> mongodb::error::Result<()> {
+    if mode != Bson::from("off") {
+        what.insert("appName", "agent-memory");
+    }
+    let command = doc! { "configureFailPoint": "failCommand", "mode": mode, "data": what };
+    admin.run_command(command).await.map(drop)
+}
+
+fn event(space: &str, millis: i64) -> NewMemory {
+    let trigger = Trigger::parse(&format!(r#"{{"text":"{SECRET}"}}"#)).expect("valid");
+    NewMemory::new(SpaceId::parse(space).expect("valid"), trigger, at(millis))
+}
+
+fn at(millis: i64) -> Timestamp {
+    Timestamp::from_millis(millis).expect("valid")
+}
+
+/// The ids of the whole ledger.
+async fn all(provider: &MongoMemory) -> Result<Vec<MemoryId>, Error> {
+    let query = || MemoryQuery::builder().all().limit(1_000);
+    let mut page = provider.query(&query().build()?).await?;
+    let mut ids: Vec<_> = page.memories.iter().map(|memory| memory.id).collect();
+    while let Some(cursor) = page.next {
+        page = provider.query(&query().cursor(cursor).build()?).await?;
+        ids.extend(page.memories.iter().map(|memory| memory.id));
+    }
+    Ok(ids)
+}
+
+/// Waits until something is so.
+async fn eventually(is_so: impl AsyncFn() -> bool) -> Case {
+    let wait = async {
+        while !is_so().await {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    Ok(tokio::time::timeout(Duration::from_secs(60), wait).await?)
+}
+
+#[track_caller]
+fn check(error: &Error, kind: ErrorKind, message: &str) {
+    assert_eq!(error.kind(), kind, "{error:?}");
+    assert!(error.message().contains(message), "{error:?}");
+    for text in [error.to_string(), format!("{error:?}")] {
+        assert!(!text.contains(SECRET), "an error tells a secret: {text}");
+    }
+}
