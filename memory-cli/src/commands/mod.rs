@@ -132,11 +132,9 @@ async fn run_on(provider: &dyn MemoryProvider, cli: &Cli, output: &mut Output) -
         Command::Health => health::run(provider, output).await,
         Command::Quickstart => quickstart::run(provider, cli.url()?, output).await,
         // Handled before: by providers that are not opened, which would migrate, or that are shared.
-        Command::Migrate(_)
-        | Command::Run(_)
-        | Command::Doctor(_)
-        | Command::Conformance(_)
-        | Command::Serve(_) => Ok(ExitCode::SUCCESS),
+        Command::Migrate(_) | Command::Run(_) | Command::Doctor(_) | Command::Conformance(_) | Command::Serve(_) => {
+            Ok(ExitCode::SUCCESS)
+        }
     }
 }
 
