@@ -3,7 +3,7 @@
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use memory_core::{Error, Outcome, Result};
 use sqlx::pool::PoolConnection;
@@ -46,15 +46,8 @@ struct Begin {
 }
 
 impl Connections {
-    /// To a server that answers. One that is starting up is waited for a little; else `Unavailable`, with the cause.
-    pub(crate) async fn open(config: &PostgresConfig) -> Result<Self> {
-        let connections = Self::new(config)?;
-        connections.primary.answers().await.map_err(native)?;
-        Ok(connections)
-    }
-
     /// Connects to nothing yet.
-    fn new(config: &PostgresConfig) -> Result<Self> {
+    pub(crate) fn new(config: &PostgresConfig) -> Result<Self> {
         let settings = settings(config);
         let begin = |how: &str| {
             let set = |(name, value): &(&str, String)| format!("; SET LOCAL {name} = {value}");
@@ -86,6 +79,18 @@ impl Connections {
     /// A session on the primary in a transaction.
     pub(crate) async fn transaction(&self) -> Result<Session> {
         self.begin(&self.primary, &self.begin.writing).await
+    }
+
+    /// The first transaction. A server that is starting up is waited for a little; one that can't be reached is `Unavailable`, with
+    /// the cause, which the pool does not tell.
+    pub(crate) async fn first_transaction(&self) -> Result<Session> {
+        match tokio::time::timeout(STARTING, self.transaction()).await {
+            Ok(Ok(session)) => Ok(session),
+            _ => {
+                self.primary.find_primary().await.map_err(native)?;
+                self.transaction().await
+            }
+        }
     }
 
     /// Waits until all sessions have ended, and closes their connections.
@@ -152,18 +157,6 @@ impl Hosts {
             options.connect_lazy_with(connect_options(server, host, config, settings))
         };
         Self { pools: server.hosts.iter().map(pool).collect(), current: AtomicUsize::new(0), acquire_timeout }
-    }
-
-    /// Waits until one of the hosts can be used.
-    async fn answers(&self) -> sqlx::Result<()> {
-        let until = Instant::now() + self.acquire_timeout.min(STARTING);
-        loop {
-            match self.find_primary().await {
-                Ok(()) => return Ok(()),
-                Err(error) if !is_starting(&error) || Instant::now() >= until => return Err(error),
-                Err(_) => tokio::time::sleep(PAUSE.1).await,
-            }
-        }
     }
 
     /// Opens something on a connection to the primary.

@@ -12,7 +12,7 @@ use crate::statements::Statements;
 
 /// Creates or migrates the schema, as `init` does, and tells which steps that took.
 pub async fn migrate(config: &PostgresConfig) -> Result<Report> {
-    let connections = Connections::open(config).await?;
+    let connections = Connections::new(config)?;
     let report = run(&connections).await;
     connections.close().await;
     report
@@ -20,9 +20,10 @@ pub async fn migrate(config: &PostgresConfig) -> Result<Report> {
 
 /// Tells which steps [`migrate`] would take, and changes nothing; a missing schema stays missing.
 pub async fn plan(config: &PostgresConfig) -> Result<Report> {
-    let connections = Connections::open(config).await?;
+    let connections = Connections::new(config)?;
     let report = async {
-        let mut target = PostgresTarget { connections: &connections, session: Some(connections.read().await?) };
+        let mut target =
+            PostgresTarget { connections: &connections, session: Some(connections.first_transaction().await?) };
         migrations::plan(&mut target, migrations::postgres()).await
     };
     let report = report.await;
@@ -32,9 +33,9 @@ pub async fn plan(config: &PostgresConfig) -> Result<Report> {
 
 /// Removes the schema with everything in it, for ever. Nothing happens when there is none.
 pub async fn remove(config: &PostgresConfig) -> Result<()> {
-    let connections = Connections::open(config).await?;
+    let connections = Connections::new(config)?;
     let removed = async {
-        let mut session = connections.transaction().await?;
+        let mut session = connections.first_transaction().await?;
         let statement = session.statement(&connections.statements.remove_schema);
         statement.execute(&mut *session).await.map_err(native_write)?;
         session.commit().await
@@ -67,7 +68,7 @@ impl PostgresTarget<'_> {
 impl Target for PostgresTarget<'_> {
     async fn lock(&mut self) -> Result<()> {
         let statements = &self.connections.statements;
-        let mut session = self.connections.transaction().await?;
+        let mut session = self.connections.first_transaction().await?;
         let lock = session.statement(&statements.lock_schema).bind(&statements.schema);
         lock.execute(&mut *session).await.map_err(native)?;
         let bookkeeping = session.statement(&statements.has_bookkeeping).bind(&statements.bookkeeping);

@@ -69,7 +69,7 @@ impl Shared {
 impl MemoryProvider for PostgresMemory {
     async fn init(&self) -> Result<()> {
         let work = async {
-            let connections = Connections::open(&self.shared.config).await?;
+            let connections = Connections::new(&self.shared.config)?;
             let set_up = async {
                 retry_repeatable(|| migrate::run(&connections)).await?;
                 retry_repeatable(|| connections.set_up_text_index(self.shared.config.text_index)).await
