@@ -28,7 +28,7 @@ pub(crate) struct ServeArgs {
     /// A name under which the server is reached, besides addresses and localhost.
     #[arg(long, value_name = "NAME")]
     allow_host: Vec<String>,
-    /// A web page that may call, such as https://app.example, besides the server's own.
+    /// A web page that may call, such as `https://app.example`, besides the server's own.
     #[arg(long, value_name = "ORIGIN")]
     allow_origin: Vec<String>,
     /// Without tokens: what an MCP client may read is this space and all below it; everything by default.
