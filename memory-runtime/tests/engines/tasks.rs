@@ -276,7 +276,7 @@ pub(crate) async fn steps_use_memory_within_their_container(engine: Arc<Engine>)
     assert!(found.1.contains(r#""content":"g-1-ana-m1""#), "{}", found.1);
     let other = finish(task("g-12", "g-12-ana-m1", 2)).await;
     let [.., refused] = &outline(&other.chain)[..] else { panic!("a step") };
-    assert!(refused.1.contains("in use elsewhere"), "the document of another container stays: {}", refused.1);
+    assert!(refused.1.contains("another document has it"), "the document of another container stays: {}", refused.1);
     let all = MemoryQuery::builder().all().status(Status::Completed).build().expect("valid");
     assert_eq!(aside(&engine).await.query(&all).await.expect("a page").memories.len(), 1);
     runtime.shutdown().await.expect("ends");
