@@ -14,6 +14,7 @@ use std::sync::Arc;
 use conformance::server::Missing;
 use conformance::server::mongo::MongoServer;
 use conformance::server::postgres::PostgresServer;
+use conformance::server::redis::RedisServer;
 use libtest_mimic::{Arguments, Trial};
 use memory_core::Error;
 use tokio::runtime::Runtime;
@@ -25,13 +26,14 @@ fn main() -> ExitCode {
     let runtime = Arc::new(Runtime::new().expect("a runtime to test on"));
     let folder = tempfile::tempdir().expect("a temporary folder");
     let sqlite = format!("sqlite://{}", folder.path().join("memory.db").display());
-    let (postgres, mongo) = (PostgresServer::start(), MongoServer::start());
+    let (postgres, redis, mongo) = (PostgresServer::start(), RedisServer::start(), MongoServer::start());
     let opened = |engine: Result<Engine, Error>| engine.expect("an engine that opens");
     let open = |url: &str| opened(runtime.block_on(Engine::open(url)));
     let engines = [
         ("in-memory", Ok(opened(runtime.block_on(Engine::in_memory())))),
         ("sqlite", Ok(open(&sqlite))),
         ("postgres", postgres.as_ref().map(|server| open(&with_namespace(server.url())))),
+        ("redis", redis.as_ref().map(|server| open(&with_namespace(server.url())))),
         ("mongo", mongo.as_ref().map(|server| open(&with_database(server.url())))),
     ];
     let cases = [context::cases(), stores::cases(), sync::cases(), history::cases()].concat();
