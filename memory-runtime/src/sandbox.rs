@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use memory_core::{Clock, Error, MemoryProvider, Result, TextIndex};
+use memory_core::{Clock, MemoryProvider, Result, TextIndex};
 #[cfg(feature = "mongo")]
 use memory_mongo::MongoMemory;
 #[cfg(feature = "postgres")]
@@ -79,27 +79,34 @@ impl Sandbox {
 
     /// The engine of a URL with this place instead of its own.
     fn engine(&self, url: &str) -> Result<Engine> {
-        let mut engine = Engine::from_url(url)?;
-        match &mut engine {
+        match Engine::from_url(url)? {
             #[cfg(feature = "sqlite")]
-            Engine::Sqlite(config) => match &mut config.location {
-                Location::File(path) => {
-                    let mut file = path.clone().into_os_string();
-                    file.push(format!("-{}", self.name));
-                    *path = file.into();
-                }
-                Location::Memory => {
-                    return Err(Error::invalid("a database in memory has one handle only: name a file"));
-                }
-            },
+            Engine::Sqlite(mut config) => {
+                let Location::File(path) = &mut config.location else {
+                    let message = "a database in memory has one handle only: name a file";
+                    return Err(memory_core::Error::invalid(message));
+                };
+                let mut file = path.clone().into_os_string();
+                file.push(format!("-{}", self.name));
+                *path = file.into();
+                Ok(Engine::Sqlite(config))
+            }
             #[cfg(feature = "postgres")]
-            Engine::Postgres(config) => config.namespace.clone_from(&self.name),
+            Engine::Postgres(mut config) => {
+                config.namespace.clone_from(&self.name);
+                Ok(Engine::Postgres(config))
+            }
             #[cfg(feature = "redis")]
-            Engine::Redis(config) => config.namespace.clone_from(&self.name),
+            Engine::Redis(mut config) => {
+                config.namespace.clone_from(&self.name);
+                Ok(Engine::Redis(config))
+            }
             #[cfg(feature = "mongo")]
-            Engine::Mongo(config) => config.namespace.clone_from(&self.name),
+            Engine::Mongo(mut config) => {
+                config.namespace.clone_from(&self.name);
+                Ok(Engine::Mongo(config))
+            }
         }
-        Ok(engine)
     }
 }
 
