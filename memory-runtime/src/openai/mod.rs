@@ -1,19 +1,18 @@
 //! A model behind an endpoint that speaks OpenAI's chat completions.
 
+mod endpoint;
+
 use std::fmt;
-use std::sync::Arc;
-use std::time::Duration;
 
 use async_trait::async_trait;
-use memory_core::{Error, ErrorKind, Result};
-use reqwest::{Client, Response, StatusCode, Url};
-use rustls::ClientConfig;
-use rustls::crypto::ring;
-use rustls_platform_verifier::BuilderVerifierExt;
+use memory_core::Result;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::model::{Model, Prompt};
+
+pub use endpoint::Endpoint;
+use endpoint::unexpected;
 
 /// Where the endpoint is, and how to speak to it.
 #[derive(Clone, PartialEq, Eq, Deserialize)]
@@ -74,12 +73,8 @@ fn default_deadline_ms() -> u64 {
 #[derive(Debug)]
 pub struct OpenAiModel {
     config: OpenAiConfig,
-    client: Client,
-    completions: Url,
+    endpoint: Endpoint,
 }
-
-/// The largest answer of an endpoint that is read.
-const MAX_ANSWER_BYTES: usize = 16 << 20;
 
 #[derive(Deserialize)]
 struct Completion {
@@ -99,15 +94,7 @@ struct Answer {
 impl OpenAiModel {
     /// Makes a client; asks nobody yet. `InvalidInput` for a URL that is none.
     pub fn new(config: OpenAiConfig) -> Result<Self> {
-        let completions = format!("{}/chat/completions", config.url.trim_end_matches('/'));
-        let completions = Url::parse(&completions).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
-        let completions = completions.ok_or_else(|| Error::invalid("url: must begin with http:// or https://"))?;
-        let client = Client::builder()
-            .tls_backend_preconfigured(tls()?)
-            .timeout(Duration::from_millis(config.deadline_ms))
-            .build()
-            .map_err(|error| unexpected("no HTTP client").with_source(error))?;
-        Ok(Self { config, client, completions })
+        Ok(Self { endpoint: Endpoint::new(&config, "chat/completions")?, config })
     }
 
     fn body(&self, prompt: &Prompt) -> Value {
@@ -126,60 +113,10 @@ impl OpenAiModel {
 #[async_trait]
 impl Model for OpenAiModel {
     async fn complete(&self, prompt: &Prompt) -> Result<String> {
-        let mut request = self.client.post(self.completions.clone()).header("content-type", "application/json");
-        if let Some(key) = &self.config.key {
-            request = request.bearer_auth(key);
-        }
-        let response = request.body(self.body(prompt).to_string()).send().await.map_err(not_sent)?;
-        check_status(response.status())?;
-        let body = read(response).await?;
+        let body = self.endpoint.post(&self.body(prompt)).await?;
         let completion: Completion =
             serde_json::from_slice(&body).map_err(|_| unexpected("the endpoint's answer is no chat completion"))?;
         let content = completion.choices.into_iter().next().and_then(|choice| choice.message.content);
         content.ok_or_else(|| unexpected("the endpoint's answer holds no text"))
     }
-}
-
-/// TLS that trusts what the machine trusts.
-fn tls() -> Result<ClientConfig> {
-    let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-        .with_safe_default_protocol_versions()
-        .and_then(BuilderVerifierExt::with_platform_verifier)
-        .map_err(|error| unexpected("no TLS on this machine").with_source(error))?;
-    Ok(config.with_no_client_auth())
-}
-
-async fn read(mut response: Response) -> Result<Vec<u8>> {
-    let mut body = Vec::new();
-    while let Some(chunk) = response.chunk().await.map_err(not_sent)? {
-        if body.len() + chunk.len() > MAX_ANSWER_BYTES {
-            return Err(unexpected("the endpoint's answer is too large"));
-        }
-        body.extend_from_slice(&chunk);
-    }
-    Ok(body)
-}
-
-/// Why there is no answer. The error is told without its URL, which may hold a key.
-fn not_sent(error: reqwest::Error) -> Error {
-    let (kind, message) = match error.is_timeout() {
-        true => (ErrorKind::Timeout, "the endpoint did not answer in time"),
-        false => (ErrorKind::Unavailable, "the endpoint can't be reached"),
-    };
-    Error::new(kind, message).with_source(error.without_url()).retryable()
-}
-
-fn check_status(status: StatusCode) -> Result<()> {
-    let message = format!("the endpoint answered {}", status.as_u16());
-    Err(match status.as_u16() {
-        200..=299 => return Ok(()),
-        401 | 403 => Error::new(ErrorKind::Unauthorized, message),
-        413 => Error::too_large(message),
-        408 | 429 | 500..=599 => Error::new(ErrorKind::Unavailable, message).retryable(),
-        _ => unexpected(&message),
-    })
-}
-
-fn unexpected(message: &str) -> Error {
-    Error::new(ErrorKind::Unexpected, message)
 }
