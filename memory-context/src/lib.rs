@@ -1,3 +1,7 @@
 #![doc = include_str!("../README.md")]
 
+mod documents;
+pub mod embedding;
+mod hash;
 pub mod prompt;
+pub mod records;

@@ -1,9 +1,9 @@
 //! Where a store is kept.
 
 use memory_core::{Collection, DocumentId, Error, Json, JsonObject, Metadata, Result, SpaceId};
-use sha2::{Digest, Sha256};
 
 use super::{MemoryLoadContext, MemoryScope, MemoryStore};
+use crate::hash;
 
 /// The collection that holds prompt memory, and nothing else. Its name is reserved, so no plugin reaches it.
 pub const COLLECTION: &str = "_prompt";
@@ -45,17 +45,9 @@ impl Key {
     }
 
     fn from_parts(store: MemoryStore, parts: &[(&str, &str)]) -> Result<Self> {
-        let mut hash = Sha256::new();
         let mut metadata = JsonObject::from([("store".to_owned(), Json::String(store.as_str().to_owned()))]);
-        for (name, value) in parts {
-            // With its length before it, no part can end where another begins.
-            for text in [name, value] {
-                hash.update((text.len() as u64).to_be_bytes());
-                hash.update(text);
-            }
-            metadata.insert((*name).to_owned(), Json::String((*value).to_owned()));
-        }
-        let digits: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+        metadata.extend(parts.iter().map(|(name, value)| ((*name).to_owned(), Json::String((*value).to_owned()))));
+        let digits = hash::of_parts(parts.iter().flat_map(|(name, value)| [*name, *value]));
         Ok(Self {
             id: DocumentId::parse(format!("{store}-{digits}"))?,
             collection: Collection::parse(COLLECTION)?,

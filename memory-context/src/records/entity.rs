@@ -1,0 +1,122 @@
+//! Who takes part in conversations.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use memory_core::{DocumentId, Metadata, Result, SpaceId};
+use serde::{Deserialize, Serialize};
+
+use super::layout::{agent_space, document_id};
+use super::table::{Record, absent};
+use super::{AgentId, EntityId, Records, Scope};
+
+/// Somebody as the agent knows them. Its JSON has camelCase names.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Entity {
+    /// Unique among the entities of the agent.
+    pub id: EntityId,
+    /// What they are called, the usual name first.
+    pub names: Vec<String>,
+    /// What else is known.
+    #[serde(default)]
+    pub metadata: Metadata,
+}
+
+impl Entity {
+    /// An entity with one name.
+    pub fn new(id: EntityId, name: impl Into<String>) -> Self {
+        Self { id, names: vec![name.into()], metadata: Metadata::default() }
+    }
+}
+
+impl fmt::Debug for Entity {
+    /// Payloads stay out of logs.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Entity({:?}, {} names, {:?})", self.id, self.names.len(), self.metadata)
+    }
+}
+
+impl Record for Entity {
+    const COLLECTION: &'static str = "_entities";
+
+    fn id(&self, agent: &AgentId) -> Result<DocumentId> {
+        entity_document(agent, &self.id)
+    }
+
+    fn space(&self, agent: &AgentId) -> Result<SpaceId> {
+        agent_space(agent)
+    }
+
+    fn labels(&self) -> BTreeMap<&'static str, &str> {
+        BTreeMap::from([("entity", self.id.as_str())])
+    }
+}
+
+fn entity_document(agent: &AgentId, id: &EntityId) -> Result<DocumentId> {
+    document_id(agent, [id.as_str()])
+}
+
+/// The entities that an agent knows; see [`Records::entities`].
+#[derive(Debug, Clone, Copy)]
+pub struct Entities<'a> {
+    records: &'a Records,
+}
+
+impl<'a> Entities<'a> {
+    pub(super) fn new(records: &'a Records) -> Self {
+        Self { records }
+    }
+
+    /// Keeps an entity that is not known yet; tells whether it was not.
+    pub async fn ensure(&self, entity: &Entity) -> Result<bool> {
+        self.records.table().ensure(entity, self.records.now()).await
+    }
+
+    /// Changes an entity, and changes it again when somebody else was first; `NotFound` when it is not known. The id stays.
+    pub async fn update(&self, id: &EntityId, change: impl Fn(&mut Entity)) -> Result<Entity> {
+        let document = entity_document(self.records.agent(), id)?;
+        let change = |entity: Option<Entity>| {
+            let mut entity = entity.ok_or_else(|| absent("entity"))?;
+            change(&mut entity);
+            entity.id = id.clone();
+            Ok(entity)
+        };
+        self.records.table().change(&document, self.records.now(), change).await
+    }
+
+    /// The entity with this id, if it is one of those that [`named`](Self::named) gives.
+    pub async fn get(&self, scope: &Scope, id: &EntityId) -> Result<Option<Entity>> {
+        Ok(self.named(scope, [id.clone()]).await?.remove(id))
+    }
+
+    /// What is known of those of these entities that may be shown: the agent, the scope's entity, whoever takes part in the
+    /// scope's room, and whoever the scope's entity has a relationship with.
+    pub async fn named(
+        &self,
+        scope: &Scope,
+        ids: impl IntoIterator<Item = EntityId>,
+    ) -> Result<BTreeMap<EntityId, Entity>> {
+        let (agent, table) = (self.records.agent(), self.records.table());
+        let present = self.records.participants().of_room(scope).await?;
+        let present: BTreeSet<_> = present.into_iter().map(|participant| participant.entity).collect();
+        let (mut shown, mut others) = (Vec::new(), Vec::new());
+        for id in BTreeSet::from_iter(ids) {
+            let is_shown = id == scope.entity || id == agent.entity() || present.contains(&id);
+            if is_shown { shown.push(id) } else { others.push(id) }
+        }
+        let related = self.records.relationships().among(&scope.entity, &others).await?;
+        shown.extend(others.into_iter().filter(|id| related.contains(id)));
+        let documents: Vec<_> = shown.iter().map(|id| entity_document(agent, id)).collect::<Result<_>>()?;
+        let found: Vec<Entity> = table.get_many(documents).await?;
+        Ok(found.into_iter().map(|entity| (entity.id.clone(), entity)).collect())
+    }
+
+    /// The known entities that take part in the scope's room, in the order in which they came.
+    pub async fn in_room(&self, scope: &Scope) -> Result<Vec<Entity>> {
+        let participants = self.records.participants().of_room(scope).await?;
+        let document = |id| entity_document(self.records.agent(), id);
+        let documents: Vec<_> = participants.iter().map(|one| document(&one.entity)).collect::<Result<_>>()?;
+        self.records.table().get_many(documents).await
+    }
+}

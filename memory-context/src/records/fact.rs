@@ -1,0 +1,234 @@
+//! What is known.
+
+use std::fmt;
+
+use memory_core::{Document, DocumentId, Error, MemoryId, Metadata, Result, Timestamp};
+use serde::{Deserialize, Serialize};
+
+use super::table::metadata;
+use super::{EntityId, RoomId};
+
+/// A fact that is not kept yet.
+#[derive(Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct NewFact {
+    /// Where it became known. It is shown there, and in no other room with somebody in it who is not here.
+    pub room: RoomId,
+    /// Whom it is about.
+    pub subject: EntityId,
+    /// Who says so, which is somebody else where the agent has drawn a conclusion.
+    pub author: EntityId,
+    /// What is known.
+    pub text: String,
+    /// The message that it was taken from.
+    pub source: Option<MemoryId>,
+    /// When it became known.
+    pub created_at: Timestamp,
+}
+
+impl NewFact {
+    /// A fact that was taken from no message.
+    pub fn new(
+        room: RoomId,
+        subject: EntityId,
+        author: EntityId,
+        text: impl Into<String>,
+        created_at: Timestamp,
+    ) -> Self {
+        Self { room, subject, author, text: text.into(), source: None, created_at }
+    }
+
+    /// Taken from a message.
+    #[must_use]
+    pub fn with_source(mut self, message: MemoryId) -> Self {
+        self.source = Some(message);
+        self
+    }
+}
+
+/// A fact. Its JSON has camelCase names.
+#[derive(Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct Fact {
+    /// The id of its document.
+    pub id: DocumentId,
+    /// Where it became known.
+    pub room: RoomId,
+    /// Whom it is about.
+    pub subject: EntityId,
+    /// Who says so.
+    pub author: EntityId,
+    /// What is known.
+    pub text: String,
+    /// The message that it was taken from.
+    pub source: Option<MemoryId>,
+    /// When it became known.
+    pub created_at: Timestamp,
+}
+
+/// What became of a fact to be kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Remembered {
+    /// The fact; where it was known before, as it was kept then.
+    pub fact: Fact,
+    /// Whether it was not known before.
+    pub is_new: bool,
+}
+
+/// A question to the facts.
+#[derive(Clone, PartialEq)]
+#[non_exhaustive]
+pub struct FactQuery {
+    /// What it is about, in any words. Of a long text the first 16 KiB and 256 distinct words count.
+    pub text: String,
+    /// How many facts there are at most; 6 by default.
+    pub limit: usize,
+    /// Only facts about this entity.
+    pub subject: Option<EntityId>,
+    /// How close in meaning a fact must be that holds no word of the question: a cosine, from -1 to 1. None by default; zero
+    /// means zero.
+    pub threshold: Option<f32>,
+}
+
+impl FactQuery {
+    /// A question with the defaults.
+    pub fn new(text: impl Into<String>) -> Self {
+        Self { text: text.into(), limit: 6, subject: None, threshold: None }
+    }
+
+    /// With another limit.
+    #[must_use]
+    pub fn limit(mut self, limit: usize) -> Self {
+        self.limit = limit;
+        self
+    }
+
+    /// Only facts about this entity.
+    #[must_use]
+    pub fn about(mut self, subject: EntityId) -> Self {
+        self.subject = Some(subject);
+        self
+    }
+
+    /// Only facts that hold a word of the question, or are at least so close in meaning.
+    #[must_use]
+    pub fn threshold(mut self, cosine: f32) -> Self {
+        self.threshold = Some(cosine);
+        self
+    }
+}
+
+/// The answer to a question.
+#[derive(Debug, Clone, PartialEq, Default)]
+#[non_exhaustive]
+pub struct Recalled {
+    /// Best first.
+    pub facts: Vec<FoundFact>,
+    /// How many facts that come into question have no vector yet, and were found by their words alone or not at all. All of
+    /// them where nothing makes vectors.
+    pub unembedded: usize,
+}
+
+/// A fact that was found.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct FoundFact {
+    /// The fact.
+    pub fact: Fact,
+    /// How close in meaning it is, if it was found by that: a cosine.
+    pub similarity: Option<f32>,
+    /// What it was ranked by: the sum of its reciprocal ranks by meaning and by words.
+    pub score: f64,
+}
+
+/// The metadata of a fact's document, whose content is the text alone, so that the words of a search are those of facts.
+#[derive(Deserialize)]
+struct Labels {
+    room: RoomId,
+    subject: EntityId,
+    author: EntityId,
+    source: Option<MemoryId>,
+}
+
+impl NewFact {
+    /// What tells it from other facts of its room and subject: the text without differences of case and of white space, and
+    /// without the full stop at its end.
+    pub(super) fn normalised(&self) -> String {
+        let words: Vec<_> = self.text.split_whitespace().map(str::to_lowercase).collect();
+        let text = words.join(" ");
+        text.strip_suffix('.').unwrap_or(&text).to_owned()
+    }
+
+    pub(super) fn labels(&self) -> Result<Metadata> {
+        let source = self.source.map(|source| source.to_string());
+        let mut labels =
+            vec![("room", self.room.as_str()), ("subject", self.subject.as_str()), ("author", self.author.as_str())];
+        labels.extend(source.as_deref().map(|source| ("source", source)));
+        metadata(labels)
+    }
+}
+
+impl Fact {
+    /// `Corrupt` when the document is no fact.
+    pub(super) fn read(document: Document) -> Result<Self> {
+        let labels: Labels = serde_json::from_str(document.metadata.as_str())
+            .map_err(|_| Error::corrupt(format!("the document {} is no fact", document.id)))?;
+        Ok(Self {
+            id: document.id,
+            room: labels.room,
+            subject: labels.subject,
+            author: labels.author,
+            text: document.content.into(),
+            source: labels.source,
+            created_at: document.created_at,
+        })
+    }
+}
+
+impl fmt::Debug for NewFact {
+    /// Payloads stay out of logs: only the size shows.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "NewFact({} bytes, about {:?}, by {:?})", self.text.len(), self.subject, self.author)
+    }
+}
+
+impl fmt::Debug for Fact {
+    /// Payloads stay out of logs: only the size shows.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Fact({}, {} bytes, about {:?}, by {:?})", self.id, self.text.len(), self.subject, self.author)
+    }
+}
+
+impl fmt::Debug for FactQuery {
+    /// Payloads stay out of logs: only the size shows.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FactQuery")
+            .field("text", &format_args!("{} bytes", self.text.len()))
+            .field("limit", &self.limit)
+            .field("subject", &self.subject)
+            .field("threshold", &self.threshold)
+            .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_that_say_the_same_are_the_same() {
+        let normalised = |text: &str| {
+            let (room, ana) = (RoomId::parse("r").expect("valid"), EntityId::parse("ana").expect("valid"));
+            NewFact::new(room, ana.clone(), ana, text, Timestamp::MIN).normalised()
+        };
+        for same in ["Ana likes tea", " ana  likes\ttea.", "ANA LIKES TEA\n"] {
+            assert_eq!(normalised(same), "ana likes tea");
+        }
+        for other in ["Ana likes tea!", "Ana likes tea?", "Ana likes C++", "Ana likes C"] {
+            assert_ne!(normalised(other), "ana likes tea");
+        }
+        assert_ne!(normalised("Ana likes C++"), normalised("Ana likes C"));
+    }
+}

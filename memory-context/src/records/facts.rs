@@ -1,0 +1,312 @@
+//! The facts of an agent: one way in, and the ways to find them again.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use futures::{StreamExt, TryStreamExt, stream};
+use memory_core::filter::Field;
+use memory_core::{
+    Collection, Content, DocumentId, DocumentQuery, DocumentWrite, Documents, Error, ErrorKind, Expect, MAX_TEXT,
+    MAX_WORDS, QueryBuilder, Result, words,
+};
+
+use super::layout::{document_id, fact_collection, is_fact_collection, room_space};
+use super::pending::Pending;
+use super::table::AT_ONCE;
+use super::{Fact, FactQuery, FoundFact, NewFact, Recalled, Records, Remembered, RoomId, Scope};
+use crate::documents;
+use crate::embedding::{Embedder, Vector, Vectors, embed, fuse, nearest};
+
+/// The facts that an agent knows; see [`Records::facts`].
+///
+/// Those of each room have a collection of their own, and so have their vectors: a question costs what the rooms that it may
+/// look into hold, whatever else the agent knows.
+#[derive(Debug, Clone, Copy)]
+pub struct Facts<'a> {
+    records: &'a Records,
+}
+
+/// Of how many places by words and by meaning a fusion is made.
+const CANDIDATES: usize = 100;
+/// How many texts go to the embedder at once.
+const BATCH: usize = 64;
+
+impl<'a> Facts<'a> {
+    pub(super) fn new(records: &'a Records) -> Self {
+        Self { records }
+    }
+
+    /// Keeps a fact. One that is known in its room of its subject, but for case, white space and the last full stop, is not
+    /// kept twice, also when two are kept at once.
+    ///
+    /// With an embedder its vector is made later, by [`embed_pending`](Self::embed_pending); that it is to be made is kept
+    /// first, so it is not forgotten when the process ends.
+    pub async fn remember(&self, new: NewFact) -> Result<Remembered> {
+        let id = self.id(&new)?;
+        let collection = fact_collection(self.records.agent(), &new.room)?;
+        if let Some(document) = self.records.documents().get(&collection, &id).await? {
+            return Ok(Remembered { fact: Fact::read(document)?, is_new: false });
+        }
+        let write = self.write(&new)?;
+        if self.records.embedder().is_some() {
+            Pending::of(self.records)?.add(&id, &new.room).await?;
+        }
+        match self.records.documents().put(write).await {
+            Ok(document) => Ok(Remembered { fact: Fact::read(document)?, is_new: true }),
+            Err(error) if error.kind() == ErrorKind::Conflict => {
+                let document = self.records.documents().get(&collection, &id).await?;
+                let document = document.ok_or_else(|| Error::conflict("somebody else kept the fact and removed it"))?;
+                Ok(Remembered { fact: Fact::read(document)?, is_new: false })
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The newest facts of the rooms of which something may be shown in the scope's room, newest first.
+    pub async fn newest(&self, scope: &Scope, limit: usize) -> Result<Vec<Fact>> {
+        let mut facts = self.of_rooms(scope, limit, |query| query).await?;
+        facts.sort_by(|one, other| (other.created_at, &other.id).cmp(&(one.created_at, &one.id)));
+        facts.truncate(limit);
+        Ok(facts)
+    }
+
+    /// The facts that answer a question best, of the rooms of which something may be shown in the scope's room.
+    ///
+    /// They are ranked by meaning, where there are vectors, and by words, and the two rankings are fused by reciprocal ranks:
+    /// what either finds is found. Whatever does not come into question is left out before it is ranked.
+    ///
+    /// `SchemaMismatch` when there are vectors of another model: see [`embed_again`](Self::embed_again). Otherwise what
+    /// the embedder or the engine answers.
+    pub async fn recall(&self, scope: &Scope, query: &FactQuery) -> Result<Recalled> {
+        let asked_of = |builder: QueryBuilder<Documents>| match &query.subject {
+            Some(subject) => builder.filter(Field::metadata(["subject"]).eq(subject.as_str())),
+            None => builder,
+        };
+        let rooms = self.records.rooms().readable(scope).await?;
+        let facts = self.of(&rooms, usize::MAX, asked_of).await?;
+        let facts: BTreeMap<_, _> = facts.into_iter().map(|fact| (fact.id.clone(), fact)).collect();
+        if facts.is_empty() || query.limit == 0 || query.text.trim().is_empty() {
+            return Ok(Recalled::default());
+        }
+        let by_words = self.by_words(&rooms, &query.text, asked_of).await?;
+        let (by_meaning, unembedded) = self.by_meaning(&rooms, query, &facts).await?;
+        let similarity: BTreeMap<_, _> = by_meaning.iter().cloned().collect();
+        let by_meaning = by_meaning.into_iter().map(|(id, _)| id).collect();
+        let found = fuse(&[by_meaning, by_words]).into_iter().filter_map(|(id, score)| {
+            let similarity = similarity.get(&id).copied();
+            facts.get(&id).map(|fact| FoundFact { fact: fact.clone(), similarity, score })
+        });
+        Ok(Recalled { facts: found.take(query.limit).collect(), unembedded })
+    }
+
+    /// Makes the vectors that are still to be made, the oldest first, of so many facts at most; tells how many were made. Call
+    /// it after facts were kept, and after a start: what an error or the end of the process leaves undone, a later call does.
+    ///
+    /// A fact that the embedder refuses is logged and waits on. `Unsupported` without an embedder.
+    pub async fn embed_pending(&self, limit: usize) -> Result<usize> {
+        let (embedder, pending) = (self.embedder()?, Pending::of(self.records)?);
+        let mut facts = Vec::new();
+        for mark in pending.oldest(limit).await? {
+            let collection = fact_collection(self.records.agent(), &mark.room)?;
+            match self.records.documents().get(&collection, &mark.id).await? {
+                Some(fact) => facts.push(fact),
+                // It was never kept, or is removed.
+                None if mark.is_settled => pending.remove(&mark.id).await?,
+                None => {}
+            }
+        }
+        let mut made = 0;
+        for some in facts.chunks(BATCH) {
+            let texts: Vec<_> = some.iter().map(|fact| embeddable(fact.content.as_str())).collect();
+            for (fact, vector) in some.iter().zip(embed_each(embedder.as_ref(), &texts).await?) {
+                match vector {
+                    Ok(vector) => {
+                        let vectors = Vectors::of(self.records.documents(), &fact.collection)?;
+                        vectors.put(fact, embedder.as_ref(), &vector, self.records.now()).await?;
+                        pending.remove(&fact.id).await?;
+                        made += 1;
+                    }
+                    Err(error) => tracing::warn!(id = %fact.id, %error, "a fact has no vector yet"),
+                }
+            }
+        }
+        Ok(made)
+    }
+
+    /// Marks each fact of the agent that has no vector of the present embedder, for [`embed_pending`](Self::embed_pending);
+    /// tells how many were marked. For the change to another model, and for facts that were kept without an embedder. Looks at
+    /// all facts.
+    ///
+    /// `Unsupported` without an embedder.
+    pub async fn embed_again(&self) -> Result<usize> {
+        let (embedder, pending) = (self.embedder()?, Pending::of(self.records)?);
+        let mut marked = 0;
+        for collection in self.records.documents().collections().await? {
+            if !is_fact_collection(&collection) {
+                continue;
+            }
+            let facts = self.in_collection(&collection, usize::MAX, |query| query).await?;
+            let known = Vectors::of(self.records.documents(), &collection)?.known(embedder.as_ref()).await?;
+            let known: BTreeSet<_> = known.into_iter().collect();
+            for fact in facts {
+                // Another agent's have other collections.
+                let is_own = collection == fact_collection(self.records.agent(), &fact.room)?;
+                if is_own && !known.contains(&fact.id) {
+                    marked += usize::from(pending.add(&fact.id, &fact.room).await?);
+                }
+            }
+        }
+        Ok(marked)
+    }
+
+    /// The facts by the words of a text, best first; those of each room by the measure of the engine, which does not compare
+    /// between rooms: their places do.
+    async fn by_words(
+        &self,
+        rooms: &[RoomId],
+        text: &str,
+        asked_of: impl Fn(QueryBuilder<Documents>) -> QueryBuilder<Documents> + Copy,
+    ) -> Result<Vec<DocumentId>> {
+        let text = &searchable(text);
+        if words::of(text).next().is_none() {
+            return Ok(Vec::new());
+        }
+        let of_rooms = stream::iter(rooms.to_vec()).map(|room| async move {
+            let collection = fact_collection(self.records.agent(), &room)?;
+            let query = asked_of(DocumentQuery::builder(collection).all()).text(text).limit(CANDIDATES);
+            let page = self.records.documents().query(&query.build()?).await?;
+            Ok::<_, Error>(page.documents.into_iter().map(|document| document.id).collect::<Vec<_>>())
+        });
+        let lists: Vec<_> = of_rooms.buffered(AT_ONCE).try_collect().await?;
+        Ok(fuse(&lists).into_iter().map(|(id, _)| id).take(CANDIDATES).collect())
+    }
+
+    /// The facts by their meaning, best first, and how many have no vector.
+    async fn by_meaning(
+        &self,
+        rooms: &[RoomId],
+        query: &FactQuery,
+        facts: &BTreeMap<DocumentId, Fact>,
+    ) -> Result<(Vec<(DocumentId, f32)>, usize)> {
+        let Some(embedder) = self.records.embedder() else { return Ok((Vec::new(), facts.len())) };
+        let asked = embed(embedder.as_ref(), &[embeddable(&query.text)]).await?;
+        let of_rooms = stream::iter(rooms.to_vec()).map(|room| async move {
+            let collection = fact_collection(self.records.agent(), &room)?;
+            Vectors::of(self.records.documents(), &collection)?.all(embedder.as_ref()).await
+        });
+        let vectors: Vec<_> = of_rooms.buffered(AT_ONCE).try_collect().await?;
+        let mut candidates: Vec<_> = vectors.into_iter().flatten().collect();
+        // One whose fact is not asked for, or is gone, must not take the place of another.
+        candidates.retain(|(id, _)| facts.contains_key(id));
+        let unembedded = facts.len() - candidates.len();
+        let nearest = asked.first().map(|asked| nearest(asked, candidates, query.threshold, CANDIDATES));
+        Ok((nearest.unwrap_or_default(), unembedded))
+    }
+
+    /// The facts of the rooms of which something may be shown, each room's newest first.
+    async fn of_rooms(
+        &self,
+        scope: &Scope,
+        limit: usize,
+        asked_of: impl Fn(QueryBuilder<Documents>) -> QueryBuilder<Documents> + Copy,
+    ) -> Result<Vec<Fact>> {
+        let rooms = self.records.rooms().readable(scope).await?;
+        self.of(&rooms, limit, asked_of).await
+    }
+
+    async fn of(
+        &self,
+        rooms: &[RoomId],
+        limit: usize,
+        asked_of: impl Fn(QueryBuilder<Documents>) -> QueryBuilder<Documents> + Copy,
+    ) -> Result<Vec<Fact>> {
+        let of_rooms = stream::iter(rooms.to_vec()).map(|room| async move {
+            let collection = fact_collection(self.records.agent(), &room)?;
+            self.in_collection(&collection, limit, asked_of).await
+        });
+        let facts: Vec<_> = of_rooms.buffered(AT_ONCE).try_collect().await?;
+        Ok(facts.into_iter().flatten().collect())
+    }
+
+    async fn in_collection(
+        &self,
+        collection: &Collection,
+        limit: usize,
+        asked_of: impl Fn(QueryBuilder<Documents>) -> QueryBuilder<Documents>,
+    ) -> Result<Vec<Fact>> {
+        let query = asked_of(DocumentQuery::builder(collection.clone()).all());
+        let found = documents::find(self.records.documents().as_ref(), query, limit).await?;
+        found.into_iter().map(Fact::read).collect()
+    }
+
+    fn write(&self, fact: &NewFact) -> Result<DocumentWrite> {
+        let agent = self.records.agent();
+        let (collection, space) = (fact_collection(agent, &fact.room)?, room_space(agent, &fact.room)?);
+        let write = DocumentWrite::new(collection, space, Content::parse(&fact.text)?, fact.created_at);
+        Ok(write.with_id(self.id(fact)?).with_metadata(fact.labels()?).expect(Expect::Absent))
+    }
+
+    fn id(&self, fact: &NewFact) -> Result<DocumentId> {
+        document_id(self.records.agent(), [fact.room.as_str(), fact.subject.as_str(), &fact.normalised()])
+    }
+
+    fn embedder(&self) -> Result<&Arc<dyn Embedder>> {
+        let message = "nothing makes vectors: the records have no embedder";
+        self.records.embedder().ok_or_else(|| Error::new(ErrorKind::Unsupported, message))
+    }
+}
+
+/// The vectors of texts. When the embedder refuses them together, each is tried by itself, so that one keeps no other waiting.
+async fn embed_each(embedder: &dyn Embedder, texts: &[String]) -> Result<Vec<Result<Vector>>> {
+    let is_refusal =
+        |error: &Error| matches!(error.kind(), ErrorKind::InvalidInput | ErrorKind::TooLarge | ErrorKind::Unexpected);
+    match embed(embedder, texts).await {
+        Ok(vectors) => return Ok(vectors.into_iter().map(Ok).collect()),
+        Err(error) if is_refusal(&error) => {}
+        Err(error) => return Err(error),
+    }
+    let mut each = Vec::with_capacity(texts.len());
+    for text in texts {
+        match embed(embedder, std::slice::from_ref(text)).await {
+            Ok(vectors) => each.extend(vectors.into_iter().map(Ok)),
+            Err(error) if is_refusal(&error) => each.push(Err(error)),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(each)
+}
+
+/// As much of the beginning of a text as goes into a vector.
+fn embeddable(text: &str) -> String {
+    text[..text.floor_char_boundary(MAX_TEXT)].to_owned()
+}
+
+/// As many words of the beginning of a text as a search takes.
+fn searchable(text: &str) -> String {
+    let mut distinct = BTreeSet::new();
+    for word in words::of(&text[..text.floor_char_boundary(MAX_TEXT)]) {
+        distinct.insert(word);
+        if distinct.len() == MAX_WORDS {
+            break;
+        }
+    }
+    let mut text = distinct.into_iter().collect::<Vec<_>>().join(" ");
+    text.truncate(text.floor_char_boundary(MAX_TEXT));
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_search_takes_any_text() {
+        let many: String = (0..1_000).map(|number| format!("w{number} ")).collect();
+        let long = "ä".repeat(MAX_TEXT);
+        for text in ["", "?!", "tea, please", &many, &long] {
+            let searched = searchable(text);
+            assert!(searched.len() <= MAX_TEXT && words::distinct(&searched).len() <= MAX_WORDS);
+            assert_eq!(searched.is_empty(), words::of(text).next().is_none());
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! Where records lie.
+
+use memory_core::{Collection, DocumentId, Result, SpaceId};
+use percent_encoding::{AsciiSet, utf8_percent_encode};
+
+use super::{AgentId, RoomId};
+use crate::hash;
+
+/// What an id must not bring into a space: its boundaries, so that one id is one segment, and the sign that encodes them.
+const ENCODED: &AsciiSet = &AsciiSet::EMPTY.add(b'-').add(b'/').add(b':').add(b'%');
+
+/// What the names of the collections of facts begin with.
+const FACTS: &str = "_facts-";
+/// How many digits of a hash, 128 bits, go into the name of a collection.
+const SHORT: usize = 32;
+
+/// The space of what belongs to the agent as a whole.
+pub(super) fn agent_space(agent: &AgentId) -> Result<SpaceId> {
+    SpaceId::parse(format!("agent/{}", encoded(agent.as_str())))
+}
+
+/// The space of a room, and of what is known in it.
+pub(super) fn room_space(agent: &AgentId, room: &RoomId) -> Result<SpaceId> {
+    SpaceId::parse(format!("agent/{}/room/{}", encoded(agent.as_str()), encoded(room.as_str())))
+}
+
+/// The one space of all messages of a room: its newest are one recall.
+pub(super) fn messages_space(agent: &AgentId, room: &RoomId) -> Result<SpaceId> {
+    below(room_space(agent, room)?, "messages")
+}
+
+/// The space of the tasks of a room.
+pub(super) fn task_space(agent: &AgentId, room: &RoomId) -> Result<SpaceId> {
+    below(room_space(agent, room)?, "tasks")
+}
+
+/// The facts of a room have a collection of their own; its name is reserved, so no plugin reaches it.
+pub(super) fn fact_collection(agent: &AgentId, room: &RoomId) -> Result<Collection> {
+    Collection::parse(format!("{FACTS}{}", short(hash::of_parts([agent.as_str(), room.as_str()]))))
+}
+
+/// Whether it is one of those.
+pub(super) fn is_fact_collection(collection: &Collection) -> bool {
+    collection.as_str().strip_prefix(FACTS).is_some_and(|rest| rest.len() == SHORT)
+}
+
+/// Which vectors an agent still has to make.
+pub(super) fn pending_collection(agent: &AgentId) -> Result<Collection> {
+    Collection::parse(format!("_embeddings-{}", short(hash::of_parts([agent.as_str()]))))
+}
+
+/// The id of a document that these parts name, and nothing else does.
+pub(super) fn document_id<'a>(agent: &'a AgentId, parts: impl IntoIterator<Item = &'a str>) -> Result<DocumentId> {
+    DocumentId::parse(hash::of_parts([agent.as_str()].into_iter().chain(parts)))
+}
+
+fn below(space: SpaceId, name: &str) -> Result<SpaceId> {
+    SpaceId::parse(format!("{space}/{name}"))
+}
+
+fn short(mut hash: String) -> String {
+    hash.truncate(SHORT);
+    hash
+}
+
+fn encoded(id: &str) -> impl std::fmt::Display {
+    utf8_percent_encode(id, ENCODED)
+}
+
+#[cfg(test)]
+mod tests {
+    use memory_core::SpaceSelector;
+
+    use super::super::MAX_ID_BYTES;
+    use super::*;
+
+    fn space(agent: &str, room: &str) -> SpaceId {
+        let (agent, room) = (AgentId::parse(agent).expect("valid"), RoomId::parse(room).expect("valid"));
+        messages_space(&agent, &room).expect("a space")
+    }
+
+    #[test]
+    fn the_longest_ids_fit() {
+        let long = "-".repeat(MAX_ID_BYTES);
+        assert!(space(&long, &long).as_str().len() <= SpaceId::MAX_BYTES);
+    }
+
+    #[test]
+    fn an_id_is_one_segment() {
+        assert_eq!(space("a-1", "b:2/c%").as_str(), "agent/a%2D1/room/b%3A2%2Fc%25/messages");
+        let agent = AgentId::parse("a").expect("valid");
+        let of = |room: &str| room_space(&agent, &RoomId::parse(room).expect("valid")).expect("a space");
+        let under = SpaceSelector::under(of("guild")).expect("a selector");
+        for sibling in ["guild-1", "guild/1", "guild:1", "guild1"] {
+            assert!(!under.matches(of(sibling).as_str()), "{sibling}");
+        }
+    }
+}

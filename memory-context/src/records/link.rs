@@ -1,0 +1,87 @@
+//! What belongs to what: sets of ids, each in one document, so that a look-up costs what it finds.
+//!
+//! A link says where to look. Whether it is so, the record at its other end says. So a link is there before that record and
+//! is never taken away, and whatever comes between leaves one that is passed over.
+
+use std::collections::BTreeMap;
+
+use memory_core::{DocumentId, Result, SpaceId};
+use serde::{Deserialize, Serialize};
+
+use super::layout::{agent_space, document_id};
+use super::table::Record;
+use super::{AgentId, Records};
+
+/// What is linked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) enum Kind {
+    /// An entity to the rooms that it takes part in.
+    EntityRooms,
+    /// A world to its rooms.
+    WorldRooms,
+    /// An entity to the worlds that it owns.
+    OwnedWorlds,
+    /// An entity to those with whom it has a relationship, in either direction.
+    Acquaintances,
+}
+
+impl Kind {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::EntityRooms => "entityRooms",
+            Self::WorldRooms => "worldRooms",
+            Self::OwnedWorlds => "ownedWorlds",
+            Self::Acquaintances => "acquaintances",
+        }
+    }
+}
+
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
+struct Link {
+    kind: Kind,
+    from: String,
+    /// In the order in which they were added.
+    to: Vec<String>,
+}
+
+impl Record for Link {
+    const COLLECTION: &'static str = "_links";
+
+    fn id(&self, agent: &AgentId) -> Result<DocumentId> {
+        link_document(agent, self.kind, &self.from)
+    }
+
+    fn space(&self, agent: &AgentId) -> Result<SpaceId> {
+        agent_space(agent)
+    }
+
+    fn labels(&self) -> BTreeMap<&'static str, &str> {
+        BTreeMap::from([("kind", self.kind.as_str()), ("from", self.from.as_str())])
+    }
+}
+
+fn link_document(agent: &AgentId, kind: Kind, from: &str) -> Result<DocumentId> {
+    document_id(agent, [kind.as_str(), from])
+}
+
+impl Records {
+    /// What is linked to this, in the order in which it was added. Each text is an id that was checked when it was added.
+    pub(super) async fn linked(&self, kind: Kind, from: &str) -> Result<Vec<String>> {
+        let link: Option<Link> = self.table().get(&link_document(self.agent(), kind, from)?).await?;
+        Ok(link.map(|link| link.to).unwrap_or_default())
+    }
+
+    /// Links, unless it is linked. `TooLarge` when a document of links is full, at 1 MiB.
+    pub(super) async fn link(&self, kind: Kind, from: &str, to: &str) -> Result<()> {
+        let document = link_document(self.agent(), kind, from)?;
+        let change = |link: Option<Link>| {
+            let mut link = link.unwrap_or_else(|| Link { kind, from: from.to_owned(), to: Vec::new() });
+            if !link.to.iter().any(|known| known == to) {
+                link.to.push(to.to_owned());
+            }
+            Ok(link)
+        };
+        self.table().change(&document, self.now(), change).await.map(drop)
+    }
+}

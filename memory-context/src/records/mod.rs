@@ -1,0 +1,39 @@
+//! What an agent knows of its conversations: typed records over the ledger and the documents of any engine.
+//!
+//! [`Records`] is the way in. Messages and choices are memories of the ledger; facts, entities, rooms, worlds, participants,
+//! relationships and settings are documents, in collections whose names are reserved, so that no plugin reaches them.
+//! Everything belongs to one agent, and each read names a [`Scope`].
+
+mod choice;
+mod entity;
+mod fact;
+mod facts;
+mod id;
+mod layout;
+mod link;
+mod message;
+mod messages;
+mod participant;
+mod pending;
+mod relationship;
+mod room;
+mod scope;
+mod setting;
+mod store;
+mod table;
+mod world;
+
+pub use choice::{AWAITING_CHOICE, Choice, ChoiceOption, Choices, NewChoice};
+pub use entity::{Entities, Entity};
+pub use fact::{Fact, FactQuery, FoundFact, NewFact, Recalled, Remembered};
+pub use facts::Facts;
+pub use id::{AgentId, EntityId, MAX_ID_BYTES, RoomId, WorldId};
+pub use message::{ActionResult, ActionStatus, Attachment, ChannelType, Message, MessageContent, NewMessage};
+pub use messages::Messages;
+pub use participant::{Participant, Participants, RoomState};
+pub use relationship::{Relationship, Relationships};
+pub use room::{Room, Rooms};
+pub use scope::Scope;
+pub use setting::{Secret, Setting, SettingDefinition, SettingValue, Settings};
+pub use store::Records;
+pub use world::{Role, World, Worlds};

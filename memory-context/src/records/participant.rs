@@ -1,0 +1,141 @@
+//! Who is in which room.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use memory_core::{DocumentId, Result, SpaceId};
+use serde::{Deserialize, Serialize};
+
+use super::layout::{document_id, room_space};
+use super::link::Kind;
+use super::table::{Record, absent};
+use super::{AgentId, EntityId, Records, RoomId, Scope};
+
+/// An entity in a room. Its JSON has camelCase names.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct Participant {
+    /// Who it is.
+    pub entity: EntityId,
+    /// How they follow the room; nothing by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<RoomState>,
+}
+
+/// How an entity follows a room. That of the agent decides whether it answers there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum RoomState {
+    /// It attends to everything.
+    Followed,
+    /// It answers only when it is called by name.
+    Muted,
+}
+
+/// All that take part in a room, in one document: who is in it is one look.
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
+struct Members {
+    room: RoomId,
+    /// In the order in which they came.
+    participants: Vec<Participant>,
+}
+
+impl Record for Members {
+    const COLLECTION: &'static str = "_participants";
+
+    fn id(&self, agent: &AgentId) -> Result<DocumentId> {
+        document_id(agent, [self.room.as_str()])
+    }
+
+    fn space(&self, agent: &AgentId) -> Result<SpaceId> {
+        room_space(agent, &self.room)
+    }
+
+    fn labels(&self) -> BTreeMap<&'static str, &str> {
+        BTreeMap::from([("room", self.room.as_str())])
+    }
+}
+
+/// The participants of an agent's rooms; see [`Records::participants`].
+///
+/// Those of one room go into one document, so there are about 10,000 at most; more are `TooLarge`.
+#[derive(Debug, Clone, Copy)]
+pub struct Participants<'a> {
+    records: &'a Records,
+}
+
+impl<'a> Participants<'a> {
+    pub(super) fn new(records: &'a Records) -> Self {
+        Self { records }
+    }
+
+    /// Puts an entity into a room, unless it is there.
+    pub async fn join(&self, room: &RoomId, entity: &EntityId) -> Result<()> {
+        self.records.link(Kind::EntityRooms, entity.as_str(), room.as_str()).await?;
+        self.change(room, |participants| {
+            if !participants.iter().any(|participant| participant.entity == *entity) {
+                participants.push(Participant { entity: entity.clone(), state: None });
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    /// Takes an entity out of a room, if it is there.
+    pub async fn leave(&self, room: &RoomId, entity: &EntityId) -> Result<()> {
+        self.change(room, |participants| {
+            participants.retain(|participant| participant.entity != *entity);
+            Ok(())
+        })
+        .await
+    }
+
+    /// Says how an entity follows a room; `NotFound` when it does not take part in it.
+    pub async fn set_state(&self, room: &RoomId, entity: &EntityId, state: Option<RoomState>) -> Result<()> {
+        self.change(room, |participants| {
+            let participant = participants.iter_mut().find(|participant| participant.entity == *entity);
+            participant.ok_or_else(|| absent("participant"))?.state = state;
+            Ok(())
+        })
+        .await
+    }
+
+    /// An entity in the scope's room; `None` when it does not take part in it.
+    pub async fn get(&self, scope: &Scope, entity: &EntityId) -> Result<Option<Participant>> {
+        Ok(self.of_room(scope).await?.into_iter().find(|participant| participant.entity == *entity))
+    }
+
+    /// Who takes part in the scope's room, in the order in which they came.
+    pub async fn of_room(&self, scope: &Scope) -> Result<Vec<Participant>> {
+        self.members(&scope.room).await
+    }
+
+    /// The rooms that an entity came to, those last to which it came last. It may have left some.
+    pub(super) async fn rooms_of(&self, entity: &EntityId) -> Result<Vec<RoomId>> {
+        let rooms = self.records.linked(Kind::EntityRooms, entity.as_str()).await?;
+        rooms.iter().map(RoomId::parse).collect()
+    }
+
+    /// Whether all of these take part in a room.
+    pub(super) async fn are_in(&self, room: &RoomId, entities: &BTreeSet<EntityId>) -> Result<bool> {
+        let present: BTreeSet<_> =
+            self.members(room).await?.into_iter().map(|participant| participant.entity).collect();
+        Ok(entities.is_subset(&present))
+    }
+
+    async fn members(&self, room: &RoomId) -> Result<Vec<Participant>> {
+        let document = document_id(self.records.agent(), [room.as_str()])?;
+        let members: Option<Members> = self.records.table().get(&document).await?;
+        Ok(members.map(|members| members.participants).unwrap_or_default())
+    }
+
+    async fn change(&self, room: &RoomId, change: impl Fn(&mut Vec<Participant>) -> Result<()>) -> Result<()> {
+        let document = document_id(self.records.agent(), [room.as_str()])?;
+        let change = |members: Option<Members>| {
+            let mut members = members.unwrap_or_else(|| Members { room: room.clone(), participants: Vec::new() });
+            change(&mut members.participants)?;
+            Ok(members)
+        };
+        self.records.table().change(&document, self.records.now(), change).await.map(drop)
+    }
+}

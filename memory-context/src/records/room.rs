@@ -1,0 +1,180 @@
+//! Where conversations take place.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use futures::{StreamExt, TryStreamExt, future, stream};
+use memory_core::{DocumentId, Error, Metadata, Result, SpaceId};
+use serde::{Deserialize, Serialize};
+
+use super::layout::{document_id, room_space};
+use super::table::{AT_ONCE, Record, absent};
+use super::{AgentId, ChannelType, EntityId, Records, RoomId, Scope, WorldId, link};
+
+/// A conversation. Its JSON has camelCase names.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Room {
+    /// Unique among the rooms of the agent.
+    pub id: RoomId,
+    /// What it is called.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// What kind of place it is.
+    pub channel_type: ChannelType,
+    /// The platform, as in `discord`.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub source: String,
+    /// What it belongs to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub world: Option<WorldId>,
+    /// What the platform calls it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub channel_id: Option<String>,
+    /// What else is known.
+    #[serde(default)]
+    pub metadata: Metadata,
+}
+
+impl Room {
+    /// A room that belongs to nothing.
+    pub fn new(id: RoomId, channel_type: ChannelType) -> Self {
+        let source = String::new();
+        Self { id, name: None, channel_type, source, world: None, channel_id: None, metadata: Metadata::default() }
+    }
+}
+
+impl fmt::Debug for Room {
+    /// Payloads stay out of logs.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Room({:?}, {}, {:?})", self.id, self.channel_type, self.world)
+    }
+}
+
+impl Record for Room {
+    const COLLECTION: &'static str = "_rooms";
+
+    fn id(&self, agent: &AgentId) -> Result<DocumentId> {
+        room_document(agent, &self.id)
+    }
+
+    fn space(&self, agent: &AgentId) -> Result<SpaceId> {
+        room_space(agent, &self.id)
+    }
+
+    fn labels(&self) -> BTreeMap<&'static str, &str> {
+        let mut labels = BTreeMap::from([("room", self.id.as_str())]);
+        labels.extend(self.world.as_ref().map(|world| ("world", world.as_str())));
+        labels
+    }
+}
+
+fn room_document(agent: &AgentId, id: &RoomId) -> Result<DocumentId> {
+    document_id(agent, [id.as_str()])
+}
+
+/// The rooms of an agent; see [`Records::rooms`].
+#[derive(Debug, Clone, Copy)]
+pub struct Rooms<'a> {
+    records: &'a Records,
+}
+
+/// Of how many rooms, beside the scope's own, something is shown at most: those to which its entity came last.
+const MAX_OTHERS: usize = 100;
+impl<'a> Rooms<'a> {
+    pub(super) fn new(records: &'a Records) -> Self {
+        Self { records }
+    }
+
+    /// Keeps a room that is not known yet; tells whether it was not.
+    pub async fn ensure(&self, room: &Room) -> Result<bool> {
+        self.link(room).await?;
+        self.records.table().ensure(room, self.records.now()).await
+    }
+
+    /// Changes a room, and changes it again when somebody else was first; `NotFound` when it is not known. The id stays.
+    pub async fn update(&self, id: &RoomId, change: impl Fn(&mut Room)) -> Result<Room> {
+        let document = room_document(self.records.agent(), id)?;
+        let change = |room: Option<Room>| {
+            let mut room = room.ok_or_else(|| absent("room"))?;
+            change(&mut room);
+            room.id = id.clone();
+            Ok(room)
+        };
+        let room = self.records.table().change(&document, self.records.now(), change).await?;
+        self.link(&room).await?;
+        Ok(room)
+    }
+
+    /// The scope's room, if it is known.
+    pub async fn get(&self, scope: &Scope) -> Result<Option<Room>> {
+        self.records.table().get(&room_document(self.records.agent(), &scope.room)?).await
+    }
+
+    /// The rooms of the world to which the scope's room belongs, in the order in which they became known: the scope's room,
+    /// and those in which the scope's entity takes part. Empty when the room belongs to none.
+    pub async fn of_world(&self, scope: &Scope) -> Result<Vec<Room>> {
+        let Some(world) = self.get(scope).await?.and_then(|room| room.world) else { return Ok(Vec::new()) };
+        let own = self.common(&BTreeSet::from([scope.entity.clone()]), &scope.entity, usize::MAX).await?;
+        let own: BTreeSet<_> = own.iter().chain([&scope.room]).map(RoomId::as_str).collect();
+        let mut linked = self.records.linked(link::Kind::WorldRooms, world.as_str()).await?;
+        linked.retain(|room| own.contains(room.as_str()));
+        let document = |room: &String| document_id(self.records.agent(), [room.as_str()]);
+        let documents: Vec<_> = linked.iter().map(document).collect::<Result<_>>()?;
+        let mut rooms: Vec<Room> = self.records.table().get_many(documents).await?;
+        rooms.retain(|room| room.world.as_ref() == Some(&world));
+        Ok(rooms)
+    }
+
+    /// The rooms in which both the scope's entity and another take part, those first to which the scope's entity came last:
+    /// never those of one of them alone.
+    pub async fn shared(&self, scope: &Scope, other: &EntityId) -> Result<Vec<RoomId>> {
+        let both = BTreeSet::from([scope.entity.clone(), other.clone()]);
+        self.common(&both, &scope.entity, usize::MAX).await
+    }
+
+    /// The rooms of which something may be shown in the scope's room: itself first, then up to 100 in which everybody who
+    /// takes part in it takes part, those first to which the scope's entity came last.
+    ///
+    /// The agent takes part in all of its rooms, and does not count.
+    pub async fn readable(&self, scope: &Scope) -> Result<Vec<RoomId>> {
+        let present = self.records.participants().of_room(scope).await?;
+        let mut audience: BTreeSet<_> = present.into_iter().map(|participant| participant.entity).collect();
+        audience.remove(&self.records.agent().entity());
+        audience.insert(scope.entity.clone());
+        let mut rooms = vec![scope.room.clone()];
+        // One more, as the scope's own may be among them.
+        let mut others = self.common(&audience, &scope.entity, MAX_OTHERS + 1).await?;
+        others.retain(|room| *room != scope.room);
+        others.truncate(MAX_OTHERS);
+        rooms.extend(others);
+        Ok(rooms)
+    }
+
+    /// The rooms in which all of these take part, those first to which the first of them came last.
+    async fn common(&self, entities: &BTreeSet<EntityId>, first: &EntityId, limit: usize) -> Result<Vec<RoomId>> {
+        let participants = self.records.participants();
+        let mut rooms = participants.rooms_of(first).await?;
+        rooms.reverse();
+        // Their links narrow it, mostly to one room at once; the rooms themselves have the last word.
+        for entity in entities.iter().filter(|entity| *entity != first) {
+            if rooms.len() <= 1 {
+                break;
+            }
+            let theirs: BTreeSet<_> = participants.rooms_of(entity).await?.into_iter().collect();
+            rooms.retain(|room| theirs.contains(room));
+        }
+        let checked = stream::iter(rooms).map(|room| async move {
+            let is_common = participants.are_in(&room, entities).await?;
+            Ok::<_, Error>(is_common.then_some(room))
+        });
+        checked.buffered(AT_ONCE).try_filter_map(future::ok).take(limit).try_collect().await
+    }
+
+    async fn link(&self, room: &Room) -> Result<()> {
+        match &room.world {
+            Some(world) => self.records.link(link::Kind::WorldRooms, world.as_str(), room.id.as_str()).await,
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! How worlds are set up, and what of it is secret.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use memory_core::{DocumentId, Error, ErrorKind, Result, SpaceId};
+use serde::{Deserialize, Serialize};
+
+use super::layout::{agent_space, document_id};
+use super::table::{Record, absent};
+use super::{AgentId, Records, Scope, WorldId};
+
+/// A value that nobody sees by accident: it has neither `Display` nor JSON, and its `Debug` does not show it.
+///
+/// ```compile_fail
+/// serde_json::to_string(&memory_context::records::Secret::new("xyzzy"));
+/// ```
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl Secret {
+    /// Takes a value.
+    pub fn new(value: impl Into<String>) -> Self {
+        Self(value.into())
+    }
+
+    /// The value, for the call that needs it.
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(..)")
+    }
+}
+
+/// What can be set in a world. Its JSON has camelCase names.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SettingDefinition {
+    /// Unique in its world.
+    pub key: String,
+    /// What people call it.
+    pub name: String,
+    /// What it is for.
+    #[serde(default)]
+    pub description: String,
+    /// Whether the world is not set up without it.
+    #[serde(default)]
+    pub is_required: bool,
+    /// Whether nobody may see the value.
+    #[serde(default)]
+    pub is_secret: bool,
+}
+
+/// A setting as it may be shown: the value of a secret is not in it. Its JSON has camelCase names.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct Setting {
+    /// What it is.
+    pub definition: SettingDefinition,
+    /// What it is set to.
+    pub value: SettingValue,
+}
+
+/// What a setting is set to.
+#[derive(Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum SettingValue {
+    /// To nothing yet.
+    Unset,
+    /// To this.
+    Plain(String),
+    /// To something that only [`Settings::secret`] tells.
+    Secret,
+}
+
+impl fmt::Debug for SettingValue {
+    /// Payloads stay out of logs: only the size shows.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unset => f.write_str("Unset"),
+            Self::Plain(value) => write!(f, "Plain({} bytes)", value.len()),
+            Self::Secret => f.write_str("Secret"),
+        }
+    }
+}
+
+/// A setting as it is kept. Private, since it is the one type that holds a secret and has a JSON form.
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
+struct Stored {
+    definition: SettingDefinition,
+    value: Option<String>,
+}
+
+/// All settings of a world, in one document.
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
+struct WorldSettings {
+    world: WorldId,
+    /// In the order of their definition.
+    settings: Vec<Stored>,
+}
+
+impl Record for WorldSettings {
+    const COLLECTION: &'static str = "_settings";
+
+    fn id(&self, agent: &AgentId) -> Result<DocumentId> {
+        document_id(agent, [self.world.as_str()])
+    }
+
+    fn space(&self, agent: &AgentId) -> Result<SpaceId> {
+        agent_space(agent)
+    }
+
+    fn labels(&self) -> BTreeMap<&'static str, &str> {
+        BTreeMap::from([("world", self.world.as_str())])
+    }
+}
+
+impl From<Stored> for Setting {
+    fn from(stored: Stored) -> Self {
+        let value = match stored.value {
+            None => SettingValue::Unset,
+            Some(_) if stored.definition.is_secret => SettingValue::Secret,
+            Some(value) => SettingValue::Plain(value),
+        };
+        Self { definition: stored.definition, value }
+    }
+}
+
+/// The settings of an agent's worlds; see [`Records::settings`].
+#[derive(Debug, Clone, Copy)]
+pub struct Settings<'a> {
+    records: &'a Records,
+}
+
+impl<'a> Settings<'a> {
+    pub(super) fn new(records: &'a Records) -> Self {
+        Self { records }
+    }
+
+    /// Defines a setting of a world, or defines it anew. Its value stays, but what was secret is never shown: a definition
+    /// that makes it public unsets it.
+    pub async fn define(&self, world: &WorldId, definition: SettingDefinition) -> Result<()> {
+        self.change(world, |settings| {
+            let known = settings.iter_mut().find(|stored| stored.definition.key == definition.key);
+            match known {
+                Some(stored) => {
+                    if stored.definition.is_secret && !definition.is_secret {
+                        stored.value = None;
+                    }
+                    stored.definition = definition.clone();
+                }
+                None => settings.push(Stored { definition: definition.clone(), value: None }),
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    /// Sets or unsets a setting; `NotFound` when it is not defined.
+    pub async fn set(&self, world: &WorldId, key: &str, value: Option<Secret>) -> Result<()> {
+        self.change(world, |settings| {
+            let stored = settings.iter_mut().find(|stored| stored.definition.key == key);
+            stored.ok_or_else(|| absent("setting"))?.value = value.as_ref().map(|value| value.expose().to_owned());
+            Ok(())
+        })
+        .await
+    }
+
+    /// The settings of a world in the order of their definition: of the scope's room's world, or of one that the scope's
+    /// entity owns; `Unauthorized` for any other.
+    pub async fn of(&self, scope: &Scope, world: &WorldId) -> Result<Vec<Setting>> {
+        Ok(self.read(scope, world).await?.into_iter().map(Setting::from).collect())
+    }
+
+    /// What a secret is set to, for the call that needs it; `None` when it is not set or not secret. `Unauthorized` as with
+    /// [`of`](Self::of).
+    pub async fn secret(&self, scope: &Scope, world: &WorldId, key: &str) -> Result<Option<Secret>> {
+        let mut settings = self.read(scope, world).await?.into_iter();
+        let stored = settings.find(|stored| stored.definition.key == key && stored.definition.is_secret);
+        Ok(stored.and_then(|stored| stored.value).map(Secret::new))
+    }
+
+    async fn read(&self, scope: &Scope, world: &WorldId) -> Result<Vec<Stored>> {
+        if !self.records.worlds().is_visible(scope, world).await? {
+            return Err(Error::new(ErrorKind::Unauthorized, "the settings of this world are not shown here"));
+        }
+        let document = document_id(self.records.agent(), [world.as_str()])?;
+        let found: Option<WorldSettings> = self.records.table().get(&document).await?;
+        Ok(found.map(|found| found.settings).unwrap_or_default())
+    }
+
+    async fn change(&self, world: &WorldId, change: impl Fn(&mut Vec<Stored>) -> Result<()>) -> Result<()> {
+        let document = document_id(self.records.agent(), [world.as_str()])?;
+        let change = |found: Option<WorldSettings>| {
+            let mut found = found.unwrap_or_else(|| WorldSettings { world: world.clone(), settings: Vec::new() });
+            change(&mut found.settings)?;
+            Ok(found)
+        };
+        self.records.table().change(&document, self.records.now(), change).await.map(drop)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secret_is_not_in_what_is_shown() {
+        let definition = |is_secret| SettingDefinition {
+            key: "token".into(),
+            name: "Token".into(),
+            description: String::new(),
+            is_required: true,
+            is_secret,
+        };
+        let stored = |is_secret| Stored { definition: definition(is_secret), value: Some("xyzzy".into()) };
+        let secret = Setting::from(stored(true));
+        let shown = [format!("{secret:?}"), serde_json::to_string(&secret).expect("JSON")];
+        assert!(shown.iter().all(|text| !text.contains("xyzzy")), "{shown:?}");
+        assert_eq!(format!("{:?}", Secret::new("xyzzy")), "Secret(..)");
+        let plain = Setting::from(stored(false));
+        assert!(serde_json::to_string(&plain).expect("JSON").contains("xyzzy"));
+        assert!(!format!("{plain:?}").contains("xyzzy"));
+    }
+}

@@ -1,0 +1,126 @@
+//! The way in: the records of one agent.
+
+use std::sync::Arc;
+
+use memory_core::{Clock, DocumentStore, MemoryProvider, Result, SpaceId, SystemClock, Timestamp};
+
+use super::layout::{room_space, task_space};
+use super::table::Table;
+use super::{
+    AgentId, Choices, Entities, Facts, Messages, Participants, Relationships, RoomId, Rooms, Settings, Worlds,
+};
+use crate::embedding::Embedder;
+
+/// The records of one agent, on any engine. Cheap to clone.
+///
+/// Agents that share a provider don't see each other's records.
+#[derive(Debug, Clone)]
+pub struct Records {
+    provider: Arc<dyn MemoryProvider>,
+    documents: Arc<dyn DocumentStore>,
+    agent: AgentId,
+    embedder: Option<Arc<dyn Embedder>>,
+    clock: Arc<dyn Clock>,
+}
+
+impl Records {
+    /// The records of an agent, without embeddings. The provider is initialised by whoever holds it.
+    pub fn new(provider: Arc<dyn MemoryProvider>, agent: AgentId) -> Self {
+        let documents = provider.documents();
+        Self { provider, documents, agent, embedder: None, clock: Arc::new(SystemClock) }
+    }
+
+    /// With what makes vectors of facts and of questions to them.
+    #[must_use]
+    pub fn with_embedder(mut self, embedder: Arc<dyn Embedder>) -> Self {
+        self.embedder = Some(embedder);
+        self
+    }
+
+    /// With another clock; it tells when documents were made.
+    #[must_use]
+    pub fn with_clock(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// Whose records they are.
+    pub fn agent(&self) -> &AgentId {
+        &self.agent
+    }
+
+    /// The space of a room: what lies under it belongs to the room.
+    pub fn room_space(&self, room: &RoomId) -> Result<SpaceId> {
+        room_space(&self.agent, room)
+    }
+
+    /// Where the tasks of a room go, or below it: those of a runtime, too.
+    pub fn task_space(&self, room: &RoomId) -> Result<SpaceId> {
+        task_space(&self.agent, room)
+    }
+
+    /// What was said.
+    pub fn messages(&self) -> Messages<'_> {
+        Messages::new(self)
+    }
+
+    /// What is known.
+    pub fn facts(&self) -> Facts<'_> {
+        Facts::new(self)
+    }
+
+    /// Who takes part in conversations.
+    pub fn entities(&self) -> Entities<'_> {
+        Entities::new(self)
+    }
+
+    /// Where conversations take place.
+    pub fn rooms(&self) -> Rooms<'_> {
+        Rooms::new(self)
+    }
+
+    /// What rooms belong to.
+    pub fn worlds(&self) -> Worlds<'_> {
+        Worlds::new(self)
+    }
+
+    /// Who is in which room.
+    pub fn participants(&self) -> Participants<'_> {
+        Participants::new(self)
+    }
+
+    /// Who knows whom.
+    pub fn relationships(&self) -> Relationships<'_> {
+        Relationships::new(self)
+    }
+
+    /// How worlds are set up.
+    pub fn settings(&self) -> Settings<'_> {
+        Settings::new(self)
+    }
+
+    /// What waits for somebody's choice.
+    pub fn choices(&self) -> Choices<'_> {
+        Choices::new(self)
+    }
+
+    pub(super) fn provider(&self) -> &dyn MemoryProvider {
+        self.provider.as_ref()
+    }
+
+    pub(super) fn documents(&self) -> &Arc<dyn DocumentStore> {
+        &self.documents
+    }
+
+    pub(super) fn embedder(&self) -> Option<&Arc<dyn Embedder>> {
+        self.embedder.as_ref()
+    }
+
+    pub(super) fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    pub(super) fn table(&self) -> Table<'_> {
+        Table { documents: &self.documents, agent: &self.agent }
+    }
+}

@@ -1,0 +1,123 @@
+//! Typed records as documents.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use futures::{StreamExt, TryStreamExt, future, stream};
+use memory_core::{
+    Collection, Content, DEFAULT_DEADLINE, Document, DocumentId, DocumentStore, DocumentWrite, Error, ErrorKind,
+    Expect, Json, JsonObject, Metadata, Outcome, Result, SpaceId, Timestamp,
+};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::time::timeout;
+
+use super::AgentId;
+
+/// How many documents are read at once.
+pub(super) const AT_ONCE: usize = 16;
+
+/// One kind of record. Each is a document: its JSON is the content, and its labels are what filters find it by.
+pub(super) trait Record: Serialize + DeserializeOwned + Clone + PartialEq + Send + Sync {
+    /// The collection of this kind. Its name is reserved, so no plugin reaches it.
+    const COLLECTION: &'static str;
+
+    /// The id of its document.
+    fn id(&self, agent: &AgentId) -> Result<DocumentId>;
+
+    /// The space of its document.
+    fn space(&self, agent: &AgentId) -> Result<SpaceId>;
+
+    /// What filters find it by.
+    fn labels(&self) -> BTreeMap<&'static str, &str>;
+}
+
+/// The records of one kind that one agent has.
+#[derive(Debug)]
+pub(super) struct Table<'a> {
+    pub(super) documents: &'a Arc<dyn DocumentStore>,
+    pub(super) agent: &'a AgentId,
+}
+
+impl Table<'_> {
+    /// The record in this document.
+    pub(super) async fn get<R: Record>(&self, id: &DocumentId) -> Result<Option<R>> {
+        let document = self.documents.get(&collection::<R>()?, id).await?;
+        document.as_ref().map(read).transpose()
+    }
+
+    /// The records in these documents, in their order; those that are not there are left out.
+    pub(super) async fn get_many<R: Record>(&self, ids: impl IntoIterator<Item = DocumentId>) -> Result<Vec<R>> {
+        let ids: Vec<_> = ids.into_iter().collect();
+        let found = stream::iter(ids).map(|id| async move { self.get(&id).await }).buffered(AT_ONCE);
+        found.try_filter_map(future::ok).try_collect().await
+    }
+
+    /// Puts a record where none is; tells whether it was put.
+    pub(super) async fn ensure<R: Record>(&self, record: &R, now: Timestamp) -> Result<bool> {
+        match self.documents.put(self.write(record, now)?.expect(Expect::Absent)).await {
+            Ok(_) => Ok(true),
+            Err(error) if error.kind() == ErrorKind::Conflict => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Changes what is in place, and changes it again when somebody else was first: racing changes lose nothing.
+    ///
+    /// The change gets `None` where no record is, and answers with the record to put; an equal one is not written.
+    pub(super) async fn change<R: Record>(
+        &self,
+        id: &DocumentId,
+        now: Timestamp,
+        change: impl Fn(Option<R>) -> Result<R>,
+    ) -> Result<R> {
+        let changed = timeout(DEFAULT_DEADLINE, async {
+            loop {
+                let document = self.documents.get(&collection::<R>()?, id).await?;
+                let current: Option<R> = document.as_ref().map(read).transpose()?;
+                let record = change(current.clone())?;
+                if current.as_ref() == Some(&record) {
+                    return Ok(record);
+                }
+                let expect = document.map_or(Expect::Absent, |document| Expect::Revision(document.revision));
+                match self.documents.put(self.write(&record, now)?.expect(expect)).await {
+                    Ok(_) => return Ok(record),
+                    Err(error) if error.kind() == ErrorKind::Conflict => {}
+                    Err(error) => return Err(error),
+                }
+            }
+        });
+        changed.await.unwrap_or_else(|_| {
+            let message = "others changed the record all the time";
+            Err(Error::new(ErrorKind::Timeout, message).with_outcome(Outcome::Unknown).retryable())
+        })
+    }
+
+    fn write<R: Record>(&self, record: &R, now: Timestamp) -> Result<DocumentWrite> {
+        let json = serde_json::to_string(record)
+            .map_err(|error| Error::invalid("the record has no JSON form").with_source(error))?;
+        let write = DocumentWrite::new(collection::<R>()?, record.space(self.agent)?, Content::parse(json)?, now);
+        Ok(write.with_id(record.id(self.agent)?).with_metadata(metadata(record.labels())?))
+    }
+}
+
+/// Labels as the metadata of a record.
+pub(super) fn metadata<'a>(labels: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result<Metadata> {
+    let member = |(name, value): (&str, &str)| (name.to_owned(), Json::String(value.to_owned()));
+    Metadata::from_object(&labels.into_iter().map(member).collect::<JsonObject>())
+}
+
+/// What a change of a record answers that is not there.
+pub(super) fn absent(what: &str) -> Error {
+    Error::new(ErrorKind::NotFound, format!("no such {what} is known"))
+}
+
+fn collection<R: Record>() -> Result<Collection> {
+    Collection::parse(R::COLLECTION)
+}
+
+/// `Corrupt` when the document was not written here.
+fn read<R: Record>(document: &Document) -> Result<R> {
+    serde_json::from_str(document.content.as_str())
+        .map_err(|_| Error::corrupt(format!("the record {} of {} holds something else", document.id, R::COLLECTION)))
+}
