@@ -1,7 +1,7 @@
 //! Where records lie.
 
 use memory_core::{Collection, DocumentId, Result, SpaceId};
-use percent_encoding::{AsciiSet, utf8_percent_encode};
+use percent_encoding::{AsciiSet, percent_decode_str, utf8_percent_encode};
 
 use super::{AgentId, RoomId};
 use crate::hash;
@@ -49,6 +49,14 @@ pub(super) fn pending_collection(agent: &AgentId) -> Result<Collection> {
     Collection::parse(format!("_embeddings-{}", short(hash::of_parts([agent.as_str()]))))
 }
 
+/// The agent that a space of records belongs to.
+pub(super) fn agent_of(space: &SpaceId) -> Option<AgentId> {
+    let mut segments = space.as_str().split('/');
+    let encoded = segments.next().filter(|first| *first == "agent").and(segments.next())?;
+    let id = percent_decode_str(encoded).decode_utf8().ok()?;
+    AgentId::parse(id).ok()
+}
+
 /// The id of a document that these parts name, and nothing else does.
 pub(super) fn document_id<'a>(agent: &'a AgentId, parts: impl IntoIterator<Item = &'a str>) -> Result<DocumentId> {
     DocumentId::parse(hash::of_parts([agent.as_str()].into_iter().chain(parts)))
@@ -83,6 +91,16 @@ mod tests {
     fn the_longest_ids_fit() {
         let long = "-".repeat(MAX_ID_BYTES);
         assert!(space(&long, &long).as_str().len() <= SpaceId::MAX_BYTES);
+    }
+
+    #[test]
+    fn a_space_tells_its_agent() {
+        for id in ["a", "a-1", "ä/b:%"] {
+            assert_eq!(agent_of(&space(id, "r")).expect("an agent").as_str(), id);
+        }
+        for other in ["a", "agent", "agents/a", "agent/"] {
+            assert_eq!(agent_of(&SpaceId::parse(other).expect("valid")), None, "{other}");
+        }
     }
 
     #[test]
