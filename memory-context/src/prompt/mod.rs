@@ -18,4 +18,5 @@ pub use flags::Flags;
 pub use key::COLLECTION;
 pub use provider::{PromptMemory, Undone};
 pub use record::{Change, Diff};
+pub(crate) use render::{LINE_BREAKS, neutralised};
 pub use update::{Action, MAX_UPDATES, MemoryStore, MemoryUpdate, SyncReport, UpdateReport};

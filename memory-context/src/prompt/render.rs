@@ -4,7 +4,7 @@
 const MARK: &str = "[...truncated]\n\n";
 
 /// Characters that end a line for some reader.
-const LINE_BREAKS: [char; 7] = ['\n', '\r', '\u{b}', '\u{c}', '\u{85}', '\u{2028}', '\u{2029}'];
+pub(crate) const LINE_BREAKS: [char; 7] = ['\n', '\r', '\u{b}', '\u{c}', '\u{85}', '\u{2028}', '\u{2029}'];
 
 /// The part of the prompt.
 #[derive(Debug, PartialEq, Eq)]
@@ -51,7 +51,7 @@ fn newest_lines(text: &str, room: usize) -> (&'static str, &str) {
 
 /// The text without the power to open a section of its own: a backslash stands before what would begin or underline a
 /// heading, or fence off what follows.
-fn neutralised(text: &str) -> String {
+pub(crate) fn neutralised(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for line in text.split_inclusive(LINE_BREAKS) {
         let body = line.trim_start_matches(is_blank);

@@ -1,0 +1,159 @@
+//! Composing the default set on SQLite, beside the recalls that it is made of.
+//!
+//! `cargo bench -p memory-context` composes from 10,000 messages and from 1,000,000 (`MEMORY_BENCH_ROWS`). At the end comes a
+//! table of medians and their ratios, which are what counts: figures of one machine in one run.
+
+use std::hint::black_box;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use conformance::workload::Ratios;
+use criterion::{Criterion, SamplingMode};
+use futures::future::try_join;
+use memory_context::records::{
+    AgentId, ChannelType, Entity, EntityId, MessageContent, NewMessage, Records, Room, RoomId, Scope, World, WorldId,
+};
+use memory_context::state::{Character, ComposeOptions, Composer, Services, Status, Turn};
+use memory_core::{MemoryProvider, NewMemory, Result, Timestamp, Trigger};
+use tempfile::TempDir;
+use tokio::runtime::Runtime;
+
+/// The messages are spread evenly over so many rooms, of one of which the state is composed.
+const ROOMS: usize = 100;
+/// The people in each room, besides the agent.
+const PEOPLE: usize = 5;
+/// The rows of one batch while loading.
+const BATCH: usize = 1_000;
+/// How often both are done in one sample.
+const TIMES: usize = 20;
+
+fn main() {
+    let runtime = Runtime::new().expect("a runtime");
+    let folder = TempDir::new().expect("a folder");
+    let criterion = Criterion::default().sample_size(20).warm_up_time(Duration::from_millis(300));
+    let mut criterion = criterion.measurement_time(Duration::from_secs(3)).configure_from_args();
+    let most = std::env::var("MEMORY_BENCH_ROWS").ok().and_then(|rows| rows.parse().ok()).unwrap_or(1_000_000);
+    let mut ratios = Ratios::default();
+    for rows in [10_000, most] {
+        let url = format!("sqlite://{}", folder.path().join(format!("{rows}.db")).display());
+        let (composer, turn) = runtime.block_on(load(&url, rows)).expect("loads");
+        compare(&mut criterion, &runtime, &mut ratios, rows, &composer, &turn);
+    }
+    criterion.final_summary();
+    println!("\nThe default set; the bare driver is the recalls alone.\n\n{}", ratios.table());
+}
+
+fn compare(
+    criterion: &mut Criterion,
+    runtime: &Runtime,
+    ratios: &mut Ratios,
+    rows: usize,
+    composer: &Composer,
+    turn: &Turn,
+) {
+    let name = format!("compose from {rows} messages");
+    let options = ComposeOptions::default().skip_cache();
+    let state = runtime.block_on(composer.compose_state(turn, &options));
+    assert!(state.outcomes.iter().all(|one| matches!(one.status, Status::Ok | Status::Empty)), "{state:?}");
+    let mut group = criterion.benchmark_group(&name);
+    group.sampling_mode(SamplingMode::Flat);
+    group.bench_function("ours", |bencher| {
+        bencher.iter_custom(|iterations| {
+            let mut total = Duration::ZERO;
+            for _ in 0..iterations {
+                let start = Instant::now();
+                for _ in 0..TIMES {
+                    runtime.block_on(recall(composer.services().records(), turn)).expect("recalls");
+                }
+                let alone = start.elapsed() / TIMES as u32;
+                let start = Instant::now();
+                for _ in 0..TIMES {
+                    black_box(runtime.block_on(composer.compose_state(turn, &options)));
+                }
+                let taken = start.elapsed() / TIMES as u32;
+                ratios.add(&name, alone, taken);
+                total += taken;
+            }
+            total
+        });
+    });
+    group.finish();
+}
+
+/// What the default set recalls, in its order and as concurrently, and nothing else.
+async fn recall(records: &Records, turn: &Turn) -> Result<()> {
+    let content = &turn.message.content;
+    let scope = Scope::new(content.room.clone(), content.author.clone());
+    let choices = records.choices();
+    let roles = async {
+        let world = records.worlds().get(&scope).await?;
+        let owner = world.and_then(|world| world.owner);
+        records.entities().named(&scope, owner).await
+    };
+    let settings = async {
+        let world = records.worlds().get(&scope).await?.expect("the room has a world");
+        records.settings().of(&scope, &world.id).await
+    };
+    black_box(futures::try_join!(choices.open(&scope), roles, settings)?);
+    let messages = records.messages();
+    let (recent, elsewhere) = try_join(messages.recent(&scope, 32), messages.interactions(&scope, 20)).await?;
+    let authors = recent.iter().chain(&elsewhere).map(|message| message.content.author.clone());
+    black_box(records.entities().named(&scope, authors).await?);
+    black_box(messages.recent(&scope, 20).await?);
+    Ok(())
+}
+
+/// A composer over so many messages, and the turn of the newest.
+async fn load(url: &str, rows: usize) -> Result<(Composer, Turn)> {
+    let provider: Arc<dyn MemoryProvider> = memory_runtime::open(url)?;
+    provider.init().await?;
+    let records = Records::new(Arc::clone(&provider), AgentId::parse("agent")?);
+    let mut guild = World::new(WorldId::parse("guild")?);
+    guild.owner = Some(person(0)?);
+    records.worlds().ensure(&guild).await?;
+    for number in 0..PEOPLE {
+        records.entities().ensure(&Entity::new(person(number)?, format!("Person {number}"))).await?;
+    }
+    // The first message of each room tells what the others look like in the ledger.
+    let mut first = Vec::with_capacity(ROOMS);
+    for number in 0..ROOMS {
+        let mut room = Room::new(RoomId::parse(format!("room-{number}"))?, ChannelType::Group);
+        room.world = Some(guild.id.clone());
+        records.rooms().ensure(&room).await?;
+        for number in 0..PEOPLE {
+            records.participants().join(&room.id, &person(number)?).await?;
+        }
+        let message = records.messages().add(NewMessage::new(content(&room.id, 0)?, time(0)?)).await?;
+        let memory = provider.get(message.id).await?.expect("it was stored");
+        first.push((room.id, memory));
+    }
+    let mut batch = Vec::with_capacity(BATCH);
+    for place in ROOMS..rows {
+        let (room, memory) = &first[place % ROOMS];
+        let trigger = Trigger::from_value(&content(room, place)?)?;
+        let row = NewMemory::new(memory.space_id.clone(), trigger, time(place)?);
+        batch.push(row.with_metadata(memory.metadata.clone()).with_status(memory.status));
+        if batch.len() == BATCH {
+            provider.store_many(std::mem::take(&mut batch)).await?;
+        }
+    }
+    provider.store_many(batch).await?;
+    let turn = Turn::new(records.messages().add(NewMessage::new(content(&first[0].0, rows)?, time(rows)?)).await?);
+    let composer = Composer::builder(Services::new(records, Character::named("Alice"))).built_in().build()?;
+    Ok((composer, turn))
+}
+
+fn content(room: &RoomId, place: usize) -> Result<MessageContent> {
+    let text = format!("Message {place}: {}", "words that somebody says in a room ".repeat(5));
+    let mut content = MessageContent::new(room.clone(), person(place / ROOMS % PEOPLE)?, text);
+    content.channel_type = ChannelType::Group;
+    Ok(content)
+}
+
+fn person(number: usize) -> Result<EntityId> {
+    EntityId::parse(format!("person-{number}"))
+}
+
+fn time(place: usize) -> Result<Timestamp> {
+    Timestamp::from_millis(1_600_000_000_000 + place as i64 * 1_000)
+}

@@ -1,0 +1,76 @@
+//! `ATTACHMENTS`: files and links of the conversation.
+
+use std::collections::BTreeSet;
+
+use async_trait::async_trait;
+use memory_core::{Result, Timestamp};
+
+use super::format::{indented, json, one_line, section};
+use crate::records::{Attachment, Message};
+use crate::state::{ContextProvider, Cx, ProviderInfo, ProviderResult};
+
+/// What came with the message and with those before it.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Attachments;
+
+static INFO: ProviderInfo =
+    ProviderInfo::new("ATTACHMENTS", "The files and links of the conversation, with what is in them").dynamic();
+
+/// The text of what came longer before the newest attachment than this many milliseconds is not shown.
+const HIDDEN_AFTER: i64 = 3_600_000;
+const HIDDEN: &str = "[Hidden]";
+
+#[async_trait]
+impl ContextProvider for Attachments {
+    fn info(&self) -> &ProviderInfo {
+        &INFO
+    }
+
+    async fn get(&self, cx: &Cx<'_>) -> Result<ProviderResult> {
+        let (services, message) = (cx.services(), cx.message());
+        let before = services.records().messages().recent(&cx.scope(), services.conversation_length()).await?;
+        let attachments = shown(message, &before);
+        if attachments.is_empty() {
+            return Ok(ProviderResult::default());
+        }
+        let described: Vec<_> = attachments.iter().map(describe).collect();
+        let text = section("Attachments", &described.join("\n\n"));
+        Ok(ProviderResult::text(text.clone())
+            .with_value("attachments", text)
+            .with_data("attachments", json(&attachments)?))
+    }
+}
+
+/// Those of the message first, then those of the others, the newest first; each id once.
+fn shown(message: &Message, before: &[Message]) -> Vec<Attachment> {
+    let others = before.iter().filter(|other| other.id != message.id);
+    let with: Vec<_> =
+        std::iter::once(message).chain(others).filter(|message| !message.content.attachments.is_empty()).collect();
+    let newest = with.iter().map(|message| message.created_at).max().unwrap_or(Timestamp::MIN);
+    let mut known = BTreeSet::new();
+    let mut shown = Vec::new();
+    for one in with {
+        let is_old = newest.as_millis() - one.created_at.as_millis() > HIDDEN_AFTER && one.id != message.id;
+        for attachment in &one.content.attachments {
+            if known.insert(&attachment.id) {
+                let text = attachment.text.as_ref();
+                let text = text.map(|text| if is_old { HIDDEN.to_owned() } else { text.clone() });
+                shown.push(Attachment { text, ..attachment.clone() });
+            }
+        }
+    }
+    shown
+}
+
+fn describe(attachment: &Attachment) -> String {
+    let parts = [
+        ("ID", Some(&attachment.id)),
+        ("Name", attachment.title.as_ref()),
+        ("URL", Some(&attachment.url)),
+        ("Type", attachment.content_type.as_ref().or(attachment.source.as_ref())),
+    ];
+    let parts = parts.into_iter().filter_map(|(name, part)| Some(format!("{name}: {}", one_line(part?))));
+    let texts = [("Description", &attachment.description), ("Text", &attachment.text)];
+    let texts = texts.into_iter().filter_map(|(name, text)| Some(format!("{name}: {}", indented(text.as_ref()?))));
+    parts.chain(texts).collect::<Vec<_>>().join("\n")
+}

@@ -1,0 +1,49 @@
+//! `ENTITIES`: who is in the room.
+
+use async_trait::async_trait;
+use memory_core::Result;
+
+use super::format::{json, one_line, section};
+use crate::records::Entity;
+use crate::state::{ContextProvider, Cx, ProviderInfo, ProviderResult, Stability};
+
+/// Those who take part in the conversation, with their names and what is known of them.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Entities;
+
+static INFO: ProviderInfo =
+    ProviderInfo::new("ENTITIES", "The people in the conversation").dynamic().priority(60).stability(Stability::Stable);
+
+#[async_trait]
+impl ContextProvider for Entities {
+    fn info(&self) -> &ProviderInfo {
+        &INFO
+    }
+
+    async fn get(&self, cx: &Cx<'_>) -> Result<ProviderResult> {
+        let entities = cx.services().records().entities().in_room(&cx.scope()).await?;
+        if entities.is_empty() {
+            return Ok(ProviderResult::default());
+        }
+        let author = &cx.message().content.author;
+        let sender = entities.iter().find(|entity| entity.id == *author).map(names);
+        let described: Vec<_> = entities.iter().map(describe).collect();
+        let text = section("People in the Room", &described.join("\n"));
+        Ok(ProviderResult::text(text.clone())
+            .with_value("entities", text)
+            .with_data("entitiesData", json(&entities)?)
+            .with_data("senderName", sender))
+    }
+}
+
+/// All names, the usual one first.
+pub(super) fn names(entity: &Entity) -> String {
+    let names: Vec<_> = entity.names.iter().map(|name| format!("\"{}\"", one_line(name))).collect();
+    if names.is_empty() { entity.id.to_string() } else { names.join(" aka ") }
+}
+
+fn describe(entity: &Entity) -> String {
+    let metadata = entity.metadata.as_str();
+    let known = if metadata == "{}" { String::new() } else { format!("\n  {metadata}") };
+    format!("{} (id {}){known}", names(entity), entity.id)
+}

@@ -1,0 +1,199 @@
+//! How providers write their texts. What people wrote can forge neither a section nor a line of somebody else's.
+
+use std::collections::BTreeMap;
+
+use jiff::tz::TimeZone;
+use memory_core::{Result, Timestamp};
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::prompt::{LINE_BREAKS, neutralised};
+use crate::records::{ActionStatus, Attachment, Entity, EntityId, Message};
+use crate::state::{Cx, ExampleMessage};
+
+/// A section; empty where its body is.
+pub(super) fn section(heading: &str, body: &str) -> String {
+    if body.trim().is_empty() { String::new() } else { format!("# {heading}\n{body}") }
+}
+
+/// The parts that are not empty, with an empty line between them.
+pub(super) fn paragraphs<'a>(parts: impl IntoIterator<Item = &'a str>) -> String {
+    parts.into_iter().filter(|part| !part.trim().is_empty()).collect::<Vec<_>>().join("\n\n")
+}
+
+/// A text on one line.
+pub(super) fn one_line(text: &str) -> String {
+    text.split(LINE_BREAKS).map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ")
+}
+
+/// A text whose lines, from the second on, stand further right than the line that it begins on; without empty lines.
+pub(super) fn indented(text: &str) -> String {
+    let text = neutralised(text.trim());
+    let mut lines = text.split(LINE_BREAKS).filter(|line| !line.trim().is_empty());
+    let first = lines.next().unwrap_or_default().to_owned();
+    lines.fold(first, |text, line| text + "\n  " + line)
+}
+
+/// The time to the minute, UTC.
+pub(super) fn minute(time: Timestamp) -> String {
+    written(time, "%Y-%m-%d %H:%M")
+}
+
+/// The time in a form of its own, UTC.
+pub(super) fn written(time: Timestamp, form: &str) -> String {
+    match jiff::Timestamp::from_millisecond(time.as_millis()) {
+        Ok(time) => time.to_zoned(TimeZone::UTC).strftime(form).to_string(),
+        // The contract's years are within those of jiff.
+        Err(_) => time.to_string(),
+    }
+}
+
+/// As JSON, for the structured part of a result.
+pub(super) fn json(value: &impl Serialize) -> Result<Value> {
+    serde_json::to_value(value)
+        .map_err(|error| memory_core::Error::invalid("a record has no JSON form").with_source(error))
+}
+
+/// What those are called who take part.
+#[derive(Debug)]
+pub(super) struct Names {
+    agent: EntityId,
+    agent_name: String,
+    known: BTreeMap<EntityId, Entity>,
+}
+
+impl Names {
+    /// The names of the authors of these messages, by one look at what is known.
+    pub(super) async fn of<'m>(cx: &Cx<'_>, messages: impl IntoIterator<Item = &'m Message>) -> Result<Self> {
+        let agent = cx.services().records().agent().entity();
+        let authors = messages.into_iter().map(|message| message.content.author.clone());
+        let others: Vec<_> = authors.filter(|author| *author != agent).collect();
+        let entities = cx.services().records().entities();
+        let known = if others.is_empty() { BTreeMap::new() } else { entities.named(&cx.scope(), others).await? };
+        Ok(Self { agent, agent_name: one_line(&cx.services().character().name), known })
+    }
+
+    /// The usual name; the id of somebody who is not known.
+    pub(super) fn name(&self, id: &EntityId) -> String {
+        if *id == self.agent {
+            return self.agent_name.clone();
+        }
+        let name = self.known.get(id).and_then(|entity| entity.names.first()).map(|name| one_line(name));
+        name.filter(|name| !name.is_empty()).unwrap_or_else(|| id.to_string())
+    }
+
+    /// `[2023-05-08 13:56] Ana: Hello`, and what belongs to it on lines of its own.
+    pub(super) fn line(&self, message: &Message) -> String {
+        let content = &message.content;
+        let mut text =
+            format!("[{}] {}: {}", minute(message.created_at), self.name(&content.author), indented(&content.text));
+        if let Some(thought) = &content.thought {
+            text += &format!("\n  (thought: {})", one_line(thought));
+        }
+        if !content.actions.is_empty() {
+            text += &format!("\n  (actions: {})", one_line(&content.actions.join(", ")));
+        }
+        if !content.attachments.is_empty() {
+            let attachments: Vec<_> = content.attachments.iter().map(attachment).collect();
+            text += &format!("\n  (attachments: {})", attachments.join("; "));
+        }
+        text
+    }
+
+    /// The messages one below the other.
+    pub(super) fn lines<'m>(&self, messages: impl IntoIterator<Item = &'m Message>) -> String {
+        messages.into_iter().map(|message| self.line(message)).collect::<Vec<_>>().join("\n")
+    }
+}
+
+/// In a few words: what it is called, and what it shows.
+fn attachment(attachment: &Attachment) -> String {
+    let title = attachment.title.as_deref().unwrap_or(&attachment.url);
+    let shows = attachment.description.as_ref().map(|shows| format!(", {}", one_line(shows))).unwrap_or_default();
+    format!("[{}] {}{shows}", one_line(&attachment.id), one_line(title))
+}
+
+/// What actions did before, each run with its steps; oldest first. The messages come oldest first.
+pub(super) fn runs<'m>(messages: impl IntoIterator<Item = &'m Message>, most: usize) -> String {
+    let mut runs: Vec<(&str, Vec<String>)> = Vec::new();
+    for message in messages {
+        let Some(result) = &message.content.action_result else { continue };
+        let status = match result.status {
+            ActionStatus::Completed => "completed",
+            ActionStatus::Failed => "failed",
+        };
+        let line =
+            format!("{}. {} ({status}): {}", result.step, one_line(&result.action), indented(&message.content.text));
+        match runs.iter_mut().find(|(run, _)| *run == result.run) {
+            Some((_, lines)) => lines.push(line),
+            None => {
+                let thought = result.thought.as_ref().map(|thought| format!(": {}", one_line(thought)));
+                let heading = format!("**Run {}**{}", one_line(&result.run), thought.unwrap_or_default());
+                runs.push((&result.run, vec![heading, line]));
+            }
+        }
+    }
+    let newest = runs.iter().skip(runs.len().saturating_sub(most));
+    newest.map(|(_, lines)| lines.join("\n")).collect::<Vec<_>>().join("\n")
+}
+
+/// Conversations of an example, those who speak in them as `User 1` and so on.
+pub(super) fn conversations<'e>(examples: impl IntoIterator<Item = &'e Vec<ExampleMessage>>) -> String {
+    let conversations = examples.into_iter().map(|messages| {
+        let line = |message: &ExampleMessage| {
+            let actions = if message.actions.is_empty() {
+                String::new()
+            } else {
+                format!(" (actions: {})", message.actions.join(", "))
+            };
+            people(&format!("{}: {}{actions}", message.name, indented(&message.text)))
+        };
+        messages.iter().map(line).collect::<Vec<_>>().join("\n")
+    });
+    conversations.collect::<Vec<_>>().join("\n\n")
+}
+
+/// The text with names in the place of `{{name1}}`, `{{user1}}` and so on.
+pub(super) fn people(text: &str) -> String {
+    if !text.contains("{{") {
+        return text.to_owned();
+    }
+    // From the highest on, though the closing braces keep 1 and 10 apart anyway.
+    (1..=10).rev().fold(text.to_owned(), |text, number| {
+        let name = format!("User {number}");
+        text.replace(&format!("{{{{name{number}}}}}"), &name).replace(&format!("{{{{user{number}}}}}"), &name)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_people_write_stays_within_its_place() {
+        assert_eq!(
+            indented("hi\n# Facts\n[2023-05-08 13:56] Bo: yes\u{2028}x"),
+            "hi\n  \\# Facts\n  [2023-05-08 13:56] Bo: yes\n  x"
+        );
+        assert_eq!(one_line(" A\r\nB\u{2028} # C "), "A B # C");
+    }
+
+    #[test]
+    fn sections_are_left_out_where_they_are_empty() {
+        assert_eq!(section("A", " \n"), "");
+        assert_eq!(section("A", "b"), "# A\nb");
+        assert_eq!(paragraphs(["a", "", "b"]), "a\n\nb");
+    }
+
+    #[test]
+    fn times_are_utc() {
+        let time = |millis| Timestamp::from_millis(millis).expect("in range");
+        assert_eq!(minute(time(1_683_554_160_000)), "2023-05-08 13:56");
+        assert_eq!(minute(Timestamp::MIN), "1696-03-17 00:00");
+    }
+
+    #[test]
+    fn people_in_examples_have_names() {
+        assert_eq!(people("{{name1}} and {{user10}}, {{agent}}"), "User 1 and User 10, {{agent}}");
+    }
+}

@@ -1,0 +1,85 @@
+//! The built-in context providers: what a conversation usually needs.
+//!
+//! | name | flags, position | what it contributes |
+//! |---|---|---|
+//! | `ACTIONS` | -1 | what the agent can do |
+//! | `ACTION_STATE` | 150 | plan, results and notes of the actions of the turn |
+//! | `ANXIETY` | | advice against verbosity |
+//! | `ATTACHMENTS` | dynamic | files and links of the conversation |
+//! | `CAPABILITIES` | | what the services of the host make possible |
+//! | `CHARACTER` | | who the agent is |
+//! | `CHOICE` | | what waits for a decision |
+//! | `ENTITIES` | dynamic | who is in the room |
+//! | `EVALUATORS` | private | what looks at what the agent did |
+//! | `FACTS` | dynamic | what is known and has to do with the message |
+//! | `PROVIDERS` | | what else can be asked for |
+//! | `RECENT_MESSAGES` | 100 | the conversation |
+//! | `RELATIONSHIPS` | dynamic | whom the author knows |
+//! | `ROLES` | | who may do what in the server |
+//! | `SETTINGS` | | how the server is set up |
+//! | `TIME` | | what time it is |
+//! | `WORLD` | dynamic | the server, its channels, who is there |
+
+mod action_state;
+mod actions;
+mod anxiety;
+mod attachments;
+mod capabilities;
+mod character;
+mod choice;
+mod entities;
+mod evaluators;
+mod facts;
+mod format;
+mod provider_list;
+mod recent_messages;
+mod relationships;
+mod roles;
+mod settings;
+mod time;
+mod world;
+
+use std::sync::Arc;
+
+use crate::state::ContextProvider;
+
+pub use action_state::ActionHistory;
+pub use actions::Actions;
+pub use anxiety::Anxiety;
+pub use attachments::Attachments;
+pub use capabilities::Capabilities;
+pub use character::Character;
+pub use choice::Choice;
+pub use entities::Entities;
+pub use evaluators::Evaluators;
+pub use facts::Facts;
+pub use provider_list::Providers;
+pub use recent_messages::RecentMessages;
+pub use relationships::Relationships;
+pub use roles::Roles;
+pub use settings::Settings;
+pub use time::Time;
+pub use world::World;
+
+/// All of them, in the order of their names.
+pub fn built_in() -> Vec<Arc<dyn ContextProvider>> {
+    vec![
+        Arc::new(Actions),
+        Arc::new(ActionHistory),
+        Arc::new(Anxiety),
+        Arc::new(Attachments),
+        Arc::new(Capabilities),
+        Arc::new(Character),
+        Arc::new(Choice),
+        Arc::new(Entities),
+        Arc::new(Evaluators),
+        Arc::new(Facts),
+        Arc::new(Providers),
+        Arc::new(RecentMessages),
+        Arc::new(Relationships),
+        Arc::new(Roles),
+        Arc::new(Settings),
+        Arc::new(Time),
+        Arc::new(World),
+    ]
+}

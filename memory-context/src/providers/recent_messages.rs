@@ -1,0 +1,85 @@
+//! `RECENT_MESSAGES`: what was said.
+
+use std::iter::once;
+
+use async_trait::async_trait;
+use futures::future::try_join;
+use memory_core::Result;
+
+use super::format::{Names, json, paragraphs, runs, section};
+use crate::records::{ChannelType, Message};
+use crate::state::{ContextProvider, Cx, Keep, ProviderInfo, ProviderResult, Stability};
+
+/// The conversation, what was said between the two elsewhere, and the message itself.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct RecentMessages;
+
+static INFO: ProviderInfo = ProviderInfo::new("RECENT_MESSAGES", "The conversation so far, and the message to answer")
+    .position(100)
+    .priority(90)
+    .keep(Keep::Last)
+    .stability(Stability::Conversation);
+
+/// The most messages of other rooms.
+const INTERACTIONS: usize = 20;
+/// The most runs of actions.
+const RUNS: usize = 3;
+
+#[async_trait]
+impl ContextProvider for RecentMessages {
+    fn info(&self) -> &ProviderInfo {
+        &INFO
+    }
+
+    async fn get(&self, cx: &Cx<'_>) -> Result<ProviderResult> {
+        let (services, scope, received) = (cx.services(), cx.scope(), cx.message());
+        let messages = services.records().messages();
+        let length = services.conversation_length();
+        let (mut recent, mut elsewhere) =
+            try_join(messages.recent(&scope, length), messages.interactions(&scope, INTERACTIONS)).await?;
+        // Oldest first, as one reads them.
+        recent.reverse();
+        elsewhere.reverse();
+        let names = Names::of(cx, recent.iter().chain(&elsewhere).chain(once(received))).await?;
+        let (results, said): (Vec<_>, Vec<_>) =
+            recent.iter().partition(|message| message.content.action_result.is_some());
+        let before = || said.iter().copied().filter(|message| message.id != received.id);
+        let posts = section("Posts in Thread", &names.lines(before()));
+        let conversation = section("Conversation Messages", &names.lines(before()));
+        let actions = section("Recent Action Runs", &runs(results.iter().copied(), RUNS));
+        let (elsewhere_posts, elsewhere_said): (Vec<_>, Vec<_>) =
+            elsewhere.iter().partition(|message| is_post(message));
+        let interactions = names.lines(elsewhere_said.iter().copied());
+        let post_interactions = names.lines(elsewhere_posts.iter().copied());
+        let received_line = names.line(received);
+        let text = paragraphs([
+            if is_post(received) { posts.as_str() } else { &conversation },
+            &actions,
+            &section("Received Message", &received_line),
+            &section("Focus your response", &focus(&names, received)),
+        ]);
+        let both = paragraphs([interactions.as_str(), &post_interactions]);
+        Ok(ProviderResult::text(text)
+            .with_value("recentPosts", posts)
+            .with_value("recentMessages", conversation)
+            .with_value("recentMessageInteractions", interactions)
+            .with_value("recentPostInteractions", post_interactions)
+            .with_value("recentInteractions", both)
+            .with_value("recentActionResults", actions)
+            .with_value("recentMessage", received_line)
+            .with_data("recentMessages", json(&said)?)
+            .with_data("recentInteractions", json(&elsewhere)?)
+            .with_data("actionResults", json(&results)?))
+    }
+}
+
+fn is_post(message: &Message) -> bool {
+    matches!(message.content.channel_type, ChannelType::Feed | ChannelType::Thread)
+}
+
+fn focus(names: &Names, received: &Message) -> String {
+    format!(
+        "Answer the message of {} above. The conversation before it is context.",
+        names.name(&received.content.author)
+    )
+}

@@ -1,0 +1,59 @@
+//! `RELATIONSHIPS`: whom the author of the message knows.
+
+use async_trait::async_trait;
+use memory_core::Result;
+
+use super::entities::names;
+use super::format::{json, one_line, section};
+use crate::records::{Entity, Relationship};
+use crate::state::{ContextProvider, Cx, ProviderInfo, ProviderResult, Stability};
+
+/// Those with whom the author had most to do.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Relationships;
+
+static INFO: ProviderInfo = ProviderInfo::new("RELATIONSHIPS", "The relationships of whoever wrote the message")
+    .dynamic()
+    .stability(Stability::Stable);
+
+/// The most relationships.
+const COUNT: usize = 30;
+
+#[async_trait]
+impl ContextProvider for Relationships {
+    fn info(&self) -> &ProviderInfo {
+        &INFO
+    }
+
+    async fn get(&self, cx: &Cx<'_>) -> Result<ProviderResult> {
+        let (records, scope) = (cx.services().records(), cx.scope());
+        let mut relationships = records.relationships().of(&scope).await?;
+        relationships.retain(|relationship| relationship.interactions > 0);
+        relationships.truncate(COUNT);
+        if relationships.is_empty() {
+            return Ok(ProviderResult::default());
+        }
+        let other = |relationship: &Relationship| match relationship.source == scope.entity {
+            true => relationship.target.clone(),
+            false => relationship.source.clone(),
+        };
+        let others: Vec<_> = relationships.iter().map(other).collect();
+        let entities = records.entities().named(&scope, others).await?;
+        let lines = relationships.iter().map(|relationship| {
+            let id = other(relationship);
+            describe(relationship, &entities.get(&id).map_or_else(|| id.to_string(), names), entities.get(&id))
+        });
+        let text = section("Relationships of the Sender", &lines.collect::<Vec<_>>().join("\n"));
+        Ok(ProviderResult::text(text.clone())
+            .with_value("relationships", text)
+            .with_data("relationships", json(&relationships)?))
+    }
+}
+
+fn describe(relationship: &Relationship, name: &str, entity: Option<&Entity>) -> String {
+    let tags: Vec<_> = relationship.tags.iter().map(|tag| one_line(tag)).collect();
+    let tags = if tags.is_empty() { String::new() } else { format!(" [{}]", tags.join(", ")) };
+    let metadata = entity.map(|entity| entity.metadata.as_str()).filter(|metadata| *metadata != "{}");
+    let known = metadata.map(|metadata| format!("\n  {metadata}")).unwrap_or_default();
+    format!("- {name}{tags}, interactions: {}{known}", relationship.interactions)
+}

@@ -1,0 +1,119 @@
+//! Who an agent is.
+
+use std::fmt;
+
+use serde::{Deserialize, Deserializer, Serialize};
+
+use super::ExampleMessage;
+
+/// The personality of an agent. Its JSON is that of elizaOS character files; members that it does not know are passed over.
+#[derive(Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Character {
+    /// What it is called.
+    pub name: String,
+    /// Its instructions.
+    pub system: String,
+    /// What is to be known of it, in sentences.
+    #[serde(deserialize_with = "one_or_many")]
+    pub bio: Vec<String>,
+    /// What interests it.
+    pub topics: Vec<String>,
+    /// What it is like.
+    pub adjectives: Vec<String>,
+    /// How it speaks.
+    pub style: Style,
+    /// Conversations that it might have.
+    #[serde(deserialize_with = "examples")]
+    pub message_examples: Vec<Vec<ExampleMessage>>,
+    /// Posts that it might write.
+    pub post_examples: Vec<String>,
+}
+
+/// How an agent speaks.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Style {
+    /// Everywhere.
+    pub all: Vec<String>,
+    /// In conversations.
+    pub chat: Vec<String>,
+    /// In posts.
+    pub post: Vec<String>,
+}
+
+impl Character {
+    /// One that has nothing but a name.
+    pub fn named(name: impl Into<String>) -> Self {
+        Self { name: name.into(), ..Self::default() }
+    }
+}
+
+impl fmt::Debug for Character {
+    /// Payloads stay out of logs: only the name shows.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Character({:?})", self.name)
+    }
+}
+
+/// A list, or a text that stands for a list of one.
+fn one_or_many<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Written {
+        One(String),
+        Many(Vec<String>),
+    }
+    Ok(match Written::deserialize(deserializer)? {
+        Written::One(text) => vec![text],
+        Written::Many(texts) => texts,
+    })
+}
+
+/// Examples whose messages have their text and actions in a member `content`, as such files have them.
+fn examples<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Vec<ExampleMessage>>, D::Error> {
+    #[derive(Deserialize)]
+    struct Written {
+        name: String,
+        content: Option<Content>,
+        #[serde(flatten)]
+        plain: Content,
+    }
+    #[derive(Deserialize, Default)]
+    #[serde(default)]
+    struct Content {
+        text: String,
+        actions: Vec<String>,
+    }
+    let message = |Written { name, content, plain }| {
+        let Content { text, actions } = content.unwrap_or(plain);
+        ExampleMessage { name, text, actions }
+    };
+    let written: Vec<Vec<Written>> = Deserialize::deserialize(deserializer)?;
+    Ok(written.into_iter().map(|messages| messages.into_iter().map(message).collect()).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn character_files_are_read() {
+        let json = r#"{
+            "name": "Alice", "username": "alice", "bio": "AI assistant", "topics": ["science"],
+            "style": {"all": ["be kind"]}, "plugins": [],
+            "messageExamples": [[
+                {"name": "{{name1}}", "content": {"text": "Hello", "source": "cli"}},
+                {"name": "Alice", "text": "Hi", "actions": ["REPLY"]}
+            ]]
+        }"#;
+        let character: Character = serde_json::from_str(json).expect("a character");
+        assert_eq!((character.name.as_str(), character.bio.as_slice()), ("Alice", &["AI assistant".to_owned()][..]));
+        assert_eq!(character.style.all, ["be kind"]);
+        let [hello, hi] = &character.message_examples[0][..] else { panic!("two messages") };
+        assert_eq!((hello.name.as_str(), hello.text.as_str()), ("{{name1}}", "Hello"));
+        assert_eq!((hi.text.as_str(), hi.actions.as_slice()), ("Hi", &["REPLY".to_owned()][..]));
+        let written = serde_json::to_string(&character).expect("JSON");
+        assert_eq!(serde_json::from_str::<Character>(&written).expect("the same"), character);
+    }
+}

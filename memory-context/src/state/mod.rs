@@ -1,0 +1,31 @@
+//! State composition: what an agent knows when it speaks.
+//!
+//! [`Composer`] is the way in: [`ContextProvider`]s contribute values, data and text, and
+//! [`compose_state`](Composer::compose_state) makes one [`State`] of what they give for a message.
+
+mod action;
+mod cache;
+mod character;
+mod composed;
+mod composer;
+mod cx;
+mod draw;
+mod merge;
+mod options;
+mod provider;
+mod render;
+mod services;
+
+pub use action::{
+    Action, ActionCall, ActionInfo, ActionPlan, ActionResult, ActionState, Evaluator, EvaluatorExample, EvaluatorInfo,
+    ExampleMessage, Note, PlanStep, StepStatus,
+};
+pub use character::{Character, Style};
+pub use composed::{Collision, Cut, Outcome, State, Status};
+pub use composer::{Composer, ComposerBuilder, ContextPlugin};
+pub use cx::{Cx, Snapshot, StateData, Turn};
+pub use draw::draw;
+pub use options::ComposeOptions;
+pub use provider::{ContextProvider, DEFAULT_DEADLINE, Keep, ProviderInfo, ProviderResult, Stability, Values};
+pub use render::Budget;
+pub use services::{Service, Services};

@@ -1,0 +1,192 @@
+//! Templates: texts in which `{{name}}` stands for a value of the state.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use memory_core::{Error, Result};
+use minijinja::syntax::SyntaxConfig;
+use minijinja::value::{Object, ObjectRepr, Serde, ValueKind};
+use minijinja::{Environment, ErrorKind, Value, escape_formatter};
+
+use crate::state::Values;
+
+/// A text in which `{{name}}` stands for a value, and `{% if name %}…{% endif %}` for what depends on one.
+///
+/// Values go in as they are: what stands in braces in them is not looked at again. There are no functions, no filters and no
+/// loops over anything but values, and a template that works for too long is given up.
+///
+/// ```
+/// use memory_context::template::Template;
+///
+/// let template = Template::parse("{{agentName}} answers {{userName}}.")?;
+/// let values = serde_json::json!({ "agentName": "Alice {{userName}}" });
+/// let rendered = template.render(values.as_object().expect("an object"))?;
+/// assert_eq!(rendered.text, "Alice {{userName}} answers {{userName}}.");
+/// assert_eq!(rendered.missing, ["userName"]);
+/// # Ok::<(), memory_core::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Template {
+    environment: Arc<Environment<'static>>,
+}
+
+/// What comes of a template.
+#[derive(Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Rendered {
+    /// The text; where a name has no value, the name in its braces.
+    pub text: String,
+    /// The names without a value.
+    pub missing: Vec<String>,
+}
+
+/// The name of the one template of an environment.
+const NAME: &str = "template";
+/// How many instructions a rendering may take.
+const FUEL: u64 = 1_000_000;
+
+impl Template {
+    /// Reads a template; `InvalidInput` with the line of the mistake.
+    pub fn parse(text: impl Into<String>) -> Result<Self> {
+        let mut environment = Environment::empty();
+        let syntax = SyntaxConfig::builder().keep_trailing_newline(true).build();
+        environment.set_syntax(syntax.map_err(|error| mistake(&error))?);
+        environment.set_fuel(Some(FUEL));
+        environment.set_formatter(|out, state, value| match value.kind() {
+            // As JSON has them, where the library writes them as Python does.
+            ValueKind::Bool | ValueKind::None | ValueKind::Seq | ValueKind::Map => {
+                let json = serde_json::to_string(value).map_err(|_| ErrorKind::BadSerialization)?;
+                Ok(out.write_str(&json)?)
+            }
+            _ => escape_formatter(out, state, value),
+        });
+        environment.add_template_owned(NAME, text.into()).map_err(|error| mistake(&error))?;
+        Ok(Self { environment: Arc::new(environment) })
+    }
+
+    /// The text with these values; `InvalidInput` when the template asks for what values can't do.
+    pub fn render(&self, values: &Values) -> Result<Rendered> {
+        let names = Arc::new(Names { values: values.clone(), missing: Mutex::default() });
+        let template = self.environment.get_template(NAME).map_err(|error| mistake(&error))?;
+        let text = template.render(Value::from_dyn_object(Arc::clone(&names))).map_err(|error| mistake(&error))?;
+        let missing = names.missing.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(Rendered { text, missing: missing.iter().cloned().collect() })
+    }
+}
+
+/// What names stand for.
+#[derive(Debug)]
+struct Names {
+    values: Values,
+    missing: Mutex<BTreeSet<String>>,
+}
+
+impl Object for Names {
+    fn get_value(self: &Arc<Self>, key: &Value) -> Option<Value> {
+        let name = key.as_str()?;
+        if let Some(value) = self.values.get(name) {
+            return Some(Value::from(Serde(value)));
+        }
+        self.missing.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned());
+        Some(Value::from_object(Missing(name.to_owned())))
+    }
+}
+
+/// A name without a value: false as a condition, and itself as a text.
+#[derive(Debug)]
+struct Missing(String);
+
+impl Object for Missing {
+    fn repr(self: &Arc<Self>) -> ObjectRepr {
+        ObjectRepr::Plain
+    }
+
+    fn is_true(self: &Arc<Self>) -> bool {
+        false
+    }
+
+    fn render(self: &Arc<Self>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{{{{{}}}}}", self.0)
+    }
+}
+
+/// Without the text that the library quotes: only what is wrong, and where.
+fn mistake(error: &minijinja::Error) -> Error {
+    let line = error.line().map(|line| format!(" in line {line}")).unwrap_or_default();
+    Error::invalid(format!("the template has a mistake{line}: {}", error.kind()))
+}
+
+impl fmt::Debug for Template {
+    /// Payloads stay out of logs.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Template(..)")
+    }
+}
+
+impl fmt::Debug for Rendered {
+    /// Payloads stay out of logs: only the size and the names show.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Rendered({} bytes, missing {:?})", self.text.len(), self.missing)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use memory_core::ErrorKind;
+    use serde_json::json;
+
+    use super::*;
+
+    fn rendered(template: &str, values: serde_json::Value) -> String {
+        let template = Template::parse(template).expect(template);
+        template.render(values.as_object().expect("an object")).expect("renders").text
+    }
+
+    #[test]
+    fn names_stand_for_values() {
+        let values = json!({ "name": "Ana", "n": 3, "flag": true, "list": ["a", "b"], "o": { "p": "q" } });
+        for (template, text) in [
+            ("{{name}} {{ name }}\n", "Ana Ana\n"),
+            ("{{n}} {{flag}} {{o.p}} {{list}} {{o}}", r#"3 true q ["a","b"] {"p":"q"}"#),
+            ("{% if name %}yes{% else %}no{% endif %}", "yes"),
+            ("{% for item in list %}{{item}},{% endfor %}", "a,b,"),
+            ("no braces { } }}", "no braces { } }}"),
+        ] {
+            assert_eq!(rendered(template, values.clone()), text, "{template}");
+        }
+    }
+
+    #[test]
+    fn missing_names_show() {
+        let template = Template::parse("{{a}} {{b}} {% if c %}x{% else %}y{% endif %}").expect("valid");
+        let rendered = template.render(json!({ "a": 1 }).as_object().expect("an object")).expect("renders");
+        assert_eq!(rendered.text, "1 {{b}} y");
+        assert_eq!(rendered.missing, ["b", "c"]);
+    }
+
+    #[test]
+    fn values_are_not_expanded_again_and_not_escaped() {
+        let value = "{{secret}} {% for x in y %} <b> & \"";
+        assert_eq!(rendered("{{text}}", json!({ "text": value, "secret": "xyzzy" })), value);
+    }
+
+    #[test]
+    fn there_is_nothing_to_call() {
+        let values = json!({ "text": "a" });
+        for template in
+            ["{{ text | upper }}", "{{ range(9) }}", "{{ text.upper() }}", "{% include 'x' %}", "{{ debug() }}"]
+        {
+            let refused = Template::parse(template)
+                .and_then(|template| template.render(values.as_object().expect("an object")))
+                .expect_err(template);
+            assert_eq!(refused.kind(), ErrorKind::InvalidInput, "{template}");
+        }
+    }
+
+    #[test]
+    fn a_mistake_is_told_with_its_line_and_without_the_text() {
+        let error = Template::parse("xyzzy\n{{ a").expect_err("no end");
+        assert!(error.message().contains("line 2") && !error.message().contains("xyzzy"), "{error}");
+    }
+}
