@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+mod deadline;
 mod documents;
 pub mod embedding;
 mod hash;

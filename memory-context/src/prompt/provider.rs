@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use futures::future::join;
 use memory_core::{
-    DEFAULT_DEADLINE, Document, DocumentStore, DocumentWrite, Error, ErrorKind, Expect, IdempotencyKey, Outcome,
-    Result, Revision,
+    Document, DocumentStore, DocumentWrite, Error, ErrorKind, Expect, IdempotencyKey, Outcome, Result, Revision,
 };
 use serde::Serialize;
 use sha2::{Digest, Sha256};
@@ -21,6 +20,7 @@ use super::{
     Change, Flags, MemoryContext, MemoryLoadContext, MemoryStore, MemoryUpdate, OnFailure, PromptConfig, SyncReport,
     UpdateReport,
 };
+use crate::deadline::{late, within_deadline};
 
 /// What an agent keeps about its human and its work, for the system prompt. Cheap to clone.
 ///
@@ -361,16 +361,6 @@ impl Drop for Ended<'_> {
     fn drop(&mut self) {
         self.cache.wrote(&self.key.id, self.known.take());
     }
-}
-
-/// Ends a loop of lost races.
-async fn within_deadline<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
-    timeout(DEFAULT_DEADLINE, work).await.unwrap_or_else(|_| Err(late(DEFAULT_DEADLINE, Outcome::Unknown)))
-}
-
-fn late(deadline: Duration, outcome: Outcome) -> Error {
-    let message = format!("no answer within {} ms", deadline.as_millis());
-    Error::new(ErrorKind::Timeout, message).with_outcome(outcome).retryable()
 }
 
 /// Of the JSON, since what it says of an update stays the same in all versions.

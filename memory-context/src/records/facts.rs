@@ -14,6 +14,7 @@ use super::layout::{document_id, fact_collection, is_fact_collection, room_space
 use super::pending::Pending;
 use super::table::AT_ONCE;
 use super::{Fact, FactQuery, FoundFact, NewFact, Recalled, Records, Remembered, RoomId, Scope};
+use crate::deadline::within_deadline;
 use crate::documents;
 use crate::embedding::{Embedder, Vector, Vectors, embed, fuse, nearest};
 
@@ -51,15 +52,20 @@ impl<'a> Facts<'a> {
         if self.records.embedder().is_some() {
             Pending::of(self.records)?.add(&id, &new.room).await?;
         }
-        match self.records.documents().put(write).await {
-            Ok(document) => Ok(Remembered { fact: Fact::read(document)?, is_new: true }),
-            Err(error) if error.kind() == ErrorKind::Conflict => {
-                let document = self.records.documents().get(&collection, &id).await?;
-                let document = document.ok_or_else(|| Error::conflict("somebody else kept the fact and removed it"))?;
-                Ok(Remembered { fact: Fact::read(document)?, is_new: false })
+        within_deadline(async {
+            loop {
+                match self.records.documents().put(write.clone()).await {
+                    Ok(document) => return Ok(Remembered { fact: Fact::read(document)?, is_new: true }),
+                    Err(error) if error.kind() == ErrorKind::Conflict => {}
+                    Err(error) => return Err(error),
+                }
+                // What somebody else is about to write can be in the way before it can be read.
+                if let Some(document) = self.records.documents().get(&collection, &id).await? {
+                    return Ok(Remembered { fact: Fact::read(document)?, is_new: false });
+                }
             }
-            Err(error) => Err(error),
-        }
+        })
+        .await
     }
 
     /// The newest facts of the rooms of which something may be shown in the scope's room, newest first.

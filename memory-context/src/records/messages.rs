@@ -43,12 +43,13 @@ impl<'a> Messages<'a> {
             memory = memory.with_idempotency_key(IdempotencyKey::parse(key)?);
         }
         let id = self.records.provider().store(memory).await?;
-        if new.external_id.is_none() {
-            return Ok(Message { id, created_at: new.created_at, content: new.content });
+        if new.external_id.is_some() {
+            // It may be the one that was there before.
+            if let Some(stored) = self.records.provider().get(id).await? {
+                return read(&stored);
+            }
         }
-        // It may be the one that was there before.
-        let stored = self.records.provider().get(id).await?.ok_or_else(Error::not_found)?;
-        read(&stored)
+        Ok(Message { id, created_at: new.created_at, content: new.content })
     }
 
     /// The message with this id, if it is one of the scope's room.

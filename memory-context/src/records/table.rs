@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use futures::{StreamExt, TryStreamExt, future, stream};
 use memory_core::{
-    Collection, Content, DEFAULT_DEADLINE, Document, DocumentId, DocumentStore, DocumentWrite, Error, ErrorKind,
-    Expect, Json, JsonObject, Metadata, Outcome, Result, SpaceId, Timestamp,
+    Collection, Content, Document, DocumentId, DocumentStore, DocumentWrite, Error, ErrorKind, Expect, Json,
+    JsonObject, Metadata, Result, SpaceId, Timestamp,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tokio::time::timeout;
 
 use super::AgentId;
+use crate::deadline::within_deadline;
 
 /// How many documents are read at once.
 pub(super) const AT_ONCE: usize = 16;
@@ -71,7 +71,7 @@ impl Table<'_> {
         now: Timestamp,
         change: impl Fn(Option<R>) -> Result<R>,
     ) -> Result<R> {
-        let changed = timeout(DEFAULT_DEADLINE, async {
+        within_deadline(async {
             loop {
                 let document = self.documents.get(&collection::<R>()?, id).await?;
                 let current: Option<R> = document.as_ref().map(read).transpose()?;
@@ -86,11 +86,8 @@ impl Table<'_> {
                     Err(error) => return Err(error),
                 }
             }
-        });
-        changed.await.unwrap_or_else(|_| {
-            let message = "others changed the record all the time";
-            Err(Error::new(ErrorKind::Timeout, message).with_outcome(Outcome::Unknown).retryable())
         })
+        .await
     }
 
     fn write<R: Record>(&self, record: &R, now: Timestamp) -> Result<DocumentWrite> {
