@@ -1,9 +1,10 @@
-//! Prompt memory on every engine: each case is a test of its own, named `engine::prompt.case`.
+//! Prompt memory and records on every engine: each case is a test of its own, named `engine::group.case`.
 //!
-//! All cases of an engine share one namespace, and each has a session and a user of its own there.
+//! All cases of an engine share one place, and each has sessions, users and agents of its own there.
 
 mod context;
 mod history;
+mod records;
 mod stage;
 mod stores;
 mod sync;
@@ -32,42 +33,36 @@ fn main() -> ExitCode {
     let engines = [
         ("in-memory", Ok(opened(runtime.block_on(Engine::in_memory())))),
         ("sqlite", Ok(open(&sqlite))),
-        ("postgres", postgres.as_ref().map(|server| open(&with_namespace(server.url())))),
-        ("redis", redis.as_ref().map(|server| open(&with_namespace(server.url())))),
-        ("mongo", mongo.as_ref().map(|server| open(&with_database(server.url())))),
+        ("postgres", postgres.as_ref().map(|server| open(server.url()))),
+        ("redis", redis.as_ref().map(|server| open(server.url()))),
+        ("mongo", mongo.as_ref().map(|server| open(server.url()))),
     ];
-    let cases = [context::cases(), stores::cases(), sync::cases(), history::cases()].concat();
+    let groups = [
+        ("prompt", [context::cases(), stores::cases(), sync::cases(), history::cases()].concat()),
+        ("records", records::cases()),
+    ];
     let mut trials = Vec::new();
     for (name, engine) in &engines {
-        trials.extend(cases.iter().map(|case| trial(&runtime, name, engine.as_ref(), *case)));
+        for (group, cases) in &groups {
+            let named = |case: &Case| format!("{name}::{group}.{}", case.name);
+            trials.extend(cases.iter().map(|case| trial(&runtime, &named(case), engine.as_ref(), *case)));
+        }
     }
-    libtest_mimic::run(&arguments, trials).exit_code()
-}
-
-/// On a server that outlives the tests, each run uses the same place, and removes its documents.
-const NAMESPACE: &str = "prompt_memory_tests";
-
-/// Where the namespace is a parameter of the URL.
-fn with_namespace(url: &str) -> String {
-    let separator = if url.contains('?') { '&' } else { '?' };
-    format!("{url}{separator}namespace={NAMESPACE}")
-}
-
-/// Where it is the database in the path.
-fn with_database(url: &str) -> String {
-    let (address, parameters) = url.split_once('?').unwrap_or((url, ""));
-    let servers: Vec<_> = address.splitn(4, '/').take(3).collect();
-    format!("{}/{NAMESPACE}?{parameters}", servers.join("/"))
+    let conclusion = libtest_mimic::run(&arguments, trials);
+    for (_, engine) in engines {
+        let Ok(engine) = engine else { continue };
+        runtime.block_on(engine.remove()).expect("the place is removed");
+    }
+    conclusion.exit_code()
 }
 
 /// Ignored with the reason, or failing where the engine is required, when there is no server.
 fn trial(runtime: &Arc<Runtime>, name: &str, engine: Result<&Engine, &&Missing>, case: Case) -> Trial {
-    let name = format!("{name}::prompt.{}", case.name);
     match engine {
         Ok(engine) => {
             let (runtime, engine) = (Arc::clone(runtime), engine.clone());
-            Trial::test(name, move || runtime.block_on(play(engine, case)))
+            Trial::test(name.to_owned(), move || runtime.block_on(play(engine, case)))
         }
-        Err(missing) => missing.trial(&name),
+        Err(missing) => missing.trial(name),
     }
 }

@@ -6,18 +6,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use libtest_mimic::Failed;
-use memory_context::prompt::{
-    COLLECTION, MemoryLoadContext, MemoryScope, MemoryStore, MemoryUpdate, PromptMemory, SyncReport,
-};
-use memory_core::{
-    Collection, DEFAULT_DEADLINE, DocumentQuery, DocumentSelection, InMemory, MemoryProvider, Result, SystemClock,
-    TextIndex,
-};
+use memory_context::prompt::{MemoryLoadContext, MemoryScope, MemoryStore, MemoryUpdate, PromptMemory, SyncReport};
+use memory_context::records::{AgentId, Records};
+use memory_core::{DEFAULT_DEADLINE, InMemory, MemoryProvider, Result, SystemClock, TextIndex};
+use memory_runtime::Sandbox;
 
 /// What a case returns. It may also panic, by an assertion.
 pub(crate) type CaseResult = std::result::Result<(), Box<dyn Error + Send + Sync>>;
 
-/// One thing that prompt memory promises.
+/// One thing that is promised.
 #[derive(Clone, Copy)]
 pub(crate) struct Case {
     pub(crate) name: &'static str,
@@ -39,6 +36,8 @@ pub(crate) use cases;
 pub(crate) struct Engine {
     one: Arc<dyn MemoryProvider>,
     other: Arc<dyn MemoryProvider>,
+    /// What to remove in the end, and where.
+    place: Option<(Sandbox, String)>,
 }
 
 /// Well above what any case takes; it ends one that hangs.
@@ -48,40 +47,53 @@ impl Engine {
     pub(crate) async fn in_memory() -> Result<Self> {
         let one = InMemory::new();
         let other = one.reopen(Arc::new(SystemClock), TextIndex::Documents, DEFAULT_DEADLINE);
-        Self::initialised(Arc::new(one), Arc::new(other)).await
+        Self::initialised(Arc::new(one), Arc::new(other), None).await
     }
 
+    /// A place on a server that nobody else uses.
     pub(crate) async fn open(url: &str) -> Result<Self> {
-        Self::initialised(memory_runtime::open(url)?, memory_runtime::open(url)?).await
+        let sandbox = Sandbox {
+            name: conformance::Namespace::unique().name,
+            clock: Arc::new(SystemClock),
+            text_index: TextIndex::Documents,
+            deadline: DEFAULT_DEADLINE,
+        };
+        let (one, other) = (sandbox.open(url)?, sandbox.open(url)?);
+        Self::initialised(one, other, Some((sandbox, url.to_owned()))).await
     }
 
-    async fn initialised(one: Arc<dyn MemoryProvider>, other: Arc<dyn MemoryProvider>) -> Result<Self> {
+    /// Closes it, and removes the place with everything in it.
+    pub(crate) async fn remove(self) -> Result<()> {
+        self.one.shutdown().await?;
+        self.other.shutdown().await?;
+        match self.place {
+            Some((sandbox, url)) => sandbox.remove(&url).await,
+            None => Ok(()),
+        }
+    }
+
+    async fn initialised(
+        one: Arc<dyn MemoryProvider>,
+        other: Arc<dyn MemoryProvider>,
+        place: Option<(Sandbox, String)>,
+    ) -> Result<Self> {
         one.init().await?;
         other.init().await?;
-        Ok(Self { one, other })
+        Ok(Self { one, other, place })
     }
 }
 
-/// Runs a case, and removes what it left behind.
+/// Runs a case.
 pub(crate) async fn play(engine: Engine, case: Case) -> std::result::Result<(), Failed> {
-    let report = |error: &dyn std::fmt::Debug| Failed::from(format!("{error:?}"));
     let name = uuid::Uuid::now_v7().to_string();
-    let stage = Stage { engine: engine.clone(), name: name.clone() };
+    let stage = Stage { engine, name };
     // A task of its own, so that a panic ends the case only.
     let played = tokio::spawn(tokio::time::timeout(TIME_LIMIT, (case.run)(stage))).await;
-    let removed = remove(engine.one.as_ref(), &name).await;
     match played {
-        Ok(Ok(played)) => played.map_err(|error| report(&error))?,
-        Ok(Err(_)) => return Err(Failed::from(format!("not over after {} s", TIME_LIMIT.as_secs()))),
+        Ok(Ok(played)) => played.map_err(|error| Failed::from(format!("{error:?}"))),
+        Ok(Err(_)) => Err(Failed::from(format!("not over after {} s", TIME_LIMIT.as_secs()))),
         Err(panic) => std::panic::resume_unwind(panic.into_panic()),
     }
-    removed.map_err(|error| report(&error))
-}
-
-async fn remove(provider: &dyn MemoryProvider, name: &str) -> Result<()> {
-    let mine = format!("metadata.session LIKE '{name}%' OR metadata.user LIKE '{name}%'");
-    let query = DocumentQuery::builder(Collection::parse(COLLECTION)?).all().filter_text(&mine);
-    provider.documents().remove(&DocumentSelection::matching(query)?, usize::MAX).await.map(drop)
 }
 
 /// One engine, and ids that no other case has.
@@ -99,6 +111,20 @@ impl Stage {
     /// The same in another process.
     pub(crate) fn elsewhere(&self) -> PromptMemory {
         PromptMemory::new(self.engine.other.documents())
+    }
+
+    /// The records of an agent of this case.
+    pub(crate) fn records(&self, agent: &str) -> Records {
+        Records::new(Arc::clone(&self.engine.one), self.agent(agent))
+    }
+
+    /// The same in another process.
+    pub(crate) fn records_elsewhere(&self, agent: &str) -> Records {
+        Records::new(Arc::clone(&self.engine.other), self.agent(agent))
+    }
+
+    fn agent(&self, agent: &str) -> AgentId {
+        AgentId::parse(self.id(agent)).expect("a valid id")
     }
 
     pub(crate) fn provider(&self) -> &Arc<dyn MemoryProvider> {

@@ -1,0 +1,197 @@
+//! What is known, where it was learnt, and to whom it is shown.
+
+use memory_context::records::{FactQuery, NewFact, Records, Scope};
+use memory_core::{Collection, Content, DocumentQuery, ErrorKind, MemoryId};
+
+use super::{at, entity, join, know, room, scope};
+use crate::stage::{CaseResult, Stage, cases};
+
+cases! {
+    a_fact_comes_back_with_its_subject_and_its_author,
+    a_fact_that_is_known_is_not_kept_twice,
+    racing_writers_keep_a_fact_once,
+    a_fact_of_another_users_room_never_shows,
+    a_group_does_not_hear_what_was_said_in_private,
+    what_is_remembered_is_recalled_by_any_of_its_words,
+    a_question_can_be_about_one_subject,
+    any_text_is_a_question,
+    facts_lie_where_no_plugin_reaches,
+    a_fact_that_is_too_large_is_refused,
+    agents_do_not_know_what_others_know,
+}
+
+async fn newest(records: &Records, of: Scope) -> Vec<String> {
+    let facts = records.facts().newest(&of, 10).await.expect("facts");
+    facts.into_iter().map(|fact| fact.text).collect()
+}
+
+async fn recalled(records: &Records, of: Scope, text: &str) -> Vec<String> {
+    let found = records.facts().recall(&of, &FactQuery::new(text)).await.expect("facts");
+    found.facts.into_iter().map(|found| found.fact.text).collect()
+}
+
+async fn a_fact_comes_back_with_its_subject_and_its_author(stage: Stage) -> CaseResult {
+    let records = stage.records("a");
+    let message = MemoryId::generate();
+    let new = NewFact::new(room("r"), entity("ana"), records.agent().entity(), "Ana's birthday is in May", at(5));
+    let kept = records.facts().remember(new.with_source(message)).await?;
+    assert!(kept.is_new);
+    let found = stage.records_elsewhere("a").facts().newest(&scope("r", "bob"), 10).await?;
+    assert_eq!(found, [kept.fact]);
+    let fact = &found[0];
+    assert_eq!((&fact.subject, &fact.author), (&entity("ana"), &records.agent().entity()));
+    assert_eq!((fact.source, fact.created_at, fact.room.as_str()), (Some(message), at(5), "r"));
+    assert!(!format!("{fact:?}").contains("May"), "payloads stay out of logs");
+    Ok(())
+}
+
+async fn a_fact_that_is_known_is_not_kept_twice(stage: Stage) -> CaseResult {
+    let (records, elsewhere) = (stage.records("a"), stage.records_elsewhere("a"));
+    let fact = |of_room: &str, subject: &str, author: &str, text: &str| {
+        NewFact::new(room(of_room), entity(subject), entity(author), text, at(1))
+    };
+    let first = records.facts().remember(fact("r", "ana", "ana", "Likes tea")).await?;
+    for same in ["Likes tea", "likes  TEA.", " Likes\ntea "] {
+        let again = elsewhere.facts().remember(fact("r", "ana", "bob", same)).await?;
+        assert_eq!((&again.fact, again.is_new), (&first.fact, false), "{same:?}");
+    }
+    for (of_room, subject, text) in [("r", "bob", "Likes tea"), ("s", "ana", "Likes tea"), ("r", "ana", "Likes teas")] {
+        assert!(records.facts().remember(fact(of_room, subject, "ana", text)).await?.is_new, "{text}");
+    }
+    assert_eq!(newest(&records, scope("r", "ana")).await.len(), 3);
+    Ok(())
+}
+
+async fn racing_writers_keep_a_fact_once(stage: Stage) -> CaseResult {
+    let (records, elsewhere) = (stage.records("a"), stage.records_elsewhere("a"));
+    let writers = (0..8).map(|number| {
+        let handle = if number % 2 == 0 { &records } else { &elsewhere };
+        let new = NewFact::new(room("r"), entity("ana"), entity("ana"), "Likes tea", at(number));
+        async move { handle.facts().remember(new).await }
+    });
+    let kept = futures::future::try_join_all(writers).await?;
+    assert_eq!(kept.iter().filter(|kept| kept.is_new).count(), 1);
+    assert!(kept.iter().all(|one| one.fact == kept[0].fact));
+    assert_eq!(newest(&records, scope("r", "ana")).await, ["Likes tea"]);
+    Ok(())
+}
+
+async fn a_fact_of_another_users_room_never_shows(stage: Stage) -> CaseResult {
+    let records = stage.records("a");
+    let agent = records.agent().as_str().to_owned();
+    join(&records, "dm-ana", &["ana", &agent]).await;
+    join(&records, "dm-bob", &["bob", &agent]).await;
+    know(&records, "dm-bob", "bob", "Bob has a secret garden", 1).await;
+    // What is told of ana in bob's room is bob's to tell.
+    let of_ana = NewFact::new(room("dm-bob"), entity("ana"), entity("bob"), "Ana owes Bob a garden", at(2));
+    records.facts().remember(of_ana).await?;
+    know(&records, "dm-ana", "ana", "Ana has a garden", 3).await;
+    assert_eq!(newest(&records, scope("dm-ana", "ana")).await, ["Ana has a garden"]);
+    assert_eq!(recalled(&records, scope("dm-ana", "ana"), "garden").await, ["Ana has a garden"]);
+    let about = FactQuery::new("garden").about(entity("bob"));
+    assert!(records.facts().recall(&scope("dm-ana", "ana"), &about).await?.facts.is_empty());
+    assert_eq!(newest(&records, scope("dm-bob", "bob")).await.len(), 2);
+    assert!(newest(&records, scope("dm-eve", "eve")).await.is_empty());
+    Ok(())
+}
+
+async fn a_group_does_not_hear_what_was_said_in_private(stage: Stage) -> CaseResult {
+    let records = stage.records("a");
+    join(&records, "dm-ana", &["ana"]).await;
+    join(&records, "group", &["ana", "bob"]).await;
+    know(&records, "dm-ana", "ana", "Ana looks for a new job", 1).await;
+    know(&records, "group", "ana", "Ana has a job at the harbour", 2).await;
+    let both = ["Ana has a job at the harbour", "Ana looks for a new job"];
+    assert_eq!(newest(&records, scope("dm-ana", "ana")).await, both);
+    assert_eq!(newest(&records, scope("group", "ana")).await, both[..1]);
+    assert_eq!(recalled(&records, scope("group", "ana"), "job").await, both[..1]);
+    assert_eq!(recalled(&records, scope("dm-ana", "ana"), "job").await.len(), 2);
+    records.participants().leave(&room("group"), &entity("bob")).await?;
+    assert_eq!(newest(&records, scope("group", "ana")).await, both, "alone with the agent");
+    Ok(())
+}
+
+async fn what_is_remembered_is_recalled_by_any_of_its_words(stage: Stage) -> CaseResult {
+    let records = stage.records("a");
+    for (number, text) in ["Ana likes green tea", "Ana has a cat", "The deadline is Friday"].iter().enumerate() {
+        know(&records, "r", "ana", text, number as i64).await;
+    }
+    assert_eq!(recalled(&records, scope("r", "ana"), "And her CAT?").await, ["Ana has a cat"]);
+    assert_eq!(recalled(&records, scope("r", "ana"), "green").await, ["Ana likes green tea"]);
+    assert_eq!(recalled(&records, scope("r", "ana"), "room subject author ana").await.len(), 2, "only the texts count");
+    let few = records.facts().recall(&scope("r", "ana"), &FactQuery::new("ana").limit(1)).await?;
+    assert_eq!((few.facts.len(), few.unembedded), (1, 3), "nothing makes vectors");
+    assert_eq!(few.facts[0].similarity, None);
+    assert!(records.facts().recall(&scope("r", "ana"), &FactQuery::new("ana").limit(0)).await?.facts.is_empty());
+    Ok(())
+}
+
+async fn a_question_can_be_about_one_subject(stage: Stage) -> CaseResult {
+    let records = stage.records("a");
+    for number in 0..5 {
+        know(&records, "r", "bob", &format!("Bob likes tea number {number}"), number).await;
+    }
+    know(&records, "r", "ana", "Ana dislikes one tea", 0).await;
+    let query = FactQuery::new("tea").about(entity("ana")).limit(1);
+    let found = records.facts().recall(&scope("r", "bob"), &query).await?;
+    assert_eq!(found.facts.len(), 1);
+    assert_eq!(found.facts[0].fact.text, "Ana dislikes one tea", "what is left out takes nobody's place");
+    Ok(())
+}
+
+async fn any_text_is_a_question(stage: Stage) -> CaseResult {
+    let records = stage.records("a");
+    know(&records, "r", "ana", "Ana likes tea", 1).await;
+    let long = format!("tea {}", (0..2_000).map(|number| format!("word{number} ")).collect::<String>());
+    for (text, found) in [
+        ("", 0),
+        (" \n", 0),
+        ("?!", 0),
+        ("' OR 1=1; --", 0),
+        ("tea* AND (", 1),
+        ("\"tea\"", 1),
+        (&long, 1),
+        ("coffee", 0),
+    ] {
+        assert_eq!(recalled(&records, scope("r", "ana"), text).await.len(), found, "{text:.20}");
+    }
+    Ok(())
+}
+
+async fn facts_lie_where_no_plugin_reaches(stage: Stage) -> CaseResult {
+    let records = stage.records("a");
+    know(&records, "r", "ana", "Ana likes xyzzy", 1).await;
+    let documents = stage.provider().documents();
+    let mine = format!("spaceId = '{}'", records.room_space(&room("r"))?);
+    let mut holding = Vec::new();
+    for collection in documents.collections().await? {
+        let query = DocumentQuery::builder(collection.clone()).all().filter_text(&mine).build()?;
+        if !documents.query(&query).await?.documents.is_empty() {
+            holding.push(collection);
+        }
+    }
+    assert_eq!(holding.len(), 1);
+    assert!(holding.iter().all(Collection::is_reserved));
+    Ok(())
+}
+
+async fn a_fact_that_is_too_large_is_refused(stage: Stage) -> CaseResult {
+    let records = stage.records("a");
+    let fact = |text: String| NewFact::new(room("r"), entity("ana"), entity("ana"), text, at(1));
+    let error = records.facts().remember(fact("x".repeat(Content::MAX_BYTES + 1))).await.expect_err("too large");
+    assert_eq!(error.kind(), ErrorKind::TooLarge);
+    let error = records.facts().remember(fact("a\0b".into())).await.expect_err("not valid");
+    assert_eq!(error.kind(), ErrorKind::InvalidInput);
+    assert!(newest(&records, scope("r", "ana")).await.is_empty());
+    Ok(())
+}
+
+async fn agents_do_not_know_what_others_know(stage: Stage) -> CaseResult {
+    let (one, other) = (stage.records("a"), stage.records("b"));
+    know(&one, "r", "ana", "Ana likes tea", 1).await;
+    assert!(newest(&other, scope("r", "ana")).await.is_empty());
+    assert!(recalled(&other, scope("r", "ana"), "tea").await.is_empty());
+    know(&other, "r", "ana", "Ana likes tea", 1).await;
+    assert_eq!(newest(&other, scope("r", "ana")).await, ["Ana likes tea"], "each has its own");
+    Ok(())
+}

@@ -1,0 +1,66 @@
+//! The records of an agent: what each store promises, and above all what it does not show.
+
+mod choices;
+mod embedding;
+mod facts;
+mod messages;
+mod people;
+mod rooms;
+mod worlds;
+
+use memory_context::records::{EntityId, MessageContent, NewFact, NewMessage, Records, RoomId, Scope, WorldId};
+use memory_core::Timestamp;
+
+use crate::stage::Case;
+
+pub(crate) fn cases() -> Vec<Case> {
+    [
+        messages::cases(),
+        rooms::cases(),
+        people::cases(),
+        worlds::cases(),
+        choices::cases(),
+        facts::cases(),
+        embedding::cases(),
+    ]
+    .concat()
+}
+
+fn room(id: &str) -> RoomId {
+    RoomId::parse(id).expect("a valid id")
+}
+
+fn entity(id: &str) -> EntityId {
+    EntityId::parse(id).expect("a valid id")
+}
+
+fn world(id: &str) -> WorldId {
+    WorldId::parse(id).expect("a valid id")
+}
+
+/// In this room, for this entity.
+fn scope(of_room: &str, of_entity: &str) -> Scope {
+    Scope::new(room(of_room), entity(of_entity))
+}
+
+fn at(millis: i64) -> Timestamp {
+    Timestamp::from_millis(millis).expect("in range")
+}
+
+/// Puts these entities into a room.
+async fn join(records: &Records, of_room: &str, entities: &[&str]) {
+    for one in entities {
+        records.participants().join(&room(of_room), &entity(one)).await.expect("a join");
+    }
+}
+
+/// A message of one line.
+fn said(of_room: &str, author: &str, text: &str, millis: i64) -> NewMessage {
+    NewMessage::new(MessageContent::new(room(of_room), entity(author), text), at(millis))
+}
+
+/// Keeps a fact about whoever says it.
+async fn know(records: &Records, of_room: &str, author: &str, text: &str, millis: i64) {
+    let fact = NewFact::new(room(of_room), entity(author), entity(author), text, at(millis));
+    records.facts().remember(fact).await.expect("a fact");
+}

@@ -1,0 +1,191 @@
+//! Where conversations take place, and who is there.
+
+use std::collections::BTreeSet;
+
+use memory_context::records::{ChannelType, Records, Room, RoomId, RoomState, Scope};
+use memory_core::ErrorKind;
+
+use super::{entity, join, room, scope, world};
+use crate::stage::{CaseResult, Stage, cases};
+
+cases! {
+    a_room_is_kept_once_and_changed_by_its_id,
+    racing_changes_of_a_room_lose_nothing,
+    rooms_of_two_participants_are_the_intersection,
+    what_may_be_shown_is_what_all_who_are_present_share,
+    who_has_left_a_room_is_shown_nothing_of_it,
+    racing_joins_lose_nobody,
+    a_participant_has_a_state_and_keeps_it,
+    the_rooms_of_a_world_are_those_that_the_entity_is_in,
+    agents_do_not_see_each_others_rooms,
+}
+
+fn names(rooms: &[RoomId]) -> BTreeSet<&str> {
+    rooms.iter().map(RoomId::as_str).collect()
+}
+
+async fn readable(records: &Records, scope: Scope) -> Vec<String> {
+    let rooms = records.rooms().readable(&scope).await.expect("rooms");
+    assert_eq!(rooms.first(), Some(&scope.room), "itself comes first");
+    names(&rooms).into_iter().map(str::to_owned).collect()
+}
+
+async fn a_room_is_kept_once_and_changed_by_its_id(stage: Stage) -> CaseResult {
+    let (records, elsewhere) = (stage.records("a"), stage.records_elsewhere("a"));
+    let mut first = Room::new(room("r"), ChannelType::Group);
+    (first.name, first.source) = (Some("general".into()), "discord".into());
+    assert!(records.rooms().ensure(&first).await?);
+    assert!(!elsewhere.rooms().ensure(&Room::new(room("r"), ChannelType::Dm)).await?);
+    assert_eq!(elsewhere.rooms().get(&scope("r", "ana")).await?.as_ref(), Some(&first));
+    let changed = elsewhere
+        .rooms()
+        .update(&room("r"), |room| {
+            room.channel_type = ChannelType::Thread;
+            room.id = super::room("s");
+        })
+        .await?;
+    assert_eq!((changed.id.as_str(), changed.channel_type), ("r", ChannelType::Thread));
+    assert_eq!(records.rooms().get(&scope("r", "ana")).await?, Some(changed));
+    assert_eq!(records.rooms().get(&scope("s", "ana")).await?, None);
+    let unknown = records.rooms().update(&room("s"), |_| ()).await.expect_err("unknown");
+    assert_eq!(unknown.kind(), ErrorKind::NotFound);
+    Ok(())
+}
+
+async fn racing_changes_of_a_room_lose_nothing(stage: Stage) -> CaseResult {
+    let (records, elsewhere) = (stage.records("a"), stage.records_elsewhere("a"));
+    records.rooms().ensure(&Room { name: Some(String::new()), ..Room::new(room("r"), ChannelType::Group) }).await?;
+    let append = |letter: char| {
+        let handle = if letter.is_ascii_uppercase() { &records } else { &elsewhere };
+        let change = move |room: &mut Room| room.name.get_or_insert_default().push(letter);
+        async move { handle.rooms().update(&room("r"), change).await }
+    };
+    futures::future::try_join_all("aBcDeFgH".chars().map(append)).await?;
+    let name = records.rooms().get(&scope("r", "ana")).await?.and_then(|room| room.name).expect("a name");
+    assert_eq!(name.chars().collect::<BTreeSet<_>>(), "aBcDeFgH".chars().collect());
+    assert_eq!(name.len(), 8);
+    Ok(())
+}
+
+async fn rooms_of_two_participants_are_the_intersection(stage: Stage) -> CaseResult {
+    let records = stage.records("a");
+    join(&records, "both", &["ana", "bob"]).await;
+    join(&records, "all", &["eve", "bob", "ana"]).await;
+    join(&records, "ana-only", &["ana"]).await;
+    join(&records, "bob-only", &["bob"]).await;
+    let shared = records.rooms().shared(&scope("both", "ana"), &entity("bob")).await?;
+    assert_eq!(names(&shared), BTreeSet::from(["all", "both"]));
+    assert_eq!(shared.len(), 2);
+    let back = records.rooms().shared(&scope("bob-only", "bob"), &entity("ana")).await?;
+    assert_eq!(names(&back), names(&shared), "from whichever room it is asked");
+    assert!(records.rooms().shared(&scope("both", "ana"), &entity("nobody")).await?.is_empty());
+    assert!(records.rooms().shared(&scope("both", "nobody"), &entity("ana")).await?.is_empty());
+    Ok(())
+}
+
+async fn what_may_be_shown_is_what_all_who_are_present_share(stage: Stage) -> CaseResult {
+    let records = stage.records("a");
+    let agent = records.agent().as_str().to_owned();
+    join(&records, "dm-ana", &["ana", &agent]).await;
+    join(&records, "dm-bob", &["bob", &agent]).await;
+    join(&records, "pair", &["ana", "bob"]).await;
+    join(&records, "group", &["ana", "bob", "eve", &agent]).await;
+    for (of, expected) in [
+        (scope("dm-ana", "ana"), &["dm-ana", "group", "pair"][..]),
+        (scope("dm-bob", "bob"), &["dm-bob", "group", "pair"]),
+        (scope("pair", "ana"), &["group", "pair"]),
+        (scope("group", "ana"), &["group"]),
+        (scope("group", "eve"), &["group"]),
+        // Whoever speaks is present, also where nobody has said so.
+        (scope("pair", "eve"), &["group", "pair"]),
+        (scope("dm-ana", "bob"), &["dm-ana", "group", "pair"]),
+        (scope("unknown", "ana"), &["dm-ana", "group", "pair", "unknown"]),
+        (scope("unknown", "stranger"), &["unknown"]),
+    ] {
+        assert_eq!(readable(&records, of.clone()).await, expected, "{of:?}");
+    }
+    Ok(())
+}
+
+async fn who_has_left_a_room_is_shown_nothing_of_it(stage: Stage) -> CaseResult {
+    let records = stage.records("a");
+    join(&records, "dm", &["ana"]).await;
+    join(&records, "group", &["ana", "bob"]).await;
+    assert_eq!(readable(&records, scope("dm", "ana")).await, ["dm", "group"]);
+    for _ in 0..2 {
+        records.participants().leave(&room("group"), &entity("ana")).await?;
+    }
+    assert_eq!(readable(&records, scope("dm", "ana")).await, ["dm"]);
+    let present = stage.records_elsewhere("a").participants().of_room(&scope("group", "bob")).await?;
+    assert_eq!(present.iter().map(|one| one.entity.as_str()).collect::<Vec<_>>(), ["bob"]);
+    join(&records, "group", &["ana"]).await;
+    assert_eq!(readable(&records, scope("dm", "ana")).await, ["dm", "group"]);
+    Ok(())
+}
+
+async fn racing_joins_lose_nobody(stage: Stage) -> CaseResult {
+    let (records, elsewhere) = (stage.records("a"), stage.records_elsewhere("a"));
+    let joins = (0..16).map(|number| {
+        let handle = if number % 2 == 0 { &records } else { &elsewhere };
+        async move {
+            let who = entity(&format!("e{}", number / 2));
+            handle.participants().join(&room("r"), &who).await
+        }
+    });
+    futures::future::try_join_all(joins).await?;
+    let present = records.participants().of_room(&scope("r", "e0")).await?;
+    let present: Vec<_> = present.iter().map(|one| one.entity.as_str()).collect();
+    assert_eq!(present.len(), 8, "each once: {present:?}");
+    Ok(())
+}
+
+async fn a_participant_has_a_state_and_keeps_it(stage: Stage) -> CaseResult {
+    let records = stage.records("a");
+    join(&records, "r", &["ana"]).await;
+    let participants = records.participants();
+    assert_eq!(participants.get(&scope("r", "ana"), &entity("ana")).await?.expect("present").state, None);
+    participants.set_state(&room("r"), &entity("ana"), Some(RoomState::Muted)).await?;
+    join(&records, "r", &["ana"]).await;
+    let muted = stage.records_elsewhere("a").participants().get(&scope("r", "ana"), &entity("ana")).await?;
+    assert_eq!(muted.expect("present").state, Some(RoomState::Muted), "to join again changes nothing");
+    participants.set_state(&room("r"), &entity("ana"), None).await?;
+    assert_eq!(participants.get(&scope("r", "ana"), &entity("ana")).await?.expect("present").state, None);
+    assert_eq!(participants.get(&scope("r", "ana"), &entity("bob")).await?, None);
+    assert_eq!(participants.get(&scope("s", "ana"), &entity("ana")).await?, None);
+    let absent = participants.set_state(&room("r"), &entity("bob"), Some(RoomState::Followed)).await;
+    assert_eq!(absent.expect_err("absent").kind(), ErrorKind::NotFound);
+    Ok(())
+}
+
+async fn the_rooms_of_a_world_are_those_that_the_entity_is_in(stage: Stage) -> CaseResult {
+    let records = stage.records("a");
+    for (id, of) in [("general", "w"), ("secret", "w"), ("news", "w"), ("abroad", "v"), ("moved", "w")] {
+        let room = Room { world: Some(world(of)), ..Room::new(room(id), ChannelType::Group) };
+        records.rooms().ensure(&room).await?;
+    }
+    records.rooms().update(&room("moved"), |room| room.world = Some(world("v"))).await?;
+    for id in ["general", "news", "abroad", "moved"] {
+        join(&records, id, &["ana"]).await;
+    }
+    join(&records, "secret", &["bob"]).await;
+    let of = async |scope: Scope| -> memory_core::Result<Vec<String>> {
+        let rooms = records.rooms().of_world(&scope).await?;
+        Ok(rooms.into_iter().map(|room| room.id.to_string()).collect())
+    };
+    assert_eq!(of(scope("general", "ana")).await?, ["general", "news"]);
+    assert_eq!(of(scope("general", "bob")).await?, ["general", "secret"], "the room itself, and those of bob");
+    assert_eq!(of(scope("abroad", "ana")).await?, ["abroad", "moved"]);
+    assert_eq!(of(scope("unknown", "ana")).await?, [""; 0]);
+    Ok(())
+}
+
+async fn agents_do_not_see_each_others_rooms(stage: Stage) -> CaseResult {
+    let (one, other) = (stage.records("a"), stage.records("b"));
+    one.rooms().ensure(&Room::new(room("r"), ChannelType::Dm)).await?;
+    join(&one, "r", &["ana"]).await;
+    assert_eq!(other.rooms().get(&scope("r", "ana")).await?, None);
+    assert!(other.participants().of_room(&scope("r", "ana")).await?.is_empty());
+    assert_eq!(readable(&other, scope("s", "ana")).await, ["s"]);
+    assert!(other.rooms().ensure(&Room::new(room("r"), ChannelType::Dm)).await?);
+    Ok(())
+}
