@@ -3,6 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
+use crate::Timestamp;
+
 /// What configuration or server switched on or off. Everything else in the contract is always there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
@@ -54,6 +56,23 @@ impl Health {
         durability: Durability,
     ) -> Self {
         Self { engine, server_version: server_version.into(), schema_version, latency, durability }
+    }
+}
+
+/// What an operator looks at beyond the health of an engine.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct Inspection {
+    /// The tables and indexes of the schema that are not there or not valid. An engine that makes them as it writes misses none.
+    pub missing: Vec<String>,
+    /// What the clock of the server said; `None` where the engine has no clock but that of its caller.
+    pub server_time: Option<Timestamp>,
+}
+
+impl Inspection {
+    /// What was found.
+    pub fn new(missing: Vec<String>, server_time: Option<Timestamp>) -> Self {
+        Self { missing, server_time }
     }
 }
 

@@ -25,7 +25,7 @@ pub use document::{Content, Document, DocumentSelection, DocumentWrite, Expect};
 pub use error::{Error, ErrorKind, Outcome, Result};
 pub use filter::Filter;
 pub use gate::{DEFAULT_DEADLINE, Gate, record_rows};
-pub use health::{Capabilities, Durability, Health, TextIndex};
+pub use health::{Capabilities, Durability, Health, Inspection, TextIndex};
 pub use id::{Collection, DocumentId, IdempotencyKey, MemoryId};
 pub use in_memory::InMemory;
 pub use json::{Context, JsonText, Trigger};
