@@ -4,6 +4,7 @@ mod config;
 mod connection;
 mod documents;
 mod error;
+mod inspect;
 mod migrate;
 mod provider;
 mod query;
@@ -12,5 +13,6 @@ mod text;
 mod waiting;
 
 pub use config::{MongoConfig, Server};
+pub use inspect::inspect;
 pub use migrate::{migrate, plan, remove};
 pub use provider::MongoMemory;

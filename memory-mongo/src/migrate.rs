@@ -55,7 +55,7 @@ pub(crate) async fn version(call: &Call) -> Result<u32> {
     Ok(applied.iter().map(|step| step.version).max().unwrap_or_default())
 }
 
-async fn with_connections<T>(config: &MongoConfig, work: impl AsyncFnOnce(Call) -> Result<T>) -> Result<T> {
+pub(crate) async fn with_connections<T>(config: &MongoConfig, work: impl AsyncFnOnce(Call) -> Result<T>) -> Result<T> {
     let connections = std::sync::Arc::new(Connections::new(config).await?);
     let result = work(connections.call()).await;
     connections.close().await;
@@ -123,9 +123,7 @@ impl Target for MongoTarget<'_> {
     }
 
     async fn apply(&mut self, migration: &Migration) -> Result<()> {
-        let commands: Vec<Document> = serde_json::from_str(migration.text)
-            .map_err(|error| Error::new(ErrorKind::Unexpected, "the step is not JSON").with_source(error))?;
-        for mut command in commands {
+        for mut command in commands(migration)? {
             command.insert("writeConcern", doc! { "w": "majority" });
             let run = async || match self.call.on.database.run_command(command.clone()).await.map_err(native) {
                 Err(error) if code(&error) != Some(EXISTS) => Err(error),
@@ -148,6 +146,12 @@ impl Target for MongoTarget<'_> {
         };
         self.call.retry_repeatable(release).await.map(drop)
     }
+}
+
+/// What a step has the server do.
+pub(crate) fn commands(migration: &Migration) -> Result<Vec<Document>> {
+    serde_json::from_str(migration.text)
+        .map_err(|error| Error::new(ErrorKind::Unexpected, "the step is not JSON").with_source(error))
 }
 
 fn unreadable() -> Error {

@@ -5,6 +5,7 @@ mod connection;
 mod documents;
 mod error;
 mod group;
+mod inspect;
 mod migrate;
 mod provider;
 mod query;
@@ -12,5 +13,6 @@ mod statements;
 mod writing;
 
 pub use config::{Host, Password, PostgresConfig, Server, Tls, TlsMode};
+pub use inspect::inspect;
 pub use migrate::{migrate, plan, remove};
 pub use provider::PostgresMemory;

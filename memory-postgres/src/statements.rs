@@ -220,6 +220,11 @@ statements! {
     insert_applied: "INSERT INTO {schema}.schema_migrations (version, name, checksum, complete) VALUES ($1, $2, $3, TRUE)";
     health: "SELECT current_setting('server_version'), (SELECT max(version) FROM {schema}.schema_migrations),
         current_setting('fsync'), current_setting('full_page_writes'), current_setting('synchronous_commit')";
+    /// The time at the server, and the tables and valid indexes of the schema.
+    inspect: "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint, ARRAY(
+        SELECT relation.relname::text FROM pg_class relation JOIN pg_namespace ON pg_namespace.oid = relation.relnamespace
+        LEFT JOIN pg_index ON pg_index.indexrelid = relation.oid
+        WHERE pg_namespace.nspname = $1 AND pg_index.indisvalid IS NOT FALSE)";
 
     /// Writes nothing when the ledger's words are indexed and none are given.
     insert_memory: concat!(

@@ -4,6 +4,7 @@ mod config;
 mod connection;
 mod documents;
 mod error;
+mod inspect;
 mod ledger;
 mod link;
 mod migrate;
@@ -14,5 +15,6 @@ mod statements;
 mod walk;
 
 pub use config::{Host, Login, Password, RedisConfig, Tls, Topology, Wait};
+pub use inspect::inspect;
 pub use migrate::{migrate, plan, remove};
 pub use provider::RedisMemory;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use memory_core::{Error, MemoryProvider, Result};
+use memory_core::{Error, Inspection, MemoryProvider, Result};
 #[cfg(feature = "mongo")]
 use memory_mongo::{MongoConfig, MongoMemory};
 #[cfg(feature = "postgres")]
@@ -58,6 +58,22 @@ pub async fn plan(url: &str) -> Result<Report> {
         Engine::Mongo(config) => memory_mongo::plan(&config).await,
         #[cfg(feature = "redis")]
         Engine::Redis(config) => memory_redis::plan(&config).await,
+    }
+}
+
+/// Tells what of the schema is missing, and what time it is at the server; changes nothing.
+///
+/// Refuses the URLs that [`open`] refuses; other errors are those of the engine.
+pub async fn inspect(url: &str) -> Result<Inspection> {
+    match Engine::from_url(url)? {
+        #[cfg(feature = "sqlite")]
+        Engine::Sqlite(config) => memory_sqlite::inspect(&config).await,
+        #[cfg(feature = "postgres")]
+        Engine::Postgres(config) => memory_postgres::inspect(&config).await,
+        #[cfg(feature = "mongo")]
+        Engine::Mongo(config) => memory_mongo::inspect(&config).await,
+        #[cfg(feature = "redis")]
+        Engine::Redis(config) => memory_redis::inspect(&config).await,
     }
 }
 
@@ -120,10 +136,14 @@ mod tests {
 
     use super::*;
 
-    /// What all three calls say about a URL, which none of them quotes.
+    /// What all four calls say about a URL, which none of them quotes.
     fn refused(url: &str) -> String {
-        let errors =
-            [open(url).expect_err(url), block_on(migrate(url)).expect_err(url), block_on(plan(url)).expect_err(url)];
+        let errors = [
+            open(url).expect_err(url),
+            block_on(migrate(url)).expect_err(url),
+            block_on(plan(url)).expect_err(url),
+            block_on(inspect(url)).expect_err(url),
+        ];
         for error in &errors {
             assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
             assert_eq!(error.message(), errors[0].message());

@@ -27,7 +27,7 @@ mod worker;
 pub use actions::Actions;
 pub use builder::RuntimeBuilder;
 pub use context::{Context, ContextContent, ContextKind};
-pub use engine::{migrate, open, plan};
+pub use engine::{inspect, migrate, open, plan};
 #[cfg(feature = "http")]
 pub use http_trigger::HttpTrigger;
 pub use model::Model;

@@ -4,6 +4,7 @@ mod config;
 mod connection;
 mod documents;
 mod error;
+mod inspect;
 mod migrate;
 mod paths;
 mod provider;
@@ -11,5 +12,6 @@ mod query;
 mod statements;
 
 pub use config::{Location, SqliteConfig};
+pub use inspect::inspect;
 pub use migrate::{migrate, plan, remove};
 pub use provider::SqliteMemory;

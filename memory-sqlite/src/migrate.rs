@@ -63,7 +63,7 @@ pub(crate) fn run(connection: &mut Connection) -> Result<Report> {
     block_on(migrations::migrate(&mut target, migrations::sqlite()))
 }
 
-async fn on_a_thread<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+pub(crate) async fn on_a_thread<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
     let ended = |error| Error::new(ErrorKind::Unexpected, "the migration ended early").with_source(error);
     tokio::task::spawn_blocking(work).await.map_err(ended)?
 }
