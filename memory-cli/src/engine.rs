@@ -4,7 +4,7 @@ use std::path;
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use memory_core::MemoryProvider;
+use memory_core::{Inspection, MemoryProvider};
 use migrations::Report;
 use percent_encoding::percent_decode_str;
 
@@ -27,6 +27,11 @@ pub(crate) async fn migrate(url: &str) -> anyhow::Result<Report> {
 pub(crate) async fn plan(url: &str) -> anyhow::Result<Report> {
     provider(url)?;
     memory_runtime::plan(url).await.with_context(|| location(url))
+}
+
+/// What of the schema is missing, and what time it is at the server.
+pub(crate) async fn inspect(url: &str) -> anyhow::Result<Inspection> {
+    memory_runtime::inspect(url).await.with_context(|| location(url))
 }
 
 /// Where the data lies, for people: what a valid URL says of it, without credentials and parameters.

@@ -46,6 +46,13 @@ impl Progress {
         }
     }
 
+    /// So many lines are compared with what was done.
+    pub(crate) fn verified(&self, lines: u64) {
+        if let Self::Bar(bar) = self {
+            bar.set_message(format!("{lines} verified"));
+        }
+    }
+
     /// A line that must not tear the bar apart.
     pub(crate) fn note(&self, text: &str) {
         match self {

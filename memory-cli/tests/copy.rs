@@ -1,15 +1,43 @@
 //! Moving data between engines, and looking at one.
 
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
+
 use common::{Cli, fixture, stderr, stdout};
 use conformance::server::mongo::MongoServer;
 use conformance::server::postgres::PostgresServer;
+use conformance::server::redis::RedisServer;
 
 mod common;
 
-/// What the folder's own database holds, and documents in two collections besides.
+/// What a doctor looks at.
+const CHECKS: [&str; 10] = [
+    "connection",
+    "schema",
+    "indexes",
+    "clock",
+    "version",
+    "durability",
+    "recall",
+    "newest memory",
+    "open work",
+    "write and read",
+];
+
+/// The recorded conversation with a changed memory and one with a key in it, and documents in several collections besides.
 fn filled() -> Cli {
     let cli = Cli::new();
     cli.ok(&["import", &fixture()]);
+    let id = cli.ok(&["store", "--space", "changed-1", "--trigger", "0", "--context", "null"]);
+    cli.ok(&[
+        "update",
+        id.trim(),
+        "--status",
+        "failed",
+        "--merge-metadata",
+        r#"{"n":1e2,"z":[null,18446744073709551615]}"#,
+    ]);
+    cli.ok(&["prompt", "add", "--session", "s", "kept apart from what a model may use"]);
     for (collection, id) in [("notes", "a"), ("notes", "b"), ("other", "a")] {
         cli.ok(&["document", "put", "--collection", collection, "--id", id, "--space", "s", "--content", id]);
         cli.ok(&["document", "put", "--collection", collection, "--id", id, "--space", "s", "--content", "again"]);
@@ -23,12 +51,14 @@ fn a_copy_through_the_engines_is_byte_for_byte_the_same() {
     let cli = filled();
     let before = cli.ok(&["export"]);
     let postgres = PostgresServer::start().unwrap_or_else(|missing| panic!("{}", missing.reason()));
+    let redis = RedisServer::start().unwrap_or_else(|missing| panic!("{}", missing.reason()));
     let mongo = MongoServer::start().unwrap_or_else(|missing| panic!("{}", missing.reason()));
     let name = format!("copy_{}", std::process::id());
-    let sign = if postgres.url().contains('?') { '&' } else { '?' };
+    let with_namespace = |url: &str| format!("{url}{}namespace={name}", if url.contains('?') { '&' } else { '?' });
     let mut urls = vec![
         format!("sqlite://{}", cli.path("memory.db").display()),
-        format!("{}{sign}namespace={name}", postgres.url()),
+        with_namespace(postgres.url()),
+        with_namespace(redis.url()),
         // The namespace of MongoDB is its database.
         match mongo.url().split_once("/?") {
             Some((address, options)) => format!("{address}/{name}?{options}"),
@@ -41,8 +71,40 @@ fn a_copy_through_the_engines_is_byte_for_byte_the_same() {
         assert!(told.contains(r#""verified":true"#), "{told}");
         let again = cli.ok(&["--url", &pair[0], "copy", "--to", &pair[1], "--json"]);
         assert!(again.contains(r#""written":0"#), "a repetition writes nothing: {again}");
+        assert_eq!(cli.ok(&["--url", &pair[1], "export"]), before);
+        let told = cli.ok(&["--url", &pair[1], "doctor"]);
+        for check in CHECKS {
+            // Redis without a log is at risk, and says so.
+            let is_told = |line: &str| line[5..].starts_with(&format!("{check}: ")) && !line.starts_with("BAD");
+            assert!(told.lines().any(is_told), "{check} in {told}");
+        }
     }
-    assert_eq!(cli.ok(&["--url", &urls[urls.len() - 1], "export"]), before);
+}
+
+#[test]
+fn a_copy_that_was_killed_goes_on_when_it_is_repeated() {
+    let cli = Cli::new();
+    let lines: String =
+        (0..50_000).map(|n| format!(r#"{{"spaceId":"a-m{n}","trigger":{n},"createdAt":{n}}}"#) + "\n").collect();
+    cli.ok(&["import", &cli.write("lines.jsonl", lines)]);
+    let before = cli.ok(&["export"]);
+    let to = format!("sqlite://{}", cli.path("copy.db").display());
+    let copy = ["copy", "--to", &to, "--progress"];
+    let mut child = cli.command().args(copy).stderr(Stdio::piped()).stdout(Stdio::null()).spawn().expect("it runs");
+    let mut errors = BufReader::new(child.stderr.take().expect("it is piped"));
+    let mut line = String::new();
+    errors.read_line(&mut line).expect("a line");
+    assert_eq!(line, "done: 1000\n");
+    child.kill().expect("it runs still");
+    child.wait().expect("it ends");
+    let there = cli.ok(&["--url", &to, "export"]).lines().count();
+    assert!((1_000..50_000).contains(&there), "{there}");
+    let told = cli.ok(&["copy", "--to", &to, "--json"]);
+    assert!(
+        told.contains(&format!(r#""written":{}"#, 50_000 - there)) && told.contains(r#""verified":true"#),
+        "{told}"
+    );
+    assert_eq!(cli.ok(&["--url", &to, "export"]), before);
 }
 
 #[test]
@@ -70,18 +132,31 @@ fn a_doctor_tells_what_works_and_leaves_no_trace() {
     let cli = filled();
     let before = cli.ok(&["export"]);
     let told = cli.ok(&["doctor"]);
-    for check in ["connection", "version", "durability", "schema", "recall", "clock", "write and read"] {
+    for check in CHECKS {
         assert!(told.lines().any(|line| line.starts_with(&format!("ok   {check}: "))), "{check} in {told}");
     }
     assert_eq!(cli.ok(&["export"]), before);
     cli.ok(&["store", "--space", "s", "--trigger", "1", "--created-at", "8000000000000"]);
     assert!(cli.ok(&["doctor", "--read-only"]).contains("in the future"));
-    cli.write(
-        "broken.db",
-        "not a database, but a text of more than a hundred bytes, which is what a header takes at the least....",
-    );
-    let broken = format!("sqlite://{}", cli.path("broken.db").display());
-    let output = cli.run(&["--url", &broken, "doctor", "--json"]);
-    assert_eq!(output.status.code(), Some(1));
-    assert!(stdout(&output).contains(r#""finding":"bad""#), "{}", stdout(&output));
+}
+
+#[test]
+fn a_doctor_tells_what_is_wrong_and_mends_nothing() {
+    let cli = filled();
+    let bad = |file: &str| {
+        let output = cli.run(&["--url", &format!("sqlite://{}", cli.path(file).display()), "doctor", "--json"]);
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        let told = stdout(&output);
+        let bad: Vec<_> = told.lines().filter(|line| line.contains(r#""finding":"bad""#)).collect();
+        assert_eq!(bad.len(), 1, "{told}");
+        bad[0].to_owned()
+    };
+    let text = "not a database, but a text of more than a hundred bytes, which is what a header takes at the least....";
+    cli.write("broken.db", text);
+    assert!(bad("broken.db").contains("connection"));
+    assert!(bad("none.db").contains("run migrate"));
+    assert!(!cli.path("none.db").exists(), "what is not there is not made");
+    let database = rusqlite::Connection::open(cli.path("memory.db")).expect("a database");
+    database.execute("DROP INDEX memories_open", []).expect("dropped");
+    assert!(bad("memory.db").contains("memories_open"));
 }

@@ -123,7 +123,7 @@ async fn copy(
     let mut copied = Copied::default();
     let query = args.conditions.query(&args.spaces);
     copied.memories = transfer::<Ledger, _>(&source, &target, &query, progress, &mut copied).await?;
-    verify::<Ledger, _>(&source, &target, &query, &mut copied).await?;
+    verify::<Ledger, _>(&source, &target, &query, progress, &mut copied).await?;
     let is_everything = args.spaces.is_empty() && args.conditions.is_empty();
     if is_everything || args.documents {
         let (source, target) = (source.documents(), target.documents());
@@ -132,7 +132,7 @@ async fn copy(
             let query = args.spaces.apply(DocumentQuery::builder(collection));
             let query = args::with_filter(query, args.conditions.filter());
             copied.documents += transfer::<Documents, _>(&source, &target, &query, progress, &mut copied).await?;
-            verify::<Documents, _>(&source, &target, &query, &mut copied).await?;
+            verify::<Documents, _>(&source, &target, &query, progress, &mut copied).await?;
         }
     }
     Ok(copied)
@@ -221,12 +221,18 @@ where
 }
 
 /// Walks both engines side by side and hashes what the source has, on either side. What only the target has does not count.
-async fn verify<K, H>(source: &H, target: &H, query: &QueryBuilder<K>, copied: &mut Copied) -> anyhow::Result<()>
+async fn verify<K, H>(
+    source: &H,
+    target: &H,
+    query: &QueryBuilder<K>,
+    progress: &Progress,
+    copied: &mut Copied,
+) -> anyhow::Result<()>
 where
     K: Selects + Clone,
     H: Home<K>,
 {
-    let (mut from, mut to) = (Walk::new(query), Walk::new(query));
+    let (mut from, mut to, mut verified) = (Walk::new(query), Walk::new(query), 0);
     while let Some(record) = from.next(source).await? {
         H::write(&record, &mut copied.source)?;
         while let Some(other) = to.peek(target).await? {
@@ -238,6 +244,10 @@ where
                 }
                 Ordering::Greater => break,
             }
+        }
+        verified += 1;
+        if verified % MAX_LIMIT as u64 == 0 {
+            progress.verified(verified);
         }
     }
     Ok(())

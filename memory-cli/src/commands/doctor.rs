@@ -8,7 +8,7 @@ use clap::Args;
 use memory_core::{
     Clock as _, Collection, Content, DEFAULT_DEADLINE, DocumentId, DocumentQuery, DocumentSelection, DocumentWrite,
     Durability, MemoryId, MemoryPatch, MemoryProvider, MemoryQuery, NewMemory, Result, SpaceId, Status, SystemClock,
-    TextIndex, Trigger,
+    TextIndex, Timestamp, Trigger,
 };
 use memory_runtime::Sandbox;
 
@@ -37,14 +37,17 @@ struct Findings<'a> {
     has_failures: bool,
 }
 
-/// How far the newest memory may lie in the future before the clocks are blamed, in milliseconds.
-const MAX_SKEW: i64 = 60_000;
+/// How far two clocks may be apart, in milliseconds.
+const MAX_SKEW: i64 = 1_000;
+/// How far the newest memory may lie in the future before the clocks of who writes are blamed, in milliseconds.
+const MAX_AHEAD: i64 = 60_000;
 
 pub(crate) async fn run(url: &str, args: &DoctorArgs, output: &mut Output) -> anyhow::Result<ExitCode> {
     let mut findings = Findings { output, has_failures: false };
     let start = Instant::now();
-    let provider = match engine::open(url).await {
-        Ok(provider) => provider,
+    // To open a provider would migrate, which is not for a doctor to do.
+    let plan = match engine::plan(url).await {
+        Ok(plan) => plan,
         Err(error) => {
             findings.tell("connection", Finding::Bad, &output::describe(&error))?;
             return Ok(ExitCode::FAILURE);
@@ -52,6 +55,14 @@ pub(crate) async fn run(url: &str, args: &DoctorArgs, output: &mut Output) -> an
     };
     let place = format!("{} in {} ms", engine::location(url), start.elapsed().as_millis());
     findings.tell("connection", Finding::Good, &place)?;
+    if !plan.applied.is_empty() {
+        let detail = format!("version {} is there and version {} is needed: run migrate", plan.before, plan.now);
+        findings.tell("schema", Finding::Bad, &detail)?;
+        return Ok(ExitCode::FAILURE);
+    }
+    findings.tell("schema", Finding::Good, &format!("version {}", plan.now))?;
+    findings.inspect(url).await?;
+    let provider = engine::open(url).await?;
     let result = examine(&*provider, url, args, &mut findings).await;
     let closed = provider.shutdown().await;
     result?;
@@ -77,23 +88,12 @@ async fn examine(
         }
         Err(error) => findings.failed("health", &error)?,
     }
-    match engine::plan(url).await {
-        Ok(plan) if plan.applied.is_empty() => {
-            let detail = format!("version {}, with all its tables and indexes", plan.now);
-            findings.tell("schema", Finding::Good, &detail)?;
-        }
-        Ok(plan) => {
-            let detail = format!("{} versions are missing: run migrate", plan.applied.len());
-            findings.tell("schema", Finding::Bad, &detail)?;
-        }
-        Err(error) => findings.tell("schema", Finding::Bad, &output::describe(&error))?,
-    }
     let newest = MemoryQuery::builder().all().limit(1).build()?;
     let start = Instant::now();
     match provider.query(&newest).await {
         Ok(page) => {
             findings.took("recall", start)?;
-            findings.clock(page.memories.first().map(|memory| memory.created_at.as_millis()))?;
+            findings.newest(page.memories.first().map(|memory| memory.created_at))?;
             if !page.unreadable.is_empty() {
                 findings.tell("rows", Finding::Bad, "a row can't be read: restore it from a backup")?;
             }
@@ -181,15 +181,38 @@ impl Findings<'_> {
         self.tell(what, Finding::Bad, error.message())
     }
 
-    /// Whoever wrote the newest memory has a clock, too.
-    fn clock(&mut self, newest: Option<i64>) -> anyhow::Result<()> {
-        let Some(newest) = newest else { return self.tell("clock", Finding::Good, "nothing to compare it with yet") };
-        let ahead = newest - SystemClock.now().as_millis();
-        if ahead > MAX_SKEW {
-            let detail =
-                format!("the newest memory lies {} s in the future: compare the clocks of who writes", ahead / 1_000);
-            return self.tell("clock", Finding::Doubtful, &detail);
+    /// What is there of the schema, and what time it is there.
+    async fn inspect(&mut self, url: &str) -> anyhow::Result<()> {
+        let before = SystemClock.now().as_millis();
+        let inspection = match engine::inspect(url).await {
+            Ok(inspection) => inspection,
+            Err(error) => return self.tell("indexes", Finding::Bad, &output::describe(&error)),
+        };
+        let after = SystemClock.now().as_millis();
+        match inspection.missing.as_slice() {
+            [] => self.tell("indexes", Finding::Good, "all tables and indexes of the schema are there")?,
+            missing => {
+                let detail =
+                    format!("missing or not valid: {}; make them again, or restore a backup", missing.join(", "));
+                self.tell("indexes", Finding::Bad, &detail)?;
+            }
         }
-        self.tell("clock", Finding::Good, "no memory lies in the future")
+        let Some(there) = inspection.server_time.map(Timestamp::as_millis) else {
+            return self.tell("clock", Finding::Good, "that of this machine");
+        };
+        // The server answered at some time in between.
+        let apart = (there - after).max(before - there).max(0);
+        let finding = if apart > MAX_SKEW { Finding::Doubtful } else { Finding::Good };
+        self.tell("clock", finding, &format!("{apart} ms apart from that of this machine"))
+    }
+
+    /// Whoever wrote the newest memory has a clock, too.
+    fn newest(&mut self, created_at: Option<Timestamp>) -> anyhow::Result<()> {
+        let ahead = created_at.map_or(0, |time| time.as_millis() - SystemClock.now().as_millis());
+        if ahead > MAX_AHEAD {
+            let detail = format!("lies {} s in the future: compare the clocks of who writes", ahead / 1_000);
+            return self.tell("newest memory", Finding::Doubtful, &detail);
+        }
+        self.tell("newest memory", Finding::Good, &created_at.map_or("there is none".to_owned(), output::date))
     }
 }

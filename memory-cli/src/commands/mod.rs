@@ -71,8 +71,8 @@ pub(crate) enum Command {
     Copy(copy::CopyArgs),
     /// Try what an operator would try, one after the other, and say what is wrong.
     ///
-    /// Connection, versions, durability, schema, recall, the clock, and a probe that writes and reads in a place of its own, which
-    /// is removed. The exit code is 1 when something is bad.
+    /// Connection, schema, indexes, the clock, versions, durability, recall, and a probe that writes and reads in a place of its
+    /// own, which is removed. The exit code is 1 when something is bad.
     Doctor(doctor::DoctorArgs),
     /// Show whether the engine works, and what an acknowledged write survives.
     Health,
