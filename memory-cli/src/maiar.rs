@@ -10,8 +10,13 @@ use anyhow::{Context as _, bail};
 use memory_core::{Context, ErrorKind, JsonText, MemoryId, Metadata, Status, Trigger};
 use rusqlite::{Connection, OpenFlags};
 use serde::Serialize;
+use sqlx::Connection as _;
 use sqlx::postgres::PgConnection;
-use sqlx::{Connection as _, Row as _};
+
+/// The columns of the table `memories`, in the order of [`Memory`].
+type MemoryRow = (String, String, String, Option<String>, i64, Option<i64>, Option<String>);
+/// The columns of the table `sandbox`, in the order of [`Document`].
+type DocumentRow = (String, Option<String>, String, i64);
 
 /// A row of the table `memories`.
 struct Memory {
@@ -81,16 +86,7 @@ pub(crate) fn write_sqlite(file: &Path, out: &mut impl Write) -> anyhow::Result<
     let mut statement = connection.prepare(MEMORIES)?;
     let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {
-        let memory = Memory {
-            id: row.get(0)?,
-            space_id: row.get(1)?,
-            trigger: row.get(2)?,
-            context: row.get(3)?,
-            created_at: row.get(4)?,
-            updated_at: row.get(5)?,
-            metadata: row.get(6)?,
-        };
-        memory.write(out)?;
+        Memory::from(MemoryRow::try_from(row)?).write(out)?;
     }
     let of_sandbox = columns("sandbox")?;
     if of_sandbox.is_empty() {
@@ -99,9 +95,7 @@ pub(crate) fn write_sqlite(file: &Path, out: &mut impl Write) -> anyhow::Result<
     let mut statement = connection.prepare(sandbox(&of_sandbox))?;
     let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {
-        let document =
-            Document { id: row.get(0)?, space_id: row.get(1)?, content: row.get(2)?, created_at: row.get(3)? };
-        document.write(out)?;
+        Document::from(DocumentRow::try_from(row)?).write(out)?;
     }
     Ok(())
 }
@@ -116,31 +110,15 @@ pub(crate) async fn write_postgres(url: &str, out: &mut impl Write) -> anyhow::R
     let columns = "SELECT column_name::text FROM information_schema.columns \
         WHERE table_schema = current_schema() AND table_name = 'sandbox'";
     let of_sandbox: Vec<String> = sqlx::query_scalar(columns).fetch_all(&mut *snapshot).await?;
-    {
-        let mut rows = sqlx::query(POSTGRES_MEMORIES).fetch(&mut *snapshot);
-        while let Some(row) = rows.try_next().await? {
-            let memory = Memory {
-                id: row.try_get(0)?,
-                space_id: row.try_get(1)?,
-                trigger: row.try_get(2)?,
-                context: row.try_get(3)?,
-                created_at: row.try_get(4)?,
-                updated_at: row.try_get(5)?,
-                metadata: row.try_get(6)?,
-            };
-            memory.write(out)?;
-        }
+    let mut memories = sqlx::query_as::<_, MemoryRow>(POSTGRES_MEMORIES).fetch(&mut *snapshot);
+    while let Some(row) = memories.try_next().await? {
+        Memory::from(row).write(out)?;
     }
+    drop(memories);
     if !of_sandbox.is_empty() {
-        let mut rows = sqlx::query(sandbox(&of_sandbox)).fetch(&mut *snapshot);
-        while let Some(row) = rows.try_next().await? {
-            let document = Document {
-                id: row.try_get(0)?,
-                space_id: row.try_get(1)?,
-                content: row.try_get(2)?,
-                created_at: row.try_get(3)?,
-            };
-            document.write(out)?;
+        let mut documents = sqlx::query_as::<_, DocumentRow>(sandbox(&of_sandbox)).fetch(&mut *snapshot);
+        while let Some(row) = documents.try_next().await? {
+            Document::from(row).write(out)?;
         }
     }
     Ok(())
@@ -152,6 +130,18 @@ fn sandbox(columns: &[String]) -> &'static str {
         "SELECT id, space_id, content, created_at FROM sandbox ORDER BY created_at, id"
     } else {
         "SELECT id, CAST(NULL AS TEXT), content, created_at FROM sandbox ORDER BY created_at, id"
+    }
+}
+
+impl From<MemoryRow> for Memory {
+    fn from((id, space_id, trigger, context, created_at, updated_at, metadata): MemoryRow) -> Self {
+        Self { id, space_id, trigger, context, created_at, updated_at, metadata }
+    }
+}
+
+impl From<DocumentRow> for Document {
+    fn from((id, space_id, content, created_at): DocumentRow) -> Self {
+        Self { id, space_id, content, created_at }
     }
 }
 
