@@ -10,24 +10,24 @@ use memory_core::{
 };
 use serde_json::{Value, json};
 
-/// Appends a memory.
+/// One of the verbs that write the ledger.
 #[derive(Debug)]
-pub(crate) struct StoreMemory {
+pub(crate) struct WriteLedger {
     provider: Arc<dyn MemoryProvider>,
+    verb: Verb,
     arguments: Value,
     answer: Value,
 }
 
-/// Changes the context, the metadata or the status of one.
-#[derive(Debug)]
-pub(crate) struct UpdateMemory {
-    provider: Arc<dyn MemoryProvider>,
-    arguments: Value,
-    answer: Value,
+#[derive(Debug, Clone, Copy)]
+enum Verb {
+    Store,
+    Update,
 }
 
-impl StoreMemory {
-    pub(crate) fn new(provider: Arc<dyn MemoryProvider>) -> Self {
+impl WriteLedger {
+    /// `memory:store`: appends a memory.
+    pub(crate) fn store(provider: Arc<dyn MemoryProvider>) -> Self {
         let arguments = json!({
             "type": "object",
             "properties": {
@@ -47,12 +47,11 @@ impl StoreMemory {
             "additionalProperties": false
         });
         let answer = json!({ "type": "object", "properties": { "id": { "type": "string" } }, "required": ["id"] });
-        Self { provider, arguments, answer }
+        Self { provider, verb: Verb::Store, arguments, answer }
     }
-}
 
-impl UpdateMemory {
-    pub(crate) fn new(provider: Arc<dyn MemoryProvider>) -> Self {
+    /// `memory:update`: changes the context, the metadata or the status of a memory.
+    pub(crate) fn update(provider: Arc<dyn MemoryProvider>) -> Self {
         let arguments = json!({
             "type": "object",
             "properties": {
@@ -72,18 +71,29 @@ impl UpdateMemory {
             "properties": { "revision": { "type": "integer" }, "updatedAt": { "type": "integer" } },
             "required": ["revision"]
         });
-        Self { provider, arguments, answer }
+        Self { provider, verb: Verb::Update, arguments, answer }
     }
 }
 
 #[async_trait]
-impl Executor for StoreMemory {
+impl Executor for WriteLedger {
     fn name(&self) -> &str {
-        "memory:store"
+        match self.verb {
+            Verb::Store => "memory:store",
+            Verb::Update => "memory:update",
+        }
     }
 
     fn description(&self) -> &str {
-        "Appends a memory to the ledger: for the runtime of an agent, when a task begins or an event was seen."
+        match self.verb {
+            Verb::Store => {
+                "Appends a memory to the ledger: for the runtime of an agent, when a task begins or an event was seen."
+            }
+            Verb::Update => {
+                "Changes the context, the metadata or the status of a memory in the ledger: for the runtime of an agent, as a \
+                 task goes on."
+            }
+        }
     }
 
     fn arguments(&self) -> &Value {
@@ -95,75 +105,62 @@ impl Executor for StoreMemory {
     }
 
     async fn call(&self, scope: &Scope, arguments: &Arguments) -> Result<Answer> {
-        let mut given = NamedArguments::read(arguments, &self.arguments)?;
-        let space = given.text("space")?;
-        let space = writable_space(scope, space.as_deref())?;
-        let trigger = given.json("trigger").ok_or_else(|| Error::invalid("trigger: is missing"))?;
-        let trigger = Trigger::parse(trigger.get()).map_err(|error| NamedArguments::about("trigger", &error))?;
-        let created_at = given.integer("createdAt")?.map(Timestamp::from_millis).transpose();
-        let created_at = created_at.map_err(|error| NamedArguments::about("createdAt", &error))?;
-        let mut memory = NewMemory::new(space, trigger, created_at.unwrap_or_else(|| SystemClock.now()));
-        memory.context = given.json("context").map(|json| Context::parse(json.get())).transpose()?;
-        memory.metadata = metadata(&mut given, "metadata")?.unwrap_or_default();
-        memory.status = status(&mut given)?.unwrap_or_default();
-        let key = given.text("idempotencyKey")?.map(IdempotencyKey::parse).transpose();
-        memory.idempotency_key = key.map_err(|error| NamedArguments::about("idempotencyKey", &error))?;
-        let id = self.provider.store(memory).await?;
-        Answer::from_value(&json!({ "id": id }))
+        let given = NamedArguments::read(arguments, &self.arguments)?;
+        match self.verb {
+            Verb::Store => store(&*self.provider, scope, given).await,
+            Verb::Update => update(&*self.provider, scope, given).await,
+        }
     }
 }
 
-#[async_trait]
-impl Executor for UpdateMemory {
-    fn name(&self) -> &str {
-        "memory:update"
-    }
+async fn store(provider: &dyn MemoryProvider, scope: &Scope, mut given: NamedArguments) -> Result<Answer> {
+    let space = given.text("space")?;
+    let space = writable_space(scope, space.as_deref())?;
+    let trigger = given.json("trigger").ok_or_else(|| Error::invalid("trigger: is missing"))?;
+    let trigger = Trigger::parse(trigger.get()).map_err(|error| NamedArguments::about("trigger", &error))?;
+    let created_at = given.integer("createdAt")?.map(Timestamp::from_millis).transpose();
+    let created_at = created_at.map_err(|error| NamedArguments::about("createdAt", &error))?;
+    let mut memory = NewMemory::new(space, trigger, created_at.unwrap_or_else(|| SystemClock.now()));
+    let context = given.json("context").map(|json| Context::parse(json.get())).transpose();
+    memory.context = context.map_err(|error| NamedArguments::about("context", &error))?;
+    memory.metadata = metadata(&mut given, "metadata")?.unwrap_or_default();
+    memory.status = status(&mut given)?.unwrap_or_default();
+    let key = given.text("idempotencyKey")?.map(IdempotencyKey::parse).transpose();
+    memory.idempotency_key = key.map_err(|error| NamedArguments::about("idempotencyKey", &error))?;
+    let id = provider.store(memory).await?;
+    Answer::from_value(&json!({ "id": id }))
+}
 
-    fn description(&self) -> &str {
-        "Changes the context, the metadata or the status of a memory in the ledger: for the runtime of an agent, as a task goes on."
-    }
-
-    fn arguments(&self) -> &Value {
-        &self.arguments
-    }
-
-    fn answer(&self) -> &Value {
-        &self.answer
-    }
-
-    async fn call(&self, scope: &Scope, arguments: &Arguments) -> Result<Answer> {
-        let mut given = NamedArguments::read(arguments, &self.arguments)?;
-        let id = given.text("id")?.ok_or_else(|| Error::invalid("id: is missing"))?;
-        let id = MemoryId::parse(&id).map_err(|error| NamedArguments::about("id", &error))?;
-        let mut patch = MemoryPatch::new();
-        match (given.flag("clearContext")?, given.json("context")) {
-            (true, Some(_)) => return Err(Error::invalid("context: does not go with clearContext")),
-            (true, None) => patch = patch.clear_context(),
-            (false, Some(json)) => {
-                let context = Context::parse(json.get()).map_err(|error| NamedArguments::about("context", &error))?;
-                patch = patch.set_context(context);
-            }
-            (false, None) => {}
+async fn update(provider: &dyn MemoryProvider, scope: &Scope, mut given: NamedArguments) -> Result<Answer> {
+    let id = given.text("id")?.ok_or_else(|| Error::invalid("id: is missing"))?;
+    let id = MemoryId::parse(&id).map_err(|error| NamedArguments::about("id", &error))?;
+    let mut patch = MemoryPatch::new();
+    match (given.flag("clearContext")?, given.json("context")) {
+        (true, Some(_)) => return Err(Error::invalid("context: does not go with clearContext")),
+        (true, None) => patch = patch.clear_context(),
+        (false, Some(json)) => {
+            let context = Context::parse(json.get()).map_err(|error| NamedArguments::about("context", &error))?;
+            patch = patch.set_context(context);
         }
-        match (metadata(&mut given, "mergeMetadata")?, metadata(&mut given, "replaceMetadata")?) {
-            (Some(_), Some(_)) => {
-                return Err(Error::invalid("mergeMetadata: does not go with replaceMetadata"));
-            }
-            (Some(merged), None) => patch = patch.merge_metadata(merged),
-            (None, Some(replaced)) => patch = patch.replace_metadata(replaced),
-            (None, None) => {}
-        }
-        patch.status = status(&mut given)?;
-        let revision = given.integer("ifRevision")?.map(|number| Revision::new(number.try_into().unwrap_or(0)));
-        patch.if_revision = revision.transpose().map_err(|error| NamedArguments::about("ifRevision", &error))?;
-        // The space of a memory never changes, so what is found now holds for the update.
-        let memory = self.provider.get(id).await?;
-        let memory = memory.filter(|memory| scope.readable().matches(memory.space_id.as_str()));
-        let memory = memory.ok_or_else(|| Error::new(ErrorKind::NotFound, "id: no memory has it"))?;
-        writable_space(scope, Some(memory.space_id.as_str()))?;
-        let updated = self.provider.update(id, patch).await?;
-        Answer::from_value(&updated)
+        (false, None) => {}
     }
+    match (metadata(&mut given, "mergeMetadata")?, metadata(&mut given, "replaceMetadata")?) {
+        (Some(_), Some(_)) => {
+            return Err(Error::invalid("mergeMetadata: does not go with replaceMetadata"));
+        }
+        (Some(merged), None) => patch = patch.merge_metadata(merged),
+        (None, Some(replaced)) => patch = patch.replace_metadata(replaced),
+        (None, None) => {}
+    }
+    patch.status = status(&mut given)?;
+    let revision = given.integer("ifRevision")?.map(|number| Revision::new(number.try_into().unwrap_or(0)));
+    patch.if_revision = revision.transpose().map_err(|error| NamedArguments::about("ifRevision", &error))?;
+    // The space of a memory never changes, so what is found now holds for the update.
+    let memory = provider.get(id).await?;
+    let memory = memory.filter(|memory| scope.readable().matches(memory.space_id.as_str()));
+    let memory = memory.ok_or_else(|| Error::new(ErrorKind::NotFound, "id: no memory has it"))?;
+    writable_space(scope, Some(memory.space_id.as_str()))?;
+    Answer::from_value(&provider.update(id, patch).await?)
 }
 
 /// The space that is named, or the one that may be written.

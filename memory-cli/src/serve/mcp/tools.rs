@@ -8,7 +8,7 @@ use rmcp::model::{CallToolResult, ContentBlock, JsonObject, ToolAnnotations};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::ledger::{StoreMemory, UpdateMemory};
+use super::ledger::WriteLedger;
 use super::recall::RecallMemory;
 use crate::serve::access::{Access, LedgerAccess};
 
@@ -48,9 +48,9 @@ pub(crate) fn tools(provider: &Arc<dyn MemoryProvider>) -> Vec<Tool> {
         tools.push(Tool::new(Arc::new(RecallMemory::new(Arc::clone(query))), annotations, false));
     }
     let annotations = hints("Store what happened").read_only(false).destructive(false).idempotent(false);
-    tools.push(Tool::new(Arc::new(StoreMemory::new(Arc::clone(provider))), annotations, true));
+    tools.push(Tool::new(Arc::new(WriteLedger::store(Arc::clone(provider))), annotations, true));
     let annotations = hints("Update what happened").read_only(false).destructive(true).idempotent(false);
-    tools.push(Tool::new(Arc::new(UpdateMemory::new(Arc::clone(provider))), annotations, true));
+    tools.push(Tool::new(Arc::new(WriteLedger::update(Arc::clone(provider))), annotations, true));
     tools
 }
 
