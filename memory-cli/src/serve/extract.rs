@@ -6,6 +6,8 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, StatusCode, header};
 use memory_core::{Error, IdempotencyKey, Revision};
 use serde::de::DeserializeOwned;
+use utoipa::IntoParams;
+use utoipa::openapi::path::Parameter;
 
 use super::problem::Problem;
 
@@ -39,19 +41,40 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
     }
 }
 
-/// The parameters of a query, each as often as it is named.
+/// The parameters of a query, each as often as it is named, in parts that each take the names that they know.
 #[derive(Debug)]
 pub(crate) struct Parameters<T>(pub(crate) T);
 
-impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Parameters<T> {
-    type Rejection = Problem;
+macro_rules! parameters_in_parts {
+    ($($part:ident),+) => {
+        impl<$($part: DeserializeOwned + IntoParams,)+ S: Send + Sync> FromRequestParts<S> for Parameters<($($part,)+)> {
+            type Rejection = Problem;
 
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
-        let query = parts.uri.query().unwrap_or_default();
-        serde_html_form::from_str(query)
-            .map(Self)
-            .map_err(|error| Problem::new(StatusCode::BAD_REQUEST, reason("a parameter", &error.to_string())))
+            async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+                let query = parts.uri.query().unwrap_or_default();
+                check_names(query, &[$($part::into_params(|| None)),+].concat())?;
+                Ok(Self(($(part::<$part>(query)?,)+)))
+            }
+        }
+    };
+}
+
+parameters_in_parts!(A, B, C);
+parameters_in_parts!(A, B, C, D);
+
+/// Refuses a name that no part knows.
+fn check_names(query: &str, known: &[Parameter]) -> Result<(), Problem> {
+    if form_urlencoded::parse(query.as_bytes()).all(|(name, _)| known.iter().any(|parameter| parameter.name == name)) {
+        return Ok(());
     }
+    let names: Vec<_> = known.iter().map(|parameter| parameter.name.as_str()).collect();
+    let detail = format!("a parameter has an unknown name: the parameters are {}", names.join(", "));
+    Err(Problem::new(StatusCode::BAD_REQUEST, detail))
+}
+
+fn part<T: DeserializeOwned>(query: &str) -> Result<T, Problem> {
+    serde_html_form::from_str(query)
+        .map_err(|error| Problem::new(StatusCode::BAD_REQUEST, reason("a parameter", &error.to_string())))
 }
 
 /// The values in the path, checked by the core.

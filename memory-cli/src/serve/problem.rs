@@ -1,11 +1,14 @@
 //! Errors as problem details (RFC 9457).
 
+use std::collections::BTreeMap;
+
 use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use memory_core::{Error, ErrorKind, Outcome};
 use serde::Serialize;
-use utoipa::ToSchema;
+use utoipa::openapi::{self, Content, Ref, RefOr};
+use utoipa::{IntoResponses, ToSchema};
 
 /// Why a request failed. It quotes no payload.
 #[derive(Debug, Serialize, ToSchema)]
@@ -28,6 +31,8 @@ pub(crate) struct Problem {
     /// Whether the same request can succeed later.
     pub(crate) retryable: bool,
 }
+
+const MEDIA_TYPE: &str = "application/problem+json";
 
 impl Problem {
     pub(crate) fn new(status: StatusCode, detail: impl Into<String>) -> Self {
@@ -79,12 +84,26 @@ impl From<Error> for Problem {
     }
 }
 
+/// What any call may answer besides its own answer.
+impl IntoResponses for Problem {
+    fn responses() -> BTreeMap<String, RefOr<openapi::Response>> {
+        let response = |description| {
+            let content = Content::new(Some(Ref::from_schema_name(Self::name())));
+            openapi::ResponseBuilder::new().description(description).content(MEDIA_TYPE, content).build().into()
+        };
+        BTreeMap::from([
+            ("4XX".to_owned(), response("The request is refused")),
+            ("5XX".to_owned(), response("The request failed")),
+        ])
+    }
+}
+
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let mut response = (status, Json(self)).into_response();
         let headers = response.headers_mut();
-        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE));
         match status {
             StatusCode::UNAUTHORIZED => {
                 headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));

@@ -5,13 +5,12 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use memory_core::{
-    Clock, Collection, Document, DocumentId, DocumentSelection, DocumentWrite, ErrorKind, Expect, Filter, Revision,
+    Clock, Collection, Document, DocumentQuery, DocumentSelection, DocumentWrite, ErrorKind, Expect, Filter, Revision,
     SystemClock,
 };
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
-use super::Failure;
-use super::params::{DocumentParams, RemovalParams};
+use super::params::{CollectionPath, DocumentPath, PageParams, RemovalParams, SearchParams, SpaceParams};
 use super::wire::{CollectionsBody, DocumentBody, DocumentPageBody, NewDocumentBody, RemovedBody, next, unreadable};
 use crate::serve::access::{Access, Writable};
 use crate::serve::extract::{Body, InPath, Parameters, entity_tag, if_match, if_none_match, mistake};
@@ -27,13 +26,13 @@ const DEFAULT_MAX: usize = 10;
     path = "/v1/documents/{collection}",
     tag = "documents",
     request_body = NewDocumentBody,
-    params(("collection" = String, Path, pattern = "^[a-z0-9_-]{1,64}$")),
-    responses((status = 201, body = DocumentBody, headers(("Location" = String), ("ETag" = String))), Failure)
+    params(CollectionPath),
+    responses((status = 201, body = DocumentBody, headers(("Location" = String), ("ETag" = String))), Problem)
 )]
 pub(super) async fn add(
     State(server): State<Server>,
     Extension(access): Extension<Access>,
-    InPath(collection): InPath<Collection>,
+    InPath(CollectionPath { collection }): InPath<CollectionPath>,
     Body(body): Body<NewDocumentBody>,
 ) -> Result<Response, Problem> {
     access.check_collection(&collection)?;
@@ -46,17 +45,18 @@ pub(super) async fn add(
     get,
     path = "/v1/documents/{collection}",
     tag = "documents",
-    params(("collection" = String, Path, pattern = "^[a-z0-9_-]{1,64}$"), DocumentParams),
-    responses((status = 200, body = DocumentPageBody), Failure)
+    params(CollectionPath, SpaceParams, SearchParams, PageParams),
+    responses((status = 200, body = DocumentPageBody), Problem)
 )]
 pub(super) async fn query(
     State(server): State<Server>,
     Extension(access): Extension<Access>,
-    InPath(collection): InPath<Collection>,
-    Parameters(params): Parameters<DocumentParams>,
+    InPath(CollectionPath { collection }): InPath<CollectionPath>,
+    Parameters((spaces, search, page)): Parameters<(SpaceParams, SearchParams, PageParams)>,
 ) -> Result<Json<DocumentPageBody>, Problem> {
     access.check_collection(&collection)?;
-    let query = access.confine(params.into_query(collection)).build()?;
+    let query = page.apply(search.apply(spaces.apply(DocumentQuery::builder(collection))));
+    let query = access.confine(query).build()?;
     let page = server.documents.query(&query).await?;
     Ok(Json(DocumentPageBody {
         documents: page.documents.into_iter().map(DocumentBody::from).collect(),
@@ -70,21 +70,23 @@ pub(super) async fn query(
     delete,
     path = "/v1/documents/{collection}",
     tag = "documents",
-    params(("collection" = String, Path, pattern = "^[a-z0-9_-]{1,64}$"), RemovalParams),
-    responses((status = 200, body = RemovedBody), Failure)
+    params(CollectionPath, SpaceParams, SearchParams, RemovalParams),
+    responses((status = 200, body = RemovedBody), Problem)
 )]
 pub(super) async fn remove(
     State(server): State<Server>,
     Extension(access): Extension<Access>,
-    InPath(collection): InPath<Collection>,
-    Parameters(params): Parameters<RemovalParams>,
+    InPath(CollectionPath { collection }): InPath<CollectionPath>,
+    Parameters((mut spaces, mut search, removal)): Parameters<(SpaceParams, SearchParams, RemovalParams)>,
 ) -> Result<Json<RemovedBody>, Problem> {
     access.check_collection(&collection)?;
-    let predicate = params.r#where.as_deref().map(Filter::parse).transpose()?;
-    let query = access.confine(params.query(collection.clone()));
+    let ids = removal.ids()?;
+    // Ids alone are looked for everywhere.
+    spaces.all |= ids.is_some() && spaces.is_empty();
+    let predicate = search.r#where.take().as_deref().map(Filter::parse).transpose()?;
+    let query = access.confine(search.apply(spaces.apply(DocumentQuery::builder(collection))));
     // Asked before the caller is confined, whose filter would make a removal of everything look like one of something.
     let narrowed = predicate.clone().into_iter().fold(query.clone(), |query, filter| query.filter(filter));
-    let ids = params.ids()?;
     let select = |query| match &ids {
         Some(ids) => DocumentSelection::ids_where(ids.iter().cloned(), query),
         None => DocumentSelection::matching(query),
@@ -94,13 +96,13 @@ pub(super) async fn remove(
         let filter = predicate.into_iter().fold(writable, |filter, predicate| filter.and(predicate));
         selection = select(query.filter(filter))?;
     }
-    let max = params.max.unwrap_or(DEFAULT_MAX);
-    let ids = if params.dry_run {
+    let max = removal.max.unwrap_or(DEFAULT_MAX);
+    let ids = if removal.dry_run {
         selection.preview(&*server.documents, max).await?
     } else {
         server.documents.remove(&selection, max).await?
     };
-    Ok(Json(RemovedBody { ids, dry_run: params.dry_run }))
+    Ok(Json(RemovedBody { ids, dry_run: removal.dry_run }))
 }
 
 /// Puts a document: creates or replaces it.
@@ -110,21 +112,20 @@ pub(super) async fn remove(
     tag = "documents",
     request_body = NewDocumentBody,
     params(
-        ("collection" = String, Path, pattern = "^[a-z0-9_-]{1,64}$"),
-        ("id" = String, Path, min_length = 1, max_length = 256),
+        DocumentPath,
         ("If-Match" = Option<String>, Header, description = "The revision in quotes that must be in place"),
         ("If-None-Match" = Option<String>, Header, description = "`*`: there must be no such document")
     ),
     responses(
         (status = 200, body = DocumentBody, headers(("ETag" = String))),
         (status = 201, body = DocumentBody, headers(("Location" = String), ("ETag" = String))),
-        Failure
+        Problem
     )
 )]
 pub(super) async fn put(
     State(server): State<Server>,
     Extension(access): Extension<Access>,
-    InPath((collection, id)): InPath<(Collection, DocumentId)>,
+    InPath(DocumentPath { collection, id }): InPath<DocumentPath>,
     headers: HeaderMap,
     Body(body): Body<NewDocumentBody>,
 ) -> Result<Response, Problem> {
@@ -149,16 +150,13 @@ pub(super) async fn put(
     get,
     path = "/v1/documents/{collection}/{id}",
     tag = "documents",
-    params(
-        ("collection" = String, Path, pattern = "^[a-z0-9_-]{1,64}$"),
-        ("id" = String, Path, min_length = 1, max_length = 256)
-    ),
-    responses((status = 200, body = DocumentBody, headers(("ETag" = String))), Failure)
+    params(DocumentPath),
+    responses((status = 200, body = DocumentBody, headers(("ETag" = String))), Problem)
 )]
 pub(super) async fn get(
     State(server): State<Server>,
     Extension(access): Extension<Access>,
-    InPath((collection, id)): InPath<(Collection, DocumentId)>,
+    InPath(DocumentPath { collection, id }): InPath<DocumentPath>,
 ) -> Result<impl IntoResponse, Problem> {
     access.check_collection(&collection)?;
     let document = server.documents.get(&collection, &id).await?;
@@ -172,19 +170,16 @@ pub(super) async fn get(
     delete,
     path = "/v1/documents/{collection}/{id}",
     tag = "documents",
-    params(
-        ("collection" = String, Path, pattern = "^[a-z0-9_-]{1,64}$"),
-        ("id" = String, Path, min_length = 1, max_length = 256)
-    ),
-    responses((status = 204), Failure)
+    params(DocumentPath),
+    responses((status = 204), Problem)
 )]
 pub(super) async fn remove_one(
     State(server): State<Server>,
     Extension(access): Extension<Access>,
-    InPath((collection, id)): InPath<(Collection, DocumentId)>,
+    InPath(DocumentPath { collection, id }): InPath<DocumentPath>,
 ) -> Result<StatusCode, Problem> {
     access.check_collection(&collection)?;
-    let mut query = access.confine(memory_core::DocumentQuery::builder(collection).all());
+    let mut query = access.confine(DocumentQuery::builder(collection).all());
     if let Some(writable) = access.write_filter()? {
         query = query.filter(writable);
     }
@@ -193,7 +188,7 @@ pub(super) async fn remove_one(
 }
 
 /// Lists the collections that hold a document.
-#[utoipa::path(get, path = "/v1/collections", tag = "documents", responses((status = 200, body = CollectionsBody), Failure))]
+#[utoipa::path(get, path = "/v1/collections", tag = "documents", responses((status = 200, body = CollectionsBody), Problem))]
 pub(super) async fn collections(
     State(server): State<Server>,
     Extension(access): Extension<Access>,

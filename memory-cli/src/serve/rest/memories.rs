@@ -4,10 +4,9 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::IntoResponse;
 use axum::{Extension, Json};
-use memory_core::{ErrorKind, Memory, MemoryId, Spaces};
+use memory_core::{ErrorKind, Memory, MemoryId, MemoryQuery, Spaces};
 
-use super::Failure;
-use super::params::MemoryParams;
+use super::params::{LedgerParams, PageParams, SearchParams, SpaceParams};
 use super::wire::{
     BatchBody, MemoryBody, MemoryPageBody, NewMemoryBody, PatchBody, Stored, StoredMany, UpdatedBody, next, unreadable,
 };
@@ -23,7 +22,7 @@ use crate::serve::state::Server;
     tag = "memories",
     request_body = NewMemoryBody,
     params(("Idempotency-Key" = Option<String>, Header, description = "As `idempotencyKey` in the body")),
-    responses((status = 201, body = Stored, headers(("Location" = String))), Failure)
+    responses((status = 201, body = Stored, headers(("Location" = String))), Problem)
 )]
 pub(super) async fn store(
     State(server): State<Server>,
@@ -49,7 +48,7 @@ pub(super) async fn store(
     path = "/v1/memories/batch",
     tag = "memories",
     request_body = BatchBody,
-    responses((status = 201, body = StoredMany), Failure)
+    responses((status = 201, body = StoredMany), Problem)
 )]
 pub(super) async fn store_many(
     State(server): State<Server>,
@@ -68,15 +67,16 @@ pub(super) async fn store_many(
     get,
     path = "/v1/memories",
     tag = "memories",
-    params(MemoryParams),
-    responses((status = 200, body = MemoryPageBody), Failure)
+    params(SpaceParams, SearchParams, LedgerParams, PageParams),
+    responses((status = 200, body = MemoryPageBody), Problem)
 )]
 pub(super) async fn query(
     State(server): State<Server>,
     Extension(access): Extension<Access>,
-    Parameters(params): Parameters<MemoryParams>,
+    Parameters((spaces, search, ledger, page)): Parameters<(SpaceParams, SearchParams, LedgerParams, PageParams)>,
 ) -> Result<Json<MemoryPageBody>, Problem> {
-    let query = access.confine(params.into_query()?).build()?;
+    let query = ledger.apply(search.apply(spaces.apply(MemoryQuery::builder())))?;
+    let query = access.confine(page.apply(query)).build()?;
     let page = server.provider.query(&query).await?;
     Ok(Json(MemoryPageBody {
         memories: page.memories.into_iter().map(MemoryBody::from).collect(),
@@ -91,7 +91,7 @@ pub(super) async fn query(
     path = "/v1/memories/{id}",
     tag = "memories",
     params(("id" = String, Path, format = "uuid")),
-    responses((status = 200, body = MemoryBody, headers(("ETag" = String))), Failure)
+    responses((status = 200, body = MemoryBody, headers(("ETag" = String))), Problem)
 )]
 pub(super) async fn get(
     State(server): State<Server>,
@@ -112,7 +112,7 @@ pub(super) async fn get(
         ("id" = String, Path, format = "uuid"),
         ("If-Match" = Option<String>, Header, description = "The revision in quotes, as ETag has it")
     ),
-    responses((status = 200, body = UpdatedBody, headers(("ETag" = String))), Failure)
+    responses((status = 200, body = UpdatedBody, headers(("ETag" = String))), Problem)
 )]
 pub(super) async fn update(
     State(server): State<Server>,

@@ -9,8 +9,8 @@ use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
 use axum::{Json, Router};
+use utoipa::OpenApi;
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
-use utoipa::{IntoResponses, OpenApi};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -24,16 +24,6 @@ use wire::HealthBody;
     components(schemas(wire::StatusName, Problem))
 )]
 struct Api;
-
-/// What any call may answer besides its own answer.
-#[derive(IntoResponses)]
-#[allow(dead_code, reason = "it describes what Problem makes")]
-enum Failure {
-    #[response(status = "4XX", description = "The request is refused", content_type = "application/problem+json")]
-    Refused(Problem),
-    #[response(status = "5XX", description = "The request failed", content_type = "application/problem+json")]
-    Failed(Problem),
-}
 
 /// The routes and their description. The latter asks for a token where one is needed.
 pub(crate) fn routes(needs_token: bool) -> (Router<Server>, utoipa::openapi::OpenApi) {
@@ -56,7 +46,7 @@ pub(crate) fn routes(needs_token: bool) -> (Router<Server>, utoipa::openapi::Ope
 }
 
 /// Tells how the engine is.
-#[utoipa::path(get, path = "/v1/health", tag = "server", responses((status = 200, body = HealthBody), Failure))]
+#[utoipa::path(get, path = "/v1/health", tag = "server", responses((status = 200, body = HealthBody), Problem))]
 async fn health(State(server): State<Server>) -> Result<Json<HealthBody>, Problem> {
     let health = server.provider.check_health().await?;
     Ok(Json(HealthBody {
@@ -73,7 +63,7 @@ async fn health(State(server): State<Server>) -> Result<Json<HealthBody>, Proble
     get,
     path = "/metrics",
     tag = "server",
-    responses((status = 200, body = String, content_type = "text/plain"), Failure)
+    responses((status = 200, body = String, content_type = "text/plain"), Problem)
 )]
 async fn metrics(State(server): State<Server>) -> Result<impl IntoResponse, Problem> {
     let text = server.metrics.text().map_err(|error| {
