@@ -20,6 +20,7 @@ mod maiar;
 mod output;
 mod progress;
 mod serve;
+mod telemetry;
 mod usage;
 
 fn main() -> ExitCode {

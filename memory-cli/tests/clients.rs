@@ -1,5 +1,6 @@
 //! The server as programs of others see it: the official MCP SDK, and a fuzzer that reads its OpenAPI document.
 
+use std::path::Path;
 use std::process::Command;
 
 use common::python::{file, interpreter, run};
@@ -24,6 +25,17 @@ fn the_official_sdk_uses_every_tool_over_http() {
     command.arg(file("mcp_client.py")).args(["http", &format!("http://{}/mcp", server.address)]);
     command.args(["runtime-0123456789abcdef", "model-0123456789abcdef"]);
     assert_eq!(run(&mut command), "ok\n");
+}
+
+#[test]
+fn the_first_call_that_the_readme_shows_finds_what_it_saves() {
+    let readme = include_str!("../../README.md");
+    let script = readme.split_once("```python\n").and_then(|(_, rest)| rest.split_once("```")).expect("an example").0;
+    let (cli, binary) = (Cli::new(), Path::new(env!("CARGO_BIN_EXE_agent-memory")));
+    let mut command = Command::new(interpreter());
+    command.args(["-c", script]).env("PATH", binary.parent().expect("a folder")).current_dir(cli.path(""));
+    let found = run(command.env_remove("AGENT_MEMORY_URL"));
+    assert!(found.contains(r#""content":"Ana has a cat""#), "{found}");
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! The server over HTTP.
 
-use std::io::Write;
+use std::io::{Read as _, Write};
 
-use common::server::{Server, read};
+use common::server::{Mcp, Server, read};
 use common::{Cli, TOKENS};
 use serde_json::json;
 
@@ -177,6 +177,79 @@ fn what_the_server_does_is_counted_and_described() {
 }
 
 #[test]
+fn requests_are_bounded_in_number_and_time() {
+    let cli = Cli::new();
+    let server = Server::start(&cli, &["--concurrency", "1", "--timeout", "1"]);
+    let database = rusqlite::Connection::open(cli.path("memory.db")).expect("a database");
+    database.execute_batch("BEGIN IMMEDIATE").expect("the lock");
+    let body = r#"{"spaceId":"a","trigger":"waits for the lock"}"#;
+    let store = server.raw("POST", "/v1/memories", &[("expect", "100-continue")], body);
+    let mut waiting = server.connect();
+    waiting.write_all(&store.as_bytes()[..store.len() - body.len()]).expect("the server reads");
+    // The server asks for the body when it has let the request in.
+    let mut go_on = [0; 25];
+    waiting.read_exact(&mut go_on).expect("the server answers");
+    assert_eq!(&go_on, b"HTTP/1.1 100 Continue\r\n\r\n");
+    let full = server.get("/v1/health");
+    full.problem(503);
+    assert_eq!((full.header("retry-after"), full.json()["retryable"].as_bool()), (Some("1"), Some(true)));
+    waiting.write_all(body.as_bytes()).expect("the server reads");
+    let late = read(&mut waiting);
+    late.problem(504);
+    assert_eq!(late.json()["outcome"], "unknown");
+    assert_eq!(server.get("/v1/health").status, 200, "the place is free again");
+}
+
+#[test]
+fn a_client_that_leaves_is_counted_no_more() {
+    let cli = Cli::new();
+    let server = Server::start(&cli, &[]);
+    let in_flight = |count| {
+        // The request for the metrics is one of them.
+        while !server.get("/metrics").body.contains(&format!("agent_memory_http_requests_in_flight {count}\n")) {
+            std::thread::yield_now();
+        }
+    };
+    let mut stream = server.connect();
+    let request = server.raw("POST", "/v1/memories", &[], r#"{"spaceId":"a","trigger":"never complete"}"#);
+    stream.write_all(&request.as_bytes()[..request.len() - 10]).expect("the server reads");
+    in_flight(2);
+    drop(stream);
+    in_flight(1);
+}
+
+#[test]
+fn payloads_are_logged_only_on_request() {
+    const SECRETS: [&str; 5] = ["in-a-body", "in-a-query", "in-an-answer", "in-a-call", "in-a-mistake"];
+    let logged = |args: &[&str]| {
+        let cli = Cli::new();
+        cli.ok(&["store", "--space", "a-b", "--trigger", r#""in-an-answer""#]);
+        let server = Server::start(&cli, &[&["--log", "trace"], args].concat());
+        assert_eq!(server.post("/v1/memories", r#"{"spaceId":"a-b","trigger":"in-a-body"}"#).status, 201);
+        server.post("/v1/memories", r#"{"spaceId":"a-b","trigger":1,"createdAt":"in-a-mistake"}"#).problem(422);
+        let found = server.get("/v1/memories?under=a&where=text+%3D+%27in-an-answer%27+OR+id+%3D+%27in-a-query%27");
+        assert!(found.body.contains("in-an-answer"), "{found:?}");
+        let mcp = Mcp::connect(&server);
+        let saved = mcp.call("memory_add_document", &json!({"content": "in-a-call"}));
+        assert!(saved.contains("spaceId"), "{saved}");
+        mcp.call("memory_query", &json!({"where": "in-a-mistake"}));
+        mcp.call("memory_query", &json!("in-a-mistake"));
+        server.terminate();
+        let (status, log) = server.wait();
+        assert!(status.success() && log.contains("answered") && log.contains("memory_add_document"), "{log}");
+        log
+    };
+    let log = logged(&[]);
+    for secret in SECRETS {
+        assert!(!log.contains(secret), "{secret}: {log}");
+    }
+    let log = logged(&["--log-payloads"]);
+    for secret in SECRETS {
+        assert!(log.contains(secret), "{secret}: {log}");
+    }
+}
+
+#[test]
 fn a_shutdown_lets_requests_finish() {
     let cli = Cli::new();
     let server = Server::start(&cli, &[]);
@@ -195,6 +268,6 @@ fn a_shutdown_lets_requests_finish() {
     }
     stream.write_all(rest.as_bytes()).expect("the server reads on");
     assert_eq!(read(&mut stream).status, 201);
-    assert!(server.wait().success());
+    assert!(server.wait().0.success());
     assert_eq!(cli.count(&["--all"]), 1);
 }

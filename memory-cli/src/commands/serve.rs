@@ -12,6 +12,7 @@ use memory_core::{Collection, MemoryProvider, SpaceId, SpaceSelector, Spaces};
 use crate::args;
 use crate::output;
 use crate::serve::{self, Access, Callers, LedgerAccess, Settings, Tokens, Writable};
+use crate::telemetry::Telemetry;
 use crate::usage::Usage;
 
 #[derive(Debug, Args)]
@@ -52,9 +53,12 @@ pub(crate) struct ServeArgs {
     /// The largest body of a request, in bytes.
     #[arg(long, value_name = "BYTES", default_value_t = 80 << 20)]
     max_body: usize,
-    /// How much to log on standard error: off, error, warn, info, debug or trace. Never payloads.
+    /// How much to log on standard error: off, error, warn, info, debug or trace.
     #[arg(long, value_name = "LEVEL", default_value = "warn")]
     log: tracing::level_filters::LevelFilter,
+    /// Also log what requests and answers hold, which may be private.
+    #[arg(long)]
+    log_payloads: bool,
 }
 
 const MCP: &str = "MCP clients without a token";
@@ -66,7 +70,7 @@ pub(crate) async fn run(provider: &Arc<dyn MemoryProvider>, args: &ServeArgs) ->
     if !args.stdio && tokens.is_none() && !args.listen.ip().is_loopback() {
         return Err(Usage("--listen: other machines reach this address, so it needs --tokens".to_owned()).into());
     }
-    tracing_subscriber::fmt().with_max_level(args.log).with_writer(std::io::stderr).init();
+    let telemetry = Telemetry::start(args.log, args.log_payloads)?;
     let mcp = Access {
         name: "local".to_owned(),
         readable: if args.read.is_empty() { Spaces::All } else { Spaces::Any(args.read.clone()) },
@@ -86,11 +90,12 @@ pub(crate) async fn run(provider: &Arc<dyn MemoryProvider>, args: &ServeArgs) ->
         concurrency: args.concurrency,
         max_body: args.max_body,
     };
-    if args.stdio {
-        serve::over_stdio(provider, settings).await?;
+    let served = if args.stdio {
+        serve::over_stdio(provider, settings).await
     } else {
         let listening = |address| output::note(&format!("listening on http://{address}"));
-        serve::over_http(provider, settings, args.listen, listening).await?;
-    }
-    Ok(ExitCode::SUCCESS)
+        serve::over_http(provider, settings, args.listen, listening).await
+    };
+    telemetry.end().await;
+    served.map(|()| ExitCode::SUCCESS)
 }

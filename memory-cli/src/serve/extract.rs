@@ -10,6 +10,7 @@ use utoipa::IntoParams;
 use utoipa::openapi::path::Parameter;
 
 use super::problem::Problem;
+use crate::telemetry::PAYLOADS;
 
 /// A JSON object as the body. Its values keep their bytes.
 #[derive(Debug)]
@@ -28,6 +29,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
         let bytes = Bytes::from_request(request, state).await.map_err(|rejection| {
             Problem::new(rejection.status(), "the body is too large, or did not arrive as a whole")
         })?;
+        tracing::info!(target: PAYLOADS, body = %String::from_utf8_lossy(&bytes), "asked");
         // Serde would take an array for an object, field by field.
         if bytes.iter().find(|byte| !byte.is_ascii_whitespace()) != Some(&b'{') {
             return Err(Problem::new(StatusCode::BAD_REQUEST, "the body must be a JSON object"));
@@ -52,6 +54,7 @@ macro_rules! parameters_in_parts {
 
             async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
                 let query = parts.uri.query().unwrap_or_default();
+                tracing::info!(target: PAYLOADS, query, "asked");
                 check_names(query, &[$($part::into_params(|| None)),+].concat())?;
                 Ok(Self(($(part::<$part>(query)?,)+)))
             }

@@ -7,30 +7,55 @@ use axum::extract::{MatchedPath, Request, State};
 use axum::http::{HeaderMap, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use tracing::Instrument;
+use tracing::field::Empty;
+use tracing::{Instrument, Span};
 
 use super::access::Access;
 use super::problem::Problem;
 use super::state::{Callers, Server};
 
-/// Lets a request in, bounds it, and counts it.
+/// The span of a request, in its extensions: for what goes on in other tasks.
+#[derive(Debug, Clone)]
+pub(crate) struct RequestSpan(pub(crate) Span);
+
+/// Lets a request in, bounds it, counts it, and makes it a span.
 pub(crate) async fn guard(State(server): State<Server>, mut request: Request, next: Next) -> Response {
     let started = Instant::now();
     let route = request.extensions().get::<MatchedPath>().map_or("none", MatchedPath::as_str).to_owned();
     let method = known(request.method());
-    let span = tracing::info_span!("request", route, method, caller = tracing::field::Empty);
-    server.metrics.in_flight.inc();
+    let span = span(&route, method);
+    let _in_flight = server.metrics.in_flight();
     let response = match admit(&server.callers, &request) {
         Ok(access) => {
             span.record("caller", &access.name);
             request.extensions_mut().insert(access);
-            bounded(&server, request, next).instrument(span).await
+            request.extensions_mut().insert(RequestSpan(span.clone()));
+            bounded(&server, request, next).instrument(span.clone()).await
         }
         Err(problem) => problem.into_response(),
     };
-    server.metrics.in_flight.dec();
-    server.metrics.request(&route, method, response.status().as_u16(), started.elapsed());
+    let (status, took) = (response.status(), started.elapsed());
+    span.record("http.response.status_code", status.as_u16());
+    if status.is_server_error() {
+        span.record("otel.status_code", "ERROR");
+    }
+    span.in_scope(|| tracing::info!(milliseconds = took.as_secs_f64() * 1_000.0, "answered"));
+    server.metrics.request(&route, method, status.as_u16(), took);
     response
+}
+
+/// A span with the names that OpenTelemetry has for what a request is about. Its path may hold an id, so the route stands for it.
+fn span(route: &str, method: &str) -> Span {
+    tracing::info_span!(
+        "request",
+        otel.name = format!("{method} {route}"),
+        otel.kind = "server",
+        otel.status_code = Empty,
+        http.request.method = method,
+        http.route = route,
+        http.response.status_code = Empty,
+        caller = Empty
+    )
 }
 
 async fn bounded(server: &Server, request: Request, next: Next) -> Response {

@@ -11,8 +11,17 @@ pub(crate) struct Metrics {
     requests: IntCounterVec,
     seconds: HistogramVec,
     tool_calls: IntCounterVec,
-    /// Requests that are being answered.
-    pub(crate) in_flight: IntGauge,
+    in_flight: IntGauge,
+}
+
+/// A request that is being answered, until it is dropped: with its answer, or because the client is gone.
+#[derive(Debug)]
+pub(crate) struct InFlight(IntGauge);
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
 }
 
 impl Metrics {
@@ -32,6 +41,12 @@ impl Metrics {
         metrics.registry.register(Box::new(metrics.tool_calls.clone()))?;
         metrics.registry.register(Box::new(metrics.in_flight.clone()))?;
         Ok(metrics)
+    }
+
+    /// One more request is being answered.
+    pub(crate) fn in_flight(&self) -> InFlight {
+        self.in_flight.inc();
+        InFlight(self.in_flight.clone())
     }
 
     pub(crate) fn request(&self, route: &str, method: &str, status: u16, took: Duration) {

@@ -125,6 +125,7 @@ fn app(server: &Server, max_body: usize, sessions: &CancellationToken) -> Router
         .fallback(async |_: Uri| Problem::new(StatusCode::NOT_FOUND, "nothing is served at this path"))
         .method_not_allowed_fallback(async || Problem::new(StatusCode::METHOD_NOT_ALLOWED, "not with this method"))
         .with_state(Arc::clone(server))
+        .layer(middleware::map_response(rest::log_answer))
         .route_service("/mcp", mcp)
         .layer(DefaultBodyLimit::max(max_body))
         .layer(middleware::from_fn_with_state(Arc::clone(server), guard::guard))

@@ -5,9 +5,10 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
-use std::process::{Child, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread::JoinHandle;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::Cli;
 
@@ -15,6 +16,8 @@ use super::Cli;
 pub(crate) struct Server {
     child: Child,
     pub(crate) address: String,
+    /// What it writes on standard error, as whoever reads no further would block it in the end.
+    log: Option<JoinHandle<String>>,
 }
 
 /// What the server answered.
@@ -27,16 +30,28 @@ pub(crate) struct Response {
 
 impl Server {
     pub(crate) fn start(cli: &Cli, args: &[&str]) -> Self {
-        let mut command = cli.command();
+        Self::start_as(cli.command(), args)
+    }
+
+    /// A server of a binary with this environment.
+    pub(crate) fn start_as(mut command: Command, args: &[&str]) -> Self {
         command.args(["serve", "--listen", "127.0.0.1:0"]).args(args).stderr(Stdio::piped());
         let mut child = command.spawn().expect("the binary runs");
         let mut errors = BufReader::new(child.stderr.take().expect("it is piped"));
-        let mut line = String::new();
-        errors.read_line(&mut line).expect("a line");
-        let address = line.trim().strip_prefix("listening on http://").expect(&line).to_owned();
-        // Whoever reads no further would block the server in the end.
-        std::thread::spawn(move || std::io::copy(&mut errors, &mut std::io::sink()));
-        Self { child, address }
+        let mut log = String::new();
+        let address = loop {
+            let before = log.len();
+            assert_ne!(errors.read_line(&mut log).expect("a line"), 0, "it ended early: {log}");
+            // Others may have said something before.
+            if let Some(address) = log[before..].trim().strip_prefix("listening on http://") {
+                break address.to_owned();
+            }
+        };
+        let log = std::thread::spawn(move || {
+            errors.read_to_string(&mut log).expect("UTF-8");
+            log
+        });
+        Self { child, address, log: Some(log) }
     }
 
     pub(crate) fn connect(&self) -> TcpStream {
@@ -83,8 +98,10 @@ impl Server {
         assert!(status.expect("kill runs").success());
     }
 
-    pub(crate) fn wait(mut self) -> ExitStatus {
-        self.child.wait().expect("it ends")
+    /// How it ended, and what it had logged.
+    pub(crate) fn wait(mut self) -> (ExitStatus, String) {
+        let status = self.child.wait().expect("it ends");
+        (status, self.log.take().expect("it is taken once").join().expect("the log is read"))
     }
 }
 
@@ -111,6 +128,38 @@ impl Response {
         assert_eq!(self.header("content-type"), Some("application/problem+json"), "{self:?}");
         assert_eq!(self.json()["status"], status);
         self.json()["detail"].as_str().expect("a detail").to_owned()
+    }
+}
+
+/// A client of MCP over HTTP that only speaks what the tests need.
+pub(crate) struct Mcp<'a> {
+    server: &'a Server,
+    session: String,
+}
+
+impl<'a> Mcp<'a> {
+    pub(crate) fn connect(server: &'a Server) -> Self {
+        let mut client = Self { server, session: String::new() };
+        let hello = json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}});
+        let answer = client.send(&json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": hello}));
+        client.session = answer.header("mcp-session-id").expect("a session").to_owned();
+        let ready = client.send(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
+        assert_eq!(ready.status, 202, "{ready:?}");
+        client
+    }
+
+    /// What the server sends for a call, as the events of a stream.
+    pub(crate) fn call(&self, tool: &str, arguments: &Value) -> String {
+        let params = json!({"name": tool, "arguments": arguments});
+        self.send(&json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params})).body
+    }
+
+    fn send(&self, message: &Value) -> Response {
+        let mut headers = vec![("accept", "application/json, text/event-stream")];
+        if !self.session.is_empty() {
+            headers.push(("mcp-session-id", &self.session));
+        }
+        self.server.request("POST", "/mcp", &headers, &message.to_string())
     }
 }
 

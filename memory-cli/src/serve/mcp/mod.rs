@@ -6,8 +6,8 @@ mod resources;
 mod tools;
 
 use axum::http::request::Parts;
-use memory_core::ErrorKind;
-use memory_core::plugin::Arguments;
+use memory_core::plugin::{Answer, Arguments};
+use memory_core::{Error, ErrorKind};
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, Implementation, ListResourceTemplatesResult,
     ListResourcesResult, ListToolsResult, PaginatedRequestParams, ProgressNotificationParam, ReadResourceRequestParams,
@@ -15,9 +15,13 @@ use rmcp::model::{
 };
 use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer, ServerHandler};
+use tracing::field::Empty;
+use tracing::{Instrument, Span};
 
 use super::access::Access;
+use super::guard::RequestSpan;
 use super::state::Server;
+use crate::telemetry::PAYLOADS;
 pub(crate) use tools::{Tool, tools};
 
 /// Answers the requests of one client.
@@ -44,8 +48,7 @@ impl Mcp {
     }
 
     fn access(&self, context: &RequestContext<RoleServer>) -> Result<Access, ErrorData> {
-        let from_request = || context.extensions.get::<Parts>()?.extensions.get::<Access>().cloned();
-        let access = self.access.clone().or_else(from_request);
+        let access = self.access.clone().or_else(|| of_request(context));
         access.ok_or_else(|| ErrorData::internal_error("the request did not pass the guard", None))
     }
 
@@ -54,30 +57,60 @@ impl Mcp {
         self.server.tools.iter().filter(|tool| tool.is_for(access))
     }
 
-    async fn run(&self, tool: &Tool, access: &Access, arguments: &str) -> CallToolResult {
-        // Held until the answer is complete, so that a shutdown waits for it. Nothing closes the semaphore.
-        let _permit = self.server.limits.tool_calls.acquire().await;
-        let answer = async {
-            let arguments = Arguments::parse(arguments)?;
-            tool.executor.call(&access.scope(), &arguments).await
-        };
-        let answer = match tokio::time::timeout(self.server.limits.time, answer).await {
-            Ok(answer) => answer,
-            Err(_) => {
+    /// Calls a tool: bounded, counted, and as a span.
+    async fn run(
+        &self,
+        tool: &Tool,
+        access: &Access,
+        context: &RequestContext<RoleServer>,
+        arguments: &str,
+    ) -> memory_core::Result<Answer> {
+        // The call runs apart from the task of its request, over the streams even without one.
+        let request = of_request(context).map(|RequestSpan(span)| span);
+        let span = tracing::info_span!(
+            parent: request.as_ref().and_then(Span::id),
+            "tool",
+            otel.name = tool.name,
+            otel.status_code = Empty,
+            caller = access.name,
+            outcome = Empty
+        );
+        let call = async {
+            // Held until the answer is complete, so that a shutdown waits for it. Nothing closes the semaphore.
+            let _permit = self.server.limits.tool_calls.acquire().await;
+            let answer = async {
+                let arguments = Arguments::parse(arguments)?;
+                tool.executor.call(&access.scope(), &arguments).await
+            };
+            let answer = tokio::time::timeout(self.server.limits.time, answer).await.unwrap_or_else(|_| {
                 let sentence = "the call took longer than the server allows; it may have had its effect";
-                Err(memory_core::Error::new(ErrorKind::Timeout, sentence))
-            }
+                Err(Error::new(ErrorKind::Timeout, sentence))
+            });
+            self.tell(tool, arguments, &answer);
+            answer
         };
-        let outcome = answer.as_ref().err().map_or("ok".to_owned(), |error| format!("{:?}", error.kind()));
-        self.server.metrics.tool_call(&tool.name, &outcome);
-        match answer {
-            Ok(answer) => tools::result(&answer),
-            Err(error) => {
-                tracing::info!(tool = %tool.name, kind = ?error.kind(), "a tool call failed");
-                CallToolResult::error(vec![ContentBlock::text(error.message())])
-            }
-        }
+        call.instrument(span).await
     }
+
+    /// Counts a call and records what came of it, in the span of the call.
+    fn tell(&self, tool: &Tool, arguments: &str, answer: &memory_core::Result<Answer>) {
+        let (outcome, said) = match answer {
+            Ok(answer) => ("ok".to_owned(), answer.as_str()),
+            Err(error) => (format!("{:?}", error.kind()), error.message()),
+        };
+        self.server.metrics.tool_call(&tool.name, &outcome);
+        if answer.is_err() {
+            Span::current().record("otel.status_code", "ERROR");
+        }
+        Span::current().record("outcome", &outcome);
+        tracing::info!(tool = tool.name, outcome, "called");
+        tracing::info!(target: PAYLOADS, tool = tool.name, arguments, answer = said);
+    }
+}
+
+/// What the guard left with the request that this belongs to; none over the standard streams.
+fn of_request<T: Clone + Send + Sync + 'static>(context: &RequestContext<RoleServer>) -> Option<T> {
+    context.extensions.get::<Parts>()?.extensions.get::<T>().cloned()
 }
 
 impl ServerHandler for Mcp {
@@ -109,12 +142,13 @@ impl ServerHandler for Mcp {
         let arguments = serde_json::Value::Object(request.arguments.unwrap_or_default()).to_string();
         let progress = Progress::start(&context).await;
         // A call that is cancelled is dropped, which leaves its whole effect or none (W10).
-        let result = tokio::select! {
-            result = self.run(tool, &access, &arguments) => result,
+        let answer = tokio::select! {
+            answer = self.run(tool, &access, &context, &arguments) => answer,
             () = context.ct.cancelled() => return Err(ErrorData::internal_error("the call was cancelled", None)),
         };
         progress.end(&context).await;
-        Ok(result.into())
+        let refused = |error: Error| CallToolResult::error(vec![ContentBlock::text(error.message())]);
+        Ok(answer.map_or_else(refused, |answer| tools::result(&answer)).into())
     }
 
     async fn list_resources(
@@ -140,8 +174,12 @@ impl ServerHandler for Mcp {
         context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
         let access = self.access(&context)?;
-        let contents = resources::read(&self.server, &access, &request.uri).await?;
-        Ok(ReadResourceResult::new(vec![contents]).into())
+        let not_found = || ErrorData::resource_not_found("there is no resource of this URI", None);
+        let arguments = resources::arguments(&request.uri).ok_or_else(not_found)?;
+        let query = self.tools(&access).find(|tool| tool.executor.name() == "memory:query").ok_or_else(not_found)?;
+        let answer = self.run(query, &access, &context, &arguments.to_string()).await;
+        let answer = answer.map_err(|error| ErrorData::invalid_params(error.message().to_owned(), None))?;
+        Ok(ReadResourceResult::new(vec![resources::contents(&request.uri, &answer)]).into())
     }
 }
 

@@ -1,13 +1,11 @@
 //! The newest memories of spaces, as resources.
 
-use memory_core::plugin::Arguments;
+use memory_core::plugin::Answer;
 use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
-use rmcp::ErrorData;
 use rmcp::model::{Resource, ResourceContents, ResourceTemplate};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::serve::access::{Access, Writable};
-use crate::serve::state::Server;
 
 const NEWEST: &str = "memory://newest";
 const SPACE: &str = "memory://space/";
@@ -34,19 +32,16 @@ pub(crate) fn template() -> ResourceTemplate {
         .with_mime_type(JSON)
 }
 
-/// Reads one.
-pub(crate) async fn read(server: &Server, access: &Access, uri: &str) -> Result<ResourceContents, ErrorData> {
-    let not_found = || ErrorData::resource_not_found("there is no resource of this URI", None);
-    let mut arguments = json!({ "source": "ledger" });
-    if let Some(space) = uri.strip_prefix(SPACE) {
-        let space = percent_decode_str(space).decode_utf8().map_err(|_| not_found())?;
-        arguments["space"] = json!(space);
-    } else if uri != NEWEST {
-        return Err(not_found());
+/// What `memory:query` is asked for one; `None` when there is no such resource.
+pub(crate) fn arguments(uri: &str) -> Option<Value> {
+    if uri == NEWEST {
+        return Some(json!({ "source": "ledger" }));
     }
-    let query = server.tools.iter().find(|tool| tool.executor.name() == "memory:query").ok_or_else(not_found)?;
-    let failed = |error: memory_core::Error| ErrorData::invalid_params(error.message().to_owned(), None);
-    let arguments = Arguments::from_value(&arguments).map_err(failed)?;
-    let answer = query.executor.call(&access.scope(), &arguments).await.map_err(failed)?;
-    Ok(ResourceContents::text(answer.as_str(), uri).with_mime_type(JSON))
+    let space = percent_decode_str(uri.strip_prefix(SPACE)?).decode_utf8().ok()?;
+    Some(json!({ "source": "ledger", "space": space }))
+}
+
+/// The answer as the contents of one.
+pub(crate) fn contents(uri: &str, answer: &Answer) -> ResourceContents {
+    ResourceContents::text(answer.as_str(), uri).with_mime_type(JSON)
 }

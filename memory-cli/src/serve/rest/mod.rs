@@ -5,9 +5,10 @@ mod memories;
 mod params;
 mod wire;
 
+use axum::body::to_bytes;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
-use axum::response::IntoResponse;
+use axum::response::{IntoResponse, Response};
 use axum::{Json, Router};
 use utoipa::OpenApi;
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
@@ -16,6 +17,7 @@ use utoipa_axum::routes;
 
 use super::problem::Problem;
 use super::state::Server;
+use crate::telemetry::PAYLOADS;
 use wire::HealthBody;
 
 #[derive(OpenApi)]
@@ -43,6 +45,18 @@ pub(crate) fn routes(needs_token: bool) -> (Router<Server>, utoipa::openapi::Ope
         api.security = Some(vec![SecurityRequirement::new("token", [""; 0])]);
     }
     (router, api)
+}
+
+/// Logs what is answered, if that is asked for.
+pub(crate) async fn log_answer(response: Response) -> Response {
+    if !tracing::enabled!(target: PAYLOADS, tracing::Level::INFO) {
+        return response;
+    }
+    let (parts, body) = response.into_parts();
+    // These bodies are complete from the beginning, and can't fail to arrive.
+    let bytes = to_bytes(body, usize::MAX).await.unwrap_or_default();
+    tracing::info!(target: PAYLOADS, body = %String::from_utf8_lossy(&bytes), "answered");
+    Response::from_parts(parts, bytes.into())
 }
 
 /// Tells how the engine is.

@@ -1,0 +1,52 @@
+//! Spans for a collector of OpenTelemetry, by OTLP over HTTP.
+
+use std::env;
+
+use anyhow::Context as _;
+use opentelemetry::trace::TracerProvider as _;
+use opentelemetry_otlp::{OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_EXPORTER_OTLP_TRACES_ENDPOINT, SpanExporter};
+use opentelemetry_sdk::Resource;
+use opentelemetry_sdk::trace::SdkTracerProvider;
+use tracing::level_filters::LevelFilter;
+use tracing_subscriber::{Layer, Registry};
+
+/// Sends spans in batches, from a thread of its own.
+#[derive(Debug)]
+pub(super) struct Exporter(SdkTracerProvider);
+
+const NAME: &str = "agent-memory";
+
+impl Exporter {
+    /// The exporter that the usual variables describe; none when they name no collector.
+    pub(super) fn from_environment() -> anyhow::Result<Option<Self>> {
+        let endpoints = [OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_EXPORTER_OTLP_TRACES_ENDPOINT];
+        if endpoints.iter().all(|name| env::var_os(name).is_none_or(|value| value.is_empty())) {
+            return Ok(None);
+        }
+        // The exporter's client takes the TLS of the process, which fails only when there is one already.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let exporter =
+            SpanExporter::builder().with_http().build().context("the collector of OTEL_EXPORTER_OTLP_ENDPOINT")?;
+        let mut resource = Resource::builder();
+        if env::var_os("OTEL_SERVICE_NAME").is_none() {
+            resource = resource.with_service_name(NAME);
+        }
+        let provider = SdkTracerProvider::builder().with_batch_exporter(exporter).with_resource(resource.build());
+        Ok(Some(Self(provider.build())))
+    }
+
+    /// What hands spans to the exporter.
+    pub(super) fn layer(&self) -> Box<dyn Layer<Registry> + Send + Sync> {
+        let layer = tracing_opentelemetry::layer().with_tracer(self.0.tracer(NAME));
+        layer.with_filter(super::of_workspace(LevelFilter::INFO)).boxed()
+    }
+
+    /// Sends what is left.
+    pub(super) async fn end(self) {
+        // It waits for the collector.
+        let ended = tokio::task::spawn_blocking(move || self.0.shutdown()).await;
+        if !matches!(ended, Ok(Ok(()))) {
+            tracing::warn!("the last spans did not reach the collector");
+        }
+    }
+}
