@@ -1,0 +1,47 @@
+//! What the server and `copy` cost beside the library in process. The machine decides on the figures: what counts is how those of
+//! one run compare.
+//!
+//! - `cargo bench -p memory-cli -- stdio`: `memory_query` over the standard streams, on 100,000 documents in SQLite
+//! - `cargo bench -p memory-cli -- rest`: a store over REST, at 64 connections on PostgreSQL
+//! - `cargo bench -p memory-cli -- copy`: `copy` of 1,000,000 memories from SQLite to PostgreSQL, with the memory that it takes
+//!
+//! `MEMORY_BENCH_ROWS` makes it another number of documents or memories.
+
+mod copy;
+mod rest;
+mod stdio;
+
+use std::process::Command;
+use std::time::Duration;
+
+fn main() {
+    // Cargo adds options of its own.
+    let wanted: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
+    let benches: [(&str, fn()); 3] = [("stdio", stdio::run), ("rest", rest::run), ("copy", copy::run)];
+    for (name, run) in benches {
+        if wanted.is_empty() || wanted.iter().any(|wanted| wanted == name) {
+            run();
+        }
+    }
+}
+
+/// The binary on a database.
+fn agent_memory(url: &str) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_agent-memory"));
+    command.env("AGENT_MEMORY_URL", url);
+    command
+}
+
+/// How many rows to work on.
+fn rows(usual: usize) -> usize {
+    std::env::var("MEMORY_BENCH_ROWS").ok().and_then(|rows| rows.parse().ok()).unwrap_or(usual)
+}
+
+/// A value of sorted samples: the median at 0.5.
+fn quantile(sorted: &[Duration], quantile: f64) -> Duration {
+    sorted[((sorted.len() - 1) as f64 * quantile) as usize]
+}
+
+fn millis(duration: Duration) -> String {
+    format!("{:.2} ms", duration.as_secs_f64() * 1_000.0)
+}
