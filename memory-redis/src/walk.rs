@@ -89,6 +89,13 @@ pub(crate) struct Lane {
     pub(crate) is_last: bool,
 }
 
+impl Lane {
+    /// The place of the next candidate.
+    fn front(&self) -> Option<(i64, &[u8])> {
+        self.found.front().map(|candidate| (candidate.time, candidate.id.as_slice()))
+    }
+}
+
 /// Candidates of several sets in order, slice by slice, each once.
 #[derive(Debug)]
 pub(crate) struct Walk {
@@ -125,17 +132,16 @@ impl Walk {
                 return Ok(Verdict::Skip);
             }
             let ready = self.lanes.iter_mut().filter(|lane| !lane.found.is_empty());
-            let place = |lane: &&mut Lane| lane.found.front().map(|candidate| (candidate.time, candidate.id.clone()));
             let next = match self.range.order {
-                Order::OldestFirst => ready.min_by_key(place),
-                Order::NewestFirst => ready.max_by_key(place),
+                Order::OldestFirst => ready.min_by(|left, right| left.front().cmp(&right.front())),
+                Order::NewestFirst => ready.max_by(|left, right| left.front().cmp(&right.front())),
             };
             let Some(candidate) = next.and_then(|lane| lane.found.pop_front()) else { return Ok(Verdict::Stop) };
-            let place = Some((candidate.time, candidate.id.clone()));
-            if self.offered != place && offer(&candidate)? == Verdict::Stop {
+            let is_new = self.offered.as_ref().is_none_or(|(time, id)| (*time, id) != (candidate.time, &candidate.id));
+            if is_new && offer(&candidate)? == Verdict::Stop {
                 return Ok(Verdict::Stop);
             }
-            self.offered = place;
+            self.offered = Some((candidate.time, candidate.id));
         }
     }
 }

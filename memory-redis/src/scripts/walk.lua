@@ -45,17 +45,16 @@ local function by_score(set)
       local first = math.max(low, high - wanted)
       local found = redis.call('ZRANGE', set, first, high - 1, 'WITHSCORES')
       high = first
-      for at = #found, 2, -2 do
-        times[#times + 1] = tonumber(found[at])
-        ids[#ids + 1] = found[at - 1]
+      local count = #found / 2
+      for at = 1, count do
+        times[at], ids[at] = tonumber(found[2 * (count - at) + 2]), found[2 * (count - at) + 1]
       end
     else
       local last = math.min(high, low + wanted)
       local found = redis.call('ZRANGE', set, low, last - 1, 'WITHSCORES')
       low = last
-      for at = 1, #found, 2 do
-        times[#times + 1] = tonumber(found[at + 1])
-        ids[#ids + 1] = found[at]
+      for at = 1, #found / 2 do
+        times[at], ids[at] = tonumber(found[2 * at]), found[2 * at - 1]
       end
     end
     return times, ids
@@ -101,65 +100,70 @@ for place, set in ipairs(KEYS) do
   local head = ARGV[7 + place]
   local fetch = head == '' and by_score(set) or by_head(set, head)
   local times, ids = fetch(wanted)
-  sources[place] = { fetch = fetch, times = times, ids = ids, at = 1, is_last = #ids < wanted }
+  if #ids > 0 then
+    sources[#sources + 1] = { fetch = fetch, times = times, ids = ids, at = 1, is_last = #ids < wanted }
+  end
 end
 
--- The source with the nearest record; nil when all have come to their end.
+local function is_nearer(source, other)
+  local time, other_time = source.times[source.at], other.times[other.at]
+  if time ~= other_time then return (time > other_time) == newest end
+  local id, other_id = source.ids[source.at], other.ids[other.at]
+  return id ~= other_id and is_less(other_id, id) == newest
+end
+
+-- The source with the nearest record, and the next nearest; nil when there are no more.
 local function nearest()
-  local best
+  local first, second
   for _, source in ipairs(sources) do
     if source.at > #source.ids and not source.is_last then
       source.times, source.ids = source.fetch(wanted)
       source.at, source.is_last = 1, #source.ids < wanted
     end
-    local time = source.times[source.at]
-    if time then
-      local is_nearer = not best
-      if best then
-        local best_time = best.times[best.at]
-        if time ~= best_time then
-          is_nearer = (time > best_time) == newest
-        else
-          local id, best_id = source.ids[source.at], best.ids[best.at]
-          is_nearer = id ~= best_id and is_less(best_id, id) == newest
-        end
+    if source.ids[source.at] then
+      if not first or is_nearer(source, first) then
+        first, second = source, first
+      elseif not second or is_nearer(source, second) then
+        second = source
       end
-      if is_nearer then best = source end
     end
   end
-  return best
+  return first, second
 end
 
-local times, ids = {}, {}
-while #ids < count do
-  local source = nearest()
+local times, ids, length = {}, {}, 0
+while length < count do
+  local source, other = nearest()
   if not source then break end
-  local time, id = source.times[source.at], source.ids[source.at]
-  source.at = source.at + 1
-  if id ~= ids[#ids] then
-    times[#times + 1] = time
-    ids[#ids + 1] = id
-  end
+  -- Mostly the next record is of the same source. Which of two with the same time is nearer, their ids tell.
+  local other_time, at = other and other.times[other.at], source.at
+  local time, id = source.times[at], source.ids[at]
+  repeat
+    if id ~= ids[length] then
+      length = length + 1
+      times[length], ids[length] = time, id
+    end
+    at = at + 1
+    time, id = source.times[at], source.ids[at]
+  until length == count or not id or other and (time == other_time or (time < other_time) == newest)
+  source.at = at
 end
 
-local answer = { #ids == count and 1 or 0 }
-local bytes = 0
-for first = 1, #ids, CHUNK do
-  local last = math.min(first + CHUNK - 1, #ids)
+local answer, bytes = { length == count and 1 or 0 }, 0
+for first = 1, length, CHUNK do
+  local last = math.min(first + CHUNK - 1, length)
   local rows = {}
   if prefix ~= '' then
     local keys = {}
-    for at = first, last do keys[#keys + 1] = prefix .. ids[at] end
+    for at = first, last do keys[at - first + 1] = prefix .. ids[at] end
     rows = redis.call('MGET', unpack(keys))
   end
   for at = first, last do
     local row = rows[at - first + 1]
-    answer[#answer + 1] = ids[at]
-    answer[#answer + 1] = times[at]
-    answer[#answer + 1] = row or false
+    answer[3 * at - 1], answer[3 * at], answer[3 * at + 1] = ids[at], times[at], row or false
     bytes = bytes + (row and #row or 0)
   end
-  if bytes > MAX_BYTES and last < #ids then
+  if bytes > MAX_BYTES and last < length then
     answer[1] = 1
     break
   end
