@@ -1,6 +1,7 @@
 //! `FACTS`: what is known and has to do with the message.
 
 use async_trait::async_trait;
+use futures::future::try_join;
 use memory_core::Result;
 use serde_json::{Value, json};
 
@@ -8,17 +9,18 @@ use super::format::{indented, json, section};
 use crate::records::{FactQuery, FoundFact, Message};
 use crate::state::{ContextProvider, Cx, ProviderInfo, ProviderResult};
 
-/// The facts that answer the message and what was said right before it best, by meaning and by words.
+/// The facts that answer the message best, by meaning and by words, and behind them those that go best with what was said
+/// right before it, since a message such as "yes" asks nothing by itself.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Facts;
 
 static INFO: ProviderInfo =
     ProviderInfo::new("FACTS", "What the agent knows that has to do with the message").dynamic().priority(75);
 
-/// How many messages the question is made of, the newest.
+/// How many messages before it go into the second question.
 const MESSAGES: usize = 5;
-/// The most facts.
-const COUNT: usize = 12;
+/// The most facts for each question.
+const COUNT: usize = 6;
 
 #[async_trait]
 impl ContextProvider for Facts {
@@ -29,27 +31,35 @@ impl ContextProvider for Facts {
     async fn get(&self, cx: &Cx<'_>) -> Result<ProviderResult> {
         let (records, scope, received) = (cx.services().records(), cx.scope(), cx.message());
         let recent = records.messages().recent(&scope, MESSAGES).await?;
-        let query = FactQuery::new(question(received, &recent)).limit(COUNT);
-        let recalled = records.facts().recall(&scope, &query).await?;
-        if recalled.facts.is_empty() {
+        let [question, before] = [received.content.text.clone(), texts(received, &recent)].map(FactQuery::new);
+        let (question, before) = (question.limit(COUNT), before.limit(COUNT));
+        let facts = records.facts();
+        let (answers, others) = try_join(facts.recall(&scope, &question), facts.recall(&scope, &before)).await?;
+        let unembedded = answers.unembedded;
+        let mut found = answers.facts;
+        for other in others.facts {
+            if !found.iter().any(|known| known.fact.id == other.fact.id) {
+                found.push(other);
+            }
+        }
+        if found.is_empty() {
             return Ok(ProviderResult::default());
         }
-        let lines: Vec<_> = recalled.facts.iter().map(|found| format!("- {}", indented(&found.fact.text))).collect();
+        let lines: Vec<_> = found.iter().map(|found| format!("- {}", indented(&found.fact.text))).collect();
         let lines = lines.join("\n");
         let heading = format!("Key facts that {} knows", cx.services().character().name);
-        let data = recalled.facts.iter().map(describe).collect::<Result<Vec<_>>>()?;
+        let data = found.iter().map(describe).collect::<Result<Vec<_>>>()?;
         Ok(ProviderResult::text(section(&heading, &lines))
             .with_value("facts", lines)
             .with_data("facts", data)
-            .with_data("unembedded", recalled.unembedded))
+            .with_data("unembedded", unembedded))
     }
 }
 
-/// The message first, then those right before it.
-fn question(received: &Message, recent: &[Message]) -> String {
-    let before = recent.iter().filter(|message| message.id != received.id && message.content.action_result.is_none());
-    let texts = std::iter::once(received).chain(before).take(MESSAGES).map(|message| message.content.text.as_str());
-    texts.collect::<Vec<_>>().join("\n")
+/// What was said right before.
+fn texts(received: &Message, recent: &[Message]) -> String {
+    let is_said = |message: &&Message| message.id != received.id && message.content.action_result.is_none();
+    recent.iter().filter(is_said).map(|message| message.content.text.as_str()).collect::<Vec<_>>().join("\n")
 }
 
 fn describe(found: &FoundFact) -> Result<Value> {

@@ -77,7 +77,7 @@ impl Composer {
             tracing::warn!(name, "no provider has this name");
         }
         let shared = &*self.shared;
-        let ends = options.deadline.map(|deadline| Instant::now() + deadline);
+        let ends = options.deadline.and_then(|deadline| Instant::now().checked_add(deadline));
         let slots = shared.cache.slots(turn.message.id);
         let composition = Composition { shared, turn, options, slots, began: shared.cache.stamp(), ends };
         let span = tracing::info_span!("compose_state", message = %turn.message.id, providers = selected.len());
