@@ -12,7 +12,7 @@ use super::{EntityId, RoomId};
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NewFact {
-    /// Where it became known. It is shown there, and in no other room with somebody in it who is not here.
+    /// Where it became known. It is shown there, and elsewhere as a [`Scope`](super::Scope) allows.
     pub room: RoomId,
     /// Whom it is about.
     pub subject: EntityId,

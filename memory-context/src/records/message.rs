@@ -73,6 +73,11 @@ impl ChannelType {
             Self::Api => "API",
         }
     }
+
+    /// Whether nobody is there but those who are known to take part: the agent by itself, or with one other party.
+    pub const fn is_direct(self) -> bool {
+        matches!(self, Self::Own | Self::Dm | Self::VoiceDm | Self::Api)
+    }
 }
 
 impl fmt::Display for ChannelType {

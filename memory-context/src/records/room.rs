@@ -133,11 +133,15 @@ impl<'a> Rooms<'a> {
         self.common(&both, &scope.entity, usize::MAX).await
     }
 
-    /// The rooms of which something may be shown in the scope's room: itself first, then up to 100 in which everybody who
-    /// takes part in it takes part, those first to which the scope's entity came last.
+    /// The rooms of which something may be shown in the scope's room: itself first, then, where it is known to be
+    /// [direct](ChannelType::is_direct), up to 100 in which everybody who takes part in it takes part, those first to which
+    /// the scope's entity came last.
     ///
     /// The agent takes part in all of its rooms, and does not count.
     pub async fn readable(&self, scope: &Scope) -> Result<Vec<RoomId>> {
+        if !self.get(scope).await?.is_some_and(|room| room.channel_type.is_direct()) {
+            return Ok(vec![scope.room.clone()]);
+        }
         let present = self.records.participants().of_room(scope).await?;
         let mut audience: BTreeSet<_> = present.into_iter().map(|participant| participant.entity).collect();
         audience.remove(&self.records.agent().entity());

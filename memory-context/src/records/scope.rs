@@ -6,9 +6,9 @@ use super::{EntityId, RoomId};
 
 /// In which room something is read, and on whose behalf: each read of records names one, and the host vouches for it.
 ///
-/// What is known from the room itself may be shown there. What is known from another room may be shown only if everybody
-/// who takes part here takes part there: so a user hears in a direct message what was said in a group of theirs, and the
-/// group does not hear what the user said in private.
+/// What is known from the room itself may be shown there. What is known from another room may be shown in a direct
+/// conversation only, and only if everybody who takes part in that takes part there: so a user hears in private what was
+/// said in a group of theirs, and no group hears what was said elsewhere, since who listens there is not always known.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Scope {

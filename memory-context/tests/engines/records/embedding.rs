@@ -13,7 +13,7 @@ use memory_core::{
     Collection, Document, DocumentQuery, DocumentSelection, Error, ErrorKind, ManualClock, Result, words,
 };
 
-use super::{at, entity, join, know, room, scope};
+use super::{at, direct, entity, know, room, scope};
 use crate::stage::{CaseResult, Stage, cases};
 
 cases! {
@@ -152,8 +152,8 @@ async fn what_does_not_come_into_question_takes_nobodys_place(stage: Stage) -> C
 
 async fn a_fact_of_another_users_room_is_not_near(stage: Stage) -> CaseResult {
     let records = with(stage.records("a"), &Subjects::new("m"));
-    join(&records, "dm-ana", &["ana"]).await;
-    join(&records, "dm-bob", &["bob"]).await;
+    direct(&records, "dm-ana", &["ana"]).await;
+    direct(&records, "dm-bob", &["bob"]).await;
     know(&records, "dm-bob", "bob", "Bob has a secret kitten", 1).await;
     know(&records, "dm-ana", "ana", "Ana works with a cat", 2).await;
     assert_eq!(records.facts().embed_pending(10).await?, 2);

@@ -5,7 +5,7 @@ use memory_context::records::{
 };
 use memory_core::{ErrorKind, MemoryId, NewMemory, SpaceId, Status, Trigger};
 
-use super::{at, entity, join, room, said, scope, world};
+use super::{at, direct, entity, join, room, said, scope, world};
 use crate::stage::{CaseResult, Stage, cases};
 
 cases! {
@@ -152,8 +152,8 @@ async fn a_row_that_is_no_message_hides_no_other(stage: Stage) -> CaseResult {
 async fn interactions_are_those_of_the_two_in_rooms_that_may_be_shown(stage: Stage) -> CaseResult {
     let records = stage.records("a");
     let agent = records.agent().as_str().to_owned();
-    join(&records, "dm-ana", &["ana", &agent]).await;
-    join(&records, "dm-bob", &["bob", &agent]).await;
+    direct(&records, "dm-ana", &["ana", &agent]).await;
+    direct(&records, "dm-bob", &["bob", &agent]).await;
     join(&records, "group", &["ana", "bob", &agent]).await;
     join(&records, "others", &["bob", "eve", &agent]).await;
     for (of_room, author, text, millis) in [
@@ -180,7 +180,7 @@ async fn agents_do_not_read_each_others_messages(stage: Stage) -> CaseResult {
     let (one, other) = (stage.records("a"), stage.records("b"));
     for records in [&one, &other] {
         join(records, "r", &["ana"]).await;
-        join(records, "s", &["ana"]).await;
+        direct(records, "s", &["ana"]).await;
     }
     one.messages().add(said("r", "ana", "to a", 1)).await?;
     assert_eq!(recent(&one, &scope("r", "ana")).await, ["to a"]);

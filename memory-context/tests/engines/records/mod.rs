@@ -8,7 +8,9 @@ mod people;
 mod rooms;
 mod worlds;
 
-use memory_context::records::{EntityId, MessageContent, NewFact, NewMessage, Records, RoomId, Scope, WorldId};
+use memory_context::records::{
+    ChannelType, EntityId, MessageContent, NewFact, NewMessage, Records, Room, RoomId, Scope, WorldId,
+};
 use memory_core::Timestamp;
 
 use crate::stage::Case;
@@ -52,6 +54,12 @@ async fn join(records: &Records, of_room: &str, entities: &[&str]) {
     for one in entities {
         records.participants().join(&room(of_room), &entity(one)).await.expect("a join");
     }
+}
+
+/// A direct conversation of these entities with the agent.
+async fn direct(records: &Records, of_room: &str, entities: &[&str]) {
+    records.rooms().ensure(&Room::new(room(of_room), ChannelType::Dm)).await.expect("a room");
+    join(records, of_room, entities).await;
 }
 
 /// A message of one line.

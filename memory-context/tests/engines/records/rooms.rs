@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use memory_context::records::{ChannelType, Records, Room, RoomId, RoomState, Scope};
 use memory_core::ErrorKind;
 
-use super::{entity, join, room, scope, world};
+use super::{direct, entity, join, room, scope, world};
 use crate::stage::{CaseResult, Stage, cases};
 
 cases! {
@@ -13,6 +13,7 @@ cases! {
     racing_changes_of_a_room_lose_nothing,
     rooms_of_two_participants_are_the_intersection,
     what_may_be_shown_is_what_all_who_are_present_share,
+    a_room_that_is_not_direct_shows_its_own_alone,
     who_has_left_a_room_is_shown_nothing_of_it,
     racing_joins_lose_nobody,
     a_participant_has_a_state_and_keeps_it,
@@ -86,9 +87,9 @@ async fn rooms_of_two_participants_are_the_intersection(stage: Stage) -> CaseRes
 async fn what_may_be_shown_is_what_all_who_are_present_share(stage: Stage) -> CaseResult {
     let records = stage.records("a");
     let agent = records.agent().as_str().to_owned();
-    join(&records, "dm-ana", &["ana", &agent]).await;
-    join(&records, "dm-bob", &["bob", &agent]).await;
-    join(&records, "pair", &["ana", "bob"]).await;
+    direct(&records, "dm-ana", &["ana", &agent]).await;
+    direct(&records, "dm-bob", &["bob", &agent]).await;
+    direct(&records, "pair", &["ana", "bob"]).await;
     join(&records, "group", &["ana", "bob", "eve", &agent]).await;
     for (of, expected) in [
         (scope("dm-ana", "ana"), &["dm-ana", "group", "pair"][..]),
@@ -99,17 +100,34 @@ async fn what_may_be_shown_is_what_all_who_are_present_share(stage: Stage) -> Ca
         // Whoever speaks is present, also where nobody has said so.
         (scope("pair", "eve"), &["group", "pair"]),
         (scope("dm-ana", "bob"), &["dm-ana", "group", "pair"]),
-        (scope("unknown", "ana"), &["dm-ana", "group", "pair", "unknown"]),
-        (scope("unknown", "stranger"), &["unknown"]),
+        (scope("dm-ana", "stranger"), &["dm-ana"]),
     ] {
         assert_eq!(readable(&records, of.clone()).await, expected, "{of:?}");
     }
     Ok(())
 }
 
+/// In a group, and in a room of which nothing is known, there may be others than those who have spoken.
+async fn a_room_that_is_not_direct_shows_its_own_alone(stage: Stage) -> CaseResult {
+    let records = stage.records("a");
+    direct(&records, "dm", &["ana"]).await;
+    join(&records, "group", &["ana"]).await;
+    for channel_type in ChannelType::ALL {
+        let id = channel_type.as_str();
+        records.rooms().ensure(&Room::new(room(id), channel_type)).await?;
+        join(&records, id, &["ana"]).await;
+        let is_alone = readable(&records, scope(id, "ana")).await == [id];
+        let is_direct = matches!(id, "SELF" | "DM" | "VOICE_DM" | "API");
+        assert_eq!((channel_type.is_direct(), is_alone), (is_direct, !is_direct), "{id}");
+    }
+    assert_eq!(readable(&records, scope("unknown", "ana")).await, ["unknown"]);
+    assert_eq!(readable(&records, scope("group", "ana")).await, ["group"]);
+    Ok(())
+}
+
 async fn who_has_left_a_room_is_shown_nothing_of_it(stage: Stage) -> CaseResult {
     let records = stage.records("a");
-    join(&records, "dm", &["ana"]).await;
+    direct(&records, "dm", &["ana"]).await;
     join(&records, "group", &["ana", "bob"]).await;
     assert_eq!(readable(&records, scope("dm", "ana")).await, ["dm", "group"]);
     for _ in 0..2 {
@@ -185,6 +203,7 @@ async fn agents_do_not_see_each_others_rooms(stage: Stage) -> CaseResult {
     join(&one, "r", &["ana"]).await;
     assert_eq!(other.rooms().get(&scope("r", "ana")).await?, None);
     assert!(other.participants().of_room(&scope("r", "ana")).await?.is_empty());
+    direct(&other, "s", &["ana"]).await;
     assert_eq!(readable(&other, scope("s", "ana")).await, ["s"]);
     assert!(other.rooms().ensure(&Room::new(room("r"), ChannelType::Dm)).await?);
     Ok(())
