@@ -3,6 +3,7 @@
 mod deadline;
 mod documents;
 pub mod embedding;
+pub mod flow;
 mod hash;
 pub mod prompt;
 pub mod providers;

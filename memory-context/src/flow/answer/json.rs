@@ -1,0 +1,53 @@
+//! JSON in what a model wrote.
+
+use serde_json::{Deserializer, Map, Value};
+
+use super::Mistake;
+use super::shape::RESPONSE;
+
+/// How many braces may turn out to begin nothing: a bound, as each is read on from.
+const MAX_ATTEMPTS: usize = 32;
+
+/// The first object with a known field that begins before a place; `None` when there is no brace before it.
+pub(super) fn find(
+    text: &str,
+    before: usize,
+    is_field: impl Fn(&str) -> bool,
+) -> Result<Option<Map<String, Value>>, Mistake> {
+    let mut mistake = None;
+    let mut begin = 0;
+    for _ in 0..MAX_ATTEMPTS {
+        let Some(at) = text[begin..before].find('{').map(|at| begin + at) else { break };
+        let mut values = Deserializer::from_str(&text[at..]).into_iter::<Map<String, Value>>();
+        match values.next() {
+            Some(Ok(object)) if object.keys().any(|name| is_field(name)) => return Ok(Some(unwrapped(object))),
+            Some(Ok(_)) => begin = at + values.byte_offset(),
+            Some(Err(error)) => {
+                mistake.get_or_insert_with(|| place(text, at, &error));
+                begin = at + 1;
+            }
+            None => break,
+        }
+        if begin >= before {
+            break;
+        }
+    }
+    mistake.map_or(Ok(None), Err)
+}
+
+/// The fields, where they lie in a member as they do in an element.
+fn unwrapped(mut object: Map<String, Value>) -> Map<String, Value> {
+    match object.remove(RESPONSE) {
+        Some(Value::Object(fields)) => fields,
+        _ => object,
+    }
+}
+
+/// The place of a mistake in the whole text.
+fn place(text: &str, begin: usize, error: &serde_json::Error) -> Mistake {
+    let before = &text[..begin];
+    let lines = before.matches('\n').count();
+    let last = before.rsplit('\n').next().map_or(0, str::len);
+    let column = if error.line() == 1 { last + error.column() } else { error.column() };
+    Mistake::NotJson { line: lines + error.line(), column }
+}

@@ -1,0 +1,19 @@
+//! What a model answers, as types: read from XML or from JSON, with whatever it wrote around it.
+//!
+//! Only the tags of an answer are markup; any other `<` or `&` is text, so a model need not escape what it says.
+
+mod fields;
+mod json;
+mod message;
+mod mistake;
+mod post;
+mod reflection;
+mod respond;
+mod shape;
+mod xml;
+
+pub use message::{IGNORE, MessageAnswer, Mode, REPLY};
+pub use mistake::Mistake;
+pub use post::PostAnswer;
+pub use reflection::{LearnedFact, LearnedRelationship, ReflectionAnswer};
+pub use respond::RespondAnswer;

@@ -1,0 +1,74 @@
+//! Which fields an answer has, and where it is in what a model wrote.
+
+use std::iter::once;
+
+use regex::Regex;
+use serde_json::{Map, Value};
+
+use super::{Mistake, json, xml};
+
+/// The element around the fields; it may be left out.
+pub(super) const RESPONSE: &str = "response";
+
+/// The names of fields.
+pub(super) struct Shape {
+    /// Those that hold text.
+    leaves: &'static [&'static str],
+    /// Those that may hold others.
+    groups: &'static [&'static str],
+    /// A tag of one of them, or a section that is text as it stands.
+    markup: Regex,
+}
+
+impl Shape {
+    pub(super) fn new(leaves: &'static [&'static str], groups: &'static [&'static str]) -> Self {
+        let names: Vec<_> = once(&RESPONSE).chain(leaves).chain(groups).copied().collect();
+        let pattern = format!(r"(?s)<!\[CDATA\[.*?\]\]>|</?(?:{})(?:\s[^<>]*)?/?>", names.join("|"));
+        // The names are words of this module.
+        let markup = Regex::new(&pattern).expect("a pattern made of words");
+        Self { leaves, groups, markup }
+    }
+
+    /// The fields of the answer in a text.
+    pub(super) fn read(&self, text: &str) -> Result<Map<String, Value>, Mistake> {
+        let text = without_thinking(text);
+        let markup = self.markup.find(text).map(|tag| tag.start());
+        let before = markup.unwrap_or(text.len());
+        let mistake = match json::find(text, before, |name| self.has(name)) {
+            Ok(Some(fields)) => return Ok(fields),
+            Ok(None) => Mistake::NoAnswer,
+            Err(mistake) => mistake,
+        };
+        match markup {
+            Some(_) => xml::read(text, self),
+            None => Err(mistake),
+        }
+    }
+
+    pub(super) fn is_leaf(&self, name: &str) -> bool {
+        self.leaves.contains(&name)
+    }
+
+    /// The text with every `<` escaped that begins no tag of this answer.
+    pub(super) fn escaped(&self, text: &str) -> String {
+        let mut escaped = String::with_capacity(text.len());
+        let mut end = 0;
+        for tag in self.markup.find_iter(text) {
+            escaped.push_str(&text[end..tag.start()].replace('<', "&lt;"));
+            escaped.push_str(tag.as_str());
+            end = tag.end();
+        }
+        escaped.push_str(&text[end..].replace('<', "&lt;"));
+        escaped
+    }
+
+    fn has(&self, name: &str) -> bool {
+        name == RESPONSE || self.is_leaf(name) || self.groups.contains(&name)
+    }
+}
+
+/// Without what models that reason put first; drafts of the answer may stand in it.
+fn without_thinking(text: &str) -> &str {
+    let thinking = text.trim_start().strip_prefix("<think>");
+    thinking.and_then(|rest| rest.split_once("</think>")).map_or(text, |(_, answer)| answer)
+}
