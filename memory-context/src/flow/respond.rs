@@ -1,0 +1,211 @@
+//! Whether an agent answers a message, before a model is asked.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use crate::records::{AgentId, ChannelType, MessageContent, RoomState};
+
+/// Where an agent answers without asking a model.
+///
+/// ```
+/// use memory_context::flow::RespondRules;
+/// use memory_context::records::ChannelType;
+///
+/// let rules = RespondRules::default().with_channel_type(ChannelType::Feed).with_source("support");
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RespondRules {
+    channel_types: BTreeSet<ChannelType>,
+    sources: BTreeSet<String>,
+}
+
+/// What is known of a message when it comes in.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Received<'a> {
+    /// What was said.
+    pub content: &'a MessageContent,
+    /// Whether the platform says that the agent is spoken to: by a mention, or by a reply to what it said.
+    pub is_addressed: bool,
+    /// How the agent follows the room.
+    pub state: Option<RoomState>,
+}
+
+/// What to do about a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Decision {
+    /// Answer it.
+    Respond(Why),
+    /// Store it, and do nothing else about it; where it is the agent's own, not even that.
+    Ignore(Why),
+    /// Ask a model whether to answer.
+    Ask,
+}
+
+/// What decided.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Why {
+    /// The agent said it.
+    Own,
+    /// The agent is muted in the room, and was not named.
+    Muted,
+    /// The agent is spoken to.
+    Addressed,
+    /// The room is of a type in which the agent always answers.
+    ChannelType,
+    /// It comes from where the agent always answers.
+    Source,
+    /// A model was asked.
+    Model,
+}
+
+impl Default for RespondRules {
+    /// Direct conversations, the agent by itself, programs that call, and `client_chat`.
+    fn default() -> Self {
+        use ChannelType::{Api, Dm, Own, VoiceDm};
+        Self { channel_types: [Dm, VoiceDm, Own, Api].into(), sources: ["client_chat".to_owned()].into() }
+    }
+}
+
+impl RespondRules {
+    /// Also in rooms of this type.
+    #[must_use]
+    pub fn with_channel_type(mut self, channel_type: ChannelType) -> Self {
+        self.channel_types.insert(channel_type);
+        self
+    }
+
+    /// Also what comes from this platform, as [`MessageContent::source`] has it.
+    #[must_use]
+    pub fn with_source(mut self, source: impl Into<String>) -> Self {
+        self.sources.insert(source.into());
+        self
+    }
+
+    /// Decides as far as that goes without a model.
+    ///
+    /// # Behavior
+    /// - What the agent said itself is ignored, whatever else holds.
+    /// - Where it is muted, it answers when it is spoken to or its name is in the text, in any case of letters, and else never,
+    ///   in direct conversations neither.
+    /// - Where it is not, it answers in the rooms and to the sources of these rules, and when it is spoken to.
+    /// - Else a model decides.
+    pub fn decide(&self, agent: &AgentId, agent_name: &str, received: &Received<'_>) -> Decision {
+        let Received { content, is_addressed, state } = *received;
+        if is_own(agent, content) {
+            return Decision::Ignore(Why::Own);
+        }
+        if state == Some(RoomState::Muted) {
+            let is_called = is_addressed || is_named(&content.text, agent_name);
+            return if is_called { Decision::Respond(Why::Addressed) } else { Decision::Ignore(Why::Muted) };
+        }
+        if self.channel_types.contains(&content.channel_type) {
+            return Decision::Respond(Why::ChannelType);
+        }
+        if self.sources.contains(&content.source) {
+            return Decision::Respond(Why::Source);
+        }
+        if is_addressed { Decision::Respond(Why::Addressed) } else { Decision::Ask }
+    }
+}
+
+/// Whether the agent said it. Nothing is recorded of such a message, or its echo would supersede the answer that it is.
+pub fn is_own(agent: &AgentId, content: &MessageContent) -> bool {
+    content.author == agent.entity()
+}
+
+/// Whether it is time to reflect: more messages came since the last time than a quarter of the length of a conversation.
+pub fn is_reflection_due(messages_since: usize, conversation_length: usize) -> bool {
+    messages_since > conversation_length.div_ceil(4)
+}
+
+fn is_named(text: &str, name: &str) -> bool {
+    !name.is_empty() && text.to_lowercase().contains(&name.to_lowercase())
+}
+
+impl fmt::Debug for Received<'_> {
+    /// Payloads stay out of logs, as those of the content do.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Received({:?}, addressed {}, {:?})", self.content, self.is_addressed, self.state)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::records::{EntityId, RoomId};
+
+    fn decide(rules: &RespondRules, of: (&str, ChannelType, &str, &str, bool, Option<RoomState>)) -> Decision {
+        let (author, channel_type, source, text, is_addressed, state) = of;
+        let (room, author) = (RoomId::parse("r").expect("valid"), EntityId::parse(author).expect("valid"));
+        let mut content = MessageContent::new(room, author, text);
+        (content.channel_type, content.source) = (channel_type, source.to_owned());
+        let agent = AgentId::parse("agent").expect("valid");
+        rules.decide(&agent, "Eliza", &Received { content: &content, is_addressed, state })
+    }
+
+    #[test]
+    fn the_decision_tree() {
+        use ChannelType::{Api, Dm, Feed, Forum, Group, Own, Thread, VoiceDm, VoiceGroup, World};
+        use Decision::{Ask, Ignore, Respond};
+        use RoomState::{Followed, Muted};
+        let default = RespondRules::default();
+        for (of, decision) in [
+            // Is it the agent's own?
+            (("agent", Group, "", "hello", false, None), Ignore(Why::Own)),
+            (("agent", Dm, "client_chat", "Eliza", true, Some(Muted)), Ignore(Why::Own)),
+            // Is it muted, and was it named?
+            (("ana", Group, "", "hello", false, Some(Muted)), Ignore(Why::Muted)),
+            (("ana", Dm, "", "hello", false, Some(Muted)), Ignore(Why::Muted)),
+            (("ana", Api, "client_chat", "", false, Some(Muted)), Ignore(Why::Muted)),
+            (("ana", Group, "", "hello ELIZA!", false, Some(Muted)), Respond(Why::Addressed)),
+            (("ana", Dm, "", "eliza?", false, Some(Muted)), Respond(Why::Addressed)),
+            (("ana", Group, "", "hello", true, Some(Muted)), Respond(Why::Addressed)),
+            // Is it a room in which it always answers?
+            (("ana", Dm, "", "hello", false, None), Respond(Why::ChannelType)),
+            (("ana", VoiceDm, "", "hello", false, None), Respond(Why::ChannelType)),
+            (("ana", Own, "", "hello", false, None), Respond(Why::ChannelType)),
+            (("ana", Api, "", "hello", false, None), Respond(Why::ChannelType)),
+            (("ana", Dm, "", "hello", false, Some(Followed)), Respond(Why::ChannelType)),
+            // Does it come from where it always answers?
+            (("ana", Group, "client_chat", "hello", false, None), Respond(Why::Source)),
+            (("ana", Group, "my_client_chat_2", "hello", false, None), Ask),
+            // Is it spoken to?
+            (("ana", Group, "discord", "hello", true, None), Respond(Why::Addressed)),
+            // Else the model decides.
+            (("ana", Group, "discord", "hello", false, None), Ask),
+            (("ana", Group, "discord", "hello Eliza", false, Some(Followed)), Ask),
+            (("ana", VoiceGroup, "", "hello", false, None), Ask),
+            (("ana", Feed, "", "hello", false, None), Ask),
+            (("ana", Thread, "", "hello", false, None), Ask),
+            (("ana", World, "", "hello", false, None), Ask),
+            (("ana", Forum, "", "hello", false, None), Ask),
+        ] {
+            assert_eq!(decide(&default, of), decision, "{of:?}");
+        }
+    }
+
+    #[test]
+    fn rules_are_added() {
+        let rules = RespondRules::default().with_channel_type(ChannelType::Feed).with_source("support");
+        let of = |channel_type, source| decide(&rules, ("ana", channel_type, source, "hello", false, None));
+        assert_eq!(of(ChannelType::Feed, ""), Decision::Respond(Why::ChannelType));
+        assert_eq!(of(ChannelType::Group, "support"), Decision::Respond(Why::Source));
+        assert_eq!(of(ChannelType::Group, "client_chat"), Decision::Respond(Why::Source));
+        assert_eq!(of(ChannelType::Group, "sup"), Decision::Ask);
+    }
+
+    #[test]
+    fn an_agent_without_a_name_is_not_named() {
+        assert!(!is_named("hello", ""));
+        assert!(is_named("Ärger mit ÉLIZA", "Éliza"));
+    }
+
+    #[test]
+    fn reflection_is_due_after_a_quarter() {
+        for (since, length, due) in
+            [(0, 32, false), (8, 32, false), (9, 32, true), (2, 5, false), (3, 5, true), (0, 0, false), (1, 0, true)]
+        {
+            assert_eq!(is_reflection_due(since, length), due, "{since} of {length}");
+        }
+    }
+}
