@@ -1,0 +1,204 @@
+//! Discord: channels are rooms, servers worlds, users entities. The types are the parts of its JSON that say where and who.
+
+use memory_core::{Error, Result};
+use serde::{Deserialize, Serialize};
+
+use super::Origin;
+use crate::records::{ChannelType, Entity, EntityId, Room, RoomId, World, WorldId};
+
+/// What [`Room::source`] is.
+pub const SOURCE: &str = "discord";
+
+/// A server, which the API calls a guild.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Guild {
+    /// Its snowflake.
+    pub id: String,
+    /// What it is called.
+    pub name: String,
+    /// Whose it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner_id: Option<String>,
+}
+
+/// A channel, a thread or a direct conversation.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Channel {
+    /// Its snowflake.
+    pub id: String,
+    /// What kind of channel it is, as the API numbers them.
+    #[serde(rename = "type")]
+    pub kind: u8,
+    /// What it is called; a direct conversation has no name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// The server that it belongs to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub guild_id: Option<String>,
+}
+
+/// A user.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct User {
+    /// Its snowflake.
+    pub id: String,
+    /// Unique on the platform.
+    pub username: String,
+    /// What it is called.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub global_name: Option<String>,
+}
+
+/// The id of a user; `InvalidInput` when it is no snowflake.
+pub fn entity_id(user: &str) -> Result<EntityId> {
+    EntityId::parse(id(user)?)
+}
+
+/// The id of a channel; `InvalidInput` when it is no snowflake.
+pub fn room_id(channel: &str) -> Result<RoomId> {
+    RoomId::parse(id(channel)?)
+}
+
+/// The id of a server; `InvalidInput` when it is no snowflake.
+pub fn world_id(guild: &str) -> Result<WorldId> {
+    WorldId::parse(id(guild)?)
+}
+
+/// What kind of room a channel is; `InvalidInput` where nothing can be said, as in a category. The numbers are those of
+/// <https://discord.com/developers/docs/resources/channel#channel-object-channel-types>.
+pub fn channel_type(kind: u8) -> Result<ChannelType> {
+    match kind {
+        0 | 3 => Ok(ChannelType::Group),
+        1 => Ok(ChannelType::Dm),
+        2 | 13 => Ok(ChannelType::VoiceGroup),
+        5 => Ok(ChannelType::Feed),
+        10..=12 => Ok(ChannelType::Thread),
+        15 | 16 => Ok(ChannelType::Forum),
+        _ => Err(Error::invalid(format!("nothing is said in a Discord channel of type {kind}"))),
+    }
+}
+
+impl TryFrom<&Guild> for World {
+    type Error = Error;
+
+    fn try_from(guild: &Guild) -> Result<Self> {
+        let mut world = Self::new(world_id(&guild.id)?);
+        world.name = Some(guild.name.clone());
+        world.owner = guild.owner_id.as_deref().map(entity_id).transpose()?;
+        Ok(world)
+    }
+}
+
+impl TryFrom<&Channel> for Room {
+    type Error = Error;
+
+    fn try_from(channel: &Channel) -> Result<Self> {
+        let mut room = Self::new(room_id(&channel.id)?, channel_type(channel.kind)?);
+        room.name = channel.name.clone();
+        room.source = SOURCE.to_owned();
+        room.world = channel.guild_id.as_deref().map(world_id).transpose()?;
+        room.channel_id = Some(channel.id.clone());
+        Ok(room)
+    }
+}
+
+impl TryFrom<&User> for Entity {
+    type Error = Error;
+
+    fn try_from(user: &User) -> Result<Self> {
+        let mut names = vec![user.username.clone()];
+        if let Some(name) = user.global_name.clone().filter(|name| *name != user.username) {
+            names.insert(0, name);
+        }
+        Ok(Self { names, ..Self::new(entity_id(&user.id)?, "") })
+    }
+}
+
+impl Origin {
+    /// What a user said in a channel; `InvalidInput` also when the channel belongs to another server.
+    pub fn of_discord(guild: Option<&Guild>, channel: &Channel, author: &User) -> Result<Self> {
+        if guild.map(|guild| &guild.id) != channel.guild_id.as_ref() {
+            return Err(Error::invalid("the Discord channel does not belong to this server"));
+        }
+        let world = guild.map(World::try_from).transpose()?;
+        Ok(Self { world, room: channel.try_into()?, author: author.try_into()? })
+    }
+}
+
+fn id(snowflake: &str) -> Result<String> {
+    let number: u64 = snowflake.parse().map_err(|_| Error::invalid("the id of Discord is no snowflake"))?;
+    Ok(format!("{SOURCE}:{number}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{from_value, json};
+
+    use super::*;
+
+    fn guild() -> Guild {
+        from_value(json!({ "id": "1", "name": "Shop", "owner_id": "30", "roles": [] })).expect("as the API has it")
+    }
+
+    fn user() -> User {
+        let user = json!({ "id": "30", "username": "ana", "global_name": "Ana", "discriminator": "0" });
+        from_value(user).expect("as the API has it")
+    }
+
+    #[test]
+    fn channels_are_rooms_of_their_server() {
+        let channel = json!({ "id": "20", "type": 0, "name": "general", "guild_id": "1", "position": 3 });
+        let channel: Channel = from_value(channel).expect("as the API has it");
+        let origin = Origin::of_discord(Some(&guild()), &channel, &user()).expect("valid");
+        let world = origin.world.expect("a server");
+        assert_eq!((world.id.as_str(), world.name.as_deref()), ("discord:1", Some("Shop")));
+        assert_eq!(world.owner, Some(origin.author.id.clone()));
+        let room = origin.room;
+        assert_eq!((room.id.as_str(), room.name.as_deref()), ("discord:20", Some("general")));
+        assert_eq!((room.world, room.channel_type), (Some(world.id), ChannelType::Group));
+        assert_eq!((room.source.as_str(), room.channel_id.as_deref()), ("discord", Some("20")));
+        assert_eq!(
+            (origin.author.id.as_str(), &origin.author.names[..]),
+            ("discord:30", &["Ana", "ana"].map(Into::into)[..])
+        );
+        assert!(Origin::of_discord(None, &channel, &user()).is_err(), "without its server");
+    }
+
+    #[test]
+    fn a_direct_conversation_belongs_to_nothing() {
+        let channel: Channel = from_value(json!({ "id": "21", "type": 1 })).expect("as the API has it");
+        let origin = Origin::of_discord(None, &channel, &user()).expect("valid");
+        assert_eq!((origin.world, origin.room.channel_type), (None, ChannelType::Dm));
+        assert!(Origin::of_discord(Some(&guild()), &channel, &user()).is_err());
+    }
+
+    #[test]
+    fn channel_types_are_those_of_the_api() {
+        use ChannelType::{Dm, Feed, Forum, Group, Thread, VoiceGroup};
+        for (kind, channel_type) in [
+            (0, Some(Group)),
+            (1, Some(Dm)),
+            (2, Some(VoiceGroup)),
+            (3, Some(Group)),
+            (4, None),
+            (5, Some(Feed)),
+            (10, Some(Thread)),
+            (11, Some(Thread)),
+            (12, Some(Thread)),
+            (13, Some(VoiceGroup)),
+            (14, None),
+            (15, Some(Forum)),
+            (16, Some(Forum)),
+            (99, None),
+        ] {
+            assert_eq!(super::channel_type(kind).ok(), channel_type, "{kind}");
+        }
+    }
+
+    #[test]
+    fn ids_are_snowflakes() {
+        for id in ["", "x", "-1", "1:2", "99999999999999999999"] {
+            assert!(room_id(id).is_err(), "{id}");
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! Who said something, and where.
+
+use memory_core::Result;
+
+use crate::records::{AgentId, Entity, EntityId, MessageContent, Records, Room, World};
+
+/// Who said something, and where, as the records have it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Origin {
+    /// What the room belongs to.
+    pub world: Option<World>,
+    /// The conversation.
+    pub room: Room,
+    /// Who said it.
+    pub author: Entity,
+}
+
+impl Origin {
+    /// With the agent as the author of what its own account on the platform said, so that its echo is known as its own.
+    #[must_use]
+    pub fn seen_by(mut self, agent: &AgentId, account: &EntityId) -> Self {
+        if self.author.id == *account {
+            self.author.id = agent.entity();
+        }
+        self
+    }
+
+    /// Keeps what is not known yet of world, room and author, and puts author and agent into the room. What is known stays as it
+    /// is, and doing it again changes nothing.
+    pub async fn ensure(&self, records: &Records) -> Result<()> {
+        if let Some(world) = &self.world {
+            records.worlds().ensure(world).await?;
+        }
+        records.rooms().ensure(&self.room).await?;
+        records.entities().ensure(&self.author).await?;
+        for entity in [&records.agent().entity(), &self.author.id] {
+            records.participants().join(&self.room.id, entity).await?;
+        }
+        Ok(())
+    }
+
+    /// What was said there.
+    pub fn message(&self, text: impl Into<String>) -> MessageContent {
+        let Room { id, channel_type, source, world, .. } = &self.room;
+        let mut content = MessageContent::new(id.clone(), self.author.id.clone(), text);
+        content.channel_type = *channel_type;
+        content.source = source.clone();
+        content.world = world.clone();
+        content
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use memory_core::{InMemory, MemoryProvider};
+
+    use super::super::bus;
+    use super::*;
+    use crate::flow::is_own;
+    use crate::records::{ChannelType, Scope};
+
+    fn origin(publisher: &str) -> Origin {
+        let message = bus::Message { namespace: "shop".into(), topic: "orders".into(), publisher: publisher.into() };
+        Origin::try_from(&message).expect("valid")
+    }
+
+    #[tokio::test]
+    async fn an_origin_is_kept_once() {
+        let provider: Arc<dyn MemoryProvider> = Arc::new(InMemory::new());
+        provider.init().await.expect("ready");
+        let records = Records::new(provider, AgentId::parse("agent").expect("valid"));
+        let origin = origin("ana");
+        for _ in 0..2 {
+            origin.ensure(&records).await.expect("kept");
+        }
+        let scope = Scope::new(origin.room.id.clone(), origin.author.id.clone());
+        assert_eq!(records.rooms().get(&scope).await.expect("read"), Some(origin.room.clone()));
+        assert_eq!(records.worlds().get(&scope).await.expect("read"), origin.world);
+        let entity = records.entities().get(&scope, &origin.author.id).await.expect("read");
+        assert_eq!(entity, Some(origin.author.clone()));
+        let present = records.participants().of_room(&scope).await.expect("read");
+        let present: Vec<_> = present.into_iter().map(|participant| participant.entity).collect();
+        assert_eq!(present, [records.agent().entity(), origin.author.id.clone()]);
+    }
+
+    #[test]
+    fn the_agent_knows_its_own_account() {
+        let agent = AgentId::parse("agent").expect("valid");
+        let account = bus::entity_id("shop", "bot").expect("valid");
+        for (publisher, own) in [("bot", true), ("ana", false)] {
+            let content = origin(publisher).seen_by(&agent, &account).message("hello");
+            assert_eq!(is_own(&agent, &content), own, "{publisher}");
+        }
+    }
+
+    #[test]
+    fn a_message_tells_where_it_was_said() {
+        let origin = origin("ana");
+        let content = origin.message("hello");
+        assert_eq!((content.room, content.author), (origin.room.id, origin.author.id));
+        assert_eq!((content.world, content.channel_type), (origin.room.world, ChannelType::Group));
+        assert_eq!((content.source.as_str(), content.text.as_str()), ("bus", "hello"));
+    }
+}

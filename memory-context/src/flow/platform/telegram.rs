@@ -1,0 +1,157 @@
+//! Telegram: chats are rooms, groups worlds, users entities. The types are the parts of its JSON that say where and who.
+
+use memory_core::{Error, Result};
+use serde::{Deserialize, Serialize};
+
+use super::Origin;
+use crate::records::{ChannelType, Entity, EntityId, Room, RoomId, World, WorldId};
+
+/// What [`Room::source`] is.
+pub const SOURCE: &str = "telegram";
+
+/// A chat.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Chat {
+    /// Unique on the platform.
+    pub id: i64,
+    /// What kind of chat it is.
+    #[serde(rename = "type")]
+    pub kind: ChatKind,
+    /// What it is called; that with one person has no title.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+}
+
+/// What kind of chat it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ChatKind {
+    /// With one person.
+    Private,
+    /// With a few.
+    Group,
+    /// With many.
+    Supergroup,
+    /// Posts.
+    Channel,
+}
+
+/// A user.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct User {
+    /// Unique on the platform.
+    pub id: i64,
+    /// What it is called.
+    pub first_name: String,
+    /// The rest of its name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_name: Option<String>,
+    /// Unique on the platform, where it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub username: Option<String>,
+}
+
+/// The id of a user.
+pub fn entity_id(user: i64) -> Result<EntityId> {
+    EntityId::parse(format!("{SOURCE}:{user}"))
+}
+
+/// The id of a chat, or of a topic in it.
+pub fn room_id(chat: i64, topic: Option<i64>) -> Result<RoomId> {
+    match topic {
+        Some(topic) => RoomId::parse(format!("{SOURCE}:{chat}:{topic}")),
+        None => RoomId::parse(format!("{SOURCE}:{chat}")),
+    }
+}
+
+/// The id of the world that a group is.
+pub fn world_id(chat: i64) -> Result<WorldId> {
+    WorldId::parse(format!("{SOURCE}:{chat}"))
+}
+
+impl ChatKind {
+    /// What kind of room it is.
+    pub const fn channel_type(self) -> ChannelType {
+        match self {
+            Self::Private => ChannelType::Dm,
+            Self::Group | Self::Supergroup => ChannelType::Group,
+            Self::Channel => ChannelType::Feed,
+        }
+    }
+}
+
+impl TryFrom<&User> for Entity {
+    type Error = Error;
+
+    fn try_from(user: &User) -> Result<Self> {
+        let name = match &user.last_name {
+            Some(last) => format!("{} {last}", user.first_name),
+            None => user.first_name.clone(),
+        };
+        let mut entity = Self::new(entity_id(user.id)?, name);
+        entity.names.extend(user.username.clone().filter(|name| *name != entity.names[0]));
+        Ok(entity)
+    }
+}
+
+impl Origin {
+    /// What a user said in a chat, or in a topic of it, which is a thread. A group or a channel is a world of which it is a room
+    /// as well; a private chat belongs to nothing.
+    pub fn of_telegram(chat: &Chat, topic: Option<i64>, author: &User) -> Result<Self> {
+        let world = match chat.kind {
+            ChatKind::Private => None,
+            ChatKind::Group | ChatKind::Supergroup | ChatKind::Channel => {
+                let mut world = World::new(world_id(chat.id)?);
+                world.name = chat.title.clone();
+                Some(world)
+            }
+        };
+        let channel_type = if topic.is_some() { ChannelType::Thread } else { chat.kind.channel_type() };
+        let mut room = Room::new(room_id(chat.id, topic)?, channel_type);
+        room.name = chat.title.clone();
+        room.source = SOURCE.to_owned();
+        room.world = world.as_ref().map(|world| world.id.clone());
+        room.channel_id = Some(chat.id.to_string());
+        Ok(Self { world, room, author: author.try_into()? })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{from_value, json};
+
+    use super::*;
+
+    fn user() -> User {
+        let user = json!({ "id": 7, "is_bot": false, "first_name": "Ana", "last_name": "Li", "username": "ana" });
+        from_value(user).expect("as the API has it")
+    }
+
+    #[test]
+    fn chats_are_rooms_and_groups_worlds() {
+        use ChannelType::{Dm, Feed, Group, Thread};
+        for (kind, topic, room, world, channel_type) in [
+            ("private", None, "telegram:-5", None, Dm),
+            ("group", None, "telegram:-5", Some("telegram:-5"), Group),
+            ("supergroup", None, "telegram:-5", Some("telegram:-5"), Group),
+            ("supergroup", Some(3), "telegram:-5:3", Some("telegram:-5"), Thread),
+            ("channel", None, "telegram:-5", Some("telegram:-5"), Feed),
+        ] {
+            let chat = json!({ "id": -5, "type": kind, "title": "Shop", "is_forum": true });
+            let chat: Chat = from_value(chat).expect("as the API has it");
+            let origin = Origin::of_telegram(&chat, topic, &user()).expect("valid");
+            assert_eq!((origin.room.id.as_str(), origin.room.channel_type), (room, channel_type), "{kind}");
+            assert_eq!(origin.world.as_ref().map(|world| world.id.as_str()), world, "{kind}");
+            assert_eq!(origin.room.world, origin.world.map(|world| world.id), "{kind}");
+            assert_eq!((origin.room.source.as_str(), origin.room.channel_id.as_deref()), ("telegram", Some("-5")));
+        }
+    }
+
+    #[test]
+    fn users_are_entities() {
+        let entity = Entity::try_from(&user()).expect("valid");
+        assert_eq!((entity.id.as_str(), &entity.names[..]), ("telegram:7", &["Ana Li", "ana"].map(Into::into)[..]));
+        let bare = User { last_name: None, username: Some("Ana".into()), ..user() };
+        assert_eq!(Entity::try_from(&bare).expect("valid").names, ["Ana"]);
+    }
+}
