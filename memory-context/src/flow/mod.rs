@@ -1,7 +1,11 @@
 //! The flow of messages: the parts from which an agent answers what it receives.
 
 pub mod answer;
+mod events;
 pub mod platform;
 mod respond;
+mod run;
 
+pub use events::{Event, EventKind, Events, Notice};
 pub use respond::{Decision, Received, RespondRules, Why, is_own, is_reflection_due};
+pub use run::{End, Run, RunContext, Step};

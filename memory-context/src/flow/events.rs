@@ -1,0 +1,219 @@
+//! What happens in runs, as a stream.
+
+use std::sync::Arc;
+
+use futures::Stream;
+use futures::stream::unfold;
+use memory_core::{Clock, MemoryId, Timestamp};
+use tokio::sync::broadcast;
+use tokio::sync::broadcast::error::RecvError;
+
+use super::run::{End, Run, RunContext, Step};
+use crate::records::{EntityId, RoomId};
+
+/// Begins runs, and tells all that listen what happens in them.
+///
+/// ```
+/// use std::sync::Arc;
+/// use futures::StreamExt;
+/// use memory_context::flow::{End, EventKind, Events, Notice};
+/// use memory_context::records::{EntityId, RoomId};
+/// use memory_core::SystemClock;
+///
+/// # #[tokio::main] async fn main() -> memory_core::Result<()> {
+/// let events = Events::new(1_000, Arc::new(SystemClock));
+/// let mut stream = Box::pin(events.subscribe());
+/// let run = events.start(RoomId::parse("general")?, EntityId::parse("ana")?);
+/// run.end(End::Completed);
+/// let Some(Notice::Event(event)) = stream.next().await else { panic!("the beginning") };
+/// assert_eq!(event.kind, EventKind::Started);
+/// let Some(Notice::Event(event)) = stream.next().await else { panic!("the end") };
+/// assert_eq!(event.kind, EventKind::Ended(End::Completed));
+/// # Ok(()) }
+/// ```
+#[derive(Debug)]
+pub struct Events {
+    sink: Sink,
+}
+
+/// Something that happened in a run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Event {
+    /// In which one.
+    pub run: Arc<RunContext>,
+    /// When.
+    pub at: Timestamp,
+    /// What.
+    pub kind: EventKind,
+}
+
+/// What happened in a run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum EventKind {
+    /// It began. The first of its events.
+    Started,
+    /// It went on.
+    Step(Step),
+    /// It ended. The last of its events.
+    Ended(End),
+}
+
+/// What a subscriber hears.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Notice {
+    /// An event.
+    Event(Event),
+    /// So many events were lost, since the subscriber was slower than they came.
+    Missed(u64),
+}
+
+/// Where events go.
+#[derive(Debug, Clone)]
+pub(super) struct Sink {
+    sender: broadcast::Sender<Event>,
+    clock: Arc<dyn Clock>,
+}
+
+impl Events {
+    /// Keeps this many events, at least one, for subscribers that are slower than they come.
+    pub fn new(capacity: usize, clock: Arc<dyn Clock>) -> Self {
+        let (sender, _) = broadcast::channel(capacity.max(1));
+        Self { sink: Sink { sender, clock } }
+    }
+
+    /// What happens from now on, in the order in which it does. The stream ends when these events and all of their runs are gone.
+    /// No run waits for a subscriber.
+    pub fn subscribe(&self) -> impl Stream<Item = Notice> + Send + use<> {
+        unfold(self.sink.sender.subscribe(), |mut receiver| async {
+            let notice = match receiver.recv().await {
+                Ok(event) => Notice::Event(event),
+                Err(RecvError::Lagged(missed)) => Notice::Missed(missed),
+                Err(RecvError::Closed) => return None,
+            };
+            Some((notice, receiver))
+        })
+    }
+
+    /// Begins the run about a message that somebody said.
+    pub fn start(&self, room: RoomId, author: EntityId) -> Run {
+        let context = RunContext { id: MemoryId::generate(), room, author, began_at: self.sink.now() };
+        Run::start(context, self.sink.clone())
+    }
+}
+
+impl Sink {
+    pub(super) fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    pub(super) fn send(&self, event: Event) {
+        // An error says that nobody listens.
+        let _ = self.sender.send(event);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+    use std::time::Duration;
+
+    use futures::StreamExt;
+    use memory_core::{Error, ManualClock, Result};
+
+    use super::super::Why;
+    use super::*;
+
+    fn events() -> Events {
+        Events::new(100, Arc::new(ManualClock::new(Timestamp::MIN)))
+    }
+
+    fn start(events: &Events) -> Run {
+        events.start(RoomId::parse("r").expect("valid"), EntityId::parse("ana").expect("valid"))
+    }
+
+    /// What was heard of one run, with all else gone.
+    async fn heard(events: Events, stream: impl Stream<Item = Notice>) -> Vec<EventKind> {
+        drop(events);
+        let kinds = stream.map(|notice| match notice {
+            Notice::Event(event) => event.kind,
+            Notice::Missed(missed) => panic!("{missed} missed"),
+        });
+        kinds.collect().await
+    }
+
+    async fn driven(work: impl AsyncFnOnce(&Run) -> Result<End>) -> (End, Vec<EventKind>) {
+        let events = events();
+        let stream = events.subscribe();
+        let end = start(&events).drive(Duration::from_secs(60), work).await;
+        (end, heard(events, stream).await)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_run_ends_with_exactly_one_event() {
+        for end in [End::Completed, End::Superseded, End::Ignored(Why::Muted)] {
+            let (driven, events) = driven(async |_| Ok(end.clone())).await;
+            assert_eq!((&driven, &events[..]), (&end, &[EventKind::Started, EventKind::Ended(end.clone())][..]));
+        }
+        let (failed, events) = driven(async |_| Err(Error::invalid("no"))).await;
+        assert!(matches!(&failed, End::Failed { reason } if reason.contains("no")), "{failed:?}");
+        assert_eq!(events, [EventKind::Started, EventKind::Ended(failed)]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_comes_late_does_not_come_at_all() {
+        let (end, events) = driven(async |run| {
+            run.step(Step::ActionStarted { action: "WAIT".into() });
+            pending::<()>().await;
+            run.step(Step::ActionEnded { action: "WAIT".into(), success: true });
+            Ok(End::Completed)
+        })
+        .await;
+        assert_eq!(end, End::TimedOut { after: Duration::from_secs(60) });
+        let began = EventKind::Step(Step::ActionStarted { action: "WAIT".into() });
+        assert_eq!(events, [EventKind::Started, began, EventKind::Ended(end)]);
+    }
+
+    #[tokio::test]
+    async fn a_run_that_is_dropped_has_failed() {
+        let events = events();
+        let stream = events.subscribe();
+        drop(start(&events).drive(Duration::MAX, async |_| pending().await));
+        let run = start(&events);
+        let panicked = tokio::spawn(run.drive(Duration::MAX, async |_| panic!("as a test"))).await;
+        assert!(panicked.is_err());
+        let ends: Vec<_> = heard(events, stream).await;
+        let ends: Vec<_> = ends.iter().filter(|kind| **kind != EventKind::Started).collect();
+        assert_eq!(ends.len(), 2);
+        assert!(ends.iter().all(|kind| matches!(kind, EventKind::Ended(End::Failed { .. }))), "{ends:?}");
+    }
+
+    #[tokio::test]
+    async fn runs_at_the_same_time_are_told_apart() {
+        let events = events();
+        let mut stream = Box::pin(events.subscribe());
+        let (one, other) = (start(&events), start(&events));
+        assert_ne!(one.context().id, other.context().id);
+        let (first, second) = (one.context().id, other.context().id);
+        other.end(End::Completed);
+        one.end(End::Superseded);
+        let mut ids = Vec::new();
+        for _ in 0..4 {
+            let Some(Notice::Event(event)) = stream.next().await else { panic!("an event") };
+            ids.push(event.run.id);
+        }
+        assert_eq!(ids, [first, second, second, first]);
+    }
+
+    #[tokio::test]
+    async fn a_slow_subscriber_is_told_what_it_missed() {
+        let events = Events::new(2, Arc::new(ManualClock::new(Timestamp::MIN)));
+        let mut stream = Box::pin(events.subscribe());
+        for _ in 0..3 {
+            start(&events).end(End::Completed);
+        }
+        assert_eq!(stream.next().await, Some(Notice::Missed(4)));
+        let Some(Notice::Event(event)) = stream.next().await else { panic!("an event") };
+        assert_eq!(event.kind, EventKind::Started);
+    }
+}
