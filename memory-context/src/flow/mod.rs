@@ -3,9 +3,11 @@
 pub mod answer;
 mod events;
 pub mod platform;
+mod queue;
 mod respond;
 mod run;
 
 pub use events::{Event, EventKind, Events, Notice};
+pub use queue::{Claim, RoomQueues, Ticket};
 pub use respond::{Decision, Received, RespondRules, Why, is_own, is_reflection_due};
 pub use run::{End, Run, RunContext, Step};
