@@ -6,8 +6,10 @@ pub mod platform;
 mod queue;
 mod respond;
 mod run;
+mod templates;
 
 pub use events::{Event, EventKind, Events, Notice};
 pub use queue::{Claim, RoomQueues, Ticket};
 pub use respond::{Decision, Received, RespondRules, Why, is_own, is_reflection_due};
 pub use run::{End, Run, RunContext, Step};
+pub use templates::{POST_PROVIDERS, REFLECTION_PROVIDERS, RESPOND_PROVIDERS, Templates};
