@@ -1,6 +1,7 @@
 //! The flow of messages: the parts from which an agent answers what it receives.
 
 pub mod answer;
+mod ask;
 mod events;
 pub mod platform;
 mod queue;
@@ -8,6 +9,7 @@ mod respond;
 mod run;
 mod templates;
 
+pub use ask::ask;
 pub use events::{Event, EventKind, Events, Notice};
 pub use queue::{Claim, RoomQueues, Ticket};
 pub use respond::{Decision, Received, RespondRules, Why, is_own, is_reflection_due};
