@@ -1,5 +1,6 @@
 //! The flow of messages: the parts from which an agent answers what it receives.
 
+mod actions;
 pub mod answer;
 mod ask;
 mod events;
@@ -9,6 +10,7 @@ mod respond;
 mod run;
 mod templates;
 
+pub use actions::run_actions;
 pub use ask::ask;
 pub use events::{Event, EventKind, Events, Notice};
 pub use queue::{Claim, RoomQueues, Ticket};
