@@ -1,0 +1,110 @@
+//! Keeping what a reflection learned.
+
+use std::collections::BTreeSet;
+
+use memory_core::{Result, Timestamp};
+
+use super::answer::ReflectionAnswer;
+use crate::records::{Fact, Message, NewFact, Records, Relationship, Scope};
+
+/// What was kept of a reflection.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Learned {
+    /// The facts that were not known before.
+    pub facts: Vec<Fact>,
+    /// The relationships, as they are now.
+    pub relationships: Vec<Relationship>,
+    /// How many facts and relationships were left out, since they are about somebody who does not take part in the conversation.
+    pub refused: usize,
+}
+
+/// Keeps the new facts of a reflection, each about its subject and by the agent, and counts an interaction of each relationship.
+///
+/// What a model says of others than those in the room of the message, its author and the agent is left out: it may have been told to
+/// say so by the conversation.
+pub async fn learn(records: &Records, message: &Message, answer: &ReflectionAnswer, at: Timestamp) -> Result<Learned> {
+    let (room, author) = (&message.content.room, &message.content.author);
+    let agent = records.agent().entity();
+    let present = records.participants().of_room(&Scope::new(room.clone(), author.clone())).await?;
+    let mut present: BTreeSet<_> = present.into_iter().map(|participant| participant.entity).collect();
+    present.extend([author.clone(), agent.clone()]);
+    let mut learned = Learned { facts: Vec::new(), relationships: Vec::new(), refused: 0 };
+    for fact in answer.new_facts() {
+        if !present.contains(&fact.subject) {
+            learned.refused += 1;
+            continue;
+        }
+        let new = NewFact::new(room.clone(), fact.subject.clone(), agent.clone(), &fact.claim, at);
+        let remembered = records.facts().remember(new.with_source(message.id)).await?;
+        learned.facts.extend(remembered.is_new.then_some(remembered.fact));
+    }
+    for relationship in &answer.relationships {
+        let (source, target) = (&relationship.source, &relationship.target);
+        if source == target || !present.contains(source) || !present.contains(target) {
+            learned.refused += 1;
+            continue;
+        }
+        let tags = relationship.tags.iter().cloned();
+        learned.relationships.push(records.relationships().interact(source, target, tags, at).await?);
+    }
+    Ok(learned)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use memory_core::{InMemory, MemoryProvider};
+
+    use super::*;
+    use crate::records::{AgentId, EntityId, MessageContent, NewMessage, RoomId};
+    use crate::state::{Character, ComposeOptions, Composer, Services, Turn};
+
+    fn entity(id: &str) -> EntityId {
+        EntityId::parse(id).expect("valid")
+    }
+
+    const ANSWER: &str = r#"{ "thought": "t", "facts": [
+        { "claim": "Ana likes tea", "subject": "ana" },
+        { "claim": "Bo likes coffee", "subject": "bo" },
+        { "claim": "Eve likes secrets", "subject": "eve" },
+        { "claim": "Ana is here", "subject": "ana", "already_known": true },
+        { "claim": "Eliza is an agent", "subject": "agent", "in_bio": true } ],
+      "relationships": [
+        { "sourceEntityId": "ana", "targetEntityId": "bo", "tags": "friends" },
+        { "sourceEntityId": "ana", "targetEntityId": "eve", "tags": "friends" },
+        { "sourceEntityId": "ana", "targetEntityId": "ana", "tags": "friends" } ] }"#;
+
+    #[tokio::test]
+    async fn what_was_learned_is_known_in_the_next_turn() {
+        let provider: Arc<dyn MemoryProvider> = Arc::new(InMemory::new());
+        provider.init().await.expect("ready");
+        let records = Records::new(provider, AgentId::parse("agent").expect("valid"));
+        let room = RoomId::parse("r").expect("valid");
+        for id in ["ana", "bo"] {
+            records.participants().join(&room, &entity(id)).await.expect("joined");
+        }
+        let said = |text| NewMessage::new(MessageContent::new(room.clone(), entity("ana"), text), Timestamp::MIN);
+        let message = records.messages().add(said("I like tea")).await.expect("stored");
+        let answer = ReflectionAnswer::parse(ANSWER).expect("whole");
+
+        let learned = learn(&records, &message, &answer, Timestamp::MIN).await.expect("kept");
+        let facts: Vec<_> = learned.facts.iter().map(|fact| (fact.text.as_str(), fact.subject.as_str())).collect();
+        assert_eq!(facts, [("Ana likes tea", "ana"), ("Bo likes coffee", "bo")]);
+        assert!(learned.facts.iter().all(|fact| fact.author == entity("agent") && fact.source == Some(message.id)));
+        let [relationship] = &learned.relationships[..] else { panic!("one relationship") };
+        assert_eq!((relationship.interactions, learned.refused), (1, 3));
+
+        let again = learn(&records, &message, &answer, Timestamp::MIN).await.expect("kept");
+        assert!(again.facts.is_empty(), "a fact is kept once");
+        assert_eq!(again.relationships[0].interactions, 2);
+
+        let next = records.messages().add(said("Who likes tea?")).await.expect("stored");
+        let composer = Composer::builder(Services::new(records, Character::named("Eliza"))).built_in().build();
+        let composer = composer.expect("names differ");
+        let state = composer.compose_state(&Turn::new(next), &ComposeOptions::only(["FACTS", "RELATIONSHIPS"])).await;
+        assert!(state.text.contains("Ana likes tea") && state.text.contains("friends"), "{}", state.text);
+        assert!(!state.text.contains("secrets"));
+    }
+}
