@@ -1,25 +1,30 @@
 //! A server in a container.
 
+use std::error::Error;
 use std::fmt;
 
 use testcontainers::core::IntoContainerPort;
 use testcontainers::runners::SyncRunner;
-use testcontainers::{GenericImage, ImageExt, TestcontainersError};
+use testcontainers::{GenericImage, ImageExt};
+
+use super::process::holds;
 
 /// A running container. Removed when dropped, and when a signal ends this program.
 pub(super) struct Container {
     container: testcontainers::Container<GenericImage>,
+    host: String,
     port: u16,
 }
 
 impl Container {
-    /// Starts an image, `name:tag`, whose server listens on a port. It need not answer yet.
+    /// Starts an image, `name:tag`, whose server listens on a port, and returns when the server answers.
     pub(super) fn start(
         image: &str,
         port: u16,
         variables: &[(&str, &str)],
         arguments: &[&str],
-    ) -> Result<Self, TestcontainersError> {
+        answers: fn((&str, u16)) -> bool,
+    ) -> Result<Self, Box<dyn Error>> {
         // The port of a registry is followed by a slash, a tag never is.
         let (name, tag) = image.rsplit_once(':').filter(|(_, tag)| !tag.contains('/')).unwrap_or((image, "latest"));
         let mut request =
@@ -27,12 +32,15 @@ impl Container {
         for (variable, value) in variables {
             request = request.with_env_var(*variable, *value);
         }
-        Ok(Self { container: request.start()?, port })
+        let container = request.start()?;
+        let (host, port) = (container.get_host()?.to_string(), container.get_host_port_ipv4(port)?);
+        let container = Self { container, host, port };
+        if holds(|| Ok(answers(container.address())))? { Ok(container) } else { Err("it does not answer".into()) }
     }
 
     /// The host and the port to connect to.
-    pub(super) fn address(&self) -> Result<(String, u16), TestcontainersError> {
-        Ok((self.container.get_host()?.to_string(), self.container.get_host_port_ipv4(self.port)?))
+    pub(super) fn address(&self) -> (&str, u16) {
+        (&self.host, self.port)
     }
 }
 

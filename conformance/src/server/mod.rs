@@ -8,7 +8,8 @@
 //! killed, a process that waits for that ends a local server, and a signal handler removes a container (not on SIGKILL).
 //! All but [`Missing`] is there on Unix only.
 
-#[cfg(all(unix, feature = "containers"))]
+#[cfg(unix)]
+#[cfg_attr(not(feature = "containers"), path = "no_container.rs")]
 mod container;
 #[cfg(unix)]
 mod home;
@@ -21,14 +22,24 @@ pub mod mongo;
 pub mod postgres;
 #[cfg(unix)]
 mod process;
+#[cfg(unix)]
 pub mod redis;
+#[cfg(unix)]
 pub mod redis_cluster;
+#[cfg(unix)]
+mod shared;
 
 pub use missing::Missing;
 
 use std::env;
 #[cfg(unix)]
 use std::path::{Path, PathBuf};
+
+/// What guards a server that is started here, and that programs of other users can reach too.
+#[cfg(unix)]
+fn new_password() -> String {
+    uuid::Uuid::now_v7().simple().to_string()
+}
 
 /// The value of an environment variable; `None` also when it is empty.
 fn variable(name: &str) -> Option<String> {

@@ -1,6 +1,6 @@
 //! MongoDB: a replica set, of one node or of several.
 
-use std::fmt::Debug;
+use std::error::Error;
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, TcpStream, ToSocketAddrs};
 use std::path::{Path, PathBuf};
@@ -9,18 +9,19 @@ use std::time::Duration;
 use bson::{Document, doc};
 use nix::sys::signal::Signal;
 
+use super::container::Container;
 use super::home::Home;
 use super::local::Local;
 use super::process::holds;
+use super::shared::Shared;
 use super::{Missing, find_program, variable};
 use crate::fault::Server;
 
 const ENGINE: &str = "mongo";
-const URL_VARIABLE: &str = "MEMORY_TEST_MONGO_URL";
-const IMAGE_VARIABLE: &str = "MEMORY_TEST_MONGO_IMAGE";
 const NODES_VARIABLE: &str = "MEMORY_TEST_MONGO_NODES";
-#[cfg(feature = "containers")]
-const DEFAULT_IMAGE: &str = "mongo:7.0";
+const USUAL_IMAGE: &str = "mongo:7.0";
+/// Where it listens in a container.
+const PORT: u16 = 27_017;
 /// The replica set that is made here.
 const SET: &str = "rs0";
 /// Where the script that prepares a machine for tests puts the server, in the folder for caches.
@@ -28,48 +29,28 @@ const CACHED: &str = "agent-memory/mongodb/mongod";
 
 /// A MongoDB replica set to share among all tests of a program, in databases of their own.
 #[derive(Debug)]
-pub struct MongoServer {
-    url: String,
-    /// What ends the server when it is dropped; `None` for one that runs elsewhere.
-    _guard: Option<Box<dyn Debug + Send + Sync>>,
-}
+pub struct MongoServer(Shared);
 
 impl MongoServer {
     /// Finds or starts one: `MEMORY_TEST_MONGO_URL`, else a container, else the binary of this machine.
     ///
     /// An image that was named by `MEMORY_TEST_MONGO_IMAGE` is used or missing, never replaced by another server. With
-    /// `MEMORY_TEST_MONGO_NODES` it is a replica set of so many nodes, from the binary. Must not be called on a thread of an
-    /// asynchronous runtime.
+    /// `MEMORY_TEST_MONGO_NODES` and without a URL it is a replica set of so many nodes, from the binary. Must not be called on a
+    /// thread of an asynchronous runtime.
     pub fn start() -> Result<Self, Missing> {
-        if let Some(url) = variable(URL_VARIABLE) {
-            return Ok(Self { url, _guard: None });
-        }
-        if let Some(nodes) = variable(NODES_VARIABLE) {
-            let nodes = nodes.parse().map_err(|_| Missing::new(ENGINE, format!("{NODES_VARIABLE} is no number")))?;
-            let server = LocalMongo::start_with(nodes, &[])?;
-            return Ok(Self { url: server.url(), _guard: Some(Box::new(server)) });
-        }
-        let image = variable(IMAGE_VARIABLE);
-        let is_named = image.is_some();
-        let no_container = match in_container(image) {
-            Ok(server) => return Ok(server),
-            Err(reason) if is_named => {
-                return Err(Missing::new(ENGINE, format!("{IMAGE_VARIABLE} is set, but {reason}")));
-            }
-            Err(reason) => reason,
+        let nodes = variable(NODES_VARIABLE).map(|nodes| nodes.parse()).transpose();
+        let nodes = nodes.map_err(|_| Missing::new(ENGINE, format!("{NODES_VARIABLE} is no number")))?;
+        let in_container = |image: &str| match nodes {
+            Some(_) => Err(format!("{NODES_VARIABLE} is set").into()),
+            None => in_container(image),
         };
-        match LocalMongo::start() {
-            Ok(server) => Ok(Self { url: server.url(), _guard: Some(Box::new(server)) }),
-            Err(missing) => {
-                let reason = format!("{URL_VARIABLE} is not set; {no_container}; {}", missing.reason());
-                Err(Missing::new(ENGINE, reason))
-            }
-        }
+        let local = || LocalMongo::start_with(nodes.unwrap_or(1), &[]).map(|set| Shared::new(set.url(), set));
+        Shared::find(ENGINE, USUAL_IMAGE, in_container, local).map(Self)
     }
 
     /// Where it is reached.
     pub fn url(&self) -> &str {
-        &self.url
+        self.0.url()
     }
 }
 
@@ -156,7 +137,7 @@ impl LocalMongo {
     pub fn primary(&self) -> io::Result<usize> {
         let mut primary = None;
         holds(|| {
-            primary = (0..self.nodes.len()).find(|node| is_primary(self.nodes[*node].port()));
+            primary = (0..self.nodes.len()).find(|node| is_primary((Ipv4Addr::LOCALHOST, self.nodes[*node].port())));
             Ok(primary.is_some())
         })?;
         primary.ok_or_else(|| io::Error::other("the replica set has no primary"))
@@ -201,7 +182,7 @@ impl LocalMongo {
             return Ok(());
         }
         self.primary()?;
-        let are_members = holds(|| Ok(self.nodes.iter().all(|node| is_member(node.port()))))?;
+        let are_members = holds(|| Ok(self.nodes.iter().all(|node| is_member((Ipv4Addr::LOCALHOST, node.port())))))?;
         if are_members { Ok(()) } else { Err(io::Error::other("a node does not join the replica set")) }
     }
 
@@ -259,46 +240,27 @@ fn binary() -> Option<PathBuf> {
     find_program("mongod").or_else(|| caches.map(|caches| caches.join(CACHED)).filter(|binary| binary.is_file()))
 }
 
-#[cfg(feature = "containers")]
-fn in_container(image: Option<String>) -> Result<MongoServer, String> {
-    use super::container::Container;
-
-    const PORT: u16 = 27_017;
-    let image = image.unwrap_or_else(|| DEFAULT_IMAGE.to_owned());
-    let no_container = |error: &dyn std::fmt::Display| format!("no container of {image} starts ({error})");
-    let container = Container::start(&image, PORT, &[], &["--replSet", SET]);
-    let container = container.map_err(|error| no_container(&error))?;
-    let (host, port) = container.address().map_err(|error| no_container(&error))?;
-    let address = (host.as_str(), port);
+fn in_container(image: &str) -> Result<Shared, Box<dyn Error>> {
+    let container = Container::start(image, PORT, &[], &["--replSet", SET], |address| hello(address).is_ok())?;
+    let (host, port) = container.address();
     // The server knows itself by another address than its clients, so these connect to it directly.
+    let url = format!("mongodb://{host}:{port}/?directConnection=true");
     let config = doc! { "_id": SET, "members": [{ "_id": 0, "host": format!("127.0.0.1:{PORT}") }] };
-    let initiate = doc! { "replSetInitiate": config, "$db": "admin" };
-    let is_primary = || hello(address).is_ok_and(|answer| answer.get_bool("isWritablePrimary").unwrap_or(false));
-    match holds(|| Ok(hello(address).is_ok()))
-        .and_then(|_| send(address, &initiate))
-        .and_then(|_| holds(|| Ok(is_primary())))
-    {
-        Ok(true) => {
-            let url = format!("mongodb://{host}:{port}/?directConnection=true");
-            Ok(MongoServer { url, _guard: Some(Box::new(container)) })
-        }
-        Ok(false) => Err(no_container(&"it does not answer")),
-        Err(error) => Err(no_container(&error)),
+    send((host, port), &doc! { "replSetInitiate": config, "$db": "admin" })?;
+    if holds(|| Ok(is_primary((host, port))))? {
+        Ok(Shared::new(url, container))
+    } else {
+        Err("it elects no primary".into())
     }
 }
 
-#[cfg(not(feature = "containers"))]
-fn in_container(_: Option<String>) -> Result<MongoServer, String> {
-    Err("conformance is built without its feature `containers`".to_owned())
+fn is_primary(address: impl ToSocketAddrs) -> bool {
+    hello(address).is_ok_and(|answer| answer.get_bool("isWritablePrimary").unwrap_or(false))
 }
 
-fn is_primary(port: u16) -> bool {
-    hello((Ipv4Addr::LOCALHOST, port)).is_ok_and(|answer| answer.get_bool("isWritablePrimary").unwrap_or(false))
-}
-
-fn is_member(port: u16) -> bool {
-    let is_secondary = |answer: &Document| answer.get_bool("secondary").unwrap_or(false);
-    is_primary(port) || hello((Ipv4Addr::LOCALHOST, port)).is_ok_and(|answer| is_secondary(&answer))
+fn is_member(address: impl ToSocketAddrs) -> bool {
+    let is_so = |answer: &Document, what| answer.get_bool(what).unwrap_or(false);
+    hello(address).is_ok_and(|answer| is_so(&answer, "isWritablePrimary") || is_so(&answer, "secondary"))
 }
 
 impl Server for LocalMongo {

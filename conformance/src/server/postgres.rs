@@ -1,6 +1,6 @@
 //! PostgreSQL, and the pooler in front of it.
 
-use std::fmt::Debug;
+use std::error::Error;
 use std::fs;
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, TcpStream, ToSocketAddrs};
@@ -12,16 +12,17 @@ use nix::sys::signal::Signal;
 use percent_encoding::percent_decode_str;
 use url::Url;
 
+use super::container::Container;
 use super::home::Home;
 use super::local::Local;
-use super::{Missing, find_program, variable};
+use super::shared::Shared;
+use super::{Missing, find_program, new_password};
 use crate::fault::Server;
 
 const ENGINE: &str = "postgres";
-const URL_VARIABLE: &str = "MEMORY_TEST_POSTGRES_URL";
-const IMAGE_VARIABLE: &str = "MEMORY_TEST_POSTGRES_IMAGE";
-#[cfg(feature = "containers")]
-const DEFAULT_IMAGE: &str = "postgres:17-alpine";
+const USUAL_IMAGE: &str = "postgres:17-alpine";
+/// Where it listens in a container.
+const PORT: u16 = 5432;
 /// The superuser of the servers that are started here, and the database that is always there.
 const USER: &str = "postgres";
 /// The cases of a suite run in parallel, and each opens more than one pool.
@@ -29,11 +30,7 @@ const MAX_CONNECTIONS: &str = "max_connections=300";
 
 /// A PostgreSQL server to share among all tests of a program, in namespaces of their own.
 #[derive(Debug)]
-pub struct PostgresServer {
-    url: String,
-    /// What ends the server when it is dropped; `None` for one that runs elsewhere.
-    _guard: Option<Box<dyn Debug + Send + Sync>>,
-}
+pub struct PostgresServer(Shared);
 
 impl PostgresServer {
     /// Finds or starts one: `MEMORY_TEST_POSTGRES_URL`, else a container, else the binaries of this machine.
@@ -41,30 +38,13 @@ impl PostgresServer {
     /// An image that was named by `MEMORY_TEST_POSTGRES_IMAGE` is used or missing, never replaced by another server. Must not be called on a
     /// thread of an asynchronous runtime.
     pub fn start() -> Result<Self, Missing> {
-        if let Some(url) = variable(URL_VARIABLE) {
-            return Ok(Self { url, _guard: None });
-        }
-        let image = variable(IMAGE_VARIABLE);
-        let is_named = image.is_some();
-        let no_container = match in_container(image) {
-            Ok(server) => return Ok(server),
-            Err(reason) if is_named => {
-                return Err(Missing::new(ENGINE, format!("{IMAGE_VARIABLE} is set, but {reason}")));
-            }
-            Err(reason) => reason,
-        };
-        match LocalPostgres::start() {
-            Ok(server) => Ok(Self { url: server.url.clone(), _guard: Some(Box::new(server)) }),
-            Err(missing) => {
-                let reason = format!("{URL_VARIABLE} is not set; {no_container}; {}", missing.reason());
-                Err(Missing::new(ENGINE, reason))
-            }
-        }
+        let local = || LocalPostgres::start().map(|server| Shared::new(server.url().to_owned(), server));
+        Shared::find(ENGINE, USUAL_IMAGE, in_container, local).map(Self)
     }
 
     /// Where its superuser reaches it, with the password.
     pub fn url(&self) -> &str {
-        &self.url
+        self.0.url()
     }
 }
 
@@ -253,28 +233,12 @@ ignore_startup_parameters = extra_float_digits
     )
 }
 
-#[cfg(feature = "containers")]
-fn in_container(image: Option<String>) -> Result<PostgresServer, String> {
-    use super::container::Container;
-    use super::process::holds;
-
-    const PORT: u16 = 5432;
-    let image = image.unwrap_or_else(|| DEFAULT_IMAGE.to_owned());
-    let no_container = |error: &dyn std::fmt::Display| format!("no container of {image} starts ({error})");
+fn in_container(image: &str) -> Result<Shared, Box<dyn Error>> {
     let password = new_password();
     let variables = [("POSTGRES_USER", USER), ("POSTGRES_PASSWORD", &password)];
-    let container = Container::start(&image, PORT, &variables, &["-c", MAX_CONNECTIONS]);
-    let container = container.map_err(|error| no_container(&error))?;
-    let (host, port) = container.address().map_err(|error| no_container(&error))?;
-    match holds(|| Ok(answers((host.as_str(), port)))) {
-        Ok(true) => Ok(PostgresServer { url: url(&host, port, &password), _guard: Some(Box::new(container)) }),
-        _ => Err(no_container(&"it does not answer")),
-    }
-}
-
-#[cfg(not(feature = "containers"))]
-fn in_container(_: Option<String>) -> Result<PostgresServer, String> {
-    Err("conformance is built without its feature `containers`".to_owned())
+    let container = Container::start(image, PORT, &variables, &["-c", MAX_CONNECTIONS], |address| answers(address))?;
+    let (host, port) = container.address();
+    Ok(Shared::new(url(host, port, &password), container))
 }
 
 /// The folder of the server's binaries: those on the path, else the newest that Debian has installed.
@@ -318,10 +282,6 @@ fn locales() -> Vec<Vec<String>> {
 
 fn url(host: &str, port: u16, password: &str) -> String {
     format!("postgres://{USER}:{password}@{host}:{port}/{USER}")
-}
-
-fn new_password() -> String {
-    uuid::Uuid::now_v7().simple().to_string()
 }
 
 /// Whether a server asks for the password; one that is not ready yet, or shuts down, sends an error instead.

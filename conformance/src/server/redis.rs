@@ -1,6 +1,6 @@
 //! Redis: one server.
 
-use std::fmt::Debug;
+use std::error::Error;
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, TcpStream, ToSocketAddrs};
 use std::path::Path;
@@ -9,24 +9,21 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 
+use super::container::Container;
 use super::home::Home;
 use super::local::Local;
-use super::{Missing, find_program, variable};
+use super::shared::Shared;
+use super::{Missing, find_program, new_password};
 use crate::fault::Server;
 
 pub(super) const ENGINE: &str = "redis";
-const URL_VARIABLE: &str = "MEMORY_TEST_REDIS_URL";
-const IMAGE_VARIABLE: &str = "MEMORY_TEST_REDIS_IMAGE";
-#[cfg(feature = "containers")]
-const DEFAULT_IMAGE: &str = "redis:7-alpine";
+const USUAL_IMAGE: &str = "redis:7-alpine";
+/// Where it listens in a container.
+const PORT: u16 = 6379;
 
 /// A Redis server to share among all tests of a program, in namespaces of their own.
 #[derive(Debug)]
-pub struct RedisServer {
-    url: String,
-    /// What ends the server when it is dropped; `None` for one that runs elsewhere.
-    _guard: Option<Box<dyn Debug + Send + Sync>>,
-}
+pub struct RedisServer(Shared);
 
 impl RedisServer {
     /// Finds or starts one: `MEMORY_TEST_REDIS_URL`, else a container, else the binary of this machine.
@@ -34,30 +31,13 @@ impl RedisServer {
     /// An image that was named by `MEMORY_TEST_REDIS_IMAGE` is used or missing, never replaced by another server. Must not be
     /// called on a thread of an asynchronous runtime.
     pub fn start() -> Result<Self, Missing> {
-        if let Some(url) = variable(URL_VARIABLE) {
-            return Ok(Self { url, _guard: None });
-        }
-        let image = variable(IMAGE_VARIABLE);
-        let is_named = image.is_some();
-        let no_container = match in_container(image) {
-            Ok(server) => return Ok(server),
-            Err(reason) if is_named => {
-                return Err(Missing::new(ENGINE, format!("{IMAGE_VARIABLE} is set, but {reason}")));
-            }
-            Err(reason) => reason,
-        };
-        match LocalRedis::start() {
-            Ok(server) => Ok(Self { url: server.url(), _guard: Some(Box::new(server)) }),
-            Err(missing) => {
-                let reason = format!("{URL_VARIABLE} is not set; {no_container}; {}", missing.reason());
-                Err(Missing::new(ENGINE, reason))
-            }
-        }
+        let local = || LocalRedis::start().map(|server| Shared::new(server.url(), server));
+        Shared::find(ENGINE, USUAL_IMAGE, in_container, local).map(Self)
     }
 
     /// Where its default user reaches it, with the password.
     pub fn url(&self) -> &str {
-        &self.url
+        self.0.url()
     }
 }
 
@@ -227,34 +207,11 @@ pub(super) fn cli(port: u16, password: &str, arguments: &[&str]) -> io::Result<S
     Err(io::Error::other(text.lines().rfind(has_words).unwrap_or("it failed").to_owned()))
 }
 
-#[cfg(feature = "containers")]
-fn in_container(image: Option<String>) -> Result<RedisServer, String> {
-    use super::container::Container;
-    use super::process::holds;
-
-    const PORT: u16 = 6379;
-    let image = image.unwrap_or_else(|| DEFAULT_IMAGE.to_owned());
-    let no_container = |error: &dyn std::fmt::Display| format!("no container of {image} starts ({error})");
+fn in_container(image: &str) -> Result<Shared, Box<dyn Error>> {
     let password = new_password();
-    let container = Container::start(&image, PORT, &[], &["redis-server", "--requirepass", &password]);
-    let container = container.map_err(|error| no_container(&error))?;
-    let (host, port) = container.address().map_err(|error| no_container(&error))?;
-    match holds(|| Ok(answers((host.as_str(), port)))) {
-        Ok(true) => {
-            let url = format!("redis://:{password}@{host}:{port}");
-            Ok(RedisServer { url, _guard: Some(Box::new(container)) })
-        }
-        _ => Err(no_container(&"it does not answer")),
-    }
-}
-
-#[cfg(not(feature = "containers"))]
-fn in_container(_: Option<String>) -> Result<RedisServer, String> {
-    Err("conformance is built without its feature `containers`".to_owned())
-}
-
-pub(super) fn new_password() -> String {
-    uuid::Uuid::now_v7().simple().to_string()
+    let container = Container::start(image, PORT, &[], &["--requirepass", &password], |address| answers(address))?;
+    let (host, port) = container.address();
+    Ok(Shared::new(format!("redis://:{password}@{host}:{port}"), container))
 }
 
 /// Whether a server takes commands, from those who know the password at least; one that loads its data does not yet.

@@ -2,9 +2,9 @@
 
 use std::io;
 
-use super::Missing;
 use super::process::holds;
-use super::redis::{ENGINE, LocalRedis, cli, new_password};
+use super::redis::{ENGINE, LocalRedis, cli};
+use super::{Missing, new_password};
 
 const PRIMARIES: usize = 3;
 /// After how many milliseconds without an answer a node counts as failed. Long enough for a machine that is busy with tests;

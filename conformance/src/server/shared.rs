@@ -1,0 +1,51 @@
+//! The server that all tests of a program share.
+
+use std::error::Error;
+use std::fmt::Debug;
+
+use super::{Missing, variable};
+
+/// Where it is, and what ends it.
+#[derive(Debug)]
+pub(super) struct Shared {
+    url: String,
+    /// What ends the server when it is dropped; `None` for one that runs elsewhere.
+    _guard: Option<Box<dyn Debug + Send + Sync>>,
+}
+
+impl Shared {
+    pub(super) fn new(url: String, guard: impl Debug + Send + Sync + 'static) -> Self {
+        Self { url, _guard: Some(Box::new(guard)) }
+    }
+
+    /// The URL in `MEMORY_TEST_<ENGINE>_URL`; else a container of the image in `MEMORY_TEST_<ENGINE>_IMAGE`, or of the usual
+    /// one; else the binaries of this machine. An image that is named is used or missing, never replaced by another server.
+    pub(super) fn find(
+        engine: &'static str,
+        usual_image: &str,
+        in_container: impl FnOnce(&str) -> Result<Self, Box<dyn Error>>,
+        local: impl FnOnce() -> Result<Self, Missing>,
+    ) -> Result<Self, Missing> {
+        let name_of = |what| format!("MEMORY_TEST_{}_{what}", engine.to_uppercase());
+        let (url_variable, image_variable) = (name_of("URL"), name_of("IMAGE"));
+        if let Some(url) = variable(&url_variable) {
+            return Ok(Self { url, _guard: None });
+        }
+        let named = variable(&image_variable);
+        let image = named.as_deref().unwrap_or(usual_image);
+        let no_container = match in_container(image) {
+            Ok(server) => return Ok(server),
+            Err(error) => format!("no container of {image} starts ({error})"),
+        };
+        if named.is_some() {
+            return Err(Missing::new(engine, format!("{image_variable} is set, but {no_container}")));
+        }
+        local().map_err(|missing| {
+            Missing::new(engine, format!("{url_variable} is not set; {no_container}; {}", missing.reason()))
+        })
+    }
+
+    pub(super) fn url(&self) -> &str {
+        &self.url
+    }
+}
