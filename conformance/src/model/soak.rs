@@ -6,8 +6,7 @@ use std::time::{Duration, Instant};
 
 use tokio::runtime::Handle;
 
-use super::play_counted;
-use crate::case::Settings;
+use super::play_one;
 use crate::harness::Harness;
 
 /// How long to soak, and with how much.
@@ -75,8 +74,7 @@ impl Shared {
     fn play(&self, handle: &Handle, harness: &Arc<dyn Harness>, soak: Soak) {
         while self.start.elapsed() < soak.time {
             let number = self.sequences.fetch_add(1, Ordering::Relaxed);
-            let settings = Settings { seed: soak.seed.wrapping_add(number), sequences: 1 };
-            if let Err(report) = play_counted(handle, harness, settings, &self.calls) {
+            if let Err(report) = play_one(handle, harness, soak.seed.wrapping_add(number), &self.calls) {
                 self.reports().push(report);
             }
         }
