@@ -25,7 +25,7 @@ pub use cases::all as all_cases;
 pub use harness::{Harness, Namespace};
 pub use model::{Soak, SoakState, play_random_sequences, soak};
 pub use reference::Reference;
-pub use report::{CaseOutcome, CaseReport, Counts, Engine, Plan, Report, Verdict};
+pub use report::{CaseOutcome, CaseReport, Counts, Engine, Plan, Report, SlowCase, Verdict};
 pub use rules::{CONTRACT, rules};
 pub use runner::{Outcome, run_case};
 pub use trials::run;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use futures::stream::{self, StreamExt};
 use memory_core::{Health, Result};
@@ -12,6 +12,9 @@ use serde::Serialize;
 use crate::case::{Case, Settings, Stage};
 use crate::harness::Harness;
 use crate::runner::{Outcome, run_case};
+
+/// How many of the slowest cases are told.
+const SLOWEST: usize = 5;
 
 /// Which cases to run, and how.
 #[derive(Debug, Clone, Default)]
@@ -42,6 +45,8 @@ pub struct Report {
     pub engines: Vec<Engine>,
     /// Every case that was chosen, in the order of the suite.
     pub cases: Vec<CaseReport>,
+    /// Those that took longest, beginning with the longest.
+    pub slowest: Vec<SlowCase>,
 }
 
 /// An engine of a report.
@@ -73,6 +78,18 @@ pub struct CaseOutcome {
     /// What became of it.
     #[serde(flatten)]
     pub outcome: Outcome,
+    /// How long it took.
+    pub seconds: f64,
+}
+
+/// How long a case took on an engine.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SlowCase {
+    /// The name of the harness.
+    pub engine: String,
+    /// Chapter and situation.
+    pub id: &'static str,
     /// How long it took.
     pub seconds: f64,
 }
@@ -147,6 +164,7 @@ impl Report {
             sequences: plan.settings.sequences,
             seconds: start.elapsed().as_secs_f64(),
             verdict: verdict(&cases, harnesses.len()),
+            slowest: slowest(&cases, &engines),
             engines,
             cases,
         }
@@ -165,20 +183,6 @@ impl Report {
             counts.iter_mut().zip(&case.results).for_each(|(counts, result)| counts.add(&result.outcome));
         }
         chapters
-    }
-
-    /// The cases that took longest: the engine, the case, and how long.
-    pub fn slowest(&self, count: usize) -> Vec<(&str, &'static str, Duration)> {
-        let all = self.cases.iter().flat_map(|case| {
-            let results = self.engines.iter().zip(&case.results);
-            results.map(|(engine, result)| {
-                (engine.name.as_str(), case.id, Duration::try_from_secs_f64(result.seconds).unwrap_or_default())
-            })
-        });
-        let mut all: Vec<_> = all.collect();
-        all.sort_by_key(|(.., time)| std::cmp::Reverse(*time));
-        all.truncate(count);
-        all
     }
 }
 
@@ -243,6 +247,17 @@ fn verdict(cases: &[CaseReport], engines: usize) -> Verdict {
     } else {
         Verdict::Green
     }
+}
+
+fn slowest(cases: &[CaseReport], engines: &[Engine]) -> Vec<SlowCase> {
+    let all = cases.iter().flat_map(|case| {
+        let results = engines.iter().zip(&case.results);
+        results.map(|(engine, result)| SlowCase { engine: engine.name.clone(), id: case.id, seconds: result.seconds })
+    });
+    let mut all: Vec<_> = all.collect();
+    all.sort_by(|one, other| other.seconds.total_cmp(&one.seconds));
+    all.truncate(SLOWEST);
+    all
 }
 
 /// What an engine tells of itself in a namespace that is removed at once.

@@ -47,9 +47,6 @@ pub(crate) struct ConformanceArgs {
     clients: usize,
 }
 
-/// How many of the slowest cases are told.
-const SLOWEST: usize = 5;
-
 pub(crate) async fn run(urls: &[String], args: &ConformanceArgs, output: &mut Output) -> anyhow::Result<ExitCode> {
     let harnesses = engine::harnesses(urls)?;
     let settings = Settings { seed: args.seed, sequences: args.sequences };
@@ -74,7 +71,7 @@ pub(crate) async fn run(urls: &[String], args: &ConformanceArgs, output: &mut Ou
     if output.is_json() {
         output.json(&report)?;
     } else {
-        table::show(&report, SLOWEST, output)?;
+        table::show(&report, output)?;
     }
     Ok(super::exit_code(report.verdict != Verdict::Green))
 }

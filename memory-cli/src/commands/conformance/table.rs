@@ -5,7 +5,7 @@ use conformance::{Counts, Report, Verdict};
 use crate::output::{self, Output, OutputFailed};
 
 /// Shows what failed, the matrix of cases if there are several engines, the chapters, and the slowest cases.
-pub(super) fn show(report: &Report, slowest: usize, output: &mut Output) -> Result<(), OutputFailed> {
+pub(super) fn show(report: &Report, output: &mut Output) -> Result<(), OutputFailed> {
     for case in &report.cases {
         for (engine, result) in report.engines.iter().zip(&case.results) {
             if let (true, Some(reason)) = (result.outcome.is_failure(), result.outcome.reason()) {
@@ -23,10 +23,8 @@ pub(super) fn show(report: &Report, slowest: usize, output: &mut Output) -> Resu
         table.add_row([vec![chapter.to_owned()], counts.iter().map(in_words).collect()].concat());
     }
     output.line(table)?;
-    let times = report.slowest(slowest).into_iter();
-    let times: Vec<_> =
-        times.map(|(engine, case, time)| format!("{engine}::{case} {:.1} s", time.as_secs_f64())).collect();
-    output.line(format!("slowest: {}", times.join(", ")))?;
+    let slowest = report.slowest.iter().map(|slow| format!("{}::{} {:.1} s", slow.engine, slow.id, slow.seconds));
+    output.line(format!("slowest: {}", slowest.collect::<Vec<_>>().join(", ")))?;
     for engine in &report.engines {
         output.line(format!("{}: {}", engine.name, engine.version.as_deref().unwrap_or("could not be asked")))?;
     }
