@@ -9,6 +9,7 @@ use crate::args::Cli;
 use crate::engine;
 use crate::output::Output;
 
+mod compose;
 mod conformance;
 mod copy;
 mod doctor;
@@ -44,6 +45,11 @@ pub(crate) enum Command {
     /// Keep what goes into the system prompt of an agent: its memory of the project, and the profile of its user.
     #[command(subcommand)]
     Prompt(prompt::PromptCommand),
+    /// Show what an agent would know when it answers a message: its conversation, its character, what it can do.
+    ///
+    /// By default all providers but the dynamic and the private ones contribute. The exit code is 1 when one that was asked for
+    /// is missing or has failed; the text of the others is shown all the same.
+    Compose(compose::ComposeArgs),
     /// Do the steps of a pipeline for one task, and show what came of it.
     ///
     /// The task is persisted before the first step, and after each of them. Steps call the executors of the memory plugin
@@ -110,6 +116,7 @@ pub(crate) async fn run(cli: Cli, output: &mut Output) -> anyhow::Result<ExitCod
     let provider = engine::open(cli.url()?).await?;
     let result = match &cli.command {
         Command::Serve(args) => serve::run(&provider, args).await,
+        Command::Compose(args) => compose::run(&provider, args, output).await,
         _ => run_on(provider.as_ref(), &cli, output).await,
     };
     let closed = provider.shutdown().await;
@@ -132,9 +139,12 @@ async fn run_on(provider: &dyn MemoryProvider, cli: &Cli, output: &mut Output) -
         Command::Health => health::run(provider, output).await,
         Command::Quickstart => quickstart::run(provider, cli.url()?, output).await,
         // Handled before: by providers that are not opened, which would migrate, or that are shared.
-        Command::Migrate(_) | Command::Run(_) | Command::Doctor(_) | Command::Conformance(_) | Command::Serve(_) => {
-            Ok(ExitCode::SUCCESS)
-        }
+        Command::Migrate(_)
+        | Command::Run(_)
+        | Command::Doctor(_)
+        | Command::Conformance(_)
+        | Command::Serve(_)
+        | Command::Compose(_) => Ok(ExitCode::SUCCESS),
     }
 }
 
