@@ -5,7 +5,7 @@ use futures::future::try_join;
 use memory_core::Result;
 use serde_json::{Value, json};
 
-use super::format::{indented, json, section};
+use super::format::{indented, json, section, written};
 use crate::records::{FactQuery, FoundFact, Message};
 use crate::state::{ContextProvider, Cx, ProviderInfo, ProviderResult};
 
@@ -45,8 +45,7 @@ impl ContextProvider for Facts {
         if found.is_empty() {
             return Ok(ProviderResult::default());
         }
-        let lines: Vec<_> = found.iter().map(|found| format!("- {}", indented(&found.fact.text))).collect();
-        let lines = lines.join("\n");
+        let lines = found.iter().map(line).collect::<Vec<_>>().join("\n");
         let heading = format!("Key facts that {} knows", cx.services().character().name);
         let data = found.iter().map(describe).collect::<Result<Vec<_>>>()?;
         Ok(ProviderResult::text(section(&heading, &lines))
@@ -60,6 +59,11 @@ impl ContextProvider for Facts {
 fn texts(received: &Message, recent: &[Message]) -> String {
     let is_said = |message: &&Message| message.id != received.id && message.content.action_result.is_none();
     recent.iter().filter(is_said).map(|message| message.content.text.as_str()).collect::<Vec<_>>().join("\n")
+}
+
+/// With the day on which it became known, since what was said of "yesterday" means nothing without it.
+fn line(found: &FoundFact) -> String {
+    format!("- [{}] {}", written(found.fact.created_at, "%Y-%m-%d"), indented(&found.fact.text))
 }
 
 fn describe(found: &FoundFact) -> Result<Value> {
