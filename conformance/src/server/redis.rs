@@ -204,7 +204,9 @@ pub(super) fn cli(port: u16, password: &str, arguments: &[&str]) -> io::Result<S
     }
     // Of a long report, the last line with a word says what went wrong; colors end on lines of their own.
     let has_words = |line: &&str| line.trim_start_matches("\u{1b}[0m").contains(char::is_alphabetic);
-    Err(io::Error::other(text.lines().rfind(has_words).unwrap_or("it failed").to_owned()))
+    let failure = String::from_utf8_lossy(&output.stderr).into_owned();
+    let reason = text.lines().rfind(has_words).or_else(|| failure.lines().rfind(has_words));
+    Err(io::Error::other(reason.unwrap_or("redis-cli failed").to_owned()))
 }
 
 fn in_container(image: &str) -> Result<Shared, Box<dyn Error>> {
