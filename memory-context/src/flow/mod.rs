@@ -7,6 +7,7 @@
 mod actions;
 pub mod answer;
 mod ask;
+mod attachments;
 mod events;
 mod learn;
 pub mod platform;
@@ -17,6 +18,7 @@ mod templates;
 
 pub use actions::run_actions;
 pub use ask::ask;
+pub use attachments::{AttachmentKind, AttachmentReader, Found, read_attachments};
 pub use events::{Event, EventKind, Events, Notice};
 pub use learn::{Learned, learn};
 pub use queue::{Claim, RoomQueues, Ticket};
