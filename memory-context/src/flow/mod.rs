@@ -12,6 +12,7 @@ mod events;
 mod learn;
 pub mod platform;
 mod queue;
+mod reflect;
 mod respond;
 mod run;
 mod templates;
@@ -22,6 +23,7 @@ pub use attachments::{AttachmentKind, AttachmentReader, Found, read_attachments}
 pub use events::{Event, EventKind, Events, Notice};
 pub use learn::{Learned, learn};
 pub use queue::{Claim, RoomQueues, Ticket};
+pub use reflect::ReflectionEvaluator;
 pub use respond::{Decision, Received, RespondRules, Why, is_own, is_reflection_due};
 pub use run::{End, Run, RunContext, Step};
 pub use templates::{POST_PROVIDERS, REFLECTION_PROVIDERS, RESPOND_PROVIDERS, Templates};
