@@ -15,6 +15,7 @@ mod queue;
 mod reflect;
 mod respond;
 mod run;
+mod service;
 mod templates;
 
 pub use actions::run_actions;
@@ -26,4 +27,5 @@ pub use queue::{Claim, RoomQueues, Ticket};
 pub use reflect::ReflectionEvaluator;
 pub use respond::{Decision, Received, RespondRules, Why, is_own, is_reflection_due};
 pub use run::{End, Run, RunContext, Step};
+pub use service::{Incoming, Limits, MessageService, Platform};
 pub use templates::{POST_PROVIDERS, REFLECTION_PROVIDERS, RESPOND_PROVIDERS, Templates};
