@@ -62,7 +62,9 @@ impl Faults for Mongo {
 
     /// Straight to this address: the driver would look up the members of the set otherwise, and go around a proxy.
     async fn open(&self, url: &str, namespace: &Namespace) -> Result<Arc<dyn MemoryProvider>> {
-        open(MongoConfig::from_url(&format!("{url}&directConnection=true"))?, namespace)
+        let is_direct = url.contains("directConnection=true");
+        let url = if is_direct { url.to_owned() } else { format!("{url}&directConnection=true") };
+        open(MongoConfig::from_url(&url)?, namespace)
     }
 
     fn can_start(&self) -> bool {

@@ -78,7 +78,7 @@ impl Faults for ByUrl {
     }
 
     async fn open(&self, url: &str, namespace: &Namespace) -> Result<Arc<dyn MemoryProvider>> {
-        if url.starts_with("mongodb:") {
+        if url.starts_with("mongodb:") && !url.contains("directConnection=true") {
             // The driver would look up the members of the set otherwise, and go around the proxy.
             let separator = if url.contains('?') { "&" } else { "?" };
             return sandbox(namespace).open(&format!("{url}{separator}directConnection=true"));
