@@ -192,9 +192,11 @@ impl CaseReport {
         self.id.split('.').next().unwrap_or(self.id)
     }
 
-    /// Whether it ended differently on two engines.
+    /// Whether it ended differently on two engines on which it ran.
     pub fn is_difference(&self) -> bool {
-        self.results.windows(2).any(|pair| pair[0].outcome.name() != pair[1].outcome.name())
+        let mut ran = self.results.iter().map(|result| &result.outcome).filter(|outcome| outcome.ran());
+        let first = ran.next().map(Outcome::name);
+        ran.any(|outcome| Some(outcome.name()) != first)
     }
 }
 
