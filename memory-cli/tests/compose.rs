@@ -48,9 +48,9 @@ fn json_has_the_whole_state() {
 #[test]
 fn a_budget_cuts_and_says_so() {
     let cli = Cli::new();
-    let id = (0..9).map(|minute| message(&cli, "Hello", &(1_700_000_000_000_i64 + minute * 60_000).to_string()));
-    let id = id.last().expect("nine");
-    let text = cli.ok(&["compose", "--message", &id, "--only", "RECENT_MESSAGES", "--budget", "200"]);
+    let times = (0..9).map(|minute| 1_700_000_000_000_i64 + minute * 60_000);
+    let ids: Vec<_> = times.map(|time| message(&cli, "Hello", &time.to_string())).collect();
+    let text = cli.ok(&["compose", "--message", &ids[8], "--only", "RECENT_MESSAGES", "--budget", "200"]);
     assert!(text.trim_end().len() <= 200 && text.contains("[...truncated]"), "{text}");
 }
 
