@@ -115,8 +115,10 @@ fn main() -> ExitCode {
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
         let mover = cluster.as_ref().ok().map(|cluster| scope.spawn(|| move_slots(cluster, &is_over)));
-        let exit = conformance::run(harnesses);
-        is_over.store(true, Ordering::Relaxed);
+        let exit = {
+            let _over = Over(&is_over);
+            conformance::run(harnesses)
+        };
         match mover.map(|mover| mover.join().unwrap_or(0)) {
             Some(0) => {
                 eprintln!("no slots were moved while the cases ran");
@@ -127,16 +129,25 @@ fn main() -> ExitCode {
     })
 }
 
-/// Moves slots from primary to primary until it is over, and tells how often.
+/// Tells the mover that it is over, also when what runs beside it panics.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Moves slots from primary to primary until it is over, at least once, and tells how often.
 fn move_slots(cluster: &RedisCluster, is_over: &AtomicBool) -> usize {
     let mut moves = 0;
     for turn in 0.. {
-        if is_over.load(Ordering::Relaxed) {
-            break;
-        }
         match cluster.move_slots(turn % 3, (turn + 1) % 3, 1_000) {
             Ok(()) => moves += 1,
             Err(error) => eprintln!("slots could not be moved: {error}"),
+        }
+        if is_over.load(Ordering::Relaxed) {
+            break;
         }
     }
     moves
