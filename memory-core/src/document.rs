@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::query::Documents;
 use crate::{
     Collection, Cursor, DocumentId, DocumentQuery, DocumentStore, Error, ErrorKind, MAX_LIMIT, Metadata, QueryBuilder,
-    Result, Revision, SpaceId, Spaces, Timestamp, words,
+    Result, Revision, SpaceId, SpaceSelector, Spaces, Timestamp, words,
 };
 
 /// One document. Its JSON has camelCase names.
@@ -158,6 +158,30 @@ impl DocumentWrite {
     pub fn expect(mut self, expect: Expect) -> Self {
         self.expect = expect;
         self
+    }
+
+    /// Puts the document where a caller may write who is confined to some spaces: neither it nor what it replaces lies elsewhere.
+    ///
+    /// `Unauthorized` when it would lie outside of them. When another document has its id there, that is `Conflict`, and nothing
+    /// else is told of it.
+    pub async fn put_within(self, documents: &dyn DocumentStore, spaces: &SpaceSelector) -> Result<Document> {
+        if !spaces.matches(self.space_id.as_str()) {
+            return Err(Error::new(ErrorKind::Unauthorized, "this space may not be written"));
+        }
+        let Some(id) = &self.id else { return documents.put(self).await };
+        loop {
+            let present = documents.get(&self.collection, id).await?;
+            if present.as_ref().is_some_and(|document| !spaces.matches(document.space_id.as_str())) {
+                return Err(Error::conflict("another document has this id"));
+            }
+            self.apply(id, present.as_ref(), self.created_at)?;
+            // What is replaced must be what was looked at, since another may lie elsewhere.
+            let pinned = present.map_or(Expect::Absent, |document| Expect::Revision(document.revision));
+            match documents.put(self.clone().expect(pinned)).await {
+                Err(error) if error.kind() == ErrorKind::Conflict && self.expect == Expect::Any => {}
+                result => return result,
+            }
+        }
     }
 
     /// The document that this leaves behind, given what is in place under its id. For engines: this is what a put means.

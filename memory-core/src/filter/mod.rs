@@ -27,7 +27,7 @@ pub use ast::{Comparison, Filter, Value};
 pub use field::{Field, Subject};
 pub use like::LikePattern;
 
-use crate::{Error, Number, Result};
+use crate::{BOUNDARIES, Error, Number, Result, SpaceId};
 
 /// The longest predicate, in bytes. Of a built tree the keys and the strings count.
 pub const MAX_TEXT: usize = 16 << 10;
@@ -48,6 +48,18 @@ pub enum Source {
 }
 
 impl Filter {
+    /// That a record lies in this space or below it: what [`SpaceSelector::under`](crate::SpaceSelector::under) finds (S3), for
+    /// where a query has selectors of its own.
+    pub fn under(path: &SpaceId) -> Self {
+        let path = path.as_str();
+        if path.ends_with(BOUNDARIES) {
+            return starts_with(path.to_owned());
+        }
+        BOUNDARIES
+            .into_iter()
+            .fold(Field::SpaceId.eq(path), |filter, boundary| filter.or(starts_with(format!("{path}{boundary}"))))
+    }
+
     /// Reads a predicate.
     ///
     /// Comparisons have a field on the left and a literal on the right: `= <> != < <= > >=`, `[NOT] IN (..)`,
@@ -140,6 +152,16 @@ impl Limits {
         // No record holds it, and not every engine can be asked for it.
         if text.contains('\0') { Err(Error::invalid("a filter must not hold U+0000")) } else { Ok(()) }
     }
+}
+
+/// A space that starts with a text whose last character is a boundary.
+fn starts_with(start: String) -> Filter {
+    let mut end = start.clone();
+    // Boundaries are ASCII, and so is the character after each.
+    if let Some(boundary) = end.pop() {
+        end.push(char::from(boundary as u8 + 1));
+    }
+    Field::SpaceId.ge(start).and(Field::SpaceId.lt(end))
 }
 
 fn too_long(bytes: usize) -> Error {

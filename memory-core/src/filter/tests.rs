@@ -8,7 +8,7 @@ use super::like::Case;
 use super::*;
 use crate::{
     Collection, Content, Context, Document, DocumentId, ErrorKind, Memory, MemoryId, Metadata, NewMemory, Revision,
-    SpaceId, Status, Timestamp, Trigger,
+    SpaceId, SpaceSelector, Status, Timestamp, Trigger,
 };
 
 const METADATA: &str = r#"{"topic":"rust","n":42,"f":1.5,"big":9007199254740993,"flag":true,"off":false,"nil":null,
@@ -630,6 +630,18 @@ fn soup() -> impl Strategy<Value = String> {
     ];
     let piece = prop_oneof![9 => prop::sample::select(pieces).prop_map(str::to_owned), 1 => "\\PC{0,3}"];
     (vec(piece, 0..40), any::<bool>()).prop_map(|(pieces, spaced)| pieces.join(if spaced { " " } else { "" }))
+}
+
+#[test]
+fn a_filter_of_what_lies_under_a_space_is_its_selector() {
+    for path in ["a", "a-", "a-b", "a/", "a:", "é"] {
+        let path = SpaceId::parse(path).expect("valid");
+        let (filter, selector) = (Filter::under(&path), SpaceSelector::under(&path).expect("valid"));
+        for space in ["a", "a-", "a-b", "a-b-c", "a/b", "a:b", "ab", "a.", "a0", "a;", "b", "A", "é", "é-x", "éx"] {
+            let document = Document { space_id: SpaceId::parse(space).expect("valid"), ..document() };
+            assert_eq!(filter.matches(&Subject::from(&document)), selector.matches(space), "{path} {space}");
+        }
+    }
 }
 
 proptest! {

@@ -116,8 +116,7 @@ impl Executor for AddDocument {
         let mut arguments = NamedArguments::read(arguments, &self.arguments)?;
         let (id, space) = (arguments.text("id")?, arguments.text("space")?);
         let collection = scope.collection(arguments.text("collection")?.as_deref())?.clone();
-        let space = SpaceId::parse(scope.path_to_write(space.as_deref())?)
-            .map_err(|error| NamedArguments::about("space", &error))?;
+        let space = scope.space_to_write(space.as_deref())?;
         let id = id.map(DocumentId::parse).transpose().map_err(|error| NamedArguments::about("id", &error))?;
         let content = arguments.text("content")?.ok_or_else(|| Error::invalid("content: is missing"))?;
         let content = Content::parse(content).map_err(|error| NamedArguments::about("content", &error))?;

@@ -70,6 +70,12 @@ impl Scope {
         })
     }
 
+    /// The space that a write names, or the writable one; `InvalidInput` when it lies elsewhere, `Unauthorized` when nothing may
+    /// be written. The sentence begins with `space`, the name of the argument.
+    pub fn space_to_write(&self, space: Option<&str>) -> Result<SpaceId> {
+        SpaceId::parse(self.path_to_write(space)?).map_err(|error| super::NamedArguments::about("space", &error))
+    }
+
     /// The path that writes are confined to: the writable space, or what lies under another one below it.
     pub(super) fn path_to_write<'a>(&'a self, space: Option<&'a str>) -> Result<&'a str> {
         let writable = self.writable.as_ref().ok_or_else(|| refused("nothing may be written here"))?.as_str();
