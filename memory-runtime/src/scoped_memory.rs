@@ -5,7 +5,7 @@ use std::sync::Arc;
 use memory_core::plugin::Scope;
 use memory_core::{
     Collection, Document, DocumentId, DocumentPage, DocumentSelection, DocumentStore, DocumentWrite, Documents, Error,
-    ErrorKind, Expect, Ledger, Memory, MemoryId, MemoryPage, QueryBuilder, Result, SpaceSelector,
+    ErrorKind, Ledger, Memory, MemoryId, MemoryPage, QueryBuilder, Result, SpaceSelector,
 };
 
 use crate::memory_manager::MemoryManager;
@@ -53,30 +53,11 @@ impl ScopedMemory {
         self.documents().query(&query).await
     }
 
-    /// Puts a document into the writable space or below it. One of the same id that lies elsewhere is never replaced.
+    /// Puts a document into the writable space or below it. One of the same id that lies elsewhere is never replaced: that is
+    /// `Conflict`.
     pub async fn put_document(&self, write: DocumentWrite) -> Result<Document> {
         self.check_collection(&write.collection)?;
-        let writable = self.writable()?;
-        if !writable.matches(write.space_id.as_str()) {
-            return Err(refused("the document belongs to a space that may not be written"));
-        }
-        let Some(id) = write.id.clone() else { return self.documents().put(write).await };
-        loop {
-            let present = self.documents().get(&write.collection, &id).await?;
-            let is_elsewhere = |document: &Document| !writable.matches(document.space_id.as_str());
-            if present.as_ref().is_some_and(is_elsewhere) {
-                return Err(refused("a document with this id lies in a space that may not be written"));
-            }
-            if write.expect != Expect::Any {
-                return self.documents().put(write).await;
-            }
-            // Whatever is expected in place must be what was looked at.
-            let expect = present.map_or(Expect::Absent, |document| Expect::Revision(document.revision));
-            match self.documents().put(write.clone().expect(expect)).await {
-                Err(error) if error.kind() == ErrorKind::Conflict => {}
-                result => return result,
-            }
-        }
+        write.put_within(&*self.documents(), &self.writable()?).await
     }
 
     /// Removes what a query finds in the writable space and below it, which takes the place of its `within`; at most

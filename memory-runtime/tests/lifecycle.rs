@@ -6,8 +6,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use memory_core::plugin::{Executor, Plugin, Scope};
 use memory_core::{
-    Collection, Content, DocumentWrite, Error, ErrorKind, InMemory, MemoryProvider, MemoryQuery, Result, SpaceSelector,
-    SystemClock, TextIndex,
+    Collection, Content, DocumentWrite, Error, ErrorKind, Expect, InMemory, MemoryProvider, MemoryQuery, Result,
+    Revision, SpaceSelector, SystemClock, TextIndex,
 };
 use memory_runtime::{Runtime, RuntimeBuilder, TaskSender, TriggerSource};
 use serde_json::json;
@@ -204,9 +204,16 @@ async fn a_plugin_gets_memory_within_its_scope() {
 
     memory.put_document(write("notes", "mine", "a-1")).await.expect("put");
     memory.put_document(write("notes", "mine", "a-1-b")).await.expect("replaced");
-    for refused in [write("notes", "x", "a-2"), write("notes", "theirs", "a-1"), write("other", "x", "a-1")] {
-        let error = memory.put_document(refused).await.expect_err("outside of the scope");
-        assert_eq!(error.kind(), ErrorKind::Unauthorized);
+    for (refused, kind) in [
+        (write("notes", "x", "a-2"), ErrorKind::Unauthorized),
+        (write("other", "x", "a-1"), ErrorKind::Unauthorized),
+        (write("notes", "theirs", "a-1"), ErrorKind::Conflict),
+        (write("notes", "theirs", "a-1").expect(Expect::Revision(Revision::FIRST)), ErrorKind::Conflict),
+        (write("notes", "mine", "a-1").expect(Expect::Absent), ErrorKind::Conflict),
+        (write("notes", "mine", "a-1").expect(Expect::Revision(Revision::FIRST)), ErrorKind::Conflict),
+    ] {
+        let error = memory.put_document(refused).await.expect_err("outside of the scope, or not as expected");
+        assert_eq!(error.kind(), kind);
     }
     let all = || memory_core::DocumentQuery::builder(notes.clone()).all();
     let page = memory.query_documents(all()).await.expect("a page");
