@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, State};
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use memory_core::{Error, ErrorKind, Result, Trigger};
@@ -23,9 +23,11 @@ type Read = dyn Fn(ContextContent) -> Result<NewTask> + Send + Sync;
 /// A route that takes JSON by POST and makes a task of it.
 ///
 /// It answers `202` with the id of the memory as soon as the trigger is persisted and has its place, and does not wait
-/// for the task. A body that is no JSON, or that no task can be made of, is `400`; what is over a limit `413`; a
-/// runtime that shuts down or a memory that can't be reached `503`. It asks for no credentials: who may reach the
-/// listener may start tasks.
+/// for the task. A body that is no JSON, or that no task can be made of, is `400`, one that does not say
+/// `Content-Type: application/json` is `415`; what is over a limit `413`; a runtime that shuts down or a memory that can't
+/// be reached `503`. It asks for no credentials: which program may reach the listener may start tasks. Web pages may not:
+/// what a browser sends for one (it has an `Origin`) is `403`, also from a page that calls itself by the name of the
+/// listener.
 pub struct HttpTrigger {
     name: String,
     path: String,
@@ -89,7 +91,15 @@ struct Posted {
     read: Arc<Read>,
 }
 
-async fn take(State(posted): State<Posted>, body: Bytes) -> Response {
+async fn take(State(posted): State<Posted>, headers: HeaderMap, body: Bytes) -> Response {
+    // The listener serves no page, so there is none whose own it is.
+    if headers.contains_key(header::ORIGIN) {
+        return answer(StatusCode::FORBIDDEN, &json!({ "error": "no web page may start tasks" }));
+    }
+    if !is_json(&headers) {
+        let error = "the body must be JSON, with the header Content-Type: application/json";
+        return answer(StatusCode::UNSUPPORTED_MEDIA_TYPE, &json!({ "error": error }));
+    }
     let task = match std::str::from_utf8(&body) {
         Ok(text) => ContextContent::parse(text).and_then(|content| (posted.read)(content)),
         Err(_) => Err(Error::invalid("the body is not UTF-8")),
@@ -106,6 +116,13 @@ async fn take(State(posted): State<Posted>, body: Bytes) -> Response {
         Ok(task) => answer(StatusCode::ACCEPTED, &json!({ "id": task.id() })),
         Err(error) => answer(status(error.kind()), &json!({ "error": error.message() })),
     }
+}
+
+/// What a form or a page without leave can't say.
+fn is_json(headers: &HeaderMap) -> bool {
+    let content_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let essence = content_type.split(';').next().unwrap_or_default();
+    essence.trim().eq_ignore_ascii_case("application/json")
 }
 
 fn status(kind: ErrorKind) -> StatusCode {

@@ -32,12 +32,14 @@ async fn listener() -> (TcpListener, SocketAddr) {
     (listener, address)
 }
 
-/// Sends a request on a connection of its own, and reads status and body.
-async fn send(address: SocketAddr, method: &str, path: &str, body: &[u8]) -> (u16, Value) {
+const JSON: &str = "content-type: application/json";
+
+/// Sends a request with these headers on a connection of its own, and reads status and body.
+async fn send(address: SocketAddr, method: &str, path: &str, headers: &str, body: &[u8]) -> (u16, Value) {
     let mut connection = TcpStream::connect(address).await.expect("a listener");
+    let length = body.len();
     let head = format!(
-        "{method} {path} HTTP/1.1\r\nhost: test\r\nconnection: close\r\ncontent-length: {}\r\n\r\n",
-        body.len()
+        "{method} {path} HTTP/1.1\r\nhost: test\r\nconnection: close\r\ncontent-length: {length}\r\n{headers}\r\n\r\n"
     );
     connection.write_all(head.as_bytes()).await.expect("sent");
     // A body that is too large may be refused before its end.
@@ -66,8 +68,8 @@ async fn what_is_posted_is_persisted_and_worked_on() {
         .build()
         .await
         .expect("starts");
-    let (status, body) =
-        send(address, "POST", "/events", br#"{"space":{"id":"chat-1","container":"chat"},"text":"hello"}"#).await;
+    let event = br#"{"space":{"id":"chat-1","container":"chat"},"text":"hello"}"#;
+    let (status, body) = send(address, "POST", "/events", JSON, event).await;
     assert_eq!(status, 202, "{body}");
     let id: MemoryId = body["id"].as_str().expect("an id").parse().expect("an id");
     assert!(aside.get(id).await.expect("reads").is_some(), "it is persisted when the answer comes");
@@ -82,7 +84,17 @@ async fn what_is_posted_is_persisted_and_worked_on() {
         ("GET", "/events", b"", 405),
         ("POST", "/else", b"{}", 404),
     ] {
-        assert_eq!(send(address, method, path, body).await.0, expected, "{method} {path}");
+        assert_eq!(send(address, method, path, JSON, body).await.0, expected, "{method} {path}");
+    }
+    for (headers, expected) in [
+        ("accept: */*", 415),
+        ("content-type: text/plain", 415),
+        ("content-type: application/x-www-form-urlencoded", 415),
+        ("content-type: application/json\r\norigin: https://evil.example", 403),
+        ("content-type: application/json\r\norigin: null", 403),
+        ("content-type: application/json\r\norigin: http://test", 403),
+    ] {
+        assert_eq!(send(address, "POST", "/events", headers, event).await.0, expected, "{headers}");
     }
     runtime.shutdown().await.expect("ends");
     assert_eq!(log.plugins(), ["test init", "hello", "test shutdown"]);
