@@ -20,10 +20,15 @@ pub struct ModelPlanner {
     change: Arc<Schema>,
 }
 
-/// The most bytes of recalled memories in a prompt. The newest come first, and whole memories are left out.
+/// The most bytes of recalled memories in a prompt. The newest come first, and one that does not fit is left out.
 const MAX_RELATED_BYTES: usize = 32 << 10;
 /// The most bytes of an event or an outcome in a prompt; a longer one is cut.
 const MAX_CONTENT_BYTES: usize = 16 << 10;
+/// The most bytes of what the outcomes of a task say in a prompt. The last one has room first; of those before it, each
+/// is cut to what is left.
+const MAX_OUTCOMES_BYTES: usize = 64 << 10;
+/// The same for the outcomes of a recalled memory.
+const MAX_RECALLED_BYTES: usize = 4 << 10;
 
 #[derive(Deserialize)]
 struct Plan {
@@ -135,24 +140,22 @@ fn describe(actions: &Actions) -> String {
 /// What a model is told of a task: memories, the event, and the outcomes so far.
 fn situation(task: &Task) -> String {
     let mut room = MAX_RELATED_BYTES;
-    let fits = |memory: &&Memory| {
-        room = room.saturating_sub(memory.size());
-        room > 0
+    let fits = |text: &String| match room.checked_sub(text.len()) {
+        Some(left) => {
+            room = left;
+            true
+        }
+        None => false,
     };
-    let memories: Vec<_> = task.related.iter().take_while(fits).map(recalled).collect();
-    let outcomes: Vec<_> = task.chain.iter().filter(|item| is_for_a_model(item)).map(outcome).collect();
+    let memories: Vec<_> = task.related.iter().map(recalled).filter(fits).collect();
     let event = &task.trigger;
     format!(
         "{{\"memories\":[{}],\"space\":{},\"event\":{},\"outcomes\":[{}]}}",
         memories.join(","),
         json!(task.space.id()),
-        shown(event.content.as_str()),
-        outcomes.join(",")
+        shown(event.content.as_str(), MAX_CONTENT_BYTES),
+        outcomes(&task.chain, MAX_OUTCOMES_BYTES)
     )
-}
-
-fn is_for_a_model(item: &Context) -> bool {
-    matches!(item.kind, ContextKind::Result | ContextKind::Error)
 }
 
 /// A memory as it was, and what came of it; not what had been recalled and planned for it in turn.
@@ -160,26 +163,104 @@ fn recalled(memory: &Memory) -> String {
     let trigger = memory.trigger.to_value::<Context>().map(|item| item.content.as_str().to_owned());
     let trigger = trigger.unwrap_or_else(|_| memory.trigger.as_str().to_owned());
     let chain = memory.context.as_ref().and_then(|context| context.to_value::<Vec<Context>>().ok());
-    let outcomes: Vec<_> = chain.iter().flatten().filter(|item| is_for_a_model(item)).map(outcome).collect();
     format!(
         "{{\"space\":{},\"createdAt\":{},\"event\":{},\"outcomes\":[{}]}}",
         json!(memory.space_id),
         memory.created_at,
-        shown(&trigger),
-        outcomes.join(",")
+        shown(&trigger, MAX_CONTENT_BYTES),
+        outcomes(&chain.unwrap_or_default(), MAX_RECALLED_BYTES)
     )
 }
 
-fn outcome(item: &Context) -> String {
-    let name = if item.kind == ContextKind::Error { "error" } else { "result" };
-    format!("{{\"action\":{},\"{name}\":{}}}", json!(item.action), shown(item.content.as_str()))
+/// The outcomes in a chain, all of them, so that each keeps its place among the results.
+fn outcomes(chain: &[Context], mut room: usize) -> String {
+    let mut texts = Vec::new();
+    for item in chain.iter().rev() {
+        let name = match item.kind {
+            ContextKind::Result => "result",
+            ContextKind::Error => "error",
+            _ => continue,
+        };
+        let content = shown(item.content.as_str(), room.min(MAX_CONTENT_BYTES));
+        room = room.saturating_sub(content.len());
+        texts.push(format!("{{\"action\":{},\"{name}\":{content}}}", json!(item.action)));
+    }
+    texts.reverse();
+    texts.join(",")
 }
 
-/// JSON as it is, or its beginning as a string when it is long.
-fn shown(content: &str) -> String {
-    if content.len() <= MAX_CONTENT_BYTES {
+/// JSON as it is, or its beginning as a string when it has more bytes than there is room for.
+fn shown(content: &str, room: usize) -> String {
+    if content.len() <= room {
         return content.to_owned();
     }
-    let cut = content.floor_char_boundary(MAX_CONTENT_BYTES);
+    let cut = content.floor_char_boundary(room);
     json!(format!("{} … (cut)", &content[..cut])).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use memory_core::{JsonText, MemoryId, Metadata, NewMemory, SpaceId, Timestamp};
+
+    use super::*;
+    use crate::{ContextContent, Space};
+
+    fn content(size: usize) -> ContextContent {
+        JsonText::from_value(&"x".repeat(size)).expect("JSON")
+    }
+
+    fn outcome(size: usize) -> Context {
+        Context::outcome("test", "say", Ok(content(size)), Timestamp::MIN).expect("JSON")
+    }
+
+    /// A memory whose event and outcomes have so many bytes, and which has recalled many others.
+    fn memory(id: &str, event: usize, outcomes: usize) -> Memory {
+        let space = SpaceId::parse(id).expect("valid");
+        let trigger = Context::trigger("test", content(event), Timestamp::MIN);
+        let ids: Vec<_> = (0..2_000).map(|_| MemoryId::generate()).collect();
+        let related = Context::of_runtime(ContextKind::Related, &json!({ "ids": ids }), Timestamp::MIN).expect("JSON");
+        let chain = [related, outcome(outcomes)];
+        NewMemory::new(space, JsonText::from_value(&trigger).expect("JSON"), Timestamp::MIN)
+            .with_context(JsonText::from_value(&chain).expect("JSON"))
+            .into_memory(MemoryId::generate())
+    }
+
+    fn task(related: Vec<Memory>, chain: Vec<Context>) -> Task {
+        Task {
+            id: MemoryId::generate(),
+            space: Space::new(SpaceId::parse("now").expect("valid")),
+            trigger: Context::trigger("test", content(1), Timestamp::MIN),
+            chain,
+            related,
+            metadata: Metadata::default(),
+        }
+    }
+
+    /// The spaces of the memories, and the lengths of the outcomes.
+    fn told(task: &Task) -> (Vec<String>, Vec<usize>) {
+        let told: Value = serde_json::from_str(&situation(task)).expect("JSON");
+        let each = |name: &str| told[name].as_array().expect("an array").clone();
+        let spaces =
+            each("memories").iter().map(|memory| memory["space"].as_str().expect("a space").to_owned()).collect();
+        (spaces, each("outcomes").iter().map(|outcome| outcome["result"].as_str().expect("a text").len()).collect())
+    }
+
+    #[test]
+    fn a_memory_takes_the_room_that_it_shows_and_a_large_one_hides_none() {
+        let sizes = [("a", 10_000), ("b", 16_000), ("c", 16_000), ("d", 100)];
+        let related = sizes.map(|(id, size)| memory(id, size, 10)).to_vec();
+        assert_eq!(told(&task(related, Vec::new())).0, ["a", "b", "d"], "what was recalled in turn takes no room");
+        let large = vec![memory("e", 10, 1_000_000), memory("f", 10, 10)];
+        assert_eq!(told(&task(large, Vec::new())).0, ["e", "f"], "its outcome is cut");
+    }
+
+    #[test]
+    fn the_last_outcome_has_room_first() {
+        let chain = [5, 16_000, 16_000, 16_000, 16_000, 16_000, 200_000].map(outcome).to_vec();
+        let (_, lengths) = told(&task(Vec::new(), chain));
+        assert_eq!(lengths.len(), 7, "each keeps its place");
+        assert!(lengths[6] > 16_000 && lengths[6] < 17_000, "{lengths:?}");
+        assert_eq!(lengths[3..6], [16_000; 3]);
+        assert!(lengths[..3].iter().all(|length| *length < 2_000), "{lengths:?}");
+    }
 }
