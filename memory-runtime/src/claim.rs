@@ -14,8 +14,11 @@ use tokio::sync::Mutex;
 use crate::memory_manager::MemoryManager;
 use crate::{NewTask, Space};
 
-/// The member of the metadata that belongs to the runtime.
-pub(crate) const TASK: &str = "task";
+/// The member of the metadata of a memory that belongs to the runtime.
+///
+/// [`Runtime::recover`](crate::Runtime::recover) believes what stands there, so who can write it decides what a runtime does. A host
+/// that lets others write the ledger keeps it from them.
+pub const TASK: &str = "task";
 
 /// Who holds a task, until when, and how often somebody has begun to work on it.
 #[derive(Debug, Clone, PartialEq)]

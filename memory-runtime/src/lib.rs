@@ -26,6 +26,7 @@ mod worker;
 
 pub use actions::Actions;
 pub use builder::RuntimeBuilder;
+pub use claim::TASK;
 pub use context::{Context, ContextContent, ContextKind};
 pub use engine::{inspect, migrate, open, plan};
 #[cfg(feature = "http")]

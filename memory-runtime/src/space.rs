@@ -1,6 +1,6 @@
 //! Where a task happens, and what belongs to it.
 
-use memory_core::{Error, Result, SpaceId, SpaceSelector};
+use memory_core::{Error, Memory, Result, SpaceId, SpaceSelector};
 use serde::{Deserialize, Serialize};
 
 /// The address of a task, the container in which tasks keep their order, and the spaces that its past is recalled from.
@@ -61,6 +61,11 @@ impl Space {
     /// What the past of a task is recalled from.
     pub fn related(&self) -> &[SpaceSelector] {
         &self.related
+    }
+
+    /// Whether a memory may be recalled.
+    pub(crate) fn is_related(&self, memory: &Memory) -> bool {
+        self.related.iter().any(|selector| selector.matches(memory.space_id.as_str()))
     }
 }
 

@@ -59,7 +59,9 @@ impl<'a> Worker<'a> {
         let known = self.task.chain.iter().find(|item| item.kind == ContextKind::Related);
         if let Some(item) = known {
             for id in item.content.to_value::<Related>()?.ids {
-                self.task.related.extend(self.inner.manager.get(id).await?);
+                // The chain is only as trustworthy as whoever wrote it, and widens nothing.
+                let memory = self.inner.manager.get(id).await?.filter(|memory| self.task.space.is_related(memory));
+                self.task.related.extend(memory);
             }
             return Ok(());
         }
