@@ -203,17 +203,20 @@ impl Lease {
                 return Err(error);
             }
             let memory = self.manager.get(self.id).await?.ok_or_else(Error::not_found)?;
-            if !self.is_held(&memory) {
+            let holder = Claim::read(&memory).map(|(claim, _)| claim.holder);
+            let is_ours = holder.is_ok_and(|holder| holder == self.claim.holder);
+            let is_open = memory.status.is_open();
+            // A task that is over is written only if this patch has ended it.
+            if is_ours && (is_open || patch.status.is_some()) && is_written(&patch, &memory) {
+                state.revision = memory.revision;
+                return Ok(());
+            }
+            if !is_ours || !is_open {
                 return Err(Error::conflict("another runtime has taken the task, or somebody has ended it"));
             }
             state.revision = memory.revision;
             tries += 1;
         }
-    }
-
-    fn is_held(&self, memory: &Memory) -> bool {
-        let holder = Claim::read(memory).map(|(claim, _)| claim.holder);
-        memory.status.is_open() && holder.is_ok_and(|holder| holder == self.claim.holder)
     }
 
     /// Does some work while the lease is renewed. When the lease is lost, the work is dropped and the reason returned.
@@ -256,6 +259,13 @@ impl Lease {
     pub(crate) fn release() -> Result<Metadata> {
         metadata(&json!({ TASK: { "leaseUntil": null } }))
     }
+}
+
+/// Whether a memory has all that a patch sets, so that writing it again would change nothing.
+fn is_written(patch: &MemoryPatch, memory: &Memory) -> bool {
+    let Memory { revision, updated_at, .. } = *memory;
+    let is_same = |patched| Memory { revision, updated_at, ..patched } == *memory;
+    patch.apply(memory, Timestamp::MIN).is_ok_and(|patched| patched.is_none_or(is_same))
 }
 
 #[cfg(test)]

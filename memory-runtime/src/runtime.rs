@@ -217,24 +217,30 @@ impl Inner {
                 let id = memory.id;
                 match task_of(&memory) {
                     Err(error) => tracing::error!(%id, %error, "a task can't be read, and stays as it is"),
-                    Ok((before, task)) => {
-                        let (claim, length) = (self.claim(before.runs), self.settings.lease);
-                        match Lease::take(&self.manager, &memory, claim, length).await {
-                            Ok(Some(lease)) => handles.push(self.hold(lease, task).await?),
-                            Ok(None) => {}
-                            // One that somebody else has filled up does not keep the others from being recovered.
-                            Err(error) if error.kind() == ErrorKind::TooLarge => {
-                                tracing::error!(%id, %error, "a task can't be taken, and stays as it is");
-                            }
-                            Err(error) => return Err(error),
+                    Ok((before, task)) => match self.take(&memory, before, task).await {
+                        Ok(handle) => handles.extend(handle),
+                        // One that somebody else has filled up, or has taken while it waited for its place, does not keep the
+                        // others from being recovered.
+                        Err(error) if is_of_one_task(&error) => {
+                            tracing::error!(%id, %error, "a task can't be taken, and stays as it is");
                         }
-                    }
+                        Err(error) => return Err(error),
+                    },
                 }
             }
             cursor = page.next;
             if cursor.is_none() {
                 return Ok(handles);
             }
+        }
+    }
+
+    /// Takes a free task over; `None` when somebody else was faster.
+    async fn take(self: &Arc<Self>, memory: &Memory, before: Claim, task: Task) -> Result<Option<TaskHandle>> {
+        let claim = self.claim(before.runs);
+        match Lease::take(&self.manager, memory, claim, self.settings.lease).await? {
+            Some(lease) => Ok(Some(self.hold(lease, task).await?)),
+            None => Ok(None),
         }
     }
 
@@ -285,6 +291,11 @@ impl Inner {
         // No code that holds the lock can panic half way through a change.
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Whether what went wrong says nothing of other tasks.
+fn is_of_one_task(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Conflict | ErrorKind::NotFound | ErrorKind::TooLarge)
 }
 
 /// A task and its claim from its memory.

@@ -11,8 +11,8 @@ use async_trait::async_trait;
 use futures::future::BoxFuture;
 use memory_core::plugin::{Answer, Arguments, Executor, Plugin, Scope};
 use memory_core::{
-    Capabilities, DocumentStore, Health, Memory, MemoryId, MemoryPage, MemoryPatch, MemoryProvider, MemoryQuery,
-    NewMemory, RestoreReport, Result, SpaceId, Timestamp, Updated,
+    Capabilities, DocumentStore, Error, ErrorKind, Health, Memory, MemoryId, MemoryPage, MemoryPatch, MemoryProvider,
+    MemoryQuery, NewMemory, Outcome, RestoreReport, Result, SpaceId, Timestamp, Updated,
 };
 use memory_runtime::{Context, ContextContent, FixedPlanner, NewTask, Pipeline, Space, Step};
 use serde_json::{Value, json};
@@ -89,11 +89,17 @@ impl Log {
 pub(crate) struct Recording {
     inner: Arc<dyn MemoryProvider>,
     log: Log,
+    loses_answers: bool,
 }
 
 impl Recording {
     pub(crate) fn new(inner: Arc<dyn MemoryProvider>, log: &Log) -> Arc<Self> {
-        Arc::new(Self { inner, log: log.clone() })
+        Arc::new(Self { inner, log: log.clone(), loses_answers: false })
+    }
+
+    /// One whose updates all have their effect, and of which nobody hears.
+    pub(crate) fn losing_answers(inner: Arc<dyn MemoryProvider>, log: &Log) -> Arc<Self> {
+        Arc::new(Self { inner, log: log.clone(), loses_answers: true })
     }
 
     fn called(&self, name: &'static str) {
@@ -141,6 +147,9 @@ impl MemoryProvider for Recording {
     async fn update(&self, id: MemoryId, patch: MemoryPatch) -> Result<Updated> {
         let updated = self.inner.update(id, patch.clone()).await?;
         self.log.push(Event::Updated(patch));
+        if self.loses_answers {
+            return Err(Error::new(ErrorKind::Unavailable, "the answer is lost").with_outcome(Outcome::Unknown));
+        }
         Ok(updated)
     }
 

@@ -125,8 +125,11 @@ fn main() -> ExitCode {
         recovery::a_live_lease_is_left_alone_and_renewed,
         recovery::an_instance_takes_its_own_tasks_at_once,
         recovery::a_lost_task_is_dropped_and_its_row_left_alone,
+        recovery::a_task_survives_the_loss_of_every_answer,
+        recovery::a_task_that_is_lost_while_it_waits_keeps_none_from_recovery,
         recovery::a_task_that_never_ends_is_given_up,
         recovery::rows_that_are_no_tasks_are_left_alone,
+        recovery::a_chain_recalls_only_what_is_related,
         recovery::a_patch_of_somebody_else_does_no_harm,
     ];
     let server = PostgresServer::start();

@@ -4,8 +4,11 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use memory_core::{ErrorKind, ManualClock, Memory, MemoryId, MemoryPatch, Metadata, MetadataPatch, NewMemory, Status};
-use memory_runtime::{ContextKind, Finished, Runtime, RuntimeBuilder};
+use memory_core::{
+    ErrorKind, JsonText, ManualClock, Memory, MemoryId, MemoryPatch, MemoryQuery, Metadata, MetadataPatch, NewMemory,
+    Order, Status,
+};
+use memory_runtime::{Actions, ContextKind, Finished, Planner, Runtime, RuntimeBuilder, Step, Task};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
@@ -193,6 +196,46 @@ pub(crate) async fn a_lost_task_is_dropped_and_its_row_left_alone(engine: Arc<En
     }
 }
 
+pub(crate) async fn a_task_survives_the_loss_of_every_answer(engine: Arc<Engine>) {
+    let log = Log::new();
+    let plugin = TestPlugin::new("test", &log).saying().build();
+    let runtime = Runtime::builder().memory(Recording::losing_answers(engine.open(), &log)).plugin(plugin);
+    let runtime = runtime.planner(fixed(&[("say", json!({ "text": "one" }))])).build().await.expect("starts");
+    let finished = runtime.submit(task("a", "a-1", 1)).await.expect("submitted").wait().await.expect("ended");
+    let memory = memory(&engine, finished.id).await;
+    assert_eq!((memory.status, chain(&memory)), (Status::Completed, finished.chain.clone()));
+    let writes = log.events().into_iter().filter(|event| matches!(event, Event::Updated(_))).count();
+    assert_eq!((writes, memory.revision.get()), (3, 4), "it runs, a step is done, it ends: each is written once");
+    runtime.shutdown().await.expect("ends");
+}
+
+pub(crate) async fn a_task_that_is_lost_while_it_waits_keeps_none_from_recovery(engine: Arc<Engine>) {
+    die(&engine, |builder| builder.clock(clock(0)), &["a-1", "b-1", "c-1"], 3).await;
+    let (log, over) = (Log::new(), watch::Sender::new(false));
+    let runtime = builder(&engine, &log, over.subscribe()).queue(1).lease(Duration::from_millis(300));
+    let runtime = Arc::new(runtime.clock(clock(EXPIRED)).build().await.expect("starts"));
+    let recovering = Arc::clone(&runtime);
+    let recovering = tokio::spawn(async move { recovering.recover().await.expect("recovers").len() });
+    // The first has the one place, and the second waits for it.
+    let is_claim = |event: &&Event| match event {
+        Event::Updated(MemoryPatch { metadata: MetadataPatch::Merge(merged), .. }) => {
+            merged.as_str().contains("holder")
+        }
+        _ => false,
+    };
+    log.wait_for(|events| events.iter().filter(is_claim).count() == 2).await;
+    let aside = engine.open();
+    aside.init().await.expect("opens");
+    let open = MemoryQuery::builder().all().order(Order::OldestFirst).build().expect("valid");
+    let second = aside.query(&open).await.expect("a page").memories[1].id;
+    aside.update(second, MemoryPatch::new().with_status(Status::Failed)).await.expect("updated");
+    log.wait_for(|events| events.iter().filter(is_claim).count() == 3).await;
+    over.send_replace(true);
+    assert_eq!(recovering.await.expect("no panic"), 2);
+    runtime.shutdown().await.expect("ends");
+    assert_eq!(memory(&engine, second).await.status, Status::Failed);
+}
+
 pub(crate) async fn a_task_that_never_ends_is_given_up(engine: Arc<Engine>) {
     die(&engine, |builder| builder.instance("web-1"), &["a-1"], 1).await;
     die(&engine, |builder| builder.instance("web-1"), &[], 1).await;
@@ -222,6 +265,49 @@ pub(crate) async fn rows_that_are_no_tasks_are_left_alone(engine: Arc<Engine>) {
         let memory = memory(&engine, id).await;
         assert_eq!((memory.status, memory.revision.get()), (Status::Pending, 1));
     }
+    runtime.shutdown().await.expect("ends");
+}
+
+/// Plans nothing, and tells what was recalled.
+#[derive(Debug)]
+struct Recalled(Log);
+
+#[async_trait::async_trait]
+impl Planner for Recalled {
+    async fn plan(&self, task: &Task, _: &Actions) -> memory_core::Result<Vec<Step>> {
+        let spaces = task.related.iter().map(|memory| memory.space_id.as_str());
+        self.0.push(Event::Plugin(spaces.collect::<Vec<_>>().join(" ")));
+        Ok(Vec::new())
+    }
+
+    async fn revise(&self, _: &Task, _: &[Step], _: &Actions) -> memory_core::Result<Option<Vec<Step>>> {
+        Ok(None)
+    }
+}
+
+pub(crate) async fn a_chain_recalls_only_what_is_related(engine: Arc<Engine>) {
+    let provider = engine.open();
+    provider.init().await.expect("opens");
+    let new = |id: &str| NewMemory::new(space(id), "1".parse().expect("JSON"), at(1)).with_status(Status::Observed);
+    let [own, foreign] = [new("a-1"), new("b-1")];
+    let ids = [provider.store(own).await.expect("stored"), provider.store(foreign).await.expect("stored")];
+    let trigger = task("a", "a-2", 1).trigger;
+    let related = json!([{
+        "id": "r", "kind": "related", "pluginId": "runtime", "content": { "ids": ids }, "timestamp": 1
+    }]);
+    let claim = json!({ "task": {
+        "container": "a", "related": [{ "under": "a" }], "instance": "x", "holder": "x", "leaseUntil": 0, "runs": 1
+    }});
+    let open = NewMemory::new(space("a-2"), JsonText::from_value(&trigger).expect("JSON"), at(1))
+        .with_context(JsonText::from_value(&related).expect("JSON"))
+        .with_metadata(Metadata::parse(&claim.to_string()).expect("valid"));
+    provider.store(open).await.expect("stored");
+
+    let log = Log::new();
+    let runtime = Runtime::builder().memory(engine.open()).planner(Arc::new(Recalled(log.clone())));
+    let runtime = runtime.clock(clock(EXPIRED)).build().await.expect("starts");
+    let [finished] = &recover(&runtime).await[..] else { panic!("one task") };
+    assert_eq!((finished.status, log.plugins()), (Status::Completed, vec!["a-1".to_owned()]));
     runtime.shutdown().await.expect("ends");
 }
 
