@@ -42,7 +42,7 @@ impl Input {
     pub(crate) fn read<T>(&self, option: &str, parse: impl FnOnce(&str) -> Result<T>) -> anyhow::Result<T> {
         let text = match self {
             Self::Text(text) => text.clone(),
-            Self::File(path) => read(open(path)?).with_context(|| path.display().to_string())?,
+            Self::File(path) => read(open(path)?).with_context(|| name(path))?,
             Self::Stdin if STDIN_IS_TAKEN.swap(true, Ordering::Relaxed) => {
                 return Err(Usage(format!("{option}: another option reads standard input already; use @FILE")).into());
             }
@@ -54,11 +54,17 @@ impl Input {
 
 /// Opens a file for reading; a folder is refused here, since reading it would fail with a less helpful message.
 pub(crate) fn open(path: &Path) -> anyhow::Result<File> {
-    let file = File::open(path).with_context(|| format!("can't open {}", path.display()))?;
+    let file = File::open(path).with_context(|| format!("can't open {}", name(path)))?;
     if file.metadata()?.is_dir() {
-        bail!("{} is a folder; name a file in it", path.display());
+        bail!("{} is a folder; name a file in it", name(path));
     }
     Ok(file)
+}
+
+/// A path as errors show it. A URL that was given in the place of one may hold a password.
+pub(crate) fn name(path: &Path) -> String {
+    let text = path.display().to_string();
+    if text.contains("://") { "a file that is named like a URL".to_owned() } else { text }
 }
 
 fn read(source: impl Read) -> anyhow::Result<String> {

@@ -13,6 +13,8 @@ use serde::Serialize;
 use sqlx::Connection as _;
 use sqlx::postgres::PgConnection;
 
+use crate::input;
+
 /// The columns of the table `memories`, in the order of [`Memory`].
 type MemoryRow = (String, String, String, Option<String>, i64, Option<i64>, Option<String>);
 /// The columns of the table `sandbox`, in the order of [`Document`].
@@ -75,13 +77,13 @@ const POSTGRES_MEMORIES: &str = "SELECT id::text, space_id, trigger, context, cr
 /// Writes what a SQLite file holds.
 pub(crate) fn write_sqlite(file: &Path, out: &mut impl Write) -> anyhow::Result<()> {
     let connection = Connection::open_with_flags(file, OpenFlags::SQLITE_OPEN_READ_ONLY)
-        .with_context(|| format!("can't open {}", file.display()))?;
+        .with_context(|| format!("can't open {}", input::name(file)))?;
     let columns = |table: &str| -> anyhow::Result<Vec<String>> {
         let mut statement = connection.prepare("SELECT name FROM pragma_table_info(?1)")?;
         Ok(statement.query_map([table], |row| row.get(0))?.collect::<Result<_, _>>()?)
     };
     if columns("memories")?.is_empty() {
-        bail!("{} has no table memories", file.display());
+        bail!("{} has no table memories", input::name(file));
     }
     let mut statement = connection.prepare(MEMORIES)?;
     let mut rows = statement.query([])?;

@@ -1,6 +1,6 @@
 //! Importing the tables of another program.
 
-use common::Cli;
+use common::{Cli, stderr, stdout};
 use conformance::server::postgres::PostgresServer;
 use rusqlite::Connection;
 use serde_json::{Value, json};
@@ -91,10 +91,22 @@ fn a_postgres_database_of_maiar_is_imported_once() {
         sql("INSERT INTO sandbox VALUES ('d1', 'Ana has a cat', 4)".to_owned()).await;
     });
     let import = ["import", "--from", "maiar-postgres", &url];
-    assert!(cli.ok(&import).contains("4 new"));
+    // The URL may hold a password, so it may stand in the environment.
+    let imported = cli.command().args(&import[..3]).env("AGENT_MEMORY_FROM", &url).output().expect("the binary runs");
+    assert!(stdout(&imported).contains("4 new"), "{}", stderr(&imported));
     check(&cli, "maiar");
     assert!(cli.ok(&import).contains("0 new, 4 there already"), "repeating it changes nothing");
     runtime.block_on(sql(format!("DROP SCHEMA {schema} CASCADE")));
     let refused = cli.fails(1, &["import", "--from", "maiar-postgres", "postgres://app:xyzzy@127.0.0.1:1/none"]);
     assert!(!refused.contains("xyzzy"), "{refused}");
+    let url = "postgres://app:xyzzy@127.0.0.1:1/none";
+    for args in [
+        &["import", url][..],
+        &["import", "--from", "maiar-sqlite", url],
+        &["export", "-o", url],
+        &["store", "--space", "a", "--trigger", &format!("@{url}")],
+    ] {
+        let refused = cli.fails(1, args);
+        assert!(!refused.contains("xyzzy"), "{args:?}: {refused}");
+    }
 }

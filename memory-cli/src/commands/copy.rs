@@ -25,7 +25,7 @@ use crate::usage::Usage;
 #[derive(Debug, Args)]
 pub(crate) struct CopyArgs {
     /// Where to: a URL as --url takes it.
-    #[arg(long, value_name = "URL")]
+    #[arg(long, value_name = "URL", env = "AGENT_MEMORY_TO", hide_env_values = true)]
     to: String,
     #[command(flatten)]
     spaces: SpaceArgs,
@@ -48,7 +48,8 @@ struct Copied {
     written: u64,
     /// How many the target has otherwise.
     conflicts: u64,
-    has_unreadable: bool,
+    /// How many can't be read in the source, and so are not in the target.
+    unreadable: u64,
     /// The hashes of what the source has and of what the target has of it, as the lines of an export.
     source: Hash,
     target: Hash,
@@ -96,22 +97,27 @@ pub(crate) async fn run(
     closed?;
     let (source, target) = (hex(copied.source), hex(copied.target));
     let is_equal = source == target;
-    let verdict = if is_equal { "the target has the same hash" } else { "the target differs: copy again" };
+    let verdict = match (is_equal, copied.unreadable) {
+        (true, 0) => "the target has the same hash",
+        (true, _) => "the target has the same hash without those",
+        (false, _) => "the target differs: copy again",
+    };
     output.value(
         &serde_json::json!({
             "memories": copied.memories,
             "documents": copied.documents,
             "written": copied.written,
             "conflicts": copied.conflicts,
-            "verified": is_equal,
+            "unreadable": copied.unreadable,
+            "verified": is_equal && copied.unreadable == 0,
             "sha256": source,
         }),
         format!(
-            "copied {} memories and {} documents: {} new, {} in conflict; {verdict}",
-            copied.memories, copied.documents, copied.written, copied.conflicts
+            "copied {} memories and {} documents: {} new, {} in conflict, {} can't be read; {verdict}",
+            copied.memories, copied.documents, copied.written, copied.conflicts, copied.unreadable
         ),
     )?;
-    Ok(exit_code(!is_equal || copied.conflicts > 0 || copied.has_unreadable))
+    Ok(exit_code(!is_equal || copied.conflicts > 0 || copied.unreadable > 0))
 }
 
 async fn copy(
@@ -205,7 +211,8 @@ where
     let before = copied.records();
     let (mut walk, mut done) = (Walk::new(query), 0);
     while let Some(unreadable) = walk.next_page(source).await? {
-        copied.has_unreadable |= output::report_unreadable("record", &unreadable);
+        output::report_unreadable("record", &unreadable);
+        copied.unreadable += unreadable.len() as u64;
         let records = Vec::from(std::mem::take(&mut walk.records));
         let names: Vec<_> = records.iter().map(H::name).collect();
         let report = target.restore(records).await?;

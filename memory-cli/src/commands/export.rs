@@ -11,6 +11,7 @@ use tempfile::NamedTempFile;
 
 use super::exit_code;
 use crate::args::{self, LedgerArgs, SpaceArgs};
+use crate::input;
 use crate::line;
 use crate::output::{self, Output, OutputFailed};
 use crate::progress::Progress;
@@ -52,12 +53,12 @@ pub(crate) async fn run(
         _ => Path::new("."),
     };
     if path.exists() && !path.is_file() {
-        bail!("{} is not a file; name one to write to", path.display());
+        bail!("{} is not a file; name one to write to", input::name(path));
     }
     // The file takes its name when it is complete: a reader never sees half an export.
-    let file = NamedTempFile::new_in(folder).with_context(|| format!("can't write in {}", folder.display()))?;
+    let file = NamedTempFile::new_in(folder).with_context(|| format!("can't write in {}", input::name(folder)))?;
     let mut out = BufWriter::new(file);
-    let failed = |error| anyhow::Error::new(error).context(format!("can't write {}", path.display()));
+    let failed = |error| anyhow::Error::new(error).context(format!("can't write {}", input::name(path)));
     let written = write(provider, args, &mut out, failed).await?;
     let file = out.into_inner().map_err(|error| failed(error.into_error()))?;
     file.as_file().sync_all().map_err(failed)?;

@@ -20,6 +20,7 @@ use crate::progress::Progress;
 #[derive(Debug, Args)]
 pub(crate) struct ImportArgs {
     /// The file, or - for standard input; with --from maiar-postgres the URL of the database.
+    #[arg(env = "AGENT_MEMORY_FROM", hide_env_values = true)]
     file: PathBuf,
     /// Read the tables of another program instead of JSON lines.
     #[arg(long, value_enum, value_name = "PROGRAM")]

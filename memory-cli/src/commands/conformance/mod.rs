@@ -16,6 +16,7 @@ use clap::Args;
 use conformance::{Harness, Plan, Report, Settings, Verdict};
 use indicatif::ProgressBar;
 
+use crate::input;
 use crate::output::Output;
 use crate::usage::Usage;
 
@@ -63,10 +64,10 @@ pub(crate) async fn run(urls: &[String], args: &ConformanceArgs, output: &mut Ou
     let report = make(&harnesses, &plan).await;
     if let Some(file) = &args.report {
         let json = serde_json::to_vec_pretty(&report)?;
-        fs::write(file, json).with_context(|| format!("{} can't be written", file.display()))?;
+        fs::write(file, json).with_context(|| format!("{} can't be written", input::name(file)))?;
     }
     if let Some(file) = &args.junit {
-        fs::write(file, junit::write(&report)?).with_context(|| format!("{} can't be written", file.display()))?;
+        fs::write(file, junit::write(&report)?).with_context(|| format!("{} can't be written", input::name(file)))?;
     }
     if output.is_json() {
         output.json(&report)?;
