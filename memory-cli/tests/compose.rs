@@ -67,5 +67,5 @@ fn what_is_missing_is_named() {
     assert!(refused.contains("no message of an agent"), "{refused}");
     cli.fails(2, &["compose", "--message", &id, "--character", "1"]);
     let unknown = cli.fails(1, &["compose", "--message", "01890000-0000-7000-8000-000000000000"]);
-    assert!(unknown.contains("no memory") || unknown.contains("not"), "{unknown}");
+    assert!(unknown.contains("no memory has this id"), "{unknown}");
 }

@@ -47,7 +47,7 @@ pub(crate) struct ServeArgs {
     /// How long a request may take, in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=3600))]
     timeout: u64,
-    /// How many requests are answered at once; more are turned away.
+    /// How many requests, and how many tool calls, are answered at once; more are turned away.
     #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     concurrency: u32,
     /// The largest body of a request, in bytes.

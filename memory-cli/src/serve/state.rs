@@ -48,14 +48,20 @@ pub(crate) struct Limits {
     pub(crate) requests: Semaphore,
     /// How many tools run at once; those of MCP go on when their request has been answered.
     pub(crate) tool_calls: Semaphore,
-    /// How many of each.
+    /// How many MCP sessions are open over HTTP; each goes on until its client ends it or has been silent for five minutes.
+    pub(crate) sessions: Arc<Semaphore>,
+    /// How many requests, and how many tool calls.
     pub(crate) concurrency: u32,
 }
+
+/// Most sessions wait most of the time, so there may be more of them than of requests: this many times.
+const SESSIONS: usize = 16;
 
 impl Limits {
     pub(crate) fn new(time: Duration, concurrency: u32) -> Self {
         let permits = || Semaphore::new(concurrency as usize);
-        Self { time, requests: permits(), tool_calls: permits(), concurrency }
+        let sessions = Arc::new(Semaphore::new(SESSIONS * concurrency as usize));
+        Self { time, requests: permits(), tool_calls: permits(), sessions, concurrency }
     }
 
     /// Waits until nothing runs, but not for ever.

@@ -6,6 +6,7 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
@@ -113,6 +114,16 @@ pub(crate) fn stdout(output: &Output) -> String {
 
 pub(crate) fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// Waits until a condition holds that nothing tells of by itself.
+pub(crate) fn eventually(what: &str, condition: impl Fn() -> bool) {
+    // Well above what anything takes; it ends a test that would never end.
+    let limit = Instant::now() + Duration::from_secs(60);
+    while !condition() {
+        assert!(Instant::now() < limit, "in vain: {what}");
+        std::thread::yield_now();
+    }
 }
 
 /// The recorded conversation that the tests import.

@@ -139,28 +139,64 @@ pub(crate) struct Mcp<'a> {
 
 impl<'a> Mcp<'a> {
     pub(crate) fn connect(server: &'a Server) -> Self {
-        let mut client = Self { server, session: String::new() };
-        let hello = json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}});
-        let answer = client.send(&json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": hello}));
-        client.session = answer.header("mcp-session-id").expect("a session").to_owned();
+        let session = Self::introduce(server).header("mcp-session-id").expect("a session").to_owned();
+        let client = Self { server, session };
         let ready = client.send(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
         assert_eq!(ready.status, 202, "{ready:?}");
         client
     }
 
+    /// What the server answers to one more client.
+    pub(crate) fn introduce(server: &Server) -> Response {
+        let hello = json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}});
+        let hello = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": hello});
+        server.request("POST", "/mcp", &[ACCEPT], &hello.to_string())
+    }
+
     /// What the server sends for a call, as the events of a stream.
     pub(crate) fn call(&self, tool: &str, arguments: &Value) -> String {
-        let params = json!({"name": tool, "arguments": arguments});
-        self.send(&json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params})).body
+        self.send(&call(tool, arguments)).body
+    }
+
+    /// A call whose answer has begun: the server answers its request no more, and runs the tool.
+    pub(crate) fn begin(&self, tool: &str, arguments: &Value) -> BufReader<TcpStream> {
+        let mut stream = self.server.connect();
+        let request = self.server.raw("POST", "/mcp", &self.headers(), &call(tool, arguments).to_string());
+        stream.write_all(request.as_bytes()).expect("the server reads");
+        let mut reader = BufReader::new(stream);
+        let mut line = String::new();
+        reader.read_line(&mut line).expect("the server answers");
+        assert_eq!(line, "HTTP/1.1 200 OK\r\n");
+        reader
+    }
+
+    /// Ends the session.
+    pub(crate) fn end(self) {
+        let ended = self.server.request("DELETE", "/mcp", &self.headers(), "");
+        assert!((200..300).contains(&ended.status), "{ended:?}");
     }
 
     fn send(&self, message: &Value) -> Response {
-        let mut headers = vec![("accept", "application/json, text/event-stream")];
-        if !self.session.is_empty() {
-            headers.push(("mcp-session-id", &self.session));
-        }
-        self.server.request("POST", "/mcp", &headers, &message.to_string())
+        self.server.request("POST", "/mcp", &self.headers(), &message.to_string())
     }
+
+    fn headers(&self) -> [(&str, &str); 2] {
+        [ACCEPT, ("mcp-session-id", &self.session)]
+    }
+}
+
+/// What a client of MCP takes for an answer.
+const ACCEPT: (&str, &str) = ("accept", "application/json, text/event-stream");
+
+fn call(tool: &str, arguments: &Value) -> Value {
+    json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": tool, "arguments": arguments}})
+}
+
+/// What is left of an answer.
+pub(crate) fn read_rest(stream: &mut impl Read) -> String {
+    let mut text = String::new();
+    stream.read_to_string(&mut text).expect("UTF-8");
+    text
 }
 
 /// Reads until the server closes the connection.

@@ -5,16 +5,20 @@ mod recall;
 mod resources;
 mod tools;
 
+use std::sync::{Arc, OnceLock};
+
 use axum::http::request::Parts;
 use memory_core::plugin::{Answer, Arguments};
 use memory_core::{Error, ErrorKind};
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, Implementation, ListResourceTemplatesResult,
-    ListResourcesResult, ListToolsResult, PaginatedRequestParams, ProgressNotificationParam, ReadResourceRequestParams,
-    ReadResourceResponse, ReadResourceResult, ServerCapabilities, ServerConfig,
+    CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, Implementation, InitializeRequestParams,
+    InitializeResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
+    ProgressNotificationParam, ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult, ServerCapabilities,
+    ServerConfig,
 };
 use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer, ServerHandler};
+use tokio::sync::OwnedSemaphorePermit;
 use tracing::field::Empty;
 use tracing::{Instrument, Span};
 
@@ -30,6 +34,8 @@ pub(crate) struct Mcp {
     server: Server,
     /// What the client may do; `None` when each request brings it along.
     access: Option<Access>,
+    /// Its place among the sessions, from when it has introduced itself until it is gone.
+    place: Arc<OnceLock<OwnedSemaphorePermit>>,
 }
 
 const INSTRUCTIONS: &str = "Long-term memory. Look with memory_query before you answer what may have come up earlier; save with \
@@ -38,13 +44,13 @@ const INSTRUCTIONS: &str = "Long-term memory. Look with memory_query before you 
 impl Mcp {
     /// A client over HTTP, whose requests have passed the guard.
     pub(crate) fn over_http(server: Server) -> Self {
-        Self { server, access: None }
+        Self { server, access: None, place: Arc::default() }
     }
 
     /// The client at the other end of the standard streams.
     pub(crate) fn over_stdio(server: Server) -> Self {
         let access = Some(server.callers.mcp.clone());
-        Self { server, access }
+        Self { server, access, place: Arc::default() }
     }
 
     fn access(&self, context: &RequestContext<RoleServer>) -> Result<Access, ErrorData> {
@@ -76,20 +82,26 @@ impl Mcp {
             outcome = Empty
         );
         let call = async {
-            // Held until the answer is complete, so that a shutdown waits for it. Nothing closes the semaphore.
-            let _permit = self.server.limits.tool_calls.acquire().await;
-            let answer = async {
-                let arguments = Arguments::parse(arguments)?;
-                tool.executor.call(&access.scope(), &arguments).await
-            };
-            let answer = tokio::time::timeout(self.server.limits.time, answer).await.unwrap_or_else(|_| {
-                let sentence = "the call took longer than the server allows; it may have had its effect";
-                Err(Error::new(ErrorKind::Timeout, sentence))
-            });
+            let answer = self.bounded(tool, access, arguments).await;
             self.tell(tool, arguments, &answer);
             answer
         };
         call.instrument(span).await
+    }
+
+    async fn bounded(&self, tool: &Tool, access: &Access, arguments: &str) -> memory_core::Result<Answer> {
+        // Held until the answer is complete, so that a shutdown waits for it.
+        let Ok(_permit) = self.server.limits.tool_calls.try_acquire() else {
+            let sentence = "the server answers as many calls as it takes at once: try again";
+            return Err(Error::new(ErrorKind::Unavailable, sentence).retryable());
+        };
+        let arguments = Arguments::parse(arguments)?;
+        let scope = access.scope();
+        let answer = tokio::time::timeout(self.server.limits.time, tool.executor.call(&scope, &arguments)).await;
+        answer.unwrap_or_else(|_| {
+            let sentence = "the call took longer than the server allows; it may have had its effect";
+            Err(Error::new(ErrorKind::Timeout, sentence))
+        })
     }
 
     /// Counts a call and records what came of it, in the span of the call.
@@ -119,6 +131,23 @@ impl ServerHandler for Mcp {
         ServerConfig::new(capabilities)
             .with_server_info(Implementation::new("agent-memory", env!("CARGO_PKG_VERSION")))
             .with_instructions(INSTRUCTIONS)
+    }
+
+    async fn initialize(
+        &self,
+        request: InitializeRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<InitializeResult, ErrorData> {
+        if let Ok(place) = Arc::clone(&self.server.limits.sessions).try_acquire_owned() {
+            // A client that introduces itself twice keeps its first place.
+            let _ = self.place.set(place);
+        } else if self.place.get().is_none() {
+            let sentence = "the server has as many sessions as it takes: end one, or try again";
+            return Err(ErrorData::internal_error(sentence, None));
+        }
+        let answer = self.negotiate_initialize(&request);
+        context.peer.set_peer_info(request);
+        answer
     }
 
     async fn list_tools(
