@@ -10,6 +10,7 @@ use utoipa::IntoParams;
 use utoipa::openapi::path::Parameter;
 
 use super::problem::Problem;
+use super::unquoted::unquoted;
 use crate::telemetry::PAYLOADS;
 
 /// A JSON object as the body. Its values keep their bytes.
@@ -137,15 +138,9 @@ fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a st
     }
 }
 
-/// What serde says of a part of the request, without the values that it quotes.
+/// What serde says of a part of the request.
 fn reason(part: &str, message: &str) -> String {
-    match message.split_once(", expected ") {
-        Some((start, expected)) if start.starts_with("invalid ") => format!("{part} is wrong: expected {expected}"),
-        Some((start, expected)) if start.starts_with("unknown ") => {
-            format!("{part} is wrong: an unknown name, expected {expected}")
-        }
-        _ => format!("{part} is wrong: {message}"),
-    }
+    format!("{part} is wrong: {}", unquoted(message))
 }
 
 /// A mistake in the parts of a request that belong together.

@@ -8,6 +8,7 @@ mod metrics;
 mod problem;
 mod rest;
 mod state;
+mod unquoted;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -133,8 +134,13 @@ fn app(server: &Server, max_body: usize, sessions: &CancellationToken) -> Router
 
 /// Ends when the process is asked to.
 fn signal() -> anyhow::Result<impl Future<Output = ()>> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+    #[cfg(unix)]
+    let (mut interrupt, mut terminate) = {
+        use tokio::signal::unix::{SignalKind, signal};
+        (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?)
+    };
+    #[cfg(windows)]
+    let (mut interrupt, mut terminate) = (tokio::signal::windows::ctrl_c()?, tokio::signal::windows::ctrl_break()?);
     Ok(async move {
         tokio::select! {
             _ = interrupt.recv() => {}
