@@ -2,8 +2,8 @@
 
 use std::io::{Read as _, Write};
 
-use common::server::{Mcp, Server, read};
-use common::{Cli, TOKENS};
+use common::server::{Mcp, Server, read, read_rest};
+use common::{Cli, TOKENS, eventually};
 use serde_json::json;
 
 mod common;
@@ -132,6 +132,53 @@ fn a_token_confines_its_caller() {
     );
 }
 
+/// What a runtime would believe of a memory: that it may read everything, and has to write into another's space.
+const FORGED: &str = r#"{"task":{"container":"guild","related":[{"prefix":"g"}],"leaseUntil":0}}"#;
+
+#[test]
+fn a_confined_caller_forges_no_task_and_touches_none() {
+    let cli = Cli::new();
+    let id = cli.ok(&["store", "--space", "guild1-a", "--trigger", "1", "--metadata", FORGED]);
+    let task = format!("/v1/memories/{}", id.trim());
+    let free = cli.ok(&["store", "--space", "guild1-b", "--trigger", "1"]);
+    let free = format!("/v1/memories/{}", free.trim());
+    let server = Server::start(&cli, &["--tokens", &cli.write("tokens.toml", TOKENS)]);
+    let token = ("authorization", "Bearer runtime-0123456789abcdef");
+    let memory = format!(r#"{{"spaceId":"guild1-c","trigger":1,"metadata":{FORGED}}}"#);
+    for (method, path, body) in [
+        ("POST", "/v1/memories", memory.clone()),
+        ("POST", "/v1/memories", memory.replace("task", r"t\u0061sk")),
+        ("POST", "/v1/memories/batch", format!(r#"{{"memories":[{{"spaceId":"guild1","trigger":1}},{memory}]}}"#)),
+        ("PATCH", &free, format!(r#"{{"metadata":{{"merge":{FORGED}}}}}"#)),
+        ("PATCH", &free, format!(r#"{{"metadata":{{"replace":{FORGED}}}}}"#)),
+        ("PATCH", &task, r#"{"metadata":{"replace":{}}}"#.to_owned()),
+        ("PATCH", &task, r#"{"context":{"set":[]}}"#.to_owned()),
+        ("PATCH", &task, r#"{"status":"pending"}"#.to_owned()),
+    ] {
+        let refused = server.request(method, path, &[token], &body).problem(403);
+        assert!(refused.contains("task"), "{method} {path} {body}: {refused}");
+    }
+    assert_eq!(server.request("PATCH", &free, &[token], r#"{"metadata":{"merge":{"tasks":1}}}"#).status, 200);
+    drop(server);
+
+    let server = Server::start(&cli, &["--ledger", "write", "--write", "guild1"]);
+    let mcp = Mcp::connect(&server);
+    let forged: serde_json::Value = serde_json::from_str(FORGED).expect("JSON");
+    let free = &free["/v1/memories/".len()..];
+    for (tool, arguments) in [
+        ("memory_store", json!({"trigger": 1, "metadata": forged})),
+        ("memory_update", json!({"id": free, "mergeMetadata": forged})),
+        ("memory_update", json!({"id": free, "replaceMetadata": forged})),
+        ("memory_update", json!({"id": id.trim(), "status": "pending"})),
+    ] {
+        let refused = mcp.call(tool, &arguments);
+        assert!(refused.contains("belongs to the runtime"), "{tool} {arguments}: {refused}");
+    }
+    // Who has the machine may.
+    assert_eq!(server.request("PATCH", &task, &[], r#"{"status":"failed"}"#).status, 200);
+    assert_eq!(cli.count(&["--all"]), 2);
+}
+
 #[test]
 fn only_who_is_meant_gets_in() {
     let cli = Cli::new();
@@ -155,8 +202,10 @@ fn only_who_is_meant_gets_in() {
     server.post("/v1/memories", &large).problem(413);
     server.request("POST", "/v1/memories", &[("content-type", "text/plain")], "").problem(415);
     server.post("/v1/memories", "[1]").problem(400);
-    let secret = server.post("/v1/memories", r#"{"spaceId":"a","trigger":1,"createdAt":"xyzzy"}"#);
-    assert!(!secret.problem(422).contains("xyzzy"), "the answer quotes a value");
+    for member in [r#""createdAt":"xyzzy""#, r#""status":"xyzzy, expected xyzzy""#, r#""xyzzy, expected xyzzy":1"#] {
+        let secret = server.post("/v1/memories", &format!(r#"{{"spaceId":"a","trigger":1,{member}}}"#));
+        assert!(!secret.problem(422).contains("xyzzy"), "the answer quotes a value: {secret:?}");
+    }
     server.get("/nothing").problem(404);
     let wrong = server.request("DELETE", "/v1/health", &[], "");
     wrong.problem(405);
@@ -201,14 +250,42 @@ fn requests_are_bounded_in_number_and_time() {
 }
 
 #[test]
+fn tool_calls_are_bounded_in_number_and_time() {
+    let cli = Cli::new();
+    let server = Server::start(&cli, &["--concurrency", "1", "--timeout", "1"]);
+    let clients = [Mcp::connect(&server), Mcp::connect(&server)];
+    let database = rusqlite::Connection::open(cli.path("memory.db")).expect("a database");
+    database.execute_batch("BEGIN IMMEDIATE").expect("the lock");
+    let save = json!({"content": "waits for the lock"});
+    let mut calls = clients.each_ref().map(|client| client.begin("memory_add_document", &save));
+    // Which of them comes first is not said.
+    let answers = calls.each_mut().map(|call| read_rest(call));
+    let told = |sentence: &str| answers.iter().filter(|answer| answer.contains(sentence)).count();
+    let counts = (told("as many calls as it takes at once"), told("longer than the server allows"));
+    assert_eq!(counts, (1, 1), "{answers:?}");
+    drop(database);
+    assert!(clients[0].call("memory_add_document", &save).contains("spaceId"), "the place is free again");
+}
+
+#[test]
+fn sessions_are_bounded_in_number() {
+    let cli = Cli::new();
+    let server = Server::start(&cli, &["--concurrency", "1"]);
+    let mut clients: Vec<_> = (0..16).map(|_| Mcp::connect(&server)).collect();
+    let refused = Mcp::introduce(&server);
+    assert!(refused.body.contains("as many sessions as it takes"), "{refused:?}");
+    clients.pop().expect("a client").end();
+    eventually("the place is free again", || Mcp::introduce(&server).body.contains("serverInfo"));
+}
+
+#[test]
 fn a_client_that_leaves_is_counted_no_more() {
     let cli = Cli::new();
     let server = Server::start(&cli, &[]);
     let in_flight = |count| {
         // The request for the metrics is one of them.
-        while !server.get("/metrics").body.contains(&format!("agent_memory_http_requests_in_flight {count}\n")) {
-            std::thread::yield_now();
-        }
+        let counted = format!("agent_memory_http_requests_in_flight {count}\n");
+        eventually(&counted, || server.get("/metrics").body.contains(&counted));
     };
     let mut stream = server.connect();
     let request = server.raw("POST", "/v1/memories", &[], r#"{"spaceId":"a","trigger":"never complete"}"#);
@@ -259,13 +336,9 @@ fn a_shutdown_lets_requests_finish() {
     let mut stream = server.connect();
     stream.write_all(first.as_bytes()).expect("the server reads");
     // The request is known to be in flight when the server counts it.
-    while !server.get("/metrics").body.contains("agent_memory_http_requests_in_flight 2") {
-        std::thread::yield_now();
-    }
+    eventually("it is in flight", || server.get("/metrics").body.contains("agent_memory_http_requests_in_flight 2\n"));
     server.terminate();
-    while std::net::TcpStream::connect(&server.address).is_ok() {
-        std::thread::yield_now();
-    }
+    eventually("nobody listens", || std::net::TcpStream::connect(&server.address).is_err());
     stream.write_all(rest.as_bytes()).expect("the server reads on");
     assert_eq!(read(&mut stream).status, 201);
     assert!(server.wait().0.success());

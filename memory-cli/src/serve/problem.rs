@@ -47,11 +47,15 @@ impl Problem {
         }
     }
 
-    /// The same problem with another status.
-    #[must_use]
-    pub(crate) fn with_status(mut self, status: StatusCode) -> Self {
-        (self.status, self.title) = (status.as_u16(), status.canonical_reason().unwrap_or("Error"));
-        self
+    /// Why a change failed. What the headers of its request expect makes a conflict a failed precondition.
+    pub(crate) fn of_change(error: Error, has_precondition: bool) -> Self {
+        let is_precondition = has_precondition && error.kind() == ErrorKind::Conflict;
+        let problem = Self::from(error);
+        if !is_precondition {
+            return problem;
+        }
+        let Self { status, title, .. } = Self::new(StatusCode::PRECONDITION_FAILED, "");
+        Self { status, title, ..problem }
     }
 
     pub(crate) fn not_found(what: &str) -> Self {

@@ -6,9 +6,11 @@ use async_trait::async_trait;
 use memory_core::plugin::{Answer, Arguments, Executor, NamedArguments, Scope};
 use memory_core::{
     Clock as _, Context, Error, ErrorKind, IdempotencyKey, MemoryId, MemoryPatch, MemoryProvider, Metadata, NewMemory,
-    Result, Revision, SpaceId, SpaceSelector, Status, SystemClock, Timestamp, Trigger,
+    Result, Revision, Status, SystemClock, Timestamp, Trigger,
 };
 use serde_json::{Value, json};
+
+use crate::serve::access::{check_change, check_task};
 
 /// One of the verbs that write the ledger.
 #[derive(Debug)]
@@ -115,7 +117,7 @@ impl Executor for WriteLedger {
 
 async fn store(provider: &dyn MemoryProvider, scope: &Scope, mut given: NamedArguments) -> Result<Answer> {
     let space = given.text("space")?;
-    let space = writable_space(scope, space.as_deref())?;
+    let space = scope.space_to_write(space.as_deref())?;
     let trigger = given.json("trigger").ok_or_else(|| Error::invalid("trigger: is missing"))?;
     let trigger = Trigger::parse(trigger.get()).map_err(|error| NamedArguments::about("trigger", &error))?;
     let created_at = given.integer("createdAt")?.map(Timestamp::from_millis).transpose();
@@ -124,6 +126,7 @@ async fn store(provider: &dyn MemoryProvider, scope: &Scope, mut given: NamedArg
     let context = given.json("context").map(|json| Context::parse(json.get())).transpose();
     memory.context = context.map_err(|error| NamedArguments::about("context", &error))?;
     memory.metadata = metadata(&mut given, "metadata")?.unwrap_or_default();
+    check_task(&memory.metadata)?;
     memory.status = status(&mut given)?.unwrap_or_default();
     let key = given.text("idempotencyKey")?.map(IdempotencyKey::parse).transpose();
     memory.idempotency_key = key.map_err(|error| NamedArguments::about("idempotencyKey", &error))?;
@@ -155,25 +158,13 @@ async fn update(provider: &dyn MemoryProvider, scope: &Scope, mut given: NamedAr
     patch.status = status(&mut given)?;
     let revision = given.integer("ifRevision")?.map(|number| Revision::new(number.try_into().unwrap_or(0)));
     patch.if_revision = revision.transpose().map_err(|error| NamedArguments::about("ifRevision", &error))?;
-    // The space of a memory never changes, so what is found now holds for the update.
+    // The space of a memory never changes, and a memory never becomes a task, so what is found now holds for the update.
     let memory = provider.get(id).await?;
     let memory = memory.filter(|memory| scope.readable().matches(memory.space_id.as_str()));
     let memory = memory.ok_or_else(|| Error::new(ErrorKind::NotFound, "id: no memory has it"))?;
-    writable_space(scope, Some(memory.space_id.as_str()))?;
+    scope.space_to_write(Some(memory.space_id.as_str()))?;
+    check_change(&memory, &patch)?;
     Answer::from_value(&provider.update(id, patch).await?)
-}
-
-/// The space that is named, or the one that may be written.
-fn writable_space(scope: &Scope, space: Option<&str>) -> Result<SpaceId> {
-    let refused = |message: String| Error::new(ErrorKind::Unauthorized, message);
-    let writable = scope.writable().ok_or_else(|| refused("nothing may be written here".to_owned()))?;
-    let Some(space) = space else { return Ok(writable.clone()) };
-    let space = SpaceId::parse(space).map_err(|error| NamedArguments::about("space", &error))?;
-    if SpaceSelector::under(writable)?.matches(space.as_str()) {
-        Ok(space)
-    } else {
-        Err(refused(format!("space: only {writable} and what lies below it may be written")))
-    }
 }
 
 fn metadata(given: &mut NamedArguments, name: &str) -> Result<Option<Metadata>> {

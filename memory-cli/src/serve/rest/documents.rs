@@ -5,14 +5,13 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use memory_core::{
-    Clock, Collection, Document, DocumentQuery, DocumentSelection, DocumentWrite, ErrorKind, Expect, Filter, Revision,
-    SystemClock,
+    Clock, Collection, Document, DocumentQuery, DocumentSelection, DocumentWrite, Expect, Filter, Revision, SystemClock,
 };
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::params::{CollectionPath, DocumentPath, PageParams, RemovalParams, SearchParams, SpaceParams};
 use super::wire::{CollectionsBody, DocumentBody, DocumentPageBody, NewDocumentBody, RemovedBody, next, unreadable};
-use crate::serve::access::{Access, Writable};
+use crate::serve::access::Access;
 use crate::serve::extract::{Body, InPath, Parameters, entity_tag, if_match, if_none_match, mistake};
 use crate::serve::problem::Problem;
 use crate::serve::state::Server;
@@ -36,8 +35,7 @@ pub(super) async fn add(
     Body(body): Body<NewDocumentBody>,
 ) -> Result<Response, Problem> {
     access.check_collection(&collection)?;
-    access.check_write(&body.space_id)?;
-    Ok(created(server.documents.put(body.into_write(collection)).await?))
+    Ok(created(access.put(&*server.documents, body.into_write(collection)).await?))
 }
 
 /// Finds documents.
@@ -130,15 +128,15 @@ pub(super) async fn put(
     Body(body): Body<NewDocumentBody>,
 ) -> Result<Response, Problem> {
     access.check_collection(&collection)?;
-    access.check_write(&body.space_id)?;
     let expect = match (if_match(&headers)?, if_none_match(&headers)?) {
         (Some(_), true) => return Err(mistake("If-Match and If-None-Match don't go together")),
         (Some(revision), false) => Expect::Revision(revision),
         (None, true) => Expect::Absent,
         (None, false) => Expect::Any,
     };
-    let write = body.into_write(collection).with_id(id);
-    let document = put_where_allowed(&server, &access, write.expect(expect)).await?;
+    let write = body.into_write(collection).with_id(id).expect(expect);
+    let document = access.put(&*server.documents, write).await;
+    let document = document.map_err(|error| Problem::of_change(error, expect != Expect::Any))?;
     Ok(match document.revision {
         Revision::FIRST => created(document),
         revision => ([entity_tag(revision)], Json(DocumentBody::from(document))).into_response(),
@@ -202,35 +200,6 @@ impl NewDocumentBody {
     fn into_write(self, collection: Collection) -> DocumentWrite {
         let created_at = self.created_at.unwrap_or_else(|| SystemClock.now());
         DocumentWrite::new(collection, self.space_id, self.content, created_at).with_metadata(self.metadata)
-    }
-}
-
-/// Puts a document unless one is in place that the caller may not write.
-async fn put_where_allowed(server: &Server, access: &Access, write: DocumentWrite) -> Result<Document, Problem> {
-    let expected = write.expect;
-    let refused = |error: memory_core::Error| match (error.kind(), expected) {
-        (ErrorKind::Conflict, Expect::Absent | Expect::Revision(_)) => {
-            Problem::from(error).with_status(StatusCode::PRECONDITION_FAILED)
-        }
-        _ => Problem::from(error),
-    };
-    let (Some(id), false) = (&write.id, access.writable == Writable::Everywhere) else {
-        return server.documents.put(write).await.map_err(refused);
-    };
-    loop {
-        let present = server.documents.get(&write.collection, id).await?;
-        if present.as_ref().is_some_and(|document| access.check_write(&document.space_id).is_err()) {
-            return Err(Problem::new(StatusCode::CONFLICT, "another document has this id"));
-        }
-        // Pinned to what was looked at, which may be replaced meanwhile.
-        let pinned = match expected {
-            Expect::Any => present.map_or(Expect::Absent, |document| Expect::Revision(document.revision)),
-            expected => expected,
-        };
-        match server.documents.put(write.clone().expect(pinned)).await {
-            Err(error) if error.kind() == ErrorKind::Conflict && expected == Expect::Any => {}
-            result => return result.map_err(refused),
-        }
     }
 }
 

@@ -4,13 +4,13 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::IntoResponse;
 use axum::{Extension, Json};
-use memory_core::{ErrorKind, Memory, MemoryId, MemoryQuery, Spaces};
+use memory_core::{Memory, MemoryId, MemoryQuery};
 
 use super::params::{LedgerParams, PageParams, SearchParams, SpaceParams};
 use super::wire::{
     BatchBody, MemoryBody, MemoryPageBody, NewMemoryBody, PatchBody, Stored, StoredMany, UpdatedBody, next, unreadable,
 };
-use crate::serve::access::{Access, Writable};
+use crate::serve::access::{Access, Writable, check_change};
 use crate::serve::extract::{Body, InPath, Parameters, entity_tag, idempotency_key, if_match};
 use crate::serve::problem::Problem;
 use crate::serve::state::Server;
@@ -38,6 +38,7 @@ pub(super) async fn store(
     }
     access.check_ledger_write()?;
     access.check_write(&body.space_id)?;
+    access.check_metadata(&body.metadata)?;
     let id = server.provider.store(body.into_memory()).await?;
     Ok((StatusCode::CREATED, [(header::LOCATION, format!("/v1/memories/{id}"))], Json(Stored { id })))
 }
@@ -56,7 +57,10 @@ pub(super) async fn store_many(
     Body(body): Body<BatchBody>,
 ) -> Result<impl IntoResponse, Problem> {
     access.check_ledger_write()?;
-    body.memories.iter().try_for_each(|memory| access.check_write(&memory.space_id))?;
+    for memory in &body.memories {
+        access.check_write(&memory.space_id)?;
+        access.check_metadata(&memory.metadata)?;
+    }
     let memories = body.memories.into_iter().map(NewMemoryBody::into_memory).collect();
     let ids = server.provider.store_many(memories).await?;
     Ok((StatusCode::CREATED, Json(StoredMany { ids })))
@@ -128,15 +132,14 @@ pub(super) async fn update(
     }
     patch.if_revision = patch.if_revision.or(tag);
     access.check_ledger_write()?;
-    // The space of a memory never changes, so what is found now holds for the update.
-    if access.readable != Spaces::All || access.writable != Writable::Everywhere {
-        access.check_write(&readable(&server, &access, id).await?.space_id)?;
+    // The space of a memory never changes, and a memory never becomes a task, so what is found now holds for the update.
+    if access.writable != Writable::Everywhere {
+        let memory = readable(&server, &access, id).await?;
+        access.check_write(&memory.space_id)?;
+        check_change(&memory, &patch)?;
     }
-    let updated = server.provider.update(id, patch).await.map_err(|error| {
-        let is_precondition = error.kind() == ErrorKind::Conflict && tag.is_some();
-        let problem = Problem::from(error);
-        if is_precondition { problem.with_status(StatusCode::PRECONDITION_FAILED) } else { problem }
-    })?;
+    let updated = server.provider.update(id, patch).await;
+    let updated = updated.map_err(|error| Problem::of_change(error, tag.is_some()))?;
     let body = UpdatedBody { revision: updated.revision, updated_at: updated.updated_at };
     Ok(([entity_tag(updated.revision)], Json(body)))
 }
