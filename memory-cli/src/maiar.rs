@@ -76,6 +76,8 @@ const POSTGRES_MEMORIES: &str = "SELECT id::text, space_id, trigger, context, cr
 
 /// Writes what a SQLite file holds.
 pub(crate) fn write_sqlite(file: &Path, out: &mut impl Write) -> anyhow::Result<()> {
+    // The engine's own message about a file that can't be opened would quote its name.
+    input::open(file)?;
     let connection = Connection::open_with_flags(file, OpenFlags::SQLITE_OPEN_READ_ONLY)
         .with_context(|| format!("can't open {}", input::name(file)))?;
     let columns = |table: &str| -> anyhow::Result<Vec<String>> {

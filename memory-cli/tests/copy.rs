@@ -183,4 +183,8 @@ fn a_doctor_tells_what_is_wrong_and_mends_nothing() {
     let database = rusqlite::Connection::open(cli.path("memory.db")).expect("a database");
     database.execute("DROP INDEX memories_open", []).expect("dropped");
     assert!(bad("memory.db").contains("memories_open"));
+    assert!(
+        cli.fails(2, &["--url", "nothing", "doctor"]).contains("--url"),
+        "a URL that is none is a mistake in the arguments"
+    );
 }

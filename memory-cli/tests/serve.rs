@@ -3,7 +3,7 @@
 use std::io::{Read as _, Write};
 
 use common::server::{Mcp, Server, read, read_rest};
-use common::{Cli, TOKENS, eventually};
+use common::{Cli, TOKENS, eventually, stderr};
 use serde_json::json;
 
 mod common;
@@ -324,6 +324,16 @@ fn payloads_are_logged_only_on_request() {
     for secret in SECRETS {
         assert!(log.contains(secret), "{secret}: {log}");
     }
+}
+
+#[test]
+fn what_comes_before_an_introduction_is_not_quoted() {
+    let cli = Cli::new();
+    let first = json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": {"progressToken": 1, "progress": 1, "message": "xyzzy"}});
+    let output = cli.fed(&["serve", "--stdio"], &format!("{first}\n"));
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let told = stderr(&output);
+    assert!(told.starts_with("error: the client") && !told.contains("xyzzy"), "{told}");
 }
 
 #[test]

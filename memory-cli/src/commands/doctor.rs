@@ -15,6 +15,7 @@ use memory_runtime::Sandbox;
 use super::exit_code;
 use crate::engine;
 use crate::output::{self, Output};
+use crate::usage::Usage;
 
 #[derive(Debug, Args)]
 pub(crate) struct DoctorArgs {
@@ -48,6 +49,7 @@ pub(crate) async fn run(url: &str, args: &DoctorArgs, output: &mut Output) -> an
     // To open a provider would migrate, which is not for a doctor to do.
     let plan = match engine::plan(url).await {
         Ok(plan) => plan,
+        Err(error) if error.is::<Usage>() => return Err(error),
         Err(error) => {
             findings.tell("connection", Finding::Bad, &output::describe(&error))?;
             return Ok(ExitCode::FAILURE);

@@ -55,6 +55,10 @@ pub(crate) async fn run(
     if path.exists() && !path.is_file() {
         bail!("{} is not a file; name one to write to", input::name(path));
     }
+    // The message of the system about a folder that is not there would quote its name.
+    if !folder.is_dir() {
+        bail!("can't write in {}: it is no folder", input::name(folder));
+    }
     // The file takes its name when it is complete: a reader never sees half an export.
     let file = NamedTempFile::new_in(folder).with_context(|| format!("can't write in {}", input::name(folder)))?;
     let mut out = BufWriter::new(file);

@@ -86,7 +86,10 @@ pub(crate) async fn over_stdio(provider: &Arc<dyn MemoryProvider>, settings: Set
     let server = server(provider, settings)?;
     let signal = signal()?;
     let serving = async {
-        let client = Mcp::over_stdio(Arc::clone(&server)).serve(rmcp::transport::stdio()).await?;
+        let client = Mcp::over_stdio(Arc::clone(&server)).serve(rmcp::transport::stdio()).await;
+        // What the library says holds what the client sent.
+        let client = client
+            .map_err(|_| anyhow::anyhow!("the client has left, or sent something else, before it introduced itself"))?;
         client.waiting().await?;
         anyhow::Ok(())
     };
