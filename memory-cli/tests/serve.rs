@@ -259,7 +259,7 @@ fn tool_calls_are_bounded_in_number_and_time() {
     let save = json!({"content": "waits for the lock"});
     let mut calls = clients.each_ref().map(|client| client.begin("memory_add_document", &save));
     // Which of them comes first is not said.
-    let answers = calls.each_mut().map(|call| read_rest(call));
+    let answers = calls.each_mut().map(read_rest);
     let told = |sentence: &str| answers.iter().filter(|answer| answer.contains(sentence)).count();
     let counts = (told("as many calls as it takes at once"), told("longer than the server allows"));
     assert_eq!(counts, (1, 1), "{answers:?}");
