@@ -1,5 +1,6 @@
 //! rusqlite alone, on the tables and indexes of the provider: the best that the same work can cost.
 
+use std::fs::File;
 use std::path::Path;
 
 use memory_core::{
@@ -44,6 +45,13 @@ impl Bare {
         connection.pragma_update(None, "wal_autocheckpoint", 4_000).expect("a log");
         connection.set_prepared_statement_cache_capacity(64);
         Self(connection)
+    }
+
+    /// Brings all of the log into the file and the file onto the disk, so that no write goes on while reads are measured.
+    pub(crate) fn settle(&self) {
+        self.0.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).expect("a checkpoint");
+        let file = File::open(self.0.path().expect("a file")).expect("opens");
+        file.sync_all().expect("a disk that takes it");
     }
 
     /// One transaction for all rows.

@@ -136,6 +136,7 @@ impl Bench {
             ours
         });
         let bare = Bare::open(&file);
+        bare.settle();
         for question in ledger.questions() {
             let name = format!("{}; {:?}, {:?}", question.name, ledger.order, ledger.form);
             let found = self.runtime.block_on(ours.query(&question.query)).expect("answers").memories;
