@@ -1,7 +1,6 @@
 //! From a query of the contract to candidates in its order.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use memory_core::{
     BOUNDARIES, Document, DocumentPage, DocumentQuery, Head, Memory, MemoryPage, MemoryQuery, Order, PageBuilder,
@@ -164,6 +163,10 @@ async fn siblings(session: &mut Session, on: &Statements, prefix: &str) -> Resul
     Ok((siblings.len() < MAX_STEPS && distinct <= MAX_SIBLINGS).then_some(siblings))
 }
 
+/// Before and behind every place of (createdAt, id), whose times are some 10^13 ms at most.
+const BEGINNING: (i64, Uuid) = (i64::MIN, Uuid::nil());
+const END: (i64, Uuid) = (i64::MAX, Uuid::nil());
+
 /// Between which places of (createdAt, id) a query can find something, both exclusive.
 #[derive(Debug, Clone, Copy)]
 struct Bounds {
@@ -174,8 +177,8 @@ struct Bounds {
 
 impl Bounds {
     fn of(query: &MemoryQuery) -> Self {
-        let low = query.created_after().map_or((i64::MIN, Uuid::nil()), |after| (after.as_millis(), Uuid::max()));
-        let high = query.created_before().map_or((i64::MAX, Uuid::nil()), |before| (before.as_millis(), Uuid::nil()));
+        let low = query.created_after().map_or(BEGINNING, |after| (after.as_millis(), Uuid::max()));
+        let high = query.created_before().map_or(END, |before| (before.as_millis(), Uuid::nil()));
         let bounds = Self { low, high, order: query.order() };
         match query.after() {
             Some(Position { created_at, id }) => match Uuid::from_slice(id) {
@@ -252,7 +255,7 @@ async fn race(session: &mut Session, on: &Statements, mut walks: Vec<Walk<'_>>) 
 impl Walk<'_> {
     /// Offers the next slice of candidates to the page. `Stop` when the page is complete or there are no more.
     async fn step(&mut self, session: &mut Session, on: &Statements) -> Result<Verdict> {
-        let sql: &Arc<str> = match (&self.by, self.bounds.order) {
+        let statement = match (&self.by, self.bounds.order) {
             (By::Time, Order::NewestFirst) => &on.newest_by_time,
             (By::Time, Order::OldestFirst) => &on.oldest_by_time,
             (By::Status(_), Order::NewestFirst) => &on.newest_of_status,
@@ -266,8 +269,14 @@ impl Walk<'_> {
             (By::Places { .. }, Order::NewestFirst) => &on.newest_by_place,
             (By::Places { .. }, Order::OldestFirst) => &on.oldest_by_place,
         };
-        let Bounds { low, high, .. } = self.bounds;
-        let slice = session.statement(sql).bind(low.0).bind(low.1).bind(high.0).bind(high.1).bind(self.slice as i64);
+        let limit = self.slice as i64;
+        let slice = match self.bounds {
+            Bounds { low: BEGINNING, high: END, .. } => session.statement(&statement.all).bind(limit),
+            Bounds { low, high, .. } => {
+                let slice = session.statement(&statement.between).bind(limit);
+                slice.bind(low.0).bind(low.1).bind(high.0).bind(high.1)
+            }
+        };
         let slice = match &self.by {
             By::Time => slice,
             By::Status(status) => slice.bind(*status),

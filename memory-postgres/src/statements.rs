@@ -13,7 +13,7 @@ use uuid::Uuid;
 use crate::error::native;
 
 macro_rules! statements {
-    ($($(#[$doc:meta])* $name:ident: $text:expr;)*) => {
+    (slices { $($slice:ident: $slice_text:expr;)* } $($(#[$doc:meta])* $name:ident: $text:expr;)*) => {
         /// The statements of one namespace.
         #[derive(Debug)]
         pub(crate) struct Statements {
@@ -24,6 +24,7 @@ macro_rules! statements {
             /// The name of the table that the runner of migrations keeps.
             pub(crate) bookkeeping: String,
             $($(#[$doc])* pub(crate) $name: Arc<str>,)*
+            $(pub(crate) $slice: Slice,)*
         }
 
         impl Statements {
@@ -34,11 +35,32 @@ macro_rules! statements {
                     schema: schema.to_owned(),
                     bookkeeping: format!("{quoted_schema}.schema_migrations"),
                     $($name: $text.replace("{schema}", &quoted_schema).into(),)*
+                    $($slice: Slice::new($slice_text, &quoted_schema),)*
                     quoted_schema,
                 })
             }
         }
     };
+}
+
+/// A statement that reads the next rows of a walk: at most $1, of what its keys name.
+#[derive(Debug)]
+pub(crate) struct Slice {
+    /// From the beginning to the end, which spares the server two comparisons for each row. The keys follow from $2 on.
+    pub(crate) all: Arc<str>,
+    /// Between the places ($2, $3) and ($4, $5), both exclusive. The keys follow from $6 on.
+    pub(crate) between: Arc<str>,
+}
+
+impl Slice {
+    fn new(text: &str, schema: &str) -> Self {
+        const BETWEEN: &str = "(created_at, id) > ($2::bigint, $3::uuid) AND (created_at, id) < ($4::bigint, $5::uuid)";
+        let with = |between, key, second_key| {
+            let text = text.replace("{between}", between).replace("{key}", key).replace("{second_key}", second_key);
+            Arc::from(text.replace("{schema}", schema))
+        };
+        Self { all: with("TRUE", "$2", "$3"), between: with(BETWEEN, "$6", "$7") }
+    }
 }
 
 /// What a memory is read from.
@@ -79,17 +101,10 @@ macro_rules! document_slice_columns {
     };
 }
 
-/// In the order (createdAt, id), at most $5.
+/// In the order (createdAt, id), at most $1.
 macro_rules! in_order {
     ($order:literal) => {
-        concat!(" ORDER BY created_at ", $order, ", id ", $order, " LIMIT $5")
-    };
-}
-
-/// Between the places ($1, $2) and ($3, $4), both exclusive.
-macro_rules! between {
-    () => {
-        "(created_at, id) > ($1::bigint, $2::uuid) AND (created_at, id) < ($3::bigint, $4::uuid)"
+        concat!(" ORDER BY created_at ", $order, ", id ", $order, " LIMIT $1")
     };
 }
 
@@ -101,7 +116,7 @@ macro_rules! listed {
             memory_slice_columns!("m"),
             " FROM {schema}.memories m WHERE ",
             $condition,
-            between!(),
+            "{between}",
             in_order!($order)
         )
     };
@@ -129,11 +144,9 @@ macro_rules! under {
     ($order:literal) => {
         merged!(
             concat!(
-                "(SELECT created_at, id FROM {schema}.memory_paths WHERE path = $6 AND ",
-                between!(),
+                "(SELECT created_at, id FROM {schema}.memory_paths WHERE path = {key} AND {between}",
                 in_order!($order),
-                ") UNION ALL (SELECT created_at, id FROM {schema}.memories WHERE space_id = $7 AND ",
-                between!(),
+                ") UNION ALL (SELECT created_at, id FROM {schema}.memories WHERE space_id = {second_key} AND {between}",
                 in_order!($order),
                 ")"
             ),
@@ -150,8 +163,7 @@ macro_rules! heads {
             $wanted,
             ") AS wanted CROSS JOIN LATERAL (SELECT created_at, id FROM {schema}.",
             $table,
-            " = wanted AND ",
-            between!(),
+            " = wanted AND {between}",
             in_order!($order),
             ") found"
         )
@@ -160,7 +172,7 @@ macro_rules! heads {
 
 macro_rules! by_status {
     ($order:literal) => {
-        merged!(heads!("$6::text[]", "memories WHERE status IN ('pending', 'running') AND status", $order), $order)
+        merged!(heads!("{key}::text[]", "memories WHERE status IN ('pending', 'running') AND status", $order), $order)
     };
 }
 
@@ -168,9 +180,9 @@ macro_rules! by_place {
     ($order:literal) => {
         merged!(
             concat!(
-                heads!("$6::bigint[]", "memory_paths WHERE path", $order),
+                heads!("{key}::bigint[]", "memory_paths WHERE path", $order),
                 " UNION ",
-                heads!("$7::text[]", "memories WHERE space_id", $order)
+                heads!("{second_key}::text[]", "memories WHERE space_id", $order)
             ),
             $order
         )
@@ -209,6 +221,21 @@ macro_rules! has_ledger_text {
 }
 
 statements! {
+    slices {
+        newest_by_time: listed!("", "DESC");
+        oldest_by_time: listed!("", "ASC");
+        newest_of_status: listed!("status = {key} AND status IN ('pending', 'running') AND ", "DESC");
+        oldest_of_status: listed!("status = {key} AND status IN ('pending', 'running') AND ", "ASC");
+        newest_of_space: listed!("space_id = {key} AND ", "DESC");
+        oldest_of_space: listed!("space_id = {key} AND ", "ASC");
+        newest_by_status: by_status!("DESC");
+        oldest_by_status: by_status!("ASC");
+        newest_under: under!("DESC");
+        oldest_under: under!("ASC");
+        newest_by_place: by_place!("DESC");
+        oldest_by_place: by_place!("ASC");
+    }
+
     lock_schema: "SELECT pg_advisory_xact_lock(hashtextextended('agent memory ' || $1::text, 0))";
     has_schema: "SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1)";
     create_schema: "CREATE SCHEMA {schema}";
@@ -300,18 +327,6 @@ statements! {
             WHERE number < $2 AND starts_with(next.space_id, $1))
         SELECT sibling, space_id = sibling FROM step";
 
-    newest_by_time: listed!("", "DESC");
-    oldest_by_time: listed!("", "ASC");
-    newest_of_status: listed!("status = $6 AND status IN ('pending', 'running') AND ", "DESC");
-    oldest_of_status: listed!("status = $6 AND status IN ('pending', 'running') AND ", "ASC");
-    newest_of_space: listed!("space_id = $6 AND ", "DESC");
-    oldest_of_space: listed!("space_id = $6 AND ", "ASC");
-    newest_by_status: by_status!("DESC");
-    oldest_by_status: by_status!("ASC");
-    newest_under: under!("DESC");
-    oldest_under: under!("ASC");
-    newest_by_place: by_place!("DESC");
-    oldest_by_place: by_place!("ASC");
     memories_by_words: concat!(
         "SELECT id FROM {schema}.memory_words JOIN {schema}.memories USING (id) WHERE words && $1::text[]", best_first!());
     memories_in_order: concat!("SELECT ", memory_slice_columns!("m"), " FROM unnest($1::uuid[]) WITH ORDINALITY AS c (id, place)
