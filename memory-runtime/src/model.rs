@@ -2,12 +2,14 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use memory_core::{Error, ErrorKind, Result};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use tokio::time::timeout;
 
 use crate::Schema;
 
@@ -76,13 +78,46 @@ impl fmt::Debug for Message {
     }
 }
 
-/// How often [`structured`] asks at most.
+/// How often a model is asked at most until its answer is valid.
 pub const MAX_ATTEMPTS: usize = 3;
+/// How much of an answer that is not valid goes back to the model, in bytes.
+const MAX_RETURNED: usize = 64 << 10;
 
-/// Asks a model for JSON that satisfies a schema and a further check, and reads it.
+/// Asks a model until its answer can be read.
 ///
-/// An answer that does not is sent back with what is wrong with it, until [`MAX_ATTEMPTS`] answers were refused: then
-/// the error is `Unexpected` and says what was wrong with the last one. An error of the model itself ends it at once.
+/// # Behavior
+/// - An answer that can't be read is sent back with what is wrong with it, until [`MAX_ATTEMPTS`] answers were refused: then the
+///   error is `Unexpected` and says what was wrong with the last one. So what `read` says must not quote the answer.
+/// - Each call of the model has the limit for itself, and is dropped at its end: then the error is `Timeout`.
+/// - An error of the model itself ends it at once.
+pub async fn ask<T, E: fmt::Display>(
+    model: &dyn Model,
+    mut prompt: Prompt,
+    limit: Duration,
+    read: impl Fn(&str) -> Result<T, E>,
+) -> Result<T> {
+    let mut attempt = 1;
+    loop {
+        let mut answer = timeout(limit, model.complete(&prompt)).await.map_err(|_| late(limit))??;
+        let mistake = match read(&answer) {
+            Ok(value) => return Ok(value),
+            Err(mistake) => mistake.to_string(),
+        };
+        if attempt == MAX_ATTEMPTS {
+            let message = format!("the model gave no valid answer in {MAX_ATTEMPTS} attempts; the last: {mistake}");
+            return Err(Error::new(ErrorKind::Unexpected, message));
+        }
+        tracing::debug!(attempt, mistake, "the model is asked again");
+        answer.truncate(answer.floor_char_boundary(MAX_RETURNED));
+        prompt.messages.push(Message::assistant(answer));
+        prompt.messages.push(Message::user(format!(
+            "That answer is not valid: {mistake}. Answer again in the form that was asked for, whole, and with nothing else."
+        )));
+        attempt += 1;
+    }
+}
+
+/// Asks a model for JSON that satisfies a schema and a further check, and reads it; see [`ask`].
 pub async fn structured<T: DeserializeOwned>(
     model: &dyn Model,
     messages: Vec<Message>,
@@ -94,26 +129,16 @@ pub async fn structured<T: DeserializeOwned>(
         "Answer with one JSON value that satisfies this JSON Schema, and with nothing else:\n{}",
         schema.as_value()
     )));
-    let mut attempt = 1;
-    loop {
-        let answer = model.complete(&prompt).await?;
-        let mistake = match read(&answer, schema).and_then(|value| check(&value).map(|()| value)) {
-            Ok(value) => return Ok(value),
-            Err(mistake) => mistake,
-        };
-        if attempt == MAX_ATTEMPTS {
-            let message =
-                format!("the model gave no valid answer in {MAX_ATTEMPTS} attempts; the last: {}", mistake.message());
-            return Err(Error::new(ErrorKind::Unexpected, message));
-        }
-        tracing::debug!(attempt, mistake = mistake.message(), "the model is asked again");
-        prompt.messages.push(Message::assistant(answer));
-        prompt.messages.push(Message::user(format!(
-            "That answer is not valid: {}. Answer again with the corrected JSON value, and with nothing else.",
-            mistake.message()
-        )));
-        attempt += 1;
-    }
+    let read = |answer: &str| {
+        let value = read(answer, schema).and_then(|value| check(&value).map(|()| value));
+        value.map_err(|mistake| mistake.message().to_owned())
+    };
+    // The task has its own limit.
+    ask(model, prompt, Duration::MAX, read).await
+}
+
+fn late(limit: Duration) -> Error {
+    Error::new(ErrorKind::Timeout, format!("the model gave no answer within {} ms", limit.as_millis())).retryable()
 }
 
 fn read<T: DeserializeOwned>(answer: &str, schema: &Schema) -> Result<T> {
@@ -160,7 +185,7 @@ mod tests {
         }
     }
 
-    async fn ask(answers: &[&'static str]) -> (Result<Vec<u32>>, Vec<Prompt>) {
+    async fn asked(answers: &[&'static str]) -> (Result<Vec<u32>>, Vec<Prompt>) {
         let model = Scripted { answers: Mutex::new(answers.to_vec()), prompts: Mutex::default() };
         let schema = Schema::new("numbers", json!({ "type": "array", "items": { "type": "integer" } }));
         let even = |numbers: &Vec<u32>| match numbers.iter().position(|number| number % 2 == 1) {
@@ -175,7 +200,7 @@ mod tests {
     #[tokio::test]
     async fn a_valid_answer_is_taken_at_once() {
         for answer in ["[2,4]", " [2, 4]\n", "```json\n[2,4]\n```", "```\n[2,4]```"] {
-            let (numbers, prompts) = ask(&[answer]).await;
+            let (numbers, prompts) = asked(&[answer]).await;
             assert_eq!(numbers.expect(answer), [2, 4]);
             assert_eq!(prompts.len(), 1);
             assert!(prompts[0].messages[1].content.contains(r#""type":"integer""#), "the schema is in the prompt");
@@ -184,23 +209,60 @@ mod tests {
 
     #[tokio::test]
     async fn a_mistake_is_sent_back_with_the_answer() {
-        let (numbers, prompts) = ask(&["Sure: 2", r#"["x"]"#, "[2]"]).await;
+        let (numbers, prompts) = asked(&["Sure: 2", r#"["x"]"#, "[2]"]).await;
         assert_eq!(numbers.expect("the third"), [2]);
         let last = |prompt: &Prompt| prompt.messages.last().expect("messages").content.clone();
         assert!(last(&prompts[1]).contains("not valid JSON at line 1"), "{}", last(&prompts[1]));
         assert!(last(&prompts[2]).contains("/0: "), "{}", last(&prompts[2]));
         let [.., answer, _] = &prompts[2].messages[..] else { panic!("an answer and a mistake") };
         assert_eq!(*answer, Message::assistant(r#"["x"]"#));
-        let (numbers, prompts) = ask(&["[1]", "[2]"]).await;
+        let (numbers, prompts) = asked(&["[1]", "[2]"]).await;
         assert_eq!(numbers.expect("the second"), [2]);
         assert!(last(&prompts[1]).contains("/0: must be even"), "the further check counts as well");
     }
 
     #[tokio::test]
     async fn attempts_are_bounded() {
-        let (numbers, prompts) = ask(&["xyzzy", "[1]", "[2,3]", "[2]"]).await;
+        let (numbers, prompts) = asked(&["xyzzy", "[1]", "[2,3]", "[2]"]).await;
         let error = numbers.expect_err("three mistakes");
         assert_eq!((error.kind(), prompts.len()), (ErrorKind::Unexpected, MAX_ATTEMPTS));
         assert!(error.message().ends_with("the last: /1: must be even"), "{error}");
+    }
+
+    /// Answers with a list, and then not at all.
+    #[derive(Debug)]
+    struct Slow(Mutex<Vec<&'static str>>);
+
+    #[async_trait]
+    impl Model for Slow {
+        async fn complete(&self, _: &Prompt) -> Result<String> {
+            let next = self.0.lock().expect("no panic").pop();
+            match next {
+                Some("") => Err(Error::new(ErrorKind::Unavailable, "down")),
+                Some(answer) => Ok(answer.to_owned()),
+                None => std::future::pending().await,
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_error_of_the_model_and_the_end_of_its_time_end_it() {
+        let read = |answer: &str| answer.parse::<u32>().map_err(|_| "no number");
+        for (answers, kind) in
+            [(&["1", "", "x"][..], ErrorKind::Unavailable), (&["x"], ErrorKind::Timeout), (&[], ErrorKind::Timeout)]
+        {
+            let model = Slow(Mutex::new(answers.to_vec()));
+            let asked = ask(&model, Prompt::default(), Duration::from_secs(60), read).await;
+            assert_eq!(asked.expect_err("no answer").kind(), kind);
+        }
+    }
+
+    #[tokio::test]
+    async fn of_a_long_answer_only_the_beginning_goes_back() {
+        let long: &str = Box::leak("\u{e9}".repeat(MAX_RETURNED).into_boxed_str());
+        let model = Scripted { answers: Mutex::new(vec![long, "1"]), prompts: Mutex::default() };
+        let read = |answer: &str| answer.parse::<u32>().map_err(|_| "no number");
+        assert_eq!(ask(&model, Prompt::default(), Duration::MAX, read).await.expect("the second"), 1);
+        assert_eq!(model.prompts.lock().expect("no panic")[1].messages[0].content.len(), MAX_RETURNED);
     }
 }
