@@ -96,7 +96,8 @@ async fn recall(records: &Records, turn: &Turn) -> Result<()> {
     };
     black_box(futures::try_join!(choices.open(&scope), roles, settings)?);
     let messages = records.messages();
-    let (recent, elsewhere) = try_join(messages.recent(&scope, 32), messages.interactions(&scope, 20)).await?;
+    let (recent, elsewhere) =
+        try_join(messages.recent(&scope, 32), messages.interactions(&scope, Timestamp::MAX, 20)).await?;
     let authors = recent.iter().chain(&elsewhere).map(|message| message.content.author.clone());
     black_box(records.entities().named(&scope, authors).await?);
     black_box(messages.recent(&scope, 20).await?);

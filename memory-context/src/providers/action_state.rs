@@ -32,7 +32,7 @@ impl ContextProvider for ActionHistory {
 
     async fn get(&self, cx: &Cx<'_>) -> Result<ProviderResult> {
         let ActionState { results, plan, working_memory } = cx.actions();
-        let mut before = cx.services().records().messages().recent(&cx.scope(), MESSAGES).await?;
+        let mut before = cx.services().records().messages().until(cx.message(), MESSAGES).await?;
         before.retain(|message| message.content.action_result.is_some());
         before.reverse();
         let done = results.iter().filter(|result| result.success).count();

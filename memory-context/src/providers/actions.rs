@@ -37,12 +37,13 @@ impl ContextProvider for Actions {
         let names = format!("Possible response actions: {}", quoted.join(", "));
         let described: Vec<_> = infos.iter().map(|info| format!("- **{}**: {}", info.name, info.description)).collect();
         let described = section("Available Actions", &described.join("\n"));
+        let told = section("Available Actions", &with_parameters(&infos));
         let examples = conversations(infos.iter().flat_map(|info| &info.examples).take(EXAMPLES));
         let examples = section("Action Examples", &examples);
-        Ok(ProviderResult::text(paragraphs([described.as_str(), &names, &examples]))
+        Ok(ProviderResult::text(paragraphs([told.as_str(), &names, &examples]))
             .with_value("actionNames", names)
             .with_value("actionsWithDescriptions", described)
-            .with_value("actionsWithParams", section("Available Actions", &with_parameters(&infos)))
+            .with_value("actionsWithParams", told)
             .with_value("actionExamples", examples)
             .with_data("actionsData", json(&infos)?))
     }

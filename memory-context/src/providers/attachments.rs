@@ -28,7 +28,7 @@ impl ContextProvider for Attachments {
 
     async fn get(&self, cx: &Cx<'_>) -> Result<ProviderResult> {
         let (services, message) = (cx.services(), cx.message());
-        let before = services.records().messages().recent(&cx.scope(), services.conversation_length()).await?;
+        let before = services.records().messages().until(message, services.conversation_length()).await?;
         let attachments = shown(message, &before);
         if attachments.is_empty() {
             return Ok(ProviderResult::default());

@@ -30,7 +30,7 @@ impl ContextProvider for Facts {
 
     async fn get(&self, cx: &Cx<'_>) -> Result<ProviderResult> {
         let (records, scope, received) = (cx.services().records(), cx.scope(), cx.message());
-        let recent = records.messages().recent(&scope, MESSAGES).await?;
+        let recent = records.messages().until(received, MESSAGES).await?;
         let [question, before] = [received.content.text.clone(), texts(received, &recent)].map(FactQuery::new);
         let (question, before) = (question.limit(COUNT), before.limit(COUNT));
         let facts = records.facts();

@@ -87,6 +87,9 @@ impl Names {
         let content = &message.content;
         let mut text =
             format!("[{}] {}: {}", minute(message.created_at), self.name(&content.author), indented(&content.text));
+        if message.is_undelivered {
+            text += "\n  (not delivered)";
+        }
         if let Some(thought) = &content.thought {
             text += &format!("\n  (thought: {})", one_line(thought));
         }

@@ -35,8 +35,11 @@ impl ContextProvider for RecentMessages {
         let (services, scope, received) = (cx.services(), cx.scope(), cx.message());
         let messages = services.records().messages();
         let length = services.conversation_length();
-        let (mut recent, mut elsewhere) =
-            try_join(messages.recent(&scope, length), messages.interactions(&scope, INTERACTIONS)).await?;
+        let (mut recent, mut elsewhere) = try_join(
+            messages.until(received, length),
+            messages.interactions(&scope, received.created_at, INTERACTIONS),
+        )
+        .await?;
         // Oldest first, as one reads them.
         recent.reverse();
         elsewhere.reverse();

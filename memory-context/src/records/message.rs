@@ -245,6 +245,9 @@ pub struct Message {
     pub created_at: Timestamp,
     /// What is said; the attachments as they were described last.
     pub content: MessageContent,
+    /// Whether it was stored and could not be said.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub is_undelivered: bool,
 }
 
 impl fmt::Debug for MessageContent {
@@ -270,9 +273,9 @@ impl fmt::Debug for Attachment {
 }
 
 impl fmt::Debug for ActionResult {
-    /// Payloads stay out of logs.
+    /// Payloads stay out of logs, and the name may be what a model wrote: only the status and the place show.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "ActionResult({:?}, {:?}, {}/{})", self.action, self.status, self.step, self.steps)
+        write!(f, "ActionResult({:?}, {}/{})", self.status, self.step, self.steps)
     }
 }
 

@@ -1,8 +1,11 @@
 //! The messages of rooms, in the ledger.
 
+use std::collections::BTreeSet;
+
+use futures::future::try_join;
 use memory_core::{
-    Context, Error, IdempotencyKey, Ledger, MAX_LIMIT, Memory, MemoryId, MemoryPatch, MemoryQuery, NewMemory,
-    QueryBuilder, Result, Trigger,
+    Context, Error, IdempotencyKey, Json, Ledger, MAX_LIMIT, Memory, MemoryId, MemoryPatch, MemoryQuery, NewMemory,
+    Order, QueryBuilder, Result, Status, Timestamp, Trigger,
 };
 use serde::{Deserialize, Serialize};
 
@@ -17,6 +20,18 @@ pub struct Messages<'a> {
     records: &'a Records,
 }
 
+/// What became of a message to be added.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Added {
+    /// The message; where it was known before, as it was stored then.
+    pub message: Message,
+    /// Whether it was not known before.
+    pub is_new: bool,
+}
+
+/// What tells one who added a message from another.
+const RECEIPT: &str = "receipt";
 /// The most messages of one [`Messages::interactions`].
 const MAX_INTERACTIONS: usize = 100;
 
@@ -34,22 +49,32 @@ impl<'a> Messages<'a> {
     /// Appends a message to its room. One whose external id is known in the room gives the message that is there, or
     /// `Conflict` where that says something else.
     pub async fn add(&self, new: NewMessage) -> Result<Message> {
+        self.add_once(new).await.map(|added| added.message)
+    }
+
+    /// The same, and tells whether it is new: of those that bring the same external id at once, one is.
+    pub async fn add_once(&self, new: NewMessage) -> Result<Added> {
         let space = messages_space(self.records.agent(), &new.content.room)?;
-        let labels = metadata([("author", new.content.author.as_str())])?;
+        let receipt = MemoryId::generate().to_string();
+        let mut labels = vec![("author", new.content.author.as_str())];
+        labels.extend(new.external_id.as_ref().map(|_| (RECEIPT, receipt.as_str())));
         let mut memory = NewMemory::new(space.clone(), Trigger::from_value(&new.content)?, new.created_at);
-        memory = memory.with_metadata(labels).with_status(new.status);
+        memory = memory.with_metadata(metadata(labels)?).with_status(new.status);
         if let Some(id) = &new.external_id {
             let key = hash::of_parts([space.as_str(), &new.content.source, id]);
             memory = memory.with_idempotency_key(IdempotencyKey::parse(key)?);
         }
         let id = self.records.provider().store(memory).await?;
         if new.external_id.is_some() {
-            // It may be the one that was there before.
+            // It may be the one that was there before, whose receipt is another.
             if let Some(stored) = self.records.provider().get(id).await? {
-                return read(&stored);
+                let is_new = stored.metadata.to_object().get(RECEIPT) == Some(&Json::String(receipt));
+                return Ok(Added { message: read(&stored)?, is_new });
             }
         }
-        Ok(Message { id, created_at: new.created_at, content: new.content })
+        let is_undelivered = new.status == Status::Failed;
+        let message = Message { id, created_at: new.created_at, content: new.content, is_undelivered };
+        Ok(Added { message, is_new: true })
     }
 
     /// The message with this id, if it is one of the scope's room.
@@ -66,9 +91,39 @@ impl<'a> Messages<'a> {
         self.find(MemoryQuery::builder().exact(space).limit(limit)).await
     }
 
-    /// The newest messages of the scope's entity and of the agent in other rooms of which something may be shown in the
-    /// scope's room, newest first: up to 100, of the last that were said there, ten times as many as are asked for.
-    pub async fn interactions(&self, scope: &Scope, limit: usize) -> Result<Vec<Message>> {
+    /// The conversation as far as a message reaches, newest first: the message and what was said before it in its room, and what
+    /// the agent said since in answer to these; at most 1,000. What came in after the message is no part of it, and neither is the
+    /// answer to that.
+    pub async fn until(&self, message: &Message, limit: usize) -> Result<Vec<Message>> {
+        let (space, at) = (messages_space(self.records.agent(), &message.content.room)?, message.created_at);
+        let is_before = |one: &Message| (one.created_at, one.id) <= (at, message.id);
+        let query = MemoryQuery::builder().exact(space).limit(limit);
+        let newest = self.find(query.clone()).await?;
+        if newest.iter().all(is_before) {
+            return Ok(newest);
+        }
+        let before = match Timestamp::from_millis(at.as_millis() + 1) {
+            Ok(end) => query.clone().created_before(end),
+            Err(_) => query.clone(),
+        };
+        let after = query.created_after(at).order(Order::OldestFirst);
+        let (before, mut after) = try_join(self.find(before), self.find(after)).await?;
+        let (mut conversation, mut since): (Vec<_>, Vec<_>) = before.into_iter().partition(is_before);
+        after.reverse();
+        after.append(&mut since);
+        let agent = self.records.agent().entity();
+        let newer: BTreeSet<_> = after.iter().map(|one| one.id).collect();
+        after.retain(|one| {
+            one.content.author == agent && one.content.in_reply_to.is_some_and(|question| !newer.contains(&question))
+        });
+        after.append(&mut conversation);
+        after.truncate(limit);
+        Ok(after)
+    }
+
+    /// The newest messages up to a time of the scope's entity and of the agent in other rooms of which something may be shown in
+    /// the scope's room, newest first: up to 100, of the last that were said there, ten times as many as are asked for.
+    pub async fn interactions(&self, scope: &Scope, until: Timestamp, limit: usize) -> Result<Vec<Message>> {
         let mut rooms = self.records.rooms().readable(scope).await?;
         rooms.retain(|room| *room != scope.room);
         // No selector would be a mistake, and no room is none.
@@ -77,6 +132,10 @@ impl<'a> Messages<'a> {
         }
         let limit = limit.min(MAX_INTERACTIONS);
         let window = MemoryQuery::builder().limit(limit * MAX_LIMIT / MAX_INTERACTIONS);
+        let window = match Timestamp::from_millis(until.as_millis() + 1) {
+            Ok(end) => window.created_before(end),
+            Err(_) => window,
+        };
         let window = rooms
             .iter()
             .try_fold(window, |query, room| Ok::<_, Error>(query.exact(messages_space(self.records.agent(), room)?)));
@@ -95,6 +154,14 @@ impl<'a> Messages<'a> {
         }
         let patch = MemoryPatch::new().set_context(Context::from_value(&Described { attachments })?);
         self.records.provider().update(id, patch).await.map(drop)
+    }
+
+    /// Marks a message of the scope's room that could not be said after it was stored. `NotFound` when it is not there.
+    pub async fn mark_undelivered(&self, scope: &Scope, id: MemoryId) -> Result<()> {
+        if self.get(scope, id).await?.is_none() {
+            return Err(Error::not_found());
+        }
+        self.records.provider().update(id, MemoryPatch::new().with_status(Status::Failed)).await.map(drop)
     }
 
     /// Up to the limit of the query. A page may be short: only one without a cursor ends.
@@ -131,5 +198,6 @@ fn read(memory: &Memory) -> Result<Message> {
     if let Some(context) = &memory.context {
         content.attachments = context.to_value::<Described>().map_err(corrupt)?.attachments;
     }
-    Ok(Message { id: memory.id, created_at: memory.created_at, content })
+    let is_undelivered = memory.status == Status::Failed;
+    Ok(Message { id: memory.id, created_at: memory.created_at, content, is_undelivered })
 }

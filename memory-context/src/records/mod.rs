@@ -29,7 +29,7 @@ pub use fact::{Fact, FactQuery, FoundFact, NewFact, Recalled, Remembered};
 pub use facts::Facts;
 pub use id::{AgentId, EntityId, MAX_ID_BYTES, RoomId, WorldId};
 pub use message::{ActionResult, ActionStatus, Attachment, ChannelType, Message, MessageContent, NewMessage};
-pub use messages::Messages;
+pub use messages::{Added, Messages};
 pub use participant::{Participant, Participants, RoomState};
 pub use relationship::{Relationship, Relationships};
 pub use room::{Room, Rooms};

@@ -178,6 +178,7 @@ async fn action_state_tells_plan_results_and_notes() {
         working_memory: vec![Note { key: "SEARCH".into(), text: "hit 1".into() }],
     };
     let mut content = MessageContent::new(room("general"), entity("alice"), "1 hit");
+    content.in_reply_to = Some(turn.message.id);
     content.action_result = Some(records::ActionResult {
         run: "r1".into(),
         action: "SEARCH".into(),

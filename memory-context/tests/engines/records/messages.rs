@@ -1,9 +1,10 @@
 //! What was said, and in which room.
 
+use futures::future::join_all;
 use memory_context::records::{
     ActionResult, ActionStatus, Attachment, ChannelType, Message, MessageContent, NewMessage, Records, Scope,
 };
-use memory_core::{ErrorKind, MemoryId, NewMemory, SpaceId, Status, Trigger};
+use memory_core::{ErrorKind, MemoryId, NewMemory, Result, SpaceId, Status, Timestamp, Trigger};
 
 use super::{at, direct, entity, join, room, said, scope, world};
 use crate::stage::{CaseResult, Stage, cases};
@@ -13,6 +14,9 @@ cases! {
     the_newest_of_a_room_come_first_and_no_others,
     an_id_that_looks_like_a_path_is_an_id,
     a_message_that_comes_twice_is_stored_once,
+    of_those_who_add_the_same_message_one_adds_it,
+    a_conversation_reaches_as_far_as_a_message,
+    what_could_not_be_said_is_told_from_what_was,
     a_message_is_read_in_its_room_only,
     attachments_are_described_later,
     a_row_that_is_no_message_hides_no_other,
@@ -107,6 +111,61 @@ async fn a_message_that_comes_twice_is_stored_once(stage: Stage) -> CaseResult {
     Ok(())
 }
 
+async fn of_those_who_add_the_same_message_one_adds_it(stage: Stage) -> CaseResult {
+    let (here, elsewhere) = (stage.records("a"), stage.records_elsewhere("a"));
+    let again = || said("r", "ana", "hello", 1).with_external_id("7");
+    let adding = (0..8).map(|number| {
+        let records = if number % 2 == 0 { here.clone() } else { elsewhere.clone() };
+        async move { records.messages().add_once(again()).await }
+    });
+    let added = join_all(adding).await.into_iter().collect::<Result<Vec<_>>>()?;
+    assert_eq!(added.iter().filter(|added| added.is_new).count(), 1);
+    assert!(added.iter().all(|one| one.message == added[0].message));
+    assert!(!here.messages().add_once(again()).await?.is_new);
+    let without_an_id = here.messages().add_once(said("r", "ana", "hello", 1)).await?;
+    assert!(without_an_id.is_new && without_an_id.message.id != added[0].message.id);
+    Ok(())
+}
+
+async fn a_conversation_reaches_as_far_as_a_message(stage: Stage) -> CaseResult {
+    let records = stage.records("a");
+    let (messages, agent) = (records.messages(), records.agent().entity());
+    let one = messages.add(said("r", "ana", "one", 10)).await?;
+    let two = messages.add(said("r", "bo", "two", 20)).await?;
+    let same_time = messages.add(said("r", "ana", "at the same time", 20)).await?;
+    let answer = async |to: MemoryId, text: &str, millis| {
+        let mut content = MessageContent::new(room("r"), agent.clone(), text);
+        content.in_reply_to = Some(to);
+        messages.add(NewMessage::new(content, at(millis))).await
+    };
+    answer(one.id, "to one", 20).await?;
+    answer(two.id, "to two", 30).await?;
+    let three = messages.add(said("r", "bo", "three", 40)).await?;
+    answer(three.id, "to three", 50).await?;
+    messages.add(said("r", "eve", "to one, says eve", 60)).await?;
+    let until = async |message: &Message, limit| messages.until(message, limit).await;
+    assert_eq!(texts(&until(&one, 10).await?), ["to one", "one"]);
+    assert_eq!(texts(&until(&two, 10).await?), ["to two", "to one", "two", "one"]);
+    assert_eq!(texts(&until(&same_time, 10).await?), ["to two", "to one", "at the same time", "two", "one"]);
+    assert_eq!(texts(&until(&same_time, 3).await?), ["to two", "to one", "at the same time"]);
+    let three = until(&three, 10).await?;
+    assert_eq!(texts(&three)[..3], ["to three", "three", "to two"]);
+    assert_eq!(three.len(), 7);
+    Ok(())
+}
+
+async fn what_could_not_be_said_is_told_from_what_was(stage: Stage) -> CaseResult {
+    let records = stage.records("a");
+    let message = records.messages().add(said("r", "ana", "hello", 1)).await?;
+    assert!(!message.is_undelivered);
+    let elsewhere = records.messages().mark_undelivered(&scope("s", "ana"), message.id).await;
+    assert_eq!(elsewhere.expect_err("another room").kind(), ErrorKind::NotFound);
+    records.messages().mark_undelivered(&scope("r", "ana"), message.id).await?;
+    let read = records.messages().get(&scope("r", "ana"), message.id).await?.expect("the message");
+    assert_eq!((read.is_undelivered, read.content), (true, message.content));
+    Ok(())
+}
+
 async fn a_message_is_read_in_its_room_only(stage: Stage) -> CaseResult {
     let records = stage.records("a");
     let message = records.messages().add(said("r", "ana", "hi", 1)).await?;
@@ -166,12 +225,12 @@ async fn interactions_are_those_of_the_two_in_rooms_that_may_be_shown(stage: Sta
     ] {
         records.messages().add(said(of_room, author, text, millis)).await?;
     }
-    let of = async |scope: Scope| records.messages().interactions(&scope, 10).await;
+    let of = async |scope: Scope| records.messages().interactions(&scope, Timestamp::MAX, 10).await;
     let shown = of(scope("dm-ana", "ana")).await?;
     assert_eq!(texts(&shown), ["the agent in the group", "ana in the group"]);
     assert_eq!(texts(&of(scope("group", "ana")).await?), [""; 0], "bob does not hear what ana says in private");
     assert_eq!(texts(&of(scope("elsewhere", "nobody")).await?), [""; 0]);
-    let one = records.messages().interactions(&scope("dm-ana", "ana"), 1).await?;
+    let one = records.messages().interactions(&scope("dm-ana", "ana"), Timestamp::MAX, 1).await?;
     assert_eq!(texts(&one), ["the agent in the group"]);
     Ok(())
 }
@@ -185,8 +244,8 @@ async fn agents_do_not_read_each_others_messages(stage: Stage) -> CaseResult {
     one.messages().add(said("r", "ana", "to a", 1)).await?;
     assert_eq!(recent(&one, &scope("r", "ana")).await, ["to a"]);
     assert!(recent(&other, &scope("r", "ana")).await.is_empty());
-    assert_eq!(texts(&one.messages().interactions(&scope("s", "ana"), 9).await?), ["to a"]);
-    assert!(other.messages().interactions(&scope("s", "ana"), 9).await?.is_empty());
+    assert_eq!(texts(&one.messages().interactions(&scope("s", "ana"), Timestamp::MAX, 9).await?), ["to a"]);
+    assert!(other.messages().interactions(&scope("s", "ana"), Timestamp::MAX, 9).await?.is_empty());
     assert_eq!(entity("ana"), one.messages().recent(&scope("r", "ana"), 1).await?[0].content.author);
     Ok(())
 }
