@@ -5,6 +5,7 @@
 mod embedder;
 #[cfg(feature = "openai")]
 mod openai;
+mod questions;
 mod rank;
 mod vector;
 mod vectors;
@@ -13,6 +14,7 @@ pub use embedder::Embedder;
 pub(crate) use embedder::embed;
 #[cfg(feature = "openai")]
 pub use openai::OpenAiEmbedder;
+pub(crate) use questions::Questions;
 pub(crate) use rank::{fuse, nearest};
 pub(crate) use vector::Vector;
 pub(crate) use vectors::Vectors;

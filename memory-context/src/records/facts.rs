@@ -105,6 +105,16 @@ impl<'a> Facts<'a> {
         Ok(Recalled { facts: found.take(query.limit).collect(), unembedded })
     }
 
+    /// Asks for the vector of a question before it is put, so that a [`recall`](Self::recall) of the same text waits for this call
+    /// instead of one of its own: those of the last hundred texts are kept. Nothing to do without an embedder, and for a blank
+    /// text.
+    pub async fn prepare(&self, text: &str) -> Result<()> {
+        match self.records.questions().filter(|_| !text.trim().is_empty()) {
+            Some(questions) => questions.vector(embeddable(text)).await.map(drop),
+            None => Ok(()),
+        }
+    }
+
     /// Makes the vectors that are still to be made, the oldest first, of so many facts at most; tells how many were made. Call
     /// it after facts were kept, and after a start: what an error or the end of the process leaves undone, a later call does.
     ///
@@ -194,8 +204,8 @@ impl<'a> Facts<'a> {
         query: &FactQuery,
         facts: &BTreeMap<DocumentId, Fact>,
     ) -> Result<(Vec<(DocumentId, f32)>, usize)> {
-        let Some(embedder) = self.records.embedder() else { return Ok((Vec::new(), facts.len())) };
-        let asked = embed(embedder.as_ref(), &[embeddable(&query.text)]).await?;
+        let Some(questions) = self.records.questions() else { return Ok((Vec::new(), facts.len())) };
+        let (asked, embedder) = (questions.vector(embeddable(&query.text)).await?, questions.embedder());
         let of_rooms = stream::iter(rooms.to_vec()).map(|room| async move {
             let collection = fact_collection(self.records.agent(), &room)?;
             Vectors::of(self.records.documents(), &collection)?.all(embedder.as_ref()).await
@@ -205,8 +215,7 @@ impl<'a> Facts<'a> {
         // One whose fact is not asked for, or is gone, must not take the place of another.
         candidates.retain(|(id, _)| facts.contains_key(id));
         let unembedded = facts.len() - candidates.len();
-        let nearest = asked.first().map(|asked| nearest(asked, candidates, query.threshold, CANDIDATES));
-        Ok((nearest.unwrap_or_default(), unembedded))
+        Ok((nearest(&asked, candidates, query.threshold, CANDIDATES), unembedded))
     }
 
     /// The facts of the rooms of which something may be shown, each room's newest first.

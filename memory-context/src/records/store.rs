@@ -9,7 +9,7 @@ use super::table::Table;
 use super::{
     AgentId, Choices, Entities, Facts, Messages, Participants, Relationships, RoomId, Rooms, Settings, Worlds,
 };
-use crate::embedding::Embedder;
+use crate::embedding::{Embedder, Questions};
 
 /// The records of one agent, on any engine. Cheap to clone.
 ///
@@ -19,7 +19,7 @@ pub struct Records {
     provider: Arc<dyn MemoryProvider>,
     documents: Arc<dyn DocumentStore>,
     agent: AgentId,
-    embedder: Option<Arc<dyn Embedder>>,
+    questions: Option<Arc<Questions>>,
     clock: Arc<dyn Clock>,
 }
 
@@ -27,13 +27,13 @@ impl Records {
     /// The records of an agent, without embeddings. The provider is initialised by whoever holds it.
     pub fn new(provider: Arc<dyn MemoryProvider>, agent: AgentId) -> Self {
         let documents = provider.documents();
-        Self { provider, documents, agent, embedder: None, clock: Arc::new(SystemClock) }
+        Self { provider, documents, agent, questions: None, clock: Arc::new(SystemClock) }
     }
 
     /// With what makes vectors of facts and of questions to them.
     #[must_use]
     pub fn with_embedder(mut self, embedder: Arc<dyn Embedder>) -> Self {
-        self.embedder = Some(embedder);
+        self.questions = Some(Arc::new(Questions::new(embedder)));
         self
     }
 
@@ -113,7 +113,11 @@ impl Records {
     }
 
     pub(super) fn embedder(&self) -> Option<&Arc<dyn Embedder>> {
-        self.embedder.as_ref()
+        self.questions().map(Questions::embedder)
+    }
+
+    pub(super) fn questions(&self) -> Option<&Questions> {
+        self.questions.as_deref()
     }
 
     pub(super) fn now(&self) -> Timestamp {
