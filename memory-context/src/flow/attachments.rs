@@ -1,10 +1,11 @@
 //! What came with a message, in words.
 
 use std::fmt;
+use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use futures::{StreamExt, stream};
+use futures::{FutureExt, StreamExt, stream};
 use memory_core::{Error, ErrorKind, Result};
 use tokio::time::timeout;
 
@@ -62,7 +63,7 @@ impl AttachmentKind {
 ///
 /// # Behavior
 /// - What has a description or a text is not read again.
-/// - One that fails, or is not over within the limit, stays as it is, and the others go on.
+/// - One whose reader fails, panics, or is not over within the limit stays as it is, and the others go on.
 /// - Nothing is written where nothing was found.
 pub async fn read_attachments(
     records: &Records,
@@ -74,7 +75,9 @@ pub async fn read_attachments(
         if attachment.description.is_some() || attachment.text.is_some() {
             return (attachment, false);
         }
-        let work = reader.read(&attachment, AttachmentKind::of(&attachment));
+        let work = AssertUnwindSafe(reader.read(&attachment, AttachmentKind::of(&attachment))).catch_unwind();
+        let panicked = |_| Error::new(ErrorKind::Unexpected, "the reader panicked");
+        let work = work.map(|read| read.map_err(panicked).flatten());
         let late = |_| Error::new(ErrorKind::Timeout, format!("not read within {} ms", limit.as_millis()));
         match timeout(limit, work).await.map_err(late).flatten() {
             Ok(Some(Found { title, description, text })) => {
@@ -83,7 +86,7 @@ pub async fn read_attachments(
             }
             Ok(None) => (attachment, false),
             Err(error) => {
-                tracing::warn!(id = attachment.id, %error, "an attachment can't be read");
+                tracing::warn!(message = %message.id, %error, "an attachment can't be read");
                 (attachment, false)
             }
         }
@@ -123,6 +126,7 @@ mod tests {
         async fn read(&self, attachment: &Attachment, kind: AttachmentKind) -> Result<Option<Found>> {
             match attachment.id.as_str() {
                 "fail" => Err(Error::invalid("no")),
+                "panic" => panic!("as a test"),
                 "hang" => pending().await,
                 _ => Ok(match kind {
                     AttachmentKind::Image => Some(Found { description: Some("a cat".into()), ..Found::default() }),
@@ -142,6 +146,7 @@ mod tests {
         let mut content = MessageContent::new(scope.room.clone(), scope.entity.clone(), "look");
         for (id, content_type, text) in [
             ("fail", "image/png", None),
+            ("panic", "image/png", None),
             ("image", "image/png", None),
             ("hang", "image/png", None),
             ("document", "text/plain; charset=utf-8", None),
@@ -157,7 +162,7 @@ mod tests {
         let found = |one: &Attachment| one.description.clone().or_else(|| one.text.clone());
         let found: Vec<_> = read.content.attachments.iter().map(found).collect();
         let found: Vec<_> = found.iter().map(Option::as_deref).collect();
-        assert_eq!(found, [None, Some("a cat"), None, Some("words"), None, Some("old")]);
+        assert_eq!(found, [None, None, Some("a cat"), None, Some("words"), None, Some("old")]);
         assert!(read.content.attachments.iter().all(|one| one.url.ends_with(&one.id) && one.content_type.is_some()));
         let stored = records.messages().get(&scope, message.id).await.expect("read").expect("stored");
         assert_eq!(stored, read);

@@ -116,7 +116,6 @@ impl Sink {
 #[cfg(test)]
 mod tests {
     use std::future::pending;
-    use std::time::Duration;
 
     use futures::StreamExt;
     use memory_core::{Error, ManualClock, Result};
@@ -145,11 +144,11 @@ mod tests {
     async fn driven(work: impl AsyncFnOnce(&Run) -> Result<End>) -> (End, Vec<EventKind>) {
         let events = events();
         let stream = events.subscribe();
-        let end = start(&events).drive(Duration::from_secs(60), work).await;
+        let end = start(&events).drive(work).await;
         (end, heard(events, stream).await)
     }
 
-    #[tokio::test(start_paused = true)]
+    #[tokio::test]
     async fn a_run_ends_with_exactly_one_event() {
         for end in [End::Completed, End::Superseded, End::Ignored(Why::Muted)] {
             let (driven, events) = driven(async |_| Ok(end.clone())).await;
@@ -160,28 +159,13 @@ mod tests {
         assert_eq!(events, [EventKind::Started, EventKind::Ended(failed)]);
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn what_comes_late_does_not_come_at_all() {
-        let (end, events) = driven(async |run| {
-            run.step(Step::ActionStarted { action: "WAIT".into() });
-            pending::<()>().await;
-            run.step(Step::ActionEnded { action: "WAIT".into(), success: true });
-            Ok(End::Completed)
-        })
-        .await;
-        assert_eq!(end, End::TimedOut { after: Duration::from_secs(60) });
-        let began = EventKind::Step(Step::ActionStarted { action: "WAIT".into() });
-        assert_eq!(events, [EventKind::Started, began, EventKind::Ended(end)]);
-    }
-
     #[tokio::test]
-    async fn a_run_that_is_dropped_has_failed() {
+    async fn a_run_that_is_dropped_or_panics_has_failed() {
         let events = events();
         let stream = events.subscribe();
-        drop(start(&events).drive(Duration::MAX, async |_| pending().await));
-        let run = start(&events);
-        let panicked = tokio::spawn(run.drive(Duration::MAX, async |_| panic!("as a test"))).await;
-        assert!(panicked.is_err());
+        drop(start(&events).drive(async |_| pending().await));
+        let end = start(&events).drive(async |_| panic!("as a test")).await;
+        assert!(matches!(end, End::Failed { .. }), "{end:?}");
         let ends: Vec<_> = heard(events, stream).await;
         let ends: Vec<_> = ends.iter().filter(|kind| **kind != EventKind::Started).collect();
         assert_eq!(ends.len(), 2);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use memory_core::{Result, Timestamp};
+use memory_core::{ErrorKind, Result, Timestamp};
 
 use super::answer::ReflectionAnswer;
 use crate::records::{Fact, Message, NewFact, Records, Relationship, Scope};
@@ -15,7 +15,8 @@ pub struct Learned {
     pub facts: Vec<Fact>,
     /// The relationships, as they are now.
     pub relationships: Vec<Relationship>,
-    /// How many facts and relationships were left out, since they are about somebody who does not take part in the conversation.
+    /// How many facts and relationships were left out: about somebody who does not take part in the conversation, or larger than may
+    /// be kept.
     pub refused: usize,
 }
 
@@ -36,8 +37,10 @@ pub async fn learn(records: &Records, message: &Message, answer: &ReflectionAnsw
             continue;
         }
         let new = NewFact::new(room.clone(), fact.subject.clone(), agent.clone(), &fact.claim, at);
-        let remembered = records.facts().remember(new.with_source(message.id)).await?;
-        learned.facts.extend(remembered.is_new.then_some(remembered.fact));
+        match kept(records.facts().remember(new.with_source(message.id)).await)? {
+            Some(remembered) => learned.facts.extend(remembered.is_new.then_some(remembered.fact)),
+            None => learned.refused += 1,
+        }
     }
     for relationship in &answer.relationships {
         let (source, target) = (&relationship.source, &relationship.target);
@@ -46,9 +49,21 @@ pub async fn learn(records: &Records, message: &Message, answer: &ReflectionAnsw
             continue;
         }
         let tags = relationship.tags.iter().cloned();
-        learned.relationships.push(records.relationships().interact(source, target, tags, at).await?);
+        match kept(records.relationships().interact(source, target, tags, at).await)? {
+            Some(relationship) => learned.relationships.push(relationship),
+            None => learned.refused += 1,
+        }
     }
     Ok(learned)
+}
+
+/// `None` for what can't be kept whenever it is tried; that the engine fails is an error.
+fn kept<T>(done: Result<T>) -> Result<Option<T>> {
+    match done {
+        Ok(value) => Ok(Some(value)),
+        Err(error) if matches!(error.kind(), ErrorKind::InvalidInput | ErrorKind::TooLarge) => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 #[cfg(test)]
@@ -75,6 +90,22 @@ mod tests {
         { "sourceEntityId": "ana", "targetEntityId": "bo", "tags": "friends" },
         { "sourceEntityId": "ana", "targetEntityId": "eve", "tags": "friends" },
         { "sourceEntityId": "ana", "targetEntityId": "ana", "tags": "friends" } ] }"#;
+
+    #[tokio::test]
+    async fn what_is_too_large_does_not_lose_the_rest() {
+        let provider: Arc<dyn MemoryProvider> = Arc::new(InMemory::new());
+        provider.init().await.expect("ready");
+        let records = Records::new(provider, AgentId::parse("agent").expect("valid"));
+        let content = MessageContent::new(RoomId::parse("r").expect("valid"), entity("ana"), "I like tea");
+        let message = records.messages().add(NewMessage::new(content, Timestamp::MIN)).await.expect("stored");
+        let answer =
+            r#"{"thought":"t","facts":[{"claim":"a","subject":"ana"},{"claim":"Ana likes tea","subject":"ana"}]}"#;
+        let mut answer = ReflectionAnswer::parse(answer).expect("whole");
+        answer.facts[0].claim = "x".repeat(2 << 20);
+        let learned = learn(&records, &message, &answer, Timestamp::MIN).await.expect("kept");
+        let facts: Vec<_> = learned.facts.iter().map(|fact| fact.text.as_str()).collect();
+        assert_eq!((&facts[..], learned.refused), (&["Ana likes tea"][..], 1));
+    }
 
     #[tokio::test]
     async fn what_was_learned_is_known_in_the_next_turn() {

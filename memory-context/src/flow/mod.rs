@@ -1,31 +1,34 @@
-//! The flow of messages: the parts from which an agent answers what it receives.
+//! The flow of messages: how an agent answers what it receives.
 //!
-//! [`platform`] says where a message comes from, [`RoomQueues`] when it has its turn and [`RespondRules`] whether it is answered;
-//! [`Templates`] hold what a model is asked, [`ask`] asks it, and [`answer`] is what it said; [`run_actions`] does that, [`learn`]
-//! keeps what was learned, and [`Events`] tell what became of it.
+//! [`MessageService`] goes the way from the receipt to the evaluators. Its parts: [`platform`] says where a message comes from,
+//! [`RoomQueues`] when it has its turn, [`read_attachments`] what came with it and [`RespondRules`] whether it is answered;
+//! [`Templates`] hold what a model is asked, and [`answer`] is what it said; [`learn`] keeps what was learned, and [`Events`] tell
+//! what became of it.
 
 mod actions;
 pub mod answer;
-mod ask;
 mod attachments;
+mod evaluate;
 mod events;
 mod learn;
 pub mod platform;
+mod post;
 mod queue;
 mod reflect;
 mod respond;
 mod run;
 mod service;
 mod templates;
+mod voice;
 
-pub use actions::run_actions;
-pub use ask::ask;
 pub use attachments::{AttachmentKind, AttachmentReader, Found, read_attachments};
 pub use events::{Event, EventKind, Events, Notice};
 pub use learn::{Learned, learn};
+pub use post::Posted;
 pub use queue::{Claim, RoomQueues, Ticket};
 pub use reflect::ReflectionEvaluator;
 pub use respond::{Decision, Received, RespondRules, Why, is_own, is_reflection_due};
 pub use run::{End, Run, RunContext, Step};
-pub use service::{Incoming, Limits, MessageService, Platform};
+pub use service::{Incoming, Limits, MessageService};
 pub use templates::{POST_PROVIDERS, REFLECTION_PROVIDERS, RESPOND_PROVIDERS, Templates};
+pub use voice::Platform;

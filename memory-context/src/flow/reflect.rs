@@ -1,47 +1,68 @@
 //! `REFLECTION`: looks at a conversation from time to time, and keeps what was learned.
 
-use std::collections::HashMap;
+use std::collections::HashSet;
+use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use memory_core::{MemoryId, Result};
+use lru::LruCache;
+use memory_core::{MAX_LIMIT, MemoryId, Result};
 use memory_runtime::Model;
+use memory_runtime::model::{self, Prompt};
 
-use super::answer::ReflectionAnswer;
-use super::{ask, is_reflection_due, learn};
+use super::answer::{MAX_ACTIONS, ReflectionAnswer};
+use super::{is_reflection_due, learn};
 use crate::records::RoomId;
 use crate::state::{Cx, Evaluator, EvaluatorInfo, State};
 use crate::template::Template;
 
-/// Reflects on a room when more messages came since the last time than a quarter of the length of a conversation.
+/// Reflects on a room when more messages came since the last time than a quarter of the length of a conversation. What actions did does
+/// not count, and a reflection that fails counts as one: the next comes a quarter later.
 ///
-/// What it looked at last is known to this value only: after a restart it looks once more, and finds its facts known.
+/// What it looked at last is known to this value only, of the thousand rooms that it looked at last: of any other, as after a restart,
+/// it looks at the last messages once more, and finds its facts known.
 #[derive(Debug)]
 pub struct ReflectionEvaluator {
     info: EvaluatorInfo,
     model: Arc<dyn Model>,
     template: Template,
     limit: Duration,
-    /// The newest message of each room that was looked at.
-    seen: Mutex<HashMap<RoomId, MemoryId>>,
+    /// The messages of each room that were looked at.
+    seen: Mutex<LruCache<RoomId, HashSet<MemoryId>>>,
 }
 
+const ROOMS: NonZeroUsize = NonZeroUsize::new(1_000).expect("more than none");
+
 impl ReflectionEvaluator {
-    /// Asks this model with this template, within this time.
+    /// Asks this model with this template, within this time for each answer.
     pub fn new(model: Arc<dyn Model>, template: Template, limit: Duration) -> Self {
         let info = EvaluatorInfo::new("REFLECTION", "Looks at the conversation, and keeps facts and relationships");
-        Self { info: EvaluatorInfo { always_run: true, ..info }, model, template, limit, seen: Mutex::default() }
+        let info = EvaluatorInfo { always_run: true, ..info };
+        Self { info, model, template, limit, seen: Mutex::new(LruCache::new(ROOMS)) }
     }
 
-    /// How many messages came since the last time, as far as a conversation reaches, and the newest of them.
-    async fn since(&self, cx: &Cx<'_>) -> Result<(usize, Option<MemoryId>)> {
+    /// What was said last, as far back as a reflection can be due: by its ids, since the time of a message is what its platform says.
+    async fn said(&self, cx: &Cx<'_>) -> Result<HashSet<MemoryId>> {
         let services = cx.services();
-        let recent = services.records().messages().recent(&cx.scope(), services.conversation_length()).await?;
-        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner).get(&cx.message().content.room).copied();
-        let new = recent.iter().take_while(|message| Some(message.id) != seen);
-        let said = new.filter(|message| message.content.action_result.is_none()).count();
-        Ok((said, recent.first().map(|message| message.id)))
+        // Each message may have an answer, and that as many results of actions.
+        let turns = services.conversation_length().div_ceil(4) + 1;
+        let limit = turns.saturating_mul(MAX_ACTIONS + 3).min(MAX_LIMIT);
+        let mut recent = services.records().messages().until(cx.message(), limit).await?;
+        recent.retain(|message| message.content.action_result.is_none());
+        Ok(recent.into_iter().map(|message| message.id).collect())
+    }
+
+    /// Whether it is time, which is then marked where that is asked for: one look, so that one of two at once reflects.
+    fn is_due(&self, cx: &Cx<'_>, said: HashSet<MemoryId>, mark: bool) -> bool {
+        let room = &cx.message().content.room;
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let new = seen.get(room).map_or(said.len(), |seen| said.difference(seen).count());
+        let is_due = is_reflection_due(new, cx.services().conversation_length());
+        if is_due && mark {
+            seen.put(room.clone(), said);
+        }
+        is_due
     }
 }
 
@@ -52,69 +73,167 @@ impl Evaluator for ReflectionEvaluator {
     }
 
     async fn validate(&self, cx: &Cx<'_>) -> Result<bool> {
-        let (since, _) = self.since(cx).await?;
-        Ok(is_reflection_due(since, cx.services().conversation_length()))
+        Ok(self.is_due(cx, self.said(cx).await?, false))
     }
 
     async fn evaluate(&self, cx: &Cx<'_>, state: &State) -> Result<()> {
-        let (_, newest) = self.since(cx).await?;
+        // Marked before the model is asked, so that a model that is down is not asked about every message.
+        if !self.is_due(cx, self.said(cx).await?, true) {
+            return Ok(());
+        }
         let prompt = self.template.render(&state.values)?.text;
-        let answer = ask(&*self.model, prompt, self.limit, ReflectionAnswer::parse).await?;
+        let prompt = Prompt { messages: vec![model::Message::user(prompt)], schema: None };
+        let answer = model::ask(self.model.as_ref(), prompt, self.limit, ReflectionAnswer::parse).await?;
         let services = cx.services();
         let learned = learn(services.records(), cx.message(), &answer, services.clock().now()).await?;
         tracing::debug!(facts = learned.facts.len(), refused = learned.refused, "reflected");
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        seen.extend(newest.map(|newest| (cx.message().content.room.clone(), newest)));
         Ok(())
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use memory_core::{InMemory, MemoryProvider, Timestamp};
-    use memory_runtime::model::Prompt;
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+    use memory_core::{Error, InMemory, MemoryProvider, Timestamp};
 
     use super::*;
     use crate::flow::{REFLECTION_PROVIDERS, Templates};
-    use crate::records::{AgentId, EntityId, MessageContent, NewMessage, Records, Scope};
+    use crate::records::{self, ActionStatus, AgentId, EntityId, MessageContent, NewMessage, Records, Scope};
     use crate::state::{Character, ComposeOptions, Composer, Services, Snapshot, Turn};
 
-    #[derive(Debug)]
-    struct Scripted;
+    #[derive(Debug, Default)]
+    struct Scripted {
+        asked: AtomicUsize,
+        is_down: AtomicBool,
+    }
 
     #[async_trait]
     impl Model for Scripted {
         async fn complete(&self, _: &Prompt) -> Result<String> {
-            Ok(r#"{"thought":"t","facts":[{"claim":"Ana likes tea","subject":"ana"}]}"#.to_owned())
+            self.asked.fetch_add(1, Ordering::SeqCst);
+            match self.is_down.load(Ordering::SeqCst) {
+                true => Err(Error::invalid("down")),
+                false => Ok(r#"{"thought":"t","facts":[{"claim":"Ana likes tea","subject":"ana"}]}"#.to_owned()),
+            }
+        }
+    }
+
+    /// A room with one evaluator, whose conversations have eight messages.
+    struct Stage {
+        records: Records,
+        composer: Composer,
+        model: Arc<Scripted>,
+        evaluator: ReflectionEvaluator,
+    }
+
+    impl Stage {
+        async fn new() -> Self {
+            let provider: Arc<dyn MemoryProvider> = Arc::new(InMemory::new());
+            provider.init().await.expect("ready");
+            let records = Records::new(provider, AgentId::parse("agent").expect("valid"));
+            let services = Services::new(records.clone(), Character::named("Eliza")).with_conversation_length(8);
+            let composer = Composer::builder(services).built_in().build().expect("names differ");
+            let model = Arc::new(Scripted::default());
+            let asked: Arc<dyn Model> = Arc::clone(&model) as _;
+            let evaluator = ReflectionEvaluator::new(asked, Templates::default().reflection, Duration::from_secs(60));
+            Self { records, composer, model, evaluator }
+        }
+
+        fn scope() -> Scope {
+            Scope::new(RoomId::parse("r").expect("valid"), EntityId::parse("ana").expect("valid"))
+        }
+
+        fn said(millis: i64) -> NewMessage {
+            let content = MessageContent::new(Self::scope().room, Self::scope().entity, "I like tea");
+            NewMessage::new(content, Timestamp::from_millis(millis).expect("valid"))
+        }
+
+        /// Whether a message makes it reflect.
+        async fn hears(&self, new: NewMessage) -> bool {
+            let turn = Turn::new(self.records.messages().add(new).await.expect("stored"));
+            let is_due = self.evaluator.validate(&self.composer.cx(&turn, &Snapshot::default())).await.expect("read");
+            let before = self.model.asked.load(Ordering::SeqCst);
+            if is_due {
+                let state = self.composer.compose_state(&turn, &ComposeOptions::only(REFLECTION_PROVIDERS)).await;
+                let snapshot = state.snapshot();
+                let cx = self.composer.cx(&turn, &snapshot);
+                let (one, other) =
+                    futures::join!(self.evaluator.evaluate(&cx, &state), self.evaluator.evaluate(&cx, &state));
+                assert_eq!(one.is_err() || other.is_err(), self.model.is_down.load(Ordering::SeqCst));
+            }
+            let asked = self.model.asked.load(Ordering::SeqCst) - before;
+            assert_eq!(asked, usize::from(is_due), "one of two at once");
+            is_due
         }
     }
 
     #[tokio::test]
     async fn it_reflects_after_every_quarter_of_a_conversation() {
-        let provider: Arc<dyn MemoryProvider> = Arc::new(InMemory::new());
-        provider.init().await.expect("ready");
-        let records = Records::new(provider, AgentId::parse("agent").expect("valid"));
-        let scope = Scope::new(RoomId::parse("r").expect("valid"), EntityId::parse("ana").expect("valid"));
-        let services = Services::new(records.clone(), Character::named("Eliza")).with_conversation_length(8);
-        let composer = Composer::builder(services).built_in().build().expect("names differ");
-        let evaluator =
-            ReflectionEvaluator::new(Arc::new(Scripted), Templates::default().reflection, Duration::from_secs(60));
+        let stage = Stage::new().await;
         let mut due = Vec::new();
         for number in 1..=9 {
-            let content = MessageContent::new(scope.room.clone(), scope.entity.clone(), "I like tea");
-            let at = Timestamp::from_millis(number).expect("valid");
-            let turn = Turn::new(records.messages().add(NewMessage::new(content, at)).await.expect("stored"));
-            let none = Snapshot::default();
-            if !evaluator.validate(&composer.cx(&turn, &none)).await.expect("read") {
-                continue;
+            if stage.hears(Stage::said(number)).await {
+                due.push(number);
             }
-            due.push(number);
-            let state = composer.compose_state(&turn, &ComposeOptions::only(REFLECTION_PROVIDERS)).await;
-            evaluator.evaluate(&composer.cx(&turn, &state.snapshot()), &state).await.expect("kept");
         }
         assert_eq!(due, [3, 6, 9], "more than two each time");
-        let facts = records.facts().newest(&scope, 10).await.expect("read");
+        let facts = stage.records.facts().newest(&Stage::scope(), 10).await.expect("read");
         let facts: Vec<_> = facts.iter().map(|fact| (fact.text.as_str(), fact.subject.as_str())).collect();
         assert_eq!(facts, [("Ana likes tea", "ana")]);
+    }
+
+    #[tokio::test]
+    async fn what_actions_did_does_not_count_and_hides_nothing() {
+        let stage = Stage::new().await;
+        for number in 1..=3 {
+            let new = Stage::said(number * 100);
+            let scope = Stage::scope();
+            let is_due = stage.hears(new).await;
+            assert_eq!(is_due, number == 3);
+            let agent = stage.records.agent().entity();
+            let question = stage.records.messages().recent(&scope, 1).await.expect("read")[0].id;
+            for step in 1..=16 {
+                let mut content = MessageContent::new(scope.room.clone(), agent.clone(), "done");
+                content.in_reply_to = Some(question);
+                let (run, action) = ("run".to_owned(), "LOOK".to_owned());
+                let result = records::ActionResult {
+                    run,
+                    action,
+                    status: ActionStatus::Completed,
+                    step,
+                    steps: 16,
+                    thought: None,
+                };
+                content.action_result = Some(result);
+                let at = Timestamp::from_millis(number * 100 + i64::from(step)).expect("valid");
+                stage.records.messages().add(NewMessage::new(content, at)).await.expect("stored");
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_message_from_the_future_does_not_stop_it() {
+        let stage = Stage::new().await;
+        let mut due = Vec::new();
+        for (number, millis) in [(1, 1), (2, 2), (3, 1_000_000), (4, 4), (5, 5), (6, 6), (7, 7)] {
+            if stage.hears(Stage::said(millis)).await {
+                due.push(number);
+            }
+        }
+        assert_eq!(due, [3, 6]);
+    }
+
+    #[tokio::test]
+    async fn a_model_that_is_down_is_asked_once_a_quarter() {
+        let stage = Stage::new().await;
+        stage.model.is_down.store(true, Ordering::SeqCst);
+        let mut due = Vec::new();
+        for number in 1..=6 {
+            if stage.hears(Stage::said(number)).await {
+                due.push(number);
+            }
+        }
+        assert_eq!(due, [3, 6]);
     }
 }

@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
+use memory_core::words;
+
 use crate::records::{AgentId, ChannelType, MessageContent, RoomState};
 
 /// Where an agent answers without asking a model.
@@ -35,7 +37,7 @@ pub struct Received<'a> {
 pub enum Decision {
     /// Answer it.
     Respond(Why),
-    /// Store it, and do nothing else about it; where it is the agent's own, not even that.
+    /// Store it, and do nothing else about it.
     Ignore(Why),
     /// Ask a model whether to answer.
     Ask,
@@ -46,6 +48,8 @@ pub enum Decision {
 pub enum Why {
     /// The agent said it.
     Own,
+    /// It came before.
+    Known,
     /// The agent is muted in the room, and was not named.
     Muted,
     /// The agent is spoken to.
@@ -84,16 +88,12 @@ impl RespondRules {
     /// Decides as far as that goes without a model.
     ///
     /// # Behavior
-    /// - What the agent said itself is ignored, whatever else holds.
-    /// - Where it is muted, it answers when it is spoken to or its name is in the text, in any case of letters, and else never,
-    ///   in direct conversations neither.
+    /// - Where the agent is muted, it answers when it is spoken to or the words of its name are in the text, in any case of letters,
+    ///   and else never, in direct conversations neither.
     /// - Where it is not, it answers in the rooms and to the sources of these rules, and when it is spoken to.
     /// - Else a model decides.
-    pub fn decide(&self, agent: &AgentId, agent_name: &str, received: &Received<'_>) -> Decision {
+    pub fn decide(&self, agent_name: &str, received: &Received<'_>) -> Decision {
         let Received { content, is_addressed, state } = *received;
-        if is_own(agent, content) {
-            return Decision::Ignore(Why::Own);
-        }
         if state == Some(RoomState::Muted) {
             let is_called = is_addressed || is_named(&content.text, agent_name);
             return if is_called { Decision::Respond(Why::Addressed) } else { Decision::Ignore(Why::Muted) };
@@ -118,8 +118,13 @@ pub fn is_reflection_due(messages_since: usize, conversation_length: usize) -> b
     messages_since > conversation_length.div_ceil(4)
 }
 
+/// Whether the words of a name stand in a text one behind the other: Al is not in "also". A name without words is looked for as it is.
 fn is_named(text: &str, name: &str) -> bool {
-    !name.is_empty() && text.to_lowercase().contains(&name.to_lowercase())
+    let (said, name_words): (Vec<_>, Vec<_>) = (words::of(text).collect(), words::of(name).collect());
+    match name_words.is_empty() {
+        true => !name.trim().is_empty() && text.contains(name.trim()),
+        false => said.windows(name_words.len()).any(|window| window == name_words),
+    }
 }
 
 impl fmt::Debug for Received<'_> {
@@ -139,8 +144,7 @@ mod tests {
         let (room, author) = (RoomId::parse("r").expect("valid"), EntityId::parse(author).expect("valid"));
         let mut content = MessageContent::new(room, author, text);
         (content.channel_type, content.source) = (channel_type, source.to_owned());
-        let agent = AgentId::parse("agent").expect("valid");
-        rules.decide(&agent, "Eliza", &Received { content: &content, is_addressed, state })
+        rules.decide("Eliza", &Received { content: &content, is_addressed, state })
     }
 
     #[test]
@@ -150,9 +154,6 @@ mod tests {
         use RoomState::{Followed, Muted};
         let default = RespondRules::default();
         for (of, decision) in [
-            // Is it the agent's own?
-            (("agent", Group, "", "hello", false, None), Ignore(Why::Own)),
-            (("agent", Dm, "client_chat", "Eliza", true, Some(Muted)), Ignore(Why::Own)),
             // Is it muted, and was it named?
             (("ana", Group, "", "hello", false, Some(Muted)), Ignore(Why::Muted)),
             (("ana", Dm, "", "hello", false, Some(Muted)), Ignore(Why::Muted)),
@@ -196,8 +197,33 @@ mod tests {
 
     #[test]
     fn an_agent_without_a_name_is_not_named() {
-        assert!(!is_named("hello", ""));
-        assert!(is_named("Ärger mit ÉLIZA", "Éliza"));
+        assert!(!is_named("hello", "") && !is_named("hello", " "));
+    }
+
+    #[test]
+    fn a_name_is_whole_words() {
+        for (text, name, named) in [
+            ("Ärger mit ÉLIZA", "Éliza", true),
+            ("hello, eliza!", "Eliza", true),
+            ("elizabeth", "Eliza", false),
+            ("also, Alan", "Al", false),
+            ("ask Al.", "Al", true),
+            ("what does Ada Lovelace say", "ada lovelace", true),
+            ("Ada, not Lovelace", "Ada Lovelace", false),
+            ("hey \u{1F916}!", "\u{1F916}", true),
+            ("hey", "\u{1F916}", false),
+        ] {
+            assert_eq!(is_named(text, name), named, "{name} in {text}");
+        }
+    }
+
+    #[test]
+    fn only_what_the_agent_said_is_its_own() {
+        let agent = AgentId::parse("agent").expect("valid");
+        for (author, own) in [("agent", true), ("ana", false), ("Agent", false)] {
+            let (room, author) = (RoomId::parse("r").expect("valid"), EntityId::parse(author).expect("valid"));
+            assert_eq!(is_own(&agent, &MessageContent::new(room, author, "hello")), own);
+        }
     }
 
     #[test]

@@ -1,10 +1,12 @@
 //! The run: the work on one message, from its receipt to the one event that ends it.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use memory_core::{MemoryId, Result, Timestamp};
-use tokio::time::timeout;
+use futures::FutureExt;
+use memory_core::{Error, MemoryId, Result, Timestamp};
+use tokio::time::{Instant, timeout};
 
 use super::Why;
 use super::events::{Event, EventKind, Sink};
@@ -29,13 +31,13 @@ pub struct RunContext {
 pub enum End {
     /// The message was answered.
     Completed,
-    /// A newer message of the room came before the answer.
+    /// A newer message of the room was to be answered before the answer to this one was there.
     Superseded,
     /// The message was not to be answered.
     Ignored(Why),
-    /// It took longer than it may, and was given up.
+    /// The work on it took longer than it may, and was given up.
     TimedOut {
-        /// How long it took.
+        /// How long it took, without the time in which it waited for other messages.
         after: Duration,
     },
     /// Something went wrong.
@@ -55,12 +57,12 @@ pub enum Step {
     Answered(MemoryId),
     /// An action began.
     ActionStarted {
-        /// Its name.
+        /// Its name; empty where no action has the name that the model gave.
         action: String,
     },
     /// An action is over.
     ActionEnded {
-        /// Its name.
+        /// Its name; empty where no action has the name that the model gave.
         action: String,
         /// Whether it did what it should.
         success: bool,
@@ -70,8 +72,8 @@ pub enum Step {
 /// A run that is going on; [`Events::start`](super::Events::start) begins it.
 ///
 /// # Behavior
-/// - It ends with exactly one event: ending it takes it away, and one that is dropped before, as where its task is cancelled or
-///   panics, has failed.
+/// - It ends with exactly one event: ending it takes it away, and one that is dropped before, as where its task is cancelled,
+///   has failed.
 /// - No step of it comes after its end.
 #[derive(Debug)]
 pub struct Run {
@@ -103,13 +105,12 @@ impl Run {
         self.send(EventKind::Ended(end));
     }
 
-    /// Does the work of the run and ends it with what comes of that: with [`End::Failed`] after an error, and with
-    /// [`End::TimedOut`] when it is not over within the limit, when the work is dropped and does nothing any more.
-    pub async fn drive(self, limit: Duration, work: impl AsyncFnOnce(&Self) -> Result<End>) -> End {
-        let end = match timeout(limit, work(&self)).await {
+    /// Does the work of the run and ends it with what comes of that: with [`End::Failed`] after an error and after a panic.
+    pub async fn drive(self, work: impl AsyncFnOnce(&Self) -> Result<End>) -> End {
+        let end = match AssertUnwindSafe(work(&self)).catch_unwind().await {
             Ok(Ok(end)) => end,
-            Ok(Err(error)) => End::Failed { reason: error.to_string() },
-            Err(_) => End::TimedOut { after: limit },
+            Ok(Err(error)) => End::from(error),
+            Err(_) => End::Failed { reason: "the run panicked".to_owned() },
         };
         self.end(end.clone());
         end
@@ -120,11 +121,38 @@ impl Run {
     }
 }
 
+/// What is left of the time of a run. Waiting for other messages takes none of it.
+#[derive(Debug)]
+pub(super) struct TimeLeft {
+    limit: Duration,
+    left: Duration,
+}
+
+impl TimeLeft {
+    pub(super) fn new(limit: Duration) -> Self {
+        Self { limit, left: limit }
+    }
+
+    /// Works for as long as there is time left; then the work is dropped and does nothing any more.
+    pub(super) async fn spend<T>(&mut self, work: impl Future<Output = T>) -> Result<T, End> {
+        let began = Instant::now();
+        let done = timeout(self.left, work).await.map_err(|_| End::TimedOut { after: self.limit });
+        self.left = self.left.saturating_sub(began.elapsed());
+        done
+    }
+}
+
 impl Drop for Run {
     fn drop(&mut self) {
         if !self.is_over {
             self.send(EventKind::Ended(End::Failed { reason: "the run was stopped before its end".to_owned() }));
         }
+    }
+}
+
+impl From<Error> for End {
+    fn from(error: Error) -> Self {
+        Self::Failed { reason: error.to_string() }
     }
 }
 

@@ -179,9 +179,9 @@ impl ActionResult {
 }
 
 impl fmt::Debug for ActionResult {
-    /// Payloads stay out of logs: only name and success show.
+    /// Payloads stay out of logs, and the name may be what a model wrote: only the success shows.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "ActionResult({}, {})", self.action, if self.success { "done" } else { "failed" })
+        write!(f, "ActionResult({})", if self.success { "done" } else { "failed" })
     }
 }
 
@@ -196,7 +196,7 @@ pub struct ActionPlan {
 }
 
 /// One action of a plan.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PlanStep {
     /// The name of the action.
@@ -233,6 +233,13 @@ impl fmt::Debug for ActionPlan {
     }
 }
 
+impl fmt::Debug for PlanStep {
+    /// The name may be what a model wrote: only the status shows.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PlanStep({:?})", self.status)
+    }
+}
+
 /// What an action noted for those after it.
 #[derive(Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Note {
@@ -243,8 +250,8 @@ pub struct Note {
 }
 
 impl fmt::Debug for Note {
-    /// Payloads stay out of logs: only the key shows.
+    /// Payloads stay out of logs: only the size shows.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Note({:?})", self.key)
+        write!(f, "Note({} bytes)", self.text.len())
     }
 }

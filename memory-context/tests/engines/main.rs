@@ -1,8 +1,9 @@
-//! Prompt memory and records on every engine: each case is a test of its own, named `engine::group.case`.
+//! Prompt memory, records and the flow of messages on every engine: each case is a test of its own, named `engine::group.case`.
 //!
 //! All cases of an engine share one place, and each has sessions, users and agents of its own there.
 
 mod context;
+mod flow;
 mod history;
 mod records;
 mod stage;
@@ -40,6 +41,7 @@ fn main() -> ExitCode {
     let groups = [
         ("prompt", [context::cases(), stores::cases(), sync::cases(), history::cases()].concat()),
         ("records", records::cases()),
+        ("flow", flow::cases()),
     ];
     let mut trials = Vec::new();
     for (name, engine) in &engines {

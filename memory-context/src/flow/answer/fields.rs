@@ -1,5 +1,7 @@
 //! Reading the fields of an answer, wherever they come from.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Map, Value};
 
 use super::Mistake;
@@ -67,6 +69,18 @@ impl<'a> Fields<'a> {
             },
             Some(_) => Err(self.invalid(name, "true or false")),
         }
+    }
+
+    /// Objects by name, as JSON or as the text of it; none by default.
+    pub(super) fn objects(&self, name: &'static str) -> Result<BTreeMap<String, Map<String, Value>>, Mistake> {
+        let invalid = || self.invalid(name, "a JSON object of objects");
+        let objects = match self.values.get(name) {
+            None | Some(Value::Null) => return Ok(BTreeMap::new()),
+            Some(Value::String(text)) if text.trim().is_empty() => return Ok(BTreeMap::new()),
+            Some(Value::String(text)) => serde_json::from_str(text),
+            Some(value) => serde_json::from_value(value.clone()),
+        };
+        objects.map_err(|_| invalid())
     }
 
     /// Reads each item of a list; none by default.

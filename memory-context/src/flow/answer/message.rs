@@ -1,16 +1,20 @@
 //! What an agent says and does.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::LazyLock;
 
 use super::Mistake;
 use super::fields::Fields;
 use super::shape::Shape;
+use crate::state::Values;
 
 /// The action of saying something.
 pub const REPLY: &str = "REPLY";
 /// The action of doing nothing.
 pub const IGNORE: &str = "IGNORE";
+/// The most actions of one answer.
+pub const MAX_ACTIONS: usize = 16;
 
 /// The answer to a message.
 ///
@@ -22,8 +26,8 @@ pub const IGNORE: &str = "IGNORE";
 /// )?;
 /// assert_eq!((answer.thought.as_str(), answer.text.as_str()), ("a < b", "Yes."));
 /// assert_eq!(answer.mode(), Mode::Simple);
-/// let cut = MessageAnswer::parse(r#"{"text": "Yes."}"#).unwrap_err();
-/// assert_eq!(cut.to_string(), "missing: thought, actions");
+/// let cut = MessageAnswer::parse(r#"{"actions": ["REPLY"]}"#).unwrap_err();
+/// assert_eq!(cut.to_string(), "missing: thought, text");
 /// # Ok::<(), memory_core::Error>(())
 /// ```
 #[derive(Clone, PartialEq, Eq)]
@@ -31,11 +35,13 @@ pub const IGNORE: &str = "IGNORE";
 pub struct MessageAnswer {
     /// Why.
     pub thought: String,
-    /// The names of the actions, in their order; never none. [`IGNORE`] stands alone.
+    /// The names of the actions, in their order; never none, and at most [`MAX_ACTIONS`]. [`IGNORE`] stands alone.
     pub actions: Vec<String>,
+    /// What actions are told, by their names.
+    pub parameters: BTreeMap<String, Values>,
     /// The names of the providers that the actions need.
     pub providers: Vec<String>,
-    /// What to say; may be empty.
+    /// What to say; may be empty where [`REPLY`] is no action.
     pub text: String,
 }
 
@@ -50,11 +56,12 @@ pub enum Mode {
     Ignore,
 }
 
-static SHAPE: LazyLock<Shape> =
-    LazyLock::new(|| Shape::new(&["thought", "text", "action", "provider", "simple"], &["actions", "providers"]));
+static SHAPE: LazyLock<Shape> = LazyLock::new(|| {
+    Shape::new(&["thought", "text", "action", "parameters", "provider", "simple"], &["actions", "providers"])
+});
 
 impl MessageAnswer {
-    /// Reads what a model wrote. Thought and actions must be there.
+    /// Reads what a model wrote. Thought and actions must be there, and a text where [`REPLY`] is one of them.
     ///
     /// [`IGNORE`] beside other actions does not count where there is a text; without one, nothing else counts.
     pub fn parse(answer: &str) -> Result<Self, Mistake> {
@@ -62,10 +69,18 @@ impl MessageAnswer {
         let mut fields = Fields::new(&values);
         let thought = fields.required("thought")?;
         let mut actions = fields.required_names("actions", "action")?;
+        // What is said twice in a row is said once.
+        actions.dedup_by(|one, other| is(one, REPLY) && is(other, REPLY));
+        if actions.len() > MAX_ACTIONS {
+            return Err(fields.invalid("actions", "a list of at most 16 names"));
+        }
+        let is_ignored = actions.iter().any(|action| is(action, IGNORE));
+        let says = actions.iter().any(|action| is(action, REPLY));
+        let text = if says && !is_ignored { fields.required("text")? } else { fields.text("text")? };
         let providers = fields.names("providers", "provider")?;
-        let text = fields.text("text")?;
+        let parameters = fields.objects("parameters")?;
         fields.finish()?;
-        if actions.len() > 1 && actions.iter().any(|action| is(action, IGNORE)) {
+        if is_ignored {
             if !text.is_empty() {
                 actions.retain(|action| !is(action, IGNORE));
             }
@@ -73,7 +88,13 @@ impl MessageAnswer {
                 actions = vec![IGNORE.to_owned()];
             }
         }
-        Ok(Self { thought, actions, providers, text })
+        Ok(Self { thought, actions, parameters, providers, text })
+    }
+
+    /// What an action is told; nothing where the model says nothing.
+    pub fn parameters_of(&self, action: &str) -> Values {
+        let told = self.parameters.iter().find(|(name, _)| name.eq_ignore_ascii_case(action));
+        told.map(|(_, values)| values.clone()).unwrap_or_default()
     }
 
     /// Simple where the only action is [`REPLY`], no provider is asked for and there is a text.
@@ -86,27 +107,25 @@ impl MessageAnswer {
     }
 }
 
-fn is(action: &str, name: &str) -> bool {
+pub(in crate::flow) fn is(action: &str, name: &str) -> bool {
     action.eq_ignore_ascii_case(name)
 }
 
 impl fmt::Debug for MessageAnswer {
-    /// Payloads stay out of logs: only the size and the names show.
+    /// Payloads stay out of logs, and a model can write anything in the place of a name: only the sizes show.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MessageAnswer")
-            .field("text", &format_args!("{} bytes", self.text.len()))
-            .field("actions", &self.actions)
-            .field("providers", &self.providers)
-            .finish_non_exhaustive()
+        let (text, actions, providers) = (self.text.len(), self.actions.len(), self.providers.len());
+        write!(f, "MessageAnswer({text} bytes, {actions} actions, {providers} providers)")
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::MAX_ANSWER;
     use super::*;
 
     fn texts(answer: &str) -> (String, String, String, String) {
-        let MessageAnswer { thought, actions, providers, text } = MessageAnswer::parse(answer).expect(answer);
+        let MessageAnswer { thought, actions, providers, text, .. } = MessageAnswer::parse(answer).expect(answer);
         (thought, actions.join("+"), providers.join("+"), text)
     }
 
@@ -160,6 +179,16 @@ mod tests {
             ("<response>xyzzy</response>", "there is no answer in XML or JSON"),
             ("<response><thought>xyzzy</thought><text>xyzzy</text></response>", "missing: actions"),
             ("<thought> </thought><actions>,</actions>", "missing: thought, actions"),
+            ("<thought>xyzzy</thought><actions>SEARCH,reply</actions><text> </text>", "missing: text"),
+            (r#"{"thought":"a","actions":"A","parameters":["xyzzy"]}"#, "parameters must be a JSON object of objects"),
+            (
+                r#"{"thought":"a","actions":"A","parameters":{"A":"xyzzy"}}"#,
+                "parameters must be a JSON object of objects",
+            ),
+            (
+                "<thought>a</thought><actions>A</actions><parameters>{xyzzy</parameters>",
+                "parameters must be a JSON object of objects",
+            ),
             ("<response><thought>xyzzy</thought><actions>REPLY</actions><text>xyz", "<text> is not closed"),
             ("<response><thought>xyzzy</thought><actions>REPLY</actions>", "<response> is not closed"),
             ("<response><thought>xyzzy<actions>REPLY</actions></response>", "<thought> is not closed"),
@@ -181,7 +210,7 @@ mod tests {
         for (actions, providers, text, left, mode) in [
             ("REPLY", "", "a", "REPLY", Simple),
             ("reply", "", "a", "reply", Simple),
-            ("REPLY", "", "", "REPLY", Actions),
+            ("REPLY,Reply", "", "a", "REPLY", Simple),
             ("REPLY", "FAQ", "a", "REPLY", Actions),
             ("REPLY,FOLLOW_ROOM", "", "a", "REPLY+FOLLOW_ROOM", Actions),
             ("FOLLOW_ROOM", "", "a", "FOLLOW_ROOM", Actions),
@@ -204,8 +233,54 @@ mod tests {
     }
 
     #[test]
+    fn actions_are_told_what_the_model_says() {
+        let told = r#"{"SEND_MAIL": {"to": "bo", "urgent": true}, "WAIT": {}}"#;
+        for answer in [
+            format!("<thought>t</thought><actions>send_mail,WAIT,LOOK</actions><parameters>{told}</parameters>"),
+            format!(r#"{{"thought":"t","actions":["send_mail","WAIT","LOOK"],"parameters":{told}}}"#),
+        ] {
+            let answer = MessageAnswer::parse(&answer).expect("whole");
+            let mail = answer.parameters_of("SEND_MAIL");
+            assert_eq!((mail["to"].as_str(), mail["urgent"].as_bool()), (Some("bo"), Some(true)));
+            assert_eq!(answer.parameters_of("send_mail"), mail);
+            assert!(answer.parameters_of("WAIT").is_empty() && answer.parameters_of("LOOK").is_empty());
+        }
+        for none in ["", "<parameters></parameters>", "<parameters>{}</parameters>"] {
+            let answer = MessageAnswer::parse(&format!("<thought>t</thought><actions>LOOK</actions>{none}"));
+            assert!(answer.expect("whole").parameters.is_empty());
+        }
+    }
+
+    #[test]
+    fn there_are_not_too_many_actions() {
+        let of = |count: usize| {
+            MessageAnswer::parse(&format!("<thought>t</thought><actions>{}</actions>", "LOOK,".repeat(count)))
+        };
+        assert_eq!(of(MAX_ACTIONS).expect("sixteen").actions.len(), MAX_ACTIONS);
+        assert_eq!(of(MAX_ACTIONS + 1).expect_err("more").to_string(), "actions must be a list of at most 16 names");
+    }
+
+    #[test]
+    fn debug_shows_nothing_that_a_model_wrote() {
+        let answer = MessageAnswer::parse(
+            r#"{"thought":"xyzzy","actions":["xyzzy"],"providers":"xyzzy","text":"xyzzy","parameters":{"xyzzy":{}}}"#,
+        );
+        assert!(!format!("{answer:?}").contains("xyzzy"));
+    }
+
+    #[test]
+    fn a_hostile_answer_takes_no_more_time_than_its_length() {
+        for part in ["<![CDATA[", "<text ", "<response>", "</text", "{", "<think>", "&", "<text>&lt;"] {
+            // Whether it can be read or not: that it is over at all is what counts.
+            let _ = MessageAnswer::parse(&part.repeat(MAX_ANSWER / part.len()));
+        }
+        let long = format!("<thought>t</thought><actions>REPLY</actions><text>{}</text>", "a".repeat(MAX_ANSWER));
+        assert_eq!(MessageAnswer::parse(&long).expect_err("too long").to_string(), "longer than 262144 bytes");
+    }
+
+    #[test]
     fn what_nests_without_end_is_refused() {
-        let deep = |open: &str, close: &str| open.repeat(100_000) + &close.repeat(100_000);
+        let deep = |open: &str, close: &str| open.repeat(10_000) + &close.repeat(10_000);
         for answer in [deep("{\"actions\":", "}"), deep("<text>", ""), deep("<actions>", "</actions>")] {
             assert!(MessageAnswer::parse(&answer).is_err());
         }

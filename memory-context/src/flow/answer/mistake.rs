@@ -9,6 +9,11 @@ use memory_core::Error;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Mistake {
+    /// It is too long to be read.
+    TooLong {
+        /// How many bytes it may have.
+        limit: usize,
+    },
     /// There is neither XML nor JSON with any of the fields.
     NoAnswer,
     /// A tag is not closed, as where an answer was cut.
@@ -42,6 +47,7 @@ pub enum Mistake {
 impl fmt::Display for Mistake {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::TooLong { limit } => write!(f, "longer than {limit} bytes"),
             Self::NoAnswer => f.write_str("there is no answer in XML or JSON"),
             Self::Unclosed { tag } => write!(f, "<{tag}> is not closed"),
             Self::NotJson { line, column } => write!(f, "not valid JSON at line {line} column {column}"),

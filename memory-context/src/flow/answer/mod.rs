@@ -1,6 +1,7 @@
 //! What a model answers, as types: read from XML or from JSON, with whatever it wrote around it.
 //!
-//! Only the tags of an answer are markup; any other `<` or `&` is text, so a model need not escape what it says.
+//! Only the tags of an answer are markup; any other `<` or `&` is text, so a model need not escape what it says. An answer has at
+//! most [`MAX_ANSWER`] bytes.
 
 mod fields;
 mod json;
@@ -12,8 +13,10 @@ mod respond;
 mod shape;
 mod xml;
 
-pub use message::{IGNORE, MessageAnswer, Mode, REPLY};
+pub(super) use message::is;
+pub use message::{IGNORE, MAX_ACTIONS, MessageAnswer, Mode, REPLY};
 pub use mistake::Mistake;
 pub use post::PostAnswer;
 pub use reflection::{LearnedFact, LearnedRelationship, ReflectionAnswer};
 pub use respond::RespondAnswer;
+pub use shape::MAX_ANSWER;

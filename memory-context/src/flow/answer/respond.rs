@@ -36,9 +36,9 @@ impl RespondAnswer {
 }
 
 impl fmt::Debug for RespondAnswer {
-    /// Payloads stay out of logs: only the action shows.
+    /// Payloads stay out of logs, and a model can write anything in the place of an action: only the decision shows.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "RespondAnswer({:?})", self.action)
+        write!(f, "RespondAnswer({})", if self.should_respond() { "respond" } else { "ignore" })
     }
 }
 

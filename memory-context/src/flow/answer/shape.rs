@@ -1,6 +1,7 @@
 //! Which fields an answer has, and where it is in what a model wrote.
 
-use std::iter::once;
+use std::iter::{from_fn, once};
+use std::ops::Range;
 
 use regex::Regex;
 use serde_json::{Map, Value};
@@ -16,14 +17,20 @@ pub(super) struct Shape {
     leaves: &'static [&'static str],
     /// Those that may hold others.
     groups: &'static [&'static str],
-    /// A tag of one of them, or a section that is text as it stands.
+    /// A tag of one of them, or the beginning of a section that is text as it stands.
     markup: Regex,
 }
+
+/// The most bytes of an answer.
+pub const MAX_ANSWER: usize = 256 << 10;
+
+const SECTION: &str = "<![CDATA[";
+const SECTION_END: &str = "]]>";
 
 impl Shape {
     pub(super) fn new(leaves: &'static [&'static str], groups: &'static [&'static str]) -> Self {
         let names: Vec<_> = once(&RESPONSE).chain(leaves).chain(groups).copied().collect();
-        let pattern = format!(r"(?s)<!\[CDATA\[.*?\]\]>|</?(?:{})(?:\s[^<>]*)?/?>", names.join("|"));
+        let pattern = format!(r"<!\[CDATA\[|</?(?:{})(?:\s[^<>]*)?/?>", names.join("|"));
         // The names are words of this module.
         let markup = Regex::new(&pattern).expect("a pattern made of words");
         Self { leaves, groups, markup }
@@ -31,8 +38,11 @@ impl Shape {
 
     /// The fields of the answer in a text.
     pub(super) fn read(&self, text: &str) -> Result<Map<String, Value>, Mistake> {
+        if text.len() > MAX_ANSWER {
+            return Err(Mistake::TooLong { limit: MAX_ANSWER });
+        }
         let text = without_thinking(text);
-        let markup = self.markup.find(text).map(|tag| tag.start());
+        let markup = self.markup(text).next().map(|found| found.start);
         let before = markup.unwrap_or(text.len());
         let mistake = match json::find(text, before, |name| self.has(name)) {
             Ok(Some(fields)) => return Ok(fields),
@@ -53,13 +63,34 @@ impl Shape {
     pub(super) fn escaped(&self, text: &str) -> String {
         let mut escaped = String::with_capacity(text.len());
         let mut end = 0;
-        for tag in self.markup.find_iter(text) {
-            escaped.push_str(&text[end..tag.start()].replace('<', "&lt;"));
-            escaped.push_str(tag.as_str());
-            end = tag.end();
+        for found in self.markup(text) {
+            escaped.push_str(&text[end..found.start].replace('<', "&lt;"));
+            escaped.push_str(&text[found.clone()]);
+            end = found.end;
         }
         escaped.push_str(&text[end..].replace('<', "&lt;"));
         escaped
+    }
+
+    /// Where tags and whole sections are. What is looked at once is not looked at again, also where no section ends.
+    fn markup<'a>(&'a self, text: &'a str) -> impl Iterator<Item = Range<usize>> + 'a {
+        let last_end = text.rfind(SECTION_END).unwrap_or_default();
+        let mut at = 0;
+        from_fn(move || {
+            while let Some(found) = self.markup.find_at(text, at) {
+                at = found.end();
+                if found.as_str() != SECTION {
+                    return Some(found.range());
+                }
+                if found.end() <= last_end
+                    && let Some(length) = text[found.end()..].find(SECTION_END)
+                {
+                    at += length + SECTION_END.len();
+                    return Some(found.start()..at);
+                }
+            }
+            None
+        })
     }
 
     fn has(&self, name: &str) -> bool {

@@ -1,0 +1,55 @@
+//! What the agent says by itself.
+
+use memory_core::{Error, ErrorKind, MemoryId, Result};
+
+use super::answer::PostAnswer;
+use super::run::TimeLeft;
+use super::{End, MessageService, POST_PROVIDERS, Run, Step, voice};
+use crate::records::{Message, MessageContent, NewMessage, Room};
+use crate::state::{ComposeOptions, Turn};
+
+/// A post as it was said.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Posted {
+    /// The message, as it is stored.
+    pub message: Message,
+    /// What it says, why, and what a picture with it might show.
+    pub post: PostAnswer,
+}
+
+impl MessageService {
+    /// Has a post written for a room, and says it there: in answer to nothing, in a run of its own, and whatever else goes on in
+    /// the room.
+    ///
+    /// What a model, the platform or the engine answers, and `Timeout` past the limit of a run.
+    pub async fn post(&self, room: &Room) -> Result<Posted> {
+        let run = self.events.start(room.id.clone(), self.composer.services().records().agent().entity());
+        let posted = TimeLeft::new(self.limits.run).spend(self.write_post(&run, room)).await;
+        run.end(match &posted {
+            Ok(Ok(_)) => End::Completed,
+            Ok(Err(error)) => End::Failed { reason: error.to_string() },
+            Err(end) => end.clone(),
+        });
+        posted.unwrap_or_else(|_| Err(Error::new(ErrorKind::Timeout, "the post took longer than a run may")))
+    }
+
+    async fn write_post(&self, run: &Run, room: &Room) -> Result<Posted> {
+        let services = self.composer.services();
+        let mut content = MessageContent::new(room.id.clone(), services.records().agent().entity(), "");
+        content.channel_type = room.channel_type;
+        content.source = room.source.clone();
+        content.world = room.world.clone();
+        // Providers look at a message, and there is none yet.
+        let (id, created_at) = (MemoryId::generate(), services.clock().now());
+        let turn = Turn::new(Message { id, created_at, content: content.clone(), is_undelivered: false });
+        let options = ComposeOptions::only(POST_PROVIDERS);
+        let post = self.ask_writer(&self.templates.post_creation, &turn, &options, PostAnswer::parse).await?;
+        content.text = post.post.clone();
+        content.thought = Some(post.thought.clone());
+        let new = NewMessage::new(content, services.clock().now());
+        let message = voice::say(services, &self.platform, self.limits.say, new).await?;
+        run.step(Step::Answered(message.id));
+        Ok(Posted { message, post })
+    }
+}

@@ -1,0 +1,85 @@
+//! What an agent learns in one turn, it knows in the next.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use memory_context::flow::{End, Events, Incoming, MessageService, Platform, ReflectionEvaluator, Templates};
+use memory_context::records::{EntityId, Message, MessageContent, NewMessage, RoomId, Scope};
+use memory_context::state::{Character, ComposeOptions, Composer, Services, Turn};
+use memory_core::{Clock, Result, SystemClock};
+use memory_runtime::Model;
+use memory_runtime::model::Prompt;
+
+use crate::stage::{CaseResult, Stage, cases};
+
+cases! {
+    what_a_reflection_learned_is_recalled_in_the_next_turn,
+}
+
+/// Learns one fact, and asks for `FACTS` where it is asked about tea.
+#[derive(Debug, Default)]
+struct Scripted {
+    prompts: Mutex<Vec<String>>,
+}
+
+#[async_trait]
+impl Model for Scripted {
+    async fn complete(&self, prompt: &Prompt) -> Result<String> {
+        let asked = prompt.messages[0].content.clone();
+        let answer = if asked.contains("Reflect on") {
+            r#"{"thought":"t","facts":[{"claim":"Ana drinks green tea in the morning","subject":"ana"}]}"#
+        } else if asked.contains("What do I drink?") {
+            r#"{"thought":"t","actions":["REPLY"],"providers":["FACTS"],"text":"Tea"}"#
+        } else {
+            r#"{"thought":"t","actions":["REPLY"],"text":"Good"}"#
+        };
+        self.prompts.lock().expect("no panic").push(asked);
+        Ok(answer.to_owned())
+    }
+}
+
+#[derive(Debug)]
+struct Silent;
+
+#[async_trait]
+impl Platform for Silent {
+    async fn say(&self, _: &Message) -> Result<()> {
+        Ok(())
+    }
+}
+
+async fn what_a_reflection_learned_is_recalled_in_the_next_turn(stage: Stage) -> CaseResult {
+    let records = stage.records("flow");
+    let scope = Scope::new(RoomId::parse("r")?, EntityId::parse("ana")?);
+    let model = Arc::new(Scripted::default());
+    let asked: Arc<dyn Model> = Arc::clone(&model) as _;
+    let reflection =
+        ReflectionEvaluator::new(Arc::clone(&asked), Templates::default().reflection, Duration::from_secs(60));
+    let services = Services::new(records.clone(), Character::named("Eliza"))
+        .with_conversation_length(4)
+        .with_evaluator(Arc::new(reflection));
+    let composer = Composer::builder(services).built_in().build()?;
+    let events = Events::new(1_000, Arc::new(SystemClock));
+    let service = Arc::new(MessageService::new(composer.clone(), asked, Arc::new(Silent), events));
+    for text in ["Every morning I have sencha", "What do I drink?"] {
+        let content = MessageContent::new(scope.room.clone(), scope.entity.clone(), text);
+        let incoming = Incoming { message: NewMessage::new(content, SystemClock.now()), is_addressed: false };
+        assert_eq!(service.receive(incoming).await, End::Completed);
+    }
+    let prompts = model.prompts.lock().expect("no panic").clone();
+    let knows = |prompt: &&String| prompt.contains("Ana drinks green tea in the morning");
+    let answers: Vec<_> = prompts.iter().filter(|prompt| prompt.contains("says and does next")).collect();
+    let [first, second, with_facts] = &answers[..] else { panic!("{} answers", answers.len()) };
+    assert!(!knows(first) && !knows(second) && knows(with_facts), "FACTS was asked for in the last alone");
+    // Another process knows it, too.
+    let services = Services::new(stage.records_elsewhere("flow"), Character::named("Eliza"));
+    let elsewhere = Composer::builder(services).built_in().build()?;
+    let content = MessageContent::new(scope.room.clone(), scope.entity.clone(), "green tea?");
+    let message = records.messages().add(NewMessage::new(content, SystemClock.now())).await?;
+    let state = elsewhere.compose_state(&Turn::new(message), &ComposeOptions::only(["FACTS"])).await;
+    assert!(state.text.contains("Ana drinks green tea in the morning"), "{}", state.text);
+    let [fact] = &records.facts().newest(&scope, 10).await?[..] else { panic!("one fact") };
+    assert_eq!((&fact.subject, &fact.author), (&scope.entity, &records.agent().entity()));
+    Ok(())
+}

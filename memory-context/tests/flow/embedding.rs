@@ -1,0 +1,69 @@
+//! The vector of what was said.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use memory_context::embedding::Embedder;
+use memory_context::flow::End;
+use memory_context::records::NewFact;
+use memory_core::Result;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::stage::{NOW, Stage, at, entity, said, scope, text};
+
+type Asked = (Vec<String>, oneshot::Sender<()>);
+
+/// An embedder that asks the test whether it may answer.
+#[derive(Debug)]
+struct Asking(mpsc::UnboundedSender<Asked>);
+
+#[async_trait]
+impl Embedder for Asking {
+    fn model(&self) -> &str {
+        "m"
+    }
+
+    fn width(&self) -> usize {
+        1
+    }
+
+    async fn embed(&self, texts: &[String]) -> Result<Vec<Vec<f32>>> {
+        let (answer, answered) = oneshot::channel();
+        self.0.send((texts.to_vec(), answer)).expect("the test listens");
+        answered.await.expect("the test answers");
+        Ok(vec![vec![1.0]; texts.len()])
+    }
+}
+
+async fn stage() -> (Stage, mpsc::UnboundedReceiver<Asked>) {
+    let (sender, asked) = mpsc::unbounded_channel();
+    (Stage::with_embedder(Arc::new(Asking(sender))).await, asked)
+}
+
+#[tokio::test]
+async fn no_run_waits_for_a_vector_and_its_end_ends_the_call() {
+    let (mut stage, mut asked) = stage().await;
+    let (end, _) = stage.play(said("ana", "hello", 1), |_| text("Hi")).await;
+    assert_eq!(end, End::Completed);
+    let (texts, mut answer) = asked.recv().await.expect("asked");
+    assert_eq!(texts, ["hello"]);
+    answer.closed().await;
+}
+
+#[tokio::test]
+async fn facts_takes_the_vector_that_was_asked_for_at_the_receipt() {
+    let (mut stage, mut asked) = stage().await;
+    let fact = NewFact::new(scope().room, entity("ana"), entity("eliza"), "Ana likes tea", at(NOW - 9));
+    stage.records.facts().remember(fact).await.expect("kept");
+    let run = stage.receive(said("ana", "which tea do I drink", 1));
+    let (texts, answer) = asked.recv().await.expect("asked");
+    assert_eq!(texts, ["which tea do I drink"]);
+    answer.send(()).expect("the run waits");
+    let asks = "<thought>t</thought><actions>REPLY</actions><providers>FACTS</providers><text>Hm</text>";
+    stage.asked().await.answer(asks);
+    let call = stage.asked().await;
+    assert!(call.prompt.contains("Ana likes tea"), "{}", call.prompt);
+    call.answer(text("Tea"));
+    assert_eq!(run.await.expect("no panic"), End::Completed);
+    assert!(asked.try_recv().is_err(), "it was asked about once");
+}

@@ -1,0 +1,10 @@
+//! The flow of messages, over records in memory and a model whose answers the test gives when it wants to.
+
+mod actions;
+mod attachments;
+mod decisions;
+mod embedding;
+mod outcomes;
+mod races;
+mod rooms;
+mod stage;

@@ -1,0 +1,193 @@
+//! Each way in which a run ends, and that it ends once.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use memory_context::flow::{End, EventKind, Limits, Step, Why};
+use memory_context::records::{ChannelType, Room};
+use memory_context::state::{Cx, Evaluator, EvaluatorInfo, Services, State};
+use memory_core::{Error, Result};
+use tokio::sync::Semaphore;
+
+use crate::stage::{IGNORE, Stage, Task, room, said, said_in_group, text};
+
+/// Does what its name says.
+#[derive(Debug)]
+struct Scripted(EvaluatorInfo, Arc<Semaphore>);
+
+fn evaluator(name: &'static str, gate: &Arc<Semaphore>) -> Arc<dyn Evaluator> {
+    let mut info = EvaluatorInfo::new(name, "");
+    info.always_run = true;
+    Arc::new(Scripted(info, Arc::clone(gate)))
+}
+
+#[async_trait]
+impl Evaluator for Scripted {
+    fn info(&self) -> &EvaluatorInfo {
+        &self.0
+    }
+
+    async fn validate(&self, _: &Cx<'_>) -> Result<bool> {
+        match &*self.0.name {
+            "PANIC_FIRST" => panic!("as a test"),
+            "FAIL_FIRST" => Err(Error::invalid("no")),
+            _ => Ok(true),
+        }
+    }
+
+    async fn evaluate(&self, _: &Cx<'_>, _: &State) -> Result<()> {
+        match &*self.0.name {
+            "PANIC" => panic!("as a test"),
+            "FAIL" => Err(Error::invalid("no")),
+            _ => {
+                self.1.acquire().await.expect("the gate is not closed").forget();
+                Ok(())
+            }
+        }
+    }
+}
+
+/// The ends among the events of one run, of which the first is its beginning.
+fn ends(events: &[EventKind]) -> Vec<&End> {
+    assert_eq!(events.first(), Some(&EventKind::Started));
+    assert!(matches!(events.last(), Some(EventKind::Ended(_))), "{events:?}");
+    let ends = events.iter().filter_map(|kind| if let EventKind::Ended(end) = kind { Some(end) } else { None });
+    ends.collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_run_ends_with_one_event() {
+    let limits = Limits { run: Duration::from_secs(10), ..Limits::default() };
+    for expected in ["completed", "ignored", "timedOut", "failed"] {
+        let mut stage = Stage::with(|services, _| services, |service| service.with_limits(limits)).await;
+        let run = stage.receive(said_in_group("ana", "hello", 1));
+        let call = stage.asked().await;
+        match expected {
+            "completed" => {
+                call.answer("<action>RESPOND</action>");
+                stage.asked().await.answer(text("Hi"));
+            }
+            "ignored" => call.answer(IGNORE),
+            "timedOut" => call.dropped().await,
+            _ => call.fail(),
+        }
+        let end = run.await.expect("no panic");
+        assert_eq!(end.as_str(), expected);
+        assert_eq!(ends(&stage.events()), [&end]);
+    }
+}
+
+#[tokio::test]
+async fn a_superseded_run_ends_with_one_event() {
+    let mut stage = Stage::new().await;
+    let older = stage.receive(said("ana", "one", 2));
+    let call = stage.asked().await;
+    let newer = stage.receive(said("ana", "two", 1));
+    call.dropped().await;
+    assert_eq!(older.await.expect("no panic"), End::Superseded);
+    stage.asked().await.answer(text("Hi"));
+    assert_eq!(newer.await.expect("no panic"), End::Completed);
+    let ended = stage.events().into_iter().filter(|kind| *kind == EventKind::Ended(End::Superseded)).count();
+    assert_eq!(ended, 1);
+}
+
+#[tokio::test]
+async fn a_run_that_is_dropped_has_failed() {
+    let mut stage = Stage::new().await;
+    let run = stage.receive(said("ana", "one", 2));
+    let call = stage.asked().await;
+    run.abort();
+    call.dropped().await;
+    assert!(run.await.is_err());
+    let events = stage.events();
+    assert!(matches!(&ends(&events)[..], [End::Failed { .. }]), "{events:?}");
+    let (end, _) = stage.play(said("ana", "two", 1), |_| text("Hi")).await;
+    assert_eq!(end, End::Completed, "the room goes on");
+}
+
+#[tokio::test]
+async fn an_evaluator_that_fails_or_panics_changes_nothing() {
+    let gate = Arc::new(Semaphore::new(1));
+    let names = ["PANIC_FIRST", "FAIL_FIRST", "PANIC", "FAIL", "WAIT"];
+    let with = |services, _| {
+        names.into_iter().fold(services, |services: Services, name| services.with_evaluator(evaluator(name, &gate)))
+    };
+    let mut stage = Stage::with(with, |service| service).await;
+    let (end, _) = stage.play(said("ana", "hello", 1), |_| text("Hi")).await;
+    assert_eq!(end, End::Completed);
+    assert_eq!(ends(&stage.events()), [&end]);
+    assert_eq!(gate.available_permits(), 0, "the last one ran");
+}
+
+#[tokio::test]
+async fn the_room_does_not_wait_for_the_evaluators() {
+    let gate = Arc::new(Semaphore::new(0));
+    let with = |services: Services, _| services.with_evaluator(evaluator("WAIT", &gate));
+    let mut stage = Stage::with(with, |service| service).await;
+    let first = stage.receive(said("ana", "one", 2));
+    stage.asked().await.answer(text("Hi"));
+    stage.step(|step| matches!(step, Step::Answered(_))).await;
+    let second = stage.receive(said("ana", "two", 1));
+    stage.asked().await.answer(text("Hi again"));
+    stage.step(|step| matches!(step, Step::Answered(_))).await;
+    assert!(!first.is_finished() && !second.is_finished(), "both wait for theirs");
+    gate.add_permits(2);
+    assert_eq!((first.await.expect("no panic"), second.await.expect("no panic")), (End::Completed, End::Completed));
+    assert_eq!(stage.platform.texts(), ["Hi", "Hi again"]);
+}
+
+#[tokio::test]
+async fn an_answer_without_what_it_must_have_is_asked_for_again() {
+    let mut stage = Stage::new().await;
+    let run = stage.receive(said("ana", "hello", 1));
+    for _ in 0..2 {
+        stage.asked().await.answer("<thought>t</thought><actions>REPLY</actions><text> </text>");
+    }
+    stage.asked().await.answer(text("Hi"));
+    assert_eq!(run.await.expect("no panic"), End::Completed);
+    let run = stage.receive(said("ana", "hello", 0));
+    for _ in 0..3 {
+        stage.asked().await.answer("<thought>t</thought><actions>REPLY</actions>");
+    }
+    let End::Failed { reason } = run.await.expect("no panic") else { panic!("three mistakes") };
+    assert!(reason.contains("missing: text"), "{reason}");
+    assert_eq!(stage.platform.texts(), ["Hi"]);
+}
+
+#[tokio::test]
+async fn a_post_is_a_run_of_its_own() {
+    let mut stage = Stage::new().await;
+    let service = Arc::clone(&stage.service);
+    let mut feed = Room::new(room("r"), ChannelType::Feed);
+    feed.source = "blog".into();
+    let post = {
+        let feed = feed.clone();
+        tokio::spawn(async move { service.post(&feed).await })
+    };
+    let call = stage.asked().await;
+    assert_eq!(call.task, Task::Post);
+    call.answer("<thought>why</thought><post>The sea is wide</post><imagePrompt>a wide sea</imagePrompt>");
+    let posted = post.await.expect("no panic").expect("posted");
+    assert_eq!(posted.post.image_prompt, "a wide sea");
+    let stored = stage.stored().await;
+    assert!(stored.len() == 1 && stored[0] == posted.message);
+    let content = posted.message.content;
+    assert_eq!((content.channel_type, content.source.as_str(), content.in_reply_to), (ChannelType::Feed, "blog", None));
+    assert_eq!(stage.platform.texts(), ["The sea is wide"]);
+    assert_eq!(ends(&stage.events()), [&End::Completed]);
+    stage.platform.fails();
+    let service = Arc::clone(&stage.service);
+    let post = tokio::spawn(async move { service.post(&feed).await });
+    stage.asked().await.answer("<thought>why</thought><post>The sea is deep</post>");
+    assert!(post.await.expect("no panic").is_err());
+    assert!(matches!(&ends(&stage.events())[..], [End::Failed { .. }]));
+}
+
+#[tokio::test]
+async fn an_answer_of_the_model_to_ignore_is_no_completed_run() {
+    let mut stage = Stage::new().await;
+    let (end, _) = stage.play(said("ana", "hello", 1), |_| crate::stage::actions("IGNORE", "")).await;
+    assert_eq!(end, End::Ignored(Why::Model));
+    assert_eq!(ends(&stage.events()), [&end]);
+}

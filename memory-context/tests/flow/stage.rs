@@ -1,0 +1,280 @@
+//! What the tests play on.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use futures::future::BoxFuture;
+use futures::stream::BoxStream;
+use futures::{FutureExt, StreamExt};
+use memory_context::embedding::Embedder;
+use memory_context::flow::{End, EventKind, Events, Incoming, MessageService, Notice, Platform, Step};
+use memory_context::records::{
+    ActionResult, AgentId, ChannelType, EntityId, Message, MessageContent, NewMessage, Records, RoomId, Scope,
+};
+use memory_context::state::{Character, Composer, ContextPlugin, Services};
+use memory_core::{Error, ErrorKind, InMemory, ManualClock, MemoryProvider, Result, Timestamp};
+use memory_runtime::Model;
+use memory_runtime::model::Prompt;
+use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::task::JoinHandle;
+
+/// What a model is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Task {
+    Decide,
+    Answer,
+    Reflect,
+    Post,
+}
+
+/// A question that a model was asked, and that the test answers.
+#[derive(Debug)]
+pub(crate) struct Call {
+    pub(crate) task: Task,
+    pub(crate) prompt: String,
+    answer: oneshot::Sender<Result<String>>,
+}
+
+impl Call {
+    pub(crate) fn answer(self, answer: impl Into<String>) {
+        // An error says that nobody waits any more, which is for the test to see in what follows.
+        let _ = self.answer.send(Ok(answer.into()));
+    }
+
+    pub(crate) fn fail(self) {
+        let _ = self.answer.send(Err(Error::new(ErrorKind::Unavailable, "the model is down")));
+    }
+
+    /// Waits until nobody waits for the answer.
+    pub(crate) async fn dropped(mut self) {
+        self.answer.closed().await;
+    }
+
+    /// The line of the message that is to be answered.
+    pub(crate) fn received(&self) -> &str {
+        let (_, received) = self.prompt.split_once("# Received Message\n").expect("a message");
+        received.lines().next().expect("a line")
+    }
+}
+
+/// A model that asks the test.
+#[derive(Debug)]
+struct Asking(mpsc::UnboundedSender<Call>);
+
+#[async_trait]
+impl Model for Asking {
+    async fn complete(&self, prompt: &Prompt) -> Result<String> {
+        let asked = prompt.messages[0].content.clone();
+        let tasks = [
+            ("Decide whether", Task::Decide),
+            ("says and does next", Task::Answer),
+            ("Reflect on", Task::Reflect),
+            ("Write a post", Task::Post),
+        ];
+        let (_, task) = tasks.into_iter().find(|(words, _)| asked.contains(words)).expect("a known template");
+        let (answer, answered) = oneshot::channel();
+        let call = Call { task, prompt: asked, answer };
+        self.0.send(call).map_err(|_| Error::new(ErrorKind::Unavailable, "the test is over"))?;
+        answered.await.map_err(|_| Error::new(ErrorKind::Unavailable, "the test gave no answer"))?
+    }
+}
+
+/// Remembers what is said.
+#[derive(Debug)]
+pub(crate) struct Said {
+    messages: Mutex<Vec<Message>>,
+    fails: AtomicBool,
+    /// Nothing is said without a permit.
+    pub(crate) gate: Semaphore,
+}
+
+impl Said {
+    pub(crate) fn texts(&self) -> Vec<String> {
+        self.messages.lock().expect("no panic").iter().map(|message| message.content.text.clone()).collect()
+    }
+
+    pub(crate) fn fails(&self) {
+        self.fails.store(true, Ordering::SeqCst);
+    }
+}
+
+#[async_trait]
+impl Platform for Said {
+    async fn say(&self, message: &Message) -> Result<()> {
+        self.gate.acquire().await.expect("the gate is not closed").forget();
+        if self.fails.load(Ordering::SeqCst) {
+            return Err(Error::new(ErrorKind::Unavailable, "the platform is down"));
+        }
+        self.messages.lock().expect("no panic").push(message.clone());
+        Ok(())
+    }
+}
+
+/// A service, and everything that it talks to.
+pub(crate) struct Stage {
+    pub(crate) service: Arc<MessageService>,
+    pub(crate) records: Records,
+    pub(crate) platform: Arc<Said>,
+    calls: mpsc::UnboundedReceiver<Call>,
+    events: BoxStream<'static, Notice>,
+}
+
+pub(crate) const NOW: i64 = 1_700_000_000_000;
+
+impl Stage {
+    pub(crate) async fn new() -> Self {
+        Self::with(|services, _| services, |service| service).await
+    }
+
+    /// The same with other services, which get the model, and another service.
+    pub(crate) async fn with(
+        services: impl FnOnce(Services, Arc<dyn Model>) -> Services,
+        service: impl FnOnce(MessageService) -> MessageService,
+    ) -> Self {
+        Self::build(services, ContextPlugin::default(), None, service).await
+    }
+
+    /// The same with what a plugin brings along.
+    pub(crate) async fn with_plugin(plugin: ContextPlugin) -> Self {
+        Self::build(|services, _| services, plugin, None, |service| service).await
+    }
+
+    /// The same with what makes vectors.
+    pub(crate) async fn with_embedder(embedder: Arc<dyn Embedder>) -> Self {
+        Self::build(|services, _| services, ContextPlugin::default(), Some(embedder), |service| service).await
+    }
+
+    async fn build(
+        services: impl FnOnce(Services, Arc<dyn Model>) -> Services,
+        plugin: ContextPlugin,
+        embedder: Option<Arc<dyn Embedder>>,
+        service: impl FnOnce(MessageService) -> MessageService,
+    ) -> Self {
+        let provider: Arc<dyn MemoryProvider> = Arc::new(InMemory::new());
+        provider.init().await.expect("opens");
+        let records = Records::new(provider, AgentId::parse("eliza").expect("valid"));
+        let records = embedder.into_iter().fold(records, Records::with_embedder);
+        let (sender, calls) = mpsc::unbounded_channel();
+        let model: Arc<dyn Model> = Arc::new(Asking(sender));
+        let clock = Arc::new(ManualClock::new(at(NOW)));
+        let base = Services::new(records.clone(), Character::named("Eliza")).with_clock(Arc::clone(&clock) as _);
+        let composer = Composer::builder(services(base, Arc::clone(&model))).built_in().plugin(plugin).build();
+        let composer = composer.expect("a composer");
+        let (messages, fails, gate) = (Mutex::default(), AtomicBool::new(false), Semaphore::new(1_000));
+        let platform = Arc::new(Said { messages, fails, gate });
+        let events = Events::new(10_000, clock);
+        let stream = events.subscribe().boxed();
+        let service = service(MessageService::new(composer, model, Arc::clone(&platform) as _, events));
+        Self { service: Arc::new(service), records, platform, calls, events: stream }
+    }
+
+    /// Works on a message.
+    pub(crate) fn receive(&self, incoming: Incoming) -> JoinHandle<End> {
+        tokio::spawn(self.service.receive(incoming))
+    }
+
+    /// What a model is asked next.
+    pub(crate) async fn asked(&mut self) -> Call {
+        self.calls.recv().await.expect("the service has the model")
+    }
+
+    /// What a model is asked next, if it was asked by now.
+    pub(crate) fn asked_already(&mut self) -> Option<Call> {
+        self.calls.try_recv().ok()
+    }
+
+    /// Answers whatever is asked until a run is over, and says what was asked for.
+    pub(crate) async fn play(&mut self, incoming: Incoming, answer: impl Fn(&Call) -> String) -> (End, Vec<Task>) {
+        let mut run: BoxFuture<'_, End> = self.service.receive(incoming).boxed();
+        let mut asked = Vec::new();
+        loop {
+            tokio::select! {
+                biased;
+                end = &mut run => return (end, asked),
+                call = self.calls.recv() => {
+                    let call = call.expect("the service has the model");
+                    asked.push(call.task);
+                    let answer = answer(&call);
+                    call.answer(answer);
+                }
+            }
+        }
+    }
+
+    /// What happens next in any run.
+    pub(crate) async fn event(&mut self) -> EventKind {
+        match self.events.next().await.expect("the service has the events") {
+            Notice::Event(event) => event.kind,
+            Notice::Missed(missed) => panic!("{missed} missed"),
+        }
+    }
+
+    /// Waits for a step of any run.
+    pub(crate) async fn step(&mut self, is_meant: impl Fn(&Step) -> bool) {
+        while !matches!(self.event().await, EventKind::Step(step) if is_meant(&step)) {}
+    }
+
+    /// What happened in all runs by now.
+    pub(crate) fn events(&mut self) -> Vec<EventKind> {
+        let mut events = Vec::new();
+        while let Some(kind) = self.event().now_or_never() {
+            events.push(kind);
+        }
+        events
+    }
+
+    /// All that is stored of the room, oldest first.
+    pub(crate) async fn stored(&self) -> Vec<Message> {
+        let mut stored = self.records.messages().recent(&scope(), 1_000).await.expect("read");
+        stored.reverse();
+        stored
+    }
+
+    pub(crate) async fn results(&self) -> Vec<ActionResult> {
+        self.stored().await.into_iter().filter_map(|message| message.content.action_result).collect()
+    }
+}
+
+pub(crate) fn at(millis: i64) -> Timestamp {
+    Timestamp::from_millis(millis).expect("in range")
+}
+
+pub(crate) fn room(name: &str) -> RoomId {
+    RoomId::parse(name).expect("valid")
+}
+
+pub(crate) fn entity(name: &str) -> EntityId {
+    EntityId::parse(name).expect("valid")
+}
+
+/// The room of most tests, as Ana sees it.
+pub(crate) fn scope() -> Scope {
+    Scope::new(room("r"), entity("ana"))
+}
+
+/// What somebody said so many milliseconds ago.
+pub(crate) fn said(author: &str, text: &str, ago: i64) -> Incoming {
+    let content = MessageContent::new(scope().room, entity(author), text);
+    Incoming { message: NewMessage::new(content, at(NOW - ago)), is_addressed: false }
+}
+
+/// The same in a group, where a model is asked whether to answer.
+pub(crate) fn said_in_group(author: &str, text: &str, ago: i64) -> Incoming {
+    let mut incoming = said(author, text, ago);
+    incoming.message.content.channel_type = ChannelType::Group;
+    incoming
+}
+
+pub(crate) const RESPOND: &str = "<response><action>RESPOND</action></response>";
+pub(crate) const IGNORE: &str = "<response><action>IGNORE</action></response>";
+
+/// An answer that is a text.
+pub(crate) fn text(text: &str) -> String {
+    format!("<response><thought>t</thought><actions>REPLY</actions><text>{text}</text></response>")
+}
+
+/// An answer with actions.
+pub(crate) fn actions(actions: &str, text: &str) -> String {
+    format!("<response><thought>why</thought><actions>{actions}</actions><text>{text}</text></response>")
+}
