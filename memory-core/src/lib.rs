@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+mod address;
 mod cursor;
 mod document;
 mod error;
@@ -20,6 +21,7 @@ mod space;
 mod time;
 pub mod words;
 
+pub use address::{Address, Host, Password};
 pub use cursor::{Cursor, Position};
 pub use document::{Content, Document, DocumentSelection, DocumentWrite, Expect};
 pub use error::{Error, ErrorKind, Outcome, Result};

@@ -1,13 +1,11 @@
 //! How a server is reached, and the settings of the provider.
 
-use std::fmt;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use memory_core::{Clock, DEFAULT_DEADLINE, Error, Result, SystemClock, TextIndex};
-use percent_encoding::percent_decode_str;
+use memory_core::{Address, Clock, DEFAULT_DEADLINE, Error, Host, Password, Result, SystemClock, TextIndex};
 
 /// Which server, and the settings of the provider.
 ///
@@ -51,7 +49,7 @@ pub struct PostgresConfig {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Server {
-    /// Where it may be; of several, the one that takes writes is used.
+    /// Where it may be, at the port 5432 by default; of several, the one that takes writes is used.
     pub hosts: Vec<Host>,
     /// The role; that of the operating system by default.
     pub user: Option<String>,
@@ -61,25 +59,6 @@ pub struct Server {
     pub database: Option<String>,
     /// How the connection is encrypted.
     pub tls: Tls,
-}
-
-/// A name or an address, or the folder of a socket if it begins with a slash.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Host {
-    /// The name, the address or the folder.
-    pub name: String,
-    /// The port; 5432 by default.
-    pub port: u16,
-}
-
-/// A password, which shows nowhere.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Password(pub String);
-
-impl fmt::Debug for Password {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Password(***)")
-    }
 }
 
 /// How a connection is encrypted.
@@ -201,42 +180,11 @@ impl Server {
     fn parse(url: &str) -> Result<(Self, &str)> {
         let rest = ["postgres://", "postgresql://"].iter().find_map(|scheme| url.strip_prefix(scheme));
         let rest = rest.ok_or_else(|| Error::invalid("a PostgreSQL URL begins with postgres:// or postgresql://"))?;
-        let (rest, parameters) = rest.split_once('?').unwrap_or((rest, ""));
-        // What follows would be quoted, and is a part of the password then.
-        if rest.split_once('/').is_some_and(|(_, database)| database.contains('@')) || parameters.contains('@') {
-            return Err(Error::invalid(
-                "the password in the PostgreSQL URL has a / or a ? that is not percent-encoded",
-            ));
-        }
-        let (authority, database) = rest.split_once('/').unwrap_or((rest, ""));
-        let (credentials, hosts) = authority.rsplit_once('@').unwrap_or(("", authority));
-        let (user, password) = match credentials.split_once(':') {
-            Some((user, password)) => (user, Some(Password(decode(password)?))),
-            None => (credentials, None),
-        };
-        let given = |text: &str| decode(text).map(|text| Some(text).filter(|text| !text.is_empty()));
-        let hosts = hosts.split(',').map(Host::parse).collect::<Result<_>>()?;
-        Ok((Self { hosts, user: given(user)?, password, database: given(database)?, tls: Tls::default() }, parameters))
-    }
-}
-
-impl Host {
-    fn parse(text: &str) -> Result<Self> {
-        // The colons of an IPv6 address stand in brackets.
-        let end_of_name = text.find(']').map_or(0, |bracket| bracket + 1);
-        let (name, port) = match text[end_of_name..].find(':') {
-            Some(colon) => (&text[..end_of_name + colon], &text[end_of_name + colon + 1..]),
-            None => (text, ""),
-        };
-        let port = match port {
-            "" => DEFAULT_PORT,
-            port => port.parse().map_err(|_| Error::invalid("a port in the PostgreSQL URL is not a number"))?,
-        };
-        let name = match decode(name.trim_start_matches('[').trim_end_matches(']'))? {
-            name if name.is_empty() => "localhost".to_owned(),
-            name => name,
-        };
-        Ok(Self { name, port })
+        let address = Address::parse(rest)?;
+        let hosts = address.hosts(DEFAULT_PORT)?;
+        let database = Some(Address::decode(address.path)?).filter(|database| !database.is_empty());
+        let Address { user, password, parameters, .. } = address;
+        Ok((Self { hosts, user, password, database, tls: Tls::default() }, parameters))
     }
 }
 
@@ -271,11 +219,6 @@ impl TryFrom<&str> for PostgresConfig {
     }
 }
 
-fn decode(text: &str) -> Result<String> {
-    let decoded = percent_decode_str(text).decode_utf8();
-    decoded.map(Into::into).map_err(|_| Error::invalid("a part of the PostgreSQL URL is not UTF-8"))
-}
-
 fn wrong(name: &str) -> Error {
     Error::invalid(format!("the value of the URL parameter {name} is not valid"))
 }
@@ -287,14 +230,6 @@ fn unknown(name: &str) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn no_part_of_a_password_is_taken_for_something_else() {
-        for url in ["postgres://u:1?x@h", "postgres://u:1/x@h", "postgres://u:1/x@h/db?pool_size=2"] {
-            let error = PostgresConfig::from_url(url).expect_err(url);
-            assert!(error.message().contains("percent-encoded") && !error.message().contains("x@h"), "{error}");
-        }
-    }
 
     #[test]
     fn urls_name_servers() {

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use memory_core::{Error, Outcome, Result};
+use memory_core::{Error, Host, Outcome, Result};
 use sqlx::pool::PoolConnection;
 use sqlx::postgres::{PgArguments, PgConnectOptions, PgConnection, PgPool, PgPoolOptions, PgSslMode, Postgres};
 use sqlx::{AssertSqlSafe, Connection, Transaction};
 
-use crate::config::{Host, PostgresConfig, Server, TlsMode};
+use crate::config::{PostgresConfig, Server, TlsMode};
 use crate::error::{after, is_passing, is_starting, native, native_write};
 use crate::group::Group;
 use crate::statements::Statements;

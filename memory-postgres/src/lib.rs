@@ -12,7 +12,8 @@ mod query;
 mod statements;
 mod writing;
 
-pub use config::{Host, Password, PostgresConfig, Server, Tls, TlsMode};
+pub use config::{PostgresConfig, Server, Tls, TlsMode};
 pub use inspect::inspect;
+pub use memory_core::{Host, Password};
 pub use migrate::{migrate, plan, remove};
 pub use provider::PostgresMemory;

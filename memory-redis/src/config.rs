@@ -1,13 +1,11 @@
 //! How Redis is reached, and the settings of the provider.
 
-use std::fmt;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use memory_core::{Clock, DEFAULT_DEADLINE, Error, Result, SystemClock, TextIndex};
-use percent_encoding::percent_decode_str;
+use memory_core::{Address, Clock, DEFAULT_DEADLINE, Error, Host, Password, Result, SystemClock, TextIndex};
 
 /// Which Redis, and the settings of the provider.
 ///
@@ -48,11 +46,11 @@ pub struct RedisConfig {
 /// Where Redis is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Topology {
-    /// One server.
+    /// One server, at the port 6379 by default.
     Server(Host),
     /// The primary that these sentinels know by this name.
     Sentinel {
-        /// Some of the sentinels.
+        /// Some of the sentinels, at the port 26379 by default.
         sentinels: Vec<Host>,
         /// The name of the primary.
         primary: String,
@@ -66,15 +64,6 @@ pub enum Topology {
     ),
 }
 
-/// A name or an address, and a port.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Host {
-    /// The name or the address.
-    pub name: String,
-    /// The port; 6379 by default, and 26379 of a sentinel.
-    pub port: u16,
-}
-
 /// Who connects.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Login {
@@ -82,16 +71,6 @@ pub struct Login {
     pub user: Option<String>,
     /// The password, if it needs one.
     pub password: Option<Password>,
-}
-
-/// A password, which shows nowhere.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Password(pub String);
-
-impl fmt::Debug for Password {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Password(***)")
-    }
 }
 
 /// How a connection is encrypted. The certificate of the server and its name are always checked.
@@ -152,32 +131,26 @@ impl RedisConfig {
             "rediss" => Some(Tls::default()),
             _ => return Err(Error::invalid(schemes)),
         };
-        let (rest, parameters) = rest.split_once('?').unwrap_or((rest, ""));
-        // What follows would be quoted, and is a part of the password then.
-        if rest.split_once('/').is_some_and(|(_, path)| path.contains('@')) || parameters.contains('@') {
-            return Err(Error::invalid("the password in the Redis URL has a / or a ? that is not percent-encoded"));
-        }
-        let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
-        let (credentials, hosts) = authority.rsplit_once('@').unwrap_or(("", authority));
-        let hosts = |port| hosts.split(',').map(|host| Host::parse(host, port)).collect::<Result<Vec<_>>>();
+        let address = Address::parse(rest)?;
         let (topology, database) = match kind {
-            "" => match <[Host; 1]>::try_from(hosts(DEFAULT_PORT)?) {
-                Ok([host]) => (Topology::Server(host), path),
+            "" => match <[Host; 1]>::try_from(address.hosts(DEFAULT_PORT)?) {
+                Ok([host]) => (Topology::Server(host), address.path),
                 Err(_) => return Err(Error::invalid("several hosts need redis+sentinel:// or redis+cluster://")),
             },
             "sentinel" => {
-                let (primary, database) = path.split_once('/').unwrap_or((path, ""));
-                let primary = decode(primary)?;
+                let (primary, database) = address.path.split_once('/').unwrap_or((address.path, ""));
+                let primary = Address::decode(primary)?;
                 if primary.is_empty() {
                     return Err(Error::invalid("a redis+sentinel URL names the primary: …@HOST,HOST/PRIMARY"));
                 }
-                let sentinels = hosts(DEFAULT_SENTINEL_PORT)?;
+                let sentinels = address.hosts(DEFAULT_SENTINEL_PORT)?;
                 (Topology::Sentinel { sentinels, primary, login: Login::default() }, database)
             }
-            "cluster" => (Topology::Cluster(hosts(DEFAULT_PORT)?), path),
+            "cluster" => (Topology::Cluster(address.hosts(DEFAULT_PORT)?), address.path),
             _ => return Err(Error::invalid(schemes)),
         };
-        let mut config = Self { login: Login::parse(credentials)?, tls, ..Self::new(topology) };
+        let Address { user, password, parameters, .. } = address;
+        let mut config = Self { login: Login { user, password }, tls, ..Self::new(topology) };
         if !database.is_empty() {
             config.database =
                 database.parse().map_err(|_| Error::invalid("the database in the Redis URL is a number"))?;
@@ -258,46 +231,12 @@ impl RedisConfig {
     }
 }
 
-impl Host {
-    fn parse(text: &str, default_port: u16) -> Result<Self> {
-        // The colons of an IPv6 address stand in brackets.
-        let end_of_name = text.find(']').map_or(0, |bracket| bracket + 1);
-        let (name, port) = match text[end_of_name..].find(':') {
-            Some(colon) => (&text[..end_of_name + colon], &text[end_of_name + colon + 1..]),
-            None => (text, ""),
-        };
-        let port = match port {
-            "" => default_port,
-            port => port.parse().map_err(|_| Error::invalid("a port in the Redis URL is not a number"))?,
-        };
-        let name = match decode(name.trim_start_matches('[').trim_end_matches(']'))? {
-            name if name.is_empty() => "localhost".to_owned(),
-            name => name,
-        };
-        Ok(Self { name, port })
-    }
-}
-
-impl Login {
-    fn parse(credentials: &str) -> Result<Self> {
-        let (user, password) =
-            credentials.split_once(':').map_or((credentials, None), |(user, rest)| (user, Some(rest)));
-        let user = Some(decode(user)?).filter(|user| !user.is_empty());
-        Ok(Self { user, password: password.map(decode).transpose()?.map(Password) })
-    }
-}
-
 impl TryFrom<&str> for RedisConfig {
     type Error = Error;
 
     fn try_from(url: &str) -> Result<Self> {
         Self::from_url(url)
     }
-}
-
-fn decode(text: &str) -> Result<String> {
-    let decoded = percent_decode_str(text).decode_utf8();
-    decoded.map(Into::into).map_err(|_| Error::invalid("a part of the Redis URL is not UTF-8"))
 }
 
 #[cfg(test)]

@@ -14,7 +14,8 @@ mod rows;
 mod statements;
 mod walk;
 
-pub use config::{Host, Login, Password, RedisConfig, Tls, Topology, Wait};
+pub use config::{Login, RedisConfig, Tls, Topology, Wait};
 pub use inspect::inspect;
+pub use memory_core::{Host, Password};
 pub use migrate::{migrate, plan, remove};
 pub use provider::RedisMemory;

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
-use memory_core::{Error, ErrorKind, Result};
+use memory_core::{Error, ErrorKind, Host, Password, Result};
 use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::cluster::ClusterClient;
 use redis::cluster_async::ClusterConnection;
@@ -20,7 +20,7 @@ use redis::{
 };
 use tokio::sync::Mutex;
 
-use crate::config::{Host, Login, Password, RedisConfig, Tls, Topology};
+use crate::config::{Login, RedisConfig, Tls, Topology};
 use crate::error::{native, native_write};
 
 /// One connection that all calls share. It is made when the first of them comes, and made anew after it was lost.

@@ -5,8 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use memory_core::{Clock, DEFAULT_DEADLINE, Error, Result, SystemClock, TextIndex};
-use percent_encoding::percent_decode_str;
+use memory_core::{Address, Clock, DEFAULT_DEADLINE, Error, Result, SystemClock, TextIndex};
 
 /// Where the database is, and the settings of the provider.
 ///
@@ -62,10 +61,7 @@ impl SqliteConfig {
         let mut config = match path {
             "" => return Err(Error::invalid("the SQLite URL names no file: sqlite://data/memory.db does")),
             ":memory:" => Self::in_memory(),
-            path => {
-                let path = percent_decode_str(path).decode_utf8();
-                Self::new(path.map_err(|_| Error::invalid("the path in the SQLite URL is not UTF-8"))?.as_ref())
-            }
+            path => Self::new(Address::decode(path)?),
         };
         for (name, value) in form_urlencoded::parse(parameters.as_bytes()) {
             config.set(&name, &value)?;
