@@ -154,6 +154,17 @@ impl Error {
         self
     }
 
+    /// Makes it the error of a repetition: what an earlier attempt may have done is still unknown. A conflict shows that it did
+    /// nothing.
+    #[must_use]
+    pub fn after(self, earlier: Outcome) -> Self {
+        if earlier == Outcome::Unknown && self.kind() != ErrorKind::Conflict {
+            self.with_outcome(earlier)
+        } else {
+            self
+        }
+    }
+
     /// Marks a failure that is known to be temporary.
     #[must_use]
     pub fn retryable(mut self) -> Self {

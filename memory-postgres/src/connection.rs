@@ -11,7 +11,7 @@ use sqlx::postgres::{PgArguments, PgConnectOptions, PgConnection, PgPool, PgPool
 use sqlx::{AssertSqlSafe, Connection, Transaction};
 
 use crate::config::{PostgresConfig, Server, TlsMode};
-use crate::error::{after, is_passing, is_starting, native, native_write};
+use crate::error::{is_passing, is_starting, native, native_write};
 use crate::group::Group;
 use crate::statements::Statements;
 
@@ -354,7 +354,7 @@ async fn repeat<T, F: Future<Output = Result<T>>>(
     let (mut pause, mut earlier) = (PAUSE.0, Outcome::NotDone);
     loop {
         // Boxed, since futures of the driver nest too deep for the compiler.
-        match Box::pin(work()).await.map_err(|error| after(earlier, error)) {
+        match Box::pin(work()).await.map_err(|error| error.after(earlier)) {
             Err(error) if is_worth_it(&error) => {
                 earlier = error.outcome();
                 tokio::time::sleep(pause).await;

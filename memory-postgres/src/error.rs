@@ -38,15 +38,6 @@ pub(crate) fn native_write(error: sqlx::Error) -> Error {
     if is_unknown { error.with_outcome(Outcome::Unknown) } else { error }
 }
 
-/// The error of a repetition: what an earlier attempt may have done is still unknown. A conflict shows that it did nothing.
-pub(crate) fn after(earlier: Outcome, error: Error) -> Error {
-    if earlier == Outcome::Unknown && error.kind() != ErrorKind::Conflict {
-        error.with_outcome(Outcome::Unknown)
-    } else {
-        error
-    }
-}
-
 /// Whether the same statement can succeed at once: the connection or the transaction was a victim of something else.
 pub(crate) fn is_passing(error: &Error) -> bool {
     match error.source().and_then(|source| source.downcast_ref::<sqlx::Error>()) {

@@ -9,7 +9,6 @@ use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::timeout;
 
 use crate::connection::Connections;
-use crate::error::after;
 
 /// How many groups are under way at the same time: the next gathers while these are flushed.
 const LANES: usize = 2;
@@ -59,7 +58,7 @@ impl Group {
         match answered.unwrap_or(Err(Outcome::Unknown)) {
             Ok(answer) => answer,
             // Nobody fails because of another. Its own id makes sure that it is stored once (W11).
-            Err(outcome) => alone(connections, &memory).await.map_err(|error| after(outcome, error)),
+            Err(outcome) => alone(connections, &memory).await.map_err(|error| error.after(outcome)),
         }
     }
 

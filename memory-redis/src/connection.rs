@@ -162,10 +162,11 @@ impl Connections {
         is_repeatable: impl Fn(&Error) -> bool,
     ) -> Result<T> {
         let end = Instant::now() + self.patience;
-        let mut pause = PAUSE.0;
+        let (mut pause, mut earlier) = (PAUSE.0, Outcome::NotDone);
         loop {
-            match work().await {
+            match work().await.map_err(|error| error.after(earlier)) {
                 Err(error) if self.is_passing(&error) && is_repeatable(&error) && Instant::now() + pause < end => {
+                    earlier = error.outcome();
                     tokio::time::sleep(pause).await;
                     pause = (pause * 2).min(PAUSE.1);
                 }

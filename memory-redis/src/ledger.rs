@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 
 use memory_core::{
-    Error, IdempotencyKey, Memory, MemoryId, MemoryPatch, RestoreReport, Result, TextIndex, Timestamp, Updated,
-    check_repetition,
+    Error, IdempotencyKey, Memory, MemoryId, MemoryPatch, Outcome, RestoreReport, Result, TextIndex, Timestamp,
+    Updated, check_repetition,
 };
 use redis::{Pipeline, Value};
 
@@ -21,15 +21,16 @@ const INDEXED: usize = 64;
 impl Connections {
     pub(crate) async fn store(&self, memory: &Memory) -> Result<MemoryId> {
         let append = Append::new(&self.keys, &[memory], self.text_index == TextIndex::All);
+        let mut earlier = Outcome::NotDone;
         if memory.idempotency_key.is_none() {
             match self.write(append.transaction(&self.keys)).await {
                 // From here on the row may be there, and may have been changed since.
-                Err(error) if self.is_passing(&error) => {}
+                Err(error) if self.is_passing(&error) => earlier = error.outcome(),
                 result => return result.map(|_| memory.id),
             }
         }
         // Under its own id a memory is stored once, however often that is tried (W11).
-        let known = self.retry_repeatable(|| self.append(&append)).await?;
+        let known = self.retry_repeatable(|| self.append(&append)).await.map_err(|error| error.after(earlier))?;
         first_of(&known, 0, memory)
     }
 
