@@ -11,6 +11,7 @@ use mongodb::options::{
     CollectionOptions, DatabaseOptions, ReadConcern, ReadPreference, SelectionCriteria, TransactionOptions,
 };
 use mongodb::{Client, ClientSession, Collection, Database};
+use tokio_util::task::TaskTracker;
 
 use crate::config::MongoConfig;
 use crate::error::{is_passing, native, native_write};
@@ -36,6 +37,8 @@ pub(crate) struct Connections {
     pub(crate) has_ledger_text: AtomicBool,
     /// Stores that travel together.
     pub(crate) waiting: Waiting,
+    /// What is under way, also when nobody waits for it any more.
+    pub(crate) running: TaskTracker,
     deadline: Duration,
 }
 
@@ -65,6 +68,7 @@ impl Connections {
             database,
             has_ledger_text: AtomicBool::new(false),
             waiting: Waiting::default(),
+            running: TaskTracker::new(),
             deadline: config.deadline,
         })
     }
@@ -74,8 +78,11 @@ impl Connections {
         Call { on: Arc::clone(self), end: Instant::now() + self.deadline }
     }
 
-    /// Ends the connections.
+    /// Ends the connections. What is still under way may come to its end before: of a transaction that is cut off, the server
+    /// would keep the locks for a minute.
     pub(crate) async fn close(&self) {
+        self.running.close();
+        let _ = tokio::time::timeout(self.deadline / 2, self.running.wait()).await;
         self.client.clone().shutdown().immediate(true).await;
     }
 }
@@ -99,18 +106,18 @@ fn primary() -> SelectionCriteria {
 #[derive(Debug, Clone)]
 pub(crate) struct Call {
     pub(crate) on: Arc<Connections>,
-    end: Instant,
+    pub(crate) end: Instant,
 }
 
 impl Call {
     /// Runs the call in a task of its own: a future of the driver that is dropped can leave its connection in the middle of
     /// an answer, so it comes to its end also when nobody waits any more.
-    pub(crate) async fn run<T, F>(self, work: impl FnOnce(Self) -> F) -> Result<T>
+    pub(crate) async fn run<T, F>(&self, work: impl FnOnce(Self) -> F) -> Result<T>
     where
         T: Send + 'static,
         F: Future<Output = Result<T>> + Send + 'static,
     {
-        let ended = tokio::spawn(work(self)).await;
+        let ended = self.on.running.spawn(work(self.clone())).await;
         ended.unwrap_or_else(|panic| {
             Err(Error::new(ErrorKind::Unexpected, "a task of the provider ended early").with_source(panic))
         })
@@ -131,12 +138,16 @@ impl Call {
         work: impl Fn() -> F,
         is_worth_it: impl Fn(&Error) -> bool,
     ) -> Result<T> {
-        let mut pause = PAUSE.0;
+        let (mut pause, mut earlier) = (PAUSE.0, Outcome::NotDone);
         loop {
-            self.check_deadline()?;
+            let attempt = async {
+                self.check_deadline()?;
+                work().await
+            };
             // Boxed, since futures of the driver are large.
-            match Box::pin(work()).await {
+            match Box::pin(attempt).await.map_err(|error| error.after(earlier)) {
                 Err(error) if is_worth_it(&error) && Instant::now() + pause < self.end => {
+                    earlier = error.outcome();
                     tokio::time::sleep(pause).await;
                     pause = (pause * 2).min(PAUSE.1);
                 }

@@ -77,7 +77,8 @@ impl MemoryProvider for MongoMemory {
         let work = async {
             let connections = Arc::new(Connections::new(&self.shared.config).await?);
             let text_index = self.shared.config.text_index;
-            let set_up = connections.call().run(async move |call| {
+            let call = connections.call();
+            let set_up = call.run(async move |call| {
                 call.check_topology().await?;
                 migrate::run(&call).await?;
                 text::set_up_ledger(&call, text_index).await

@@ -2,15 +2,15 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::Ordering;
-use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
-use memory_core::{Error, ErrorKind, IdempotencyKey, Memory, MemoryId, Result, check_repetition};
+use memory_core::{Error, ErrorKind, IdempotencyKey, Memory, MemoryId, Outcome, Result, check_repetition};
 use mongodb::bson::{RawDocumentBuf, doc};
 use mongodb::options::ReadConcern;
 use tokio::sync::{Semaphore, oneshot};
 
-use crate::connection::Call;
+use crate::connection::{Call, Connections};
 use crate::error::{DUPLICATE_KEY, NOT_VALID, code, native, native_write, of_code, refusals};
 use crate::statements::{self, id_to_bson, key_row, memory_row, text};
 
@@ -31,6 +31,8 @@ pub(crate) struct Waiting {
 #[derive(Debug)]
 struct Store {
     memory: Memory,
+    /// The end of its call.
+    end: Instant,
     answer: oneshot::Sender<Result<MemoryId>>,
 }
 
@@ -58,24 +60,20 @@ impl Waiting {
     }
 }
 
-impl Call {
-    /// Stores a memory, together with those that wait at the same time.
-    pub(crate) async fn store(&self, memory: Memory) -> Result<MemoryId> {
-        let (answer, answered) = oneshot::channel();
-        self.on.waiting.push(Store { memory, answer });
-        let call = self.clone();
-        // There are as many of these as stores, so each is taken; who finds nothing left was served by an earlier one.
-        tokio::spawn(async move { call.store_waiting().await });
-        answered.await.unwrap_or_else(|_| Err(Error::new(ErrorKind::Unexpected, "a task of the provider ended early")))
-    }
-
-    async fn store_waiting(&self) {
+impl Connections {
+    async fn store_waiting(self: &Arc<Self>) {
         // Nobody closes the semaphore.
-        let Ok(_turn) = self.on.waiting.turns.acquire().await else { return };
+        let Ok(_turn) = self.waiting.turns.acquire().await else { return };
+        let mut stores = self.waiting.take();
+        // Whoever does not wait any more was told that nothing is known.
+        stores.retain(|store| !store.answer.is_closed());
+        // They are tried for as long as the last of them waits.
+        let Some(end) = stores.iter().map(|store| store.end).max() else { return };
+        let call = Call { on: Arc::clone(self), end };
         let (memories, answers): (Vec<_>, Vec<_>) =
-            self.on.waiting.take().into_iter().map(|store| (store.memory, store.answer)).unzip();
+            stores.into_iter().map(|store| (store.memory, store.answer)).unzip();
         let (keyed, keyless): (Vec<_>, Vec<_>) = memories.iter().partition(|memory| memory.idempotency_key.is_some());
-        let (keyed, keyless) = futures::join!(self.store_keyed(&keyed), self.store_keyless(&keyless));
+        let (keyed, keyless) = futures::join!(call.store_keyed(&keyed), call.store_keyless(&keyless));
         let (mut keyed, mut keyless) = (keyed.into_iter(), keyless.into_iter());
         for (memory, answer) in memories.iter().zip(answers) {
             let results = if memory.idempotency_key.is_some() { &mut keyed } else { &mut keyless };
@@ -84,6 +82,18 @@ impl Call {
                 let _ = answer.send(result);
             }
         }
+    }
+}
+
+impl Call {
+    /// Stores a memory, together with those that wait at the same time.
+    pub(crate) async fn store(&self, memory: Memory) -> Result<MemoryId> {
+        let (answer, answered) = oneshot::channel();
+        self.on.waiting.push(Store { memory, end: self.end, answer });
+        let on = Arc::clone(&self.on);
+        // There are as many of these as stores, so each is taken; who finds nothing left was served by an earlier one.
+        self.on.running.spawn(async move { on.store_waiting().await });
+        answered.await.unwrap_or_else(|_| Err(Error::new(ErrorKind::Unexpected, "a task of the provider ended early")))
     }
 
     async fn store_keyless(&self, memories: &[&Memory]) -> Vec<Result<MemoryId>> {
@@ -153,7 +163,9 @@ impl Call {
                 Ok(()) => return Ok(known),
                 Err(error) if self.learns_of_ledger_text(code(&error)) => {}
                 Err(error) if code(&error) == Some(DUPLICATE_KEY) => {
-                    known = self.retry(|| self.known(memories)).await?;
+                    // What is in the way may be an earlier attempt.
+                    let found = self.retry(|| self.known(memories)).await;
+                    known = found.map_err(|error| error.after(Outcome::Unknown))?;
                     if known.len() == memories.len() {
                         return Ok(known);
                     }
