@@ -5,13 +5,13 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use memory_core::{
     Clock, Collection, Document, DocumentId, DocumentPage, DocumentQuery, DocumentSelection, DocumentStore,
-    DocumentWrite, Error, ErrorKind, Outcome, RestoreReport, Result, Revision, record_rows,
+    DocumentWrite, Error, ErrorKind, Outcome, RestoreReport, Result, record_rows,
 };
-use mongodb::bson::{Bson, RawDocumentBuf, doc};
-use mongodb::options::ReadConcern;
+use mongodb::ClientSession;
+use mongodb::bson::{RawDocumentBuf, doc};
 
 use crate::connection::Call;
-use crate::error::{DUPLICATE_KEY, check, code, native, native_write};
+use crate::error::{DUPLICATE_KEY, code, native, native_write};
 use crate::provider::Shared;
 use crate::query;
 use crate::statements::{self, document_key, document_row, revision_to_bson};
@@ -74,12 +74,8 @@ impl DocumentStore for MongoDocuments {
     async fn remove(&self, selection: &DocumentSelection, max: usize) -> Result<Vec<DocumentId>> {
         let work = async {
             let selection = selection.clone();
-            let remove = async move |call: Call| loop {
-                // What has changed since it was found is looked at again.
-                if let Some(removed) = call.retry(|| call.remove(&selection, max)).await? {
-                    return Ok(removed);
-                }
-            };
+            // What has changed since it was found is looked at again.
+            let remove = async move |call: Call| call.retry(|| call.remove(&selection, max)).await;
             let removed = self.shared.call().await?.run(remove).await?;
             record_rows(removed.len());
             Ok(removed)
@@ -147,44 +143,38 @@ impl Call {
         }
     }
 
-    /// `None` when some of what was found has changed meanwhile; then nothing is removed.
-    async fn remove(&self, selection: &DocumentSelection, max: usize) -> Result<Option<Vec<DocumentId>>> {
-        let found = self.selected(selection).await?;
+    /// Finds and removes in one transaction, which gives way when somebody else changes what it found.
+    async fn remove(&self, selection: &DocumentSelection, max: usize) -> Result<Vec<DocumentId>> {
+        let mut session = self.begin().await?;
+        match self.remove_in(&mut session, selection, max).await {
+            Ok(removed) if !removed.is_empty() => self.commit(session).await.map(|()| removed),
+            result => {
+                self.roll_back(session).await;
+                result.map_err(|error| error.with_outcome(Outcome::NotDone))
+            }
+        }
+    }
+
+    async fn remove_in(
+        &self,
+        session: &mut ClientSession,
+        selection: &DocumentSelection,
+        max: usize,
+    ) -> Result<Vec<DocumentId>> {
+        let found = self.selected(session, selection).await?;
         if found.len() > max {
             return Err(Error::limit_exceeded(max));
         }
-        let ids = found.iter().map(|(id, _)| id.clone()).collect();
-        if found.is_empty() {
-            return Ok(Some(ids));
-        }
-        let mut session = self.begin().await?;
-        let mut removed = 0;
         for some in found.chunks(REMOVED) {
-            let delete = |(id, revision): &(DocumentId, Revision)| {
-                let key = document_key(selection.collection(), id);
-                doc! { "q": { "_id": key, "revision": revision_to_bson(*revision) }, "limit": 1 }
-            };
-            let deletes: Vec<_> = some.iter().map(delete).collect();
-            let command = doc! { "delete": self.on.primary.documents.name(), "deletes": deletes };
-            let answer = self.on.database.run_command(command).session(&mut session).await;
-            let answer = answer.map_err(native).and_then(|answer| check(&answer).map(|()| answer));
-            match answer {
-                Ok(answer) => removed += answer.get("n").and_then(count).unwrap_or_default(),
-                Err(error) => {
-                    self.roll_back(session).await;
-                    return Err(error.with_outcome(Outcome::NotDone));
-                }
-            }
+            let keys: Vec<_> = some.iter().map(|id| document_key(selection.collection(), id)).collect();
+            let delete = self.on.primary.documents.delete_many(doc! { "_id": { "$in": keys } });
+            delete.session(&mut *session).await.map_err(native)?;
         }
-        if removed == found.len() {
-            return self.commit(session).await.map(|()| Some(ids));
-        }
-        self.roll_back(session).await;
-        Ok(None)
+        Ok(found)
     }
 
-    /// The selected documents at their revisions, in the order of their ids. One that can't be read is not selected.
-    async fn selected(&self, selection: &DocumentSelection) -> Result<Vec<(DocumentId, Revision)>> {
+    /// The selected documents, in the order of their ids. One that can't be read is not selected.
+    async fn selected(&self, session: &mut ClientSession, selection: &DocumentSelection) -> Result<Vec<DocumentId>> {
         let collection = selection.collection().as_str();
         let condition = match selection.candidate_ids() {
             Some(ids) => {
@@ -193,12 +183,12 @@ impl Call {
             }
             None => doc! { "_id.collection": collection },
         };
-        let find = self.on.primary.documents.find(condition).read_concern(ReadConcern::majority());
+        let find = self.on.primary.documents.find(condition).session(&mut *session);
         let mut rows = find.await.map_err(native)?;
         let mut found = Vec::new();
-        while rows.advance().await.map_err(native)? {
+        while rows.advance(session).await.map_err(native)? {
             match statements::document(rows.current()) {
-                Ok(document) if selection.matches(&document) => found.push((document.id, document.revision)),
+                Ok(document) if selection.matches(&document) => found.push(document.id),
                 Err(error) if error.kind() != ErrorKind::Corrupt => return Err(error),
                 _ => {}
             }
@@ -226,9 +216,4 @@ impl Call {
         }
         Ok(report)
     }
-}
-
-fn count(number: &Bson) -> Option<usize> {
-    let number = number.as_i32().map(i64::from).or(number.as_i64())?;
-    usize::try_from(number).ok()
 }

@@ -16,6 +16,9 @@ use crate::provider::Shared;
 use crate::query;
 use crate::statements::{self, column, revision_to_sql};
 
+/// Where the rows that are selected tell what wrote them.
+const WRITER: usize = 8;
+
 /// The documents of a [`PostgresMemory`](crate::PostgresMemory).
 #[derive(Debug)]
 pub(crate) struct PostgresDocuments {
@@ -137,28 +140,24 @@ impl Connections {
         if found.is_empty() {
             return session.commit().await.map(|()| Some(Vec::new()));
         }
-        let (ids, revisions): (Vec<_>, Vec<_>) = found.iter().cloned().unzip();
+        let (ids, writers): (Vec<_>, Vec<_>) = found.into_iter().unzip();
         let delete = session.statement(&self.statements.delete_documents);
         let delete = delete
             .bind(selection.collection().as_str().to_owned())
             .bind(ids.iter().map(|id: &DocumentId| id.as_str().to_owned()).collect::<Vec<_>>())
-            .bind(revisions.into_iter().map(revision_to_sql).collect::<Vec<_>>());
+            .bind(writers);
         let deleted = delete.execute(&mut *session).await.map_err(native_write)?.rows_affected();
         session.commit().await?;
-        Ok((deleted == found.len() as u64).then_some(ids))
+        Ok((deleted == ids.len() as u64).then_some(ids))
     }
 
-    /// The selected documents at their revisions, in the order of their ids. One that can't be read is not selected.
-    async fn selected(
-        &self,
-        session: &mut Session,
-        selection: &DocumentSelection,
-    ) -> Result<Vec<(DocumentId, Revision)>> {
+    /// The selected documents, in the order of their ids, and what wrote each. One that can't be read is not selected.
+    async fn selected(&self, session: &mut Session, selection: &DocumentSelection) -> Result<Vec<(DocumentId, i64)>> {
         let collection = selection.collection().as_str();
         let mut found = Vec::new();
         let mut take = |row: &PgRow| match statements::document(row) {
             Ok(document) if selection.matches(&document) => {
-                found.push((document.id, document.revision));
+                found.push((document.id, column(row, WRITER)?));
                 Ok(())
             }
             Err(error) if error.kind() != ErrorKind::Corrupt => Err(error),

@@ -351,16 +351,17 @@ statements! {
         SET updated_at = $4, revision = $5, space_id = $6, metadata = $7, content = $8, words = $9
         WHERE collection = $1 AND id = $2 AND created_at = $3 AND revision = $10";
     document_by_id: concat!("SELECT ", document_columns!(), " FROM {schema}.documents m WHERE collection = $1 AND id = $2");
-    documents_by_ids: concat!("SELECT ", document_columns!(), "
+    documents_by_ids: concat!("SELECT ", document_columns!(), ", m.xmin::text::bigint
         FROM {schema}.documents m WHERE collection = $1 AND id = ANY($2::text[]) ORDER BY id");
     /// In the order of their ids, after $2.
-    documents_from_id: concat!("SELECT ", document_columns!(), "
+    documents_from_id: concat!("SELECT ", document_columns!(), ", m.xmin::text::bigint
         FROM {schema}.documents m WHERE collection = $1 AND id > $2 ORDER BY id LIMIT 64");
-    /// All of the documents at their revisions, or none.
+    /// All of the documents, or none. By the transaction that wrote each: one that was removed and put again can have the same
+    /// revision, and is another one.
     delete_documents: "
-        WITH wanted AS (SELECT * FROM unnest($2::text[], $3::bigint[]) AS wanted (id, revision)),
+        WITH wanted AS (SELECT * FROM unnest($2::text[], $3::bigint[]) AS wanted (id, writer)),
         found AS (
-            SELECT d.id FROM {schema}.documents d JOIN wanted USING (id, revision)
+            SELECT d.id FROM {schema}.documents d JOIN wanted ON d.id = wanted.id AND d.xmin::text::bigint = wanted.writer
             WHERE d.collection = $1 ORDER BY d.id FOR UPDATE OF d)
         DELETE FROM {schema}.documents d USING found
         WHERE d.collection = $1 AND d.id = found.id AND (SELECT count(*) FROM found) = cardinality($2)";
