@@ -30,7 +30,7 @@ pub struct PostgresConfig {
     pub application_name: String,
     /// How many connections are open at most, to each server; 16 by default.
     pub pool_size: NonZeroU32,
-    /// How long a call waits for a connection; 10 s by default.
+    /// How long a call waits for a connection; 20 s by default.
     pub acquire_timeout: Duration,
     /// After how long the server gives up on a statement; the deadline by default.
     pub statement_timeout: Option<Duration>,
@@ -92,6 +92,8 @@ pub enum TlsMode {
 }
 
 const DEFAULT_PORT: u16 = 5432;
+/// Shorter than most calls may take, so that a server that is not there is told as such; longer than a busy one lets wait.
+const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(20);
 
 impl PostgresConfig {
     /// The default settings for a server.
@@ -102,7 +104,7 @@ impl PostgresConfig {
             namespace: "agent_memory".to_owned(),
             application_name: "agent-memory".to_owned(),
             pool_size: const { NonZeroU32::new(16).unwrap() },
-            acquire_timeout: Duration::from_secs(10),
+            acquire_timeout: ACQUIRE_TIMEOUT,
             statement_timeout: None,
             pooler: false,
             text_index: TextIndex::default(),
