@@ -113,8 +113,10 @@ pub struct Counts {
     pub passed: usize,
     /// Wrong answers.
     pub failed: usize,
-    /// Calls that failed, and cases that took too long.
+    /// Calls that failed.
     pub errors: usize,
+    /// Cases that were not over in time.
+    pub timeouts: usize,
     /// As the harness declares.
     pub unsupported: usize,
     /// By whoever started the run.
@@ -206,6 +208,7 @@ impl Counts {
             Outcome::Pass => &mut self.passed,
             Outcome::Fail(_) => &mut self.failed,
             Outcome::Error(_) => &mut self.errors,
+            Outcome::Timeout(_) => &mut self.timeouts,
             Outcome::Unsupported(_) => &mut self.unsupported,
             Outcome::Skipped(_) => &mut self.skipped,
         } += 1;

@@ -22,8 +22,10 @@ pub enum Outcome {
     Pass,
     /// An answer is wrong.
     Fail(String),
-    /// A call failed that must not, the case took too long, or its namespace could not be removed.
+    /// A call failed that must not, or the namespace could not be removed.
     Error(String),
+    /// The case was not over in time.
+    Timeout(String),
     /// The harness says that the engine can't be put to the case, and why.
     Unsupported(String),
     /// Whoever started the run left the case out, and said why.
@@ -33,21 +35,23 @@ pub enum Outcome {
 impl Outcome {
     /// Whether the case ran to some end.
     pub fn ran(&self) -> bool {
-        matches!(self, Self::Pass | Self::Fail(_) | Self::Error(_))
+        matches!(self, Self::Pass) || self.is_failure()
     }
 
     /// Whether the engine does not keep the contract, as far as can be told.
     pub fn is_failure(&self) -> bool {
-        matches!(self, Self::Fail(_) | Self::Error(_))
+        matches!(self, Self::Fail(_) | Self::Error(_) | Self::Timeout(_))
     }
 
     /// What there is to say beyond the outcome itself.
     pub fn reason(&self) -> Option<&str> {
         match self {
             Self::Pass => None,
-            Self::Fail(reason) | Self::Error(reason) | Self::Unsupported(reason) | Self::Skipped(reason) => {
-                Some(reason)
-            }
+            Self::Fail(reason)
+            | Self::Error(reason)
+            | Self::Timeout(reason)
+            | Self::Unsupported(reason)
+            | Self::Skipped(reason) => Some(reason),
         }
     }
 
@@ -57,6 +61,7 @@ impl Outcome {
             Self::Pass => "pass",
             Self::Fail(_) => "fail",
             Self::Error(_) => "error",
+            Self::Timeout(_) => "timeout",
             Self::Unsupported(_) => "unsupported",
             Self::Skipped(_) => "skipped",
         }
@@ -84,7 +89,7 @@ pub async fn run_case(harness: Arc<dyn Harness>, case: Case, settings: Settings)
             Err(error) => Outcome::Error(format!("the namespace could not be removed: {error:?}")),
         },
         Ok(Ok(Err(error))) => Outcome::Error(format!("{error:?}")),
-        Ok(Err(_)) => Outcome::Error(format!("not over after {} s", limit.as_secs())),
+        Ok(Err(_)) => Outcome::Timeout(format!("not over after {} s", limit.as_secs())),
         Err(panic) => Outcome::Fail(message_of(panic)),
     }
 }

@@ -14,6 +14,9 @@ pub(super) fn write(report: &Report) -> Result<String, SerializeError> {
         suite.add_property(("suite", report.suite));
         suite.add_property(("seed", report.seed.to_string().as_str()));
         suite.add_property(("engine", engine.version.as_deref().unwrap_or("unknown")));
+        let slowest = report.slowest.iter().filter(|slow| slow.engine == engine.name);
+        let slowest: Vec<_> = slowest.map(|slow| format!("{} {:.1} s", slow.id, slow.seconds)).collect();
+        suite.add_property(("slowest", slowest.join(", ").as_str()));
         suite.add_test_cases(report.cases.iter().map(|case| test_case(case, place)));
         written.add_test_suite(suite);
     }
@@ -24,13 +27,13 @@ fn test_case(case: &CaseReport, place: usize) -> TestCase {
     let result = &case.results[place];
     let non_success = |kind, reason: &str| {
         let mut status = TestCaseStatus::non_success(kind);
-        status.set_message(reason);
+        status.set_message(reason).set_type(result.outcome.name());
         status
     };
     let status = match &result.outcome {
         Outcome::Pass => TestCaseStatus::success(),
         Outcome::Fail(reason) => non_success(NonSuccessKind::Failure, reason),
-        Outcome::Error(reason) => non_success(NonSuccessKind::Error, reason),
+        Outcome::Error(reason) | Outcome::Timeout(reason) => non_success(NonSuccessKind::Error, reason),
         Outcome::Unsupported(reason) | Outcome::Skipped(reason) => {
             let mut status = TestCaseStatus::skipped();
             status.set_message(format!("{}: {reason}", result.outcome.name()));

@@ -56,6 +56,7 @@ fn in_words(counts: &Counts) -> String {
         (counts.passed, "passed"),
         (counts.failed, "failed"),
         (counts.errors, "errors"),
+        (counts.timeouts, "timeouts"),
         (counts.unsupported, "unsupported"),
         (counts.skipped, "skipped"),
     ];
