@@ -5,8 +5,9 @@ mod play;
 mod soak;
 
 use std::fmt::Write as _;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::thread;
 
 use proptest::collection::vec;
 use proptest::test_runner::{Config, RngSeed, TestCaseError, TestError, TestRunner};
@@ -19,6 +20,8 @@ pub use soak::{Soak, SoakState, soak};
 
 /// How long a failure is made smaller before it is told as it is, in milliseconds.
 const SHRINK_TIME: u32 = 60_000;
+/// How many sequences are played at a time: an engine waits for its disk most of the time.
+const AT_ONCE: usize = 4;
 
 chapter!("model":
     random_sequences [
@@ -39,13 +42,25 @@ async fn random_sequences(stage: Stage) -> CaseResult {
     }
 }
 
-/// Plays random sequences of up to 60 calls, each from a seed of its own: the first from that of the settings, the others from
-/// the numbers that follow. `Err` tells the smallest sequence that was found to be answered in another way than the reference
+/// Plays random sequences of up to 60 calls, a few at a time, each from a seed of its own: the first from that of the settings, the
+/// others from the numbers that follow. `Err` tells the smallest sequence that was found to be answered in another way than the reference
 /// answers it, and how to play it again. Must not be called on a thread of an asynchronous runtime.
 pub fn play_random_sequences(runtime: &Handle, harness: &Arc<dyn Harness>, settings: Settings) -> Result<(), String> {
-    let calls = AtomicU64::default();
-    let mut numbers = 0..settings.sequences;
-    numbers.try_for_each(|number| play_one(runtime, harness, settings.seed.wrapping_add(number.into()), &calls))
+    let (calls, next, difference) = (AtomicU64::default(), AtomicU64::default(), OnceLock::new());
+    let client = || {
+        while difference.get().is_none() {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            if number >= settings.sequences.into() {
+                break;
+            }
+            if let Err(report) = play_one(runtime, harness, settings.seed.wrapping_add(number), &calls) {
+                // Of two differences at a time, one is told.
+                let _ = difference.set(report);
+            }
+        }
+    };
+    thread::scope(|scope| (0..AT_ONCE).for_each(|_| drop(scope.spawn(client))));
+    difference.into_inner().map_or(Ok(()), Err)
 }
 
 /// Plays the sequence of a seed, and counts the calls that are made.
@@ -77,6 +92,9 @@ fn report(seed: u64, reason: &str, ledger_text: bool, ops: &[Op]) -> String {
         // Writing to a string can't fail.
         let _ = writeln!(report, "{number:4}: {op:?}");
     }
-    let _ = write!(report, "play it again with MEMORY_TEST_SEED={seed} MEMORY_TEST_SEQUENCES=1");
+    let _ = write!(
+        report,
+        "play it again with --seed {seed} --sequences 1, or MEMORY_TEST_SEED={seed} MEMORY_TEST_SEQUENCES=1"
+    );
     report
 }
