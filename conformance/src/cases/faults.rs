@@ -7,7 +7,7 @@ mod crash;
 use std::sync::Arc;
 use std::time::Duration;
 
-use memory_core::{MemoryProvider, Result};
+use memory_core::{DEFAULT_DEADLINE, ErrorKind, MemoryProvider, Result};
 
 use crate::case::{Case, Stage};
 use crate::fault::{Fault, Faults, Proxy};
@@ -18,8 +18,9 @@ pub(crate) fn cases() -> Vec<Case> {
     [connection::cases(), crash::cases()].concat()
 }
 
-/// How long a provider may take to work again after the trouble is over.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// How long a provider may take to work again after the trouble is over: more than the minute for which a server keeps the locks of
+/// a transaction that was cut off.
+const PATIENCE: Duration = Duration::from_secs(90);
 
 type Error = Box<dyn std::error::Error + Send + Sync>;
 
@@ -32,12 +33,22 @@ struct BehindProxy {
 }
 
 impl BehindProxy {
+    /// The deadline of the stage is that of the provider behind the proxy, unless the machine is too busy to open one within it;
+    /// the other handle has time.
     async fn open(stage: &Stage) -> std::result::Result<Self, Error> {
-        let direct = stage.open().await?;
+        let direct = stage.clone().with_deadline(DEFAULT_DEADLINE).open().await?;
         let proxy = Proxy::before(faults(stage).url()).await?;
-        let provider = faults(stage).open(proxy.url(), stage.namespace()).await?;
-        provider.init().await?;
-        Ok(Self { proxy, provider, direct })
+        let mut namespace = stage.namespace().clone();
+        loop {
+            let provider = faults(stage).open(proxy.url(), &namespace).await?;
+            match provider.init().await {
+                Ok(()) => return Ok(Self { proxy, provider, direct }),
+                Err(error) if error.kind() == ErrorKind::Timeout && namespace.deadline < DEFAULT_DEADLINE => {
+                    namespace.deadline *= 2;
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
     }
 
     /// Ends the trouble, and waits until the provider works again.
@@ -54,10 +65,15 @@ fn faults(stage: &Stage) -> &dyn Faults {
 
 /// Waits until a provider stores, reads, and is well; the last error when it does not in good time.
 async fn works_again(provider: &dyn MemoryProvider) -> Result<()> {
+    in_good_time(|| attempt(provider)).await
+}
+
+/// Tries until it succeeds; the last error when it does not in good time.
+async fn in_good_time<F: Future<Output = Result<()>>>(attempt: impl Fn() -> F) -> Result<()> {
     let mut last = Ok(());
     let attempts = async {
         loop {
-            last = attempt(provider).await;
+            last = attempt().await;
             if last.is_ok() {
                 return;
             }

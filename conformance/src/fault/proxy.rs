@@ -24,6 +24,8 @@ pub enum Fault {
     CutRequest(usize),
     /// The same for bytes of answers: the server has done what its client never hears of.
     CutAnswer(usize),
+    /// As [`Fault::CutAnswer`], and from then on as [`Fault::Refuse`].
+    LastAnswer(usize),
     /// Nothing goes through, and nothing breaks; what was held goes on afterwards.
     Hold,
     /// All connections break, and new ones are closed at once.
@@ -75,13 +77,13 @@ impl Proxy {
 
     /// What happens from now on. A cut that was ordered and did not come yet is forgotten.
     pub fn set(&self, fault: Fault) {
-        if let Fault::CutRequest(bytes) | Fault::CutAnswer(bytes) = fault {
+        if let Fault::CutRequest(bytes) | Fault::CutAnswer(bytes) | Fault::LastAnswer(bytes) = fault {
             *self.shared.left() = bytes;
         }
         self.shared.fault.send_replace(fault);
     }
 
-    /// What happens now: [`Fault::None`] after a cut has come.
+    /// What happens now: [`Fault::None`] after a cut has come, or [`Fault::Refuse`].
     pub fn fault(&self) -> Fault {
         *self.shared.fault.borrow()
     }
@@ -111,15 +113,16 @@ impl Shared {
     /// How much of a piece goes on, and whether its connection breaks behind it.
     fn passes(&self, direction: Direction, length: usize) -> (usize, bool) {
         let mut left = self.left();
-        let is_cut = match (*self.fault.borrow(), direction) {
-            (Fault::CutRequest(_), Direction::Request) | (Fault::CutAnswer(_), Direction::Answer) => *left < length,
+        let next = match (*self.fault.borrow(), direction) {
+            (Fault::CutRequest(_), Direction::Request) | (Fault::CutAnswer(_), Direction::Answer) => Fault::None,
+            (Fault::LastAnswer(_), Direction::Answer) => Fault::Refuse,
             _ => return (length, false),
         };
-        if !is_cut {
+        if length <= *left {
             *left -= length;
             return (length, false);
         }
-        self.fault.send_replace(Fault::None);
+        self.fault.send_replace(next);
         (*left, true)
     }
 }
@@ -260,6 +263,18 @@ mod tests {
             assert_eq!(proxy.fault(), Fault::None);
             assert_eq!(says(&mut connect_to(&proxy).await?, "again").await?, "again");
         }
+        Ok(())
+    }
+
+    #[tokio::test]
+    async fn behind_the_last_answer_nobody_is_let_in() -> io::Result<()> {
+        let (proxy, mut connection) = echo().await?;
+        proxy.set(Fault::LastAnswer(7));
+        assert_eq!(says(&mut connection, "hello").await?, "hello");
+        assert!(says(&mut connection, "world").await.is_err());
+        assert_eq!(proxy.fault(), Fault::Refuse);
+        let refused = async { says(&mut connect_to(&proxy).await?, "refused").await };
+        assert!(refused.await.is_err());
         Ok(())
     }
 

@@ -9,6 +9,7 @@ use memory_core::{
 };
 use tokio::task::{JoinError, JoinHandle};
 
+use super::in_good_time;
 use crate::fixture::{collection, document_id, key, metadata, new_document, new_memory, the, walk};
 
 /// How many memories a batch has.
@@ -22,6 +23,8 @@ pub(super) struct Client {
     name: String,
     /// What all its updates change.
     memory: MemoryId,
+    /// Which of the ways to write comes first.
+    first: usize,
     journal: Vec<Entry>,
 }
 
@@ -57,7 +60,12 @@ impl Client {
     /// A client with a memory to update, which it stores.
     pub(super) async fn new(name: &str, provider: &dyn MemoryProvider) -> Result<Self> {
         let memory = provider.store(new_memory(&format!("{name}-updated"), 1)).await?;
-        Ok(Self { name: name.to_owned(), memory, journal: Vec::new() })
+        Ok(Self { name: name.to_owned(), memory, first: 0, journal: Vec::new() })
+    }
+
+    /// Leaves out some of its first calls.
+    pub(super) fn skip(&mut self, calls: usize) {
+        self.first += calls;
     }
 
     /// How many calls it made.
@@ -72,7 +80,8 @@ impl Client {
 
     /// Makes the next call, and notes what it is told.
     pub(super) async fn call(&mut self, provider: &dyn MemoryProvider) {
-        let (what, name) = (TURNS[self.calls() % TURNS.len()], format!("{}-{}", self.name, self.calls()));
+        let (what, name) =
+            (TURNS[(self.first + self.calls()) % TURNS.len()], format!("{}-{}", self.name, self.calls()));
         let result = match what {
             What::Store => provider.store(new_memory(&name, 1)).await.map(drop),
             What::StoreWithKey => provider.store(with_key(&name)).await.map(drop),
@@ -116,7 +125,7 @@ impl Client {
             }
             // Whatever became of it, to repeat it with its key makes one of it.
             if *what == What::StoreWithKey {
-                provider.store(with_key(name)).await?;
+                in_good_time(|| async { provider.store(with_key(name)).await.map(drop) }).await?;
                 let found = walk(provider, |query| query.exact(name)).await?.len();
                 if found != 1 {
                     mistakes.push(format!("{name}: {found} memories of one key"));

@@ -3,26 +3,30 @@
 use std::time::Duration;
 
 use futures::future::{join_all, try_join_all};
-use memory_core::ErrorKind;
+use memory_core::{DocumentQuery, DocumentSelection, ErrorKind};
 
 use super::client::{Client, Load, is_trouble};
 use super::{BehindProxy, works_again};
 use crate::case::{CaseResult, Stage, chapter};
 use crate::fault::Fault;
-use crate::fixture::{ledger, new_memory, query};
+use crate::fixture::{collection, document_id, ledger, new_document, new_memory, query};
 use crate::random::Random;
 
 chapter!("faults":
     a_slow_server_is_waited_for ["L6", "W1"] needs Server,
     requests_cut_in_the_middle_are_whole_or_none ["W1", "W2", "W4", "W8", "W11", "D1"] needs Server,
     answers_cut_in_the_middle_leave_one_write ["W1", "W2", "W3", "W4", "W11", "D1"] needs Server,
+    what_may_have_been_done_is_never_called_not_done ["W1", "W11", "D1"] needs Server,
     a_server_that_holds_is_a_timeout_and_works_again ["L3", "L6", "W11"] needs Server,
     a_server_that_refuses_is_unavailable_and_works_again ["L3", "L6"] needs Server,
+    a_slow_removal_spares_what_was_put_in_its_place ["D4"] needs Server,
     clients_lose_nothing_while_connections_break ["W1", "W2", "W4", "W10", "W11"] needs Server,
 );
 
 /// How many connections the cases of cuts try to break.
 const CUTS: usize = 40;
+/// How many answers are lost at the same time.
+const LOST: usize = 10;
 
 /// A slow line is no trouble: every call is done.
 async fn a_slow_server_is_waited_for(stage: Stage) -> CaseResult {
@@ -63,6 +67,33 @@ async fn cut(stage: &Stage, most_bytes: usize, fault: fn(usize) -> Fault) -> Cas
     trouble.recover().await?;
     assert!(cuts >= CUTS / 4, "only {cuts} connections broke: seed {seed}");
     assert_eq!(client.mistakes(&*trouble.direct).await?, [""; 0], "seed {seed}");
+    Ok(())
+}
+
+/// The answer is lost and the server can't be reached any more, so that nobody knows what became of the write: however it ends, the
+/// caller is not told that nothing was done (an attempt that was cut off, and hidden by the refusal of the next one).
+async fn what_may_have_been_done_is_never_called_not_done(stage: Stage) -> CaseResult {
+    let seed = stage.settings().seed;
+    let mut random = Random::new(seed);
+    let short = stage.clone().with_deadline(Duration::from_secs(3));
+    let (mut ways, mut clients) = (Vec::new(), Vec::new());
+    for number in 0..LOST {
+        let way = BehindProxy::open(&short).await?;
+        let mut client = Client::new(&format!("lost{number}"), &*way.direct).await?;
+        // Each begins with another one of the ways to write.
+        client.skip(number);
+        way.proxy.set(Fault::LastAnswer(random.below(60)));
+        ways.push(way);
+        clients.push(client);
+    }
+    join_all(clients.iter_mut().zip(&ways).map(|(client, way)| client.call(&*way.provider))).await;
+    let direct = stage.open().await?;
+    let mut lost = 0;
+    for (client, way) in clients.iter().zip(&ways) {
+        lost += usize::from(way.proxy.fault() == Fault::Refuse);
+        assert_eq!(client.mistakes(&*direct).await?, [""; 0], "seed {seed}");
+    }
+    assert!(lost >= LOST / 3, "only {lost} answers were lost: seed {seed}");
     Ok(())
 }
 
@@ -115,6 +146,32 @@ async fn a_server_that_refuses_is_unavailable_and_works_again(stage: Stage) -> C
     }
     assert_eq!(client.acknowledged(), 2);
     assert_eq!(client.mistakes(&*trouble.direct).await?, [""; 0]);
+    Ok(())
+}
+
+/// Between what a removal on a slow line finds and what it removes, somebody else removes and puts again: the new document has the
+/// revision and the time of the one that was found, and stays, since nobody selected it.
+async fn a_slow_removal_spares_what_was_put_in_its_place(stage: Stage) -> CaseResult {
+    let mut random = Random::new(stage.settings().seed);
+    let trouble = BehindProxy::open(&stage).await?;
+    let (slow, direct) = (trouble.provider.documents(), trouble.direct.documents());
+    let in_place = |space: &str| new_document("notes", "x", space, "text");
+    let both = DocumentSelection::ids(collection("notes"), [document_id("x")])?;
+    let dropped = DocumentSelection::matching(DocumentQuery::builder(collection("notes")).under("drop"))?;
+    trouble.proxy.set(Fault::Delay(Duration::from_millis(3)));
+    for round in 0..40 {
+        direct.put(in_place("drop")).await?;
+        let replace = async {
+            // Before the removal has found anything, in the middle of it, or after it.
+            tokio::time::sleep(Duration::from_millis(random.below(10) as u64)).await;
+            direct.remove(&both, 1).await?;
+            direct.put(in_place("keep")).await
+        };
+        let (removed, replaced) = futures::join!(slow.remove(&dropped, 1), replace);
+        removed?;
+        replaced?;
+        assert_eq!(direct.remove(&both, 1).await?.len(), 1, "what was put is gone in round {round}");
+    }
     Ok(())
 }
 
