@@ -43,7 +43,8 @@ pub trait Harness: fmt::Debug + Send + Sync + 'static {
         None
     }
 
-    /// Why there is no engine to test: then its cases are reported as [`Missing::trial`] says, and nothing is opened.
+    /// Why there is no engine to test: then nothing is opened, and each case is an error if the engine is required and unsupported
+    /// otherwise. Asked before anything else, on a multi-threaded runtime; may start a server.
     fn missing(&self) -> Option<&Missing> {
         None
     }

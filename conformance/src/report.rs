@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use futures::stream::{self, StreamExt};
-use memory_core::{Health, Result};
+use memory_core::{Error, ErrorKind, Health, Result};
 use serde::Serialize;
 
 use crate::case::{Case, Settings, Stage};
@@ -267,6 +267,9 @@ fn slowest(cases: &[CaseReport], engines: &[Engine]) -> Vec<SlowCase> {
 
 /// What an engine tells of itself in a namespace that is removed at once.
 async fn version(harness: &Arc<dyn Harness>, settings: Settings) -> Result<String> {
+    if let Some(missing) = harness.missing() {
+        return Err(Error::new(ErrorKind::Unavailable, missing.reason()));
+    }
     let stage = Stage::new(Arc::clone(harness), settings);
     let health = async { stage.open().await?.check_health().await }.await;
     stage.remove().await?;

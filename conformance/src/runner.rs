@@ -26,7 +26,7 @@ pub enum Outcome {
     Error(String),
     /// The case was not over in time.
     Timeout(String),
-    /// The harness says that the engine can't be put to the case, and why.
+    /// The harness says that the engine can't be put to the case, or that there is no engine to test here, and why.
     Unsupported(String),
     /// Whoever started the run left the case out, and said why.
     Skipped(String),
@@ -72,8 +72,10 @@ impl Outcome {
 ///
 /// Must be called on a multi-threaded tokio runtime with its timers and its I/O.
 pub async fn run_case(harness: Arc<dyn Harness>, case: Case, settings: Settings) -> Outcome {
-    if let Some(missing) = harness.missing() {
-        return Outcome::Error(missing.to_string());
+    match harness.missing() {
+        Some(missing) if missing.is_required() => return Outcome::Error(format!("{missing}, and it is required")),
+        Some(missing) => return Outcome::Unsupported(missing.to_string()),
+        None => {}
     }
     if let Some(reason) = case.needs.lacking_in(&*harness) {
         return Outcome::Unsupported(reason.to_owned());

@@ -3,17 +3,17 @@
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use libtest_mimic::{Arguments, Failed, Trial};
+use libtest_mimic::{Arguments, Completion, Trial};
 use tokio::runtime::Runtime;
 
 use crate::case::{Case, Settings};
 use crate::harness::Harness;
-use crate::runner::run_case;
+use crate::runner::{Outcome, run_case};
 
 /// Runs the whole suite on these engines, as `main` of a test with `harness = false`.
 ///
 /// Each case is a test of its own, named `engine::chapter.case`. A case that an engine can't be put to is ignored, with the
-/// reason in its name.
+/// reason.
 pub fn run(harnesses: Vec<Arc<dyn Harness>>) -> ExitCode {
     let arguments = Arguments::from_args();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
@@ -23,7 +23,10 @@ pub fn run(harnesses: Vec<Arc<dyn Harness>>) -> ExitCode {
         (_, Err(error)) => return failure(&error),
     };
     let trials = harnesses.iter().flat_map(|harness| trials(&runtime, harness, settings)).collect();
-    libtest_mimic::run(&arguments, trials).exit_code()
+    let conclusion = libtest_mimic::run(&arguments, trials);
+    // Servers end here: not on a thread of the runtime, and while it is still there.
+    drop(harnesses);
+    conclusion.exit_code()
 }
 
 fn failure(message: &str) -> ExitCode {
@@ -37,33 +40,16 @@ fn trials(runtime: &Arc<Runtime>, harness: &Arc<dyn Harness>, settings: Settings
 
 fn trial(runtime: &Arc<Runtime>, harness: &Arc<dyn Harness>, case: Case, settings: Settings) -> Trial {
     let name = format!("{}::{}", harness.name(), case.id);
-    if let Some(missing) = harness.missing() {
-        return missing.trial(&name);
-    }
-    if let Some(reason) = case.needs.lacking_in(&**harness) {
-        return Trial::test(format!("{name} ({reason})"), || Ok(())).with_ignored_flag(true);
-    }
     let (runtime, harness) = (Arc::clone(runtime), Arc::clone(harness));
-    Trial::test(name, move || {
+    Trial::ignorable_test(name, move || {
         let outcome = runtime.block_on(run_case(harness, case, settings));
-        match outcome.reason() {
-            Some(reason) => Err(Failed::from(format!("rules {}: {}: {reason}", case.rules.join(", "), outcome.name()))),
-            None => Ok(()),
+        let word = outcome.name();
+        match outcome {
+            Outcome::Pass => Ok(Completion::Completed),
+            Outcome::Unsupported(reason) | Outcome::Skipped(reason) => Ok(Completion::ignored_with(reason)),
+            Outcome::Fail(reason) | Outcome::Error(reason) | Outcome::Timeout(reason) => {
+                Err(format!("rules {}: {word}: {reason}", case.rules.join(", ")).into())
+            }
         }
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::server::Missing;
-
-    #[test]
-    fn every_case_of_a_missing_engine_is_reported() {
-        let runtime = Arc::new(Runtime::new().expect("a runtime"));
-        let missing = Missing::new("postgres", "not installed");
-        let trials = trials(&runtime, &missing.harness("postgres"), Settings::default());
-        assert_eq!(trials.len(), crate::cases::all().len());
-        assert!(trials.iter().all(|trial| trial.has_ignored_flag() != missing.is_required()));
-    }
 }

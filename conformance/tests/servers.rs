@@ -10,53 +10,41 @@ use std::process::{Command, ExitCode, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use conformance::server::Missing;
-use conformance::server::mongo::{LocalMongo, MongoServer};
-use conformance::server::postgres::{LocalPostgres, PgBouncer, PostgresServer};
-use conformance::server::redis::{LocalRedis, LocalSentinel, RedisServer};
+use conformance::server::mongo::LocalMongo;
+use conformance::server::postgres::{LocalPostgres, PgBouncer};
+use conformance::server::redis::{LocalRedis, LocalSentinel};
 use conformance::server::redis_cluster::RedisCluster;
-use libtest_mimic::{Arguments, Trial};
+use conformance::server::{TestServer, trial};
+use libtest_mimic::Arguments;
 
 /// Makes this program start a server, tell its process and its folder, and wait to be killed.
 const VICTIM: &str = "MEMORY_TEST_SERVER_VICTIM";
 
-type Outcome = Result<(), Box<dyn Error>>;
+type Outcome = Result<(), Box<dyn Error + Send + Sync>>;
 
 fn main() -> ExitCode {
     if std::env::var_os(VICTIM).is_some() {
         return wait_to_be_killed();
     }
-    // Each test starts servers of its own: these tell whether there are any.
-    let server = LocalPostgres::start();
-    let pooler = server.as_ref().map_err(Missing::clone).and_then(|server| PgBouncer::start(server.url()));
-    let missing = [server.err(), pooler.err(), LocalRedis::start().err(), LocalMongo::start().err()];
-    let trial = |name: &str, missing: &Option<Missing>, test: fn() -> Outcome| match missing {
-        Some(missing) => missing.trial(name),
-        None => Trial::test(name, move || test().map_err(|error| error.to_string().into())),
-    };
-    let on_server = |name, test| trial(name, &missing[0], test);
-    let on_pooler = |name, test| trial(name, &missing[1], test);
-    let on_redis = |name, test| trial(name, &missing[2], test);
-    let on_mongo = |name, test| trial(name, &missing[3], test);
     let trials = vec![
-        on_server("postgres::answers_and_is_gone_with_its_guard", answers_and_is_gone_with_its_guard),
-        on_server("postgres::is_gone_after_a_panic", is_gone_after_a_panic),
-        on_server("postgres::is_gone_after_the_program_was_killed", is_gone_after_the_program_was_killed),
-        on_server("postgres::comes_back_with_its_data_after_a_crash", comes_back_with_its_data_after_a_crash),
-        on_server("postgres::takes_settings_and_reports_wrong_ones", takes_settings_and_reports_wrong_ones),
-        on_server("postgres::sorts_in_another_order_than_bytes", sorts_in_another_order_than_bytes),
-        on_server("postgres::is_found_for_a_whole_program", is_found_for_a_whole_program),
-        on_pooler("pgbouncer::shares_few_connections_among_many_clients", shares_few_connections_among_many_clients),
-        on_redis("redis::answers_and_is_gone_with_its_guard", redis_answers_and_is_gone_with_its_guard),
-        on_redis("redis::comes_back_with_its_data_after_a_crash", redis_comes_back_with_its_data_after_a_crash),
-        on_redis("redis::takes_settings_and_reports_wrong_ones", redis_takes_settings_and_reports_wrong_ones),
-        on_redis("redis::is_found_for_a_whole_program", redis_is_found_for_a_whole_program),
-        on_redis("redis-sentinel::knows_the_replicas", sentinel_knows_the_replicas),
-        on_redis("redis-cluster::moves_slots_and_replaces_a_primary", cluster_moves_slots_and_replaces_a_primary),
-        on_mongo("mongo::is_gone_with_its_guard", mongo_is_gone_with_its_guard),
-        on_mongo("mongo::elects_another_primary", mongo_elects_another_primary),
-        on_mongo("mongo::reports_wrong_arguments", mongo_reports_wrong_arguments),
-        on_mongo("mongo::is_found_for_a_whole_program", mongo_is_found_for_a_whole_program),
+        trial("postgres::answers_and_is_gone_with_its_guard", answers_and_is_gone_with_its_guard),
+        trial("postgres::is_gone_after_a_panic", is_gone_after_a_panic),
+        trial("postgres::is_gone_after_the_program_was_killed", is_gone_after_the_program_was_killed),
+        trial("postgres::comes_back_with_its_data_after_a_crash", comes_back_with_its_data_after_a_crash),
+        trial("postgres::takes_settings_and_reports_wrong_ones", takes_settings_and_reports_wrong_ones),
+        trial("postgres::sorts_in_another_order_than_bytes", sorts_in_another_order_than_bytes),
+        trial("postgres::is_found_for_a_whole_program", is_found_for_a_whole_program),
+        trial("pgbouncer::shares_few_connections_among_many_clients", shares_few_connections_among_many_clients),
+        trial("redis::answers_and_is_gone_with_its_guard", redis_answers_and_is_gone_with_its_guard),
+        trial("redis::comes_back_with_its_data_after_a_crash", redis_comes_back_with_its_data_after_a_crash),
+        trial("redis::takes_settings_and_reports_wrong_ones", redis_takes_settings_and_reports_wrong_ones),
+        trial("redis::is_found_for_a_whole_program", redis_is_found_for_a_whole_program),
+        trial("redis-sentinel::knows_the_replicas", sentinel_knows_the_replicas),
+        trial("redis-cluster::moves_slots_and_replaces_a_primary", cluster_moves_slots_and_replaces_a_primary),
+        trial("mongo::is_gone_with_its_guard", mongo_is_gone_with_its_guard),
+        trial("mongo::elects_another_primary", mongo_elects_another_primary),
+        trial("mongo::reports_wrong_arguments", mongo_reports_wrong_arguments),
+        trial("mongo::is_found_for_a_whole_program", mongo_is_found_for_a_whole_program),
     ];
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }
@@ -132,7 +120,7 @@ fn sorts_in_another_order_than_bytes() -> Outcome {
 }
 
 fn is_found_for_a_whole_program() -> Outcome {
-    let shared = PostgresServer::start()?;
+    let shared = TestServer::postgres()?;
     let local = LocalPostgres::start()?;
     assert_eq!(query(&local, shared.url(), "SELECT 1 + 1")?, "2");
     Ok(())
@@ -187,7 +175,7 @@ fn mongo_reports_wrong_arguments() -> Outcome {
 }
 
 fn mongo_is_found_for_a_whole_program() -> Outcome {
-    assert!(MongoServer::start()?.url().starts_with("mongodb://"));
+    assert!(TestServer::mongo()?.url().starts_with("mongodb://"));
     Ok(())
 }
 
@@ -224,7 +212,7 @@ fn redis_takes_settings_and_reports_wrong_ones() -> Outcome {
 }
 
 fn redis_is_found_for_a_whole_program() -> Outcome {
-    let shared = RedisServer::start()?;
+    let shared = TestServer::redis()?;
     assert!(shared.url().starts_with("redis"), "{}", shared.url());
     Ok(())
 }
@@ -288,7 +276,7 @@ impl Remains {
 }
 
 /// The one row that a query returns.
-fn query(client: &LocalPostgres, url: &str, statement: &str) -> Result<String, Box<dyn Error>> {
+fn query(client: &LocalPostgres, url: &str, statement: &str) -> Result<String, Box<dyn Error + Send + Sync>> {
     let arguments = ["--no-psqlrc", "--tuples-only", "--no-align", "--command", statement, "--dbname", url];
     let output = Command::new(client.binaries().join("psql")).args(arguments).output()?;
     if !output.status.success() {

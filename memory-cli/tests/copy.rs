@@ -4,9 +4,7 @@ use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 
 use common::{Cli, fixture, stderr, stdout};
-use conformance::server::mongo::MongoServer;
-use conformance::server::postgres::PostgresServer;
-use conformance::server::redis::RedisServer;
+use conformance::server::TestServer;
 
 mod common;
 
@@ -50,9 +48,9 @@ fn filled() -> Cli {
 fn a_copy_through_the_engines_is_byte_for_byte_the_same() {
     let cli = filled();
     let before = cli.ok(&["export"]);
-    let postgres = PostgresServer::start().unwrap_or_else(|missing| panic!("{}", missing.reason()));
-    let redis = RedisServer::start().unwrap_or_else(|missing| panic!("{}", missing.reason()));
-    let mongo = MongoServer::start().unwrap_or_else(|missing| panic!("{}", missing.reason()));
+    let postgres = TestServer::postgres().unwrap_or_else(|missing| panic!("{}", missing.reason()));
+    let redis = TestServer::redis().unwrap_or_else(|missing| panic!("{}", missing.reason()));
+    let mongo = TestServer::mongo().unwrap_or_else(|missing| panic!("{}", missing.reason()));
     let name = format!("copy_{}", std::process::id());
     let with_namespace = |url: &str| format!("{url}{}namespace={name}", if url.contains('?') { '&' } else { '?' });
     let mut urls = vec![

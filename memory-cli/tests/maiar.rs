@@ -1,7 +1,7 @@
 //! Importing the tables of another program.
 
 use common::{Cli, stderr, stdout};
-use conformance::server::postgres::PostgresServer;
+use conformance::server::TestServer;
 use rusqlite::Connection;
 use serde_json::{Value, json};
 use sqlx::{AssertSqlSafe, Connection as _, Executor as _, PgConnection};
@@ -72,7 +72,7 @@ fn a_sqlite_file_of_maiar_is_imported_once() {
 
 #[test]
 fn a_postgres_database_of_maiar_is_imported_once() {
-    let server = PostgresServer::start().unwrap_or_else(|missing| panic!("{}", missing.reason()));
+    let server = TestServer::postgres().unwrap_or_else(|missing| panic!("{}", missing.reason()));
     let cli = Cli::new();
     let schema = format!("maiar_{}", std::process::id());
     let sign = if server.url().contains('?') { '&' } else { '?' };

@@ -6,13 +6,15 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use conformance::fault::{Faults, Server};
-use conformance::server::mongo::{LocalMongo, MongoServer};
+use conformance::server::mongo::LocalMongo;
+use conformance::server::{TestServer, on_demand};
 use conformance::{Harness, Namespace};
 use memory_core::{Error, ErrorKind, ManualClock, MemoryId, MemoryProvider, Result};
 use memory_mongo::{MongoConfig, MongoMemory};
 use mongodb::Client;
 use mongodb::bson::spec::BinarySubtype;
 use mongodb::bson::{Binary, Document, doc};
+use tokio::runtime::Handle;
 
 /// One database for each namespace.
 #[derive(Debug)]
@@ -64,7 +66,8 @@ impl Faults for Mongo {
     async fn open(&self, url: &str, namespace: &Namespace) -> Result<Arc<dyn MemoryProvider>> {
         let is_direct = url.contains("directConnection=true");
         let url = if is_direct { url.to_owned() } else { format!("{url}&directConnection=true") };
-        open(MongoConfig::from_url(&url)?, namespace)
+        // That there is no server is to be found out within a call.
+        open(MongoConfig::from_url(&format!("{url}&serverSelectionTimeoutMS=1000"))?, namespace)
     }
 
     fn can_start(&self) -> bool {
@@ -89,22 +92,10 @@ fn unexpected(error: mongodb::error::Error) -> Error {
 }
 
 fn main() -> ExitCode {
-    let server = MongoServer::start();
-    let runtime = match tokio::runtime::Runtime::new() {
-        Ok(runtime) => runtime,
-        Err(error) => {
-            eprintln!("no runtime to test on: {error}");
-            return ExitCode::FAILURE;
-        }
-    };
-    let harness: Arc<dyn Harness> = match &server {
-        Ok(server) => {
-            let config = MongoConfig::from_url(server.url()).expect("the URL of a test server");
-            // It belongs to this runtime, which lives as long as the server.
-            let client = runtime.block_on(Client::with_uri_str(server.url())).expect("the URL of a test server");
-            Arc::new(Mongo { url: server.url().to_owned(), config, client })
-        }
-        Err(missing) => missing.harness("mongo"),
-    };
-    conformance::run(vec![harness])
+    conformance::run(vec![on_demand("mongo", || {
+        let server = TestServer::mongo()?;
+        let config = MongoConfig::from_url(server.url()).expect("the URL of a test server");
+        let client = Handle::current().block_on(Client::with_uri_str(server.url())).expect("the URL of a test server");
+        Ok((Arc::new(Mongo { url: server.url().to_owned(), config, client }), server))
+    })])
 }

@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use conformance::server::mongo::LocalMongo;
-use libtest_mimic::{Arguments, Trial};
+use conformance::server::trial;
+use libtest_mimic::Arguments;
 use memory_core::{
     Context, Error, ErrorKind, IdempotencyKey, MemoryId, MemoryPatch, MemoryProvider, MemoryQuery, NewMemory, Order,
     Outcome, SpaceId, Status, TextIndex, Timestamp, Trigger,
@@ -26,11 +27,6 @@ const SECRET: &str = "xyzzy";
 const ROUNDS: &str = "MEMORY_TEST_MONGO_ROUNDS";
 
 fn main() -> ExitCode {
-    let missing = LocalMongo::start().err();
-    let trial = |name: &str, test: fn() -> Case| match &missing {
-        Some(missing) => missing.trial(name),
-        None => Trial::test(name, move || test().map_err(|error| format!("{error:?}").into())),
-    };
     let trials = vec![
         trial("mongo::a_standalone_server_is_refused", || run(a_standalone_server_is_refused())),
         trial("mongo::users_are_asked_for_their_password", || run(users_are_asked_for_their_password())),

@@ -3,12 +3,13 @@
 use std::io;
 use std::num::NonZeroU32;
 use std::process::ExitCode;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use conformance::fault::{Faults, Server};
-use conformance::server::Missing;
-use conformance::server::postgres::{LocalPostgres, PgBouncer, PostgresServer};
+use conformance::server::postgres::{LocalPostgres, PgBouncer};
+use conformance::server::{TestServer, on_demand};
 use conformance::{Harness, Namespace};
 use memory_core::{Error, ErrorKind, MemoryId, MemoryProvider, Result};
 use memory_postgres::{PostgresConfig, PostgresMemory};
@@ -37,9 +38,7 @@ impl Postgres {
         Arc::new(Self { name, url: url.to_owned(), config, pool })
     }
 
-    fn open_at(&self, server: memory_postgres::Server, namespace: &Namespace) -> Result<Arc<dyn MemoryProvider>> {
-        let mut config = self.config.clone();
-        config.server = server;
+    fn open_with(mut config: PostgresConfig, namespace: &Namespace) -> Result<Arc<dyn MemoryProvider>> {
         config.namespace = namespace.name.clone();
         config.clock = Arc::<memory_core::ManualClock>::clone(&namespace.clock);
         config.text_index = namespace.text_index;
@@ -55,7 +54,7 @@ impl Harness for Postgres {
     }
 
     async fn open(&self, namespace: &Namespace) -> Result<Arc<dyn MemoryProvider>> {
-        self.open_at(self.config.server.clone(), namespace)
+        Self::open_with(self.config.clone(), namespace)
     }
 
     async fn remove(&self, namespace: &Namespace) -> Result<()> {
@@ -84,7 +83,11 @@ impl Faults for Postgres {
     }
 
     async fn open(&self, url: &str, namespace: &Namespace) -> Result<Arc<dyn MemoryProvider>> {
-        self.open_at(PostgresConfig::from_url(url)?.server, namespace)
+        let mut config = self.config.clone();
+        config.server = PostgresConfig::from_url(url)?.server;
+        // That there is no server is to be found out within a call.
+        config.acquire_timeout = Duration::from_secs(1);
+        Self::open_with(config, namespace)
     }
 
     fn can_start(&self) -> bool {
@@ -101,23 +104,17 @@ fn unexpected(error: sqlx::Error) -> Error {
 }
 
 fn main() -> ExitCode {
-    let server = PostgresServer::start();
-    let pooler = server.as_ref().map_err(Missing::clone).and_then(|server| PgBouncer::start(server.url()));
-    let runtime = match tokio::runtime::Runtime::new() {
-        Ok(runtime) => runtime,
-        Err(error) => {
-            eprintln!("no runtime to test on: {error}");
-            return ExitCode::FAILURE;
-        }
-    };
-    // The pools that remove namespaces belong to it.
-    let _guard = runtime.enter();
-    let harness = |name: &'static str, url: Result<&str, Missing>, is_pooled| match (&server, url) {
-        (Ok(server), Ok(url)) => Postgres::harness(name, server.url(), url, is_pooled),
-        (Err(missing), _) => missing.harness(name),
-        (_, Err(missing)) => missing.harness(name),
-    };
-    let direct = server.as_ref().map(PostgresServer::url).map_err(Missing::clone);
-    let pooled = pooler.as_ref().map(PgBouncer::url).map_err(Missing::clone);
-    conformance::run(vec![harness("postgres", direct, false), harness("postgres-pooler", pooled, true)])
+    let server = Arc::new(LazyLock::new(TestServer::postgres));
+    let pooled = Arc::clone(&server);
+    conformance::run(vec![
+        on_demand("postgres", move || {
+            let server = (**server).clone()?;
+            Ok((Postgres::harness("postgres", server.url(), server.url(), false), server))
+        }),
+        on_demand("postgres-pooler", move || {
+            let server = (**pooled).clone()?;
+            let pooler = PgBouncer::start(server.url())?;
+            Ok((Postgres::harness("postgres-pooler", server.url(), pooler.url(), true), (pooler, server)))
+        }),
+    ])
 }

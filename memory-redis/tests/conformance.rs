@@ -3,13 +3,15 @@
 use std::io;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use conformance::fault::{Faults, Server};
-use conformance::server::redis::{LocalRedis, RedisServer};
+use conformance::server::redis::LocalRedis;
 use conformance::server::redis_cluster::RedisCluster;
+use conformance::server::{TestServer, on_demand};
 use conformance::{Harness, Namespace};
 use memory_core::{Error, ErrorKind, ManualClock, MemoryId, MemoryProvider, Result};
 use memory_redis::{RedisConfig, RedisMemory, Topology};
@@ -70,7 +72,10 @@ impl Faults for Redis {
     }
 
     async fn open(&self, url: &str, namespace: &Namespace) -> Result<Arc<dyn MemoryProvider>> {
-        open(RedisConfig::from_url(url)?, namespace)
+        let mut config = RedisConfig::from_url(url)?;
+        // That there is no server is to be found out within a call.
+        config.connect_timeout = Duration::from_secs(1);
+        open(config, namespace)
     }
 
     fn can_start(&self) -> bool {
@@ -100,55 +105,58 @@ fn unexpected(error: redis::RedisError) -> Error {
 }
 
 fn main() -> ExitCode {
-    let server = RedisServer::start();
-    let cluster = RedisCluster::start_with(&[]);
-    let harnesses = vec![
-        match &server {
-            Ok(server) => Redis::harness("redis", server.url()),
-            Err(missing) => missing.harness("redis"),
-        },
-        match &cluster {
-            Ok(cluster) => Redis::harness("redis-cluster", &cluster.url()),
-            Err(missing) => missing.harness("redis-cluster"),
-        },
-    ];
-    let is_over = AtomicBool::new(false);
-    thread::scope(|scope| {
-        let mover = cluster.as_ref().ok().map(|cluster| scope.spawn(|| move_slots(cluster, &is_over)));
-        let exit = {
-            let _over = Over(&is_over);
-            conformance::run(harnesses)
-        };
-        match mover.map(|mover| mover.join().unwrap_or(0)) {
-            Some(0) => {
-                eprintln!("no slots were moved while the cases ran");
-                ExitCode::FAILURE
+    let moves = Arc::new(AtomicUsize::new(usize::MAX));
+    let counter = Arc::clone(&moves);
+    let exit = conformance::run(vec![
+        on_demand("redis", || {
+            let server = TestServer::redis()?;
+            Ok((Redis::harness("redis", server.url()), server))
+        }),
+        on_demand("redis-cluster", || {
+            let cluster = RedisCluster::start_with(&[])?;
+            Ok((Redis::harness("redis-cluster", &cluster.url()), Mover::start(cluster, counter)))
+        }),
+    ]);
+    if moves.load(Ordering::Relaxed) == 0 {
+        eprintln!("no slots were moved while the cases ran");
+        return ExitCode::FAILURE;
+    }
+    exit
+}
+
+/// Moves slots of a cluster from primary to primary for as long as it is there, at least once.
+#[derive(Debug)]
+struct Mover {
+    thread: Option<JoinHandle<()>>,
+    is_over: Arc<AtomicBool>,
+}
+
+impl Mover {
+    /// Counts the moves from 0.
+    fn start(cluster: RedisCluster, moves: Arc<AtomicUsize>) -> Self {
+        let is_over = Arc::new(AtomicBool::new(false));
+        moves.store(0, Ordering::Relaxed);
+        let over = Arc::clone(&is_over);
+        let thread = thread::spawn(move || {
+            for turn in 0.. {
+                match cluster.move_slots(turn % 3, (turn + 1) % 3, 1_000) {
+                    Ok(()) => drop(moves.fetch_add(1, Ordering::Relaxed)),
+                    Err(error) => eprintln!("slots could not be moved: {error}"),
+                }
+                if over.load(Ordering::Relaxed) {
+                    break;
+                }
             }
-            _ => exit,
-        }
-    })
+        });
+        Self { thread: Some(thread), is_over }
+    }
 }
 
-/// Tells the mover that it is over, also when what runs beside it panics.
-struct Over<'a>(&'a AtomicBool);
-
-impl Drop for Over<'_> {
+impl Drop for Mover {
     fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-}
-
-/// Moves slots from primary to primary until it is over, at least once, and tells how often.
-fn move_slots(cluster: &RedisCluster, is_over: &AtomicBool) -> usize {
-    let mut moves = 0;
-    for turn in 0.. {
-        match cluster.move_slots(turn % 3, (turn + 1) % 3, 1_000) {
-            Ok(()) => moves += 1,
-            Err(error) => eprintln!("slots could not be moved: {error}"),
-        }
-        if is_over.load(Ordering::Relaxed) {
-            break;
+        self.is_over.store(true, Ordering::Relaxed);
+        if self.thread.take().is_some_and(|thread| thread.join().is_err()) {
+            eprintln!("the thread that moves slots has panicked");
         }
     }
-    moves
 }

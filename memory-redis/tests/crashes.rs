@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use conformance::server::redis::{LocalRedis, LocalSentinel};
 use conformance::server::redis_cluster::RedisCluster;
-use libtest_mimic::{Arguments, Trial};
+use conformance::server::trial;
+use libtest_mimic::Arguments;
 use memory_core::{Durability, IdempotencyKey, MemoryId, MemoryProvider, MemoryQuery, Result};
 use memory_redis::{RedisConfig, RedisMemory};
 use tokio::task::{JoinHandle, block_in_place};
@@ -24,11 +25,6 @@ const TASKS: usize = 8;
 const STORES: usize = 200;
 
 fn main() -> ExitCode {
-    let missing = LocalRedis::start().err();
-    let trial = |name: &str, test: fn() -> Case| match &missing {
-        Some(missing) => missing.trial(name),
-        None => Trial::test(name, move || test().map_err(|error| format!("{error:?}").into())),
-    };
     let trials = vec![
         trial("redis::acknowledged_stores_survive_kills", || run(acknowledged_stores_survive_kills())),
         trial("redis::calls_work_again_after_a_restart", || run(calls_work_again_after_a_restart())),

@@ -4,7 +4,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use conformance::server::redis::LocalRedis;
-use libtest_mimic::{Arguments, Trial};
+use conformance::server::trial;
+use libtest_mimic::Arguments;
 use memory_core::{Error, ErrorKind, MemoryProvider, MemoryQuery, Outcome, SpaceSelector};
 use memory_redis::{Login, Password, RedisConfig, RedisMemory};
 
@@ -15,11 +16,6 @@ use common::{Admin, Case, event, open, run};
 const SECRET: &str = common::PAYLOAD;
 
 fn main() -> ExitCode {
-    let missing = LocalRedis::start().err();
-    let trial = |name: &str, test: fn() -> Case| match &missing {
-        Some(missing) => missing.trial(name),
-        None => Trial::test(name, move || test().map_err(|error| format!("{error:?}").into())),
-    };
     let trials = vec![
         trial("redis::a_wrong_password_is_unauthorized", || run(a_wrong_password_is_unauthorized())),
         trial("redis::a_missing_permission_is_unauthorized", || run(a_missing_permission_is_unauthorized())),

@@ -5,7 +5,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use conformance::server::redis::LocalRedis;
-use libtest_mimic::{Arguments, Trial};
+use conformance::server::trial;
+use libtest_mimic::Arguments;
 use memory_core::{
     Collection, Content, Context, DocumentId, DocumentSelection, DocumentWrite, Durability, ErrorKind, IdempotencyKey,
     MemoryPatch, MemoryProvider, MemoryQuery, Outcome, SpaceId, Status, TextIndex, Timestamp,
@@ -16,11 +17,6 @@ mod common;
 use common::{Admin, Case, event, open, run};
 
 fn main() -> ExitCode {
-    let missing = LocalRedis::start().err();
-    let trial = |name: &str, test: fn() -> Case| match &missing {
-        Some(missing) => missing.trial(name),
-        None => Trial::test(name, move || test().map_err(|error| format!("{error:?}").into())),
-    };
     let trials = vec![
         trial("redis::removed_documents_leave_no_key", || run(removed_documents_leave_no_key())),
         trial("redis::an_update_leaves_no_stale_entry", || run(an_update_leaves_no_stale_entry())),

@@ -1,13 +1,9 @@
 //! An engine that can't be tested here.
 
+use std::error::Error;
 use std::fmt;
-use std::sync::Arc;
 
-use async_trait::async_trait;
-use libtest_mimic::Trial;
-use memory_core::{Error, ErrorKind, MemoryProvider, Result};
-
-use crate::harness::{Harness, Namespace};
+use libtest_mimic::{Completion, Trial};
 
 /// Why there is no server of an engine to test on.
 #[derive(Debug, Clone)]
@@ -31,22 +27,6 @@ impl Missing {
         let list = std::env::var("MEMORY_TEST_REQUIRE").ok();
         is_required(self.engine, list.as_deref(), super::variable("CI").as_deref())
     }
-
-    /// What stands for a test that needs the server: ignored with the reason in its name, or failing where the engine is
-    /// required.
-    pub fn trial(&self, name: &str) -> Trial {
-        if self.is_required() {
-            let message = format!("{self}, and it is required");
-            Trial::test(name, move || Err(message.into()))
-        } else {
-            Trial::test(format!("{name} ({self})"), || Ok(())).with_ignored_flag(true)
-        }
-    }
-
-    /// What stands for the engine in [`run`](crate::run): each case of the suite is a [`Missing::trial`].
-    pub fn harness(&self, name: &str) -> Arc<dyn Harness> {
-        Arc::new(Absent { name: name.to_owned(), missing: self.clone() })
-    }
 }
 
 impl fmt::Display for Missing {
@@ -55,7 +35,7 @@ impl fmt::Display for Missing {
     }
 }
 
-impl std::error::Error for Missing {}
+impl Error for Missing {}
 
 fn is_required(engine: &str, list: Option<&str>, ci: Option<&str>) -> bool {
     match list {
@@ -64,29 +44,20 @@ fn is_required(engine: &str, list: Option<&str>, ci: Option<&str>) -> bool {
     }
 }
 
-#[derive(Debug)]
-struct Absent {
-    name: String,
-    missing: Missing,
-}
-
-#[async_trait]
-impl Harness for Absent {
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn missing(&self) -> Option<&Missing> {
-        Some(&self.missing)
-    }
-
-    async fn open(&self, _: &Namespace) -> Result<Arc<dyn MemoryProvider>> {
-        Err(Error::new(ErrorKind::Unavailable, self.missing.to_string()))
-    }
-
-    async fn remove(&self, _: &Namespace) -> Result<()> {
-        Ok(())
-    }
+/// A test of its own, outside of the suite, that starts what it needs: where that is [`Missing`] it fails if the engine is
+/// required, and is ignored otherwise, with the reason.
+pub fn trial(
+    name: impl Into<String>,
+    test: impl FnOnce() -> Result<(), Box<dyn Error + Send + Sync>> + Send + 'static,
+) -> Trial {
+    Trial::ignorable_test(name, move || match test() {
+        Ok(()) => Ok(Completion::Completed),
+        Err(error) => match error.downcast_ref::<Missing>() {
+            Some(missing) if !missing.is_required() => Ok(Completion::ignored_with(missing)),
+            Some(missing) => Err(format!("{missing}, and it is required").into()),
+            None => Err(format!("{error:?}").into()),
+        },
+    })
 }
 
 #[cfg(test)]
@@ -101,13 +72,5 @@ mod tests {
         assert!(!is_required("postgres", Some(""), Some("true")));
         assert!(!is_required("postgres", None, Some("false")));
         assert!(!is_required("postgres", None, None));
-    }
-
-    #[test]
-    fn a_test_without_its_server_is_named_with_the_reason_or_keeps_its_name() {
-        let missing = Missing::new("postgres", "not installed");
-        let trial = missing.trial("postgres::a.case");
-        assert_eq!(trial.has_ignored_flag(), !missing.is_required());
-        assert!(trial.name().starts_with("postgres::a.case"));
     }
 }

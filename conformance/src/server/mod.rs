@@ -1,12 +1,12 @@
 //! Real servers to test engines on.
 //!
-//! Each engine has a module that finds a server in the same order: the URL in `MEMORY_TEST_<ENGINE>_URL`; a container, when
-//! a Docker engine answers (`MEMORY_TEST_<ENGINE>_IMAGE` names another image); the binaries that this machine has, started
-//! in a temporary folder. What none of them gives is [`Missing`].
+//! A [`TestServer`] is found in the same order for each engine: the URL in `MEMORY_TEST_<ENGINE>_URL`; a container, when a Docker
+//! engine answers (`MEMORY_TEST_<ENGINE>_IMAGE` names another image); the binaries that this machine has, started in a temporary
+//! folder. What none of them gives is [`Missing`].
 //!
-//! A server is started once in a test program, owned by its `main`, and ended when it is dropped. When the program is
-//! killed, a process that waits for that ends a local server, and a signal handler removes a container (not on SIGKILL).
-//! All but [`Missing`] is there on Unix only.
+//! A server is started by the first case that wants it ([`on_demand`]), and ended when it is dropped. When the program is killed, a
+//! process that waits for that ends a local server, and a signal handler removes a container (not on SIGKILL). Servers are there
+//! on Unix only.
 
 #[cfg(unix)]
 #[cfg_attr(not(feature = "containers"), path = "no_container.rs")]
@@ -18,6 +18,7 @@ mod local;
 mod missing;
 #[cfg(unix)]
 pub mod mongo;
+mod on_demand;
 #[cfg(unix)]
 pub mod postgres;
 #[cfg(unix)]
@@ -27,9 +28,12 @@ pub mod redis;
 #[cfg(unix)]
 pub mod redis_cluster;
 #[cfg(unix)]
-mod shared;
+mod test_server;
 
-pub use missing::Missing;
+pub use missing::{Missing, trial};
+pub use on_demand::on_demand;
+#[cfg(unix)]
+pub use test_server::TestServer;
 
 use std::env;
 #[cfg(unix)]

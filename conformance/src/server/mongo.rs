@@ -13,46 +13,18 @@ use super::container::Container;
 use super::home::Home;
 use super::local::Local;
 use super::process::holds;
-use super::shared::Shared;
-use super::{Missing, find_program, variable};
+use super::{Missing, TestServer, find_program, variable};
 use crate::fault::Server;
 
-const ENGINE: &str = "mongo";
+pub(super) const ENGINE: &str = "mongo";
 const NODES_VARIABLE: &str = "MEMORY_TEST_MONGO_NODES";
-const USUAL_IMAGE: &str = "mongo:7.0";
+pub(super) const USUAL_IMAGE: &str = "mongo:7.0";
 /// Where it listens in a container.
 const PORT: u16 = 27_017;
 /// The replica set that is made here.
 const SET: &str = "rs0";
 /// Where the script that prepares a machine for tests puts the server, in the folder for caches.
 const CACHED: &str = "agent-memory/mongodb/mongod";
-
-/// A MongoDB replica set to share among all tests of a program, in databases of their own.
-#[derive(Debug)]
-pub struct MongoServer(Shared);
-
-impl MongoServer {
-    /// Finds or starts one: `MEMORY_TEST_MONGO_URL`, else a container, else the binary of this machine.
-    ///
-    /// An image that was named by `MEMORY_TEST_MONGO_IMAGE` is used or missing, never replaced by another server. With
-    /// `MEMORY_TEST_MONGO_NODES` and without a URL it is a replica set of so many nodes, from the binary. Must not be called on a
-    /// thread of an asynchronous runtime.
-    pub fn start() -> Result<Self, Missing> {
-        let nodes = variable(NODES_VARIABLE).map(|nodes| nodes.parse()).transpose();
-        let nodes = nodes.map_err(|_| Missing::new(ENGINE, format!("{NODES_VARIABLE} is no number")))?;
-        let in_container = |image: &str| match nodes {
-            Some(_) => Err(format!("{NODES_VARIABLE} is set").into()),
-            None => in_container(image),
-        };
-        let local = || LocalMongo::start_with(nodes.unwrap_or(1), &[]).map(|set| Shared::new(set.url(), set));
-        Shared::find(ENGINE, USUAL_IMAGE, in_container, local).map(Self)
-    }
-
-    /// Where it is reached.
-    pub fn url(&self) -> &str {
-        self.0.url()
-    }
-}
 
 /// MongoDB servers from the binary of this machine, for tests that kill them or need settings of their own.
 ///
@@ -240,7 +212,16 @@ fn binary() -> Option<PathBuf> {
     find_program("mongod").or_else(|| caches.map(|caches| caches.join(CACHED)).filter(|binary| binary.is_file()))
 }
 
-fn in_container(image: &str) -> Result<Shared, Box<dyn Error>> {
+pub(super) fn local() -> Result<TestServer, Missing> {
+    let nodes = variable(NODES_VARIABLE).map_or(Ok(1), |nodes| nodes.parse());
+    let nodes = nodes.map_err(|_| Missing::new(ENGINE, format!("{NODES_VARIABLE} is no number")))?;
+    LocalMongo::start_with(nodes, &[]).map(|set| TestServer::new(set.url(), set))
+}
+
+pub(super) fn in_container(image: &str) -> Result<TestServer, Box<dyn Error>> {
+    if variable(NODES_VARIABLE).is_some() {
+        return Err(format!("{NODES_VARIABLE} is set").into());
+    }
     let container = Container::start(image, PORT, &[], &["--replSet", SET], |address| hello(address).is_ok())?;
     let (host, port) = container.address();
     // The server knows itself by another address than its clients, so these connect to it directly.
@@ -248,7 +229,7 @@ fn in_container(image: &str) -> Result<Shared, Box<dyn Error>> {
     let config = doc! { "_id": SET, "members": [{ "_id": 0, "host": format!("127.0.0.1:{PORT}") }] };
     send((host, port), &doc! { "replSetInitiate": config, "$db": "admin" })?;
     if holds(|| Ok(is_primary((host, port))))? {
-        Ok(Shared::new(url, container))
+        Ok(TestServer::new(url, container))
     } else {
         Err("it elects no primary".into())
     }

@@ -15,38 +15,17 @@ use url::Url;
 use super::container::Container;
 use super::home::Home;
 use super::local::Local;
-use super::shared::Shared;
-use super::{Missing, find_program, new_password};
+use super::{Missing, TestServer, find_program, new_password};
 use crate::fault::Server;
 
-const ENGINE: &str = "postgres";
-const USUAL_IMAGE: &str = "postgres:17-alpine";
+pub(super) const ENGINE: &str = "postgres";
+pub(super) const USUAL_IMAGE: &str = "postgres:17-alpine";
 /// Where it listens in a container.
 const PORT: u16 = 5432;
 /// The superuser of the servers that are started here, and the database that is always there.
 const USER: &str = "postgres";
 /// The cases of a suite run in parallel, and each opens more than one pool.
 const MAX_CONNECTIONS: &str = "max_connections=300";
-
-/// A PostgreSQL server to share among all tests of a program, in namespaces of their own.
-#[derive(Debug)]
-pub struct PostgresServer(Shared);
-
-impl PostgresServer {
-    /// Finds or starts one: `MEMORY_TEST_POSTGRES_URL`, else a container, else the binaries of this machine.
-    ///
-    /// An image that was named by `MEMORY_TEST_POSTGRES_IMAGE` is used or missing, never replaced by another server. Must not be called on a
-    /// thread of an asynchronous runtime.
-    pub fn start() -> Result<Self, Missing> {
-        let local = || LocalPostgres::start().map(|server| Shared::new(server.url().to_owned(), server));
-        Shared::find(ENGINE, USUAL_IMAGE, in_container, local).map(Self)
-    }
-
-    /// Where its superuser reaches it, with the password.
-    pub fn url(&self) -> &str {
-        self.0.url()
-    }
-}
 
 /// A PostgreSQL server from the binaries of this machine, for tests that kill it or need settings of their own.
 ///
@@ -233,12 +212,16 @@ ignore_startup_parameters = extra_float_digits
     )
 }
 
-fn in_container(image: &str) -> Result<Shared, Box<dyn Error>> {
+pub(super) fn local() -> Result<TestServer, Missing> {
+    LocalPostgres::start().map(|server| TestServer::new(server.url().to_owned(), server))
+}
+
+pub(super) fn in_container(image: &str) -> Result<TestServer, Box<dyn Error>> {
     let password = new_password();
     let variables = [("POSTGRES_USER", USER), ("POSTGRES_PASSWORD", &password)];
     let container = Container::start(image, PORT, &variables, &["-c", MAX_CONNECTIONS], |address| answers(address))?;
     let (host, port) = container.address();
-    Ok(Shared::new(url(host, port, &password), container))
+    Ok(TestServer::new(url(host, port, &password), container))
 }
 
 /// The folder of the server's binaries: those on the path, else the newest that Debian has installed.

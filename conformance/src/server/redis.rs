@@ -12,34 +12,13 @@ use nix::sys::signal::Signal;
 use super::container::Container;
 use super::home::Home;
 use super::local::Local;
-use super::shared::Shared;
-use super::{Missing, find_program, new_password};
+use super::{Missing, TestServer, find_program, new_password};
 use crate::fault::Server;
 
 pub(super) const ENGINE: &str = "redis";
-const USUAL_IMAGE: &str = "redis:7-alpine";
+pub(super) const USUAL_IMAGE: &str = "redis:7-alpine";
 /// Where it listens in a container.
 const PORT: u16 = 6379;
-
-/// A Redis server to share among all tests of a program, in namespaces of their own.
-#[derive(Debug)]
-pub struct RedisServer(Shared);
-
-impl RedisServer {
-    /// Finds or starts one: `MEMORY_TEST_REDIS_URL`, else a container, else the binary of this machine.
-    ///
-    /// An image that was named by `MEMORY_TEST_REDIS_IMAGE` is used or missing, never replaced by another server. Must not be
-    /// called on a thread of an asynchronous runtime.
-    pub fn start() -> Result<Self, Missing> {
-        let local = || LocalRedis::start().map(|server| Shared::new(server.url(), server));
-        Shared::find(ENGINE, USUAL_IMAGE, in_container, local).map(Self)
-    }
-
-    /// Where its default user reaches it, with the password.
-    pub fn url(&self) -> &str {
-        self.0.url()
-    }
-}
 
 /// A Redis server from the binary of this machine, for tests that kill it or need settings of their own.
 #[derive(Debug)]
@@ -209,11 +188,15 @@ pub(super) fn cli(port: u16, password: &str, arguments: &[&str]) -> io::Result<S
     Err(io::Error::other(reason.unwrap_or("redis-cli failed").to_owned()))
 }
 
-fn in_container(image: &str) -> Result<Shared, Box<dyn Error>> {
+pub(super) fn local() -> Result<TestServer, Missing> {
+    LocalRedis::start().map(|server| TestServer::new(server.url(), server))
+}
+
+pub(super) fn in_container(image: &str) -> Result<TestServer, Box<dyn Error>> {
     let password = new_password();
     let container = Container::start(image, PORT, &[], &["--requirepass", &password], |address| answers(address))?;
     let (host, port) = container.address();
-    Ok(Shared::new(format!("redis://:{password}@{host}:{port}"), container))
+    Ok(TestServer::new(format!("redis://:{password}@{host}:{port}"), container))
 }
 
 /// Whether a server takes commands, from those who know the password at least; one that loads its data does not yet.

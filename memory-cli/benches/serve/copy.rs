@@ -3,7 +3,7 @@
 use std::process::Child;
 use std::time::{Duration, Instant};
 
-use conformance::server::postgres::PostgresServer;
+use conformance::server::TestServer;
 use conformance::workload::Ledger;
 use tokio::runtime::Runtime;
 
@@ -11,7 +11,7 @@ use crate::{agent_memory, rows};
 
 pub(crate) fn run() {
     let (rows, runtime) = (rows(1_000_000), Runtime::new().expect("a runtime"));
-    let postgres = PostgresServer::start().unwrap_or_else(|missing| panic!("{}", missing.reason()));
+    let postgres = TestServer::postgres().unwrap_or_else(|missing| panic!("{}", missing.reason()));
     let sign = if postgres.url().contains('?') { '&' } else { '?' };
     let to = format!("{}{sign}namespace=bench_copy", postgres.url());
     let folder = tempfile::tempdir().expect("a folder");

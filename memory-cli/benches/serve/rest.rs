@@ -5,7 +5,7 @@ use std::process::{Child, Stdio};
 use std::sync::Arc;
 use std::time::Instant;
 
-use conformance::server::postgres::PostgresServer;
+use conformance::server::TestServer;
 use conformance::workload::Ledger;
 use memory_core::{MemoryProvider, NewMemory};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader as AsyncBufReader};
@@ -20,7 +20,7 @@ const CONNECTIONS: usize = 64;
 const ROUNDS: usize = 7;
 
 pub(crate) fn run() {
-    let postgres = PostgresServer::start().unwrap_or_else(|missing| panic!("{}", missing.reason()));
+    let postgres = TestServer::postgres().unwrap_or_else(|missing| panic!("{}", missing.reason()));
     let sign = if postgres.url().contains('?') { '&' } else { '?' };
     let url = format!("{}{sign}namespace=bench_rest", postgres.url());
     let (runtime, per_round) = (Runtime::new().expect("a runtime"), rows(CONNECTIONS * 200) / CONNECTIONS);

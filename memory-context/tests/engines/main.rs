@@ -11,12 +11,9 @@ mod stores;
 mod sync;
 
 use std::process::ExitCode;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use conformance::server::Missing;
-use conformance::server::mongo::MongoServer;
-use conformance::server::postgres::PostgresServer;
-use conformance::server::redis::RedisServer;
+use conformance::server::{Missing, TestServer, trial};
 use libtest_mimic::{Arguments, Trial};
 use memory_core::Error;
 use tokio::runtime::Runtime;
@@ -28,15 +25,12 @@ fn main() -> ExitCode {
     let runtime = Arc::new(Runtime::new().expect("a runtime to test on"));
     let folder = tempfile::tempdir().expect("a temporary folder");
     let sqlite = format!("sqlite://{}", folder.path().join("memory.db").display());
-    let (postgres, redis, mongo) = (PostgresServer::start(), RedisServer::start(), MongoServer::start());
-    let opened = |engine: Result<Engine, Error>| engine.expect("an engine that opens");
-    let open = |url: &str| opened(runtime.block_on(Engine::open(url)));
     let engines = [
-        ("in-memory", Ok(opened(runtime.block_on(Engine::in_memory())))),
-        ("sqlite", Ok(open(&sqlite))),
-        ("postgres", postgres.as_ref().map(|server| open(server.url()))),
-        ("redis", redis.as_ref().map(|server| open(server.url()))),
-        ("mongo", mongo.as_ref().map(|server| open(server.url()))),
+        OnDemand::new("in-memory", |runtime| Ok((opened(runtime, Engine::in_memory()), None))),
+        OnDemand::new("sqlite", move |runtime| Ok((opened(runtime, Engine::open(&sqlite)), None))),
+        OnDemand::new("postgres", |runtime| on(runtime, TestServer::postgres()?)),
+        OnDemand::new("redis", |runtime| on(runtime, TestServer::redis()?)),
+        OnDemand::new("mongo", |runtime| on(runtime, TestServer::mongo()?)),
     ];
     let groups = [
         ("prompt", [context::cases(), stores::cases(), sync::cases(), history::cases()].concat()),
@@ -44,27 +38,53 @@ fn main() -> ExitCode {
         ("flow", flow::cases()),
     ];
     let mut trials = Vec::new();
-    for (name, engine) in &engines {
+    for engine in &engines {
         for (group, cases) in &groups {
-            let named = |case: &Case| format!("{name}::{group}.{}", case.name);
-            trials.extend(cases.iter().map(|case| trial(&runtime, &named(case), engine.as_ref(), *case)));
+            trials.extend(cases.iter().map(|case| test(&runtime, engine, group, *case)));
         }
     }
     let conclusion = libtest_mimic::run(&arguments, trials);
-    for (_, engine) in engines {
-        let Ok(engine) = engine else { continue };
-        runtime.block_on(engine.remove()).expect("the place is removed");
+    for engine in engines {
+        let Some(Ok((engine, _))) = engine.opened.get() else { continue };
+        runtime.block_on(engine.clone().remove()).expect("the place is removed");
     }
     conclusion.exit_code()
 }
 
-/// Ignored with the reason, or failing where the engine is required, when there is no server.
-fn trial(runtime: &Arc<Runtime>, name: &str, engine: Result<&Engine, &&Missing>, case: Case) -> Trial {
-    match engine {
-        Ok(engine) => {
-            let (runtime, engine) = (Arc::clone(runtime), engine.clone());
-            Trial::test(name.to_owned(), move || runtime.block_on(play(engine, case)))
-        }
-        Err(missing) => missing.trial(name),
+/// Each case is a test of its own.
+fn test(runtime: &Arc<Runtime>, engine: &Arc<OnDemand>, group: &str, case: Case) -> Trial {
+    let (runtime, engine) = (Arc::clone(runtime), Arc::clone(engine));
+    trial(format!("{}::{group}.{}", engine.name, case.name), move || {
+        let engine = engine.get(&runtime)?;
+        runtime.block_on(play(engine, case))
+    })
+}
+
+/// An engine, and what ends its server.
+type Opened = Result<(Engine, Option<TestServer>), Missing>;
+
+/// An engine that the first of its cases opens.
+struct OnDemand {
+    name: &'static str,
+    open: Box<dyn Fn(&Runtime) -> Opened + Send + Sync>,
+    opened: OnceLock<Opened>,
+}
+
+impl OnDemand {
+    fn new(name: &'static str, open: impl Fn(&Runtime) -> Opened + Send + Sync + 'static) -> Arc<Self> {
+        Arc::new(Self { name, open: Box::new(open), opened: OnceLock::new() })
     }
+
+    fn get(&self, runtime: &Runtime) -> Result<Engine, Missing> {
+        let opened = self.opened.get_or_init(|| (self.open)(runtime));
+        opened.as_ref().map(|(engine, _)| engine.clone()).map_err(Missing::clone)
+    }
+}
+
+fn on(runtime: &Runtime, server: TestServer) -> Opened {
+    Ok((opened(runtime, Engine::open(server.url())), Some(server)))
+}
+
+fn opened(runtime: &Runtime, engine: impl Future<Output = Result<Engine, Error>>) -> Engine {
+    runtime.block_on(engine).expect("an engine that opens")
 }

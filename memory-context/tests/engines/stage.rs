@@ -5,7 +5,6 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use libtest_mimic::Failed;
 use memory_context::prompt::{MemoryLoadContext, MemoryScope, MemoryStore, MemoryUpdate, PromptMemory, SyncReport};
 use memory_context::records::{AgentId, Records};
 use memory_core::{DEFAULT_DEADLINE, InMemory, MemoryProvider, Result, SystemClock, TextIndex};
@@ -84,14 +83,14 @@ impl Engine {
 }
 
 /// Runs a case.
-pub(crate) async fn play(engine: Engine, case: Case) -> std::result::Result<(), Failed> {
+pub(crate) async fn play(engine: Engine, case: Case) -> CaseResult {
     let name = uuid::Uuid::now_v7().to_string();
     let stage = Stage { engine, name };
     // A task of its own, so that a panic ends the case only.
     let played = tokio::spawn(tokio::time::timeout(TIME_LIMIT, (case.run)(stage))).await;
     match played {
-        Ok(Ok(played)) => played.map_err(|error| Failed::from(format!("{error:?}"))),
-        Ok(Err(_)) => Err(Failed::from(format!("not over after {} s", TIME_LIMIT.as_secs()))),
+        Ok(Ok(played)) => played,
+        Ok(Err(_)) => Err(format!("not over after {} s", TIME_LIMIT.as_secs()).into()),
         Err(panic) => std::panic::resume_unwind(panic.into_panic()),
     }
 }

@@ -9,7 +9,7 @@ mod bare;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use conformance::server::mongo::MongoServer;
+use conformance::server::TestServer;
 use conformance::workload::{Ledger, Ratios, RowOrder, SpaceForm};
 use criterion::Criterion;
 use futures::future::join_all;
@@ -20,7 +20,7 @@ use tokio::runtime::Runtime;
 use crate::bare::Bare;
 
 fn main() {
-    let server = match MongoServer::start() {
+    let server = match TestServer::mongo() {
         Ok(server) => server,
         Err(missing) => return eprintln!("{missing}"),
     };
@@ -58,7 +58,7 @@ fn main() {
 struct Bench {
     criterion: Criterion,
     runtime: Runtime,
-    server: MongoServer,
+    server: TestServer,
     ratios: Ratios,
 }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use conformance::bench::{Bare, Engine};
-use conformance::server::postgres::PostgresServer;
+use conformance::server::TestServer;
 use memory_core::MemoryProvider;
 use memory_postgres::{PostgresConfig, PostgresMemory};
 use sqlx::{AssertSqlSafe, Connection, Executor};
@@ -16,7 +16,7 @@ use sqlx::{AssertSqlSafe, Connection, Executor};
 use crate::bare::BareSqlx;
 
 fn main() {
-    let server = PostgresServer::start().expect("a server");
+    let server = TestServer::postgres().expect("a server");
     conformance::bench::run(&Postgres { url: server.url().to_owned() });
 }
 

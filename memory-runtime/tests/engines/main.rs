@@ -1,14 +1,13 @@
 //! Tasks on engines: each case runs in memory, on SQLite and on PostgreSQL, with as many handles as it wants.
 
-use std::fmt;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use conformance::server::postgres::PostgresServer;
+use conformance::server::{TestServer, trial};
 use futures::future::BoxFuture;
-use libtest_mimic::{Arguments, Failed, Trial};
+use libtest_mimic::Arguments;
 use memory_core::{DEFAULT_DEADLINE, InMemory, ManualClock, MemoryProvider, TextIndex};
 use memory_postgres::{PostgresConfig, PostgresMemory};
 use memory_sqlite::{SqliteConfig, SqliteMemory};
@@ -88,25 +87,19 @@ fn postgres(url: &str) -> Engine {
 }
 
 /// A case on an engine that `make` makes inside of the asynchronous runtime, since pools belong to it.
-fn trial(name: String, case: Case, make: impl Fn() -> Engine + Send + 'static) -> Trial {
-    Trial::test(name, move || {
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-        runtime.block_on(async {
-            let engine = Arc::new(make());
-            let played = tokio::spawn(tokio::time::timeout(TIME_LIMIT, (case.run)(Arc::clone(&engine)))).await;
-            engine.remove().await;
-            match played {
-                Ok(Ok(())) => Ok(()),
-                Ok(Err(_)) => Err(Failed::from("not over in time")),
-                Err(error) => Err(failed(error)),
-            }
-        })
+fn play(case: Case, make: impl FnOnce() -> Engine) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    runtime.block_on(async {
+        let engine = Arc::new(make());
+        let played = tokio::spawn(tokio::time::timeout(TIME_LIMIT, (case.run)(Arc::clone(&engine)))).await;
+        engine.remove().await;
+        match played {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(_)) => Err("not over in time".into()),
+            // The panic itself is on standard error.
+            Err(error) => Err(error.to_string().into()),
+        }
     })
-}
-
-fn failed(error: impl fmt::Display) -> Failed {
-    // The panic itself is on standard error.
-    Failed::from(error.to_string())
 }
 
 fn main() -> ExitCode {
@@ -132,19 +125,16 @@ fn main() -> ExitCode {
         recovery::a_chain_recalls_only_what_is_related,
         recovery::a_patch_of_somebody_else_does_no_harm,
     ];
-    let server = PostgresServer::start();
+    let server = Arc::new(LazyLock::new(TestServer::postgres));
     let mut trials = Vec::new();
     for case in cases {
-        trials.push(trial(format!("in-memory::{}", case.name), case, in_memory));
-        trials.push(trial(format!("sqlite::{}", case.name), case, sqlite));
-        let name = format!("postgres::{}", case.name);
-        trials.push(match &server {
-            Ok(server) => {
-                let url = server.url().to_owned();
-                trial(name, case, move || postgres(&url))
-            }
-            Err(missing) => missing.trial(&name),
-        });
+        trials.push(trial(format!("in-memory::{}", case.name), move || play(case, in_memory)));
+        trials.push(trial(format!("sqlite::{}", case.name), move || play(case, sqlite)));
+        let server = Arc::clone(&server);
+        trials.push(trial(format!("postgres::{}", case.name), move || {
+            let server = (**server).clone()?;
+            play(case, || postgres(server.url()))
+        }));
     }
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }

@@ -1,0 +1,70 @@
+//! The server that all tests of a program share.
+
+use std::error::Error;
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use super::{Missing, mongo, postgres, redis, variable};
+
+/// A server to share among all tests of a program, in namespaces of their own. It ends with the last of its clones.
+///
+/// It is found or started: the URL in `MEMORY_TEST_<ENGINE>_URL`; else a container of the image in `MEMORY_TEST_<ENGINE>_IMAGE`, or of
+/// the usual one; else the binaries of this machine. An image that is named is used or missing, never replaced by another
+/// server. Must not be called on a thread of an asynchronous runtime that does anything else meanwhile.
+#[derive(Debug, Clone)]
+pub struct TestServer {
+    url: String,
+    /// What ends the server when it is dropped; `None` for one that runs elsewhere.
+    _guard: Option<Arc<dyn Debug + Send + Sync>>,
+}
+
+impl TestServer {
+    /// PostgreSQL. The URL is that of a superuser, with the password.
+    pub fn postgres() -> Result<Self, Missing> {
+        Self::find(postgres::ENGINE, postgres::USUAL_IMAGE, postgres::in_container, postgres::local)
+    }
+
+    /// Redis. The URL is that of the default user, with the password.
+    pub fn redis() -> Result<Self, Missing> {
+        Self::find(redis::ENGINE, redis::USUAL_IMAGE, redis::in_container, redis::local)
+    }
+
+    /// MongoDB, a replica set. With `MEMORY_TEST_MONGO_NODES` and without a URL it has so many nodes, from the binary.
+    pub fn mongo() -> Result<Self, Missing> {
+        Self::find(mongo::ENGINE, mongo::USUAL_IMAGE, mongo::in_container, mongo::local)
+    }
+
+    /// Where it is reached.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    pub(super) fn new(url: String, guard: impl Debug + Send + Sync + 'static) -> Self {
+        Self { url, _guard: Some(Arc::new(guard)) }
+    }
+
+    fn find(
+        engine: &'static str,
+        usual_image: &str,
+        in_container: fn(&str) -> Result<Self, Box<dyn Error>>,
+        local: fn() -> Result<Self, Missing>,
+    ) -> Result<Self, Missing> {
+        let name_of = |what| format!("MEMORY_TEST_{}_{what}", engine.to_uppercase());
+        let (url_variable, image_variable) = (name_of("URL"), name_of("IMAGE"));
+        if let Some(url) = variable(&url_variable) {
+            return Ok(Self { url, _guard: None });
+        }
+        let named = variable(&image_variable);
+        let image = named.as_deref().unwrap_or(usual_image);
+        let no_container = match in_container(image) {
+            Ok(server) => return Ok(server),
+            Err(error) => format!("no container of {image} starts ({error})"),
+        };
+        if named.is_some() {
+            return Err(Missing::new(engine, format!("{image_variable} is set, but {no_container}")));
+        }
+        local().map_err(|missing| {
+            Missing::new(engine, format!("{url_variable} is not set; {no_container}; {}", missing.reason()))
+        })
+    }
+}
