@@ -20,6 +20,7 @@ mod maiar;
 mod output;
 mod progress;
 mod serve;
+mod signal;
 mod telemetry;
 mod usage;
 

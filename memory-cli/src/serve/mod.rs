@@ -26,6 +26,8 @@ use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, Stream
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
+use crate::signal;
+
 pub(crate) use access::{Access, LedgerAccess, Tokens, Writable};
 use mcp::Mcp;
 use metrics::Metrics;
@@ -61,7 +63,7 @@ pub(crate) async fn over_http(
     let sessions = CancellationToken::new();
     let app = app(&server, max_body, &sessions);
     let listener = TcpListener::bind(address).await.with_context(|| format!("can't listen on {address}"))?;
-    let signal = signal()?;
+    let signal = signal::asked_to_end()?;
     listening(listener.local_addr()?);
 
     let stop = CancellationToken::new();
@@ -84,7 +86,7 @@ pub(crate) async fn over_http(
 /// Serves MCP over the standard streams until the client closes them.
 pub(crate) async fn over_stdio(provider: &Arc<dyn MemoryProvider>, settings: Settings) -> anyhow::Result<()> {
     let server = server(provider, settings)?;
-    let signal = signal()?;
+    let signal = signal::asked_to_end()?;
     let serving = async {
         let client = Mcp::over_stdio(Arc::clone(&server)).serve(rmcp::transport::stdio()).await;
         // What the library says holds what the client sent.
@@ -133,21 +135,4 @@ fn app(server: &Server, max_body: usize, sessions: &CancellationToken) -> Router
         .route_service("/mcp", mcp)
         .layer(DefaultBodyLimit::max(max_body))
         .layer(middleware::from_fn_with_state(Arc::clone(server), guard::guard))
-}
-
-/// Ends when the process is asked to.
-fn signal() -> anyhow::Result<impl Future<Output = ()>> {
-    #[cfg(unix)]
-    let (mut interrupt, mut terminate) = {
-        use tokio::signal::unix::{SignalKind, signal};
-        (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?)
-    };
-    #[cfg(windows)]
-    let (mut interrupt, mut terminate) = (tokio::signal::windows::ctrl_c()?, tokio::signal::windows::ctrl_break()?);
-    Ok(async move {
-        tokio::select! {
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
-        }
-    })
 }
