@@ -149,7 +149,7 @@ impl Plan<'_> {
     async fn store(&self, turn: &Turn, at: usize, result: &ActionResult) -> Result<()> {
         let services = self.service.composer.services();
         let text = result.text.as_ref().or(result.error.as_ref()).cloned().unwrap_or_default();
-        let mut message = voice::reply(services, &turn.message, text);
+        let mut message = voice::reply(services, &turn.message, text).with_run(self.run.context().id);
         let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
         message.content.action_result = Some(records::ActionResult {
             run: self.run.context().id.to_string(),

@@ -62,6 +62,21 @@ pub enum Why {
     Model,
 }
 
+impl Why {
+    /// Its name, for logs and metadata.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Own => "own",
+            Self::Known => "known",
+            Self::Muted => "muted",
+            Self::Addressed => "addressed",
+            Self::ChannelType => "channelType",
+            Self::Source => "source",
+            Self::Model => "model",
+        }
+    }
+}
+
 impl Default for RespondRules {
     /// Direct conversations, the agent by itself, programs that call, and `client_chat`.
     fn default() -> Self {

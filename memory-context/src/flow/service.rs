@@ -178,11 +178,12 @@ impl MessageService {
     async fn work(&self, run: &Run, ticket: Ticket, incoming: Incoming) -> Result<End> {
         let Incoming { message, is_addressed } = incoming;
         let Some(message) = self.store(run, message).await? else { return Ok(End::Ignored(Why::Known)) };
-        let mut turn = Turn::new(message);
-        let end = match self.respond(run, ticket, &mut turn, is_addressed).await {
+        let (mut turn, mut decided) = (Turn::new(message), None);
+        let end = match self.respond(run, ticket, &mut turn, is_addressed, &mut decided).await {
             Ok(()) => End::Completed,
             Err(end) => end,
         };
+        self.conclude(&turn, decided, &end).await;
         if let End::Completed | End::Ignored(_) = end {
             self.evaluate(&turn, end == End::Completed).await;
         }
@@ -191,7 +192,7 @@ impl MessageService {
 
     /// `None` for a message that was known.
     async fn store(&self, run: &Run, message: NewMessage) -> Result<Option<Message>> {
-        let added = self.composer.services().records().messages().add_once(message).await?;
+        let added = self.composer.services().records().messages().add_once(message.with_run(run.context().id)).await?;
         if added.is_new {
             run.step(Step::Stored(added.message.id));
         }
@@ -199,12 +200,21 @@ impl MessageService {
     }
 
     /// Works on the answer until it is given, or tells why there is none. The room goes on when it returns.
-    async fn respond(&self, run: &Run, ticket: Ticket, turn: &mut Turn, is_addressed: bool) -> Result<(), End> {
+    async fn respond(
+        &self,
+        run: &Run,
+        ticket: Ticket,
+        turn: &mut Turn,
+        is_addressed: bool,
+        decided: &mut Option<Why>,
+    ) -> Result<(), End> {
         let mut time = TimeLeft::new(self.limits.run);
         time.spend(self.read_attachments(turn)).await?;
         ticket.turn().await;
-        if let Decision::Ignore(why) = time.spend(self.decide(turn, is_addressed)).await?? {
-            return Err(End::Ignored(why));
+        match time.spend(self.decide(turn, is_addressed)).await?? {
+            Decision::Ignore(why) => return Err(End::Ignored(why)),
+            Decision::Respond(why) => *decided = Some(why),
+            Decision::Ask => {}
         }
         ticket.supersede();
         ticket.unless_superseded(ticket.first()).await.ok_or(End::Superseded)?;
@@ -217,6 +227,21 @@ impl MessageService {
                 *turn = time.spend(self.run_actions(run, turn, &answer)).await??;
                 Ok(())
             }
+        }
+    }
+
+    /// Keeps how the run ended, and what decided whether to answer. Where that can't be kept, it is over all the same.
+    async fn conclude(&self, turn: &Turn, decided: Option<Why>, end: &End) {
+        let (why, reason) = match end {
+            End::Ignored(why) => (Some(*why), None),
+            End::Failed { reason } => (decided, Some(reason.as_str())),
+            End::Completed | End::Superseded | End::TimedOut { .. } => (decided, None),
+        };
+        let mut labels = vec![("end", end.as_str())];
+        labels.extend(why.map(|why| ("why", why.as_str())));
+        labels.extend(reason.map(|reason| ("reason", reason)));
+        if let Err(error) = self.composer.services().records().messages().conclude(turn.message.id, &labels).await {
+            tracing::warn!(%error, "how a run ended can't be kept");
         }
     }
 
@@ -290,7 +315,7 @@ impl MessageService {
     /// Says a text as an answer.
     pub(super) async fn say(&self, run: &Run, turn: &Turn, answer: &MessageAnswer, text: &str) -> Result<()> {
         let services = self.composer.services();
-        let mut new = voice::reply(services, &turn.message, text);
+        let mut new = voice::reply(services, &turn.message, text).with_run(run.context().id);
         new.content.thought = Some(answer.thought.clone());
         new.content.actions = answer.actions.clone();
         new.content.providers = answer.providers.clone();

@@ -211,18 +211,27 @@ pub struct NewMessage {
     pub status: Status,
     /// What the platform calls it: a message that comes twice is stored once.
     pub external_id: Option<String>,
+    /// The run that it came in, or that said it.
+    pub run: Option<MemoryId>,
 }
 
 impl NewMessage {
     /// A message that waits for nothing.
     pub fn new(content: MessageContent, created_at: Timestamp) -> Self {
-        Self { content, created_at, status: Status::Observed, external_id: None }
+        Self { content, created_at, status: Status::Observed, external_id: None, run: None }
     }
 
     /// As the platform calls it, 1 to 512 bytes.
     #[must_use]
     pub fn with_external_id(mut self, id: impl Into<String>) -> Self {
         self.external_id = Some(id.into());
+        self
+    }
+
+    /// As part of a run.
+    #[must_use]
+    pub fn with_run(mut self, run: MemoryId) -> Self {
+        self.run = Some(run);
         self
     }
 

@@ -56,7 +56,9 @@ impl<'a> Messages<'a> {
     pub async fn add_once(&self, new: NewMessage) -> Result<Added> {
         let space = messages_space(self.records.agent(), &new.content.room)?;
         let receipt = MemoryId::generate().to_string();
+        let run = new.run.map(|run| run.to_string());
         let mut labels = vec![("author", new.content.author.as_str())];
+        labels.extend(run.as_deref().map(|run| ("run", run)));
         labels.extend(new.external_id.as_ref().map(|_| (RECEIPT, receipt.as_str())));
         let mut memory = NewMemory::new(space.clone(), Trigger::from_value(&new.content)?, new.created_at);
         memory = memory.with_metadata(metadata(labels)?).with_status(new.status);
@@ -153,6 +155,12 @@ impl<'a> Messages<'a> {
             return Err(Error::not_found());
         }
         let patch = MemoryPatch::new().set_context(Context::from_value(&Described { attachments })?);
+        self.records.provider().update(id, patch).await.map(drop)
+    }
+
+    /// Keeps in the metadata of a message how its run ended, and why: for those who look into it later.
+    pub(crate) async fn conclude(&self, id: MemoryId, labels: &[(&str, &str)]) -> Result<()> {
+        let patch = MemoryPatch::new().merge_metadata(metadata(labels.iter().copied())?);
         self.records.provider().update(id, patch).await.map(drop)
     }
 
