@@ -1,0 +1,157 @@
+//! A language model that a test plays: a server of OpenAI's chat completions whose requests wait for what the test answers.
+
+// Each test program uses a part of this.
+#![allow(dead_code)]
+
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode};
+use axum::routing::post;
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::timeout;
+
+/// The endpoint.
+pub(crate) struct Model {
+    pub(crate) url: String,
+    requests: mpsc::UnboundedReceiver<Asked>,
+}
+
+/// A request that waits for its answer.
+#[derive(Debug)]
+pub(crate) struct Asked {
+    /// What the model was told, all of it.
+    pub(crate) prompt: String,
+    pub(crate) about: Question,
+    /// The header that holds the key.
+    pub(crate) authorization: Option<String>,
+    pub(crate) model: String,
+    answer: oneshot::Sender<(StatusCode, String)>,
+}
+
+/// What is asked, by the templates of the flow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Question {
+    /// Whether to answer.
+    Respond,
+    /// What to answer.
+    Answer,
+    /// What was learned.
+    Reflect,
+}
+
+/// How long a test waits for what has to come, before it fails instead of hanging.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+impl Model {
+    /// Starts the endpoint on a free port, in the background of the runtime.
+    pub(crate) async fn start() -> Self {
+        let (sender, requests) = mpsc::unbounded_channel();
+        let routes = Router::new().route("/v1/chat/completions", post(complete)).with_state(sender);
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let url = format!("http://{}/v1", listener.local_addr().expect("an address"));
+        tokio::spawn(async move { axum::serve(listener, routes).await });
+        Self { url, requests }
+    }
+
+    /// The next request.
+    pub(crate) async fn asked(&mut self) -> Asked {
+        within(self.requests.recv()).await.expect("the endpoint is there")
+    }
+
+    /// The next request, which has to be about this.
+    pub(crate) async fn asked_to(&mut self, about: Question) -> Asked {
+        let asked = self.asked().await;
+        assert_eq!(asked.about, about, "{}", asked.prompt);
+        asked
+    }
+
+    /// Whether there is no request that the test has not seen.
+    pub(crate) fn is_idle(&mut self) -> bool {
+        self.requests.try_recv().is_err()
+    }
+}
+
+impl Asked {
+    /// Says something, and does nothing else.
+    pub(crate) fn says(self, text: &str) {
+        self.acts("REPLY", "", text);
+    }
+
+    /// Does something, with the information of providers.
+    pub(crate) fn acts(self, actions: &str, providers: &str, text: &str) {
+        self.writes(&format!(
+            "<response><thought>because</thought><actions>{actions}</actions><providers>{providers}</providers>\
+             <text>{text}</text></response>"
+        ));
+    }
+
+    /// Decides whether to answer.
+    pub(crate) fn decides(self, action: &str) {
+        self.writes(&format!("<response><reasoning>because</reasoning><action>{action}</action></response>"));
+    }
+
+    /// Learns one fact about somebody.
+    pub(crate) fn learns(self, subject: &str, claim: &str) {
+        let fact = json!({ "claim": claim, "subject": subject });
+        self.writes(&json!({ "thought": "because", "facts": [fact] }).to_string());
+    }
+
+    /// Answers with any text.
+    pub(crate) fn writes(self, content: &str) {
+        let message = json!({ "role": "assistant", "content": content });
+        self.responds(StatusCode::OK, &json!({ "choices": [{ "index": 0, "message": message }] }));
+    }
+
+    /// Answers with an error.
+    pub(crate) fn fails(self, status: StatusCode) {
+        self.responds(status, &json!({ "error": { "message": "as a test" } }));
+    }
+
+    /// Waits until nobody waits for the answer any more.
+    pub(crate) async fn is_given_up(&mut self) {
+        within(self.answer.closed()).await;
+    }
+
+    /// Whether somebody still waits for the answer.
+    pub(crate) fn is_awaited(&self) -> bool {
+        !self.answer.is_closed()
+    }
+
+    fn responds(self, status: StatusCode, body: &Value) {
+        // Who gave the request up hears nothing.
+        let _ = self.answer.send((status, body.to_string()));
+    }
+}
+
+/// What comes in time.
+pub(crate) async fn within<T>(future: impl Future<Output = T>) -> T {
+    timeout(PATIENCE, future).await.expect("it comes")
+}
+
+async fn complete(
+    State(requests): State<mpsc::UnboundedSender<Asked>>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> (StatusCode, String) {
+    let body: Value = serde_json::from_slice(&body).expect("JSON");
+    let messages = body["messages"].as_array().expect("messages");
+    let texts: Vec<_> = messages.iter().map(|message| message["content"].as_str().expect("text")).collect();
+    let prompt = texts.join("\n");
+    let about = match prompt.as_str() {
+        prompt if prompt.contains("\nDecide whether ") => Question::Respond,
+        prompt if prompt.contains("\nReflect on this conversation ") => Question::Reflect,
+        _ => Question::Answer,
+    };
+    let authorization = headers.get("authorization").map(|value| value.to_str().expect("text").to_owned());
+    let model = body["model"].as_str().expect("a name").to_owned();
+    let (answer, answered) = oneshot::channel();
+    let asked = Asked { prompt, about, authorization, model, answer };
+    // A test that is over has no answer.
+    let _ = requests.send(asked);
+    answered.await.unwrap_or((StatusCode::SERVICE_UNAVAILABLE, String::new()))
+}

@@ -1,0 +1,171 @@
+//! An agent, the people who talk to it, and all that can be seen of it.
+
+use std::collections::BTreeMap;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use futures::{Stream, StreamExt};
+use memory_context::flow::platform::{Origin, telegram};
+use memory_context::flow::{End, EventKind, Events, Incoming, Limits, MessageService, Notice, Platform, Step};
+use memory_context::records::{AgentId, Message, NewMessage, Records, RoomId, Scope};
+use memory_context::state::{Action, Character, Composer, ContextProvider, Services};
+use memory_core::{Clock, MemoryId, Result, SystemClock};
+use memory_runtime::openai::{OpenAiConfig, OpenAiModel};
+use tempfile::TempDir;
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+
+use crate::model::{Model, within};
+
+/// What the agent can be given beside the defaults.
+#[derive(Default)]
+pub(crate) struct Setting {
+    pub(crate) actions: Vec<Arc<dyn Action>>,
+    pub(crate) providers: Vec<Arc<dyn ContextProvider>>,
+    pub(crate) limits: Limits,
+}
+
+/// Eliza, with her memory in a file.
+pub(crate) struct Stage {
+    pub(crate) model: Model,
+    pub(crate) records: Records,
+    service: Arc<MessageService>,
+    said: mpsc::UnboundedReceiver<Message>,
+    notices: Pin<Box<dyn Stream<Item = Notice> + Send>>,
+    _folder: TempDir,
+}
+
+/// What the account of the agent is on the platform.
+const ACCOUNT: i64 = 1;
+const ANA: i64 = 2;
+
+/// Hears what the agent says.
+#[derive(Debug)]
+struct Ear(mpsc::UnboundedSender<Message>);
+
+#[async_trait]
+impl Platform for Ear {
+    async fn say(&self, message: &Message) -> Result<()> {
+        // A test that is over listens no more.
+        let _ = self.0.send(message.clone());
+        Ok(())
+    }
+}
+
+impl Stage {
+    pub(crate) async fn set(setting: Setting) -> Self {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let url = format!("sqlite://{}", folder.path().join("memory.db").display());
+        let provider = memory_runtime::open(&url).expect("a provider");
+        provider.init().await.expect("ready");
+        let records = Records::new(provider, AgentId::parse("eliza").expect("valid"));
+        let services = Services::new(records.clone(), Character::named("Eliza"));
+        let services = setting.actions.into_iter().fold(services, Services::with_action);
+        let composer =
+            setting.providers.into_iter().fold(Composer::builder(services).built_in(), |all, one| all.provider(one));
+        let model = Model::start().await;
+        let mut config = OpenAiConfig::new(&model.url, "small");
+        // The limits of the flow are what is tested.
+        config.deadline_ms = 1 << 40;
+        let endpoint = OpenAiModel::new(config).expect("a model");
+        let (ear, said) = mpsc::unbounded_channel();
+        let events = Events::new(1_000, Arc::new(SystemClock));
+        let notices = Box::pin(events.subscribe());
+        let composer = composer.build().expect("names differ");
+        let service = MessageService::new(composer, Arc::new(endpoint), Arc::new(Ear(ear)), events);
+        let service = Arc::new(service.with_limits(setting.limits));
+        Self { model, records, service, said, notices, _folder: folder }
+    }
+
+    /// Ana writes to the agent in private; what becomes of it.
+    pub(crate) async fn writes(&self, text: &str) -> JoinHandle<End> {
+        self.receives(ANA, ANA, text, None).await
+    }
+
+    /// Somebody writes in a private chat; the message has this id on the platform.
+    pub(crate) async fn receives(&self, chat: i64, user: i64, text: &str, id: Option<&str>) -> JoinHandle<End> {
+        let origin = origin(chat, user);
+        origin.ensure(&self.records).await.expect("kept");
+        let origin = origin.seen_by(self.records.agent(), &telegram::entity_id(ACCOUNT).expect("valid"));
+        let mut message = NewMessage::new(origin.message(text), SystemClock.now());
+        message.external_id = id.map(str::to_owned);
+        let service = Arc::clone(&self.service);
+        tokio::spawn(async move { service.receive(Incoming { message, is_addressed: false }).await })
+    }
+
+    /// The platform tells the agent what it said itself.
+    pub(crate) async fn echoes(&self, text: &str) -> JoinHandle<End> {
+        self.receives(ANA, ACCOUNT, text, None).await
+    }
+
+    /// What the agent says next, and where.
+    pub(crate) async fn hears(&mut self) -> (RoomId, String) {
+        let message = within(self.said.recv()).await.expect("the agent is there");
+        (message.content.room, message.content.text)
+    }
+
+    /// The messages of Ana's private chat, oldest first.
+    pub(crate) async fn stored(&self) -> Vec<Message> {
+        self.stored_of(ANA).await
+    }
+
+    /// The messages of a private chat, oldest first.
+    pub(crate) async fn stored_of(&self, chat: i64) -> Vec<Message> {
+        let Origin { room, author, .. } = origin(chat, chat);
+        let mut messages = self.records.messages().recent(&Scope::new(room.id, author.id), 100).await.expect("read");
+        messages.reverse();
+        messages
+    }
+
+    /// What was stored in Ana's private chat, oldest first.
+    pub(crate) async fn texts(&self) -> Vec<String> {
+        self.stored().await.into_iter().map(|message| message.content.text).collect()
+    }
+
+    /// Ends it when all is over: the agent said nothing that was not heard, asked nothing that was not answered, and each of its
+    /// runs ended once. Gives the runs, in the order in which they began.
+    pub(crate) async fn ends(mut self) -> Vec<Course> {
+        assert!(self.model.is_idle(), "nothing more is asked");
+        drop(self.service);
+        assert_eq!(within(self.said.recv()).await, None, "nothing more is said");
+        let mut runs = BTreeMap::<MemoryId, Course>::new();
+        while let Some(notice) = within(self.notices.next()).await {
+            let Notice::Event(event) = notice else { panic!("{notice:?}") };
+            match (event.kind, runs.get_mut(&event.run.id)) {
+                (EventKind::Started, None) => {
+                    let course =
+                        Course { id: event.run.id, room: event.run.room.clone(), steps: Vec::new(), end: None };
+                    runs.insert(event.run.id, course);
+                }
+                (EventKind::Step(step), Some(Course { steps, end: None, .. })) => steps.push(step),
+                (EventKind::Ended(ended), Some(Course { end: end @ None, .. })) => *end = Some(ended),
+                (kind, run) => panic!("{kind:?} in {run:?}"),
+            }
+        }
+        assert!(runs.values().all(|run| run.end.is_some()), "{runs:?}");
+        // Ids of one process ascend.
+        runs.into_values().collect()
+    }
+}
+
+/// What became of a message.
+#[derive(Debug)]
+pub(crate) struct Course {
+    pub(crate) id: MemoryId,
+    pub(crate) room: RoomId,
+    pub(crate) steps: Vec<Step>,
+    pub(crate) end: Option<End>,
+}
+
+/// Who writes where.
+fn origin(chat: i64, user: i64) -> Origin {
+    let chat = telegram::Chat { id: chat, kind: telegram::ChatKind::Private, title: None };
+    let author = telegram::User { id: user, first_name: format!("User {user}"), last_name: None, username: None };
+    Origin::of_telegram(&chat, None, &author).expect("valid")
+}
+
+/// What a message ended with.
+pub(crate) async fn end(of: JoinHandle<End>) -> End {
+    within(of).await.expect("no panic")
+}
