@@ -1,6 +1,7 @@
 //! The command line: its global options, and the options that several commands share.
 
 use clap::{ArgGroup, Args, Parser, ValueEnum};
+use memory_context::records::AgentId;
 use memory_core::{Filter, MemoryId, MemoryQuery, Order, QueryBuilder, SpaceSelector, Status, Timestamp};
 use memory_core::{Kind, Ledger};
 
@@ -238,6 +239,7 @@ value_parsers! {
     status: Status = Status::parse;
     filter: Filter = Filter::parse;
     memory_id: MemoryId = MemoryId::parse;
+    agent_id: AgentId = AgentId::parse;
     document_id: memory_core::DocumentId = memory_core::DocumentId::parse;
     collection: memory_core::Collection = memory_core::Collection::parse;
     idempotency_key: memory_core::IdempotencyKey = memory_core::IdempotencyKey::parse;

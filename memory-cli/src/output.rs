@@ -217,7 +217,8 @@ fn advice(error: &memory_core::Error) -> Option<&'static str> {
     })
 }
 
-fn one_line(text: &str) -> String {
+/// A text on one line that does not steer the terminal.
+pub(crate) fn one_line(text: &str) -> String {
     printable(&text.split_whitespace().collect::<Vec<_>>().join(" "))
 }
 

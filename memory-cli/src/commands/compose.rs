@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use clap::Args;
 use memory_context::records::{AgentId, MessageContent, Records, Scope};
-use memory_context::state::{Budget, Character, ComposeOptions, Composer, Outcome, Services, State, Status, Turn};
+use memory_context::state::{Budget, ComposeOptions, Composer, Outcome, Services, State, Status, Turn};
 use memory_core::{Error, MemoryId, MemoryProvider};
 
-use super::exit_code;
+use super::{character, exit_code};
 use crate::args;
 use crate::input::Input;
 use crate::output::{self, Output};
@@ -51,10 +51,7 @@ pub(crate) async fn run(
     let records = Records::new(Arc::clone(provider), agent.clone());
     let scope = Scope::new(content.room, content.author);
     let message = records.messages().get(&scope, memory.id).await?.ok_or_else(no_message)?;
-    let character = match &args.character {
-        Some(input) => input.read("--character", character)?,
-        None => Character::named(agent.as_str()),
-    };
+    let character = character(args.character.as_ref(), &agent)?;
     let composer = Composer::builder(Services::new(records, character)).built_in().build()?;
     let state = composer.compose_state(&Turn::new(message), &options(args)).await;
     if output.is_json() {
@@ -66,10 +63,6 @@ pub(crate) async fn run(
         }
     }
     Ok(exit_code(report(&state)))
-}
-
-fn character(json: &str) -> memory_core::Result<Character> {
-    serde_json::from_str(json).map_err(|error| Error::invalid("not the JSON of a character").with_source(error))
 }
 
 fn options(args: &ComposeArgs) -> ComposeOptions {

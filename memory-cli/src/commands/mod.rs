@@ -3,12 +3,16 @@
 use std::process::ExitCode;
 
 use clap::Subcommand;
-use memory_core::MemoryProvider;
+use memory_context::records::AgentId;
+use memory_context::state::Character;
+use memory_core::{Error, MemoryProvider};
 
 use crate::args::Cli;
 use crate::engine;
+use crate::input::Input;
 use crate::output::Output;
 
+mod chat;
 mod compose;
 mod conformance;
 mod copy;
@@ -45,6 +49,14 @@ pub(crate) enum Command {
     /// Keep what goes into the system prompt of an agent: its memory of the project, and the profile of its user.
     #[command(subcommand)]
     Prompt(prompt::PromptCommand),
+    /// Talk to an agent at the terminal: a model behind an endpoint answers, and what is said is kept.
+    ///
+    /// Each line of standard input is a message, and each answer comes on standard output. The messages, what the agent thought and did,
+    /// and the facts that it learned stay in the memory, and the next conversation goes on from there. The end of the input, or
+    /// Ctrl-C, ends it when what was said is answered, and a second Ctrl-C at once. With --json, each answer is a line
+    /// {"kind":"answer",...}, and what became of each line of the input is one {"kind":"end",...}. A message that can't be answered
+    /// is reported, makes the exit code 1 in the end, and the conversation goes on.
+    Chat(chat::ChatArgs),
     /// Show what an agent would know when it answers a message: its conversation, its character, what it can do.
     ///
     /// By default all providers but the dynamic and the private ones contribute. The exit code is 1 when one that was asked for
@@ -116,6 +128,7 @@ pub(crate) async fn run(cli: Cli, output: &mut Output) -> anyhow::Result<ExitCod
     let provider = engine::open(cli.url()?).await?;
     let result = match &cli.command {
         Command::Serve(args) => serve::run(&provider, args).await,
+        Command::Chat(args) => chat::run(&provider, args, output).await,
         Command::Compose(args) => compose::run(&provider, args, output).await,
         _ => run_on(provider.as_ref(), &cli, output).await,
     };
@@ -144,6 +157,7 @@ async fn run_on(provider: &dyn MemoryProvider, cli: &Cli, output: &mut Output) -
         | Command::Doctor(_)
         | Command::Conformance(_)
         | Command::Serve(_)
+        | Command::Chat(_)
         | Command::Compose(_) => Ok(ExitCode::SUCCESS),
     }
 }
@@ -151,4 +165,15 @@ async fn run_on(provider: &dyn MemoryProvider, cli: &Cli, output: &mut Output) -
 /// Success, or 1 when something was reported on the way.
 fn exit_code(has_failures: bool) -> ExitCode {
     if has_failures { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}
+
+/// Who the agent is: what an option says, or one that is called like its memory.
+fn character(option: Option<&Input>, agent: &AgentId) -> anyhow::Result<Character> {
+    let parse = |json: &str| {
+        serde_json::from_str(json).map_err(|error| Error::invalid("not the JSON of a character").with_source(error))
+    };
+    match option {
+        Some(input) => input.read("--character", parse),
+        None => Ok(Character::named(agent.as_str())),
+    }
 }
