@@ -67,12 +67,14 @@ pub struct Inspection {
     pub missing: Vec<String>,
     /// What the clock of the server said; `None` where the engine has no clock but that of its caller.
     pub server_time: Option<Timestamp>,
+    /// How many bytes the data takes with its indexes: that of the namespace, or where an engine tells no less, of the whole server.
+    pub bytes: Option<u64>,
 }
 
 impl Inspection {
     /// What was found.
-    pub fn new(missing: Vec<String>, server_time: Option<Timestamp>) -> Self {
-        Self { missing, server_time }
+    pub fn new(missing: Vec<String>, server_time: Option<Timestamp>, bytes: Option<u64>) -> Self {
+        Self { missing, server_time, bytes }
     }
 }
 

@@ -1,14 +1,15 @@
-//! What is there of the collections and what time it is at the server, for operators.
+//! What is there of the collections, how much they take and what time it is at the server, for operators.
 
 use memory_core::{Inspection, Result, Timestamp};
-use mongodb::bson::{Document, doc};
+use mongodb::bson::{Bson, Document, doc};
 
 use crate::config::MongoConfig;
 use crate::connection::Call;
 use crate::error::native;
 use crate::migrate::{commands, with_connections};
 
-/// Tells which collections and indexes are missing, and what time it is at the server; changes nothing.
+/// Tells which collections and indexes are missing, how many bytes they take in their files (which follow within a minute), and
+/// what time it is at the server; changes nothing.
 pub async fn inspect(config: &MongoConfig) -> Result<Inspection> {
     with_connections(config, async |call| call.retry(|| look(&call)).await).await
 }
@@ -35,5 +36,16 @@ async fn look(call: &Call) -> Result<Inspection> {
         let absent = names.filter(|index| !present.iter().any(|present| present == index));
         missing.extend(absent.map(|index| format!("{name}.{index}")));
     }
-    Ok(Inspection::new(missing, server_time.transpose()?))
+    let stats = database.run_command(doc! { "dbStats": 1 }).await.map_err(native)?;
+    Ok(Inspection::new(missing, server_time.transpose()?, stats.get("totalSize").and_then(whole)))
+}
+
+/// Counts come in whichever type has room for them.
+fn whole(count: &Bson) -> Option<u64> {
+    match count {
+        Bson::Int32(count) => u64::try_from(*count).ok(),
+        Bson::Int64(count) => u64::try_from(*count).ok(),
+        Bson::Double(count) => Some(*count as u64),
+        _ => None,
+    }
 }

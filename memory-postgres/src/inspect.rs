@@ -22,9 +22,10 @@ async fn look(connections: &Connections) -> Result<Inspection> {
     session.commit().await?;
     let server_time = Timestamp::from_millis(row.try_get(0).map_err(native)?)?;
     let present: Vec<String> = row.try_get(1).map_err(native)?;
+    let bytes: i64 = row.try_get(2).map_err(native)?;
     let names = migrations::postgres().iter().flat_map(|migration| names(migration.text));
     let missing = names.filter(|name| !present.iter().any(|present| present == name)).map(str::to_owned);
-    Ok(Inspection::new(missing.collect(), Some(server_time)))
+    Ok(Inspection::new(missing.collect(), Some(server_time), u64::try_from(bytes).ok()))
 }
 
 /// The tables and indexes that a step creates, each by a statement that begins a line.

@@ -247,11 +247,13 @@ statements! {
     insert_applied: "INSERT INTO {schema}.schema_migrations (version, name, checksum, complete) VALUES ($1, $2, $3, TRUE)";
     health: "SELECT current_setting('server_version'), (SELECT max(version) FROM {schema}.schema_migrations),
         current_setting('fsync'), current_setting('full_page_writes'), current_setting('synchronous_commit')";
-    /// The time at the server, and the tables and valid indexes of the schema.
+    /// The time at the server, the tables and valid indexes of the schema, and how many bytes they take.
     inspect: "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint, ARRAY(
         SELECT relation.relname::text FROM pg_class relation JOIN pg_namespace ON pg_namespace.oid = relation.relnamespace
         LEFT JOIN pg_index ON pg_index.indexrelid = relation.oid
-        WHERE pg_namespace.nspname = $1 AND pg_index.indisvalid IS NOT FALSE)";
+        WHERE pg_namespace.nspname = $1 AND pg_index.indisvalid IS NOT FALSE),
+        (SELECT coalesce(sum(pg_total_relation_size(oid)), 0)::bigint FROM pg_class
+        WHERE relnamespace = to_regnamespace(quote_ident($1)) AND relkind = 'r')";
 
     /// Writes nothing when the ledger's words are indexed and none are given.
     insert_memory: concat!(

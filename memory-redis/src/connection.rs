@@ -227,7 +227,7 @@ fn refusal(answers: &[Value]) -> Option<RedisError> {
 }
 
 /// The lines of `INFO`.
-fn facts(answer: Option<&Value>) -> HashMap<String, String> {
+pub(crate) fn facts(answer: Option<&Value>) -> HashMap<String, String> {
     let text = match answer {
         Some(Value::BulkString(text)) => String::from_utf8_lossy(text).into_owned(),
         Some(Value::VerbatimString { text, .. }) => text.clone(),

@@ -61,20 +61,11 @@ pub async fn plan(url: &str) -> Result<Report> {
     }
 }
 
-/// Tells what of the schema is missing, and what time it is at the server; changes nothing.
+/// Tells what of the schema is missing, how many bytes the data takes, and what time it is at the server; changes nothing.
 ///
 /// Refuses the URLs that [`open`] refuses; other errors are those of the engine.
 pub async fn inspect(url: &str) -> Result<Inspection> {
-    match Engine::from_url(url)? {
-        #[cfg(feature = "sqlite")]
-        Engine::Sqlite(config) => memory_sqlite::inspect(&config).await,
-        #[cfg(feature = "postgres")]
-        Engine::Postgres(config) => memory_postgres::inspect(&config).await,
-        #[cfg(feature = "mongo")]
-        Engine::Mongo(config) => memory_mongo::inspect(&config).await,
-        #[cfg(feature = "redis")]
-        Engine::Redis(config) => memory_redis::inspect(&config).await,
-    }
+    Engine::from_url(url)?.inspect().await
 }
 
 /// Servers, sentinels and clusters, encrypted or not.
@@ -109,6 +100,19 @@ impl Engine {
             #[cfg(feature = "redis")]
             Some(redis_schemes!()) => RedisConfig::from_url(url).map(Box::new).map(Self::Redis),
             scheme => Err(refusal(scheme)),
+        }
+    }
+
+    pub(crate) async fn inspect(&self) -> Result<Inspection> {
+        match self {
+            #[cfg(feature = "sqlite")]
+            Self::Sqlite(config) => memory_sqlite::inspect(config).await,
+            #[cfg(feature = "postgres")]
+            Self::Postgres(config) => memory_postgres::inspect(config).await,
+            #[cfg(feature = "mongo")]
+            Self::Mongo(config) => memory_mongo::inspect(config).await,
+            #[cfg(feature = "redis")]
+            Self::Redis(config) => memory_redis::inspect(config).await,
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use memory_core::{Clock, MemoryProvider, Result, TextIndex};
+use memory_core::{Clock, Inspection, MemoryProvider, Result, TextIndex};
 #[cfg(feature = "mongo")]
 use memory_mongo::MongoMemory;
 #[cfg(feature = "postgres")]
@@ -61,6 +61,11 @@ impl Sandbox {
                 Ok(Arc::new(MongoMemory::open(*config)?))
             }
         }
+    }
+
+    /// What [`inspect`](crate::inspect) tells of the place.
+    pub async fn inspect(&self, url: &str) -> Result<Inspection> {
+        self.engine(url)?.inspect().await
     }
 
     /// Removes the place with everything in it. No provider may be open on it.

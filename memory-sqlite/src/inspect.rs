@@ -11,6 +11,7 @@ use crate::error::native;
 use crate::migrate::{on_a_thread, run};
 
 const NAMES: &str = "SELECT name FROM sqlite_schema";
+const BYTES: &str = "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size";
 
 /// Tells which tables and indexes of the schema are missing, and changes nothing. A database in memory is its provider's alone, and
 /// misses none.
@@ -19,10 +20,12 @@ pub async fn inspect(config: &SqliteConfig) -> Result<Inspection> {
     let deadline = config.deadline;
     on_a_thread(move || {
         check_path(&path)?;
-        let present = names(&open_file(&path, OpenFlags::SQLITE_OPEN_READ_ONLY)?)?;
+        let file = open_file(&path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+        let present = names(&file)?;
+        let bytes: i64 = file.query_row(BYTES, [], |row| row.get(0)).map_err(native)?;
         let mut fresh = connect(&Location::Memory, deadline)?;
         run(&mut fresh)?;
-        Ok(Inspection::new(names(&fresh)?.difference(&present).cloned().collect(), None))
+        Ok(Inspection::new(names(&fresh)?.difference(&present).cloned().collect(), None, u64::try_from(bytes).ok()))
     })
     .await
 }
