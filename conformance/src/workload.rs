@@ -2,13 +2,11 @@
 
 use std::time::Duration;
 
-use memory_core::{
-    IdempotencyKey, Memory, MemoryId, MemoryQuery, Metadata, NewMemory, SpaceId, Status, Timestamp, Trigger,
-};
+use memory_core::{MemoryQuery, Metadata, NewMemory, SpaceId, Status, Timestamp, Trigger};
 
 use crate::random::mix;
 
-/// The bytes of text in each row's trigger.
+/// The bytes of text in each row's trigger, unless a ledger says otherwise.
 pub const PAYLOAD: usize = 600;
 /// The rows of one batch while loading.
 pub const BATCH: usize = 1_000;
@@ -40,11 +38,28 @@ pub enum SpaceForm {
     WithUuid,
 }
 
+/// How many spaces there are on each level, apart from those that a question is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Spread {
+    /// In all; at least one.
+    pub guilds: u64,
+    /// In each guild; at least one.
+    pub channels: u64,
+    /// In each channel; at least one.
+    pub users: u64,
+}
+
+impl Default for Spread {
+    fn default() -> Self {
+        Self { guilds: 100, channels: 10, users: 1_000 }
+    }
+}
+
 /// A ledger of `rows` rows.
 ///
 /// Half of the rows are in one guild (dense), a thousandth in another (medium), 20 in a third (sparse), the oldest thousandth
 /// in a fourth (stale); a room takes twice a thousandth under one id; the dense guild has 20 rows of its own; the rest is
-/// spread over 100 guilds, 10 channels each and 1,000 users each.
+/// spread over the guilds, channels and users of its [`Spread`].
 #[derive(Debug, Clone, Copy)]
 pub struct Ledger {
     /// How many rows there are.
@@ -53,6 +68,10 @@ pub struct Ledger {
     pub order: RowOrder,
     /// How their spaces look.
     pub form: SpaceForm,
+    /// How many spaces there are.
+    pub spread: Spread,
+    /// The bytes of text in each row's trigger.
+    pub payload: usize,
 }
 
 /// A question, and what it is called.
@@ -70,7 +89,8 @@ const START: i64 = 1_600_000_000_000;
 impl Ledger {
     /// A ledger of plain spaces, written as it happened.
     pub fn new(rows: usize) -> Self {
-        Self { rows, order: RowOrder::Ascending, form: SpaceForm::Plain }
+        let (order, form) = (RowOrder::Ascending, SpaceForm::Plain);
+        Self { rows, order, form, spread: Spread::default(), payload: PAYLOAD }
     }
 
     /// The rows in the order in which they are written.
@@ -88,7 +108,7 @@ impl Ledger {
 
     /// The row at a place in time; places from `rows` on are further rows of the same kind.
     pub fn row(self, place: usize) -> NewMemory {
-        let trigger = format!(r#"{{"text":"{}","n":{place}}}"#, text(place));
+        let trigger = format!(r#"{{"text":"{}","n":{place}}}"#, self.text(place));
         let trigger = Trigger::parse(&trigger).expect("valid JSON");
         let metadata = format!(
             r#"{{"score":{},"topic":"{}"}}"#,
@@ -104,6 +124,7 @@ impl Ledger {
     /// The questions of every benchmark: the newest 50 of each shape.
     pub fn questions(self) -> Vec<Question> {
         let under = |path| MemoryQuery::builder().under(path);
+        let channel = format!("plugin-discord-g{}-c{}-*", 42 % self.spread.guilds, 7 % self.spread.channels);
         let builders = [
             ("exact, a room", MemoryQuery::builder().exact("plugin-discord-room")),
             ("exact, a parent above half", MemoryQuery::builder().exact("plugin-discord-dense")),
@@ -111,8 +132,8 @@ impl Ledger {
             ("under, medium", under("plugin-discord-medium")),
             ("under, sparse", under("plugin-discord-sparse")),
             ("under, stale", under("plugin-discord-stale")),
-            ("prefix, eleven siblings", MemoryQuery::builder().prefix("plugin-discord-g1")),
-            ("glob, a guild's channel", MemoryQuery::builder().glob("plugin-discord-g42-c7-*")),
+            ("prefix, siblings", MemoryQuery::builder().prefix("plugin-discord-g1")),
+            ("glob, a guild's channel", MemoryQuery::builder().glob(channel)),
             ("filter under dense", under("plugin-discord-dense").filter_text("metadata.topic = 'rust'")),
             ("pending rows", MemoryQuery::builder().all().status(Status::Pending)),
             ("pending under dense", under("plugin-discord-dense").status(Status::Pending)),
@@ -134,9 +155,21 @@ impl Ledger {
         }
     }
 
+    /// Words that differ from row to row.
+    fn text(self, place: usize) -> String {
+        let mut text = String::with_capacity(self.payload + 16);
+        let mut state = mix(place as u64);
+        while text.len() < self.payload {
+            text.push_str(TOPICS[state as usize % TOPICS.len()]);
+            text.push(' ');
+            state = mix(state);
+        }
+        text
+    }
+
     fn space(self, place: usize) -> SpaceId {
-        let random = mix(place as u64);
-        let (channel, user) = (random / 100 % 10, random / 1_000 % 1_000);
+        let (random, Spread { guilds, channels, users }) = (mix(place as u64), self.spread);
+        let (channel, user) = (random / guilds % channels, random / guilds / channels % users);
         let user = match self.form {
             SpaceForm::Plain => format!("u{user}"),
             SpaceForm::WithUuid => uuid::Uuid::from_u64_pair(0x4000 | user << 32, 0x8000 << 48 | user).to_string(),
@@ -152,36 +185,40 @@ impl Ledger {
             _ if place % every(20) == 5 => return whole("plugin-discord-dense"),
             _ if place % every(a_thousandth) == 1 => "medium".to_owned(),
             _ if place.is_multiple_of(2) => "dense".to_owned(),
-            _ => format!("g{}", random % 100),
+            _ => format!("g{}", random % guilds),
         };
         SpaceId::parse(format!("plugin-discord-{guild}-c{channel}-{user}-m{place}")).expect("a valid space")
     }
 }
 
-/// A row as a restore brings it, with an id that follows its place.
-pub fn restored(row: NewMemory) -> Memory {
-    row.into_memory(MemoryId::generate())
-}
-
-/// A row with an idempotency key, as an import makes it.
-pub fn keyed(row: NewMemory, place: usize) -> NewMemory {
-    row.with_idempotency_key(IdempotencyKey::parse(format!("import-{place}")).expect("a valid key"))
+/// The bytes of the texts of a row, which every engine has to keep.
+pub fn size(row: &NewMemory) -> usize {
+    let context = row.context.as_ref().map_or(0, |context| context.as_str().len());
+    row.space_id.as_str().len() + row.trigger.as_str().len() + context + row.metadata.as_str().len()
 }
 
 /// Collects how long two ways to do the same took in one run, and prints their ratio.
 #[derive(Debug, Default)]
-pub struct Ratios(Vec<(String, Vec<Duration>, Vec<Duration>)>);
+pub struct Ratios(Vec<Samples>);
+
+/// What was measured of one kind of work, per operation.
+#[derive(Debug)]
+struct Samples {
+    name: String,
+    /// None where there is nothing to compare with.
+    bare: Vec<Duration>,
+    ours: Vec<Duration>,
+}
 
 impl Ratios {
-    /// Adds a sample of each, per operation.
-    pub fn add(&mut self, name: &str, bare: Duration, ours: Duration) {
-        match self.0.iter_mut().find(|(known, ..)| known == name) {
-            Some((_, bares, all)) => {
-                bares.push(bare);
-                all.push(ours);
-            }
-            None => self.0.push((name.to_owned(), vec![bare], vec![ours])),
-        }
+    /// Adds a sample of each, per operation; of the bare driver's where there is one.
+    pub fn add(&mut self, name: &str, bare: Option<Duration>, ours: Duration) {
+        let place = self.0.iter().position(|samples| samples.name == name).unwrap_or_else(|| {
+            self.0.push(Samples { name: name.to_owned(), bare: Vec::new(), ours: Vec::new() });
+            self.0.len() - 1
+        });
+        self.0[place].bare.extend(bare);
+        self.0[place].ours.push(ours);
     }
 
     /// A Markdown table of the medians, with the speed of ours in proportion to the bare driver's, and of the best samples: on a
@@ -189,15 +226,26 @@ impl Ratios {
     pub fn table(&self) -> String {
         let mut table = "| work | bare driver | ours | ratio of speeds | bare at best | ours at best |\n".to_owned();
         table += "|---|---|---|---|---|---|\n";
-        for (name, bare, ours) in &self.0 {
-            let (bare, ours) = (sorted(bare), sorted(ours));
-            let (bare_median, ours_median) = (bare[bare.len() / 2], ours[ours.len() / 2]);
-            let ratio = bare_median.as_secs_f64() / ours_median.as_secs_f64();
-            let [medians, bests] = [(bare_median, ours_median), (bare[0], ours[0])]
-                .map(|(bare, ours)| format!("{} | {}", micros(bare), micros(ours)));
-            table += &format!("| {name} | {medians} | {ratio:.2} | {bests} |\n");
+        for samples in &self.0 {
+            let [bare, ours] = [&samples.bare, &samples.ours].map(|samples| micros(median(samples)));
+            let [bare_best, ours_best] = [&samples.bare, &samples.ours].map(|all| micros(all.iter().min().copied()));
+            let ratio = samples.ratio().map_or_else(|| "–".to_owned(), |ratio| format!("{ratio:.2}"));
+            table += &format!("| {} | {bare} | {ours} | {ratio} | {bare_best} | {ours_best} |\n", samples.name);
         }
         table
+    }
+
+    /// The work at which ours is slower than so much of the bare driver's speed, with the ratio.
+    pub fn below(&self, minimum: f64) -> Vec<(&str, f64)> {
+        let ratios = self.0.iter().filter_map(|samples| Some((samples.name.as_str(), samples.ratio()?)));
+        ratios.filter(|(_, ratio)| *ratio < minimum).collect()
+    }
+}
+
+impl Samples {
+    /// The speed of ours in proportion to the bare driver's.
+    fn ratio(&self) -> Option<f64> {
+        Some(median(&self.bare)?.as_secs_f64() / median(&self.ours)?.as_secs_f64())
     }
 }
 
@@ -207,28 +255,16 @@ fn time(place: usize) -> Timestamp {
     Timestamp::from_millis(START + place as i64 * 1_000).expect("a valid time")
 }
 
-/// Words that differ from row to row.
-fn text(place: usize) -> String {
-    let mut text = String::with_capacity(PAYLOAD + 16);
-    let mut state = mix(place as u64);
-    while text.len() < PAYLOAD {
-        text.push_str(TOPICS[state as usize % TOPICS.len()]);
-        text.push(' ');
-        state = mix(state);
-    }
-    text
-}
-
 fn gcd(a: usize, b: usize) -> usize {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
-fn sorted(samples: &[Duration]) -> Vec<Duration> {
+fn median(samples: &[Duration]) -> Option<Duration> {
     let mut sorted = samples.to_vec();
     sorted.sort_unstable();
-    sorted
+    sorted.get(sorted.len() / 2).copied()
 }
 
-fn micros(duration: Duration) -> String {
-    format!("{:.1} µs", duration.as_secs_f64() * 1e6)
+fn micros(duration: Option<Duration>) -> String {
+    duration.map_or_else(|| "–".to_owned(), |duration| format!("{:.1} µs", duration.as_secs_f64() * 1e6))
 }

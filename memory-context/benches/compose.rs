@@ -71,7 +71,7 @@ fn compare(
                     black_box(runtime.block_on(composer.compose_state(turn, &options)));
                 }
                 let taken = start.elapsed() / TIMES as u32;
-                ratios.add(&name, alone, taken);
+                ratios.add(&name, Some(alone), taken);
                 total += taken;
             }
             total

@@ -1,6 +1,8 @@
 //! The driver alone, on the collections and indexes of the provider, with the same write concern: the best that the same work
 //! can cost.
 
+use async_trait::async_trait;
+use conformance::bench::Bare;
 use memory_core::{
     Context, Memory, MemoryId, Metadata, NewMemory, Revision, SpaceId, Status, Timestamp, Trigger, path_hash,
 };
@@ -10,12 +12,12 @@ use mongodb::options::{Acknowledgment, ClientOptions, ReadConcern, WriteConcern}
 use mongodb::{Client, Collection};
 
 /// The driver, on a database that a provider has made.
-pub(crate) struct Bare {
+pub(crate) struct BareMongo {
     memories: Collection<RawDocumentBuf>,
     client: Client,
 }
 
-impl Bare {
+impl BareMongo {
     pub(crate) async fn open(url: &str, namespace: &str) -> Self {
         let mut options = ClientOptions::parse(url).await.expect("a URL");
         options.write_concern = Some(WriteConcern::builder().w(Acknowledgment::Majority).journal(true).build());
@@ -25,17 +27,25 @@ impl Bare {
         Self { memories: client.database(namespace).collection("memories"), client }
     }
 
-    /// Removes the database.
-    pub(crate) async fn remove(&self) {
-        self.client.database(&self.memories.namespace().db).drop().await.expect("removes");
+    async fn newest(&self, condition: Document, limit: i64, wanted: impl Fn(&Memory) -> bool) -> Vec<Memory> {
+        let find = self.memories.find(condition).sort(doc! { "createdAt": -1, "_id": -1 });
+        let mut rows = find.limit(limit).batch_size(limit as u32).await.expect("answers");
+        let mut memories = Vec::new();
+        while memories.len() < 50 && rows.advance().await.expect("a row") {
+            memories.extend(Some(memory(rows.current())).filter(|memory| wanted(memory)));
+        }
+        memories
+    }
+}
+
+#[async_trait]
+impl Bare for BareMongo {
+    async fn store(&self, row: NewMemory) {
+        self.memories.insert_one(document(&row)).await.expect("inserts");
     }
 
-    pub(crate) async fn store(&self, row: &NewMemory) {
-        self.memories.insert_one(document(row)).await.expect("inserts");
-    }
-
-    /// One transaction for all rows.
-    pub(crate) async fn store_all(&self, rows: &[NewMemory]) {
+    /// In one transaction.
+    async fn store_many(&self, rows: Vec<NewMemory>) {
         let mut session = self.client.start_session().await.expect("a session");
         session.start_transaction().await.expect("begins");
         let rows: Vec<_> = rows.iter().map(document).collect();
@@ -43,35 +53,22 @@ impl Bare {
         session.commit_transaction().await.expect("commits");
     }
 
-    /// Sets the context of a memory.
-    pub(crate) async fn update(&self, id: MemoryId, context: &Context) {
+    async fn update(&self, id: MemoryId, context: &Context) {
         let set = doc! { "$set": { "context": context.as_str(), "updatedAt": 1_i64 }, "$inc": { "revision": 1_i64 } };
         self.memories.update_one(doc! { "_id": binary(id) }, set).await.expect("updates");
     }
 
-    /// One memory by its id.
-    pub(crate) async fn get(&self, id: MemoryId) -> Memory {
-        memory(&self.memories.find_one(doc! { "_id": binary(id) }).await.expect("answers").expect("is there"))
+    async fn get(&self, id: MemoryId) {
+        memory(&self.memories.find_one(doc! { "_id": binary(id) }).await.expect("answers").expect("is there"));
     }
 
-    /// The ids of all memories.
-    pub(crate) async fn ids(&self) -> Vec<MemoryId> {
-        let mut rows = self.memories.find(doc! {}).projection(doc! { "_id": 1 }).await.expect("answers");
-        let mut ids = Vec::new();
-        while rows.advance().await.expect("a row") {
-            ids.push(id(rows.current()));
-        }
-        ids
-    }
-
-    /// The answer to a question of the workload, by the best search that one would write for it by hand.
-    pub(crate) async fn answer(&self, question: &str) -> Vec<Memory> {
+    async fn answer(&self, question: &str) -> Option<Vec<MemoryId>> {
         let any = |_: &Memory| true;
         let under = |path: &str| {
             let path = format!("plugin-discord-{path}");
             doc! { "$or": [{ "paths": path_hash(&path) }, { "spaceId": path }] }
         };
-        match question {
+        let rows = match question {
             "exact, a room" => self.newest(doc! { "spaceId": "plugin-discord-room" }, 50, any).await,
             "exact, a parent above half" => self.newest(doc! { "spaceId": "plugin-discord-dense" }, 50, any).await,
             "under, dense" => self.newest(under("dense"), 50, any).await,
@@ -88,7 +85,7 @@ impl Bare {
             }
             "pending rows" => self.newest(doc! { "paths": path_hash("\0pending") }, 50, any).await,
             // Without a path index there is nothing better.
-            "prefix, eleven siblings" => {
+            "prefix, siblings" => {
                 self.newest(doc! { "spaceId": { "$gte": "plugin-discord-g1", "$lt": "plugin-discord-g2" } }, 50, any)
                     .await
             }
@@ -96,17 +93,8 @@ impl Bare {
                 self.newest(doc! { "paths": path_hash("plugin-discord-g42-c7") }, 50, any).await
             }
             other => panic!("no search for {other}"),
-        }
-    }
-
-    async fn newest(&self, condition: Document, limit: i64, wanted: impl Fn(&Memory) -> bool) -> Vec<Memory> {
-        let find = self.memories.find(condition).sort(doc! { "createdAt": -1, "_id": -1 });
-        let mut rows = find.limit(limit).batch_size(limit as u32).await.expect("answers");
-        let mut memories = Vec::new();
-        while memories.len() < 50 && rows.advance().await.expect("a row") {
-            memories.extend(Some(memory(rows.current())).filter(|memory| wanted(memory)));
-        }
-        memories
+        };
+        Some(rows.iter().map(|memory| memory.id).collect())
     }
 }
 

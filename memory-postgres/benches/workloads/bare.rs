@@ -25,9 +25,6 @@ const INSERT_MANY: &str = "
     INSERT INTO memory_paths (path, created_at, id)
     SELECT path, created_at, id FROM unnest($8::uuid[], $9::bigint[], $10::bigint[]) AS given (id, created_at, path)";
 const UPDATE: &str = "UPDATE memories SET context = $2, updated_at = 1, revision = revision + 1 WHERE id = $1";
-const SIZE: &str = "
-    SELECT sum(pg_total_relation_size(oid))::bigint FROM pg_class
-    WHERE relnamespace = current_schema()::regnamespace AND relname IN ('memories', 'memory_paths')";
 
 macro_rules! select {
     ($rest:literal) => {
@@ -113,13 +110,13 @@ impl Bare for BareSqlx {
         update.execute(&self.0).await.expect("updates");
     }
 
-    async fn get(&self, id: MemoryId) -> Memory {
+    async fn get(&self, id: MemoryId) {
         let get = sqlx::query(BY_ID).bind(Uuid::from_bytes(*id.as_bytes()));
-        memory(&get.fetch_one(&self.0).await.expect("is there"))
+        memory(&get.fetch_one(&self.0).await.expect("is there"));
     }
 
-    async fn answer(&self, question: &str) -> Vec<Memory> {
-        match question {
+    async fn answer(&self, question: &str) -> Option<Vec<MemoryId>> {
+        let rows = match question {
             "exact, a room" => self.rows(sqlx::query(EXACT).bind("plugin-discord-room")).await,
             "exact, a parent above half" => self.rows(sqlx::query(EXACT).bind("plugin-discord-dense")).await,
             "under, dense" => self.under("dense", 50).await,
@@ -134,14 +131,11 @@ impl Bare for BareSqlx {
             }
             "pending under dense" => self.rows(sqlx::query(PENDING).bind("plugin-discord-dense")).await,
             "pending rows" => self.rows(sqlx::query(PENDING).bind("")).await,
-            "prefix, eleven siblings" => self.rows(sqlx::query(PREFIX).bind("plugin-discord-g1")).await,
+            "prefix, siblings" => self.rows(sqlx::query(PREFIX).bind("plugin-discord-g1")).await,
             "glob, a guild's channel" => self.rows(sqlx::query(BELOW).bind(path_hash("plugin-discord-g42-c7"))).await,
             other => panic!("no statement for {other}"),
-        }
-    }
-
-    async fn size(&self) -> u64 {
-        sqlx::query(SIZE).fetch_one(&self.0).await.expect("a size").get::<i64, _>(0).cast_unsigned()
+        };
+        Some(rows.iter().map(|memory| memory.id).collect())
     }
 }
 

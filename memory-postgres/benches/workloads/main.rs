@@ -11,7 +11,6 @@ use conformance::bench::{Bare, Engine};
 use conformance::server::TestServer;
 use memory_core::MemoryProvider;
 use memory_postgres::{PostgresConfig, PostgresMemory};
-use sqlx::{AssertSqlSafe, Connection, Executor};
 
 use crate::bare::BareSqlx;
 
@@ -24,21 +23,30 @@ struct Postgres {
     url: String,
 }
 
+impl Postgres {
+    fn config(&self, namespace: &str) -> PostgresConfig {
+        let mut config = PostgresConfig::from_url(&self.url).expect("the URL of a test server");
+        config.namespace = namespace.to_owned();
+        config
+    }
+}
+
 #[async_trait]
 impl Engine for Postgres {
     async fn open(&self, namespace: &str) -> (Arc<dyn MemoryProvider>, Arc<dyn Bare>) {
         self.remove(namespace).await;
-        let mut config = PostgresConfig::from_url(&self.url).expect("the URL of a test server");
-        config.namespace = namespace.to_owned();
+        let config = self.config(namespace);
         let bare = BareSqlx::connect(&self.url, &config);
         let provider = PostgresMemory::open(config).expect("a configuration");
         provider.init().await.expect("opens");
         (Arc::new(provider), Arc::new(bare))
     }
 
+    async fn size(&self, namespace: &str) -> u64 {
+        memory_postgres::inspect(&self.config(namespace)).await.expect("answers").bytes.expect("a size")
+    }
+
     async fn remove(&self, namespace: &str) {
-        let mut connection = sqlx::PgConnection::connect(&self.url).await.expect("a connection");
-        let sql = format!("DROP SCHEMA IF EXISTS {namespace} CASCADE");
-        connection.execute(AssertSqlSafe(sql)).await.expect("removes");
+        memory_postgres::remove(&self.config(namespace)).await.expect("removes");
     }
 }

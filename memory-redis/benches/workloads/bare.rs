@@ -1,6 +1,8 @@
 //! Bare commands on the keys of the provider, in one pipeline: the best that the same work can cost.
 
-use memory_core::{Memory, MemoryId, NewMemory, SpaceId};
+use async_trait::async_trait;
+use conformance::bench::Bare;
+use memory_core::{Context, Memory, MemoryId, NewMemory, SpaceId};
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, Pipeline, pipe};
 
@@ -9,13 +11,12 @@ const ROW_OVERHEAD: usize = 54;
 const EARLIEST: i64 = -8_640_000_000_000;
 
 /// A connection, and the keys of a namespace.
-#[derive(Clone)]
-pub(crate) struct Bare {
+pub(crate) struct BareRedis {
     connection: MultiplexedConnection,
     prefix: String,
 }
 
-impl Bare {
+impl BareRedis {
     pub(crate) async fn open(url: &str, namespace: &str) -> Self {
         let client = Client::open(url).expect("a URL");
         let config = AsyncConnectionConfig::new().set_response_timeout(None);
@@ -23,92 +24,10 @@ impl Bare {
         Self { connection, prefix: format!("{{{namespace}}}:") }
     }
 
-    /// The row, and an entry in each sorted set, in one pipeline.
-    pub(crate) async fn store(&self, row: &NewMemory) {
-        self.store_all(std::slice::from_ref(row)).await;
-    }
-
-    pub(crate) async fn store_all(&self, rows: &[NewMemory]) {
-        let mut pipeline = pipe();
-        for row in rows {
-            let memory = row.clone().into_memory(MemoryId::generate());
-            let (id, time) = (memory.id.as_bytes(), memory.created_at.as_millis());
-            pipeline.cmd("SET").arg(self.row(memory.id)).arg(vec![b'x'; ROW_OVERHEAD + memory.size()]).ignore();
-            pipeline.cmd("ZADD").arg(self.key("time")).arg(time).arg(id).ignore();
-            pipeline.cmd("ZADD").arg(self.key("spaces")).arg(0).arg(member(&memory)).ignore();
-            for path in memory.space_id.ancestors() {
-                pipeline.cmd("ZADD").arg(self.key(&format!("p:{path}"))).arg(time).arg(id).ignore();
-            }
-            if memory.status.is_open() {
-                pipeline.cmd("ZADD").arg(self.key(memory.status.as_str())).arg(time).arg(id).ignore();
-            }
-        }
-        self.run::<()>(&pipeline).await;
-    }
-
-    /// Reads a row, and writes it again.
-    pub(crate) async fn update(&self, id: MemoryId) {
-        let row: Vec<u8> = self.run::<Vec<Vec<u8>>>(pipe().cmd("GET").arg(self.row(id))).await.swap_remove(0);
-        let mut pipeline = pipe();
-        pipeline.cmd("SET").arg(self.row(id)).arg(row).ignore();
-        for status in ["pending", "running"] {
-            pipeline.cmd("ZREM").arg(self.key(status)).arg(id.as_bytes()).ignore();
-        }
-        self.run::<()>(&pipeline).await;
-    }
-
-    pub(crate) async fn get(&self, id: MemoryId) -> Vec<u8> {
-        self.run::<Vec<Vec<u8>>>(pipe().cmd("GET").arg(self.row(id))).await.swap_remove(0)
-    }
-
-    /// The ids of the newest 50 in the order of the contract, by the commands that one would write for this question by hand:
-    /// one pipeline for the ids, and one command for the rows. `None` where bare commands have no answer.
-    pub(crate) async fn answer(&self, question: &str) -> Option<Vec<MemoryId>> {
-        let mut ids = pipe();
-        match question {
-            "exact, a room" => self.exact(&mut ids, "plugin-discord-room"),
-            "exact, a parent above half" => self.exact(&mut ids, "plugin-discord-dense"),
-            "under, dense" => self.under(&mut ids, "plugin-discord-dense"),
-            "under, medium" => self.under(&mut ids, "plugin-discord-medium"),
-            "under, sparse" => self.under(&mut ids, "plugin-discord-sparse"),
-            "under, stale" => self.under(&mut ids, "plugin-discord-stale"),
-            "glob, a guild's channel" => self.newest(&mut ids, &self.key("p:plugin-discord-g42-c7")),
-            "pending rows" => self.newest(&mut ids, &self.key("pending")),
-            "prefix, eleven siblings" => {
-                self.newest(&mut ids, &self.key("p:plugin-discord-g1"));
-                for last in 0..10 {
-                    self.newest(&mut ids, &self.key(&format!("p:plugin-discord-g1{last}")));
-                }
-            }
-            _ => return None,
-        }
-        let mut found: Vec<(i64, Vec<u8>)> = Vec::new();
-        for part in self.run::<Vec<Vec<Vec<u8>>>>(&ids).await {
-            let is_by_score = part.len() >= 2 && part[0].len() == 16;
-            match is_by_score {
-                true => found.extend(part.chunks_exact(2).map(|pair| (score(&pair[1]), pair[0].clone()))),
-                false => found.extend(part.iter().map(|member| time_and_id(member))),
-            }
-        }
-        found.sort_unstable_by(|left, right| right.cmp(left));
-        found.truncate(50);
-        let ids = found.iter().map(|(_, id)| MemoryId::from_bytes(id.as_slice().try_into().expect("an id")));
-        let ids: Vec<_> = ids.collect();
-        let keys: Vec<_> = ids.iter().map(|id| self.row(*id)).collect();
-        let rows = self.run::<Vec<Vec<Vec<u8>>>>(pipe().cmd("MGET").arg(keys)).await.swap_remove(0);
-        assert_eq!(rows.len(), ids.len());
-        Some(ids)
-    }
-
-    /// All the memory that the server says it uses.
-    pub(crate) async fn used_memory(&self) -> usize {
+    /// Whether the server still frees what was removed.
+    pub(crate) async fn is_freeing(&self) -> bool {
         let info = self.run::<Vec<String>>(pipe().cmd("INFO").arg("memory")).await.swap_remove(0);
-        let used = info.lines().find_map(|line| line.strip_prefix("used_memory:"));
-        used.and_then(|bytes| bytes.parse().ok()).expect("a number")
-    }
-
-    pub(crate) async fn flush(&self) {
-        self.run::<()>(pipe().cmd("FLUSHALL").ignore()).await;
+        !info.lines().any(|line| line == "lazyfree_pending_objects:0")
     }
 
     async fn run<T: redis::FromRedisValue>(&self, pipeline: &Pipeline) -> T {
@@ -135,6 +54,86 @@ impl Bare {
 
     fn key(&self, name: &str) -> String {
         format!("{}{name}", self.prefix)
+    }
+}
+
+#[async_trait]
+impl Bare for BareRedis {
+    /// The row, and an entry in each sorted set, in one pipeline.
+    async fn store(&self, row: NewMemory) {
+        self.store_many(vec![row]).await;
+    }
+
+    async fn store_many(&self, rows: Vec<NewMemory>) {
+        let mut pipeline = pipe();
+        for row in rows {
+            let memory = row.into_memory(MemoryId::generate());
+            let (id, time) = (memory.id.as_bytes(), memory.created_at.as_millis());
+            pipeline.cmd("SET").arg(self.row(memory.id)).arg(vec![b'x'; ROW_OVERHEAD + memory.size()]).ignore();
+            pipeline.cmd("ZADD").arg(self.key("time")).arg(time).arg(id).ignore();
+            pipeline.cmd("ZADD").arg(self.key("spaces")).arg(0).arg(member(&memory)).ignore();
+            for path in memory.space_id.ancestors() {
+                pipeline.cmd("ZADD").arg(self.key(&format!("p:{path}"))).arg(time).arg(id).ignore();
+            }
+            if memory.status.is_open() {
+                pipeline.cmd("ZADD").arg(self.key(memory.status.as_str())).arg(time).arg(id).ignore();
+            }
+        }
+        self.run::<()>(&pipeline).await;
+    }
+
+    /// Reads a row, and writes it again.
+    async fn update(&self, id: MemoryId, _: &Context) {
+        let row: Vec<u8> = self.run::<Vec<Vec<u8>>>(pipe().cmd("GET").arg(self.row(id))).await.swap_remove(0);
+        let mut pipeline = pipe();
+        pipeline.cmd("SET").arg(self.row(id)).arg(row).ignore();
+        for status in ["pending", "running"] {
+            pipeline.cmd("ZREM").arg(self.key(status)).arg(id.as_bytes()).ignore();
+        }
+        self.run::<()>(&pipeline).await;
+    }
+
+    async fn get(&self, id: MemoryId) {
+        self.run::<Vec<Vec<u8>>>(pipe().cmd("GET").arg(self.row(id))).await;
+    }
+
+    /// The ids of the newest 50 in the order of the contract, by the commands that one would write for this question by hand:
+    /// one pipeline for the ids, and one command for the rows. `None` where bare commands have no answer.
+    async fn answer(&self, question: &str) -> Option<Vec<MemoryId>> {
+        let mut ids = pipe();
+        match question {
+            "exact, a room" => self.exact(&mut ids, "plugin-discord-room"),
+            "exact, a parent above half" => self.exact(&mut ids, "plugin-discord-dense"),
+            "under, dense" => self.under(&mut ids, "plugin-discord-dense"),
+            "under, medium" => self.under(&mut ids, "plugin-discord-medium"),
+            "under, sparse" => self.under(&mut ids, "plugin-discord-sparse"),
+            "under, stale" => self.under(&mut ids, "plugin-discord-stale"),
+            "glob, a guild's channel" => self.newest(&mut ids, &self.key("p:plugin-discord-g42-c7")),
+            "pending rows" => self.newest(&mut ids, &self.key("pending")),
+            "prefix, siblings" => {
+                self.newest(&mut ids, &self.key("p:plugin-discord-g1"));
+                for last in 0..10 {
+                    self.newest(&mut ids, &self.key(&format!("p:plugin-discord-g1{last}")));
+                }
+            }
+            _ => return None,
+        }
+        let mut found: Vec<(i64, Vec<u8>)> = Vec::new();
+        for part in self.run::<Vec<Vec<Vec<u8>>>>(&ids).await {
+            let is_by_score = part.len() >= 2 && part[0].len() == 16;
+            match is_by_score {
+                true => found.extend(part.chunks_exact(2).map(|pair| (score(&pair[1]), pair[0].clone()))),
+                false => found.extend(part.iter().map(|member| time_and_id(member))),
+            }
+        }
+        found.sort_unstable_by(|left, right| right.cmp(left));
+        found.truncate(50);
+        let ids = found.iter().map(|(_, id)| MemoryId::from_bytes(id.as_slice().try_into().expect("an id")));
+        let ids: Vec<_> = ids.collect();
+        let keys: Vec<_> = ids.iter().map(|id| self.row(*id)).collect();
+        let rows = self.run::<Vec<Vec<Vec<u8>>>>(pipe().cmd("MGET").arg(keys)).await.swap_remove(0);
+        assert_eq!(rows.len(), ids.len());
+        Some(ids)
     }
 }
 

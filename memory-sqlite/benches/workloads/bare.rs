@@ -2,7 +2,11 @@
 
 use std::fs::File;
 use std::path::Path;
+use std::sync::{Mutex, MutexGuard};
 
+use async_trait::async_trait;
+use conformance::bench::Bare;
+use conformance::workload::Ledger;
 use memory_core::{
     Context, IdempotencyKey, Memory, MemoryId, Metadata, NewMemory, Revision, SpaceId, Status, Timestamp, Trigger,
 };
@@ -13,7 +17,6 @@ const INSERT: &str = "
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, NULL, ?7, 1, ?8)";
 const INSERT_PATHS: &str = "INSERT INTO memory_paths (rowid, path) VALUES (?1, ?2)";
 const UPDATE: &str = "UPDATE memories SET context = ?2, updated_at = 1, revision = revision + 1 WHERE id = ?1";
-const IDS: &str = "SELECT id FROM memories ORDER BY seq";
 const SLOTS: &str = "SELECT rowid FROM memory_paths WHERE memory_paths MATCH ?1 ORDER BY rowid DESC";
 
 macro_rules! select {
@@ -32,10 +35,10 @@ const BY_LIKE: &str = select!("WHERE space_id LIKE ?1 ORDER BY created_at DESC, 
 const PENDING: &str =
     select!("WHERE status = 'pending' AND status IN ('pending', 'running') ORDER BY slot DESC, id DESC LIMIT ?2");
 
-/// A connection on a file that a provider has made.
-pub(crate) struct Bare(Connection);
+/// A connection on a file that a provider has made, for one task after the other.
+pub(crate) struct BareRusqlite(Mutex<Connection>);
 
-impl Bare {
+impl BareRusqlite {
     /// With the settings of the provider.
     pub(crate) fn open(path: &Path) -> Self {
         let connection = Connection::open(path).expect("a database");
@@ -44,32 +47,64 @@ impl Bare {
         connection.pragma_update(None, "cache_size", -8192).expect("a cache");
         connection.pragma_update(None, "wal_autocheckpoint", 4_000).expect("a log");
         connection.set_prepared_statement_cache_capacity(64);
-        Self(connection)
+        Self(Mutex::new(connection))
     }
 
-    /// Brings all of the log into the file and the file onto the disk, so that no write goes on while reads are measured.
-    pub(crate) fn settle(&self) {
-        self.0.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).expect("a checkpoint");
-        let file = File::open(self.0.path().expect("a file")).expect("opens");
+    fn connection(&self) -> Session<'_> {
+        Session(self.0.lock().expect("nobody panicked"))
+    }
+}
+
+#[async_trait]
+impl Bare for BareRusqlite {
+    async fn store(&self, row: NewMemory) {
+        self.connection().store_all([row]);
+    }
+
+    async fn store_many(&self, rows: Vec<NewMemory>) {
+        self.connection().store_all(rows);
+    }
+
+    /// In one transaction.
+    async fn import(&self, ledger: Ledger) {
+        self.connection().store_all(ledger.rows());
+    }
+
+    /// Brings all of the log into the file, too.
+    async fn settle(&self) {
+        let Session(connection) = self.connection();
+        connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).expect("a checkpoint");
+        let file = File::open(connection.path().expect("a file")).expect("opens");
         file.sync_all().expect("a disk that takes it");
     }
 
+    async fn update(&self, id: MemoryId, context: &Context) {
+        let connection = self.connection();
+        connection.prepare(UPDATE).execute(params![id.as_bytes().as_slice(), context.as_str()]).expect("updates");
+    }
+
+    async fn get(&self, id: MemoryId) {
+        let connection = self.connection();
+        connection.prepare(BY_ID).query_row([id.as_bytes().as_slice()], |row| Ok(memory(row))).expect("is there");
+    }
+
+    async fn answer(&self, question: &str) -> Option<Vec<MemoryId>> {
+        Some(self.connection().answer(question).iter().map(|memory| memory.id).collect())
+    }
+}
+
+/// The connection, while one task has it.
+struct Session<'b>(MutexGuard<'b, Connection>);
+
+impl Session<'_> {
     /// One transaction for all rows.
-    pub(crate) fn store_all(&self, rows: &[NewMemory]) {
-        self.begin();
-        rows.iter().for_each(|row| self.insert(row));
-        self.commit();
-    }
-
-    pub(crate) fn begin(&self) {
+    fn store_all(&self, rows: impl IntoIterator<Item = NewMemory>) {
         self.prepare("BEGIN IMMEDIATE").execute([]).expect("begins");
-    }
-
-    pub(crate) fn commit(&self) {
+        rows.into_iter().for_each(|row| self.insert(&row));
         self.prepare("COMMIT").execute([]).expect("commits");
     }
 
-    pub(crate) fn insert(&self, row: &NewMemory) {
+    fn insert(&self, row: &NewMemory) {
         let (id, slot) = (MemoryId::generate(), row.created_at.as_millis() << 20);
         let parameters = params![
             id.as_bytes().as_slice(),
@@ -85,25 +120,7 @@ impl Bare {
         self.prepare(INSERT_PATHS).execute(params![slot, tokens(&row.space_id)]).expect("inserts");
     }
 
-    /// Sets the context of a memory in a transaction of its own.
-    pub(crate) fn update(&self, id: MemoryId, context: &Context) {
-        self.prepare(UPDATE).execute(params![id.as_bytes().as_slice(), context.as_str()]).expect("updates");
-    }
-
-    /// One memory by its id.
-    pub(crate) fn get(&self, id: MemoryId) -> Memory {
-        self.prepare(BY_ID).query_row([id.as_bytes().as_slice()], |row| Ok(memory(row))).expect("is there")
-    }
-
-    /// The ids of all memories, as they were stored.
-    pub(crate) fn ids(&self) -> Vec<MemoryId> {
-        let mut ids = self.prepare(IDS);
-        let ids = ids.query_map([], |row| row.get(0).map(MemoryId::from_bytes)).expect("a query");
-        ids.collect::<rusqlite::Result<_>>().expect("ids")
-    }
-
-    /// The answer to a question of the workload, by the best statement that one would write for it by hand.
-    pub(crate) fn answer(&self, question: &str) -> Vec<Memory> {
+    fn answer(&self, question: &str) -> Vec<Memory> {
         let any = |_: &Memory| true;
         match question {
             "exact, a room" => self.newest("\"e2plugin-discord-room\"", any),
@@ -120,7 +137,7 @@ impl Bare {
             }
             "pending rows" => self.all(PENDING, "", 50, any),
             // Without a path index there is nothing better.
-            "prefix, eleven siblings" => self.all(BY_LIKE, "plugin-discord-g1%", 50, any),
+            "prefix, siblings" => self.all(BY_LIKE, "plugin-discord-g1%", 50, any),
             "glob, a guild's channel" => self.newest("\"u3plugin-discord-g42-c7\"", any),
             other => panic!("no statement for {other}"),
         }
