@@ -4,11 +4,15 @@ use std::path;
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use memory_core::{Inspection, MemoryProvider};
+use memory_core::{DEFAULT_DEADLINE, Inspection, MemoryId, MemoryProvider, SystemClock, TextIndex};
+use memory_runtime::Sandbox;
 use migrations::Report;
 use percent_encoding::percent_decode_str;
 
 use crate::usage::Usage;
+
+/// What stands for the reference where a URL is expected.
+pub(crate) const REFERENCE: &str = "memory:";
 
 /// The provider that a URL names, initialised.
 pub(crate) async fn open(url: &str) -> anyhow::Result<Arc<dyn MemoryProvider>> {
@@ -32,6 +36,13 @@ pub(crate) async fn plan(url: &str) -> anyhow::Result<Report> {
 /// What of the schema is missing, and what time it is at the server.
 pub(crate) async fn inspect(url: &str) -> anyhow::Result<Inspection> {
     memory_runtime::inspect(url).await.with_context(|| location(url))
+}
+
+/// A place beside what a URL names that nobody else has, with the usual settings.
+pub(crate) fn sandbox(purpose: &str) -> Sandbox {
+    let name = format!("{purpose}_{}", MemoryId::generate().to_string().replace('-', ""));
+    let (text_index, deadline) = (TextIndex::Documents, DEFAULT_DEADLINE);
+    Sandbox { name, clock: Arc::new(SystemClock), text_index, deadline }
 }
 
 /// Where the data lies, for people: what a valid URL says of it, without credentials and parameters.

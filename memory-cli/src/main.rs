@@ -19,6 +19,7 @@ mod line_reader;
 mod maiar;
 mod output;
 mod progress;
+mod resident;
 mod serve;
 mod signal;
 mod telemetry;

@@ -1,14 +1,12 @@
 //! `doctor`: what an operator would try, one after the other.
 
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::time::Instant;
 
 use clap::Args;
 use memory_core::{
-    Clock as _, Collection, Content, DEFAULT_DEADLINE, DocumentId, DocumentQuery, DocumentSelection, DocumentWrite,
-    Durability, MemoryId, MemoryPatch, MemoryProvider, MemoryQuery, NewMemory, Result, SpaceId, Status, SystemClock,
-    TextIndex, Timestamp, Trigger,
+    Clock as _, Collection, Content, DocumentId, DocumentQuery, DocumentSelection, DocumentWrite, Durability,
+    MemoryPatch, MemoryProvider, MemoryQuery, NewMemory, Result, SpaceId, Status, SystemClock, Timestamp, Trigger,
 };
 use memory_runtime::Sandbox;
 
@@ -123,9 +121,7 @@ async fn examine(
 
 /// Writes and reads in a place beside what the URL names, and removes the place; tells what went wrong.
 async fn probe(url: &str) -> Result<Option<&'static str>> {
-    let name = format!("doctor_{}", MemoryId::generate().to_string().replace('-', ""));
-    let (text_index, deadline) = (TextIndex::Documents, DEFAULT_DEADLINE);
-    let place = Sandbox { name, clock: Arc::new(SystemClock), text_index, deadline };
+    let place = engine::sandbox("doctor");
     let result = probe_in(&place, url).await;
     // Removed also when something went wrong, which then is what to tell.
     let removed = place.remove(url).await;

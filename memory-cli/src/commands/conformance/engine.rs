@@ -10,10 +10,8 @@ use conformance::{Harness, Namespace, Reference};
 use memory_core::{MemoryProvider, Result};
 use memory_runtime::Sandbox;
 
+use crate::engine::REFERENCE;
 use crate::usage::Usage;
-
-/// What stands for the reference where a URL is expected.
-const REFERENCE: &str = "memory:";
 
 /// One harness for each URL. A URL that is wrong is a mistake in the arguments.
 pub(super) fn harnesses(urls: &[String]) -> std::result::Result<Vec<Arc<dyn Harness>>, Usage> {

@@ -1,7 +1,6 @@
 //! Random sequences for as long as one likes, with a line that tells how it goes.
 
 use std::cell::RefCell;
-use std::fs;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -10,6 +9,7 @@ use futures::future::join_all;
 use indicatif::ProgressBar;
 
 use crate::output::Output;
+use crate::resident;
 
 /// Soaks all engines at once.
 pub(super) async fn run(harnesses: &[Arc<dyn Harness>], soak: Soak, output: &mut Output) -> anyhow::Result<ExitCode> {
@@ -56,13 +56,6 @@ fn line(harnesses: &[Arc<dyn Harness>], states: &[SoakState]) -> String {
         let SoakState { sequences, calls, differences, .. } = state;
         format!("; {} {sequences} sequences, {calls} calls, {differences} differences", harness.name())
     });
-    let memory = resident_mib().map(|mib| format!("; memory {mib} MiB")).unwrap_or_default();
+    let memory = resident::now_mib().map(|mib| format!("; memory {mib} MiB")).unwrap_or_default();
     format!("{time} s{}{memory}", engines.collect::<String>())
-}
-
-/// How much memory this process uses, where the system tells.
-fn resident_mib() -> Option<u64> {
-    let status = fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
-    line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok().map(|kib| kib / 1_024)
 }

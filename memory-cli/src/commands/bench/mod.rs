@@ -1,0 +1,163 @@
+//! `bench`: how fast an engine is, at the size and under the load that one has in mind.
+
+mod meter;
+mod report;
+mod workloads;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use clap::{Args, ValueEnum, value_parser};
+use conformance::workload::{Ledger, PAYLOAD, RowOrder, SpaceForm, Spread};
+use memory_core::{InMemory, MemoryProvider};
+use memory_runtime::Sandbox;
+
+use self::meter::Limits;
+use self::report::{Report, Space};
+use self::workloads::Workloads;
+use crate::engine::{self, REFERENCE};
+use crate::output::Output;
+use crate::resident;
+use crate::usage::Usage;
+
+#[derive(Debug, Args)]
+pub(crate) struct BenchArgs {
+    /// How many memories are loaded first, from 1,000 to 10,000,000.
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = value_parser!(u64).range(1_000..=10_000_000))]
+    rows: u64,
+    /// How many bytes of text each memory has, up to 60,000.
+    #[arg(long, value_name = "BYTES", default_value_t = PAYLOAD as u64, value_parser = value_parser!(u64).range(..=60_000))]
+    payload: u64,
+    /// How many clients there are where several work at the same time, up to 10,000.
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = value_parser!(u64).range(1..=10_000))]
+    clients: u64,
+    /// How many guilds there are, channels in each, and users in each of those.
+    #[arg(long, value_name = "GUILDS,CHANNELS,USERS", default_value = "100,10,1000", value_parser = spread)]
+    spaces: Spread,
+    /// How users are called: u42, or by UUIDs, whose hyphens make more levels of spaces.
+    #[arg(long, value_enum, default_value_t = Users::Plain)]
+    users: Users,
+    /// In which order of time the memories are loaded.
+    #[arg(long, value_enum, default_value_t = LoadOrder::Ascending)]
+    order: LoadOrder,
+    /// How many operations of each workload are done at most.
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = value_parser!(u64).range(1..=10_000_000))]
+    operations: u64,
+    /// How many seconds each workload goes on at most.
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = value_parser!(u64).range(1..=3_600))]
+    seconds: u64,
+    /// Also write the report to a file, as JSON.
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Users {
+    Plain,
+    Uuid,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum LoadOrder {
+    Ascending,
+    Random,
+    Descending,
+}
+
+impl BenchArgs {
+    fn ledger(&self) -> Ledger {
+        let form = match self.users {
+            Users::Plain => SpaceForm::Plain,
+            Users::Uuid => SpaceForm::WithUuid,
+        };
+        let order = match self.order {
+            LoadOrder::Ascending => RowOrder::Ascending,
+            LoadOrder::Random => RowOrder::Random,
+            LoadOrder::Descending => RowOrder::Descending,
+        };
+        Ledger { rows: self.rows as usize, payload: self.payload as usize, order, form, spread: self.spaces }
+    }
+}
+
+pub(crate) async fn run(url: &str, args: &BenchArgs, output: &mut Output) -> anyhow::Result<ExitCode> {
+    let place = Place { url, sandbox: engine::sandbox("bench") };
+    let provider = place.open()?;
+    let result = tokio::select! {
+        report = measure(&place, &provider, args) => report,
+        _ = tokio::signal::ctrl_c() => Err(anyhow::anyhow!("interrupted")),
+    };
+    // Removed also when something went wrong, which then is what to tell.
+    let closed = provider.shutdown().await;
+    let removed = place.remove().await;
+    let report = result?;
+    closed?;
+    removed?;
+    if let Some(file) = &args.report {
+        let json = serde_json::to_vec_pretty(&report)?;
+        std::fs::write(file, json).with_context(|| format!("{} can't be written", file.display()))?;
+    }
+    output.value(&report, report.to_markdown())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn measure(place: &Place<'_>, provider: &Arc<dyn MemoryProvider>, args: &BenchArgs) -> anyhow::Result<Report> {
+    provider.init().await.with_context(|| engine::location(place.url))?;
+    let health = provider.check_health().await?;
+    let (ledger, clients) = (args.ledger(), args.clients as usize);
+    let limits = Limits { operations: args.operations, time: Duration::from_secs(args.seconds) };
+    let mut workloads = Workloads::new(Arc::clone(provider), ledger, clients, limits);
+    let before = place.bytes().await?;
+    let loaded = workloads.load().await?;
+    workloads.recall().await?;
+    workloads.walk(&loaded).await?;
+    // Now rather than at once, as some engines write their files later.
+    let taken = before.zip(place.bytes().await?).map(|(before, after)| after.saturating_sub(before));
+    workloads.write(&loaded).await?;
+    let rows = ledger.rows as u64;
+    let space = Space {
+        bytes_per_memory: taken.map(|bytes| bytes / rows),
+        bytes_beyond_texts: taken.map(|bytes| (bytes as i64 - loaded.texts as i64) / rows as i64),
+        peak_resident_mib: resident::peak_mib(),
+    };
+    Ok(Report::new(health, ledger, clients, space, workloads.measured()))
+}
+
+/// Where the memories lie: beside what a URL names, and gone afterwards.
+struct Place<'u> {
+    url: &'u str,
+    sandbox: Sandbox,
+}
+
+impl Place<'_> {
+    fn open(&self) -> Result<Arc<dyn MemoryProvider>, Usage> {
+        if self.is_reference() {
+            return Ok(Arc::new(InMemory::new()));
+        }
+        self.sandbox.open(self.url).map_err(|error| Usage(format!("--url: {}; see --help", error.message())))
+    }
+
+    /// How many bytes are taken, where the engine tells.
+    async fn bytes(&self) -> memory_core::Result<Option<u64>> {
+        if self.is_reference() { Ok(None) } else { Ok(self.sandbox.inspect(self.url).await?.bytes) }
+    }
+
+    async fn remove(&self) -> memory_core::Result<()> {
+        if self.is_reference() { Ok(()) } else { self.sandbox.remove(self.url).await }
+    }
+
+    fn is_reference(&self) -> bool {
+        self.url == REFERENCE
+    }
+}
+
+/// For clap.
+fn spread(text: &str) -> Result<Spread, String> {
+    let number = |part: &str| part.trim().parse().ok().filter(|number| (1..=1_000_000).contains(number));
+    match text.split(',').map(number).collect::<Option<Vec<u64>>>().as_deref() {
+        Some([guilds, channels, users]) => Ok(Spread { guilds: *guilds, channels: *channels, users: *users }),
+        _ => Err("three whole numbers from 1 to 1,000,000 with commas between them".to_owned()),
+    }
+}

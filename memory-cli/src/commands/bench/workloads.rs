@@ -1,0 +1,186 @@
+//! The workloads, one after the other, on one provider.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use anyhow::bail;
+use conformance::workload::{self, BATCH, Ledger};
+use futures::{StreamExt, TryStreamExt, stream};
+use indicatif::{ProgressBar, ProgressStyle};
+use memory_core::{Context, Cursor, MAX_LIMIT, MemoryId, MemoryPatch, MemoryProvider, MemoryQuery, NewMemory, Result};
+
+use super::meter::{Latencies, Limits, Measured, measure};
+
+/// How many batches are under way while the ledger is loaded.
+const LOADING: usize = 4;
+/// One of so many loaded memories is read and updated later.
+const SAMPLE: usize = 100;
+/// Where half of the ledger is.
+const DENSE: &str = "plugin-discord-dense";
+
+/// A provider at work, and what was measured so far.
+pub(super) struct Workloads {
+    provider: Arc<dyn MemoryProvider>,
+    ledger: Ledger,
+    clients: usize,
+    limits: Limits,
+    measured: Vec<Measured>,
+    /// Where the rows begin that are not stored yet.
+    fresh: usize,
+}
+
+/// What is known of a ledger that was loaded.
+pub(super) struct Loaded {
+    /// The bytes of its texts.
+    pub(super) texts: usize,
+    /// How many memories are under [`DENSE`].
+    dense: usize,
+    sample: Arc<[MemoryId]>,
+}
+
+impl Workloads {
+    pub(super) fn new(provider: Arc<dyn MemoryProvider>, ledger: Ledger, clients: usize, limits: Limits) -> Self {
+        Self { provider, ledger, clients, limits, measured: Vec::new(), fresh: ledger.rows }
+    }
+
+    pub(super) fn measured(self) -> Vec<Measured> {
+        self.measured
+    }
+
+    pub(super) async fn load(&mut self) -> anyhow::Result<Loaded> {
+        let bar = ProgressBar::new(self.ledger.rows as u64);
+        if let Ok(style) = ProgressStyle::with_template("{wide_bar} {human_pos}/{human_len}, {per_sec}, {eta} left") {
+            bar.set_style(style);
+        }
+        let (mut latencies, mut sample, start) = (Latencies::new()?, Vec::new(), Instant::now());
+        let (mut texts, mut dense) = (0, 0);
+        let batches = stream::iter(self.ledger.batches()).map(|batch| {
+            texts += batch.iter().map(workload::size).sum::<usize>();
+            dense += batch.iter().filter(|row| is_under_dense(row)).count();
+            let provider = &self.provider;
+            async move {
+                let start = Instant::now();
+                provider.store_many(batch).await.map(|ids| (ids, start.elapsed()))
+            }
+        });
+        let mut batches = batches.buffer_unordered(LOADING);
+        while let Some((ids, taken)) = batches.try_next().await? {
+            latencies.add(taken);
+            bar.inc(ids.len() as u64);
+            sample.extend(ids.into_iter().step_by(SAMPLE));
+        }
+        drop(batches);
+        bar.finish_and_clear();
+        let rows = self.ledger.rows as u64;
+        self.measured.push(latencies.measured("load in batches of 1,000", LOADING, rows, start.elapsed()));
+        Ok(Loaded { texts, dense, sample: sample.into() })
+    }
+
+    /// The newest 50 of each shape.
+    pub(super) async fn recall(&mut self) -> anyhow::Result<()> {
+        for question in self.ledger.questions() {
+            self.query(question.name, 1, question.query.clone()).await?;
+            if question.name == "under, dense" {
+                self.query(question.name, self.clients, question.query).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Goes through half of the ledger page by page, and compares the first page with one at the end.
+    pub(super) async fn walk(&mut self, loaded: &Loaded) -> anyhow::Result<()> {
+        let query = |limit: usize, cursor: Option<&Cursor>| {
+            let query = MemoryQuery::builder().under(DENSE).limit(limit);
+            cursor.into_iter().fold(query, |query, cursor| query.cursor(cursor)).build()
+        };
+        // Several pages of a small ledger too.
+        let limit = (self.ledger.rows / 20).min(MAX_LIMIT);
+        let (mut cursors, mut found) = ([None, None], 0);
+        loop {
+            let page = self.provider.query(&query(limit, cursors[1].as_ref())?).await?;
+            found += page.memories.len();
+            let Some(next) = page.next else { break };
+            cursors.rotate_left(1);
+            cursors[1] = Some(next);
+        }
+        if found != loaded.dense {
+            bail!("a walk found {found} memories where there are {}", loaded.dense);
+        }
+        self.query("walk under dense, first page", 1, query(50, None)?).await?;
+        // Before the last cursor there is a whole page.
+        self.query("walk under dense, a last page", 1, query(50, cursors[0].as_ref())?).await
+    }
+
+    pub(super) async fn write(&mut self, loaded: &Loaded) -> anyhow::Result<()> {
+        let (sample, provider) = (Arc::clone(&loaded.sample), Arc::clone(&self.provider));
+        let get = move |turn| {
+            let (id, provider) = (pick(&sample, turn), Arc::clone(&provider));
+            async move { provider.get(id).await.map(drop) }
+        };
+        self.run("get", 1, 1, get).await?;
+        let (sample, provider) = (Arc::clone(&loaded.sample), Arc::clone(&self.provider));
+        let update = move |turn| {
+            let (id, provider) = (pick(&sample, turn), Arc::clone(&provider));
+            async move {
+                let context = Context::parse(r#"{"answer":"forty-two"}"#)?;
+                provider.update(id, MemoryPatch::new().set_context(context)).await.map(drop)
+            }
+        };
+        self.run("update", 1, 1, update).await?;
+        for clients in [1, self.clients] {
+            let (ledger, provider, first) = (self.ledger, Arc::clone(&self.provider), self.fresh_rows(1));
+            let store = move |turn| {
+                let (row, provider) = (ledger.row(first + turn as usize), Arc::clone(&provider));
+                async move { provider.store(row).await.map(drop) }
+            };
+            self.run("store", clients, 1, store).await?;
+        }
+        let (ledger, provider, first) = (self.ledger, Arc::clone(&self.provider), self.fresh_rows(BATCH));
+        let store_many = move |turn| {
+            let first = first + turn as usize * BATCH;
+            let rows: Vec<_> = (first..first + BATCH).map(|place| ledger.row(place)).collect();
+            let provider = Arc::clone(&provider);
+            async move { provider.store_many(rows).await.map(drop) }
+        };
+        self.run("store_many of 1,000", 1, BATCH, store_many).await
+    }
+
+    async fn query(&mut self, name: &str, clients: usize, query: MemoryQuery) -> anyhow::Result<()> {
+        let (provider, query) = (Arc::clone(&self.provider), Arc::new(query));
+        let ask = move |_| {
+            let (provider, query) = (Arc::clone(&provider), Arc::clone(&query));
+            async move { provider.query(&query).await.map(drop) }
+        };
+        self.run(name, clients, 1, ask).await
+    }
+
+    /// Measures operations on so many memories each.
+    async fn run<O, F>(&mut self, name: &str, clients: usize, memories: usize, operation: O) -> anyhow::Result<()>
+    where
+        O: Fn(u64) -> F + Send + Sync + 'static,
+        F: Future<Output = Result<()>> + Send + 'static,
+    {
+        let bar = ProgressBar::new_spinner().with_message(name.to_owned());
+        bar.tick();
+        let measured = measure(name, clients, self.limits, memories as u64, operation).await;
+        bar.finish_and_clear();
+        self.measured.push(measured?);
+        Ok(())
+    }
+
+    /// Where the rows of a workload begin, which takes so many in each turn.
+    fn fresh_rows(&mut self, in_each: usize) -> usize {
+        let first = self.fresh;
+        self.fresh += self.limits.operations as usize * in_each;
+        first
+    }
+}
+
+fn is_under_dense(row: &NewMemory) -> bool {
+    row.space_id.as_str().strip_prefix(DENSE).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+}
+
+/// Another memory in each turn, until it is the first again.
+fn pick(sample: &[MemoryId], turn: u64) -> MemoryId {
+    sample[turn as usize % sample.len()]
+}

@@ -1,0 +1,19 @@
+//! How much memory this process uses, where the system tells.
+
+use std::fs;
+
+/// Now.
+pub(crate) fn now_mib() -> Option<u64> {
+    status("VmRSS:")
+}
+
+/// The most so far.
+pub(crate) fn peak_mib() -> Option<u64> {
+    status("VmHWM:")
+}
+
+fn status(name: &str) -> Option<u64> {
+    let status = fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+    line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok().map(|kib| kib / 1_024)
+}
