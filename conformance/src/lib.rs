@@ -2,6 +2,7 @@
 // Cases and their fixtures panic on purpose: that is how they fail.
 #![allow(clippy::expect_used, clippy::unwrap_used)]
 
+pub mod allocations;
 #[cfg(feature = "bench")]
 pub mod bench;
 mod case;
