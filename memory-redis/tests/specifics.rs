@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use conformance::server::redis::LocalRedis;
 use conformance::server::trial;
+use conformance::workload::Ledger;
 use libtest_mimic::Arguments;
 use memory_core::{
     Collection, Content, Context, DocumentId, DocumentSelection, DocumentWrite, Durability, ErrorKind, IdempotencyKey,
@@ -28,6 +29,9 @@ fn main() -> ExitCode {
         trial("redis::a_namespace_is_removed_alone", || run(a_namespace_is_removed_alone())),
         trial("redis::databases_are_apart", || run(databases_are_apart())),
         trial("redis::connections_are_encrypted_and_checked", || run(connections_are_encrypted_and_checked())),
+        trial("redis::a_recall_looks_up_little_more_than_it_gives", || {
+            run(a_recall_looks_up_little_more_than_it_gives())
+        }),
         trial("redis::no_command_goes_over_the_whole_keyspace", || run(no_command_goes_over_the_whole_keyspace())),
     ];
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
@@ -298,6 +302,28 @@ async fn no_command_goes_over_the_whole_keyspace() -> Case {
     for forbidden in ["keys", "scan", "smembers", "hkeys", "hvals", "sort", "zunion", "zinter", "flush"] {
         let found = sent.lines().find(|line| line.starts_with(&format!("cmdstat_{forbidden}")));
         assert!(found.is_none(), "{found:?}");
+    }
+    Ok(())
+}
+
+/// However large the ledger is, by the server's own count of the keys that it looked up.
+async fn a_recall_looks_up_little_more_than_it_gives() -> Case {
+    let server = LocalRedis::start()?;
+    let provider = open(RedisConfig::from_url(&server.url())?).await?;
+    let ledger = Ledger::new(20_000);
+    for batch in ledger.batches() {
+        provider.store_many(batch).await?;
+    }
+    for question in ledger.questions() {
+        // Once more: the first time, scripts are loaded.
+        provider.query(&question.query).await?;
+        server.command(&["CONFIG", "RESETSTAT"])?;
+        let found = provider.query(&question.query).await?.memories.len();
+        let stats = server.command(&["INFO", "stats"])?;
+        let count = |name: &str| stats.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<usize>().ok());
+        let lookups = count("keyspace_hits:").expect("a count") + count("keyspace_misses:").expect("a count");
+        // One of eight rows has the topic that the filter wants, and slices grow by the factor of two.
+        assert!(lookups <= 20 * found + 100, "{}: {lookups} keys were looked up for {found} rows", question.name);
     }
     Ok(())
 }
