@@ -6,7 +6,8 @@ use redis::{Pipeline, Value};
 use crate::config::RedisConfig;
 use crate::connection::{Connections, facts, unexpected_answer};
 
-/// Tells what time it is at the server and how many bytes it holds in all, and changes nothing. Its indexes are made with what they index, so none is ever missing.
+/// Tells what time it is at the server and how many bytes it holds in all, and changes nothing. Its indexes are made with what they
+/// index, so none is ever missing.
 pub async fn inspect(config: &RedisConfig) -> Result<Inspection> {
     config.check()?;
     let connections = Connections::new(config)?;
