@@ -109,11 +109,13 @@ async fn facts_are_found_by_what_the_endpoint_answers() {
     let fact = NewFact::new(room.clone(), ana.clone(), ana.clone(), "Ana likes tea", Timestamp::MIN);
     records.facts().remember(fact).await.expect("a fact");
     assert_eq!(records.facts().embed_pending(10).await.expect("a vector"), 1);
-    let (scope, query) = (Scope::new(room, ana), FactQuery::new("beverages").threshold(0.9));
-    let found = records.facts().recall(&scope, &query).await.expect("an answer");
+    let scope = Scope::new(room, ana);
+    // The vector of a question is kept, so each is another one.
+    let query = |text| FactQuery::new(text).threshold(0.9);
+    let found = records.facts().recall(&scope, &query("beverages")).await.expect("an answer");
     assert_eq!(found.facts.len(), 1);
-    let error = records.facts().recall(&scope, &query).await.expect_err("too many requests");
+    let error = records.facts().recall(&scope, &query("drinks")).await.expect_err("too many requests");
     assert_eq!((error.kind(), error.is_retryable()), (ErrorKind::Unavailable, true));
-    let error = records.facts().recall(&scope, &query).await.expect_err("another width");
+    let error = records.facts().recall(&scope, &query("cups")).await.expect_err("another width");
     assert_eq!(error.kind(), ErrorKind::Unexpected);
 }
