@@ -20,8 +20,8 @@ use self::report::{Report, Space};
 use self::workloads::Workloads;
 use crate::engine::{self, REFERENCE};
 use crate::output::Output;
-use crate::resident;
 use crate::usage::Usage;
+use crate::{resident, signal};
 
 #[derive(Debug, Args)]
 pub(crate) struct BenchArgs {
@@ -85,9 +85,10 @@ impl BenchArgs {
 pub(crate) async fn run(url: &str, args: &BenchArgs, output: &mut Output) -> anyhow::Result<ExitCode> {
     let place = Place { url, sandbox: engine::sandbox("bench") };
     let provider = place.open()?;
+    let signal = signal::asked_to_end()?;
     let result = tokio::select! {
         report = measure(&place, &provider, args) => report,
-        _ = tokio::signal::ctrl_c() => Err(anyhow::anyhow!("interrupted")),
+        () = signal => Err(anyhow::anyhow!("interrupted")),
     };
     // Removed also when something went wrong, which then is what to tell.
     let closed = provider.shutdown().await;
