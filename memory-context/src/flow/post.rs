@@ -47,7 +47,7 @@ impl MessageService {
         let post = self.ask_writer(&self.templates.post_creation, &turn, &options, PostAnswer::parse).await?;
         content.text = post.post.clone();
         content.thought = Some(post.thought.clone());
-        let new = NewMessage::new(content, services.clock().now());
+        let new = NewMessage::new(content, services.clock().now()).with_run(run.context().id);
         let message = voice::say(services, &self.platform, self.limits.say, new).await?;
         run.step(Step::Answered(message.id));
         Ok(Posted { message, post })

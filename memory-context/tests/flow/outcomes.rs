@@ -172,6 +172,8 @@ async fn a_post_is_a_run_of_its_own() {
     assert_eq!(posted.post.image_prompt, "a wide sea");
     let stored = stage.stored().await;
     assert!(stored.len() == 1 && stored[0] == posted.message);
+    let memory = stage.provider.get(posted.message.id).await.expect("answers").expect("stored");
+    assert!(memory.metadata.to_object().contains_key("run"));
     let content = posted.message.content;
     assert_eq!((content.channel_type, content.source.as_str(), content.in_reply_to), (ChannelType::Feed, "blog", None));
     assert_eq!(stage.platform.texts(), ["The sea is wide"]);

@@ -114,6 +114,8 @@ impl Platform for Said {
 /// A service, and everything that it talks to.
 pub(crate) struct Stage {
     pub(crate) service: Arc<MessageService>,
+    /// What the records lie in.
+    pub(crate) provider: Arc<dyn MemoryProvider>,
     pub(crate) records: Records,
     pub(crate) platform: Arc<Said>,
     calls: mpsc::UnboundedReceiver<Call>,
@@ -153,7 +155,7 @@ impl Stage {
     ) -> Self {
         let provider: Arc<dyn MemoryProvider> = Arc::new(InMemory::new());
         provider.init().await.expect("opens");
-        let records = Records::new(provider, AgentId::parse("eliza").expect("valid"));
+        let records = Records::new(Arc::clone(&provider), AgentId::parse("eliza").expect("valid"));
         let records = embedder.into_iter().fold(records, Records::with_embedder);
         let (sender, calls) = mpsc::unbounded_channel();
         let model: Arc<dyn Model> = Arc::new(Asking(sender));
@@ -166,7 +168,7 @@ impl Stage {
         let events = Events::new(10_000, clock);
         let stream = events.subscribe().boxed();
         let service = service(MessageService::new(composer, model, Arc::clone(&platform) as _, events));
-        Self { service: Arc::new(service), records, platform, calls, events: stream }
+        Self { service: Arc::new(service), provider, records, platform, calls, events: stream }
     }
 
     /// Works on a message.
