@@ -308,7 +308,7 @@ fn next_slice(slice: usize) -> usize {
 /// What a page is made of: memories or documents.
 trait Stored: Selects {
     fn read_head(row: &PgRow) -> Result<Head<'_>>;
-    fn read(row: &PgRow) -> Result<Self::Record>;
+    fn read(row: &PgRow, head: &Head<'_>) -> Result<Self::Record>;
     /// The id of a row that can't be read, as far as it can.
     fn id_as_text(row: &PgRow) -> String;
     /// Reads the same row by itself.
@@ -320,8 +320,8 @@ impl Stored for memory_core::Ledger {
         statements::memory_head(row)
     }
 
-    fn read(row: &PgRow) -> Result<Memory> {
-        statements::memory(row)
+    fn read(row: &PgRow, head: &Head<'_>) -> Result<Memory> {
+        statements::memory_of(row, head)
     }
 
     fn id_as_text(row: &PgRow) -> String {
@@ -338,7 +338,7 @@ impl Stored for memory_core::Documents {
         statements::document_head(row)
     }
 
-    fn read(row: &PgRow) -> Result<Document> {
+    fn read(row: &PgRow, _: &Head<'_>) -> Result<Document> {
         statements::document(row)
     }
 
@@ -365,15 +365,17 @@ async fn offer_all<K: Stored>(
 ) -> Result<Verdict> {
     for row in rows {
         let is_null = |index| row.try_get_raw(index).is_ok_and(|value| value.is_null());
-        let verdict = match (is_null(SPACE), is_null(PAYLOAD)) {
+        let verdict = if !is_null(PAYLOAD) {
+            offer(page, row)?
+        } else if is_null(SPACE) {
             // An entry of the path index whose row is gone.
-            (true, _) => continue,
-            (_, false) => offer(page, row)?,
+            continue;
+        } else {
             // Too large to come with the others.
-            (_, true) => match K::by_id(session, on, row)?.fetch_optional(&mut **session).await.map_err(native)? {
+            match K::by_id(session, on, row)?.fetch_optional(&mut **session).await.map_err(native)? {
                 Some(row) => offer(page, &row)?,
                 None => continue,
-            },
+            }
         };
         if verdict == Verdict::Stop {
             return Ok(Verdict::Stop);
@@ -383,5 +385,5 @@ async fn offer_all<K: Stored>(
 }
 
 fn offer<K: Stored>(page: &mut PageBuilder<'_, K>, row: &PgRow) -> Result<Verdict> {
-    page.offer(K::read_head(row), |_| K::read(row), || K::id_as_text(row))
+    page.offer(K::read_head(row), |head| K::read(row, head), || K::id_as_text(row))
 }

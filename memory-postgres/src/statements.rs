@@ -413,17 +413,22 @@ pub(crate) fn memory_head(row: &PgRow) -> Result<Head<'_>> {
 
 /// The memory in [`memory_columns`].
 pub(crate) fn memory(row: &PgRow) -> Result<Memory> {
-    let text = |index| column::<&str>(row, index);
+    memory_of(row, &memory_head(row)?)
+}
+
+/// The memory in [`memory_columns`] whose head has been read.
+pub(crate) fn memory_of(row: &PgRow, head: &Head<'_>) -> Result<Memory> {
     let optional = |index| column::<Option<&str>>(row, index);
+    let id = <[u8; 16]>::try_from(head.id).map_err(|_| Error::corrupt("a stored id has not 16 bytes"))?;
     Ok(Memory {
-        id: memory_id(row, 0)?,
-        created_at: time(column(row, 1)?)?,
-        space_id: SpaceId::parse(text(2)?).map_err(corrupt)?,
-        status: Status::parse(text(3)?).map_err(corrupt)?,
+        id: MemoryId::from_bytes(id),
+        created_at: head.created_at,
+        space_id: SpaceId::parse(head.space).map_err(corrupt)?,
+        status: head.status.ok_or_else(|| Error::corrupt("a stored status is unknown"))?,
         revision: revision(column(row, 4)?)?,
         updated_at: column::<Option<i64>>(row, 5)?.map(time).transpose()?,
-        metadata: Metadata::from_stored(text(6)?)?,
-        trigger: Trigger::from_stored(text(7)?)?,
+        metadata: Metadata::from_stored(column(row, 6)?)?,
+        trigger: Trigger::from_stored(column(row, 7)?)?,
         context: optional(8)?.map(Context::from_stored).transpose()?,
         idempotency_key: optional(9)?.map(IdempotencyKey::parse).transpose().map_err(corrupt)?,
     })
