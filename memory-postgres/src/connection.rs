@@ -5,22 +5,23 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use memory_core::{Error, Host, Outcome, Result};
-use sqlx::pool::PoolConnection;
-use sqlx::postgres::{PgArguments, PgConnectOptions, PgConnection, PgPool, PgPoolOptions, PgSslMode, Postgres};
-use sqlx::{AssertSqlSafe, Connection, Transaction};
+use memory_core::{Error, Outcome, Result};
+use sqlx::postgres::{PgArguments, PgConnection, Postgres};
+use sqlx::{AssertSqlSafe, Connection};
+use tokio::runtime::Handle;
 
-use crate::config::{PostgresConfig, Server, TlsMode};
+use crate::config::{PostgresConfig, Server};
 use crate::error::{is_passing, is_starting, native, native_write};
 use crate::group::Group;
+use crate::pool::{Connector, Pool, Pooled};
 use crate::statements::Statements;
 
-/// How many statements each connection keeps prepared: more than there are.
-const STATEMENTS: usize = 64;
 /// How long to wait for a connection to the host that was the primary, before asking the others.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// How long to wait for a server that is starting up, before it is said to be down.
 const STARTING: Duration = Duration::from_secs(2);
+/// How long a connection may take to recover from a session that was given up, before it is closed.
+const RECOVERY: Duration = Duration::from_secs(10);
 /// How long to wait before the next attempt; twice as long each time, up to the second.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(200));
 
@@ -93,7 +94,7 @@ impl Connections {
         }
     }
 
-    /// Waits until all sessions have ended, and closes their connections.
+    /// Closes all connections. Those of sessions that go on close when these end.
     pub(crate) async fn close(&self) {
         for hosts in [Some(&self.primary), self.replica.as_ref()].into_iter().flatten() {
             for pool in &hosts.pools {
@@ -103,22 +104,16 @@ impl Connections {
     }
 
     async fn session(&self, hosts: &Hosts) -> Result<Session> {
-        let connection = hosts.open(|pool| async move { pool.acquire().await }).await?;
-        Ok(Session { link: Link::Connection(connection), keeps_statements: !self.begin.is_pooled })
+        let connection = hosts.open(async |pool: Pool| pool.get().await).await?;
+        Ok(Session::new(connection, !self.begin.is_pooled))
     }
 
     async fn begin(&self, hosts: &Hosts, how: &Arc<str>) -> Result<Session> {
-        // In a task of its own: a call that is dropped while its transaction begins would leave it open on a connection that the
-        // next call gets, and what that one stored would never be committed.
-        let begin = |pool: PgPool| {
-            let how = AssertSqlSafe(Arc::clone(how));
-            async move {
-                let began = tokio::spawn(async move { pool.begin_with(how).await }).await;
-                began.unwrap_or_else(|panic| Err(sqlx::Error::Io(std::io::Error::other(panic))))
-            }
+        let begin = async |pool: Pool| {
+            let mut session = Session::new(pool.get().await?, !self.begin.is_pooled);
+            session.begin(how).await.map(|()| session)
         };
-        let transaction = hosts.open(begin).await?;
-        Ok(Session { link: Link::Transaction(transaction), keeps_statements: !self.begin.is_pooled })
+        hosts.open(begin).await
     }
 }
 
@@ -134,7 +129,7 @@ fn settings(config: &PostgresConfig) -> Vec<(&'static str, String)> {
 /// The hosts of one server, each with its pool.
 #[derive(Debug)]
 struct Hosts {
-    pools: Vec<PgPool>,
+    pools: Vec<Pool>,
     /// Which of them is the primary, as far as is known.
     current: AtomicUsize,
     acquire_timeout: Duration,
@@ -142,25 +137,14 @@ struct Hosts {
 
 impl Hosts {
     fn new(server: &Server, config: &PostgresConfig, settings: &[(&'static str, String)], is_primary: bool) -> Self {
-        let follows = is_primary && server.hosts.len() > 1;
-        let acquire_timeout = config.acquire_timeout;
-        let pool = |host: &Host| {
-            let options = PgPoolOptions::new()
-                .max_connections(config.pool_size.get())
-                .acquire_timeout(acquire_timeout)
-                // A test would cost every call a round trip; what fails on a connection that was lost is tried again.
-                .test_before_acquire(false);
-            let options = match follows {
-                true => options.after_connect(|connection, _| Box::pin(check_primary(connection))),
-                false => options,
-            };
-            options.connect_lazy_with(connect_options(server, host, config, settings))
-        };
-        Self { pools: server.hosts.iter().map(pool).collect(), current: AtomicUsize::new(0), acquire_timeout }
+        let must_be_primary = is_primary && server.hosts.len() > 1;
+        let connector = |host| Connector::new(server, host, config, settings, must_be_primary);
+        let pools = server.hosts.iter().map(|host| Pool::new(connector(host), config)).collect();
+        Self { pools, current: AtomicUsize::new(0), acquire_timeout: config.acquire_timeout }
     }
 
     /// Opens something on a connection to the primary.
-    async fn open<T, F>(&self, how: impl Fn(PgPool) -> F) -> Result<T>
+    async fn open<T, F>(&self, how: impl Fn(Pool) -> F) -> Result<T>
     where
         F: Future<Output = sqlx::Result<T>>,
     {
@@ -175,7 +159,7 @@ impl Hosts {
     }
 
     /// Goes from host to host until one lets it be opened.
-    async fn open_on_primary<T, F>(&self, how: impl Fn(PgPool) -> F) -> sqlx::Result<T>
+    async fn open_on_primary<T, F>(&self, how: impl Fn(Pool) -> F) -> sqlx::Result<T>
     where
         F: Future<Output = sqlx::Result<T>>,
     {
@@ -201,12 +185,7 @@ impl Hosts {
         let current = self.current.load(Ordering::Relaxed);
         let mut refusal = sqlx::Error::PoolTimedOut;
         for place in (current..self.pools.len()).chain(0..current) {
-            let probe = async {
-                let mut connection = PgConnection::connect_with(&self.pools[place].connect_options()).await?;
-                let answer = if is_only { Ok(()) } else { check_primary(&mut connection).await };
-                let _ = connection.close().await;
-                answer
-            };
+            let probe = self.pools[place].probe();
             match tokio::time::timeout(patience, probe).await {
                 Ok(Ok(())) => {
                     self.current.store(place, Ordering::Relaxed);
@@ -221,98 +200,62 @@ impl Hosts {
     }
 }
 
-async fn check_primary(connection: &mut PgConnection) -> sqlx::Result<()> {
-    // Without a prepared statement, which a pooler would not keep.
-    let row = sqlx::raw_sql("SELECT NOT pg_is_in_recovery()").fetch_one(connection).await?;
-    match sqlx::Row::try_get(&row, 0)? {
-        true => Ok(()),
-        false => Err(sqlx::Error::Protocol("the host is not the primary".to_owned())),
-    }
-}
-
-fn connect_options(
-    server: &Server,
-    host: &Host,
-    config: &PostgresConfig,
-    settings: &[(&'static str, String)],
-) -> PgConnectOptions {
-    let mut options = PgConnectOptions::new_without_pgpass()
-        .host(&host.name)
-        .port(host.port)
-        .application_name(&config.application_name)
-        .extra_float_digits(None)
-        .ssl_mode(match server.tls.mode {
-            TlsMode::Disable => PgSslMode::Disable,
-            TlsMode::Prefer => PgSslMode::Prefer,
-            TlsMode::Require => PgSslMode::Require,
-            TlsMode::VerifyCa => PgSslMode::VerifyCa,
-            TlsMode::VerifyFull => PgSslMode::VerifyFull,
-        });
-    if host.name.starts_with('/') {
-        options = options.socket(&host.name);
-    }
-    if let Some(user) = &server.user {
-        options = options.username(user);
-    }
-    if let Some(password) = &server.password {
-        options = options.password(&password.0);
-    }
-    if let Some(database) = &server.database {
-        options = options.database(database);
-    }
-    if let Some(file) = &server.tls.root_certificate {
-        options = options.ssl_root_cert(file);
-    }
-    if let Some(file) = &server.tls.certificate {
-        options = options.ssl_client_cert(file);
-    }
-    if let Some(file) = &server.tls.key {
-        options = options.ssl_client_key(file);
-    }
-    match config.pooler {
-        true => options.statement_cache_capacity(0),
-        false => {
-            options.statement_cache_capacity(STATEMENTS).options(settings.iter().map(|(name, value)| (name, value)))
-        }
-    }
-}
-
 /// A connection for a while, in a transaction or not. A transaction that is given up is rolled back.
 #[derive(Debug)]
 pub(crate) struct Session {
-    link: Link,
+    /// `None` when the session has ended.
+    connection: Option<Pooled>,
+    is_transaction: bool,
     keeps_statements: bool,
-}
-
-#[derive(Debug)]
-enum Link {
-    Connection(PoolConnection<Postgres>),
-    Transaction(Transaction<'static, Postgres>),
 }
 
 /// A statement to which values are bound.
 pub(crate) type Statement = sqlx::query::Query<'static, Postgres, PgArguments>;
 
 impl Session {
+    fn new(connection: Pooled, keeps_statements: bool) -> Self {
+        Self { connection: Some(connection), is_transaction: false, keeps_statements }
+    }
+
+    async fn begin(&mut self, how: &Arc<str>) -> sqlx::Result<()> {
+        // Also when it is given up before the server has answered.
+        self.is_transaction = true;
+        sqlx::raw_sql(AssertSqlSafe(Arc::clone(how))).execute(&mut **self).await.map(drop)
+    }
+
     /// A statement, prepared once for each connection where it has sessions of its own.
     pub(crate) fn statement(&self, sql: &Arc<str>) -> Statement {
         sqlx::query(AssertSqlSafe(Arc::clone(sql))).persistent(self.keeps_statements)
     }
 
-    /// Ends the session, with all that it wrote.
-    pub(crate) async fn commit(self) -> Result<()> {
-        match self.link {
-            Link::Connection(_) => Ok(()),
-            Link::Transaction(transaction) => transaction.commit().await.map_err(native_write),
+    /// Ends the session, with all that it wrote. Not after a failure, which its connection may not have outlived.
+    pub(crate) async fn commit(mut self) -> Result<()> {
+        if self.is_transaction {
+            sqlx::raw_sql("COMMIT").execute(&mut *self).await.map_err(native_write)?;
         }
+        if let Some(connection) = self.connection.take() {
+            connection.put_back();
+        }
+        Ok(())
     }
+}
 
-    /// Ends the session, without what its transaction wrote.
-    pub(crate) async fn roll_back(self) -> Result<()> {
-        match self.link {
-            Link::Connection(_) => Ok(()),
-            Link::Transaction(transaction) => transaction.rollback().await.map_err(native),
-        }
+impl Drop for Session {
+    /// A session that was given up: its connection may have a statement under way, which is waited for.
+    fn drop(&mut self) {
+        let (Some(mut connection), Ok(runtime)) = (self.connection.take(), Handle::try_current()) else { return };
+        let is_transaction = self.is_transaction;
+        runtime.spawn(async move {
+            let recovered = async {
+                match is_transaction {
+                    true => sqlx::raw_sql("ROLLBACK").execute(&mut *connection).await.map(drop),
+                    false => connection.ping().await,
+                }
+            };
+            if let Ok(Ok(())) = tokio::time::timeout(RECOVERY, recovered).await {
+                connection.put_back();
+            }
+        });
     }
 }
 
@@ -320,21 +263,18 @@ impl Deref for Session {
     type Target = PgConnection;
 
     fn deref(&self) -> &PgConnection {
-        match &self.link {
-            Link::Connection(connection) => connection,
-            Link::Transaction(transaction) => transaction,
-        }
+        self.connection.as_ref().expect(HAS_CONNECTION)
     }
 }
 
 impl DerefMut for Session {
     fn deref_mut(&mut self) -> &mut PgConnection {
-        match &mut self.link {
-            Link::Connection(connection) => connection,
-            Link::Transaction(transaction) => transaction,
-        }
+        self.connection.as_mut().expect(HAS_CONNECTION)
     }
 }
+
+/// Only the methods that consume a session take its connection.
+const HAS_CONNECTION: &str = "a session has a connection until it ends";
 
 /// Does the work again while what prevented it is passing and nothing of it can have been done (W11). Ends with the deadline
 /// of the call.

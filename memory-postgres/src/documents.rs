@@ -53,9 +53,8 @@ impl DocumentStore for PostgresDocuments {
             let connections = self.shared.connections().await?;
             let read = || async {
                 let mut session = connections.read().await?;
-                let document = connections.document(&mut session, collection, id).await;
-                session.commit().await?;
-                document
+                let document = connections.document(&mut session, collection, id).await?;
+                session.commit().await.map(|()| document)
             };
             retry(read).await
         };

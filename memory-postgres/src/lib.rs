@@ -7,6 +7,7 @@ mod error;
 mod group;
 mod inspect;
 mod migrate;
+mod pool;
 mod provider;
 mod query;
 mod statements;

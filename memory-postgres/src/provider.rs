@@ -145,9 +145,8 @@ impl MemoryProvider for PostgresMemory {
             let connections = self.shared.connections().await?;
             let read = || async {
                 let mut session = connections.read().await?;
-                let memory = connections.memory(&mut session, id).await;
-                session.commit().await?;
-                memory
+                let memory = connections.memory(&mut session, id).await?;
+                session.commit().await.map(|()| memory)
             };
             retry(read).await
         };

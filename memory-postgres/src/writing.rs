@@ -30,7 +30,8 @@ impl Connections {
                 let stored = self.store_each(&mut session, memories).await;
                 match stored.and_then(|ids| ids.map(|ids| ids.into_iter().collect()).transpose()) {
                     Ok(Some(ids)) => session.commit().await.map(|()| Some(ids)),
-                    other => session.roll_back().await.and(other),
+                    // The session is given up, which rolls it back.
+                    other => other,
                 }
             };
             // Under its own id a memory is stored once, however often that is tried (W11).

@@ -1,0 +1,215 @@
+//! The connections to one host.
+
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+use std::time::Duration;
+
+use deadpool::managed::{Manager, Metrics, Object, PoolError, QueueMode, RecycleError, RecycleResult};
+use memory_core::Host;
+use sqlx::postgres::{PgConnectOptions, PgConnection, PgSslMode};
+use sqlx::{ConnectOptions, Connection};
+
+use crate::config::{PostgresConfig, Server, TlsMode};
+use crate::error::is_starting;
+
+/// How many statements each connection keeps prepared: more than there are.
+const STATEMENTS: usize = 64;
+/// How long a connection may be out of use. What stands between may have forgotten one that was longer, without a word.
+const MAX_IDLE: Duration = Duration::from_secs(600);
+/// How long to wait before a server that is starting up is asked again.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// Connections to one host, as many as there may be.
+///
+/// Not the pool of sqlx, which asks the server on each release whether the connection works, in a task of its own: two round trips
+/// for each recall.
+#[derive(Debug, Clone)]
+pub(crate) struct Pool {
+    connections: deadpool::managed::Pool<Connector>,
+    acquire_timeout: Duration,
+}
+
+impl Pool {
+    /// Connects to nothing yet.
+    pub(crate) fn new(connector: Connector, config: &PostgresConfig) -> Self {
+        let size = config.pool_size.get() as usize;
+        // The connection that was used last, whose server process has the most in its caches.
+        let builder = deadpool::managed::Pool::builder(connector).max_size(size).queue_mode(QueueMode::Lifo);
+        // It fails where there are time limits without a runtime.
+        let connections = builder.build().expect("a pool without time limits");
+        Self { connections, acquire_timeout: config.acquire_timeout }
+    }
+
+    /// A connection that nobody uses. A server that is starting up is waited for.
+    pub(crate) async fn get(&self) -> sqlx::Result<Pooled> {
+        match tokio::time::timeout(self.acquire_timeout, self.connections.get()).await {
+            Ok(Ok(mut connection)) => {
+                connection.is_clean = false;
+                Ok(Pooled(connection))
+            }
+            Ok(Err(PoolError::Backend(error))) => Err(error),
+            Ok(Err(PoolError::Closed)) => Err(sqlx::Error::PoolClosed),
+            Ok(Err(_)) | Err(_) => Err(sqlx::Error::PoolTimedOut),
+        }
+    }
+
+    /// Connects once, beside the pool.
+    pub(crate) async fn probe(&self) -> sqlx::Result<()> {
+        self.connections.manager().connect().await?.close().await
+    }
+
+    /// Closes the connections that nobody uses now, and the others as soon as nobody does.
+    pub(crate) async fn close(&self) {
+        let idle = self.connections.retain(|_, _| false).removed;
+        self.connections.close();
+        for Link { connection, .. } in idle {
+            // What matters is that it is closed, not what the server says to it.
+            let _ = connection.close().await;
+        }
+    }
+}
+
+/// A connection of a pool.
+#[derive(Debug)]
+pub(crate) struct Pooled(Object<Connector>);
+
+impl Pooled {
+    /// Lets others use it: nothing is under way on it. One that is only dropped is closed.
+    pub(crate) fn put_back(mut self) {
+        self.0.is_clean = true;
+    }
+}
+
+impl Deref for Pooled {
+    type Target = PgConnection;
+
+    fn deref(&self) -> &PgConnection {
+        &self.0.connection
+    }
+}
+
+impl DerefMut for Pooled {
+    fn deref_mut(&mut self) -> &mut PgConnection {
+        &mut self.0.connection
+    }
+}
+
+/// What a pool holds.
+#[derive(Debug)]
+pub(crate) struct Link {
+    connection: PgConnection,
+    /// Whether nothing is under way on it.
+    is_clean: bool,
+}
+
+/// How to connect to a host.
+pub(crate) struct Connector {
+    options: PgConnectOptions,
+    must_be_primary: bool,
+}
+
+impl Connector {
+    pub(crate) fn new(
+        server: &Server,
+        host: &Host,
+        config: &PostgresConfig,
+        settings: &[(&'static str, String)],
+        must_be_primary: bool,
+    ) -> Self {
+        Self { options: connect_options(server, host, config, settings), must_be_primary }
+    }
+
+    async fn connect(&self) -> sqlx::Result<PgConnection> {
+        let mut connection = self.options.connect().await?;
+        if self.must_be_primary {
+            check_primary(&mut connection).await?;
+        }
+        Ok(connection)
+    }
+}
+
+impl fmt::Debug for Connector {
+    /// Without the options, which hold a password.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connector").field("must_be_primary", &self.must_be_primary).finish_non_exhaustive()
+    }
+}
+
+impl Manager for Connector {
+    type Type = Link;
+    type Error = sqlx::Error;
+
+    async fn create(&self) -> sqlx::Result<Link> {
+        loop {
+            // Boxed, since futures of the driver nest too deep for the compiler.
+            match Box::pin(self.connect()).await {
+                Ok(connection) => return Ok(Link { connection, is_clean: true }),
+                Err(error) if is_starting(&error) => tokio::time::sleep(PAUSE).await,
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    async fn recycle(&self, link: &mut Link, metrics: &Metrics) -> RecycleResult<sqlx::Error> {
+        match link.is_clean && metrics.last_used() < MAX_IDLE {
+            true => Ok(()),
+            false => Err(RecycleError::message("it is in the middle of something, or may be lost")),
+        }
+    }
+}
+
+async fn check_primary(connection: &mut PgConnection) -> sqlx::Result<()> {
+    // Without a prepared statement, which a pooler would not keep.
+    let row = sqlx::raw_sql("SELECT NOT pg_is_in_recovery()").fetch_one(connection).await?;
+    match sqlx::Row::try_get(&row, 0)? {
+        true => Ok(()),
+        false => Err(sqlx::Error::Protocol("the host is not the primary".to_owned())),
+    }
+}
+
+fn connect_options(
+    server: &Server,
+    host: &Host,
+    config: &PostgresConfig,
+    settings: &[(&'static str, String)],
+) -> PgConnectOptions {
+    let mut options = PgConnectOptions::new_without_pgpass()
+        .host(&host.name)
+        .port(host.port)
+        .application_name(&config.application_name)
+        .extra_float_digits(None)
+        .ssl_mode(match server.tls.mode {
+            TlsMode::Disable => PgSslMode::Disable,
+            TlsMode::Prefer => PgSslMode::Prefer,
+            TlsMode::Require => PgSslMode::Require,
+            TlsMode::VerifyCa => PgSslMode::VerifyCa,
+            TlsMode::VerifyFull => PgSslMode::VerifyFull,
+        });
+    if host.name.starts_with('/') {
+        options = options.socket(&host.name);
+    }
+    if let Some(user) = &server.user {
+        options = options.username(user);
+    }
+    if let Some(password) = &server.password {
+        options = options.password(&password.0);
+    }
+    if let Some(database) = &server.database {
+        options = options.database(database);
+    }
+    if let Some(file) = &server.tls.root_certificate {
+        options = options.ssl_root_cert(file);
+    }
+    if let Some(file) = &server.tls.certificate {
+        options = options.ssl_client_cert(file);
+    }
+    if let Some(file) = &server.tls.key {
+        options = options.ssl_client_key(file);
+    }
+    match config.pooler {
+        true => options.statement_cache_capacity(0),
+        false => {
+            options.statement_cache_capacity(STATEMENTS).options(settings.iter().map(|(name, value)| (name, value)))
+        }
+    }
+}
