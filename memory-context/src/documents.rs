@@ -2,13 +2,14 @@
 
 use memory_core::{Document, DocumentStore, Documents, MAX_LIMIT, QueryBuilder, Result};
 
-/// The documents that a query without text finds, in its order, `limit` at most. A page may be short: only one without a
-/// cursor ends. Those that can't be read are logged and left out.
-pub(crate) async fn find(
+/// What the documents hold that a query without text finds, in its order, `limit` at most. A page may be short: only one without
+/// a cursor ends. A document that can't be read, or in which `read` finds something else, is logged and hides no other.
+pub(crate) async fn find<T>(
     documents: &dyn DocumentStore,
     query: QueryBuilder<Documents>,
     limit: usize,
-) -> Result<Vec<Document>> {
+    read: impl Fn(Document) -> Result<T>,
+) -> Result<Vec<T>> {
     let (mut found, mut cursor) = (Vec::new(), None);
     while found.len() < limit {
         let page = query.clone().limit((limit - found.len()).min(MAX_LIMIT));
@@ -17,7 +18,13 @@ pub(crate) async fn find(
         for row in page.unreadable {
             tracing::warn!(id = row.id, reason = row.reason, "a document can't be read");
         }
-        found.extend(page.documents);
+        for document in page.documents {
+            let id = document.id.clone();
+            match read(document) {
+                Ok(held) => found.push(held),
+                Err(error) => tracing::warn!(%id, %error, "a document holds something else"),
+            }
+        }
         cursor = page.next;
         if cursor.is_none() {
             break;

@@ -54,20 +54,44 @@ impl<'a> Vectors<'a> {
 
     /// All vectors. `SchemaMismatch` when one is of another model or width than the embedder's: those can't be compared.
     pub(crate) async fn all(&self, embedder: &dyn Embedder) -> Result<Vec<(DocumentId, Vector)>> {
-        let found = self.stored().await?;
-        found.into_iter().map(|document| read(document, embedder)).collect()
+        let stored = self.stored().await?;
+        stored
+            .into_iter()
+            .map(|stored| {
+                stored.labels.check(embedder)?;
+                Ok((stored.id, stored.vector))
+            })
+            .collect()
     }
 
     /// The documents that have a vector of the embedder's model and width.
     pub(crate) async fn known(&self, embedder: &dyn Embedder) -> Result<Vec<DocumentId>> {
-        let mut found = self.stored().await?;
-        found.retain(|document| labels(document).is_ok_and(|labels| labels.are_of(embedder)));
-        Ok(found.into_iter().map(|document| document.id).collect())
+        let mut stored = self.stored().await?;
+        stored.retain(|stored| stored.labels.are_of(embedder));
+        Ok(stored.into_iter().map(|stored| stored.id).collect())
     }
 
-    async fn stored(&self) -> Result<Vec<Document>> {
-        documents::find(self.documents.as_ref(), DocumentQuery::builder(self.collection.clone()).all(), usize::MAX)
-            .await
+    async fn stored(&self) -> Result<Vec<Stored>> {
+        let query = DocumentQuery::builder(self.collection.clone()).all();
+        documents::find(self.documents.as_ref(), query, usize::MAX, Stored::read).await
+    }
+}
+
+/// A vector as a document holds it, of whichever model.
+struct Stored {
+    id: DocumentId,
+    labels: Labels,
+    vector: Vector,
+}
+
+impl Stored {
+    /// `Corrupt` when the document is no vector.
+    fn read(document: Document) -> Result<Self> {
+        let corrupt = || Error::corrupt(format!("the document {} is no vector", document.id));
+        let labels: Labels = serde_json::from_str(document.metadata.as_str()).map_err(|_| corrupt())?;
+        let vector = Vector::decode(document.content.as_str()).filter(|vector| vector.width() == labels.width);
+        let vector = vector.ok_or_else(corrupt)?;
+        Ok(Self { id: document.id, labels, vector })
     }
 }
 
@@ -75,24 +99,16 @@ impl Labels {
     fn are_of(&self, embedder: &dyn Embedder) -> bool {
         self.model == embedder.model() && self.width == embedder.width()
     }
-}
 
-fn read(document: Document, embedder: &dyn Embedder) -> Result<(DocumentId, Vector)> {
-    let labels = labels(&document)?;
-    if !labels.are_of(embedder) {
+    fn check(&self, embedder: &dyn Embedder) -> Result<()> {
+        if self.are_of(embedder) {
+            return Ok(());
+        }
         let (model, width) = (embedder.model(), embedder.width());
         let message = format!(
             "there are vectors of the model {} with {} numbers, and the model now is {model} with {width}: embed again",
-            labels.model, labels.width
+            self.model, self.width
         );
-        return Err(Error::new(ErrorKind::SchemaMismatch, message));
+        Err(Error::new(ErrorKind::SchemaMismatch, message))
     }
-    let vector = Vector::decode(document.content.as_str()).filter(|vector| vector.width() == labels.width);
-    let vector = vector.ok_or_else(|| Error::corrupt(format!("the document {} is no vector", document.id)))?;
-    Ok((document.id, vector))
-}
-
-fn labels(document: &Document) -> Result<Labels> {
-    serde_json::from_str(document.metadata.as_str())
-        .map_err(|_| Error::corrupt(format!("the document {} has no metadata of a vector", document.id)))
 }

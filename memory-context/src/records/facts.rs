@@ -250,8 +250,7 @@ impl<'a> Facts<'a> {
         asked_of: impl Fn(QueryBuilder<Documents>) -> QueryBuilder<Documents>,
     ) -> Result<Vec<Fact>> {
         let query = asked_of(DocumentQuery::builder(collection.clone()).all());
-        let found = documents::find(self.records.documents().as_ref(), query, limit).await?;
-        found.into_iter().map(Fact::read).collect()
+        documents::find(self.records.documents().as_ref(), query, limit, Fact::read).await
     }
 
     fn write(&self, fact: &NewFact) -> Result<DocumentWrite> {

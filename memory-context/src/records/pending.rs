@@ -50,14 +50,13 @@ impl<'a> Pending<'a> {
     /// Those that were marked first.
     pub(super) async fn oldest(&self, limit: usize) -> Result<Vec<Mark>> {
         let query = DocumentQuery::builder(self.collection.clone()).all().order(Order::OldestFirst);
-        let found = documents::find(self.records.documents().as_ref(), query, limit).await?;
         let now = self.records.now().as_millis();
         let read = |document: Document| {
             let age = u64::try_from(now - document.created_at.as_millis()).unwrap_or_default();
             let is_settled = Duration::from_millis(age) >= SETTLED_AFTER;
             Ok(Mark { id: document.id, room: RoomId::parse(document.content.as_str())?, is_settled })
         };
-        found.into_iter().map(read).collect()
+        documents::find(self.records.documents().as_ref(), query, limit, read).await
     }
 
     /// Takes a mark away.

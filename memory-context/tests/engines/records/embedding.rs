@@ -10,7 +10,8 @@ use base64::engine::general_purpose::STANDARD;
 use memory_context::embedding::Embedder;
 use memory_context::records::{FactQuery, Recalled, Records, Scope};
 use memory_core::{
-    Collection, Document, DocumentQuery, DocumentSelection, Error, ErrorKind, ManualClock, Result, words,
+    Collection, Content, Document, DocumentQuery, DocumentSelection, DocumentWrite, Error, ErrorKind, ManualClock,
+    Result, SpaceId, words,
 };
 
 use super::{at, direct, entity, know, room, scope};
@@ -26,6 +27,8 @@ cases! {
     pending_vectors_survive_the_end_of_a_process,
     an_embedder_that_fails_leaves_them_pending,
     a_fact_that_the_embedder_refuses_keeps_no_other_waiting,
+    a_mark_that_is_none_keeps_no_other_waiting,
+    a_document_that_is_no_vector_hides_none,
     vectors_of_another_model_are_refused_until_they_are_made_again,
     a_vector_of_another_width_is_refused,
     what_is_removed_stays_removed,
@@ -232,6 +235,41 @@ async fn a_fact_that_the_embedder_refuses_keeps_no_other_waiting(stage: Stage) -
     assert_eq!(records.facts().embed_pending(9).await?, 0, "it waits on");
     let found = recall(&records, &scope("r", "ana"), &FactQuery::new("beverage").threshold(0.5)).await;
     assert_eq!((texts(&found), found.unembedded), (vec!["Ana likes tea"], 1));
+    Ok(())
+}
+
+async fn a_mark_that_is_none_keeps_no_other_waiting(stage: Stage) -> CaseResult {
+    let (records, documents) = (with(stage.records("a"), &Subjects::new("m")), stage.provider().documents());
+    know(&records, "r", "ana", "Ana likes tea", 1).await;
+    let space = records.room_space(&room("r"))?;
+    let agent = SpaceId::parse(space.as_str().split_once("/room/").expect("the space of a room").0)?;
+    let mut marks = Vec::new();
+    for collection in documents.collections().await? {
+        if collection.as_str().starts_with("_embeddings-") {
+            marks.extend(documents.query(&DocumentQuery::builder(collection).exact(&agent).build()?).await?.documents);
+        }
+    }
+    let [mark] = &marks[..] else { panic!("one mark") };
+    let broken = DocumentWrite::new(mark.collection.clone(), agent, Content::parse("no\nroom")?, at(0));
+    documents.put(broken).await?;
+    assert_eq!(records.facts().embed_pending(1).await?, 1, "though the other is older");
+    Ok(())
+}
+
+async fn a_document_that_is_no_vector_hides_none(stage: Stage) -> CaseResult {
+    let records = knowing(&stage, &["Ana likes tea", "Ana has a cat"]).await;
+    let is_vector = |document: &Document| document.collection.as_str().ends_with("-vectors");
+    let mut vectors = documents_of(&stage, &records, "r").await;
+    vectors.retain(is_vector);
+    let broken = vectors.pop().expect("a vector");
+    let write = DocumentWrite::new(broken.collection, broken.space_id, broken.content, broken.created_at);
+    stage.provider().documents().put(write.with_id(broken.id)).await?;
+    let query = FactQuery::new("beverage pet").threshold(0.5);
+    let found = recall(&records, &scope("r", "ana"), &query).await;
+    assert_eq!((found.facts.len(), found.unembedded), (1, 1), "the other has its vector");
+    assert_eq!(records.facts().embed_again().await?, 1);
+    assert_eq!(records.facts().embed_pending(9).await?, 1);
+    assert_eq!(recall(&records, &scope("r", "ana"), &query).await.facts.len(), 2);
     Ok(())
 }
 

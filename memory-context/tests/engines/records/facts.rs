@@ -1,7 +1,7 @@
 //! What is known, where it was learnt, and to whom it is shown.
 
 use memory_context::records::{FactQuery, NewFact, Records, Scope};
-use memory_core::{Collection, Content, DocumentQuery, ErrorKind, MemoryId};
+use memory_core::{Collection, Content, DocumentQuery, DocumentWrite, ErrorKind, MemoryId};
 
 use super::{at, direct, entity, join, know, room, scope};
 use crate::stage::{CaseResult, Stage, cases};
@@ -16,6 +16,7 @@ cases! {
     a_question_can_be_about_one_subject,
     any_text_is_a_question,
     facts_lie_where_no_plugin_reaches,
+    a_document_that_is_no_fact_hides_none,
     a_fact_that_is_too_large_is_refused,
     agents_do_not_know_what_others_know,
 }
@@ -158,9 +159,8 @@ async fn any_text_is_a_question(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-async fn facts_lie_where_no_plugin_reaches(stage: Stage) -> CaseResult {
-    let records = stage.records("a");
-    know(&records, "r", "ana", "Ana likes xyzzy", 1).await;
+/// The collections in which something of the room `r` lies.
+async fn holding(stage: &Stage, records: &Records) -> memory_core::Result<Vec<Collection>> {
     let documents = stage.provider().documents();
     let mine = format!("spaceId = '{}'", records.room_space(&room("r"))?);
     let mut holding = Vec::new();
@@ -170,8 +170,28 @@ async fn facts_lie_where_no_plugin_reaches(stage: Stage) -> CaseResult {
             holding.push(collection);
         }
     }
+    Ok(holding)
+}
+
+async fn facts_lie_where_no_plugin_reaches(stage: Stage) -> CaseResult {
+    let records = stage.records("a");
+    know(&records, "r", "ana", "Ana likes xyzzy", 1).await;
+    let holding = holding(&stage, &records).await?;
     assert_eq!(holding.len(), 1);
     assert!(holding.iter().all(Collection::is_reserved));
+    Ok(())
+}
+
+async fn a_document_that_is_no_fact_hides_none(stage: Stage) -> CaseResult {
+    let records = stage.records("a");
+    know(&records, "r", "ana", "Ana likes tea", 1).await;
+    let [collection] = &holding(&stage, &records).await?[..] else { panic!("one collection") };
+    let foreign =
+        DocumentWrite::new(collection.clone(), records.room_space(&room("r"))?, Content::parse("tea")?, at(2));
+    stage.provider().documents().put(foreign).await?;
+    assert_eq!(newest(&records, scope("r", "ana")).await, ["Ana likes tea"]);
+    assert_eq!(records.facts().newest(&scope("r", "ana"), 1).await?.len(), 1, "it takes no place either");
+    assert_eq!(recalled(&records, scope("r", "ana"), "tea").await, ["Ana likes tea"]);
     Ok(())
 }
 
