@@ -140,11 +140,7 @@ impl<'a> Choices<'a> {
             .filter(tagged)
             .order(Order::OldestFirst)
             .limit(MAX_LIMIT);
-        let page = self.records.provider().query(&query.build()?).await?;
-        for row in page.unreadable {
-            tracing::warn!(id = row.id, reason = row.reason, "a choice can't be read");
-        }
-        Ok(page.memories.iter().filter_map(read).collect())
+        self.records.find(query, read).await
     }
 
     /// Makes a choice of the scope's room, in the name of its entity, and ends its task. What was chosen, and by whom, is the

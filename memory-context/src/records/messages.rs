@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use futures::future::try_join;
 use memory_core::{
-    Context, Error, IdempotencyKey, Json, Ledger, MAX_LIMIT, Memory, MemoryId, MemoryPatch, MemoryQuery, NewMemory,
-    Order, QueryBuilder, Result, Status, Timestamp, Trigger,
+    Context, Error, IdempotencyKey, Json, MAX_LIMIT, Memory, MemoryId, MemoryPatch, MemoryQuery, NewMemory, Order,
+    Result, Status, Timestamp, Trigger,
 };
 use serde::{Deserialize, Serialize};
 
@@ -90,7 +90,7 @@ impl<'a> Messages<'a> {
     /// returns.
     pub async fn recent(&self, scope: &Scope, limit: usize) -> Result<Vec<Message>> {
         let space = messages_space(self.records.agent(), &scope.room)?;
-        self.find(MemoryQuery::builder().exact(space).limit(limit)).await
+        self.records.find(MemoryQuery::builder().exact(space).limit(limit), readable).await
     }
 
     /// The conversation as far as a message reaches, newest first: the message and what was said before it in its room, and what
@@ -100,7 +100,7 @@ impl<'a> Messages<'a> {
         let (space, at) = (messages_space(self.records.agent(), &message.content.room)?, message.created_at);
         let is_before = |one: &Message| (one.created_at, one.id) <= (at, message.id);
         let query = MemoryQuery::builder().exact(space).limit(limit);
-        let newest = self.find(query.clone()).await?;
+        let newest = self.records.find(query.clone(), readable).await?;
         if newest.iter().all(is_before) {
             return Ok(newest);
         }
@@ -109,7 +109,8 @@ impl<'a> Messages<'a> {
             Err(_) => query.clone(),
         };
         let after = query.created_after(at).order(Order::OldestFirst);
-        let (before, mut after) = try_join(self.find(before), self.find(after)).await?;
+        let (before, mut after) =
+            try_join(self.records.find(before, readable), self.records.find(after, readable)).await?;
         let (mut conversation, mut since): (Vec<_>, Vec<_>) = before.into_iter().partition(is_before);
         after.reverse();
         after.append(&mut since);
@@ -141,7 +142,7 @@ impl<'a> Messages<'a> {
         let window = rooms
             .iter()
             .try_fold(window, |query, room| Ok::<_, Error>(query.exact(messages_space(self.records.agent(), room)?)));
-        let mut messages = self.find(window?).await?;
+        let mut messages = self.records.find(window?, readable).await?;
         let agent = self.records.agent().entity();
         messages.retain(|message| [&agent, &scope.entity].contains(&&message.content.author));
         messages.truncate(limit);
@@ -171,32 +172,11 @@ impl<'a> Messages<'a> {
         }
         self.records.provider().update(id, MemoryPatch::new().with_status(Status::Failed)).await.map(drop)
     }
+}
 
-    /// Up to the limit of the query. A page may be short: only one without a cursor ends.
-    async fn find(&self, query: QueryBuilder<Ledger>) -> Result<Vec<Message>> {
-        let limit = query.clone().build()?.limit();
-        let (mut found, mut cursor) = (Vec::new(), None);
-        while found.len() < limit {
-            let page = query.clone().limit((limit - found.len()).min(MAX_LIMIT));
-            let page = cursor.iter().fold(page, |page, cursor| page.cursor(cursor));
-            let page = self.records.provider().query(&page.build()?).await?;
-            for row in page.unreadable {
-                tracing::warn!(id = row.id, reason = row.reason, "a message can't be read");
-            }
-            for memory in &page.memories {
-                match read(memory) {
-                    Ok(message) => found.push(message),
-                    // One row that somebody else wrote does not hide the others.
-                    Err(error) => tracing::warn!(id = %memory.id, %error, "a message can't be read"),
-                }
-            }
-            cursor = page.next;
-            if cursor.is_none() {
-                break;
-            }
-        }
-        Ok(found)
-    }
+/// `None` when the memory is no message: one row that somebody else wrote does not hide the others.
+fn readable(memory: &Memory) -> Option<Message> {
+    read(memory).inspect_err(|error| tracing::warn!(id = %memory.id, %error, "a message can't be read")).ok()
 }
 
 /// `Corrupt` when the memory is no message.

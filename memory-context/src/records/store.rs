@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use memory_core::{Clock, DocumentStore, MemoryProvider, Result, SpaceId, SystemClock, Timestamp};
+use memory_core::{
+    Clock, DocumentStore, Ledger, Memory, MemoryProvider, QueryBuilder, Result, SpaceId, SystemClock, Timestamp,
+};
 
 use super::layout::{room_space, task_space};
 use super::table::Table;
@@ -122,6 +124,31 @@ impl Records {
 
     pub(super) fn now(&self) -> Timestamp {
         self.clock.now()
+    }
+
+    /// What of the ledger a query finds and `read` takes, up to the limit of the query. A page may be short: only one without a
+    /// cursor ends.
+    pub(super) async fn find<T>(
+        &self,
+        query: QueryBuilder<Ledger>,
+        read: impl Fn(&Memory) -> Option<T>,
+    ) -> Result<Vec<T>> {
+        let limit = query.clone().build()?.limit();
+        let (mut found, mut cursor) = (Vec::new(), None);
+        while found.len() < limit {
+            let page = query.clone().limit(limit - found.len());
+            let page = cursor.iter().fold(page, |page, cursor| page.cursor(cursor));
+            let page = self.provider.query(&page.build()?).await?;
+            for row in page.unreadable {
+                tracing::warn!(id = row.id, reason = row.reason, "a record of the ledger can't be read");
+            }
+            found.extend(page.memories.iter().filter_map(&read));
+            cursor = page.next;
+            if cursor.is_none() {
+                break;
+            }
+        }
+        Ok(found)
     }
 
     pub(super) fn table(&self) -> Table<'_> {

@@ -1,7 +1,7 @@
 //! What waits for somebody's choice.
 
 use memory_context::records::{AWAITING_CHOICE, Choice, ChoiceOption, NewChoice, Records};
-use memory_core::{ErrorKind, Memory, MemoryId, Metadata, NewMemory, SpaceId, Status, Trigger};
+use memory_core::{Context, ErrorKind, Memory, MemoryId, Metadata, NewMemory, SpaceId, Status, Trigger};
 use serde_json::{Value, json};
 
 use super::{at, room, said, scope};
@@ -13,6 +13,7 @@ cases! {
     a_choice_is_made_once,
     a_tagged_task_of_the_room_is_a_choice,
     what_else_is_open_in_the_room_is_none,
+    a_page_that_is_full_is_not_the_end,
 }
 
 fn option(name: &str) -> ChoiceOption {
@@ -115,5 +116,18 @@ async fn what_else_is_open_in_the_room_is_none(stage: Stage) -> CaseResult {
     }
     assert!(records.choices().open(&scope("r", "ana")).await?.is_empty());
     assert!(records.choices().choose(&scope("r", "ana"), message.id, "a").await.is_err());
+    Ok(())
+}
+
+async fn a_page_that_is_full_is_not_the_end(stage: Stage) -> CaseResult {
+    let records = stage.records("a");
+    let labels = format!(r#"{{"tags":["{AWAITING_CHOICE}"],"options":[{{"name":"yes"}}]}}"#);
+    // A page holds 16 MiB.
+    for time in [1, 2, 3] {
+        let large = Context::from_value(&"x".repeat(Context::MAX_BYTES - 100))?;
+        let memory = NewMemory::new(records.task_space(&room("r"))?, Trigger::from_value(&time)?, at(time));
+        stage.provider().store(memory.with_context(large).with_metadata(Metadata::parse(&labels)?)).await?;
+    }
+    assert_eq!(records.choices().open(&scope("r", "ana")).await?.len(), 3);
     Ok(())
 }
