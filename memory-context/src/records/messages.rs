@@ -90,7 +90,7 @@ impl<'a> Messages<'a> {
     /// returns.
     pub async fn recent(&self, scope: &Scope, limit: usize) -> Result<Vec<Message>> {
         let space = messages_space(self.records.agent(), &scope.room)?;
-        self.records.find(MemoryQuery::builder().exact(space).limit(limit), readable).await
+        self.records.find(MemoryQuery::builder().exact(space).limit(limit.min(MAX_LIMIT)), readable).await
     }
 
     /// The conversation as far as a message reaches, newest first: the message and what was said before it in its room, and what
@@ -98,6 +98,7 @@ impl<'a> Messages<'a> {
     /// answer to that.
     pub async fn until(&self, message: &Message, limit: usize) -> Result<Vec<Message>> {
         let (space, at) = (messages_space(self.records.agent(), &message.content.room)?, message.created_at);
+        let limit = limit.min(MAX_LIMIT);
         let is_before = |one: &Message| (one.created_at, one.id) <= (at, message.id);
         let query = MemoryQuery::builder().exact(space).limit(limit);
         let newest = self.records.find(query.clone(), readable).await?;

@@ -77,6 +77,8 @@ async fn the_newest_of_a_room_come_first_and_no_others(stage: Stage) -> CaseResu
     assert_eq!(recent(&records, &scope("guild-1", "ana")).await, ["guild-1"; 20]);
     assert!(recent(&records, &scope("nowhere", "ana")).await.is_empty());
     assert!(records.messages().recent(&scope("guild", "ana"), 0).await?.is_empty());
+    let all = records.messages().recent(&scope("guild", "ana"), usize::MAX).await?;
+    assert_eq!((all.len(), records.messages().until(&all[0], usize::MAX).await?), (20, all));
     Ok(())
 }
 
