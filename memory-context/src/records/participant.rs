@@ -71,7 +71,10 @@ impl<'a> Participants<'a> {
 
     /// Puts an entity into a room, unless it is there.
     pub async fn join(&self, room: &RoomId, entity: &EntityId) -> Result<()> {
-        self.records.link(Kind::EntityRooms, entity.as_str(), room.as_str()).await?;
+        // The agent is in all of its rooms, which can be more than one document of links holds.
+        if *entity != self.records.agent().entity() {
+            self.records.link(Kind::EntityRooms, entity.as_str(), room.as_str()).await?;
+        }
         self.change(room, |participants| {
             if !participants.iter().any(|participant| participant.entity == *entity) {
                 participants.push(Participant { entity: entity.clone(), state: None });
@@ -110,7 +113,7 @@ impl<'a> Participants<'a> {
         self.members(&scope.room).await
     }
 
-    /// The rooms that an entity came to, those last to which it came last. It may have left some.
+    /// The rooms that an entity other than the agent came to, those last to which it came last. It may have left some.
     pub(super) async fn rooms_of(&self, entity: &EntityId) -> Result<Vec<RoomId>> {
         let rooms = self.records.linked(Kind::EntityRooms, entity.as_str()).await?;
         rooms.iter().map(RoomId::parse).collect()

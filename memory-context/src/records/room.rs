@@ -112,13 +112,15 @@ impl<'a> Rooms<'a> {
     }
 
     /// The rooms of the world to which the scope's room belongs, in the order in which they became known: the scope's room,
-    /// and those in which the scope's entity takes part. Empty when the room belongs to none.
+    /// and those in which the scope's entity takes part; all for the agent. Empty when the room belongs to none.
     pub async fn of_world(&self, scope: &Scope) -> Result<Vec<Room>> {
         let Some(world) = self.get(scope).await?.and_then(|room| room.world) else { return Ok(Vec::new()) };
-        let own = self.common(&BTreeSet::from([scope.entity.clone()]), &scope.entity, usize::MAX).await?;
-        let own: BTreeSet<_> = own.iter().chain([&scope.room]).map(RoomId::as_str).collect();
         let mut linked = self.records.linked(link::Kind::WorldRooms, world.as_str()).await?;
-        linked.retain(|room| own.contains(room.as_str()));
+        if scope.entity != self.records.agent().entity() {
+            let own = self.common(&BTreeSet::from([scope.entity.clone()]), &scope.entity, usize::MAX).await?;
+            let own: BTreeSet<_> = own.iter().chain([&scope.room]).map(RoomId::as_str).collect();
+            linked.retain(|room| own.contains(room.as_str()));
+        }
         let document = |room: &String| document_id(self.records.agent(), [room.as_str()]);
         let documents: Vec<_> = linked.iter().map(document).collect::<Result<_>>()?;
         let mut rooms: Vec<Room> = self.records.table().get_many(documents).await?;
@@ -126,8 +128,8 @@ impl<'a> Rooms<'a> {
         Ok(rooms)
     }
 
-    /// The rooms in which both the scope's entity and another take part, those first to which the scope's entity came last:
-    /// never those of one of them alone.
+    /// The rooms in which both the scope's entity and another take part, those first to which the scope's entity came last, or
+    /// the other where that is the agent: never those of one of them alone.
     pub async fn shared(&self, scope: &Scope, other: &EntityId) -> Result<Vec<RoomId>> {
         let both = BTreeSet::from([scope.entity.clone(), other.clone()]);
         self.common(&both, &scope.entity, usize::MAX).await
@@ -137,16 +139,18 @@ impl<'a> Rooms<'a> {
     /// [direct](ChannelType::is_direct), up to 100 in which everybody who takes part in it takes part, those first to which
     /// the scope's entity came last.
     ///
-    /// The agent takes part in all of its rooms, and does not count.
+    /// The agent takes part in all of its rooms, and does not count. By itself, in a room of its own, it is shown those that
+    /// became known last; where nobody is known to listen to it, no other.
     pub async fn readable(&self, scope: &Scope) -> Result<Vec<RoomId>> {
-        if !self.get(scope).await?.is_some_and(|room| room.channel_type.is_direct()) {
-            return Ok(vec![scope.room.clone()]);
-        }
+        let mut rooms = vec![scope.room.clone()];
+        let Some(room) = self.get(scope).await?.filter(|room| room.channel_type.is_direct()) else { return Ok(rooms) };
         let present = self.records.participants().of_room(scope).await?;
         let mut audience: BTreeSet<_> = present.into_iter().map(|participant| participant.entity).collect();
-        audience.remove(&self.records.agent().entity());
         audience.insert(scope.entity.clone());
-        let mut rooms = vec![scope.room.clone()];
+        audience.remove(&self.records.agent().entity());
+        if audience.is_empty() && room.channel_type != ChannelType::Own {
+            return Ok(rooms);
+        }
         // One more, as the scope's own may be among them.
         let mut others = self.common(&audience, &scope.entity, MAX_OTHERS + 1).await?;
         others.retain(|room| *room != scope.room);
@@ -155,13 +159,20 @@ impl<'a> Rooms<'a> {
         Ok(rooms)
     }
 
-    /// The rooms in which all of these take part, those first to which the first of them came last.
+    /// The rooms in which all of these take part, those first to which the first of them came last. Those that became known last
+    /// where nobody but the agent is among them.
     async fn common(&self, entities: &BTreeSet<EntityId>, first: &EntityId, limit: usize) -> Result<Vec<RoomId>> {
-        let participants = self.records.participants();
+        let (participants, agent) = (self.records.participants(), self.records.agent().entity());
+        let others = entities.iter().filter(|entity| *entity != first);
+        let mut linked = [first].into_iter().chain(others).filter(|entity| **entity != agent);
+        let Some(first) = linked.next() else {
+            let rooms: Vec<Room> = self.records.table().newest(limit).await?;
+            return Ok(rooms.into_iter().map(|room| room.id).collect());
+        };
         let mut rooms = participants.rooms_of(first).await?;
         rooms.reverse();
         // Their links narrow it, mostly to one room at once; the rooms themselves have the last word.
-        for entity in entities.iter().filter(|entity| *entity != first) {
+        for entity in linked {
             if rooms.len() <= 1 {
                 break;
             }

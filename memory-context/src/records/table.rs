@@ -5,14 +5,16 @@ use std::sync::Arc;
 
 use futures::{StreamExt, TryStreamExt, future, stream};
 use memory_core::{
-    Collection, Content, Document, DocumentId, DocumentStore, DocumentWrite, Error, ErrorKind, Expect, Json,
-    JsonObject, Metadata, Result, SpaceId, Timestamp,
+    Collection, Content, Document, DocumentId, DocumentQuery, DocumentStore, DocumentWrite, Error, ErrorKind, Expect,
+    Json, JsonObject, Metadata, Result, SpaceId, Timestamp,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::AgentId;
+use super::layout::agent_space;
 use crate::deadline::within_deadline;
+use crate::documents;
 
 /// How many documents are read at once.
 pub(super) const AT_ONCE: usize = 16;
@@ -51,6 +53,12 @@ impl Table<'_> {
         let ids: Vec<_> = ids.into_iter().collect();
         let found = stream::iter(ids).map(|id| async move { self.get(&id).await }).buffered(AT_ONCE);
         found.try_filter_map(future::ok).try_collect().await
+    }
+
+    /// The records that were put first last, the last one first; one that holds something else hides no other.
+    pub(super) async fn newest<R: Record>(&self, limit: usize) -> Result<Vec<R>> {
+        let query = DocumentQuery::builder(collection::<R>()?).under(agent_space(self.agent)?);
+        documents::find(self.documents.as_ref(), query, limit, |document| read(&document)).await
     }
 
     /// Puts a record where none is; tells whether it was put.

@@ -1,4 +1,7 @@
 //! A recorded conversation, composed from SQLite: the files beside it have the texts. `MEMORY_WRITE_GOLDEN=1` writes them anew.
+//!
+//! SQLite weighs a word by how rare it is among all documents of the file. So facts that answer a question about equally well can
+//! change places when the records of a conversation come to be other documents.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

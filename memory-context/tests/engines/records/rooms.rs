@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 use memory_context::records::{ChannelType, Records, Room, RoomId, RoomState, Scope};
-use memory_core::ErrorKind;
+use memory_core::filter::Field;
+use memory_core::{Collection, DocumentQuery, ErrorKind};
 
 use super::{direct, entity, join, room, scope, world};
 use crate::stage::{CaseResult, Stage, cases};
@@ -16,6 +17,8 @@ cases! {
     a_room_that_is_not_direct_shows_its_own_alone,
     who_has_left_a_room_is_shown_nothing_of_it,
     racing_joins_lose_nobody,
+    no_document_grows_with_the_rooms_of_the_agent,
+    the_agent_is_shown_what_those_who_listen_share,
     a_participant_has_a_state_and_keeps_it,
     the_rooms_of_a_world_are_those_that_the_entity_is_in,
     agents_do_not_see_each_others_rooms,
@@ -154,6 +157,49 @@ async fn racing_joins_lose_nobody(stage: Stage) -> CaseResult {
     let present = records.participants().of_room(&scope("r", "e0")).await?;
     let present: Vec<_> = present.iter().map(|one| one.entity.as_str()).collect();
     assert_eq!(present.len(), 8, "each once: {present:?}");
+    Ok(())
+}
+
+async fn no_document_grows_with_the_rooms_of_the_agent(stage: Stage) -> CaseResult {
+    let records = stage.records("a");
+    let agent = records.agent().entity();
+    for id in ["one", "two"] {
+        join(&records, id, &[agent.as_str(), "ana"]).await;
+    }
+    let links = DocumentQuery::builder(Collection::parse("_links")?).all();
+    let links = links.filter(Field::metadata(["from"]).eq(agent.as_str()));
+    assert!(stage.provider().documents().query(&links.build()?).await?.documents.is_empty());
+    Ok(())
+}
+
+async fn the_agent_is_shown_what_those_who_listen_share(stage: Stage) -> CaseResult {
+    let records = stage.records("a");
+    let agent = records.agent().as_str().to_owned();
+    for (id, channel_type) in
+        [("own", ChannelType::Own), ("nobody", ChannelType::Dm), ("ana", ChannelType::Dm), ("both", ChannelType::Group)]
+    {
+        let of_guild = Room { world: Some(world("guild")), ..Room::new(room(id), channel_type) };
+        records.rooms().ensure(&of_guild).await?;
+        join(&records, id, &[&agent]).await;
+    }
+    join(&records, "ana", &["ana"]).await;
+    join(&records, "both", &["ana", "bob"]).await;
+    join(&records, "left", &["ana"]).await;
+    for (of_room, expected) in [
+        ("own", &["ana", "both", "nobody", "own"][..]),
+        ("nobody", &["nobody"]),
+        ("ana", &["ana", "both", "left"]),
+        ("both", &["both"]),
+    ] {
+        assert_eq!(readable(&records, scope(of_room, &agent)).await, expected, "{of_room}");
+    }
+    for (of, other) in [(scope("ana", "ana"), entity(&agent)), (scope("own", &agent), entity("ana"))] {
+        let shared = records.rooms().shared(&of, &other).await?;
+        assert_eq!(names(&shared), BTreeSet::from(["ana", "both"]), "{of:?}");
+    }
+    let of_world = records.rooms().of_world(&scope("both", &agent)).await?;
+    let of_world: Vec<_> = of_world.iter().map(|room| room.id.as_str()).collect();
+    assert_eq!(of_world, ["own", "nobody", "ana", "both"]);
     Ok(())
 }
 
