@@ -71,6 +71,10 @@ impl<'a> Participants<'a> {
 
     /// Puts an entity into a room, unless it is there.
     pub async fn join(&self, room: &RoomId, entity: &EntityId) -> Result<()> {
+        // Who is there is linked, and the links of somebody who is in many rooms are not looked at for each message.
+        if self.members(room).await?.iter().any(|participant| participant.entity == *entity) {
+            return Ok(());
+        }
         // The agent is in all of its rooms, which can be more than one document of links holds.
         if *entity != self.records.agent().entity() {
             self.records.link(Kind::EntityRooms, entity.as_str(), room.as_str()).await?;

@@ -88,6 +88,11 @@ impl<'a> Rooms<'a> {
 
     /// Keeps a room that is not known yet; tells whether it was not.
     pub async fn ensure(&self, room: &Room) -> Result<bool> {
+        // What is known is linked, and the links of a large world are not looked at for each message.
+        let known: Option<Room> = self.records.table().get(&room_document(self.records.agent(), &room.id)?).await?;
+        if known.is_some() {
+            return Ok(false);
+        }
         self.link(room).await?;
         self.records.table().ensure(room, self.records.now()).await
     }
@@ -101,6 +106,8 @@ impl<'a> Rooms<'a> {
             room.id = id.clone();
             Ok(room)
         };
+        // Linked before it belongs there; where somebody else is faster, it may belong elsewhere in the end.
+        self.link(&change(self.records.table().get(&document).await?)?).await?;
         let room = self.records.table().change(&document, self.records.now(), change).await?;
         self.link(&room).await?;
         Ok(room)

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use memory_context::records::{ChannelType, Records, Room, RoomId, RoomState, Scope};
 use memory_core::filter::Field;
-use memory_core::{Collection, DocumentQuery, ErrorKind};
+use memory_core::{Collection, Content, DocumentQuery, DocumentWrite, ErrorKind};
 
 use super::{direct, entity, join, room, scope, world};
 use crate::stage::{CaseResult, Stage, cases};
@@ -19,6 +19,8 @@ cases! {
     racing_joins_lose_nobody,
     no_document_grows_with_the_rooms_of_the_agent,
     the_agent_is_shown_what_those_who_listen_share,
+    what_is_known_is_kept_again_without_a_look_at_the_links,
+    a_room_is_linked_before_it_belongs_to_a_world,
     a_participant_has_a_state_and_keeps_it,
     the_rooms_of_a_world_are_those_that_the_entity_is_in,
     agents_do_not_see_each_others_rooms,
@@ -200,6 +202,44 @@ async fn the_agent_is_shown_what_those_who_listen_share(stage: Stage) -> CaseRes
     let of_world = records.rooms().of_world(&scope("both", &agent)).await?;
     let of_world: Vec<_> = of_world.iter().map(|room| room.id.as_str()).collect();
     assert_eq!(of_world, ["own", "nobody", "ana", "both"]);
+    Ok(())
+}
+
+/// Breaks the links of these, so that a look at them fails.
+async fn break_links(stage: &Stage, of: &[&str]) -> CaseResult {
+    let (documents, collection) = (stage.provider().documents(), Collection::parse("_links")?);
+    let from = Field::metadata(["from"]).one_of(of.iter().copied());
+    let links = DocumentQuery::builder(collection.clone()).all().filter(from).build()?;
+    let links = documents.query(&links).await?.documents;
+    assert_eq!(links.len(), of.len());
+    for link in links {
+        let write = DocumentWrite::new(collection.clone(), link.space_id, Content::parse("no link")?, link.created_at);
+        documents.put(write.with_id(link.id)).await?;
+    }
+    Ok(())
+}
+
+async fn what_is_known_is_kept_again_without_a_look_at_the_links(stage: Stage) -> CaseResult {
+    let (records, ana, guild) = (stage.records("a"), stage.id("ana"), stage.id("guild"));
+    let of_guild = Room { world: Some(world(&guild)), ..Room::new(room("r"), ChannelType::Group) };
+    assert!(records.rooms().ensure(&of_guild).await?);
+    join(&records, "r", &[&ana]).await;
+    break_links(&stage, &[&ana, &guild]).await?;
+    assert!(!records.rooms().ensure(&of_guild).await?);
+    join(&records, "r", &[&ana]).await;
+    Ok(())
+}
+
+async fn a_room_is_linked_before_it_belongs_to_a_world(stage: Stage) -> CaseResult {
+    let (records, guild) = (stage.records("a"), stage.id("guild"));
+    let of_guild = Room { world: Some(world(&guild)), ..Room::new(room("r"), ChannelType::Group) };
+    records.rooms().ensure(&of_guild).await?;
+    records.rooms().ensure(&Room::new(room("s"), ChannelType::Group)).await?;
+    break_links(&stage, &[&guild]).await?;
+    let moved = records.rooms().update(&room("s"), |room| room.world = Some(world(&guild))).await;
+    assert_eq!(moved.expect_err("no link").kind(), ErrorKind::Corrupt);
+    let room = records.rooms().get(&scope("s", "ana")).await?.expect("a room");
+    assert_eq!(room.world, None, "nothing would find it there");
     Ok(())
 }
 
