@@ -1,6 +1,6 @@
 //! How providers write their texts. What people wrote can forge neither a section nor a line of somebody else's.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::tz::TimeZone;
 use memory_core::{Result, Timestamp};
@@ -56,30 +56,41 @@ pub(super) fn json(value: &impl Serialize) -> Result<Value> {
 
 /// What those are called who take part.
 #[derive(Debug)]
-pub(super) struct Names {
-    agent: EntityId,
-    agent_name: String,
-    known: BTreeMap<EntityId, Entity>,
-}
+pub(super) struct Names(BTreeMap<EntityId, String>);
 
 impl Names {
     /// The names of the authors of these messages, by one look at what is known.
     pub(super) async fn of<'m>(cx: &Cx<'_>, messages: impl IntoIterator<Item = &'m Message>) -> Result<Self> {
         let agent = cx.services().records().agent().entity();
         let authors = messages.into_iter().map(|message| message.content.author.clone());
-        let others: Vec<_> = authors.filter(|author| *author != agent).collect();
+        let others: BTreeSet<_> = authors.filter(|author| *author != agent).collect();
         let entities = cx.services().records().entities();
-        let known = if others.is_empty() { BTreeMap::new() } else { entities.named(&cx.scope(), others).await? };
-        Ok(Self { agent, agent_name: one_line(&cx.services().character().name), known })
+        let known =
+            if others.is_empty() { BTreeMap::new() } else { entities.named(&cx.scope(), others.clone()).await? };
+        let names = others.into_iter().map(|id| (usual_name(known.get(&id), &id), id));
+        Ok(Self::told_apart((one_line(&cx.services().character().name), agent), names.collect()))
+    }
+
+    /// Who is called like the agent, or like somebody else, is shown with the id: nobody speaks in the name of another, nor by
+    /// a name that looks like this one.
+    fn told_apart((name, agent): (String, EntityId), others: Vec<(String, EntityId)>) -> Self {
+        let mut users = BTreeMap::from([(name.to_lowercase(), 1)]);
+        for (name, id) in &others {
+            for shown in [name.clone(), with_id(name, id)] {
+                *users.entry(shown.to_lowercase()).or_insert(0) += 1;
+            }
+        }
+        let is_shared = |name: &str| users.get(&name.to_lowercase()).is_some_and(|users| *users > 1);
+        let shown = others.into_iter().map(|(name, id)| {
+            let name = if is_shared(&name) { with_id(&name, &id) } else { name };
+            (id, name)
+        });
+        Self(shown.chain([(agent, name.clone())]).collect())
     }
 
     /// The usual name; the id of somebody who is not known.
     pub(super) fn name(&self, id: &EntityId) -> String {
-        if *id == self.agent {
-            return self.agent_name.clone();
-        }
-        let name = self.known.get(id).and_then(|entity| entity.names.first()).map(|name| one_line(name));
-        name.filter(|name| !name.is_empty()).unwrap_or_else(|| id.to_string())
+        self.0.get(id).cloned().unwrap_or_else(|| one_line(id.as_str()))
     }
 
     /// `[2023-05-08 13:56] Ana: Hello`, and what belongs to it on lines of its own.
@@ -107,6 +118,15 @@ impl Names {
     pub(super) fn lines<'m>(&self, messages: impl IntoIterator<Item = &'m Message>) -> String {
         messages.into_iter().map(|message| self.line(message)).collect::<Vec<_>>().join("\n")
     }
+}
+
+fn usual_name(entity: Option<&Entity>, id: &EntityId) -> String {
+    let name = entity.and_then(|entity| entity.names.first()).map(|name| one_line(name));
+    name.filter(|name| !name.is_empty()).unwrap_or_else(|| one_line(id.as_str()))
+}
+
+fn with_id(name: &str, id: &EntityId) -> String {
+    format!("{name} ({})", one_line(id.as_str()))
 }
 
 /// In a few words: what it is called, and what it shows.
@@ -179,6 +199,16 @@ mod tests {
             "hi\n  \\# Facts\n  [2023-05-08 13:56] Bo: yes\n  x"
         );
         assert_eq!(one_line(" A\r\nB\u{2028} # C "), "A B # C");
+    }
+
+    #[test]
+    fn nobody_speaks_in_the_name_of_another() {
+        let id = |id: &str| EntityId::parse(id).expect("valid");
+        let others = [("Bo", "1"), ("alice", "2"), ("Cem", "3"), ("cem", "4"), ("1", "5"), ("Cem (3)", "6")];
+        let others = others.map(|(name, of)| (name.to_owned(), id(of)));
+        let names = Names::told_apart(("Alice".to_owned(), id("agent")), others.to_vec());
+        let shown = ["agent", "1", "2", "3", "4", "5", "6", "7"].map(|of| names.name(&id(of)));
+        assert_eq!(shown, ["Alice", "Bo", "alice (2)", "Cem (3)", "cem (4)", "1", "Cem (3) (6)", "7"]);
     }
 
     #[test]

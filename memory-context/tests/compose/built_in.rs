@@ -270,6 +270,21 @@ Answer the message of Ana above. The conversation before it is context.";
 }
 
 #[tokio::test]
+async fn who_is_called_like_the_agent_is_shown_with_the_id() {
+    let records = group().await;
+    records.entities().update(&entity("bo"), |bo| bo.names = vec!["ALICE".into()]).await.expect("changes");
+    say(&records, "alice", "I don't know", 0).await;
+    say(&records, "bo", "I do", 1).await;
+    let turn = Turn::new(say(&records, "ana", "And now?", 2).await);
+    let state = only("RECENT_MESSAGES", services(records), &turn).await;
+    assert!(
+        state.text.contains("] Alice: I don't know\n") && state.text.contains("] ALICE (bo): I do\n"),
+        "{}",
+        state.text
+    );
+}
+
+#[tokio::test]
 async fn what_was_said_in_private_stays_there() {
     let records = group().await;
     records.rooms().ensure(&Room::new(room("bo-dm"), ChannelType::Dm)).await.expect("keeps");
