@@ -39,11 +39,15 @@ impl ContextProvider for Entities {
 /// All names, the usual one first.
 pub(super) fn names(entity: &Entity) -> String {
     let names: Vec<_> = entity.names.iter().map(|name| format!("\"{}\"", one_line(name))).collect();
-    if names.is_empty() { entity.id.to_string() } else { names.join(" aka ") }
+    if names.is_empty() { one_line(entity.id.as_str()) } else { names.join(" aka ") }
 }
 
 fn describe(entity: &Entity) -> String {
-    let metadata = entity.metadata.as_str();
-    let known = if metadata == "{}" { String::new() } else { format!("\n  {metadata}") };
-    format!("{} (id {}){known}", names(entity), entity.id)
+    format!("{} (id {}){}", names(entity), one_line(entity.id.as_str()), known(entity))
+}
+
+/// What else is known, on a line of its own: JSON does not escape all line breaks.
+pub(super) fn known(entity: &Entity) -> String {
+    let metadata = one_line(entity.metadata.as_str());
+    if metadata == "{}" { String::new() } else { format!("\n  {metadata}") }
 }

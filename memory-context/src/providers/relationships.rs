@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use memory_core::Result;
 
-use super::entities::names;
+use super::entities::{known, names};
 use super::format::{json, one_line, section};
 use crate::records::{Entity, Relationship};
 use crate::state::{ContextProvider, Cx, ProviderInfo, ProviderResult, Stability};
@@ -41,7 +41,7 @@ impl ContextProvider for Relationships {
         let entities = records.entities().named(&scope, others).await?;
         let lines = relationships.iter().map(|relationship| {
             let id = other(relationship);
-            describe(relationship, &entities.get(&id).map_or_else(|| id.to_string(), names), entities.get(&id))
+            describe(relationship, &entities.get(&id).map_or_else(|| one_line(id.as_str()), names), entities.get(&id))
         });
         let text = section("Relationships of the Sender", &lines.collect::<Vec<_>>().join("\n"));
         Ok(ProviderResult::text(text.clone())
@@ -53,7 +53,6 @@ impl ContextProvider for Relationships {
 fn describe(relationship: &Relationship, name: &str, entity: Option<&Entity>) -> String {
     let tags: Vec<_> = relationship.tags.iter().map(|tag| one_line(tag)).collect();
     let tags = if tags.is_empty() { String::new() } else { format!(" [{}]", tags.join(", ")) };
-    let metadata = entity.map(|entity| entity.metadata.as_str()).filter(|metadata| *metadata != "{}");
-    let known = metadata.map(|metadata| format!("\n  {metadata}")).unwrap_or_default();
+    let known = entity.map(known).unwrap_or_default();
     format!("- {name}{tags}, interactions: {}{known}", relationship.interactions)
 }

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use memory_core::Result;
 
 use super::entities::names;
-use super::format::section;
+use super::format::{one_line, section};
 use crate::records::{ChannelType, EntityId, Role};
 use crate::state::{ContextProvider, Cx, ProviderInfo, ProviderResult, Stability};
 
@@ -35,7 +35,7 @@ impl ContextProvider for Roles {
         let entities = records.entities().named(&scope, ids).await?;
         let mut by_role: BTreeMap<Role, Vec<String>> = BTreeMap::new();
         for (id, role) in &roles {
-            let name = |id: &EntityId| entities.get(id).map_or_else(|| id.to_string(), names);
+            let name = |id: &EntityId| entities.get(id).map_or_else(|| one_line(id.as_str()), names);
             by_role.entry(*role).or_default().push(name(id));
         }
         let parts = by_role.iter().map(|(role, names)| format!("## {}\n{}", heading(*role), names.join("\n")));

@@ -33,7 +33,7 @@ impl ContextProvider for World {
         let Some(world) = world else { return Ok(ProviderResult::default()) };
         let name = one_line(world.name.as_deref().unwrap_or(world.id.as_str()));
         let current = rooms.iter().find(|room| room.id == scope.room);
-        let channel = current.map_or_else(|| scope.room.to_string(), room_name);
+        let channel = current.map_or_else(|| one_line(scope.room.as_str()), room_name);
         let mut channels: BTreeMap<&str, Vec<String>> = BTreeMap::new();
         for room in &rooms {
             channels.entry(kind(room.channel_type)).or_default().push(room_name(room));
