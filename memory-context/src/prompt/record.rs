@@ -211,9 +211,10 @@ impl Back {
         Some((head, added, tail))
     }
 
-    /// How many bytes it takes as JSON, about.
+    /// How many bytes its lines take as JSON, in which a control character takes six.
     fn size(&self) -> usize {
-        self.removed.iter().map(|line| line.len() + 3).sum()
+        // Lines always have a JSON form.
+        serde_json::to_string(&self.removed).map_or(0, |json| json.len())
     }
 }
 
@@ -287,6 +288,15 @@ mod tests {
         assert_eq!(known, 2);
         record = undone(record);
         assert_eq!(record.text, texts[texts.len() - 2]);
+        assert!(record.to_content().is_ok());
+    }
+
+    #[test]
+    fn a_record_of_control_characters_fits_into_its_document() {
+        // The largest text that a store takes.
+        let texts = ["\u{1}", "\u{2}"].map(|character| character.repeat(128 << 10));
+        let record = record(&[&texts[0], &texts[1]]);
+        assert_eq!(record.text, texts[1]);
         assert!(record.to_content().is_ok());
     }
 
