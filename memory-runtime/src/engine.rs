@@ -103,16 +103,16 @@ impl Engine {
         }
     }
 
-    pub(crate) async fn inspect(&self) -> Result<Inspection> {
+    pub(crate) async fn inspect(self) -> Result<Inspection> {
         match self {
             #[cfg(feature = "sqlite")]
-            Self::Sqlite(config) => memory_sqlite::inspect(config).await,
+            Self::Sqlite(config) => memory_sqlite::inspect(&config).await,
             #[cfg(feature = "postgres")]
-            Self::Postgres(config) => memory_postgres::inspect(config).await,
+            Self::Postgres(config) => memory_postgres::inspect(&config).await,
             #[cfg(feature = "mongo")]
-            Self::Mongo(config) => memory_mongo::inspect(config).await,
+            Self::Mongo(config) => memory_mongo::inspect(&config).await,
             #[cfg(feature = "redis")]
-            Self::Redis(config) => memory_redis::inspect(config).await,
+            Self::Redis(config) => memory_redis::inspect(&config).await,
         }
     }
 }
