@@ -1,6 +1,8 @@
 //! SQLite as a target of the migrations crate.
 
-use std::{fs, io};
+use std::path::Path;
+use std::time::{Duration, Instant};
+use std::{fs, io, thread};
 
 use async_trait::async_trait;
 use futures::executor::block_on;
@@ -11,6 +13,10 @@ use rusqlite::{Connection, OpenFlags};
 use crate::config::{Location, SqliteConfig};
 use crate::connection::{check_path, connect, open_file};
 use crate::error::native;
+
+/// How long files are waited for that are still open, on Windows, and how long between two attempts.
+const CLOSING: Duration = Duration::from_secs(5);
+const PAUSE: Duration = Duration::from_millis(10);
 
 /// Creates or migrates the schema, as `init` does, and tells which steps that took.
 pub async fn migrate(config: &SqliteConfig) -> Result<Report> {
@@ -41,16 +47,24 @@ pub async fn remove(config: &SqliteConfig) -> Result<()> {
         for ending in ["", "-wal", "-shm"] {
             let mut file = path.clone().into_os_string();
             file.push(ending);
-            match fs::remove_file(file) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    return Err(Error::new(ErrorKind::Unavailable, "the file can't be removed").with_source(error));
-                }
-                _ => {}
-            }
+            remove_file(Path::new(&file))
+                .map_err(|error| Error::new(ErrorKind::Unavailable, "the file can't be removed").with_source(error))?;
         }
         Ok(())
     })
     .await
+}
+
+/// Removes a file if it is there. A provider that was dropped closes its files a little later, and Windows removes none that is open.
+fn remove_file(file: &Path) -> io::Result<()> {
+    let start = Instant::now();
+    loop {
+        match fs::remove_file(file) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(_) if cfg!(windows) && start.elapsed() < CLOSING => thread::sleep(PAUSE),
+            result => return result,
+        }
+    }
 }
 
 /// Migrates on the thread that is there. Where nothing is to be done it only reads, and waits for no other program.

@@ -37,12 +37,7 @@ impl Harness for Sqlite {
     }
 
     async fn remove(&self, namespace: &Namespace) -> Result<()> {
-        match std::fs::remove_dir_all(self.folder.path().join(&namespace.name)) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                Err(Error::new(ErrorKind::Unexpected, "the folder can't be removed").with_source(error))
-            }
-            _ => Ok(()),
-        }
+        memory_sqlite::remove(&SqliteConfig::new(self.file(namespace))).await
     }
 
     fn can_damage(&self) -> bool {
