@@ -286,17 +286,19 @@ impl Call {
     /// Writes memories of which none was there a moment ago, and tells which were written.
     async fn insert_new(&self, memories: &[&Memory]) -> Result<HashSet<MemoryId>> {
         let (keyed, keyless): (Vec<_>, Vec<_>) = memories.iter().partition(|memory| memory.idempotency_key.is_some());
+        let was_known = self.has_ledger_text();
         let refused = self.retry(|| self.try_insert_each(&keyless)).await?;
         let stored = keyless.iter().enumerate().filter(|(place, _)| !refused.contains_key(place));
         let mut written: HashSet<_> = stored.map(|(_, memory)| memory.id).collect();
-        self.learns_of_ledger_text(refused.into_values());
+        self.learns_of_ledger_text(was_known, refused.into_values());
         if keyed.is_empty() {
             return Ok(written);
         }
         match self.retry(|| self.insert_all(&keyed)).await {
             Ok(()) => written.extend(keyed.iter().map(|memory| memory.id)),
             // Somebody else was first: look again.
-            Err(error) if code(&error) == Some(DUPLICATE_KEY) || self.learns_of_ledger_text(code(&error)) => {}
+            Err(error)
+                if code(&error) == Some(DUPLICATE_KEY) || self.learns_of_ledger_text(was_known, code(&error)) => {}
             Err(error) => return Err(error),
         }
         Ok(written)

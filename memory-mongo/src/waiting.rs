@@ -130,8 +130,9 @@ impl Call {
     /// Writes memories without keys, each by itself. Tells which were refused, by their place; one that is there under its own
     /// id was written before.
     async fn insert_each(&self, memories: &[&Memory]) -> Result<HashMap<usize, i32>> {
+        let was_known = self.has_ledger_text();
         let mut refused = self.try_insert_each(memories).await?;
-        if self.learns_of_ledger_text(refused.values().copied()) {
+        if self.learns_of_ledger_text(was_known, refused.values().copied()) {
             refused = self.try_insert_each(memories).await?;
         }
         refused.retain(|_, code| *code != DUPLICATE_KEY);
@@ -157,11 +158,12 @@ impl Call {
         }
         let mut known = HashMap::new();
         loop {
+            let was_known = self.has_ledger_text();
             let missing: Vec<_> = memories.iter().filter(|memory| !known.contains_key(&memory.id)).copied().collect();
             // Under its own id a memory is stored once, however often that is tried (W11).
             match self.retry_repeatable(|| self.insert_all(&missing)).await {
                 Ok(()) => return Ok(known),
-                Err(error) if self.learns_of_ledger_text(code(&error)) => {}
+                Err(error) if self.learns_of_ledger_text(was_known, code(&error)) => {}
                 Err(error) if code(&error) == Some(DUPLICATE_KEY) => {
                     // What is in the way may be an earlier attempt.
                     let found = self.retry(|| self.known(memories)).await;
@@ -252,8 +254,12 @@ impl Call {
         memories.iter().map(|memory| memory_row(memory, has_words)).collect()
     }
 
-    /// Whether a refusal tells for the first time that the words of the ledger are indexed.
-    pub(crate) fn learns_of_ledger_text(&self, codes: impl IntoIterator<Item = i32>) -> bool {
-        codes.into_iter().any(|code| code == NOT_VALID) && !self.on.has_ledger_text.swap(true, Ordering::Relaxed)
+    /// Whether a refusal tells that the words of the ledger are indexed, which was not known before the rows were made.
+    pub(crate) fn learns_of_ledger_text(&self, was_known: bool, codes: impl IntoIterator<Item = i32>) -> bool {
+        let learns = !was_known && codes.into_iter().any(|code| code == NOT_VALID);
+        if learns {
+            self.on.has_ledger_text.store(true, Ordering::Relaxed);
+        }
+        learns
     }
 }

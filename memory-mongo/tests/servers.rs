@@ -37,6 +37,7 @@ fn main() -> ExitCode {
         trial("mongo::what_a_dead_program_has_locked_is_free_again", || {
             run(what_a_dead_program_has_locked_is_free_again())
         }),
+        trial("mongo::stores_learn_that_the_ledger_is_indexed", || run(stores_learn_that_the_ledger_is_indexed())),
         trial("mongo::calls_work_again_after_a_restart", || run(calls_work_again_after_a_restart())),
         trial("mongo::acknowledged_stores_survive_elections", || run(acknowledged_stores_survive_elections())),
         trial("mongo::recalls_walk_an_index", || run(recalls_walk_an_index())),
@@ -210,6 +211,25 @@ async fn what_a_dead_program_has_locked_is_free_again() -> Case {
     steps.update_one(doc! { "_id": "lock" }, vec![until]).upsert(true).await?;
     open(config(&server.url())).await?.store(event("a-b", 1)).await?;
     assert_eq!(steps.count_documents(doc! { "_id": "lock" }).await?, 0, "the lock is given back");
+    Ok(())
+}
+
+async fn stores_learn_that_the_ledger_is_indexed() -> Case {
+    let server = LocalMongo::start()?;
+    let provider = Arc::new(open(config(&server.url())).await?);
+    let mut indexed = config(&server.url());
+    indexed.text_index = TextIndex::All;
+    let indexed = open(indexed).await?;
+    let stores = (0..64).map(|number| {
+        let (provider, mut event) = (Arc::clone(&provider), event("a-b", number));
+        event.idempotency_key = (number % 2 == 0).then(|| IdempotencyKey::parse(number.to_string()).expect("a key"));
+        tokio::spawn(async move { provider.store(event).await })
+    });
+    // All of them are refused at first, at the same time.
+    for store in stores.collect::<Vec<_>>() {
+        store.await??;
+    }
+    assert_eq!(all(&indexed).await?.len(), 64);
     Ok(())
 }
 
