@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use memory_core::{Error, ErrorKind, Outcome, Result};
+use memory_core::{Error, ErrorKind, Group, Outcome, Result};
 use mongodb::bson::{RawDocumentBuf, doc};
 use mongodb::error::UNKNOWN_TRANSACTION_COMMIT_RESULT;
 use mongodb::options::{
@@ -15,7 +15,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::config::MongoConfig;
 use crate::error::{is_passing, native, native_write};
-use crate::waiting::Waiting;
+use crate::writing::GROUP;
 
 /// The refusal of a server that is no member of a replica set, with the way out.
 const STANDALONE: &str = "the server is standalone, so it has no transactions: restart it with `mongod --replSet rs0` and run \
@@ -36,7 +36,7 @@ pub(crate) struct Connections {
     /// Whether the words of the ledger are indexed, as far as this provider has heard. Never goes back.
     pub(crate) has_ledger_text: AtomicBool,
     /// Stores that travel together.
-    pub(crate) waiting: Waiting,
+    pub(crate) group: Group,
     /// What is under way, also when nobody waits for it any more.
     pub(crate) running: TaskTracker,
     deadline: Duration,
@@ -67,7 +67,7 @@ impl Connections {
             client,
             database,
             has_ledger_text: AtomicBool::new(false),
-            waiting: Waiting::default(),
+            group: Group::new(GROUP.0, GROUP.1),
             running: TaskTracker::new(),
             deadline: config.deadline,
         })
@@ -106,7 +106,7 @@ fn primary() -> SelectionCriteria {
 #[derive(Debug, Clone)]
 pub(crate) struct Call {
     pub(crate) on: Arc<Connections>,
-    pub(crate) end: Instant,
+    end: Instant,
 }
 
 impl Call {
@@ -157,7 +157,7 @@ impl Call {
     }
 
     /// Ends a call that nobody waits for any more.
-    fn check_deadline(&self) -> Result<()> {
+    pub(crate) fn check_deadline(&self) -> Result<()> {
         if Instant::now() < self.end {
             return Ok(());
         }

@@ -117,7 +117,7 @@ pub(crate) fn check(answer: &Document) -> Result<()> {
 }
 
 /// The error of a document that was refused with this code.
-pub(crate) fn of_code(code: i32) -> Error {
+fn of_code(code: i32) -> Error {
     let (kind, message, retryable) = meaning(code);
     let native = Native { code: Some(code), text: String::new(), is_passing: false };
     let error = Error::new(kind, message).with_source(native);

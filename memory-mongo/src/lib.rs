@@ -10,7 +10,7 @@ mod provider;
 mod query;
 mod statements;
 mod text;
-mod waiting;
+mod writing;
 
 pub use config::{MongoConfig, Server};
 pub use inspect::inspect;

@@ -7,9 +7,9 @@ use std::time::Instant;
 
 use async_trait::async_trait;
 use memory_core::{
-    Capabilities, Clock, Context, DocumentStore, Durability, Error, ErrorKind, Gate, Health, IdempotencyKey, Memory,
-    MemoryId, MemoryPage, MemoryPatch, MemoryProvider, MemoryQuery, NewMemory, RestoreReport, Result, TextIndex,
-    Timestamp, Updated, check_batch, record_rows,
+    Capabilities, Clock, Context, DocumentStore, Durability, Error, ErrorKind, Gate, Group, Health, IdempotencyKey,
+    Memory, MemoryId, MemoryPage, MemoryPatch, MemoryProvider, MemoryQuery, NewMemory, RestoreReport, Result,
+    TextIndex, Timestamp, Updated, check_batch, record_rows,
 };
 use mongodb::bson::{Document, doc};
 use mongodb::options::ReadConcern;
@@ -115,7 +115,8 @@ impl MemoryProvider for MongoMemory {
 
     async fn store(&self, memory: NewMemory) -> Result<MemoryId> {
         let memory = memory.into_memory(MemoryId::generate());
-        self.shared.gate.write("store", async { self.shared.call().await?.store(memory).await }).await
+        let work = async { Group::store(&Arc::new(self.shared.call().await?), memory).await };
+        self.shared.gate.write("store", work).await
     }
 
     async fn store_many(&self, memories: Vec<NewMemory>) -> Result<Vec<MemoryId>> {

@@ -37,6 +37,7 @@ fn main() -> ExitCode {
         trial("mongo::what_a_dead_program_has_locked_is_free_again", || {
             run(what_a_dead_program_has_locked_is_free_again())
         }),
+        trial("mongo::the_failure_of_one_store_touches_no_other", || run(the_failure_of_one_store_touches_no_other())),
         trial("mongo::stores_learn_that_the_ledger_is_indexed", || run(stores_learn_that_the_ledger_is_indexed())),
         trial("mongo::calls_work_again_after_a_restart", || run(calls_work_again_after_a_restart())),
         trial("mongo::acknowledged_stores_survive_elections", || run(acknowledged_stores_survive_elections())),
@@ -124,11 +125,7 @@ async fn each_refusal_has_its_kind() -> Case {
     indexed.namespace = "words".to_owned();
     indexed.text_index = TextIndex::All;
     let indexed = open(indexed).await?;
-    let words = |numbers: std::ops::Range<u32>| numbers.map(|word| format!("{word:x} ")).collect::<String>();
-    let trigger = Trigger::parse(&format!("\"{}\"", words(0..500_000)))?;
-    let context = Context::parse(&format!("\"{}\"", words(500_000..1_000_000)))?;
-    let large = NewMemory::new(SpaceId::parse("a")?, trigger, at(1)).with_context(context);
-    let large = indexed.store(large).await;
+    let large = indexed.store(large()).await;
     check(&large.expect_err("too many words"), ErrorKind::TooLarge, "larger than the server takes");
 
     for (code, kind, message) in [
@@ -211,6 +208,48 @@ async fn what_a_dead_program_has_locked_is_free_again() -> Case {
     steps.update_one(doc! { "_id": "lock" }, vec![until]).upsert(true).await?;
     open(config(&server.url())).await?.store(event("a-b", 1)).await?;
     assert_eq!(steps.count_documents(doc! { "_id": "lock" }).await?, 0, "the lock is given back");
+    Ok(())
+}
+
+async fn the_failure_of_one_store_touches_no_other() -> Case {
+    let server = LocalMongo::start()?;
+    let mut config = config(&server.url());
+    config.text_index = TextIndex::All;
+    let provider = Arc::new(open(config).await?);
+    // Of a transaction that holds what a store writes, nobody knows how it ends.
+    let database = admin(&server.url()).await?.client().database("agent_memory");
+    let mut session = database.client().start_session().await?;
+    session.start_transaction().await?;
+    let keys = database.collection::<Document>("idempotency_keys");
+    keys.insert_one(doc! { "_id": "8" }).session(&mut session).await?;
+
+    let store = |event: NewMemory| {
+        let provider = Arc::clone(&provider);
+        tokio::spawn(async move { provider.store(event).await })
+    };
+    let key = |number: i64| IdempotencyKey::parse(number.to_string()).expect("a key");
+    let keyed = |number| event("a-b", number).with_idempotency_key(key(number));
+    // Two that go alone, and one that travels with others.
+    let mut held = vec![store(keyed(8)), store(keyed(8))];
+    let events = (0..32).map(|number| match number {
+        7 => large(),
+        number if number % 2 == 0 => keyed(number),
+        number => event("a-b", number),
+    });
+    let mut stores: Vec<_> = events.map(store).collect();
+    held.push(stores.remove(8));
+    let large = stores.remove(7);
+    for store in stores {
+        store.await??;
+    }
+    check(&large.await?.expect_err("too many words"), ErrorKind::TooLarge, "larger than the server takes");
+    assert!(!held.iter().any(JoinHandle::is_finished));
+    session.abort_transaction().await?;
+    let mut ids = HashSet::new();
+    for store in held {
+        ids.insert(store.await??);
+    }
+    assert_eq!(ids.len(), 1, "one key, one memory");
     Ok(())
 }
 
@@ -409,6 +448,14 @@ async fn fail(admin: &Database, mode: Bson, mut what: Document) -> mongodb::erro
     }
     let command = doc! { "configureFailPoint": "failCommand", "mode": mode, "data": what };
     admin.run_command(command).await.map(drop)
+}
+
+/// What the server refuses where the words of the ledger are indexed.
+fn large() -> NewMemory {
+    let words = |numbers: std::ops::Range<u32>| numbers.map(|word| format!("{word:x} ")).collect::<String>();
+    let trigger = Trigger::parse(&format!("\"{}\"", words(0..500_000))).expect("valid");
+    let context = Context::parse(&format!("\"{}\"", words(500_000..1_000_000))).expect("valid");
+    NewMemory::new(SpaceId::parse("a").expect("valid"), trigger, at(1)).with_context(context)
 }
 
 fn event(space: &str, millis: i64) -> NewMemory {

@@ -5,16 +5,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use memory_core::{Error, Outcome, Result};
+use memory_core::{Error, Group, Outcome, Result};
 use sqlx::postgres::{PgArguments, PgConnection, Postgres};
 use sqlx::{AssertSqlSafe, Connection};
 use tokio::runtime::Handle;
 
 use crate::config::{PostgresConfig, Server};
 use crate::error::{is_passing, is_starting, native, native_write};
-use crate::group::Group;
 use crate::pool::{Connector, Pool, Pooled};
 use crate::statements::Statements;
+use crate::writing::GROUP;
 
 /// How long to wait for a connection to the host that was the primary, before asking the others.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -33,6 +33,7 @@ pub(crate) struct Connections {
     pub(crate) statements: Statements,
     /// Whether the words of the ledger are indexed, as far as this provider has heard. Never goes back.
     pub(crate) has_ledger_text: AtomicBool,
+    /// Stores that travel together.
     pub(crate) group: Group,
     begin: Begin,
 }
@@ -61,7 +62,7 @@ impl Connections {
             replica: config.read_server.as_ref().map(|server| hosts(server, false)),
             statements: Statements::new(&config.namespace)?,
             has_ledger_text: AtomicBool::new(false),
-            group: Group::new(config.deadline),
+            group: Group::new(GROUP.0, GROUP.1),
             begin: Begin { is_pooled: config.pooler, reading: begin(" READ ONLY"), writing: begin("") },
         })
     }

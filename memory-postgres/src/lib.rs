@@ -4,7 +4,6 @@ mod config;
 mod connection;
 mod documents;
 mod error;
-mod group;
 mod inspect;
 mod migrate;
 mod pool;

@@ -6,8 +6,9 @@ use std::time::Instant;
 
 use async_trait::async_trait;
 use memory_core::{
-    Capabilities, DocumentStore, Durability, Error, ErrorKind, Gate, Health, Memory, MemoryId, MemoryPage, MemoryPatch,
-    MemoryProvider, MemoryQuery, NewMemory, RestoreReport, Result, TextIndex, Updated, check_batch, record_rows,
+    Capabilities, DocumentStore, Durability, Error, ErrorKind, Gate, Group, Health, Memory, MemoryId, MemoryPage,
+    MemoryPatch, MemoryProvider, MemoryQuery, NewMemory, RestoreReport, Result, TextIndex, Updated, check_batch,
+    record_rows,
 };
 use sqlx::Row;
 use tokio::sync::RwLock;
@@ -17,7 +18,6 @@ use crate::config::PostgresConfig;
 use crate::connection::{Connections, retry, retry_repeatable};
 use crate::documents::PostgresDocuments;
 use crate::error::{native, native_write};
-use crate::group::Group;
 use crate::statements::{self, column, id_to_sql};
 use crate::writing::words_of;
 use crate::{migrate, query};
@@ -109,11 +109,7 @@ impl MemoryProvider for PostgresMemory {
 
     async fn store(&self, memory: NewMemory) -> Result<MemoryId> {
         let memory = memory.into_memory(MemoryId::generate());
-        let work = async {
-            let connections = self.shared.connections().await?;
-            Group::store(&connections, memory).await
-        };
-        self.shared.gate.write("store", work).await
+        self.shared.gate.write("store", async { Group::store(&self.shared.connections().await?, memory).await }).await
     }
 
     async fn store_many(&self, memories: Vec<NewMemory>) -> Result<Vec<MemoryId>> {

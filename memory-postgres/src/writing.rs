@@ -1,11 +1,13 @@
 //! Writing to the ledger: what becomes of memories that are stored, changed or restored.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use async_trait::async_trait;
 use memory_core::{
-    Context, Error, IdempotencyKey, Memory, MemoryId, MemoryPatch, RestoreReport, Result, Timestamp, Updated,
-    check_repetition, path_hash, words,
+    Context, Error, Group, IdempotencyKey, Memory, MemoryId, MemoryPatch, Outcome, RestoreReport, Result,
+    StoreTogether, Timestamp, Updated, check_repetition, path_hash, words,
 };
 use uuid::Uuid;
 
@@ -13,8 +15,34 @@ use crate::connection::{Connections, Session, retry_repeatable};
 use crate::error::{native, native_write};
 use crate::statements::{self, column, id_to_sql, memory_id, revision_to_sql};
 
+/// How many memories, and how many bytes, travel together.
+pub(crate) const GROUP: (usize, usize) = (256, 4 << 20);
 /// How many memories, and about how many bytes, are restored by one statement.
 const RESTORED: (usize, usize) = (1_000, 16 << 20);
+
+#[async_trait]
+impl StoreTogether for Connections {
+    fn group(&self) -> &Group {
+        &self.group
+    }
+
+    async fn store_alone(&self, memory: Arc<Memory>) -> Result<MemoryId> {
+        Ok(self.store_all(&[&memory]).await?.remove(0))
+    }
+
+    async fn store_group(&self, memories: Vec<Arc<Memory>>) -> Result<Vec<Result<MemoryId, Outcome>>> {
+        let memories: Vec<_> = memories.iter().map(Arc::as_ref).collect();
+        loop {
+            let mut session = self.write().await?;
+            let stored = self.store_each(&mut session, &memories).await?;
+            session.commit().await?;
+            if let Some(stored) = stored {
+                return Ok(stored.into_iter().map(|stored| stored.map_err(|error| error.outcome())).collect());
+            }
+            self.refresh_has_ledger_text().await?;
+        }
+    }
+}
 
 impl Connections {
     /// Stores all or none, and gives the ids in their order.
@@ -37,21 +65,6 @@ impl Connections {
             // Under its own id a memory is stored once, however often that is tried (W11).
             if let Some(ids) = retry_repeatable(attempt).await? {
                 return Ok(ids);
-            }
-            self.refresh_has_ledger_text().await?;
-        }
-    }
-
-    /// Stores each by itself. An error is the failure of all of them, perhaps because of one.
-    pub(crate) async fn store_group(&self, memories: &[&Memory]) -> Result<Vec<Result<MemoryId>>> {
-        loop {
-            let attempt = || async {
-                let mut session = self.write().await?;
-                let stored = self.store_each(&mut session, memories).await?;
-                session.commit().await.map(|()| stored)
-            };
-            if let Some(stored) = retry_repeatable(attempt).await? {
-                return Ok(stored);
             }
             self.refresh_has_ledger_text().await?;
         }

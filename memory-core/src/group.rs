@@ -1,0 +1,312 @@
+//! Stores that come while others are under way travel together, so that they share a statement and a flush.
+
+use std::collections::VecDeque;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::sync::{Semaphore, SemaphorePermit, oneshot};
+use tokio::time::timeout;
+
+use crate::{Memory, MemoryId, Outcome, Result};
+
+/// How many writes are under way at the same time: the next group gathers while these are flushed.
+const LANES: usize = 2;
+/// How long a write may keep its lane; after that it is stuck.
+const PATIENCE: Duration = Duration::from_millis(100);
+
+/// An engine that can store several memories by one statement. For engines.
+#[async_trait]
+pub trait StoreTogether: Send + Sync + 'static {
+    /// Where its stores wait.
+    fn group(&self) -> &Group;
+
+    /// Stores a memory. Under its own id it is stored once, however often that is tried (W11).
+    async fn store_alone(&self, memory: Arc<Memory>) -> Result<MemoryId>;
+
+    /// Tries once to store each by itself: its id, or what its failure has left. An error is the failure of all of them, perhaps
+    /// because of one.
+    async fn store_group(&self, memories: Vec<Arc<Memory>>) -> Result<Vec<Result<MemoryId, Outcome>>>;
+}
+
+/// The stores of one provider. For engines that have no queue of their own.
+///
+/// One that comes alone goes at once. While two writes are under way, those that come gather, and go together as soon as one of
+/// the two is over, or is stuck; no timer delays anybody. Whoever fails in a group is then tried alone, so nobody fails because
+/// of another. Whoever is dropped before its group goes is left out.
+#[derive(Debug)]
+pub struct Group {
+    lanes: Semaphore,
+    waiting: Mutex<VecDeque<Call>>,
+    most: usize,
+    most_bytes: usize,
+}
+
+#[derive(Debug)]
+struct Call {
+    memory: Arc<Memory>,
+    reply: oneshot::Sender<Result<MemoryId, Outcome>>,
+}
+
+impl Group {
+    /// So many memories travel together at most, and about so many bytes, unless one alone has more.
+    pub fn new(most: usize, most_bytes: usize) -> Self {
+        Self { lanes: Semaphore::new(LANES), waiting: Mutex::default(), most, most_bytes }
+    }
+
+    /// Stores a memory: at once while a lane is free, else with the others that wait for one.
+    pub async fn store(engine: &Arc<impl StoreTogether>, memory: Memory) -> Result<MemoryId> {
+        let (group, memory) = (engine.group(), Arc::new(memory));
+        if let Ok(lane) = group.lanes.try_acquire() {
+            return in_lane(lane, engine.store_alone(memory)).await;
+        }
+        let (reply, answer) = oneshot::channel();
+        group.waiting().push_back(Call { memory: Arc::clone(&memory), reply });
+        // A task, since others depend on it and this call may be dropped. There are as many as calls, so each call is taken.
+        tokio::spawn(store_next(Arc::clone(engine)));
+        // Without an answer, the task has ended early.
+        match answer.await.unwrap_or(Err(Outcome::Unknown)) {
+            Ok(id) => Ok(id),
+            Err(earlier) => engine.store_alone(memory).await.map_err(|error| error.after(earlier)),
+        }
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, VecDeque<Call>> {
+        // Nothing panics while it is held.
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The first of those that wait, as many as travel together; none when earlier groups took them all.
+    fn take(&self) -> Vec<Call> {
+        let (mut waiting, mut bytes) = (self.waiting(), 0);
+        // Whoever does not wait any more was told that nothing is known.
+        waiting.retain(|call| !call.reply.is_closed());
+        let fits = |call: &&Call| {
+            bytes += call.memory.size();
+            bytes <= self.most_bytes
+        };
+        let count = waiting.iter().take(self.most).take_while(fits).count().max(1).min(waiting.len());
+        waiting.drain(..count).collect()
+    }
+}
+
+/// Stores the next group when a lane is free. It is given up when nobody waits for it any more.
+async fn store_next(engine: Arc<impl StoreTogether>) {
+    let group = engine.group();
+    // Nobody closes the semaphore.
+    let Ok(lane) = group.lanes.acquire().await else { return };
+    let calls = group.take().into_iter().map(|call| (call.memory, call.reply));
+    let (memories, mut replies): (Vec<_>, Vec<_>) = calls.unzip();
+    // At once for a group of none.
+    let nobody_waits = async {
+        for reply in &mut replies {
+            reply.closed().await;
+        }
+    };
+    let stored = tokio::select! {
+        biased;
+        () = nobody_waits => return,
+        stored = in_lane(lane, engine.store_group(memories)) => stored,
+    };
+    let stored = stored.unwrap_or_else(|error| vec![Err(error.outcome()); replies.len()]);
+    for (reply, stored) in replies.into_iter().zip(stored) {
+        // Whoever waited may have gone.
+        let _ = reply.send(stored);
+    }
+}
+
+/// Does the work, and gives the lane back before the end when it is stuck, so that nobody else has to wait.
+async fn in_lane<T>(lane: SemaphorePermit<'_>, work: impl Future<Output = T>) -> T {
+    let mut work = pin!(work);
+    match timeout(PATIENCE, &mut work).await {
+        Ok(done) => done,
+        Err(_) => {
+            drop(lane);
+            work.await
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::{pending, ready};
+
+    use tokio::task::{JoinHandle, yield_now};
+    use tokio::time::advance;
+
+    use super::*;
+    use crate::{Error, ErrorKind, NewMemory, SpaceId, Timestamp, Trigger};
+
+    /// Writes by the names of spaces: who is `bad` is refused, with `poison` a group fails as a whole, and `stuck` never ends.
+    struct Engine {
+        group: Group,
+        /// How many writes may end.
+        gate: Semaphore,
+        /// What was begun, by what went together.
+        begun: Mutex<Vec<Vec<String>>>,
+    }
+
+    #[async_trait]
+    impl StoreTogether for Engine {
+        fn group(&self) -> &Group {
+            &self.group
+        }
+
+        async fn store_alone(&self, memory: Arc<Memory>) -> Result<MemoryId> {
+            self.write(std::slice::from_ref(&memory)).await;
+            match memory.space_id.as_str() {
+                "bad" => Err(Error::conflict("bad")),
+                "poison" => Err(Error::new(ErrorKind::Unavailable, "poison")),
+                _ => Ok(memory.id),
+            }
+        }
+
+        async fn store_group(&self, memories: Vec<Arc<Memory>>) -> Result<Vec<Result<MemoryId, Outcome>>> {
+            self.write(&memories).await;
+            if memories.iter().any(|memory| memory.space_id.as_str() == "poison") {
+                return Err(Error::new(ErrorKind::Unavailable, "a group").with_outcome(Outcome::Unknown));
+            }
+            let result = |memory: &Arc<Memory>| match memory.space_id.as_str() {
+                "bad" => Err(Outcome::NotDone),
+                _ => Ok(memory.id),
+            };
+            Ok(memories.iter().map(result).collect())
+        }
+    }
+
+    impl Engine {
+        /// With groups of three memories and 100 bytes at most.
+        fn new() -> Arc<Self> {
+            let (gate, begun) = (Semaphore::new(0), Mutex::default());
+            Arc::new(Self { group: Group::new(3, 100), gate, begun })
+        }
+
+        async fn write(&self, memories: &[Arc<Memory>]) {
+            let spaces: Vec<_> = memories.iter().map(|memory| memory.space_id.to_string()).collect();
+            let is_stuck = spaces.iter().any(|space| space == "stuck");
+            self.begun.lock().expect("sound").push(spaces);
+            if is_stuck {
+                pending::<()>().await;
+            }
+            self.gate.acquire().await.expect("open").forget();
+        }
+
+        fn begun(&self) -> Vec<Vec<String>> {
+            self.begun.lock().expect("sound").clone()
+        }
+
+        async fn until_begun(&self, count: usize) {
+            while self.begun().len() < count {
+                yield_now().await;
+            }
+        }
+
+        /// Stores in these spaces, one after the other, until each is under way or waits.
+        async fn store<const N: usize>(self: &Arc<Self>, spaces: [&str; N]) -> [JoinHandle<Result<MemoryId>>; N] {
+            let arrived = || self.begun().len() + self.group.waiting().len();
+            let mut stores = Vec::new();
+            for space in spaces {
+                let (engine, memory, before) = (Arc::clone(self), memory(space), arrived());
+                stores.push(tokio::spawn(async move { Group::store(&engine, memory).await }));
+                while arrived() == before {
+                    yield_now().await;
+                }
+            }
+            stores.try_into().expect("as many")
+        }
+    }
+
+    fn memory(space: &str) -> Memory {
+        let trigger = Trigger::parse("1").expect("valid");
+        let memory = NewMemory::new(SpaceId::parse(space).expect("valid"), trigger, Timestamp::MIN);
+        memory.into_memory(MemoryId::generate())
+    }
+
+    async fn is_stored(store: JoinHandle<Result<MemoryId>>) -> bool {
+        store.await.expect("ends").is_ok()
+    }
+
+    #[tokio::test]
+    async fn who_comes_alone_does_not_wait() {
+        let engine = Engine::new();
+        engine.gate.add_permits(1);
+        tokio::select! {
+            biased;
+            stored = Group::store(&engine, memory("a")) => assert!(stored.is_ok()),
+            () = ready(()) => panic!("it waited"),
+        }
+    }
+
+    #[tokio::test]
+    async fn who_comes_meanwhile_travels_together() {
+        let engine = Engine::new();
+        let large = "large".repeat(20);
+        let stores = engine.store(["a", "b", "c", "d", "e", "f", &large, "g", "h"]).await;
+        assert_eq!(engine.begun(), [["a"], ["b"]]);
+        engine.gate.add_permits(6);
+        for store in stores {
+            assert!(is_stored(store).await);
+        }
+        assert_eq!(engine.begun()[2..], [vec!["c", "d", "e"], vec!["f"], vec![large.as_str()], vec!["g", "h"]]);
+    }
+
+    #[tokio::test]
+    async fn the_failure_of_one_touches_no_other() {
+        let engine = Engine::new();
+        let [a, b, c, bad, d, e, poison, f] = engine.store(["a", "b", "c", "bad", "d", "e", "poison", "f"]).await;
+        engine.gate.add_permits(8);
+        for store in [a, b, c, d, e, f] {
+            assert!(is_stored(store).await);
+        }
+        assert_eq!(bad.await.expect("ends").expect_err("refused").kind(), ErrorKind::Conflict);
+        // What the group has left is still unknown.
+        assert_eq!(poison.await.expect("ends").expect_err("refused").outcome(), Outcome::Unknown);
+        let mut alone = engine.begun().split_off(4).concat();
+        alone.sort();
+        assert_eq!(alone, ["bad", "e", "f", "poison"]);
+    }
+
+    // While something is waited for by yielding the time stands still, so no lane is given back early.
+    #[tokio::test(start_paused = true)]
+    async fn who_is_dropped_harms_nobody() {
+        let engine = Engine::new();
+        let [a, _b, first, c, d] = engine.store(["stuck", "stuck", "first", "c", "d"]).await;
+        // The first of those that wait, and one that has the lane: the others go.
+        first.abort();
+        a.abort();
+        engine.until_begun(3).await;
+        // One that is under way: the other is stored.
+        c.abort();
+        engine.gate.add_permits(1);
+        assert!(is_stored(d).await);
+        assert_eq!(engine.begun()[2..], [["c", "d"]]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_group_is_given_up_when_nobody_waits_for_it() {
+        let engine = Engine::new();
+        let [a, b, c, d] = engine.store(["a", "b", "stuck", "c"]).await;
+        engine.gate.add_permits(2);
+        assert!(is_stored(a).await && is_stored(b).await);
+        engine.until_begun(3).await;
+        c.abort();
+        d.abort();
+        // Nobody holds the engine any more.
+        while Arc::strong_count(&engine) > 1 {
+            yield_now().await;
+        }
+        assert_eq!(engine.begun()[2..], [["stuck", "c"]]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_stuck_lets_others_pass() {
+        let engine = Engine::new();
+        let [a, b, c] = engine.store(["stuck", "stuck", "c"]).await;
+        engine.gate.add_permits(1);
+        advance(PATIENCE).await;
+        assert!(is_stored(c).await);
+        assert_eq!(engine.begun()[2..], [["c"]]);
+        assert!(!a.is_finished() && !b.is_finished());
+    }
+}
