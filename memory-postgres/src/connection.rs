@@ -18,6 +18,8 @@ use crate::writing::GROUP;
 
 /// How long to wait for a connection to the host that was the primary, before asking the others.
 const PATIENCE: Duration = Duration::from_secs(1);
+/// How long a group may wait for a transaction that holds what it writes, before each of its stores is tried alone.
+const GROUP_PATIENCE: Duration = Duration::from_millis(100);
 /// How long to wait for a server that is starting up, before it is said to be down.
 const STARTING: Duration = Duration::from_secs(2);
 /// How long a connection may take to recover from a session that was given up, before it is closed.
@@ -45,6 +47,7 @@ struct Begin {
     is_pooled: bool,
     reading: Arc<str>,
     writing: Arc<str>,
+    in_group: Arc<str>,
 }
 
 impl Connections {
@@ -56,6 +59,7 @@ impl Connections {
             let local = if config.pooler { settings.iter().map(set).collect() } else { String::new() };
             Arc::from(format!("BEGIN{how}{local}"))
         };
+        let in_group = begin(&format!("; SET LOCAL lock_timeout = {}", GROUP_PATIENCE.as_millis()));
         let hosts = |server: &Server, is_primary| Hosts::new(server, config, &settings, is_primary);
         Ok(Self {
             primary: hosts(&config.server, true),
@@ -63,7 +67,7 @@ impl Connections {
             statements: Statements::new(&config.namespace)?,
             has_ledger_text: AtomicBool::new(false),
             group: Group::new(GROUP.0, GROUP.1),
-            begin: Begin { is_pooled: config.pooler, reading: begin(" READ ONLY"), writing: begin("") },
+            begin: Begin { is_pooled: config.pooler, reading: begin(" READ ONLY"), writing: begin(""), in_group },
         })
     }
 
@@ -81,6 +85,11 @@ impl Connections {
     /// A session on the primary in a transaction.
     pub(crate) async fn transaction(&self) -> Result<Session> {
         self.begin(&self.primary, &self.begin.writing).await
+    }
+
+    /// A session on the primary in a transaction of a group, which does not wait long for others.
+    pub(crate) async fn group_transaction(&self) -> Result<Session> {
+        self.begin(&self.primary, &self.begin.in_group).await
     }
 
     /// The first transaction. A server that is starting up is waited for a little; one that can't be reached is `Unavailable`, with

@@ -32,8 +32,10 @@ impl StoreTogether for Connections {
 
     async fn store_group(&self, memories: Vec<Arc<Memory>>) -> Result<Vec<Result<MemoryId, Outcome>>> {
         let memories: Vec<_> = memories.iter().map(Arc::as_ref).collect();
+        let has_keys = memories.iter().any(|memory| memory.idempotency_key.is_some());
         loop {
-            let mut session = self.write().await?;
+            // A key that another transaction holds lets everybody wait.
+            let mut session = if has_keys { self.group_transaction().await? } else { self.write().await? };
             let stored = self.store_each(&mut session, &memories).await?;
             session.commit().await?;
             if let Some(stored) = stored {

@@ -7,10 +7,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use conformance::server::postgres::LocalPostgres;
-use memory_core::{Error, ErrorKind, MemoryPatch, MemoryProvider, Metadata, Outcome, Trigger};
+use memory_core::{Error, ErrorKind, IdempotencyKey, MemoryPatch, MemoryProvider, Metadata, Outcome, Trigger};
 use memory_postgres::{Host, Password, PostgresConfig, PostgresMemory};
 use sqlx::postgres::{PgConnectOptions, PgConnection};
 use sqlx::{AssertSqlSafe, Connection, Executor};
+use tokio::task::JoinHandle;
 
 use crate::common::{Case, SECRET, all, check, config, event, open, run};
 
@@ -106,6 +107,43 @@ pub(crate) fn statements() -> Case {
 
         admin.execute("ALTER TABLE agent_memory.memories RENAME TO lost").await?;
         check(&provider.store(event("a-b", 1)).await.expect_err("no table"), ErrorKind::SchemaMismatch, "is gone");
+        Ok(())
+    })
+}
+
+/// Who waits for a transaction that holds its key lets nobody else wait.
+pub(crate) fn one_failure() -> Case {
+    let server = LocalPostgres::start()?;
+    run(async {
+        let mut config = config(server.url());
+        config.pool_size = const { NonZeroU32::new(8).unwrap() };
+        let provider = Arc::new(open(config).await?);
+        let key = |number: i64| IdempotencyKey::parse(number.to_string()).expect("a key");
+        let keyed = |number| event("a-b", number).with_idempotency_key(key(number));
+        let first = provider.store(keyed(8)).await?;
+        let taken = provider.store(event("a-b", 0).with_idempotency_key(key(7))).await?;
+        let mut admin = PgConnection::connect(server.url()).await?;
+        let mut lock = admin.begin().await?;
+        lock.execute("DELETE FROM agent_memory.memories WHERE idempotency_key = '8'").await?;
+
+        let store = |number| {
+            let (provider, event) = (Arc::clone(&provider), keyed(number));
+            tokio::spawn(async move { provider.store(event).await })
+        };
+        // Two that go alone, and one that travels with others.
+        let mut held = vec![store(8), store(8)];
+        let mut stores: Vec<_> = (0..32).map(store).collect();
+        held.push(stores.remove(8));
+        let conflict = stores.remove(7);
+        for store in stores {
+            store.await??;
+        }
+        check(&conflict.await?.expect_err("a key that is taken"), ErrorKind::Conflict, "another trigger or space");
+        assert!(provider.get(taken).await?.is_some() && !held.iter().any(JoinHandle::is_finished));
+        lock.rollback().await?;
+        for store in held {
+            assert_eq!(store.await??, first);
+        }
         Ok(())
     })
 }
