@@ -56,6 +56,7 @@ pub(crate) enum Flaw {
     NotEqualNeedsTheField,
     FilterWithoutHitsFindsEverything,
     CursorEndsWithItsHandle,
+    ExaminesWithoutEnd,
 
     // Documents and text.
     PutIgnoresAbsent,

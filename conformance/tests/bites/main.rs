@@ -91,6 +91,7 @@ const BITES: &[(&str, Flaw, &str)] = &[
         Flaw::FilterWithoutHitsFindsEverything,
         "filters.a_missing_field_is_no_error",
     ),
+    ("examines_without_end", Flaw::ExaminesWithoutEnd, "reading.a_match_behind_many_candidates_is_found"),
     ("cursor_ends_with_its_handle", Flaw::CursorEndsWithItsHandle, "reading.a_cursor_survives_a_restart"),
     (
         "put_ignores_the_revision",

@@ -75,6 +75,13 @@ impl Naive {
                 self.inner.query(&MemoryQuery::builder().all().limit(query.limit()).build()?).await
             }
             Flaw::CursorEndsWithItsHandle => self.page_behind_own(query).await,
+            Flaw::ExaminesWithoutEnd => {
+                let mut page = self.inner.query(query).await?;
+                while let (true, Some(next)) = (page.memories.is_empty(), &page.next) {
+                    page = self.inner.query(&again(query, |builder| builder.cursor(next)).build()?).await?;
+                }
+                Ok(page)
+            }
             // Neither what is excluded nor an offset is carried over.
             Flaw::ExcludeIgnored if is_first => self.inner.query(&again(query, |builder| builder).build()?).await,
             Flaw::CursorIsAnOffset if query.text().is_none() => self.page_by_offset(query).await,

@@ -1,6 +1,6 @@
 //! Q5: limit, offset, and where a page ends.
 
-use memory_core::{ErrorKind, MAX_PAGE_BYTES, Memory, MemoryQuery, Status};
+use memory_core::{ErrorKind, MAX_PAGE_BYTES, Memory, MemoryQuery, QueryBuilder, Status};
 
 use super::{READ_PATHS, guilds, page};
 use crate::case::{CaseResult, Stage, chapter};
@@ -216,7 +216,8 @@ async fn a_page_has_at_least_one_row_however_large(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// Q5: one old match behind more candidates than a page examines is found by walking, through pages that may be empty.
+/// Q5: one old match behind more candidates than a page examines is not on the first page, which is empty and has a cursor, and is
+/// found by walking on.
 async fn a_match_behind_many_candidates_is_found(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     let wanted = new_memory("a-old", -1).with_metadata(metadata(r#"{"score":7}"#));
@@ -227,7 +228,10 @@ async fn a_match_behind_many_candidates_is_found(stage: Stage) -> CaseResult {
         provider.store_many(times.map(|time| new_memory("a-b", time).with_metadata(decoy.clone())).collect()).await?;
     }
     // No engine can narrow by this, so each of the 101,201 rows is a candidate.
-    let found = walk(&*provider, |query| query.under("a").filter_text("metadata.score > 6").limit(10)).await?;
-    assert_eq!(ids(&found), [wanted]);
+    let build = |query: QueryBuilder<_>| query.under("a").filter_text("metadata.score > 6").limit(10);
+    let first = page(&*provider, build, None).await?;
+    assert_eq!((first.memories.len(), first.next.is_some()), (0, true), "a page ends after 100,000 candidates");
+    let second = page(&*provider, build, first.next.as_ref()).await?;
+    assert_eq!((ids(&second.memories), second.next), (vec![wanted], None));
     Ok(())
 }
