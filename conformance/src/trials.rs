@@ -48,7 +48,7 @@ fn trial(runtime: &Arc<Runtime>, harness: &Arc<dyn Harness>, case: Case, setting
             Outcome::Pass => Ok(Completion::Completed),
             Outcome::Unsupported(reason) | Outcome::Skipped(reason) => Ok(Completion::ignored_with(reason)),
             Outcome::Fail(reason) | Outcome::Error(reason) | Outcome::Timeout(reason) => {
-                Err(format!("rules {}: {word}: {reason}", case.rules.join(", ")).into())
+                Err(format!("rules {}, seed {}: {word}: {reason}", case.rules.join(", "), settings.seed).into())
             }
         }
     })

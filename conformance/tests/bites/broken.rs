@@ -1,5 +1,7 @@
 //! The reference with one bug.
 
+use std::collections::BTreeSet;
+use std::future::Future;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -26,10 +28,14 @@ pub(crate) struct Broken {
     is_shut_down: AtomicBool,
     /// What the next query does not see yet, for [`Flaw::ReadsLagBehind`].
     fresh: Mutex<Option<MemoryId>>,
+    /// What is written but for its context, for [`Flaw::DroppedUpdateIsHalf`] and [`Flaw::DroppedRestoreIsHalf`].
+    half: Arc<Mutex<BTreeSet<MemoryId>>>,
+    /// Whether a call holds what there is one of.
+    is_held: AtomicBool,
 }
 
 impl Broken {
-    pub(crate) fn new(inner: InMemory, flaw: Flaw) -> Self {
+    pub(crate) fn new(inner: InMemory, flaw: Flaw, half: Arc<Mutex<BTreeSet<MemoryId>>>) -> Self {
         let documents = Arc::new(BrokenDocuments::new(inner.documents(), flaw));
         Self {
             naive: Naive::new(inner, flaw),
@@ -37,6 +43,8 @@ impl Broken {
             flaw,
             is_shut_down: AtomicBool::new(false),
             fresh: Mutex::default(),
+            half,
+            is_held: AtomicBool::new(false),
         }
     }
 
@@ -69,6 +77,25 @@ impl Broken {
         self.inner().update(id, MemoryPatch::new().replace_metadata(patched.metadata)).await
     }
 
+    /// Writes the contexts of memories a moment later than the rest.
+    async fn write_contexts(&self, ids: &[MemoryId]) {
+        let half = || self.half.lock().unwrap_or_else(PoisonError::into_inner);
+        half().extend(ids);
+        tokio::task::yield_now().await;
+        half().retain(|id| !ids.contains(id));
+    }
+
+    /// Takes what there is one of, and gives it back unless the caller leaves.
+    async fn holding<T>(&self, work: impl Future<Output = Result<T>>) -> Result<T> {
+        if self.is_held.swap(true, Ordering::Relaxed) {
+            return Err(Error::new(ErrorKind::Unavailable, "somebody has it"));
+        }
+        let result = work.await;
+        tokio::task::yield_now().await;
+        self.is_held.store(false, Ordering::Relaxed);
+        result
+    }
+
     /// The memory as this provider gives it to its callers.
     fn seen(&self, mut memory: Memory) -> Memory {
         match self.flaw {
@@ -78,6 +105,10 @@ impl Broken {
                 memory.created_at = Timestamp::from_millis(millis - millis % 1_000).unwrap_or(memory.created_at);
             }
             Flaw::UpdateMovesCreatedAt => memory.created_at = memory.updated_at.unwrap_or(memory.created_at),
+            Flaw::DroppedUpdateIsHalf | Flaw::DroppedRestoreIsHalf => {
+                let half = self.half.lock().unwrap_or_else(PoisonError::into_inner);
+                memory.context = memory.context.filter(|_| !half.contains(&memory.id));
+            }
             Flaw::EmptyContextIsAbsent => memory.context = memory.context.filter(|context| context.as_str() != r#""""#),
             _ => {}
         }
@@ -88,7 +119,10 @@ impl Broken {
 #[async_trait]
 impl MemoryProvider for Broken {
     async fn init(&self) -> Result<()> {
-        self.inner().init().await
+        match self.flaw {
+            Flaw::DroppedInitKeepsItsLock => self.holding(self.inner().init()).await,
+            _ => self.inner().init().await,
+        }
     }
 
     async fn check_health(&self) -> Result<Health> {
@@ -165,7 +199,12 @@ impl MemoryProvider for Broken {
             Err(error) if error.kind() == ErrorKind::NotFound && self.flaw == Flaw::UpdateOfUnknownSucceeds => {
                 Ok(Updated { revision: Revision::FIRST, updated_at: None })
             }
-            result => result,
+            result => {
+                if self.flaw == Flaw::DroppedUpdateIsHalf {
+                    self.write_contexts(&[id]).await;
+                }
+                result
+            }
         }
     }
 
@@ -174,7 +213,10 @@ impl MemoryProvider for Broken {
     }
 
     async fn query(&self, query: &MemoryQuery) -> Result<MemoryPage> {
-        let mut page = self.naive.query(query).await?;
+        let mut page = match self.flaw {
+            Flaw::DroppedReadKeepsItsConnection => self.holding(self.naive.query(query)).await?,
+            _ => self.naive.query(query).await?,
+        };
         if self.flaw == Flaw::ReadsLagBehind {
             let hidden = self.fresh().take();
             page.memories.retain(|memory| Some(memory.id) != hidden);
@@ -187,7 +229,12 @@ impl MemoryProvider for Broken {
         if self.flaw == Flaw::RestoreMakesNewIds {
             memories.iter_mut().for_each(|memory| memory.id = MemoryId::generate());
         }
-        self.inner().restore(memories).await
+        let ids: Vec<_> = memories.iter().map(|memory| memory.id).collect();
+        let report = self.inner().restore(memories).await?;
+        if self.flaw == Flaw::DroppedRestoreIsHalf {
+            self.write_contexts(&ids).await;
+        }
+        Ok(report)
     }
 
     fn documents(&self) -> Arc<dyn DocumentStore> {

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use memory_core::{
-    Collection, Document, DocumentId, DocumentPage, DocumentQuery, DocumentSelection, DocumentStore, DocumentWrite,
-    Expect, RestoreReport, Result, words,
+    Collection, Content, Document, DocumentId, DocumentPage, DocumentQuery, DocumentSelection, DocumentStore,
+    DocumentWrite, Expect, RestoreReport, Result, words,
 };
 
 use crate::flaw::Flaw;
@@ -25,6 +25,15 @@ pub(crate) struct BrokenDocuments {
 impl BrokenDocuments {
     pub(crate) fn new(inner: Arc<dyn DocumentStore>, flaw: Flaw) -> Self {
         Self { inner, flaw, removed: Mutex::default(), collections: Mutex::default() }
+    }
+
+    /// Removes what is there under the id of a document, and only then writes it.
+    async fn put_anew(&self, document: Document) -> Result<Document> {
+        let id = DocumentSelection::ids(document.collection.clone(), [document.id.clone()])?;
+        self.inner.remove(&id, 1).await?;
+        tokio::task::yield_now().await;
+        self.inner.restore(vec![document.clone()]).await?;
+        Ok(document)
     }
 
     /// Every document that a selection finds.
@@ -56,11 +65,9 @@ impl DocumentStore for BrokenDocuments {
             (Flaw::PutMovesCreatedAt, _) => {
                 let created_at = write.created_at;
                 let moved = Document { created_at, ..self.inner.put(write).await? };
-                let id = DocumentSelection::ids(moved.collection.clone(), [moved.id.clone()])?;
-                self.inner.remove(&id, 1).await?;
-                self.inner.restore(vec![moved.clone()]).await?;
-                return Ok(moved);
+                return self.put_anew(moved).await;
             }
+            (Flaw::DroppedPutLosesTheOld, _) => return self.put_anew(self.inner.put(write).await?).await,
             _ => {}
         }
         self.inner.put(write).await
@@ -113,6 +120,15 @@ impl DocumentStore for BrokenDocuments {
                 ids.sort_unstable();
                 Ok(ids)
             }
+            (Flaw::DroppedRemovalIsHalf, _) => {
+                let mut ids = Vec::new();
+                for document in found {
+                    let one = DocumentSelection::ids(collection.clone(), [document.id])?;
+                    ids.extend(self.inner.remove(&one, 1).await?);
+                    tokio::task::yield_now().await;
+                }
+                Ok(ids)
+            }
             (Flaw::RemovalIgnoresTheFilter, None) if selection.query().filter().is_some() => {
                 let spaces = selection.query().spaces();
                 let all = self.selected(|document| spaces.matches(document.space_id.as_str()), collection).await?;
@@ -129,7 +145,18 @@ impl DocumentStore for BrokenDocuments {
     }
 
     async fn restore(&self, documents: Vec<Document>) -> Result<RestoreReport> {
-        self.inner.restore(documents).await
+        if self.flaw != Flaw::DroppedDocumentsAreEmpty {
+            return self.inner.restore(documents).await;
+        }
+        let mut report = RestoreReport::default();
+        for document in documents {
+            let empty = Document { content: Content::parse("")?, ..document.clone() };
+            self.inner.restore(vec![empty]).await?;
+            tokio::task::yield_now().await;
+            self.put_anew(document).await?;
+            report.written += 1;
+        }
+        Ok(report)
     }
 
     async fn collections(&self) -> Result<Vec<Collection>> {

@@ -1,11 +1,11 @@
 //! Opens broken providers.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use conformance::{Harness, Namespace};
-use memory_core::{Clock, InMemory, MemoryProvider, Result};
+use memory_core::{Clock, InMemory, MemoryId, MemoryProvider, Result};
 
 use crate::broken::Broken;
 use crate::flaw::Flaw;
@@ -15,11 +15,13 @@ use crate::flaw::Flaw;
 pub(crate) struct BrokenHarness {
     flaw: Flaw,
     open: Mutex<HashMap<String, InMemory>>,
+    /// What all handles of [`Broken`] share.
+    half: Arc<Mutex<BTreeSet<MemoryId>>>,
 }
 
 impl BrokenHarness {
     pub(crate) fn new(flaw: Flaw) -> Arc<Self> {
-        Arc::new(Self { flaw, open: Mutex::default() })
+        Arc::new(Self { flaw, open: Mutex::default(), half: Arc::default() })
     }
 }
 
@@ -38,7 +40,7 @@ impl Harness for BrokenHarness {
         }
         let first = open.entry(name.to_owned()).or_default();
         let provider = first.reopen(clock, namespace.text_index, namespace.deadline);
-        Ok(Arc::new(Broken::new(provider, self.flaw)))
+        Ok(Arc::new(Broken::new(provider, self.flaw, Arc::clone(&self.half))))
     }
 
     async fn remove(&self, namespace: &Namespace) -> Result<()> {
