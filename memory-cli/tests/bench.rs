@@ -109,5 +109,8 @@ fn mistakes_are_told_on_one_line() {
     assert!(cli.fails(2, &["bench", "--rows", "999"]).contains("--rows"));
     assert!(cli.fails(2, &["bench", "--spaces", "1,2"]).contains("--spaces: three whole numbers"));
     assert!(cli.fails(2, &["bench", "--url", "sqlite::memory:"]).contains("one handle only"));
+    let sizes = ["--rows", "1000", "--operations", "1", "--report", "redis://app:secret@db/report.json"];
+    let unwritten = cli.fails(1, &[&["bench", "--url", "memory:"], sizes.as_slice()].concat());
+    assert!(unwritten.contains("named like a URL can't be written") && !unwritten.contains("secret"), "{unwritten}");
     assert!(!cli.path("memory.db").exists());
 }

@@ -63,6 +63,9 @@ fn mistakes_are_told_on_one_line() {
     assert!(unknown.contains("nowhere: neither a case nor a chapter nor a rule"), "{unknown}");
     let in_memory = cli.fails(2, &["conformance", "--url", "sqlite::memory:"]);
     assert!(in_memory.contains("one handle only"), "{in_memory}");
+    let file = "redis://app:secret@db/report.json";
+    let unwritten = cli.fails(1, &["conformance", "--url", "memory:", "--only", "W3", "--report", file]);
+    assert!(unwritten.contains("named like a URL can't be written") && !unwritten.contains("secret"), "{unwritten}");
     let several = cli.fails(2, &["health", "--url", "sqlite://a.db", "--url", "sqlite://b.db"]);
     assert!(several.contains("takes one"), "{several}");
 }

@@ -1,7 +1,10 @@
 //! The commands, one file per group.
 
+use std::fs;
+use std::path::Path;
 use std::process::ExitCode;
 
+use anyhow::Context as _;
 use clap::Subcommand;
 use memory_context::records::AgentId;
 use memory_context::state::Character;
@@ -9,7 +12,7 @@ use memory_core::{Error, MemoryProvider};
 
 use crate::args::Cli;
 use crate::engine;
-use crate::input::Input;
+use crate::input::{self, Input};
 use crate::output::Output;
 
 mod bench;
@@ -174,6 +177,11 @@ async fn run_on(provider: &dyn MemoryProvider, cli: &Cli, output: &mut Output) -
 /// Success, or 1 when something was reported on the way.
 fn exit_code(has_failures: bool) -> ExitCode {
     if has_failures { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}
+
+/// Writes a report to the file that an option names.
+fn write_report(file: &Path, report: impl AsRef<[u8]>) -> anyhow::Result<()> {
+    fs::write(file, report).with_context(|| format!("{} can't be written", input::name(file)))
 }
 
 /// Who the agent is: what an option says, or one that is called like its memory.

@@ -97,8 +97,7 @@ pub(crate) async fn run(url: &str, args: &BenchArgs, output: &mut Output) -> any
     closed?;
     removed?;
     if let Some(file) = &args.report {
-        let json = serde_json::to_vec_pretty(&report)?;
-        std::fs::write(file, json).with_context(|| format!("{} can't be written", file.display()))?;
+        super::write_report(file, serde_json::to_vec_pretty(&report)?)?;
     }
     output.value(&report, report.to_markdown())?;
     Ok(ExitCode::SUCCESS)

@@ -5,18 +5,15 @@ mod junit;
 mod soak;
 mod table;
 
-use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Context as _;
 use clap::Args;
 use conformance::{Harness, Plan, Report, Settings, Verdict};
 use indicatif::ProgressBar;
 
-use crate::input;
 use crate::output::Output;
 use crate::usage::Usage;
 
@@ -63,11 +60,10 @@ pub(crate) async fn run(urls: &[String], args: &ConformanceArgs, output: &mut Ou
     }
     let report = make(&harnesses, &plan).await;
     if let Some(file) = &args.report {
-        let json = serde_json::to_vec_pretty(&report)?;
-        fs::write(file, json).with_context(|| format!("{} can't be written", input::name(file)))?;
+        super::write_report(file, serde_json::to_vec_pretty(&report)?)?;
     }
     if let Some(file) = &args.junit {
-        fs::write(file, junit::write(&report)?).with_context(|| format!("{} can't be written", input::name(file)))?;
+        super::write_report(file, junit::write(&report)?)?;
     }
     if output.is_json() {
         output.json(&report)?;
