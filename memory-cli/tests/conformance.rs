@@ -49,6 +49,19 @@ fn two_engines_are_compared_and_leave_nothing_behind() {
 }
 
 #[test]
+fn an_engine_that_fails_makes_the_run_red() {
+    let cli = Cli::new();
+    // No folder, so that no database can be in it.
+    let sqlite = format!("sqlite://{}/tested.db", cli.write("file", ""));
+    let case = "update.unknown_id_is_not_found";
+    let output = cli.run(&["conformance", "--url", "memory:", "--url", &sqlite, "--only", case]);
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    assert_eq!(stderr(&output).trim(), format!("sqlite::{case}: error"));
+    assert!(stdout(&output).contains(&format!("≠ {case}")), "{}", stdout(&output));
+    assert!(stdout(&output).trim_end().ends_with("1 differences: red"), "{}", stdout(&output));
+}
+
+#[test]
 fn a_run_in_which_nothing_ran_is_invalid() {
     let cli = Cli::new();
     let output = cli.run(&["conformance", "--url", "memory:", "--skip", "W3=all of it", "--only", "W3"]);

@@ -7,6 +7,7 @@ mod flaw;
 mod harness;
 mod naive;
 mod plugin;
+mod report;
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -143,6 +144,8 @@ fn main() -> ExitCode {
     }
     let shared = Arc::clone(&runtime);
     trials.push(Trial::test("bites::random_sequences", move || random_sequences_bite(&shared)));
+    let shared = Arc::clone(&runtime);
+    trials.push(Trial::test("report::is_red", move || report::is_red(&shared)));
     libtest_mimic::run(&arguments, trials).exit_code()
 }
 

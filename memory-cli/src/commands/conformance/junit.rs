@@ -49,3 +49,22 @@ fn test_case(case: &CaseReport, place: usize) -> TestCase {
 fn seconds(seconds: f64) -> Duration {
     Duration::try_from_secs_f64(seconds).unwrap_or_default()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commands::conformance::sample;
+
+    #[test]
+    fn wrong_answers_are_failures_and_the_rest_are_errors() {
+        let xml = write(&sample::red()).expect("XML");
+        for expected in [
+            r#"<testsuite name="sqlite" tests="4" skipped="0" errors="2" failures="1">"#,
+            r#"<failure message="an id is missing" type="fail"/>"#,
+            r#"<error message="the file is gone" type="error"/>"#,
+            r#"<error message="not over after 180 s" type="timeout"/>"#,
+        ] {
+            assert_eq!(xml.matches(expected).count(), 1, "{expected} in {xml}");
+        }
+    }
+}

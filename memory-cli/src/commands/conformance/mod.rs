@@ -2,6 +2,8 @@
 
 mod engine;
 mod junit;
+#[cfg(test)]
+mod sample;
 mod soak;
 mod table;
 
@@ -65,11 +67,7 @@ pub(crate) async fn run(urls: &[String], args: &ConformanceArgs, output: &mut Ou
     if let Some(file) = &args.junit {
         super::write_report(file, junit::write(&report)?)?;
     }
-    if output.is_json() {
-        output.json(&report)?;
-    } else {
-        table::show(&report, output)?;
-    }
+    output.value(&report, table::write(&report))?;
     Ok(super::exit_code(report.verdict != Verdict::Green))
 }
 
