@@ -1,6 +1,6 @@
 //! The suite as a report: what became of each case on each engine.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Instant;
@@ -39,6 +39,8 @@ pub struct Report {
     pub sequences: u32,
     /// How long the run took.
     pub seconds: f64,
+    /// Whether it was ended before every case had begun; the others are skipped.
+    pub interrupted: bool,
     /// Green, red or invalid.
     pub verdict: Verdict,
     /// The engines, in the order in which they were given.
@@ -102,7 +104,7 @@ pub enum Verdict {
     Green,
     /// A case has failed.
     Red,
-    /// On some engine nothing ran: that says nothing.
+    /// On some engine nothing ran, or the run was interrupted before anything failed: that says nothing.
     Invalid,
 }
 
@@ -119,15 +121,21 @@ pub struct Counts {
     pub timeouts: usize,
     /// As the harness declares.
     pub unsupported: usize,
-    /// By whoever started the run.
+    /// By whoever started the run, or ended it.
     pub skipped: usize,
 }
 
 impl Report {
-    /// Runs the cases of a plan on these engines, and tells of each result as it comes.
+    /// Runs the cases of a plan on these engines, and tells of each result as it comes. After `end`, no further case begins;
+    /// those that run come to their end, and what they made is removed.
     ///
     /// Must be called on a multi-threaded tokio runtime with its timers and its I/O.
-    pub async fn make(harnesses: &[Arc<dyn Harness>], plan: &Plan, tell: impl Fn(&str, &str, &CaseOutcome)) -> Self {
+    pub async fn make(
+        harnesses: &[Arc<dyn Harness>],
+        plan: &Plan,
+        end: impl Future<Output = ()>,
+        tell: impl Fn(&str, &str, &CaseOutcome),
+    ) -> Self {
         let start = Instant::now();
         let cases: Vec<_> = crate::cases::all().into_iter().filter(|case| plan.chooses(case)).collect();
         let mut engines = Vec::new();
@@ -149,9 +157,11 @@ impl Report {
             tell(&name, case.id, &outcome);
             (place, outcome)
         });
-        let mut results: Vec<_> = stream::iter(results).buffer_unordered(at_once).collect().await;
-        results.sort_by_key(|(place, _)| *place);
-        let mut results = results.into_iter().map(|(_, outcome)| outcome);
+        let results = stream::iter(results).take_until(end).buffer_unordered(at_once);
+        let mut results: HashMap<_, _> = results.collect().await;
+        let count = cases.len() * harnesses.len();
+        let interrupted = results.len() < count;
+        let mut results = (0..count).map(|place| results.remove(&place).unwrap_or_else(CaseOutcome::not_begun));
         let cases: Vec<_> = cases
             .iter()
             .map(|case| CaseReport {
@@ -165,7 +175,8 @@ impl Report {
             seed: plan.settings.seed,
             sequences: plan.settings.sequences,
             seconds: start.elapsed().as_secs_f64(),
-            verdict: verdict(&cases, harnesses.len()),
+            interrupted,
+            verdict: verdict(&cases, harnesses.len(), interrupted),
             slowest: slowest(&cases, &engines),
             engines,
             cases,
@@ -199,6 +210,12 @@ impl CaseReport {
         let mut ran = self.results.iter().map(|result| &result.outcome).filter(|outcome| outcome.ran());
         let first = ran.next().map(Outcome::name);
         ran.any(|outcome| Some(outcome.name()) != first)
+    }
+}
+
+impl CaseOutcome {
+    fn not_begun() -> Self {
+        Self { outcome: Outcome::Skipped("the run was interrupted".to_owned()), seconds: 0.0 }
     }
 }
 
@@ -243,12 +260,14 @@ fn is_named(case: &Case, name: &str) -> bool {
         || case.rules.contains(&name)
 }
 
-fn verdict(cases: &[CaseReport], engines: usize) -> Verdict {
+fn verdict(cases: &[CaseReport], engines: usize, interrupted: bool) -> Verdict {
     let ran = |engine: usize| cases.iter().any(|case| case.results[engine].outcome.ran());
     if engines == 0 || !(0..engines).all(ran) {
         Verdict::Invalid
     } else if cases.iter().flat_map(|case| &case.results).any(|result| result.outcome.is_failure()) {
         Verdict::Red
+    } else if interrupted {
+        Verdict::Invalid
     } else {
         Verdict::Green
     }

@@ -28,7 +28,7 @@ pub enum Outcome {
     Timeout(String),
     /// The harness says that the engine can't be put to the case, or that there is no engine to test here, and why.
     Unsupported(String),
-    /// Whoever started the run left the case out, and said why.
+    /// Whoever started the run left the case out, and said why, or ended the run before it.
     Skipped(String),
 }
 

@@ -2,7 +2,9 @@
 
 mod common;
 
-use common::{Cli, stderr, stdout};
+use std::process::{Command, Output, Stdio};
+
+use common::{Cli, eventually, stderr, stdout};
 use serde_json::Value;
 
 #[test]
@@ -67,6 +69,44 @@ fn a_run_in_which_nothing_ran_is_invalid() {
     let output = cli.run(&["conformance", "--url", "memory:", "--skip", "W3=all of it", "--only", "W3"]);
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
     assert!(stdout(&output).contains("invalid"), "{}", stdout(&output));
+}
+
+#[cfg(unix)]
+#[test]
+fn an_interrupted_run_leaves_nothing_behind_and_is_not_green() {
+    let cli = Cli::new();
+    let output = interrupted(&cli, &[]);
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    let shown = stdout(&output);
+    assert!(shown.trim_end().ends_with("invalid: the run was interrupted"), "{shown}");
+    assert!(shown.contains(" skipped"), "{shown}");
+}
+
+#[cfg(unix)]
+#[test]
+fn an_interrupted_soak_leaves_nothing_behind_and_tells_what_it_did() {
+    let cli = Cli::new();
+    let output = interrupted(&cli, &["--soak", "1h", "--clients", "2"]);
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    let shown = stdout(&output);
+    assert!(shown.contains(" s, interrupted; sqlite ") && shown.contains(" calls, 0 differences"), "{shown}");
+    assert!(!shown.contains(" 0 calls"), "{shown}");
+}
+
+/// Ends the command when there is something that it has to remove.
+#[cfg(unix)]
+fn interrupted(cli: &Cli, args: &[&str]) -> Output {
+    let url = format!("sqlite://{}", cli.path("tested.db").display());
+    let mut command = cli.command();
+    command.args(["conformance", "--url", &url]).args(args).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = command.spawn().expect("the binary runs");
+    let files = || cli.path("").read_dir().expect("the folder").flatten().count();
+    eventually("it makes a file", || files() > 0);
+    let status = Command::new("kill").args(["-TERM", &child.id().to_string()]).status();
+    assert!(status.expect("kill runs").success());
+    let output = child.wait_with_output().expect("the binary ends");
+    assert_eq!(files(), 0, "nothing is left");
+    output
 }
 
 #[test]

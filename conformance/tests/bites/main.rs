@@ -146,6 +146,9 @@ fn main() -> ExitCode {
     trials.push(Trial::test("bites::random_sequences", move || random_sequences_bite(&shared)));
     let shared = Arc::clone(&runtime);
     trials.push(Trial::test("report::is_red", move || report::is_red(&shared)));
+    let shared = Arc::clone(&runtime);
+    let interrupted = move || report::tells_that_it_was_interrupted(&shared);
+    trials.push(Trial::test("report::tells_that_it_was_interrupted", interrupted));
     libtest_mimic::run(&arguments, trials).exit_code()
 }
 

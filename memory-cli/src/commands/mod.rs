@@ -104,7 +104,7 @@ pub(crate) enum Command {
     ///
     /// With several --url, the table has one column for each engine, and the cases on which they differ come first; memory: is
     /// the reference. What the URLs themselves name stays untouched. The exit code is 0 when every case that ran has passed,
-    /// and 1 when one failed or none ran.
+    /// and 1 when one failed, none ran, or a signal ended the run; then no further case begins.
     Conformance(conformance::ConformanceArgs),
     /// Measure an engine at a size of your choice, in a place of its own that is removed afterwards.
     ///

@@ -17,6 +17,7 @@ use conformance::{Harness, Plan, Report, Settings, Verdict};
 use indicatif::ProgressBar;
 
 use crate::output::Output;
+use crate::signal;
 use crate::usage::Usage;
 
 #[derive(Debug, Args)]
@@ -54,13 +55,14 @@ pub(crate) async fn run(urls: &[String], args: &ConformanceArgs, output: &mut Ou
     if let Some(name) = plan.unknown_name() {
         return Err(Usage(format!("{name}: neither a case nor a chapter nor a rule of the contract")).into());
     }
+    let end = signal::asked_to_end()?;
     // Cases fail by panics, whose messages are in the report.
     std::panic::set_hook(Box::new(|_| {}));
     if let Some(time) = args.soak {
         let soak = conformance::Soak { time, clients: args.clients, seed: args.seed };
-        return soak::run(&harnesses, soak, output).await;
+        return soak::run(&harnesses, soak, end, output).await;
     }
-    let report = make(&harnesses, &plan).await;
+    let report = make(&harnesses, &plan, end).await;
     if let Some(file) = &args.report {
         super::write_report(file, serde_json::to_vec_pretty(&report)?)?;
     }
@@ -72,9 +74,9 @@ pub(crate) async fn run(urls: &[String], args: &ConformanceArgs, output: &mut Ou
 }
 
 /// Runs the cases with a bar on a terminal.
-async fn make(harnesses: &[Arc<dyn Harness>], plan: &Plan) -> Report {
+async fn make(harnesses: &[Arc<dyn Harness>], plan: &Plan, end: impl Future<Output = ()>) -> Report {
     let bar = ProgressBar::new((plan.count() * harnesses.len()) as u64);
-    let report = Report::make(harnesses, plan, |engine, case, result| {
+    let report = Report::make(harnesses, plan, end, |engine, case, result| {
         bar.inc(1);
         if result.outcome.is_failure() {
             bar.suspend(|| crate::output::note(&format!("{engine}::{case}: {}", result.outcome.name())));

@@ -10,6 +10,7 @@ pub(super) fn red() -> Report {
         seed: 7,
         sequences: 60,
         seconds: 181.0,
+        interrupted: false,
         verdict: Verdict::Red,
         engines: vec![
             Engine { name: "in-memory".to_owned(), version: Some("1.2.3".to_owned()) },

@@ -5,14 +5,20 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use conformance::{Harness, Soak, SoakState};
-use futures::future::join_all;
+use futures::future::{FutureExt as _, join_all};
 use indicatif::ProgressBar;
 
 use crate::output::Output;
 use crate::resident;
 
 /// Soaks all engines at once.
-pub(super) async fn run(harnesses: &[Arc<dyn Harness>], soak: Soak, output: &mut Output) -> anyhow::Result<ExitCode> {
+pub(super) async fn run(
+    harnesses: &[Arc<dyn Harness>],
+    soak: Soak,
+    end: impl Future<Output = ()>,
+    output: &mut Output,
+) -> anyhow::Result<ExitCode> {
+    let end = end.shared();
     let bar = ProgressBar::new_spinner();
     let states = RefCell::new(vec![SoakState::default(); harnesses.len()]);
     let soaks = harnesses.iter().enumerate().map(|(place, harness)| {
@@ -22,7 +28,7 @@ pub(super) async fn run(harnesses: &[Arc<dyn Harness>], soak: Soak, output: &mut
             bar.set_message(line(harnesses, &states.borrow()));
             bar.tick();
         };
-        conformance::soak(harness, soak, tell)
+        conformance::soak(harness, soak, end.clone(), tell)
     });
     let ended = join_all(soaks).await;
     bar.finish_and_clear();
@@ -36,6 +42,7 @@ pub(super) async fn run(harnesses: &[Arc<dyn Harness>], soak: Soak, output: &mut
                 "sequences": state.sequences,
                 "calls": state.calls,
                 "differences": reports,
+                "interrupted": state.interrupted,
             }))?;
         } else {
             reports.iter().try_for_each(|report| output.line(format!("{}: {report}", harness.name())))?;
@@ -44,8 +51,8 @@ pub(super) async fn run(harnesses: &[Arc<dyn Harness>], soak: Soak, output: &mut
     if !output.is_json() {
         output.line(line(harnesses, &states))?;
     }
-    // A run in which nothing ran says nothing.
-    let is_sound = |state: &SoakState| state.calls > 0 && state.differences == 0;
+    // A run in which nothing ran, or that did not come to its end, says nothing.
+    let is_sound = |state: &SoakState| state.calls > 0 && state.differences == 0 && !state.interrupted;
     Ok(super::super::exit_code(!states.iter().all(is_sound)))
 }
 
@@ -56,6 +63,7 @@ fn line(harnesses: &[Arc<dyn Harness>], states: &[SoakState]) -> String {
         let SoakState { sequences, calls, differences, .. } = state;
         format!("; {} {sequences} sequences, {calls} calls, {differences} differences", harness.name())
     });
+    let interrupted = if states.iter().any(|state| state.interrupted) { ", interrupted" } else { "" };
     let memory = resident::now_mib().map(|mib| format!("; memory {mib} MiB")).unwrap_or_default();
-    format!("{time} s{}{memory}", engines.collect::<String>())
+    format!("{time} s{interrupted}{}{memory}", engines.collect::<String>())
 }

@@ -23,10 +23,12 @@ pub(super) fn write(report: &Report) -> String {
     }
     let differences = report.differences().count();
     let compared = if names.len() > 1 { format!(", {differences} differences") } else { String::new() };
-    let verdict = match report.verdict {
-        Verdict::Green => "green",
-        Verdict::Red => "red",
-        Verdict::Invalid => "invalid: on an engine nothing ran",
+    let verdict = match (report.verdict, report.interrupted) {
+        (Verdict::Green, _) => "green",
+        (Verdict::Red, false) => "red",
+        (Verdict::Red, true) => "red, and interrupted",
+        (Verdict::Invalid, false) => "invalid: on an engine nothing ran",
+        (Verdict::Invalid, true) => "invalid: the run was interrupted",
     };
     let (suite, seed, cases) = (report.suite, report.seed, report.cases.len());
     parts.push(format!("suite {suite}, seed {seed}, {cases} cases, {:.0} s{compared}: {verdict}", report.seconds));
