@@ -310,6 +310,8 @@ impl Call {
         &self,
         memories: &[&Memory],
     ) -> Result<(HashMap<MemoryId, Option<Memory>>, HashMap<String, MemoryId>)> {
+        // Before the rows, so that the row of each key that is there is found, too.
+        let owners = self.owners(memories).await?;
         let ids: Vec<_> = memories.iter().map(|memory| id_to_bson(memory.id)).collect();
         let find = self.on.primary.memories.find(doc! { "_id": { "$in": ids } }).read_concern(ReadConcern::majority());
         let mut rows = find.await.map_err(native)?;
@@ -317,7 +319,7 @@ impl Call {
         while rows.advance().await.map_err(native)? {
             present.insert(statements::memory_id(rows.current())?, statements::memory(rows.current()).ok());
         }
-        Ok((present, self.owners(memories).await?))
+        Ok((present, owners))
     }
 }
 

@@ -39,6 +39,7 @@ fn main() -> ExitCode {
         }),
         trial("mongo::the_failure_of_one_store_touches_no_other", || run(the_failure_of_one_store_touches_no_other())),
         trial("mongo::stores_learn_that_the_ledger_is_indexed", || run(stores_learn_that_the_ledger_is_indexed())),
+        trial("mongo::restores_that_race_find_no_conflict", || run(restores_that_race_find_no_conflict())),
         trial("mongo::calls_work_again_after_a_restart", || run(calls_work_again_after_a_restart())),
         trial("mongo::acknowledged_stores_survive_elections", || run(acknowledged_stores_survive_elections())),
         trial("mongo::recalls_walk_an_index", || run(recalls_walk_an_index())),
@@ -269,6 +270,34 @@ async fn stores_learn_that_the_ledger_is_indexed() -> Case {
         store.await??;
     }
     assert_eq!(all(&indexed).await?.len(), 64);
+    Ok(())
+}
+
+async fn restores_that_race_find_no_conflict() -> Case {
+    let server = LocalMongo::start()?;
+    let provider = Arc::new(open(config(&server.url())).await?);
+    for round in 0..20 {
+        let key = |number: i64| IdempotencyKey::parse(format!("{round}-{number}")).expect("a key");
+        let memory = |number| event("a-b", number).with_idempotency_key(key(number)).into_memory(MemoryId::generate());
+        let memories: Vec<_> = (0..20).map(memory).collect();
+        let restore = |number| {
+            let (provider, memories) = (Arc::clone(&provider), memories.clone());
+            tokio::spawn(async move {
+                // One comes after the other.
+                for _ in 0..number {
+                    provider.get(memories[0].id).await?;
+                }
+                provider.restore(memories).await
+            })
+        };
+        let mut written = 0;
+        for restore in (0..16).map(restore).collect::<Vec<_>>() {
+            let report = restore.await??;
+            assert_eq!(report.conflicts, [0; 0]);
+            written += report.written;
+        }
+        assert_eq!(written, memories.len());
+    }
     Ok(())
 }
 
