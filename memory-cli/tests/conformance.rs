@@ -66,9 +66,13 @@ fn an_engine_that_fails_makes_the_run_red() {
 #[test]
 fn a_run_in_which_nothing_ran_is_invalid() {
     let cli = Cli::new();
-    let output = cli.run(&["conformance", "--url", "memory:", "--skip", "W3=all of it", "--only", "W3"]);
+    let junit = cli.path("report.xml");
+    let nothing = ["--skip", "W3=all of it", "--only", "W3", "--junit", &junit.display().to_string()];
+    let output = cli.run(&[&["conformance", "--url", "memory:"], nothing.as_slice()].concat());
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
     assert!(stdout(&output).contains("invalid"), "{}", stdout(&output));
+    let junit = std::fs::read_to_string(junit).expect("a report");
+    assert!(junit.contains(r#"<error message="invalid: on an engine nothing ran""#), "{junit}");
 }
 
 #[cfg(unix)]

@@ -1,8 +1,8 @@
-//! A report as JUnit has it: one suite for each engine.
+//! A report as JUnit has it: one suite for each engine, and one for a run that says nothing.
 
 use std::time::Duration;
 
-use conformance::{CaseReport, Outcome, Report};
+use conformance::{CaseReport, Outcome, Report, Verdict};
 use quick_junit::{NonSuccessKind, SerializeError, TestCase, TestCaseStatus, TestSuite};
 
 /// The report as XML.
@@ -18,6 +18,14 @@ pub(super) fn write(report: &Report) -> Result<String, SerializeError> {
         let slowest: Vec<_> = slowest.map(|slow| format!("{} {:.1} s", slow.id, slow.seconds)).collect();
         suite.add_property(("slowest", slowest.join(", ").as_str()));
         suite.add_test_cases(report.cases.iter().map(|case| test_case(case, place)));
+        written.add_test_suite(suite);
+    }
+    if report.verdict == Verdict::Invalid {
+        // Whoever reads skipped cases only would take the run for green.
+        let mut status = TestCaseStatus::non_success(NonSuccessKind::Error);
+        status.set_message(super::verdict(report)).set_type("invalid");
+        let mut suite = TestSuite::new("run");
+        suite.add_test_case(TestCase::new("verdict", status));
         written.add_test_suite(suite);
     }
     written.to_string()
@@ -66,5 +74,14 @@ mod tests {
         ] {
             assert_eq!(xml.matches(expected).count(), 1, "{expected} in {xml}");
         }
+        assert!(!xml.contains("verdict"), "{xml}");
+    }
+
+    #[test]
+    fn an_invalid_run_has_an_error_of_its_own() {
+        let report = Report { verdict: Verdict::Invalid, interrupted: true, cases: Vec::new(), ..sample::red() };
+        let xml = write(&report).expect("XML");
+        assert!(xml.contains(r#"<error message="invalid: the run was interrupted" type="invalid"/>"#), "{xml}");
+        assert!(xml.contains(r#"<testsuite name="run" tests="1" skipped="0" errors="1" failures="0">"#), "{xml}");
     }
 }

@@ -87,6 +87,17 @@ async fn make(harnesses: &[Arc<dyn Harness>], plan: &Plan, end: impl Future<Outp
     report
 }
 
+/// What a report says in the end.
+fn verdict(report: &Report) -> &'static str {
+    match (report.verdict, report.interrupted) {
+        (Verdict::Green, _) => "green",
+        (Verdict::Red, false) => "red",
+        (Verdict::Red, true) => "red, and interrupted",
+        (Verdict::Invalid, false) => "invalid: on an engine nothing ran",
+        (Verdict::Invalid, true) => "invalid: the run was interrupted",
+    }
+}
+
 /// For clap.
 fn skip(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {

@@ -1,6 +1,6 @@
 //! A report as people read it.
 
-use conformance::{Counts, Report, Verdict};
+use conformance::{Counts, Report};
 
 use crate::output;
 
@@ -23,13 +23,7 @@ pub(super) fn write(report: &Report) -> String {
     }
     let differences = report.differences().count();
     let compared = if names.len() > 1 { format!(", {differences} differences") } else { String::new() };
-    let verdict = match (report.verdict, report.interrupted) {
-        (Verdict::Green, _) => "green",
-        (Verdict::Red, false) => "red",
-        (Verdict::Red, true) => "red, and interrupted",
-        (Verdict::Invalid, false) => "invalid: on an engine nothing ran",
-        (Verdict::Invalid, true) => "invalid: the run was interrupted",
-    };
+    let verdict = super::verdict(report);
     let (suite, seed, cases) = (report.suite, report.seed, report.cases.len());
     parts.push(format!("suite {suite}, seed {seed}, {cases} cases, {:.0} s{compared}: {verdict}", report.seconds));
     parts.join("\n")
