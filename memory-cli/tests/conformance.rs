@@ -2,7 +2,8 @@
 
 mod common;
 
-use std::process::{Command, Output, Stdio};
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Output, Stdio};
 
 use common::{Cli, eventually, stderr, stdout};
 use serde_json::Value;
@@ -79,7 +80,9 @@ fn a_run_in_which_nothing_ran_is_invalid() {
 #[test]
 fn an_interrupted_run_leaves_nothing_behind_and_is_not_green() {
     let cli = Cli::new();
-    let output = interrupted(&cli, &[]);
+    let child = start(&cli, &[]);
+    eventually("it makes a file", || files(&cli) > 0);
+    let output = terminated(&cli, child);
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
     let shown = stdout(&output);
     assert!(shown.trim_end().ends_with("invalid: the run was interrupted"), "{shown}");
@@ -90,27 +93,39 @@ fn an_interrupted_run_leaves_nothing_behind_and_is_not_green() {
 #[test]
 fn an_interrupted_soak_leaves_nothing_behind_and_tells_what_it_did() {
     let cli = Cli::new();
-    let output = interrupted(&cli, &["--soak", "1h", "--clients", "2"]);
-    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    let mut child = start(&cli, &["--soak", "1h", "--clients", "2"]);
+    let mut line = String::new();
+    BufReader::new(child.stderr.take().expect("it is piped")).read_line(&mut line).expect("a line without a terminal");
+    assert!(line.contains(" s; sqlite ") && line.contains(" calls, 0 differences"), "{line}");
+    let output = terminated(&cli, child);
     let shown = stdout(&output);
+    assert_eq!(output.status.code(), Some(1), "{shown}");
     assert!(shown.contains(" s, interrupted; sqlite ") && shown.contains(" calls, 0 differences"), "{shown}");
     assert!(!shown.contains(" 0 calls"), "{shown}");
 }
 
-/// Ends the command when there is something that it has to remove.
+/// The command on a file in this folder.
 #[cfg(unix)]
-fn interrupted(cli: &Cli, args: &[&str]) -> Output {
+fn start(cli: &Cli, args: &[&str]) -> Child {
     let url = format!("sqlite://{}", cli.path("tested.db").display());
     let mut command = cli.command();
     command.args(["conformance", "--url", &url]).args(args).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let child = command.spawn().expect("the binary runs");
-    let files = || cli.path("").read_dir().expect("the folder").flatten().count();
-    eventually("it makes a file", || files() > 0);
+    command.spawn().expect("the binary runs")
+}
+
+/// What it says when it is asked to end, which leaves nothing in the folder.
+#[cfg(unix)]
+fn terminated(cli: &Cli, child: Child) -> Output {
     let status = Command::new("kill").args(["-TERM", &child.id().to_string()]).status();
     assert!(status.expect("kill runs").success());
     let output = child.wait_with_output().expect("the binary ends");
-    assert_eq!(files(), 0, "nothing is left");
+    assert_eq!(files(cli), 0, "nothing is left");
     output
+}
+
+#[cfg(unix)]
+fn files(cli: &Cli) -> usize {
+    cli.path("").read_dir().expect("the folder").flatten().count()
 }
 
 #[test]

@@ -1,15 +1,21 @@
 //! Random sequences for as long as one likes, with a line that tells how it goes.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use conformance::{Harness, Soak, SoakState};
 use futures::future::{FutureExt as _, join_all};
 use indicatif::ProgressBar;
 
-use crate::output::Output;
+use crate::output::{self, Output};
 use crate::resident;
+
+/// When the first line is told where there is no terminal: soon, to show that it works.
+const FIRST_LINE: Duration = Duration::from_secs(5);
+/// How long it is from one line to the next.
+const BETWEEN_LINES: Duration = Duration::from_secs(60);
 
 /// Soaks all engines at once.
 pub(super) async fn run(
@@ -21,12 +27,18 @@ pub(super) async fn run(
     let end = end.shared();
     let bar = ProgressBar::new_spinner();
     let states = RefCell::new(vec![SoakState::default(); harnesses.len()]);
+    let next_line = Cell::new(FIRST_LINE);
     let soaks = harnesses.iter().enumerate().map(|(place, harness)| {
-        let (bar, states) = (&bar, &states);
+        let (bar, states, next_line) = (&bar, &states, &next_line);
         let tell = move |state: SoakState| {
             states.borrow_mut()[place] = state;
-            bar.set_message(line(harnesses, &states.borrow()));
-            bar.tick();
+            if !bar.is_hidden() {
+                bar.set_message(line(harnesses, &states.borrow()));
+                bar.tick();
+            } else if state.time >= next_line.get() {
+                next_line.set(state.time + BETWEEN_LINES);
+                output::note(&line(harnesses, &states.borrow()));
+            }
         };
         conformance::soak(harness, soak, end.clone(), tell)
     });
