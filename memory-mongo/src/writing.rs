@@ -25,7 +25,7 @@ impl StoreTogether for Call {
         &self.on.group
     }
 
-    async fn store_alone(&self, memory: Arc<Memory>) -> Result<MemoryId> {
+    async fn store_alone(&self, memory: Arc<Memory>, _: Outcome) -> Result<MemoryId> {
         let id = memory.id;
         let known = self.run(async move |call| call.append(&[&memory]).await).await?;
         Ok(known.get(&id).copied().unwrap_or(id))

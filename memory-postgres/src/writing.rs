@@ -26,7 +26,7 @@ impl StoreTogether for Connections {
         &self.group
     }
 
-    async fn store_alone(&self, memory: Arc<Memory>) -> Result<MemoryId> {
+    async fn store_alone(&self, memory: Arc<Memory>, _: Outcome) -> Result<MemoryId> {
         Ok(self.store_all(&[&memory]).await?.remove(0))
     }
 

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use memory_core::{Durability, Error, ErrorKind, Health, Outcome, Result, TextIndex};
+use memory_core::{Durability, Error, ErrorKind, Group, Health, Outcome, Result, TextIndex};
 use redis::{Pipeline, RedisError, Value};
 
 use crate::config::{RedisConfig, Topology, Wait};
 use crate::error::{is_passing, is_read_only, native};
+use crate::ledger::GROUP;
 use crate::link::Link;
 use crate::statements::{Keys, Scripts};
 
@@ -22,6 +23,8 @@ pub(crate) struct Connections {
     pub(crate) keys: Keys,
     pub(crate) scripts: Scripts,
     pub(crate) text_index: TextIndex,
+    /// Stores without an idempotency key.
+    pub(crate) group: Group,
     /// Whether a memory was met whose words are indexed. Never goes back.
     pub(crate) has_ledger_text: AtomicBool,
     link: Arc<Link>,
@@ -46,6 +49,7 @@ impl Connections {
             keys,
             scripts: Scripts::new(),
             text_index: config.text_index,
+            group: Group::new(GROUP.0, GROUP.1),
             has_ledger_text: AtomicBool::new(config.text_index == TextIndex::All),
             link,
             writes,

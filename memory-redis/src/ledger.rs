@@ -1,11 +1,13 @@
 //! What the calls on the ledger do.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use async_trait::async_trait;
 use memory_core::{
-    Error, IdempotencyKey, Memory, MemoryId, MemoryPatch, Outcome, RestoreReport, Result, TextIndex, Timestamp,
-    Updated, check_repetition,
+    Error, Group, IdempotencyKey, Memory, MemoryId, MemoryPatch, Outcome, RestoreReport, Result, StoreTogether,
+    TextIndex, Timestamp, Updated, check_repetition,
 };
 use redis::{Pipeline, Value};
 
@@ -13,16 +15,22 @@ use crate::connection::{Connections, command, unexpected_answer};
 use crate::rows;
 use crate::statements::{Append, Call, score, words_of};
 
+/// How many memories, and about how many bytes, travel together: the server does nothing else meanwhile.
+pub(crate) const GROUP: (usize, usize) = (256, 1 << 20);
 /// How many memories, and about how many bytes, are restored by what is sent at once.
 const RESTORED: (usize, usize) = (500, 4 << 20);
 /// How many rows are taken into the index of words at once.
 const INDEXED: usize = 64;
 
-impl Connections {
-    pub(crate) async fn store(&self, memory: &Memory) -> Result<MemoryId> {
-        let append = Append::new(&self.keys, &[memory], self.text_index == TextIndex::All);
-        let mut earlier = Outcome::NotDone;
-        if memory.idempotency_key.is_none() {
+#[async_trait]
+impl StoreTogether for Connections {
+    fn group(&self) -> &Group {
+        &self.group
+    }
+
+    async fn store_alone(&self, memory: Arc<Memory>, mut earlier: Outcome) -> Result<MemoryId> {
+        let append = Append::new(&self.keys, &[&memory], self.text_index == TextIndex::All);
+        if memory.idempotency_key.is_none() && earlier == Outcome::NotDone {
             match self.write(append.transaction(&self.keys)).await {
                 // From here on the row may be there, and may have been changed since.
                 Err(error) if self.is_passing(&error) => earlier = error.outcome(),
@@ -31,7 +39,24 @@ impl Connections {
         }
         // Under its own id a memory is stored once, however often that is tried (W11).
         let known = self.retry_repeatable(|| self.append(&append)).await.map_err(|error| error.after(earlier))?;
-        first_of(&known, 0, memory)
+        first_of(&known, 0, &memory)
+    }
+
+    async fn store_group(&self, memories: Vec<Arc<Memory>>) -> Result<Vec<Result<MemoryId, Outcome>>> {
+        let all: Vec<_> = memories.iter().map(Arc::as_ref).collect();
+        let append = Append::new(&self.keys, &all, self.text_index == TextIndex::All);
+        self.write(append.transaction(&self.keys)).await?;
+        Ok(memories.iter().map(|memory| Ok(memory.id)).collect())
+    }
+}
+
+impl Connections {
+    pub(crate) async fn store(self: &Arc<Self>, memory: Memory) -> Result<MemoryId> {
+        match memory.idempotency_key {
+            None => Group::store(self, memory).await,
+            // Whether it repeats another one is read first, by a script of its own.
+            Some(_) => self.store_alone(Arc::new(memory), Outcome::NotDone).await,
+        }
     }
 
     /// All or none; repetitions within the batch and of what is there get the first id (W3).

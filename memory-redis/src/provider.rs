@@ -100,7 +100,7 @@ impl MemoryProvider for RedisMemory {
 
     async fn store(&self, memory: NewMemory) -> Result<MemoryId> {
         let memory = memory.into_memory(MemoryId::generate());
-        self.shared.gate.write("store", async { self.shared.connections()?.store(&memory).await }).await
+        self.shared.gate.write("store", async { self.shared.connections()?.store(memory).await }).await
     }
 
     async fn store_many(&self, memories: Vec<NewMemory>) -> Result<Vec<MemoryId>> {

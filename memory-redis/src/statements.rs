@@ -229,7 +229,7 @@ impl<'m> Append<'m> {
         append
     }
 
-    /// As a transaction, for a new memory without an idempotency key: there is nothing to be read first.
+    /// As a transaction, for new memories without idempotency keys: there is nothing to be read first.
     pub(crate) fn transaction(&self, keys: &Keys) -> Pipeline {
         let mut pipeline = Pipeline::with_capacity(self.rows.len() + self.sets.len() + 2);
         pipeline.cmd("MULTI");
