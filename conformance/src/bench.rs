@@ -84,7 +84,8 @@ pub fn run(engine: &dyn Engine) {
 }
 
 fn variable<T: FromStr>(name: &str) -> Option<T> {
-    std::env::var(name).ok().and_then(|value| value.parse().ok())
+    let value = std::env::var(name).ok()?;
+    Some(value.parse().unwrap_or_else(|_| panic!("{name} is no such number: {value}")))
 }
 
 struct Bench<'e> {
