@@ -2,7 +2,9 @@
 
 use async_trait::async_trait;
 use conformance::bench::Bare;
-use memory_core::{Context, Memory, MemoryId, NewMemory, SpaceId};
+use memory_core::{
+    Context, IdempotencyKey, Memory, MemoryId, Metadata, NewMemory, Revision, SpaceId, Status, Timestamp, Trigger,
+};
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, Pipeline, pipe};
 
@@ -94,7 +96,8 @@ impl Bare for BareRedis {
     }
 
     async fn get(&self, id: MemoryId) {
-        self.run::<Vec<Vec<u8>>>(pipe().cmd("GET").arg(self.row(id))).await;
+        let row = self.run::<Vec<Vec<u8>>>(pipe().cmd("GET").arg(self.row(id))).await.swap_remove(0);
+        memory(id, &row);
     }
 
     /// The ids of the newest 50 in the order of the contract, by the commands that one would write for this question by hand:
@@ -132,8 +135,34 @@ impl Bare for BareRedis {
         let ids: Vec<_> = ids.collect();
         let keys: Vec<_> = ids.iter().map(|id| self.row(*id)).collect();
         let rows = self.run::<Vec<Vec<Vec<u8>>>>(pipe().cmd("MGET").arg(keys)).await.swap_remove(0);
-        assert_eq!(rows.len(), ids.len());
-        Some(ids)
+        let memories: Vec<_> = ids.iter().zip(&rows).map(|(id, row)| memory(*id, row)).collect();
+        Some(memories.iter().map(|memory| memory.id).collect())
+    }
+}
+
+/// What the provider has written.
+fn memory(id: MemoryId, row: &[u8]) -> Memory {
+    let number = |at: usize| i64::from_be_bytes(row[at..at + 8].try_into().expect("eight bytes"));
+    let time = |millis| Timestamp::from_millis(millis).expect("a time");
+    let (facts, mut rest) = row.split_at(34);
+    let mut text = || {
+        let (length, behind) = rest.split_first_chunk().expect("a length");
+        let length = u32::from_be_bytes(*length);
+        let (text, behind) = behind.split_at(if length == u32::MAX { 0 } else { length as usize });
+        rest = behind;
+        (length < u32::MAX).then(|| std::str::from_utf8(text).expect("UTF-8"))
+    };
+    Memory {
+        id,
+        revision: Revision::new(number(9) as u64).expect("a revision"),
+        created_at: time(number(17)),
+        updated_at: Some(number(25)).filter(|millis| *millis != i64::MIN).map(time),
+        status: Status::ALL[usize::from(facts[33])],
+        space_id: SpaceId::parse(text().expect("a space")).expect("a space"),
+        metadata: Metadata::from_stored(text().expect("metadata")).expect("metadata"),
+        idempotency_key: text().map(|key| IdempotencyKey::parse(key).expect("a key")),
+        trigger: Trigger::from_stored(text().expect("a trigger")).expect("JSON"),
+        context: text().map(|context| Context::from_stored(context).expect("JSON")),
     }
 }
 
