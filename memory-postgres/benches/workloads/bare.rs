@@ -6,9 +6,10 @@ use memory_core::{
     Context, Memory, MemoryId, Metadata, NewMemory, Revision, SpaceId, Status, Timestamp, Trigger, path_hash,
 };
 use memory_postgres::PostgresConfig;
-use sqlx::postgres::{PgArguments, PgConnectOptions, PgPool, PgPoolOptions, PgRow};
+use sqlx::postgres::{PgArguments, PgConnectOptions, PgConnection, PgPool, PgPoolOptions, PgRow};
 use sqlx::query::Query;
-use sqlx::{Postgres, Row};
+use sqlx::{Connection, Postgres, Row};
+use tokio::sync::{Mutex, OnceCell};
 use uuid::Uuid;
 
 const INSERT: &str = "
@@ -56,7 +57,11 @@ const PENDING: &str = select!(
 );
 
 /// Connections of their own to what a provider has made.
-pub(crate) struct BareSqlx(PgPool);
+pub(crate) struct BareSqlx {
+    pool: PgPool,
+    /// For calls that come one after the other: the pool asks the server after each call whether the connection works.
+    held: OnceCell<Mutex<PgConnection>>,
+}
 
 impl BareSqlx {
     /// As many connections as the provider has, with the same settings.
@@ -66,11 +71,19 @@ impl BareSqlx {
         let settings = [("plan_cache_mode", "force_generic_plan"), ("enable_seqscan", "off"), ("jit", "off")];
         let options = options.options(settings).options([("search_path", schema)]);
         let pool = PgPoolOptions::new().max_connections(config.pool_size.get()).test_before_acquire(false);
-        Self(pool.connect_lazy_with(options))
+        Self { pool: pool.connect_lazy_with(options), held: OnceCell::new() }
+    }
+
+    async fn held(&self) -> &Mutex<PgConnection> {
+        let connect = async || {
+            let options = self.pool.connect_options();
+            Mutex::new(PgConnection::connect_with(&options).await.expect("a connection"))
+        };
+        self.held.get_or_init(connect).await
     }
 
     async fn rows(&self, query: Query<'_, Postgres, PgArguments>) -> Vec<Memory> {
-        query.fetch_all(&self.0).await.expect("rows").iter().map(memory).collect()
+        query.fetch_all(&mut *self.held().await.lock().await).await.expect("rows").iter().map(memory).collect()
     }
 
     async fn under(&self, guild: &str, limit: i64) -> Vec<Memory> {
@@ -86,7 +99,11 @@ impl Bare for BareSqlx {
         let insert = sqlx::query(INSERT).bind(Uuid::now_v7()).bind(row.created_at.as_millis());
         let insert = insert.bind(row.status.as_str()).bind(row.space_id.as_str()).bind(row.metadata.as_str());
         let insert = insert.bind(row.trigger.as_str()).bind(row.context.as_ref().map(Context::as_str)).bind(paths);
-        insert.execute(&self.0).await.expect("stores");
+        match self.held().await.try_lock() {
+            Ok(mut held) => insert.execute(&mut *held).await,
+            Err(_) => insert.execute(&self.pool).await,
+        }
+        .expect("stores");
     }
 
     async fn store_many(&self, rows: Vec<NewMemory>) {
@@ -102,17 +119,17 @@ impl Bare for BareSqlx {
         let insert = insert.bind(text(|row| row.status.as_str())).bind(text(|row| row.space_id.as_str()));
         let insert = insert.bind(text(|row| row.metadata.as_str())).bind(text(|row| row.trigger.as_str()));
         let insert = insert.bind(contexts).bind(path_ids).bind(path_times).bind(paths);
-        insert.execute(&self.0).await.expect("stores");
+        insert.execute(&self.pool).await.expect("stores");
     }
 
     async fn update(&self, id: MemoryId, context: &Context) {
         let update = sqlx::query(UPDATE).bind(Uuid::from_bytes(*id.as_bytes())).bind(context.as_str());
-        update.execute(&self.0).await.expect("updates");
+        update.execute(&mut *self.held().await.lock().await).await.expect("updates");
     }
 
     async fn get(&self, id: MemoryId) {
         let get = sqlx::query(BY_ID).bind(Uuid::from_bytes(*id.as_bytes()));
-        memory(&get.fetch_one(&self.0).await.expect("is there"));
+        memory(&get.fetch_one(&mut *self.held().await.lock().await).await.expect("is there"));
     }
 
     async fn answer(&self, question: &str) -> Option<Vec<MemoryId>> {
