@@ -90,6 +90,25 @@ fn a_file_is_measured_and_gone_afterwards() {
     assert_eq!(files, ["growth.svg", "report.json"], "nothing of the database");
 }
 
+#[cfg(unix)]
+#[test]
+fn each_recall_is_measured_on_cold_caches_too() {
+    let cli = Cli::new();
+    let url = format!("sqlite://{}", cli.path("measured.db").display());
+    let emptied = cli.path("emptied").display().to_string();
+    let report = bench(&cli, &url, &["--json", "--cold", &format!("echo once >> '{emptied}'; echo out")]);
+    let report: Value = serde_json::from_str(&report).expect("one JSON value");
+    let workloads = report["workloads"].as_array().expect("workloads");
+    let named = |name: &str| workloads.iter().filter(|one| one["name"] == name).count();
+    let cold: Vec<_> = workloads.iter().filter_map(|one| one["name"].as_str()?.strip_suffix(", cold")).collect();
+    assert_eq!(cold.len(), 11);
+    assert!(cold.iter().all(|name| named(name) >= 1), "{cold:?}");
+    assert_eq!(std::fs::read_to_string(emptied).expect("a line for each time").lines().count(), cold.len());
+    let short = ["bench", "--url", &url, "--rows", "1000", "--operations", "1", "--cold", "exit 3"];
+    assert!(cli.fails(1, &short).contains("exit status: 3"));
+    assert!(cli.fails(2, &["bench", "--url", "memory:", "--cold", "true"]).contains("--cold"));
+}
+
 /// Only Linux tells how much memory a process has had.
 #[cfg(target_os = "linux")]
 #[test]

@@ -5,15 +5,16 @@ mod report;
 mod workloads;
 
 use std::path::PathBuf;
-use std::process::ExitCode;
+use std::process::{ExitCode, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
 use clap::{Args, ValueEnum, value_parser};
 use conformance::workload::{Ledger, PAYLOAD, RowOrder, SpaceForm, Spread};
 use memory_core::{InMemory, MemoryProvider};
 use memory_runtime::Sandbox;
+use tokio::process::Command;
 
 use self::meter::Limits;
 use self::report::{Report, Space};
@@ -49,6 +50,11 @@ pub(crate) struct BenchArgs {
     /// How many seconds each workload goes on at most.
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = value_parser!(u64).range(1..=3_600))]
     seconds: u64,
+    /// Recall also from cold caches: once for each question, after this command of the shell has emptied them.
+    ///
+    /// It may restart the server; it must not end before the server answers again.
+    #[arg(long, value_name = "COMMAND")]
+    cold: Option<String>,
     /// Also write the report to a file, as JSON.
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
@@ -84,6 +90,9 @@ impl BenchArgs {
 
 pub(crate) async fn run(url: &str, args: &BenchArgs, output: &mut Output) -> anyhow::Result<ExitCode> {
     let place = Place { url, sandbox: engine::sandbox("bench") };
+    if place.is_reference() && args.cold.is_some() {
+        return Err(Usage(format!("--cold: what {REFERENCE} holds is gone with its provider; see --help")).into());
+    }
     let provider = place.open()?;
     let signal = signal::asked_to_end()?;
     let result = tokio::select! {
@@ -116,6 +125,9 @@ async fn measure(place: &Place<'_>, provider: &Arc<dyn MemoryProvider>, args: &B
     // Now rather than at once, as some engines write their files later.
     let taken = before.zip(place.bytes().await?).map(|(before, after)| after.saturating_sub(before));
     workloads.write(&loaded).await?;
+    if let Some(command) = &args.cold {
+        workloads.recall_cold(async || cold(place, command).await).await?;
+    }
     let rows = ledger.rows as u64;
     let space = Space {
         bytes_per_memory: taken.map(|bytes| bytes / rows),
@@ -123,6 +135,17 @@ async fn measure(place: &Place<'_>, provider: &Arc<dyn MemoryProvider>, args: &B
         peak_resident_mib: resident::peak_mib(),
     };
     Ok(Report::new(health, ledger, clients, space, workloads.measured()))
+}
+
+/// A provider that has read nothing yet, of an engine whose caches a command has emptied.
+async fn cold(place: &Place<'_>, command: &str) -> anyhow::Result<Arc<dyn MemoryProvider>> {
+    // What it says on standard output is no part of the report.
+    let status = Command::new("sh").args(["-c", command]).stdout(Stdio::null()).status().await;
+    let status = status.context("the command of --cold can't be run")?;
+    ensure!(status.success(), "the command of --cold failed: {status}");
+    let provider = place.open()?;
+    provider.init().await?;
+    Ok(provider)
 }
 
 /// Where the memories lie: beside what a URL names, and gone afterwards.

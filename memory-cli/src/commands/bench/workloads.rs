@@ -87,6 +87,23 @@ impl Workloads {
         Ok(())
     }
 
+    /// The newest 50 of each shape once, by a provider that was just opened on cold caches.
+    pub(super) async fn recall_cold(
+        &mut self,
+        open: impl AsyncFn() -> anyhow::Result<Arc<dyn MemoryProvider>>,
+    ) -> anyhow::Result<()> {
+        for question in self.ledger.questions() {
+            let provider = open().await?;
+            let (mut latencies, start) = (Latencies::new()?, Instant::now());
+            provider.query(&question.query).await?;
+            let taken = start.elapsed();
+            provider.shutdown().await?;
+            latencies.add(taken);
+            self.measured.push(latencies.measured(&format!("{}, cold", question.name), 1, 1, taken));
+        }
+        Ok(())
+    }
+
     /// Goes through half of the ledger page by page, and compares the first page with one at the end.
     pub(super) async fn walk(&mut self, loaded: &Loaded) -> anyhow::Result<()> {
         let query = |limit: usize, cursor: Option<&Cursor>| {
