@@ -9,6 +9,7 @@ mod migrate;
 mod paths;
 mod provider;
 mod query;
+mod slots;
 mod statements;
 
 pub use config::{Location, SqliteConfig};

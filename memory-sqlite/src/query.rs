@@ -11,6 +11,7 @@ use rusqlite::{CachedStatement, Connection, Params, Row, Rows, params};
 
 use crate::error::native;
 use crate::paths;
+use crate::slots::{Slots, Windows};
 use crate::statements::{self, SLOT_BITS, column, first, prepare};
 
 /// How many candidates of one walk are looked at before it is another's turn.
@@ -46,8 +47,16 @@ pub(crate) fn memories(connection: &Connection, query: &MemoryQuery) -> Result<M
     match lookup(connection, query)? {
         Lookup::Nowhere => {}
         Lookup::Paths(expression) => {
-            (slots, memories) = (prepare(connection, by_path)?, prepare(connection, in_slots)?);
-            let slots = slots.query(params![expression, bounds.low(), bounds.high()]).map_err(native)?;
+            memories = prepare(connection, in_slots)?;
+            let (low, high) = (bounds.low(), bounds.high());
+            let begins_at_end = query.after().is_none() && query.created_before().is_none();
+            let slots = if query.order() == Order::OldestFirst || begins_at_end {
+                slots = prepare(connection, by_path)?;
+                Slots::Along(slots.query(params![expression, low, high]).map_err(native)?)
+            } else {
+                slots = prepare(connection, statements::SLOTS_OLDEST_FIRST)?;
+                Slots::Back(Windows::new(&mut slots, expression, (low, high), query.limit() + 1)?)
+            };
             walks.push(Walk::Slots { slots, memories: &mut memories, bounds });
         }
         Lookup::Everywhere if wants_open => {}
@@ -177,7 +186,7 @@ enum Walk<'s, 'c> {
     /// Rows as they are.
     Rows(Rows<'s>),
     /// Slots of the path index, and the statement that reads the rows of many.
-    Slots { slots: Rows<'s>, memories: &'s mut CachedStatement<'c>, bounds: &'s Bounds },
+    Slots { slots: Slots<'s, 'c>, memories: &'s mut CachedStatement<'c>, bounds: &'s Bounds },
     /// Numbers of rows, and the statement that reads one.
     Seqs { seqs: Rows<'s>, records: &'s mut CachedStatement<'c> },
 }
@@ -248,9 +257,8 @@ impl<'s, 'c> Walk<'s, 'c> {
                 let mut some = Vec::with_capacity(wanted);
                 let mut behind = before_all(query.order());
                 while some.len() < wanted
-                    && let Some(slot) = slots.next().map_err(native)?
+                    && let Some(slot) = slots.next()?
                 {
-                    let slot = column(slot, 0)?;
                     some.push(Value::Integer(slot));
                     // Alone, as only here ids have a bound.
                     if slot == bounds.near {
