@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use memory_core::{Durability, Error, ErrorKind, Group, Health, Outcome, Result, TextIndex};
-use redis::{Pipeline, RedisError, Value};
+use redis::{Arg, Cmd, Pipeline, RedisError, Value};
 
 use crate::config::{RedisConfig, Topology, Wait};
 use crate::error::{is_passing, is_read_only, native};
@@ -16,6 +16,9 @@ use crate::statements::{Keys, Scripts};
 
 /// How long to wait before the next attempt; twice as long each time, up to the second.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(200));
+
+/// Rows of so many bytes are long: a page of them is not read at once.
+const LONG: usize = 1 << 20;
 
 /// The connections of an open provider.
 #[derive(Debug)]
@@ -27,6 +30,8 @@ pub(crate) struct Connections {
     pub(crate) group: Group,
     /// Whether a memory was met whose words are indexed. Never goes back.
     pub(crate) has_ledger_text: AtomicBool,
+    /// Whether it is known that rows may be long. Never goes back.
+    pub(crate) has_long_rows: AtomicBool,
     link: Arc<Link>,
     /// The same, unless writes wait for replicas: then nothing else has to wait behind them.
     writes: Arc<Link>,
@@ -51,6 +56,7 @@ impl Connections {
             text_index: config.text_index,
             group: Group::new(GROUP.0, GROUP.1),
             has_ledger_text: AtomicBool::new(config.text_index == TextIndex::All),
+            has_long_rows: AtomicBool::new(false),
             link,
             writes,
             wait: config.wait,
@@ -68,6 +74,11 @@ impl Connections {
 
     /// Sends commands that write, in one piece, gives the answer to each, and waits for the replicas.
     pub(crate) async fn write(&self, mut commands: Pipeline) -> Result<Vec<Value>> {
+        if has_long_row(&commands) {
+            let mut tell = Pipeline::with_capacity(1);
+            tell.cmd("SET").arg(self.keys.long()).arg(1);
+            self.send(&self.writes, &tell).await.map_err(|error| error.with_outcome(Outcome::NotDone))?;
+        }
         if let Some(Wait { replicas, timeout }) = self.wait {
             // A timeout of 0 would be none.
             commands.cmd("WAIT").arg(replicas.get()).arg(timeout.as_millis().max(1) as u64);
@@ -195,6 +206,12 @@ impl Connections {
             _ => checked(answers),
         }
     }
+}
+
+/// Whether one of the commands may write a row of [`LONG`] bytes.
+fn has_long_row(commands: &Pipeline) -> bool {
+    let mut arguments = commands.cmd_iter().flat_map(Cmd::args_iter);
+    arguments.any(|argument| matches!(argument, Arg::Simple(bytes) if bytes.len() >= LONG))
 }
 
 /// A pipeline of one command with these arguments.

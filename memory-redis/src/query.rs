@@ -96,11 +96,16 @@ fn offer_memory(page: &mut PageBuilder<'_, Ledger>, Candidate { id, row, .. }: &
 fn offer_document(
     page: &mut PageBuilder<'_, Documents>,
     collection: &Collection,
-    Candidate { id, row, .. }: &Candidate,
+    Candidate { id, time, row }: &Candidate,
 ) -> Result<Verdict> {
     let Some(row) = row else { return Ok(Verdict::Skip) };
+    let head = rows::read_head(id, row);
+    // Another document under the same id has its own place in the order.
+    if head.as_ref().is_ok_and(|head| head.created_at.as_millis() != *time) {
+        return Ok(Verdict::Skip);
+    }
     let as_text = || String::from_utf8_lossy(id).into_owned();
-    page.offer(rows::read_head(id, row), |_| rows::document(collection, document_id(id)?, row), as_text)
+    page.offer(head, |_| rows::document(collection, document_id(id)?, row), as_text)
 }
 
 /// Where the rows of some spaces are to be looked for.

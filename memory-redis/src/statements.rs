@@ -88,6 +88,11 @@ impl Keys {
         self.key("collections")
     }
 
+    /// There when a row may be long.
+    pub(crate) fn long(&self) -> Vec<u8> {
+        self.key("long")
+    }
+
     /// The steps of the schema that were applied.
     pub(crate) fn schema(&self) -> Vec<u8> {
         self.key("schema")
@@ -276,6 +281,14 @@ impl<'m> Append<'m> {
 pub(crate) fn member_of_space(memory: &Memory) -> Vec<u8> {
     let since_earliest = (memory.created_at.as_millis() - Timestamp::MIN.as_millis()).to_be_bytes();
     [memory.space_id.as_str().as_bytes(), &[0], &since_earliest[2..], memory.id.as_bytes()].concat()
+}
+
+/// The time and the id in such a step, if it is one.
+pub(crate) fn time_and_id(member: &[u8]) -> Option<(i64, Vec<u8>)> {
+    let (rest, id) = member.split_last_chunk::<16>()?;
+    let (_, time) = rest.split_last_chunk::<6>()?;
+    let since_earliest = time.iter().fold(0, |time, byte| time << 8 | i64::from(*byte));
+    Some((since_earliest + Timestamp::MIN.as_millis(), id.to_vec()))
 }
 
 /// A time as a score, exactly: it has at most 44 bits.

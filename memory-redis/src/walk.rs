@@ -1,17 +1,22 @@
 //! Walks along sorted sets, in bounded slices.
 
 use std::collections::{BTreeSet, VecDeque};
+use std::sync::atomic::Ordering;
 
-use memory_core::{Order, Position, Query, Result, Timestamp, Verdict};
-use redis::{Pipeline, Value};
+use memory_core::{Error, Order, Position, Query, Result, Timestamp, Verdict};
+use redis::{Cmd, Pipeline, Value, from_redis_value};
 
 use crate::connection::{Connections, unexpected_answer};
-use crate::statements::{Call, score};
+use crate::statements::{Call, score, time_and_id};
 
 /// So many sets are merged by the server; more of them in several calls.
 const MERGED: usize = 64;
 /// So many rows are read by one command when their ids are known.
 const ROWS: usize = 8;
+/// So many sets begin with plain commands; more of them are merged by the server at once.
+const PLAIN: usize = 2;
+/// A slice of so many begins with plain commands; a longer one may be too much at once, and is left to the script.
+const PLAIN_SLICE: usize = 128;
 /// How many candidates a slice has at most. Each has twice as many as the one before.
 const MAX_SLICE: usize = 1_024;
 
@@ -32,6 +37,36 @@ impl Source {
     /// The memories of one space in the set of all spaces.
     pub(crate) fn of_space(spaces: Vec<u8>, space: &str) -> Self {
         Self { set: spaces, head: [space.as_bytes(), &[0]].concat() }
+    }
+
+    /// Asks for the first entries.
+    fn begin(&self, commands: &mut Pipeline, order: Order, count: usize) {
+        if self.head.is_empty() {
+            let command = if order == Order::NewestFirst { "ZREVRANGE" } else { "ZRANGE" };
+            commands.cmd(command).arg(&self.set).arg(0).arg(count - 1).arg("WITHSCORES");
+            return;
+        }
+        // The head ends with a zero byte.
+        let behind = [&self.head[..self.head.len() - 1], &[1]].concat();
+        let (low, high) = ([b"[", self.head.as_slice()].concat(), [b"(", behind.as_slice()].concat());
+        match order {
+            Order::NewestFirst => commands.cmd("ZREVRANGEBYLEX").arg(&self.set).arg(high).arg(low),
+            Order::OldestFirst => commands.cmd("ZRANGEBYLEX").arg(&self.set).arg(low).arg(high),
+        };
+        commands.arg("LIMIT").arg(0).arg(count);
+    }
+
+    /// The times and ids in the answer to that.
+    fn entries(&self, answer: Value) -> Result<Vec<(i64, Vec<u8>)>> {
+        let unexpected = |error| unexpected_answer().with_source(error);
+        if self.head.is_empty() {
+            let entries = from_redis_value::<Vec<(Vec<u8>, f64)>>(answer).map_err(unexpected)?;
+            // Times have at most 44 bits.
+            return Ok(entries.into_iter().map(|(id, time)| (time as i64, id)).collect());
+        }
+        let members = from_redis_value::<Vec<Vec<u8>>>(answer).map_err(unexpected)?;
+        let corrupt = || Error::corrupt("an entry of the index of spaces lacks a part");
+        members.iter().map(|member| time_and_id(member).ok_or_else(corrupt)).collect()
     }
 }
 
@@ -64,6 +99,11 @@ impl Range {
         Self { prefix, order: Order::OldestFirst, place: None, after: Vec::new(), before: Vec::new() }
     }
 
+    /// Whether it ends at no time.
+    fn is_whole(&self) -> bool {
+        self.after.is_empty() && self.before.is_empty()
+    }
+
     /// The same without rows.
     pub(crate) fn without_rows(&self) -> Self {
         Self { prefix: Vec::new(), ..self.clone() }
@@ -76,6 +116,13 @@ pub(crate) struct Candidate {
     pub(crate) id: Vec<u8>,
     pub(crate) time: i64,
     pub(crate) row: Option<Vec<u8>>,
+}
+
+impl Candidate {
+    fn new(time: i64, id: Vec<u8>, row: Value) -> Self {
+        let row = if let Value::BulkString(row) = row { Some(row) } else { None };
+        Self { id, time, row }
+    }
 }
 
 /// Some sets that the server merges.
@@ -93,6 +140,52 @@ impl Lane {
     /// The place of the next candidate.
     fn front(&self) -> Option<(i64, &[u8])> {
         self.found.front().map(|candidate| (candidate.time, candidate.id.as_slice()))
+    }
+
+    /// Reads the first slice by plain commands. They cost the server a sixth of what the script does, which copies all rows
+    /// into Lua and out again, and a round trip more. Nothing is read where rows may be long: the script ends a slice at a number
+    /// of bytes.
+    async fn begin(&mut self, on: &Connections, range: &Range, slice: usize) -> Result<()> {
+        let mut commands = Pipeline::with_capacity(self.sources.len() + 3);
+        // At once, since an update may move a memory from set to set.
+        commands.cmd("MULTI");
+        self.sources.iter().for_each(|source| source.begin(&mut commands, range.order, slice));
+        commands.cmd("EXISTS").arg(on.keys.long()).cmd("EXEC");
+        let Some(Value::Array(mut answers)) = on.read(&commands).await?.pop() else { return Err(unexpected_answer()) };
+        if answers.pop() != Some(Value::Int(0)) {
+            on.has_long_rows.store(true, Ordering::Relaxed);
+            return Ok(());
+        }
+        let (mut entries, mut is_last) = (Vec::new(), true);
+        for (source, answer) in self.sources.iter().zip(answers) {
+            let found = source.entries(answer)?;
+            is_last &= found.len() < slice;
+            entries.extend(found);
+        }
+        match range.order {
+            Order::OldestFirst => entries.sort_unstable(),
+            Order::NewestFirst => entries.sort_unstable_by(|left, right| right.cmp(left)),
+        }
+        entries.dedup();
+        is_last &= entries.len() <= slice;
+        entries.truncate(slice);
+        (self.place, self.is_last) = (entries.last().cloned(), is_last);
+        if entries.is_empty() {
+            return Ok(());
+        }
+        let mut key = range.prefix.clone();
+        let mut rows = Cmd::with_capacity(entries.len() + 1, entries.len() * (key.len() + 16) + 8);
+        rows.arg("MGET");
+        for (_, id) in &entries {
+            key.truncate(range.prefix.len());
+            key.extend(id);
+            rows.arg(&key);
+        }
+        let mut commands = Pipeline::with_capacity(1);
+        commands.add_command(rows);
+        let Some(Value::Array(rows)) = on.read(&commands).await?.pop() else { return Err(unexpected_answer()) };
+        self.found = entries.into_iter().zip(rows).map(|((time, id), row)| Candidate::new(time, id, row)).collect();
+        Ok(())
     }
 }
 
@@ -149,6 +242,13 @@ impl Walk {
 /// Reads a slice into each lane that is empty and not at its end.
 pub(crate) async fn fill(on: &Connections, range: &Range, lanes: &mut [Lane], slice: usize) -> Result<()> {
     let empty = |lane: &&mut Lane| lane.found.is_empty() && !lane.is_last;
+    for lane in lanes.iter_mut().filter(empty) {
+        let is_small = lane.sources.len() <= PLAIN && slice <= PLAIN_SLICE;
+        let begins = lane.place.is_none() && range.is_whole() && !range.prefix.is_empty();
+        if is_small && begins && !on.has_long_rows.load(Ordering::Relaxed) {
+            lane.begin(on, range, slice).await?;
+        }
+    }
     let mut calls = Pipeline::new();
     for lane in lanes.iter_mut().filter(empty) {
         let (time, id) = lane.place.clone().map_or_else(Default::default, |(time, id)| (time.to_string(), id));
@@ -175,8 +275,7 @@ pub(crate) async fn fill(on: &Connections, range: &Range, lanes: &mut [Lane], sl
         lane.is_last = items.next() == Some(Value::Int(0));
         while let (Some(id), Some(time), Some(row)) = (items.next(), items.next(), items.next()) {
             let (Value::BulkString(id), Value::Int(time)) = (id, time) else { return Err(unexpected_answer()) };
-            let row = if let Value::BulkString(row) = row { Some(row) } else { None };
-            lane.found.push_back(Candidate { id, time, row });
+            lane.found.push_back(Candidate::new(time, id, row));
         }
         lane.place = lane.found.back().map(|last| (last.time, last.id.clone())).or(lane.place.take());
     }
@@ -198,9 +297,5 @@ pub(crate) async fn fetch(on: &Connections, range: &Range, entries: &[(i64, &[u8
         let Value::Array(answer) = answer else { return Err(unexpected_answer()) };
         rows.extend(answer);
     }
-    let candidate = |((time, id), row): (&(i64, &[u8]), Value)| {
-        let row = if let Value::BulkString(row) = row { Some(row) } else { None };
-        Candidate { id: id.to_vec(), time: *time, row }
-    };
-    Ok(entries.iter().zip(rows).map(candidate).collect())
+    Ok(entries.iter().zip(rows).map(|((time, id), row)| Candidate::new(*time, id.to_vec(), row)).collect())
 }

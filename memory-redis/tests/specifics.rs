@@ -10,7 +10,7 @@ use conformance::workload::Ledger;
 use libtest_mimic::Arguments;
 use memory_core::{
     Collection, Content, Context, DocumentId, DocumentSelection, DocumentWrite, Durability, ErrorKind, IdempotencyKey,
-    MemoryPatch, MemoryProvider, MemoryQuery, Outcome, SpaceId, Status, TextIndex, Timestamp,
+    MemoryId, MemoryPatch, MemoryProvider, MemoryQuery, Outcome, SpaceId, Status, TextIndex, Timestamp,
 };
 use memory_redis::RedisConfig;
 
@@ -32,6 +32,7 @@ fn main() -> ExitCode {
         trial("redis::a_recall_looks_up_little_more_than_it_gives", || {
             run(a_recall_looks_up_little_more_than_it_gives())
         }),
+        trial("redis::long_rows_are_never_read_as_a_whole_page", || run(long_rows_are_never_read_as_a_whole_page())),
         trial("redis::no_command_goes_over_the_whole_keyspace", || run(no_command_goes_over_the_whole_keyspace())),
     ];
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
@@ -324,6 +325,37 @@ async fn a_recall_looks_up_little_more_than_it_gives() -> Case {
         let lookups = count("keyspace_hits:").expect("a count") + count("keyspace_misses:").expect("a count");
         // One of eight rows has the topic that the filter wants, and slices grow by the factor of two.
         assert!(lookups <= 20 * found + 100, "{}: {lookups} keys were looked up for {found} rows", question.name);
+    }
+    Ok(())
+}
+
+/// Whichever call has written the first of them: a page is read by the script then, which ends at a number of bytes.
+async fn long_rows_are_never_read_as_a_whole_page() -> Case {
+    let server = LocalRedis::start()?;
+    let long = format!("\"{}\"", "x".repeat(1 << 20));
+    let long_event = || event("a-b", 2).with_context(Context::parse(&long).expect("valid"));
+    for way in ["store", "store_many", "update", "restore", "put"] {
+        let mut config = RedisConfig::from_url(&server.url())?;
+        config.namespace = way.to_owned();
+        let (provider, other) = (open(config.clone()).await?, open(config).await?);
+        let id = provider.store(event("a-b", 1)).await?;
+        let recall = MemoryQuery::builder().under("a").build()?;
+        let scripts = async || {
+            server.command(&["CONFIG", "RESETSTAT"])?;
+            let found = other.query(&recall).await?.memories.len();
+            let stats = server.command(&["INFO", "commandstats"])?;
+            Ok::<_, Box<dyn std::error::Error + Send + Sync>>((found, stats.contains("cmdstat_evalsha:")))
+        };
+        assert_eq!(scripts().await?, (1, false), "{way}");
+        match way {
+            "store" => drop(provider.store(long_event()).await?),
+            "store_many" => drop(provider.store_many(vec![long_event()]).await?),
+            "update" => drop(provider.update(id, MemoryPatch::new().set_context(Context::parse(&long)?)).await?),
+            "restore" => drop(provider.restore(vec![long_event().into_memory(MemoryId::generate())]).await?),
+            _ => drop(provider.documents().put(document("notes", "1", &"x".repeat(1 << 20))?).await?),
+        }
+        let stored = usize::from(way != "update" && way != "put");
+        assert_eq!(scripts().await?, (1 + stored, true), "{way}");
     }
     Ok(())
 }
