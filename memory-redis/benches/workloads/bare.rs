@@ -61,13 +61,14 @@ impl BareRedis {
 
 #[async_trait]
 impl Bare for BareRedis {
-    /// The row, and an entry in each sorted set, in one pipeline.
+    /// The row, and an entry in each sorted set, in one transaction: all or none.
     async fn store(&self, row: NewMemory) {
         self.store_many(vec![row]).await;
     }
 
     async fn store_many(&self, rows: Vec<NewMemory>) {
         let mut pipeline = pipe();
+        pipeline.atomic();
         for row in rows {
             let memory = row.into_memory(MemoryId::generate());
             let (id, time) = (memory.id.as_bytes(), memory.created_at.as_millis());
@@ -133,6 +134,9 @@ impl Bare for BareRedis {
         found.truncate(50);
         let ids = found.iter().map(|(_, id)| MemoryId::from_bytes(id.as_slice().try_into().expect("an id")));
         let ids: Vec<_> = ids.collect();
+        if ids.is_empty() {
+            return Some(ids);
+        }
         let keys: Vec<_> = ids.iter().map(|id| self.row(*id)).collect();
         let rows = self.run::<Vec<Vec<Vec<u8>>>>(pipe().cmd("MGET").arg(keys)).await.swap_remove(0);
         let memories: Vec<_> = ids.iter().zip(&rows).map(|(id, row)| memory(*id, row)).collect();
