@@ -1,8 +1,7 @@
 //! The slots that a query of the path index finds, in the order of a recall.
 
-use rusqlite::{CachedStatement, Rows, params};
-
 use memory_core::Result;
+use rusqlite::{CachedStatement, Rows, params};
 
 use crate::error::native;
 use crate::statements::{SLOT_BITS, column};
