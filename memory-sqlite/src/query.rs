@@ -269,7 +269,13 @@ impl<'s, 'c> Walk<'s, 'c> {
                 if some.is_empty() {
                     return Ok(Verdict::Stop);
                 }
-                offer_all(page, &mut memories.query(params![Rc::new(some), behind]).map_err(native)?)
+                let some = Rc::new(some);
+                let rows = memories.query(params![some, behind]).map_err(native);
+                let verdict = rows.and_then(|mut rows| offer_all(page, &mut rows));
+                // The last owner of a list must not be the statement: rusqlite 0.39 gives back what holds a list, and not what
+                // is in it.
+                memories.clear_bindings();
+                verdict
             }
             Self::Seqs { seqs, records } => {
                 for _ in 0..STRIDE {
