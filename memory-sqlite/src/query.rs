@@ -330,10 +330,11 @@ fn id_as_text(row: &Row<'_>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use memory_core::{QueryBuilder, SpaceSelector};
+    use memory_core::{MemoryProvider, Metadata, NewMemory, QueryBuilder, SpaceId, SpaceSelector, Trigger};
+    use rusqlite::StatementStatus;
 
     use super::*;
-    use crate::migrate;
+    use crate::{Location, SqliteMemory, connection, migrate};
 
     #[test]
     fn a_lookup_keeps_to_what_the_host_allows() {
@@ -349,5 +350,61 @@ mod tests {
         let both = format!(r#"("e0t" OR "u0t") AND {within}"#);
         assert_eq!(lookup_of(MemoryQuery::builder().under("t")), Lookup::Paths(both));
         assert_eq!(lookup_of(MemoryQuery::builder().prefix("nobody")), Lookup::Nowhere);
+    }
+
+    /// In steps of SQLite's virtual machine, of which a row takes some thirty.
+    #[tokio::test]
+    async fn a_filter_and_a_glob_examine_what_their_spaces_hold() {
+        const ROWS: usize = 20_000;
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let path = folder.path().join("memory.db");
+        let provider = SqliteMemory::open(path.clone()).expect("a provider");
+        provider.init().await.expect("an open database");
+        let row = |number: usize| {
+            // Twenty are sparse, two hundred in each channel, and the rest is dense.
+            let space = match number % 100 {
+                _ if number.is_multiple_of(1_000) => "t-sparse-1".to_owned(),
+                channel @ 1..=9 => format!("t-c{channel}-{number}"),
+                _ => format!("t-dense-{number}"),
+            };
+            let trigger = Trigger::parse(r#""an event""#).expect("valid");
+            let metadata = Metadata::parse(&format!(r#"{{"topic":{}}}"#, (number + number / 100) % 10)).expect("valid");
+            let time = Timestamp::from_millis(number as i64).expect("valid");
+            NewMemory::new(SpaceId::parse(space).expect("valid"), trigger, time).with_metadata(metadata)
+        };
+        for start in (0..ROWS).step_by(10_000) {
+            provider.store_many((start..start + 10_000).map(row).collect()).await.expect("a batch");
+        }
+        provider.shutdown().await.expect("a shutdown");
+
+        let connection = connection::connect(&Location::File(path), memory_core::DEFAULT_DEADLINE).expect("the file");
+        let statements = [
+            statements::NEXT_PATH_TOKEN,
+            statements::SLOTS_NEWEST_FIRST,
+            statements::IN_SLOTS_NEWEST_FIRST,
+            statements::MEMORIES_NEWEST_FIRST,
+        ];
+        let query = || MemoryQuery::builder().limit(50);
+        let every_tenth = "metadata.topic = 7";
+        for (query, given, examined) in [
+            (query().under("t-sparse").filter_text("metadata.topic = 0"), 20, 20),
+            (query().under("t-sparse").filter_text(every_tenth), 0, 20),
+            (query().under("t-dense").filter_text(every_tenth), 50, 510),
+            (query().glob("t-c7-*"), 50, 50),
+            (query().glob("t-c7-*x"), 0, 200),
+            (query().glob("t-c?-*").filter_text(every_tenth), 50, 510),
+            (query().glob("t-s*").filter_text(every_tenth), 0, 20),
+        ] {
+            let query = query.build().expect("a query");
+            assert_eq!(memories(&connection, &query).expect("a page").memories.len(), given, "{query:?}");
+            let steps_of = |sql| prepare(&connection, sql).expect("a statement").reset_status(StatementStatus::VmStep);
+            let steps: usize = statements.iter().map(|sql| steps_of(sql) as usize).sum();
+            // Beyond them a walk looks at what is left of its stride.
+            let most = 40 * (examined + STRIDE);
+            assert!(
+                (20 * examined..=most).contains(&steps),
+                "{steps} steps where {examined} rows are to be examined: {query:?}"
+            );
+        }
     }
 }
