@@ -10,8 +10,8 @@ use conformance::server::mongo::LocalMongo;
 use conformance::server::trial;
 use libtest_mimic::Arguments;
 use memory_core::{
-    Context, Error, ErrorKind, IdempotencyKey, MemoryId, MemoryPatch, MemoryProvider, MemoryQuery, NewMemory, Order,
-    Outcome, SpaceId, Status, TextIndex, Timestamp, Trigger,
+    Context, Error, ErrorKind, IdempotencyKey, MemoryId, MemoryPatch, MemoryProvider, MemoryQuery, Metadata, NewMemory,
+    Order, Outcome, SpaceId, Status, TextIndex, Timestamp, Trigger,
 };
 use memory_mongo::{MongoConfig, MongoMemory};
 use mongodb::bson::{Bson, Document, doc};
@@ -43,6 +43,9 @@ fn main() -> ExitCode {
         trial("mongo::calls_work_again_after_a_restart", || run(calls_work_again_after_a_restart())),
         trial("mongo::acknowledged_stores_survive_elections", || run(acknowledged_stores_survive_elections())),
         trial("mongo::recalls_walk_an_index", || run(recalls_walk_an_index())),
+        trial("mongo::a_filter_and_a_glob_examine_what_their_spaces_hold", || {
+            run(a_filter_and_a_glob_examine_what_their_spaces_hold())
+        }),
     ];
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }
@@ -446,6 +449,56 @@ async fn recalls_walk_an_index() -> Case {
         explained += 1;
     }
     assert!(explained >= 30, "{explained} searches");
+    Ok(())
+}
+
+/// By the server's own count of all searches that a recall makes.
+async fn a_filter_and_a_glob_examine_what_their_spaces_hold() -> Case {
+    const ROWS: i64 = 20_000;
+    let server = LocalMongo::start()?;
+    let provider = open(config(&server.url())).await?;
+    let row = |number: i64| {
+        // Twenty are sparse, two hundred in each channel, and the rest is dense.
+        let space = match number % 100 {
+            _ if number % 1_000 == 0 => "t-sparse-1".to_owned(),
+            channel @ 1..=9 => format!("t-c{channel}-{number}"),
+            _ => format!("t-dense-{number}"),
+        };
+        let metadata = Metadata::parse(&format!(r#"{{"topic":{}}}"#, (number + number / 100) % 10));
+        event(&space, number).with_metadata(metadata.expect("valid"))
+    };
+    for start in (0..ROWS).step_by(5_000) {
+        provider.store_many((start..start + 5_000).map(row).collect()).await?;
+    }
+    let database = admin(&server.url()).await?.client().database("agent_memory");
+    let profile = database.collection::<Document>("system.profile");
+    let query = || MemoryQuery::builder().limit(50);
+    let every_tenth = "metadata.topic = 7";
+    for (query, given, held) in [
+        (query().under("t-sparse").filter_text("metadata.topic = 0"), 20, 20),
+        (query().under("t-sparse").filter_text(every_tenth), 0, 20),
+        (query().under("t-dense").filter_text(every_tenth), 50, 510),
+        (query().glob("t-c7-*"), 50, 50),
+        (query().glob("t-c7-*x"), 0, 200),
+        (query().glob("t-c?-*").filter_text(every_tenth), 50, 510),
+        (query().glob("t-s*").filter_text(every_tenth), 0, 20),
+    ] {
+        let query = query.build()?;
+        database.run_command(doc! { "profile": 2 }).await?;
+        let found = provider.query(&query).await?.memories.len();
+        database.run_command(doc! { "profile": 0 }).await?;
+        assert_eq!(found, given, "{query:?}");
+        let (mut rows, mut searches) = (0, profile.find(doc! { "ns": "agent_memory.memories" }).await?);
+        while searches.advance().await? {
+            rows += searches.deserialize_current()?.get_i32("docsExamined")?;
+        }
+        profile.drop().await?;
+        // Slices double, so that the last one reaches as far again as all before it, and the first has a row more than a page.
+        assert!(
+            rows >= held.min(51) && rows <= 2 * held + 51,
+            "{rows} rows where {held} are to be examined: {query:?}"
+        );
+    }
     Ok(())
 }
 
