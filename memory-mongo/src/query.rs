@@ -168,9 +168,11 @@ async fn lookup_of(on: &Collection<RawDocumentBuf>, wanted: &Spaces) -> Result<L
 async fn siblings(on: &Collection<RawDocumentBuf>, prefix: &str) -> Result<Option<BTreeSet<(String, bool)>>> {
     let mut siblings = BTreeSet::new();
     let mut from = doc! { "$gte": prefix };
+    // Many spaces at once, since each may be a sibling by itself.
+    let mut slice = MAX_SIBLINGS;
     loop {
-        // Many spaces at once, since each may be a sibling by itself.
-        let find = on.find(doc! { "spaceId": from }).sort(doc! { "spaceId": 1 }).limit(MAX_SIBLINGS as i64);
+        let known = siblings.len();
+        let find = on.find(doc! { "spaceId": from }).sort(doc! { "spaceId": 1 }).limit(slice as i64);
         let mut rows = find.projection(doc! { "_id": 0, "spaceId": 1 }).await.map_err(native)?;
         let (mut count, mut next) = (0, None);
         while rows.advance().await.map_err(native)? {
@@ -189,9 +191,11 @@ async fn siblings(on: &Collection<RawDocumentBuf>, prefix: &str) -> Result<Optio
             });
         }
         match next {
-            Some(next) if count == MAX_SIBLINGS => from = next,
+            Some(next) if count == slice => from = next,
             _ => return Ok(Some(siblings)),
         }
+        // After a sibling that fills a slice, the next probably does, too; two spaces tell when it does not.
+        slice = if siblings.len() == known + 1 { 2 } else { MAX_SIBLINGS };
     }
 }
 

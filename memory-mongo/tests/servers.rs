@@ -488,9 +488,12 @@ async fn a_filter_and_a_glob_examine_what_their_spaces_hold() -> Case {
         let found = provider.query(&query).await?.memories.len();
         database.run_command(doc! { "profile": 0 }).await?;
         assert_eq!(found, given, "{query:?}");
-        let (mut rows, mut searches) = (0, profile.find(doc! { "ns": "agent_memory.memories" }).await?);
+        let (mut rows, mut keys) = (0, 0);
+        let mut searches = profile.find(doc! { "ns": "agent_memory.memories" }).await?;
         while searches.advance().await? {
-            rows += searches.deserialize_current()?.get_i32("docsExamined")?;
+            let search = searches.deserialize_current()?;
+            rows += search.get_i32("docsExamined")?;
+            keys += search.get_i32("keysExamined")?;
         }
         profile.drop().await?;
         // Slices double, so that the last one reaches as far again as all before it, and the first has a row more than a page.
@@ -498,6 +501,8 @@ async fn a_filter_and_a_glob_examine_what_their_spaces_hold() -> Case {
             rows >= held.min(51) && rows <= 2 * held + 51,
             "{rows} rows where {held} are to be examined: {query:?}"
         );
+        // Siblings are looked for in keys alone: a hundred at once, and two once one has filled a slice.
+        assert!(keys <= rows + 200, "{keys} keys for {rows} rows: {query:?}");
     }
     Ok(())
 }
