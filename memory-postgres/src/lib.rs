@@ -9,6 +9,7 @@ mod migrate;
 mod pool;
 mod provider;
 mod query;
+mod slices;
 mod statements;
 mod writing;
 

@@ -12,8 +12,9 @@ use sqlx::{ConnectOptions, Connection};
 use crate::config::{PostgresConfig, Server, TlsMode};
 use crate::error::is_starting;
 
-/// How many statements each connection keeps prepared: more than there are.
-const STATEMENTS: usize = 64;
+/// How many statements each connection keeps prepared: more than are usual. Each depth of a path has some of its own, and each set of
+/// depths that a query asks for; what was used last stays.
+const STATEMENTS: usize = 128;
 /// How long a connection may be out of use. What stands between may have forgotten one that was longer, without a word.
 const MAX_IDLE: Duration = Duration::from_secs(600);
 /// How long to wait before a server that is starting up is asked again.

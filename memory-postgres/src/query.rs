@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use memory_core::{
     BOUNDARIES, Document, DocumentPage, DocumentQuery, Head, Memory, MemoryPage, MemoryQuery, Order, PageBuilder,
-    Position, Query, Result, Selects, SpaceRange, Spaces, Verdict, path_hash, words,
+    Position, Query, Result, Selects, SpaceId, SpaceRange, Spaces, Verdict, path_hash, words,
 };
 use sqlx::postgres::PgRow;
 use sqlx::{Row, ValueRef};
@@ -149,7 +149,14 @@ async fn lookup_of(session: &mut Session, on: &Statements, wanted: &Spaces) -> R
             },
         }
     }
+    // Below the others there can be no space.
+    paths.retain(|path| depth_of(path) <= SpaceId::MAX_BOUNDARIES);
     Ok(Lookup::Places { paths, spaces })
+}
+
+/// The place of a path among the ancestors of what is below it, from 1 on.
+fn depth_of(path: &str) -> usize {
+    path.matches(BOUNDARIES).count() + 1
 }
 
 /// All paths that start with `prefix` and have no further boundary, each as a space or as an ancestor of some, or `None` when
@@ -215,10 +222,12 @@ enum By {
     Space(String),
     /// Below a path, and in the space that has it as its id.
     Under {
+        depth: usize,
         path: i64,
         space: Option<String>,
     },
     Places {
+        depths: Vec<i32>,
         paths: Vec<i64>,
         spaces: Vec<String>,
     },
@@ -226,14 +235,17 @@ enum By {
 
 impl By {
     fn places(paths: BTreeSet<String>, spaces: BTreeSet<String>) -> Self {
-        let hashes: Vec<_> = paths.iter().map(|path| path_hash(path)).collect();
-        match (hashes.as_slice(), spaces.first()) {
-            ([], Some(space)) if spaces.len() == 1 => Self::Space(space.clone()),
+        match (paths.first(), spaces.first()) {
+            (None, Some(space)) if spaces.len() == 1 => Self::Space(space.clone()),
             // Another space could be below the path, and its rows would come twice.
-            ([path], space) if spaces.is_empty() || spaces == paths => {
-                Self::Under { path: *path, space: space.cloned() }
+            (Some(path), space) if paths.len() == 1 && (spaces.is_empty() || spaces == paths) => {
+                Self::Under { depth: depth_of(path), path: path_hash(path), space: space.cloned() }
             }
-            _ => Self::Places { paths: hashes, spaces: spaces.into_iter().collect() },
+            _ => Self::Places {
+                depths: paths.iter().map(|path| depth_of(path) as i32).collect(),
+                paths: paths.iter().map(|path| path_hash(path)).collect(),
+                spaces: spaces.into_iter().collect(),
+            },
         }
     }
 }
@@ -255,19 +267,21 @@ async fn race(session: &mut Session, on: &Statements, mut walks: Vec<Walk<'_>>) 
 impl Walk<'_> {
     /// Offers the next slice of candidates to the page. `Stop` when the page is complete or there are no more.
     async fn step(&mut self, session: &mut Session, on: &Statements) -> Result<Verdict> {
-        let statement = match (&self.by, self.bounds.order) {
-            (By::Time, Order::NewestFirst) => &on.newest_by_time,
-            (By::Time, Order::OldestFirst) => &on.oldest_by_time,
-            (By::Status(_), Order::NewestFirst) => &on.newest_of_status,
-            (By::Status(_), Order::OldestFirst) => &on.oldest_of_status,
-            (By::Statuses(_), Order::NewestFirst) => &on.newest_by_status,
-            (By::Statuses(_), Order::OldestFirst) => &on.oldest_by_status,
-            (By::Space(_), Order::NewestFirst) => &on.newest_of_space,
-            (By::Space(_), Order::OldestFirst) => &on.oldest_of_space,
-            (By::Under { .. }, Order::NewestFirst) => &on.newest_under,
-            (By::Under { .. }, Order::OldestFirst) => &on.oldest_under,
-            (By::Places { .. }, Order::NewestFirst) => &on.newest_by_place,
-            (By::Places { .. }, Order::OldestFirst) => &on.oldest_by_place,
+        let slices = match self.bounds.order {
+            Order::NewestFirst => &on.newest,
+            Order::OldestFirst => &on.oldest,
+        };
+        let by_place;
+        let statement = match &self.by {
+            By::Time => &slices.by_time,
+            By::Status(_) => &slices.of_status,
+            By::Statuses(_) => &slices.by_status,
+            By::Space(_) => &slices.of_space,
+            By::Under { depth, .. } => slices.under(*depth),
+            By::Places { depths, .. } => {
+                by_place = slices.by_place(depths);
+                &by_place
+            }
         };
         let limit = self.slice as i64;
         let slice = match self.bounds {
@@ -282,8 +296,8 @@ impl Walk<'_> {
             By::Status(status) => slice.bind(*status),
             By::Statuses(statuses) => slice.bind(statuses.clone()),
             By::Space(space) => slice.bind(space.clone()),
-            By::Under { path, space } => slice.bind(*path).bind(space.clone()),
-            By::Places { paths, spaces } => slice.bind(paths.clone()).bind(spaces.clone()),
+            By::Under { path, space, .. } => slice.bind(*path).bind(space.clone()),
+            By::Places { depths, paths, spaces } => slice.bind(depths.clone()).bind(paths.clone()).bind(spaces.clone()),
         };
         let rows = slice.fetch_all(&mut **session).await.map_err(native)?;
         let verdict = offer_all(session, on, &mut self.page, &rows).await?;
@@ -352,8 +366,7 @@ impl Stored for memory_core::Documents {
     }
 }
 
-/// The columns of space and payload in a slice.
-const SPACE: usize = 2;
+/// The column of the payload in a slice.
 const PAYLOAD: usize = 7;
 
 /// Offers rows to the page, as far as it wants them.
@@ -364,18 +377,14 @@ async fn offer_all<K: Stored>(
     rows: &[PgRow],
 ) -> Result<Verdict> {
     for row in rows {
-        let is_null = |index| row.try_get_raw(index).is_ok_and(|value| value.is_null());
-        let verdict = if !is_null(PAYLOAD) {
-            offer(page, row)?
-        } else if is_null(SPACE) {
-            // An entry of the path index whose row is gone.
-            continue;
-        } else {
-            // Too large to come with the others.
-            match K::by_id(session, on, row)?.fetch_optional(&mut **session).await.map_err(native)? {
+        let is_too_large = row.try_get_raw(PAYLOAD).is_ok_and(|value| value.is_null());
+        let verdict = match is_too_large {
+            false => offer(page, row)?,
+            // It has not come with the others.
+            true => match K::by_id(session, on, row)?.fetch_optional(&mut **session).await.map_err(native)? {
                 Some(row) => offer(page, &row)?,
                 None => continue,
-            }
+            },
         };
         if verdict == Verdict::Stop {
             return Ok(Verdict::Stop);

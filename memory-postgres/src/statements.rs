@@ -11,9 +11,10 @@ use sqlx::{Decode, Row, Type, ValueRef};
 use uuid::Uuid;
 
 use crate::error::native;
+use crate::slices::Slices;
 
 macro_rules! statements {
-    (slices { $($slice:ident: $slice_text:expr;)* } $($(#[$doc:meta])* $name:ident: $text:expr;)*) => {
+    ($($(#[$doc:meta])* $name:ident: $text:expr;)*) => {
         /// The statements of one namespace.
         #[derive(Debug)]
         pub(crate) struct Statements {
@@ -23,44 +24,33 @@ macro_rules! statements {
             pub(crate) quoted_schema: String,
             /// The name of the table that the runner of migrations keeps.
             pub(crate) bookkeeping: String,
+            /// From the newest on, and from the oldest on.
+            pub(crate) newest: Slices,
+            pub(crate) oldest: Slices,
             $($(#[$doc])* pub(crate) $name: Arc<str>,)*
-            $(pub(crate) $slice: Slice,)*
         }
 
         impl Statements {
             /// `InvalidInput` when the server would not take the name as it is.
             pub(crate) fn new(schema: &str) -> Result<Self> {
                 let quoted_schema = quote(schema)?;
+                let columns = for_each_depth(|depth| format!("path_{depth}"));
+                let values = for_each_depth(|depth| format!("paths[{depth}]"));
+                let complete = |text: &str| {
+                    let text = text.replace("{path_columns}", &columns).replace("{path_values}", &values);
+                    text.replace("{schema}", &quoted_schema).into()
+                };
                 Ok(Self {
                     schema: schema.to_owned(),
                     bookkeeping: format!("{quoted_schema}.schema_migrations"),
-                    $($name: $text.replace("{schema}", &quoted_schema).into(),)*
-                    $($slice: Slice::new($slice_text, &quoted_schema),)*
+                    newest: Slices::new("DESC", &quoted_schema),
+                    oldest: Slices::new("ASC", &quoted_schema),
+                    $($name: complete($text),)*
                     quoted_schema,
                 })
             }
         }
     };
-}
-
-/// A statement that reads the next rows of a walk: at most $1, of what its keys name.
-#[derive(Debug)]
-pub(crate) struct Slice {
-    /// From the beginning to the end, which spares the server two comparisons for each row. The keys follow from $2 on.
-    pub(crate) all: Arc<str>,
-    /// Between the places ($2, $3) and ($4, $5), both exclusive. The keys follow from $6 on.
-    pub(crate) between: Arc<str>,
-}
-
-impl Slice {
-    fn new(text: &str, schema: &str) -> Self {
-        const BETWEEN: &str = "(created_at, id) > ($2::bigint, $3::uuid) AND (created_at, id) < ($4::bigint, $5::uuid)";
-        let with = |between, key, second_key| {
-            let text = text.replace("{between}", between).replace("{key}", key).replace("{second_key}", second_key);
-            Arc::from(text.replace("{schema}", schema))
-        };
-        Self { all: with("TRUE", "$2", "$3"), between: with(BETWEEN, "$6", "$7") }
-    }
 }
 
 /// What a memory is read from.
@@ -71,20 +61,15 @@ macro_rules! memory_columns {
     };
 }
 
-/// The same for a slice of many: without a payload of more than 64 KiB, which is read by itself. Id and time are those of `$place`:
-/// a candidate whose row is gone has nothing else.
+/// The same for a slice of many: without a payload of more than 64 KiB, which is read by itself.
 macro_rules! memory_slice_columns {
-    ($place:literal) => {
-        concat!(
-            $place,
-            ".id, ",
-            $place,
-            ".created_at, m.space_id, m.status, m.revision, m.updated_at, m.metadata,
+    () => {
+        "m.id, m.created_at, m.space_id, m.status, m.revision, m.updated_at, m.metadata,
             CASE WHEN octet_length(m.trigger) + coalesce(octet_length(m.context), 0) <= 65536 THEN m.trigger END,
             CASE WHEN octet_length(m.trigger) + octet_length(m.context) <= 65536 THEN m.context END, m.idempotency_key"
-        )
     };
 }
+pub(crate) use memory_slice_columns;
 
 /// What a document is read from.
 macro_rules! document_columns {
@@ -98,94 +83,6 @@ macro_rules! document_slice_columns {
     () => {
         "m.id, m.created_at, m.space_id, m.collection, m.revision, m.updated_at, m.metadata, \
          CASE WHEN octet_length(m.content) <= 65536 THEN m.content END"
-    };
-}
-
-/// In the order (createdAt, id), at most $1.
-macro_rules! in_order {
-    ($order:literal) => {
-        concat!(" ORDER BY created_at ", $order, ", id ", $order, " LIMIT $1")
-    };
-}
-
-/// The rows of one list.
-macro_rules! listed {
-    ($condition:literal, $order:literal) => {
-        concat!(
-            "SELECT ",
-            memory_slice_columns!("m"),
-            " FROM {schema}.memories m WHERE ",
-            $condition,
-            "{between}",
-            in_order!($order)
-        )
-    };
-}
-
-/// The rows of several lists.
-macro_rules! merged {
-    ($candidates:expr, $order:literal) => {
-        concat!(
-            "SELECT ",
-            memory_slice_columns!("c"),
-            " FROM (",
-            $candidates,
-            in_order!($order),
-            ") c LEFT JOIN {schema}.memories m ON m.id = c.id ORDER BY c.created_at ",
-            $order,
-            ", c.id ",
-            $order
-        )
-    };
-}
-
-/// What is under one path: in no space twice.
-macro_rules! under {
-    ($order:literal) => {
-        merged!(
-            concat!(
-                "(SELECT created_at, id FROM {schema}.memory_paths WHERE path = {key} AND {between}",
-                in_order!($order),
-                ") UNION ALL (SELECT created_at, id FROM {schema}.memories WHERE space_id = {second_key} AND {between}",
-                in_order!($order),
-                ")"
-            ),
-            $order
-        )
-    };
-}
-
-/// The heads of the lists that `$wanted` names.
-macro_rules! heads {
-    ($wanted:literal, $table:literal, $order:literal) => {
-        concat!(
-            "SELECT found.created_at, found.id FROM unnest(",
-            $wanted,
-            ") AS wanted CROSS JOIN LATERAL (SELECT created_at, id FROM {schema}.",
-            $table,
-            " = wanted AND {between}",
-            in_order!($order),
-            ") found"
-        )
-    };
-}
-
-macro_rules! by_status {
-    ($order:literal) => {
-        merged!(heads!("{key}::text[]", "memories WHERE status IN ('pending', 'running') AND status", $order), $order)
-    };
-}
-
-macro_rules! by_place {
-    ($order:literal) => {
-        merged!(
-            concat!(
-                heads!("{key}::bigint[]", "memory_paths WHERE path", $order),
-                " UNION ",
-                heads!("{second_key}::text[]", "memories WHERE space_id", $order)
-            ),
-            $order
-        )
     };
 }
 
@@ -221,21 +118,6 @@ macro_rules! has_ledger_text {
 }
 
 statements! {
-    slices {
-        newest_by_time: listed!("", "DESC");
-        oldest_by_time: listed!("", "ASC");
-        newest_of_status: listed!("status = {key} AND status IN ('pending', 'running') AND ", "DESC");
-        oldest_of_status: listed!("status = {key} AND status IN ('pending', 'running') AND ", "ASC");
-        newest_of_space: listed!("space_id = {key} AND ", "DESC");
-        oldest_of_space: listed!("space_id = {key} AND ", "ASC");
-        newest_by_status: by_status!("DESC");
-        oldest_by_status: by_status!("ASC");
-        newest_under: under!("DESC");
-        oldest_under: under!("ASC");
-        newest_by_place: by_place!("DESC");
-        oldest_by_place: by_place!("ASC");
-    }
-
     lock_schema: "SELECT pg_advisory_xact_lock(hashtextextended('agent memory ' || $1::text, 0))";
     has_schema: "SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1)";
     create_schema: "CREATE SCHEMA {schema}";
@@ -258,36 +140,32 @@ statements! {
     /// Writes nothing when the ledger's words are indexed and none are given.
     insert_memory: concat!(
         "WITH stored AS (
-            INSERT INTO {schema}.memories
-                (id, created_at, updated_at, revision, status, space_id, idempotency_key, metadata, trigger, context)
-            SELECT $1::uuid, $2::bigint, $3::bigint, $4::bigint, $5, $6, $7, $8, $9, $10
-            WHERE $11::text IS NOT NULL OR NOT ", has_ledger_text!(), "
+            INSERT INTO {schema}.memories (id, created_at, updated_at, revision, status, space_id, idempotency_key, metadata,
+                trigger, context, {path_columns})
+            SELECT $1::uuid, $2::bigint, $3::bigint, $4::bigint, $5, $6, $7, $8, $9, $10, {path_values}
+            FROM (SELECT $12::bigint[] AS paths) given WHERE $11::text IS NOT NULL OR NOT ", has_ledger_text!(), "
             ON CONFLICT DO NOTHING RETURNING id),
-        paths AS (
-            INSERT INTO {schema}.memory_paths (path, created_at, id)
-            SELECT path, $2, id FROM stored CROSS JOIN unnest($12::bigint[]) AS path),
         words AS (
             INSERT INTO {schema}.memory_words (id, words)
             SELECT id, string_to_array($11, ' ') FROM stored WHERE $11 IS NOT NULL)
         SELECT id FROM stored"
     );
-    /// The same for many; $12 to $14 are the paths, times and ids of all path entries. `IS TRUE` keeps the search for what was stored
-    /// from becoming a join, whose plan would depend on guesses at the number of rows.
+    /// The same for many. Their paths come as the texts of arrays, since an array of arrays would have to have as many of each.
+    /// `IS TRUE` keeps the search for what was stored from becoming a join, whose plan would depend on guesses at the number of rows.
     insert_memories: concat!(
-        "WITH given AS (
-            SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::bigint[], $5::text[], $6::text[], $7::text[],
-                $8::text[], $9::text[], $10::text[], $11::text[]) AS given (id, created_at, updated_at, revision, status,
-                space_id, idempotency_key, metadata, trigger, context, words)),
+        "WITH given AS MATERIALIZED (
+            SELECT id, created_at, updated_at, revision, status, space_id, idempotency_key, metadata, trigger, context, words,
+                paths::bigint[] AS paths
+            FROM unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::bigint[], $5::text[], $6::text[], $7::text[],
+                $8::text[], $9::text[], $10::text[], $11::text[], $12::text[]) AS given (id, created_at, updated_at, revision,
+                status, space_id, idempotency_key, metadata, trigger, context, words, paths)),
         stored AS (
-            INSERT INTO {schema}.memories
-                (id, created_at, updated_at, revision, status, space_id, idempotency_key, metadata, trigger, context)
-            SELECT id, created_at, updated_at, revision, status, space_id, idempotency_key, metadata, trigger, context
+            INSERT INTO {schema}.memories (id, created_at, updated_at, revision, status, space_id, idempotency_key, metadata,
+                trigger, context, {path_columns})
+            SELECT id, created_at, updated_at, revision, status, space_id, idempotency_key, metadata, trigger, context,
+                {path_values}
             FROM given WHERE words IS NOT NULL OR NOT ", has_ledger_text!(), "
             ON CONFLICT DO NOTHING RETURNING id),
-        paths AS (
-            INSERT INTO {schema}.memory_paths (path, created_at, id)
-            SELECT path, created_at, id FROM unnest($12::bigint[], $13::bigint[], $14::uuid[]) AS given (path, created_at, id)
-            WHERE (id IN (SELECT id FROM stored)) IS TRUE),
         words AS (
             INSERT INTO {schema}.memory_words (id, words)
             SELECT id, string_to_array(words, ' ') FROM given
@@ -331,7 +209,7 @@ statements! {
 
     memories_by_words: concat!(
         "SELECT id FROM {schema}.memory_words JOIN {schema}.memories USING (id) WHERE words && $1::text[]", best_first!());
-    memories_in_order: concat!("SELECT ", memory_slice_columns!("m"), " FROM unnest($1::uuid[]) WITH ORDINALITY AS c (id, place)
+    memories_in_order: concat!("SELECT ", memory_slice_columns!(), " FROM unnest($1::uuid[]) WITH ORDINALITY AS c (id, place)
         JOIN {schema}.memories m ON m.id = c.id ORDER BY place");
 
     has_ledger_text: concat!("SELECT ", has_ledger_text!());
@@ -382,6 +260,11 @@ statements! {
         "SELECT id FROM {schema}.documents WHERE words && $1::text[] AND collection = $3", best_first!());
     documents_in_order: concat!("SELECT ", document_slice_columns!(), " FROM unnest($1::text[]) WITH ORDINALITY AS c (id, place)
         JOIN {schema}.documents m ON m.collection = $2 AND m.id = c.id ORDER BY place");
+}
+
+/// A list with a part for each column of the path index.
+fn for_each_depth(part: impl Fn(usize) -> String) -> String {
+    (1..=SpaceId::MAX_BOUNDARIES).map(part).collect::<Vec<_>>().join(", ")
 }
 
 /// The name as an identifier.

@@ -123,7 +123,6 @@ impl Connections {
                     .bind(paths_of(memory))
             }
             memories => {
-                let (paths, (times, ids)) = path_entries(memories);
                 let insert = session.statement(&self.statements.insert_memories);
                 insert
                     .bind(all(memories, |memory| id_to_sql(memory.id)))
@@ -137,9 +136,7 @@ impl Connections {
                     .bind(all(memories, |memory| memory.trigger.as_str().to_owned()))
                     .bind(all(memories, |memory| memory.context.as_ref().map(|context| context.as_str().to_owned())))
                     .bind(memories.iter().map(words).collect::<Vec<_>>())
-                    .bind(paths)
-                    .bind(times)
-                    .bind(ids)
+                    .bind(all(memories, paths_as_text))
             }
         };
         let rows = insert.fetch_all(&mut **session).await.map_err(native_write)?;
@@ -261,23 +258,15 @@ fn restored_at_once(memories: &[Memory]) -> usize {
     memories.iter().take_while(fits).count()
 }
 
-/// The entries of memories in the path index, in its order, which the server writes faster.
-fn path_entries(memories: &[&Memory]) -> (Vec<i64>, (Vec<i64>, Vec<Uuid>)) {
-    let entries_of = |memory: &&Memory| {
-        let place = (memory.created_at.as_millis(), id_to_sql(memory.id));
-        paths_of(memory).into_iter().map(move |path| (path, place))
-    };
-    let mut entries: Vec<_> = memories.iter().flat_map(entries_of).collect();
-    entries.sort_unstable();
-    entries.into_iter().unzip()
+/// The keys of a memory in the path index, that of the broadest ancestor first.
+fn paths_of(memory: &Memory) -> Vec<i64> {
+    memory.space_id.ancestors().map(path_hash).collect()
 }
 
-/// The keys of a memory in the path index, each once.
-fn paths_of(memory: &Memory) -> Vec<i64> {
-    let mut paths: Vec<_> = memory.space_id.ancestors().map(path_hash).collect();
-    paths.sort_unstable();
-    paths.dedup();
-    paths
+/// The same as the text of an array.
+fn paths_as_text(memory: &Memory) -> String {
+    let paths: Vec<_> = paths_of(memory).iter().map(i64::to_string).collect();
+    format!("{{{}}}", paths.join(","))
 }
 
 /// The words of a memory, each once, with spaces between them.

@@ -8,23 +8,10 @@ use memory_core::{
 use memory_postgres::PostgresConfig;
 use sqlx::postgres::{PgArguments, PgConnectOptions, PgConnection, PgPool, PgPoolOptions, PgRow};
 use sqlx::query::Query;
-use sqlx::{Connection, Postgres, Row};
+use sqlx::{AssertSqlSafe, Connection, Postgres, Row};
 use tokio::sync::{Mutex, OnceCell};
 use uuid::Uuid;
 
-const INSERT: &str = "
-    WITH stored AS (
-        INSERT INTO memories (id, created_at, revision, status, space_id, metadata, trigger, context)
-        VALUES ($1, $2, 1, $3, $4, $5, $6, $7))
-    INSERT INTO memory_paths (path, created_at, id) SELECT path, $2, $1 FROM unnest($8::bigint[]) AS path";
-const INSERT_MANY: &str = "
-    WITH stored AS (
-        INSERT INTO memories (id, created_at, revision, status, space_id, metadata, trigger, context)
-        SELECT id, created_at, 1, status, space_id, metadata, trigger, context
-        FROM unnest($1::uuid[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[])
-            AS given (id, created_at, status, space_id, metadata, trigger, context))
-    INSERT INTO memory_paths (path, created_at, id)
-    SELECT path, created_at, id FROM unnest($8::uuid[], $9::bigint[], $10::bigint[]) AS given (id, created_at, path)";
 const UPDATE: &str = "UPDATE memories SET context = $2, updated_at = 1, revision = revision + 1 WHERE id = $1";
 
 macro_rules! select {
@@ -37,17 +24,14 @@ macro_rules! select {
 }
 const BY_ID: &str = select!("WHERE id = $1");
 const EXACT: &str = select!("WHERE space_id = $1 ORDER BY created_at DESC, id DESC LIMIT 50");
-const UNDER: &str = select!(
-    "JOIN (
-        (SELECT created_at, id FROM memory_paths WHERE path = $1 ORDER BY created_at DESC, id DESC LIMIT $3)
-        UNION ALL
-        (SELECT created_at, id FROM memories WHERE space_id = $2 ORDER BY created_at DESC, id DESC LIMIT $3)
-     ) found USING (created_at, id) ORDER BY created_at DESC, id DESC LIMIT $3"
+const UNDER: &str = concat!(
+    "(",
+    select!("WHERE path_3 = $1 ORDER BY created_at DESC, id DESC LIMIT $3"),
+    ") UNION ALL (",
+    select!("WHERE space_id = $2 ORDER BY created_at DESC, id DESC LIMIT $3"),
+    ") ORDER BY created_at DESC, id DESC LIMIT $3"
 );
-const BELOW: &str = select!(
-    "JOIN (SELECT created_at, id FROM memory_paths WHERE path = $1 ORDER BY created_at DESC, id DESC LIMIT 50) found
-     USING (created_at, id) ORDER BY created_at DESC, id DESC"
-);
+const BELOW: &str = select!("WHERE path_4 = $1 ORDER BY created_at DESC, id DESC LIMIT 50");
 // What runtimes without a path index do; the index on the space finds the rows, and all of them are sorted.
 const PREFIX: &str =
     select!("WHERE space_id >= $1 AND space_id < $1 || '~' ORDER BY created_at DESC, id DESC LIMIT 50");
@@ -96,9 +80,15 @@ impl BareSqlx {
 impl Bare for BareSqlx {
     async fn store(&self, row: NewMemory) {
         let paths: Vec<_> = row.space_id.ancestors().map(path_hash).collect();
-        let insert = sqlx::query(INSERT).bind(Uuid::now_v7()).bind(row.created_at.as_millis());
+        let (columns, values) = (each(&paths, 1, "path_"), each(&paths, 8, "$"));
+        let insert = format!(
+            "INSERT INTO memories (id, created_at, revision, status, space_id, metadata, trigger, context{columns})
+             VALUES ($1, $2, 1, $3, $4, $5, $6, $7{values})"
+        );
+        let insert = sqlx::query(AssertSqlSafe(insert)).bind(Uuid::now_v7()).bind(row.created_at.as_millis());
         let insert = insert.bind(row.status.as_str()).bind(row.space_id.as_str()).bind(row.metadata.as_str());
-        let insert = insert.bind(row.trigger.as_str()).bind(row.context.as_ref().map(Context::as_str)).bind(paths);
+        let insert = insert.bind(row.trigger.as_str()).bind(row.context.as_ref().map(Context::as_str));
+        let insert = paths.into_iter().fold(insert, Query::bind);
         match self.held().await.try_lock() {
             Ok(mut held) => insert.execute(&mut *held).await,
             Err(_) => insert.execute(&self.pool).await,
@@ -107,18 +97,29 @@ impl Bare for BareSqlx {
     }
 
     async fn store_many(&self, rows: Vec<NewMemory>) {
-        let ids: Vec<_> = rows.iter().map(|_| Uuid::now_v7()).collect();
-        let entries = rows.iter().zip(&ids).flat_map(|(row, id)| {
-            row.space_id.ancestors().map(|path| (*id, (row.created_at.as_millis(), path_hash(path))))
-        });
-        let (path_ids, (path_times, paths)): (Vec<_>, (Vec<_>, Vec<_>)) = entries.unzip();
+        let mut paths: Vec<Vec<Option<i64>>> = Vec::new();
+        for (number, row) in rows.iter().enumerate() {
+            for (depth, path) in row.space_id.ancestors().enumerate() {
+                if depth == paths.len() {
+                    paths.push(vec![None; rows.len()]);
+                }
+                paths[depth][number] = Some(path_hash(path));
+            }
+        }
+        let (columns, values) = (each(&paths, 1, "path_"), each(&paths, 8, "$"));
+        let insert = format!(
+            "INSERT INTO memories (id, created_at, revision, status, space_id, metadata, trigger, context{columns})
+             SELECT id, created_at, 1, status, space_id, metadata, trigger, context{columns}
+             FROM unnest($1::uuid[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[]{values})
+                AS given (id, created_at, status, space_id, metadata, trigger, context{columns})"
+        );
         let text = |text: fn(&NewMemory) -> &str| rows.iter().map(text).collect::<Vec<_>>();
         let contexts = rows.iter().map(|row| row.context.as_ref().map(Context::as_str)).collect::<Vec<_>>();
-        let insert = sqlx::query(INSERT_MANY).bind(ids);
+        let insert = sqlx::query(AssertSqlSafe(insert)).bind(rows.iter().map(|_| Uuid::now_v7()).collect::<Vec<_>>());
         let insert = insert.bind(rows.iter().map(|row| row.created_at.as_millis()).collect::<Vec<_>>());
         let insert = insert.bind(text(|row| row.status.as_str())).bind(text(|row| row.space_id.as_str()));
         let insert = insert.bind(text(|row| row.metadata.as_str())).bind(text(|row| row.trigger.as_str()));
-        let insert = insert.bind(contexts).bind(path_ids).bind(path_times).bind(paths);
+        let insert = paths.into_iter().fold(insert.bind(contexts), Query::bind);
         insert.execute(&self.pool).await.expect("stores");
     }
 
@@ -154,6 +155,11 @@ impl Bare for BareSqlx {
         };
         Some(rows.iter().map(|memory| memory.id).collect())
     }
+}
+
+/// The rest of a list: a name for each path, numbered from `first` on.
+fn each<T>(paths: &[T], first: usize, name: &str) -> String {
+    (first..first + paths.len()).map(|number| format!(", {name}{number}")).collect()
 }
 
 fn memory(row: &PgRow) -> Memory {

@@ -1,0 +1,156 @@
+//! The statements that read the next rows of a walk through the ledger.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use memory_core::SpaceId;
+
+use crate::statements::memory_slice_columns;
+
+/// A statement that reads at most $1 rows, of what its keys name.
+#[derive(Debug)]
+pub(crate) struct Slice {
+    /// From the beginning to the end, which spares the server two comparisons for each row. The keys follow from $2 on.
+    pub(crate) all: Arc<str>,
+    /// Between the places ($2, $3) and ($4, $5), both exclusive. The keys follow from $6 on.
+    pub(crate) between: Arc<str>,
+}
+
+impl Slice {
+    fn new(text: &str, order: &str, schema: &str) -> Self {
+        const BETWEEN: &str = "(created_at, id) > ($2::bigint, $3::uuid) AND (created_at, id) < ($4::bigint, $5::uuid)";
+        let text = text.replace("{order}", order);
+        let with = |between, [key, second_key, third_key]: [&str; 3]| {
+            let text = text.replace("{between}", between).replace("{key}", key);
+            let text = text.replace("{second_key}", second_key).replace("{third_key}", third_key);
+            Arc::from(text.replace("{schema}", schema))
+        };
+        Self { all: with("TRUE", ["$2", "$3", "$4"]), between: with(BETWEEN, ["$6", "$7", "$8"]) }
+    }
+}
+
+/// In the order (createdAt, id), at most $1.
+macro_rules! in_order {
+    () => {
+        " ORDER BY created_at {order}, id {order} LIMIT $1"
+    };
+}
+
+/// The rows of one list.
+macro_rules! listed {
+    ($condition:literal) => {
+        concat!(
+            "SELECT ",
+            memory_slice_columns!(),
+            " FROM {schema}.memories m WHERE ",
+            $condition,
+            " AND {between}",
+            in_order!()
+        )
+    };
+}
+
+/// The rows of two lists that have none in common.
+macro_rules! listed_in_either {
+    ($one:literal, $other:literal) => {
+        concat!("(", listed!($one), ") UNION ALL (", listed!($other), ")", in_order!())
+    };
+}
+
+/// The places at the heads of the lists with the keys of `$wanted`. The indexes have them, so that only what is wanted in the end is read.
+macro_rules! heads {
+    ($wanted:literal, $list:literal) => {
+        concat!(
+            "SELECT found.created_at, found.id FROM ",
+            $wanted,
+            " AS wanted (key) CROSS JOIN LATERAL (SELECT created_at, id FROM {schema}.memories WHERE ",
+            $list,
+            " = wanted.key AND {between}",
+            in_order!(),
+            ") found"
+        )
+    };
+}
+
+/// The same of the paths of one depth.
+const HEADS_BELOW: &str = heads!(
+    "(SELECT hash FROM unnest({key}::int[], {second_key}::bigint[]) AS path (depth, hash) WHERE depth = {depth})",
+    "path_{depth}"
+);
+
+/// The rows at some places, without what is there twice.
+fn merged(heads: &[String]) -> String {
+    let (columns, heads, in_order) = (memory_slice_columns!(), heads.join(" UNION "), in_order!());
+    format!(
+        "SELECT {columns} FROM ({heads}{in_order}) c JOIN {{schema}}.memories m ON m.id = c.id
+            ORDER BY c.created_at {{order}}, c.id {{order}}"
+    )
+}
+
+/// The slices of one order of time.
+#[derive(Debug)]
+pub(crate) struct Slices {
+    order: &'static str,
+    schema: String,
+    pub(crate) by_time: Slice,
+    pub(crate) of_status: Slice,
+    pub(crate) by_status: Slice,
+    pub(crate) of_space: Slice,
+    /// From the depth 1 on.
+    under: Vec<Slice>,
+}
+
+impl Slices {
+    /// For `ASC` or `DESC`, and the quoted name of a schema.
+    pub(crate) fn new(order: &'static str, schema: &str) -> Self {
+        let slice = |text: &str| Slice::new(text, order, schema);
+        let under =
+            |depth| slice(&at_depth(listed_in_either!("path_{depth} = {key}", "space_id = {second_key}"), depth));
+        let statuses = heads!("unnest({key}::text[])", "status IN ('pending', 'running') AND status");
+        Self {
+            order,
+            schema: schema.to_owned(),
+            by_time: slice(listed!("TRUE")),
+            of_status: slice(listed!("status = {key} AND status IN ('pending', 'running')")),
+            by_status: slice(&merged(&[statuses.to_owned()])),
+            of_space: slice(listed!("space_id = {key}")),
+            under: (1..=SpaceId::MAX_BOUNDARIES).map(under).collect(),
+        }
+    }
+
+    /// What is below a path of this depth, and in the space that has it as its id. The depth is at most
+    /// [`SpaceId::MAX_BOUNDARIES`].
+    pub(crate) fn under(&self, depth: usize) -> &Slice {
+        &self.under[depth - 1]
+    }
+
+    /// What is below paths, each of one of these depths, and in spaces. The keys are the depths of the paths, their hashes, and
+    /// the spaces.
+    pub(crate) fn by_place(&self, depths: &[i32]) -> Slice {
+        let depths: BTreeSet<_> = depths.iter().collect();
+        let spaces = heads!("unnest({third_key}::text[])", "space_id").to_owned();
+        let heads: Vec<_> = depths.into_iter().map(|depth| at_depth(HEADS_BELOW, depth)).chain([spaces]).collect();
+        Slice::new(&merged(&heads), self.order, &self.schema)
+    }
+}
+
+/// A depth is the one thing of a query that becomes part of a statement, as each has an index of its own. It is a number.
+fn at_depth(text: &str, depth: impl ToString) -> String {
+    text.replace("{depth}", &depth.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_depth_has_its_index() {
+        let schema = migrations::postgres()[0].text;
+        for depth in 1..=SpaceId::MAX_BOUNDARIES {
+            let index =
+                format!(" ON {{schema}}.memories (path_{depth}, created_at, id) WHERE path_{depth} IS NOT NULL;");
+            assert_eq!(schema.matches(&index).count(), 1, "{index}");
+        }
+        assert!(!schema.contains(&format!("path_{}", SpaceId::MAX_BOUNDARIES + 1)));
+    }
+}
