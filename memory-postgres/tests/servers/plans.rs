@@ -3,7 +3,7 @@
 use std::fs;
 
 use conformance::server::postgres::LocalPostgres;
-use memory_core::{Collection, DocumentQuery, MemoryProvider, MemoryQuery, Order, Status, TextIndex};
+use memory_core::{Collection, DocumentQuery, MemoryProvider, MemoryQuery, Metadata, Order, Status, TextIndex};
 use sqlx::postgres::PgConnection;
 use sqlx::{Connection, Executor};
 
@@ -33,16 +33,22 @@ pub(crate) fn no_scan() -> Case {
         config.text_index = TextIndex::All;
         let provider = open(config).await?;
         for start in (0..ROWS).step_by(10_000) {
-            let space = |number| format!("plugin-discord-{}-{}-{number}", number % 100, number % 1_000);
+            let space = |number| match number % 5_000 {
+                1 => format!("plugin-sparse-{number}"),
+                _ => format!("plugin-discord-{}-{}-{number}", number % 100, number % 1_000),
+            };
+            let metadata = |number| Metadata::parse(&format!(r#"{{"digit":{}}}"#, number % 10)).expect("valid");
             let status = |number| if number % 1_000 == 0 { Status::Pending } else { Status::Completed };
-            let batch = (start..start + 10_000).map(|number| event(&space(number), number).with_status(status(number)));
-            provider.store_many(batch.collect()).await?;
+            let row =
+                |number| event(&space(number), number).with_status(status(number)).with_metadata(metadata(number));
+            provider.store_many((start..start + 10_000).map(row).collect()).await?;
         }
         let mut admin = PgConnection::connect(server.url()).await?;
         admin.execute(DOCUMENTS).await?;
         admin.execute("ANALYZE").await?;
-        let log = server.folder().join("log");
-        let before = fs::read_to_string(&log)?.len();
+        let file = server.folder().join("log");
+        let log_since = |start: usize| fs::read_to_string(&file).map(|mut log| log.split_off(start));
+        let before = log_since(0)?.len();
 
         let query = MemoryQuery::builder;
         let in_order = [
@@ -55,6 +61,7 @@ pub(crate) fn no_scan() -> Case {
             query().glob("plugin-discord-1?-*"),
             query().regex("^plugin-discord-[12]-"),
             query().under("plugin-discord-7").under("plugin-discord-8").exact("plugin-discord-9-9-9"),
+            query().under("plugin-sparse").under("plugin-discord-7").under("plugin-discord-8-108").exact("plugin"),
             query().all().status(Status::Pending),
             query().all().status(Status::Pending).status(Status::Running),
             query().under("plugin-discord-7").status(Status::Running),
@@ -87,9 +94,30 @@ pub(crate) fn no_scan() -> Case {
             asked += 5;
         }
         provider.documents().query(&documents().under("guild-7").build()?).await?;
+
+        // What a predicate or a pattern leaves out has to be read too, but only of what lies where its space can lie.
+        let leaving_out = [
+            (query().under("plugin-sparse").filter_text("metadata.digit = 2"), 0, 20),
+            (query().under("plugin-discord-7-107").filter_text("metadata.digit = 2"), 0, 100),
+            (query().under("plugin").filter_text("metadata.digit = 2").limit(50), 50, 700),
+            (query().glob("plugin-discord-7-*5"), 0, 1_000),
+            (query().glob("plugin-sparse-*5[0-9]001"), 2, 20),
+            (query().regex("^plugin-discord-7-.*5$"), 0, 1_000),
+        ];
+        for (builder, found, most) in leaving_out {
+            for order in [Order::NewestFirst, Order::OldestFirst] {
+                let start = log_since(0)?.len();
+                let query = builder.clone().order(order).build()?;
+                assert_eq!(provider.query(&query).await?.memories.len(), found, "{query:?}");
+                let log = log_since(start)?;
+                let read: u64 = log.lines().filter_map(rows_read).sum();
+                assert!((1..=most).contains(&read), "{read} rows were read for {query:?}:\n{log}");
+                asked += 1;
+            }
+        }
         provider.shutdown().await?;
 
-        let log = fs::read_to_string(&log)?.split_off(before);
+        let log = log_since(before)?;
         let plans = log.matches(" plan:\n").count();
         assert!(plans > asked, "{asked} queries, and only {plans} plans were logged");
         for line in log.lines() {
@@ -108,6 +136,11 @@ fn rows_of(line: &str) -> Option<u64> {
     }
     let (rows, loops) = line.split_once("(actual rows=")?.1.trim_end_matches(')').split_once(" loops=")?;
     Some(rows.parse::<u64>().ok()? * loops.parse::<u64>().ok()?)
+}
+
+/// How many rows a line of a plan tells to have come from a table, or to have been looked at in vain.
+fn rows_read(line: &str) -> Option<u64> {
+    rows_of(line).filter(|_| line.contains("Index ") && line.contains(" using ") || line.contains("Rows Removed by "))
 }
 
 /// The plan with this line.
