@@ -18,6 +18,8 @@ chapter!("reading":
     a_walk_survives_rows_that_leave_it ["Q6"],
     a_walk_survives_that_its_last_row_leaves ["Q6"],
     a_walk_over_restored_rows_yields_each_once ["Q6", "W12"],
+    a_long_walk_yields_each_row_once_however_it_was_written ["Q6", "W12"],
+    rows_that_arrive_late_are_found_among_many ["Q6"],
     a_cursor_survives_a_restart ["Q6"],
     a_cursor_works_through_another_handle ["Q6"],
     a_cursor_can_be_used_again ["Q6"],
@@ -230,6 +232,63 @@ async fn a_walk_over_restored_rows_yields_each_once(stage: Stage) -> CaseResult 
             assert_eq!(ids(&found), sorted_ids(&rows, order), "{name}, {order:?}");
         }
     }
+    Ok(())
+}
+
+/// Q6: hundreds of rows below one path, which engines may keep in parts, in each order in which they can have been written.
+async fn a_long_walk_yields_each_row_once_however_it_was_written(stage: Stage) -> CaseResult {
+    const ROWS: u64 = 700;
+    let row = |number: u64| {
+        let space = if number.is_multiple_of(2) { "guild-1-a" } else { "guild-1-b" };
+        new_memory(space, number as i64 / 3).into_memory(scattered_id(number))
+    };
+    let rows: Vec<_> = (0..ROWS).map(row).collect();
+    // A step that has no factor in common with the number of rows visits each once.
+    let orders = [
+        ("as it happened", Vec::from_iter(0..ROWS)),
+        ("newest first", Vec::from_iter((0..ROWS).rev())),
+        ("at random", Vec::from_iter((0..ROWS).map(|place| place * 263 % ROWS))),
+    ];
+    for (written, places) in orders {
+        let stage = stage.elsewhere();
+        let provider = stage.open().await?;
+        for some in places.chunks(35) {
+            provider.restore(some.iter().copied().map(row).collect()).await?;
+        }
+        for (name, part) in READ_PATHS {
+            for order in BOTH_ORDERS {
+                let what = format!("written {written}, {name}, {order:?}");
+                let found = walk(&*provider, |query| part(query).order(order).limit(60)).await?;
+                assert_eq!(ids(&found), sorted_ids(&rows, order), "{what}");
+                let bounded = |query| part(query).created_after(at(51)).created_before(at(201)).order(order).limit(170);
+                let between = rows.iter().filter(|memory| (52..201).contains(&memory.created_at.as_millis()));
+                let found = walk(&*provider, bounded).await?;
+                assert_eq!(ids(&found), sorted_ids(between, order), "{what}, between two times");
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Q6: old rows that come one by one after many newer ones have their place, and newer ones theirs.
+async fn rows_that_arrive_late_are_found_among_many(stage: Stage) -> CaseResult {
+    let provider = stage.open().await?;
+    let mut rows = Vec::new();
+    provider.store_many((0..400).map(|time| new_memory("a-b", 10 * time)).collect()).await?;
+    for number in 0..150 {
+        let time = if number % 3 == 2 { 4_000 + number } else { number * 2_654_435 % 4_000 };
+        provider.store(new_memory("a-b", time)).await?;
+        if number % 50 == 49 {
+            rows = walk(&*provider, |query| query.all().limit(1_000)).await?;
+            for order in BOTH_ORDERS {
+                let first = page(&*provider, |query| query.under("a").order(order), None).await?;
+                assert_eq!(ids(&first.memories), sorted_ids(&rows, order)[..50], "the first page, {order:?}");
+                let found = walk(&*provider, |query| query.under("a").order(order).limit(64)).await?;
+                assert_eq!(ids(&found), sorted_ids(&rows, order), "{order:?}");
+            }
+        }
+    }
+    assert_eq!(rows.len(), 550);
     Ok(())
 }
 
