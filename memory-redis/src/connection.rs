@@ -1,8 +1,8 @@
 //! Calls to the server: what is sent, what the answers mean, what is tried again.
 
-use std::collections::HashMap;
-use std::sync::Arc;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use memory_core::{Durability, Error, ErrorKind, Group, Health, Outcome, Result, TextIndex};
@@ -28,6 +28,8 @@ pub(crate) struct Connections {
     pub(crate) text_index: TextIndex,
     /// Stores without an idempotency key.
     pub(crate) group: Group,
+    /// The paths that were found to be full.
+    pub(crate) full: Mutex<BTreeSet<String>>,
     /// Whether a memory was met whose words are indexed. Never goes back.
     pub(crate) has_ledger_text: AtomicBool,
     /// Whether it is known that rows may be long. Never goes back.
@@ -55,6 +57,7 @@ impl Connections {
             scripts: Scripts::new(),
             text_index: config.text_index,
             group: Group::new(GROUP.0, GROUP.1),
+            full: Mutex::default(),
             has_ledger_text: AtomicBool::new(config.text_index == TextIndex::All),
             has_long_rows: AtomicBool::new(false),
             link,
@@ -77,13 +80,13 @@ impl Connections {
         if has_long_row(&commands) {
             let mut tell = Pipeline::with_capacity(1);
             tell.cmd("SET").arg(self.keys.long()).arg(1);
-            self.send(&self.writes, &tell).await.map_err(|error| error.with_outcome(Outcome::NotDone))?;
+            self.write_unawaited(&tell).await.map_err(|error| error.with_outcome(Outcome::NotDone))?;
         }
         if let Some(Wait { replicas, timeout }) = self.wait {
             // A timeout of 0 would be none.
             commands.cmd("WAIT").arg(replicas.get()).arg(timeout.as_millis().max(1) as u64);
         }
-        let mut answers = self.send(&self.writes, &commands).await?;
+        let mut answers = self.write_unawaited(&commands).await?;
         match self.wait.map(|wait| (wait.replicas.get(), answers.pop())) {
             Some((wanted, Some(Value::Int(reached)))) if reached >= i64::from(wanted) => Ok(answers),
             Some((wanted, _)) => {
@@ -92,6 +95,11 @@ impl Connections {
             }
             None => Ok(answers),
         }
+    }
+
+    /// The same without waiting for the replicas.
+    pub(crate) async fn write_unawaited(&self, commands: &Pipeline) -> Result<Vec<Value>> {
+        self.send(&self.writes, commands).await
     }
 
     /// Whether writes wait for replicas.

@@ -196,7 +196,7 @@ impl Connections {
                 }
             }
             None => {
-                let sources = [Source::by_time(self.keys.collection(collection))].into();
+                let sources = [Source::Ids(self.keys.collection(collection))].into();
                 let mut walk = Walk::new(sources, range, AT_ONCE);
                 while walk.step(self, &mut take).await? != Verdict::Stop {}
             }

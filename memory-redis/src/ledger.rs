@@ -1,8 +1,9 @@
 //! What the calls on the ledger do.
 
-use std::collections::HashMap;
-use std::sync::Arc;
+use std::collections::{BTreeSet, HashMap};
+use std::mem;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 
 use async_trait::async_trait;
 use memory_core::{
@@ -13,7 +14,7 @@ use redis::{Pipeline, Value};
 
 use crate::connection::{Connections, command, unexpected_answer};
 use crate::rows;
-use crate::statements::{Append, Call, score, words_of};
+use crate::statements::{Append, Call, is_full, score, words_of};
 
 /// How many memories, and about how many bytes, travel together: the server does nothing else meanwhile.
 pub(crate) const GROUP: (usize, usize) = (256, 1 << 20);
@@ -31,7 +32,7 @@ impl StoreTogether for Connections {
     async fn store_alone(&self, memory: Arc<Memory>, mut earlier: Outcome) -> Result<MemoryId> {
         let append = Append::new(&self.keys, &[&memory], self.text_index == TextIndex::All);
         if memory.idempotency_key.is_none() && earlier == Outcome::NotDone {
-            match self.write(append.transaction(&self.keys)).await {
+            match self.write_below(append.transaction(&self.keys), &append.paths).await {
                 // From here on the row may be there, and may have been changed since.
                 Err(error) if self.is_passing(&error) => earlier = error.outcome(),
                 result => return result.map(|_| memory.id),
@@ -45,18 +46,20 @@ impl StoreTogether for Connections {
     async fn store_group(&self, memories: Vec<Arc<Memory>>) -> Result<Vec<Result<MemoryId, Outcome>>> {
         let all: Vec<_> = memories.iter().map(Arc::as_ref).collect();
         let append = Append::new(&self.keys, &all, self.text_index == TextIndex::All);
-        self.write(append.transaction(&self.keys)).await?;
+        self.write_below(append.transaction(&self.keys), &append.paths).await?;
         Ok(memories.iter().map(|memory| Ok(memory.id)).collect())
     }
 }
 
 impl Connections {
     pub(crate) async fn store(self: &Arc<Self>, memory: Memory) -> Result<MemoryId> {
-        match memory.idempotency_key {
-            None => Group::store(self, memory).await,
+        let id = match memory.idempotency_key {
+            None => Group::store(self, memory).await?,
             // Whether it repeats another one is read first, by a script of its own.
-            Some(_) => self.store_alone(Arc::new(memory), Outcome::NotDone).await,
-        }
+            Some(_) => self.store_alone(Arc::new(memory), Outcome::NotDone).await?,
+        };
+        self.seal().await;
+        Ok(id)
     }
 
     /// All or none; repetitions within the batch and of what is there get the first id (W3).
@@ -91,6 +94,7 @@ impl Connections {
             }
             fresh = rest;
         }
+        self.seal().await;
         Ok(ids.into_iter().map(|id| known.get(&id).copied().unwrap_or(id)).collect())
     }
 
@@ -108,12 +112,13 @@ impl Connections {
             let (some, others) = rest.split_at(count);
             let start = memories.len() - rest.len();
             let send = || async {
-                let mut pipeline = Pipeline::with_capacity(some.len());
+                let (mut pipeline, mut paths) = (Pipeline::with_capacity(some.len()), BTreeSet::new());
                 for memory in some {
                     let append = Append::new(&self.keys, &[memory], self.text_index == TextIndex::All);
                     pipeline.add_command(append.script(&self.keys, &self.scripts, self.waits()).into_cmd());
+                    paths.extend(append.paths);
                 }
-                self.write(pipeline).await
+                self.write_below(pipeline, &paths).await
             };
             for (at, answer) in self.retry_repeatable(send).await?.iter().enumerate() {
                 match known_memories(answer)?.get(&0) {
@@ -126,6 +131,7 @@ impl Connections {
                 }
             }
             rest = others;
+            self.seal().await;
         }
         Ok(report)
     }
@@ -188,7 +194,8 @@ impl Connections {
     pub(crate) async fn index_words(&self) -> Result<()> {
         loop {
             let walk = Call::new(&self.scripts.walk).key(self.keys.unindexed()).arg(self.keys.memories());
-            let walk = walk.number(0).number(INDEXED as i64).args([const { Vec::new() }; 5]).into_pipeline();
+            let walk = walk.number(0).number(INDEXED as i64).args([const { Vec::new() }; 4]);
+            let walk = walk.arg("ids").arg("").into_pipeline();
             let answers = self.retry(|| self.read(&walk)).await?;
             let Some(Value::Array(found)) = answers.first() else { return Err(unexpected_answer()) };
             if found.len() == 1 {
@@ -219,8 +226,34 @@ impl Connections {
 
     /// Which of the memories are there already, by their places; nothing was written if some are.
     async fn append(&self, append: &Append<'_>) -> Result<HashMap<usize, Known>> {
-        let answers = self.write(append.script(&self.keys, &self.scripts, self.waits()).into_pipeline()).await?;
+        let script = append.script(&self.keys, &self.scripts, self.waits()).into_pipeline();
+        let answers = self.write_below(script, &append.paths).await?;
         answers.first().map_or(Err(unexpected_answer()), known_memories)
+    }
+
+    /// Writes memories, and finds out which of these paths above them are full then.
+    async fn write_below(&self, mut commands: Pipeline, paths: &BTreeSet<&str>) -> Result<Vec<Value>> {
+        for path in paths {
+            commands.cmd("ZCARD").arg(self.keys.path(path)).cmd("ZCARD").arg(self.keys.chunks(path));
+        }
+        let mut answers = self.write(commands).await?;
+        let sizes = answers.split_off(answers.len().saturating_sub(2 * paths.len()));
+        let is_full =
+            |sizes: &[Value]| matches!(sizes, [Value::Int(steps), Value::Int(chunks)] if is_full(*steps, *chunks));
+        let full = paths.iter().zip(sizes.chunks_exact(2)).filter(|(_, sizes)| is_full(sizes));
+        let full = full.map(|(path, _)| (*path).to_owned());
+        self.full.lock().unwrap_or_else(PoisonError::into_inner).extend(full);
+        Ok(answers)
+    }
+
+    /// Moves what is old below full paths into chunks. Whoever comes first does it for all that were stored together.
+    async fn seal(&self) {
+        let full = mem::take(&mut *self.full.lock().unwrap_or_else(PoisonError::into_inner));
+        if !full.is_empty() {
+            let seal = Call::seal(&self.scripts, &self.keys, full.iter().map(String::as_str)).into_pipeline();
+            // Recalls find everything where it is, and when this fails, a later store below the path tries again.
+            while self.write_unawaited(&seal).await.is_ok_and(|answers| answers == [Value::Int(1)]) {}
+        }
     }
 }
 

@@ -38,12 +38,12 @@ pub(crate) async fn memories(on: &Connections, query: &MemoryQuery) -> Result<Me
     let mut walks = Vec::with_capacity(2);
     let wants_open = !query.statuses().is_empty() && query.statuses().iter().all(|status| status.is_open());
     if wants_open {
-        let sets = query.statuses().iter().map(|status: &Status| Source::by_time(on.keys.open(*status)));
+        let sets = query.statuses().iter().map(|status: &Status| Source::Ids(on.keys.open(*status)));
         walks.push((Walk::new(sets.collect(), range.clone(), slice), PageBuilder::new(query)));
     }
     let sources = match lookup(on, query).await? {
         Lookup::All if wants_open => BTreeSet::new(),
-        Lookup::All => [on.keys.unindexed(), on.keys.indexed()].map(Source::by_time).into(),
+        Lookup::All => [on.keys.unindexed(), on.keys.indexed()].map(Source::Ids).into(),
         Lookup::Places(sources) if sources.is_empty() => return Ok(page.finish()),
         Lookup::Places(sources) => sources,
     };
@@ -75,7 +75,7 @@ pub(crate) async fn documents(on: &Connections, query: &DocumentQuery) -> Result
         by_words(on, &range, sets, query, |candidate| offer_document(&mut page, collection, candidate)).await?;
         return Ok(page.finish());
     }
-    let mut walk = Walk::new([Source::by_time(on.keys.collection(collection))].into(), range, first_slice(query));
+    let mut walk = Walk::new([Source::Ids(on.keys.collection(collection))].into(), range, first_slice(query));
     while walk.step(on, |candidate| offer_document(&mut page, collection, candidate)).await? != Verdict::Stop {}
     Ok(page.finish())
 }
@@ -127,8 +127,8 @@ async fn lookup(on: &Connections, query: &MemoryQuery) -> Result<Lookup> {
 
 async fn lookup_of(on: &Connections, wanted: &Spaces) -> Result<Lookup> {
     let Spaces::Any(selectors) = wanted else { return Ok(Lookup::All) };
-    let exact = |space: &str| Source::of_space(on.keys.spaces(), space);
-    let below = |path: &str| Source::by_time(on.keys.path(path));
+    let exact = |space: &str| Source::space(&on.keys, space);
+    let below = |path: &str| Source::below(&on.keys, path);
     let mut sources = BTreeSet::new();
     for selector in selectors {
         match selector.range() {
@@ -183,7 +183,7 @@ async fn by_words<K: Selects>(
     mut offer: impl FnMut(&Candidate) -> Result<Verdict>,
 ) -> Result<()> {
     let entries = range.without_rows();
-    let mut lanes: Vec<_> = sets.into_iter().map(|set| Walk::lane(vec![Source::by_time(set)], &entries)).collect();
+    let mut lanes: Vec<_> = sets.into_iter().map(|set| Walk::lane(vec![Source::Ids(set)], &entries)).collect();
     let mut hits = HashMap::<Vec<u8>, (usize, i64)>::new();
     while hits.len() < MAX_EXAMINED && lanes.iter().any(|lane| !lane.is_last) {
         fill(on, &entries, &mut lanes, ENTRIES).await?;

@@ -1,11 +1,28 @@
 //! Every key, every script, and the commands that are made of them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use memory_core::{Collection, Document, DocumentId, IdempotencyKey, Memory, MemoryId, Status, Timestamp, words};
 use redis::{Cmd, Pipeline, Script, cmd};
 
 use crate::rows;
+
+/// How many of its newest steps a path keeps outside of chunks at least.
+pub(crate) const KEPT: usize = 64;
+/// How many steps a chunk has at most.
+const CHUNK: usize = 64;
+/// From how many steps on a path gives some to chunks: so many at least, and so many for each chunk that there is. What comes out of
+/// order mostly finds its place before it is in a chunk then, and the rest of it meets several in each chunk.
+const FULL: (usize, usize) = (KEPT + 4 * CHUNK, 8);
+/// How many steps one script moves into chunks at most.
+const MOVED: usize = 1_024;
+/// Of so many memories one lets its paths be looked at, whether they are full.
+const LOOKED_AT: u8 = 32;
+
+/// Whether a path with so many steps and so many chunks is full.
+pub(crate) fn is_full(steps: i64, chunks: i64) -> bool {
+    steps >= (FULL.1 as i64 * chunks).max(FULL.0 as i64)
+}
 
 /// The keys of one namespace. All of them begin with its hash tag, and so share a slot.
 #[derive(Debug)]
@@ -38,14 +55,20 @@ impl Keys {
         self.key("time:words")
     }
 
-    /// All spaces, each with createdAt and id of its memories: see [`member_of_space`].
+    /// All spaces, each followed by a zero byte and the steps of its memories.
     pub(crate) fn spaces(&self) -> Vec<u8> {
         self.key("spaces")
     }
 
-    /// The memories below an ancestor, by time.
+    /// The steps of the memories below an ancestor: of the newest [`KEPT`] at least, and of those that came since the others went
+    /// into chunks.
     pub(crate) fn path(&self, path: &str) -> Vec<u8> {
-        self.key(&format!("p:{path}"))
+        self.key_of("p:", path)
+    }
+
+    /// The first step of each chunk of an ancestor. The chunk has that behind this key and a zero byte.
+    pub(crate) fn chunks(&self, path: &str) -> Vec<u8> {
+        self.key_of("c:", path)
     }
 
     /// The memories with this open status, by time.
@@ -55,7 +78,7 @@ impl Keys {
 
     /// The memories with this word, by time.
     pub(crate) fn word(&self, word: &str) -> Vec<u8> {
-        self.key(&format!("w:{word}"))
+        self.key_of("w:", word)
     }
 
     /// From idempotency keys to ids.
@@ -113,7 +136,11 @@ impl Keys {
     }
 
     fn key(&self, name: &str) -> Vec<u8> {
-        [self.prefix.as_bytes(), name.as_bytes()].concat()
+        self.key_of(name, "")
+    }
+
+    fn key_of(&self, kind: &str, name: &str) -> Vec<u8> {
+        [&self.prefix, kind, name].concat().into_bytes()
     }
 }
 
@@ -125,9 +152,10 @@ pub(crate) struct Scripts {
     pub(crate) index: Script,
     pub(crate) put: Script,
     pub(crate) remove: Script,
+    pub(crate) seal: Script,
     pub(crate) siblings: Script,
     pub(crate) walk: Script,
-    sources: [&'static str; 7],
+    sources: [&'static str; 8],
 }
 
 impl Scripts {
@@ -138,11 +166,12 @@ impl Scripts {
             include_str!("scripts/index.lua"),
             include_str!("scripts/put.lua"),
             include_str!("scripts/remove.lua"),
+            concat!(include_str!("scripts/order.lua"), include_str!("scripts/seal.lua")),
             include_str!("scripts/siblings.lua"),
-            include_str!("scripts/walk.lua"),
+            concat!(include_str!("scripts/order.lua"), include_str!("scripts/walk.lua")),
         ];
-        let [append, update, index, put, remove, siblings, walk] = sources.map(Script::new);
-        Self { append, update, index, put, remove, siblings, walk, sources }
+        let [append, update, index, put, remove, seal, siblings, walk] = sources.map(Script::new);
+        Self { append, update, index, put, remove, seal, siblings, walk, sources }
     }
 
     /// Makes all of them known to a server.
@@ -192,6 +221,13 @@ impl<'s> Call<'s> {
         self
     }
 
+    /// Moves what is full into chunks.
+    pub(crate) fn seal<'p>(scripts: &'s Scripts, keys: &Keys, paths: impl IntoIterator<Item = &'p str>) -> Self {
+        let sets = paths.into_iter().flat_map(|path| [keys.path(path), keys.chunks(path)]);
+        let sizes = [FULL.0, FULL.1, KEPT, CHUNK, MOVED];
+        Self::new(&scripts.seal).keys(sets).args(sizes.map(|size| size.to_string().into_bytes()))
+    }
+
     pub(crate) fn into_cmd(self) -> Cmd {
         let mut call = cmd("EVALSHA");
         call.arg(self.script.get_hash()).arg(self.keys.len()).arg(self.keys).arg(self.arguments);
@@ -210,19 +246,28 @@ impl<'s> Call<'s> {
 pub(crate) struct Append<'m> {
     rows: Vec<(&'m Memory, Vec<u8>)>,
     /// The score and the member of each entry.
-    sets: BTreeMap<Vec<u8>, Vec<Vec<u8>>>,
+    sets: BTreeMap<Vec<u8>, Vec<(i64, Vec<u8>)>>,
+    /// The ancestors that may be full then.
+    pub(crate) paths: BTreeSet<&'m str>,
 }
 
 impl<'m> Append<'m> {
     pub(crate) fn new(keys: &Keys, memories: &[&'m Memory], with_words: bool) -> Self {
-        let mut append = Self { rows: Vec::with_capacity(memories.len()), sets: BTreeMap::new() };
+        let mut append =
+            Self { rows: Vec::with_capacity(memories.len()), sets: BTreeMap::new(), paths: BTreeSet::new() };
         let by_time = if with_words { keys.indexed() } else { keys.unindexed() };
         for memory in memories {
             append.rows.push((memory, rows::from_memory(memory)));
             append.add(by_time.clone(), memory);
-            append.set(keys.spaces()).extend([b"0".to_vec(), member_of_space(memory)]);
+            let step = step_of(memory);
+            let in_space = [memory.space_id.as_str().as_bytes(), &[0], &step].concat();
+            append.set(keys.spaces()).push((0, in_space));
             for path in memory.space_id.ancestors() {
-                append.add(keys.path(path), memory);
+                append.set(keys.path(path)).push((0, step.clone()));
+            }
+            // The last byte of an id is random.
+            if memory.id.as_bytes()[15].is_multiple_of(LOOKED_AT) {
+                append.paths.extend(memory.space_id.ancestors());
             }
             if memory.status.is_open() {
                 append.add(keys.open(memory.status), memory);
@@ -242,7 +287,7 @@ impl<'m> Append<'m> {
             pipeline.cmd("SET").arg(keys.memory(memory.id)).arg(row);
         }
         for (set, entries) in &self.sets {
-            pipeline.cmd("ZADD").arg(set).arg(entries);
+            pipeline.cmd("ZADD").arg(set).arg(entries.as_slice());
         }
         pipeline.cmd("EXEC");
         pipeline
@@ -262,30 +307,31 @@ impl<'m> Append<'m> {
             call = call.arg(*memory.id.as_bytes()).arg(key.unwrap_or_default()).arg(row.as_slice());
         }
         for entries in self.sets.values() {
-            call = call.number(entries.len() as i64).args(entries.iter().cloned());
+            let arguments = entries.iter().flat_map(|(score, member)| [score.to_string().into_bytes(), member.clone()]);
+            call = call.number(2 * entries.len() as i64).args(arguments);
         }
         call
     }
 
     fn add(&mut self, set: Vec<u8>, memory: &Memory) {
-        self.set(set).extend([score(memory.created_at), memory.id.as_bytes().to_vec()]);
+        self.set(set).push((memory.created_at.as_millis(), memory.id.as_bytes().to_vec()));
     }
 
-    fn set(&mut self, set: Vec<u8>) -> &mut Vec<Vec<u8>> {
+    fn set(&mut self, set: Vec<u8>) -> &mut Vec<(i64, Vec<u8>)> {
         self.sets.entry(set).or_default()
     }
 }
 
-/// The steps of `spaces`: the space, a zero byte, which no space holds, and then six bytes of createdAt and sixteen of the id. They
-/// sort by space, and within one in the order of the contract.
-pub(crate) fn member_of_space(memory: &Memory) -> Vec<u8> {
+/// Six bytes of createdAt and sixteen of the id, which sort in the order of the contract. A space has no zero byte: behind it and
+/// one, steps sort by space first.
+fn step_of(memory: &Memory) -> Vec<u8> {
     let since_earliest = (memory.created_at.as_millis() - Timestamp::MIN.as_millis()).to_be_bytes();
-    [memory.space_id.as_str().as_bytes(), &[0], &since_earliest[2..], memory.id.as_bytes()].concat()
+    [&since_earliest[2..], memory.id.as_bytes()].concat()
 }
 
-/// The time and the id in such a step, if it is one.
-pub(crate) fn time_and_id(member: &[u8]) -> Option<(i64, Vec<u8>)> {
-    let (rest, id) = member.split_last_chunk::<16>()?;
+/// The time and the id in a step, whatever is before it.
+pub(crate) fn time_and_id(step: &[u8]) -> Option<(i64, Vec<u8>)> {
+    let (rest, id) = step.split_last_chunk::<16>()?;
     let (_, time) = rest.split_last_chunk::<6>()?;
     let since_earliest = time.iter().fold(0, |time, byte| time << 8 | i64::from(*byte));
     Some((since_earliest + Timestamp::MIN.as_millis(), id.to_vec()))

@@ -7,66 +7,91 @@ use memory_core::{Error, Order, Position, Query, Result, Timestamp, Verdict};
 use redis::{Cmd, Pipeline, Value, from_redis_value};
 
 use crate::connection::{Connections, unexpected_answer};
-use crate::statements::{Call, score, time_and_id};
+use crate::statements::{Call, KEPT, Keys, score, time_and_id};
 
 /// So many sets are merged by the server; more of them in several calls.
 const MERGED: usize = 64;
 /// So many rows are read by one command when their ids are known.
 const ROWS: usize = 8;
 /// So many sets begin with plain commands; more of them are merged by the server at once.
-const PLAIN: usize = 2;
+const PLAIN: usize = 16;
 /// A slice of so many begins with plain commands; a longer one may be too much at once, and is left to the script.
 const PLAIN_SLICE: usize = 128;
 /// How many candidates a slice has at most. Each has twice as many as the one before.
 const MAX_SLICE: usize = 1_024;
 
-/// A sorted set with candidates, or a part of one.
+/// Sorted sets with candidates, or a part of one.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Source {
-    set: Vec<u8>,
-    /// What the members of the part begin with; nothing for a whole set whose scores are createdAt.
-    head: Vec<u8>,
+pub(crate) enum Source {
+    /// A set of ids whose scores are createdAt.
+    Ids(Vec<u8>),
+    /// What is in a set of steps behind a head, which ends with a zero byte.
+    Steps {
+        /// The set.
+        set: Vec<u8>,
+        /// What the steps of the part begin with.
+        head: Vec<u8>,
+    },
+    /// A set of steps, the older ones of which are in chunks.
+    Chunked {
+        /// The set, which has the newest [`KEPT`] if there are chunks.
+        newest: Vec<u8>,
+        /// The directory of the chunks.
+        chunks: Vec<u8>,
+    },
 }
 
 impl Source {
-    /// A set of ids whose scores are createdAt.
-    pub(crate) fn by_time(set: Vec<u8>) -> Self {
-        Self { set, head: Vec::new() }
+    /// The memories of one space.
+    pub(crate) fn space(keys: &Keys, space: &str) -> Self {
+        Self::Steps { set: keys.spaces(), head: [space.as_bytes(), &[0]].concat() }
     }
 
-    /// The memories of one space in the set of all spaces.
-    pub(crate) fn of_space(spaces: Vec<u8>, space: &str) -> Self {
-        Self { set: spaces, head: [space.as_bytes(), &[0]].concat() }
+    /// The memories below an ancestor.
+    pub(crate) fn below(keys: &Keys, path: &str) -> Self {
+        Self::Chunked { newest: keys.path(path), chunks: keys.chunks(path) }
+    }
+
+    /// Each set with its kind and head, as the script takes them.
+    fn sets(&self, only_newest: bool) -> impl Iterator<Item = (&Vec<u8>, [&[u8]; 2])> {
+        let (set, form, chunks) = match self {
+            Self::Ids(set) => (set, [b"ids".as_slice(), &[]], None),
+            Self::Steps { set, head } => (set, [b"steps".as_slice(), head], None),
+            Self::Chunked { newest, chunks } => (newest, [b"steps".as_slice(), &[]], Some(chunks)),
+        };
+        let chunks = chunks.filter(|_| !only_newest).map(|chunks| (chunks, [b"chunks".as_slice(), &[]]));
+        [(set, form)].into_iter().chain(chunks)
     }
 
     /// Asks for the first entries.
     fn begin(&self, commands: &mut Pipeline, order: Order, count: usize) {
-        if self.head.is_empty() {
-            let command = if order == Order::NewestFirst { "ZREVRANGE" } else { "ZRANGE" };
-            commands.cmd(command).arg(&self.set).arg(0).arg(count - 1).arg("WITHSCORES");
-            return;
-        }
-        // The head ends with a zero byte.
-        let behind = [&self.head[..self.head.len() - 1], &[1]].concat();
-        let (low, high) = ([b"[", self.head.as_slice()].concat(), [b"(", behind.as_slice()].concat());
-        match order {
-            Order::NewestFirst => commands.cmd("ZREVRANGEBYLEX").arg(&self.set).arg(high).arg(low),
-            Order::OldestFirst => commands.cmd("ZRANGEBYLEX").arg(&self.set).arg(low).arg(high),
+        let whole = if order == Order::NewestFirst { "ZREVRANGE" } else { "ZRANGE" };
+        match self {
+            Self::Ids(set) => commands.cmd(whole).arg(set).arg(0).arg(count - 1).arg("WITHSCORES"),
+            Self::Chunked { newest, .. } => commands.cmd(whole).arg(newest).arg(0).arg(count - 1),
+            Self::Steps { set, head } => {
+                let behind = [&head[..head.len() - 1], &[1]].concat();
+                let (low, high) = ([b"[", head.as_slice()].concat(), [b"(", behind.as_slice()].concat());
+                match order {
+                    Order::NewestFirst => commands.cmd("ZREVRANGEBYLEX").arg(set).arg(high).arg(low),
+                    Order::OldestFirst => commands.cmd("ZRANGEBYLEX").arg(set).arg(low).arg(high),
+                };
+                commands.arg("LIMIT").arg(0).arg(count)
+            }
         };
-        commands.arg("LIMIT").arg(0).arg(count);
     }
 
     /// The times and ids in the answer to that.
     fn entries(&self, answer: Value) -> Result<Vec<(i64, Vec<u8>)>> {
         let unexpected = |error| unexpected_answer().with_source(error);
-        if self.head.is_empty() {
+        if let Self::Ids(_) = self {
             let entries = from_redis_value::<Vec<(Vec<u8>, f64)>>(answer).map_err(unexpected)?;
             // Times have at most 44 bits.
             return Ok(entries.into_iter().map(|(id, time)| (time as i64, id)).collect());
         }
-        let members = from_redis_value::<Vec<Vec<u8>>>(answer).map_err(unexpected)?;
+        let steps = from_redis_value::<Vec<Vec<u8>>>(answer).map_err(unexpected)?;
         let corrupt = || Error::corrupt("an entry of the index of spaces lacks a part");
-        members.iter().map(|member| time_and_id(member).ok_or_else(corrupt)).collect()
+        steps.iter().map(|step| time_and_id(step).ok_or_else(corrupt)).collect()
     }
 }
 
@@ -140,6 +165,19 @@ impl Lane {
     /// The place of the next candidate.
     fn front(&self) -> Option<(i64, &[u8])> {
         self.found.front().map(|candidate| (candidate.time, candidate.id.as_slice()))
+    }
+
+    /// Whether this is the first slice, and no chunk can have any of it.
+    fn wants_only_newest(&self, range: &Range, slice: usize) -> bool {
+        self.place.is_none() && range.is_whole() && range.order == Order::NewestFirst && slice <= KEPT
+    }
+
+    /// Whether [`Lane::begin`] can read the first slice.
+    fn is_plain(&self, range: &Range, slice: usize) -> bool {
+        let is_first = self.place.is_none() && range.is_whole() && !range.prefix.is_empty();
+        let has_chunks = self.sources.iter().any(|source| matches!(source, Source::Chunked { .. }));
+        let is_small = self.sources.len() <= PLAIN && slice <= PLAIN_SLICE;
+        is_first && is_small && (!has_chunks || self.wants_only_newest(range, slice))
     }
 
     /// Reads the first slice by plain commands. They cost the server a sixth of what the script does, which copies all rows
@@ -243,9 +281,7 @@ impl Walk {
 pub(crate) async fn fill(on: &Connections, range: &Range, lanes: &mut [Lane], slice: usize) -> Result<()> {
     let empty = |lane: &&mut Lane| lane.found.is_empty() && !lane.is_last;
     for lane in lanes.iter_mut().filter(empty) {
-        let is_small = lane.sources.len() <= PLAIN && slice <= PLAIN_SLICE;
-        let begins = lane.place.is_none() && range.is_whole() && !range.prefix.is_empty();
-        if is_small && begins && !on.has_long_rows.load(Ordering::Relaxed) {
+        if lane.is_plain(range, slice) && !on.has_long_rows.load(Ordering::Relaxed) {
             lane.begin(on, range, slice).await?;
         }
     }
@@ -253,8 +289,10 @@ pub(crate) async fn fill(on: &Connections, range: &Range, lanes: &mut [Lane], sl
     for lane in lanes.iter_mut().filter(empty) {
         let (time, id) = lane.place.clone().map_or_else(Default::default, |(time, id)| (time.to_string(), id));
         let newest = range.order == Order::NewestFirst;
+        let only_newest = lane.wants_only_newest(range, slice);
+        let sets = || lane.sources.iter().flat_map(|source| source.sets(only_newest));
         let call = Call::new(&on.scripts.walk)
-            .keys(lane.sources.iter().map(|source| source.set.clone()))
+            .keys(sets().map(|(set, _)| set.clone()))
             .arg(range.prefix.clone())
             .number(newest.into())
             .number(slice as i64)
@@ -262,7 +300,7 @@ pub(crate) async fn fill(on: &Connections, range: &Range, lanes: &mut [Lane], sl
             .arg(id)
             .arg(range.after.clone())
             .arg(range.before.clone())
-            .args(lane.sources.iter().map(|source| source.head.clone()));
+            .args(sets().flat_map(|(_, form)| form.map(<[u8]>::to_vec)));
         calls.add_command(call.into_cmd());
     }
     if calls.is_empty() {

@@ -33,6 +33,7 @@ fn main() -> ExitCode {
             run(a_recall_looks_up_little_more_than_it_gives())
         }),
         trial("redis::long_rows_are_never_read_as_a_whole_page", || run(long_rows_are_never_read_as_a_whole_page())),
+        trial("redis::older_memories_of_a_path_are_in_chunks", || run(older_memories_of_a_path_are_in_chunks())),
         trial("redis::no_command_goes_over_the_whole_keyspace", || run(no_command_goes_over_the_whole_keyspace())),
     ];
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
@@ -356,6 +357,51 @@ async fn long_rows_are_never_read_as_a_whole_page() -> Case {
         }
         let stored = usize::from(way != "update" && way != "put");
         assert_eq!(scripts().await?, (1 + stored, true), "{way}");
+    }
+    Ok(())
+}
+
+/// In whatever order memories come, and in parts of whatever size: the newest 64 of a path are together, the others mostly in chunks
+/// of at most 64 that do not overlap, and each is there once.
+async fn older_memories_of_a_path_are_in_chunks() -> Case {
+    const ROWS: i64 = 3_000;
+    let server = LocalRedis::start()?;
+    let admin = Admin::of(&server.url());
+    let steps = async |set: &[u8]| admin.query::<Vec<Vec<u8>>>(redis::cmd("ZRANGE").arg(set).arg(0).arg(-1)).await;
+    let orders = [
+        ("ascending", Vec::from_iter(0..ROWS)),
+        ("descending", Vec::from_iter((0..ROWS).rev())),
+        ("random", Vec::from_iter((0..ROWS).map(|place| place * 1_777 % ROWS))),
+    ];
+    for ((order, times), part) in orders.iter().flat_map(|order| [1, 100, 1_500].map(|part| (order, part))) {
+        let what = format!("{order}, {part} at once");
+        let mut config = RedisConfig::from_url(&server.url())?;
+        config.namespace = format!("{order}{part}");
+        let provider = open(config.clone()).await?;
+        let rows: Vec<_> = times.iter().map(|time| event("a-b", time / 2)).collect();
+        for some in rows.chunks(part) {
+            match some {
+                [row] => drop(provider.store(row.clone()).await?),
+                rows => drop(provider.store_many(rows.to_vec()).await?),
+            }
+        }
+        let key = |name: &str| format!("{{{}}}:{name}", config.namespace).into_bytes();
+        let (newest, directory) = (steps(&key("p:a")).await?, steps(&key("c:a")).await?);
+        let mut in_chunks = Vec::new();
+        for owner in &directory {
+            let chunk = [key("c:a"), vec![0], owner.clone()].concat();
+            let chunk: Vec<u8> = admin.query(redis::cmd("GET").arg(chunk)).await?;
+            let chunk: Vec<_> = chunk.chunks(22).map(<[u8]>::to_vec).collect();
+            assert!(chunk.first() == Some(owner) && chunk.len() <= 64, "{what}: {} in a chunk", chunk.len());
+            in_chunks.extend(chunk);
+        }
+        // One of 32 stores looks whether there are 320, or eight for each chunk.
+        assert!((64..1_200).contains(&newest.len()), "{what}: {} outside of chunks", newest.len());
+        assert!(in_chunks.is_sorted_by(|left, right| left < right), "{what}: chunks overlap");
+        assert!(in_chunks.last() < newest.get(newest.len() - 64), "{what}: one of the newest 64 is in a chunk");
+        assert!(directory.len() <= ROWS as usize / 30, "{what}: {} chunks", directory.len());
+        let all = BTreeSet::from_iter(in_chunks.iter().chain(&newest));
+        assert_eq!((all.len(), in_chunks.len() + newest.len()), (ROWS as usize, ROWS as usize), "{what}");
     }
     Ok(())
 }

@@ -41,13 +41,14 @@ impl BareRedis {
         ids.arg("LIMIT").arg(0).arg(50);
     }
 
-    fn newest(&self, ids: &mut Pipeline, set: &str) {
-        ids.cmd("ZREVRANGE").arg(set).arg(0).arg(49).arg("WITHSCORES");
+    /// The newest 64 of a path are never in chunks.
+    fn below(&self, ids: &mut Pipeline, path: &str) {
+        ids.cmd("ZREVRANGE").arg(self.key(&format!("p:{path}"))).arg(0).arg(49);
     }
 
     fn under(&self, ids: &mut Pipeline, path: &str) {
         self.exact(ids, path);
-        self.newest(ids, &self.key(&format!("p:{path}")));
+        self.below(ids, path);
     }
 
     fn row(&self, id: MemoryId) -> Vec<u8> {
@@ -69,17 +70,21 @@ impl Bare for BareRedis {
     async fn store_many(&self, rows: Vec<NewMemory>) {
         let mut pipeline = pipe();
         pipeline.atomic();
+        // The provider would have to move what is added to its own sets into chunks.
+        let set = |name: &str| self.key(&format!("b:{name}"));
         for row in rows {
             let memory = row.into_memory(MemoryId::generate());
             let (id, time) = (memory.id.as_bytes(), memory.created_at.as_millis());
             pipeline.cmd("SET").arg(self.row(memory.id)).arg(vec![b'x'; ROW_OVERHEAD + memory.size()]).ignore();
-            pipeline.cmd("ZADD").arg(self.key("time")).arg(time).arg(id).ignore();
-            pipeline.cmd("ZADD").arg(self.key("spaces")).arg(0).arg(member(&memory)).ignore();
+            pipeline.cmd("ZADD").arg(set("time")).arg(time).arg(id).ignore();
+            let step = step(&memory);
+            let in_space = [memory.space_id.as_str().as_bytes(), &[0], &step].concat();
+            pipeline.cmd("ZADD").arg(set("spaces")).arg(0).arg(in_space).ignore();
             for path in memory.space_id.ancestors() {
-                pipeline.cmd("ZADD").arg(self.key(&format!("p:{path}"))).arg(time).arg(id).ignore();
+                pipeline.cmd("ZADD").arg(set(&format!("p:{path}"))).arg(0).arg(&step).ignore();
             }
             if memory.status.is_open() {
-                pipeline.cmd("ZADD").arg(self.key(memory.status.as_str())).arg(time).arg(id).ignore();
+                pipeline.cmd("ZADD").arg(set(memory.status.as_str())).arg(time).arg(id).ignore();
             }
         }
         self.run::<()>(&pipeline).await;
@@ -112,12 +117,12 @@ impl Bare for BareRedis {
             "under, medium" => self.under(&mut ids, "plugin-discord-medium"),
             "under, sparse" => self.under(&mut ids, "plugin-discord-sparse"),
             "under, stale" => self.under(&mut ids, "plugin-discord-stale"),
-            "glob, a guild's channel" => self.newest(&mut ids, &self.key("p:plugin-discord-g42-c7")),
-            "pending rows" => self.newest(&mut ids, &self.key("pending")),
+            "glob, a guild's channel" => self.below(&mut ids, "plugin-discord-g42-c7"),
+            "pending rows" => drop(ids.cmd("ZREVRANGE").arg(self.key("pending")).arg(0).arg(49).arg("WITHSCORES")),
             "prefix, siblings" => {
-                self.newest(&mut ids, &self.key("p:plugin-discord-g1"));
+                self.below(&mut ids, "plugin-discord-g1");
                 for last in 0..10 {
-                    self.newest(&mut ids, &self.key(&format!("p:plugin-discord-g1{last}")));
+                    self.below(&mut ids, &format!("plugin-discord-g1{last}"));
                 }
             }
             _ => return None,
@@ -127,7 +132,7 @@ impl Bare for BareRedis {
             let is_by_score = part.len() >= 2 && part[0].len() == 16;
             match is_by_score {
                 true => found.extend(part.chunks_exact(2).map(|pair| (score(&pair[1]), pair[0].clone()))),
-                false => found.extend(part.iter().map(|member| time_and_id(member))),
+                false => found.extend(part.iter().map(|step| time_and_id(step))),
             }
         }
         found.sort_unstable_by(|left, right| right.cmp(left));
@@ -170,14 +175,13 @@ fn memory(id: MemoryId, row: &[u8]) -> Memory {
     }
 }
 
-fn member(memory: &Memory) -> Vec<u8> {
-    let space: &SpaceId = &memory.space_id;
+fn step(memory: &Memory) -> Vec<u8> {
     let time = (memory.created_at.as_millis() - EARLIEST).to_be_bytes();
-    [space.as_str().as_bytes(), &[0], &time[2..], memory.id.as_bytes()].concat()
+    [&time[2..], memory.id.as_bytes()].concat()
 }
 
-fn time_and_id(member: &[u8]) -> (i64, Vec<u8>) {
-    let (rest, id) = member.split_at(member.len() - 16);
+fn time_and_id(step: &[u8]) -> (i64, Vec<u8>) {
+    let (rest, id) = step.split_at(step.len() - 16);
     let time = rest[rest.len() - 6..].iter().fold(0, |time, byte| time << 8 | i64::from(*byte));
     (time + EARLIEST, id.to_vec())
 }

@@ -3,22 +3,13 @@
 --
 -- KEYS: the sorted sets.
 -- ARGV: prefix of the keys of rows, or nothing; 1 for newest first; how many records; createdAt and id of the record to go on
--- behind, or nothing; createdAt that they come after and before, or nothing; for each set nothing if its scores are createdAt
--- and its members ids, else what the members begin with that are followed by createdAt and id.
+-- behind, or nothing; createdAt that they come after and before, or nothing; for each set its kind, and what its steps begin
+-- with: `ids`, whose scores are createdAt, `steps`, which end with createdAt and id, or `chunks`, the directory of sets of such.
 local prefix, newest, count = ARGV[1], ARGV[2] == '1', tonumber(ARGV[3])
 local place_time, place_id, after, before = ARGV[4], ARGV[5], ARGV[6], ARGV[7]
 local EARLIEST, CHUNK = -8640000000000, 8
 -- A call ends early when its rows have passed this.
 local MAX_BYTES = 4 * 1024 * 1024
-
--- By bytes: Lua's own comparison goes by the locale.
-local function is_less(left, right)
-  for at = 1, math.min(#left, #right) do
-    local a, b = string.byte(left, at), string.byte(right, at)
-    if a ~= b then return a < b end
-  end
-  return #left < #right
-end
 
 -- How many members of a set come before the place, with itself or without.
 local function rank_of_place(set, with_itself)
@@ -33,7 +24,7 @@ local function rank_of_place(set, with_itself)
 end
 
 -- Each source gives the times and ids of its next records, none at its end.
-local function by_score(set)
+local function by_ids(set)
   local low = after ~= '' and redis.call('ZCOUNT', set, '-inf', after) or 0
   local high = before ~= '' and redis.call('ZCOUNT', set, '-inf', '(' .. before) or redis.call('ZCARD', set)
   if place_time ~= '' and newest then high = math.min(high, rank_of_place(set, false)) end
@@ -61,21 +52,33 @@ local function by_score(set)
   end
 end
 
-local function time_bytes(time)
-  local rest, bytes = tonumber(time) - EARLIEST, {}
-  for at = 6, 1, -1 do
-    bytes[at] = string.char(rest % 256)
-    rest = math.floor(rest / 256)
-  end
-  return table.concat(bytes)
+local function time_bytes(time) return struct.pack('>I6', tonumber(time) - EARLIEST) end
+
+-- Of the step at a place in a text.
+local function time_and_id(text, place)
+  local time, id = struct.unpack('>I6c16', text, place)
+  return time + EARLIEST, id
 end
 
-local function by_head(set, head)
+-- Between which steps those are that are wanted.
+local function bounds(head)
   local low = after ~= '' and '[' .. head .. time_bytes(after + 1) or '[' .. head
-  -- The head ends with a zero byte.
-  local high = before ~= '' and '(' .. head .. time_bytes(before) or '(' .. string.sub(head, 1, -2) .. '\1'
-  if place_time ~= '' and newest then high = '(' .. head .. time_bytes(place_time) .. place_id end
-  if place_time ~= '' and not newest then low = '(' .. head .. time_bytes(place_time) .. place_id end
+  local high = '+'
+  if before ~= '' then
+    high = '(' .. head .. time_bytes(before)
+  elseif head ~= '' then
+    -- The head ends with a zero byte.
+    high = '(' .. string.sub(head, 1, -2) .. '\1'
+  end
+  if place_time ~= '' then
+    local place = '(' .. head .. time_bytes(place_time) .. place_id
+    if newest then high = place else low = place end
+  end
+  return low, high
+end
+
+local function by_steps(set, head)
+  local low, high = bounds(head)
   return function(wanted)
     local found
     if newest then
@@ -84,21 +87,55 @@ local function by_head(set, head)
       found = redis.call('ZRANGEBYLEX', set, low, high, 'LIMIT', 0, wanted)
     end
     local times, ids = {}, {}
-    for at, member in ipairs(found) do
-      local a, b, c, d, e, f = string.byte(member, -22, -17)
-      times[at] = ((((a * 256 + b) * 256 + c) * 256 + d) * 256 + e) * 256 + f + EARLIEST
-      ids[at] = string.sub(member, -16)
+    for at, step in ipairs(found) do
+      times[at], ids[at] = time_and_id(step, #step - WIDTH + 1)
     end
     if newest then high = '(' .. (found[#found] or '') else low = '(' .. (found[#found] or '') end
     return times, ids
   end
 end
 
-local wanted = #KEYS <= 2 and count or math.max(8, math.ceil(2 * count / #KEYS))
+-- Each chunk ends before the next in the directory begins.
+local function by_chunks(directory)
+  local function last_to(edge) return redis.call('ZREVRANGEBYLEX', directory, edge, '-', 'LIMIT', 0, 1)[1] end
+  local function first_from(edge) return redis.call('ZRANGEBYLEX', directory, edge, '+', 'LIMIT', 0, 1)[1] end
+  local low, high = bounds('')
+  local owner = last_to(newest and high or low) or not newest and first_from('-')
+  local chunk, from, to, is_start = nil, 0, 0, true
+  return function(wanted)
+    local times, ids = {}, {}
+    while owner and #ids < wanted do
+      if not chunk then
+        chunk = redis.call('GET', directory .. '\0' .. owner) or ''
+        from = low == '[' and 0 or rank_in_chunk(chunk, string.sub(low, 2), string.sub(low, 1, 1) == '(', 0)
+        to = high == '+' and #chunk / WIDTH or rank_in_chunk(chunk, string.sub(high, 2), false, 0)
+      end
+      local count = math.max(0, math.min(to - from, wanted - #ids))
+      for _ = 1, count do
+        local place = newest and to - 1 or from
+        times[#times + 1], ids[#ids + 1] = time_and_id(chunk, place * WIDTH + 1)
+        if newest then to = place else from = place + 1 end
+      end
+      if from >= to then
+        -- A later one with nothing is beyond the last time that is wanted.
+        local goes_on = count > 0 or is_start
+        owner = goes_on and (newest and last_to('(' .. owner) or not newest and first_from('(' .. owner))
+        chunk, is_start = nil, false
+      end
+    end
+    return times, ids
+  end
+end
+
+local lists = 0
+for place = 1, #KEYS do
+  if ARGV[6 + 2 * place] ~= 'chunks' then lists = lists + 1 end
+end
+local wanted = lists <= 2 and count or math.max(8, math.ceil(2 * count / lists))
 local sources = {}
 for place, set in ipairs(KEYS) do
-  local head = ARGV[7 + place]
-  local fetch = head == '' and by_score(set) or by_head(set, head)
+  local kind, head = ARGV[6 + 2 * place], ARGV[7 + 2 * place]
+  local fetch = kind == 'ids' and by_ids(set) or kind == 'steps' and by_steps(set, head) or by_chunks(set)
   local times, ids = fetch(wanted)
   if #ids > 0 then
     sources[#sources + 1] = { fetch = fetch, times = times, ids = ids, at = 1, is_last = #ids < wanted }
