@@ -151,6 +151,10 @@ async fn lookup_of(session: &mut Session, on: &Statements, wanted: &Spaces) -> R
     }
     // Below the others there can be no space.
     paths.retain(|path| depth_of(path) <= SpaceId::MAX_BOUNDARIES);
+    // What is below another path would come twice.
+    let is_apart = |path: &String| !path.match_indices(BOUNDARIES).any(|(at, _)| paths.contains(&path[..at]));
+    spaces.retain(is_apart);
+    let paths = paths.iter().filter(|path| is_apart(path)).cloned().collect();
     Ok(Lookup::Places { paths, spaces })
 }
 
@@ -237,7 +241,7 @@ impl By {
     fn places(paths: BTreeSet<String>, spaces: BTreeSet<String>) -> Self {
         match (paths.first(), spaces.first()) {
             (None, Some(space)) if spaces.len() == 1 => Self::Space(space.clone()),
-            // Another space could be below the path, and its rows would come twice.
+            // What `under` asks for.
             (Some(path), space) if paths.len() == 1 && (spaces.is_empty() || spaces == paths) => {
                 Self::Under { depth: depth_of(path), path: path_hash(path), space: space.cloned() }
             }
@@ -278,8 +282,8 @@ impl Walk<'_> {
             By::Statuses(_) => &slices.by_status,
             By::Space(_) => &slices.of_space,
             By::Under { depth, .. } => slices.under(*depth),
-            By::Places { depths, .. } => {
-                by_place = slices.by_place(depths);
+            By::Places { depths, spaces, .. } => {
+                by_place = slices.by_place(depths, spaces.len());
                 &by_place
             }
         };

@@ -7,6 +7,9 @@ use memory_core::SpaceId;
 
 use crate::statements::memory_slice_columns;
 
+/// So many lists are each a part of a statement; of more, a statement reads the heads.
+const FEW: usize = 16;
+
 /// A statement that reads at most $1 rows, of what its keys name.
 #[derive(Debug)]
 pub(crate) struct Slice {
@@ -50,11 +53,12 @@ macro_rules! listed {
     };
 }
 
-/// The rows of two lists that have none in common.
-macro_rules! listed_in_either {
-    ($one:literal, $other:literal) => {
-        concat!("(", listed!($one), ") UNION ALL (", listed!($other), ")", in_order!())
-    };
+/// The rows of some lists that have none in common. The server reads one after the other of each list, as far as they are wanted.
+fn listed_in_one(conditions: impl Iterator<Item = String>) -> String {
+    let lists: Vec<_> = conditions
+        .map(|condition| format!("({})", listed!("{condition}").replace("{condition}", &condition)))
+        .collect();
+    lists.join(" UNION ALL ") + in_order!()
 }
 
 /// The places at the heads of the lists with the keys of `$wanted`. The indexes have them, so that only what is wanted in the end is read.
@@ -78,9 +82,9 @@ const HEADS_BELOW: &str = heads!(
     "path_{depth}"
 );
 
-/// The rows at some places, without what is there twice.
+/// The rows at some places.
 fn merged(heads: &[String]) -> String {
-    let (columns, heads, in_order) = (memory_slice_columns!(), heads.join(" UNION "), in_order!());
+    let (columns, heads, in_order) = (memory_slice_columns!(), heads.join(" UNION ALL "), in_order!());
     format!(
         "SELECT {columns} FROM ({heads}{in_order}) c JOIN {{schema}}.memories m ON m.id = c.id
             ORDER BY c.created_at {{order}}, c.id {{order}}"
@@ -104,8 +108,9 @@ impl Slices {
     /// For `ASC` or `DESC`, and the quoted name of a schema.
     pub(crate) fn new(order: &'static str, schema: &str) -> Self {
         let slice = |text: &str| Slice::new(text, order, schema);
-        let under =
-            |depth| slice(&at_depth(listed_in_either!("path_{depth} = {key}", "space_id = {second_key}"), depth));
+        let under = |depth| {
+            slice(&listed_in_one([format!("path_{depth} = {{key}}"), "space_id = {second_key}".to_owned()].into_iter()))
+        };
         let statuses = heads!("unnest({key}::text[])", "status IN ('pending', 'running') AND status");
         Self {
             order,
@@ -124,9 +129,17 @@ impl Slices {
         &self.under[depth - 1]
     }
 
-    /// What is below paths, each of one of these depths, and in spaces. The keys are the depths of the paths, their hashes, and
-    /// the spaces.
-    pub(crate) fn by_place(&self, depths: &[i32]) -> Slice {
+    /// What is below paths of these depths, and in so many spaces. The keys are the depths of the paths, their hashes, and the
+    /// spaces.
+    pub(crate) fn by_place(&self, depths: &[i32], spaces: usize) -> Slice {
+        if depths.len() + spaces <= FEW {
+            let paths = depths
+                .iter()
+                .zip(1..)
+                .map(|(depth, place)| format!("path_{depth} = ({{second_key}}::bigint[])[{place}]"));
+            let spaces = (1..=spaces).map(|place| format!("space_id = ({{third_key}}::text[])[{place}]"));
+            return Slice::new(&listed_in_one(paths.chain(spaces)), self.order, &self.schema);
+        }
         let depths: BTreeSet<_> = depths.iter().collect();
         let spaces = heads!("unnest({third_key}::text[])", "space_id").to_owned();
         let heads: Vec<_> = depths.into_iter().map(|depth| at_depth(HEADS_BELOW, depth)).chain([spaces]).collect();
