@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use memory_core::{Durability, Error, ErrorKind, Group, Health, Outcome, Result, TextIndex};
 use redis::{Arg, Cmd, Pipeline, RedisError, Value};
+use tokio::sync::Semaphore;
 
 use crate::config::{RedisConfig, Topology, Wait};
 use crate::error::{is_passing, is_read_only, native};
@@ -16,6 +17,9 @@ use crate::statements::{Keys, Scripts};
 
 /// How long to wait before the next attempt; twice as long each time, up to the second.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(200));
+
+/// How many recalls read from the server at the same time.
+const RECALLS: usize = 128;
 
 /// Rows of so many bytes are long: a page of them is not read at once.
 const LONG: usize = 1 << 20;
@@ -28,6 +32,8 @@ pub(crate) struct Connections {
     pub(crate) text_index: TextIndex,
     /// Stores without an idempotency key.
     pub(crate) group: Group,
+    /// Who recalls at the moment. The server answers one after the other anyway, and what waits for its turn to be read takes memory.
+    pub(crate) recalls: Semaphore,
     /// The paths that were found to be full.
     pub(crate) full: Mutex<BTreeSet<String>>,
     /// Whether a memory was met whose words are indexed. Never goes back.
@@ -57,6 +63,7 @@ impl Connections {
             scripts: Scripts::new(),
             text_index: config.text_index,
             group: Group::new(GROUP.0, GROUP.1),
+            recalls: Semaphore::new(RECALLS),
             full: Mutex::default(),
             has_ledger_text: AtomicBool::new(config.text_index == TextIndex::All),
             has_long_rows: AtomicBool::new(false),

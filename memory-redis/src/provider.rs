@@ -139,6 +139,8 @@ impl MemoryProvider for RedisMemory {
                 return Err(Error::no_ledger_text());
             }
             let connections = self.shared.connections()?;
+            // Nobody closes it, so this only waits.
+            let _turn = connections.recalls.acquire().await;
             let page = connections.retry(|| query::memories(&connections, query)).await?;
             record_rows(page.memories.len());
             Ok(page)
