@@ -19,7 +19,7 @@ use crate::statements::{Keys, Scripts};
 const PAUSE: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(200));
 
 /// How many recalls read from the server at the same time.
-const RECALLS: usize = 128;
+const RECALLS: usize = 32;
 
 /// Rows of so many bytes are long: a page of them is not read at once.
 const LONG: usize = 1 << 20;
