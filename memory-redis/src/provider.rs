@@ -139,9 +139,12 @@ impl MemoryProvider for RedisMemory {
                 return Err(Error::no_ledger_text());
             }
             let connections = self.shared.connections()?;
-            // Nobody closes it, so this only waits.
-            let _turn = connections.recalls.acquire().await;
-            let page = connections.retry(|| query::memories(&connections, query)).await?;
+            let recall = || async {
+                // Nobody closes it, so this only waits. Who pauses before another attempt takes no turn meanwhile.
+                let _turn = connections.recalls.acquire().await;
+                query::memories(&connections, query).await
+            };
+            let page = connections.retry(recall).await?;
             record_rows(page.memories.len());
             Ok(page)
         };

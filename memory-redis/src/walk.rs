@@ -90,7 +90,7 @@ impl Source {
             return Ok(entries.into_iter().map(|(id, time)| (time as i64, id)).collect());
         }
         let steps = from_redis_value::<Vec<Vec<u8>>>(answer).map_err(unexpected)?;
-        let corrupt = || Error::corrupt("an entry of the index of spaces lacks a part");
+        let corrupt = || Error::corrupt("a step of an index lacks a part");
         steps.iter().map(|step| time_and_id(step).ok_or_else(corrupt)).collect()
     }
 }
