@@ -1,6 +1,7 @@
 //! The door that every call of a provider goes through.
 
 use std::future::Future;
+use std::pin::Pin;
 use std::time::Duration;
 
 use tokio::sync::{Mutex, RwLock};
@@ -55,19 +56,27 @@ impl Gate {
     }
 
     /// Runs a call that reads.
-    pub async fn read<T>(&self, operation: &'static str, work: impl Future<Output = Result<T>>) -> Result<T> {
-        self.run(operation, self.deadline, Outcome::NotDone, self.pass(work)).await
+    pub fn read<T>(
+        &self,
+        operation: &'static str,
+        work: impl Future<Output = Result<T>>,
+    ) -> impl Future<Output = Result<T>> {
+        self.run(operation, self.deadline, Outcome::NotDone, self.pass(Box::pin(work)))
     }
 
     /// Runs a call that writes: past the deadline its outcome is unknown.
-    pub async fn write<T>(&self, operation: &'static str, work: impl Future<Output = Result<T>>) -> Result<T> {
-        self.run(operation, self.deadline, Outcome::Unknown, self.pass(work)).await
+    pub fn write<T>(
+        &self,
+        operation: &'static str,
+        work: impl Future<Output = Result<T>>,
+    ) -> impl Future<Output = Result<T>> {
+        self.run(operation, self.deadline, Outcome::Unknown, self.pass(Box::pin(work)))
     }
 
     /// Runs a health check, which has less time; not to answer is to be down (L3).
     pub async fn health<T>(&self, work: impl Future<Output = Result<T>>) -> Result<T> {
         let deadline = self.deadline.min(HEALTH_DEADLINE);
-        let result = self.run("check_health", deadline, Outcome::NotDone, self.pass(work)).await;
+        let result = self.run("check_health", deadline, Outcome::NotDone, self.pass(Box::pin(work))).await;
         result.map_err(|error| match error.kind() {
             ErrorKind::Timeout => Error::new(ErrorKind::Unavailable, "the engine does not answer")
                 .with_operation("check_health")
@@ -89,7 +98,8 @@ impl Gate {
         .await
     }
 
-    async fn pass<T>(&self, work: impl Future<Output = Result<T>>) -> Result<T> {
+    /// The work is boxed: each layer around it has two places for it, and moves it from one to the other.
+    async fn pass<T>(&self, work: Pin<Box<impl Future<Output = Result<T>>>>) -> Result<T> {
         let state = self.state.read().await;
         match *state {
             State::Open => work.await,
