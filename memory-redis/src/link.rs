@@ -72,7 +72,7 @@ impl Link {
             Connection::Node(node) => node.req_packed_commands(commands, 0, commands.len()).await,
             Connection::Cluster(cluster, route) => {
                 let route = SingleNodeRoutingInfo::SpecificNode(*route);
-                cluster.route_pipeline(commands.clone(), 0, commands.len(), route).await
+                Box::pin(cluster.route_pipeline(commands.clone(), 0, commands.len(), route)).await
             }
         };
         waiting.count.fetch_add(1, Ordering::Relaxed);
@@ -100,7 +100,8 @@ impl Link {
         if let Some(current) = self.current() {
             return Ok(current);
         }
-        let connection = self.source.connect(self.patience).await.map_err(native)?;
+        // Boxed, so that calls that have a connection are not as large as what it takes to make one.
+        let connection = Box::pin(self.source.connect(self.patience)).await.map_err(native)?;
         let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
         let numbered =
             Numbered { number: self.made.fetch_add(1, Ordering::Relaxed), connection, answers: Arc::default() };
