@@ -210,9 +210,11 @@ impl Connections {
         }
         let statements = &self.statements;
         let mut session = self.transaction().await?;
-        let is_complete = session.statement(&statements.is_ledger_text_complete).fetch_one(&mut *session).await;
-        if is_complete.and_then(|row| row.try_get(0)).map_err(native)? {
-            return session.commit().await;
+        if self.has_ledger_text.load(Ordering::Relaxed) {
+            let is_complete = session.statement(&statements.is_ledger_text_complete).fetch_one(&mut *session).await;
+            if is_complete.and_then(|row| row.try_get(0)).map_err(native)? {
+                return session.commit().await;
+            }
         }
         // Waits for the stores that don't know of the index yet; whoever comes later indexes what it stores.
         session.statement(&statements.lock_ledger).execute(&mut *session).await.map_err(native)?;
@@ -242,7 +244,8 @@ impl Connections {
 
     pub(crate) async fn refresh_has_ledger_text(&self) -> Result<()> {
         let mut session = self.write().await?;
-        let answer = session.statement(&self.statements.has_ledger_text).fetch_one(&mut *session).await;
+        let has_text = session.statement(&self.statements.has_ledger_text).bind(self.statements.ledger_text.clone());
+        let answer = has_text.fetch_one(&mut *session).await;
         if answer.and_then(|row| row.try_get(0)).map_err(native)? {
             self.has_ledger_text.store(true, Ordering::Relaxed);
         }

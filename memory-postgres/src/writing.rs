@@ -9,6 +9,7 @@ use memory_core::{
     Context, Error, Group, IdempotencyKey, Memory, MemoryId, MemoryPatch, Outcome, RestoreReport, Result,
     StoreTogether, Timestamp, Updated, check_repetition, path_hash, words,
 };
+use sqlx::query::Query;
 use uuid::Uuid;
 
 use crate::connection::{Connections, Session, retry_repeatable};
@@ -105,42 +106,47 @@ impl Connections {
     async fn insert(&self, session: &mut Session, memories: &[&Memory]) -> Result<HashSet<MemoryId>> {
         let has_words = self.has_ledger_text.load(Ordering::Relaxed);
         let words = |memory: &&Memory| has_words.then(|| words_of(memory));
-        let insert = match memories {
-            [memory] => {
-                let insert = session.statement(&self.statements.insert_memory);
-                insert
-                    .bind(id_to_sql(memory.id))
-                    .bind(memory.created_at.as_millis())
-                    .bind(memory.updated_at.map(Timestamp::as_millis))
-                    .bind(revision_to_sql(memory.revision))
-                    .bind(memory.status.as_str())
-                    .bind(memory.space_id.as_str().to_owned())
-                    .bind(memory.idempotency_key.as_ref().map(|key| key.as_str().to_owned()))
-                    .bind(memory.metadata.as_str().to_owned())
-                    .bind(memory.trigger.as_str().to_owned())
-                    .bind(memory.context.as_ref().map(|context| context.as_str().to_owned()))
-                    .bind(words(memory))
-                    .bind(paths_of(memory))
-            }
-            memories => {
-                let insert = session.statement(&self.statements.insert_memories);
-                insert
-                    .bind(all(memories, |memory| id_to_sql(memory.id)))
-                    .bind(all(memories, |memory| memory.created_at.as_millis()))
-                    .bind(all(memories, |memory| memory.updated_at.map(Timestamp::as_millis)))
-                    .bind(all(memories, |memory| revision_to_sql(memory.revision)))
-                    .bind(all(memories, |memory| memory.status.as_str()))
-                    .bind(all(memories, |memory| memory.space_id.as_str().to_owned()))
-                    .bind(all(memories, |memory| memory.idempotency_key.as_ref().map(|key| key.as_str().to_owned())))
-                    .bind(all(memories, |memory| memory.metadata.as_str().to_owned()))
-                    .bind(all(memories, |memory| memory.trigger.as_str().to_owned()))
-                    .bind(all(memories, |memory| memory.context.as_ref().map(|context| context.as_str().to_owned())))
-                    .bind(memories.iter().map(words).collect::<Vec<_>>())
-                    .bind(all(memories, paths_as_text))
-            }
-        };
+        if let ([memory], false) = (memories, has_words) {
+            return self.insert_one(session, memory).await;
+        }
+        let insert = session.statement(&self.statements.insert_memories);
+        let insert = insert
+            .bind(all(memories, |memory| id_to_sql(memory.id)))
+            .bind(all(memories, |memory| memory.created_at.as_millis()))
+            .bind(all(memories, |memory| memory.updated_at.map(Timestamp::as_millis)))
+            .bind(all(memories, |memory| revision_to_sql(memory.revision)))
+            .bind(all(memories, |memory| memory.status.as_str()))
+            .bind(all(memories, |memory| memory.space_id.as_str().to_owned()))
+            .bind(all(memories, |memory| memory.idempotency_key.as_ref().map(|key| key.as_str().to_owned())))
+            .bind(all(memories, |memory| memory.metadata.as_str().to_owned()))
+            .bind(all(memories, |memory| memory.trigger.as_str().to_owned()))
+            .bind(all(memories, |memory| memory.context.as_ref().map(|context| context.as_str().to_owned())))
+            .bind(memories.iter().map(words).collect::<Vec<_>>())
+            .bind(all(memories, paths_as_text))
+            .bind(self.statements.ledger_text.clone());
         let rows = insert.fetch_all(&mut **session).await.map_err(native_write)?;
         rows.iter().map(|row| memory_id(row, 0)).collect()
+    }
+
+    /// The same for one, without its words.
+    async fn insert_one(&self, session: &mut Session, memory: &Memory) -> Result<HashSet<MemoryId>> {
+        let paths = paths_of(memory);
+        let insert = session.statement(&self.statements.insert_memory[paths.len()]);
+        let insert = insert
+            .bind(id_to_sql(memory.id))
+            .bind(memory.created_at.as_millis())
+            .bind(memory.updated_at.map(Timestamp::as_millis))
+            .bind(revision_to_sql(memory.revision))
+            .bind(memory.status.as_str())
+            .bind(memory.space_id.as_str().to_owned())
+            .bind(memory.idempotency_key.as_ref().map(|key| key.as_str().to_owned()))
+            .bind(memory.metadata.as_str().to_owned())
+            .bind(memory.trigger.as_str().to_owned())
+            .bind(memory.context.as_ref().map(|context| context.as_str().to_owned()))
+            .bind(self.statements.ledger_text.clone());
+        let insert = paths.into_iter().fold(insert, Query::bind);
+        let done = insert.execute(&mut **session).await.map_err(native_write)?;
+        Ok((done.rows_affected() > 0).then_some(memory.id).into_iter().collect())
     }
 
     /// `None` when the memory was changed meanwhile.
@@ -162,7 +168,8 @@ impl Connections {
             .bind(patched.updated_at.map(Timestamp::as_millis))
             .bind(patched.metadata.as_str().to_owned())
             .bind(words)
-            .bind(has_new_words);
+            .bind(has_new_words)
+            .bind(self.statements.ledger_text.clone());
         let changed = update.fetch_optional(&mut *session).await.map_err(native_write)?;
         session.commit().await?;
         if changed.is_none() {

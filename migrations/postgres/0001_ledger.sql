@@ -85,9 +85,3 @@ CREATE TABLE {schema}.documents (
 
 CREATE INDEX documents_by_time ON {schema}.documents (collection, created_at, id);
 CREATE INDEX documents_by_word ON {schema}.documents USING gin (words);
-
--- What all programs on this namespace have to agree on.
-CREATE TABLE {schema}.settings (
-    name  text COLLATE "C" PRIMARY KEY,
-    value text NOT NULL
-);
