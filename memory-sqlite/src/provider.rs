@@ -313,7 +313,7 @@ impl<'c> Writing<'c> {
         if self.has_ledger_text {
             self.insert_words(self.connection.last_insert_rowid(), memory)?;
         }
-        self.paths.push(PathEntry { slot, tokens: paths::tokens_of(&memory.space_id), is_shared });
+        self.paths.push(PathEntry { slot, tokens: paths::tokens_of(memory), is_shared });
         Ok(())
     }
 
