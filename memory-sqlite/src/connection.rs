@@ -5,14 +5,16 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 use memory_core::{Error, ErrorKind, Outcome, Result};
 use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use crate::config::{Location, SqliteConfig};
 use crate::error::native;
 use crate::migrate;
 use crate::provider::Writing;
+use crate::statements;
 
 /// How many calls can wait for the writer before `write` itself waits.
 const QUEUE: usize = 1_024;
@@ -27,15 +29,21 @@ const CACHE_KIB: i64 = 8 << 10;
 /// After how many pages the log is put into the file: four times SQLite's own, so that an import in random order, which
 /// writes the same pages of its indexes again and again, puts each there less often.
 const LOG_PAGES: i64 = 4_000;
+/// After how long without a call the writer merges what many writes have left of the path index.
+const IDLE: Duration = Duration::from_secs(1);
+/// How many pages of the path index are merged before the writer looks for calls again: some milliseconds.
+const MERGED_PAGES: i64 = 64;
 /// How long to wait before trying again what SQLite refuses without asking its busy handler.
 const RETRY_PAUSE: Duration = Duration::from_millis(10);
 
 /// An open database.
 #[derive(Debug)]
 pub(crate) struct Threads {
-    writer: mpsc::Sender<Command>,
+    writer: Sender<Waiting>,
+    /// For calls that wait for the writer.
+    places: Arc<Semaphore>,
     /// `None` for a database in memory, whose one connection does both.
-    readers: Option<crossbeam_channel::Sender<Read>>,
+    readers: Option<Sender<Read>>,
     /// The writer's comes first.
     threads: Vec<thread::JoinHandle<()>>,
 }
@@ -45,6 +53,9 @@ enum Command {
     Write(Box<dyn Write>),
     Read(Read),
 }
+
+/// A command, and its place in the queue.
+type Waiting = (Command, OwnedSemaphorePermit);
 
 /// Something to read on a connection.
 type Read = Box<dyn FnOnce(&mut Connection) + Send>;
@@ -71,7 +82,7 @@ trait Write: Send {
 impl Threads {
     /// Opens and migrates the database, and starts its threads.
     pub(crate) async fn start(config: &SqliteConfig) -> Result<Self> {
-        let (writer, commands) = mpsc::channel(QUEUE);
+        let (writer, commands) = crossbeam_channel::unbounded();
         let for_writer = config.clone();
         let open = move || open_to_write(&for_writer);
         let mut threads =
@@ -89,7 +100,7 @@ impl Threads {
                 Some(readers)
             }
         };
-        Ok(Self { writer, readers, threads })
+        Ok(Self { writer, places: Arc::new(Semaphore::new(QUEUE)), readers, threads })
     }
 
     /// Runs `work` in a transaction that it shares with the calls that wait at the same time, and answers when that is
@@ -102,7 +113,7 @@ impl Threads {
     {
         let (reply, answer) = oneshot::channel();
         let call = Call { work, result: None, reply };
-        self.writer.send(Command::Write(Box::new(call))).await.map_err(|_| gone())?;
+        self.command(Command::Write(Box::new(call))).await?;
         answer.await.map_err(|_| gone().with_outcome(Outcome::Unknown))?
     }
 
@@ -123,16 +134,22 @@ impl Threads {
         });
         match &self.readers {
             Some(readers) => readers.send(read).map_err(|_| gone())?,
-            None => self.writer.send(Command::Read(read)).await.map_err(|_| gone())?,
+            None => self.command(Command::Read(read)).await?,
         }
         let result = answer.await.map_err(|_| gone())?;
         drop(waiting);
         result
     }
 
+    /// Asks something of the writer's thread, as soon as there is a place in its queue.
+    async fn command(&self, command: Command) -> Result<()> {
+        let place = Arc::clone(&self.places).acquire_owned().await.map_err(|_| gone())?;
+        self.writer.send((command, place)).map_err(|_| gone())
+    }
+
     /// Ends the threads when they have done what they were asked.
     pub(crate) async fn stop(self) -> Result<()> {
-        let Self { writer, readers, mut threads } = self;
+        let Self { writer, readers, mut threads, .. } = self;
         let joined = tokio::task::spawn_blocking(move || {
             // Readers can't put the log into the file and remove it, so the connection that writes is the last to close.
             drop(readers);
@@ -257,11 +274,23 @@ fn make_folder_of(path: &Path) -> Result<()> {
 }
 
 /// The loop of the writer's thread. Ends when the provider is gone and the queue is empty.
-fn write_until_closed(mut connection: Connection, mut commands: mpsc::Receiver<Command>) {
+fn write_until_closed(mut connection: Connection, commands: Receiver<Waiting>) {
     let mut group: Vec<Box<dyn Write>> = Vec::with_capacity(GROUP);
-    while let Some(first) = commands.blocking_recv() {
+    let mut patience = IDLE;
+    loop {
+        let first = match commands.recv_timeout(patience) {
+            Ok(first) => first,
+            Err(RecvTimeoutError::Disconnected) => return,
+            Err(RecvTimeoutError::Timeout) => {
+                // What could not be merged is tried again after the next call.
+                let is_merged = merge_paths(&connection).unwrap_or(true);
+                patience = if is_merged { Duration::MAX } else { Duration::ZERO };
+                continue;
+            }
+        };
+        patience = IDLE;
         let mut next = Some(first);
-        while let Some(command) = next.take() {
+        while let Some((command, _)) = next.take() {
             match command {
                 Command::Write(call) if !call.is_abandoned() => group.push(call),
                 Command::Write(_) => {}
@@ -277,6 +306,14 @@ fn write_until_closed(mut connection: Connection, mut commands: mpsc::Receiver<C
         }
         write_group(&mut connection, &mut group);
     }
+}
+
+/// Merges some of the path index, whose parts a recall has to look into one by one; `true` when there is nothing left to merge.
+fn merge_paths(connection: &Connection) -> Result<bool> {
+    let before = connection.total_changes();
+    statements::execute(connection, statements::MERGE_PATHS, [MERGED_PAGES])?;
+    // The command itself counts as one.
+    Ok(connection.total_changes() - before < 2)
 }
 
 /// Runs the calls in one transaction; if that fails, each in one of its own.

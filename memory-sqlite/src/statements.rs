@@ -28,6 +28,7 @@ pub(crate) const INSERT_MEMORY: &str = "
     INSERT INTO memories (id, slot, space_id, status, trigger, context, updated_at, metadata, revision, idempotency_key)
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
 pub(crate) const INSERT_PATHS: &str = "INSERT INTO memory_paths (rowid, path) VALUES (?1, ?2)";
+pub(crate) const MERGE_PATHS: &str = "INSERT INTO memory_paths (memory_paths, rank) VALUES ('merge', ?1)";
 pub(crate) const SLOT_HAS_PATH: &str = "SELECT 1 FROM memory_paths WHERE memory_paths MATCH ?2 AND rowid = ?1";
 pub(crate) const UPDATE_MEMORY: &str = "
     UPDATE memories SET status = ?2, context = ?3, updated_at = ?4, metadata = ?5, revision = ?6 WHERE id = ?1";

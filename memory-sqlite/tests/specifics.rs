@@ -1,6 +1,7 @@
 //! What is special about SQLite behind the contract: memory, group commit, slots, and the plans of its statements.
 
 use std::path::Path;
+use std::time::Duration;
 
 use futures::future::join_all;
 use memory_core::{
@@ -359,6 +360,30 @@ async fn open_memories_cost_what_they_are_and_not_what_the_ledger_holds() {
     assert!(steps < 2_000, "{steps} steps for 10 rows of 20,010");
 }
 
+#[tokio::test]
+async fn the_path_index_is_merged_while_nobody_calls() {
+    let folder = TempDir::new().expect("a temporary folder");
+    let path = folder.path().join("memory.db");
+    let provider = open(path.clone()).await;
+    let mut stored = Vec::new();
+    for number in 0..40 {
+        stored.push(provider.store(event("a-b", number)).await.expect("a store"));
+    }
+    let file = Connection::open(&path).expect("the file");
+    // The parts by the ids of their pages; below these are the pages that tell of all parts.
+    let count = "SELECT count(DISTINCT id >> 37) FROM memory_paths_data WHERE id >> 37 > 0";
+    let parts = || file.query_row(count, [], |row| row.get::<_, u32>(0)).expect("a number");
+    let merged = async {
+        while parts() > 2 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), merged).await.expect("no more than two parts are left");
+    let query = MemoryQuery::builder().under("a").order(Order::OldestFirst);
+    assert_eq!(ids(&walk(&provider, &query).await), stored);
+    provider.shutdown().await.expect("a shutdown");
+}
+
 const SPACES: [&str; 8] = ["a", "a-b", "a-bc", "a-b/c", "a:b", "A-b", "é-b", "b"];
 
 /// One query for each way to select.
@@ -447,7 +472,9 @@ fn event(place: &str, millis: i64) -> NewMemory {
 
 /// A row whose id a test has chosen.
 fn row(id: u8, millis: i64, place: &str) -> Memory {
-    event(place, millis).into_memory(MemoryId::from_bytes([id; 16]))
+    // Two zero bytes at the end of an id put markers into the path index.
+    let bytes = std::array::from_fn(|place| if place < 14 { id } else { 0 });
+    event(place, millis).into_memory(MemoryId::from_bytes(bytes))
 }
 
 fn document(id: &str) -> DocumentWrite {

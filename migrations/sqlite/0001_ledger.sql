@@ -25,6 +25,8 @@ CREATE UNIQUE INDEX memories_by_key ON memories (idempotency_key) WHERE idempote
 CREATE VIRTUAL TABLE memory_paths USING fts5 (
     path, content = '', detail = none, columnsize = 0, tokenize = "ascii tokenchars '-_./:~'"
 );
+-- A merge while nobody calls takes two parts of about the same size, and does not wait for four.
+INSERT INTO memory_paths (memory_paths, rank) VALUES ('usermerge', 2);
 CREATE VIRTUAL TABLE memory_path_tokens USING fts5vocab (memory_paths, instance);
 
 -- The words of the ledger, by seq; kept while the setting says so.
