@@ -13,7 +13,7 @@ pub(crate) const KEPT: usize = 64;
 const CHUNK: usize = 64;
 /// From how many steps on a path gives some to chunks: so many at least, and so many for each chunk that there is. What comes out of
 /// order mostly finds its place before it is in a chunk then, and the rest of it meets several in each chunk.
-const FULL: (usize, usize) = (KEPT + 4 * CHUNK, 8);
+const FULL: (usize, usize) = (KEPT + 2 * CHUNK, 8);
 /// How many steps one script moves into chunks at most.
 const MOVED: usize = 1_024;
 /// Of so many memories one lets its paths be looked at, whether they are full.
