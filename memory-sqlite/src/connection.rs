@@ -282,9 +282,11 @@ fn write_until_closed(mut connection: Connection, commands: Receiver<Waiting>) {
             Ok(first) => first,
             Err(RecvTimeoutError::Disconnected) => return,
             Err(RecvTimeoutError::Timeout) => {
+                let begun = Instant::now();
                 // What could not be merged is tried again after the next call.
                 let is_merged = merge_paths(&connection).unwrap_or(true);
-                patience = if is_merged { Duration::MAX } else { Duration::ZERO };
+                // A rest as long as the work: SQLite keeps no queue of the processes that wait for the file.
+                patience = if is_merged { Duration::MAX } else { begun.elapsed() };
                 continue;
             }
         };
