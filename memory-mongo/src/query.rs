@@ -248,30 +248,37 @@ impl Bounds {
         Self { order, from: Timestamp::MIN.as_millis(), to: Timestamp::MAX.as_millis(), behind }
     }
 
-    /// The conditions and the orders of the searches that together find what is left, the last one first.
-    fn searches(&self, id: &str) -> Vec<(Document, Document)> {
+    /// The ranges that together hold what is left; none when nothing is.
+    fn ranges(&self, id: &str) -> Vec<Document> {
         let (mut from, mut to) = (self.from, self.to);
-        let (operator, direction) = match self.order {
-            Order::NewestFirst => ("$lt", -1),
-            Order::OldestFirst => ("$gt", 1),
-        };
-        let mut searches = Vec::with_capacity(2);
-        if let Some((millis, _)) = &self.behind {
-            match self.order {
-                Order::NewestFirst => to = millis - 1,
-                Order::OldestFirst => from = millis + 1,
-            }
+        let mut ranges = Vec::with_capacity(2);
+        if let Some((millis, place)) = &self.behind {
+            let operator = match self.order {
+                Order::NewestFirst => {
+                    to = millis - 1;
+                    "$lt"
+                }
+                Order::OldestFirst => {
+                    from = millis + 1;
+                    "$gt"
+                }
+            };
+            // One millisecond as a range: after a single value the server would sort the lists instead of merging them.
+            ranges.push(doc! { "createdAt": { "$gt": millis - 1, "$lt": millis + 1 }, id: { operator: place } });
         }
         if from <= to {
-            let rest = doc! { "createdAt": { "$gte": from, "$lte": to } };
-            searches.push((rest, doc! { "createdAt": direction, id: direction }));
+            ranges.push(doc! { "createdAt": { "$gte": from, "$lte": to } });
         }
-        if let Some((millis, place)) = &self.behind {
-            // By itself, since the server can merge lists only where each condition but the last names single values.
-            let same = doc! { "createdAt": millis, id: { operator: place } };
-            searches.push((same, doc! { id: direction }));
-        }
-        searches
+        ranges
+    }
+
+    /// What the server sorts by.
+    fn sort(&self, id: &str) -> Document {
+        let direction = match self.order {
+            Order::NewestFirst => -1,
+            Order::OldestFirst => 1,
+        };
+        doc! { "createdAt": direction, id: direction }
     }
 }
 
@@ -282,7 +289,6 @@ struct Source<'c> {
     /// The field that orders the rows of one millisecond.
     id: &'static str,
     bounds: Bounds,
-    searches: Vec<(Document, Document)>,
     /// How many rows a search gives at most, and how many the one that is under way has given.
     slice: usize,
     given: usize,
@@ -309,8 +315,7 @@ impl<'c> Source<'c> {
         bounds: &Bounds,
         slice: usize,
     ) -> Self {
-        let (bounds, searches) = (bounds.clone(), bounds.searches(id));
-        Self { on, lists, id, bounds, searches, slice, given: 0, cursor: None, state: State::Behind }
+        Self { on, lists, id, bounds: bounds.clone(), slice, given: 0, cursor: None, state: State::Behind }
     }
 
     /// Goes to the next row, which is the cursor's then; `false` when there are no more.
@@ -326,22 +331,29 @@ impl<'c> Source<'c> {
                     return Ok(true);
                 }
                 self.cursor = None;
-                if self.given == self.slice {
-                    self.searches = self.bounds.searches(self.id);
-                    self.slice = next_slice(self.slice);
+                if self.given < self.slice {
+                    return Ok(false);
                 }
+                self.slice = next_slice(self.slice);
             }
-            let Some((range, order)) = self.searches.pop() else { return Ok(false) };
-            let mut searched: Vec<_> = self.lists.clone();
-            searched.iter_mut().for_each(|list| list.extend(range.clone()));
-            let condition = match searched.len() {
-                1 => searched.remove(0),
-                _ => doc! { "$or": searched },
-            };
+            let Some(condition) = self.condition() else { return Ok(false) };
             self.given = 0;
             let limit = self.slice;
-            let find = self.on.find(condition).sort(order).limit(limit as i64).batch_size(limit as u32);
-            self.cursor = Some(find.await.map_err(native)?);
+            let find = self.on.find(condition).sort(self.bounds.sort(self.id));
+            self.cursor = Some(find.limit(limit as i64).batch_size(limit as u32).await.map_err(native)?);
+        }
+    }
+
+    /// What the rows that are left have, unless there are none.
+    fn condition(&self) -> Option<Document> {
+        let ranges = self.bounds.ranges(self.id);
+        let mut searched: Vec<Document> = Vec::with_capacity(self.lists.len() * ranges.len());
+        for list in &self.lists {
+            searched.extend(ranges.iter().map(|range| list.clone().into_iter().chain(range.clone()).collect()));
+        }
+        match searched.len() {
+            0 | 1 => searched.pop(),
+            _ => Some(doc! { "$or": searched }),
         }
     }
 
@@ -507,20 +519,15 @@ mod tests {
     }
 
     #[test]
-    fn behind_a_place_the_rest_of_its_millisecond_comes_first() {
-        let bounds = |order, behind| Bounds { order, from: 10, to: 20, behind };
-        let rest = |from: i64, to: i64, direction: i32| {
-            let range = doc! { "createdAt": { "$gte": from, "$lte": to } };
-            (range, doc! { "createdAt": direction, "_id": direction })
-        };
-        assert_eq!(bounds(Order::NewestFirst, None).searches("_id"), [rest(10, 20, -1)]);
+    fn behind_a_place_comes_the_rest_of_its_millisecond() {
+        let ranges = |order, behind| Bounds { order, from: 10, to: 20, behind }.ranges("_id");
+        let rest = |from: i64, to: i64| doc! { "createdAt": { "$gte": from, "$lte": to } };
+        assert_eq!(ranges(Order::NewestFirst, None), [rest(10, 20)]);
         let place = || Some((15, Bson::from("x")));
-        let same = |operator: &str, direction: i32| {
-            (doc! { "createdAt": 15_i64, "_id": { operator: "x" } }, doc! { "_id": direction })
-        };
-        assert_eq!(bounds(Order::NewestFirst, place()).searches("_id"), [rest(10, 14, -1), same("$lt", -1)]);
-        assert_eq!(bounds(Order::OldestFirst, place()).searches("_id"), [rest(16, 20, 1), same("$gt", 1)]);
+        let same = |operator: &str| doc! { "createdAt": { "$gt": 14_i64, "$lt": 16_i64 }, "_id": { operator: "x" } };
+        assert_eq!(ranges(Order::NewestFirst, place()), [same("$lt"), rest(10, 14)]);
+        assert_eq!(ranges(Order::OldestFirst, place()), [same("$gt"), rest(16, 20)]);
         let first = Some((10, Bson::from("x")));
-        assert_eq!(bounds(Order::NewestFirst, first).searches("_id").len(), 1, "nothing is earlier");
+        assert_eq!(ranges(Order::NewestFirst, first).len(), 1, "nothing is earlier");
     }
 }
