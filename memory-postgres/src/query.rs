@@ -224,11 +224,16 @@ enum By {
     Status(&'static str),
     Statuses(Vec<&'static str>),
     Space(String),
+    /// Below a path.
+    Below {
+        depth: usize,
+        path: i64,
+    },
     /// Below a path, and in the space that has it as its id.
     Under {
         depth: usize,
         path: i64,
-        space: Option<String>,
+        space: String,
     },
     Places {
         depths: Vec<i32>,
@@ -241,9 +246,10 @@ impl By {
     fn places(paths: BTreeSet<String>, spaces: BTreeSet<String>) -> Self {
         match (paths.first(), spaces.first()) {
             (None, Some(space)) if spaces.len() == 1 => Self::Space(space.clone()),
+            (Some(path), None) if paths.len() == 1 => Self::Below { depth: depth_of(path), path: path_hash(path) },
             // What `under` asks for.
-            (Some(path), space) if paths.len() == 1 && (spaces.is_empty() || spaces == paths) => {
-                Self::Under { depth: depth_of(path), path: path_hash(path), space: space.cloned() }
+            (Some(path), Some(space)) if paths.len() == 1 && spaces == paths => {
+                Self::Under { depth: depth_of(path), path: path_hash(path), space: space.clone() }
             }
             _ => Self::Places {
                 depths: paths.iter().map(|path| depth_of(path) as i32).collect(),
@@ -281,6 +287,7 @@ impl Walk<'_> {
             By::Status(_) => &slices.of_status,
             By::Statuses(_) => &slices.by_status,
             By::Space(_) => &slices.of_space,
+            By::Below { depth, .. } => slices.below(*depth),
             By::Under { depth, .. } => slices.under(*depth),
             By::Places { depths, spaces, .. } => {
                 by_place = slices.by_place(depths, spaces.len());
@@ -300,6 +307,7 @@ impl Walk<'_> {
             By::Status(status) => slice.bind(*status),
             By::Statuses(statuses) => slice.bind(statuses.clone()),
             By::Space(space) => slice.bind(space.clone()),
+            By::Below { path, .. } => slice.bind(*path),
             By::Under { path, space, .. } => slice.bind(*path).bind(space.clone()),
             By::Places { depths, paths, spaces } => slice.bind(depths.clone()).bind(paths.clone()).bind(spaces.clone()),
         };

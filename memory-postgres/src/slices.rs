@@ -101,6 +101,7 @@ pub(crate) struct Slices {
     pub(crate) by_status: Slice,
     pub(crate) of_space: Slice,
     /// From the depth 1 on.
+    below: Vec<Slice>,
     under: Vec<Slice>,
 }
 
@@ -108,6 +109,7 @@ impl Slices {
     /// For `ASC` or `DESC`, and the quoted name of a schema.
     pub(crate) fn new(order: &'static str, schema: &str) -> Self {
         let slice = |text: &str| Slice::new(text, order, schema);
+        let below = |depth| slice(&at_depth(listed!("path_{depth} = {key}"), depth));
         let under = |depth| {
             slice(&listed_in_one([format!("path_{depth} = {{key}}"), "space_id = {second_key}".to_owned()].into_iter()))
         };
@@ -119,12 +121,17 @@ impl Slices {
             of_status: slice(listed!("status = {key} AND status IN ('pending', 'running')")),
             by_status: slice(&merged(&[statuses.to_owned()])),
             of_space: slice(listed!("space_id = {key}")),
+            below: (1..=SpaceId::MAX_BOUNDARIES).map(below).collect(),
             under: (1..=SpaceId::MAX_BOUNDARIES).map(under).collect(),
         }
     }
 
-    /// What is below a path of this depth, and in the space that has it as its id. The depth is at most
-    /// [`SpaceId::MAX_BOUNDARIES`].
+    /// What is below a path of this depth, which is at most [`SpaceId::MAX_BOUNDARIES`].
+    pub(crate) fn below(&self, depth: usize) -> &Slice {
+        &self.below[depth - 1]
+    }
+
+    /// The same, and what is in the space that has the path as its id.
     pub(crate) fn under(&self, depth: usize) -> &Slice {
         &self.under[depth - 1]
     }
