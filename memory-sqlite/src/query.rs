@@ -55,7 +55,11 @@ pub(crate) fn memories(connection: &Connection, query: &MemoryQuery) -> Result<M
                 Slots::Along(slots.query(params![expression, low, high]).map_err(native)?)
             } else {
                 slots = prepare(connection, statements::SLOTS_OLDEST_FIRST)?;
-                Slots::Back(Windows::new(&mut slots, expression, (low, high), query.limit() + 1)?)
+                let wanted = query.limit() + 1;
+                // As far back as the whole ledger has as many slots as a window may have: those that are found are some of them.
+                let back = (high, Windows::most(wanted) as i64);
+                let reach = first(connection, statements::SLOT_FURTHER_BACK, back, |row| column(row, 0))?;
+                Slots::Back(Windows::new(&mut slots, expression, (low, high), wanted, reach.unwrap_or(low)))
             };
             walks.push(Walk::Slots { slots, memories: &mut memories, bounds });
         }

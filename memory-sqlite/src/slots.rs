@@ -4,12 +4,12 @@ use memory_core::Result;
 use rusqlite::{CachedStatement, Rows, params};
 
 use crate::error::native;
-use crate::statements::{SLOT_BITS, column};
+use crate::statements::column;
 
-/// How long the first window is where nothing tells how close slots stand: a minute.
-const FIRST_SPAN: i64 = 60_000 << SLOT_BITS;
-/// By how much a window grows or shrinks.
+/// By how much a window shrinks that has too many slots.
 const STEP: i64 = 8;
+/// How many slots a window is to have at least, however few are wanted: to find it costs more than to read them.
+const FEWEST: usize = 32;
 /// How many times as many slots as are wanted a window may have.
 const SURPLUS: usize = 4;
 
@@ -33,7 +33,8 @@ impl Slots<'_, '_> {
 /// Slots back in time, window by window, each read forwards.
 ///
 /// Backwards, FTS5 looks for a place from the newest slot on: it goes over all pages of the list in between, and for each of them
-/// over the index of these pages from its start. Forwards it goes over that index once.
+/// over the index of these pages from its start. Forwards it goes over that index once, which takes up to 50 µs where the list is that
+/// of five million slots. So as few windows as possible are read.
 pub(crate) struct Windows<'s, 'c> {
     forwards: &'s mut CachedStatement<'c>,
     expression: String,
@@ -46,24 +47,26 @@ pub(crate) struct Windows<'s, 'c> {
 }
 
 impl<'s, 'c> Windows<'s, 'c> {
-    /// Between two slots, of which so many are wanted at least; the statement gives them forwards.
+    /// Between two slots, of which so many are wanted at least; the statement gives them forwards. `reach` is the slot that the first
+    /// window goes back to.
     pub(crate) fn new(
         forwards: &'s mut CachedStatement<'c>,
         expression: String,
         (low, high): (i64, i64),
         wanted: usize,
-    ) -> Result<Self> {
-        let mut windows = Self { forwards, expression, low, high, wanted, span: FIRST_SPAN, found: Vec::new() };
-        // What comes next to them stands about as close.
-        let newer = windows.read(high.saturating_add(1), i64::MAX, wanted)?;
-        if let Some(last) = newer.last().filter(|_| newer.len() == wanted) {
-            windows.span = last.saturating_sub(high).max(1);
-        }
-        Ok(windows)
+        reach: i64,
+    ) -> Self {
+        let span = high.saturating_sub(reach).max(1);
+        Self { forwards, expression, low, high, wanted: wanted.max(FEWEST), span, found: Vec::new() }
+    }
+
+    /// How many slots a window may have of which so many are wanted.
+    pub(crate) fn most(wanted: usize) -> usize {
+        SURPLUS * wanted.max(FEWEST)
     }
 
     fn next(&mut self) -> Result<Option<i64>> {
-        let most = SURPLUS * self.wanted;
+        let most = Self::most(self.wanted);
         while self.found.is_empty() && self.low <= self.high {
             let start = self.high.saturating_sub(self.span).max(self.low);
             let found = self.read(start, self.high, most + 1)?;
@@ -72,7 +75,9 @@ impl<'s, 'c> Windows<'s, 'c> {
                 continue;
             }
             if found.len() < self.wanted {
-                self.span = self.span.saturating_mul(STEP);
+                // If the slots go on like this, the next one has half of the most.
+                let times = most / 2 / found.len().max(1);
+                self.span = self.span.saturating_mul(times as i64);
             }
             (self.found, self.high) = (found, start - 1);
         }
@@ -98,7 +103,7 @@ mod tests {
 
     use super::*;
     use crate::migrate;
-    use crate::statements::{INSERT_PATHS, SLOTS_OLDEST_FIRST, prepare};
+    use crate::statements::{INSERT_PATHS, SLOT_BITS, SLOTS_OLDEST_FIRST, prepare};
 
     #[test]
     fn windows_give_every_slot_however_far_apart_they_are() {
@@ -113,15 +118,17 @@ mod tests {
         }
         for wanted in [1, 51, 1_001] {
             for (first, last) in [(0, 5_009), (0, 4_000), (0, 3_005), (0, 2_999), (7, 1_500), (5, 5)] {
-                let mut forwards = prepare(&connection, SLOTS_OLDEST_FIRST).expect("a statement");
                 let ends = (slots[first], slots[last]);
-                let mut windows = Windows::new(&mut forwards, r#""a""#.to_owned(), ends, wanted).expect("windows");
-                let mut found = Vec::new();
-                while let Some(slot) = windows.next().expect("a slot") {
-                    found.push(slot);
+                for reach in [i64::MIN, 0, ends.1 - 60_000, ends.1, i64::MAX] {
+                    let mut forwards = prepare(&connection, SLOTS_OLDEST_FIRST).expect("a statement");
+                    let mut windows = Windows::new(&mut forwards, r#""a""#.to_owned(), ends, wanted, reach);
+                    let mut found = Vec::new();
+                    while let Some(slot) = windows.next().expect("a slot") {
+                        found.push(slot);
+                    }
+                    found.reverse();
+                    assert_eq!(found, slots[first..=last], "{wanted} of {first} to {last}, reaching {reach}");
                 }
-                found.reverse();
-                assert_eq!(found, slots[first..=last], "{wanted} of {first} to {last}");
             }
         }
     }

@@ -40,6 +40,8 @@ pub(crate) const LAST_OF_MILLISECOND: &str = "
     SELECT slot, id FROM memories WHERE slot BETWEEN ?1 AND ?2 ORDER BY slot DESC, id DESC LIMIT 1";
 pub(crate) const FIRST_FROM_SLOT: &str = "
     SELECT slot, id FROM memories WHERE slot BETWEEN ?1 AND ?2 ORDER BY slot, id LIMIT 1";
+pub(crate) const SLOT_FURTHER_BACK: &str =
+    "SELECT slot FROM memories WHERE slot < ?1 ORDER BY slot DESC LIMIT 1 OFFSET ?2";
 pub(crate) const SLOT_OF_ID: &str = "SELECT slot FROM memories WHERE id = ?1";
 
 pub(crate) const SLOTS_NEWEST_FIRST: &str = "
