@@ -33,6 +33,8 @@ const LOG_PAGES: i64 = 4_000;
 const IDLE: Duration = Duration::from_secs(1);
 /// How many pages of the path index are merged before the writer looks for calls again: some milliseconds.
 const MERGED_PAGES: i64 = 64;
+/// The part of the ledger that has to be new before all of the path index is merged into one: an eighth.
+const GROWTH: i64 = 8;
 /// How long to wait before trying again what SQLite refuses without asking its busy handler.
 const RETRY_PAUSE: Duration = Duration::from_millis(10);
 
@@ -277,6 +279,7 @@ fn make_folder_of(path: &Path) -> Result<()> {
 fn write_until_closed(mut connection: Connection, commands: Receiver<Waiting>) {
     let mut group: Vec<Box<dyn Write>> = Vec::with_capacity(GROUP);
     let mut patience = IDLE;
+    let mut rows_when_whole = last_row(&connection).unwrap_or_default();
     loop {
         let first = match commands.recv_timeout(patience) {
             Ok(first) => first,
@@ -284,7 +287,7 @@ fn write_until_closed(mut connection: Connection, commands: Receiver<Waiting>) {
             Err(RecvTimeoutError::Timeout) => {
                 let begun = Instant::now();
                 // What could not be merged is tried again after the next call.
-                let is_merged = merge_paths(&connection).unwrap_or(true);
+                let is_merged = merge_paths(&connection, &mut rows_when_whole).unwrap_or(true);
                 // A rest as long as the work: SQLite keeps no queue of the processes that wait for the file.
                 patience = if is_merged { Duration::MAX } else { begun.elapsed() };
                 continue;
@@ -311,11 +314,33 @@ fn write_until_closed(mut connection: Connection, commands: Receiver<Waiting>) {
 }
 
 /// Merges some of the path index, whose parts a recall has to look into one by one; `true` when there is nothing left to merge.
-fn merge_paths(connection: &Connection) -> Result<bool> {
+///
+/// Parts of about the same size become one. What that leaves becomes one once the ledger has grown enough, so that each row is merged
+/// with all others a few times only.
+fn merge_paths(connection: &Connection, rows_when_whole: &mut i64) -> Result<bool> {
+    if merge_pages(connection, MERGED_PAGES)? {
+        return Ok(false);
+    }
+    let rows = last_row(connection)?;
+    if rows - *rows_when_whole <= rows / GROWTH {
+        return Ok(true);
+    }
+    *rows_when_whole = rows;
+    // A negative number puts all parts beside each other, and merges go on from there.
+    Ok(!merge_pages(connection, -MERGED_PAGES)?)
+}
+
+/// Whether there was anything to merge.
+fn merge_pages(connection: &Connection, pages: i64) -> Result<bool> {
     let before = connection.total_changes();
-    statements::execute(connection, statements::MERGE_PATHS, [MERGED_PAGES])?;
+    statements::execute(connection, statements::MERGE_PATHS, [pages])?;
     // The command itself counts as one.
-    Ok(connection.total_changes() - before < 2)
+    Ok(connection.total_changes() - before > 1)
+}
+
+/// The number of the row that was stored last; 0 when there is none.
+fn last_row(connection: &Connection) -> Result<i64> {
+    Ok(statements::first(connection, statements::LAST_SEQ, [], |row| statements::column(row, 0))?.unwrap_or_default())
 }
 
 /// Runs the calls in one transaction; if that fails, each in one of its own.

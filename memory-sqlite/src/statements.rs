@@ -36,6 +36,7 @@ pub(crate) const MEMORY_BY_ID: &str = concat!("SELECT ", memory_columns!(), ", s
 pub(crate) const MEMORY_BY_KEY: &str = "SELECT id, space_id, trigger FROM memories WHERE idempotency_key = ?1";
 pub(crate) const ALL_MEMORIES_BY_SEQ: &str = concat!("SELECT ", memory_columns!(), ", seq FROM memories ORDER BY seq");
 
+pub(crate) const LAST_SEQ: &str = "SELECT seq FROM memories ORDER BY seq DESC LIMIT 1";
 pub(crate) const LAST_OF_MILLISECOND: &str = "
     SELECT slot, id FROM memories WHERE slot BETWEEN ?1 AND ?2 ORDER BY slot DESC, id DESC LIMIT 1";
 pub(crate) const FIRST_FROM_SLOT: &str = "
