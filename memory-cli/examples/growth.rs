@@ -63,6 +63,8 @@ fn draw(panel: &DrawingArea<SVGBackend<'_>, Shift>, title: &str, lines: &Lines) 
         values().fold(f64::MAX, f64::min) / 2.0..values().fold(f64::MIN, f64::max) * 2.0
     };
     let (rows, micros) = (around(|point| point.0), around(|point| point.1));
+    // Labels stand at powers of ten, of which some values have none below them.
+    let micros = 10_f64.powf(micros.start.log10().floor())..micros.end;
     let mut chart = ChartBuilder::on(panel)
         .caption(title, ("sans-serif", 18))
         .margin(10)

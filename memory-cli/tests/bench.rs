@@ -27,7 +27,7 @@ const WORKLOADS: [(&str, u64, u64); 20] = [
     ("filter under dense", 1, OPERATIONS),
     ("pending rows", 1, OPERATIONS),
     ("pending under dense", 1, OPERATIONS),
-    ("walk under dense, first page", 1, OPERATIONS),
+    ("walk under dense, second page", 1, OPERATIONS),
     ("walk under dense, a last page", 1, OPERATIONS),
     ("get", 1, OPERATIONS),
     ("update", 1, OPERATIONS),
