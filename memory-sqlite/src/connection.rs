@@ -325,9 +325,10 @@ fn merge_paths(connection: &Connection, rows_when_whole: &mut i64) -> Result<boo
     if rows - *rows_when_whole <= rows / GROWTH {
         return Ok(true);
     }
-    *rows_when_whole = rows;
     // A negative number puts all parts beside each other, and merges go on from there.
-    Ok(!merge_pages(connection, -MERGED_PAGES)?)
+    let has_begun = merge_pages(connection, -MERGED_PAGES)?;
+    *rows_when_whole = rows;
+    Ok(!has_begun)
 }
 
 /// Whether there was anything to merge.
