@@ -71,11 +71,14 @@ fn draw(panel: &DrawingArea<SVGBackend<'_>, Shift>, title: &str, lines: &Lines) 
         .x_label_area_size(40)
         .y_label_area_size(60)
         .build_cartesian_2d(rows.log_scale(), micros.log_scale())?;
-    chart.configure_mesh().x_desc("memories").y_desc("median, µs").draw()?;
+    let whole = |number: &f64| format!("{number:.0}");
+    let mut mesh = chart.configure_mesh();
+    mesh.x_label_formatter(&whole).y_label_formatter(&whole).x_desc("memories").y_desc("median, µs").draw()?;
     for ((engine, line), color) in lines.iter().zip(COLORS.into_iter().cycle()) {
         let series = LineSeries::new(line.iter().copied(), color).point_size(3);
         let key = move |(x, y)| PathElement::new([(x, y), (x + 16, y)], color);
         chart.draw_series(series)?.label(engine).legend(key);
     }
-    Ok(chart.configure_series_labels().background_style(WHITE).border_style(BLACK).draw()?)
+    let mut keys = chart.configure_series_labels();
+    Ok(keys.position(SeriesLabelPosition::LowerRight).background_style(WHITE).border_style(BLACK).draw()?)
 }
