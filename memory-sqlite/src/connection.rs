@@ -421,3 +421,42 @@ fn abandoned() -> Error {
 fn gone() -> Error {
     Error::new(ErrorKind::Unexpected, "a thread of the database has ended")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_parts_are_merged_only_after_the_ledger_has_grown() {
+        let mut connection = Connection::open_in_memory().expect("a database");
+        migrate::run(&mut connection).expect("a schema");
+        let store = |rows: std::ops::Range<i64>| {
+            connection.execute_batch("BEGIN").expect("a transaction");
+            for row in rows {
+                let memory = "INSERT INTO memories (id, slot, space_id, status, trigger, metadata, revision)
+                    VALUES (CAST(?1 AS BLOB), ?1, 'a', 'completed', '1', '{}', 1)";
+                connection.execute(memory, [row]).expect("a row");
+                connection.execute(statements::INSERT_PATHS, (row, "e0a")).expect("its path");
+            }
+            connection.execute_batch("COMMIT").expect("a commit");
+        };
+        let parts = || {
+            let count = "SELECT count(DISTINCT segid) FROM memory_paths_idx";
+            connection.query_row(count, [], |row| row.get::<_, i64>(0)).expect("a number")
+        };
+        let mut rows_when_whole = 0;
+        let mut merge = || while !merge_paths(&connection, &mut rows_when_whole).expect("merges") {};
+        store(0..5_000);
+        store(5_000..10_000);
+        merge();
+        assert_eq!(parts(), 1);
+        store(10_000..10_100);
+        merge();
+        assert_eq!(parts(), 2, "a hundredth is not worth it");
+        store(10_100..11_000);
+        merge();
+        store(11_000..12_000);
+        merge();
+        assert_eq!(parts(), 1);
+    }
+}
