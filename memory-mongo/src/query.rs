@@ -17,7 +17,7 @@ use crate::statements::{self, EVERYTHING, id_to_bson, impossible, number, open_p
 const SLICE: (usize, usize) = (32, 2_048);
 /// Up to this many siblings of a prefix are merged; above it, what their parent holds is walked.
 const MAX_SIBLINGS: usize = 100;
-/// How many lists the server merges in one search; of many more it would sort everything instead.
+/// How many lists the server merges in one search, where behind a cursor each is two; of more than 200 it would sort everything.
 const MERGED: usize = 100;
 
 /// The page of a query of the ledger.
