@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use conformance::workload::{self, Ledger, RowOrder};
 use futures::future::join_all;
 use memory_core::{
     Collection, Content, DocumentId, DocumentQuery, DocumentSelection, DocumentWrite, Durability, ErrorKind,
@@ -382,6 +383,25 @@ async fn the_path_index_is_merged_while_nobody_calls() {
     let query = MemoryQuery::builder().under("a").order(Order::OldestFirst);
     assert_eq!(ids(&walk(&provider, &query).await), stored);
     provider.shutdown().await.expect("a shutdown");
+}
+
+#[tokio::test]
+async fn a_memory_takes_at_most_250_bytes_beyond_its_texts_in_any_order_of_time() {
+    for order in RowOrder::ALL {
+        let folder = TempDir::new().expect("a temporary folder");
+        let config = SqliteConfig::from(folder.path().join("memory.db"));
+        let provider = open(config.clone()).await;
+        let ledger = Ledger { order, ..Ledger::new(50_000) };
+        let mut texts = 0;
+        for batch in ledger.batches() {
+            texts += batch.iter().map(workload::size).sum::<usize>();
+            provider.store_many(batch).await.expect("a batch");
+        }
+        let bytes = memory_sqlite::inspect(&config).await.expect("a file").bytes.expect("a size") as usize;
+        let beyond = (bytes - texts) / ledger.rows;
+        assert!(beyond <= 250, "{order:?}: {beyond} bytes");
+        provider.shutdown().await.expect("a shutdown");
+    }
 }
 
 const SPACES: [&str; 8] = ["a", "a-b", "a-bc", "a-b/c", "a:b", "A-b", "é-b", "b"];
