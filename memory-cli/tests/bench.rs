@@ -5,6 +5,8 @@ mod common;
 #[allow(dead_code)]
 mod growth;
 
+use std::time::{Duration, Instant};
+
 use common::Cli;
 use serde_json::Value;
 
@@ -107,6 +109,14 @@ fn each_recall_is_measured_on_cold_caches_too() {
     let short = ["bench", "--url", &url, "--rows", "1000", "--operations", "1", "--cold", "exit 3"];
     assert!(cli.fails(1, &short).contains("exit status: 3"));
     assert!(cli.fails(2, &["bench", "--url", "memory:", "--cold", "true"]).contains("--cold"));
+}
+
+#[test]
+fn the_first_recall_waits_for_the_engine_to_settle() {
+    let start = Instant::now();
+    let sizes = ["--rows", "1000", "--operations", "1", "--settle", "1"];
+    Cli::new().ok(&[&["bench", "--url", "memory:"], sizes.as_slice()].concat());
+    assert!(start.elapsed() >= Duration::from_secs(1));
 }
 
 /// Only Linux tells how much memory a process has had.

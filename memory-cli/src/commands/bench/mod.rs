@@ -15,6 +15,7 @@ use conformance::workload::{Ledger, PAYLOAD, RowOrder, SpaceForm, Spread};
 use memory_core::{InMemory, MemoryProvider};
 use memory_runtime::Sandbox;
 use tokio::process::Command;
+use tokio::time::sleep;
 
 use self::meter::Limits;
 use self::report::{Report, Space};
@@ -50,6 +51,9 @@ pub(crate) struct BenchArgs {
     /// How many seconds each workload goes on at most.
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = value_parser!(u64).range(1..=3_600))]
     seconds: u64,
+    /// How many seconds to wait after the load, for what the engine then still does with it.
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = value_parser!(u64).range(..=3_600))]
+    settle: u64,
     /// Recall also from cold caches: once for each question, after this command of the shell has emptied them.
     ///
     /// It may restart the server; it must not end before the server answers again.
@@ -120,6 +124,7 @@ async fn measure(place: &Place<'_>, provider: &Arc<dyn MemoryProvider>, args: &B
     let mut workloads = Workloads::new(Arc::clone(provider), ledger, clients, limits);
     let before = place.bytes().await?;
     let loaded = workloads.load().await?;
+    sleep(Duration::from_secs(args.settle)).await;
     workloads.recall().await?;
     workloads.walk(&loaded).await?;
     // Now rather than at once, as some engines write their files later.
