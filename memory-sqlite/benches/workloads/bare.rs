@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use conformance::bench::Bare;
@@ -35,6 +36,9 @@ const BY_LIKE: &str = select!("WHERE space_id LIKE ?1 ORDER BY created_at DESC, 
 const PENDING: &str =
     select!("WHERE status = 'pending' AND status IN ('pending', 'running') ORDER BY slot DESC, id DESC LIMIT ?2");
 
+/// How long to wait before looking at the path index again.
+const PAUSE: Duration = Duration::from_millis(500);
+
 /// A connection on a file that a provider has made, for one task after the other.
 pub(crate) struct BareRusqlite(Mutex<Connection>);
 
@@ -48,6 +52,12 @@ impl BareRusqlite {
         connection.pragma_update(None, "wal_autocheckpoint", 4_000).expect("a log");
         connection.set_prepared_statement_cache_capacity(64);
         Self(Mutex::new(connection))
+    }
+
+    /// How many parts the path index has, by the ids of their pages; below these are the pages that tell of all parts.
+    fn parts(&self) -> i64 {
+        let count = "SELECT count(DISTINCT id >> 37) FROM memory_paths_data WHERE id >> 37 > 0";
+        self.connection().prepare(count).query_row([], |row| row.get(0)).expect("a number")
     }
 
     fn connection(&self) -> Session<'_> {
@@ -70,8 +80,11 @@ impl Bare for BareRusqlite {
         self.connection().store_all(ledger.rows());
     }
 
-    /// Brings all of the log into the file, too.
+    /// Waits until the provider has merged the path index, and brings all of the log into the file, too.
     async fn settle(&self) {
+        while self.parts() > 1 {
+            tokio::time::sleep(PAUSE).await;
+        }
         let Session(connection) = self.connection();
         connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).expect("a checkpoint");
         let file = File::open(connection.path().expect("a file")).expect("opens");
