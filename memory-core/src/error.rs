@@ -140,6 +140,13 @@ impl Error {
         self
     }
 
+    /// Tells it in other words, and leaves the rest as it is: the cause too, by which an engine knows what to try again.
+    #[must_use]
+    pub fn with_message(mut self, message: impl Into<String>) -> Self {
+        self.0.message = message.into();
+        self
+    }
+
     /// Keeps the cause.
     #[must_use]
     pub fn with_source(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
