@@ -60,7 +60,5 @@ async fn apply_pending(target: &mut dyn Target, migrations: &[Migration]) -> Res
 
 fn name_step(step: &Migration, error: Error) -> Error {
     let message = format!("{step} could not be applied: {}", error.message());
-    let named = Error::new(error.kind(), message).with_outcome(error.outcome());
-    let named = if error.is_retryable() { named.retryable() } else { named };
-    named.with_source(error)
+    error.with_message(message)
 }

@@ -1,5 +1,7 @@
 //! The runner, on a target that keeps its bookkeeping in memory.
 
+use std::error::Error as _;
+use std::io;
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
@@ -72,7 +74,7 @@ impl Target for Connection {
         yield_now().await;
         if self.broken == Some(migration.version) {
             let error = Error::new(ErrorKind::Unavailable, "the disk is full").with_outcome(Outcome::Unknown);
-            return Err(error.retryable());
+            return Err(error.retryable().with_source(io::Error::from(io::ErrorKind::StorageFull)));
         }
         self.database.applied.lock().expect("no test panics in it").push(Applied {
             version: migration.version,
@@ -130,6 +132,9 @@ async fn a_failing_step_leaves_those_before_it_and_gives_the_lock_back() {
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     assert_eq!(error.message(), r#"version 2 "documents" could not be applied: the disk is full"#);
     assert_eq!((error.outcome(), error.is_retryable()), (Outcome::Unknown, true));
+    let cause =
+        error.source().and_then(|cause| cause.downcast_ref::<io::Error>()).expect("what the engine knows it by");
+    assert_eq!(cause.kind(), io::ErrorKind::StorageFull);
     assert_eq!(connection.database.versions(), [1]);
     assert_eq!(connection.calls, ["lock", "applied", "apply", "apply", "unlock"]);
     assert!(!connection.database.is_locked());
