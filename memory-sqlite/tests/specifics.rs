@@ -404,6 +404,24 @@ async fn a_memory_takes_at_most_250_bytes_beyond_its_texts_in_any_order_of_time(
     }
 }
 
+#[tokio::test]
+async fn a_file_with_smaller_pages_keeps_them() {
+    let folder = TempDir::new().expect("a temporary folder");
+    let path = folder.path().join("memory.db");
+    let file = Connection::open(&path).expect("the file");
+    file.execute_batch("PRAGMA page_size = 4096; CREATE TABLE other (it)").expect("a page of 4 KiB");
+    drop(file);
+    for number in 0..2 {
+        let provider = open(path.clone()).await;
+        provider.store(event("a-b", number)).await.expect("a store");
+        provider.shutdown().await.expect("a shutdown");
+    }
+    let file = Connection::open(&path).expect("the file");
+    assert_eq!(file.query_row("PRAGMA page_size", [], |row| row.get(0)), Ok(4_096));
+    assert_eq!(file.query_row("SELECT count(*) FROM memories", [], |row| row.get(0)), Ok(2));
+    assert_eq!(file.query_row("PRAGMA integrity_check", [], |row| row.get(0)), Ok("ok".to_owned()));
+}
+
 const SPACES: [&str; 8] = ["a", "a-b", "a-bc", "a-b/c", "a:b", "A-b", "é-b", "b"];
 
 /// One query for each way to select.
