@@ -371,8 +371,7 @@ async fn the_path_index_is_merged_while_nobody_calls() {
         stored.push(provider.store(event("a-b", number)).await.expect("a store"));
     }
     let file = Connection::open(&path).expect("the file");
-    // The parts by the ids of their pages; below these are the pages that tell of all parts.
-    let count = "SELECT count(DISTINCT id >> 37) FROM memory_paths_data WHERE id >> 37 > 0";
+    let count = "SELECT count(DISTINCT segid) FROM memory_paths_idx";
     let parts = || file.query_row(count, [], |row| row.get::<_, u32>(0)).expect("a number");
     let merged = async {
         while parts() > 1 {

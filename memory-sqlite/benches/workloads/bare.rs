@@ -54,9 +54,9 @@ impl BareRusqlite {
         Self(Mutex::new(connection))
     }
 
-    /// How many parts the path index has, by the ids of their pages; below these are the pages that tell of all parts.
+    /// How many parts the path index has.
     fn parts(&self) -> i64 {
-        let count = "SELECT count(DISTINCT id >> 37) FROM memory_paths_data WHERE id >> 37 > 0";
+        let count = "SELECT count(DISTINCT segid) FROM memory_paths_idx";
         self.connection().prepare(count).query_row([], |row| row.get(0)).expect("a number")
     }
 
