@@ -184,7 +184,8 @@ impl<'q, K: Selects> PageBuilder<'q, K> {
         })
     }
 
-    fn admits(&self, head: &Head<'_>) -> bool {
+    /// Whether the query wants what the head tells.
+    pub(crate) fn admits(&self, head: &Head<'_>) -> bool {
         let query = self.query;
         query.of.admits(head)
             && query.spaces.matches(head.space)

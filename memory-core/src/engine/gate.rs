@@ -13,10 +13,10 @@ use crate::{Error, ErrorKind, Outcome, Result};
 /// How long a call may take unless the configuration says otherwise (L6).
 pub const DEFAULT_DEADLINE: Duration = Duration::from_secs(30);
 /// How long a health check may take (L3).
-const HEALTH_DEADLINE: Duration = Duration::from_secs(2);
+pub(super) const HEALTH_DEADLINE: Duration = Duration::from_secs(2);
 
 /// Keeps the life cycle (L2) and the deadline (L6) of a provider, names operation and backend in its errors, and makes each
-/// call a `tracing` span without payloads. For engines: one gate, shared by the provider and its documents.
+/// call a `tracing` span without payloads. One gate is shared by a provider and its documents.
 #[derive(Debug)]
 pub struct Gate {
     backend: &'static str,

@@ -1,0 +1,109 @@
+//! What an engine implements, and the provider that makes the whole contract of it. For implementors only.
+//!
+//! An [`Engine`] knows how to open its storage and how to run work in a session. A session is a [`Reader`] or a [`Writer`]: it finds
+//! candidates and carries out single atomic steps, and decides nothing. [`Provider`] does everything else once for all engines: life
+//! cycle, deadlines, limits, idempotency, the loops of updates and puts, restore, removal, the planning of a query, pages, retries
+//! and batches.
+//!
+//! A backend whose storage does not fit these traits may implement [`MemoryProvider`](crate::MemoryProvider) and
+//! [`DocumentStore`](crate::DocumentStore) as a whole instead; [`Gate`], [`PageBuilder`](crate::PageBuilder) and the other pieces that
+//! are exported for engines serve it too.
+
+mod batch;
+mod gate;
+mod pages;
+mod places;
+mod provider;
+mod retry;
+mod session;
+mod settings;
+mod stored;
+mod walk;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Instant;
+
+use crate::{Error, Health, Result};
+
+pub use gate::{DEFAULT_DEADLINE, Gate, record_rows};
+pub use provider::Provider;
+pub use retry::Retry;
+pub use session::{Append, Appended, Atomicity, DocumentsFound, Found, MemoriesFound, Reader, Steps, Work, Writer};
+pub use settings::{Config, Settings, parameter};
+pub use stored::{StoredDocument, StoredMemory, corrupt};
+pub use walk::{Mark, Place, Row, Source, Visit, Walk};
+
+/// A storage that is open: what [`Provider`] builds the contract on.
+///
+/// # To ensure correctness
+/// - An error says `NotDone` only of what was certainly not done; a lost connection behind a write is `Unknown` (W11).
+/// - A future that is dropped leaves each step that it had begun done as a whole or not at all (W10).
+pub trait Engine: fmt::Debug + Send + Sync + Sized + 'static {
+    /// The name in errors, spans and [`Health`].
+    const NAME: &'static str;
+    /// The most memories, and about the most bytes, that concurrent stores share in one [`Writer::append`]. `None` where the engine
+    /// batches its writes by itself.
+    const BATCH: Option<(usize, usize)>;
+    /// The most records, and about the most bytes, that one step of a restore writes.
+    const RESTORE: (usize, usize);
+
+    /// How the storage is opened.
+    type Config: Config;
+    /// A session that reads.
+    type Reader: Reader;
+    /// A session that reads and writes. What it reads is the latest that was written through any handle.
+    type Writer: Writer;
+
+    /// Creates or migrates the schema, and opens the storage (L1, L4).
+    fn open(config: &Self::Config) -> impl Future<Output = Result<Self>> + Send;
+
+    /// Closes the storage. No session is under way, but for some that nobody waits for any more.
+    fn close(&self) -> impl Future<Output = Result<()>> + Send;
+
+    /// Tells how the engine is, without a trace in it (L3).
+    fn health(&self) -> impl Future<Output = Result<Health>> + Send;
+
+    /// Runs work in a session that reads, with one view of the storage if the engine can give one.
+    ///
+    /// The session may be on a replica, unless `view` is [`View::Latest`]. Past `until` nobody waits for the answer.
+    fn read<A, T>(
+        &self,
+        view: View,
+        until: Instant,
+        argument: Arc<A>,
+        work: Work<Self::Reader, A, T>,
+    ) -> impl Future<Output = Result<T>> + Send
+    where
+        A: Send + Sync + 'static,
+        T: Send + 'static;
+
+    /// Runs work in a session that writes. Each step of the session is atomic by itself; the work as a whole need not be.
+    ///
+    /// Past `until` nobody waits for the answer. The engine may run the work again after it has rolled back all of it.
+    fn write<A, T>(
+        &self,
+        until: Instant,
+        argument: Arc<A>,
+        work: Work<Self::Writer, A, T>,
+    ) -> impl Future<Output = Result<T>> + Send
+    where
+        A: Send + Sync + 'static,
+        T: Send + 'static;
+
+    /// Whether the cause of an error is temporary, so that [`Provider`] tries again what is safe to repeat. Never, where the engine waits
+    /// for such causes itself.
+    fn is_temporary(&self, error: &Error) -> bool {
+        let _ = error;
+        false
+    }
+}
+
+/// What a session that reads has to see.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum View {
+    /// Whatever the configuration allows, such as a replica that lags behind.
+    Configured,
+    /// Everything that was acknowledged before, through any handle.
+    Latest,
+}

@@ -1,0 +1,319 @@
+//! From a query to its page: which walks can answer it, and the race among them.
+
+use std::cmp::Ordering;
+use std::collections::VecDeque;
+
+use super::places::Places;
+use super::session::Reader;
+use super::walk::{Mark, Place, Row, Source, Visit, Walk};
+use crate::page::{DocumentPage, Head, MemoryPage, PageBuilder, Selects, Verdict};
+use crate::query::{DocumentQuery, Documents, Ledger, MemoryQuery, Query};
+use crate::{Collection, Error, Result, Status, Timestamp, compare_heads};
+
+/// How many candidates the first slice of a walk has at least, and a later one at most. Each has twice as many as the one before.
+const SLICE: (usize, usize) = (32, 2_048);
+
+/// The page of a query of the ledger.
+pub(super) async fn memories(reader: &mut impl Reader, query: &MemoryQuery) -> Result<MemoryPage> {
+    if query.limit == 0 || is_never(query) {
+        return Ok(PageBuilder::new(query).finish());
+    }
+    if query.text.is_some() {
+        let mut page = PageBuilder::new(query);
+        if !query.words.is_empty() {
+            let mut visit = |row: &dyn Row<Ledger>| offer(&mut page, row);
+            reader.search_memories(&query.words, first_slice(query), &mut visit).await?;
+        }
+        return Ok(page.finish());
+    }
+    let statuses: Vec<Status> = query.of.statuses.iter().copied().collect();
+    let wants_open = !statuses.is_empty() && statuses.iter().all(|status| status.is_open());
+    let mut walks = Vec::with_capacity(2);
+    if wants_open {
+        walks.push(Racer::new(query, vec![Part::Open(statuses)]));
+    }
+    match Places::of(reader, query).await? {
+        Places::Everywhere if wants_open => {}
+        Places::Everywhere => walks.push(Racer::new(query, vec![Part::Everything])),
+        Places::Only(places) if places.is_empty() => return Ok(PageBuilder::new(query).finish()),
+        Places::Only(places) => {
+            let places: Vec<_> = places.into_iter().collect();
+            let parts = divided(reader, &places).map(|places| Part::Places(places.to_vec()));
+            walks.push(Racer::new(query, parts.collect()));
+        }
+    }
+    race(reader, &Memories, walks).await
+}
+
+/// The page of a query of documents.
+pub(super) async fn documents(reader: &mut impl Reader, query: &DocumentQuery) -> Result<DocumentPage> {
+    if query.limit == 0 {
+        return Ok(PageBuilder::new(query).finish());
+    }
+    if query.text.is_some() {
+        let mut page = PageBuilder::new(query);
+        if !query.words.is_empty() {
+            let mut visit = |row: &dyn Row<Documents>| offer(&mut page, row);
+            reader.search_documents(query.collection(), &query.words, first_slice(query), &mut visit).await?;
+        }
+        return Ok(page.finish());
+    }
+    let walk = Racer::new(query, vec![Part::Everything]);
+    race(reader, &DocumentsOf(query.collection()), vec![walk]).await
+}
+
+/// Whether the bounds leave no time between them.
+fn is_never(query: &MemoryQuery) -> bool {
+    match (query.of.created_after, query.of.created_before) {
+        (Some(after), Some(before)) => after >= before,
+        _ => false,
+    }
+}
+
+/// The places in groups that one walk can have.
+fn divided<'p, R: Reader>(_: &R, places: &'p [Place]) -> std::slice::Chunks<'p, Place> {
+    places.chunks(R::PLACES)
+}
+
+fn offer<K: Selects>(page: &mut PageBuilder<'_, K>, row: &dyn Row<K>) -> Result<Verdict> {
+    page.offer(row.head(), |head| row.read(head), || row.id())
+}
+
+/// One more than the page has, so that the walk learns whether it is the last.
+fn first_slice<K>(query: &Query<K>) -> usize {
+    (query.limit + 1).max(SLICE.0)
+}
+
+/// Where a walk goes along.
+trait Walkable<K: Selects>: Sync {
+    fn walk<R: Reader>(
+        &self,
+        reader: &mut R,
+        walk: &Walk<'_>,
+        visit: &mut Visit<'_, K>,
+    ) -> impl Future<Output = Result<Option<Mark>>> + Send;
+
+    /// Between which times the query wants records.
+    fn bounds(query: &Query<K>) -> (Option<Timestamp>, Option<Timestamp>);
+}
+
+struct Memories;
+
+impl Walkable<Ledger> for Memories {
+    async fn walk<R: Reader>(
+        &self,
+        reader: &mut R,
+        walk: &Walk<'_>,
+        visit: &mut Visit<'_, Ledger>,
+    ) -> Result<Option<Mark>> {
+        reader.walk_memories(walk, visit).await
+    }
+
+    fn bounds(query: &MemoryQuery) -> (Option<Timestamp>, Option<Timestamp>) {
+        (query.of.created_after, query.of.created_before)
+    }
+}
+
+struct DocumentsOf<'c>(&'c Collection);
+
+impl Walkable<Documents> for DocumentsOf<'_> {
+    async fn walk<R: Reader>(
+        &self,
+        reader: &mut R,
+        walk: &Walk<'_>,
+        visit: &mut Visit<'_, Documents>,
+    ) -> Result<Option<Mark>> {
+        reader.walk_documents(self.0, walk, visit).await
+    }
+
+    fn bounds(_: &DocumentQuery) -> (Option<Timestamp>, Option<Timestamp>) {
+        (None, None)
+    }
+}
+
+/// Goes along all walks in turns until the first has the page.
+///
+/// Each walk alone gives the whole answer, so the cost is that of the shortest: a query for open memories of a space looks through
+/// the open ones and through the space, and costs what the smaller of the two does (Q9).
+async fn race<K: Selects>(
+    reader: &mut impl Reader,
+    on: &impl Walkable<K>,
+    mut walks: Vec<Racer<'_, K>>,
+) -> Result<K::Page>
+where
+    Query<K>: Sync,
+    K::Record: Send,
+{
+    let is_shared = walks.len() > 1;
+    loop {
+        for place in 0..walks.len() {
+            if walks[place].advance(reader, on, is_shared).await? == Verdict::Stop {
+                return Ok(walks.swap_remove(place).page.finish());
+            }
+        }
+    }
+}
+
+/// One way to answer a query: parts whose candidates come together in order, and the page that they make.
+struct Racer<'q, K: Selects> {
+    query: &'q Query<K>,
+    page: PageBuilder<'q, K>,
+    lanes: Vec<Lane<K>>,
+    slice: usize,
+    /// The last candidate of a merge.
+    last: Option<(Timestamp, Vec<u8>)>,
+}
+
+impl<'q, K: Selects> Racer<'q, K>
+where
+    Query<K>: Sync,
+    K::Record: Send,
+{
+    fn new(query: &'q Query<K>, parts: Vec<Part>) -> Self {
+        let behind = query.after.as_ref();
+        let behind = behind.map(|after| Mark { millis: after.created_at.as_millis(), id: after.id.clone() });
+        let lane = |part| Lane { part, behind: behind.clone(), is_over: false, found: VecDeque::new() };
+        let lanes = parts.into_iter().map(lane).collect();
+        Self { query, page: PageBuilder::new(query), lanes, slice: first_slice(query), last: None }
+    }
+
+    /// Offers the next candidates to the page. `Stop` when it is complete or there are no more.
+    async fn advance(&mut self, reader: &mut impl Reader, on: &impl Walkable<K>, is_shared: bool) -> Result<Verdict> {
+        let slice = self.slice;
+        self.slice = (slice * 2).min(SLICE.1);
+        if let [lane] = self.lanes.as_mut_slice() {
+            let page = &mut self.page;
+            let mut verdict = Verdict::Skip;
+            let mut visit = |row: &dyn Row<K>| {
+                verdict = offer(page, row)?;
+                Ok(verdict)
+            };
+            lane.walk(reader, on, self.query, slice, is_shared, &mut visit).await?;
+            return Ok(if lane.is_over { Verdict::Stop } else { verdict });
+        }
+        self.merge(reader, on, slice).await
+    }
+
+    /// Merges the candidates of several lanes, until one of them has to be filled again.
+    async fn merge(&mut self, reader: &mut impl Reader, on: &impl Walkable<K>, slice: usize) -> Result<Verdict> {
+        for lane in &mut self.lanes {
+            while lane.found.is_empty() && !lane.is_over {
+                lane.fill(reader, on, &mut self.page, self.query, slice).await?;
+            }
+        }
+        loop {
+            if self.lanes.iter().any(|lane| lane.found.is_empty() && !lane.is_over) {
+                return Ok(Verdict::Skip);
+            }
+            let order = self.query.order;
+            let ready = self.lanes.iter_mut().filter(|lane| !lane.found.is_empty());
+            let nearest = ready.min_by(|left, right| {
+                let heads = left.found.front().zip(right.found.front());
+                heads.map_or(Ordering::Equal, |(left, right)| compare_heads(&left.head(), &right.head(), order))
+            });
+            let Some(candidate) = nearest.and_then(|lane| lane.found.pop_front()) else { return Ok(Verdict::Stop) };
+            // An engine may know places by their hashes, and find a record in two.
+            if self.last.as_ref() != Some(&(candidate.created_at, candidate.id.clone())) {
+                self.last = Some((candidate.created_at, candidate.id.clone()));
+                if candidate.offer(&mut self.page)? == Verdict::Stop {
+                    return Ok(Verdict::Stop);
+                }
+            }
+        }
+    }
+}
+
+/// What a lane goes along.
+enum Part {
+    Everything,
+    Open(Vec<Status>),
+    Places(Vec<Place>),
+}
+
+/// One walk of the engine, and the candidates that it has given and that are not offered yet.
+struct Lane<K: Selects> {
+    part: Part,
+    behind: Option<Mark>,
+    is_over: bool,
+    found: VecDeque<Candidate<K>>,
+}
+
+impl<K: Selects> Lane<K>
+where
+    Query<K>: Sync,
+    K::Record: Send,
+{
+    async fn walk<W: Walkable<K>>(
+        &mut self,
+        reader: &mut impl Reader,
+        on: &W,
+        query: &Query<K>,
+        count: usize,
+        is_shared: bool,
+        visit: &mut Visit<'_, K>,
+    ) -> Result<()> {
+        let source = match &self.part {
+            Part::Everything => Source::Everything,
+            Part::Open(statuses) => Source::Open(statuses),
+            Part::Places(places) => Source::Places(places),
+        };
+        let (created_after, created_before) = W::bounds(query);
+        let behind = self.behind.as_ref();
+        let walk = Walk { source, order: query.order, created_after, created_before, behind, count, is_shared };
+        self.behind = on.walk(reader, &walk, visit).await?;
+        self.is_over = self.behind.is_none();
+        Ok(())
+    }
+
+    /// Keeps the next candidates. Damaged ones, which have no place in the order, are reported at once.
+    async fn fill<W: Walkable<K>>(
+        &mut self,
+        reader: &mut impl Reader,
+        on: &W,
+        page: &mut PageBuilder<'_, K>,
+        query: &Query<K>,
+        count: usize,
+    ) -> Result<()> {
+        let mut found = VecDeque::new();
+        let mut visit = |row: &dyn Row<K>| match row.head() {
+            Ok(head) => {
+                let record = page.admits(&head).then(|| row.read(&head));
+                found.push_back(Candidate::new(&head, record, row.id()));
+                Ok(Verdict::Skip)
+            }
+            Err(_) => offer(page, row),
+        };
+        self.walk(reader, on, query, count, true, &mut visit).await?;
+        self.found = found;
+        Ok(())
+    }
+}
+
+/// A candidate that was read before its turn.
+struct Candidate<K: Selects> {
+    id: Vec<u8>,
+    space: String,
+    created_at: Timestamp,
+    status: Option<Status>,
+    /// Read where the head is what the query wants.
+    record: Option<Result<K::Record>>,
+    id_as_text: String,
+}
+
+impl<K: Selects> Candidate<K> {
+    fn new(head: &Head<'_>, record: Option<Result<K::Record>>, id_as_text: String) -> Self {
+        let (id, space) = (head.id.to_vec(), head.space.to_owned());
+        Self { id, space, created_at: head.created_at, status: head.status, record, id_as_text }
+    }
+
+    fn head(&self) -> Head<'_> {
+        Head { id: &self.id, space: &self.space, created_at: self.created_at, status: self.status }
+    }
+
+    fn offer(mut self, page: &mut PageBuilder<'_, K>) -> Result<Verdict> {
+        let record = self.record.take();
+        // The page reads only what it admits.
+        let read = |_: &Head<'_>| record.unwrap_or_else(|| Err(Error::corrupt("the record was not read")));
+        page.offer(Ok(self.head()), read, || self.id_as_text.clone())
+    }
+}

@@ -1,0 +1,130 @@
+//! From the spaces of a query to the places where its records can lie.
+
+use std::collections::BTreeSet;
+
+use super::session::Reader;
+use super::walk::Place;
+use crate::query::Query;
+use crate::{BOUNDARIES, Result, SpaceId, SpaceRange, Spaces};
+
+/// Up to this many paths that share a prefix are walked each; above it, what their parent holds is walked.
+const MAX_SIBLINGS: usize = 100;
+
+/// Where the records of a query can lie.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Places {
+    /// Anywhere.
+    Everywhere,
+    /// In these places, of which none lies in another; nowhere when there are none.
+    Only(BTreeSet<Place>),
+}
+
+impl Places {
+    /// Where the query looks, as far as its host confines it to.
+    pub(super) async fn of<K: Sync>(reader: &mut impl Reader, query: &Query<K>) -> Result<Self> {
+        let places = Self::of_spaces(reader, query.spaces()).await?;
+        match query.within() {
+            Some(within) if places != Self::Only(BTreeSet::new()) => {
+                Ok(places.and(Self::of_spaces(reader, within).await?))
+            }
+            _ => Ok(places),
+        }
+    }
+
+    async fn of_spaces(reader: &mut impl Reader, spaces: &Spaces) -> Result<Self> {
+        let Spaces::Any(selectors) = spaces else { return Ok(Self::Everywhere) };
+        let mut places = BTreeSet::new();
+        for selector in selectors {
+            match selector.range() {
+                SpaceRange::Nowhere => {}
+                SpaceRange::Everywhere => return Ok(Self::Everywhere),
+                SpaceRange::Exact(path) => drop(places.insert(Place::Space(path.to_owned()))),
+                SpaceRange::Below(path) => drop(places.insert(Place::Below(path.to_owned()))),
+                SpaceRange::Under(path) => {
+                    places.extend([Place::Space(path.to_owned()), Place::Below(path.to_owned())]);
+                }
+                // No space holds a control character.
+                SpaceRange::Prefix(prefix) if prefix.contains(char::is_control) => {}
+                SpaceRange::Prefix(prefix) => {
+                    match (reader.siblings(prefix, MAX_SIBLINGS).await?, prefix.rfind(BOUNDARIES)) {
+                        (Some(siblings), _) => places.extend(siblings),
+                        (None, Some(parent)) => drop(places.insert(Place::Below(prefix[..parent].to_owned()))),
+                        (None, None) => return Ok(Self::Everywhere),
+                    }
+                }
+            }
+        }
+        places.retain(can_hold_spaces);
+        Ok(Self::Only(outermost(places)))
+    }
+
+    /// What is in both.
+    fn and(self, other: Self) -> Self {
+        let (left, right) = match (self, other) {
+            (Self::Only(left), Self::Only(right)) => (left, right),
+            (Self::Everywhere, places) | (places, Self::Everywhere) => return places,
+        };
+        // Two places have nothing in common, or one lies in the other.
+        let in_right = left.iter().filter(|place| right.contains(place) || is_inside(place, &right));
+        let in_left = right.iter().filter(|place| is_inside(place, &left));
+        Self::Only(in_right.chain(in_left).cloned().collect())
+    }
+}
+
+/// Whether a space can lie there.
+fn can_hold_spaces(place: &Place) -> bool {
+    let boundaries = place.path().matches(BOUNDARIES).count();
+    let is_deep = match place {
+        Place::Space(_) => boundaries > SpaceId::MAX_BOUNDARIES,
+        // What lies below has a boundary more.
+        Place::Below(_) => boundaries >= SpaceId::MAX_BOUNDARIES,
+    };
+    !is_deep && !place.path().contains(char::is_control)
+}
+
+/// Without the places that lie in another one.
+fn outermost(places: BTreeSet<Place>) -> BTreeSet<Place> {
+    places.iter().filter(|place| !is_inside(place, &places)).cloned().collect()
+}
+
+/// Whether the place lies below an ancestor that is among these, and is not that itself.
+fn is_inside(place: &Place, places: &BTreeSet<Place>) -> bool {
+    let path = place.path();
+    path.match_indices(BOUNDARIES).any(|(at, _)| places.contains(&Place::Below(path[..at].to_owned())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn only(places: &[&str]) -> Places {
+        let place = |text: &&str| match text.strip_suffix('*') {
+            Some(path) => Place::Below(path.to_owned()),
+            None => Place::Space((*text).to_owned()),
+        };
+        Places::Only(outermost(places.iter().map(place).collect()))
+    }
+
+    #[test]
+    fn a_place_in_another_one_is_left_out() {
+        assert_eq!(only(&["a", "a*", "a-b", "a-b*", "a-b/c*", "ab"]), only(&["a", "a*", "ab"]));
+        assert_eq!(
+            only(&["*", "-a", "a-b"]),
+            only(&["*", "a-b"]),
+            "only what begins with a boundary is below the empty path"
+        );
+    }
+
+    #[test]
+    fn the_intersection_has_the_inner_ones() {
+        let check = |left: &[&str], right: &[&str], both: &[&str]| {
+            assert_eq!(only(left).and(only(right)), only(both));
+            assert_eq!(only(right).and(only(left)), only(both));
+        };
+        check(&["a", "a*"], &["a-b", "a-b*"], &["a-b", "a-b*"]);
+        check(&["a", "a*"], &["a", "b*"], &["a"]);
+        check(&["a*"], &["a"], &[]);
+        check(&["a-x", "b*"], &["a*", "b-c-d", "c"], &["a-x", "b-c-d"]);
+        assert_eq!(Places::Everywhere.and(only(&["a"])), only(&["a"]));
+    }
+}

@@ -1,0 +1,112 @@
+//! The documents beside the ledger.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+use super::Shared;
+use crate::engine::gate::record_rows;
+use crate::engine::session::{Reader, Writer};
+use crate::engine::{Engine, View, pages};
+use crate::{
+    Collection, Document, DocumentId, DocumentPage, DocumentQuery, DocumentSelection, DocumentStore, DocumentWrite,
+    RestoreReport, Result, Timestamp,
+};
+
+/// The documents of a [`Provider`](super::Provider).
+#[derive(Debug)]
+pub(super) struct ProviderDocuments<E: Engine> {
+    shared: Arc<Shared<E>>,
+}
+
+impl<E: Engine> ProviderDocuments<E> {
+    pub(super) fn new(shared: Arc<Shared<E>>) -> Self {
+        Self { shared }
+    }
+}
+
+#[async_trait]
+impl<E: Engine> DocumentStore for ProviderDocuments<E> {
+    async fn put(&self, write: DocumentWrite) -> Result<Document> {
+        let id = write.id.clone().unwrap_or_else(DocumentId::generate);
+        let work = async {
+            let (open, write) = (self.shared.open()?, Arc::new(write));
+            loop {
+                let change = Change { id: id.clone(), write: Arc::clone(&write), now: open.settings.clock.now() };
+                // A race that was lost is run again, until the deadline.
+                if let Some(document) = open.write(change, |writer, change| Box::pin(put(writer, change))).await? {
+                    return Ok(document);
+                }
+            }
+        };
+        self.shared.gate.write("documents.put", work).await
+    }
+
+    async fn get(&self, collection: &Collection, id: &DocumentId) -> Result<Option<Document>> {
+        let key = (collection.clone(), id.clone());
+        let work = async {
+            let open = self.shared.open()?;
+            open.read(View::Configured, key, |reader, (collection, id)| Box::pin(get(reader, collection, id))).await
+        };
+        self.shared.gate.read("documents.get", work).await
+    }
+
+    async fn query(&self, query: &DocumentQuery) -> Result<DocumentPage> {
+        let work = async {
+            let open = self.shared.open()?;
+            let page =
+                open.read(View::Configured, query.clone(), |reader, query| Box::pin(pages::documents(reader, query)));
+            let page = page.await?;
+            record_rows(page.documents.len());
+            Ok(page)
+        };
+        self.shared.gate.read("documents.query", work).await
+    }
+
+    async fn remove(&self, selection: &DocumentSelection, max: usize) -> Result<Vec<DocumentId>> {
+        let selection = selection.clone();
+        let work = async {
+            let removed = self.shared.open()?.remove(selection, max).await?;
+            record_rows(removed.len());
+            Ok(removed)
+        };
+        self.shared.gate.write("documents.remove", work).await
+    }
+
+    async fn restore(&self, documents: Vec<Document>) -> Result<RestoreReport> {
+        let work = async {
+            let report = self.shared.open()?.restore_documents(documents).await?;
+            record_rows(report.written);
+            Ok(report)
+        };
+        self.shared.gate.write("documents.restore", work).await
+    }
+
+    async fn collections(&self) -> Result<Vec<Collection>> {
+        let work = async {
+            let open = self.shared.open()?;
+            open.read(View::Configured, (), |reader, ()| Box::pin(reader.collections())).await
+        };
+        self.shared.gate.read("documents.collections", work).await
+    }
+}
+
+/// What a put does.
+struct Change {
+    id: DocumentId,
+    write: Arc<DocumentWrite>,
+    now: Timestamp,
+}
+
+/// `None` when the document was changed meanwhile.
+async fn put(writer: &mut impl Writer, change: &Change) -> Result<Option<Document>> {
+    let Change { id, write, now } = change;
+    let present = writer.documents(&write.collection, std::slice::from_ref(id)).await?.pop().transpose()?;
+    let document = write.apply(id, present.as_ref().map(|found| &found.record), *now)?;
+    Ok(writer.put(present.as_ref(), &document).await?.then_some(document))
+}
+
+async fn get(reader: &mut impl Reader, collection: &Collection, id: &DocumentId) -> Result<Option<Document>> {
+    let found = reader.documents(collection, std::slice::from_ref(id)).await?.pop().transpose()?;
+    Ok(found.map(|found| found.record))
+}

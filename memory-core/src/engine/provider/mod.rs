@@ -1,0 +1,271 @@
+//! The whole contract over an engine.
+
+mod documents;
+mod remove;
+mod restore;
+mod store;
+
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+
+use super::batch::Batch;
+use super::gate::{Gate, HEALTH_DEADLINE, record_rows};
+use super::retry::Retry;
+use super::session::{Reader, Work, Writer};
+use super::settings::{Config, Settings};
+use super::{Engine, View, pages};
+use crate::provider::check_batch;
+use crate::{
+    Capabilities, DocumentStore, Error, ErrorKind, Health, Memory, MemoryId, MemoryPage, MemoryPatch, MemoryProvider,
+    MemoryQuery, NewMemory, Outcome, RestoreReport, Result, TextIndex, Timestamp, Updated,
+};
+use documents::ProviderDocuments;
+
+/// Agent memory on an engine: the contract of [`MemoryProvider`] and [`DocumentStore`], the same for all.
+///
+/// Open it, call [`init`](MemoryProvider::init), and hold it as `Arc<dyn MemoryProvider>`. Clones share the connections.
+#[derive(Debug)]
+pub struct Provider<E: Engine> {
+    shared: Arc<Shared<E>>,
+}
+
+/// What the ledger and the documents of one provider share.
+#[derive(Debug)]
+struct Shared<E: Engine> {
+    config: E::Config,
+    settings: Settings,
+    gate: Gate,
+    /// Set by `init`, taken by `shutdown`.
+    open: RwLock<Option<Arc<Open<E>>>>,
+}
+
+/// An engine that is open, with what its calls share.
+#[derive(Debug)]
+struct Open<E: Engine> {
+    engine: E,
+    settings: Settings,
+    batch: Batch,
+}
+
+impl<E: Engine> Provider<E> {
+    /// A provider with this configuration, or what one is made of, such as a URL or a path. Touches nothing before
+    /// [`init`](MemoryProvider::init).
+    ///
+    /// `InvalidInput` when the configuration is not valid.
+    pub fn open<C>(config: C) -> Result<Self>
+    where
+        C: TryInto<E::Config>,
+        Error: From<C::Error>,
+    {
+        let config = config.try_into()?;
+        config.check()?;
+        Ok(Self::with_config(config))
+    }
+
+    /// A provider with a configuration that is known to be valid.
+    pub(crate) fn with_config(config: E::Config) -> Self {
+        let settings = config.settings();
+        let gate = Gate::new(E::NAME, settings.deadline);
+        Self { shared: Arc::new(Shared { config, settings, gate, open: RwLock::default() }) }
+    }
+
+    /// How it was configured.
+    pub fn config(&self) -> &E::Config {
+        &self.shared.config
+    }
+}
+
+impl<E: Engine> Clone for Provider<E> {
+    fn clone(&self) -> Self {
+        Self { shared: Arc::clone(&self.shared) }
+    }
+}
+
+#[async_trait]
+impl<E: Engine> MemoryProvider for Provider<E> {
+    async fn init(&self) -> Result<()> {
+        let work = async {
+            let engine = E::open(&self.shared.config).await?;
+            let (most, most_bytes) = E::BATCH.unwrap_or_default();
+            let settings = self.shared.settings.clone();
+            self.shared.set_open(Some(Arc::new(Open { engine, settings, batch: Batch::new(most, most_bytes) })));
+            Ok(())
+        };
+        self.shared.gate.init(work).await
+    }
+
+    async fn check_health(&self) -> Result<Health> {
+        let work = async {
+            let open = self.shared.open()?;
+            let retry = Retry::until(Instant::now() + open.settings.patience.min(HEALTH_DEADLINE));
+            retry.run(|error| open.engine.is_temporary(error), |_| open.engine.health()).await
+        };
+        self.shared.gate.health(work).await
+    }
+
+    async fn shutdown(&self) -> Result<()> {
+        let work = async {
+            // The gate let the calls in flight finish.
+            match self.shared.set_open(None) {
+                Some(open) => open.engine.close().await,
+                None => Ok(()),
+            }
+        };
+        self.shared.gate.shutdown(work).await
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.shared.settings.text_index.capabilities()
+    }
+
+    async fn store(&self, memory: NewMemory) -> Result<MemoryId> {
+        let memory = memory.into_memory(MemoryId::generate());
+        self.shared.gate.write("store", async { self.shared.open()?.store(memory).await }).await
+    }
+
+    async fn store_many(&self, memories: Vec<NewMemory>) -> Result<Vec<MemoryId>> {
+        let work = async {
+            let memories = check_batch(memories)?;
+            record_rows(memories.len());
+            let memories = memories.into_iter().map(Arc::new).collect();
+            self.shared.open()?.store_all(memories, Outcome::NotDone).await
+        };
+        self.shared.gate.write("store_many", work).await
+    }
+
+    async fn update(&self, id: MemoryId, patch: MemoryPatch) -> Result<Updated> {
+        let work = async {
+            let (open, patch) = (self.shared.open()?, Arc::new(patch));
+            loop {
+                // Asked here, since a clock that panics must not end a thread of the engine.
+                let change = Change { id, patch: Arc::clone(&patch), now: open.settings.clock.now() };
+                let updated = match patch.is_empty() {
+                    true => open.read(View::Latest, change, |reader, change| Box::pin(told(reader, change))).await?,
+                    false => open.write(change, |writer, change| Box::pin(update(writer, change))).await?,
+                };
+                // A race that was lost is run again, until the deadline.
+                if let Some(updated) = updated {
+                    return Ok(updated);
+                }
+            }
+        };
+        self.shared.gate.write("update", work).await
+    }
+
+    async fn get(&self, id: MemoryId) -> Result<Option<Memory>> {
+        let work = async {
+            let open = self.shared.open()?;
+            open.read(View::Configured, id, |reader, id| Box::pin(get(reader, *id))).await
+        };
+        self.shared.gate.read("get", work).await
+    }
+
+    async fn query(&self, query: &MemoryQuery) -> Result<MemoryPage> {
+        let work = async {
+            let open = self.shared.open()?;
+            if query.text().is_some() && open.settings.text_index != TextIndex::All {
+                return Err(Error::no_ledger_text());
+            }
+            let page =
+                open.read(View::Configured, query.clone(), |reader, query| Box::pin(pages::memories(reader, query)));
+            let page = page.await?;
+            record_rows(page.memories.len());
+            Ok(page)
+        };
+        self.shared.gate.read("query", work).await
+    }
+
+    async fn restore(&self, memories: Vec<Memory>) -> Result<RestoreReport> {
+        let work = async {
+            let report = self.shared.open()?.restore(memories).await?;
+            record_rows(report.written);
+            Ok(report)
+        };
+        self.shared.gate.write("restore", work).await
+    }
+
+    fn documents(&self) -> Arc<dyn DocumentStore> {
+        Arc::new(ProviderDocuments::new(Arc::clone(&self.shared)))
+    }
+}
+
+impl<E: Engine> Shared<E> {
+    /// The engine, behind a gate that is open.
+    fn open(&self) -> Result<Arc<Open<E>>> {
+        let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
+        open.clone().ok_or_else(|| Error::new(ErrorKind::Closed, "the provider has no connection"))
+    }
+
+    fn set_open(&self, open: Option<Arc<Open<E>>>) -> Option<Arc<Open<E>>> {
+        std::mem::replace(&mut *self.open.write().unwrap_or_else(PoisonError::into_inner), open)
+    }
+}
+
+impl<E: Engine> Open<E> {
+    /// Runs work that reads.
+    async fn read<A, T>(&self, view: View, argument: A, work: Work<E::Reader, A, T>) -> Result<T>
+    where
+        A: Send + Sync + 'static,
+        T: Send + 'static,
+    {
+        let (until, argument) = (self.until(), Arc::new(argument));
+        let attempt = |_| self.engine.read(view, until, Arc::clone(&argument), work);
+        self.retry().run(|error| self.engine.is_temporary(error), attempt).await
+    }
+
+    /// Runs work that writes. It is repeated only while it has written nothing.
+    async fn write<A, T>(&self, argument: A, work: Work<E::Writer, A, T>) -> Result<T>
+    where
+        A: Send + Sync + 'static,
+        T: Send + 'static,
+    {
+        let (until, argument) = (self.until(), Arc::new(argument));
+        let attempt = |_| self.engine.write(until, Arc::clone(&argument), work);
+        self.retry().run(|error| self.engine.is_temporary(error), attempt).await
+    }
+
+    /// When the deadline of a call is that begins now.
+    fn until(&self) -> Instant {
+        after(self.settings.deadline)
+    }
+
+    fn retry(&self) -> Retry {
+        Retry::until(after(self.settings.patience.min(self.settings.deadline)))
+    }
+}
+
+/// The time after a duration; a year from now where that is beyond what the clock has.
+fn after(duration: Duration) -> Instant {
+    let now = Instant::now();
+    now.checked_add(duration).unwrap_or_else(|| now + Duration::from_secs(365 * 24 * 60 * 60))
+}
+
+/// What an update does.
+struct Change {
+    id: MemoryId,
+    patch: Arc<MemoryPatch>,
+    now: Timestamp,
+}
+
+async fn get(reader: &mut impl Reader, id: MemoryId) -> Result<Option<Memory>> {
+    let found = reader.memories(&[id]).await?.remove(&id).transpose()?;
+    Ok(found.map(|found| found.record))
+}
+
+/// What a patch that changes nothing tells.
+async fn told(reader: &mut impl Reader, change: &Change) -> Result<Option<Updated>> {
+    let memory = get(reader, change.id).await?.ok_or_else(Error::not_found)?;
+    change.patch.apply(&memory, change.now)?;
+    Ok(Some(Updated::from(&memory)))
+}
+
+/// `None` when the memory was changed meanwhile.
+async fn update(writer: &mut impl Writer, change: &Change) -> Result<Option<Updated>> {
+    let found = writer.memories(&[change.id]).await?.remove(&change.id).transpose()?.ok_or_else(Error::not_found)?;
+    let Some(patched) = change.patch.apply(&found.record, change.now)? else {
+        return Ok(Some(Updated::from(&found.record)));
+    };
+    Ok(writer.replace(&found, &patched).await?.then(|| Updated::from(&patched)))
+}

@@ -1,0 +1,128 @@
+//! Storing memories: alone, in a batch with others, or as one batch of a caller.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use super::Open;
+use crate::engine::Engine;
+use crate::engine::batch::{Batch, BatchStore};
+use crate::engine::session::{Append, Appended, Atomicity, Writer};
+use crate::{Error, IdempotencyKey, Memory, MemoryId, Outcome, Result, check_repetition};
+
+impl<E: Engine> Open<E> {
+    pub(super) async fn store(self: &Arc<Self>, memory: Memory) -> Result<MemoryId> {
+        match E::BATCH {
+            Some(_) => Batch::store(self, memory).await,
+            None => self.store_alone(Arc::new(memory), Outcome::NotDone).await,
+        }
+    }
+
+    /// Stores all or none, and gives the ids in their order.
+    pub(super) async fn store_all(&self, memories: Vec<Arc<Memory>>, earlier: Outcome) -> Result<Vec<MemoryId>> {
+        let until = self.until();
+        let attempt = |attempt| {
+            let is_repeated = attempt > 0 || earlier == Outcome::Unknown;
+            let given = Arc::new(Given { memories: memories.clone(), is_repeated });
+            self.engine.write(until, given, |writer, given| Box::pin(append_all(writer, given)))
+        };
+        // Under its own id a memory is stored once, however often that is tried (W11).
+        self.retry().repeatable().run(|error| self.engine.is_temporary(error), attempt).await
+    }
+}
+
+impl<E: Engine> BatchStore for Open<E> {
+    fn batch(&self) -> &Batch {
+        &self.batch
+    }
+
+    async fn store_alone(&self, memory: Arc<Memory>, earlier: Outcome) -> Result<MemoryId> {
+        let id = memory.id;
+        let stored = self.store_all(vec![memory], earlier).await?;
+        Ok(stored.first().copied().unwrap_or(id))
+    }
+
+    async fn store_each(&self, memories: Vec<Arc<Memory>>) -> Result<Vec<Result<MemoryId, Outcome>>> {
+        let given = Arc::new(Given { memories, is_repeated: false });
+        self.engine.write(self.until(), given, |writer, given| Box::pin(append_each(writer, given))).await
+    }
+}
+
+/// Memories to append.
+struct Given {
+    memories: Vec<Arc<Memory>>,
+    is_repeated: bool,
+}
+
+/// Appends all or none, and gives their ids: of a memory that repeats another one, that one's (W3).
+async fn append_all(writer: &mut impl Writer, given: &Given) -> Result<Vec<MemoryId>> {
+    let (mut firsts, mut fresh) = (HashMap::<&IdempotencyKey, MemoryId>::new(), Vec::new());
+    let mut ids = Vec::with_capacity(given.memories.len());
+    for memory in given.memories.iter().map(Arc::as_ref) {
+        let first = memory.idempotency_key.as_ref().map(|key| *firsts.entry(key).or_insert(memory.id));
+        ids.push(first.unwrap_or(memory.id));
+        if ids.last() == Some(&memory.id) {
+            fresh.push(memory);
+        }
+    }
+    let (mut owners, mut is_repeated) = (HashMap::new(), given.is_repeated);
+    while !fresh.is_empty() {
+        let append = Append { memories: &fresh, atomicity: Atomicity::All, is_repeated };
+        let appended = writer.append(append).await?;
+        let taken = taken(&fresh, &appended);
+        if taken.is_empty() {
+            break;
+        }
+        // Nothing was written. Those that are there stay out, and the others are tried again.
+        for (memory, first) in taken.iter().zip(firsts_of(writer, &taken).await?) {
+            owners.insert(memory.0.id, first?);
+        }
+        fresh.retain(|memory| !owners.contains_key(&memory.id));
+        is_repeated = true;
+    }
+    Ok(ids.into_iter().map(|id| owners.get(&id).copied().unwrap_or(id)).collect())
+}
+
+/// Appends each memory by itself: its id, or what its failure has left behind.
+async fn append_each(writer: &mut impl Writer, given: &Given) -> Result<Vec<Result<MemoryId, Outcome>>> {
+    let mut keys = HashSet::new();
+    let all = given.memories.iter().map(Arc::as_ref);
+    // One that repeats another of the batch is stored after it.
+    let first: Vec<&Memory> =
+        all.filter(|memory| memory.idempotency_key.as_ref().is_none_or(|key| keys.insert(key))).collect();
+    let append = Append { memories: &first, atomicity: Atomicity::Each, is_repeated: given.is_repeated };
+    let appended = writer.append(append).await?;
+    let written = first.iter().zip(&appended).filter(|(_, appended)| **appended == Appended::Written);
+    let mut stored: HashMap<_, _> = written.map(|(memory, _)| (memory.id, memory.id)).collect();
+    let taken = taken(&first, &appended);
+    // What fails from here on concerns only those that were not written.
+    if let Ok(firsts) = firsts_of(writer, &taken).await {
+        let known = taken.iter().zip(firsts).filter_map(|((memory, _), first)| Some((memory.id, first.ok()?)));
+        stored.extend(known);
+    }
+    Ok(given.memories.iter().map(|memory| stored.get(&memory.id).copied().ok_or(Outcome::NotDone)).collect())
+}
+
+/// The memories that were not written because of another one, with that one's id.
+fn taken<'m>(memories: &[&'m Memory], appended: &[Appended]) -> Vec<(&'m Memory, MemoryId)> {
+    let taken = memories.iter().zip(appended).filter_map(|(memory, appended)| match appended {
+        Appended::Taken(owner) => Some((*memory, *owner)),
+        Appended::Written | Appended::NotWritten => None,
+    });
+    taken.collect()
+}
+
+/// What a store of each of these memories answers: the id of the memory that it repeats, or `Conflict` (W3).
+async fn firsts_of(writer: &mut impl Writer, taken: &[(&Memory, MemoryId)]) -> Result<Vec<Result<MemoryId>>> {
+    let others: Vec<_> = taken.iter().filter(|(memory, owner)| memory.id != *owner).map(|(_, owner)| *owner).collect();
+    let found = if others.is_empty() { HashMap::new() } else { writer.memories(&others).await? };
+    let first = |(memory, owner): &(&Memory, MemoryId)| match found.get(owner) {
+        // An earlier attempt has stored it.
+        _ if memory.id == *owner => Ok(*owner),
+        Some(Ok(first)) => {
+            check_repetition(memory, first.record.space_id.as_str(), first.record.trigger.as_str()).map(|()| *owner)
+        }
+        Some(Err(error)) => Err(error.clone()),
+        None => Err(Error::corrupt("the memory of an idempotency key is gone")),
+    };
+    Ok(taken.iter().map(first).collect())
+}

@@ -1,0 +1,87 @@
+//! Trying again what temporary failures prevented.
+
+use std::time::{Duration, Instant};
+
+use crate::{Error, Outcome, Result};
+
+/// The pause before the second attempt, and the longest one; each is twice as long as the one before.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(200));
+
+/// Until when work is tried again, and whether it may be after an attempt that may have had its effect.
+#[derive(Debug, Clone, Copy)]
+pub struct Retry {
+    until: Instant,
+    is_repeatable: bool,
+}
+
+impl Retry {
+    /// Tries again only after attempts that had no effect (W11).
+    pub fn until(until: Instant) -> Self {
+        Self { until, is_repeatable: false }
+    }
+
+    /// Tries again after any attempt: the work can be done twice and has its effect once.
+    #[must_use]
+    pub fn repeatable(mut self) -> Self {
+        self.is_repeatable = true;
+        self
+    }
+
+    /// Runs the work until it succeeds, fails for good, or has no time left. `attempt` counts from 0. An error tells what any attempt
+    /// may have done.
+    pub async fn run<T, F: Future<Output = Result<T>>>(
+        self,
+        is_temporary: impl Fn(&Error) -> bool,
+        work: impl Fn(usize) -> F,
+    ) -> Result<T> {
+        let (mut pause, mut earlier) = (PAUSE.0, Outcome::NotDone);
+        let mut attempt = 0;
+        loop {
+            // Boxed, since the futures of drivers are large and nest deep.
+            let error = match Box::pin(work(attempt)).await {
+                Ok(done) => return Ok(done),
+                Err(error) => error.after(earlier),
+            };
+            let may_repeat = self.is_repeatable || error.outcome() == Outcome::NotDone;
+            if !may_repeat || !is_temporary(&error) || Instant::now() + pause >= self.until {
+                return Err(error);
+            }
+            earlier = error.outcome();
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(PAUSE.1);
+            attempt += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+    use crate::ErrorKind;
+
+    async fn attempts(retry: Retry, outcome: Outcome) -> (usize, Outcome) {
+        let count = AtomicUsize::new(0);
+        let failure = || Error::new(ErrorKind::Unavailable, "down").with_outcome(outcome);
+        let result: Result<()> = retry
+            .run(
+                |_| count.load(Ordering::Relaxed) < 3,
+                |_| async {
+                    count.fetch_add(1, Ordering::Relaxed);
+                    Err(failure())
+                },
+            )
+            .await;
+        (count.into_inner(), result.expect_err("it never succeeds").outcome())
+    }
+
+    #[tokio::test]
+    async fn only_repeatable_work_is_repeated_after_an_unknown_outcome() {
+        let until = Instant::now() + Duration::from_secs(60);
+        assert_eq!(attempts(Retry::until(until), Outcome::NotDone).await, (3, Outcome::NotDone));
+        assert_eq!(attempts(Retry::until(until), Outcome::Unknown).await, (1, Outcome::Unknown));
+        assert_eq!(attempts(Retry::until(until).repeatable(), Outcome::Unknown).await, (3, Outcome::Unknown));
+        assert_eq!(attempts(Retry::until(Instant::now()), Outcome::NotDone).await, (1, Outcome::NotDone));
+    }
+}

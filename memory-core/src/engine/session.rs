@@ -1,0 +1,162 @@
+//! Sessions: what an engine can do for a call, one step at a time.
+
+use std::collections::{BTreeSet, HashMap};
+use std::pin::Pin;
+
+use super::walk::{Mark, Place, Visit, Walk};
+use crate::query::{Documents, Ledger};
+use crate::{Collection, Document, DocumentId, Memory, MemoryId, Result};
+
+/// What a call does in a session: a function of the session and of the call's argument, which it may run several times.
+pub type Work<S, A, T> = for<'s> fn(&'s mut S, &'s A) -> Steps<'s, T>;
+
+/// The steps of a piece of work.
+pub type Steps<'s, T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 's>>;
+
+/// A session that reads.
+///
+/// An embedded engine runs a session on a thread of its own, with futures that are always ready.
+pub trait Reader: Send {
+    /// How the engine tells one version of a record from all others under the same id, also after it was removed and put again.
+    type Version: Clone + Send + Sync;
+
+    /// The most places of one walk. More are divided among several walks, whose candidates [`Provider`](super::Provider) merges.
+    const PLACES: usize;
+
+    /// The memories with these ids that are there, by their id. One that can't be read is a `Corrupt` error in its place.
+    fn memories(&mut self, ids: &[MemoryId]) -> impl Future<Output = Result<MemoriesFound<Self::Version>>> + Send;
+
+    /// Offers the next memories of a walk. Returns where to go on, or `None` when there are no more.
+    fn walk_memories(
+        &mut self,
+        walk: &Walk<'_>,
+        visit: &mut Visit<'_, Ledger>,
+    ) -> impl Future<Output = Result<Option<Mark>>> + Send;
+
+    /// Offers memories that hold one of the words, best first, until it is stopped. `count` is about how many are wanted.
+    fn search_memories(
+        &mut self,
+        words: &BTreeSet<String>,
+        count: usize,
+        visit: &mut Visit<'_, Ledger>,
+    ) -> impl Future<Output = Result<()>> + Send;
+
+    /// The paths that start with `prefix` and have no further boundary (`-`, `/`, `:`): as a space where a memory has the path as its
+    /// space, as an ancestor where a memory has it above. `None` when there are more than `most`, or more than the engine wants to
+    /// look for.
+    fn siblings(&mut self, prefix: &str, most: usize) -> impl Future<Output = Result<Option<Vec<Place>>>> + Send;
+
+    /// The documents of a collection with these ids that are there. One that can't be read is a `Corrupt` error in its place.
+    fn documents(
+        &mut self,
+        collection: &Collection,
+        ids: &[DocumentId],
+    ) -> impl Future<Output = Result<DocumentsFound<Self::Version>>> + Send;
+
+    /// Offers the next documents of a walk along a collection. Returns where to go on, or `None` when there are no more.
+    fn walk_documents(
+        &mut self,
+        collection: &Collection,
+        walk: &Walk<'_>,
+        visit: &mut Visit<'_, Documents>,
+    ) -> impl Future<Output = Result<Option<Mark>>> + Send;
+
+    /// Offers documents of a collection that hold one of the words, best first, until it is stopped.
+    fn search_documents(
+        &mut self,
+        collection: &Collection,
+        words: &BTreeSet<String>,
+        count: usize,
+        visit: &mut Visit<'_, Documents>,
+    ) -> impl Future<Output = Result<()>> + Send;
+
+    /// The collections that hold a document, in ascending order.
+    fn collections(&mut self) -> impl Future<Output = Result<Vec<Collection>>> + Send;
+}
+
+/// A session that writes. Each method is one atomic step: it is done as a whole and durable, or not at all.
+pub trait Writer: Reader {
+    /// Appends memories, and tells for each what became of it, in their order. A memory whose id or idempotency key is taken is not
+    /// written.
+    fn append(&mut self, append: Append<'_>) -> impl Future<Output = Result<Vec<Appended>>> + Send;
+
+    /// Replaces a memory by its next version, unless it has changed since it was read. `false` when it has.
+    fn replace(
+        &mut self,
+        before: &Found<Memory, Self::Version>,
+        after: &Memory,
+    ) -> impl Future<Output = Result<bool>> + Send;
+
+    /// Puts a document in the place of the version that was read, or where there was none. `false` when that has changed.
+    fn put(
+        &mut self,
+        before: Option<&Found<Document, Self::Version>>,
+        after: &Document,
+    ) -> impl Future<Output = Result<bool>> + Send;
+
+    /// Puts documents where there are none, each by itself. `false` for each whose id is taken.
+    ///
+    /// Here one after the other; an engine that can send many at once overrides it.
+    fn put_new(&mut self, documents: &[Document]) -> impl Future<Output = Result<Vec<bool>>> + Send {
+        async move {
+            let mut put = Vec::with_capacity(documents.len());
+            for document in documents {
+                put.push(self.put(None, document).await?);
+            }
+            Ok(put)
+        }
+    }
+
+    /// Removes documents of one collection, all or none. `false`, and none is removed, when one has changed since it was read.
+    fn remove(
+        &mut self,
+        collection: &Collection,
+        found: &[Found<Document, Self::Version>],
+    ) -> impl Future<Output = Result<bool>> + Send;
+}
+
+/// A record as it was read.
+#[derive(Debug, Clone)]
+pub struct Found<T, V> {
+    /// The record.
+    pub record: T,
+    /// Its version, as the engine tells it.
+    pub version: V,
+}
+
+/// Memories by their id.
+pub type MemoriesFound<V> = HashMap<MemoryId, Result<Found<Memory, V>>>;
+
+/// Documents in any order.
+pub type DocumentsFound<V> = Vec<Result<Found<Document, V>>>;
+
+/// Memories to append.
+#[derive(Debug, Clone, Copy)]
+pub struct Append<'a> {
+    /// No two of them have the same id or the same idempotency key.
+    pub memories: &'a [&'a Memory],
+    /// Whether they are one step, or a step each.
+    pub atomicity: Atomicity,
+    /// Whether an earlier attempt may have appended some of them. Otherwise their ids are new, unless a restore gives them.
+    pub is_repeated: bool,
+}
+
+/// What is done as a whole or not at all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Atomicity {
+    /// All of it: where one memory is not written, none is.
+    All,
+    /// Each memory by itself.
+    Each,
+}
+
+/// What became of a memory that was to be appended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Appended {
+    /// It was written.
+    Written,
+    /// It was not written, since this memory has its id or its idempotency key.
+    Taken(MemoryId),
+    /// It was not written because of another memory of the same step.
+    NotWritten,
+}

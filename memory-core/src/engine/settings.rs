@@ -1,0 +1,37 @@
+//! What every engine can be configured with.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::{Clock, Error, Result, TextIndex};
+
+/// The configuration of an engine.
+pub trait Config: fmt::Debug + Clone + Send + Sync + 'static {
+    /// What [`Provider`](super::Provider) needs to know of it.
+    fn settings(&self) -> Settings;
+
+    /// Refuses what could never be opened, before anything is (`InvalidInput`).
+    fn check(&self) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// The settings that mean the same on every engine.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// How long a call may take (L6).
+    pub deadline: Duration,
+    /// How long a call tries again after temporary failures.
+    pub patience: Duration,
+    /// What text search covers (T3).
+    pub text_index: TextIndex,
+    /// Where `updatedAt` comes from.
+    pub clock: Arc<dyn Clock>,
+}
+
+/// The value of a parameter of a database URL. `InvalidInput` names the parameter and quotes nothing.
+pub fn parameter<T: FromStr>(name: &str, value: &str) -> Result<T> {
+    value.parse().map_err(|_| Error::invalid(format!("the value of the URL parameter {name} is not valid")))
+}

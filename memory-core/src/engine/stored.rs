@@ -1,0 +1,103 @@
+//! Stored values on their way back to records.
+
+use crate::{
+    Collection, Content, Context, Document, DocumentId, Error, ErrorKind, IdempotencyKey, Memory, MemoryId, Metadata,
+    Result, Revision, SpaceId, Status, Timestamp, Trigger,
+};
+
+/// The values of a memory, as an engine has stored them.
+#[derive(Debug, Clone, Copy)]
+pub struct StoredMemory<'r> {
+    /// The 16 bytes of the id.
+    pub id: &'r [u8],
+    /// In milliseconds since 1970.
+    pub created_at: i64,
+    /// In milliseconds since 1970.
+    pub updated_at: Option<i64>,
+    /// From 1 on.
+    pub revision: i64,
+    /// The name of the status.
+    pub status: &'r str,
+    /// The id of the space.
+    pub space_id: &'r str,
+    /// The idempotency key.
+    pub idempotency_key: Option<&'r str>,
+    /// Canonical JSON.
+    pub metadata: &'r str,
+    /// JSON.
+    pub trigger: &'r str,
+    /// JSON.
+    pub context: Option<&'r str>,
+}
+
+impl StoredMemory<'_> {
+    /// The memory. `Corrupt` when a value breaks a rule of the contract.
+    pub fn read(&self) -> Result<Memory> {
+        let id = <[u8; 16]>::try_from(self.id).map_err(|_| Error::corrupt("a stored id has not 16 bytes"))?;
+        Ok(Memory {
+            id: MemoryId::from_bytes(id),
+            space_id: SpaceId::parse(self.space_id).map_err(corrupt)?,
+            trigger: Trigger::from_stored(self.trigger)?,
+            context: self.context.map(Context::from_stored).transpose()?,
+            created_at: time(self.created_at)?,
+            updated_at: self.updated_at.map(time).transpose()?,
+            metadata: Metadata::from_stored(self.metadata)?,
+            status: Status::parse(self.status).map_err(|_| Error::corrupt("a stored status is unknown"))?,
+            revision: revision(self.revision)?,
+            idempotency_key: self.idempotency_key.map(IdempotencyKey::parse).transpose().map_err(corrupt)?,
+        })
+    }
+}
+
+/// The values of a document, as an engine has stored them.
+#[derive(Debug, Clone, Copy)]
+pub struct StoredDocument<'r> {
+    /// The id.
+    pub id: &'r str,
+    /// The name of the collection.
+    pub collection: &'r str,
+    /// In milliseconds since 1970.
+    pub created_at: i64,
+    /// In milliseconds since 1970.
+    pub updated_at: Option<i64>,
+    /// From 1 on.
+    pub revision: i64,
+    /// The id of the space.
+    pub space_id: &'r str,
+    /// Canonical JSON.
+    pub metadata: &'r str,
+    /// The text.
+    pub content: &'r str,
+}
+
+impl StoredDocument<'_> {
+    /// The document. `Corrupt` when a value breaks a rule of the contract.
+    pub fn read(&self) -> Result<Document> {
+        Ok(Document {
+            id: DocumentId::parse(self.id).map_err(corrupt)?,
+            collection: Collection::parse(self.collection).map_err(corrupt)?,
+            space_id: SpaceId::parse(self.space_id).map_err(corrupt)?,
+            content: Content::parse(self.content).map_err(corrupt)?,
+            metadata: Metadata::from_stored(self.metadata)?,
+            created_at: time(self.created_at)?,
+            updated_at: self.updated_at.map(time).transpose()?,
+            revision: revision(self.revision)?,
+        })
+    }
+}
+
+/// The error of a stored value that breaks a rule: the rule's own kind would blame the caller.
+pub fn corrupt(error: Error) -> Error {
+    match error.kind() {
+        ErrorKind::Corrupt => error,
+        _ => Error::corrupt("a stored value breaks a rule of the contract").with_source(error),
+    }
+}
+
+fn time(millis: i64) -> Result<Timestamp> {
+    Timestamp::from_millis(millis).map_err(corrupt)
+}
+
+fn revision(number: i64) -> Result<Revision> {
+    Revision::new(u64::try_from(number).unwrap_or_default()).map_err(corrupt)
+}

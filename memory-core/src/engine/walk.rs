@@ -1,0 +1,74 @@
+//! Walks: where a session looks for candidates, and how it offers them.
+
+use crate::page::{Head, Selects, Verdict};
+use crate::{Order, Result, Status, Timestamp};
+
+/// A part of a collection of records that an engine can go along in the order (createdAt, id).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Walk<'w> {
+    /// Which records are candidates. An engine may offer others too, since the matcher has the last word.
+    pub source: Source<'w>,
+    /// In which order they are offered.
+    pub order: Order,
+    /// Only records created after this, exclusively.
+    pub created_after: Option<Timestamp>,
+    /// Only records created before this, exclusively.
+    pub created_before: Option<Timestamp>,
+    /// Only records behind this one in the order.
+    pub behind: Option<&'w Mark>,
+    /// About how many candidates are wanted. An engine offers at least one if there is one. An engine that reads ahead at no cost may
+    /// go on until it is stopped, unless `is_shared`.
+    pub count: usize,
+    /// Whether another walk waits for its turn, so that this one must return after about `count` candidates.
+    pub is_shared: bool,
+}
+
+/// Which records a walk goes along.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Source<'w> {
+    /// All of them.
+    Everything,
+    /// Memories of these open statuses; at least one.
+    Open(&'w [Status]),
+    /// Records in any of these places; at least one, at most [`Reader::PLACES`](super::Reader::PLACES). None of them lies in another.
+    Places(&'w [Place]),
+}
+
+/// A part of the path index.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Place {
+    /// The space with this id.
+    Space(String),
+    /// The spaces that have this ancestor, which may be the empty one.
+    Below(String),
+}
+
+/// A position in the order (createdAt, id), as the engine has it: of a damaged row too.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Mark {
+    /// When the record was created, in milliseconds since 1970.
+    pub millis: i64,
+    /// The bytes of its id.
+    pub id: Vec<u8>,
+}
+
+/// A stored row that a session offers.
+pub trait Row<K: Selects> {
+    /// What can be told before the payload is read. `Corrupt` when it is damaged.
+    fn head(&self) -> Result<Head<'_>>;
+    /// The whole record, given its head. `Corrupt` when it is damaged.
+    fn read(&self, head: &Head<'_>) -> Result<K::Record>;
+    /// The id, as far as it can be read, to report a damaged row (Q8).
+    fn id(&self) -> String;
+}
+
+/// Who looks at each row that a session offers. The session stops at [`Verdict::Stop`].
+pub type Visit<'v, K> = dyn FnMut(&dyn Row<K>) -> Result<Verdict> + Send + 'v;
+
+impl Place {
+    /// The path of the place.
+    pub fn path(&self) -> &str {
+        let (Self::Space(path) | Self::Below(path)) = self;
+        path
+    }
+}
