@@ -1,44 +1,52 @@
-//! The reference provider: the contract in its simplest form, written for reading and not for speed.
+//! The reference engine: the smallest one that keeps the contract, written for reading and not for speed.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use async_trait::async_trait;
-
-use crate::page::{PageBuilder, Selects, Verdict};
-use crate::provider::check_batch;
-use crate::query::Kind;
+use crate::engine::{
+    Append, Appended, Atomicity, Config, DocumentsFound, Engine, Found, Mark, MemoriesFound, Place, Provider, Reader,
+    Row, Settings, Source, View, Visit, Walk, Work, Writer,
+};
+use crate::page::{Head, Selects, Verdict};
+use crate::query::{Documents, Ledger};
 use crate::{
-    Capabilities, Clock, Collection, DEFAULT_DEADLINE, Document, DocumentId, DocumentPage, DocumentQuery,
-    DocumentSelection, DocumentStore, DocumentWrite, Durability, Error, Gate, Health, IdempotencyKey, Memory, MemoryId,
-    MemoryPage, MemoryPatch, MemoryProvider, MemoryQuery, NewMemory, Order, Query, RestoreReport, Result, SystemClock,
-    TextIndex, Timestamp, Updated, check_repetition, record_rows, words,
+    BOUNDARIES, Clock, Collection, DEFAULT_DEADLINE, Document, DocumentId, Durability, Health, IdempotencyKey, Memory,
+    MemoryId, Order, Result, SystemClock, TextIndex, Timestamp, words,
 };
 
 /// A provider that keeps everything in memory and loses it when it is dropped.
-///
-/// It answers every call as the contract wants it, so it is what other engines are compared with.
+pub type InMemory = Provider<InMemoryEngine>;
+
+/// The engine of [`InMemory`].
 #[derive(Debug)]
-pub struct InMemory {
-    shared: Arc<Shared>,
+pub struct InMemoryEngine {
+    data: InMemorySession,
 }
 
-#[derive(Debug)]
-struct Shared {
-    gate: Gate,
-    data: Arc<Mutex<Data>>,
+/// How an [`InMemory`] is made.
+#[derive(Debug, Clone)]
+pub struct InMemoryConfig {
+    data: InMemorySession,
     clock: Arc<dyn Clock>,
     text_index: TextIndex,
+    deadline: Duration,
 }
+
+/// A session, and the data that all sessions share.
+#[derive(Debug, Clone, Default)]
+pub struct InMemorySession(Arc<Mutex<Data>>);
 
 #[derive(Default)]
 struct Data {
     memories: HashMap<MemoryId, Memory>,
     by_time: BTreeSet<(Timestamp, MemoryId)>,
     by_key: HashMap<IdempotencyKey, MemoryId>,
-    documents: BTreeMap<Collection, BTreeMap<DocumentId, Document>>,
+    /// Each with the number of the put that wrote it.
+    documents: BTreeMap<Collection, BTreeMap<DocumentId, Found<Document, u64>>>,
+    puts: u64,
 }
 
 impl InMemory {
@@ -49,15 +57,17 @@ impl InMemory {
 
     /// An empty provider with its settings.
     pub fn with(clock: Arc<dyn Clock>, text_index: TextIndex, deadline: Duration) -> Self {
-        let gate = Gate::new(BACKEND, deadline);
-        Self { shared: Arc::new(Shared { gate, data: Arc::default(), clock, text_index }) }
+        Self::on(InMemorySession::default(), clock, text_index, deadline)
     }
 
     /// Another provider on the same data, with a life cycle of its own, as a second process on one engine is.
     #[must_use]
     pub fn reopen(&self, clock: Arc<dyn Clock>, text_index: TextIndex, deadline: Duration) -> Self {
-        let (gate, data) = (Gate::new(BACKEND, deadline), Arc::clone(&self.shared.data));
-        Self { shared: Arc::new(Shared { gate, data, clock, text_index }) }
+        Self::on(self.config().data.clone(), clock, text_index, deadline)
+    }
+
+    fn on(data: InMemorySession, clock: Arc<dyn Clock>, text_index: TextIndex, deadline: Duration) -> Self {
+        Self::with_config(InMemoryConfig { data, clock, text_index, deadline })
     }
 }
 
@@ -67,7 +77,198 @@ impl Default for InMemory {
     }
 }
 
-const BACKEND: &str = "in-memory";
+impl Config for InMemoryConfig {
+    fn settings(&self) -> Settings {
+        let Self { clock, text_index, deadline, .. } = self.clone();
+        Settings { deadline, patience: Duration::ZERO, text_index, clock }
+    }
+}
+
+impl Engine for InMemoryEngine {
+    const NAME: &'static str = "in-memory";
+    const BATCH: Option<(usize, usize)> = None;
+    const RESTORE: (usize, usize) = (usize::MAX, usize::MAX);
+
+    type Config = InMemoryConfig;
+    type Reader = InMemorySession;
+    type Writer = InMemorySession;
+
+    async fn open(config: &InMemoryConfig) -> Result<Self> {
+        Ok(Self { data: config.data.clone() })
+    }
+
+    async fn close(&self) -> Result<()> {
+        Ok(())
+    }
+
+    async fn health(&self) -> Result<Health> {
+        let start = Instant::now();
+        drop(self.data.lock());
+        let durability = Durability::AtRisk { reason: "kept in memory only".into(), bound: None };
+        Ok(Health::new(Self::NAME, env!("CARGO_PKG_VERSION"), 1, start.elapsed(), durability))
+    }
+
+    async fn read<A, T>(&self, _: View, _: Instant, argument: Arc<A>, work: Work<InMemorySession, A, T>) -> Result<T>
+    where
+        A: Send + Sync + 'static,
+        T: Send + 'static,
+    {
+        work(&mut self.data.clone(), &argument).await
+    }
+
+    async fn write<A, T>(&self, _: Instant, argument: Arc<A>, work: Work<InMemorySession, A, T>) -> Result<T>
+    where
+        A: Send + Sync + 'static,
+        T: Send + 'static,
+    {
+        work(&mut self.data.clone(), &argument).await
+    }
+}
+
+impl Reader for InMemorySession {
+    /// Of a memory its revision, of a document the number of its put.
+    type Version = u64;
+
+    const PLACES: usize = usize::MAX;
+
+    async fn memories(&mut self, ids: &[MemoryId]) -> Result<MemoriesFound<u64>> {
+        let data = self.lock();
+        let found = |memory: &Memory| Found { record: memory.clone(), version: memory.revision.get() };
+        Ok(ids.iter().filter_map(|id| Some((*id, Ok(found(data.memories.get(id)?))))).collect())
+    }
+
+    async fn walk_memories(&mut self, walk: &Walk<'_>, visit: &mut Visit<'_, Ledger>) -> Result<Option<Mark>> {
+        let data = self.lock();
+        let memories = data.by_time.iter().filter_map(|(_, id)| data.memories.get(id));
+        let is_wanted = |memory: &&Memory| match walk.source {
+            Source::Everything => true,
+            Source::Open(statuses) => statuses.contains(&memory.status),
+            Source::Places(places) => places.iter().any(|place| lies_in(memory.space_id.as_str(), place)),
+        };
+        let is_between = |memory: &&Memory| {
+            walk.created_after.is_none_or(|after| memory.created_at > after)
+                && walk.created_before.is_none_or(|before| memory.created_at < before)
+        };
+        offer::<Ledger>(memories.filter(is_between).filter(is_wanted), walk, visit)
+    }
+
+    async fn search_memories(
+        &mut self,
+        words: &BTreeSet<String>,
+        _: usize,
+        visit: &mut Visit<'_, Ledger>,
+    ) -> Result<()> {
+        let data = self.lock();
+        let newest_first = data.by_time.iter().rev().filter_map(|(_, id)| data.memories.get(id));
+        let text_of = |memory: &Memory| words::text_of(&memory.trigger, memory.context.as_ref());
+        offer_ranked::<Ledger>(newest_first, words, text_of, visit)
+    }
+
+    async fn siblings(&mut self, prefix: &str, most: usize) -> Result<Option<Vec<Place>>> {
+        let data = self.lock();
+        let spaces = data.memories.values().map(|memory| memory.space_id.as_str());
+        let sibling = |space: &str| match space.strip_prefix(prefix)?.find(BOUNDARIES) {
+            Some(end) => Some(Place::Below(space[..prefix.len() + end].to_owned())),
+            None => Some(Place::Space(space.to_owned())),
+        };
+        let siblings: BTreeSet<_> = spaces.filter_map(sibling).collect();
+        Ok((siblings.len() <= most).then(|| siblings.into_iter().collect()))
+    }
+
+    async fn documents(&mut self, collection: &Collection, ids: &[DocumentId]) -> Result<DocumentsFound<u64>> {
+        let data = self.lock();
+        let present = data.documents.get(collection);
+        Ok(ids.iter().filter_map(|id| present?.get(id).cloned().map(Ok)).collect())
+    }
+
+    async fn walk_documents(
+        &mut self,
+        collection: &Collection,
+        walk: &Walk<'_>,
+        visit: &mut Visit<'_, Documents>,
+    ) -> Result<Option<Mark>> {
+        let data = self.lock();
+        offer::<Documents>(data.by_time_of(collection), walk, visit)
+    }
+
+    async fn search_documents(
+        &mut self,
+        collection: &Collection,
+        words: &BTreeSet<String>,
+        _: usize,
+        visit: &mut Visit<'_, Documents>,
+    ) -> Result<()> {
+        let data = self.lock();
+        let text_of = |document: &Document| document.content.as_str().to_owned();
+        offer_ranked::<Documents>(data.by_time_of(collection).into_iter().rev(), words, text_of, visit)
+    }
+
+    async fn collections(&mut self) -> Result<Vec<Collection>> {
+        let data = self.lock();
+        let in_use = data.documents.iter().filter(|(_, documents)| !documents.is_empty());
+        Ok(in_use.map(|(collection, _)| collection.clone()).collect())
+    }
+}
+
+impl Writer for InMemorySession {
+    async fn append(&mut self, append: Append<'_>) -> Result<Vec<Appended>> {
+        let mut data = self.lock();
+        let owner = |data: &Data, memory: &Memory| match data.memories.contains_key(&memory.id) {
+            true => Some(memory.id),
+            false => memory.idempotency_key.as_ref().and_then(|key| data.by_key.get(key).copied()),
+        };
+        let owners: Vec<_> = append.memories.iter().map(|memory| owner(&data, memory)).collect();
+        let is_refused = append.atomicity == Atomicity::All && owners.iter().any(Option::is_some);
+        let appended = append.memories.iter().zip(owners).map(|(memory, owner)| match owner {
+            Some(owner) => Appended::Taken(owner),
+            None if is_refused => Appended::NotWritten,
+            None => {
+                data.insert(memory);
+                Appended::Written
+            }
+        });
+        Ok(appended.collect())
+    }
+
+    async fn replace(&mut self, before: &Found<Memory, u64>, after: &Memory) -> Result<bool> {
+        let mut data = self.lock();
+        let present = data.memories.get_mut(&after.id).filter(|memory| memory.revision.get() == before.version);
+        Ok(present.map(|memory| memory.clone_from(after)).is_some())
+    }
+
+    async fn put(&mut self, before: Option<&Found<Document, u64>>, after: &Document) -> Result<bool> {
+        let mut data = self.lock();
+        data.puts += 1;
+        let put = Found { record: after.clone(), version: data.puts };
+        let documents = data.documents.entry(after.collection.clone()).or_default();
+        let present = documents.get(&after.id).map(|found| found.version);
+        let is_unchanged = present == before.map(|found| found.version);
+        if is_unchanged {
+            documents.insert(after.id.clone(), put);
+        }
+        Ok(is_unchanged)
+    }
+
+    async fn remove(&mut self, collection: &Collection, found: &[Found<Document, u64>]) -> Result<bool> {
+        let mut data = self.lock();
+        let documents = data.documents.entry(collection.clone()).or_default();
+        let is_unchanged = |found: &Found<Document, u64>| {
+            documents.get(&found.record.id).is_some_and(|present| present.version == found.version)
+        };
+        let is_unchanged = found.iter().all(is_unchanged);
+        if is_unchanged {
+            found.iter().for_each(|found| drop(documents.remove(&found.record.id)));
+        }
+        Ok(is_unchanged)
+    }
+}
+
+impl InMemorySession {
+    fn lock(&self) -> MutexGuard<'_, Data> {
+        // No code that holds the lock can panic half way through a change.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 impl fmt::Debug for Data {
     /// Not the whole database.
@@ -76,271 +277,109 @@ impl fmt::Debug for Data {
     }
 }
 
-impl Shared {
-    fn data(&self) -> MutexGuard<'_, Data> {
-        // No code that holds the lock can panic half way through a change.
-        self.data.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-#[async_trait]
-impl MemoryProvider for InMemory {
-    async fn init(&self) -> Result<()> {
-        self.shared.gate.init(async { Ok(()) }).await
-    }
-
-    async fn check_health(&self) -> Result<Health> {
-        let work = async {
-            let start = Instant::now();
-            drop(self.shared.data());
-            let durability = Durability::AtRisk { reason: "kept in memory only".into(), bound: None };
-            Ok(Health::new(BACKEND, env!("CARGO_PKG_VERSION"), 1, start.elapsed(), durability))
-        };
-        self.shared.gate.health(work).await
-    }
-
-    async fn shutdown(&self) -> Result<()> {
-        self.shared.gate.shutdown(async { Ok(()) }).await
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        self.shared.text_index.capabilities()
-    }
-
-    async fn store(&self, memory: NewMemory) -> Result<MemoryId> {
-        let memory = memory.into_memory(MemoryId::generate());
-        self.shared.gate.write("store", async { self.shared.data().store(memory) }).await
-    }
-
-    async fn store_many(&self, memories: Vec<NewMemory>) -> Result<Vec<MemoryId>> {
-        let work = async {
-            let memories = check_batch(memories)?;
-            record_rows(memories.len());
-            let mut data = self.shared.data();
-            // All keys are checked before anything is written.
-            memories.iter().try_for_each(|memory| data.known(memory).map(drop))?;
-            memories.into_iter().map(|memory| data.store(memory)).collect()
-        };
-        self.shared.gate.write("store_many", work).await
-    }
-
-    async fn update(&self, id: MemoryId, patch: MemoryPatch) -> Result<Updated> {
-        let work = async {
-            let mut data = self.shared.data();
-            let memory = data.memories.get_mut(&id).ok_or_else(Error::not_found)?;
-            if let Some(patched) = patch.apply(memory, self.shared.clock.now())? {
-                *memory = patched;
-            }
-            Ok(Updated::from(&*memory))
-        };
-        self.shared.gate.write("update", work).await
-    }
-
-    async fn get(&self, id: MemoryId) -> Result<Option<Memory>> {
-        self.shared.gate.read("get", async { Ok(self.shared.data().memories.get(&id).cloned()) }).await
-    }
-
-    async fn query(&self, query: &MemoryQuery) -> Result<MemoryPage> {
-        let work = async {
-            let data = self.shared.data();
-            let oldest_first = data.by_time.iter().filter_map(|(_, id)| data.memories.get(id));
-            let page = match (query.text(), query.order()) {
-                (Some(_), _) if self.shared.text_index != TextIndex::All => return Err(Error::no_ledger_text()),
-                (Some(_), _) => {
-                    let text_of = |memory: &Memory| words::text_of(&memory.trigger, memory.context.as_ref());
-                    page(query, by_rank(oldest_first.rev(), &query.words, text_of))
-                }
-                (None, Order::NewestFirst) => page(query, oldest_first.rev()),
-                (None, Order::OldestFirst) => page(query, oldest_first),
-            };
-            record_rows(page.memories.len());
-            Ok(page)
-        };
-        self.shared.gate.read("query", work).await
-    }
-
-    async fn restore(&self, memories: Vec<Memory>) -> Result<RestoreReport> {
-        let work = async {
-            let mut data = self.shared.data();
-            let mut report = RestoreReport::default();
-            for (place, memory) in memories.into_iter().enumerate() {
-                let key_owner = memory.idempotency_key.as_ref().and_then(|key| data.by_key.get(key));
-                match data.memories.get(&memory.id) {
-                    Some(present) if *present == memory => report.equal += 1,
-                    None if key_owner.is_none() => {
-                        data.insert(memory);
-                        report.written += 1;
-                    }
-                    _ => report.conflicts.push(place),
-                }
-            }
-            record_rows(report.written);
-            Ok(report)
-        };
-        self.shared.gate.write("restore", work).await
-    }
-
-    fn documents(&self) -> Arc<dyn DocumentStore> {
-        Arc::new(InMemoryDocuments { shared: Arc::clone(&self.shared) })
-    }
-}
-
 impl Data {
-    /// The id behind the idempotency key of a memory, if there is one (W3).
-    fn known(&self, memory: &Memory) -> Result<Option<MemoryId>> {
-        let known = memory.idempotency_key.as_ref().and_then(|key| self.by_key.get(key));
-        let Some(first) = known.and_then(|id| self.memories.get(id)) else { return Ok(None) };
-        check_repetition(memory, first.space_id.as_str(), first.trigger.as_str()).map(|()| Some(first.id))
+    fn insert(&mut self, memory: &Memory) {
+        self.by_time.insert((memory.created_at, memory.id));
+        self.by_key.extend(memory.idempotency_key.clone().map(|key| (key, memory.id)));
+        self.memories.insert(memory.id, memory.clone());
     }
 
-    fn store(&mut self, memory: Memory) -> Result<MemoryId> {
-        match self.known(&memory)? {
-            Some(id) => Ok(id),
-            None => Ok(self.insert(memory)),
-        }
-    }
-
-    fn insert(&mut self, memory: Memory) -> MemoryId {
-        let id = memory.id;
-        self.by_time.insert((memory.created_at, id));
-        self.by_key.extend(memory.idempotency_key.clone().map(|key| (key, id)));
-        self.memories.insert(id, memory);
-        id
+    /// The documents of a collection, oldest first.
+    fn by_time_of(&self, collection: &Collection) -> Vec<&Document> {
+        let found = self.documents.get(collection).into_iter().flat_map(BTreeMap::values);
+        let mut documents: Vec<_> = found.map(|found| &found.record).collect();
+        documents.sort_by_key(|document| (document.created_at, &document.id));
+        documents
     }
 }
 
-/// The documents of an [`InMemory`].
-#[derive(Debug)]
-struct InMemoryDocuments {
-    shared: Arc<Shared>,
-}
+/// A record as it is.
+struct Whole<'a, T>(&'a T);
 
-#[async_trait]
-impl DocumentStore for InMemoryDocuments {
-    async fn put(&self, write: DocumentWrite) -> Result<Document> {
-        let work = async {
-            let mut data = self.shared.data();
-            let id = write.id.clone().unwrap_or_else(DocumentId::generate);
-            let current = data.documents.get(&write.collection).and_then(|documents| documents.get(&id));
-            let document = write.apply(&id, current, self.shared.clock.now())?;
-            data.documents.entry(write.collection).or_default().insert(id, document.clone());
-            Ok(document)
-        };
-        self.shared.gate.write("documents.put", work).await
-    }
-
-    async fn get(&self, collection: &Collection, id: &DocumentId) -> Result<Option<Document>> {
-        let work = async { Ok(self.shared.data().collection(collection).find(|document| document.id == *id).cloned()) };
-        self.shared.gate.read("documents.get", work).await
-    }
-
-    async fn query(&self, query: &DocumentQuery) -> Result<DocumentPage> {
-        let work = async {
-            let data = self.shared.data();
-            let mut documents: Vec<_> = data.collection(query.collection()).collect();
-            documents.sort_by(|left, right| crate::compare_heads(&left.head(), &right.head(), query.order()));
-            let page = match query.text() {
-                Some(_) => {
-                    let text_of = |document: &Document| document.content.as_str().to_owned();
-                    page(query, by_rank(documents, &query.words, text_of))
-                }
-                None => page(query, documents),
-            };
-            record_rows(page.documents.len());
-            Ok(page)
-        };
-        self.shared.gate.read("documents.query", work).await
-    }
-
-    async fn remove(&self, selection: &DocumentSelection, max: usize) -> Result<Vec<DocumentId>> {
-        let work = async {
-            let mut data = self.shared.data();
-            let found = data.collection(selection.collection()).filter(|document| selection.matches(document));
-            let ids: Vec<_> = found.map(|document| document.id.clone()).collect();
-            if ids.len() > max {
-                return Err(Error::limit_exceeded(max));
-            }
-            if let Some(documents) = data.documents.get_mut(selection.collection()) {
-                ids.iter().for_each(|id| drop(documents.remove(id)));
-            }
-            record_rows(ids.len());
-            Ok(ids)
-        };
-        self.shared.gate.write("documents.remove", work).await
-    }
-
-    async fn restore(&self, documents: Vec<Document>) -> Result<RestoreReport> {
-        let work = async {
-            let mut data = self.shared.data();
-            let mut report = RestoreReport::default();
-            for (place, document) in documents.into_iter().enumerate() {
-                let present = data.documents.entry(document.collection.clone()).or_default();
-                match present.get(&document.id) {
-                    Some(present) if *present == document => report.equal += 1,
-                    Some(_) => report.conflicts.push(place),
-                    None => {
-                        present.insert(document.id.clone(), document);
-                        report.written += 1;
-                    }
-                }
-            }
-            record_rows(report.written);
-            Ok(report)
-        };
-        self.shared.gate.write("documents.restore", work).await
-    }
-
-    async fn collections(&self) -> Result<Vec<Collection>> {
-        let work = async {
-            let data = self.shared.data();
-            let in_use = data.documents.iter().filter(|(_, documents)| !documents.is_empty());
-            Ok(in_use.map(|(collection, _)| collection.clone()).collect())
-        };
-        self.shared.gate.read("documents.collections", work).await
-    }
-}
-
-impl Data {
-    fn collection(&self, collection: &Collection) -> impl Iterator<Item = &Document> {
-        self.documents.get(collection).into_iter().flat_map(BTreeMap::values)
-    }
-}
-
-/// The page of a query, from all records in its order.
-fn page<'a, K>(query: &Query<K>, records: impl IntoIterator<Item = &'a K::Record>) -> K::Page
+impl<K: Selects> Row<K> for Whole<'_, K::Record>
 where
-    K: Selects + Kind,
+    K::Record: Clone,
+{
+    fn head(&self) -> Result<Head<'_>> {
+        Ok(K::head(self.0))
+    }
+
+    fn read(&self, _: &Head<'_>) -> Result<K::Record> {
+        Ok(self.0.clone())
+    }
+
+    fn id(&self) -> String {
+        String::from_utf8_lossy(K::id_bytes(self.0)).into_owned()
+    }
+}
+
+/// Offers the records of a walk, given all of them oldest first.
+fn offer<'a, K: Selects>(
+    records: impl IntoIterator<Item = &'a K::Record>,
+    walk: &Walk<'_>,
+    visit: &mut Visit<'_, K>,
+) -> Result<Option<Mark>>
+where
     K::Record: Clone + 'a,
 {
-    let mut page = PageBuilder::new(query);
-    for record in records {
-        let verdict = match page.examine(&K::head(record)) {
-            Verdict::Take => page.push(record.clone()),
-            other => other,
-        };
-        if verdict == Verdict::Stop {
+    let mark =
+        |record: &K::Record| Mark { millis: K::created_at(record).as_millis(), id: K::id_bytes(record).to_vec() };
+    let mut records: Vec<_> = records.into_iter().collect();
+    if walk.order == Order::NewestFirst {
+        records.reverse();
+    }
+    let is_behind = |record: &&K::Record| {
+        walk.behind.is_none_or(|behind| match walk.order {
+            Order::NewestFirst => mark(record) < *behind,
+            Order::OldestFirst => mark(record) > *behind,
+        })
+    };
+    let mut last = None;
+    for (number, record) in records.into_iter().filter(is_behind).enumerate() {
+        if number == walk.count {
+            return Ok(last);
+        }
+        if visit(&Whole(record))? == Verdict::Stop {
+            break;
+        }
+        last = Some(mark(record));
+    }
+    Ok(None)
+}
+
+/// Offers the records that hold a wanted word, those with the most distinct ones first, and else in their order.
+fn offer_ranked<'a, K: Selects>(
+    records: impl Iterator<Item = &'a K::Record>,
+    wanted: &BTreeSet<String>,
+    text_of: impl Fn(&K::Record) -> String,
+    visit: &mut Visit<'_, K>,
+) -> Result<()>
+where
+    K::Record: Clone + 'a,
+{
+    let rank = |record: &'a K::Record| (words::distinct(&text_of(record)).intersection(wanted).count(), record);
+    let mut ranked: Vec<_> = records.map(rank).filter(|(rank, _)| *rank > 0).collect();
+    ranked.sort_by_key(|(rank, _)| Reverse(*rank));
+    for (_, record) in ranked {
+        if visit(&Whole(record))? == Verdict::Stop {
             break;
         }
     }
-    page.finish()
+    Ok(())
 }
 
-/// The records that hold a wanted word, those with the most distinct ones first, and else in their order.
-fn by_rank<'a, T>(
-    records: impl IntoIterator<Item = &'a T>,
-    wanted: &BTreeSet<String>,
-    text_of: impl Fn(&T) -> String,
-) -> Vec<&'a T> {
-    let rank = |record: &'a T| (words::distinct(&text_of(record)).intersection(wanted).count(), record);
-    let mut ranked: Vec<_> = records.into_iter().map(rank).filter(|(rank, _)| *rank > 0).collect();
-    ranked.sort_by_key(|(rank, _)| std::cmp::Reverse(*rank));
-    ranked.into_iter().map(|(_, record)| record).collect()
+/// Whether a space lies in a place.
+fn lies_in(space: &str, place: &Place) -> bool {
+    match place {
+        Place::Space(id) => space == id,
+        Place::Below(path) => space.strip_prefix(path.as_str()).is_some_and(|rest| rest.starts_with(BOUNDARIES)),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{SpaceId, Trigger};
+    use crate::{MemoryProvider, MemoryQuery, NewMemory, SpaceId, Trigger};
 
     #[tokio::test]
     async fn equal_ranks_come_newest_first() {
