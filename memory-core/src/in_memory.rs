@@ -1,6 +1,5 @@
 //! The reference engine: the smallest one that keeps the contract, written for reading and not for speed.
 
-use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,13 +7,12 @@ use std::time::{Duration, Instant};
 
 use crate::engine::{
     Append, Appended, Atomicity, Config, DocumentsFound, Engine, Found, Mark, MemoriesFound, Place, Provider, Reader,
-    Row, Settings, Source, View, Visit, Walk, Work, Writer,
+    Scanned, Settings, View, Visit, Walk, Work, Writer, offer_in_order,
 };
-use crate::page::{Head, Selects, Verdict};
 use crate::query::{Documents, Ledger};
 use crate::{
     BOUNDARIES, Clock, Collection, DEFAULT_DEADLINE, Document, DocumentId, Durability, Health, IdempotencyKey, Memory,
-    MemoryId, Order, Result, SystemClock, TextIndex, Timestamp, words,
+    MemoryId, Result, SystemClock, TextIndex,
 };
 
 /// A provider that keeps everything in memory and loses it when it is dropped.
@@ -42,7 +40,6 @@ pub struct InMemorySession(Arc<Mutex<Data>>);
 #[derive(Default)]
 struct Data {
     memories: HashMap<MemoryId, Memory>,
-    by_time: BTreeSet<(Timestamp, MemoryId)>,
     by_key: HashMap<IdempotencyKey, MemoryId>,
     /// Each with the number of the put that wrote it.
     documents: BTreeMap<Collection, BTreeMap<DocumentId, Found<Document, u64>>>,
@@ -139,29 +136,8 @@ impl Reader for InMemorySession {
 
     async fn walk_memories(&mut self, walk: &Walk<'_>, visit: &mut Visit<'_, Ledger>) -> Result<Option<Mark>> {
         let data = self.lock();
-        let memories = data.by_time.iter().filter_map(|(_, id)| data.memories.get(id));
-        let is_wanted = |memory: &&Memory| match walk.source {
-            Source::Everything => true,
-            Source::Open(statuses) => statuses.contains(&memory.status),
-            Source::Places(places) => places.iter().any(|place| lies_in(memory.space_id.as_str(), place)),
-        };
-        let is_between = |memory: &&Memory| {
-            walk.created_after.is_none_or(|after| memory.created_at > after)
-                && walk.created_before.is_none_or(|before| memory.created_at < before)
-        };
-        offer::<Ledger>(memories.filter(is_between).filter(is_wanted), walk, visit)
-    }
-
-    async fn search_memories(
-        &mut self,
-        words: &BTreeSet<String>,
-        _: usize,
-        visit: &mut Visit<'_, Ledger>,
-    ) -> Result<()> {
-        let data = self.lock();
-        let newest_first = data.by_time.iter().rev().filter_map(|(_, id)| data.memories.get(id));
-        let text_of = |memory: &Memory| words::text_of(&memory.trigger, memory.context.as_ref());
-        offer_ranked::<Ledger>(newest_first, words, text_of, visit)
+        let wanted = data.memories.values().filter(|memory| walk.wants(memory));
+        offer_in_order(wanted.cloned().map(Scanned::new), walk, visit)
     }
 
     async fn siblings(&mut self, prefix: &str, most: usize) -> Result<Option<Vec<Place>>> {
@@ -188,19 +164,7 @@ impl Reader for InMemorySession {
         visit: &mut Visit<'_, Documents>,
     ) -> Result<Option<Mark>> {
         let data = self.lock();
-        offer::<Documents>(data.by_time_of(collection), walk, visit)
-    }
-
-    async fn search_documents(
-        &mut self,
-        collection: &Collection,
-        words: &BTreeSet<String>,
-        _: usize,
-        visit: &mut Visit<'_, Documents>,
-    ) -> Result<()> {
-        let data = self.lock();
-        let text_of = |document: &Document| document.content.as_str().to_owned();
-        offer_ranked::<Documents>(data.by_time_of(collection).into_iter().rev(), words, text_of, visit)
+        offer_in_order(data.of(collection).cloned().map(Scanned::new), walk, visit)
     }
 
     async fn collections(&mut self) -> Result<Vec<Collection>> {
@@ -279,107 +243,20 @@ impl fmt::Debug for Data {
 
 impl Data {
     fn insert(&mut self, memory: &Memory) {
-        self.by_time.insert((memory.created_at, memory.id));
         self.by_key.extend(memory.idempotency_key.clone().map(|key| (key, memory.id)));
         self.memories.insert(memory.id, memory.clone());
     }
 
-    /// The documents of a collection, oldest first.
-    fn by_time_of(&self, collection: &Collection) -> Vec<&Document> {
+    fn of(&self, collection: &Collection) -> impl Iterator<Item = &Document> {
         let found = self.documents.get(collection).into_iter().flat_map(BTreeMap::values);
-        let mut documents: Vec<_> = found.map(|found| &found.record).collect();
-        documents.sort_by_key(|document| (document.created_at, &document.id));
-        documents
-    }
-}
-
-/// A record as it is.
-struct Whole<'a, T>(&'a T);
-
-impl<K: Selects> Row<K> for Whole<'_, K::Record>
-where
-    K::Record: Clone,
-{
-    fn head(&self) -> Result<Head<'_>> {
-        Ok(K::head(self.0))
-    }
-
-    fn read(&self, _: &Head<'_>) -> Result<K::Record> {
-        Ok(self.0.clone())
-    }
-
-    fn id(&self) -> String {
-        String::from_utf8_lossy(K::id_bytes(self.0)).into_owned()
-    }
-}
-
-/// Offers the records of a walk, given all of them oldest first.
-fn offer<'a, K: Selects>(
-    records: impl IntoIterator<Item = &'a K::Record>,
-    walk: &Walk<'_>,
-    visit: &mut Visit<'_, K>,
-) -> Result<Option<Mark>>
-where
-    K::Record: Clone + 'a,
-{
-    let mark =
-        |record: &K::Record| Mark { millis: K::created_at(record).as_millis(), id: K::id_bytes(record).to_vec() };
-    let mut records: Vec<_> = records.into_iter().collect();
-    if walk.order == Order::NewestFirst {
-        records.reverse();
-    }
-    let is_behind = |record: &&K::Record| {
-        walk.behind.is_none_or(|behind| match walk.order {
-            Order::NewestFirst => mark(record) < *behind,
-            Order::OldestFirst => mark(record) > *behind,
-        })
-    };
-    let mut last = None;
-    for (number, record) in records.into_iter().filter(is_behind).enumerate() {
-        if number == walk.count {
-            return Ok(last);
-        }
-        if visit(&Whole(record))? == Verdict::Stop {
-            break;
-        }
-        last = Some(mark(record));
-    }
-    Ok(None)
-}
-
-/// Offers the records that hold a wanted word, those with the most distinct ones first, and else in their order.
-fn offer_ranked<'a, K: Selects>(
-    records: impl Iterator<Item = &'a K::Record>,
-    wanted: &BTreeSet<String>,
-    text_of: impl Fn(&K::Record) -> String,
-    visit: &mut Visit<'_, K>,
-) -> Result<()>
-where
-    K::Record: Clone + 'a,
-{
-    let rank = |record: &'a K::Record| (words::distinct(&text_of(record)).intersection(wanted).count(), record);
-    let mut ranked: Vec<_> = records.map(rank).filter(|(rank, _)| *rank > 0).collect();
-    ranked.sort_by_key(|(rank, _)| Reverse(*rank));
-    for (_, record) in ranked {
-        if visit(&Whole(record))? == Verdict::Stop {
-            break;
-        }
-    }
-    Ok(())
-}
-
-/// Whether a space lies in a place.
-fn lies_in(space: &str, place: &Place) -> bool {
-    match place {
-        Place::Space(id) => space == id,
-        Place::Below(path) => space.strip_prefix(path.as_str()).is_some_and(|rest| rest.starts_with(BOUNDARIES)),
+        found.map(|found| &found.record)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{MemoryProvider, MemoryQuery, NewMemory, SpaceId, Trigger};
+    use crate::{MemoryProvider, MemoryQuery, NewMemory, SpaceId, Timestamp, Trigger};
 
     #[tokio::test]
     async fn equal_ranks_come_newest_first() {

@@ -227,6 +227,8 @@ pub trait Selects: Kind {
     fn created_at(record: &Self::Record) -> Timestamp;
     /// The bytes of its id.
     fn id_bytes(record: &Self::Record) -> &[u8];
+    /// An id for people, as far as its bytes are one.
+    fn shown_id(id: &[u8]) -> String;
     /// About how many bytes it has.
     fn size(record: &Self::Record) -> usize;
     /// What a filter sees of it.
@@ -262,6 +264,13 @@ impl Selects for Ledger {
         memory.id.as_bytes()
     }
 
+    fn shown_id(id: &[u8]) -> String {
+        match <[u8; 16]>::try_from(id) {
+            Ok(id) => MemoryId::from_bytes(id).to_string(),
+            Err(_) => format!("{id:02x?}"),
+        }
+    }
+
     fn size(memory: &Memory) -> usize {
         memory.size()
     }
@@ -293,6 +302,10 @@ impl Selects for Documents {
 
     fn id_bytes(document: &Document) -> &[u8] {
         document.id.as_str().as_bytes()
+    }
+
+    fn shown_id(id: &[u8]) -> String {
+        String::from_utf8_lossy(id).into_owned()
     }
 
     fn size(document: &Document) -> usize {

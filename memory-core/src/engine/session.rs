@@ -3,8 +3,10 @@
 use std::collections::{BTreeSet, HashMap};
 use std::pin::Pin;
 
+use super::scan::Ranked;
 use super::walk::{Mark, Place, Visit, Walk};
 use crate::query::{Documents, Ledger};
+use crate::words::text_of;
 use crate::{Collection, Document, DocumentId, Memory, MemoryId, Result};
 
 /// What a call does in a session: a function of the session and of the call's argument, which it may run several times.
@@ -34,17 +36,31 @@ pub trait Reader: Send {
     ) -> impl Future<Output = Result<Option<Mark>>> + Send;
 
     /// Offers memories that hold one of the words, best first, until it is stopped. `count` is about how many are wanted.
+    ///
+    /// Here by looking at all memories; an engine with an index of words overrides it.
     fn search_memories(
         &mut self,
         words: &BTreeSet<String>,
         count: usize,
         visit: &mut Visit<'_, Ledger>,
-    ) -> impl Future<Output = Result<()>> + Send;
+    ) -> impl Future<Output = Result<()>> + Send {
+        let _ = count;
+        async move {
+            let mut ranked = Ranked::new(words, |memory: &Memory| text_of(&memory.trigger, memory.context.as_ref()));
+            self.walk_memories(&Walk::EVERYTHING, &mut |row| ranked.add(row)).await?;
+            ranked.offer(visit)
+        }
+    }
 
     /// The paths that start with `prefix` and have no further boundary (`-`, `/`, `:`): as a space where a memory has the path as its
     /// space, as an ancestor where a memory has it above. `None` when there are more than `most`, or more than the engine wants to
     /// look for.
-    fn siblings(&mut self, prefix: &str, most: usize) -> impl Future<Output = Result<Option<Vec<Place>>>> + Send;
+    ///
+    /// Here always `None`, which suits an engine without an index by place.
+    fn siblings(&mut self, prefix: &str, most: usize) -> impl Future<Output = Result<Option<Vec<Place>>>> + Send {
+        let _ = (prefix, most);
+        async { Ok(None) }
+    }
 
     /// The documents of a collection with these ids that are there. One that can't be read is a `Corrupt` error in its place.
     fn documents(
@@ -62,13 +78,22 @@ pub trait Reader: Send {
     ) -> impl Future<Output = Result<Option<Mark>>> + Send;
 
     /// Offers documents of a collection that hold one of the words, best first, until it is stopped.
+    ///
+    /// Here by looking at all documents of the collection; an engine with an index of words overrides it.
     fn search_documents(
         &mut self,
         collection: &Collection,
         words: &BTreeSet<String>,
         count: usize,
         visit: &mut Visit<'_, Documents>,
-    ) -> impl Future<Output = Result<()>> + Send;
+    ) -> impl Future<Output = Result<()>> + Send {
+        let _ = count;
+        async move {
+            let mut ranked = Ranked::new(words, |document: &Document| document.content.as_str().to_owned());
+            self.walk_documents(collection, &Walk::EVERYTHING, &mut |row| ranked.add(row)).await?;
+            ranked.offer(visit)
+        }
+    }
 
     /// The collections that hold a document, in ascending order.
     fn collections(&mut self) -> impl Future<Output = Result<Vec<Collection>>> + Send;

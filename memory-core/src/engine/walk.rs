@@ -1,7 +1,7 @@
 //! Walks: where a session looks for candidates, and how it offers them.
 
 use crate::page::{Head, Selects, Verdict};
-use crate::{Order, Result, Status, Timestamp};
+use crate::{BOUNDARIES, Memory, Order, Result, Status, Timestamp};
 
 /// A part of a collection of records that an engine can go along in the order (createdAt, id).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,10 +65,40 @@ pub trait Row<K: Selects> {
 /// Who looks at each row that a session offers. The session stops at [`Verdict::Stop`].
 pub type Visit<'v, K> = dyn FnMut(&dyn Row<K>) -> Result<Verdict> + Send + 'v;
 
+impl Walk<'_> {
+    /// Along everything in one go, newest first.
+    pub(super) const EVERYTHING: Self = Self {
+        source: Source::Everything,
+        order: Order::NewestFirst,
+        created_after: None,
+        created_before: None,
+        behind: None,
+        count: usize::MAX,
+        is_shared: false,
+    };
+
+    /// Whether the source has memories like this one.
+    pub fn wants(&self, memory: &Memory) -> bool {
+        match self.source {
+            Source::Everything => true,
+            Source::Open(statuses) => statuses.contains(&memory.status),
+            Source::Places(places) => places.iter().any(|place| place.holds(memory.space_id.as_str())),
+        }
+    }
+}
+
 impl Place {
     /// The path of the place.
     pub fn path(&self) -> &str {
         let (Self::Space(path) | Self::Below(path)) = self;
         path
+    }
+
+    /// Whether a space lies there.
+    pub fn holds(&self, space: &str) -> bool {
+        match self {
+            Self::Space(id) => space == id,
+            Self::Below(path) => space.strip_prefix(path.as_str()).is_some_and(|rest| rest.starts_with(BOUNDARIES)),
+        }
     }
 }

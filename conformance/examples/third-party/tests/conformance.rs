@@ -21,7 +21,7 @@ impl Harness for Redb {
         let mut config = RedbConfig::new(self.0.path().join(&namespace.name));
         config.clock = Arc::<memory_core::ManualClock>::clone(&namespace.clock);
         (config.text_index, config.deadline) = (namespace.text_index, namespace.deadline);
-        Ok(Arc::new(RedbMemory::new(config)))
+        Ok(Arc::new(RedbMemory::open(config)?))
     }
 
     async fn remove(&self, namespace: &Namespace) -> Result<()> {

@@ -1,0 +1,105 @@
+//! What a session reads.
+
+use memory_core::engine::{
+    DocumentsFound, Found, Mark, MemoriesFound, Reader, Scanned, Source, Visit, Walk, offer_in_order,
+};
+use memory_core::{Collection, Document, DocumentId, Documents, Ledger, MemoryId, Order, Result, Verdict};
+use redb::ReadableTable;
+use serde::de::DeserializeOwned;
+
+use crate::error::native;
+use crate::tables::{self, BY_TIME, DOCUMENTS, MEMORIES, OPEN, Position, Session};
+
+impl Reader for Session {
+    /// The row: two versions of a record that are the same to the byte are the same.
+    type Version = String;
+
+    const PLACES: usize = usize::MAX;
+
+    async fn memories(&mut self, ids: &[MemoryId]) -> Result<MemoriesFound<String>> {
+        let found = |id: &MemoryId| Ok(self.row(*id)?.map(|row| (*id, found_in(row))));
+        ids.iter().filter_map(|id| found(id).transpose()).collect()
+    }
+
+    /// Along the ledger in the order of time: there is no index by place.
+    async fn walk_memories(&mut self, walk: &Walk<'_>, visit: &mut Visit<'_, Ledger>) -> Result<Option<Mark>> {
+        let memories = self.table(MEMORIES)?;
+        let index = self.table(if matches!(walk.source, Source::Open(_)) { OPEN } else { BY_TIME })?;
+        let (first, last) = bounds(walk);
+        if first > last {
+            return Ok(None);
+        }
+        let mut range = index.range(first..=last).map_err(native)?;
+        let mut next = || if walk.order == Order::OldestFirst { range.next() } else { range.next_back() };
+        let mut count = 0;
+        while let Some(position) = next() {
+            let (millis, id) = position.map_err(native)?.0.value();
+            let Some(row) = memories.get(id).map_err(native)? else { continue };
+            let mark = Mark { millis, id: id.to_be_bytes().to_vec() };
+            let scanned = Scanned { mark, record: tables::record(row.value()) };
+            let is_wanted = scanned.record.as_ref().map_or(true, |memory| walk.wants(memory));
+            if is_wanted && visit(&scanned)? == Verdict::Stop {
+                break;
+            }
+            count += 1;
+            if walk.is_shared && count >= walk.count {
+                return Ok(Some(scanned.mark));
+            }
+        }
+        Ok(None)
+    }
+
+    async fn documents(&mut self, collection: &Collection, ids: &[DocumentId]) -> Result<DocumentsFound<String>> {
+        let table = self.table(DOCUMENTS)?;
+        let row = |id: &DocumentId| table.get((collection.as_str(), id.as_str())).map_err(native);
+        let found = |id| Ok(row(id)?.map(|row| found_in(row.value().to_owned())));
+        ids.iter().filter_map(|id| found(id).transpose()).collect()
+    }
+
+    async fn walk_documents(
+        &mut self,
+        collection: &Collection,
+        walk: &Walk<'_>,
+        visit: &mut Visit<'_, Documents>,
+    ) -> Result<Option<Mark>> {
+        let table = self.table(DOCUMENTS)?;
+        let mut found = Vec::new();
+        for entry in table.range((collection.as_str(), "")..).map_err(native)? {
+            let (key, row) = entry.map_err(native)?;
+            if key.value().0 != collection.as_str() {
+                break;
+            }
+            found.push(Scanned::new(tables::record::<Document>(row.value())?));
+        }
+        offer_in_order(found, walk, visit)
+    }
+
+    async fn collections(&mut self) -> Result<Vec<Collection>> {
+        let mut names = Vec::new();
+        for entry in self.table(DOCUMENTS)?.iter().map_err(native)? {
+            names.push(Collection::parse(entry.map_err(native)?.0.value().0)?);
+            names.dedup();
+        }
+        Ok(names)
+    }
+}
+
+fn found_in<T: DeserializeOwned>(version: String) -> Result<Found<T, String>> {
+    Ok(Found { record: tables::record(&version)?, version })
+}
+
+/// The first and the last position where a walk can find something.
+fn bounds(walk: &Walk<'_>) -> (Position, Position) {
+    let mut first = walk.created_after.map_or((i64::MIN, 0), |time| (time.as_millis() + 1, 0));
+    let mut last = walk.created_before.map_or((i64::MAX, u128::MAX), |time| (time.as_millis() - 1, u128::MAX));
+    if let Some(Mark { millis, id }) = walk.behind {
+        let id = <[u8; 16]>::try_from(id.as_slice()).map_or(0, u128::from_be_bytes);
+        match walk.order {
+            Order::OldestFirst => first = first.max(id.checked_add(1).map_or((millis + 1, 0), |id| (*millis, id))),
+            Order::NewestFirst => {
+                last = last.min(id.checked_sub(1).map_or((millis - 1, u128::MAX), |id| (*millis, id)))
+            }
+        }
+    }
+    (first, last)
+}

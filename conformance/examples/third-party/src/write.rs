@@ -1,0 +1,101 @@
+//! What a session writes: one transaction for each step.
+
+use memory_core::engine::{Append, Appended, Atomicity, Found, Writer};
+use memory_core::{Collection, Document, Memory, MemoryId, Result};
+use redb::{ReadableTable, WriteTransaction};
+
+use crate::error::native;
+use crate::tables::{BY_TIME, DOCUMENTS, KEYS, MEMORIES, OPEN, Session, number, row};
+
+impl Writer for Session {
+    async fn append(&mut self, append: Append<'_>) -> Result<Vec<Appended>> {
+        self.step(|write| {
+            let owners = append.memories.iter().map(|memory| owner(write, memory)).collect::<Result<Vec<_>>>()?;
+            let is_refused = append.atomicity == Atomicity::All && owners.iter().any(Option::is_some);
+            let each = append.memories.iter().zip(owners).map(|(memory, owner)| match owner {
+                Some(owner) => Ok(Appended::Taken(owner)),
+                None if is_refused => Ok(Appended::NotWritten),
+                None => insert(write, memory).map(|()| Appended::Written),
+            });
+            each.collect()
+        })
+    }
+
+    async fn replace(&mut self, before: &Found<Memory, String>, after: &Memory) -> Result<bool> {
+        self.step(|write| {
+            // A table is opened once at a time.
+            let is_unchanged = {
+                let memories = write.open_table(MEMORIES).map_err(native)?;
+                let present = memories.get(number(after.id)).map_err(native)?;
+                present.is_some_and(|row| row.value() == before.version)
+            };
+            if is_unchanged {
+                insert(write, after)?;
+            }
+            Ok(is_unchanged)
+        })
+    }
+
+    async fn put(&mut self, before: Option<&Found<Document, String>>, after: &Document) -> Result<bool> {
+        self.step(|write| {
+            let mut table = write.open_table(DOCUMENTS).map_err(native)?;
+            let key = (after.collection.as_str(), after.id.as_str());
+            let present = table.get(key).map_err(native)?.map(|row| row.value().to_owned());
+            let is_unchanged = present.as_ref() == before.map(|found| &found.version);
+            if is_unchanged {
+                table.insert(key, row(after)?.as_str()).map_err(native)?;
+            }
+            Ok(is_unchanged)
+        })
+    }
+
+    async fn remove(&mut self, collection: &Collection, found: &[Found<Document, String>]) -> Result<bool> {
+        let write = self.0.begin_write().map_err(native)?;
+        for document in found {
+            let mut table = write.open_table(DOCUMENTS).map_err(native)?;
+            let removed = table.remove((collection.as_str(), document.record.id.as_str())).map_err(native)?;
+            if removed.is_none_or(|row| row.value() != document.version) {
+                // The transaction is dropped, and with it what was removed before.
+                return Ok(false);
+            }
+        }
+        write.commit().map_err(native).map(|()| true)
+    }
+}
+
+impl Session {
+    /// Runs a step in a transaction of its own. What fails writes nothing.
+    fn step<T>(&self, step: impl FnOnce(&WriteTransaction) -> Result<T>) -> Result<T> {
+        let write = self.0.begin_write().map_err(native)?;
+        let done = step(&write)?;
+        write.commit().map_err(native)?;
+        Ok(done)
+    }
+}
+
+/// The memory that has the id of this one, or else its idempotency key.
+fn owner(write: &WriteTransaction, memory: &Memory) -> Result<Option<MemoryId>> {
+    if write.open_table(MEMORIES).map_err(native)?.get(number(memory.id)).map_err(native)?.is_some() {
+        return Ok(Some(memory.id));
+    }
+    let Some(key) = &memory.idempotency_key else { return Ok(None) };
+    let owner = write.open_table(KEYS).map_err(native)?.get(key.as_str()).map_err(native)?.map(|id| id.value());
+    Ok(owner.map(|id| MemoryId::from_bytes(id.to_be_bytes())))
+}
+
+/// Writes a memory that is new, or changed.
+fn insert(write: &WriteTransaction, memory: &Memory) -> Result<()> {
+    let id = number(memory.id);
+    let position = (memory.created_at.as_millis(), id);
+    write.open_table(MEMORIES).map_err(native)?.insert(id, row(memory)?.as_str()).map_err(native)?;
+    write.open_table(BY_TIME).map_err(native)?.insert(position, ()).map_err(native)?;
+    let mut open = write.open_table(OPEN).map_err(native)?;
+    match memory.status.is_open() {
+        true => drop(open.insert(position, ()).map_err(native)?),
+        false => drop(open.remove(position).map_err(native)?),
+    }
+    if let Some(key) = &memory.idempotency_key {
+        write.open_table(KEYS).map_err(native)?.insert(key.as_str(), id).map_err(native)?;
+    }
+    Ok(())
+}
