@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use memory_core::plugin::{Arguments, Executor, Plugin};
 use memory_core::{Error, ErrorKind, Result};
+use memory_model::Schema;
 
-use crate::{Schema, Step};
+use crate::Step;
 
 /// Everything that a step can be: the executors of all registered plugins.
 #[derive(Debug, Default)]

@@ -8,16 +8,12 @@ mod engine;
 #[cfg(feature = "http")]
 mod http_trigger;
 mod memory_manager;
-pub mod model;
 mod model_planner;
-#[cfg(feature = "openai")]
-pub mod openai;
 mod pipeline;
 mod planner;
 mod runtime;
 mod sandbox;
 mod scheduler;
-mod schema;
 mod scoped_memory;
 mod space;
 mod task;
@@ -31,13 +27,15 @@ pub use context::{Context, ContextContent, ContextKind};
 pub use engine::{inspect, migrate, open, plan};
 #[cfg(feature = "http")]
 pub use http_trigger::HttpTrigger;
-pub use model::Model;
+pub use memory_model as model;
+#[cfg(feature = "openai")]
+pub use memory_model::openai;
+pub use memory_model::{Model, Schema};
 pub use model_planner::ModelPlanner;
 pub use pipeline::{Pipeline, Step};
 pub use planner::{FixedPlanner, Planner};
 pub use runtime::Runtime;
 pub use sandbox::Sandbox;
-pub use schema::Schema;
 pub use scoped_memory::ScopedMemory;
 pub use space::Space;
 pub use task::{Finished, NewTask, Task, TaskHandle};

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use memory_core::{Error, Memory, Result};
+use memory_model::{Message, Model, Schema, structured};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::model::{Message, Model, structured};
 use crate::planner::Planner;
-use crate::{Actions, Context, ContextKind, Schema, Step, Task};
+use crate::{Actions, Context, ContextKind, Step, Task};
 
 /// Asks a model for the steps of a task and, after each step, for changes. What the model answers is checked against
 /// the schemas of the executors before anything runs.

@@ -2,18 +2,17 @@
 //!
 //! An [`Embedder`] makes the vectors. [`Records::with_embedder`](crate::records::Records::with_embedder) puts one to use.
 
-mod embedder;
-#[cfg(feature = "openai")]
-mod openai;
+mod embed;
 mod questions;
 mod rank;
 mod vector;
 mod vectors;
 
-pub use embedder::Embedder;
-pub(crate) use embedder::embed;
+pub use memory_model::Embedder;
 #[cfg(feature = "openai")]
-pub use openai::OpenAiEmbedder;
+pub use memory_model::openai::{OpenAiConfig, OpenAiEmbedder};
+
+pub(crate) use embed::embed;
 pub(crate) use questions::Questions;
 pub(crate) use rank::{fuse, nearest};
 pub(crate) use vector::Vector;

@@ -5,9 +5,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use lru::LruCache;
 use memory_core::{Error, ErrorKind, Result};
+use memory_model::Embedder;
 use tokio::sync::OnceCell;
 
-use super::{Embedder, Vector, embed};
+use super::embed::embed;
+use super::vector::Vector;
 use crate::hash;
 
 /// The vectors of the texts that were asked about last. Whoever asks about the same text at once, or soon after, waits for the same

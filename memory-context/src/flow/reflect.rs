@@ -8,8 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use lru::LruCache;
 use memory_core::{MAX_LIMIT, MemoryId, Result};
-use memory_runtime::Model;
-use memory_runtime::model::{self, Prompt};
+use memory_model::{Message, Model, Prompt, ask};
 
 use super::answer::{MAX_ACTIONS, ReflectionAnswer};
 use super::{is_reflection_due, learn};
@@ -82,8 +81,8 @@ impl Evaluator for ReflectionEvaluator {
             return Ok(());
         }
         let prompt = self.template.render(&state.values)?.text;
-        let prompt = Prompt { messages: vec![model::Message::user(prompt)], schema: None };
-        let answer = model::ask(self.model.as_ref(), prompt, self.limit, ReflectionAnswer::parse).await?;
+        let prompt = Prompt { messages: vec![Message::user(prompt)], schema: None };
+        let answer = ask(self.model.as_ref(), prompt, self.limit, ReflectionAnswer::parse).await?;
         let services = cx.services();
         let learned = learn(services.records(), cx.message(), &answer, services.clock().now()).await?;
         tracing::debug!(facts = learned.facts.len(), refused = learned.refused, "reflected");

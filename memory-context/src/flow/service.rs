@@ -9,8 +9,7 @@ use std::time::Duration;
 use futures::FutureExt;
 use futures::future::{Either, select};
 use memory_core::Result;
-use memory_runtime::Model;
-use memory_runtime::model::{self, Prompt};
+use memory_model::{Model, Prompt, ask};
 
 use super::answer::{MessageAnswer, Mistake, Mode, RespondAnswer};
 use super::run::TimeLeft;
@@ -308,8 +307,8 @@ impl MessageService {
     ) -> Result<T> {
         let state = self.composer.compose_state(turn, options).await;
         let prompt =
-            Prompt { messages: vec![model::Message::user(template.render(&state.values)?.text)], schema: None };
-        model::ask(model.as_ref(), prompt, self.limits.model, parse).await
+            Prompt { messages: vec![memory_model::Message::user(template.render(&state.values)?.text)], schema: None };
+        ask(model.as_ref(), prompt, self.limits.model, parse).await
     }
 
     /// Says a text as an answer.

@@ -11,7 +11,7 @@ use memory_context::flow::{End, EventKind, Events, Incoming, Limits, MessageServ
 use memory_context::records::{AgentId, Message, NewMessage, Records, RoomId, Scope};
 use memory_context::state::{Action, Character, Composer, ContextProvider, Services};
 use memory_core::{Clock, MemoryId, Result, SystemClock};
-use memory_runtime::openai::{OpenAiConfig, OpenAiModel};
+use memory_model::openai::{OpenAiConfig, OpenAiModel};
 use tempfile::TempDir;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;

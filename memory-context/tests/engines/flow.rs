@@ -8,8 +8,7 @@ use memory_context::flow::{End, Events, Incoming, MessageService, Platform, Refl
 use memory_context::records::{EntityId, Message, MessageContent, NewMessage, RoomId, Scope};
 use memory_context::state::{Character, ComposeOptions, Composer, Services, Turn};
 use memory_core::{Clock, Result, SystemClock};
-use memory_runtime::Model;
-use memory_runtime::model::Prompt;
+use memory_model::{Model, Prompt};
 
 use crate::stage::{CaseResult, Stage, cases};
 

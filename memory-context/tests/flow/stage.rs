@@ -14,8 +14,7 @@ use memory_context::records::{
 };
 use memory_context::state::{Character, Composer, ContextPlugin, Services};
 use memory_core::{Error, ErrorKind, InMemory, ManualClock, MemoryProvider, Result, Timestamp};
-use memory_runtime::Model;
-use memory_runtime::model::Prompt;
+use memory_model::{Model, Prompt};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::JoinHandle;
 

@@ -1,12 +1,13 @@
 //! An embedder behind an endpoint that speaks OpenAI's embeddings.
 
 use async_trait::async_trait;
-use memory_core::{Error, ErrorKind, Result};
-use memory_runtime::openai::{Endpoint, OpenAiConfig};
+use memory_core::Result;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::Embedder;
+use super::config::OpenAiConfig;
+use super::endpoint::{Endpoint, unexpected};
+use crate::embedder::Embedder;
 
 /// An [`Embedder`] that asks the endpoint once for each call.
 #[derive(Debug)]
@@ -47,12 +48,12 @@ impl Embedder for OpenAiEmbedder {
     async fn embed(&self, texts: &[String]) -> Result<Vec<Vec<f32>>> {
         let asked = json!({ "model": self.model, "input": texts, "encoding_format": "float" });
         let body = self.endpoint.post(&asked).await?;
-        let unexpected = || Error::new(ErrorKind::Unexpected, "the endpoint's answer holds no embeddings");
-        let mut answer: Answer = serde_json::from_slice(&body).map_err(|_| unexpected())?;
+        let no_embeddings = || unexpected("the endpoint's answer holds no embeddings");
+        let mut answer: Answer = serde_json::from_slice(&body).map_err(|_| no_embeddings())?;
         answer.data.sort_by_key(|embedding| embedding.index);
         // Each index once, so that no text gets the vector of another.
         if !answer.data.iter().map(|embedding| embedding.index).eq(0..texts.len()) {
-            return Err(unexpected());
+            return Err(no_embeddings());
         }
         Ok(answer.data.into_iter().map(|embedding| embedding.embedding).collect())
     }

@@ -11,7 +11,7 @@ use rustls::crypto::ring;
 use rustls_platform_verifier::BuilderVerifierExt;
 use serde_json::Value;
 
-use super::OpenAiConfig;
+use super::config::OpenAiConfig;
 
 /// A URL that takes JSON by POST and answers with JSON.
 pub struct Endpoint {

@@ -1,25 +1,9 @@
-//! What makes vectors of texts.
+//! Asking an embedder, and checking what it gives.
 
-use async_trait::async_trait;
 use memory_core::{Error, ErrorKind, Result};
+use memory_model::Embedder;
 
-use super::Vector;
-
-/// A model that makes vectors, held as `Arc<dyn Embedder>`: texts that mean alike lie in alike directions.
-#[async_trait]
-pub trait Embedder: std::fmt::Debug + Send + Sync + 'static {
-    /// The name of the model. Vectors of different models are never compared.
-    fn model(&self) -> &str;
-
-    /// How many numbers a vector has.
-    fn width(&self) -> usize;
-
-    /// The vectors of these texts, in their order.
-    ///
-    /// `Unavailable` and `Timeout` say that the same call may succeed later; `Unauthorized` that the credentials are
-    /// refused. No error quotes a text.
-    async fn embed(&self, texts: &[String]) -> Result<Vec<Vec<f32>>>;
-}
+use super::vector::Vector;
 
 /// The vectors of these texts, checked: `Unexpected` when the model gives another number of them, of another width, or
 /// with a number that is not finite.

@@ -1,82 +1,17 @@
-//! Language models, and how to get a value of a known shape from one.
+//! Getting an answer of a known shape from a model.
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
 use memory_core::{Error, ErrorKind, Result};
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::time::timeout;
 
-use crate::Schema;
-
-/// A language model, held as `Arc<dyn Model>`.
-#[async_trait]
-pub trait Model: fmt::Debug + Send + Sync + 'static {
-    /// Answers a prompt with a text. Where the prompt has a schema, the model should be held to it as far as it can be;
-    /// what it answers is checked by [`structured`] all the same.
-    ///
-    /// `Unavailable` and `Timeout` say that the same call may succeed later; `Unauthorized` that the credentials are
-    /// refused. No error quotes a prompt or an answer.
-    async fn complete(&self, prompt: &Prompt) -> Result<String>;
-}
-
-/// What a model is asked.
-#[derive(Debug, Clone, Default)]
-pub struct Prompt {
-    /// The conversation so far, oldest first.
-    pub messages: Vec<Message>,
-    /// What the answer has to satisfy, if it is to be JSON.
-    pub schema: Option<Arc<Schema>>,
-}
-
-/// One message of a conversation with a model.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Message {
-    /// Whose it is.
-    pub role: Role,
-    /// Its text.
-    pub content: String,
-}
-
-/// Whose message it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Role {
-    /// The host's, with instructions.
-    System,
-    /// The user's.
-    User,
-    /// The model's.
-    Assistant,
-}
-
-impl Message {
-    /// Instructions.
-    pub fn system(content: impl Into<String>) -> Self {
-        Self { role: Role::System, content: content.into() }
-    }
-
-    /// What is asked.
-    pub fn user(content: impl Into<String>) -> Self {
-        Self { role: Role::User, content: content.into() }
-    }
-
-    /// What the model answered.
-    pub fn assistant(content: impl Into<String>) -> Self {
-        Self { role: Role::Assistant, content: content.into() }
-    }
-}
-
-impl fmt::Debug for Message {
-    /// Payloads stay out of logs: only the size shows.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Message({:?}, {} bytes)", self.role, self.content.len())
-    }
-}
+use crate::message::Message;
+use crate::model::{Model, Prompt};
+use crate::schema::Schema;
 
 /// How often a model is asked at most until its answer is valid.
 pub const MAX_ATTEMPTS: usize = 3;
@@ -166,6 +101,7 @@ fn without_fence(answer: &str) -> &str {
 mod tests {
     use std::sync::Mutex;
 
+    use async_trait::async_trait;
     use serde_json::json;
 
     use super::*;

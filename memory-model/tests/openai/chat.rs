@@ -1,53 +1,15 @@
-//! The model behind an endpoint, against a local HTTP server, and a runtime that plans by it.
+//! Chat completions.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
-use axum::Router;
-use axum::body::Bytes;
-use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode};
-use axum::routing::post;
-use memory_core::{ErrorKind, InMemory, Status};
-use memory_runtime::model::{Message, Model, Prompt, structured};
-use memory_runtime::openai::{OpenAiConfig, OpenAiModel, SchemaHint};
-use memory_runtime::{ContextKind, Runtime, Schema};
+use axum::http::StatusCode;
+use memory_core::ErrorKind;
+use memory_model::openai::{OpenAiConfig, OpenAiModel, SchemaHint};
+use memory_model::{Message, Model, Prompt, Schema, structured};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
-mod common;
-use common::{Log, TestPlugin, task};
-
-/// What was asked: the key, and the body.
-type Request = (Option<String>, Value);
-
-/// An endpoint that answers from a list, and remembers what it was asked.
-#[derive(Debug, Clone, Default)]
-struct Endpoint {
-    answers: Arc<Mutex<Vec<(StatusCode, String)>>>,
-    requests: Arc<Mutex<Vec<Request>>>,
-}
-
-impl Endpoint {
-    /// Starts it, and tells its URL.
-    async fn start(answers: impl IntoIterator<Item = (StatusCode, String)>) -> (Self, String) {
-        let endpoint = Self { answers: Arc::new(Mutex::new(answers.into_iter().collect())), ..Self::default() };
-        let routes = Router::new().route("/v1/chat/completions", post(answer)).with_state(endpoint.clone());
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-        let url = format!("http://{}/v1", listener.local_addr().expect("an address"));
-        tokio::spawn(async move { axum::serve(listener, routes).await });
-        (endpoint, url)
-    }
-
-    fn requests(&self) -> Vec<Request> {
-        self.requests.lock().expect("no panic").clone()
-    }
-}
-
-async fn answer(State(endpoint): State<Endpoint>, headers: HeaderMap, body: Bytes) -> (StatusCode, String) {
-    let key = headers.get("authorization").map(|value| value.to_str().expect("text").to_owned());
-    endpoint.requests.lock().expect("no panic").push((key, serde_json::from_slice(&body).expect("JSON")));
-    endpoint.answers.lock().expect("no panic").remove(0)
-}
+use crate::endpoint::Endpoint;
 
 /// The answer of an endpoint that says this.
 fn says(content: impl ToString) -> (StatusCode, String) {
@@ -139,42 +101,4 @@ async fn an_endpoint_that_hangs_is_left_at_the_deadline() {
     config.deadline_ms = 50;
     let error = OpenAiModel::new(config).expect("a model").complete(&prompt()).await.expect_err("no answer");
     assert_eq!((error.kind(), error.is_retryable()), (ErrorKind::Timeout, true));
-}
-
-#[tokio::test]
-async fn a_model_plans_and_changes_its_plan() {
-    let say = |text: &str| json!({ "pluginId": "test", "action": "say", "arguments": { "text": text } });
-    let fail = json!({ "pluginId": "test", "action": "fail", "arguments": {} });
-    let unknown = json!({ "pluginId": "test", "action": "sing", "arguments": {} });
-    let (endpoint, url) = Endpoint::start([
-        says(json!({ "steps": [unknown] })),
-        says(json!({ "steps": [fail, say("never")] })),
-        says(json!({ "shouldModify": true, "explanation": "it failed", "steps": [say("instead"), say("last")] })),
-        says(json!({ "shouldModify": false })),
-        says(json!({ "shouldModify": false })),
-    ])
-    .await;
-    let log = Log::new();
-    let plugin = TestPlugin::new("test", &log).saying();
-    let plugin = plugin.on("fail", |_| async { Err(memory_core::Error::invalid("the door is locked")) });
-    let model = OpenAiModel::new(OpenAiConfig::new(url, "small")).expect("a model");
-    let runtime = Runtime::builder().memory(Arc::new(InMemory::new())).plugin(plugin.build()).model(Arc::new(model));
-    let runtime = runtime.build().await.expect("starts");
-    let finished = runtime.submit(task("chat", "chat-1", 1)).await.expect("submitted").wait().await.expect("ended");
-    assert_eq!(finished.status, Status::Completed);
-    assert_eq!(log.plugins(), ["test init", "instead", "last"]);
-    let kinds: Vec<_> = finished.chain.iter().map(|item| item.kind).collect();
-    use ContextKind::{Error, Plan, Related, Result};
-    assert_eq!(kinds, [Related, Plan, Error, Plan, Result, Result]);
-    let last = |request: &Request| {
-        let messages = request.1["messages"].as_array().expect("messages");
-        messages.iter().map(|message| message["content"].as_str().expect("text").to_owned()).collect::<Vec<_>>()
-    };
-    let requests = endpoint.requests();
-    assert!(last(&requests[0])[0].contains(r#""action":"memory:query""#), "the model learns of the actions");
-    assert!(last(&requests[0])[1].contains(r#""event":{"text":"chat-1"}"#), "and of the event");
-    let repair = last(&requests[1]).pop().expect("messages");
-    assert!(repair.contains("/steps/0: no such action"), "{repair}");
-    assert!(last(&requests[2])[1].contains("the door is locked"), "the model learns of the failure");
-    runtime.shutdown().await.expect("ends");
 }

@@ -1,0 +1,60 @@
+//! Where an endpoint is, and how to speak to it.
+
+use std::fmt;
+
+use serde::Deserialize;
+
+/// An endpoint and the model to ask there.
+#[derive(Clone, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[non_exhaustive]
+pub struct OpenAiConfig {
+    /// The base of its URLs, as in `https://api.openai.com/v1` or `http://localhost:11434/v1`.
+    pub url: String,
+    /// The name of the model.
+    pub model: String,
+    /// What it takes for a bearer token; none by default.
+    #[serde(default)]
+    pub key: Option<String>,
+    /// How long a call may take, in milliseconds; 60 s by default.
+    #[serde(default = "default_deadline_ms")]
+    pub deadline_ms: u64,
+    /// How the endpoint is told of a schema; [`SchemaHint::JsonSchema`] by default.
+    #[serde(default)]
+    pub schema_hint: SchemaHint,
+}
+
+/// How an endpoint is told that the answer has a schema. The prompt holds the schema in any case, and the answer is
+/// checked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum SchemaHint {
+    /// By `response_format` with the schema.
+    #[default]
+    JsonSchema,
+    /// By the prompt alone, for endpoints that refuse a `response_format`.
+    Prompt,
+}
+
+impl OpenAiConfig {
+    /// A model at an endpoint without a key, and with the defaults.
+    pub fn new(url: impl Into<String>, model: impl Into<String>) -> Self {
+        let (url, model) = (url.into(), model.into());
+        Self { url, model, key: None, deadline_ms: default_deadline_ms(), schema_hint: SchemaHint::default() }
+    }
+}
+
+impl fmt::Debug for OpenAiConfig {
+    /// Without the key, and without the URL, which may hold one.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OpenAiConfig")
+            .field("model", &self.model)
+            .field("deadline_ms", &self.deadline_ms)
+            .field("schema_hint", &self.schema_hint)
+            .finish_non_exhaustive()
+    }
+}
+
+fn default_deadline_ms() -> u64 {
+    60_000
+}

@@ -1,0 +1,5 @@
+//! The models behind an endpoint, against a local HTTP server.
+
+mod chat;
+mod embeddings;
+mod endpoint;
