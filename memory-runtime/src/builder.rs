@@ -5,12 +5,15 @@ use std::time::Duration;
 
 use memory_core::plugin::{Plugin, Scope};
 use memory_core::{Clock, Collection, Error, MemoryProvider, Result, SystemClock};
-use uuid::Uuid;
 
 use crate::claim::MAX_INSTANCE;
+use crate::intake::Intake;
 use crate::memory_manager::MemoryManager;
-use crate::runtime::{Inner, Runtime};
-use crate::{Actions, Model, ModelPlanner, Planner, ScopedMemory, TriggerSource};
+use crate::runtime::Runtime;
+use crate::settings::Settings;
+use crate::trigger::TriggerSource;
+use crate::worker::Equipment;
+use crate::{Actions, Model, ModelPlanner, Planner, ScopedMemory};
 
 /// Makes a [`Runtime`]; see [`Runtime::builder`].
 pub struct RuntimeBuilder {
@@ -24,34 +27,6 @@ pub struct RuntimeBuilder {
     settings: Settings,
 }
 
-/// The numbers of a runtime, with their defaults.
-#[derive(Debug, Clone)]
-pub(crate) struct Settings {
-    pub(crate) lease: Duration,
-    pub(crate) concurrency: u32,
-    pub(crate) queue: u32,
-    pub(crate) window: usize,
-    pub(crate) step_deadline: Duration,
-    pub(crate) max_steps: usize,
-    pub(crate) max_runs: u32,
-    pub(crate) collections: Vec<Collection>,
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Self {
-            lease: Duration::from_secs(60),
-            concurrency: 8,
-            queue: 1_000,
-            window: 10,
-            step_deadline: Duration::from_secs(120),
-            max_steps: 50,
-            max_runs: 3,
-            collections: Vec::new(),
-        }
-    }
-}
-
 /// Makes a plugin of the memory that it may use.
 type MakePlugin = dyn FnOnce(ScopedMemory) -> Arc<dyn Plugin> + Send;
 
@@ -61,9 +36,10 @@ enum PluginSource {
     WithMemory(Scope, Box<MakePlugin>),
 }
 
-impl RuntimeBuilder {
-    pub(crate) fn new() -> Self {
-        Self {
+impl Runtime {
+    /// Starts the description of a runtime.
+    pub fn builder() -> RuntimeBuilder {
+        RuntimeBuilder {
             providers: Vec::new(),
             plugins: Vec::new(),
             triggers: Vec::new(),
@@ -74,7 +50,9 @@ impl RuntimeBuilder {
             settings: Settings::default(),
         }
     }
+}
 
+impl RuntimeBuilder {
     /// The memory: exactly one provider. The runtime initialises it and shuts it down.
     #[must_use]
     pub fn memory(mut self, provider: Arc<dyn MemoryProvider>) -> Self {
@@ -216,8 +194,8 @@ impl RuntimeBuilder {
             shut_down(&actions, &manager).await;
             return Err(error);
         }
-        let inner = Inner::new(manager, actions, planner, self.model, self.instance, self.settings);
-        Ok(Runtime::start(inner, self.triggers))
+        let equipment = Equipment { manager, actions, planner, settings: self.settings };
+        Ok(Runtime::start(Intake::new(equipment, self.instance), self.model, self.triggers))
     }
 
     fn check(&self) -> Result<()> {
@@ -249,11 +227,6 @@ impl std::fmt::Debug for RuntimeBuilder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("RuntimeBuilder").field("providers", &self.providers).finish_non_exhaustive()
     }
-}
-
-/// A name that nobody else has.
-pub(crate) fn unique_name() -> Arc<str> {
-    Uuid::now_v7().to_string().into()
 }
 
 async fn start(manager: &Arc<MemoryManager>, actions: &mut Actions, plugins: Vec<PluginSource>) -> Result<()> {

@@ -7,6 +7,8 @@ mod context;
 mod engine;
 #[cfg(feature = "http")]
 mod http_trigger;
+mod intake;
+mod lease;
 mod memory_manager;
 mod model_planner;
 mod pipeline;
@@ -15,6 +17,7 @@ mod runtime;
 mod sandbox;
 mod scheduler;
 mod scoped_memory;
+mod settings;
 mod space;
 mod task;
 mod trigger;

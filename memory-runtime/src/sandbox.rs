@@ -1,4 +1,4 @@
-//! A place on an engine that nobody else uses, for tests.
+//! A place on an engine that nobody else uses, for a probe, a benchmark or a test that leaves nothing behind.
 
 use std::sync::Arc;
 use std::time::Duration;

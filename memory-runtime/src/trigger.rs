@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use memory_core::{MemoryId, Result};
 
-use crate::runtime::Inner;
+use crate::intake::Intake;
 use crate::{NewTask, TaskHandle};
 
 /// Something outside that starts tasks: a chat, a timer, an HTTP route.
@@ -23,26 +23,26 @@ pub trait TriggerSource: std::fmt::Debug + Send + Sync + 'static {
 /// How a trigger reaches its runtime.
 #[derive(Debug, Clone)]
 pub struct TaskSender {
-    inner: Arc<Inner>,
+    intake: Arc<Intake>,
 }
 
 impl TaskSender {
-    pub(crate) fn new(inner: Arc<Inner>) -> Self {
-        Self { inner }
+    pub(crate) fn new(intake: Arc<Intake>) -> Self {
+        Self { intake }
     }
 
     /// See [`Runtime::submit`](crate::Runtime::submit).
     pub async fn submit(&self, task: NewTask) -> Result<TaskHandle> {
-        self.inner.submit(task).await
+        self.intake.submit(task).await
     }
 
     /// See [`Runtime::observe`](crate::Runtime::observe).
     pub async fn observe(&self, event: NewTask) -> Result<MemoryId> {
-        self.inner.observe(event).await
+        self.intake.observe(event).await
     }
 
     /// Ends when the runtime shuts down.
     pub async fn stopped(&self) {
-        self.inner.stopped().await;
+        self.intake.stopped().await;
     }
 }

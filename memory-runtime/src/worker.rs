@@ -10,16 +10,26 @@ use memory_core::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::claim::Lease;
-use crate::runtime::{Inner, panicked};
-use crate::{Context, ContextKind, Finished, Pipeline, Step, Task, pipeline};
+use crate::lease::Lease;
+use crate::memory_manager::MemoryManager;
+use crate::settings::Settings;
+use crate::{Actions, Context, ContextKind, Finished, Pipeline, Planner, Step, Task, pipeline};
+
+/// What tasks are worked on with.
+#[derive(Debug)]
+pub(crate) struct Equipment {
+    pub(crate) manager: Arc<MemoryManager>,
+    pub(crate) actions: Actions,
+    pub(crate) planner: Arc<dyn Planner>,
+    pub(crate) settings: Settings,
+}
 
 /// Works on a task that is held and whose turn has come.
 ///
 /// Its functions return an error only when the ledger can't be read or written: then the task stays open. Whatever else
 /// goes wrong becomes an item of the chain.
 pub(crate) struct Worker<'a> {
-    inner: &'a Inner,
+    equipment: &'a Equipment,
     lease: &'a Arc<Lease>,
     task: Task,
 }
@@ -34,13 +44,13 @@ struct Related {
 }
 
 impl<'a> Worker<'a> {
-    pub(crate) fn new(inner: &'a Inner, lease: &'a Arc<Lease>, task: Task) -> Self {
-        Self { inner, lease, task }
+    pub(crate) fn new(equipment: &'a Equipment, lease: &'a Arc<Lease>, task: Task) -> Self {
+        Self { equipment, lease, task }
     }
 
     pub(crate) async fn run(mut self) -> Result<Finished> {
         let begun = self.lease.runs();
-        let status = if begun >= self.inner.settings.max_runs {
+        let status = if begun >= self.equipment.settings.max_runs {
             let message = format!("the task was begun {begun} times and never came to its end");
             self.fail(&Error::new(ErrorKind::LimitExceeded, message))?
         } else {
@@ -60,18 +70,18 @@ impl<'a> Worker<'a> {
         if let Some(item) = known {
             for id in item.content.to_value::<Related>()?.ids {
                 // The chain is only as trustworthy as whoever wrote it, and widens nothing.
-                let memory = self.inner.manager.get(id).await?.filter(|memory| self.task.space.is_related(memory));
+                let memory = self.equipment.manager.get(id).await?.filter(|memory| self.task.space.is_related(memory));
                 self.task.related.extend(memory);
             }
             return Ok(());
         }
         // No selector means that nothing is related, never everything.
-        if self.task.space.related().is_empty() || self.inner.settings.window == 0 {
+        if self.task.space.related().is_empty() || self.equipment.settings.window == 0 {
             return Ok(());
         }
-        let query = MemoryQuery::builder().exclude(self.lease.id()).limit(self.inner.settings.window);
+        let query = MemoryQuery::builder().exclude(self.lease.id()).limit(self.equipment.settings.window);
         let query = self.task.space.related().iter().cloned().fold(query, |query, selector| query.selector(selector));
-        let page = self.inner.manager.query(query).await?;
+        let page = self.equipment.manager.query(query).await?;
         for row in page.unreadable {
             tracing::warn!(id = row.id, reason = row.reason, "a related memory can't be read");
         }
@@ -105,7 +115,7 @@ impl<'a> Worker<'a> {
             if remaining.is_empty() {
                 return Ok(Status::Completed);
             }
-            let limit = self.inner.settings.max_steps;
+            let limit = self.equipment.settings.max_steps;
             if self.task.chain.iter().filter(|item| item.is_step()).count() >= limit {
                 let message = format!("the task wants more than {limit} steps");
                 return self.fail(&Error::new(ErrorKind::LimitExceeded, message));
@@ -118,20 +128,20 @@ impl<'a> Worker<'a> {
     }
 
     async fn plan(&mut self) -> Result<Vec<Step>> {
-        let planned = self.inner.planner.plan(&self.task, &self.inner.actions);
+        let planned = self.equipment.planner.plan(&self.task, &self.equipment.actions);
         let steps = self.guard("the planner", planned).await?;
         self.add_plan(steps)
     }
 
     async fn revise(&mut self, remaining: &[Step]) -> Result<Option<Vec<Step>>> {
-        let revised = self.inner.planner.revise(&self.task, remaining, &self.inner.actions);
+        let revised = self.equipment.planner.revise(&self.task, remaining, &self.equipment.actions);
         let steps = self.guard("the planner", revised).await?;
         steps.map(|steps| self.add_plan(steps)).transpose()
     }
 
     async fn call(&self, step: &Step) -> Result<Answer> {
         let arguments = step.resolve(&self.task)?;
-        let executor = self.inner.actions.executor(step, &arguments)?;
+        let executor = self.equipment.actions.executor(step, &arguments)?;
         let scope = self.scope()?;
         self.guard("the action", executor.call(&scope, &arguments)).await
     }
@@ -144,13 +154,13 @@ impl<'a> Worker<'a> {
         if !readable.contains(&container) {
             readable.push(container);
         }
-        let collections = self.inner.settings.collections.iter().cloned();
+        let collections = self.equipment.settings.collections.iter().cloned();
         Ok(Scope::new(readable).with_writable(space.container().clone()).with_collections(collections))
     }
 
     /// Bounds the time of foreign code, and makes an error of its panics.
     async fn guard<T>(&self, what: &str, work: impl Future<Output = Result<T>>) -> Result<T> {
-        let deadline = self.inner.settings.step_deadline;
+        let deadline = self.equipment.settings.step_deadline;
         match tokio::time::timeout(deadline, AssertUnwindSafe(work).catch_unwind()).await {
             Ok(Ok(result)) => result,
             Ok(Err(_)) => Err(panicked(what)),
@@ -169,7 +179,7 @@ impl<'a> Worker<'a> {
 
     /// An answer that the memory can't hold is a failure of its step.
     fn add_outcome(&mut self, step: &Step, outcome: Result<Answer>) -> Result<()> {
-        let now = self.inner.manager.now();
+        let now = self.equipment.manager.now();
         let item = |outcome| Context::outcome(&step.plugin_id, &step.action, outcome, now);
         let error = match outcome {
             Ok(answer) => match self.add(item(Ok(answer))?) {
@@ -184,7 +194,7 @@ impl<'a> Worker<'a> {
 
     /// Ends the chain with an error.
     fn fail(&mut self, error: &Error) -> Result<Status> {
-        self.task.chain.push(Context::failure(error, self.inner.manager.now())?);
+        self.task.chain.push(Context::failure(error, self.equipment.manager.now())?);
         Ok(Status::Failed)
     }
 
@@ -204,10 +214,15 @@ impl<'a> Worker<'a> {
     }
 
     fn item(&self, kind: ContextKind, content: &impl Serialize) -> Result<Context> {
-        Context::of_runtime(kind, content, self.inner.manager.now())
+        Context::of_runtime(kind, content, self.equipment.manager.now())
     }
 
     fn chain(&self) -> Result<ChainText> {
         ChainText::from_value(&self.task.chain)
     }
+}
+
+/// What becomes of a panic in foreign code.
+pub(crate) fn panicked(what: &str) -> Error {
+    Error::new(ErrorKind::Unexpected, format!("{what} panicked"))
 }
