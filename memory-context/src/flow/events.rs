@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use futures::Stream;
 use futures::stream::unfold;
-use memory_core::{Clock, MemoryId, Timestamp};
-use tokio::sync::broadcast;
+use memory_core::{Clock, MemoryId};
 use tokio::sync::broadcast::error::RecvError;
 
-use super::run::{End, Run, RunContext, Step};
+use super::event::{Event, RunContext};
+use super::run::Run;
+use super::sink::Sink;
 use crate::records::{EntityId, RoomId};
 
 /// Begins runs, and tells all that listen what happens in them.
@@ -36,29 +37,6 @@ pub struct Events {
     sink: Sink,
 }
 
-/// Something that happened in a run.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Event {
-    /// In which one.
-    pub run: Arc<RunContext>,
-    /// When.
-    pub at: Timestamp,
-    /// What.
-    pub kind: EventKind,
-}
-
-/// What happened in a run.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum EventKind {
-    /// It began. The first of its events.
-    Started,
-    /// It went on.
-    Step(Step),
-    /// It ended. The last of its events.
-    Ended(End),
-}
-
 /// What a subscriber hears.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Notice {
@@ -68,24 +46,16 @@ pub enum Notice {
     Missed(u64),
 }
 
-/// Where events go.
-#[derive(Debug, Clone)]
-pub(super) struct Sink {
-    sender: broadcast::Sender<Event>,
-    clock: Arc<dyn Clock>,
-}
-
 impl Events {
     /// Keeps this many events, at least one, for subscribers that are slower than they come.
     pub fn new(capacity: usize, clock: Arc<dyn Clock>) -> Self {
-        let (sender, _) = broadcast::channel(capacity.max(1));
-        Self { sink: Sink { sender, clock } }
+        Self { sink: Sink::new(capacity, clock) }
     }
 
     /// What happens from now on, in the order in which it does. The stream ends when these events and all of their runs are gone.
     /// No run waits for a subscriber.
     pub fn subscribe(&self) -> impl Stream<Item = Notice> + Send + use<> {
-        unfold(self.sink.sender.subscribe(), |mut receiver| async {
+        unfold(self.sink.subscribe(), |mut receiver| async {
             let notice = match receiver.recv().await {
                 Ok(event) => Notice::Event(event),
                 Err(RecvError::Lagged(missed)) => Notice::Missed(missed),
@@ -102,25 +72,15 @@ impl Events {
     }
 }
 
-impl Sink {
-    pub(super) fn now(&self) -> Timestamp {
-        self.clock.now()
-    }
-
-    pub(super) fn send(&self, event: Event) {
-        // An error says that nobody listens.
-        let _ = self.sender.send(event);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::future::pending;
 
     use futures::StreamExt;
-    use memory_core::{Error, ManualClock, Result};
+    use memory_core::{Error, ManualClock, Result, Timestamp};
 
-    use super::super::Why;
+    use super::super::event::{End, EventKind};
+    use super::super::respond::Why;
     use super::*;
 
     fn events() -> Events {

@@ -5,69 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
-use memory_core::{Error, MemoryId, Result, Timestamp};
+use memory_core::Result;
 use tokio::time::{Instant, timeout};
 
-use super::Why;
-use super::events::{Event, EventKind, Sink};
-use crate::records::{EntityId, RoomId};
-
-/// What a run is about. It goes from step to step as an argument: runs at the same time share nothing.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct RunContext {
-    /// Unique among all runs.
-    pub id: MemoryId,
-    /// Where the message was said.
-    pub room: RoomId,
-    /// Who said it.
-    pub author: EntityId,
-    /// When it was received.
-    pub began_at: Timestamp,
-}
-
-/// How a run ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum End {
-    /// The message was answered.
-    Completed,
-    /// A newer message of the room was to be answered before the answer to this one was there.
-    Superseded,
-    /// The message was not to be answered.
-    Ignored(Why),
-    /// The work on it took longer than it may, and was given up.
-    TimedOut {
-        /// How long it took, without the time in which it waited for other messages.
-        after: Duration,
-    },
-    /// Something went wrong.
-    Failed {
-        /// What; never with what was said.
-        reason: String,
-    },
-}
-
-/// Something that happened in a run.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Step {
-    /// The message is in the ledger.
-    Stored(MemoryId),
-    /// The answer is in the ledger.
-    Answered(MemoryId),
-    /// An action began.
-    ActionStarted {
-        /// Its name; empty where no action has the name that the model gave.
-        action: String,
-    },
-    /// An action is over.
-    ActionEnded {
-        /// Its name; empty where no action has the name that the model gave.
-        action: String,
-        /// Whether it did what it should.
-        success: bool,
-    },
-}
+use super::event::{End, Event, EventKind, RunContext, Step};
+use super::sink::Sink;
 
 /// A run that is going on; [`Events::start`](super::Events::start) begins it.
 ///
@@ -146,25 +88,6 @@ impl Drop for Run {
     fn drop(&mut self) {
         if !self.is_over {
             self.send(EventKind::Ended(End::Failed { reason: "the run was stopped before its end".to_owned() }));
-        }
-    }
-}
-
-impl From<Error> for End {
-    fn from(error: Error) -> Self {
-        Self::Failed { reason: error.to_string() }
-    }
-}
-
-impl End {
-    /// Its name, for logs and metrics.
-    pub const fn as_str(&self) -> &'static str {
-        match self {
-            Self::Completed => "completed",
-            Self::Superseded => "superseded",
-            Self::Ignored(_) => "ignored",
-            Self::TimedOut { .. } => "timedOut",
-            Self::Failed { .. } => "failed",
         }
     }
 }

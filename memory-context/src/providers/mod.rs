@@ -41,7 +41,7 @@ mod world;
 
 use std::sync::Arc;
 
-use crate::state::ContextProvider;
+use crate::state::{ComposerBuilder, ContextProvider};
 
 pub use action_state::ActionHistory;
 pub use actions::Actions;
@@ -60,6 +60,14 @@ pub use roles::Roles;
 pub use settings::Settings;
 pub use time::Time;
 pub use world::World;
+
+impl ComposerBuilder {
+    /// Also the built-in providers.
+    #[must_use]
+    pub fn built_in(self) -> Self {
+        built_in().into_iter().fold(self, Self::provider)
+    }
+}
 
 /// All of them, in the order of their names.
 pub fn built_in() -> Vec<Arc<dyn ContextProvider>> {

@@ -105,11 +105,14 @@ pub struct Choices<'a> {
     records: &'a Records,
 }
 
-impl<'a> Choices<'a> {
-    pub(super) fn new(records: &'a Records) -> Self {
-        Self { records }
+impl Records {
+    /// What waits for somebody's choice.
+    pub fn choices(&self) -> Choices<'_> {
+        Choices { records: self }
     }
+}
 
+impl Choices<'_> {
     /// Asks for a choice: a pending task that no runtime takes, since it waits for somebody. `InvalidInput` without options,
     /// or with two of the same name.
     pub async fn ask(&self, new: NewChoice) -> Result<Choice> {

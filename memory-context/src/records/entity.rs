@@ -63,11 +63,14 @@ pub struct Entities<'a> {
     records: &'a Records,
 }
 
-impl<'a> Entities<'a> {
-    pub(super) fn new(records: &'a Records) -> Self {
-        Self { records }
+impl Records {
+    /// Who takes part in conversations.
+    pub fn entities(&self) -> Entities<'_> {
+        Entities { records: self }
     }
+}
 
+impl Entities<'_> {
     /// Keeps an entity that is not known yet; tells whether it was not.
     pub async fn ensure(&self, entity: &Entity) -> Result<bool> {
         self.records.table().ensure(entity, self.records.now()).await

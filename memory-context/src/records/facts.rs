@@ -32,11 +32,14 @@ const CANDIDATES: usize = 100;
 /// How many texts go to the embedder at once.
 const BATCH: usize = 64;
 
-impl<'a> Facts<'a> {
-    pub(super) fn new(records: &'a Records) -> Self {
-        Self { records }
+impl Records {
+    /// What is known.
+    pub fn facts(&self) -> Facts<'_> {
+        Facts { records: self }
     }
+}
 
+impl Facts<'_> {
     /// Keeps a fact. One that is known in its room of its subject, but for case, white space and the last full stop, is not
     /// kept twice, also when two are kept at once.
     ///

@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use memory_core::{Error, Result, SpaceId};
+use memory_core::{Error, Result};
 use serde::{Deserialize, Serialize};
 
 /// The longest id, in bytes: two of them, encoded, fit into the id of a space.
@@ -98,11 +98,6 @@ impl AgentId {
     /// The agent as it takes part in conversations.
     pub fn entity(&self) -> EntityId {
         EntityId(Arc::clone(&self.0))
-    }
-
-    /// The agent whose records lie in this space; `None` where no records do.
-    pub fn of_space(space: &SpaceId) -> Option<Self> {
-        super::layout::agent_of(space)
     }
 }
 

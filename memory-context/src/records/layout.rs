@@ -3,7 +3,7 @@
 use memory_core::{Collection, DocumentId, Result, SpaceId};
 use percent_encoding::{AsciiSet, percent_decode_str, utf8_percent_encode};
 
-use super::{AgentId, RoomId};
+use super::id::{AgentId, RoomId};
 use crate::hash;
 
 /// What an id must not bring into a space: its boundaries, so that one id is one segment, and the sign that encodes them.
@@ -13,6 +13,16 @@ const ENCODED: &AsciiSet = &AsciiSet::EMPTY.add(b'-').add(b'/').add(b':').add(b'
 const FACTS: &str = "_facts-";
 /// How many digits of a hash, 128 bits, go into the name of a collection.
 const SHORT: usize = 32;
+
+impl AgentId {
+    /// The agent whose records lie in this space; `None` where no records do.
+    pub fn of_space(space: &SpaceId) -> Option<Self> {
+        let mut segments = space.as_str().split('/');
+        let encoded = segments.next().filter(|first| *first == "agent").and(segments.next())?;
+        let id = percent_decode_str(encoded).decode_utf8().ok()?;
+        Self::parse(id).ok()
+    }
+}
 
 /// The space of what belongs to the agent as a whole.
 pub(super) fn agent_space(agent: &AgentId) -> Result<SpaceId> {
@@ -49,14 +59,6 @@ pub(super) fn pending_collection(agent: &AgentId) -> Result<Collection> {
     Collection::parse(format!("_embeddings-{}", short(hash::of_parts([agent.as_str()]))))
 }
 
-/// The agent that a space of records belongs to.
-pub(super) fn agent_of(space: &SpaceId) -> Option<AgentId> {
-    let mut segments = space.as_str().split('/');
-    let encoded = segments.next().filter(|first| *first == "agent").and(segments.next())?;
-    let id = percent_decode_str(encoded).decode_utf8().ok()?;
-    AgentId::parse(id).ok()
-}
-
 /// The id of a document that these parts name, and nothing else does.
 pub(super) fn document_id<'a>(agent: &'a AgentId, parts: impl IntoIterator<Item = &'a str>) -> Result<DocumentId> {
     DocumentId::parse(hash::of_parts([agent.as_str()].into_iter().chain(parts)))
@@ -79,7 +81,7 @@ fn encoded(id: &str) -> impl std::fmt::Display {
 mod tests {
     use memory_core::SpaceSelector;
 
-    use super::super::MAX_ID_BYTES;
+    use super::super::id::MAX_ID_BYTES;
     use super::*;
 
     fn space(agent: &str, room: &str) -> SpaceId {
@@ -96,10 +98,10 @@ mod tests {
     #[test]
     fn a_space_tells_its_agent() {
         for id in ["a", "a-1", "ä/b:%"] {
-            assert_eq!(agent_of(&space(id, "r")).expect("an agent").as_str(), id);
+            assert_eq!(AgentId::of_space(&space(id, "r")).expect("an agent").as_str(), id);
         }
         for other in ["a", "agent", "agents/a", "agent/"] {
-            assert_eq!(agent_of(&SpaceId::parse(other).expect("valid")), None, "{other}");
+            assert_eq!(AgentId::of_space(&SpaceId::parse(other).expect("valid")), None, "{other}");
         }
     }
 

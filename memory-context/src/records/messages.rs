@@ -41,11 +41,14 @@ struct Described {
     attachments: Vec<Attachment>,
 }
 
-impl<'a> Messages<'a> {
-    pub(super) fn new(records: &'a Records) -> Self {
-        Self { records }
+impl Records {
+    /// What was said.
+    pub fn messages(&self) -> Messages<'_> {
+        Messages { records: self }
     }
+}
 
+impl Messages<'_> {
     /// Appends a message to its room. One whose external id is known in the room gives the message that is there, or
     /// `Conflict` where that says something else.
     pub async fn add(&self, new: NewMessage) -> Result<Message> {

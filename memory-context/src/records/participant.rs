@@ -64,11 +64,14 @@ pub struct Participants<'a> {
     records: &'a Records,
 }
 
-impl<'a> Participants<'a> {
-    pub(super) fn new(records: &'a Records) -> Self {
-        Self { records }
+impl Records {
+    /// Who is in which room.
+    pub fn participants(&self) -> Participants<'_> {
+        Participants { records: self }
     }
+}
 
+impl Participants<'_> {
     /// Puts an entity into a room, unless it is there.
     pub async fn join(&self, room: &RoomId, entity: &EntityId) -> Result<()> {
         // Who is there is linked, and the links of somebody who is in many rooms are not looked at for each message.

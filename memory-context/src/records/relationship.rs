@@ -62,11 +62,14 @@ pub struct Relationships<'a> {
     records: &'a Records,
 }
 
-impl<'a> Relationships<'a> {
-    pub(super) fn new(records: &'a Records) -> Self {
-        Self { records }
+impl Records {
+    /// Who knows whom.
+    pub fn relationships(&self) -> Relationships<'_> {
+        Relationships { records: self }
     }
+}
 
+impl Relationships<'_> {
     /// Counts one more interaction, which makes the relationship if there is none, and adds tags to those that it has. Racing
     /// calls lose nothing.
     pub async fn interact(

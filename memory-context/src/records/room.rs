@@ -81,11 +81,14 @@ pub struct Rooms<'a> {
 
 /// Of how many rooms, beside the scope's own, something is shown at most: those to which its entity came last.
 const MAX_OTHERS: usize = 100;
-impl<'a> Rooms<'a> {
-    pub(super) fn new(records: &'a Records) -> Self {
-        Self { records }
+impl Records {
+    /// Where conversations take place.
+    pub fn rooms(&self) -> Rooms<'_> {
+        Rooms { records: self }
     }
+}
 
+impl Rooms<'_> {
     /// Keeps a room that is not known yet; tells whether it was not.
     pub async fn ensure(&self, room: &Room) -> Result<bool> {
         // What is known is linked, and the links of a large world are not looked at for each message.

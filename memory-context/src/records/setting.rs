@@ -137,11 +137,14 @@ pub struct Settings<'a> {
     records: &'a Records,
 }
 
-impl<'a> Settings<'a> {
-    pub(super) fn new(records: &'a Records) -> Self {
-        Self { records }
+impl Records {
+    /// How worlds are set up.
+    pub fn settings(&self) -> Settings<'_> {
+        Settings { records: self }
     }
+}
 
+impl Settings<'_> {
     /// Defines a setting of a world, or defines it anew. Its value stays, but what was secret is never shown: a definition
     /// that makes it public unsets it.
     pub async fn define(&self, world: &WorldId, definition: SettingDefinition) -> Result<()> {

@@ -6,11 +6,9 @@ use memory_core::{
     Clock, DocumentStore, Ledger, Memory, MemoryProvider, QueryBuilder, Result, SpaceId, SystemClock, Timestamp,
 };
 
+use super::id::{AgentId, RoomId};
 use super::layout::{room_space, task_space};
 use super::table::Table;
-use super::{
-    AgentId, Choices, Entities, Facts, Messages, Participants, Relationships, RoomId, Rooms, Settings, Worlds,
-};
 use crate::embedding::{Embedder, Questions};
 
 /// The records of one agent, on any engine. Cheap to clone.
@@ -59,51 +57,6 @@ impl Records {
     /// Where the tasks of a room go, or below it: those of a runtime, too.
     pub fn task_space(&self, room: &RoomId) -> Result<SpaceId> {
         task_space(&self.agent, room)
-    }
-
-    /// What was said.
-    pub fn messages(&self) -> Messages<'_> {
-        Messages::new(self)
-    }
-
-    /// What is known.
-    pub fn facts(&self) -> Facts<'_> {
-        Facts::new(self)
-    }
-
-    /// Who takes part in conversations.
-    pub fn entities(&self) -> Entities<'_> {
-        Entities::new(self)
-    }
-
-    /// Where conversations take place.
-    pub fn rooms(&self) -> Rooms<'_> {
-        Rooms::new(self)
-    }
-
-    /// What rooms belong to.
-    pub fn worlds(&self) -> Worlds<'_> {
-        Worlds::new(self)
-    }
-
-    /// Who is in which room.
-    pub fn participants(&self) -> Participants<'_> {
-        Participants::new(self)
-    }
-
-    /// Who knows whom.
-    pub fn relationships(&self) -> Relationships<'_> {
-        Relationships::new(self)
-    }
-
-    /// How worlds are set up.
-    pub fn settings(&self) -> Settings<'_> {
-        Settings::new(self)
-    }
-
-    /// What waits for somebody's choice.
-    pub fn choices(&self) -> Choices<'_> {
-        Choices::new(self)
     }
 
     pub(super) fn provider(&self) -> &dyn MemoryProvider {

@@ -85,11 +85,14 @@ pub struct Worlds<'a> {
     records: &'a Records,
 }
 
-impl<'a> Worlds<'a> {
-    pub(super) fn new(records: &'a Records) -> Self {
-        Self { records }
+impl Records {
+    /// What rooms belong to.
+    pub fn worlds(&self) -> Worlds<'_> {
+        Worlds { records: self }
     }
+}
 
+impl Worlds<'_> {
     /// Keeps a world that is not known yet; tells whether it was not.
     pub async fn ensure(&self, world: &World) -> Result<bool> {
         self.link(world).await?;

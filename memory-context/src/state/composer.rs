@@ -15,7 +15,6 @@ use super::cache::{Cache, Kept, Seen, Slots, Stamp};
 use super::merge::{Merge, Run};
 use super::options::Selection;
 use super::{Action, ComposeOptions, ContextProvider, Cx, Evaluator, Service, Services, Snapshot, State, Status, Turn};
-use crate::providers;
 
 /// Composes what an agent knows when it speaks, from the providers that are registered. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -138,13 +137,6 @@ impl ComposerBuilder {
     #[must_use]
     pub fn provider(mut self, provider: Arc<dyn ContextProvider>) -> Self {
         self.providers.push(provider);
-        self
-    }
-
-    /// Also the built-in providers.
-    #[must_use]
-    pub fn built_in(mut self) -> Self {
-        self.providers.extend(providers::built_in());
         self
     }
 

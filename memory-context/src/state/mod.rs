@@ -4,6 +4,7 @@
 //! [`compose_state`](Composer::compose_state) makes one [`State`] of what they give for a message.
 
 mod action;
+mod budget;
 mod cache;
 mod character;
 mod composed;
@@ -20,6 +21,7 @@ pub use action::{
     Action, ActionCall, ActionInfo, ActionPlan, ActionResult, ActionState, Evaluator, EvaluatorExample, EvaluatorInfo,
     ExampleMessage, Note, PlanStep, StepStatus,
 };
+pub use budget::Budget;
 pub use character::{Character, Style};
 pub use composed::{Collision, Cut, Outcome, State, Status};
 pub use composer::{Composer, ComposerBuilder, ContextPlugin};
@@ -27,5 +29,4 @@ pub use cx::{Cx, Snapshot, StateData, Turn};
 pub use draw::draw;
 pub use options::ComposeOptions;
 pub use provider::{ContextProvider, DEFAULT_DEADLINE, Keep, ProviderInfo, ProviderResult, Stability, Values};
-pub use render::Budget;
 pub use services::{Service, Services};

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::Budget;
+use super::budget::Budget;
 
 /// Which providers run, and what becomes of what they give. By default those that are neither dynamic nor private, from the
 /// cache where it holds, in the order of their positions, without a budget.

@@ -1,17 +1,9 @@
 //! The text of a state: its sections in order, within a budget.
 
-use std::fmt;
-use std::sync::Arc;
-
+use super::budget::Budget;
+use super::composed::Cut;
 use super::options::Order;
-use super::{Cut, Keep, ProviderInfo};
-
-/// The most that the text of a state may take.
-#[derive(Clone)]
-pub struct Budget {
-    limit: usize,
-    count: Arc<dyn Fn(&str) -> usize + Send + Sync>,
-}
+use super::provider::{Keep, ProviderInfo};
 
 /// What stands between two sections.
 const SEPARATOR: &str = "\n\n";
@@ -30,24 +22,6 @@ pub(super) struct Section<'a> {
 pub(super) struct Shown {
     pub(super) text: String,
     pub(super) cut: Option<Cut>,
-}
-
-impl Budget {
-    /// At most so many bytes.
-    pub fn bytes(limit: usize) -> Self {
-        Self::counted(limit, str::len)
-    }
-
-    /// At most so many tokens, or whatever a function counts. The sum over the sections and what stands between them counts.
-    pub fn counted(limit: usize, count: impl Fn(&str) -> usize + Send + Sync + 'static) -> Self {
-        Self { limit, count: Arc::new(count) }
-    }
-}
-
-impl fmt::Debug for Budget {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Budget({})", self.limit)
-    }
 }
 
 /// The sections as they are shown, in the order in which they were given, and the text that they make. Empty texts take no

@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::LazyLock;
 
 use super::Mistake;
+use super::extract::extract;
 use super::fields::Fields;
 use super::shape::Shape;
 use crate::state::Values;
@@ -65,7 +66,7 @@ impl MessageAnswer {
     ///
     /// [`IGNORE`] beside other actions does not count where there is a text; without one, nothing else counts.
     pub fn parse(answer: &str) -> Result<Self, Mistake> {
-        let values = SHAPE.read(answer)?;
+        let values = extract(answer, &SHAPE)?;
         let mut fields = Fields::new(&values);
         let thought = fields.required("thought")?;
         let mut actions = fields.required_names("actions", "action")?;

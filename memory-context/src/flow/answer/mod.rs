@@ -3,6 +3,7 @@
 //! Only the tags of an answer are markup; any other `<` or `&` is text, so a model need not escape what it says. An answer has at
 //! most [`MAX_ANSWER`] bytes.
 
+mod extract;
 mod fields;
 mod json;
 mod message;
@@ -13,10 +14,10 @@ mod respond;
 mod shape;
 mod xml;
 
+pub use extract::MAX_ANSWER;
 pub(super) use message::is;
 pub use message::{IGNORE, MAX_ACTIONS, MessageAnswer, Mode, REPLY};
 pub use mistake::Mistake;
 pub use post::PostAnswer;
 pub use reflection::{LearnedFact, LearnedRelationship, ReflectionAnswer};
 pub use respond::RespondAnswer;
-pub use shape::MAX_ANSWER;

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::LazyLock;
 
 use super::Mistake;
+use super::extract::extract;
 use super::fields::Fields;
 use super::shape::Shape;
 
@@ -24,7 +25,7 @@ static SHAPE: LazyLock<Shape> = LazyLock::new(|| Shape::new(&["thought", "post",
 impl PostAnswer {
     /// Reads what a model wrote. Thought and post must be there.
     pub fn parse(answer: &str) -> Result<Self, Mistake> {
-        let values = SHAPE.read(answer)?;
+        let values = extract(answer, &SHAPE)?;
         let mut fields = Fields::new(&values);
         let (thought, post) = (fields.required("thought")?, fields.required("post")?);
         let image_prompt = fields.text("imagePrompt")?;

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::LazyLock;
 
 use super::Mistake;
+use super::extract::extract;
 use super::fields::Fields;
 use super::shape::Shape;
 use crate::records::EntityId;
@@ -58,7 +59,7 @@ impl ReflectionAnswer {
     /// Reads what a model wrote. The thought must be there, and of each fact claim and subject, of each relationship source and
     /// target; the lists may be empty or left out.
     pub fn parse(answer: &str) -> Result<Self, Mistake> {
-        let values = SHAPE.read(answer)?;
+        let values = extract(answer, &SHAPE)?;
         let mut fields = Fields::new(&values);
         let thought = fields.required("thought")?;
         let facts = fields.items("facts", "fact", fact)?;

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::LazyLock;
 
 use super::Mistake;
+use super::extract::extract;
 use super::fields::Fields;
 use super::shape::Shape;
 
@@ -22,7 +23,7 @@ static SHAPE: LazyLock<Shape> = LazyLock::new(|| Shape::new(&["name", "reasoning
 impl RespondAnswer {
     /// Reads what a model wrote. The action must be there.
     pub fn parse(answer: &str) -> Result<Self, Mistake> {
-        let values = SHAPE.read(answer)?;
+        let values = extract(answer, &SHAPE)?;
         let mut fields = Fields::new(&values);
         let (reasoning, action) = (fields.text("reasoning")?, fields.required("action")?);
         fields.finish()?;

@@ -1,12 +1,9 @@
-//! Which fields an answer has, and where it is in what a model wrote.
+//! Which fields an answer has, and how their tags look.
 
 use std::iter::{from_fn, once};
 use std::ops::Range;
 
 use regex::Regex;
-use serde_json::{Map, Value};
-
-use super::{Mistake, json, xml};
 
 /// The element around the fields; it may be left out.
 pub(super) const RESPONSE: &str = "response";
@@ -21,9 +18,6 @@ pub(super) struct Shape {
     markup: Regex,
 }
 
-/// The most bytes of an answer.
-pub const MAX_ANSWER: usize = 256 << 10;
-
 const SECTION: &str = "<![CDATA[";
 const SECTION_END: &str = "]]>";
 
@@ -34,25 +28,6 @@ impl Shape {
         // The names are words of this module.
         let markup = Regex::new(&pattern).expect("a pattern made of words");
         Self { leaves, groups, markup }
-    }
-
-    /// The fields of the answer in a text.
-    pub(super) fn read(&self, text: &str) -> Result<Map<String, Value>, Mistake> {
-        if text.len() > MAX_ANSWER {
-            return Err(Mistake::TooLong { limit: MAX_ANSWER });
-        }
-        let text = without_thinking(text);
-        let markup = self.markup(text).next().map(|found| found.start);
-        let before = markup.unwrap_or(text.len());
-        let mistake = match json::find(text, before, |name| self.has(name)) {
-            Ok(Some(fields)) => return Ok(fields),
-            Ok(None) => Mistake::NoAnswer,
-            Err(mistake) => mistake,
-        };
-        match markup {
-            Some(_) => xml::read(text, self),
-            None => Err(mistake),
-        }
     }
 
     pub(super) fn is_leaf(&self, name: &str) -> bool {
@@ -73,7 +48,7 @@ impl Shape {
     }
 
     /// Where tags and whole sections are. What is looked at once is not looked at again, also where no section ends.
-    fn markup<'a>(&'a self, text: &'a str) -> impl Iterator<Item = Range<usize>> + 'a {
+    pub(super) fn markup<'a>(&'a self, text: &'a str) -> impl Iterator<Item = Range<usize>> + 'a {
         let last_end = text.rfind(SECTION_END).unwrap_or_default();
         let mut at = 0;
         from_fn(move || {
@@ -93,13 +68,7 @@ impl Shape {
         })
     }
 
-    fn has(&self, name: &str) -> bool {
+    pub(super) fn has(&self, name: &str) -> bool {
         name == RESPONSE || self.is_leaf(name) || self.groups.contains(&name)
     }
-}
-
-/// Without what models that reason put first; drafts of the answer may stand in it.
-fn without_thinking(text: &str) -> &str {
-    let thinking = text.trim_start().strip_prefix("<think>");
-    thinking.and_then(|rest| rest.split_once("</think>")).map_or(text, |(_, answer)| answer)
 }
