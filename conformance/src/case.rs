@@ -10,7 +10,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use memory_core::{MemoryProvider, Result, TextIndex};
 
 use crate::fault::Faults;
-use crate::harness::{Harness, Namespace};
+use crate::harness::Harness;
+use crate::namespace::Namespace;
 
 /// What a case returns. It may also panic, by an assertion.
 pub type CaseResult = std::result::Result<(), Box<dyn Error + Send + Sync>>;

@@ -2,12 +2,12 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use async_trait::async_trait;
-use memory_core::{DEFAULT_DEADLINE, ManualClock, MemoryId, MemoryProvider, Result, TextIndex, Timestamp};
+use memory_core::{MemoryId, MemoryProvider, Result};
 
 use crate::fault::Faults;
+use crate::namespace::Namespace;
 use crate::server::Missing;
 
 /// An engine under test.
@@ -47,30 +47,5 @@ pub trait Harness: fmt::Debug + Send + Sync + 'static {
     /// otherwise. Asked before anything else, on a multi-threaded runtime; may start a server.
     fn missing(&self) -> Option<&Missing> {
         None
-    }
-}
-
-/// What a provider is opened with: a place of its own, and the settings that a case wants.
-#[derive(Debug, Clone)]
-pub struct Namespace {
-    /// Unique for each case: lower-case letters, digits and `_`, at most 48 bytes.
-    pub name: String,
-    /// Where `updatedAt` comes from. Stands at 1,000,000 ms until the case sets it.
-    pub clock: Arc<ManualClock>,
-    /// What text search covers.
-    pub text_index: TextIndex,
-    /// How long a call may take.
-    pub deadline: Duration,
-}
-
-impl Namespace {
-    /// A namespace that nobody else has.
-    pub fn unique() -> Self {
-        Self {
-            name: format!("t_{}", uuid::Uuid::now_v7().simple()),
-            clock: Arc::new(ManualClock::new(Timestamp::try_from(1_000_000).unwrap_or(Timestamp::MIN))),
-            text_index: TextIndex::Documents,
-            deadline: DEFAULT_DEADLINE,
-        }
     }
 }

@@ -12,6 +12,7 @@ mod fixture;
 pub mod golden;
 mod harness;
 mod model;
+mod namespace;
 mod random;
 mod reference;
 mod report;
@@ -23,8 +24,9 @@ pub mod workload;
 
 pub use case::{Case, CaseResult, Needs, Settings, Stage};
 pub use cases::all as all_cases;
-pub use harness::{Harness, Namespace};
+pub use harness::Harness;
 pub use model::{Soak, SoakState, play_random_sequences, soak};
+pub use namespace::Namespace;
 pub use reference::Reference;
 pub use report::{CaseOutcome, CaseReport, Counts, Engine, Plan, Report, SlowCase, Verdict};
 pub use rules::{CONTRACT, rules};

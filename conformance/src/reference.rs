@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use async_trait::async_trait;
 use memory_core::{Clock, InMemory, MemoryProvider, Result};
 
-use crate::harness::{Harness, Namespace};
+use crate::harness::Harness;
+use crate::namespace::Namespace;
 
 /// The harness of [`InMemory`], with which other engines are compared.
 #[derive(Debug, Default)]

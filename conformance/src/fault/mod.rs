@@ -11,7 +11,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use memory_core::{MemoryProvider, Result};
 
-use crate::harness::Namespace;
+use crate::namespace::Namespace;
 
 pub use proxy::{Fault, Proxy};
 

@@ -16,15 +16,22 @@ use super::process::holds;
 use super::{Missing, TestServer, find_program, variable};
 use crate::fault::Server;
 
-pub(super) const ENGINE: &str = "mongo";
+const ENGINE: &str = "mongo";
 const NODES_VARIABLE: &str = "MEMORY_TEST_MONGO_NODES";
-pub(super) const USUAL_IMAGE: &str = "mongo:7.0";
+const USUAL_IMAGE: &str = "mongo:7.0";
 /// Where it listens in a container.
 const PORT: u16 = 27_017;
 /// The replica set that is made here.
 const SET: &str = "rs0";
 /// Where the script that prepares a machine for tests puts the server, in the folder for caches.
 const CACHED: &str = "agent-memory/mongodb/mongod";
+
+impl TestServer {
+    /// MongoDB, a replica set. With `MEMORY_TEST_MONGO_NODES` and without a URL it has so many nodes, from the binary.
+    pub fn mongo() -> Result<Self, Missing> {
+        Self::find(ENGINE, USUAL_IMAGE, in_container, local)
+    }
+}
 
 /// MongoDB servers from the binary of this machine, for tests that kill them or need settings of their own.
 ///
@@ -214,13 +221,13 @@ fn binary() -> Option<PathBuf> {
     find_program("mongod").or_else(|| caches.map(|caches| caches.join(CACHED)).filter(|binary| binary.is_file()))
 }
 
-pub(super) fn local() -> Result<TestServer, Missing> {
+fn local() -> Result<TestServer, Missing> {
     let nodes = variable(NODES_VARIABLE).map_or(Ok(1), |nodes| nodes.parse());
     let nodes = nodes.map_err(|_| Missing::new(ENGINE, format!("{NODES_VARIABLE} is no number")))?;
     LocalMongo::start_with(nodes, &[]).map(|set| TestServer::new(set.url(), set))
 }
 
-pub(super) fn in_container(image: &str) -> Result<TestServer, Box<dyn Error>> {
+fn in_container(image: &str) -> Result<TestServer, Box<dyn Error>> {
     if variable(NODES_VARIABLE).is_some() {
         return Err(format!("{NODES_VARIABLE} is set").into());
     }

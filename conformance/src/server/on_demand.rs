@@ -8,7 +8,8 @@ use memory_core::{Error, ErrorKind, MemoryId, MemoryProvider, Result};
 
 use super::Missing;
 use crate::fault::Faults;
-use crate::harness::{Harness, Namespace};
+use crate::harness::Harness;
+use crate::namespace::Namespace;
 
 /// What is started: the engine, and behind it, dropped after it, what ends its servers.
 type Started = (Arc<dyn Harness>, Box<dyn fmt::Debug + Send + Sync>);

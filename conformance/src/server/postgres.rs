@@ -18,14 +18,21 @@ use super::local::Local;
 use super::{Missing, TestServer, find_program, new_password};
 use crate::fault::Server;
 
-pub(super) const ENGINE: &str = "postgres";
-pub(super) const USUAL_IMAGE: &str = "postgres:17-alpine";
+const ENGINE: &str = "postgres";
+const USUAL_IMAGE: &str = "postgres:17-alpine";
 /// Where it listens in a container.
 const PORT: u16 = 5432;
 /// The superuser of the servers that are started here, and the database that is always there.
 const USER: &str = "postgres";
 /// The cases of a suite run in parallel, and each opens more than one pool.
 const MAX_CONNECTIONS: &str = "max_connections=300";
+
+impl TestServer {
+    /// PostgreSQL. The URL is that of a superuser, with the password.
+    pub fn postgres() -> Result<Self, Missing> {
+        Self::find(ENGINE, USUAL_IMAGE, in_container, local)
+    }
+}
 
 /// A PostgreSQL server from the binaries of this machine, for tests that kill it or need settings of their own.
 ///
@@ -212,11 +219,11 @@ ignore_startup_parameters = extra_float_digits
     )
 }
 
-pub(super) fn local() -> Result<TestServer, Missing> {
+fn local() -> Result<TestServer, Missing> {
     LocalPostgres::start().map(|server| TestServer::new(server.url().to_owned(), server))
 }
 
-pub(super) fn in_container(image: &str) -> Result<TestServer, Box<dyn Error>> {
+fn in_container(image: &str) -> Result<TestServer, Box<dyn Error>> {
     let password = new_password();
     let variables = [("POSTGRES_USER", USER), ("POSTGRES_PASSWORD", &password)];
     let container = Container::start(image, PORT, &variables, &["-c", MAX_CONNECTIONS], |address| answers(address))?;

@@ -16,9 +16,16 @@ use super::{Missing, TestServer, find_program, new_password};
 use crate::fault::Server;
 
 pub(super) const ENGINE: &str = "redis";
-pub(super) const USUAL_IMAGE: &str = "redis:7-alpine";
+const USUAL_IMAGE: &str = "redis:7-alpine";
 /// Where it listens in a container.
 const PORT: u16 = 6379;
+
+impl TestServer {
+    /// Redis. The URL is that of the default user, with the password.
+    pub fn redis() -> Result<Self, Missing> {
+        Self::find(ENGINE, USUAL_IMAGE, in_container, local)
+    }
+}
 
 /// A Redis server from the binary of this machine, for tests that kill it or need settings of their own.
 #[derive(Debug)]
@@ -188,11 +195,11 @@ pub(super) fn cli(port: u16, password: &str, arguments: &[&str]) -> io::Result<S
     Err(io::Error::other(reason.unwrap_or("redis-cli failed").to_owned()))
 }
 
-pub(super) fn local() -> Result<TestServer, Missing> {
+fn local() -> Result<TestServer, Missing> {
     LocalRedis::start().map(|server| TestServer::new(server.url(), server))
 }
 
-pub(super) fn in_container(image: &str) -> Result<TestServer, Box<dyn Error>> {
+fn in_container(image: &str) -> Result<TestServer, Box<dyn Error>> {
     let password = new_password();
     let container = Container::start(image, PORT, &[], &["--requirepass", &password], |address| answers(address))?;
     let (host, port) = container.address();

@@ -4,7 +4,8 @@ use std::error::Error;
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use super::{Missing, mongo, postgres, redis, variable};
+use super::missing::Missing;
+use super::variable;
 
 /// A server to share among all tests of a program, in namespaces of their own. It ends with the last of its clones.
 ///
@@ -19,21 +20,6 @@ pub struct TestServer {
 }
 
 impl TestServer {
-    /// PostgreSQL. The URL is that of a superuser, with the password.
-    pub fn postgres() -> Result<Self, Missing> {
-        Self::find(postgres::ENGINE, postgres::USUAL_IMAGE, postgres::in_container, postgres::local)
-    }
-
-    /// Redis. The URL is that of the default user, with the password.
-    pub fn redis() -> Result<Self, Missing> {
-        Self::find(redis::ENGINE, redis::USUAL_IMAGE, redis::in_container, redis::local)
-    }
-
-    /// MongoDB, a replica set. With `MEMORY_TEST_MONGO_NODES` and without a URL it has so many nodes, from the binary.
-    pub fn mongo() -> Result<Self, Missing> {
-        Self::find(mongo::ENGINE, mongo::USUAL_IMAGE, mongo::in_container, mongo::local)
-    }
-
     /// Where it is reached.
     pub fn url(&self) -> &str {
         &self.url
@@ -43,7 +29,7 @@ impl TestServer {
         Self { url, _guard: Some(Arc::new(guard)) }
     }
 
-    fn find(
+    pub(super) fn find(
         engine: &'static str,
         usual_image: &str,
         in_container: fn(&str) -> Result<Self, Box<dyn Error>>,
