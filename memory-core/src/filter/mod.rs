@@ -22,6 +22,7 @@ mod like;
 mod parse;
 #[cfg(test)]
 mod tests;
+mod token;
 
 pub use ast::{Comparison, Filter, Value};
 pub use field::{Field, Subject};
