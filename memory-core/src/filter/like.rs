@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 
+use crate::filter::value::quoted;
 use crate::{Error, Result};
 
 /// A pattern of LIKE: `%` is any run, `_` one character, and the escape character, if there is one, makes the next
@@ -101,11 +102,11 @@ impl PartialEq for LikePattern {
 impl fmt::Display for LikePattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(if self.case == Case::Sensitive { "LIKE " } else { "ILIKE " })?;
-        super::ast::quoted(f, &self.text)?;
+        quoted(f, &self.text)?;
         match self.escape {
             Some(escape) => {
                 f.write_str(" ESCAPE ")?;
-                super::ast::quoted(f, escape.encode_utf8(&mut [0; 4]))
+                quoted(f, escape.encode_utf8(&mut [0; 4]))
             }
             None => Ok(()),
         }

@@ -1,26 +1,44 @@
 //! From tokens to a tree. One token decides at each step what comes next.
 
-use crate::filter::ast::{Filter, Value};
+use crate::filter::ast::Filter;
 use crate::filter::field::Field;
 use crate::filter::like::{Case, LikePattern};
+use crate::filter::limits::{MAX_DEPTH, MAX_TEXT, too_deep, too_long};
 use crate::filter::token::{Place, Token, Tokens};
-use crate::filter::{MAX_DEPTH, MAX_TEXT, too_deep, too_long};
+use crate::filter::value::Value;
 use crate::{Error, Number, Result};
 
-/// Reads a predicate. The tree may still be over a limit.
-pub(super) fn filter(text: &str) -> Result<Filter> {
-    let mut parser = Parser::new(text)?;
-    let filter = parser.disjunction(0)?;
-    parser.expect_end("AND, OR or the end")?;
-    Ok(filter)
+impl Filter {
+    /// Reads a predicate.
+    ///
+    /// Comparisons have a field on the left and a literal on the right: `= <> != < <= > >=`, `[NOT] IN (..)`,
+    /// `[NOT] BETWEEN .. AND ..`, `[NOT] LIKE` and `ILIKE` with `ESCAPE`, `IS [NOT] NULL`; `'x' = ANY(metadata.tags)` looks
+    /// into an array; `AND`, `OR`, `NOT` and parentheses combine. Strings take single quotes, keys that are no plain words
+    /// double quotes. Everything else is `InvalidInput` that names its place, and what is over a limit `TooLarge`.
+    pub fn parse(text: &str) -> Result<Self> {
+        let mut parser = Parser::new(text)?;
+        let filter = parser.disjunction(0)?;
+        parser.expect_end("AND, OR or the end")?;
+        filter.check_limits()?;
+        Ok(filter)
+    }
+
+    /// Starts a condition on the field that is written like this, for example `createdAt` or `metadata.a."b c"`.
+    pub fn field(text: &str) -> Result<Field> {
+        text.parse()
+    }
 }
 
-/// Reads a field alone.
-pub(super) fn field(text: &str) -> Result<Field> {
-    let mut parser = Parser::new(text)?;
-    let field = parser.field()?;
-    parser.expect_end("the end")?;
-    Ok(field)
+impl std::str::FromStr for Field {
+    type Err = Error;
+
+    /// Reads a field as a predicate has it, for example `metadata.a."b c"`.
+    fn from_str(text: &str) -> Result<Self> {
+        let mut parser = Parser::new(text)?;
+        let field = parser.field()?;
+        parser.expect_end("the end")?;
+        Ok(field)
+    }
 }
 
 /// Calls itself for NOT and parentheses alone, and so no deeper than the limit.

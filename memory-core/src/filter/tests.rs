@@ -7,8 +7,8 @@ use proptest::test_runner::TestCaseResult;
 use super::like::Case;
 use super::*;
 use crate::{
-    Collection, Content, Context, Document, DocumentId, ErrorKind, Memory, MemoryId, Metadata, NewMemory, Revision,
-    SpaceId, SpaceSelector, Status, Timestamp, Trigger,
+    Collection, Content, Context, Document, DocumentId, ErrorKind, Memory, MemoryId, Metadata, NewMemory, Number,
+    Revision, SpaceId, SpaceSelector, Status, Timestamp, Trigger,
 };
 
 const METADATA: &str = r#"{"topic":"rust","n":42,"f":1.5,"big":9007199254740993,"flag":true,"off":false,"nil":null,
