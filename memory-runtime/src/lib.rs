@@ -27,7 +27,7 @@ pub use actions::Actions;
 pub use builder::RuntimeBuilder;
 pub use claim::TASK;
 pub use context::{Context, ContextContent, ContextKind};
-pub use engine::{inspect, migrate, open, plan};
+pub use engine::{EngineUrl, inspect, migrate, open, plan};
 #[cfg(feature = "http")]
 pub use http_trigger::HttpTrigger;
 pub use memory_model as model;

@@ -4,16 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use memory_core::{Clock, Inspection, MemoryProvider, Result, TextIndex};
-#[cfg(feature = "mongo")]
-use memory_mongo::MongoMemory;
-#[cfg(feature = "postgres")]
-use memory_postgres::PostgresMemory;
-#[cfg(feature = "redis")]
-use memory_redis::RedisMemory;
-#[cfg(feature = "sqlite")]
-use memory_sqlite::{Location, SqliteMemory};
 
-use crate::engine::Engine;
+use crate::engine::{self, Engine};
 
 /// Where a provider keeps its data beside what a URL names, and what no URL says.
 #[derive(Debug, Clone)]
@@ -35,32 +27,7 @@ impl Sandbox {
     ///
     /// Refuses the URLs that [`open`](crate::open) refuses, and those of a database in memory, which has no second handle.
     pub fn open(&self, url: &str) -> Result<Arc<dyn MemoryProvider>> {
-        match self.engine(url)? {
-            #[cfg(feature = "sqlite")]
-            Engine::Sqlite(mut config) => {
-                (config.clock, config.text_index) = (Arc::clone(&self.clock), self.text_index);
-                config.deadline = self.deadline;
-                Ok(Arc::new(SqliteMemory::open(config)?))
-            }
-            #[cfg(feature = "postgres")]
-            Engine::Postgres(mut config) => {
-                (config.clock, config.text_index) = (Arc::clone(&self.clock), self.text_index);
-                config.deadline = self.deadline;
-                Ok(Arc::new(PostgresMemory::open(*config)?))
-            }
-            #[cfg(feature = "redis")]
-            Engine::Redis(mut config) => {
-                (config.clock, config.text_index) = (Arc::clone(&self.clock), self.text_index);
-                config.deadline = self.deadline;
-                Ok(Arc::new(RedisMemory::open(*config)?))
-            }
-            #[cfg(feature = "mongo")]
-            Engine::Mongo(mut config) => {
-                (config.clock, config.text_index) = (Arc::clone(&self.clock), self.text_index);
-                config.deadline = self.deadline;
-                Ok(Arc::new(MongoMemory::open(*config)?))
-            }
-        }
+        self.engine(url)?.open()
     }
 
     /// What [`inspect`](crate::inspect) tells of the place.
@@ -70,48 +37,15 @@ impl Sandbox {
 
     /// Removes the place with everything in it. No provider may be open on it.
     pub async fn remove(&self, url: &str) -> Result<()> {
-        match self.engine(url)? {
-            #[cfg(feature = "sqlite")]
-            Engine::Sqlite(config) => memory_sqlite::remove(&config).await,
-            #[cfg(feature = "postgres")]
-            Engine::Postgres(config) => memory_postgres::remove(&config).await,
-            #[cfg(feature = "redis")]
-            Engine::Redis(config) => memory_redis::remove(&config).await,
-            #[cfg(feature = "mongo")]
-            Engine::Mongo(config) => memory_mongo::remove(&config).await,
-        }
+        self.engine(url)?.remove().await
     }
 
     /// The engine of a URL with this place instead of its own.
-    fn engine(&self, url: &str) -> Result<Engine> {
-        match Engine::from_url(url)? {
-            #[cfg(feature = "sqlite")]
-            Engine::Sqlite(mut config) => {
-                let Location::File(path) = &mut config.location else {
-                    let message = "a database in memory has one handle only: name a file";
-                    return Err(memory_core::Error::invalid(message));
-                };
-                let mut file = path.clone().into_os_string();
-                file.push(format!("-{}", self.name));
-                *path = file.into();
-                Ok(Engine::Sqlite(config))
-            }
-            #[cfg(feature = "postgres")]
-            Engine::Postgres(mut config) => {
-                config.namespace.clone_from(&self.name);
-                Ok(Engine::Postgres(config))
-            }
-            #[cfg(feature = "redis")]
-            Engine::Redis(mut config) => {
-                config.namespace.clone_from(&self.name);
-                Ok(Engine::Redis(config))
-            }
-            #[cfg(feature = "mongo")]
-            Engine::Mongo(mut config) => {
-                config.namespace.clone_from(&self.name);
-                Ok(Engine::Mongo(config))
-            }
-        }
+    fn engine(&self, url: &str) -> Result<Box<dyn Engine>> {
+        let mut engine = engine::engine(url)?;
+        engine.set_place(&self.name)?;
+        engine.set(&self.clock, self.text_index, self.deadline);
+        Ok(engine)
     }
 }
 
