@@ -11,6 +11,8 @@ use percent_encoding::percent_decode_str;
 
 use crate::usage::Usage;
 
+/// Where the memory is kept unless the caller says otherwise.
+pub(crate) const DEFAULT_URL: &str = "sqlite://data/memory.db";
 /// What stands for the reference where a URL is expected.
 pub(crate) const REFERENCE: &str = "memory:";
 

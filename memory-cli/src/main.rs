@@ -6,11 +6,13 @@ use std::process::ExitCode;
 use anyhow::Error;
 use clap::Parser;
 
-use crate::args::Cli;
+use crate::cli::Cli;
 use crate::output::{Output, OutputFailed};
 use crate::usage::Usage;
 
 mod args;
+mod cli;
+mod command;
 mod commands;
 mod engine;
 mod input;
@@ -31,7 +33,7 @@ fn main() -> ExitCode {
         Err(error) => return usage::answer(&error),
     };
     let mut output = Output::new(cli.json);
-    match run(cli, &mut output) {
+    match run(&cli, &mut output) {
         Ok(code) => code,
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
@@ -41,13 +43,13 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(cli: Cli, output: &mut Output) -> anyhow::Result<ExitCode> {
+fn run(cli: &Cli, output: &mut Output) -> anyhow::Result<ExitCode> {
     let mut builder = match cli.command.is_parallel() {
         true => tokio::runtime::Builder::new_multi_thread(),
         false => tokio::runtime::Builder::new_current_thread(),
     };
     let runtime = builder.enable_all().build()?;
-    let code = runtime.block_on(commands::run(cli, output))?;
+    let code = runtime.block_on(cli.run(output))?;
     output.flush()?;
     Ok(code)
 }

@@ -78,7 +78,7 @@ mod tests {
     use clap::Parser as _;
 
     use super::*;
-    use crate::args::Cli;
+    use crate::cli::Cli;
 
     #[test]
     fn mistakes_stand_on_one_line_without_the_value() {

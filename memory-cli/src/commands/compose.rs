@@ -9,7 +9,7 @@ use memory_context::state::{Budget, ComposeOptions, Composer, Outcome, Services,
 use memory_core::{Error, MemoryId, MemoryProvider};
 
 use super::{character, exit_code};
-use crate::args;
+use crate::args::values;
 use crate::input::Input;
 use crate::output::{self, Output};
 use crate::usage::Usage;
@@ -17,7 +17,7 @@ use crate::usage::Usage;
 #[derive(Debug, Args)]
 pub(crate) struct ComposeArgs {
     /// The message, by the id of its memory.
-    #[arg(long, value_name = "ID", value_parser = args::memory_id)]
+    #[arg(long, value_name = "ID", value_parser = values::memory_id)]
     message: MemoryId,
     /// Also this provider, dynamic and private ones included; more than one, or separated by commas.
     #[arg(long, value_name = "NAME", value_delimiter = ',', conflicts_with = "only")]

@@ -10,7 +10,7 @@ use memory_core::{
 };
 
 use super::exit_code;
-use crate::args::{self, PageArgs, SpaceArgs};
+use crate::args::{self, PageArgs, SpaceArgs, values};
 use crate::input::Input;
 use crate::output::{self, Output};
 use crate::usage::Usage;
@@ -33,13 +33,13 @@ pub(crate) enum DocumentCommand {
 #[derive(Debug, Args)]
 pub(crate) struct PutArgs {
     /// The set it belongs to.
-    #[arg(long, value_parser = args::collection)]
+    #[arg(long, value_parser = values::collection)]
     collection: Collection,
     /// Its id; a new one is made when absent.
-    #[arg(long, value_parser = args::document_id)]
+    #[arg(long, value_parser = values::document_id)]
     id: Option<DocumentId>,
     /// The space it is about.
-    #[arg(long, value_parser = args::space_id)]
+    #[arg(long, value_parser = values::space_id)]
     space: SpaceId,
     /// The text itself, @FILE, or - for standard input.
     #[arg(long, value_name = "TEXT|@FILE|-", allow_hyphen_values = true)]
@@ -48,23 +48,23 @@ pub(crate) struct PutArgs {
     #[arg(long, value_name = "JSON|@FILE|-")]
     metadata: Option<Input>,
     /// When it is made, in milliseconds since 1970 UTC; now unless said otherwise. A replacement keeps the first time.
-    #[arg(long, value_name = "MS", value_parser = args::timestamp, allow_negative_numbers = true)]
+    #[arg(long, value_name = "MS", value_parser = values::timestamp, allow_negative_numbers = true)]
     created_at: Option<Timestamp>,
     /// Only if there is no document with this id.
     #[arg(long, conflicts_with = "if_revision")]
     if_absent: bool,
     /// Only if the document is at this revision.
-    #[arg(long, value_name = "N", value_parser = args::revision)]
+    #[arg(long, value_name = "N", value_parser = values::revision)]
     if_revision: Option<Revision>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct GetArgs {
     /// The set it belongs to.
-    #[arg(long, value_parser = args::collection)]
+    #[arg(long, value_parser = values::collection)]
     collection: Collection,
     /// Its id.
-    #[arg(long, value_parser = args::document_id)]
+    #[arg(long, value_parser = values::document_id)]
     id: DocumentId,
 }
 
@@ -72,12 +72,12 @@ pub(crate) struct GetArgs {
 #[command(group(SpaceArgs::required()))]
 pub(crate) struct QueryArgs {
     /// The set to look in.
-    #[arg(long, value_parser = args::collection)]
+    #[arg(long, value_parser = values::collection)]
     collection: Collection,
     #[command(flatten)]
     spaces: SpaceArgs,
     /// Only what satisfies a condition, such as "metadata.topic = 'rust' AND content ILIKE '%borrow%'".
-    #[arg(long = "where", help_heading = "Conditions", value_name = "PREDICATE", value_parser = args::filter)]
+    #[arg(long = "where", help_heading = "Conditions", value_name = "PREDICATE", value_parser = values::filter)]
     filter: Option<Filter>,
     #[command(flatten)]
     page: PageArgs,
@@ -92,15 +92,15 @@ pub(crate) struct QueryArgs {
 ))]
 pub(crate) struct RemoveArgs {
     /// The set to remove from.
-    #[arg(long, value_parser = args::collection)]
+    #[arg(long, value_parser = values::collection)]
     collection: Collection,
     /// The document with this id; more than one is a choice.
-    #[arg(long, value_parser = args::document_id)]
+    #[arg(long, value_parser = values::document_id)]
     id: Vec<DocumentId>,
     #[command(flatten)]
     spaces: SpaceArgs,
     /// Only what satisfies a condition.
-    #[arg(long = "where", help_heading = "Conditions", value_name = "PREDICATE", value_parser = args::filter)]
+    #[arg(long = "where", help_heading = "Conditions", value_name = "PREDICATE", value_parser = values::filter)]
     filter: Option<Filter>,
     /// Only what holds at least one word of this text.
     #[arg(long, help_heading = "Conditions", allow_hyphen_values = true)]

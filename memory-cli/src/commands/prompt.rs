@@ -9,7 +9,7 @@ use memory_context::prompt::{
 };
 use memory_core::{Error, ErrorKind, IdempotencyKey, MemoryProvider};
 
-use crate::args;
+use crate::args::values;
 use crate::input::Input;
 use crate::output::{self, Output};
 use crate::usage::Usage;
@@ -65,7 +65,7 @@ pub(crate) struct ChangeArgs {
     #[arg(long, default_value = "memory")]
     store: StoreArg,
     /// Makes a repetition find the first change instead of changing again.
-    #[arg(long, value_name = "KEY", value_parser = args::idempotency_key)]
+    #[arg(long, value_name = "KEY", value_parser = values::idempotency_key)]
     batch_key: Option<IdempotencyKey>,
     /// The text itself, @FILE, or - for standard input.
     #[arg(value_name = "TEXT|@FILE|-", allow_hyphen_values = true)]

@@ -2,12 +2,11 @@
 
 use std::process::ExitCode;
 
-use clap::Parser as _;
+use clap::Parser;
 use memory_core::MemoryProvider;
 
-use super::{exit_code, import};
-use crate::args::{Cli, DEFAULT_URL};
-use crate::engine;
+use super::{document, exit_code, import, query};
+use crate::engine::{self, DEFAULT_URL};
 use crate::output::Output;
 use crate::progress::Progress;
 
@@ -35,6 +34,14 @@ const TOUR: [(&str, &[&str]); 8] = [
     ),
 ];
 
+/// A command of the tour.
+#[derive(Debug, Parser)]
+enum Stop {
+    Query(query::QueryArgs),
+    #[command(subcommand)]
+    Document(document::DocumentCommand),
+}
+
 pub(crate) async fn run(provider: &dyn MemoryProvider, url: &str, output: &mut Output) -> anyhow::Result<ExitCode> {
     let summary = import::load(provider, SAMPLE.as_bytes(), &Progress::Quiet).await?;
     let location = engine::location(url);
@@ -57,9 +64,10 @@ pub(crate) async fn run(provider: &dyn MemoryProvider, url: &str, output: &mut O
     for (title, args) in TOUR {
         let words: Vec<_> = args.iter().copied().map(quoted).collect();
         output.line(format!("# {title}\n$ {program} {}", words.join(" ")))?;
-        let cli = Cli::try_parse_from(["agent-memory"].iter().chain(args))?;
-        // A command that runs commands needs a box for the future that holds itself.
-        Box::pin(super::run_on(provider, &cli, output)).await?;
+        match Stop::try_parse_from(["agent-memory"].iter().chain(args))? {
+            Stop::Query(args) => query::run(provider, &args, output).await?,
+            Stop::Document(command) => document::run(provider, &command, output).await?,
+        };
         output.line("")?;
     }
     output.line(format!(

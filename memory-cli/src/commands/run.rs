@@ -9,7 +9,7 @@ use memory_core::{Clock, Collection, Error, MemoryId, Metadata, Result, Status, 
 use memory_runtime::{Context, ContextContent, ContextKind, Finished, FixedPlanner, NewTask, Pipeline, Runtime, Space};
 use serde::{Deserialize, Serialize};
 
-use crate::args;
+use crate::args::values;
 use crate::engine;
 use crate::input::Input;
 use crate::output::Output;
@@ -23,7 +23,7 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "JSON|@FILE|-")]
     task: Input,
     /// A collection of documents that the steps may use; the first is the one that is meant when a step names none.
-    #[arg(long, value_name = "NAME", default_value = "notes", value_parser = args::collection)]
+    #[arg(long, value_name = "NAME", default_value = "notes", value_parser = values::collection)]
     collection: Vec<Collection>,
 }
 

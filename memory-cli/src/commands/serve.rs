@@ -9,7 +9,7 @@ use std::time::Duration;
 use clap::Args;
 use memory_core::{Collection, MemoryProvider, SpaceId, SpaceSelector, Spaces};
 
-use crate::args;
+use crate::args::values;
 use crate::output;
 use crate::serve::{self, Access, Callers, LedgerAccess, Settings, Tokens, Writable};
 use crate::telemetry::Telemetry;
@@ -33,13 +33,13 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "ORIGIN")]
     allow_origin: Vec<String>,
     /// Without tokens: what an MCP client may read is this space and all below it; everything by default.
-    #[arg(long, value_name = "SPACE", value_parser = args::under, help_heading = MCP)]
+    #[arg(long, value_name = "SPACE", value_parser = values::under, help_heading = MCP)]
     read: Vec<SpaceSelector>,
     /// Without tokens: where the documents of an MCP client go.
-    #[arg(long, value_name = "SPACE", value_parser = args::space_id, default_value = "agent", help_heading = MCP)]
+    #[arg(long, value_name = "SPACE", value_parser = values::space_id, default_value = "agent", help_heading = MCP)]
     write: SpaceId,
     /// Without tokens: the collections that an MCP client may use; the first is meant when it names none.
-    #[arg(long, value_name = "NAME", value_parser = args::collection, default_value = "notes", help_heading = MCP)]
+    #[arg(long, value_name = "NAME", value_parser = values::collection, default_value = "notes", help_heading = MCP)]
     collection: Vec<Collection>,
     /// Without tokens: whether an MCP client may only recall from the ledger, or also store and update.
     #[arg(long, value_enum, default_value_t, help_heading = MCP)]

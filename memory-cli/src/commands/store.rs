@@ -9,14 +9,14 @@ use memory_core::{
     Status, SystemClock, Timestamp, Trigger,
 };
 
-use crate::args;
+use crate::args::values;
 use crate::input::Input;
 use crate::output::Output;
 
 #[derive(Debug, Args)]
 pub(crate) struct StoreArgs {
     /// Where it happened, from broad to narrow: plugin-discord-guild1-general-ana-m1.
-    #[arg(long, value_parser = args::space_id)]
+    #[arg(long, value_parser = values::space_id)]
     space: SpaceId,
     /// What happened, as JSON: the text itself, @FILE, or - for standard input.
     #[arg(long, value_name = "JSON|@FILE|-", allow_negative_numbers = true)]
@@ -28,13 +28,13 @@ pub(crate) struct StoreArgs {
     #[arg(long, value_name = "JSON|@FILE|-")]
     metadata: Option<Input>,
     /// When it happened, in milliseconds since 1970 UTC; now unless said otherwise.
-    #[arg(long, value_name = "MS", value_parser = args::timestamp, allow_negative_numbers = true)]
+    #[arg(long, value_name = "MS", value_parser = values::timestamp, allow_negative_numbers = true)]
     created_at: Option<Timestamp>,
     /// pending, running, completed, failed or observed.
-    #[arg(long, default_value_t, value_parser = args::status)]
+    #[arg(long, default_value_t, value_parser = values::status)]
     status: Status,
     /// Makes a repetition find the first store instead of storing again.
-    #[arg(long, value_name = "KEY", value_parser = args::idempotency_key)]
+    #[arg(long, value_name = "KEY", value_parser = values::idempotency_key)]
     idempotency_key: Option<IdempotencyKey>,
 }
 
@@ -47,7 +47,7 @@ pub(crate) struct StoreArgs {
 ))]
 pub(crate) struct UpdateArgs {
     /// The id that store printed.
-    #[arg(value_parser = args::memory_id)]
+    #[arg(value_parser = values::memory_id)]
     id: MemoryId,
     /// Put this JSON in the place of the context.
     #[arg(long, value_name = "JSON|@FILE|-", allow_negative_numbers = true, conflicts_with = "clear_context")]
@@ -62,17 +62,17 @@ pub(crate) struct UpdateArgs {
     #[arg(long, value_name = "JSON|@FILE|-")]
     replace_metadata: Option<Input>,
     /// pending, running, completed, failed or observed.
-    #[arg(long, value_parser = args::status)]
+    #[arg(long, value_parser = values::status)]
     status: Option<Status>,
     /// Only if the memory is at this revision.
-    #[arg(long, value_name = "N", value_parser = args::revision)]
+    #[arg(long, value_name = "N", value_parser = values::revision)]
     if_revision: Option<Revision>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct GetArgs {
     /// The id that store printed.
-    #[arg(value_parser = args::memory_id)]
+    #[arg(value_parser = values::memory_id)]
     id: MemoryId,
 }
 

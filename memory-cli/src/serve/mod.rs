@@ -8,6 +8,7 @@ mod metrics;
 mod problem;
 mod rest;
 mod state;
+mod tools;
 mod unquoted;
 
 use std::net::SocketAddr;
@@ -107,7 +108,7 @@ fn server(provider: &Arc<dyn MemoryProvider>, settings: Settings) -> anyhow::Res
     Ok(Arc::new(ServerState {
         provider: Arc::clone(provider),
         documents: provider.documents(),
-        tools: mcp::tools(provider),
+        tools: tools::tools(provider),
         metrics: Metrics::new()?,
         callers: settings.callers,
         limits: Limits::new(settings.time, settings.concurrency),

@@ -7,8 +7,8 @@ use memory_core::{DocumentStore, MemoryProvider};
 use tokio::sync::Semaphore;
 
 use super::access::{Access, Tokens};
-use super::mcp::Tool;
 use super::metrics::Metrics;
+use super::tools::Tool;
 
 /// The server, shared by all its requests.
 pub(crate) type Server = Arc<ServerState>;

@@ -28,7 +28,7 @@ use self::remember::Remember;
 use self::shown::Shown;
 use self::terminal::{Place, Terminal};
 use super::{character, exit_code};
-use crate::args;
+use crate::args::values;
 use crate::input::Input;
 use crate::output::{self, Output};
 use crate::telemetry::Telemetry;
@@ -44,7 +44,7 @@ pub(crate) struct ChatArgs {
     #[arg(long, value_name = "NAME", env = "AGENT_MEMORY_MODEL")]
     model: String,
     /// Whose memory it is.
-    #[arg(long, value_name = "NAME", default_value = "agent", value_parser = args::agent_id)]
+    #[arg(long, value_name = "NAME", default_value = "agent", value_parser = values::agent_id)]
     agent: AgentId,
     /// Who talks to it.
     #[arg(long, value_name = "NAME", default_value = "user")]

@@ -1,9 +1,6 @@
 //! MCP: the verbs of the memory plugin as tools, and the newest memories of spaces as resources.
 
-mod ledger;
-mod recall;
 mod resources;
-mod tools;
 
 use std::sync::{Arc, OnceLock};
 
@@ -25,8 +22,8 @@ use tracing::{Instrument, Span};
 use super::access::Access;
 use super::guard::RequestSpan;
 use super::state::Server;
+use super::tools::{self, Tool};
 use crate::telemetry::PAYLOADS;
-pub(crate) use tools::{Tool, tools};
 
 /// Answers the requests of one client.
 #[derive(Debug, Clone)]

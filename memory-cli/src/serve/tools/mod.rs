@@ -1,5 +1,8 @@
 //! The tools: executors with what MCP says about them.
 
+mod ledger;
+mod recall;
+
 use std::sync::Arc;
 
 use memory_core::MemoryProvider;
@@ -8,9 +11,9 @@ use rmcp::model::{CallToolResult, ContentBlock, JsonObject, ToolAnnotations};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::ledger::WriteLedger;
-use super::recall::RecallMemory;
-use crate::serve::access::{Access, LedgerAccess};
+use self::ledger::WriteLedger;
+use self::recall::RecallMemory;
+use super::access::{Access, LedgerAccess};
 
 /// One tool.
 #[derive(Debug)]

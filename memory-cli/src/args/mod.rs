@@ -1,0 +1,12 @@
+//! Options that several commands share.
+
+mod ledger;
+mod page;
+mod query;
+mod spaces;
+pub(crate) mod values;
+
+pub(crate) use ledger::LedgerArgs;
+pub(crate) use page::PageArgs;
+pub(crate) use query::{build, with_filter};
+pub(crate) use spaces::SpaceArgs;

@@ -1,0 +1,18 @@
+//! Queries of the parts that options name.
+
+use memory_core::{Filter, Kind, Query, QueryBuilder};
+
+use crate::usage::Usage;
+
+/// The query, if its parts go together.
+pub(crate) fn build<K: Kind>(query: QueryBuilder<K>) -> Result<Query<K>, Usage> {
+    Ok(query.build()?)
+}
+
+/// Adds a condition if there is one.
+pub(crate) fn with_filter<K: Kind>(query: QueryBuilder<K>, filter: Option<&Filter>) -> QueryBuilder<K> {
+    match filter {
+        Some(filter) => query.filter(filter.clone()),
+        None => query,
+    }
+}

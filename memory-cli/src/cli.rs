@@ -1,0 +1,110 @@
+//! The command line: its global options, and the command.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use clap::Parser;
+use memory_core::MemoryProvider;
+
+use crate::command::{Command, MemoryCommand};
+use crate::commands::{
+    bench, chat, compose, conformance, copy, doctor, document, export, health, import, migrate, prompt, query,
+    quickstart, run, serve, store,
+};
+use crate::engine::{self, DEFAULT_URL};
+use crate::output::Output;
+use crate::usage::Usage;
+
+/// The heading in the help under which the options of all commands stand, apart from those of the command.
+const GLOBAL: &str = "Global options";
+
+/// Store, recall, import and export what an agent remembers.
+#[derive(Debug, Parser)]
+#[command(name = "agent-memory", version, propagate_version = true)]
+pub(crate) struct Cli {
+    /// Where the memory is kept: sqlite://data/memory.db, postgres://USER:PASSWORD@HOST/DATABASE,
+    /// redis://USER:PASSWORD@HOST/DATABASE or mongodb://USER:PASSWORD@HOST/DATABASE.
+    #[arg(
+        long = "url",
+        global = true,
+        help_heading = GLOBAL,
+        env = "AGENT_MEMORY_URL",
+        hide_env_values = true,
+        default_value = DEFAULT_URL,
+        value_name = "URL"
+    )]
+    urls: Vec<String>,
+    /// One JSON value per line on standard output, and nothing else there.
+    #[arg(long, global = true, help_heading = GLOBAL)]
+    pub(crate) json: bool,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+impl Cli {
+    /// Where the memory is kept, for all commands that work on one.
+    pub(crate) fn url(&self) -> Result<&str, Usage> {
+        match self.urls.as_slice() {
+            [url] => Ok(url),
+            _ => Err(Usage("--url: this command takes one".into())),
+        }
+    }
+
+    /// Runs the command.
+    pub(crate) async fn run(&self, output: &mut Output) -> anyhow::Result<ExitCode> {
+        match &self.command {
+            // These open no provider, which would migrate, or several, or leave that to the runtime.
+            Command::Migrate(args) => migrate::run(self.url()?, args, output).await,
+            Command::Run(args) => run::run(self.url()?, args, output).await,
+            Command::Doctor(args) => doctor::run(self.url()?, args, output).await,
+            Command::Bench(args) => bench::run(self.url()?, args, output).await,
+            Command::Conformance(args) => conformance::run(&self.urls, args, output).await,
+            Command::OnMemory(command) => {
+                let url = self.url()?;
+                let provider = engine::open(url).await?;
+                let result = run_on(&provider, url, command, output).await;
+                let closed = provider.shutdown().await;
+                let code = result?;
+                closed?;
+                Ok(code)
+            }
+        }
+    }
+}
+
+async fn run_on(
+    shared: &Arc<dyn MemoryProvider>,
+    url: &str,
+    command: &MemoryCommand,
+    output: &mut Output,
+) -> anyhow::Result<ExitCode> {
+    let provider = shared.as_ref();
+    match command {
+        MemoryCommand::Store(args) => store::store(provider, args, output).await,
+        MemoryCommand::Update(args) => store::update(provider, args, output).await,
+        MemoryCommand::Get(args) => store::get(provider, args, output).await,
+        MemoryCommand::Query(args) => query::run(provider, args, output).await,
+        MemoryCommand::Document(command) => document::run(provider, command, output).await,
+        MemoryCommand::Prompt(command) => prompt::run(provider, command, output).await,
+        MemoryCommand::Chat(args) => chat::run(shared, args, output).await,
+        MemoryCommand::Compose(args) => compose::run(shared, args, output).await,
+        MemoryCommand::Import(args) => import::run(provider, args, output).await,
+        MemoryCommand::Export(args) => export::run(provider, args, output).await,
+        MemoryCommand::Copy(args) => copy::run(provider, url, args, output).await,
+        MemoryCommand::Health => health::run(provider, output).await,
+        MemoryCommand::Quickstart => quickstart::run(provider, url, output).await,
+        MemoryCommand::Serve(args) => serve::run(shared, args).await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+}

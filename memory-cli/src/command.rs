@@ -1,0 +1,112 @@
+//! Which commands there are.
+
+use clap::Subcommand;
+
+use crate::commands::{
+    bench, chat, compose, conformance, copy, doctor, document, export, import, migrate, prompt, query, run, serve,
+    store,
+};
+
+/// What the user asks for.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    #[command(flatten)]
+    OnMemory(Box<MemoryCommand>),
+    /// Do the steps of a pipeline for one task, and show what came of it.
+    ///
+    /// The task is persisted before the first step, and after each of them. Steps call the executors of the memory plugin
+    /// (memory:query, memory:add_document, memory:remove_document) within the container of the task, which is the parent of
+    /// its space unless it names another. Where an argument is {"$task":"/trigger/text"}, it stands for that part of the task:
+    /// /trigger, /results/0, /metadata or /space. Exit code 1 when a step failed.
+    Run(run::RunArgs),
+    /// Try what an operator would try, one after the other, and say what is wrong.
+    ///
+    /// Connection, schema, indexes, the clock, versions, durability, recall, and a probe that writes and reads in a place of its
+    /// own, which is removed. The exit code is 1 when something is bad.
+    Doctor(doctor::DoctorArgs),
+    /// Bring the schema up to date, as every other command does on its own.
+    Migrate(migrate::MigrateArgs),
+    /// Run the suite that proves an engine, in a place of its own that is removed afterwards.
+    ///
+    /// With several --url, the table has one column for each engine, and the cases on which they differ come first; memory: is
+    /// the reference. What the URLs themselves name stays untouched. The exit code is 0 when every case that ran has passed,
+    /// and 1 when one failed, none ran, or a signal ended the run; then no further case begins.
+    Conformance(conformance::ConformanceArgs),
+    /// Measure an engine at a size of your choice, in a place of its own that is removed afterwards.
+    ///
+    /// Loads a ledger, recalls from it, walks through it, and writes to it; tells how often in a second that goes and how long it
+    /// takes, as a table in Markdown or as JSON. memory: is the reference. What the URL itself names stays untouched. Mind the
+    /// space on the disk: ten million memories of 600 bytes take about 10 GB.
+    Bench(bench::BenchArgs),
+}
+
+/// A command on a provider that is opened before it, and closed after it.
+#[derive(Debug, Subcommand)]
+pub(crate) enum MemoryCommand {
+    /// Append a memory to the ledger and print its id.
+    Store(store::StoreArgs),
+    /// Change the context, the metadata or the status of a memory.
+    Update(store::UpdateArgs),
+    /// Show one memory.
+    Get(store::GetArgs),
+    /// Recall memories from the spaces that you name.
+    ///
+    /// When there are more, the option that asks for the next page goes to standard error: "next: --cursor ...". With --json,
+    /// each memory is one line on standard output, as import reads it. --text needs a text index, which the URL asks for:
+    /// sqlite://data/memory.db?text_index=all.
+    Query(query::QueryArgs),
+    /// Keep and search documents, the texts that an agent itself saves.
+    #[command(subcommand)]
+    Document(document::DocumentCommand),
+    /// Keep what goes into the system prompt of an agent: its memory of the project, and the profile of its user.
+    #[command(subcommand)]
+    Prompt(prompt::PromptCommand),
+    /// Talk to an agent at the terminal: a model behind an endpoint answers, and what is said is kept.
+    ///
+    /// Each line of standard input is a message, and each answer comes on standard output. The messages, what the agent thought and did,
+    /// and the facts that it learned stay in the memory, and the next conversation goes on from there. The end of the input, or
+    /// Ctrl-C, ends it when what was said is answered, and a second Ctrl-C at once. With --json, each answer is a line
+    /// {"kind":"answer",...}, and what became of each line of the input is one {"kind":"end",...}. A message that can't be answered
+    /// is reported, makes the exit code 1 in the end, and the conversation goes on.
+    Chat(chat::ChatArgs),
+    /// Show what an agent would know when it answers a message: its conversation, its character, what it can do.
+    ///
+    /// By default all providers but the dynamic and the private ones contribute. The exit code is 1 when one that was asked for
+    /// is missing or has failed; the text of the others is shown all the same.
+    Compose(compose::ComposeArgs),
+    /// Read memories and documents from JSON lines; repeating an import changes nothing.
+    ///
+    /// A line is a memory, or a document if it says "kind":"document", as export writes them. With an id it is restored as
+    /// it is; without, it is stored under a key (a document under an id) made from its content. Lines go in batches: one that
+    /// can't be read stops the import, and nothing of its batch stays behind. One that differs from what has its id or key is
+    /// reported and left out, and makes the exit code 1.
+    Import(import::ImportArgs),
+    /// Write memories and documents as JSON lines, oldest first.
+    ///
+    /// Without options, everything: all memories, then the documents of all collections. With spaces or conditions, only the
+    /// memories that they select; with --documents also the documents in those spaces.
+    Export(export::ExportArgs),
+    /// Copy memories and documents to another engine, and verify what is there then.
+    ///
+    /// Without options, everything; else what the selectors of query find, with --documents also documents. Ids, revisions and
+    /// keys are kept. What is there already stays as it is, so that a copy that was interrupted is repeated to go on; a record
+    /// that differs is reported, and makes the exit code 1.
+    Copy(copy::CopyArgs),
+    /// Show whether the engine works, and what an acknowledged write survives.
+    Health,
+    /// Load a small sample and show how recall works: start here.
+    Quickstart,
+    /// Serve the memory to other programs: REST at /v1, and MCP at /mcp or over standard input and output.
+    Serve(serve::ServeArgs),
+}
+
+impl Command {
+    /// Whether it does many things at once.
+    pub(crate) fn is_parallel(&self) -> bool {
+        match self {
+            Self::Bench(_) | Self::Conformance(_) => true,
+            Self::OnMemory(command) => matches!(**command, MemoryCommand::Serve(_)),
+            _ => false,
+        }
+    }
+}
