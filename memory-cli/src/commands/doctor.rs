@@ -53,7 +53,7 @@ pub(crate) async fn run(url: &str, args: &DoctorArgs, output: &mut Output) -> an
             return Ok(ExitCode::FAILURE);
         }
     };
-    let place = format!("{} in {} ms", engine::location(url), start.elapsed().as_millis());
+    let place = format!("{} in {} ms", engine::parse(url)?.location(), start.elapsed().as_millis());
     findings.tell("connection", Finding::Good, &place)?;
     if !plan.applied.is_empty() {
         let detail = format!("version {} is there and version {} is needed: run migrate", plan.before, plan.now);

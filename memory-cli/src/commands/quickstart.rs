@@ -44,7 +44,8 @@ enum Stop {
 
 pub(crate) async fn run(provider: &dyn MemoryProvider, url: &str, output: &mut Output) -> anyhow::Result<ExitCode> {
     let summary = import::load(provider, SAMPLE.as_bytes(), &Progress::Quiet).await?;
-    let location = engine::location(url);
+    let address = engine::parse(url)?;
+    let location = address.location();
     let code = exit_code(summary.conflicts > 0);
     if output.is_json() {
         output.json(&serde_json::json!({
@@ -56,7 +57,7 @@ pub(crate) async fn run(provider: &dyn MemoryProvider, url: &str, output: &mut O
     }
     let program = match url {
         DEFAULT_URL => "agent-memory".to_owned(),
-        file if file.starts_with("sqlite:") => format!("agent-memory --url {}", quoted(file)),
+        _ if address.is_file() => format!("agent-memory --url {}", quoted(url)),
         // The URL of a server can hold a password.
         _ => "agent-memory --url URL".to_owned(),
     };

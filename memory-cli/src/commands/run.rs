@@ -49,13 +49,14 @@ struct Shown<'a> {
 pub(crate) async fn run(url: &str, args: &RunArgs, output: &mut Output) -> anyhow::Result<ExitCode> {
     let pipeline = Input::File(args.pipeline.clone()).read("--pipeline", parse::<Pipeline>)?;
     let task = args.task.read("--task", parse::<Written>)?;
+    let address = engine::parse(url)?;
     let runtime = Runtime::builder()
         .memory(engine::provider(url)?)
         .planner(Arc::new(FixedPlanner::new(pipeline)))
         .collections(args.collection.iter().cloned())
         .build()
         .await
-        .with_context(|| engine::location(url))?;
+        .with_context(|| address.location())?;
     let trigger = Context::trigger("cli", task.trigger, task.created_at.unwrap_or_else(|| SystemClock.now()));
     let result = work(&runtime, NewTask::new(task.space, trigger).with_metadata(task.metadata)).await;
     let closed = runtime.shutdown().await;

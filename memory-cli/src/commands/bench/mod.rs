@@ -93,7 +93,8 @@ impl BenchArgs {
 }
 
 pub(crate) async fn run(url: &str, args: &BenchArgs, output: &mut Output) -> anyhow::Result<ExitCode> {
-    let place = Place { url, sandbox: engine::sandbox("bench") };
+    let location = if url == REFERENCE { "the reference".to_owned() } else { engine::parse(url)?.location() };
+    let place = Place { url, location, sandbox: engine::sandbox("bench") };
     if place.is_reference() && args.cold.is_some() {
         return Err(Usage(format!("--cold: what {REFERENCE} holds is gone with its provider; see --help")).into());
     }
@@ -117,7 +118,7 @@ pub(crate) async fn run(url: &str, args: &BenchArgs, output: &mut Output) -> any
 }
 
 async fn measure(place: &Place<'_>, provider: &Arc<dyn MemoryProvider>, args: &BenchArgs) -> anyhow::Result<Report> {
-    provider.init().await.with_context(|| engine::location(place.url))?;
+    provider.init().await.with_context(|| place.location.clone())?;
     let health = provider.check_health().await?;
     let (ledger, clients) = (args.ledger(), args.clients as usize);
     let limits = Limits { operations: args.operations, time: Duration::from_secs(args.seconds) };
@@ -156,6 +157,8 @@ async fn cold(place: &Place<'_>, command: &str) -> anyhow::Result<Arc<dyn Memory
 /// Where the memories lie: beside what a URL names, and gone afterwards.
 struct Place<'u> {
     url: &'u str,
+    /// Where that is, for people.
+    location: String,
     sandbox: Sandbox,
 }
 
@@ -164,7 +167,7 @@ impl Place<'_> {
         if self.is_reference() {
             return Ok(Arc::new(InMemory::new()));
         }
-        self.sandbox.open(self.url).map_err(|error| Usage(format!("--url: {}; see --help", error.message())))
+        self.sandbox.open(self.url).map_err(engine::refused)
     }
 
     /// How many bytes are taken, where the engine tells.

@@ -10,7 +10,7 @@ use conformance::{Harness, Namespace, Reference};
 use memory_core::{MemoryProvider, Result};
 use memory_runtime::Sandbox;
 
-use crate::engine::REFERENCE;
+use crate::engine::{self, REFERENCE};
 use crate::usage::Usage;
 
 /// One harness for each URL. A URL that is wrong is a mistake in the arguments.
@@ -21,18 +21,14 @@ pub(super) fn harnesses(urls: &[String]) -> std::result::Result<Vec<Arc<dyn Harn
             if url == REFERENCE {
                 return Ok(Arc::new(Reference::default()) as Arc<dyn Harness>);
             }
-            sandbox(&Namespace::unique())
-                .open(url)
-                .map_err(|error| Usage(format!("--url: {}; see --help", error.message())))?;
-            let scheme = match url.split([':', '+']).next().unwrap_or_default() {
-                "postgresql" => "postgres",
-                "mongodb" => "mongo",
-                scheme => scheme,
-            };
-            let number: &mut usize = seen.entry(scheme).or_default();
+            let address = engine::parse(url)?;
+            sandbox(&Namespace::unique()).open(url).map_err(engine::refused)?;
+            let engine = address.engine_name();
+            let number: &mut usize = seen.entry(engine).or_default();
             *number += 1;
-            let name = if *number == 1 { scheme.to_owned() } else { format!("{scheme}-{number}") };
-            Ok(Arc::new(ByUrl { name, url: url.clone() }) as Arc<dyn Harness>)
+            let name = if *number == 1 { engine.to_owned() } else { format!("{engine}-{number}") };
+            let one_host = address.to_one_host().map(|url| OneHost { url });
+            Ok(Arc::new(ByUrl { name, url: url.clone(), one_host }) as Arc<dyn Harness>)
         })
         .collect()
 }
@@ -41,12 +37,26 @@ pub(super) fn harnesses(urls: &[String]) -> std::result::Result<Vec<Arc<dyn Harn
 struct ByUrl {
     name: String,
     url: String,
+    /// `None` where no proxy can stand before the engine.
+    one_host: Option<OneHost>,
+}
+
+/// An engine whose client talks to one host, before which a proxy can stand.
+struct OneHost {
+    url: String,
 }
 
 impl fmt::Debug for ByUrl {
     /// Without the URL, which may hold a password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ByUrl").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for OneHost {
+    /// Without the URL, which may hold a password.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OneHost").finish_non_exhaustive()
     }
 }
 
@@ -65,22 +75,17 @@ impl Harness for ByUrl {
     }
 
     fn faults(&self) -> Option<&dyn Faults> {
-        has_one_plain_host(&self.url).then_some(self)
+        self.one_host.as_ref().map(|host| host as &dyn Faults)
     }
 }
 
 #[async_trait]
-impl Faults for ByUrl {
+impl Faults for OneHost {
     fn url(&self) -> &str {
         &self.url
     }
 
     async fn open(&self, url: &str, namespace: &Namespace) -> Result<Arc<dyn MemoryProvider>> {
-        if url.starts_with("mongodb:") && !url.contains("directConnection=true") {
-            // The driver would look up the members of the set otherwise, and go around the proxy.
-            let separator = if url.contains('?') { "&" } else { "?" };
-            return sandbox(namespace).open(&format!("{url}{separator}directConnection=true"));
-        }
         sandbox(namespace).open(url)
     }
 }
@@ -94,21 +99,6 @@ fn sandbox(namespace: &Namespace) -> Sandbox {
     }
 }
 
-/// Whether a proxy can stand before the server of a URL: not before several, not before a socket, and not where TLS looks at
-/// the name of the host.
-fn has_one_plain_host(url: &str) -> bool {
-    let Some((scheme, rest)) = url.split_once("://") else { return false };
-    let (address, parameters) = rest.split_once('?').unwrap_or((rest, ""));
-    let authority = address.split('/').next().unwrap_or_default();
-    let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
-    let is_plain = !host.is_empty() && !host.contains([',', '%']);
-    let has_tls = scheme.ends_with("rediss")
-        || scheme.ends_with("+srv")
-        || parameters.contains("ssl")
-        || parameters.contains("tls");
-    scheme != "sqlite" && is_plain && !has_tls
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -120,20 +110,5 @@ mod tests {
         assert_eq!(names, ["in-memory", "sqlite", "sqlite-2"]);
         let refused = harnesses(&["sqlite::memory:".to_owned()]).expect_err("one handle only");
         assert!(refused.0.contains("memory"), "{refused}");
-    }
-
-    #[test]
-    fn a_proxy_stands_before_one_plain_host() {
-        for (url, expected) in [
-            ("postgres://app:p%40ss@db/agents", true),
-            ("postgres://db:5433/agents?namespace=n", true),
-            ("postgres://db1,db2/agents", false),
-            ("postgres://app@%2Frun%2Fpg/agents", false),
-            ("postgres:///agents", false),
-            ("postgres://db/agents?sslmode=require", false),
-            ("sqlite://data/memory.db", false),
-        ] {
-            assert_eq!(has_one_plain_host(url), expected, "{url}");
-        }
     }
 }
