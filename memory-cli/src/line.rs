@@ -21,6 +21,32 @@ pub(crate) enum Record {
     Document(Document),
 }
 
+impl Record {
+    /// The bytes of its texts.
+    pub(crate) fn size(&self) -> usize {
+        let of_memory = |trigger: &Trigger, context: &Option<Context>, metadata: &Metadata| {
+            trigger.as_str().len()
+                + context.as_ref().map_or(0, |context| context.as_str().len())
+                + metadata.as_str().len()
+        };
+        match self {
+            Self::New(memory) => of_memory(&memory.trigger, &memory.context, &memory.metadata),
+            Self::Memory(memory) => of_memory(&memory.trigger, &memory.context, &memory.metadata),
+            Self::Document(document) => document.content.as_str().len() + document.metadata.as_str().len(),
+        }
+    }
+}
+
+impl From<maiar::Record> for Record {
+    fn from(record: maiar::Record) -> Self {
+        match record {
+            maiar::Record::New(memory) => Self::New(memory),
+            maiar::Record::Memory(memory) => Self::Memory(memory),
+            maiar::Record::Document(document) => Self::Document(document),
+        }
+    }
+}
+
 /// Reads a line. The reason of a refusal names the field and never shows its value.
 pub(crate) fn parse(line: &[u8]) -> Result<Record, String> {
     let text = std::str::from_utf8(line).map_err(|_| "not UTF-8")?;

@@ -18,7 +18,6 @@ mod engine;
 mod input;
 mod line;
 mod line_reader;
-mod maiar;
 mod output;
 mod progress;
 mod resident;

@@ -1,33 +1,24 @@
-//! Importing the tables of another program.
+//! Importing the database of another program.
 
-use common::{Cli, stderr, stdout};
-use conformance::server::TestServer;
+use common::Cli;
 use rusqlite::Connection;
 use serde_json::{Value, json};
-use sqlx::{AssertSqlSafe, Connection as _, Executor as _, PgConnection};
 
 mod common;
 
-/// As MAIAR makes them; only SQLite has spaces in the sandbox, and JSON as a type of its own is PostgreSQL's.
-fn tables(integer: &str, json: &str, space: &str) -> [String; 2] {
-    [
-        format!(
-            "CREATE TABLE memories (id TEXT PRIMARY KEY, space_id TEXT NOT NULL, trigger TEXT NOT NULL, context TEXT, \
-             created_at {integer} NOT NULL, updated_at {integer}, metadata {json})"
-        ),
-        format!(
-            "CREATE TABLE sandbox (id TEXT PRIMARY KEY, {space} content TEXT NOT NULL, created_at {integer} NOT NULL)"
-        ),
-    ]
-}
-
-const MEMORIES: &str = r#"INSERT INTO memories VALUES
+/// As MAIAR makes them.
+const DATABASE: &str = r#"
+    CREATE TABLE memories (id TEXT PRIMARY KEY, space_id TEXT NOT NULL, trigger TEXT NOT NULL, context TEXT,
+        created_at INTEGER NOT NULL, updated_at INTEGER, metadata TEXT);
+    CREATE TABLE sandbox (id TEXT PRIMARY KEY, space_id TEXT NOT NULL, content TEXT NOT NULL, created_at INTEGER NOT NULL);
+    INSERT INTO sandbox VALUES ('d1', 'plugin-chat-ana', 'Ana has a cat', 4);
+    INSERT INTO memories VALUES
     ('2f0c3a5e-7d7b-4b52-9d6c-0a4f5b6c7d8e', 'plugin-chat-ana', '{"id": "t1", "content": "Hi"}', '[{"n": 1.50}]', 5, 7, '{"topic": "pets"}'),
     ('not-a-uuid', 'plugin-chat-bo', 'plain text', NULL, 6, 8, NULL),
-    ('3f0c3a5e-7d7b-4b52-9d6c-0a4f5b6c7d8e', 'plugin-chat-bo', '{}', '', 9, NULL, 'null')"#;
+    ('3f0c3a5e-7d7b-4b52-9d6c-0a4f5b6c7d8e', 'plugin-chat-bo', '{}', '', 9, NULL, 'null');"#;
 
 /// What is in the database, each record without the ids that were made.
-fn check(cli: &Cli, space: &str) {
+fn check(cli: &Cli) {
     let exported = cli.ok(&["export"]);
     let mut records: Vec<Value> = exported.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
     assert_eq!(records.len(), 4, "{exported}");
@@ -44,68 +35,45 @@ fn check(cli: &Cli, space: &str) {
                    "metadata": {}, "revision": 1, "idempotencyKey": "maiar:not-a-uuid"}),
             json!({"id": "3f0c3a5e-7d7b-4b52-9d6c-0a4f5b6c7d8e", "spaceId": "plugin-chat-bo", "status": "observed",
                    "trigger": {}, "createdAt": 9, "metadata": {}, "revision": 1}),
-            json!({"kind": "document", "id": "d1", "collection": "sandbox", "spaceId": space, "content": "Ana has a cat",
+            json!({"kind": "document", "id": "d1", "collection": "sandbox", "spaceId": "plugin-chat-ana", "content": "Ana has a cat",
                    "createdAt": 4, "metadata": {}, "revision": 1}),
         ]
     );
 }
 
 #[test]
-fn a_sqlite_file_of_maiar_is_imported_once() {
+fn a_database_of_maiar_is_imported_once() {
     let cli = Cli::new();
     let file = cli.path("maiar.db");
-    let maiar = Connection::open(&file).expect("a database");
-    for table in tables("INTEGER", "TEXT", "space_id TEXT NOT NULL,") {
-        maiar.execute(&table, []).expect("a table");
-    }
-    maiar.execute(MEMORIES, []).expect("rows");
-    maiar.execute("INSERT INTO sandbox VALUES ('d1', 'plugin-chat-ana', 'Ana has a cat', 4)", []).expect("a row");
-    drop(maiar);
-    let import = ["import", "--from", "maiar-sqlite", &file.display().to_string()];
+    Connection::open(&file).expect("a database").execute_batch(DATABASE).expect("rows");
+    let url = format!("sqlite://{}", file.display());
+    let import = ["import", "--from", "maiar", &url];
     assert!(cli.ok(&import).contains("4 new"));
-    check(&cli, "plugin-chat-ana");
+    check(&cli);
     assert!(cli.ok(&import).contains("0 new, 4 there already"), "repeating it changes nothing");
-    let empty = cli.write("empty.db", "");
-    assert!(cli.fails(1, &["import", "--from", "maiar-sqlite", &empty]).contains("no table memories"));
-    assert!(cli.fails(1, &["import", "--from", "maiar-sqlite", "nowhere.db"]).contains("nowhere.db"));
 }
 
 #[test]
-fn a_postgres_database_of_maiar_is_imported_once() {
-    let server = TestServer::postgres().unwrap_or_else(|missing| panic!("{}", missing.reason()));
+fn what_is_no_database_of_maiar_is_refused() {
     let cli = Cli::new();
-    let schema = format!("maiar_{}", std::process::id());
-    let sign = if server.url().contains('?') { '&' } else { '?' };
-    let url = format!("{}{sign}options=-csearch_path%3D{schema}", server.url());
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-    let sql = async |text: String| {
-        let mut connection = PgConnection::connect(&url).await.expect("the server");
-        connection.execute(AssertSqlSafe(text)).await.expect("a statement");
-    };
-    runtime.block_on(async {
-        sql(format!("CREATE SCHEMA {schema}")).await;
-        for table in tables("BIGINT", "JSONB", "") {
-            sql(table).await;
-        }
-        sql(MEMORIES.to_owned()).await;
-        sql("INSERT INTO sandbox VALUES ('d1', 'Ana has a cat', 4)".to_owned()).await;
-    });
-    let import = ["import", "--from", "maiar-postgres", &url];
-    // The URL may hold a password, so it may stand in the environment.
-    let imported = cli.command().args(&import[..3]).env("AGENT_MEMORY_FROM", &url).output().expect("the binary runs");
-    assert!(stdout(&imported).contains("4 new"), "{}", stderr(&imported));
-    check(&cli, "maiar");
-    assert!(cli.ok(&import).contains("0 new, 4 there already"), "repeating it changes nothing");
-    runtime.block_on(sql(format!("DROP SCHEMA {schema} CASCADE")));
-    let refused = cli.fails(1, &["import", "--from", "maiar-postgres", "postgres://app:xyzzy@127.0.0.1:1/none"]);
-    assert!(!refused.contains("xyzzy"), "{refused}");
+    let empty = format!("sqlite://{}", cli.write("empty.db", ""));
+    assert!(cli.fails(1, &["import", "--from", "maiar", &empty]).contains("empty.db: has no table memories"));
+    assert!(
+        cli.fails(1, &["import", "--from", "maiar", "sqlite://nowhere.db"]).contains("nowhere.db: can't be opened")
+    );
+    for url in ["mysql://app:xyzzy@host/db", "maiar.db"] {
+        let refused = cli.fails(2, &["import", "--from", "maiar", url]);
+        assert!(refused.contains("sqlite: or postgres://") && !refused.contains("xyzzy"), "{refused}");
+    }
+}
+
+#[test]
+fn a_url_in_the_place_of_a_file_is_not_shown() {
+    let cli = Cli::new();
     let url = "postgres://app:xyzzy@127.0.0.1:1/none";
-    for args in [
-        &["import", url][..],
-        &["import", "--from", "maiar-sqlite", url],
-        &["export", "-o", url],
-        &["store", "--space", "a", "--trigger", &format!("@{url}")],
-    ] {
+    for args in
+        [&["import", url][..], &["export", "-o", url], &["store", "--space", "a", "--trigger", &format!("@{url}")]]
+    {
         let refused = cli.fails(1, args);
         assert!(!refused.contains("xyzzy"), "{args:?}: {refused}");
     }

@@ -43,7 +43,7 @@ enum Stop {
 }
 
 pub(crate) async fn run(provider: &dyn MemoryProvider, url: &str, output: &mut Output) -> anyhow::Result<ExitCode> {
-    let summary = import::load(provider, SAMPLE.as_bytes(), &Progress::Quiet).await?;
+    let summary = import::load(provider, import::Source::lines(SAMPLE.as_bytes()), &Progress::Quiet).await?;
     let address = engine::parse(url)?;
     let location = address.location();
     let code = exit_code(summary.conflicts > 0);

@@ -1,0 +1,66 @@
+#![doc = include_str!("../README.md")]
+
+#[cfg(feature = "postgres")]
+mod postgres;
+mod record;
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+mod row;
+#[cfg(feature = "sqlite")]
+mod sqlite;
+
+use futures::stream::BoxStream;
+use memory_core::{Error, Result};
+
+pub use record::Record;
+
+/// Memories, then documents; an error is the last item.
+pub type Records = BoxStream<'static, Result<Record>>;
+
+/// How many records are read ahead of who takes them.
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+const AHEAD: usize = 64;
+
+/// Opens the database of a URL. The stream of a server has to be polled within a runtime of tokio.
+///
+/// `InvalidInput` when no database stands behind the scheme, or the one that does was not compiled in. No error quotes the URL.
+pub fn open(url: &str) -> Result<Records> {
+    match url.split_once(':') {
+        #[cfg(feature = "sqlite")]
+        Some(("sqlite", path)) => sqlite::read(path),
+        #[cfg(not(feature = "sqlite"))]
+        Some(("sqlite", _)) => Err(left_out("SQLite", "sqlite")),
+        #[cfg(feature = "postgres")]
+        Some(("postgres" | "postgresql", _)) => Ok(postgres::read(url)),
+        #[cfg(not(feature = "postgres"))]
+        Some(("postgres" | "postgresql", _)) => Err(left_out("PostgreSQL", "postgres")),
+        _ => Err(Error::invalid("the URL of a database of MAIAR begins with sqlite: or postgres://")),
+    }
+}
+
+#[cfg(not(all(feature = "sqlite", feature = "postgres")))]
+fn left_out(title: &str, feature: &str) -> Error {
+    Error::invalid(format!("this program was built without {title}: build it with --features {feature}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use memory_core::ErrorKind;
+
+    use super::*;
+
+    #[test]
+    fn what_was_left_out_is_named_with_its_feature() {
+        for (url, is_in, expected) in [
+            ("sqlite:", cfg!(feature = "sqlite"), "--features sqlite"),
+            ("postgres://app:xyzzy@host/db", cfg!(feature = "postgres"), "--features postgres"),
+            ("mysql://app:xyzzy@host/db", false, "begins with sqlite: or postgres://"),
+        ] {
+            let refused = open(url).err();
+            assert_eq!(refused.is_none(), is_in && url != "sqlite:", "{url}");
+            if let (false, Some(error)) = (is_in, refused) {
+                assert_eq!(error.kind(), ErrorKind::InvalidInput);
+                assert!(error.message().ends_with(expected), "{error}");
+            }
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! The rows of MAIAR, and what becomes of them.
+
+use memory_core::{
+    Collection, Content, Document, DocumentId, ErrorKind, IdempotencyKey, JsonText, Memory, MemoryId, Metadata,
+    NewMemory, Result, Revision, SpaceId, Status, Timestamp,
+};
+
+use crate::Record;
+
+/// The columns of the table `memories`: id, space, trigger, context, created_at, updated_at, metadata.
+pub(crate) type MemoryRow = (String, String, String, Option<String>, i64, Option<i64>, Option<String>);
+/// The columns of the table `sandbox`: id, space, content, created_at.
+pub(crate) type DocumentRow = (String, Option<String>, String, i64);
+
+/// The query of the table `sandbox`, which has spaces in SQLite only.
+pub(crate) fn documents(columns: &[String]) -> &'static str {
+    if columns.iter().any(|column| column == "space_id") {
+        "SELECT id, space_id, content, created_at FROM sandbox ORDER BY created_at, id"
+    } else {
+        "SELECT id, CAST(NULL AS TEXT), content, created_at FROM sandbox ORDER BY created_at, id"
+    }
+}
+
+impl Record {
+    pub(crate) fn from_memory(row: MemoryRow) -> Result<Self> {
+        let id = row.0.clone();
+        memory(row).map_err(|error| {
+            let message = format!("the memory {id}: {}", error.message());
+            error.with_message(message)
+        })
+    }
+
+    pub(crate) fn from_document(row: DocumentRow) -> Result<Self> {
+        let id = row.0.clone();
+        document(row).map_err(|error| {
+            let message = format!("the document {id}: {}", error.message());
+            error.with_message(message)
+        })
+    }
+}
+
+fn memory((id, space, trigger, context, created_at, updated_at, metadata): MemoryRow) -> Result<Record> {
+    let (space_id, trigger) = (SpaceId::parse(space)?, json(&trigger)?);
+    // MAIAR writes a missing context as an empty text, too.
+    let context = context.filter(|context| !context.is_empty()).map(|context| json(&context)).transpose()?;
+    let created_at = Timestamp::from_millis(created_at)?;
+    let metadata = self::metadata(metadata.as_deref())?;
+    let status = if context.is_some() { Status::Completed } else { Status::Observed };
+    let Ok(known) = MemoryId::parse(&id) else {
+        let memory = NewMemory::new(space_id, trigger, created_at).with_metadata(metadata).with_status(status);
+        let mut memory = memory.with_idempotency_key(IdempotencyKey::parse(format!("maiar:{id}"))?);
+        memory.context = context;
+        return Ok(Record::New(memory));
+    };
+    Ok(Record::Memory(Memory {
+        id: known,
+        space_id,
+        trigger,
+        context,
+        created_at,
+        updated_at: updated_at.map(Timestamp::from_millis).transpose()?,
+        metadata,
+        status,
+        revision: Revision::default(),
+        idempotency_key: None,
+    }))
+}
+
+fn document((id, space, content, created_at): DocumentRow) -> Result<Record> {
+    Ok(Record::Document(Document {
+        id: DocumentId::parse(id)?,
+        collection: Collection::parse("sandbox")?,
+        space_id: SpaceId::parse(space.unwrap_or_else(|| "maiar".to_owned()))?,
+        content: Content::parse(content)?,
+        metadata: Metadata::default(),
+        created_at: Timestamp::from_millis(created_at)?,
+        updated_at: None,
+        revision: Revision::default(),
+    }))
+}
+
+/// The JSON of a text column, or the text as a JSON string where it holds none.
+fn json<const MAX: usize>(text: &str) -> Result<JsonText<MAX>> {
+    match JsonText::parse(text) {
+        Err(error) if error.kind() == ErrorKind::InvalidInput => JsonText::from_value(text),
+        result => result,
+    }
+}
+
+/// What is no object stands under `value`.
+fn metadata(text: Option<&str>) -> Result<Metadata> {
+    match text.map(str::trim) {
+        None | Some("" | "null") => Ok(Metadata::default()),
+        Some(text) if text.starts_with('{') => Metadata::parse(text),
+        Some(text) => Metadata::parse(&format!("{{\"value\":{text}}}")),
+    }
+}

@@ -1,0 +1,140 @@
+//! Records that are written together.
+
+use memory_core::{Document, DocumentStore, ErrorKind, Memory, MemoryId, MemoryProvider, NewMemory};
+
+use crate::line::Record;
+use crate::output;
+use crate::progress::Progress;
+
+/// How much goes into one batch.
+const MAX_LINES: usize = 1_000;
+const MAX_BYTES: usize = 8 << 20;
+
+/// Records that are written together, by what becomes of them.
+#[derive(Debug, Default)]
+pub(super) struct Batch {
+    pub(super) lines: usize,
+    pub(super) bytes: usize,
+    pub(super) first: u64,
+    new: Numbered<NewMemory>,
+    memories: Numbered<Memory>,
+    documents: Numbered<Document>,
+}
+
+/// Records beside the numbers of their lines.
+#[derive(Debug)]
+struct Numbered<T> {
+    numbers: Vec<u64>,
+    records: Vec<T>,
+}
+
+impl<T> Default for Numbered<T> {
+    fn default() -> Self {
+        Self { numbers: Vec::new(), records: Vec::new() }
+    }
+}
+
+impl<T> Numbered<T> {
+    fn push(&mut self, number: u64, record: T) {
+        self.numbers.push(number);
+        self.records.push(record);
+    }
+}
+
+impl Batch {
+    /// Whether no further record should be added.
+    pub(super) fn is_full(&self) -> bool {
+        self.lines >= MAX_LINES || self.bytes >= MAX_BYTES
+    }
+
+    /// Adds a record, by its number and the bytes that it took in the source.
+    pub(super) fn push(&mut self, number: u64, bytes: usize, record: Record) {
+        if self.lines == 0 {
+            self.first = number;
+        }
+        self.lines += 1;
+        self.bytes += bytes;
+        match record {
+            Record::New(memory) => self.new.push(number, memory),
+            Record::Memory(memory) => self.memories.push(number, memory),
+            Record::Document(document) => self.documents.push(number, document),
+        }
+    }
+
+    /// Writes the batch; tells how many lines were new and how many in conflict.
+    pub(super) async fn write(
+        self,
+        provider: &dyn MemoryProvider,
+        documents: &dyn DocumentStore,
+        progress: &Progress,
+    ) -> memory_core::Result<(u64, u64)> {
+        let (mut written, mut conflicts) = (0, 0);
+        if !self.new.records.is_empty() {
+            let (new, refused) = store(provider, self.new, progress).await?;
+            written += new;
+            conflicts += refused;
+        }
+        if !self.memories.records.is_empty() {
+            let Numbered { numbers, records } = self.memories;
+            let ids: Vec<_> = records.iter().map(|memory| memory.id).collect();
+            let report = provider.restore(records).await?;
+            written += report.written as u64;
+            conflicts += report.conflicts.len() as u64;
+            for place in report.conflicts {
+                progress.note(&conflict(numbers[place], &format!("the memory {}", ids[place])));
+            }
+        }
+        if !self.documents.records.is_empty() {
+            let Numbered { numbers, records } = self.documents;
+            let ids: Vec<_> = records.iter().map(|document| document.id.clone()).collect();
+            let report = documents.restore(records).await?;
+            written += report.written as u64;
+            conflicts += report.conflicts.len() as u64;
+            for place in report.conflicts {
+                progress.note(&conflict(
+                    numbers[place],
+                    &format!("the document {}", output::printable(ids[place].as_str())),
+                ));
+            }
+        }
+        Ok((written, conflicts))
+    }
+}
+
+/// Stores new memories at once; one by one when a key is taken, so that only its line stays out.
+async fn store(
+    provider: &dyn MemoryProvider,
+    memories: Numbered<NewMemory>,
+    progress: &Progress,
+) -> memory_core::Result<(u64, u64)> {
+    // Ids of this process ascend, so those above this one are new. Only the count relies on it: an import of the same lines
+    // that runs at the same time may count a line too.
+    let before = MemoryId::generate();
+    let count = |mut ids: Vec<MemoryId>| {
+        ids.sort_unstable();
+        ids.dedup();
+        ids.iter().filter(|id| **id > before).count() as u64
+    };
+    let Numbered { numbers, records } = memories;
+    match provider.store_many(records.clone()).await {
+        Ok(ids) => return Ok((count(ids), 0)),
+        Err(error) if error.kind() == ErrorKind::Conflict => {}
+        Err(error) => return Err(error),
+    }
+    let (mut ids, mut conflicts) = (Vec::new(), 0);
+    for (number, memory) in numbers.into_iter().zip(records) {
+        match provider.store(memory).await {
+            Ok(id) => ids.push(id),
+            Err(error) if error.kind() == ErrorKind::Conflict => {
+                conflicts += 1;
+                progress.note(&format!("error: line {number}: {}", error.message()));
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok((count(ids), conflicts))
+}
+
+fn conflict(number: u64, record: &str) -> String {
+    format!("error: line {number}: {record} is there and differs, or another has its key; it stays as it is")
+}

@@ -1,0 +1,132 @@
+//! `import`: JSON lines, or the records of another program, into the ledger and the documents, in batches.
+
+mod batch;
+mod source;
+
+use std::io::{self, BufReader};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context as _, bail};
+use clap::Args;
+use memory_core::MemoryProvider;
+
+use self::batch::Batch;
+use self::source::Item;
+pub(crate) use self::source::Source;
+use super::exit_code;
+use crate::input;
+use crate::output::{self, Output};
+use crate::progress::Progress;
+
+#[derive(Debug, Args)]
+pub(crate) struct ImportArgs {
+    /// The file, or - for standard input; with --from maiar the URL of its database.
+    #[arg(env = "AGENT_MEMORY_FROM", hide_env_values = true)]
+    file: PathBuf,
+    /// Read the database of another program instead of JSON lines.
+    #[arg(long, value_enum, value_name = "PROGRAM")]
+    from: Option<Foreign>,
+    /// Print "done: N" on standard error whenever the first N lines are safely stored, instead of a bar.
+    #[arg(long)]
+    progress: bool,
+}
+
+/// What else an import can read.
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum Foreign {
+    /// The database of MAIAR, by its URL
+    Maiar,
+}
+
+pub(crate) async fn run(
+    provider: &dyn MemoryProvider,
+    args: &ImportArgs,
+    output: &mut Output,
+) -> anyhow::Result<ExitCode> {
+    let (source, size) = match args.from {
+        Some(Foreign::Maiar) => (Source::maiar(&args.file.to_string_lossy())?, None),
+        None if args.file.as_os_str() == "-" => (Source::lines(BufReader::new(io::stdin())), None),
+        None => {
+            let file = input::open(&args.file)?;
+            let size = file.metadata()?.len();
+            (Source::lines(BufReader::new(file)), Some(size))
+        }
+    };
+    let progress = Progress::new(size, args.progress);
+    let result = load(provider, source, &progress).await;
+    progress.finish();
+    let summary = result?;
+    output.value(
+        &serde_json::json!({
+            "lines": summary.lines,
+            "written": summary.written,
+            "unchanged": summary.unchanged(),
+            "conflicts": summary.conflicts,
+        }),
+        format!(
+            "imported {} lines: {} new, {} there already, {} in conflict",
+            summary.lines,
+            summary.written,
+            summary.unchanged(),
+            summary.conflicts
+        ),
+    )?;
+    Ok(exit_code(summary.conflicts > 0))
+}
+
+/// What an import did.
+#[derive(Debug, Default)]
+pub(crate) struct Summary {
+    /// Lines that hold something.
+    pub(crate) lines: u64,
+    /// Lines that were not there before.
+    pub(crate) written: u64,
+    /// Lines that differ from what is there.
+    pub(crate) conflicts: u64,
+}
+
+impl Summary {
+    /// Lines that were there already.
+    fn unchanged(&self) -> u64 {
+        self.lines - self.written - self.conflicts
+    }
+}
+
+/// Imports all records of a source.
+pub(crate) async fn load(
+    provider: &dyn MemoryProvider,
+    mut source: Source<'_>,
+    progress: &Progress,
+) -> anyhow::Result<Summary> {
+    let documents = provider.documents();
+    let mut summary = Summary::default();
+    let mut read_bytes = 0;
+    loop {
+        let mut batch = Batch::default();
+        while !batch.is_full() {
+            match source.next().await {
+                Ok(Some(Item { number, bytes, record })) => batch.push(number, bytes, record),
+                Ok(None) => break,
+                Err(error) => bail!(stopped(&summary, &output::describe(&error))),
+            }
+        }
+        if batch.lines == 0 {
+            return Ok(summary);
+        }
+        read_bytes += batch.bytes as u64;
+        let (size, first) = (batch.lines as u64, batch.first);
+        let (written, conflicts) = batch
+            .write(provider, &*documents, progress)
+            .await
+            .with_context(|| stopped(&summary, &format!("the batch that begins at line {first} failed")))?;
+        summary.lines += size;
+        summary.written += written;
+        summary.conflicts += conflicts;
+        progress.done(summary.lines, read_bytes);
+    }
+}
+
+fn stopped(summary: &Summary, reason: &str) -> String {
+    format!("{reason} ({} lines were imported before)", summary.lines)
+}

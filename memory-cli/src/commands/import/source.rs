@@ -1,0 +1,69 @@
+//! Where the records of an import come from.
+
+use std::io::BufRead;
+
+use anyhow::{Context as _, anyhow};
+use futures::StreamExt as _;
+use maiar::Records;
+
+use crate::engine;
+use crate::line::{self, Record};
+use crate::line_reader::{Line, LineReader, MAX_LINE};
+use crate::usage::Usage;
+
+/// Records one after the other.
+pub(crate) enum Source<'s> {
+    /// JSON lines.
+    Lines(LineReader<Box<dyn BufRead + 's>>),
+    /// A database of MAIAR.
+    Maiar {
+        records: Records,
+        /// Where the database lies, for people.
+        location: String,
+        /// How many records were read.
+        count: u64,
+    },
+}
+
+/// One record.
+pub(super) struct Item {
+    /// The number of its line, or of the record where there are no lines.
+    pub(super) number: u64,
+    /// How many bytes it takes in the source, as far as that is known.
+    pub(super) bytes: usize,
+    pub(super) record: Record,
+}
+
+impl<'s> Source<'s> {
+    pub(crate) fn lines(reader: impl BufRead + 's) -> Self {
+        Self::Lines(LineReader::new(Box::new(reader)))
+    }
+
+    /// The database of MAIAR that a URL names.
+    pub(super) fn maiar(url: &str) -> anyhow::Result<Self> {
+        let refused = |error: memory_core::Error| Usage(format!("--from maiar: {}; see --help", error.message()));
+        let records = maiar::open(url).map_err(refused)?;
+        Ok(Self::Maiar { records, location: engine::parse(url)?.location(), count: 0 })
+    }
+
+    /// The next record; `None` at the end.
+    pub(super) async fn next(&mut self) -> anyhow::Result<Option<Item>> {
+        match self {
+            Self::Lines(lines) => {
+                let Some((number, line)) = lines.next().context("the input can't be read")? else { return Ok(None) };
+                let (bytes, record) = match line {
+                    Line::Text(text) => (text.len() + 1, line::parse(text)),
+                    Line::TooLong => (0, Err(format!("longer than {MAX_LINE} bytes"))),
+                };
+                let record = record.map_err(|reason| anyhow!("line {number}: {reason}"))?;
+                Ok(Some(Item { number, bytes, record }))
+            }
+            Self::Maiar { records, location, count } => {
+                let Some(record) = records.next().await else { return Ok(None) };
+                let record = Record::from(record.with_context(|| location.clone())?);
+                *count += 1;
+                Ok(Some(Item { number: *count, bytes: record.size(), record }))
+            }
+        }
+    }
+}
