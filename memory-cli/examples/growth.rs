@@ -1,6 +1,6 @@
 //! Draws how a store and a recall grow with the ledger, from the reports of several runs of `agent-memory bench`, as SVG:
 //!
-//! `cargo run -p memory-cli --example growth -- growth.svg sqlite-10000.json sqlite-100000.json postgres-10000.json`
+//! `cargo run -p agent-memory-cli --example growth -- growth.svg sqlite-10000.json sqlite-100000.json postgres-10000.json`
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -7,9 +7,13 @@ use clap::Parser;
 use memory_core::MemoryProvider;
 
 use crate::command::{Command, MemoryCommand};
+#[cfg(feature = "bench")]
+use crate::commands::bench;
+#[cfg(feature = "suite")]
+use crate::commands::conformance;
 use crate::commands::{
-    bench, chat, compose, conformance, copy, doctor, document, export, health, import, migrate, prompt, query,
-    quickstart, run, serve, store,
+    chat, compose, copy, doctor, document, export, health, import, migrate, prompt, query, quickstart, run, serve,
+    store,
 };
 use crate::engine::{self, DEFAULT_URL};
 use crate::output::Output;
@@ -57,7 +61,9 @@ impl Cli {
             Command::Migrate(args) => migrate::run(self.url()?, args, output).await,
             Command::Run(args) => run::run(self.url()?, args, output).await,
             Command::Doctor(args) => doctor::run(self.url()?, args, output).await,
+            #[cfg(feature = "bench")]
             Command::Bench(args) => bench::run(self.url()?, args, output).await,
+            #[cfg(feature = "suite")]
             Command::Conformance(args) => conformance::run(&self.urls, args, output).await,
             Command::OnMemory(command) => {
                 let url = self.url()?;

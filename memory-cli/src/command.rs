@@ -2,9 +2,12 @@
 
 use clap::Subcommand;
 
+#[cfg(feature = "bench")]
+use crate::commands::bench;
+#[cfg(feature = "suite")]
+use crate::commands::conformance;
 use crate::commands::{
-    bench, chat, compose, conformance, copy, doctor, document, export, import, migrate, prompt, query, run, serve,
-    store,
+    chat, compose, copy, doctor, document, export, import, migrate, prompt, query, run, serve, store,
 };
 
 /// What the user asks for.
@@ -31,12 +34,14 @@ pub(crate) enum Command {
     /// With several --url, the table has one column for each engine, and the cases on which they differ come first; memory: is
     /// the reference. What the URLs themselves name stays untouched. The exit code is 0 when every case that ran has passed,
     /// and 1 when one failed, none ran, or a signal ended the run; then no further case begins.
+    #[cfg(feature = "suite")]
     Conformance(conformance::ConformanceArgs),
     /// Measure an engine at a size of your choice, in a place of its own that is removed afterwards.
     ///
     /// Loads a ledger, recalls from it, walks through it, and writes to it; tells how often in a second that goes and how long it
     /// takes, as a table in Markdown or as JSON. memory: is the reference. What the URL itself names stays untouched. Mind the
     /// space on the disk: ten million memories of 600 bytes take about 10 GB.
+    #[cfg(feature = "bench")]
     Bench(bench::BenchArgs),
 }
 
@@ -104,7 +109,10 @@ impl Command {
     /// Whether it does many things at once.
     pub(crate) fn is_parallel(&self) -> bool {
         match self {
-            Self::Bench(_) | Self::Conformance(_) => true,
+            #[cfg(feature = "bench")]
+            Self::Bench(_) => true,
+            #[cfg(feature = "suite")]
+            Self::Conformance(_) => true,
             Self::OnMemory(command) => matches!(**command, MemoryCommand::Serve(_)),
             _ => false,
         }

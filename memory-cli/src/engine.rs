@@ -12,6 +12,7 @@ use crate::usage::Usage;
 /// Where the memory is kept unless the caller says otherwise.
 pub(crate) const DEFAULT_URL: &str = "sqlite://data/memory.db";
 /// What stands for the reference where a URL is expected.
+#[cfg(any(feature = "bench", feature = "suite"))]
 pub(crate) const REFERENCE: &str = "memory:";
 
 /// The provider that a URL names, initialised.

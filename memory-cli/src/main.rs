@@ -20,6 +20,7 @@ mod line;
 mod line_reader;
 mod output;
 mod progress;
+#[cfg(any(feature = "bench", feature = "suite"))]
 mod resident;
 mod serve;
 mod signal;

@@ -27,6 +27,9 @@ impl From<memory_core::Error> for Usage {
     }
 }
 
+/// The commands that a feature of cargo brings, each with that.
+const OPTIONAL: [(&str, &str); 2] = [("bench", "bench"), ("conformance", "suite")];
+
 /// Prints what clap has to say: help and version as they are, a mistake on one line.
 pub(crate) fn answer(error: &Error) -> ExitCode {
     if !error.use_stderr() || error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
@@ -45,7 +48,12 @@ fn describe(error: &Error) -> String {
     let argument = get(ContextKind::InvalidArg);
     let name = argument.split(' ').next().unwrap_or_default();
     let valid = get(ContextKind::ValidValue);
+    let unknown = get(ContextKind::InvalidSubcommand);
+    let left_out = OPTIONAL.iter().find(|(command, _)| *command == unknown);
     match (error.kind(), error.source()) {
+        (ErrorKind::InvalidSubcommand, _) if let Some((command, feature)) = left_out => {
+            format!("this program was built without {command}: build it with --features {feature}")
+        }
         (ErrorKind::ValueValidation, Some(reason)) if reason.is::<ParseIntError>() => {
             format!("{name}: must be a whole number")
         }

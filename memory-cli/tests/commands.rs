@@ -213,18 +213,6 @@ fn a_url_without_an_engine_is_refused_with_the_known_schemes() {
 }
 
 #[test]
-fn a_server_that_is_not_there_is_named_without_its_password() {
-    let cli = Cli::new();
-    let folder = cli.path("no socket").display().to_string();
-    let url = format!("postgres://user:secret@{}/db", folder.replace('/', "%2F").replace(' ', "%20"));
-    for command in [&["health"][..], &["migrate"], &["migrate", "--dry-run"]] {
-        let error = cli.fails(1, &[command, &["--url", &format!("{url}?deadline_ms=200")]].concat());
-        assert!(error.contains(&format!("PostgreSQL at {folder}/db")), "{error}");
-        assert!(!error.contains("secret"), "{error}");
-    }
-}
-
-#[test]
 fn standard_output_holds_json_alone() {
     let cli = Cli::new();
     let commands: &[&[&str]] = &[

@@ -3,81 +3,10 @@
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 
-use common::{Cli, fixture, stderr, stdout};
-use conformance::server::TestServer;
+use common::sample::{CHECKS, filled};
+use common::{Cli, stderr, stdout};
 
 mod common;
-
-/// What a doctor looks at.
-const CHECKS: [&str; 10] = [
-    "connection",
-    "schema",
-    "indexes",
-    "clock",
-    "version",
-    "durability",
-    "recall",
-    "newest memory",
-    "open work",
-    "write and read",
-];
-
-/// The recorded conversation with a changed memory and one with a key in it, and documents in several collections besides.
-fn filled() -> Cli {
-    let cli = Cli::new();
-    cli.ok(&["import", &fixture()]);
-    let id = cli.ok(&["store", "--space", "changed-1", "--trigger", "0", "--context", "null"]);
-    cli.ok(&[
-        "update",
-        id.trim(),
-        "--status",
-        "failed",
-        "--merge-metadata",
-        r#"{"n":1e2,"z":[null,18446744073709551615]}"#,
-    ]);
-    cli.ok(&["prompt", "add", "--session", "s", "kept apart from what a model may use"]);
-    for (collection, id) in [("notes", "a"), ("notes", "b"), ("other", "a")] {
-        cli.ok(&["document", "put", "--collection", collection, "--id", id, "--space", "s", "--content", id]);
-        cli.ok(&["document", "put", "--collection", collection, "--id", id, "--space", "s", "--content", "again"]);
-    }
-    cli.ok(&["store", "--space", "odd-1", "--trigger", r#"{"n":1.50,"s":"\u00e9"}"#, "--idempotency-key", "k"]);
-    cli
-}
-
-#[test]
-fn a_copy_through_the_engines_is_byte_for_byte_the_same() {
-    let cli = filled();
-    let before = cli.ok(&["export"]);
-    let postgres = TestServer::postgres().unwrap_or_else(|missing| panic!("{}", missing.reason()));
-    let redis = TestServer::redis().unwrap_or_else(|missing| panic!("{}", missing.reason()));
-    let mongo = TestServer::mongo().unwrap_or_else(|missing| panic!("{}", missing.reason()));
-    let name = format!("copy_{}", std::process::id());
-    let with_namespace = |url: &str| format!("{url}{}namespace={name}", if url.contains('?') { '&' } else { '?' });
-    let mut urls = vec![
-        format!("sqlite://{}", cli.path("memory.db").display()),
-        with_namespace(postgres.url()),
-        with_namespace(redis.url()),
-        // The namespace of MongoDB is its database.
-        match mongo.url().split_once("/?") {
-            Some((address, options)) => format!("{address}/{name}?{options}"),
-            None => format!("{}/{name}", mongo.url().trim_end_matches('/')),
-        },
-    ];
-    urls.push(format!("sqlite://{}", cli.path("copy.db").display()));
-    for pair in urls.windows(2) {
-        let told = cli.ok(&["--url", &pair[0], "copy", "--to", &pair[1], "--json"]);
-        assert!(told.contains(r#""verified":true"#), "{told}");
-        let again = cli.ok(&["--url", &pair[0], "copy", "--to", &pair[1], "--json"]);
-        assert!(again.contains(r#""written":0"#), "a repetition writes nothing: {again}");
-        assert_eq!(cli.ok(&["--url", &pair[1], "export"]), before);
-        let told = cli.ok(&["--url", &pair[1], "doctor"]);
-        for check in CHECKS {
-            // Redis without a log is at risk, and says so.
-            let is_told = |line: &str| line[5..].starts_with(&format!("{check}: ")) && !line.starts_with("BAD");
-            assert!(told.lines().any(is_told), "{check} in {told}");
-        }
-    }
-}
 
 #[test]
 fn a_copy_that_was_killed_goes_on_when_it_is_repeated() {

@@ -1,9 +1,9 @@
 //! What the server and `copy` cost beside the library in process. The machine decides on the figures: what counts is how those of
 //! one run compare.
 //!
-//! - `cargo bench -p memory-cli -- stdio`: `memory_query` over the standard streams, on 100,000 documents in SQLite
-//! - `cargo bench -p memory-cli -- rest`: a store over REST, at 64 connections on PostgreSQL
-//! - `cargo bench -p memory-cli -- copy`: `copy` of 1,000,000 memories from SQLite to PostgreSQL, with the memory that it takes
+//! - `cargo bench -p agent-memory-cli --features postgres -- stdio`: `memory_query` over the standard streams, on 100,000 documents in SQLite
+//! - `… -- rest`: a store over REST, at 64 connections on PostgreSQL
+//! - `… -- copy`: `copy` of 1,000,000 memories from SQLite to PostgreSQL, with the memory that it takes
 //!
 //! `MEMORY_BENCH_ROWS` makes it another number of documents or memories.
 

@@ -1,8 +1,10 @@
 //! The commands, one file per group.
 
+#[cfg(feature = "bench")]
 pub(crate) mod bench;
 pub(crate) mod chat;
 pub(crate) mod compose;
+#[cfg(feature = "suite")]
 pub(crate) mod conformance;
 pub(crate) mod copy;
 pub(crate) mod doctor;
@@ -14,29 +16,23 @@ pub(crate) mod migrate;
 pub(crate) mod prompt;
 pub(crate) mod query;
 pub(crate) mod quickstart;
+#[cfg(any(feature = "bench", feature = "suite"))]
+mod report;
 pub(crate) mod run;
 pub(crate) mod serve;
 pub(crate) mod store;
 
-use std::fs;
-use std::path::Path;
 use std::process::ExitCode;
 
-use anyhow::Context as _;
 use memory_context::records::AgentId;
 use memory_context::state::Character;
 use memory_core::Error;
 
-use crate::input::{self, Input};
+use crate::input::Input;
 
 /// Success, or 1 when something was reported on the way.
 fn exit_code(has_failures: bool) -> ExitCode {
     if has_failures { ExitCode::FAILURE } else { ExitCode::SUCCESS }
-}
-
-/// Writes a report to the file that an option names.
-fn write_report(file: &Path, report: impl AsRef<[u8]>) -> anyhow::Result<()> {
-    fs::write(file, report).with_context(|| format!("{} can't be written", input::name(file)))
 }
 
 /// Who the agent is: what an option says, or one that is called like its memory.

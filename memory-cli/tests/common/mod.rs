@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 pub(crate) mod python;
+pub(crate) mod sample;
 pub(crate) mod server;
 
 /// A runtime that writes under `guild1`, and a model that reads and writes a space below it.

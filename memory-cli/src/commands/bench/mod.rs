@@ -111,7 +111,7 @@ pub(crate) async fn run(url: &str, args: &BenchArgs, output: &mut Output) -> any
     closed?;
     removed?;
     if let Some(file) = &args.report {
-        super::write_report(file, serde_json::to_vec_pretty(&report)?)?;
+        super::report::write(file, serde_json::to_vec_pretty(&report)?)?;
     }
     output.value(&report, report.to_markdown())?;
     Ok(ExitCode::SUCCESS)

@@ -64,10 +64,10 @@ pub(crate) async fn run(urls: &[String], args: &ConformanceArgs, output: &mut Ou
     }
     let report = make(&harnesses, &plan, end).await;
     if let Some(file) = &args.report {
-        super::write_report(file, serde_json::to_vec_pretty(&report)?)?;
+        super::report::write(file, serde_json::to_vec_pretty(&report)?)?;
     }
     if let Some(file) = &args.junit {
-        super::write_report(file, junit::write(&report)?)?;
+        super::report::write(file, junit::write(&report)?)?;
     }
     output.value(&report, table::write(&report))?;
     Ok(super::exit_code(report.verdict != Verdict::Green))

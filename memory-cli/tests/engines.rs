@@ -1,0 +1,66 @@
+//! All engines that are servers, by the binary itself.
+
+use common::Cli;
+use common::sample::{CHECKS, filled};
+use conformance::server::TestServer;
+
+mod common;
+
+#[test]
+fn a_copy_through_the_engines_is_byte_for_byte_the_same() {
+    let cli = filled();
+    let before = cli.ok(&["export"]);
+    let postgres = TestServer::postgres().unwrap_or_else(|missing| panic!("{}", missing.reason()));
+    let redis = TestServer::redis().unwrap_or_else(|missing| panic!("{}", missing.reason()));
+    let mongo = TestServer::mongo().unwrap_or_else(|missing| panic!("{}", missing.reason()));
+    let name = format!("copy_{}", std::process::id());
+    let with_namespace = |url: &str| format!("{url}{}namespace={name}", if url.contains('?') { '&' } else { '?' });
+    let mut urls = vec![
+        format!("sqlite://{}", cli.path("memory.db").display()),
+        with_namespace(postgres.url()),
+        with_namespace(redis.url()),
+        // The namespace of MongoDB is its database.
+        match mongo.url().split_once("/?") {
+            Some((address, options)) => format!("{address}/{name}?{options}"),
+            None => format!("{}/{name}", mongo.url().trim_end_matches('/')),
+        },
+    ];
+    urls.push(format!("sqlite://{}", cli.path("copy.db").display()));
+    for pair in urls.windows(2) {
+        let told = cli.ok(&["--url", &pair[0], "copy", "--to", &pair[1], "--json"]);
+        assert!(told.contains(r#""verified":true"#), "{told}");
+        let again = cli.ok(&["--url", &pair[0], "copy", "--to", &pair[1], "--json"]);
+        assert!(again.contains(r#""written":0"#), "a repetition writes nothing: {again}");
+        assert_eq!(cli.ok(&["--url", &pair[1], "export"]), before);
+        let told = cli.ok(&["--url", &pair[1], "doctor"]);
+        for check in CHECKS {
+            // Redis without a log is at risk, and says so.
+            let is_told = |line: &str| line[5..].starts_with(&format!("{check}: ")) && !line.starts_with("BAD");
+            assert!(told.lines().any(is_told), "{check} in {told}");
+        }
+    }
+}
+
+#[test]
+fn a_server_that_is_not_there_is_named_without_its_password() {
+    let cli = Cli::new();
+    let folder = cli.path("no socket").display().to_string();
+    let url = format!("postgres://user:secret@{}/db", folder.replace('/', "%2F").replace(' ', "%20"));
+    for command in [&["health"][..], &["migrate"], &["migrate", "--dry-run"]] {
+        let error = cli.fails(1, &[command, &["--url", &format!("{url}?deadline_ms=200")]].concat());
+        assert!(error.contains(&format!("PostgreSQL at {folder}/db")), "{error}");
+        assert!(!error.contains("secret"), "{error}");
+    }
+}
+
+#[test]
+fn a_server_of_maiar_that_is_not_there_is_named_without_its_password() {
+    let cli = Cli::new();
+    // The URL may hold a password, so it may stand in the environment.
+    let mut command = cli.command();
+    command.args(["import", "--from", "maiar"]).env("AGENT_MEMORY_FROM", "postgres://app:xyzzy@127.0.0.1:1/none");
+    let output = command.output().expect("the binary runs");
+    let error = common::stderr(&output);
+    assert_eq!(output.status.code(), Some(1), "{error}");
+    assert!(error.contains("PostgreSQL at 127.0.0.1:1/none: can't be reached") && !error.contains("xyzzy"), "{error}");
+}
