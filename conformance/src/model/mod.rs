@@ -1,7 +1,13 @@
-//! Random sequences of calls, played on an engine and on the reference, which must give the same answers.
+//! Random sequences of calls, played on an engine and on a model of the contract, which must give the same answers.
+//!
+//! The model is the suite's own ([`naive`]): it would not help to compare an engine with a provider that leaves its decisions to the
+//! same code.
 
+mod condition;
+mod naive;
 mod op;
 mod play;
+mod sequence;
 mod soak;
 
 use std::fmt::Write as _;
@@ -9,17 +15,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread;
 
-use proptest::collection::vec;
-use proptest::test_runner::{Config, RngSeed, TestCaseError, TestError, TestRunner};
 use tokio::runtime::Handle;
 
 use crate::case::{CaseResult, Settings, Stage, chapter};
 use crate::harness::Harness;
-use op::Op;
+use sequence::{Sequence, Shrinkable};
 pub use soak::{Soak, SoakState, soak};
 
-/// How long a failure is made smaller before it is told as it is, in milliseconds.
-const SHRINK_TIME: u32 = 60_000;
 /// How many sequences are played at a time: an engine waits for its disk most of the time.
 const AT_ONCE: usize = 4;
 
@@ -30,7 +32,7 @@ chapter!("model":
     ],
 );
 
-/// Random sequences of calls have the answers that the reference gives. The report of a difference tells the smallest
+/// Random sequences of calls have the answers that the model gives. The report of a difference tells the smallest
 /// sequence that was found to show it, and its seed.
 async fn random_sequences(stage: Stage) -> CaseResult {
     let (handle, harness, settings) = (Handle::current(), Arc::clone(stage.harness()), stage.settings());
@@ -42,9 +44,9 @@ async fn random_sequences(stage: Stage) -> CaseResult {
     }
 }
 
-/// Plays random sequences of up to 60 calls, a few at a time, each from a seed of its own: the first from that of the settings, the
-/// others from the numbers that follow. `Err` tells the smallest sequence that was found to be answered in another way than the reference
-/// answers it, and how to play it again. Must not be called on a thread of an asynchronous runtime.
+/// Plays random sequences of up to 500 calls, a few at a time, each from a seed of its own: the first from that of the settings, the
+/// others from the numbers that follow. Up to three handles are open on the same data, and each call goes to one of them. `Err` tells the
+/// smallest sequence that was found to be answered in another way than the model answers it, and how to play it again. Must not be called on a thread of an asynchronous runtime.
 pub fn play_random_sequences(runtime: &Handle, harness: &Arc<dyn Harness>, settings: Settings) -> Result<(), String> {
     let (calls, next, difference) = (AtomicU64::default(), AtomicU64::default(), OnceLock::new());
     let client = || {
@@ -66,31 +68,23 @@ pub fn play_random_sequences(runtime: &Handle, harness: &Arc<dyn Harness>, setti
 /// Plays the sequence of a seed, and counts the calls that are made.
 fn play_one(runtime: &Handle, harness: &Arc<dyn Harness>, seed: u64, calls: &AtomicU64) -> Result<(), String> {
     let settings = Settings { seed, sequences: 1 };
-    let config = Config {
-        cases: settings.sequences,
-        rng_seed: RngSeed::Fixed(seed),
-        failure_persistence: None,
-        max_shrink_time: SHRINK_TIME,
-        ..Config::default()
+    let made = Shrinkable::generate(seed).map_err(|reason| format!("no sequence could be made: {reason}"))?;
+    let play = |sequence: &Sequence| {
+        calls.fetch_add(sequence.calls.len() as u64, Ordering::Relaxed);
+        runtime.block_on(play::play(harness, settings, sequence.clone()))
     };
-    let strategy = (proptest::bool::ANY, vec(op::any(), 1..60));
-    let played = TestRunner::new(config).run(&strategy, |(ledger_text, ops)| {
-        calls.fetch_add(ops.len() as u64, Ordering::Relaxed);
-        runtime.block_on(play::play(harness, settings, ledger_text, ops)).map_err(TestCaseError::fail)
-    });
-    match played {
-        Ok(()) => Ok(()),
-        Err(TestError::Abort(reason)) => Err(format!("the sequences could not be played: {reason}")),
-        Err(TestError::Fail(reason, (ledger_text, ops))) => Err(report(seed, &reason.to_string(), ledger_text, &ops)),
-    }
+    play(made.sequence()).map_err(|failure| {
+        let (smallest, failure) = made.shrink(failure, play);
+        report(seed, &failure, &smallest)
+    })
 }
 
-fn report(seed: u64, reason: &str, ledger_text: bool, ops: &[Op]) -> String {
-    let index = if ledger_text { "with" } else { "without" };
-    let mut report = format!("{reason}\nafter these calls, {index} the ledger's text index:\n");
-    for (number, op) in ops.iter().enumerate() {
+fn report(seed: u64, failure: &str, Sequence { ledger_text, handles, calls }: &Sequence) -> String {
+    let index = if *ledger_text { "with" } else { "without" };
+    let mut report = format!("{failure}\nafter these calls on {handles} handles, {index} the ledger's text index:\n");
+    for (number, call) in calls.iter().enumerate() {
         // Writing to a string can't fail.
-        let _ = writeln!(report, "{number:4}: {op:?}");
+        let _ = writeln!(report, "{number:4}: on handle {}: {:?}", call.handle % handles, call.op);
     }
     let _ = write!(
         report,

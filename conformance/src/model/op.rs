@@ -1,33 +1,43 @@
 //! What can be called, in plain values from small alphabets, so that spaces, times, keys and ids collide often.
 
 use memory_core::{
-    DocumentWrite, Expect, IdempotencyKey, Kind, MemoryPatch, NewMemory, Order, QueryBuilder, Result, Revision,
-    SpaceSelector, Status,
+    DocumentWrite, Expect, IdempotencyKey, Kind, Ledger, MAX_LIMIT, MemoryId, MemoryPatch, MemoryQuery, NewMemory,
+    Order, QueryBuilder, Result, Revision, SpaceSelector, Status,
 };
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::{BoxedStrategy, Just, Strategy, any as arbitrary, prop_oneof};
 use proptest::sample::select;
 
+use super::condition::{Condition, condition};
 use crate::fixture::{at, context, metadata, new_document, new_memory, trigger};
 
-/// One call. A `slot` names the n-th id that the sequence made, counted round and round.
+/// A call, and which of the open handles it goes to, counted round and round.
+#[derive(Debug, Clone)]
+pub(crate) struct Call {
+    pub(crate) handle: usize,
+    pub(crate) op: Op,
+}
+
+/// One call. A `slot` names the n-th id that the sequence made, counted round and round. A `StoreRun` is a batch of one item over and
+/// over again, without a key and at a few times. What is restored `twice` comes a second time in the same call.
 #[derive(Debug, Clone)]
 pub(crate) enum Op {
     Store(Item),
     StoreMany(Vec<Item>),
+    StoreRun { item: Item, count: usize },
     Update { slot: usize, patch: Patch },
     UpdateUnknown(Patch),
     Get { slot: usize },
     Query(Question),
     WalkWhileStoring { question: Question, meanwhile: Vec<Item> },
-    Restore(Vec<Restored>),
+    Restore { memories: Vec<Restored>, twice: bool },
     RestoreAgain { slot: usize, changed: bool },
     Put(Write),
     GetDocument { collection: &'static str, slot: usize },
     QueryDocuments { collection: &'static str, ask: Ask },
     Remove { collection: &'static str, slots: Vec<usize>, ask: Ask, max: usize },
-    RestoreDocuments(Vec<Write>),
+    RestoreDocuments { writes: Vec<Write>, twice: bool },
     Collections,
     SetClock(i64),
     Reopen,
@@ -74,7 +84,7 @@ pub(crate) struct Ask {
     /// All spaces when empty.
     pub(crate) spaces: Vec<Selector>,
     pub(crate) within: Option<Selector>,
-    pub(crate) filter: Option<&'static str>,
+    pub(crate) filter: Option<Condition>,
     pub(crate) text: Option<&'static str>,
     pub(crate) order: Order,
     pub(crate) limit: usize,
@@ -114,6 +124,14 @@ pub(crate) struct Write {
     pub(crate) expect: Expect,
 }
 
+impl Op {
+    /// The batch of a [`Op::StoreRun`].
+    pub(crate) fn run(item: &Item, count: usize) -> Vec<Item> {
+        let item = |number: i64| Item { created_at: item.created_at + number % 7, key: None, ..item.clone() };
+        (0..).map(item).take(count).collect()
+    }
+}
+
 impl Item {
     pub(crate) fn to_memory(&self) -> NewMemory {
         let mut memory = new_memory(&self.space, self.created_at);
@@ -146,7 +164,13 @@ impl Patch {
 }
 
 impl Ask {
-    /// Puts everything into the builder but the offset, which goes with the first page only.
+    /// Everything, in pages of this size.
+    pub(crate) fn everything(limit: usize) -> Self {
+        let (spaces, within, filter, text, order, offset) = Default::default();
+        Self { spaces, within, filter, text, order, limit, offset }
+    }
+
+    /// What the ledger and documents are both asked, without the offset: that goes with the first page only.
     pub(crate) fn build<K: Kind>(&self, mut builder: QueryBuilder<K>) -> QueryBuilder<K> {
         if self.spaces.is_empty() {
             builder = builder.all();
@@ -157,13 +181,28 @@ impl Ask {
         if let Some(within) = &self.within {
             builder = builder.within(within.to_selector());
         }
-        if let Some(filter) = self.filter {
-            builder = builder.filter_text(filter);
+        if let Some(filter) = &self.filter {
+            builder = builder.filter_text(&filter.to_string());
         }
         match self.text {
             Some(text) => builder.text(text).limit(self.limit),
             None => builder.order(self.order).limit(self.limit),
         }
+    }
+}
+
+impl Question {
+    /// What the ledger is asked: see [`Ask::build`].
+    pub(crate) fn build(&self, excluded: &[MemoryId]) -> QueryBuilder<Ledger> {
+        let mut builder = self.ask.build(MemoryQuery::builder());
+        if let Some(after) = self.after {
+            builder = builder.created_after(at(after));
+        }
+        if let Some(before) = self.before {
+            builder = builder.created_before(at(before));
+        }
+        builder = self.statuses.iter().fold(builder, |builder, status| builder.status(*status));
+        excluded.iter().fold(builder, |builder, id| builder.exclude(*id))
     }
 }
 
@@ -192,12 +231,28 @@ impl Write {
 }
 
 const TIMES: &[i64] = &[-1, 0, 1, 5_000];
-const TRIGGERS: &[&str] = &[r#"{"text":"red apple"}"#, r#""blue""#, r#"[1.50,{"red":null}]"#];
-const CONTEXTS: &[&str] = &["null", r#""""#, r#"["Red","pear"]"#, r#"{"b":1E2,"a":"caf\u00e9"}"#];
-const METADATA: &[&str] = &["{}", r#"{"n":1}"#, r#"{"n":10,"t":"x"}"#, r#"{"n":"1","o":{"p":null,"q":[1,"x"]}}"#];
-const MERGES: &[&str] = &[r#"{"n":2}"#, r#"{"n":null,"t":"y"}"#, r#"{"o":{"p":1.0}}"#, r#"{"o":7}"#, "{}"];
+const TRIGGERS: &[&str] = &[r#"{"text":"red apple"}"#, r#""blue""#, r#""red blue""#, r#"[1.50,{"red":null}]"#];
+const CONTEXTS: &[&str] = &["null", r#""""#, r#"["Red","pear"]"#, r#"{"b":1E2,"a":"caf\u00e9"}"#, r#"{"k":["a","b"]}"#];
+const METADATA: &[&str] = &[
+    "{}",
+    r#"{"n":1}"#,
+    r#"{"n":1.0,"t":null}"#,
+    r#"{"n":10,"t":"x","a.b":true}"#,
+    r#"{"n":"1","o":{"p":null,"q":[1,"x"]}}"#,
+    r#"{"n":9007199254740993,"t":"it's","o":{"p":{"q":1},"q":[]}}"#,
+];
+const MERGES: &[&str] = &[
+    "{}",
+    r#"{"n":2}"#,
+    r#"{"n":null,"t":"y"}"#,
+    r#"{"n":null}"#,
+    r#"{"o":{"p":1.0}}"#,
+    r#"{"o":{"p":null,"none":null}}"#,
+    r#"{"o":7}"#,
+    r#"{"o":{"q":{"r":null,"s":[null]}},"a.b":false}"#,
+];
 const KEYS: &[&str] = &["k", "k2", "K"];
-const CONTENTS: &[&str] = &["red apple", "Red", "", "blue, pear!", "café 東京"];
+const CONTENTS: &[&str] = &["red apple", "Red", "", "blue, pear!", "red blue", "café 東京"];
 const COLLECTIONS: &[&str] = &["c", "c-1"];
 pub(crate) const DOCUMENT_IDS: &[&str] = &["a", "a*", "ab", "A", "%"];
 const TEXTS: &[&str] = &["red", "RED blue", "pear -apple", "", "*", "京 cafe", "\"café"];
@@ -209,45 +264,48 @@ const MEMORY_IDS: &[&str] = &[
     "80000000-0000-1000-8000-000000000000",
     "ffffffff-ffff-ffff-ffff-ffffffffffff",
 ];
-const FILTERS: &[&str] = &[
-    "metadata.n = 1",
-    "metadata.n > 1.5",
-    "metadata.t <> 'x'",
-    "metadata.o.p IS NULL AND metadata.n IS NOT NULL",
-    "'x' = ANY(metadata.o.q)",
-    "spaceId LIKE 'a%' OR createdAt BETWEEN 0 AND 1",
-    "NOT (metadata.n IN (1, 2) OR updatedAt IS NULL)",
-    "text ILIKE '%RED%'",
-];
-const GLOBS: &[&str] = &["a*", "*1", "[ab]?*", "*-*", "a", "[^a]*", "?", "[", "%*"];
-const REGEXES: &[&str] = &["^a", "1$", "a.b", "^[^-]*$", "(?i)A", ":|/"];
+const GLOBS: &[&str] = &["a*", "*1", "[ab]?*", "*-*", "a", "[^a]*", "?", "[", "%*", "a[-.]b*", "a-[a-c]*", "*[]b]"];
+const REGEXES: &[&str] = &["^a", "1$", "a.b", "^[^-]*$", "(?i)A", ":|/", r"^a\.b", "(-b){3,}"];
+/// Where most rows lie: a space, what is below it, and siblings that start like it.
+const HOT_SPACES: &[&str] = &["a", "a", "a-b", "a-b", "a-b-c", "ab", "a.b", "a/b"];
+/// The highest revision of all leaves no room for a change.
+const REVISIONS: &[u64] = &[1, 2, 2, (1 << 53) - 1];
 
-/// Any call.
-pub(crate) fn any() -> BoxedStrategy<Op> {
-    let slot = || 0..12_usize;
+/// Any call, on any handle.
+pub(crate) fn call() -> BoxedStrategy<Call> {
+    (0..3_usize, op()).prop_map(|(handle, op)| Call { handle, op }).boxed()
+}
+
+fn op() -> impl Strategy<Value = Op> {
     let collection = || select(COLLECTIONS);
     prop_oneof![
         8 => item().prop_map(Op::Store),
         2 => vec(item(), 0..5).prop_map(Op::StoreMany),
+        1 => (item(), 1..200_usize).prop_map(|(item, count)| Op::StoreRun { item, count }),
         6 => (slot(), patch()).prop_map(|(slot, patch)| Op::Update { slot, patch }),
         1 => patch().prop_map(Op::UpdateUnknown),
         2 => slot().prop_map(|slot| Op::Get { slot }),
         10 => question().prop_map(Op::Query),
         2 => (question(), vec(item(), 1..5))
             .prop_map(|(question, meanwhile)| Op::WalkWhileStoring { question, meanwhile }),
-        2 => vec(restored(), 0..5).prop_map(Op::Restore),
+        2 => (vec(restored(), 0..5), arbitrary::<bool>())
+            .prop_map(|(memories, twice)| Op::Restore { memories, twice }),
         1 => (slot(), arbitrary::<bool>()).prop_map(|(slot, changed)| Op::RestoreAgain { slot, changed }),
         12 => write().prop_map(Op::Put),
         2 => (collection(), slot()).prop_map(|(collection, slot)| Op::GetDocument { collection, slot }),
         5 => (collection(), ask()).prop_map(|(collection, ask)| Op::QueryDocuments { collection, ask }),
         5 => (collection(), prop_oneof![Just(vec![]), vec(slot(), 1..4)], ask(), select(&[0, 1, 2, 100][..]))
             .prop_map(|(collection, slots, ask, max)| Op::Remove { collection, slots, ask, max }),
-        1 => vec(write(), 0..4).prop_map(Op::RestoreDocuments),
+        1 => (vec(write(), 0..4), arbitrary::<bool>())
+            .prop_map(|(writes, twice)| Op::RestoreDocuments { writes, twice }),
         1 => Just(Op::Collections),
         1 => select(TIMES).prop_map(Op::SetClock),
         1 => Just(Op::Reopen),
     ]
-    .boxed()
+}
+
+fn slot() -> impl Strategy<Value = usize> {
+    prop_oneof![3 => 0..12_usize, 1 => 0..500_usize]
 }
 
 fn item() -> impl Strategy<Value = Item> {
@@ -266,7 +324,7 @@ fn item() -> impl Strategy<Value = Item> {
 }
 
 fn restored() -> impl Strategy<Value = Restored> {
-    (select(MEMORY_IDS), 1..3_u64, item()).prop_map(|(id, revision, item)| Restored { id, revision, item })
+    (select(MEMORY_IDS), select(REVISIONS), item()).prop_map(|(id, revision, item)| Restored { id, revision, item })
 }
 
 fn patch() -> impl Strategy<Value = Patch> {
@@ -282,16 +340,16 @@ fn patch() -> impl Strategy<Value = Patch> {
 
 fn question() -> impl Strategy<Value = Question> {
     let time = || option::weighted(0.2, select(TIMES));
-    (ask(), time(), time(), vec(status(), 0..3), vec(0..12_usize, 0..3))
+    (ask(), time(), time(), vec(status(), 0..3), vec(slot(), 0..3))
         .prop_map(|(ask, after, before, statuses, exclude)| Question { ask, after, before, statuses, exclude })
 }
 
 fn ask() -> impl Strategy<Value = Ask> {
-    let limit = prop_oneof![4 => 1..4_usize, 1 => Just(0), 4 => Just(1_000)];
+    let limit = prop_oneof![3 => 1..4_usize, 1 => 10..100_usize, 1 => Just(0), 4 => Just(MAX_LIMIT)];
     let order = select(&[Order::NewestFirst, Order::OldestFirst][..]);
-    let filter = option::weighted(0.25, select(FILTERS));
+    let filter = option::weighted(0.35, condition());
     let text = option::weighted(0.1, select(TEXTS));
-    let offset = prop_oneof![4 => Just(0), 1 => 1..5_usize];
+    let offset = prop_oneof![8 => Just(0), 1 => 1..5_usize, 1 => 5..200_usize];
     (vec(selector(), 0..3), option::weighted(0.2, selector()), filter, text, order, limit, offset).prop_map(
         |(spaces, within, filter, text, order, limit, offset)| Ask {
             spaces,
@@ -339,8 +397,18 @@ fn status() -> impl Strategy<Value = Status> {
     select(&Status::ALL[..])
 }
 
-/// One to three segments, of which some are empty or begin one another.
+/// Few spaces have most rows; some lie deep.
 fn space() -> impl Strategy<Value = String> {
+    prop_oneof![
+        6 => select(HOT_SPACES).prop_map(str::to_owned),
+        3 => short_space(),
+        1 => (2..32_usize, select(&["", "-b", "/a", ":"][..]))
+            .prop_map(|(depth, end)| format!("a{}{end}", "-b".repeat(depth))),
+    ]
+}
+
+/// One to three segments, of which some are empty or begin one another.
+fn short_space() -> impl Strategy<Value = String> {
     let segment = || select(&["a", "b", "a1", "", "A", "%"][..]);
     (segment(), vec((select(&["-", "-", "/", ":"][..]), segment()), 0..3)).prop_map(|(first, rest)| {
         let space = rest.iter().fold(first.to_owned(), |space, (boundary, segment)| space + boundary + segment);

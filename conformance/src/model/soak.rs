@@ -31,7 +31,7 @@ pub struct SoakState {
     pub sequences: u64,
     /// Calls that were made, or are about to be in the sequences that were begun.
     pub calls: u64,
-    /// Sequences that the engine answered in another way than the reference.
+    /// Sequences that the engine answered in another way than the model.
     pub differences: u64,
     /// Whether it was asked to end before its time.
     pub interrupted: bool,

@@ -190,6 +190,11 @@ impl MemoryProvider for Broken {
             (Flaw::MergeReplaces, _, MetadataPatch::Merge(metadata)) => {
                 patch.metadata = MetadataPatch::Replace(metadata.clone());
             }
+            (Flaw::MergeKeepsWhatIsNull, _, MetadataPatch::Merge(metadata)) => {
+                let mut members = metadata.to_object();
+                members.retain(|_, value| *value != Json::Null);
+                patch.metadata = MetadataPatch::Merge(Metadata::from_object(&members)?);
+            }
             (Flaw::ClearKeepsNull, ContextPatch::Clear, _) => {
                 patch.context = ContextPatch::Set(Context::parse("null")?);
             }

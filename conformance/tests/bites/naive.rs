@@ -5,8 +5,9 @@ use std::sync::{Mutex, PoisonError};
 
 use memory_core::filter::{Comparison, Field, Value};
 use memory_core::{
-    Error, ErrorKind, Filter, Head, InMemory, Json, Ledger, Memory, MemoryPage, MemoryProvider, MemoryQuery, Number,
-    Order, PageBuilder, Position, QueryBuilder, Result, SpaceSelector, Spaces, Timestamp, Verdict,
+    Error, ErrorKind, Filter, Head, InMemory, Json, JsonObject, Ledger, Memory, MemoryPage, MemoryProvider,
+    MemoryQuery, Metadata, Number, Order, PageBuilder, Position, QueryBuilder, Result, SpaceSelector, Spaces,
+    Timestamp, Verdict,
 };
 
 use crate::flaw::Flaw;
@@ -43,6 +44,8 @@ impl Naive {
             | Flaw::NotEqualNeedsTheField
             | Flaw::CursorForgetsTies
             | Flaw::StatusIgnoredInUnion
+            | Flaw::UnderTakesDots
+            | Flaw::MissingFieldsAreEqual
                 if query.text().is_none() =>
             {
                 self.page(query).await
@@ -142,7 +145,7 @@ impl Naive {
             let verdict = match page.examine(&head) {
                 Verdict::Take => {
                     taken += 1;
-                    page.push(memory)
+                    page.push(self.believed_memory(query, memory)?)
                 }
                 other => other,
             };
@@ -151,7 +154,13 @@ impl Naive {
                 break;
             }
         }
-        Ok(page.finish())
+        let mut page = page.finish();
+        if self.flaw == Flaw::MissingFieldsAreEqual {
+            for memory in &mut page.memories {
+                *memory = self.inner.get(memory.id).await?.ok_or_else(Error::not_found)?;
+            }
+        }
+        Ok(page)
     }
 
     /// Whether this engine finds the candidate at all.
@@ -187,6 +196,7 @@ impl Naive {
             let space = memory.space_id.as_str();
             let believes = match (self.flaw, kind) {
                 (Flaw::UnderIsRawPrefix, "under") => space.starts_with(&pattern),
+                (Flaw::UnderTakesDots, "under") => space.starts_with(&format!("{pattern}.")),
                 (Flaw::PrefixIgnoresCase, "prefix") => space.to_lowercase().starts_with(&pattern.to_lowercase()),
                 (Flaw::PrefixIsLike, "prefix") => {
                     let like = Field::SpaceId.like(&format!("{pattern}%"));
@@ -196,6 +206,16 @@ impl Naive {
             };
             believes.then_some(pattern)
         })
+    }
+
+    /// A memory that has the fields of all comparisons, where this engine believes that a missing one equals every value.
+    fn believed_memory(&self, query: &MemoryQuery, memory: Memory) -> Result<Memory> {
+        let Some(filter) = query.filter().filter(|_| self.flaw == Flaw::MissingFieldsAreEqual) else {
+            return Ok(memory);
+        };
+        let mut members = memory.metadata.to_object();
+        fill_in(&mut members, filter);
+        Ok(Memory { metadata: Metadata::from_object(&members)?, ..memory })
     }
 
     /// The page at a number of rows instead of behind a row.
@@ -276,6 +296,26 @@ fn written(selector: &SpaceSelector) -> Option<(&'static str, String)> {
     let (kind, rest) = shown.split_once('(')?;
     let kind = ["under", "prefix", "glob"].into_iter().find(|known| *known == kind)?;
     Some((kind, serde_json::from_str(rest.strip_suffix(')')?).ok()?))
+}
+
+/// Gives each missing member the value that a filter compares it with.
+fn fill_in(members: &mut JsonObject, filter: &Filter) {
+    match filter {
+        Filter::And { 0: parts, .. } | Filter::Or { 0: parts, .. } => {
+            parts.iter().for_each(|part| fill_in(members, part));
+        }
+        Filter::Not { 0: part, .. } => fill_in(members, part),
+        Filter::Compare { field: Field::Metadata(path), comparison: Comparison::Equal, value, .. } => {
+            if let [key] = path.as_slice() {
+                members.entry(key.clone()).or_insert_with(|| match value {
+                    Value::Bool(value) => Json::Bool(*value),
+                    Value::Number(value) => Json::Number(*value),
+                    Value::String(value) => Json::String(value.clone()),
+                });
+            }
+        }
+        _ => {}
+    }
 }
 
 /// Compares numbers in the metadata as text, so that 9 is more than 10.

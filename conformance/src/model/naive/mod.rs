@@ -1,0 +1,331 @@
+//! The contract once more, in the most obvious way: two lists of rows, and brute force.
+//!
+//! It shares the types of `memory_core` and none of its decisions. What engines and the reference get from there, and would all get
+//! wrong together, is written a second time here.
+
+mod filter;
+mod space;
+#[cfg(test)]
+mod tests;
+mod text;
+
+use memory_core::{
+    Collection, ContextPatch, Document, DocumentId, DocumentWrite, ErrorKind, Expect, Memory, MemoryId, MemoryPatch,
+    Metadata, MetadataPatch, NewMemory, Order, RestoreReport, Revision, Timestamp, Updated,
+};
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use super::op::{Ask, Question};
+use filter::View;
+
+/// What a call must answer. A call that is refused has done nothing.
+pub(crate) type Answer<T> = Result<T, ErrorKind>;
+
+/// All rows of a namespace.
+#[derive(Debug)]
+pub(crate) struct Naive {
+    ledger_text: bool,
+    memories: Vec<Memory>,
+    documents: Vec<Document>,
+}
+
+/// A row that a query finds.
+#[derive(Debug)]
+pub(crate) struct Row {
+    /// The whole record as JSON, in which payloads show and null differs from absent.
+    pub(crate) json: String,
+    words: Vec<String>,
+}
+
+impl Naive {
+    pub(crate) fn new(ledger_text: bool) -> Self {
+        Self { ledger_text, memories: vec![], documents: vec![] }
+    }
+
+    pub(crate) fn memories(&self) -> &[Memory] {
+        &self.memories
+    }
+
+    /// Stores all of a batch or nothing (W2 to W4). `made` are the ids that the engine answers; `None` stands where a new one is due
+    /// and that one is not.
+    pub(crate) fn store_many(&mut self, batch: Vec<NewMemory>, made: &[MemoryId]) -> Answer<Vec<Option<MemoryId>>> {
+        let (mut memories, mut ids) = (self.memories.clone(), vec![]);
+        for (place, new) in batch.into_iter().enumerate() {
+            let has_the_key =
+                |memory: &&Memory| new.idempotency_key.is_some() && memory.idempotency_key == new.idempotency_key;
+            match memories.iter().find(has_the_key) {
+                Some(first) if first.space_id == new.space_id && first.trigger == new.trigger => {
+                    ids.push(Some(first.id))
+                }
+                Some(_) => return Err(ErrorKind::Conflict),
+                None => {
+                    let id = made.get(place).copied().filter(|id| memories.iter().all(|memory| memory.id != *id));
+                    memories.push(Memory {
+                        // Without an id the answers differ, and nobody looks at the row any more.
+                        id: id.unwrap_or(MemoryId::from_bytes([0; 16])),
+                        space_id: new.space_id,
+                        trigger: new.trigger,
+                        context: new.context,
+                        created_at: new.created_at,
+                        updated_at: None,
+                        metadata: new.metadata,
+                        status: new.status,
+                        revision: Revision::FIRST,
+                        idempotency_key: new.idempotency_key,
+                    });
+                    ids.push(id);
+                }
+            }
+        }
+        self.memories = memories;
+        Ok(ids)
+    }
+
+    /// Changes a memory (W5 to W8, V7).
+    pub(crate) fn update(&mut self, id: MemoryId, patch: &MemoryPatch, now: Timestamp) -> Answer<Updated> {
+        let memory = self.memories.iter_mut().find(|memory| memory.id == id).ok_or(ErrorKind::NotFound)?;
+        if patch.if_revision.is_some_and(|wanted| wanted != memory.revision) {
+            return Err(ErrorKind::Conflict);
+        }
+        let names_nothing =
+            patch.context == ContextPatch::Keep && patch.metadata == MetadataPatch::Keep && patch.status.is_none();
+        if !names_nothing {
+            memory.revision = Revision::new(memory.revision.get() + 1).map_err(|_| ErrorKind::TooLarge)?;
+            memory.updated_at = Some(now);
+        }
+        match &patch.context {
+            ContextPatch::Keep => {}
+            ContextPatch::Clear => memory.context = None,
+            ContextPatch::Set(context) => memory.context = Some(context.clone()),
+        }
+        match &patch.metadata {
+            MetadataPatch::Keep => {}
+            MetadataPatch::Replace(metadata) => memory.metadata = metadata.clone(),
+            MetadataPatch::Merge(patch) => {
+                let merged = merge(value(&memory.metadata), value(patch));
+                memory.metadata = Metadata::parse(&merged.to_string()).expect("small metadata");
+            }
+        }
+        if let Some(status) = patch.status {
+            memory.status = status;
+        }
+        Ok(Updated { revision: memory.revision, updated_at: memory.updated_at })
+    }
+
+    pub(crate) fn get(&self, id: MemoryId) -> Option<&Memory> {
+        self.memories.iter().find(|memory| memory.id == id)
+    }
+
+    /// Everything that matches, in the order of the query; limit and offset are up to the caller (Q1 to Q4, Q7).
+    pub(crate) fn query(&self, question: &Question, excluded: &[MemoryId]) -> Answer<Vec<Row>> {
+        refuse_field(&question.ask, "content")?;
+        if question.ask.text.is_some() && !self.ledger_text {
+            return Err(ErrorKind::Unsupported);
+        }
+        let mut found: Vec<_> = self.memories.iter().collect();
+        found.retain(|memory| {
+            let created_at = memory.created_at.as_millis();
+            question.after.is_none_or(|after| created_at > after)
+                && question.before.is_none_or(|before| created_at < before)
+                && (question.statuses.is_empty() || question.statuses.contains(&memory.status))
+                && !excluded.contains(&memory.id)
+                && matches(&question.ask, memory, memory.space_id.as_str(), &text_of(memory))
+        });
+        found.sort_by_key(|memory| (memory.created_at, *memory.id.as_bytes()));
+        if question.ask.order == Order::NewestFirst {
+            found.reverse();
+        }
+        Ok(found.into_iter().map(|memory| Row::new(memory, &text_of(memory))).collect())
+    }
+
+    /// Writes memories as they are, each by itself (W12).
+    pub(crate) fn restore(&mut self, memories: Vec<Memory>) -> RestoreReport {
+        let mut report = RestoreReport::default();
+        for (place, memory) in memories.into_iter().enumerate() {
+            let key_is_taken = memory.idempotency_key.is_some()
+                && self.memories.iter().any(|other| other.idempotency_key == memory.idempotency_key);
+            match self.get(memory.id) {
+                Some(present) if json(present) == json(&memory) => report.equal += 1,
+                None if !key_is_taken => {
+                    self.memories.push(memory);
+                    report.written += 1;
+                }
+                _ => report.conflicts.push(place),
+            }
+        }
+        report
+    }
+
+    /// Puts a document (D1); `made` is the id that the engine answers where the write names none.
+    pub(crate) fn put(&mut self, write: DocumentWrite, made: Option<DocumentId>, now: Timestamp) -> Answer<Document> {
+        let made = made.filter(|id| self.document(&write.collection, id).is_none());
+        let id = write.id.or(made).ok_or(ErrorKind::Conflict)?;
+        let present =
+            self.documents.iter().position(|document| document.collection == write.collection && document.id == id);
+        let present = present.map(|place| self.documents.remove(place));
+        let holds = match (write.expect, &present) {
+            (Expect::Any, _) | (Expect::Absent, None) => true,
+            (Expect::Revision(wanted), Some(present)) => wanted == present.revision,
+            (Expect::Absent, Some(_)) | (Expect::Revision(_), None) => false,
+        };
+        if !holds {
+            self.documents.extend(present);
+            return Err(ErrorKind::Conflict);
+        }
+        let revision = present.as_ref().map_or(1, |present| present.revision.get() + 1);
+        let document = Document {
+            id,
+            collection: write.collection,
+            space_id: write.space_id,
+            content: write.content,
+            metadata: write.metadata,
+            created_at: present.as_ref().map_or(write.created_at, |present| present.created_at),
+            updated_at: present.map(|_| now),
+            revision: Revision::new(revision).expect("a low revision"),
+        };
+        self.documents.push(document.clone());
+        Ok(document)
+    }
+
+    pub(crate) fn document(&self, collection: &Collection, id: &DocumentId) -> Option<&Document> {
+        self.documents.iter().find(|document| document.collection == *collection && document.id == *id)
+    }
+
+    /// The documents that match, in the order of the query; limit and offset are up to the caller (D3).
+    pub(crate) fn query_documents(&self, collection: &Collection, ask: &Ask) -> Answer<Vec<Row>> {
+        let found = self.found_documents(collection, ask)?;
+        Ok(found.into_iter().map(|document| Row::new(document, document.content.as_str())).collect())
+    }
+
+    /// Removes documents that match, and are among those with these ids if there are any (D4).
+    pub(crate) fn remove(
+        &mut self,
+        collection: &Collection,
+        ids: &[DocumentId],
+        ask: &Ask,
+        max: usize,
+    ) -> Answer<Vec<DocumentId>> {
+        if ids.is_empty() && ask.spaces.is_empty() && ask.filter.is_none() && ask.text.is_none() {
+            return Err(ErrorKind::InvalidInput);
+        }
+        let found = self.found_documents(collection, ask)?;
+        let mut found: Vec<_> = found.into_iter().map(|document| document.id.clone()).collect();
+        found.retain(|id| ids.is_empty() || ids.contains(id));
+        if found.len() > max {
+            return Err(ErrorKind::LimitExceeded);
+        }
+        found.sort_by(|one, other| one.as_str().as_bytes().cmp(other.as_str().as_bytes()));
+        self.documents.retain(|document| document.collection != *collection || !found.contains(&document.id));
+        Ok(found)
+    }
+
+    /// Writes documents as they are, each by itself.
+    pub(crate) fn restore_documents(&mut self, documents: Vec<Document>) -> RestoreReport {
+        let mut report = RestoreReport::default();
+        for (place, document) in documents.into_iter().enumerate() {
+            match self.document(&document.collection, &document.id) {
+                Some(present) if json(present) == json(&document) => report.equal += 1,
+                Some(_) => report.conflicts.push(place),
+                None => {
+                    self.documents.push(document);
+                    report.written += 1;
+                }
+            }
+        }
+        report
+    }
+
+    /// The collections that hold a document, in ascending order.
+    pub(crate) fn collections(&self) -> Vec<Collection> {
+        let mut names: Vec<_> = self.documents.iter().map(|document| document.collection.clone()).collect();
+        names.sort_by(|one, other| one.as_str().cmp(other.as_str()));
+        names.dedup();
+        names
+    }
+
+    fn found_documents(&self, collection: &Collection, ask: &Ask) -> Answer<Vec<&Document>> {
+        refuse_field(ask, "status")?;
+        let mut found: Vec<_> = self.documents.iter().collect();
+        found.retain(|document| {
+            let (space, text) = (document.space_id.as_str(), document.content.as_str());
+            document.collection == *collection && matches(ask, document, space, text)
+        });
+        found.sort_by_key(|document| (document.created_at, document.id.as_str().as_bytes()));
+        if ask.order == Order::NewestFirst {
+            found.reverse();
+        }
+        Ok(found)
+    }
+}
+
+impl Row {
+    fn new(record: &impl Serialize, text: &str) -> Self {
+        Self { json: json(record), words: text::words(text) }
+    }
+
+    /// Whether the answer to a text may not give this row behind the other: it has more of the words of the text, each as often as
+    /// the other at least, and is as long (T2).
+    pub(crate) fn outranks(&self, other: &Self, text: &str) -> bool {
+        let mut wanted = text::words(text);
+        wanted.sort();
+        wanted.dedup();
+        let count = |row: &Self, word: &String| row.words.iter().filter(|held| *held == word).count();
+        let distinct = |row: &Self| wanted.iter().filter(|word| count(row, word) > 0).count();
+        self.words.len() == other.words.len()
+            && wanted.iter().all(|word| count(self, word) >= count(other, word))
+            && distinct(self) > distinct(other)
+    }
+}
+
+/// A record as JSON, as text.
+pub(crate) fn json(record: &impl Serialize) -> String {
+    serde_json::to_string(record).expect("records have a JSON form")
+}
+
+/// Whether a record satisfies what any query asks.
+fn matches(ask: &Ask, record: &impl Serialize, space: &str, text: &str) -> bool {
+    let view = || View { json: value(record), text: text.into() };
+    (ask.spaces.is_empty() || ask.spaces.iter().any(|selector| space::finds(selector, space)))
+        && ask.within.as_ref().is_none_or(|within| space::finds(within, space))
+        && ask.filter.as_ref().is_none_or(|condition| filter::holds(condition, &view()))
+        && ask.text.is_none_or(|wanted| {
+            let (wanted, held) = (text::words(wanted), text::words(text));
+            wanted.iter().any(|word| held.contains(word))
+        })
+}
+
+/// Refuses a condition on a field that these records don't have (F1).
+fn refuse_field(ask: &Ask, name: &str) -> Answer<()> {
+    let is_mentioned = ask.filter.as_ref().is_some_and(|condition| filter::mentions(condition, name));
+    if is_mentioned { Err(ErrorKind::InvalidInput) } else { Ok(()) }
+}
+
+/// All string values of trigger and context, one a line (F1).
+fn text_of(memory: &Memory) -> String {
+    let mut strings = text::strings(memory.trigger.as_str());
+    strings.extend(memory.context.iter().flat_map(|context| text::strings(context.as_str())));
+    strings.join("\n")
+}
+
+/// The function MergePatch of RFC 7396.
+fn merge(target: Value, patch: Value) -> Value {
+    let Value::Object(patch) = patch else { return patch };
+    let mut target = match target {
+        Value::Object(target) => target,
+        _ => Map::new(),
+    };
+    for (name, value) in patch {
+        if value.is_null() {
+            target.remove(&name);
+        } else {
+            let member = target.remove(&name).unwrap_or(Value::Null);
+            target.insert(name, merge(member, value));
+        }
+    }
+    Value::Object(target)
+}
+
+fn value(record: &impl Serialize) -> Value {
+    serde_json::to_value(record).expect("records have a JSON form")
+}

@@ -1,0 +1,57 @@
+//! Which spaces a selector finds (S1 to S5), character by character.
+
+use regex::Regex;
+
+use crate::model::op::Selector;
+
+/// Whether a selector finds a space.
+pub(super) fn finds(selector: &Selector, space: &str) -> bool {
+    let is_boundary = |char: Option<char>| matches!(char, Some('-' | '/' | ':'));
+    match selector {
+        Selector::Exact(id) => space == id,
+        Selector::Prefix(prefix) => space.as_bytes().starts_with(prefix.as_bytes()),
+        Selector::Under(path) if is_boundary(path.chars().last()) => space.starts_with(path),
+        Selector::Under(path) => {
+            space == path || space.starts_with(path) && is_boundary(space[path.len()..].chars().next())
+        }
+        Selector::Glob(pattern) => {
+            let (pattern, space): (Vec<_>, Vec<_>) = (pattern.chars().collect(), space.chars().collect());
+            glob(&pattern, &space)
+        }
+        Selector::Regex(pattern) => Regex::new(pattern).expect("a valid expression").is_match(space),
+    }
+}
+
+fn glob(pattern: &[char], space: &[char]) -> bool {
+    match (pattern, space) {
+        ([], _) => space.is_empty(),
+        (['*', rest @ ..], _) => (0..=space.len()).any(|skipped| glob(rest, &space[skipped..])),
+        (_, []) => false,
+        (['?', rest @ ..], [_, space @ ..]) => glob(rest, space),
+        (['[', rest @ ..], [char, space @ ..]) => {
+            class(rest, *char).is_some_and(|(holds, rest)| holds && glob(rest, space))
+        }
+        ([wanted, rest @ ..], [char, space @ ..]) => wanted == char && glob(rest, space),
+    }
+}
+
+/// Whether a class holds a character, and what comes behind the class; `None` where it isn't closed.
+fn class(pattern: &[char], char: char) -> Option<(bool, &[char])> {
+    let (is_negated, mut rest) = match pattern {
+        ['^', rest @ ..] => (true, rest),
+        _ => (false, pattern),
+    };
+    let (mut holds, mut is_first, mut before) = (false, true, None);
+    loop {
+        (holds, before, rest) = match (before, rest) {
+            (_, []) => return None,
+            (_, [']', rest @ ..]) if !is_first => return Some((holds != is_negated, rest)),
+            // It starts no range.
+            (_, [']', rest @ ..]) => (char == ']', None, rest),
+            // Where a range starts was looked at as a character of its own, so that it counts also when the range is empty.
+            (Some(low), ['-', high, rest @ ..]) if *high != ']' => (holds || (low..=*high).contains(&char), None, rest),
+            (_, [one, rest @ ..]) => (holds || *one == char, Some(*one), rest),
+        };
+        is_first = false;
+    }
+}

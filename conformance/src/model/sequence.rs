@@ -1,0 +1,117 @@
+//! A random sequence of calls: how it is made, and made smaller.
+
+use std::time::{Duration, Instant};
+
+use proptest::prelude::{Strategy, prop_oneof};
+use proptest::strategy::ValueTree;
+use proptest::test_runner::{Config, Reason, RngSeed, TestRunner};
+
+use super::op::{Call, call};
+
+/// How long a failure is made smaller before it is told as it is.
+const SHRINK_TIME: Duration = Duration::from_secs(60);
+
+/// What is played in one namespace.
+#[derive(Debug, Clone)]
+pub(crate) struct Sequence {
+    pub(crate) ledger_text: bool,
+    /// How many handles are open at a time.
+    pub(crate) handles: usize,
+    pub(crate) calls: Vec<Call>,
+}
+
+type CallTree = Box<dyn ValueTree<Value = Call>>;
+
+/// A sequence that can be made smaller.
+pub(crate) struct Shrinkable {
+    sequence: Sequence,
+    /// Of each call of the sequence.
+    trees: Vec<CallTree>,
+}
+
+impl Shrinkable {
+    /// The sequence of a seed: most are short, so that many are played, and one in 25 is long.
+    pub(crate) fn generate(seed: u64) -> Result<Self, Reason> {
+        let config = Config { rng_seed: RngSeed::Fixed(seed), failure_persistence: None, ..Config::default() };
+        let mut runner = TestRunner::new(config);
+        let length = prop_oneof![24 => 1..40_usize, 1 => 100..=500_usize];
+        let frame = (proptest::bool::ANY, 1..=3_usize, length).new_tree(&mut runner)?;
+        let (ledger_text, handles, length) = frame.current();
+        let call = call();
+        let trees = (0..length).map(|_| call.new_tree(&mut runner)).collect::<Result<Vec<CallTree>, _>>()?;
+        let calls = trees.iter().map(ValueTree::current).collect();
+        Ok(Self { sequence: Sequence { ledger_text, handles, calls }, trees })
+    }
+
+    pub(crate) fn sequence(&self) -> &Sequence {
+        &self.sequence
+    }
+
+    /// The smallest sequence that is found in good time and fails too, and how it does. `failure` is how this one fails.
+    pub(crate) fn shrink(
+        mut self,
+        mut failure: String,
+        mut play: impl FnMut(&Sequence) -> Result<(), String>,
+    ) -> (Sequence, String) {
+        let end = Instant::now() + SHRINK_TIME;
+        let mut fails = |smaller: &Sequence| {
+            if Instant::now() > end {
+                return false;
+            }
+            play(smaller).map_err(|reason| failure = reason).is_err()
+        };
+        self.drop_calls(&mut fails);
+        self.simplify_calls(&mut fails);
+        self.simplify_rest(&mut fails);
+        (self.sequence, failure)
+    }
+
+    /// Leaves out calls: half of them at a time, and in the end each.
+    fn drop_calls(&mut self, fails: &mut impl FnMut(&Sequence) -> bool) {
+        let mut run = self.trees.len().div_ceil(2);
+        while run > 0 {
+            let mut start = 0;
+            while start < self.trees.len() {
+                let dropped = start..(start + run).min(self.trees.len());
+                let mut smaller = self.sequence.clone();
+                smaller.calls.drain(dropped.clone());
+                if fails(&smaller) {
+                    self.sequence = smaller;
+                    self.trees.drain(dropped);
+                } else {
+                    start += run;
+                }
+            }
+            run /= 2;
+        }
+    }
+
+    /// Makes each call as simple as it can be.
+    fn simplify_calls(&mut self, fails: &mut impl FnMut(&Sequence) -> bool) {
+        for (place, tree) in self.trees.iter_mut().enumerate() {
+            let mut changed = tree.simplify();
+            while changed {
+                let mut smaller = self.sequence.clone();
+                smaller.calls[place] = tree.current();
+                changed = if fails(&smaller) {
+                    self.sequence = smaller;
+                    tree.simplify()
+                } else {
+                    tree.complicate()
+                };
+            }
+        }
+    }
+
+    /// One handle is simpler than two, and no text index than one.
+    fn simplify_rest(&mut self, fails: &mut impl FnMut(&Sequence) -> bool) {
+        let smaller = Sequence { handles: 1, ..self.sequence.clone() };
+        if fails(&smaller) {
+            self.sequence = smaller;
+        }
+        let smaller = Sequence { ledger_text: false, ..self.sequence.clone() };
+        if fails(&smaller) {
+            self.sequence = smaller;
+        }
+    }
+}
