@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use memory_core::{MemoryProvider, Result, TextIndex};
 
+#[cfg(feature = "faults")]
 use crate::fault::Faults;
 use crate::harness::Harness;
 use crate::namespace::Namespace;
@@ -44,8 +45,10 @@ pub enum Needs {
     /// A harness that can damage a row.
     Damage,
     /// A server that a proxy can be put before.
+    #[cfg(feature = "faults")]
     Server,
     /// A server of its own, to kill.
+    #[cfg(feature = "faults")]
     OwnServer,
 }
 
@@ -55,7 +58,9 @@ impl Needs {
         let (is_there, reason) = match self {
             Self::Nothing => return None,
             Self::Damage => (harness.can_damage(), "the harness can't damage rows"),
+            #[cfg(feature = "faults")]
             Self::Server => (harness.faults().is_some(), "the harness has no server to cut off"),
+            #[cfg(feature = "faults")]
             Self::OwnServer => {
                 (harness.faults().is_some_and(Faults::can_start), "the harness has no server of its own to kill")
             }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use memory_core::{MemoryId, MemoryProvider, Result};
 
+#[cfg(feature = "faults")]
 use crate::fault::Faults;
 use crate::namespace::Namespace;
 use crate::server::Missing;
@@ -38,7 +39,8 @@ pub trait Harness: fmt::Debug + Send + Sync + 'static {
     }
 
     /// How to bring trouble between the engine and its server. `None` where there is no server, or where it can't be
-    /// reached by another URL: the cases that need it are then reported as ignored.
+    /// reached by another URL: the cases that need it are then reported as ignored. Needs the feature `faults`, as these cases do.
+    #[cfg(feature = "faults")]
     fn faults(&self) -> Option<&dyn Faults> {
         None
     }

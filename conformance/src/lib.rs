@@ -2,11 +2,13 @@
 // Cases and their fixtures panic on purpose: that is how they fail.
 #![allow(clippy::expect_used, clippy::unwrap_used)]
 
+#[cfg(feature = "workload")]
 pub mod allocations;
 #[cfg(feature = "bench")]
 pub mod bench;
 mod case;
 mod cases;
+#[cfg(feature = "faults")]
 pub mod fault;
 mod fixture;
 pub mod golden;
@@ -20,6 +22,7 @@ mod rules;
 mod runner;
 pub mod server;
 mod trials;
+#[cfg(feature = "workload")]
 pub mod workload;
 
 pub use case::{Case, CaseResult, Needs, Settings, Stage};

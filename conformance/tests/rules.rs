@@ -1,8 +1,26 @@
 //! Contract and cases belong together: every rule has a case, and every case has rules.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
 
 use conformance::{all_cases, rules};
+
+/// What the model of the random sequences decides for itself.
+const CORES_OWN: [&str; 12] = [
+    "InMemory",
+    "PageBuilder",
+    "DocumentSelection",
+    "Filter",
+    "SpaceSelector",
+    "Spaces",
+    "Provider",
+    "check_repetition",
+    "compare_heads",
+    "memory_core::words",
+    "into_memory",
+    ".apply(",
+];
 
 /// Fewer cases than this mean that some got lost.
 const MIN_CASES: usize = 150;
@@ -50,4 +68,17 @@ fn case_ids_are_unique() {
 fn no_case_got_lost() {
     let count = all_cases().len();
     assert!(count >= MIN_CASES, "{count} cases; there were at least {MIN_CASES}");
+}
+
+#[test]
+fn the_model_leaves_no_decision_to_the_core() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/model/naive");
+    let files: Vec<_> = fs::read_dir(folder).expect("the folder of the model").collect();
+    assert!(!files.is_empty());
+    for file in files {
+        let file = file.expect("a file of the model").path();
+        let code = fs::read_to_string(&file).expect("code");
+        let borrowed = CORES_OWN.iter().find(|name| code.contains(**name));
+        assert_eq!(borrowed, None, "{}", file.display());
+    }
 }

@@ -1,6 +1,7 @@
 //! The suite's index.
 
 mod documents;
+#[cfg(feature = "faults")]
 mod faults;
 mod filters;
 mod lifecycle;
@@ -22,6 +23,7 @@ pub fn all() -> Vec<Case> {
         filters::cases(),
         documents::cases(),
         text::cases(),
+        #[cfg(feature = "faults")]
         faults::cases(),
         crate::model::cases(),
         plugin::cases(),

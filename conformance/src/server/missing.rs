@@ -13,7 +13,8 @@ pub struct Missing {
 }
 
 impl Missing {
-    pub(crate) fn new(engine: &'static str, reason: impl Into<String>) -> Self {
+    /// There is none of this engine, for this reason.
+    pub fn new(engine: &'static str, reason: impl Into<String>) -> Self {
         Self { engine, reason: reason.into() }
     }
 

@@ -1,6 +1,7 @@
-//! Real servers to test engines on.
+//! Real servers to test engines on. Those that the suite finds or starts itself need its feature `servers`; [`on_demand`] and [`trial`]
+//! take any.
 //!
-//! A [`TestServer`] is found in the same order for each engine: the URL in `MEMORY_TEST_<ENGINE>_URL`; a container, when a Docker
+//! A `TestServer` is found in the same order for each engine: the URL in `MEMORY_TEST_<ENGINE>_URL`; a container, when a Docker
 //! engine answers (`MEMORY_TEST_<ENGINE>_IMAGE` names another image); the binaries that this machine has, started in a temporary
 //! folder. What none of them gives is [`Missing`].
 //!
@@ -8,39 +9,39 @@
 //! process that waits for that ends a local server, and a signal handler removes a container (not on SIGKILL). Servers are there
 //! on Unix only.
 
-#[cfg(unix)]
+#[cfg(all(feature = "servers", unix))]
 #[cfg_attr(not(feature = "containers"), path = "no_container.rs")]
 mod container;
-#[cfg(unix)]
+#[cfg(all(feature = "servers", unix))]
 mod home;
-#[cfg(unix)]
+#[cfg(all(feature = "servers", unix))]
 mod local;
 mod missing;
-#[cfg(unix)]
+#[cfg(all(feature = "servers", unix))]
 pub mod mongo;
 mod on_demand;
-#[cfg(unix)]
+#[cfg(all(feature = "servers", unix))]
 pub mod postgres;
-#[cfg(unix)]
+#[cfg(all(feature = "servers", unix))]
 mod process;
-#[cfg(unix)]
+#[cfg(all(feature = "servers", unix))]
 pub mod redis;
-#[cfg(unix)]
+#[cfg(all(feature = "servers", unix))]
 pub mod redis_cluster;
-#[cfg(unix)]
+#[cfg(all(feature = "servers", unix))]
 mod test_server;
 
 pub use missing::{Missing, trial};
 pub use on_demand::on_demand;
-#[cfg(unix)]
+#[cfg(all(feature = "servers", unix))]
 pub use test_server::TestServer;
 
 use std::env;
-#[cfg(unix)]
+#[cfg(all(feature = "servers", unix))]
 use std::path::{Path, PathBuf};
 
 /// What guards a server that is started here, and that programs of other users can reach too.
-#[cfg(unix)]
+#[cfg(all(feature = "servers", unix))]
 fn new_password() -> String {
     uuid::Uuid::now_v7().simple().to_string()
 }
@@ -51,7 +52,7 @@ fn variable(name: &str) -> Option<String> {
 }
 
 /// Where a program is: on the path, or where Debian puts servers and an ordinary user's path does not lead.
-#[cfg(unix)]
+#[cfg(all(feature = "servers", unix))]
 fn find_program(name: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     let system = ["/usr/local/sbin", "/usr/sbin"].map(|folder| Path::new(folder).to_owned());

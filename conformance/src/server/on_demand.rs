@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use memory_core::{Error, ErrorKind, MemoryId, MemoryProvider, Result};
 
 use super::Missing;
+#[cfg(feature = "faults")]
 use crate::fault::Faults;
 use crate::harness::Harness;
 use crate::namespace::Namespace;
@@ -75,6 +76,7 @@ impl Harness for OnDemand {
         self.engine().is_ok_and(Harness::can_damage)
     }
 
+    #[cfg(feature = "faults")]
     fn faults(&self) -> Option<&dyn Faults> {
         self.engine().ok()?.faults()
     }
