@@ -9,7 +9,7 @@ use memory_core::{Clock, InMemory, MemoryProvider, Result};
 use crate::harness::Harness;
 use crate::namespace::Namespace;
 
-/// The harness of [`InMemory`], with which other engines are compared.
+/// The harness of [`InMemory`], the one engine that the suite has at hand.
 #[derive(Debug, Default)]
 pub struct Reference {
     open: Mutex<HashMap<String, InMemory>>,

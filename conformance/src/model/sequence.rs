@@ -25,7 +25,7 @@ type CallTree = Box<dyn ValueTree<Value = Call>>;
 /// A sequence that can be made smaller.
 pub(crate) struct Shrinkable {
     sequence: Sequence,
-    /// Of each call of the sequence.
+    /// One for each call of the sequence.
     trees: Vec<CallTree>,
 }
 
@@ -113,5 +113,36 @@ impl Shrinkable {
         if fails(&smaller) {
             self.sequence = smaller;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::case::Settings;
+    use crate::model::op::Op;
+
+    #[test]
+    fn a_run_has_a_few_long_sequences_among_short_ones() {
+        let Settings { seed, sequences } = Settings::default();
+        let lengths: Vec<_> = (0..u64::from(sequences))
+            .map(|number| Shrinkable::generate(seed + number).expect("a sequence").sequence.calls.len())
+            .collect();
+        assert!((1..=6).contains(&lengths.iter().filter(|length| **length >= 100).count()), "{lengths:?}");
+    }
+
+    #[test]
+    fn a_failure_is_told_without_what_it_does_not_need() {
+        let has = |sequence: &Sequence, wanted: fn(&Op) -> bool| sequence.calls.iter().any(|call| wanted(&call.op));
+        let play = |sequence: &Sequence| {
+            let fails = has(sequence, |op| matches!(op, Op::Reopen)) && has(sequence, |op| matches!(op, Op::Put(_)));
+            if fails { Err(format!("{} calls", sequence.calls.len())) } else { Ok(()) }
+        };
+        let long = (0..).filter_map(|seed| Shrinkable::generate(seed).ok()).find(|made| made.trees.len() >= 100);
+        let made = long.expect("there is a long one");
+        let failure = play(&made.sequence).expect_err("a long one has every call");
+        let (smallest, failure) = made.shrink(failure, play);
+        assert_eq!((smallest.calls.len(), smallest.handles, smallest.ledger_text), (2, 1, false));
+        assert_eq!(failure, "2 calls");
     }
 }

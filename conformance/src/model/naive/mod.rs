@@ -1,7 +1,7 @@
 //! The contract once more, in the most obvious way: two lists of rows, and brute force.
 //!
-//! It shares the types of `memory_core` and none of its decisions. What engines and the reference get from there, and would all get
-//! wrong together, is written a second time here.
+//! It shares the types of `memory_core` and none of its decisions: all engines leave these to the same code, so that a mistake there is in
+//! all of them.
 
 mod filter;
 mod space;
