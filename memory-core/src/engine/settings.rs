@@ -5,7 +5,8 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::{Clock, Error, Result, TextIndex};
+use super::gate::DEFAULT_DEADLINE;
+use crate::{Clock, Error, Result, SystemClock, TextIndex};
 
 /// The configuration of an engine.
 pub trait Config: fmt::Debug + Clone + Send + Sync + 'static {
@@ -29,6 +30,14 @@ pub struct Settings {
     pub text_index: TextIndex,
     /// Where `updatedAt` comes from.
     pub clock: Arc<dyn Clock>,
+}
+
+impl Default for Settings {
+    /// 30 seconds for a call and its attempts, text search of documents only, and the clock of the machine.
+    fn default() -> Self {
+        let (deadline, clock) = (DEFAULT_DEADLINE, Arc::new(SystemClock));
+        Self { deadline, patience: deadline, text_index: TextIndex::default(), clock }
+    }
 }
 
 /// The value of a parameter of a database URL. `InvalidInput` names the parameter and quotes nothing.

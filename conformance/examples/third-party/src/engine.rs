@@ -4,20 +4,15 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use memory_core::engine::{Config, Engine, Retry, Settings, View, Work};
-use memory_core::{
-    Clock, DEFAULT_DEADLINE, Durability, Error, ErrorKind, Health, MemoryId, Result, SystemClock, TextIndex,
-};
+use memory_core::engine::{Config, Engine, Reader, Retry, Settings, View, Work};
+use memory_core::{Durability, Error, ErrorKind, Health, Result};
 use tokio::runtime::Handle;
-use tokio::task::{JoinError, spawn_blocking};
 
 use crate::tables::{Session, VERSION};
 
 /// Agent memory in a file of redb.
 #[derive(Debug)]
-pub struct Redb {
-    session: Session,
-}
+pub struct Redb(Session);
 
 /// Where the file is, and the settings of the provider.
 #[derive(Debug, Clone)]
@@ -25,26 +20,20 @@ pub struct Redb {
 pub struct RedbConfig {
     /// The file; made when it is missing.
     pub path: PathBuf,
-    /// What text search covers; only documents by default.
-    pub text_index: TextIndex,
-    /// How long a call may take; 30 s by default.
-    pub deadline: Duration,
-    /// Where `updatedAt` comes from; the clock of the machine by default.
-    pub clock: Arc<dyn Clock>,
+    /// What all engines can be told.
+    pub settings: Settings,
 }
 
 impl RedbConfig {
     /// The default settings for a file.
     pub fn new(path: impl Into<PathBuf>) -> Self {
-        let (text_index, clock) = (TextIndex::default(), Arc::new(SystemClock));
-        Self { path: path.into(), text_index, deadline: DEFAULT_DEADLINE, clock }
+        Self { path: path.into(), settings: Settings::default() }
     }
 }
 
 impl Config for RedbConfig {
     fn settings(&self) -> Settings {
-        let Self { text_index, deadline, clock, .. } = self.clone();
-        Settings { deadline, patience: deadline, text_index, clock }
+        self.settings.clone()
     }
 }
 
@@ -58,23 +47,24 @@ impl Engine for Redb {
     type Writer = Session;
 
     async fn open(config: &RedbConfig) -> Result<Self> {
-        let attempt = |_| async {
+        let open = |_| {
             let path = config.path.clone();
-            spawn_blocking(move || Session::open(&path)).await.map_err(ended)?
+            on_a_thread(move || Session::open(&path))
         };
-        // A file that was just closed is still being flushed. Longer than the deadline, which then ends it.
-        let session = Retry::until(Instant::now() + 2 * config.deadline).run(Error::is_retryable, attempt).await?;
-        Ok(Self { session })
+        // A file that was just closed is still being flushed. The deadline ends it.
+        Retry::until(Instant::now() + config.settings.deadline + Duration::from_secs(1))
+            .run(Error::is_retryable, open)
+            .await
+            .map(Self)
     }
 
     async fn close(&self) -> Result<()> {
-        // The file closes with the last session on it.
-        Ok(())
+        Ok(()) // The file closes with the last session on it.
     }
 
     async fn health(&self) -> Result<Health> {
-        let (start, session) = (Instant::now(), self.session.clone());
-        spawn_blocking(move || session.row(MemoryId::from_bytes([0; 16]))).await.map_err(ended)??;
+        let start = Instant::now();
+        run(self.0.clone(), Arc::new(()), |session, ()| Box::pin(session.collections())).await?;
         Ok(Health::new(Self::NAME, "4", VERSION, start.elapsed(), Durability::Durable))
     }
 
@@ -83,7 +73,7 @@ impl Engine for Redb {
         A: Send + Sync + 'static,
         T: Send + 'static,
     {
-        run(self.session.clone(), argument, work).await
+        run(self.0.clone(), argument, work).await
     }
 
     async fn write<A, T>(&self, _: Instant, argument: Arc<A>, work: Work<Session, A, T>) -> Result<T>
@@ -91,7 +81,7 @@ impl Engine for Redb {
         A: Send + Sync + 'static,
         T: Send + 'static,
     {
-        run(self.session.clone(), argument, work).await
+        run(self.0.clone(), argument, work).await
     }
 }
 
@@ -102,9 +92,10 @@ where
     T: Send + 'static,
 {
     let runtime = Handle::current();
-    spawn_blocking(move || runtime.block_on(work(&mut session, &argument))).await.map_err(ended)?
+    on_a_thread(move || runtime.block_on(work(&mut session, &argument))).await
 }
 
-fn ended(error: JoinError) -> Error {
-    Error::new(ErrorKind::Unexpected, "the call ended early").with_source(error)
+async fn on_a_thread<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+    let ended = |error| Error::new(ErrorKind::Unexpected, "the call ended early").with_source(error);
+    tokio::task::spawn_blocking(work).await.map_err(ended)?
 }

@@ -6,13 +6,12 @@ use memory_core::{Error, ErrorKind};
 pub(crate) fn native(error: impl Into<redb::Error>) -> Error {
     let error = error.into();
     let (kind, message) = match &error {
-        redb::Error::DatabaseAlreadyOpen => {
-            return Error::new(ErrorKind::Unavailable, "another process has the file open").retryable();
-        }
+        redb::Error::DatabaseAlreadyOpen => (ErrorKind::Unavailable, "another process has the file open"),
         redb::Error::Corrupted(_) => (ErrorKind::Corrupt, "the file is damaged"),
-        redb::Error::UpgradeRequired(_) => (ErrorKind::SchemaMismatch, "the file has an older format of redb"),
         redb::Error::Io(_) | redb::Error::PreviousIo => (ErrorKind::Unavailable, "the file can't be read or written"),
         _ => (ErrorKind::Unexpected, "redb refuses the call"),
     };
-    Error::new(kind, message).with_source(error)
+    let is_temporary = matches!(error, redb::Error::DatabaseAlreadyOpen);
+    let error = Error::new(kind, message).with_source(error);
+    if is_temporary { error.retryable() } else { error }
 }

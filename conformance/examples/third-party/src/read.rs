@@ -1,5 +1,7 @@
 //! What a session reads.
 
+use std::ops::Bound;
+
 use memory_core::engine::{
     DocumentsFound, Found, Mark, MemoriesFound, Reader, Scanned, Source, Visit, Walk, offer_in_order,
 };
@@ -8,7 +10,7 @@ use redb::ReadableTable;
 use serde::de::DeserializeOwned;
 
 use crate::error::native;
-use crate::tables::{self, BY_TIME, DOCUMENTS, MEMORIES, OPEN, Position, Session};
+use crate::tables::{self, BY_TIME, DOCUMENTS, MEMORIES, OPEN, Position, Session, number};
 
 impl Reader for Session {
     /// The row: two versions of a record that are the same to the byte are the same.
@@ -17,7 +19,8 @@ impl Reader for Session {
     const PLACES: usize = usize::MAX;
 
     async fn memories(&mut self, ids: &[MemoryId]) -> Result<MemoriesFound<String>> {
-        let found = |id: &MemoryId| Ok(self.row(*id)?.map(|row| (*id, found_in(row))));
+        let table = self.table(MEMORIES)?;
+        let found = |id: &MemoryId| Ok(table.get(number(*id)).map_err(native)?.map(|row| (*id, found_in(row.value()))));
         ids.iter().filter_map(|id| found(id).transpose()).collect()
     }
 
@@ -25,14 +28,14 @@ impl Reader for Session {
     async fn walk_memories(&mut self, walk: &Walk<'_>, visit: &mut Visit<'_, Ledger>) -> Result<Option<Mark>> {
         let memories = self.table(MEMORIES)?;
         let index = self.table(if matches!(walk.source, Source::Open(_)) { OPEN } else { BY_TIME })?;
-        let (first, last) = bounds(walk);
-        if first > last {
+        let (low, high) = bounds(walk);
+        if low >= high {
             return Ok(None);
         }
-        let mut range = index.range(first..=last).map_err(native)?;
+        let mut range = index.range((Bound::Excluded(low), Bound::Excluded(high))).map_err(native)?;
         let mut next = || if walk.order == Order::OldestFirst { range.next() } else { range.next_back() };
-        let mut count = 0;
-        while let Some(position) = next() {
+        for count in 1.. {
+            let Some(position) = next() else { break };
             let (millis, id) = position.map_err(native)?.0.value();
             let Some(row) = memories.get(id).map_err(native)? else { continue };
             let mark = Mark { millis, id: id.to_be_bytes().to_vec() };
@@ -41,7 +44,6 @@ impl Reader for Session {
             if is_wanted && visit(&scanned)? == Verdict::Stop {
                 break;
             }
-            count += 1;
             if walk.is_shared && count >= walk.count {
                 return Ok(Some(scanned.mark));
             }
@@ -52,7 +54,7 @@ impl Reader for Session {
     async fn documents(&mut self, collection: &Collection, ids: &[DocumentId]) -> Result<DocumentsFound<String>> {
         let table = self.table(DOCUMENTS)?;
         let row = |id: &DocumentId| table.get((collection.as_str(), id.as_str())).map_err(native);
-        let found = |id| Ok(row(id)?.map(|row| found_in(row.value().to_owned())));
+        let found = |id| Ok(row(id)?.map(|row| found_in(row.value())));
         ids.iter().filter_map(|id| found(id).transpose()).collect()
     }
 
@@ -84,22 +86,20 @@ impl Reader for Session {
     }
 }
 
-fn found_in<T: DeserializeOwned>(version: String) -> Result<Found<T, String>> {
-    Ok(Found { record: tables::record(&version)?, version })
+fn found_in<T: DeserializeOwned>(row: &str) -> Result<Found<T, String>> {
+    Ok(Found { record: tables::record(row)?, version: row.to_owned() })
 }
 
-/// The first and the last position where a walk can find something.
+/// The positions between which a walk can find something.
 fn bounds(walk: &Walk<'_>) -> (Position, Position) {
-    let mut first = walk.created_after.map_or((i64::MIN, 0), |time| (time.as_millis() + 1, 0));
-    let mut last = walk.created_before.map_or((i64::MAX, u128::MAX), |time| (time.as_millis() - 1, u128::MAX));
+    let mut low = walk.created_after.map_or((i64::MIN, 0), |time| (time.as_millis(), u128::MAX));
+    let mut high = walk.created_before.map_or((i64::MAX, u128::MAX), |time| (time.as_millis(), 0));
     if let Some(Mark { millis, id }) = walk.behind {
-        let id = <[u8; 16]>::try_from(id.as_slice()).map_or(0, u128::from_be_bytes);
+        let position = (*millis, <[u8; 16]>::try_from(id.as_slice()).map_or(0, u128::from_be_bytes));
         match walk.order {
-            Order::OldestFirst => first = first.max(id.checked_add(1).map_or((millis + 1, 0), |id| (*millis, id))),
-            Order::NewestFirst => {
-                last = last.min(id.checked_sub(1).map_or((millis - 1, u128::MAX), |id| (*millis, id)))
-            }
+            Order::OldestFirst => low = low.max(position),
+            Order::NewestFirst => high = high.min(position),
         }
     }
-    (first, last)
+    (low, high)
 }

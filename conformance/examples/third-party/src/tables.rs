@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
 
 use memory_core::{Error, ErrorKind, MemoryId, Result};
-use redb::{Database, ReadOnlyTable, ReadableDatabase, TableDefinition};
+use redb::{Database, Key, ReadOnlyTable, ReadableDatabase, TableDefinition, Value};
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::error::native;
@@ -25,11 +25,9 @@ pub(crate) const OPEN: TableDefinition<'_, Position, ()> = TableDefinition::new(
 pub(crate) const KEYS: TableDefinition<'_, &str, u128> = TableDefinition::new("idempotency_keys");
 /// Documents as JSON, by collection and id.
 pub(crate) const DOCUMENTS: TableDefinition<'_, (&str, &str), &str> = TableDefinition::new("documents");
+/// The version of the schema, by which a program refuses or migrates what another one made.
 const META: TableDefinition<'_, &str, u32> = TableDefinition::new("meta");
-
-/// The version of the schema: what a later program refuses or migrates.
 pub(crate) const VERSION: u32 = 1;
-
 /// The files that are open: redb takes a file once, and several providers of a process may share it.
 static FILES: LazyLock<Mutex<HashMap<PathBuf, Weak<Database>>>> = LazyLock::new(Mutex::default);
 
@@ -42,47 +40,34 @@ impl Session {
         }
         let database = Arc::new(Database::create(path).map_err(native)?);
         let write = database.begin_write().map_err(native)?;
-        let version =
+        let before =
             write.open_table(META).map_err(native)?.insert("version", VERSION).map_err(native)?.map(|v| v.value());
-        if version.is_some_and(|version| version > VERSION) {
-            let message = format!("the schema is newer than version {VERSION}, which this program knows");
-            return Err(Error::new(ErrorKind::SchemaMismatch, message));
+        if before.is_some_and(|before| before > VERSION) {
+            return Err(Error::new(ErrorKind::SchemaMismatch, "the schema is newer than this program"));
         }
         // To open a table makes it, and a transaction that reads can't.
-        write.open_table(MEMORIES).map_err(native)?;
-        write.open_table(BY_TIME).map_err(native)?;
-        write.open_table(OPEN).map_err(native)?;
-        write.open_table(KEYS).map_err(native)?;
+        write.open_table(MEMORIES).and(write.open_table(KEYS).map(drop)).map_err(native)?;
+        write.open_table(BY_TIME).and(write.open_table(OPEN).map(drop)).map_err(native)?;
         write.open_table(DOCUMENTS).map_err(native)?;
         write.commit().map_err(native)?;
         files.insert(path.to_owned(), Arc::downgrade(&database));
         Ok(Self(database))
     }
 
-    /// A table as it is now.
-    pub(crate) fn table<K: redb::Key + 'static, V: redb::Value + 'static>(
-        &self,
-        table: TableDefinition<'static, K, V>,
-    ) -> Result<ReadOnlyTable<K, V>> {
+    pub(crate) fn table<K: Key, V: Value>(&self, table: TableDefinition<'static, K, V>) -> Result<ReadOnlyTable<K, V>> {
         self.0.begin_read().map_err(native)?.open_table(table).map_err(native)
-    }
-
-    pub(crate) fn row(&self, id: MemoryId) -> Result<Option<String>> {
-        Ok(self.table(MEMORIES)?.get(number(id)).map_err(native)?.map(|row| row.value().to_owned()))
     }
 }
 
-/// An id as a number, which is in the order of its bytes.
+/// In the order of the bytes of the id.
 pub(crate) fn number(id: MemoryId) -> u128 {
     u128::from_be_bytes(*id.as_bytes())
 }
 
-/// A record in its row.
 pub(crate) fn record<T: DeserializeOwned>(row: &str) -> Result<T> {
     serde_json::from_str(row).map_err(|_| Error::corrupt("the row is no record"))
 }
 
-/// The row of a record.
 pub(crate) fn row(record: &impl Serialize) -> Result<String> {
-    serde_json::to_string(record).map_err(|error| Error::new(ErrorKind::Unexpected, "no JSON").with_source(error))
+    serde_json::to_string(record).map_err(|_| Error::corrupt("the record has no row"))
 }

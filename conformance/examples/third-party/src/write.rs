@@ -23,16 +23,12 @@ impl Writer for Session {
 
     async fn replace(&mut self, before: &Found<Memory, String>, after: &Memory) -> Result<bool> {
         self.step(|write| {
+            let memories = write.open_table(MEMORIES).map_err(native)?;
+            let is_changed =
+                memories.get(number(after.id)).map_err(native)?.is_none_or(|row| row.value() != before.version);
             // A table is opened once at a time.
-            let is_unchanged = {
-                let memories = write.open_table(MEMORIES).map_err(native)?;
-                let present = memories.get(number(after.id)).map_err(native)?;
-                present.is_some_and(|row| row.value() == before.version)
-            };
-            if is_unchanged {
-                insert(write, after)?;
-            }
-            Ok(is_unchanged)
+            drop(memories);
+            if is_changed { Ok(false) } else { insert(write, after).map(|()| true) }
         })
     }
 
@@ -41,11 +37,8 @@ impl Writer for Session {
             let mut table = write.open_table(DOCUMENTS).map_err(native)?;
             let key = (after.collection.as_str(), after.id.as_str());
             let present = table.get(key).map_err(native)?.map(|row| row.value().to_owned());
-            let is_unchanged = present.as_ref() == before.map(|found| &found.version);
-            if is_unchanged {
-                table.insert(key, row(after)?.as_str()).map_err(native)?;
-            }
-            Ok(is_unchanged)
+            let is_changed = present.as_ref() != before.map(|found| &found.version);
+            if is_changed { Ok(false) } else { table.insert(key, row(after)?.as_str()).map_err(native).map(|_| true) }
         })
     }
 
@@ -90,10 +83,8 @@ fn insert(write: &WriteTransaction, memory: &Memory) -> Result<()> {
     write.open_table(MEMORIES).map_err(native)?.insert(id, row(memory)?.as_str()).map_err(native)?;
     write.open_table(BY_TIME).map_err(native)?.insert(position, ()).map_err(native)?;
     let mut open = write.open_table(OPEN).map_err(native)?;
-    match memory.status.is_open() {
-        true => drop(open.insert(position, ()).map_err(native)?),
-        false => drop(open.remove(position).map_err(native)?),
-    }
+    let changed = if memory.status.is_open() { open.insert(position, ()) } else { open.remove(position) };
+    changed.map_err(native)?;
     if let Some(key) = &memory.idempotency_key {
         write.open_table(KEYS).map_err(native)?.insert(key.as_str(), id).map_err(native)?;
     }
