@@ -5,7 +5,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use memory_core::engine::{Config, Settings, parameter};
 use memory_core::{Address, Clock, DEFAULT_DEADLINE, Error, Result, SystemClock, TextIndex};
+
+/// The longest deadline; SQLite can't wait for more than 24 days.
+const MAX_DEADLINE: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Where the database is, and the settings of the provider.
 ///
@@ -80,20 +84,27 @@ impl SqliteConfig {
     }
 
     fn set(&mut self, name: &str, value: &str) -> Result<()> {
-        let wrong = || Error::invalid(format!("the value of the URL parameter {name} is not valid"));
-        match name {
-            "text_index" => {
-                self.text_index = match value {
-                    "documents" => TextIndex::Documents,
-                    "all" => TextIndex::All,
-                    _ => return Err(wrong()),
-                }
-            }
-            "deadline_ms" => self.deadline = Duration::from_millis(value.parse().map_err(|_| wrong())?),
-            "readers" => self.readers = value.parse().map_err(|_| wrong())?,
+        match (name, value) {
+            ("text_index", "documents") => self.text_index = TextIndex::Documents,
+            ("text_index", "all") => self.text_index = TextIndex::All,
+            ("text_index", _) => return Err(Error::invalid("the URL parameter text_index is documents or all")),
+            ("deadline_ms", _) => self.deadline = Duration::from_millis(parameter(name, value)?),
+            ("readers", _) => self.readers = parameter(name, value)?,
             _ => return Err(Error::invalid(format!("the SQLite URL has an unknown parameter: {name}"))),
         }
         Ok(())
+    }
+}
+
+impl Config for SqliteConfig {
+    fn settings(&self) -> Settings {
+        Settings {
+            deadline: self.deadline.min(MAX_DEADLINE),
+            // SQLite itself waits for other programs.
+            patience: Duration::ZERO,
+            text_index: self.text_index,
+            clock: Arc::clone(&self.clock),
+        }
     }
 }
 
@@ -112,38 +123,5 @@ impl From<&str> for SqliteConfig {
 impl From<PathBuf> for SqliteConfig {
     fn from(path: PathBuf) -> Self {
         Self::new(path)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn urls_name_files_and_memory() {
-        for (url, location) in [
-            ("sqlite://data/memory.db", Location::File("data/memory.db".into())),
-            ("sqlite:data/memory.db", Location::File("data/memory.db".into())),
-            ("sqlite:///var/memory.db", Location::File("/var/memory.db".into())),
-            ("sqlite://a%20b.db?readers=2", Location::File("a b.db".into())),
-            ("sqlite::memory:", Location::Memory),
-        ] {
-            assert_eq!(SqliteConfig::from_url(url).expect(url).location, location);
-        }
-    }
-
-    #[test]
-    fn unknown_parameters_are_refused_by_name() {
-        for (url, named) in [
-            ("sqlite://x.db?mode=ro", "mode"),
-            ("sqlite://x.db?readers=0", "readers"),
-            ("sqlite://x.db?deadline_ms=soon", "deadline_ms"),
-            ("sqlite://x.db?text_index=ledger", "text_index"),
-            ("sqlite://", "names no file"),
-            ("postgres://x", "sqlite:"),
-        ] {
-            let error = SqliteConfig::from_url(url).expect_err(url);
-            assert!(error.message().contains(named), "{error}");
-        }
     }
 }

@@ -2,17 +2,15 @@
 
 mod config;
 mod connection;
-mod documents;
+mod engine;
 mod error;
-mod inspect;
-mod migrate;
 mod paths;
-mod provider;
-mod query;
+mod read;
+mod schema;
 mod slots;
 mod statements;
+mod write;
 
 pub use config::{Location, SqliteConfig};
-pub use inspect::inspect;
-pub use migrate::{migrate, plan, remove};
-pub use provider::SqliteMemory;
+pub use engine::{Sqlite, SqliteMemory};
+pub use schema::{inspect, migrate, plan, remove};

@@ -9,23 +9,56 @@
 
 use std::fmt::Write as _;
 
-use memory_core::{BOUNDARIES, Memory, SpaceRange, Spaces};
-use rusqlite::{Connection, OptionalExtension, Result};
+use memory_core::engine::Place;
+use memory_core::{BOUNDARIES, Error, Memory, Result};
+use rusqlite::{Connection, OptionalExtension, params};
 
-use crate::statements;
+use crate::error::native;
+use crate::statements::{self, column, execute, first, prepare};
 
-/// Up to this many siblings of a prefix are merged; above it, what their parent holds is walked.
-const MAX_SIBLINGS: usize = 100;
 /// Of so many rows one has markers: a list without one has few pages then, and so has that of a marker.
 const MARKED: u16 = 1_024;
 /// What a marker has behind its token. A boundary, which no token has beyond those that it counts; and what goes on with any other
 /// character comes later in the vocabulary.
 const MARKER: char = '-';
+/// What the token of a whole id begins with, and what that of an ancestor.
+const SPACE: char = 'e';
+const BELOW: char = 'u';
+/// One letter for each possible number of boundaries.
+const DEPTHS: &[u8; 33] = b"0123456789abcdefghijklmnopqrstuvw";
+/// How many pages of the index are merged before the writer looks for calls again: some milliseconds.
+const MERGED_PAGES: i64 = 64;
+/// The part of the ledger that has to be new before all of the index is merged into one: an eighth.
+const GROWTH: i64 = 8;
+
+/// What a new row adds to the index.
+#[derive(Debug)]
+pub(crate) struct PathEntry {
+    /// The slot of the row.
+    pub(crate) slot: i64,
+    /// The tokens, separated by spaces.
+    pub(crate) tokens: String,
+    /// Whether the slot has other rows, whose tokens are in the index already.
+    pub(crate) is_shared: bool,
+}
+
+/// Writes the entries, in the order in which FTS5 takes them without flushing in between.
+pub(crate) fn insert(connection: &Connection, entries: &mut Vec<PathEntry>) -> Result<()> {
+    entries.sort_by_key(|entry| entry.slot);
+    let mut insert = prepare(connection, statements::INSERT_PATHS)?;
+    for PathEntry { slot, tokens, is_shared } in entries.drain(..) {
+        let tokens = if is_shared { missing_tokens(connection, slot, &tokens)? } else { tokens };
+        if !tokens.is_empty() {
+            insert.execute(params![slot, tokens]).map_err(native)?;
+        }
+    }
+    Ok(())
+}
 
 /// The tokens of a row, separated by spaces.
 pub(crate) fn tokens_of(memory: &Memory) -> String {
-    let under = memory.space_id.ancestors().map(|ancestor| token(Kind::Under, ancestor));
-    let mut tokens: Vec<_> = std::iter::once(token(Kind::Exact, memory.space_id.as_str())).chain(under).collect();
+    let above = memory.space_id.ancestors().map(|ancestor| token(BELOW, ancestor));
+    let mut tokens: Vec<_> = std::iter::once(token(SPACE, memory.space_id.as_str())).chain(above).collect();
     // The last bytes of an id are random.
     let [.., first, second] = *memory.id.as_bytes();
     if u16::from_be_bytes([first, second]).is_multiple_of(MARKED) {
@@ -35,27 +68,12 @@ pub(crate) fn tokens_of(memory: &Memory) -> String {
     tokens.join(" ")
 }
 
-/// The tokens under which the rows of these spaces are, and perhaps others; `None` when that would be everywhere.
-pub(crate) fn tokens_for(connection: &Connection, spaces: &Spaces) -> Result<Option<Vec<String>>> {
-    let Spaces::Any(selectors) = spaces else { return Ok(None) };
-    let mut tokens = Vec::new();
-    for selector in selectors {
-        match selector.range() {
-            SpaceRange::Nowhere => {}
-            SpaceRange::Everywhere => return Ok(None),
-            SpaceRange::Exact(path) => tokens.push(token(Kind::Exact, path)),
-            SpaceRange::Below(path) => tokens.push(token(Kind::Under, path)),
-            SpaceRange::Under(path) => tokens.extend([token(Kind::Exact, path), token(Kind::Under, path)]),
-            SpaceRange::Prefix(prefix) => match (siblings(connection, prefix)?, prefix.rfind(BOUNDARIES)) {
-                (Some(siblings), _) => tokens.extend(siblings),
-                (None, Some(parent)) => tokens.push(token(Kind::Under, &prefix[..parent])),
-                (None, None) => return Ok(None),
-            },
-        }
-    }
-    tokens.sort_unstable();
-    tokens.dedup();
-    Ok(Some(tokens))
+/// The query of FTS5 that finds what is in any of these places.
+pub(crate) fn match_places(places: &[Place]) -> String {
+    match_any(places.iter().map(|place| match place {
+        Place::Space(path) => token(SPACE, path),
+        Place::Below(path) => token(BELOW, path),
+    }))
 }
 
 /// The query of FTS5 that finds any of these tokens.
@@ -64,28 +82,77 @@ pub(crate) fn match_any(tokens: impl IntoIterator<Item = impl AsRef<str>>) -> St
     quoted.join(" OR ")
 }
 
-#[derive(Debug, Clone, Copy)]
-enum Kind {
-    /// The whole id.
-    Exact,
-    /// An ancestor.
-    Under,
+/// The places of all paths that start with `prefix` and have no further boundary; `None` when there are more than `most`.
+pub(crate) fn siblings(connection: &Connection, prefix: &str, most: usize) -> Result<Option<Vec<Place>>> {
+    let mut next = prepare(connection, statements::NEXT_PATH_TOKEN)?;
+    let mut siblings = Vec::new();
+    for kind in [SPACE, BELOW] {
+        let start = token(kind, prefix);
+        let mut from = start.clone();
+        while let Some(token) = next.query_row([&from], |row| row.get::<_, String>(0)).optional().map_err(native)? {
+            if !token.starts_with(&start) {
+                break;
+            }
+            if siblings.len() == most {
+                return Ok(None);
+            }
+            siblings.push(place_of(&token).ok_or_else(|| Error::corrupt("the path index has an unknown token"))?);
+            // The least text that is greater than the token and its marker, and than no other: no token holds a `!`.
+            from = format!("{token}{MARKER}!");
+        }
+    }
+    Ok(Some(siblings))
 }
 
-/// One letter for each possible number of boundaries.
-const DEPTHS: &[u8; 33] = b"0123456789abcdefghijklmnopqrstuvw";
+/// Merges some of the index, whose parts a recall has to look into one by one; `true` when there is nothing left to merge.
+///
+/// Parts of about the same size become one. What that leaves becomes one once the ledger has grown enough, so that each row is merged
+/// with all others a few times only.
+pub(crate) fn merge(connection: &Connection, rows_when_whole: &mut i64) -> Result<bool> {
+    if merge_pages(connection, MERGED_PAGES)? {
+        return Ok(false);
+    }
+    let rows = last_row(connection)?;
+    if rows - *rows_when_whole <= rows / GROWTH {
+        return Ok(true);
+    }
+    // A negative number puts all parts beside each other, and merges go on from there.
+    let has_begun = merge_pages(connection, -MERGED_PAGES)?;
+    *rows_when_whole = rows;
+    Ok(!has_begun)
+}
+
+/// The number of the memory that was stored last; 0 when there is none.
+pub(crate) fn last_row(connection: &Connection) -> Result<i64> {
+    Ok(first(connection, statements::LAST_SEQ, [], |row| column(row, 0))?.unwrap_or_default())
+}
+
+/// Whether there was anything to merge.
+fn merge_pages(connection: &Connection, pages: i64) -> Result<bool> {
+    let before = connection.total_changes();
+    execute(connection, statements::MERGE_PATHS, [pages])?;
+    // The command itself counts as one.
+    Ok(connection.total_changes() - before > 1)
+}
+
+/// Those of the tokens that the slot does not have yet.
+fn missing_tokens(connection: &Connection, slot: i64, tokens: &str) -> Result<String> {
+    let mut missing = Vec::new();
+    for token in tokens.split(' ') {
+        if first(connection, statements::SLOT_HAS_PATH, params![slot, match_any([token])], |_| Ok(()))?.is_none() {
+            missing.push(token);
+        }
+    }
+    Ok(missing.join(" "))
+}
 
 /// Lower-case letters, digits, `-_./:` and everything beyond ASCII mean themselves in FTS5's ascii tokenizer as the schema
 /// sets it up; the rest, which it would fold or split at, is written in hexadecimal.
-fn token(kind: Kind, path: &str) -> String {
+fn token(kind: char, path: &str) -> String {
     let mut token = String::with_capacity(path.len() + 2);
-    token.push(match kind {
-        Kind::Exact => 'e',
-        Kind::Under => 'u',
-    });
-    // A selector's path may have more boundaries than any id: such a token is found nowhere.
+    // A path that is looked for may have more boundaries than any id: such a token is found nowhere.
     let depth = path.matches(BOUNDARIES).count().min(DEPTHS.len() - 1);
-    token.push(char::from(DEPTHS[depth]));
+    token.extend([kind, char::from(DEPTHS[depth])]);
     for char in path.chars() {
         match char {
             'a'..='z' | '0'..='9' | '-' | '_' | '.' | '/' | ':' | '\u{80}'.. => token.push(char),
@@ -96,75 +163,24 @@ fn token(kind: Kind, path: &str) -> String {
     token
 }
 
-/// The tokens of all paths that start with `prefix` and have no further boundary, or `None` when there are too many.
-fn siblings(connection: &Connection, prefix: &str) -> Result<Option<Vec<String>>> {
-    let mut next = connection.prepare_cached(statements::NEXT_PATH_TOKEN)?;
-    let mut siblings = Vec::new();
-    for kind in [Kind::Exact, Kind::Under] {
-        let start = token(kind, prefix);
-        let mut from = start.clone();
-        while let Some(token) = next.query_row([&from], |row| row.get::<_, String>(0)).optional()? {
-            if !token.starts_with(&start) {
-                break;
+/// The place that has this token.
+fn place_of(token: &str) -> Option<Place> {
+    let mut chars = token.chars();
+    let (kind, _depth) = (chars.next()?, chars.next()?);
+    let mut path = String::with_capacity(token.len());
+    while let Some(char) = chars.next() {
+        path.push(match char {
+            '~' => {
+                let (code, rest) = chars.as_str().split_at_checked(2)?;
+                chars = rest.chars();
+                char::from(u8::from_str_radix(code, 16).ok()?)
             }
-            if siblings.len() == MAX_SIBLINGS {
-                return Ok(None);
-            }
-            // The least text that is greater than the token and its marker, and than no other: no token holds a `!`.
-            from = format!("{token}{MARKER}!");
-            siblings.push(token);
-        }
+            char => char,
+        });
     }
-    Ok(Some(siblings))
-}
-
-#[cfg(test)]
-mod tests {
-    use memory_core::{MemoryId, NewMemory, SpaceId, Timestamp, Trigger};
-
-    use super::*;
-
-    fn memory(id: u128, space: &str) -> Memory {
-        let trigger = Trigger::parse("1").expect("valid");
-        let memory = NewMemory::new(SpaceId::parse(space).expect("valid"), trigger, Timestamp::MIN);
-        memory.into_memory(MemoryId::from_bytes(id.to_be_bytes()))
-    }
-
-    #[test]
-    fn tokens_are_the_id_and_its_ancestors() {
-        assert_eq!(tokens_of(&memory(1, "plugin-A b/é")), "e2plugin-~41~20b/é u0plugin u1plugin-~41~20b");
-        assert_eq!(tokens_of(&memory(0, "a-b")), "e1a-b u0a e1a-b- u0a-");
-    }
-
-    #[test]
-    fn the_search_for_a_sibling_does_not_read_through_the_list_of_another() {
-        let connection = Connection::open_in_memory().expect("a database");
-        let schema = migrations::sqlite()[0].text;
-        connection.execute_batch(schema).expect("the schema");
-        connection.execute_batch("BEGIN").expect("a transaction");
-        let mut insert = connection.prepare(statements::INSERT_PATHS).expect("a statement");
-        for number in 0..50_000_i64 {
-            let space = if number < 49_999 { "a-b" } else { "a-c" };
-            let slot = number << statements::SLOT_BITS;
-            insert.execute((slot, tokens_of(&memory(number as u128, space)))).expect("inserts");
-        }
-        connection
-            .execute_batch("COMMIT; INSERT INTO memory_paths (memory_paths) VALUES ('optimize')")
-            .expect("one part");
-        // The vocabulary has an entry for each page that begins with a token; FTS5 looks for the last that is not greater.
-        let page =
-            "SELECT pgno >> 1 FROM memory_paths_idx WHERE term <= CAST('0' || ?1 AS BLOB) ORDER BY term DESC LIMIT 1";
-        let page = |token: &str| connection.query_row(page, [token], |row| row.get::<_, i64>(0)).expect("a page");
-        let [first, begin, next] = ["e1a-b", "e1a-b-!", "e1a-c"].map(page);
-        assert!(next - first > 30, "a long list has {first} to {next}");
-        assert!(next - begin < 3, "the search begins at {begin} for {next}");
-        assert_eq!(siblings(&connection, "a-").expect("reads").expect("few"), ["e1a-b", "e1a-c"]);
-    }
-
-    #[test]
-    fn different_paths_have_different_tokens() {
-        let paths = ["a", "A", "~41", "~", "~7e41", "a-", "a/", "é", "e\u{301}", " ", ""];
-        let tokens: std::collections::BTreeSet<_> = paths.iter().map(|path| token(Kind::Exact, path)).collect();
-        assert_eq!(tokens.len(), paths.len());
+    match kind {
+        SPACE => Some(Place::Space(path)),
+        BELOW => Some(Place::Below(path)),
+        _ => None,
     }
 }

@@ -1,26 +1,27 @@
 //! Every SQL statement, and how rows become records.
 
+use memory_core::engine::{self, Found, Mark, StoredDocument, StoredMemory, corrupt};
 use memory_core::{
-    Collection, Content, Context, Document, DocumentId, Error, ErrorKind, Head, IdempotencyKey, Memory, MemoryId,
-    Metadata, Result, Revision, SpaceId, Status, Timestamp, Trigger,
+    Document, Documents, Error, Head, Ledger, Memory, MemoryId, Result, Selects, Status, Timestamp, words,
 };
 use rusqlite::types::{FromSql, ValueRef};
-use rusqlite::{CachedStatement, Connection, Row, ToSql, params};
+use rusqlite::{CachedStatement, Connection, Params, Row, params};
 
 use crate::error::native;
 
 /// By how many bits a slot's createdAt is shifted: what is left counts the rows of one millisecond.
 pub(crate) const SLOT_BITS: u32 = 20;
 
+// The first seven columns are the same.
 macro_rules! memory_columns {
     () => {
-        "id, slot, space_id, status, trigger, context, updated_at, metadata, revision, idempotency_key"
+        "id, created_at, seq, space_id, updated_at, revision, metadata, status, trigger, context, idempotency_key"
     };
 }
 
 macro_rules! document_columns {
     () => {
-        "id, created_at, space_id, collection, content, updated_at, metadata, revision"
+        "id, created_at, seq, space_id, updated_at, revision, metadata, collection, content"
     };
 }
 
@@ -31,10 +32,11 @@ pub(crate) const INSERT_PATHS: &str = "INSERT INTO memory_paths (rowid, path) VA
 pub(crate) const MERGE_PATHS: &str = "INSERT INTO memory_paths (memory_paths, rank) VALUES ('merge', ?1)";
 pub(crate) const SLOT_HAS_PATH: &str = "SELECT 1 FROM memory_paths WHERE memory_paths MATCH ?2 AND rowid = ?1";
 pub(crate) const UPDATE_MEMORY: &str = "
-    UPDATE memories SET status = ?2, context = ?3, updated_at = ?4, metadata = ?5, revision = ?6 WHERE id = ?1";
-pub(crate) const MEMORY_BY_ID: &str = concat!("SELECT ", memory_columns!(), ", seq FROM memories WHERE id = ?1");
-pub(crate) const MEMORY_BY_KEY: &str = "SELECT id, space_id, trigger FROM memories WHERE idempotency_key = ?1";
-pub(crate) const ALL_MEMORIES_BY_SEQ: &str = concat!("SELECT ", memory_columns!(), ", seq FROM memories ORDER BY seq");
+    UPDATE memories SET status = ?4, context = ?5, updated_at = ?6, metadata = ?7, revision = ?8
+    WHERE seq = ?1 AND id = ?2 AND revision = ?3";
+pub(crate) const MEMORY_BY_ID: &str = concat!("SELECT ", memory_columns!(), " FROM memories WHERE id = ?1");
+pub(crate) const MEMORY_BY_KEY: &str = "SELECT id FROM memories WHERE idempotency_key = ?1";
+pub(crate) const ALL_MEMORIES_BY_SEQ: &str = concat!("SELECT ", memory_columns!(), " FROM memories ORDER BY seq");
 
 pub(crate) const LAST_SEQ: &str = "SELECT seq FROM memories ORDER BY seq DESC LIMIT 1";
 pub(crate) const LAST_OF_MILLISECOND: &str = "
@@ -88,13 +90,13 @@ macro_rules! open_memories {
         concat!(
             "SELECT ",
             memory_columns!(),
-            " FROM memories WHERE ?4 AND status = 'pending' AND ",
+            ", slot FROM memories WHERE ?4 AND status = 'pending' AND ",
             is_open!(),
             " AND ",
             $bounds,
             " UNION ALL SELECT ",
             memory_columns!(),
-            " FROM memories WHERE ?5 AND status = 'running' AND ",
+            ", slot FROM memories WHERE ?5 AND status = 'running' AND ",
             is_open!(),
             " AND ",
             $bounds,
@@ -119,18 +121,28 @@ pub(crate) const HAS_LEDGER_TEXT: &str = "SELECT 1 FROM settings WHERE name = 'l
 pub(crate) const SET_LEDGER_TEXT: &str = "INSERT OR IGNORE INTO settings (name, value) VALUES ('ledger_text', 'on')";
 
 pub(crate) const DOCUMENT_BY_ID: &str =
-    concat!("SELECT ", document_columns!(), ", seq FROM documents WHERE collection = ?1 AND id = ?2");
+    concat!("SELECT ", document_columns!(), " FROM documents WHERE collection = ?1 AND id = ?2");
 pub(crate) const INSERT_DOCUMENT: &str = "
     INSERT INTO documents (id, created_at, space_id, collection, content, updated_at, metadata, revision)
-    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
-pub(crate) const UPDATE_DOCUMENT: &str = "
-    UPDATE documents SET space_id = ?2, content = ?3, updated_at = ?4, metadata = ?5, revision = ?6 WHERE seq = ?1";
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) ON CONFLICT (collection, id) DO NOTHING";
+
+/// That a document is what it was when it was read. Its seq alone does not tell, since that of a document that was removed is given
+/// again.
+macro_rules! is_unchanged {
+    () => {
+        "seq = ?1 AND id = ?2 AND created_at = ?3 AND space_id = ?4 AND collection = ?5 AND content = ?6 AND updated_at IS ?7
+        AND metadata = ?8 AND revision = ?9"
+    };
+}
+pub(crate) const DOCUMENT_IS_UNCHANGED: &str = concat!("SELECT 1 FROM documents WHERE ", is_unchanged!());
+pub(crate) const UPDATE_DOCUMENT: &str = concat!(
+    "UPDATE documents SET space_id = ?10, content = ?11, updated_at = ?12, metadata = ?13, revision = ?14 WHERE ",
+    is_unchanged!()
+);
 pub(crate) const DELETE_DOCUMENT: &str = "DELETE FROM documents WHERE seq = ?1";
 pub(crate) const INSERT_DOCUMENT_WORDS: &str = "INSERT INTO document_words (rowid, words) VALUES (?1, ?2)";
 pub(crate) const DELETE_DOCUMENT_WORDS: &str = "DELETE FROM document_words WHERE rowid = ?1";
 pub(crate) const COLLECTIONS: &str = "SELECT DISTINCT collection FROM documents ORDER BY collection";
-pub(crate) const DOCUMENTS_OF_COLLECTION: &str =
-    concat!("SELECT ", document_columns!(), ", seq FROM documents WHERE collection = ?1 ORDER BY id");
 pub(crate) const DOCUMENTS_NEWEST_FIRST: &str = concat!(
     "SELECT ",
     document_columns!(),
@@ -153,16 +165,16 @@ pub(crate) fn prepare<'c>(connection: &'c Connection, sql: &str) -> Result<Cache
     connection.prepare_cached(sql).map_err(native)
 }
 
-/// Runs a statement that returns nothing.
-pub(crate) fn execute(connection: &Connection, sql: &str, parameters: impl rusqlite::Params) -> Result<()> {
-    prepare(connection, sql)?.execute(parameters).map(drop).map_err(native)
+/// Runs a statement that returns no rows, and tells how many it has changed.
+pub(crate) fn execute(connection: &Connection, sql: &str, parameters: impl Params) -> Result<usize> {
+    prepare(connection, sql)?.execute(parameters).map_err(native)
 }
 
 /// The first row of a statement, if there is one.
 pub(crate) fn first<T>(
     connection: &Connection,
     sql: &str,
-    parameters: impl rusqlite::Params,
+    parameters: impl Params,
     read: impl FnOnce(&Row<'_>) -> Result<T>,
 ) -> Result<Option<T>> {
     let mut statement = prepare(connection, sql)?;
@@ -175,120 +187,112 @@ pub(crate) fn column<T: FromSql>(row: &Row<'_>, index: usize) -> Result<T> {
     row.get(index).map_err(|error| Error::corrupt("a stored value has an impossible type").with_source(error))
 }
 
-/// Writes a memory into a slot.
-pub(crate) fn insert_memory(connection: &Connection, memory: &Memory, slot: i64) -> Result<()> {
-    let parameters = params![
-        memory.id.as_bytes().as_slice(),
-        slot,
-        memory.space_id.as_str(),
-        memory.status.as_str(),
-        memory.trigger.as_str(),
-        memory.context.as_ref().map(Context::as_str),
-        memory.updated_at.map(Timestamp::as_millis),
-        memory.metadata.as_str(),
-        revision_to_sql(memory.revision),
-        memory.idempotency_key.as_ref().map(IdempotencyKey::as_str),
-    ];
-    execute(connection, INSERT_MEMORY, parameters)
+/// Indexes the words of a memory.
+pub(crate) fn insert_memory_words(connection: &Connection, seq: i64, memory: &Memory) -> Result<()> {
+    insert_words(connection, INSERT_MEMORY_WORDS, seq, &words::text_of(&memory.trigger, memory.context.as_ref()))
 }
 
-/// Writes what an update can change.
-pub(crate) fn update_memory(connection: &Connection, memory: &Memory) -> Result<()> {
-    let parameters = params![
-        memory.id.as_bytes().as_slice(),
-        memory.status.as_str(),
-        memory.context.as_ref().map(Context::as_str),
-        memory.updated_at.map(Timestamp::as_millis),
-        memory.metadata.as_str(),
-        revision_to_sql(memory.revision),
-    ];
-    execute(connection, UPDATE_MEMORY, parameters)
+/// Indexes the words of a document.
+pub(crate) fn insert_document_words(connection: &Connection, seq: i64, document: &Document) -> Result<()> {
+    insert_words(connection, INSERT_DOCUMENT_WORDS, seq, document.content.as_str())
 }
 
-/// Writes a new document; its seq is then the last inserted rowid.
-pub(crate) fn insert_document(connection: &Connection, document: &Document) -> Result<()> {
-    let parameters = params![
-        document.id.as_str(),
-        document.created_at.as_millis(),
-        document.space_id.as_str(),
-        document.collection.as_str(),
-        document.content.as_str(),
-        document.updated_at.map(Timestamp::as_millis),
-        document.metadata.as_str(),
-        revision_to_sql(document.revision),
-    ];
-    execute(connection, INSERT_DOCUMENT, parameters)
+fn insert_words(connection: &Connection, sql: &str, seq: i64, text: &str) -> Result<()> {
+    let words: Vec<_> = words::of(text).collect();
+    execute(connection, sql, params![seq, words.join(" ")]).map(drop)
 }
 
-/// Writes what a put can change.
-pub(crate) fn update_document(connection: &Connection, seq: i64, document: &Document) -> Result<()> {
-    let parameters = params![
-        seq,
-        document.space_id.as_str(),
-        document.content.as_str(),
-        document.updated_at.map(Timestamp::as_millis),
-        document.metadata.as_str(),
-        revision_to_sql(document.revision),
-    ];
-    execute(connection, UPDATE_DOCUMENT, parameters)
-}
+/// A row of memories or of documents.
+pub(crate) struct Stored<'r>(pub(crate) &'r Row<'r>);
 
-/// What [`memory_columns`] tell before the payload is read.
-pub(crate) fn memory_head<'r>(row: &'r Row<'_>) -> Result<Head<'r>> {
-    Ok(Head {
-        id: bytes(row, 0)?,
-        space: text(row, 2)?,
-        created_at: created_at_of(column(row, 1)?)?,
+impl engine::Row<Ledger> for Stored<'_> {
+    fn head(&self) -> Result<Head<'_>> {
         // A status that can't be read must not keep the rest from being judged.
-        status: Status::parse(text(row, 3)?).ok(),
-    })
+        self.head_with(Status::parse(text(self.0, 7)?).ok())
+    }
+
+    fn read(&self, head: &Head<'_>) -> Result<Memory> {
+        let stored = StoredMemory {
+            id: head.id,
+            created_at: head.created_at.as_millis(),
+            updated_at: column(self.0, 4)?,
+            revision: column(self.0, 5)?,
+            // Without one, what is stored is none either.
+            status: head.status.map_or("", Status::as_str),
+            space_id: head.space,
+            idempotency_key: optional_text(self.0, 10)?,
+            metadata: text(self.0, 6)?,
+            trigger: text(self.0, 8)?,
+            context: optional_text(self.0, 9)?,
+        };
+        stored.read()
+    }
+
+    fn id(&self) -> String {
+        match bytes(self.0, 0).map(|bytes| (bytes, <[u8; 16]>::try_from(bytes))) {
+            Ok((_, Ok(id))) => MemoryId::from_bytes(id).to_string(),
+            Ok((bytes, Err(_))) => format!("{bytes:02x?}"),
+            Err(_) => "unknown".to_owned(),
+        }
+    }
 }
 
-/// The memory in [`memory_columns`].
-pub(crate) fn memory(row: &Row<'_>) -> Result<Memory> {
-    memory_of(row, &memory_head(row)?)
+impl engine::Row<Documents> for Stored<'_> {
+    fn head(&self) -> Result<Head<'_>> {
+        self.head_with(None)
+    }
+
+    fn read(&self, head: &Head<'_>) -> Result<Document> {
+        let stored = StoredDocument {
+            id: text(self.0, 0)?,
+            collection: text(self.0, 7)?,
+            created_at: head.created_at.as_millis(),
+            updated_at: column(self.0, 4)?,
+            revision: column(self.0, 5)?,
+            space_id: head.space,
+            metadata: text(self.0, 6)?,
+            content: text(self.0, 8)?,
+        };
+        stored.read()
+    }
+
+    fn id(&self) -> String {
+        bytes(self.0, 0).map_or("unknown".into(), String::from_utf8_lossy).into_owned()
+    }
 }
 
-/// The memory in [`memory_columns`] whose head has been read.
-pub(crate) fn memory_of(row: &Row<'_>, head: &Head<'_>) -> Result<Memory> {
-    let id = <[u8; 16]>::try_from(head.id).map_err(|_| Error::corrupt("a stored id has not 16 bytes"))?;
-    Ok(Memory {
-        id: MemoryId::from_bytes(id),
-        space_id: SpaceId::parse(head.space).map_err(corrupt)?,
-        trigger: Trigger::from_stored(text(row, 4)?)?,
-        context: optional_text(row, 5)?.map(Context::from_stored).transpose()?,
-        created_at: head.created_at,
-        updated_at: column::<Option<i64>>(row, 6)?.map(time).transpose()?,
-        metadata: Metadata::from_stored(text(row, 7)?)?,
-        status: head.status.ok_or_else(|| Error::corrupt("a stored status is unknown"))?,
-        revision: revision(row, 8)?,
-        idempotency_key: optional_text(row, 9)?.map(IdempotencyKey::parse).transpose().map_err(corrupt)?,
-    })
-}
+impl Stored<'_> {
+    fn head_with(&self, status: Option<Status>) -> Result<Head<'_>> {
+        let created_at = Timestamp::from_millis(column(self.0, 1)?).map_err(corrupt)?;
+        Ok(Head { id: bytes(self.0, 0)?, space: text(self.0, 3)?, created_at, status })
+    }
 
-/// What [`document_columns`] tell before the content is read.
-pub(crate) fn document_head<'r>(row: &'r Row<'_>) -> Result<Head<'r>> {
-    let created_at = time(column(row, 1)?)?;
-    Ok(Head { id: text(row, 0)?.as_bytes(), space: text(row, 2)?, created_at, status: None })
-}
+    /// The position of the row, damaged or not.
+    pub(crate) fn mark(&self) -> Result<Mark> {
+        Ok(Mark { millis: column(self.0, 1)?, id: bytes(self.0, 0)?.to_vec() })
+    }
 
-/// The document in [`document_columns`].
-pub(crate) fn document(row: &Row<'_>) -> Result<Document> {
-    Ok(Document {
-        id: DocumentId::parse(text(row, 0)?).map_err(corrupt)?,
-        collection: Collection::parse(text(row, 3)?).map_err(corrupt)?,
-        space_id: SpaceId::parse(text(row, 2)?).map_err(corrupt)?,
-        content: Content::parse(text(row, 4)?).map_err(corrupt)?,
-        metadata: Metadata::from_stored(text(row, 6)?)?,
-        created_at: time(column(row, 1)?)?,
-        updated_at: column::<Option<i64>>(row, 5)?.map(time).transpose()?,
-        revision: revision(row, 7)?,
-    })
+    /// The record with its seq.
+    pub(crate) fn found<K: Selects>(&self) -> Result<Found<K::Record, i64>>
+    where
+        Self: engine::Row<K>,
+    {
+        let head = engine::Row::<K>::head(self)?;
+        Ok(Found { record: engine::Row::<K>::read(self, &head)?, version: column(self.0, 2)? })
+    }
 }
 
 /// The text of a column, without a copy.
 pub(crate) fn text<'r>(row: &'r Row<'_>, index: usize) -> Result<&'r str> {
     optional_text(row, index)?.ok_or_else(|| Error::corrupt("a stored value is missing"))
+}
+
+/// The bytes of a text or a blob, such as an id, whatever they are.
+pub(crate) fn bytes<'r>(row: &'r Row<'_>, index: usize) -> Result<&'r [u8]> {
+    match row.get_ref(index).map_err(native)? {
+        ValueRef::Blob(bytes) | ValueRef::Text(bytes) => Ok(bytes),
+        _ => Err(Error::corrupt("a stored id is a number")),
+    }
 }
 
 fn optional_text<'r>(row: &'r Row<'_>, index: usize) -> Result<Option<&'r str>> {
@@ -298,38 +302,5 @@ fn optional_text<'r>(row: &'r Row<'_>, index: usize) -> Result<Option<&'r str>> 
             std::str::from_utf8(bytes).map(Some).map_err(|_| Error::corrupt("a stored text is not UTF-8"))
         }
         _ => Err(Error::corrupt("a stored value is not a text")),
-    }
-}
-
-fn bytes<'r>(row: &'r Row<'_>, index: usize) -> Result<&'r [u8]> {
-    match row.get_ref(index).map_err(native)? {
-        ValueRef::Blob(bytes) => Ok(bytes),
-        _ => Err(Error::corrupt("a stored id is not a blob")),
-    }
-}
-
-fn time(millis: i64) -> Result<Timestamp> {
-    Timestamp::from_millis(millis).map_err(corrupt)
-}
-
-fn created_at_of(slot: i64) -> Result<Timestamp> {
-    time(slot >> SLOT_BITS)
-}
-
-fn revision(row: &Row<'_>, index: usize) -> Result<Revision> {
-    let number = u64::try_from(column::<i64>(row, index)?).unwrap_or_default();
-    Revision::new(number).map_err(corrupt)
-}
-
-fn revision_to_sql(revision: Revision) -> impl ToSql {
-    // At most 2^53 - 1.
-    revision.get() as i64
-}
-
-/// A stored value that core refuses: its own kind would blame the caller.
-fn corrupt(error: Error) -> Error {
-    match error.kind() {
-        ErrorKind::Corrupt => error,
-        _ => Error::corrupt("a stored value breaks a rule of the contract").with_source(error),
     }
 }

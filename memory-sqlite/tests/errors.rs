@@ -12,6 +12,11 @@ use memory_sqlite::{SqliteConfig, SqliteMemory, migrate, plan};
 use rusqlite::Connection;
 use tempfile::TempDir;
 
+use error::native;
+
+#[path = "../src/error.rs"]
+mod error;
+
 /// Stands in every payload, and must never stand in an error.
 const SECRET: &str = "xyzzy";
 
@@ -297,6 +302,50 @@ async fn a_row_with_an_impossible_id_is_reported_and_stores_go_on() {
     }
 }
 
+#[test]
+fn a_full_database_can_be_tried_again() {
+    let connection = Connection::open_in_memory().expect("memory");
+    connection.execute_batch("PRAGMA max_page_count = 2; CREATE TABLE t (value)").expect("a small database");
+    let full = connection.execute_batch("INSERT INTO t VALUES (zeroblob(100000))");
+    check_native(full, ErrorKind::Unavailable, "the disk is full, or the database may not grow", true);
+}
+
+#[test]
+fn a_locked_table_can_be_tried_again() {
+    let connection = Connection::open_in_memory().expect("memory");
+    connection.execute_batch("CREATE TABLE t (value); INSERT INTO t VALUES (1), (2)").expect("a table");
+    let mut reading = connection.prepare("SELECT value FROM t").expect("a statement");
+    let mut rows = reading.query([]).expect("a reader");
+    assert!(rows.next().expect("a row").is_some());
+    let locked = connection.execute_batch("DROP TABLE t");
+    check_native(locked, ErrorKind::Unavailable, "a table of the database is locked", true);
+}
+
+#[test]
+fn an_interrupted_statement_can_be_tried_again() {
+    let connection = Connection::open_in_memory().expect("memory");
+    let mut counting = connection
+        .prepare("WITH RECURSIVE c (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c) SELECT n FROM c")
+        .expect("a statement");
+    let mut rows = counting.query([]).expect("a reader");
+    assert!(rows.next().expect("a row").is_some());
+    connection.get_interrupt_handle().interrupt();
+    check_native(rows.next().map(drop), ErrorKind::Timeout, "the statement was interrupted", true);
+}
+
+#[test]
+fn a_value_over_the_limits_of_sqlite_is_too_large() {
+    let connection = Connection::open_in_memory().expect("memory");
+    let size = connection.query_row("SELECT length(zeroblob(2000000000))", [], |_| Ok(()));
+    check_native(size, ErrorKind::TooLarge, "a value is larger than SQLite takes", false);
+}
+
+#[test]
+fn what_has_no_kind_of_its_own_is_unexpected() {
+    let connection = Connection::open_in_memory().expect("memory");
+    check_native(connection.execute_batch("SELECT"), ErrorKind::Unexpected, "SQLite refused a statement", false);
+}
+
 /// Where the header of a file says which version of SQLite may write it, and which may read it.
 const WRITE_VERSION: usize = 18;
 const READ_VERSION: usize = 19;
@@ -403,6 +452,14 @@ fn check(error: &Error, kind: ErrorKind, message: &str) {
     for text in [error.to_string(), format!("{error:?}")] {
         assert!(!text.contains(SECRET), "an error tells a payload: {text}");
     }
+}
+
+/// Checks how SQLite's own error is told.
+#[track_caller]
+fn check_native(result: rusqlite::Result<()>, kind: ErrorKind, message: &str, retryable: bool) {
+    let error = native(result.expect_err("SQLite refuses it"));
+    assert_eq!((error.kind(), error.message()), (kind, message), "{error:?}");
+    assert_eq!(error.is_retryable(), retryable);
 }
 
 async fn check_unharmed(path: &Path, before: &[Memory]) {

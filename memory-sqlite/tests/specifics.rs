@@ -10,7 +10,7 @@ use memory_core::{
     IdempotencyKey, InMemory, Memory, MemoryId, MemoryPatch, MemoryProvider, MemoryQuery, NewMemory, Order,
     QueryBuilder, SpaceId, SpaceSelector, Status, TextIndex, Timestamp, Trigger,
 };
-use memory_sqlite::{SqliteConfig, SqliteMemory};
+use memory_sqlite::{Location, SqliteConfig, SqliteMemory};
 use proptest::prelude::*;
 use rusqlite::{Connection, StatementStatus};
 use tempfile::TempDir;
@@ -20,12 +20,9 @@ use tempfile::TempDir;
 #[path = "../src/statements.rs"]
 mod statements;
 
-/// All that the statements need of the rest.
-mod error {
-    pub(crate) fn native(error: rusqlite::Error) -> memory_core::Error {
-        memory_core::Error::new(memory_core::ErrorKind::Unexpected, "not used here").with_source(error)
-    }
-}
+#[allow(dead_code)]
+#[path = "../src/error.rs"]
+mod error;
 
 #[tokio::test]
 async fn a_database_in_memory_does_all_calls_and_is_its_own() {
@@ -63,6 +60,34 @@ async fn a_database_in_memory_does_all_calls_and_is_its_own() {
     one.shutdown().await.expect("a shutdown");
     assert_eq!(one.get(id).await.expect_err("it is closed").kind(), ErrorKind::Closed);
     assert!(two.get(id).await.expect("the other is open").is_some());
+}
+
+#[test]
+fn urls_name_files_and_memory() {
+    for (url, location) in [
+        ("sqlite://data/memory.db", Location::File("data/memory.db".into())),
+        ("sqlite:data/memory.db", Location::File("data/memory.db".into())),
+        ("sqlite:///var/memory.db", Location::File("/var/memory.db".into())),
+        ("sqlite://a%20b.db?readers=2", Location::File("a b.db".into())),
+        ("sqlite::memory:", Location::Memory),
+    ] {
+        assert_eq!(SqliteConfig::from_url(url).expect(url).location, location);
+    }
+}
+
+#[test]
+fn unknown_parameters_are_refused_by_name() {
+    for (url, named) in [
+        ("sqlite://x.db?mode=ro", "mode"),
+        ("sqlite://x.db?readers=0", "readers"),
+        ("sqlite://x.db?deadline_ms=soon", "deadline_ms"),
+        ("sqlite://x.db?text_index=ledger", "text_index"),
+        ("sqlite://", "names no file"),
+        ("postgres://x", "sqlite:"),
+    ] {
+        let error = SqliteConfig::from_url(url).expect_err(url);
+        assert!(error.message().contains(named), "{error}");
+    }
 }
 
 #[tokio::test]
@@ -300,7 +325,6 @@ async fn no_statement_of_a_recall_scans_or_sorts() {
         (statements::DOCUMENT_BY_ID, "sqlite_autoindex_documents_1"),
         (statements::DOCUMENTS_NEWEST_FIRST, "documents_by_time"),
         (statements::DOCUMENTS_OLDEST_FIRST, "documents_by_time"),
-        (statements::DOCUMENTS_OF_COLLECTION, "sqlite_autoindex_documents_1"),
     ] {
         let plan = plan_of(&file, sql);
         assert!(plan.iter().any(|step| step.contains(index)), "{sql}: {plan:#?}");

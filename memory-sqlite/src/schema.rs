@@ -1,27 +1,33 @@
-//! SQLite as a target of the migrations crate.
+//! The schema: SQLite as a target of the migrations crate, and what is there for operators to see.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::{Duration, Instant};
 use std::{fs, io, thread};
 
 use async_trait::async_trait;
 use futures::executor::block_on;
-use memory_core::{Error, ErrorKind, Result};
+use memory_core::engine::Config;
+use memory_core::{Error, ErrorKind, Inspection, Ledger, Result};
 use migrations::{Applied, Migration, Report, Target};
 use rusqlite::{Connection, OpenFlags};
 
 use crate::config::{Location, SqliteConfig};
 use crate::connection::{check_path, connect, open_file};
 use crate::error::native;
+use crate::statements::{self, Stored, execute, prepare};
 
 /// How long files are waited for that are still open, on Windows, and how long between two attempts.
 const CLOSING: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(10);
 
+const NAMES: &str = "SELECT name FROM sqlite_schema";
+const BYTES: &str = "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size";
+
 /// Creates or migrates the schema, as `init` does, and tells which steps that took.
 pub async fn migrate(config: &SqliteConfig) -> Result<Report> {
     let config = config.clone();
-    on_a_thread(move || run(&mut connect(&config.location, config.deadline)?)).await
+    on_a_thread(move || run(&mut connect(&config.location, config.settings().deadline)?)).await
 }
 
 /// Tells which steps [`migrate`] would take, and changes nothing; a missing file stays missing.
@@ -55,6 +61,23 @@ pub async fn remove(config: &SqliteConfig) -> Result<()> {
     .await
 }
 
+/// Tells which tables and indexes of the schema are missing, and changes nothing. A database in memory is its provider's alone, and
+/// misses none.
+pub async fn inspect(config: &SqliteConfig) -> Result<Inspection> {
+    let Location::File(path) = config.location.clone() else { return Ok(Inspection::default()) };
+    let deadline = config.settings().deadline;
+    on_a_thread(move || {
+        check_path(&path)?;
+        let file = open_file(&path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+        let present = names(&file)?;
+        let bytes: i64 = file.query_row(BYTES, [], |row| row.get(0)).map_err(native)?;
+        let mut fresh = connect(&Location::Memory, deadline)?;
+        run(&mut fresh)?;
+        Ok(Inspection::new(names(&fresh)?.difference(&present).cloned().collect(), None, u64::try_from(bytes).ok()))
+    })
+    .await
+}
+
 /// Removes a file if it is there. A provider that was dropped closes its files a little later, and Windows removes none that is open.
 fn remove_file(file: &Path) -> io::Result<()> {
     let start = Instant::now();
@@ -77,7 +100,26 @@ pub(crate) fn run(connection: &mut Connection) -> Result<Report> {
     block_on(migrations::migrate(&mut target, migrations::sqlite()))
 }
 
-pub(crate) async fn on_a_thread<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+/// Indexes the words of the whole ledger, which is for good.
+pub(crate) fn index_ledger_text(connection: &Connection) -> Result<()> {
+    let mut statement = prepare(connection, statements::ALL_MEMORIES_BY_SEQ)?;
+    let mut rows = statement.query([]).map_err(native)?;
+    while let Some(row) = rows.next().map_err(native)? {
+        // A row that can't be read has no words.
+        if let Ok(found) = Stored(row).found::<Ledger>() {
+            statements::insert_memory_words(connection, found.version, &found.record)?;
+        }
+    }
+    execute(connection, statements::SET_LEDGER_TEXT, []).map(drop)
+}
+
+fn names(connection: &Connection) -> Result<BTreeSet<String>> {
+    let mut statement = connection.prepare(NAMES).map_err(native)?;
+    let names = statement.query_map([], |row| row.get(0));
+    names.and_then(Iterator::collect).map_err(native)
+}
+
+async fn on_a_thread<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
     let ended = |error| Error::new(ErrorKind::Unexpected, "the migration ended early").with_source(error);
     tokio::task::spawn_blocking(work).await.map_err(ended)?
 }

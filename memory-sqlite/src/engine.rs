@@ -1,0 +1,307 @@
+//! The engine: one thread that writes, with group commit, and a few that read.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
+use futures::FutureExt;
+use memory_core::engine::{Engine, Provider, Steps, View, Work};
+use memory_core::{Durability, Error, ErrorKind, Health, Outcome, Result, TextIndex};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+
+use crate::config::{Location, SqliteConfig};
+use crate::connection::Session;
+use crate::statements::{self, column, first};
+use crate::{paths, schema};
+
+/// Agent memory in one SQLite file.
+///
+/// Open it by a path or with a [`SqliteConfig`], call [`init`](memory_core::MemoryProvider::init), and hold it as
+/// `Arc<dyn MemoryProvider>`. Clones share the connections.
+pub type SqliteMemory = Provider<Sqlite>;
+
+/// How many calls can wait for the writer before `write` itself waits.
+const QUEUE: usize = 1_024;
+/// The most calls of one transaction.
+const GROUP: usize = 512;
+/// After how long without a call the writer merges what many writes have left of the path index.
+const IDLE: Duration = Duration::from_secs(1);
+
+/// An open database.
+#[derive(Debug)]
+pub struct Sqlite {
+    writer: Sender<Waiting>,
+    /// For calls that wait for the writer.
+    places: Arc<Semaphore>,
+    /// `None` for a database in memory, whose one connection does both. What is sent as `None` ends a thread.
+    readers: Option<Sender<Option<Read>>>,
+    /// The writer's comes first.
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+/// What is asked of the writer's thread.
+enum Command {
+    Write(Box<dyn Write>),
+    Read(Read),
+    Close,
+}
+
+/// A command, and its place in the queue.
+type Waiting = (Command, OwnedSemaphorePermit);
+
+/// Something to read in a session.
+type Read = Box<dyn FnOnce(&mut Session) + Send>;
+
+impl Engine for Sqlite {
+    const NAME: &'static str = "sqlite";
+    const BATCH: Option<(usize, usize)> = None;
+    // A restore is one transaction.
+    const RESTORE: (usize, usize) = (usize::MAX, usize::MAX);
+
+    type Config = SqliteConfig;
+    type Reader = Session;
+    type Writer = Session;
+
+    async fn open(config: &SqliteConfig) -> Result<Self> {
+        let (writer, commands) = crossbeam_channel::unbounded();
+        let for_writer = config.clone();
+        let open = move || open_to_write(&for_writer);
+        let mut threads =
+            vec![start("memory-sqlite-write", open, |session| write_until_closed(session, commands)).await?];
+        let readers = match &config.location {
+            Location::Memory => None,
+            Location::File(path) => {
+                let (readers, jobs) = crossbeam_channel::unbounded::<Option<Read>>();
+                for _ in 0..config.readers.get() {
+                    let (path, config, jobs) = (path.clone(), config.clone(), jobs.clone());
+                    let open = move || Session::to_read(&path, &config);
+                    let serve = move |mut session| jobs.iter().map_while(|job| job).for_each(|read| read(&mut session));
+                    threads.push(start("memory-sqlite-read", open, serve).await?);
+                }
+                Some(readers)
+            }
+        };
+        Ok(Self { writer, places: Arc::new(Semaphore::new(QUEUE)), readers, threads: Mutex::new(threads) })
+    }
+
+    async fn close(&self) -> Result<()> {
+        let mut threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        // Readers can't put the log into the file and remove it, so the connection that writes is the last to close.
+        let reading = threads.split_off(threads.len().min(1));
+        if let Some(readers) = &self.readers {
+            reading.iter().try_for_each(|_| readers.send(None)).map_err(|_| gone())?;
+        }
+        join(reading).await?;
+        self.command(Command::Close).await?;
+        join(threads).await
+    }
+
+    async fn health(&self) -> Result<Health> {
+        let start = Instant::now();
+        let work: Work<Session, (), Option<u32>> = |session, ()| {
+            let version = first(&session.connection, statements::SCHEMA_VERSION, [], |row| column(row, 0));
+            Box::pin(std::future::ready(version))
+        };
+        let schema_version = self.read(View::Configured, start, Arc::new(()), work).await?.unwrap_or_default();
+        let durability = match self.readers {
+            Some(_) => Durability::Durable,
+            None => Durability::AtRisk { reason: "the database is in memory".into(), bound: None },
+        };
+        Ok(Health::new(Self::NAME, rusqlite::version(), schema_version, start.elapsed(), durability))
+    }
+
+    async fn read<A, T>(&self, _: View, _: Instant, argument: Arc<A>, work: Work<Session, A, T>) -> Result<T>
+    where
+        A: Send + Sync + 'static,
+        T: Send + 'static,
+    {
+        let (reply, answer) = oneshot::channel::<Result<T>>();
+        let waiting = Arc::new(());
+        let waits = Arc::downgrade(&waiting);
+        let read: Read = Box::new(move |session| {
+            let is_abandoned = move || waits.strong_count() == 0;
+            // Nobody waits any more when the call was dropped.
+            let _ = reply.send(session.in_one_view(is_abandoned, |session| finish(work(session, &argument))));
+        });
+        match &self.readers {
+            Some(readers) => readers.send(Some(read)).map_err(|_| gone())?,
+            None => self.command(Command::Read(read)).await?,
+        }
+        let result = answer.await.map_err(|_| gone())?;
+        drop(waiting);
+        result
+    }
+
+    async fn write<A, T>(&self, _: Instant, argument: Arc<A>, work: Work<Session, A, T>) -> Result<T>
+    where
+        A: Send + Sync + 'static,
+        T: Send + 'static,
+    {
+        let (reply, answer) = oneshot::channel();
+        self.command(Command::Write(Box::new(Call { argument, work, result: None, reply }))).await?;
+        answer.await.map_err(|_| gone().with_outcome(Outcome::Unknown))?
+    }
+}
+
+impl Sqlite {
+    /// Asks something of the writer's thread, as soon as there is a place in its queue.
+    async fn command(&self, command: Command) -> Result<()> {
+        let place = Arc::clone(&self.places).acquire_owned().await.map_err(|_| gone())?;
+        self.writer.send((command, place)).map_err(|_| gone())
+    }
+}
+
+/// A call that writes. It can be run again after its transaction was rolled back.
+trait Write: Send {
+    /// Runs the call and keeps its result. `Err` when it failed after it had written.
+    fn run(&mut self, session: &mut Session) -> Result<()>;
+    /// Answers the caller: with the kept result, or with why it was not committed.
+    fn answer(self: Box<Self>, committed: Result<()>);
+    /// Whether nobody waits for the answer any more.
+    fn is_abandoned(&self) -> bool;
+}
+
+struct Call<A, T> {
+    argument: Arc<A>,
+    work: Work<Session, A, T>,
+    result: Option<Result<T>>,
+    reply: oneshot::Sender<Result<T>>,
+}
+
+impl<A: Send + Sync, T: Send> Write for Call<A, T> {
+    fn run(&mut self, session: &mut Session) -> Result<()> {
+        let before = session.changes();
+        let result = finish((self.work)(session, &self.argument));
+        let has_written = result.is_err() && session.has_written_since(before);
+        self.result = Some(result);
+        if has_written { Err(given_up()) } else { Ok(()) }
+    }
+
+    fn answer(self: Box<Self>, committed: Result<()>) {
+        let result = match (committed, self.result) {
+            // What failed has written nothing, whatever became of the transaction, or it was rolled back.
+            (_, Some(Err(error))) => Err(error.with_outcome(Outcome::NotDone)),
+            (Err(error), _) => Err(error),
+            (Ok(()), Some(result)) => result,
+            (Ok(()), None) => Err(given_up()),
+        };
+        let _ = self.reply.send(result);
+    }
+
+    fn is_abandoned(&self) -> bool {
+        self.reply.is_closed()
+    }
+}
+
+/// Takes all steps of a piece of work, none of which waits here.
+fn finish<T>(steps: Steps<'_, T>) -> Result<T> {
+    let waits = || Error::new(ErrorKind::Unexpected, "a step waits on a thread of the database");
+    steps.now_or_never().unwrap_or_else(|| Err(waits()))
+}
+
+/// The session that writes, with the schema in place.
+fn open_to_write(config: &SqliteConfig) -> Result<Session> {
+    let mut session = Session::to_write(config)?;
+    schema::run(&mut session.connection)?;
+    session.knows_ledger_text()?;
+    if config.text_index == TextIndex::All && !session.has_ledger_text {
+        session.begin()?;
+        session.in_transaction(|session| match session.has_ledger_text {
+            // Another program was first.
+            true => Ok(()),
+            false => schema::index_ledger_text(&session.connection),
+        })?;
+    }
+    Ok(session)
+}
+
+/// The loop of the writer's thread. Ends when it is told to, or when the engine is gone and the queue is empty.
+fn write_until_closed(mut session: Session, commands: Receiver<Waiting>) {
+    let mut group: Vec<Box<dyn Write>> = Vec::with_capacity(GROUP);
+    let mut patience = IDLE;
+    let mut rows_when_whole = paths::last_row(&session.connection).unwrap_or_default();
+    loop {
+        let first = match commands.recv_timeout(patience) {
+            Ok(first) => first,
+            Err(RecvTimeoutError::Disconnected) => return,
+            Err(RecvTimeoutError::Timeout) => {
+                let begun = Instant::now();
+                // What could not be merged is tried again after the next call.
+                let is_merged = paths::merge(&session.connection, &mut rows_when_whole).unwrap_or(true);
+                // A rest as long as the work: SQLite keeps no queue of the processes that wait for the file.
+                patience = if is_merged { Duration::MAX } else { begun.elapsed() };
+                continue;
+            }
+        };
+        patience = IDLE;
+        let mut next = Some(first);
+        while let Some((command, _)) = next.take() {
+            match command {
+                Command::Write(call) if !call.is_abandoned() => group.push(call),
+                Command::Write(_) => {}
+                Command::Read(read) => {
+                    // A read sees what was asked before it.
+                    write_group(&mut session, &mut group);
+                    read(&mut session);
+                }
+                Command::Close => return write_group(&mut session, &mut group),
+            }
+            if group.len() < GROUP {
+                next = commands.try_recv().ok();
+            }
+        }
+        write_group(&mut session, &mut group);
+    }
+}
+
+/// Runs the calls in one transaction; if that fails, each in one of its own.
+fn write_group(session: &mut Session, group: &mut Vec<Box<dyn Write>>) {
+    if group.is_empty() {
+        return;
+    }
+    let run = |session: &mut Session| group.iter_mut().try_for_each(|call| call.run(session));
+    let written = session.begin().map(|()| session.in_transaction(run));
+    match written {
+        Ok(Ok(())) => group.drain(..).for_each(|call| call.answer(Ok(()))),
+        Ok(Err(error)) if group.len() > 1 && error.outcome() == Outcome::NotDone => {
+            for call in std::mem::take(group) {
+                write_group(session, &mut vec![call]);
+            }
+        }
+        Ok(Err(error)) | Err(error) => group.drain(..).for_each(|call| call.answer(Err(error.clone()))),
+    }
+}
+
+/// Starts a thread that opens a session and then serves it, and waits until it is open.
+async fn start(
+    name: &str,
+    open: impl FnOnce() -> Result<Session> + Send + 'static,
+    serve: impl FnOnce(Session) + Send + 'static,
+) -> Result<JoinHandle<()>> {
+    let (ready, is_ready) = oneshot::channel();
+    let work = move || match open() {
+        // When nobody waits any more, the queue is closed and there is nothing to serve.
+        Ok(session) => ready.send(Ok(())).map_or((), |()| serve(session)),
+        Err(error) => drop(ready.send(Err(error))),
+    };
+    let started = thread::Builder::new().name(name.to_owned()).spawn(work).map_err(|error| {
+        Error::new(ErrorKind::Unavailable, "a thread for the database can't be started").with_source(error)
+    })?;
+    is_ready.await.map_err(|_| gone())??;
+    Ok(started)
+}
+
+/// Waits for the ends of threads.
+async fn join(threads: Vec<JoinHandle<()>>) -> Result<()> {
+    let joined = tokio::task::spawn_blocking(|| threads.into_iter().try_for_each(JoinHandle::join)).await;
+    if let Ok(Ok(())) = joined { Ok(()) } else { Err(gone()) }
+}
+
+fn given_up() -> Error {
+    Error::new(ErrorKind::Unexpected, "the call was given up")
+}
+
+fn gone() -> Error {
+    Error::new(ErrorKind::Unexpected, "a thread of the database has ended")
+}

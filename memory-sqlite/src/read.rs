@@ -1,0 +1,360 @@
+//! What a session reads: records by their ids, and candidates in the order of a walk.
+
+use std::collections::{BTreeSet, HashMap};
+use std::ops::ControlFlow;
+use std::rc::Rc;
+
+use memory_core::engine::{self, DocumentsFound, Mark, MemoriesFound, Place, Reader, Source, Visit, Walk};
+use memory_core::{
+    Collection, DocumentId, Documents, Ledger, MemoryId, Order, Result, Selects, Status, Timestamp, Verdict,
+};
+use rusqlite::types::{ToSqlOutput, Value, ValueRef};
+use rusqlite::{Connection, Params, Row, Rows, params};
+
+use crate::connection::Session;
+use crate::error::native;
+use crate::paths;
+use crate::slots::{Slots, Windows};
+use crate::statements::{self, SLOT_BITS, Stored, column, first, prepare};
+
+/// The most slots whose rows are read in one go.
+const STRIDE: usize = 64;
+
+impl Reader for Session {
+    /// The seq, which tells a version together with the record as it was read.
+    type Version = i64;
+
+    const PLACES: usize = usize::MAX;
+
+    async fn memories(&mut self, ids: &[MemoryId]) -> Result<MemoriesFound<i64>> {
+        let mut memories = HashMap::with_capacity(ids.len());
+        for id in ids {
+            let key = [id.as_bytes().as_slice()];
+            let read = |row: &Row<'_>| Ok(Stored(row).found::<Ledger>());
+            let memory = first(&self.connection, statements::MEMORY_BY_ID, key, read)?;
+            memories.extend(memory.map(|memory| (*id, memory)));
+        }
+        Ok(memories)
+    }
+
+    async fn walk_memories(&mut self, walk: &Walk<'_>, visit: &mut Visit<'_, Ledger>) -> Result<Option<Mark>> {
+        let bounds = Bounds::of(&self.connection, walk)?;
+        match walk.source {
+            Source::Everything => {
+                let sql = in_order(walk, statements::MEMORIES_NEWEST_FIRST, statements::MEMORIES_OLDEST_FIRST);
+                walk_rows(&self.connection, sql, params![bounds.far, bounds.near, bounds.id], walk, visit)
+            }
+            Source::Open(statuses) => {
+                let sql = in_order(walk, statements::OPEN_NEWEST_FIRST, statements::OPEN_OLDEST_FIRST);
+                let wants = |status| statuses.contains(&status);
+                let (pending, running) = (wants(Status::Pending), wants(Status::Running));
+                let parameters = params![bounds.far, bounds.near, bounds.id, pending, running];
+                walk_rows(&self.connection, sql, parameters, walk, visit)
+            }
+            Source::Places(places) => walk_places(&self.connection, places, &bounds, walk, visit),
+        }
+    }
+
+    async fn search_memories(
+        &mut self,
+        words: &BTreeSet<String>,
+        _: usize,
+        visit: &mut Visit<'_, Ledger>,
+    ) -> Result<()> {
+        let parameters = [paths::match_any(words)];
+        search(&self.connection, statements::SEQS_BY_WORDS, parameters, statements::MEMORY_BY_SEQ, visit)
+    }
+
+    async fn siblings(&mut self, prefix: &str, most: usize) -> Result<Option<Vec<Place>>> {
+        paths::siblings(&self.connection, prefix, most)
+    }
+
+    async fn documents(&mut self, collection: &Collection, ids: &[DocumentId]) -> Result<DocumentsFound<i64>> {
+        let mut documents = Vec::with_capacity(ids.len());
+        for id in ids {
+            let key = [collection.as_str(), id.as_str()];
+            let read = |row: &Row<'_>| Ok(Stored(row).found::<Documents>());
+            documents.extend(first(&self.connection, statements::DOCUMENT_BY_ID, key, read)?);
+        }
+        Ok(documents)
+    }
+
+    async fn walk_documents(
+        &mut self,
+        collection: &Collection,
+        walk: &Walk<'_>,
+        visit: &mut Visit<'_, Documents>,
+    ) -> Result<Option<Mark>> {
+        let sql = in_order(walk, statements::DOCUMENTS_NEWEST_FIRST, statements::DOCUMENTS_OLDEST_FIRST);
+        let edge = in_order(walk, i64::MAX, i64::MIN);
+        let (millis, id) = walk.behind.map_or((edge, &[][..]), |mark| (mark.millis, &mark.id));
+        let id = ToSqlOutput::Borrowed(ValueRef::Text(id));
+        walk_rows(&self.connection, sql, params![collection.as_str(), millis, id], walk, visit)
+    }
+
+    async fn search_documents(
+        &mut self,
+        collection: &Collection,
+        words: &BTreeSet<String>,
+        _: usize,
+        visit: &mut Visit<'_, Documents>,
+    ) -> Result<()> {
+        let parameters = params![paths::match_any(words), collection.as_str()];
+        search(&self.connection, statements::DOCUMENT_SEQS_BY_WORDS, parameters, statements::DOCUMENT_BY_SEQ, visit)
+    }
+
+    async fn collections(&mut self) -> Result<Vec<Collection>> {
+        let mut statement = prepare(&self.connection, statements::COLLECTIONS)?;
+        let mut rows = statement.query([]).map_err(native)?;
+        let mut collections = Vec::new();
+        while let Some(row) = rows.next().map_err(native)? {
+            collections.push(Collection::parse(statements::text(row, 0)?)?);
+        }
+        Ok(collections)
+    }
+}
+
+/// The slots of a walk, in the direction of its order.
+struct Bounds<'w> {
+    /// The slot where the walk begins.
+    near: i64,
+    /// The id in that slot behind which it begins.
+    id: &'w [u8],
+    /// The last slot.
+    far: i64,
+}
+
+impl<'w> Bounds<'w> {
+    fn of(connection: &Connection, walk: &Walk<'w>) -> Result<Self> {
+        let start_of = |millis: i64| millis << SLOT_BITS;
+        let after = walk.created_after.unwrap_or(Timestamp::MIN).as_millis();
+        let before = walk.created_before.unwrap_or(Timestamp::MAX).as_millis();
+        // Bounds are exclusive; without one, the first and the last millisecond count.
+        let low = start_of(after + i64::from(walk.created_after.is_some()));
+        let high = start_of(before + i64::from(walk.created_before.is_none())) - 1;
+        let (near, far) = in_order(walk, (high, low), (low, high));
+        let mut bounds = Self { near, id: before_all(walk), far };
+        let Some(Mark { millis, id }) = walk.behind else { return Ok(bounds) };
+        let slot = first(connection, statements::SLOT_OF_ID, [id.as_slice()], |row| column::<i64>(row, 0))?;
+        match (slot.filter(|slot| slot >> SLOT_BITS == *millis), walk.order) {
+            (Some(slot), Order::OldestFirst) if slot >= near => (bounds.near, bounds.id) = (slot, id),
+            (Some(slot), Order::NewestFirst) if slot <= near => (bounds.near, bounds.id) = (slot, id),
+            (Some(_), _) => {}
+            // The row of the mark is gone: its millisecond is looked through again.
+            (None, Order::OldestFirst) => bounds.near = near.max(start_of(*millis)),
+            (None, Order::NewestFirst) => bounds.near = near.min(start_of(millis + 1) - 1),
+        }
+        Ok(bounds)
+    }
+}
+
+/// An id that comes before all others: one byte longer than the greatest, or the empty one.
+fn before_all(walk: &Walk<'_>) -> &'static [u8] {
+    in_order(walk, &[u8::MAX; 17], &[])
+}
+
+fn in_order<T>(walk: &Walk<'_>, newest_first: T, oldest_first: T) -> T {
+    match walk.order {
+        Order::NewestFirst => newest_first,
+        Order::OldestFirst => oldest_first,
+    }
+}
+
+/// Offers the rows of a statement.
+fn walk_rows<K: Selects>(
+    connection: &Connection,
+    sql: &str,
+    parameters: impl Params,
+    walk: &Walk<'_>,
+    visit: &mut Visit<'_, K>,
+) -> Result<Option<Mark>>
+where
+    for<'r> Stored<'r>: engine::Row<K>,
+{
+    let mut statement = prepare(connection, sql)?;
+    let mut rows = statement.query(parameters).map_err(native)?;
+    Ok(offer(&mut rows, &mut most(walk), visit)?.break_value().flatten())
+}
+
+/// Offers the rows of places.
+fn walk_places(
+    connection: &Connection,
+    places: &[Place],
+    bounds: &Bounds<'_>,
+    walk: &Walk<'_>,
+    visit: &mut Visit<'_, Ledger>,
+) -> Result<Option<Mark>> {
+    let by_path = in_order(walk, statements::SLOTS_NEWEST_FIRST, statements::SLOTS_OLDEST_FIRST);
+    let in_slots = in_order(walk, statements::IN_SLOTS_NEWEST_FIRST, statements::IN_SLOTS_OLDEST_FIRST);
+    let (low, high) = in_order(walk, (bounds.far, bounds.near), (bounds.near, bounds.far));
+    let expression = paths::match_places(places);
+    let begins_at_end = walk.behind.is_none() && walk.created_before.is_none();
+    let mut statement;
+    let mut slots = if walk.order == Order::OldestFirst || begins_at_end {
+        statement = prepare(connection, by_path)?;
+        Slots::Along(statement.query(params![expression, low, high]).map_err(native)?)
+    } else {
+        // Upper bound: if the ledger has so many slots since this one, the places have at most as many.
+        let back = (high, Windows::most(walk.count) as i64);
+        let reach = first(connection, statements::SLOT_FURTHER_BACK, back, |row| column(row, 0))?.unwrap_or(low);
+        statement = prepare(connection, statements::SLOTS_OLDEST_FIRST)?;
+        Slots::Back(Windows::new(&mut statement, expression, (low, high), walk.count, reach))
+    };
+    let mut memories = prepare(connection, in_slots)?;
+    let (wanted, mut left) = (walk.count.min(STRIDE), most(walk));
+    loop {
+        let mut some = Vec::with_capacity(wanted);
+        let mut behind = before_all(walk);
+        while some.len() < wanted
+            && let Some(slot) = slots.next()?
+        {
+            some.push(Value::Integer(slot));
+            // Alone, as only here ids have a bound.
+            if slot == bounds.near {
+                behind = bounds.id;
+                break;
+            }
+        }
+        if some.is_empty() {
+            return Ok(None);
+        }
+        let some = Rc::new(some);
+        let rows = memories.query(params![some, behind]).map_err(native);
+        let offered = rows.and_then(|mut rows| offer(&mut rows, &mut left, visit));
+        // The last owner of a list must not be the statement: rusqlite 0.39 gives back what holds a list, and not what
+        // is in it.
+        memories.clear_bindings();
+        if let ControlFlow::Break(mark) = offered? {
+            return Ok(mark);
+        }
+    }
+}
+
+/// Offers the records that have any of the words.
+fn search<K: Selects>(
+    connection: &Connection,
+    seqs: &str,
+    parameters: impl Params,
+    by_seq: &str,
+    visit: &mut Visit<'_, K>,
+) -> Result<()>
+where
+    for<'r> Stored<'r>: engine::Row<K>,
+{
+    let (mut seqs, mut records) = (prepare(connection, seqs)?, prepare(connection, by_seq)?);
+    let mut seqs = seqs.query(parameters).map_err(native)?;
+    let mut left = usize::MAX;
+    while let Some(seq) = seqs.next().map_err(native)? {
+        let mut rows = records.query([column::<i64>(seq, 0)?]).map_err(native)?;
+        if offer(&mut rows, &mut left, visit)?.is_break() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// How many candidates a walk may offer: SQLite reads ahead at no cost.
+fn most(walk: &Walk<'_>) -> usize {
+    if walk.is_shared { walk.count } else { usize::MAX }
+}
+
+/// Offers rows while some are `left` to offer. Breaks with the mark of the last one when none is left, and with `None` when the
+/// visitor has stopped.
+fn offer<K: Selects>(
+    rows: &mut Rows<'_>,
+    left: &mut usize,
+    visit: &mut Visit<'_, K>,
+) -> Result<ControlFlow<Option<Mark>>>
+where
+    for<'r> Stored<'r>: engine::Row<K>,
+{
+    while let Some(row) = rows.next().map_err(native)? {
+        if visit(&Stored(row))? == Verdict::Stop {
+            return Ok(ControlFlow::Break(None));
+        }
+        *left -= 1;
+        if *left == 0 {
+            return Ok(ControlFlow::Break(Some(Stored(row).mark()?)));
+        }
+    }
+    Ok(ControlFlow::Continue(()))
+}
+
+#[cfg(test)]
+mod tests {
+    use memory_core::{MemoryProvider, MemoryQuery, Metadata, NewMemory, PageBuilder, SpaceId, Trigger};
+    use rusqlite::StatementStatus;
+
+    use super::*;
+    use crate::{SqliteConfig, SqliteMemory};
+
+    /// In steps of SQLite's virtual machine, of which a row takes some thirty.
+    #[tokio::test]
+    async fn a_filter_and_a_glob_examine_what_their_spaces_hold() {
+        const ROWS: usize = 20_000;
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let path = folder.path().join("memory.db");
+        let provider = SqliteMemory::open(path.clone()).expect("a provider");
+        provider.init().await.expect("an open database");
+        let row = |number: usize| {
+            // Twenty are sparse, two hundred in each channel, and the rest is dense.
+            let space = match number % 100 {
+                _ if number.is_multiple_of(1_000) => "t-sparse-1".to_owned(),
+                channel @ 1..=9 => format!("t-c{channel}-{number}"),
+                _ => format!("t-dense-{number}"),
+            };
+            let trigger = Trigger::parse(r#""an event""#).expect("valid");
+            let metadata = Metadata::parse(&format!(r#"{{"topic":{}}}"#, (number + number / 100) % 10)).expect("valid");
+            let time = Timestamp::from_millis(number as i64).expect("valid");
+            NewMemory::new(SpaceId::parse(space).expect("valid"), trigger, time).with_metadata(metadata)
+        };
+        for start in (0..ROWS).step_by(10_000) {
+            provider.store_many((start..start + 10_000).map(row).collect()).await.expect("a batch");
+        }
+        provider.shutdown().await.expect("a shutdown");
+
+        let mut session = Session::to_write(&SqliteConfig::new(path)).expect("the file");
+        let statements =
+            [statements::NEXT_PATH_TOKEN, statements::SLOTS_NEWEST_FIRST, statements::IN_SLOTS_NEWEST_FIRST];
+        let in_and_below = |path: &str| vec![Place::Space(path.to_owned()), Place::Below(path.to_owned())];
+        let below = |path: &str| vec![Place::Below(path.to_owned())];
+        assert_eq!(session.siblings("t-c7-", 100).await.expect("reads"), None);
+        let channels = session.siblings("t-c", 100).await.expect("reads").expect("few");
+        let sparse = session.siblings("t-s", 100).await.expect("reads").expect("few");
+        let query = || MemoryQuery::builder().limit(50);
+        let every_tenth = "metadata.topic = 7";
+        for (query, places, given, examined) in [
+            (query().under("t-sparse").filter_text("metadata.topic = 0"), in_and_below("t-sparse"), 20, 20),
+            (query().under("t-sparse").filter_text(every_tenth), in_and_below("t-sparse"), 0, 20),
+            (query().under("t-dense").filter_text(every_tenth), in_and_below("t-dense"), 50, 510),
+            (query().glob("t-c7-*"), below("t-c7"), 50, 50),
+            (query().glob("t-c7-*x"), below("t-c7"), 0, 200),
+            (query().glob("t-c?-*").filter_text(every_tenth), channels, 50, 510),
+            (query().glob("t-s*").filter_text(every_tenth), sparse, 0, 20),
+        ] {
+            let query = query.build().expect("a query");
+            let mut page = PageBuilder::new(&query);
+            let mut visit = |row: &dyn engine::Row<Ledger>| page.offer(row.head(), |head| row.read(head), || row.id());
+            let walk = Walk {
+                source: Source::Places(&places),
+                order: query.order(),
+                created_after: None,
+                created_before: None,
+                behind: None,
+                count: query.limit() + 1,
+                is_shared: false,
+            };
+            assert_eq!(session.walk_memories(&walk, &mut visit).await.expect("reads"), None);
+            assert_eq!(page.finish().memories.len(), given, "{query:?}");
+            let steps_of =
+                |sql| prepare(&session.connection, sql).expect("a statement").reset_status(StatementStatus::VmStep);
+            let steps: usize = statements.iter().map(|sql| steps_of(sql) as usize).sum();
+            // Beyond them a walk looks at what is left of its stride.
+            let most = 40 * (examined + STRIDE);
+            assert!(
+                (20 * examined..=most).contains(&steps),
+                "{steps} steps where {examined} rows are to be examined: {query:?}"
+            );
+        }
+    }
+}

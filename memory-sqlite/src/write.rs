@@ -1,0 +1,174 @@
+//! What a session writes. All steps of a call are in one transaction, which the writer's thread begins and commits.
+
+use memory_core::engine::{Append, Appended, Atomicity, Found, Writer};
+use memory_core::{Collection, Context, Document, IdempotencyKey, Memory, MemoryId, Result, Revision, Timestamp};
+use rusqlite::types::{ToSqlOutput, Value};
+use rusqlite::{Row, params, params_from_iter};
+
+use crate::connection::Session;
+use crate::paths::{self, PathEntry};
+use crate::statements::{self, SLOT_BITS, column, execute, first};
+
+impl Writer for Session {
+    async fn append(&mut self, append: Append<'_>) -> Result<Vec<Appended>> {
+        let mut appended = Vec::with_capacity(append.memories.len());
+        for memory in append.memories {
+            let owner = self.owner(memory, append.is_repeated)?;
+            appended.push(owner.map_or(Appended::Written, Appended::Taken));
+        }
+        let is_refused = append.atomicity == Atomicity::All && appended.iter().any(|one| *one != Appended::Written);
+        if is_refused {
+            let refused = |one| if one == Appended::Written { Appended::NotWritten } else { one };
+            return Ok(appended.into_iter().map(refused).collect());
+        }
+        let fresh = append.memories.iter().zip(&appended).filter(|(_, one)| **one == Appended::Written);
+        let mut fresh: Vec<_> = fresh.map(|(memory, _)| *memory).collect();
+        // In the order of time, in which rows of one millisecond get slots of their own.
+        fresh.sort_unstable_by_key(|memory| (memory.created_at, memory.id));
+        fresh.into_iter().try_for_each(|memory| self.insert(memory))?;
+        Ok(appended)
+    }
+
+    async fn replace(&mut self, before: &Found<Memory, i64>, after: &Memory) -> Result<bool> {
+        let parameters = params![
+            before.version,
+            after.id.as_bytes().as_slice(),
+            revision_of(before.record.revision),
+            after.status.as_str(),
+            after.context.as_ref().map(Context::as_str),
+            after.updated_at.map(Timestamp::as_millis),
+            after.metadata.as_str(),
+            revision_of(after.revision),
+        ];
+        if execute(&self.connection, statements::UPDATE_MEMORY, parameters)? == 0 {
+            return Ok(false);
+        }
+        if self.has_ledger_text && after.context != before.record.context {
+            execute(&self.connection, statements::DELETE_MEMORY_WORDS, [before.version])?;
+            statements::insert_memory_words(&self.connection, before.version, after)?;
+        }
+        Ok(true)
+    }
+
+    async fn put(&mut self, before: Option<&Found<Document, i64>>, after: &Document) -> Result<bool> {
+        let Some(before) = before else {
+            let parameters = params_from_iter(values_of(after));
+            if execute(&self.connection, statements::INSERT_DOCUMENT, parameters)? == 0 {
+                return Ok(false);
+            }
+            let seq = self.connection.last_insert_rowid();
+            return statements::insert_document_words(&self.connection, seq, after).map(|()| true);
+        };
+        let [_, _, space, _, content, updated_at, metadata, revision] = values_of(after);
+        let parameters = found_values(before).chain([space, content, updated_at, metadata, revision]);
+        if execute(&self.connection, statements::UPDATE_DOCUMENT, params_from_iter(parameters))? == 0 {
+            return Ok(false);
+        }
+        if before.record.content != after.content {
+            execute(&self.connection, statements::DELETE_DOCUMENT_WORDS, [before.version])?;
+            statements::insert_document_words(&self.connection, before.version, after)?;
+        }
+        Ok(true)
+    }
+
+    async fn remove(&mut self, _: &Collection, found: &[Found<Document, i64>]) -> Result<bool> {
+        for document in found {
+            let parameters = params_from_iter(found_values(document));
+            if first(&self.connection, statements::DOCUMENT_IS_UNCHANGED, parameters, |_| Ok(()))?.is_none() {
+                return Ok(false);
+            }
+        }
+        for document in found {
+            execute(&self.connection, statements::DELETE_DOCUMENT, [document.version])?;
+            execute(&self.connection, statements::DELETE_DOCUMENT_WORDS, [document.version])?;
+        }
+        Ok(true)
+    }
+}
+
+impl Session {
+    /// The memory that has the id of a new one, or else its key.
+    fn owner(&self, memory: &Memory, is_repeated: bool) -> Result<Option<MemoryId>> {
+        let id = memory.id.as_bytes().as_slice();
+        if is_repeated && first(&self.connection, statements::SLOT_OF_ID, [id], |_| Ok(()))?.is_some() {
+            return Ok(Some(memory.id));
+        }
+        let Some(key) = &memory.idempotency_key else { return Ok(None) };
+        let read = |row: &Row<'_>| column(row, 0).map(MemoryId::from_bytes);
+        first(&self.connection, statements::MEMORY_BY_KEY, [key.as_str()], read)
+    }
+
+    fn insert(&mut self, memory: &Memory) -> Result<()> {
+        let (slot, is_shared) = self.slot_for(memory)?;
+        let parameters = params![
+            memory.id.as_bytes().as_slice(),
+            slot,
+            memory.space_id.as_str(),
+            memory.status.as_str(),
+            memory.trigger.as_str(),
+            memory.context.as_ref().map(Context::as_str),
+            memory.updated_at.map(Timestamp::as_millis),
+            memory.metadata.as_str(),
+            revision_of(memory.revision),
+            memory.idempotency_key.as_ref().map(IdempotencyKey::as_str),
+        ];
+        execute(&self.connection, statements::INSERT_MEMORY, parameters)?;
+        if self.has_ledger_text {
+            statements::insert_memory_words(&self.connection, self.connection.last_insert_rowid(), memory)?;
+        }
+        self.paths.push(PathEntry { slot, tokens: paths::tokens_of(memory), is_shared });
+        Ok(())
+    }
+
+    /// The slot for a new row, and whether other rows are in it.
+    ///
+    /// Slots are in the order of (createdAt, id). A row that is the last of its millisecond, as rows that are stored one
+    /// after the other are, gets the next slot. Only a row that comes between others of its millisecond, or after more than
+    /// a million of them, shares the slot of the one before it.
+    fn slot_for(&self, memory: &Memory) -> Result<(i64, bool)> {
+        let start = memory.created_at.as_millis() << SLOT_BITS;
+        let end = start | ((1 << SLOT_BITS) - 1);
+        let id = memory.id.as_bytes().as_slice();
+        // A row with an impossible id has its place all the same.
+        let read = |row: &Row<'_>| Ok((column::<i64>(row, 0)?, statements::bytes(row, 1)? < id));
+        let last = first(&self.connection, statements::LAST_OF_MILLISECOND, [start, end], read)?;
+        let Some((last, is_before)) = last else { return Ok((start, false)) };
+        if is_before {
+            return Ok((last + i64::from(last < end), last == end));
+        }
+        // The last slot whose first row comes before the new one, or else the first of all.
+        let (mut low, mut high) = (start, last);
+        while low < high {
+            let middle = low + (high - low + 1) / 2;
+            match first(&self.connection, statements::FIRST_FROM_SLOT, [middle, high], read)? {
+                Some((slot, true)) => low = slot,
+                _ => high = middle - 1,
+            }
+        }
+        Ok((low, true))
+    }
+}
+
+/// A document as the columns of an insert have it.
+fn values_of(document: &Document) -> [ToSqlOutput<'_>; 8] {
+    [
+        document.id.as_str().into(),
+        document.created_at.as_millis().into(),
+        document.space_id.as_str().into(),
+        document.collection.as_str().into(),
+        document.content.as_str().into(),
+        ToSqlOutput::Owned(Value::from(document.updated_at.map(Timestamp::as_millis))),
+        document.metadata.as_str().into(),
+        revision_of(document.revision).into(),
+    ]
+}
+
+/// What tells a document that was read from every other one.
+fn found_values(found: &Found<Document, i64>) -> impl Iterator<Item = ToSqlOutput<'_>> {
+    std::iter::once(found.version.into()).chain(values_of(&found.record))
+}
+
+fn revision_of(revision: Revision) -> i64 {
+    // At most 2^53 - 1.
+    revision.get() as i64
+}
