@@ -63,7 +63,7 @@ impl Session {
     /// Runs work in the transaction that was begun and commits it, or rolls it back when anything fails.
     pub(crate) fn in_transaction(&mut self, work: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
         self.paths.clear();
-        let result = self.knows_ledger_text().and_then(|()| work(self)).and_then(|()| self.commit());
+        let result = self.learn_ledger_text().and_then(|()| work(self)).and_then(|()| self.commit());
         // After some failures SQLite itself has ended the transaction.
         if result.is_err() && !self.connection.is_autocommit() {
             // The first failure is the one to tell.
@@ -73,7 +73,7 @@ impl Session {
     }
 
     /// Learns whether the words of the ledger are indexed.
-    pub(crate) fn knows_ledger_text(&mut self) -> Result<()> {
+    pub(crate) fn learn_ledger_text(&mut self) -> Result<()> {
         self.has_ledger_text = first(&self.connection, statements::HAS_LEDGER_TEXT, [], |_| Ok(()))?.is_some();
         Ok(())
     }

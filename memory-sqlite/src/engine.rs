@@ -180,7 +180,7 @@ impl<A: Send + Sync, T: Send> Write for Call<A, T> {
 
     fn answer(self: Box<Self>, committed: Result<()>) {
         let result = match (committed, self.result) {
-            // What failed has written nothing, whatever became of the transaction, or it was rolled back.
+            // A call that failed has written nothing, or what it wrote was rolled back.
             (_, Some(Err(error))) => Err(error.with_outcome(Outcome::NotDone)),
             (Err(error), _) => Err(error),
             (Ok(()), Some(result)) => result,
@@ -204,7 +204,7 @@ fn finish<T>(steps: Steps<'_, T>) -> Result<T> {
 fn open_to_write(config: &SqliteConfig) -> Result<Session> {
     let mut session = Session::to_write(config)?;
     schema::run(&mut session.connection)?;
-    session.knows_ledger_text()?;
+    session.learn_ledger_text()?;
     if config.text_index == TextIndex::All && !session.has_ledger_text {
         session.begin()?;
         session.in_transaction(|session| match session.has_ledger_text {

@@ -12,7 +12,7 @@ use crate::error::native;
 /// By how many bits a slot's createdAt is shifted: what is left counts the rows of one millisecond.
 pub(crate) const SLOT_BITS: u32 = 20;
 
-// The first seven columns are the same.
+// The first seven columns of both are the same.
 macro_rules! memory_columns {
     () => {
         "id, created_at, seq, space_id, updated_at, revision, metadata, status, trigger, context, idempotency_key"

@@ -1,16 +1,18 @@
 //! What is special about SQLite behind the contract: memory, group commit, slots, and the plans of its statements.
 
 use std::path::Path;
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use conformance::workload::{self, Ledger, RowOrder};
 use futures::future::join_all;
+use memory_core::engine::{Engine, Reader, Writer};
 use memory_core::{
-    Collection, Content, DocumentId, DocumentQuery, DocumentSelection, DocumentWrite, Durability, ErrorKind,
-    IdempotencyKey, InMemory, Memory, MemoryId, MemoryPatch, MemoryProvider, MemoryQuery, NewMemory, Order,
-    QueryBuilder, SpaceId, SpaceSelector, Status, TextIndex, Timestamp, Trigger,
+    Collection, Content, DEFAULT_DEADLINE, Document, DocumentId, DocumentQuery, DocumentSelection, DocumentWrite,
+    Durability, ErrorKind, IdempotencyKey, InMemory, Memory, MemoryId, MemoryPatch, MemoryProvider, MemoryQuery,
+    NewMemory, Order, QueryBuilder, SpaceId, SpaceSelector, Status, TextIndex, Timestamp, Trigger,
 };
-use memory_sqlite::{Location, SqliteConfig, SqliteMemory};
+use memory_sqlite::{Location, Sqlite, SqliteConfig, SqliteMemory};
 use proptest::prelude::*;
 use rusqlite::{Connection, StatementStatus};
 use tempfile::TempDir;
@@ -23,6 +25,31 @@ mod statements;
 #[allow(dead_code)]
 #[path = "../src/error.rs"]
 mod error;
+
+#[tokio::test]
+async fn a_document_that_was_removed_and_put_again_is_another_version() {
+    let engine = Sqlite::open(&SqliteConfig::in_memory()).await.expect("an open database");
+    let id = DocumentId::parse("one").expect("valid");
+    let first = document("one").apply(&id, None, at(1)).expect("a document");
+    let second = Document { content: Content::parse("another text").expect("valid"), ..first.clone() };
+    let until = Instant::now() + DEFAULT_DEADLINE;
+    let work = engine.write(until, Arc::new((first, second.clone())), |session, (first, second)| {
+        Box::pin(async move {
+            let (collection, ids) = (&first.collection, std::slice::from_ref(&first.id));
+            session.put(None, first).await?;
+            let old: Vec<_> = session.documents(collection, ids).await?.into_iter().collect::<Result<_, _>>()?;
+            session.remove(collection, &old).await?;
+            session.put(None, second).await?;
+            let done = [session.put(Some(&old[0]), first).await?, session.remove(collection, &old).await?];
+            let new = session.documents(collection, ids).await?.remove(0)?;
+            Ok((done, old[0].version == new.version, new.record))
+        })
+    });
+    let (done, has_same_seq, present) = work.await.expect("steps");
+    assert!(has_same_seq, "a number that is given again must not tell the version");
+    assert_eq!((done, present), ([false, false], second));
+    engine.close().await.expect("closes");
+}
 
 #[tokio::test]
 async fn a_database_in_memory_does_all_calls_and_is_its_own() {
