@@ -5,7 +5,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use memory_core::engine::{Config, Settings, parameter};
 use memory_core::{Address, Clock, DEFAULT_DEADLINE, Error, Host, Password, Result, SystemClock, TextIndex};
+
+use crate::statements::Statements;
 
 /// Which server, and the settings of the provider.
 ///
@@ -131,31 +134,19 @@ impl PostgresConfig {
     }
 
     fn set(&mut self, name: &str, value: &str) -> Result<()> {
-        let wrong = || wrong(name);
-        let millis = || value.parse().map(Duration::from_millis).map_err(|_| wrong());
+        let millis = || parameter(name, value).map(Duration::from_millis);
         match name {
             "application_name" => self.application_name = value.to_owned(),
             "namespace" => self.namespace = value.to_owned(),
-            "pool_size" => self.pool_size = value.parse().map_err(|_| wrong())?,
+            "pool_size" => self.pool_size = parameter(name, value)?,
             "acquire_timeout_ms" => self.acquire_timeout = millis()?,
             "statement_timeout_ms" => self.statement_timeout = Some(millis()?),
             "deadline_ms" => self.deadline = millis()?,
             "text_index" => {
-                self.text_index = match value {
-                    "documents" => TextIndex::Documents,
-                    "all" => TextIndex::All,
-                    _ => return Err(wrong()),
-                }
+                self.text_index = choice(name, value, &[("documents", TextIndex::Documents), ("all", TextIndex::All)])?;
             }
-            "pooler" => {
-                self.pooler = match value {
-                    "none" => false,
-                    "transaction" => true,
-                    _ => return Err(wrong()),
-                }
-            }
-            "target_session_attrs" if value == "read-write" => {}
-            "target_session_attrs" => return Err(wrong()),
+            "pooler" => self.pooler = choice(name, value, &[("none", false), ("transaction", true)])?,
+            "target_session_attrs" => choice(name, value, &[("read-write", ())])?,
             "read_url" => {
                 let (mut server, parameters) = Server::parse(value)?;
                 for (name, value) in form_urlencoded::parse(parameters.as_bytes()) {
@@ -168,6 +159,17 @@ impl PostgresConfig {
             _ => return Err(unknown(name)),
         }
         Ok(())
+    }
+}
+
+impl Config for PostgresConfig {
+    fn settings(&self) -> Settings {
+        let Self { deadline, text_index, .. } = *self;
+        Settings { deadline, patience: deadline, text_index, clock: Arc::clone(&self.clock) }
+    }
+
+    fn check(&self) -> Result<()> {
+        Statements::new(&self.namespace).map(drop)
     }
 }
 
@@ -195,14 +197,15 @@ impl Tls {
     fn set(&mut self, name: &str, value: &str) -> Result<bool> {
         match name {
             "sslmode" => {
-                self.mode = match value {
-                    "disable" => TlsMode::Disable,
-                    "allow" | "prefer" => TlsMode::Prefer,
-                    "require" => TlsMode::Require,
-                    "verify-ca" => TlsMode::VerifyCa,
-                    "verify-full" => TlsMode::VerifyFull,
-                    _ => return Err(wrong(name)),
-                }
+                let modes = [
+                    ("disable", TlsMode::Disable),
+                    ("allow", TlsMode::Prefer),
+                    ("prefer", TlsMode::Prefer),
+                    ("require", TlsMode::Require),
+                    ("verify-ca", TlsMode::VerifyCa),
+                    ("verify-full", TlsMode::VerifyFull),
+                ];
+                self.mode = choice(name, value, &modes)?;
             }
             "sslrootcert" => self.root_certificate = Some(value.into()),
             "sslcert" => self.certificate = Some(value.into()),
@@ -221,8 +224,11 @@ impl TryFrom<&str> for PostgresConfig {
     }
 }
 
-fn wrong(name: &str) -> Error {
-    Error::invalid(format!("the value of the URL parameter {name} is not valid"))
+/// What a word of a parameter stands for.
+fn choice<T: Copy>(name: &str, value: &str, words: &[(&str, T)]) -> Result<T> {
+    let found = words.iter().find(|(word, _)| *word == value);
+    let wrong = || Error::invalid(format!("the value of the URL parameter {name} is not valid"));
+    found.map(|(_, meaning)| *meaning).ok_or_else(wrong)
 }
 
 fn unknown(name: &str) -> Error {

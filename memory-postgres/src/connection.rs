@@ -1,53 +1,47 @@
-//! Connections: pools that follow the primary, sessions, and what is tried again.
+//! Connections: pools that follow the primary, and the sessions on them.
 
-use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use memory_core::{Error, Group, Outcome, Result};
-use sqlx::postgres::{PgArguments, PgConnection, Postgres};
-use sqlx::{AssertSqlSafe, Connection};
+use memory_core::Result;
+use memory_core::engine::{View, Work};
+use sqlx::postgres::{PgArguments, PgConnection, PgRow, Postgres};
+use sqlx::{AssertSqlSafe, Connection, Row, SqlSafeStr};
 use tokio::runtime::Handle;
 
 use crate::config::{PostgresConfig, Server};
-use crate::error::{is_passing, is_starting, native, native_write};
+use crate::error::{is_native, is_starting, native, native_write};
 use crate::pool::{Connector, Pool, Pooled};
 use crate::statements::Statements;
-use crate::writing::GROUP;
 
 /// How long to wait for a connection to the host that was the primary, before asking the others.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// How long a group may wait for a transaction that holds what it writes, before each of its stores is tried alone.
-const GROUP_PATIENCE: Duration = Duration::from_millis(100);
+/// How long to wait before the hosts are asked again while none of them is the primary.
+const PAUSE: Duration = Duration::from_millis(200);
 /// How long to wait for a server that is starting up, before it is said to be down.
 const STARTING: Duration = Duration::from_secs(2);
 /// How long a connection may take to recover from a session that was given up, before it is closed.
 const RECOVERY: Duration = Duration::from_secs(10);
-/// How long to wait before the next attempt; twice as long each time, up to the second.
-const PAUSE: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(200));
 
-/// The connections of an open provider.
+/// The connections of an open engine.
 #[derive(Debug)]
 pub(crate) struct Connections {
     primary: Hosts,
     replica: Option<Hosts>,
-    pub(crate) statements: Statements,
-    /// Whether the words of the ledger are indexed, as far as this provider has heard. Never goes back.
-    pub(crate) has_ledger_text: AtomicBool,
-    /// Stores that travel together.
-    pub(crate) group: Group,
-    begin: Begin,
+    namespace: Arc<Namespace>,
 }
 
-/// How transactions begin.
+/// What all sessions share.
 #[derive(Debug)]
-struct Begin {
-    /// Whether every call is one, which then can't rely on settings of its session.
+struct Namespace {
+    statements: Statements,
+    /// Whether the words of the ledger are indexed, as far as this program has heard. Never goes back.
+    has_ledger_text: AtomicBool,
+    /// Whether every session is a transaction, since a pooler gives a connection to others between two of them.
     is_pooled: bool,
-    reading: Arc<str>,
-    writing: Arc<str>,
-    in_group: Arc<str>,
+    begin_reading: Arc<str>,
+    begin_writing: Arc<str>,
 }
 
 impl Connections {
@@ -59,37 +53,36 @@ impl Connections {
             let local = if config.pooler { settings.iter().map(set).collect() } else { String::new() };
             Arc::from(format!("BEGIN{how}{local}"))
         };
-        let in_group = begin(&format!("; SET LOCAL lock_timeout = {}", GROUP_PATIENCE.as_millis()));
         let hosts = |server: &Server, is_primary| Hosts::new(server, config, &settings, is_primary);
         Ok(Self {
             primary: hosts(&config.server, true),
             replica: config.read_server.as_ref().map(|server| hosts(server, false)),
-            statements: Statements::new(&config.namespace)?,
-            has_ledger_text: AtomicBool::new(false),
-            group: Group::new(GROUP.0, GROUP.1),
-            begin: Begin { is_pooled: config.pooler, reading: begin(" READ ONLY"), writing: begin(""), in_group },
+            namespace: Arc::new(Namespace {
+                statements: Statements::new(&config.namespace)?,
+                has_ledger_text: AtomicBool::new(false),
+                is_pooled: config.pooler,
+                begin_reading: begin(" READ ONLY"),
+                begin_writing: begin(""),
+            }),
         })
     }
 
-    /// A session that only reads, on the replica if there is one.
-    pub(crate) async fn read(&self) -> Result<Session> {
-        let hosts = self.replica.as_ref().unwrap_or(&self.primary);
-        if self.begin.is_pooled { self.begin(hosts, &self.begin.reading).await } else { self.session(hosts).await }
+    /// A session that reads.
+    pub(crate) async fn read(&self, view: View) -> Result<Session> {
+        let replica = self.replica.as_ref().filter(|_| view == View::Configured);
+        let begin = self.namespace.is_pooled.then_some(&self.namespace.begin_reading);
+        self.session(replica.unwrap_or(&self.primary), begin).await
     }
 
     /// A session on the primary, in which each statement is a transaction; behind a pooler, all of them are one.
     pub(crate) async fn write(&self) -> Result<Session> {
-        if self.begin.is_pooled { self.transaction().await } else { self.session(&self.primary).await }
+        let begin = self.namespace.is_pooled.then_some(&self.namespace.begin_writing);
+        self.session(&self.primary, begin).await
     }
 
-    /// A session on the primary in a transaction.
+    /// A session on the primary that is a transaction.
     pub(crate) async fn transaction(&self) -> Result<Session> {
-        self.begin(&self.primary, &self.begin.writing).await
-    }
-
-    /// A session on the primary in a transaction of a group, which does not wait long for others.
-    pub(crate) async fn group_transaction(&self) -> Result<Session> {
-        self.begin(&self.primary, &self.begin.in_group).await
+        self.session(&self.primary, Some(&self.namespace.begin_writing)).await
     }
 
     /// The first transaction. A server that is starting up is waited for a little; one that can't be reached is `Unavailable`, with
@@ -113,17 +106,16 @@ impl Connections {
         }
     }
 
-    async fn session(&self, hosts: &Hosts) -> Result<Session> {
-        let connection = hosts.open(async |pool: Pool| pool.get().await).await?;
-        Ok(Session::new(connection, !self.begin.is_pooled))
-    }
-
-    async fn begin(&self, hosts: &Hosts, how: &Arc<str>) -> Result<Session> {
-        let begin = async |pool: Pool| {
-            let mut session = Session::new(pool.get().await?, !self.begin.is_pooled);
-            session.begin(how).await.map(|()| session)
+    async fn session(&self, hosts: &Hosts, begin: Option<&Arc<str>>) -> Result<Session> {
+        let open = async |pool: Pool| {
+            let (connection, namespace) = (Some(pool.get().await?), Arc::clone(&self.namespace));
+            let mut session = Session { connection, namespace, is_transaction: false };
+            if let Some(begin) = begin {
+                session.begin_with(Arc::clone(begin)).await?;
+            }
+            Ok(session)
         };
-        hosts.open(begin).await
+        hosts.open(open).await
     }
 }
 
@@ -182,7 +174,7 @@ impl Hosts {
                 _ => match self.find_primary().await {
                     Ok(()) => {}
                     Err(error) if !is_starting(&error) => return Err(error),
-                    Err(_) => tokio::time::sleep(PAUSE.1).await,
+                    Err(_) => tokio::time::sleep(PAUSE).await,
                 },
             }
         }
@@ -212,41 +204,138 @@ impl Hosts {
 
 /// A connection for a while, in a transaction or not. A transaction that is given up is rolled back.
 #[derive(Debug)]
-pub(crate) struct Session {
+pub struct Session {
     /// `None` when the session has ended.
     connection: Option<Pooled>,
+    namespace: Arc<Namespace>,
     is_transaction: bool,
-    keeps_statements: bool,
 }
 
 /// A statement to which values are bound.
 pub(crate) type Statement = sqlx::query::Query<'static, Postgres, PgArguments>;
 
 impl Session {
-    fn new(connection: Pooled, keeps_statements: bool) -> Self {
-        Self { connection: Some(connection), is_transaction: false, keeps_statements }
-    }
-
-    async fn begin(&mut self, how: &Arc<str>) -> sqlx::Result<()> {
-        // Also when it is given up before the server has answered.
-        self.is_transaction = true;
-        sqlx::raw_sql(AssertSqlSafe(Arc::clone(how))).execute(&mut **self).await.map(drop)
-    }
-
-    /// A statement, prepared once for each connection where it has sessions of its own.
-    pub(crate) fn statement(&self, sql: &Arc<str>) -> Statement {
-        sqlx::query(AssertSqlSafe(Arc::clone(sql))).persistent(self.keeps_statements)
+    /// Runs work, and ends the session.
+    pub(crate) async fn run<A, T>(mut self, argument: &A, work: Work<Self, A, T>) -> Result<T> {
+        let done = work(&mut self, argument).await;
+        match done {
+            Ok(done) => self.end().await.map(|()| done),
+            Err(error) => {
+                // After a failure of the driver the connection may be lost, or in the middle of something.
+                if !self.is_transaction && !is_native(&error) {
+                    self.put_back();
+                }
+                Err(error)
+            }
+        }
     }
 
     /// Ends the session, with all that it wrote. Not after a failure, which its connection may not have outlived.
-    pub(crate) async fn commit(mut self) -> Result<()> {
+    pub(crate) async fn end(mut self) -> Result<()> {
         if self.is_transaction {
-            sqlx::raw_sql("COMMIT").execute(&mut *self).await.map_err(native_write)?;
+            self.command("COMMIT").await.map_err(native_write)?;
         }
+        self.put_back();
+        Ok(())
+    }
+
+    /// Begins a transaction, or behind a pooler, where the session is one, a part of it. `and` follows at once.
+    pub(crate) async fn begin(&mut self, and: &str) -> Result<()> {
+        let begin = if self.namespace.is_pooled { "SAVEPOINT step" } else { "BEGIN" };
+        self.begin_with(Arc::from(format!("{begin}{and}"))).await.map_err(native)
+    }
+
+    /// Ends what was begun, and keeps what it wrote. Behind a pooler that is sure only when the session has ended.
+    pub(crate) async fn commit(&mut self) -> Result<()> {
+        if !self.namespace.is_pooled {
+            self.command("COMMIT").await.map_err(native_write)?;
+            self.is_transaction = false;
+        }
+        Ok(())
+    }
+
+    /// Ends what was begun, as if it had never been.
+    pub(crate) async fn rollback(&mut self) -> Result<()> {
+        let is_pooled = self.namespace.is_pooled;
+        self.command(if is_pooled { "ROLLBACK TO step" } else { "ROLLBACK" }).await.map_err(native)?;
+        self.is_transaction = is_pooled;
+        Ok(())
+    }
+
+    /// The statements of the namespace, and the names in it.
+    pub(crate) fn on(&self) -> &Statements {
+        &self.namespace.statements
+    }
+
+    /// A statement of the namespace.
+    pub(crate) fn statement(&self, choose: impl FnOnce(&Statements) -> &Arc<str>) -> Statement {
+        self.prepare(choose(self.on()))
+    }
+
+    /// A statement, prepared once for each connection where it has sessions of its own.
+    pub(crate) fn prepare(&self, sql: &Arc<str>) -> Statement {
+        sqlx::query(AssertSqlSafe(Arc::clone(sql))).persistent(!self.namespace.is_pooled)
+    }
+
+    /// The rows of a statement that reads.
+    pub(crate) async fn rows(&mut self, statement: Statement) -> Result<Vec<PgRow>> {
+        statement.fetch_all(self.connection()).await.map_err(native)
+    }
+
+    /// The one row of a statement that reads.
+    pub(crate) async fn row(&mut self, statement: Statement) -> Result<PgRow> {
+        statement.fetch_one(self.connection()).await.map_err(native)
+    }
+
+    /// Whether a statement that reads says so.
+    pub(crate) async fn holds(&mut self, statement: Statement) -> Result<bool> {
+        self.row(statement).await?.try_get(0).map_err(native)
+    }
+
+    /// The rows of a statement that writes.
+    pub(crate) async fn written_rows(&mut self, statement: Statement) -> Result<Vec<PgRow>> {
+        statement.fetch_all(self.connection()).await.map_err(native_write)
+    }
+
+    /// How many rows a statement wrote.
+    pub(crate) async fn write(&mut self, statement: Statement) -> Result<u64> {
+        Ok(statement.execute(self.connection()).await.map_err(native_write)?.rows_affected())
+    }
+
+    /// Runs statements without values, which are not prepared.
+    pub(crate) async fn command(&mut self, sql: impl SqlSafeStr) -> sqlx::Result<()> {
+        sqlx::raw_sql(sql).execute(self.connection()).await.map(drop)
+    }
+
+    /// Whether the words of the ledger are indexed, as far as this program has heard.
+    pub(crate) fn has_ledger_text(&self) -> bool {
+        self.namespace.has_ledger_text.load(Ordering::Relaxed)
+    }
+
+    /// Asks the server whether the words of the ledger are indexed, and tells all sessions.
+    pub(crate) async fn learn_ledger_text(&mut self) -> Result<bool> {
+        let ask = self.statement(|on| &on.has_ledger_text).bind(&self.on().ledger_text);
+        if self.holds(ask).await? {
+            self.namespace.has_ledger_text.store(true, Ordering::Relaxed);
+        }
+        Ok(self.has_ledger_text())
+    }
+
+    async fn begin_with(&mut self, sql: Arc<str>) -> sqlx::Result<()> {
+        // Also when it is given up before the server has answered.
+        self.is_transaction = true;
+        self.command(AssertSqlSafe(sql)).await
+    }
+
+    fn connection(&mut self) -> &mut PgConnection {
+        // Only the methods that consume a session take it.
+        self.connection.as_mut().expect("a session has a connection until it ends")
+    }
+
+    fn put_back(mut self) {
         if let Some(connection) = self.connection.take() {
             connection.put_back();
         }
-        Ok(())
     }
 }
 
@@ -266,51 +355,5 @@ impl Drop for Session {
                 connection.put_back();
             }
         });
-    }
-}
-
-impl Deref for Session {
-    type Target = PgConnection;
-
-    fn deref(&self) -> &PgConnection {
-        self.connection.as_ref().expect(HAS_CONNECTION)
-    }
-}
-
-impl DerefMut for Session {
-    fn deref_mut(&mut self) -> &mut PgConnection {
-        self.connection.as_mut().expect(HAS_CONNECTION)
-    }
-}
-
-/// Only the methods that consume a session take its connection.
-const HAS_CONNECTION: &str = "a session has a connection until it ends";
-
-/// Does the work again while what prevented it is passing and nothing of it can have been done (W11). Ends with the deadline
-/// of the call.
-pub(crate) async fn retry<T, F: Future<Output = Result<T>>>(work: impl Fn() -> F) -> Result<T> {
-    repeat(work, |error| error.outcome() == Outcome::NotDone && is_passing(error)).await
-}
-
-/// As [`retry`], for work that can be done twice and has its effect once.
-pub(crate) async fn retry_repeatable<T, F: Future<Output = Result<T>>>(work: impl Fn() -> F) -> Result<T> {
-    repeat(work, is_passing).await
-}
-
-async fn repeat<T, F: Future<Output = Result<T>>>(
-    work: impl Fn() -> F,
-    is_worth_it: impl Fn(&Error) -> bool,
-) -> Result<T> {
-    let (mut pause, mut earlier) = (PAUSE.0, Outcome::NotDone);
-    loop {
-        // Boxed, since futures of the driver nest too deep for the compiler.
-        match Box::pin(work()).await.map_err(|error| error.after(earlier)) {
-            Err(error) if is_worth_it(&error) => {
-                earlier = error.outcome();
-                tokio::time::sleep(pause).await;
-                pause = (pause * 2).min(PAUSE.1);
-            }
-            result => return result,
-        }
     }
 }

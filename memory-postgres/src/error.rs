@@ -38,9 +38,14 @@ pub(crate) fn native_write(error: sqlx::Error) -> Error {
     if is_unknown { error.with_outcome(Outcome::Unknown) } else { error }
 }
 
+/// Whether the driver gave the error.
+pub(crate) fn is_native(error: &Error) -> bool {
+    of_driver(error).is_some()
+}
+
 /// Whether the same statement can succeed at once: the connection or the transaction was a victim of something else.
 pub(crate) fn is_passing(error: &Error) -> bool {
-    match error.source().and_then(|source| source.downcast_ref::<sqlx::Error>()) {
+    match of_driver(error) {
         Some(sqlx::Error::Database(refusal)) => {
             let state = refusal.code().unwrap_or_default();
             has_ended(&state) || matches!(&*state, "40001" | "40P01" | "57P03")
@@ -56,6 +61,10 @@ pub(crate) fn is_passing(error: &Error) -> bool {
         Some(error) => is_lost(error),
         None => false,
     }
+}
+
+fn of_driver(error: &Error) -> Option<&sqlx::Error> {
+    error.source()?.downcast_ref()
 }
 
 /// Whether a server that refuses a connection so may take one in a moment.

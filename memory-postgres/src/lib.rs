@@ -2,19 +2,16 @@
 
 mod config;
 mod connection;
-mod documents;
+mod engine;
 mod error;
-mod inspect;
-mod migrate;
 mod pool;
-mod provider;
-mod query;
+mod read;
+mod schema;
 mod slices;
 mod statements;
-mod writing;
+mod write;
 
 pub use config::{PostgresConfig, Server, Tls, TlsMode};
-pub use inspect::inspect;
+pub use engine::{PostgresEngine, PostgresMemory};
 pub use memory_core::{Host, Password};
-pub use migrate::{migrate, plan, remove};
-pub use provider::PostgresMemory;
+pub use schema::{inspect, migrate, plan, remove};

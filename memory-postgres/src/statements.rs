@@ -1,16 +1,10 @@
-//! Every SQL statement, and how rows become records.
+//! Every SQL statement, and values as the server has them.
 
 use std::sync::Arc;
 
-use memory_core::{
-    Collection, Content, Context, Document, DocumentId, Error, ErrorKind, Head, IdempotencyKey, Memory, MemoryId,
-    Metadata, Result, Revision, SpaceId, Status, Timestamp, Trigger,
-};
-use sqlx::postgres::{PgRow, Postgres};
-use sqlx::{Decode, Row, Type, ValueRef};
+use memory_core::{Error, Memory, MemoryId, Result, Revision, SpaceId, words};
 use uuid::Uuid;
 
-use crate::error::native;
 use crate::slices::Slices;
 
 macro_rules! statements {
@@ -77,14 +71,16 @@ macro_rules! memory_slice_columns {
 }
 pub(crate) use memory_slice_columns;
 
-/// What a document is read from.
+/// What a document is read from. The last is the transaction that wrote it: a document that was removed and put again can have the
+/// same revision, and is another one.
 macro_rules! document_columns {
     () => {
-        "m.id, m.created_at, m.space_id, m.collection, m.revision, m.updated_at, m.metadata, m.content"
+        "m.id, m.created_at, m.space_id, m.collection, m.revision, m.updated_at, m.metadata, m.content, \
+         m.xmin::text::bigint"
     };
 }
 
-/// The same for a slice of many.
+/// The same for a slice of many, without what wrote them.
 macro_rules! document_slice_columns {
     () => {
         "m.id, m.created_at, m.space_id, m.collection, m.revision, m.updated_at, m.metadata, \
@@ -182,9 +178,9 @@ statements! {
     memory_by_id: concat!("SELECT ", memory_columns!(), " FROM {schema}.memories m WHERE id = $1");
     memories_by_ids: concat!("SELECT ", memory_columns!(), " FROM {schema}.memories m WHERE id = ANY($1)");
     known_memories: "
-        SELECT id, idempotency_key, space_id, trigger FROM {schema}.memories WHERE id = ANY($1)
+        SELECT id, idempotency_key FROM {schema}.memories WHERE id = ANY($1)
         UNION ALL
-        SELECT id, idempotency_key, space_id, trigger FROM {schema}.memories WHERE idempotency_key = ANY($2)";
+        SELECT id, idempotency_key FROM {schema}.memories WHERE idempotency_key = ANY($2)";
     /// The next space from $1 on, then the first behind what belongs to the same sibling, and so on while they start with $1.
     siblings: "
         WITH RECURSIVE step (space_id, sibling, number) AS (
@@ -223,15 +219,11 @@ statements! {
     update_document: "
         UPDATE {schema}.documents
         SET updated_at = $4, revision = $5, space_id = $6, metadata = $7, content = $8, words = $9
-        WHERE collection = $1 AND id = $2 AND created_at = $3 AND revision = $10";
+        WHERE collection = $1 AND id = $2 AND created_at = $3 AND xmin::text::bigint = $10";
     document_by_id: concat!("SELECT ", document_columns!(), " FROM {schema}.documents m WHERE collection = $1 AND id = $2");
-    documents_by_ids: concat!("SELECT ", document_columns!(), ", m.xmin::text::bigint
-        FROM {schema}.documents m WHERE collection = $1 AND id = ANY($2::text[]) ORDER BY id");
-    /// In the order of their ids, after $2.
-    documents_from_id: concat!("SELECT ", document_columns!(), ", m.xmin::text::bigint
-        FROM {schema}.documents m WHERE collection = $1 AND id > $2 ORDER BY id LIMIT 64");
-    /// All of the documents, or none. By the transaction that wrote each: one that was removed and put again can have the same
-    /// revision, and is another one.
+    documents_by_ids: concat!("SELECT ", document_columns!(), " FROM {schema}.documents m
+        WHERE collection = $1 AND id = ANY($2::text[])");
+    /// All of the documents, or none.
     delete_documents: "
         WITH wanted AS (SELECT * FROM unnest($2::text[], $3::bigint[]) AS wanted (id, writer)),
         found AS (
@@ -288,70 +280,6 @@ fn quote(schema: &str) -> Result<String> {
     Ok(format!("\"{}\"", schema.replace('"', "\"\"")))
 }
 
-/// A value of a row.
-pub(crate) fn column<'r, T: Decode<'r, Postgres> + Type<Postgres>>(row: &'r PgRow, index: usize) -> Result<T> {
-    row.try_get(index).map_err(native)
-}
-
-/// What [`memory_columns`] tell before the payload is read.
-pub(crate) fn memory_head(row: &PgRow) -> Result<Head<'_>> {
-    Ok(Head {
-        id: bytes(row, 0)?,
-        created_at: time(column(row, 1)?)?,
-        space: column(row, 2)?,
-        status: Some(Status::parse(column(row, 3)?).map_err(corrupt)?),
-    })
-}
-
-/// The memory in [`memory_columns`].
-pub(crate) fn memory(row: &PgRow) -> Result<Memory> {
-    memory_of(row, &memory_head(row)?)
-}
-
-/// The memory in [`memory_columns`] whose head has been read.
-pub(crate) fn memory_of(row: &PgRow, head: &Head<'_>) -> Result<Memory> {
-    let optional = |index| column::<Option<&str>>(row, index);
-    let id = <[u8; 16]>::try_from(head.id).map_err(|_| Error::corrupt("a stored id has not 16 bytes"))?;
-    Ok(Memory {
-        id: MemoryId::from_bytes(id),
-        created_at: head.created_at,
-        space_id: SpaceId::parse(head.space).map_err(corrupt)?,
-        status: head.status.ok_or_else(|| Error::corrupt("a stored status is unknown"))?,
-        revision: revision(column(row, 4)?)?,
-        updated_at: column::<Option<i64>>(row, 5)?.map(time).transpose()?,
-        metadata: Metadata::from_stored(column(row, 6)?)?,
-        trigger: Trigger::from_stored(column(row, 7)?)?,
-        context: optional(8)?.map(Context::from_stored).transpose()?,
-        idempotency_key: optional(9)?.map(IdempotencyKey::parse).transpose().map_err(corrupt)?,
-    })
-}
-
-/// An id in a row.
-pub(crate) fn memory_id(row: &PgRow, index: usize) -> Result<MemoryId> {
-    Ok(MemoryId::from_bytes(column::<Uuid>(row, index)?.into_bytes()))
-}
-
-/// What [`document_columns`] tell before the content is read.
-pub(crate) fn document_head(row: &PgRow) -> Result<Head<'_>> {
-    let id = column::<&str>(row, 0)?.as_bytes();
-    Ok(Head { id, created_at: time(column(row, 1)?)?, space: column(row, 2)?, status: None })
-}
-
-/// The document in [`document_columns`].
-pub(crate) fn document(row: &PgRow) -> Result<Document> {
-    let text = |index| column::<&str>(row, index);
-    Ok(Document {
-        id: DocumentId::parse(text(0)?).map_err(corrupt)?,
-        created_at: time(column(row, 1)?)?,
-        space_id: SpaceId::parse(text(2)?).map_err(corrupt)?,
-        collection: Collection::parse(text(3)?).map_err(corrupt)?,
-        revision: revision(column(row, 4)?)?,
-        updated_at: column::<Option<i64>>(row, 5)?.map(time).transpose()?,
-        metadata: Metadata::from_stored(text(6)?)?,
-        content: Content::parse(text(7)?).map_err(corrupt)?,
-    })
-}
-
 /// A revision as the server has it: at most 2^53 - 1.
 pub(crate) fn revision_to_sql(revision: Revision) -> i64 {
     revision.get() as i64
@@ -362,27 +290,8 @@ pub(crate) fn id_to_sql(id: MemoryId) -> Uuid {
     Uuid::from_bytes(*id.as_bytes())
 }
 
-/// The bytes of a uuid, without a copy.
-fn bytes(row: &PgRow, index: usize) -> Result<&[u8]> {
-    let value = row.try_get_raw(index).map_err(native)?;
-    if value.is_null() {
-        return Err(Error::corrupt("a stored value is missing"));
-    }
-    value.as_bytes().map_err(|error| Error::corrupt("a stored id has an impossible type").with_source(error))
-}
-
-fn time(millis: i64) -> Result<Timestamp> {
-    Timestamp::from_millis(millis).map_err(corrupt)
-}
-
-fn revision(number: i64) -> Result<Revision> {
-    Revision::new(u64::try_from(number).unwrap_or_default()).map_err(corrupt)
-}
-
-/// A stored value that core refuses: its own kind would blame the caller.
-fn corrupt(error: Error) -> Error {
-    match error.kind() {
-        ErrorKind::Corrupt => error,
-        _ => Error::corrupt("a stored value breaks a rule of the contract").with_source(error),
-    }
+/// The words of a memory, each once, with spaces between them.
+pub(crate) fn words_of(memory: &Memory) -> String {
+    let words = words::distinct(&words::text_of(&memory.trigger, memory.context.as_ref()));
+    words.into_iter().collect::<Vec<_>>().join(" ")
 }

@@ -1,0 +1,93 @@
+//! The engine: what the contract needs of a PostgreSQL server.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use memory_core::engine::{Engine, Provider, Retry, View, Work};
+use memory_core::{Durability, Error, Health, Result};
+
+use crate::config::PostgresConfig;
+use crate::connection::{Connections, Session};
+use crate::error::is_passing;
+use crate::read::column;
+use crate::schema;
+
+/// Agent memory in a schema of a PostgreSQL database.
+pub type PostgresMemory = Provider<PostgresEngine>;
+
+/// The engine of [`PostgresMemory`].
+#[derive(Debug)]
+pub struct PostgresEngine {
+    connections: Connections,
+}
+
+/// How long the set-up is tried again where a call may take longer.
+const LONGEST_SET_UP: Duration = Duration::from_secs(60 * 60);
+
+impl Engine for PostgresEngine {
+    const NAME: &'static str = "postgres";
+    const BATCH: Option<(usize, usize)> = Some((256, 4 << 20));
+    const RESTORE: (usize, usize) = (1_000, 16 << 20);
+
+    type Config = PostgresConfig;
+    type Reader = Session;
+    type Writer = Session;
+
+    async fn open(config: &PostgresConfig) -> Result<Self> {
+        let connections = Connections::new(config)?;
+        let retry = Retry::until(Instant::now() + config.deadline.min(LONGEST_SET_UP)).repeatable();
+        let set_up = async {
+            retry.run(is_passing, |_| schema::set_up(&connections)).await?;
+            retry.run(is_passing, |_| schema::set_up_text_index(&connections, config.text_index)).await
+        };
+        if let Err(error) = set_up.await {
+            connections.close().await;
+            return Err(error);
+        }
+        Ok(Self { connections })
+    }
+
+    async fn close(&self) -> Result<()> {
+        self.connections.close().await;
+        Ok(())
+    }
+
+    async fn health(&self) -> Result<Health> {
+        let start = Instant::now();
+        let mut session = self.connections.write().await?;
+        let row = session.row(session.statement(|on| &on.health)).await?;
+        session.end().await?;
+        let text = |index| column::<&str>(&row, index);
+        let at_risk = |reason: &str| Durability::AtRisk { reason: reason.to_owned(), bound: None };
+        let durability = match (text(2)?, text(3)?, text(4)?) {
+            ("off", _, _) => {
+                at_risk("fsync is off on the server: a crash of its machine can lose or damage everything")
+            }
+            (_, "off", _) => at_risk("full_page_writes is off on the server: a crash of its machine can damage pages"),
+            (_, _, "off") => at_risk("synchronous_commit is off: a crash of the server can lose the latest writes"),
+            _ => Durability::Durable,
+        };
+        let version = column::<Option<i64>>(&row, 1)?.and_then(|version| u32::try_from(version).ok());
+        Ok(Health::new(Self::NAME, text(0)?, version.unwrap_or_default(), start.elapsed(), durability))
+    }
+
+    async fn read<A, T>(&self, view: View, _: Instant, argument: Arc<A>, work: Work<Session, A, T>) -> Result<T>
+    where
+        A: Send + Sync + 'static,
+        T: Send + 'static,
+    {
+        self.connections.read(view).await?.run(&*argument, work).await
+    }
+
+    async fn write<A, T>(&self, _: Instant, argument: Arc<A>, work: Work<Session, A, T>) -> Result<T>
+    where
+        A: Send + Sync + 'static,
+        T: Send + 'static,
+    {
+        self.connections.write().await?.run(&*argument, work).await
+    }
+
+    fn is_temporary(&self, error: &Error) -> bool {
+        is_passing(error)
+    }
+}

@@ -1,0 +1,352 @@
+//! Reading: records by their ids, and candidates in order, slice by slice.
+
+use std::collections::{BTreeSet, HashMap};
+
+use memory_core::engine::{
+    DocumentsFound, Found, Mark, MemoriesFound, Place, Reader, Row, Source, StoredDocument, StoredMemory, Visit, Walk,
+    corrupt,
+};
+use memory_core::{
+    BOUNDARIES, Collection, Document, DocumentId, Documents, Error, Head, Ledger, MAX_EXAMINED, Memory, MemoryId,
+    Order, Result, Selects, Status, Timestamp, Verdict, path_hash,
+};
+use sqlx::postgres::{PgRow, Postgres};
+use sqlx::{Decode, Row as _, Type, ValueRef};
+use uuid::Uuid;
+
+use crate::connection::{Session, Statement};
+use crate::error::native;
+use crate::slices::Slice;
+use crate::statements::{id_to_sql, revision_to_sql};
+
+/// The most candidates of a slice. Payloads of more than 64 KiB don't come with them, so a slice has at most 16 MiB.
+const LARGEST_SLICE: usize = 256;
+/// The column of the payload in a slice.
+const PAYLOAD: usize = 7;
+/// Before and behind every place of (createdAt, id), whose times are some 10^13 ms at most.
+const BEGINNING: (i64, Uuid) = (i64::MIN, Uuid::nil());
+const END: (i64, Uuid) = (i64::MAX, Uuid::nil());
+
+impl Reader for Session {
+    /// Of a memory its revision, of a document the transaction that wrote it.
+    type Version = i64;
+
+    const PLACES: usize = usize::MAX;
+
+    async fn memories(&mut self, ids: &[MemoryId]) -> Result<MemoriesFound<i64>> {
+        let statement = match ids {
+            [id] => self.statement(|on| &on.memory_by_id).bind(id_to_sql(*id)),
+            ids => {
+                let ids: Vec<_> = ids.iter().copied().map(id_to_sql).collect();
+                self.statement(|on| &on.memories_by_ids).bind(ids)
+            }
+        };
+        let mut found = HashMap::new();
+        for row in self.rows(statement).await? {
+            let memory = memory_of(&row);
+            let memory = memory.map(|record| Found { version: revision_to_sql(record.revision), record });
+            found.insert(memory_id(&row)?, memory);
+        }
+        Ok(found)
+    }
+
+    async fn walk_memories(&mut self, walk: &Walk<'_>, visit: &mut Visit<'_, Ledger>) -> Result<Option<Mark>> {
+        let count = walk.count.min(LARGEST_SLICE);
+        let rows = self.rows(self.slice(walk, count)).await?;
+        let mark = mark_behind(&rows, count)?;
+        let verdict = self.offer(rows, memory_by_id, visit).await?;
+        Ok(mark.filter(|_| verdict != Verdict::Stop))
+    }
+
+    async fn search_memories(
+        &mut self,
+        words: &BTreeSet<String>,
+        count: usize,
+        visit: &mut Visit<'_, Ledger>,
+    ) -> Result<()> {
+        let ranked = self.statement(|on| &on.memories_by_words).bind(all(words)).bind(MAX_EXAMINED as i64);
+        let ids = ids_of::<Uuid>(&self.rows(ranked).await?)?;
+        for ids in ids.chunks(count.min(LARGEST_SLICE)) {
+            let rows = self.rows(self.statement(|on| &on.memories_in_order).bind(ids)).await?;
+            if self.offer(rows, memory_by_id, visit).await? == Verdict::Stop {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    async fn siblings(&mut self, prefix: &str, most: usize) -> Result<Option<Vec<Place>>> {
+        // A sibling takes a step for itself and one for each boundary.
+        let most_steps = 4 * most + 1;
+        let rows = self.rows(self.statement(|on| &on.siblings).bind(prefix).bind(most_steps as i32)).await?;
+        let place = |row: &PgRow| {
+            let path = column::<String>(row, 0)?;
+            Ok(if column(row, 1)? { Place::Space(path) } else { Place::Below(path) })
+        };
+        let siblings = rows.iter().map(place).collect::<Result<Vec<_>>>()?;
+        let distinct = siblings.iter().map(Place::path).collect::<BTreeSet<_>>().len();
+        Ok((siblings.len() < most_steps && distinct <= most).then_some(siblings))
+    }
+
+    async fn documents(&mut self, collection: &Collection, ids: &[DocumentId]) -> Result<DocumentsFound<i64>> {
+        let statement = match ids {
+            [id] => self.statement(|on| &on.document_by_id).bind(collection.as_str()).bind(id.as_str()),
+            ids => {
+                let ids: Vec<_> = ids.iter().map(DocumentId::as_str).collect();
+                self.statement(|on| &on.documents_by_ids).bind(collection.as_str()).bind(ids)
+            }
+        };
+        let found = |row: &PgRow| Ok(Found { record: document_of(row)?, version: column(row, 8)? });
+        Ok(self.rows(statement).await?.iter().map(found).collect())
+    }
+
+    async fn walk_documents(
+        &mut self,
+        collection: &Collection,
+        walk: &Walk<'_>,
+        visit: &mut Visit<'_, Documents>,
+    ) -> Result<Option<Mark>> {
+        let count = walk.count.min(LARGEST_SLICE);
+        let (statement, edge) = match walk.order {
+            Order::OldestFirst => (self.statement(|on| &on.oldest_documents), i64::MIN),
+            Order::NewestFirst => (self.statement(|on| &on.newest_documents), i64::MAX),
+        };
+        let id = walk.behind.map_or_else(Default::default, |behind| String::from_utf8_lossy(&behind.id));
+        let millis = walk.behind.map_or(edge, |behind| behind.millis);
+        let slice = statement.bind(collection.as_str()).bind(millis).bind(id).bind(count as i64);
+        let rows = self.rows(slice).await?;
+        let mark = mark_behind(&rows, count)?;
+        let verdict = self.offer(rows, document_by_id, visit).await?;
+        Ok(mark.filter(|_| verdict != Verdict::Stop))
+    }
+
+    async fn search_documents(
+        &mut self,
+        collection: &Collection,
+        words: &BTreeSet<String>,
+        count: usize,
+        visit: &mut Visit<'_, Documents>,
+    ) -> Result<()> {
+        let ranked = self.statement(|on| &on.documents_by_words).bind(all(words)).bind(MAX_EXAMINED as i64);
+        let ids = ids_of::<String>(&self.rows(ranked.bind(collection.as_str())).await?)?;
+        for ids in ids.chunks(count.min(LARGEST_SLICE)) {
+            let slice = self.statement(|on| &on.documents_in_order).bind(ids).bind(collection.as_str());
+            let rows = self.rows(slice).await?;
+            if self.offer(rows, document_by_id, visit).await? == Verdict::Stop {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    async fn collections(&mut self) -> Result<Vec<Collection>> {
+        let rows = self.rows(self.statement(|on| &on.collections)).await?;
+        rows.iter().map(|row| Collection::parse(column::<&str>(row, 0)?).map_err(corrupt)).collect()
+    }
+}
+
+impl Session {
+    /// The statement that reads the next rows of a walk through the ledger.
+    fn slice(&self, walk: &Walk<'_>, count: usize) -> Statement {
+        let slices = match walk.order {
+            Order::NewestFirst => &self.on().newest,
+            Order::OldestFirst => &self.on().oldest,
+        };
+        let (low, high) = bounds(walk);
+        let next = |slice: &Slice| match (low, high) {
+            (BEGINNING, END) => self.prepare(&slice.all).bind(count as i64),
+            _ => {
+                let slice = self.prepare(&slice.between).bind(count as i64);
+                slice.bind(low.0).bind(low.1).bind(high.0).bind(high.1)
+            }
+        };
+        match walk.source {
+            Source::Everything => next(&slices.by_time),
+            Source::Open([status]) => next(&slices.of_status).bind(status.as_str()),
+            Source::Open(statuses) => {
+                let statuses: Vec<_> = statuses.iter().map(|status| status.as_str()).collect();
+                next(&slices.by_status).bind(statuses)
+            }
+            Source::Places([Place::Space(space)]) => next(&slices.of_space).bind(space),
+            Source::Places([Place::Below(path)]) => next(slices.below(depth_of(path))).bind(path_hash(path)),
+            // What `under` asks for.
+            Source::Places([Place::Space(space), Place::Below(path)]) if space == path => {
+                next(slices.under(depth_of(path))).bind(path_hash(path)).bind(space)
+            }
+            Source::Places(places) => {
+                let (mut depths, mut hashes, mut spaces) = (Vec::new(), Vec::new(), Vec::new());
+                for place in places {
+                    match place {
+                        Place::Space(space) => spaces.push(space.as_str()),
+                        Place::Below(path) => {
+                            depths.push(depth_of(path) as i32);
+                            hashes.push(path_hash(path));
+                        }
+                    }
+                }
+                next(&slices.by_place(&depths, spaces.len())).bind(depths).bind(hashes).bind(spaces)
+            }
+        }
+    }
+
+    /// Offers rows until it is stopped.
+    async fn offer<K: Selects>(
+        &mut self,
+        rows: Vec<PgRow>,
+        by_id: fn(&Self, &PgRow) -> Result<Statement>,
+        visit: &mut Visit<'_, K>,
+    ) -> Result<Verdict>
+    where
+        Fetched: Row<K>,
+    {
+        for row in rows {
+            let is_too_large = row.try_get_raw(PAYLOAD).is_ok_and(|value| value.is_null());
+            // Its payload has not come with the others.
+            let row = if is_too_large { self.rows(by_id(self, &row)?).await?.pop() } else { Some(row) };
+            let Some(row) = row else { continue };
+            if visit(&Fetched(row))? == Verdict::Stop {
+                return Ok(Verdict::Stop);
+            }
+        }
+        Ok(Verdict::Skip)
+    }
+}
+
+/// A row as it came.
+struct Fetched(PgRow);
+
+impl Row<Ledger> for Fetched {
+    fn head(&self) -> Result<Head<'_>> {
+        memory_head(&self.0)
+    }
+
+    fn read(&self, head: &Head<'_>) -> Result<Memory> {
+        memory_with(&self.0, head)
+    }
+
+    fn id(&self) -> String {
+        memory_id(&self.0).map_or_else(|_| "unknown".to_owned(), |id| id.to_string())
+    }
+}
+
+impl Row<Documents> for Fetched {
+    fn head(&self) -> Result<Head<'_>> {
+        let Self(row) = self;
+        Ok(Head { id: bytes(row, 0)?, created_at: time(column(row, 1)?)?, space: column(row, 2)?, status: None })
+    }
+
+    fn read(&self, _: &Head<'_>) -> Result<Document> {
+        document_of(&self.0)
+    }
+
+    fn id(&self) -> String {
+        column(&self.0, 0).unwrap_or_else(|_| "unknown".to_owned())
+    }
+}
+
+/// A value of a row.
+pub(crate) fn column<'r, T: Decode<'r, Postgres> + Type<Postgres>>(row: &'r PgRow, index: usize) -> Result<T> {
+    row.try_get(index).map_err(native)
+}
+
+/// The id of a memory that begins a row.
+pub(crate) fn memory_id(row: &PgRow) -> Result<MemoryId> {
+    Ok(MemoryId::from_bytes(column::<Uuid>(row, 0)?.into_bytes()))
+}
+
+/// The memory in a row.
+pub(crate) fn memory_of(row: &PgRow) -> Result<Memory> {
+    memory_with(row, &memory_head(row)?)
+}
+
+fn memory_head(row: &PgRow) -> Result<Head<'_>> {
+    Ok(Head {
+        id: bytes(row, 0)?,
+        created_at: time(column(row, 1)?)?,
+        space: column(row, 2)?,
+        status: Some(Status::parse(column(row, 3)?).map_err(corrupt)?),
+    })
+}
+
+fn memory_with(row: &PgRow, head: &Head<'_>) -> Result<Memory> {
+    let stored = StoredMemory {
+        id: head.id,
+        created_at: head.created_at.as_millis(),
+        space_id: head.space,
+        status: head.status.map_or("", Status::as_str),
+        revision: column(row, 4)?,
+        updated_at: column(row, 5)?,
+        metadata: column(row, 6)?,
+        trigger: column(row, PAYLOAD)?,
+        context: column(row, 8)?,
+        idempotency_key: column(row, 9)?,
+    };
+    stored.read()
+}
+
+fn document_of(row: &PgRow) -> Result<Document> {
+    let stored = StoredDocument {
+        id: column(row, 0)?,
+        created_at: column(row, 1)?,
+        space_id: column(row, 2)?,
+        collection: column(row, 3)?,
+        revision: column(row, 4)?,
+        updated_at: column(row, 5)?,
+        metadata: column(row, 6)?,
+        content: column(row, PAYLOAD)?,
+    };
+    stored.read()
+}
+
+fn memory_by_id(session: &Session, row: &PgRow) -> Result<Statement> {
+    Ok(session.statement(|on| &on.memory_by_id).bind(column::<Uuid>(row, 0)?))
+}
+
+fn document_by_id(session: &Session, row: &PgRow) -> Result<Statement> {
+    let by_id = session.statement(|on| &on.document_by_id);
+    Ok(by_id.bind(column::<&str>(row, 3)?).bind(column::<&str>(row, 0)?))
+}
+
+fn ids_of<T: for<'r> Decode<'r, Postgres> + Type<Postgres>>(rows: &[PgRow]) -> Result<Vec<T>> {
+    rows.iter().map(|row| column(row, 0)).collect()
+}
+
+/// Where to go on behind a slice, if it is full.
+fn mark_behind(rows: &[PgRow], count: usize) -> Result<Option<Mark>> {
+    let last = rows.last().filter(|_| rows.len() == count);
+    last.map(|row| Ok(Mark { millis: column(row, 1)?, id: bytes(row, 0)?.to_vec() })).transpose()
+}
+
+/// Between which places of (createdAt, id) a walk goes, both exclusive.
+fn bounds(walk: &Walk<'_>) -> ((i64, Uuid), (i64, Uuid)) {
+    let low = walk.created_after.map_or(BEGINNING, |after| (after.as_millis(), Uuid::max()));
+    let high = walk.created_before.map_or(END, |before| (before.as_millis(), Uuid::nil()));
+    let behind = walk.behind.and_then(|behind| Some((behind.millis, Uuid::from_slice(&behind.id).ok()?)));
+    match (behind, walk.order) {
+        (None, _) => (low, high),
+        (Some(place), Order::OldestFirst) => (low.max(place), high),
+        (Some(place), Order::NewestFirst) => (low, high.min(place)),
+    }
+}
+
+/// The place of a path among the ancestors of what is below it, from 1 on.
+fn depth_of(path: &str) -> usize {
+    path.matches(BOUNDARIES).count() + 1
+}
+
+/// The bytes of a uuid or of a text, without a copy.
+fn bytes(row: &PgRow, index: usize) -> Result<&[u8]> {
+    let value = row.try_get_raw(index).map_err(native)?;
+    if value.is_null() {
+        return Err(Error::corrupt("a stored value is missing"));
+    }
+    value.as_bytes().map_err(|error| Error::corrupt("a stored id has an impossible type").with_source(error))
+}
+
+fn time(millis: i64) -> Result<Timestamp> {
+    Timestamp::from_millis(millis).map_err(corrupt)
+}
+
+fn all(words: &BTreeSet<String>) -> Vec<&str> {
+    words.iter().map(String::as_str).collect()
+}

@@ -1,0 +1,218 @@
+//! Writing: each step is one statement, or one transaction of a few.
+
+use std::collections::HashMap;
+
+use memory_core::engine::{Append, Appended, Atomicity, Found, Writer};
+use memory_core::{
+    Collection, Context, Document, IdempotencyKey, Memory, MemoryId, Outcome, Result, Timestamp, path_hash, words,
+};
+use sqlx::query::Query;
+
+use crate::connection::Session;
+use crate::read::{column, memory_id};
+use crate::statements::{id_to_sql, revision_to_sql, words_of};
+
+/// Follows the beginning of a transaction that does not wait long for others that hold what it writes.
+const WITHOUT_PATIENCE: &str = "; SET LOCAL lock_timeout = 100";
+
+impl Writer for Session {
+    async fn append(&mut self, append: Append<'_>) -> Result<Vec<Appended>> {
+        let Append { memories, atomicity, is_repeated } = append;
+        // One statement is all or nothing by itself; but of several keys some may be taken.
+        let is_atomic = memories.len() == 1 || memories.iter().all(|memory| memory.idempotency_key.is_none());
+        let appended = match atomicity {
+            Atomicity::All if !is_atomic => self.append_all(memories).await?,
+            // Stores of several callers: a key that another transaction holds must not let everybody wait. Each is tried again alone.
+            Atomicity::Each if !is_atomic && !is_repeated => {
+                self.begin(WITHOUT_PATIENCE).await?;
+                let appended = self.append_each(memories).await?;
+                self.commit().await?;
+                appended
+            }
+            _ => self.append_each(memories).await?,
+        };
+        let of = |memory: &&Memory| appended.get(&memory.id).copied().unwrap_or(Appended::NotWritten);
+        Ok(memories.iter().map(of).collect())
+    }
+
+    async fn replace(&mut self, before: &Found<Memory, i64>, after: &Memory) -> Result<bool> {
+        let has_new_words = after.context != before.record.context;
+        loop {
+            let has_words = self.has_ledger_text();
+            let update = self.statement(|on| &on.update_memory);
+            let update = update
+                .bind(id_to_sql(after.id))
+                .bind(before.version)
+                .bind(after.status.as_str())
+                .bind(after.context.as_ref().map(Context::as_str))
+                .bind(after.updated_at.map(Timestamp::as_millis))
+                .bind(after.metadata.as_str())
+                .bind((has_new_words && has_words).then(|| words_of(after)))
+                .bind(has_new_words)
+                .bind(&self.on().ledger_text);
+            let is_replaced = self.write(update).await? > 0;
+            // Nothing is written without the words either, where they are indexed.
+            if is_replaced || has_words || !has_new_words || !self.learn_ledger_text().await? {
+                return Ok(is_replaced);
+            }
+        }
+    }
+
+    async fn put(&mut self, before: Option<&Found<Document, i64>>, after: &Document) -> Result<bool> {
+        let put = match before {
+            None => self.statement(|on| &on.insert_document),
+            Some(_) => self.statement(|on| &on.update_document),
+        };
+        let put = put
+            .bind(after.collection.as_str())
+            .bind(after.id.as_str())
+            .bind(after.created_at.as_millis())
+            .bind(after.updated_at.map(Timestamp::as_millis))
+            .bind(revision_to_sql(after.revision))
+            .bind(after.space_id.as_str())
+            .bind(after.metadata.as_str())
+            .bind(after.content.as_str())
+            .bind(words::distinct(after.content.as_str()).into_iter().collect::<Vec<_>>());
+        let put = before.into_iter().map(|before| before.version).fold(put, Query::bind);
+        Ok(self.write(put).await? == 1)
+    }
+
+    async fn remove(&mut self, collection: &Collection, found: &[Found<Document, i64>]) -> Result<bool> {
+        let ids: Vec<_> = found.iter().map(|found| found.record.id.as_str()).collect();
+        let writers: Vec<_> = found.iter().map(|found| found.version).collect();
+        let delete = self.statement(|on| &on.delete_documents).bind(collection.as_str()).bind(ids).bind(writers);
+        Ok(self.write(delete).await? == found.len() as u64)
+    }
+}
+
+impl Session {
+    /// Appends all in a transaction, or none: then only those that are taken have an answer.
+    async fn append_all(&mut self, memories: &[&Memory]) -> Result<HashMap<MemoryId, Appended>> {
+        loop {
+            self.begin("").await?;
+            let mut appended = self.insert(memories).await?;
+            if appended.len() == memories.len() {
+                self.commit().await?;
+                return Ok(appended);
+            }
+            let missing: Vec<_> =
+                memories.iter().filter(|memory| !appended.contains_key(&memory.id)).copied().collect();
+            appended = self.owners(&missing).await?;
+            self.rollback().await?;
+            if !appended.is_empty() {
+                return Ok(appended);
+            }
+            self.learn_ledger_text().await?;
+        }
+    }
+
+    /// Appends each by itself.
+    async fn append_each(&mut self, memories: &[&Memory]) -> Result<HashMap<MemoryId, Appended>> {
+        let mut appended = HashMap::new();
+        let done = self.append_into(&mut appended, memories).await;
+        let is_written = appended.values().any(|appended| *appended == Appended::Written);
+        let outcome = if is_written { Outcome::Unknown } else { Outcome::NotDone };
+        done.map(|()| appended).map_err(|error| error.after(outcome))
+    }
+
+    async fn append_into(&mut self, appended: &mut HashMap<MemoryId, Appended>, memories: &[&Memory]) -> Result<()> {
+        let mut missing = memories.to_vec();
+        loop {
+            appended.extend(self.insert(&missing).await?);
+            missing.retain(|memory| !appended.contains_key(&memory.id));
+            if missing.is_empty() {
+                return Ok(());
+            }
+            appended.extend(self.owners(&missing).await?);
+            missing.retain(|memory| !appended.contains_key(&memory.id));
+            if missing.is_empty() {
+                return Ok(());
+            }
+            // Their words were missing, or what held their keys is gone again.
+            self.learn_ledger_text().await?;
+        }
+    }
+
+    /// Which memories these repeat: what has the id of one, or else its key.
+    async fn owners(&mut self, memories: &[&Memory]) -> Result<HashMap<MemoryId, Appended>> {
+        let ids: Vec<_> = memories.iter().map(|memory| id_to_sql(memory.id)).collect();
+        let keys: Vec<_> = memories.iter().filter_map(|memory| key_of(memory)).collect();
+        let rows = self.rows(self.statement(|on| &on.known_memories).bind(ids).bind(keys)).await?;
+        let (mut by_id, mut by_key) = (HashMap::new(), HashMap::new());
+        for row in &rows {
+            let id = memory_id(row)?;
+            by_id.insert(id, id);
+            by_key.extend(column::<Option<&str>>(row, 1)?.map(|key| (key, id)));
+        }
+        let owner = |memory: &&Memory| {
+            let owner = by_id.get(&memory.id).or_else(|| by_key.get(key_of(memory)?))?;
+            Some((memory.id, Appended::Taken(*owner)))
+        };
+        Ok(memories.iter().filter_map(owner).collect())
+    }
+
+    /// Writes memories that are not there, and tells which those are.
+    async fn insert(&mut self, memories: &[&Memory]) -> Result<HashMap<MemoryId, Appended>> {
+        let has_words = self.has_ledger_text();
+        if let ([memory], false) = (memories, has_words) {
+            let is_written = self.insert_one(memory).await?;
+            return Ok(is_written.then_some((memory.id, Appended::Written)).into_iter().collect());
+        }
+        let words = |memory: &&Memory| has_words.then(|| words_of(memory));
+        let insert = self.statement(|on| &on.insert_memories);
+        let insert = insert
+            .bind(all(memories, |memory| id_to_sql(memory.id)))
+            .bind(all(memories, |memory| memory.created_at.as_millis()))
+            .bind(all(memories, |memory| memory.updated_at.map(Timestamp::as_millis)))
+            .bind(all(memories, |memory| revision_to_sql(memory.revision)))
+            .bind(all(memories, |memory| memory.status.as_str()))
+            .bind(all(memories, |memory| memory.space_id.as_str()))
+            .bind(all(memories, key_of))
+            .bind(all(memories, |memory| memory.metadata.as_str()))
+            .bind(all(memories, |memory| memory.trigger.as_str()))
+            .bind(all(memories, |memory| memory.context.as_ref().map(Context::as_str)))
+            .bind(memories.iter().map(words).collect::<Vec<_>>())
+            .bind(all(memories, paths_as_text))
+            .bind(&self.on().ledger_text);
+        let rows = self.written_rows(insert).await?;
+        rows.iter().map(|row| Ok((memory_id(row)?, Appended::Written))).collect()
+    }
+
+    /// The same for one, without its words.
+    async fn insert_one(&mut self, memory: &Memory) -> Result<bool> {
+        let paths = paths_of(memory);
+        let insert = self.statement(|on| &on.insert_memory[paths.len()]);
+        let insert = insert
+            .bind(id_to_sql(memory.id))
+            .bind(memory.created_at.as_millis())
+            .bind(memory.updated_at.map(Timestamp::as_millis))
+            .bind(revision_to_sql(memory.revision))
+            .bind(memory.status.as_str())
+            .bind(memory.space_id.as_str())
+            .bind(key_of(memory))
+            .bind(memory.metadata.as_str())
+            .bind(memory.trigger.as_str())
+            .bind(memory.context.as_ref().map(Context::as_str))
+            .bind(&self.on().ledger_text);
+        Ok(self.write(paths.into_iter().fold(insert, Query::bind)).await? > 0)
+    }
+}
+
+fn key_of(memory: &Memory) -> Option<&str> {
+    memory.idempotency_key.as_ref().map(IdempotencyKey::as_str)
+}
+
+fn all<'m, T>(memories: &[&'m Memory], value: impl Fn(&'m Memory) -> T) -> Vec<T> {
+    memories.iter().map(|memory| value(memory)).collect()
+}
+
+/// The keys of a memory in the path index, that of the broadest ancestor first.
+fn paths_of(memory: &Memory) -> Vec<i64> {
+    memory.space_id.ancestors().map(path_hash).collect()
+}
+
+/// The same as the text of an array.
+fn paths_as_text(memory: &Memory) -> String {
+    let paths: Vec<_> = paths_of(memory).iter().map(i64::to_string).collect();
+    format!("{{{}}}", paths.join(","))
+}
