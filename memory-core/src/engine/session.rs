@@ -7,7 +7,7 @@ use super::scan::Ranked;
 use super::walk::{Mark, Place, Visit, Walk};
 use crate::query::{Documents, Ledger};
 use crate::words::text_of;
-use crate::{Collection, Document, DocumentId, Memory, MemoryId, Result};
+use crate::{Collection, Document, DocumentId, Memory, MemoryId, Outcome, Result};
 
 /// What a call does in a session: a function of the session and of the call's argument, which it may run several times.
 pub type Work<S, A, T> = for<'s> fn(&'s mut S, &'s A) -> Steps<'s, T>;
@@ -126,7 +126,11 @@ pub trait Writer: Reader {
         async move {
             let mut put = Vec::with_capacity(documents.len());
             for document in documents {
-                put.push(self.put(None, document).await?);
+                let is_put = self.put(None, document).await.map_err(|error| match put.contains(&true) {
+                    true => error.after(Outcome::Unknown),
+                    false => error,
+                })?;
+                put.push(is_put);
             }
             Ok(put)
         }
