@@ -4,7 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use memory_core::{Clock, DEFAULT_DEADLINE, Error, Result, SystemClock, TextIndex};
+use memory_core::engine::{Config, DEFAULT_DEADLINE, Settings, parameter};
+use memory_core::{Clock, Error, Result, SystemClock, TextIndex};
 use mongodb::options::{
     Acknowledgment, ClientOptions, ConnectionString, HostInfo, ReadConcern, ReadConcernLevel, WriteConcern,
 };
@@ -64,15 +65,13 @@ impl MongoConfig {
         let mut text_index = TextIndex::default();
         let mut deadline = DEFAULT_DEADLINE;
         let mut others = Vec::new();
-        for parameter in parameters.split('&').filter(|parameter| !parameter.is_empty()) {
-            match parameter.split_once('=').unwrap_or((parameter, "")) {
+        for given in parameters.split('&').filter(|given| !given.is_empty()) {
+            match given.split_once('=').unwrap_or((given, "")) {
                 ("text_index", "documents") => text_index = TextIndex::Documents,
                 ("text_index", "all") => text_index = TextIndex::All,
-                ("deadline_ms", millis) if millis.parse::<u64>().is_ok() => {
-                    deadline = Duration::from_millis(millis.parse().unwrap_or_default());
-                }
-                (name @ ("text_index" | "deadline_ms"), _) => return Err(wrong(name)),
-                _ => others.push(parameter),
+                (name @ "text_index", _) => return Err(wrong(name)),
+                (name @ "deadline_ms", millis) => deadline = Duration::from_millis(parameter(name, millis)?),
+                _ => others.push(given),
             }
         }
         let separator = if rest.contains('/') { "?" } else { "/?" };
@@ -97,6 +96,21 @@ impl MongoConfig {
     }
 }
 
+impl Config for MongoConfig {
+    fn settings(&self) -> Settings {
+        Settings {
+            deadline: self.deadline,
+            patience: self.deadline,
+            text_index: self.text_index,
+            clock: Arc::clone(&self.clock),
+        }
+    }
+
+    fn check(&self) -> Result<()> {
+        check_namespace(&self.namespace)
+    }
+}
+
 impl TryFrom<&str> for MongoConfig {
     type Error = Error;
 
@@ -117,7 +131,7 @@ impl fmt::Debug for Server {
 
 /// The namespace is the name of a database.
 /// <https://www.mongodb.com/docs/manual/reference/limits/#naming-restrictions>
-pub(crate) fn check_namespace(name: &str) -> Result<()> {
+fn check_namespace(name: &str) -> Result<()> {
     let is_odd = |character: char| character.is_control() || "/\\. \"$*<>:|?".contains(character);
     if name.is_empty() || name.len() > 63 || name.contains(is_odd) {
         return Err(Error::invalid(
@@ -135,21 +149,16 @@ pub(crate) fn check_namespace(name: &str) -> Result<()> {
 
 /// Refuses settings that would break a promise of the contract.
 fn check_promises(server: &ConnectionString) -> Result<()> {
-    if let Some(concern) = &server.write_concern {
-        if !matches!(concern.w, None | Some(Acknowledgment::Majority)) {
-            return Err(wrong("w"));
-        }
-        if concern.journal == Some(false) {
-            return Err(wrong("journal"));
-        }
-        if concern.w_timeout.is_some() {
-            return Err(wrong("wTimeoutMS"));
-        }
-    }
-    if server.read_concern.as_ref().is_some_and(|concern| concern.level != ReadConcernLevel::Majority) {
-        return Err(wrong("readConcernLevel"));
-    }
-    if server.retry_writes == Some(false) { Err(wrong("retryWrites")) } else { Ok(()) }
+    let writes = server.write_concern.clone().unwrap_or_default();
+    let reads = server.read_concern.as_ref();
+    let broken = [
+        ("w", !matches!(writes.w, None | Some(Acknowledgment::Majority))),
+        ("journal", writes.journal == Some(false)),
+        ("wTimeoutMS", writes.w_timeout.is_some()),
+        ("readConcernLevel", reads.is_some_and(|concern| concern.level != ReadConcernLevel::Majority)),
+        ("retryWrites", server.retry_writes == Some(false)),
+    ];
+    broken.iter().find(|(_, is_broken)| *is_broken).map_or(Ok(()), |(name, _)| Err(wrong(name)))
 }
 
 /// Why the driver refuses a URL. Its own message can quote a part of the password.
@@ -163,56 +172,4 @@ fn refusal(parameters: &[&str]) -> Error {
 
 fn wrong(name: &str) -> Error {
     Error::invalid(format!("the URL parameter {name} is unknown or has a value that is not valid here"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn urls_name_servers_and_a_namespace() {
-        for (url, hosts, namespace) in [
-            ("mongodb://db", "db", "agent_memory"),
-            ("mongodb://db:99/", "99", "agent_memory"),
-            ("mongodb://db?text_index=all", "db", "agent_memory"),
-            ("mongodb://a:1,b/agents?replicaSet=rs0&retryWrites=true&w=majority&journal=true", "a,b", "agents"),
-            ("mongodb+srv://cluster.example.com/agents", "cluster.example.com", "agents"),
-        ] {
-            let config = MongoConfig::from_url(url).expect(url);
-            let shown = format!("{:?}", config.server);
-            assert!(hosts.split(',').all(|host| shown.contains(host)), "{shown}");
-            assert_eq!(config.namespace, namespace);
-        }
-    }
-
-    #[test]
-    fn unknown_and_weakening_parameters_are_refused_by_name() {
-        for (url, named) in [
-            ("mongodb://h/d?namespace=xyzzy", "namespace"),
-            ("mongodb://h/d?w=1", "w"),
-            ("mongodb://h/d?journal=false", "journal"),
-            ("mongodb://h/d?wTimeoutMS=1", "wTimeoutMS"),
-            ("mongodb://h/d?readConcernLevel=local", "readConcernLevel"),
-            ("mongodb://h/d?retryWrites=false", "retryWrites"),
-            ("mongodb://h/d?deadline_ms=soon", "deadline_ms"),
-            ("mongodb://h/d?text_index=some", "text_index"),
-            ("mongodb://h/d?maxPoolSize=xyzzy", "maxPoolSize"),
-            ("mongodb://h/admin", "authSource"),
-            ("mongodb://u:xyzzy@h:port/d", "hosts"),
-            ("mongodb://u:xyzzy?a@h/d", "percent-encoded"),
-            ("mongodb://u:1/xyzzy@h/d", "percent-encoded"),
-            ("postgres://u:xyzzy@h", "mongodb://"),
-        ] {
-            let error = MongoConfig::from_url(url).expect_err(url);
-            assert!(error.message().contains(named), "{url}: {error}");
-            assert!(!format!("{error:?}").contains("xyzzy"), "{error:?}");
-        }
-    }
-
-    #[test]
-    fn passwords_show_nowhere() {
-        let config = MongoConfig::from_url("mongodb://user:xyz%3Azy@h/d?authSource=admin&tls=true").expect("valid");
-        let shown = format!("{config:?}");
-        assert!(!shown.contains("zy") && !shown.contains("user"), "{shown}");
-    }
 }

@@ -1,11 +1,12 @@
-//! Connections: the collections of a namespace, transactions, and what is tried again.
+//! Connections: the collections of a namespace, sessions, and transactions.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use memory_core::{Error, ErrorKind, Group, Outcome, Result};
-use mongodb::bson::{RawDocumentBuf, doc};
+use memory_core::engine::Retry;
+use memory_core::{Error, ErrorKind, MemoryId, Outcome, Result};
+use mongodb::bson::RawDocumentBuf;
 use mongodb::error::UNKNOWN_TRANSACTION_COMMIT_RESULT;
 use mongodb::options::{
     CollectionOptions, DatabaseOptions, ReadConcern, ReadPreference, SelectionCriteria, TransactionOptions,
@@ -14,14 +15,12 @@ use mongodb::{Client, ClientSession, Collection, Database};
 use tokio_util::task::TaskTracker;
 
 use crate::config::MongoConfig;
-use crate::error::{is_passing, native, native_write};
-use crate::writing::GROUP;
+use crate::error::{is_temporary, native, native_write};
 
-/// The refusal of a server that is no member of a replica set, with the way out.
-const STANDALONE: &str = "the server is standalone, so it has no transactions: restart it with `mongod --replSet rs0` and run \
-                          `mongosh --eval 'rs.initiate()'` once, which make it a replica set of one node";
-/// How long to wait before the next attempt; twice as long each time, up to the second.
-const PAUSE: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(200));
+/// The pause before a commit is asked for again.
+const PAUSE: Duration = Duration::from_millis(20);
+/// The longest time for a set-up, however long calls may take.
+const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The collections of a namespace, as an open provider has them.
 #[derive(Debug)]
@@ -29,26 +28,41 @@ pub(crate) struct Connections {
     client: Client,
     /// For commands to the primary.
     pub(crate) database: Database,
-    /// What a majority has, from where the URL says: the primary, unless it says otherwise.
-    pub(crate) reads: Collections,
+    /// What a majority has, from where the URL says.
+    pub(crate) configured: Arc<Collections>,
+    /// What a majority has, from the primary.
+    pub(crate) latest: Arc<Collections>,
     /// What the primary has at this moment, and all writes.
-    pub(crate) primary: Collections,
-    /// Whether the words of the ledger are indexed, as far as this provider has heard. Never goes back.
-    pub(crate) has_ledger_text: AtomicBool,
-    /// Stores that travel together.
-    pub(crate) group: Group,
+    pub(crate) primary: Arc<Collections>,
+    /// Whether the words of the ledger are indexed, as far as this provider has learned. Never goes back.
+    has_ledger_text: AtomicBool,
     /// What is under way, also when nobody waits for it any more.
-    pub(crate) running: TaskTracker,
+    running: TaskTracker,
+    /// Who has the lock while these connections migrate: the same in each attempt, so that the next one has what one left locked.
+    pub(crate) owner: String,
     deadline: Duration,
 }
 
 /// Each collection of a namespace.
 #[derive(Debug)]
 pub(crate) struct Collections {
-    pub(crate) memories: Collection<RawDocumentBuf>,
+    pub(crate) memories: Rows,
     /// From the idempotency key to the id of the memory.
-    pub(crate) keys: Collection<RawDocumentBuf>,
-    pub(crate) documents: Collection<RawDocumentBuf>,
+    pub(crate) keys: Rows,
+    pub(crate) documents: Rows,
+    /// Which migrations were applied, and the lock of who migrates.
+    pub(crate) bookkeeping: Rows,
+}
+
+/// A collection whose rows stay as the server sends them until they are read.
+pub(crate) type Rows = Collection<RawDocumentBuf>;
+
+/// What one piece of work uses: the connections, the collections that it reads from, and when it has to end.
+#[derive(Debug)]
+pub struct MongoSession {
+    pub(crate) on: Arc<Connections>,
+    pub(crate) reads: Arc<Collections>,
+    until: Instant,
 }
 
 impl Connections {
@@ -59,23 +73,36 @@ impl Connections {
         let client = Client::with_options(options).map_err(native)?;
         let database = DatabaseOptions::builder().selection_criteria(primary()).build();
         let database = client.database_with_options(&config.namespace, database);
-        let majority = CollectionOptions::builder().selection_criteria(read_from).build();
+        let majority = |from| CollectionOptions::builder().selection_criteria(from).build();
         let local = CollectionOptions::builder().selection_criteria(primary()).read_concern(ReadConcern::local());
         Ok(Self {
-            reads: Collections::new(&database, &majority),
+            configured: Collections::new(&database, &majority(read_from)),
+            latest: Collections::new(&database, &majority(primary())),
             primary: Collections::new(&database, &local.build()),
             client,
             database,
             has_ledger_text: AtomicBool::new(false),
-            group: Group::new(GROUP.0, GROUP.1),
             running: TaskTracker::new(),
+            owner: MemoryId::generate().to_string(),
             deadline: config.deadline,
         })
     }
 
-    /// A call from now on.
-    pub(crate) fn call(self: &Arc<Self>) -> Call {
-        Call { on: Arc::clone(self), end: Instant::now() + self.deadline }
+    /// Runs work in a task of its own: a future of the driver that is dropped can leave its connection in the middle of an answer, so
+    /// the work comes to its end also when nobody waits any more.
+    pub(crate) async fn run<T>(&self, work: impl Future<Output = Result<T>> + Send + 'static) -> Result<T>
+    where
+        T: Send + 'static,
+    {
+        let ended = self.running.spawn(work).await;
+        ended.unwrap_or_else(|panic| {
+            Err(Error::new(ErrorKind::Unexpected, "a task of the provider ended early").with_source(panic))
+        })
+    }
+
+    /// A session on the primary for what is no call of a user: set-up, migrations and health.
+    pub(crate) fn session(self: &Arc<Self>) -> MongoSession {
+        MongoSession::new(self, &self.primary, Instant::now() + self.deadline.min(LONGEST))
     }
 
     /// Ends the connections. What is still under way may come to its end before: of a transaction that is cut off, the server
@@ -85,16 +112,26 @@ impl Connections {
         let _ = tokio::time::timeout(self.deadline / 2, self.running.wait()).await;
         self.client.clone().shutdown().immediate(true).await;
     }
+
+    pub(crate) fn has_ledger_text(&self) -> bool {
+        self.has_ledger_text.load(Ordering::Relaxed)
+    }
+
+    /// Learns that the words of the ledger are indexed.
+    pub(crate) fn learn_of_ledger_text(&self) {
+        self.has_ledger_text.store(true, Ordering::Relaxed);
+    }
 }
 
 impl Collections {
-    fn new(database: &Database, options: &CollectionOptions) -> Self {
+    fn new(database: &Database, options: &CollectionOptions) -> Arc<Self> {
         let collection = |name: &str| database.collection_with_options(name, options.clone());
-        Self {
+        Arc::new(Self {
             memories: collection("memories"),
             keys: collection("idempotency_keys"),
             documents: collection("documents"),
-        }
+            bookkeeping: collection("schema_migrations"),
+        })
     }
 }
 
@@ -102,114 +139,50 @@ fn primary() -> SelectionCriteria {
     SelectionCriteria::ReadPreference(ReadPreference::Primary)
 }
 
-/// One call of the contract: what it works with, and when it has to end.
-#[derive(Debug, Clone)]
-pub(crate) struct Call {
-    pub(crate) on: Arc<Connections>,
-    end: Instant,
-}
-
-impl Call {
-    /// Runs the call in a task of its own: a future of the driver that is dropped can leave its connection in the middle of
-    /// an answer, so it comes to its end also when nobody waits any more.
-    pub(crate) async fn run<T, F>(&self, work: impl FnOnce(Self) -> F) -> Result<T>
-    where
-        T: Send + 'static,
-        F: Future<Output = Result<T>> + Send + 'static,
-    {
-        let ended = self.on.running.spawn(work(self.clone())).await;
-        ended.unwrap_or_else(|panic| {
-            Err(Error::new(ErrorKind::Unexpected, "a task of the provider ended early").with_source(panic))
-        })
+impl MongoSession {
+    pub(crate) fn new(on: &Arc<Connections>, reads: &Arc<Collections>, until: Instant) -> Self {
+        Self { on: Arc::clone(on), reads: Arc::clone(reads), until }
     }
 
-    /// Does the work again while what prevented it is passing and nothing of it can have been done (W11).
+    /// Runs work that can be done twice and has its effect once, until it meets no temporary failure.
     pub(crate) async fn retry<T, F: Future<Output = Result<T>>>(&self, work: impl Fn() -> F) -> Result<T> {
-        self.repeat(work, |error| error.outcome() == Outcome::NotDone && is_passing(error)).await
+        Retry::until(self.until).repeatable().run(is_temporary, |_| work()).await
     }
 
-    /// As [`Call::retry`], for work that can be done twice and has its effect once.
-    pub(crate) async fn retry_repeatable<T, F: Future<Output = Result<T>>>(&self, work: impl Fn() -> F) -> Result<T> {
-        self.repeat(work, is_passing).await
-    }
-
-    async fn repeat<T, F: Future<Output = Result<T>>>(
-        &self,
-        work: impl Fn() -> F,
-        is_worth_it: impl Fn(&Error) -> bool,
-    ) -> Result<T> {
-        let (mut pause, mut earlier) = (PAUSE.0, Outcome::NotDone);
-        loop {
-            let attempt = async {
-                self.check_deadline()?;
-                work().await
-            };
-            // Boxed, since futures of the driver are large.
-            match Box::pin(attempt).await.map_err(|error| error.after(earlier)) {
-                Err(error) if is_worth_it(&error) && Instant::now() + pause < self.end => {
-                    earlier = error.outcome();
-                    tokio::time::sleep(pause).await;
-                    pause = (pause * 2).min(PAUSE.1);
-                }
-                result => return result,
-            }
-        }
-    }
-
-    /// Ends a call that nobody waits for any more.
+    /// Ends a wait that nobody waits for any more.
     pub(crate) fn check_deadline(&self) -> Result<()> {
-        if Instant::now() < self.end {
+        if Instant::now() < self.until {
             return Ok(());
         }
         Err(Error::new(ErrorKind::Timeout, "the call was not over at its deadline").retryable())
     }
 
-    /// Begins a transaction. It is given up when the session is dropped.
+    /// Begins a transaction. It is given up when the driver's session is dropped.
     pub(crate) async fn begin(&self) -> Result<ClientSession> {
-        let mut session = self.on.client.start_session().await.map_err(native)?;
+        let mut transaction = self.on.client.start_session().await.map_err(native)?;
         let options =
             TransactionOptions::builder().read_concern(ReadConcern::snapshot()).selection_criteria(primary()).build();
         // The write concern is that of the client.
-        session.start_transaction().with_options(options).await.map_err(native)?;
-        Ok(session)
+        transaction.start_transaction().with_options(options).await.map_err(native)?;
+        Ok(transaction)
     }
 
     /// Completes a transaction; asks again while it is not known whether that was done.
-    pub(crate) async fn commit(&self, mut session: ClientSession) -> Result<()> {
-        let mut pause = PAUSE.0;
+    pub(crate) async fn commit(&self, mut transaction: ClientSession) -> Result<()> {
         loop {
-            match session.commit_transaction().await {
-                Err(error)
-                    if error.contains_label(UNKNOWN_TRANSACTION_COMMIT_RESULT) && Instant::now() + pause < self.end =>
-                {
-                    tokio::time::sleep(pause).await;
-                    pause = (pause * 2).min(PAUSE.1);
-                }
-                Err(error) if error.contains_label(UNKNOWN_TRANSACTION_COMMIT_RESULT) => {
+            match transaction.commit_transaction().await {
+                Ok(()) => return Ok(()),
+                Err(error) if !error.contains_label(UNKNOWN_TRANSACTION_COMMIT_RESULT) => return Err(native(error)),
+                Err(error) if Instant::now() + PAUSE >= self.until => {
                     return Err(native_write(error).with_outcome(Outcome::Unknown));
                 }
-                Err(error) => return Err(native(error)),
-                Ok(()) => return Ok(()),
+                Err(_) => tokio::time::sleep(PAUSE).await,
             }
         }
     }
 
     /// Gives a transaction up, at once. The failure to do so says nothing: the server ends what nobody goes on with.
-    pub(crate) async fn roll_back(&self, mut session: ClientSession) {
-        let _ = session.abort_transaction().await;
-    }
-
-    /// Refuses a server that has no transactions.
-    pub(crate) async fn check_topology(&self) -> Result<()> {
-        let answer = self.on.database.run_command(doc! { "hello": 1 }).await.map_err(native)?;
-        let is_router = answer.get_str("msg").is_ok_and(|message| message == "isdbgrid");
-        if is_router || answer.contains_key("setName") {
-            return Ok(());
-        }
-        Err(Error::new(ErrorKind::Unsupported, STANDALONE))
-    }
-
-    pub(crate) fn has_ledger_text(&self) -> bool {
-        self.on.has_ledger_text.load(Ordering::Relaxed)
+    pub(crate) async fn roll_back(&self, mut transaction: ClientSession) {
+        let _ = transaction.abort_transaction().await;
     }
 }

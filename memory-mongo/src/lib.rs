@@ -2,17 +2,14 @@
 
 mod config;
 mod connection;
-mod documents;
+mod engine;
 mod error;
-mod inspect;
-mod migrate;
-mod provider;
-mod query;
+mod read;
+mod row;
+mod schema;
 mod statements;
-mod text;
-mod writing;
+mod write;
 
 pub use config::{MongoConfig, Server};
-pub use inspect::inspect;
-pub use migrate::{migrate, plan, remove};
-pub use provider::MongoMemory;
+pub use engine::{MongoEngine, MongoMemory};
+pub use schema::{inspect, migrate, plan, remove};

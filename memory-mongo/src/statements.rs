@@ -1,234 +1,176 @@
-//! What the collections hold, and how documents of MongoDB become records.
+//! The conditions and commands that are sent to the server.
 
-use std::sync::LazyLock;
+use std::collections::BTreeSet;
 
-use memory_core::{
-    Collection, Content, Context, Document, DocumentId, Error, ErrorKind, Head, IdempotencyKey, Memory, MemoryId,
-    Metadata, Result, Revision, SpaceId, Status, Timestamp, Trigger, path_hash, words,
-};
-use mongodb::bson::raw::{CStr, RawArrayBuf, RawDocument, cstr};
-use mongodb::bson::spec::BinarySubtype;
-use mongodb::bson::{Binary, RawDocumentBuf, doc, rawdoc};
+use memory_core::engine::{Found, Mark, Place, Source, Walk};
+use memory_core::{Collection, Context, DocumentId, MAX_EXAMINED, Memory, MemoryId, Order, Timestamp, path_hash};
+use mongodb::bson::{Document, doc};
 
-/// The path that every row has. No path of a space holds a control character.
-pub(crate) static EVERYTHING: LazyLock<i64> = LazyLock::new(|| path_hash("\0"));
+use crate::row::{EVERYTHING, Stored, memory_words, open_path, paths_of, revision_to_bson, uuid};
 
-/// The path of all rows with a status that is open.
-pub(crate) fn open_path(status: Status) -> i64 {
-    path_hash(&format!("\0{status}"))
-}
-
-/// The keys of a row in the path index, each once: everything, its status while that is open, and its ancestors.
-pub(crate) fn paths_of(space: &SpaceId, status: Status) -> Vec<i64> {
-    let mut paths: Vec<_> = space.ancestors().map(path_hash).collect();
-    paths.push(*EVERYTHING);
-    paths.extend(status.is_open().then(|| open_path(status)));
-    paths.sort_unstable();
-    paths.dedup();
-    paths
-}
-
-/// The words of a memory, each once.
-pub(crate) fn memory_words(memory: &Memory) -> Vec<String> {
-    words::distinct(&words::text_of(&memory.trigger, memory.context.as_ref())).into_iter().collect()
-}
-
-/// An id as the server has it.
-pub(crate) fn id_to_bson(id: MemoryId) -> Binary {
-    Binary { subtype: BinarySubtype::Uuid, bytes: id.as_bytes().to_vec() }
-}
-
-/// A revision as the server has it: at most 2^53 - 1.
-pub(crate) fn revision_to_bson(revision: Revision) -> i64 {
-    revision.get() as i64
-}
-
-/// The row of a memory, with its words if they are indexed.
-pub(crate) fn memory_row(memory: &Memory, has_words: bool) -> RawDocumentBuf {
-    let mut row = rawdoc! {
-        "_id": id_to_bson(memory.id),
-        "createdAt": memory.created_at.as_millis(),
-        "spaceId": memory.space_id.as_str(),
-        "paths": array(paths_of(&memory.space_id, memory.status)),
-        "status": memory.status.as_str(),
-        "revision": revision_to_bson(memory.revision),
-        "metadata": memory.metadata.as_str(),
-        "trigger": memory.trigger.as_str(),
-    };
-    append_time(&mut row, memory.updated_at);
-    append_text(&mut row, cstr!("context"), memory.context.as_ref().map(Context::as_str));
-    append_text(&mut row, cstr!("idempotencyKey"), memory.idempotency_key.as_ref().map(IdempotencyKey::as_str));
-    if has_words {
-        row.append(cstr!("words"), array(memory_words(memory)));
-    }
-    row
-}
-
-/// What finds a memory by its idempotency key.
-pub(crate) fn key_row(key: &IdempotencyKey, id: MemoryId) -> RawDocumentBuf {
-    rawdoc! { "_id": key.as_str(), "memory": id_to_bson(id) }
-}
-
-/// The row of a document of the contract.
-pub(crate) fn document_row(document: &Document) -> RawDocumentBuf {
-    let mut row = rawdoc! {
-        "_id": { "collection": document.collection.as_str(), "id": document.id.as_str() },
-        "createdAt": document.created_at.as_millis(),
-        "spaceId": document.space_id.as_str(),
-        "revision": revision_to_bson(document.revision),
-        "metadata": document.metadata.as_str(),
-        "content": document.content.as_str(),
-        "words": array(words::distinct(document.content.as_str())),
-    };
-    append_time(&mut row, document.updated_at);
-    row
+/// What finds a memory.
+pub(crate) fn by_id(id: MemoryId) -> Document {
+    doc! { "_id": uuid(id.as_bytes()) }
 }
 
 /// The `_id` of a document.
-pub(crate) fn document_key(collection: &Collection, id: &DocumentId) -> mongodb::bson::Document {
+pub(crate) fn document_key(collection: &Collection, id: &DocumentId) -> Document {
     doc! { "collection": collection.as_str(), "id": id.as_str() }
 }
 
-/// What a row of the ledger tells before the payload is read.
-pub(crate) fn memory_head(row: &RawDocument) -> Result<Head<'_>> {
-    Ok(Head {
-        id: bytes(row, "_id")?,
-        created_at: time(number(row, "createdAt")?)?,
-        space: text(row, "spaceId")?,
-        status: Some(Status::parse(text(row, "status")?).map_err(corrupt)?),
-    })
+/// What finds a memory while it is the one that was read.
+pub(crate) fn same_memory(found: &Found<Memory, bool>) -> Document {
+    let mut same = by_id(found.record.id);
+    same.insert("revision", revision_to_bson(found.record.revision));
+    same.insert("words", doc! { "$exists": found.version });
+    same
 }
 
-/// Where a row of the ledger stands in its order.
-pub(crate) fn place(row: &RawDocument) -> Result<(i64, &[u8])> {
-    Ok((number(row, "createdAt")?, bytes(row, "_id")?))
-}
-
-/// The memory in a row.
-pub(crate) fn memory(row: &RawDocument) -> Result<Memory> {
-    Ok(Memory {
-        id: memory_id(row)?,
-        created_at: time(number(row, "createdAt")?)?,
-        space_id: SpaceId::parse(text(row, "spaceId")?).map_err(corrupt)?,
-        status: Status::parse(text(row, "status")?).map_err(corrupt)?,
-        revision: revision(number(row, "revision")?)?,
-        updated_at: optional(row, "updatedAt", number)?.map(time).transpose()?,
-        metadata: Metadata::from_stored(text(row, "metadata")?)?,
-        trigger: Trigger::from_stored(text(row, "trigger")?)?,
-        context: optional(row, "context", text)?.map(Context::from_stored).transpose()?,
-        idempotency_key: optional(row, "idempotencyKey", text)?
-            .map(IdempotencyKey::parse)
-            .transpose()
-            .map_err(corrupt)?,
-    })
-}
-
-/// The id of a memory in its row.
-pub(crate) fn memory_id(row: &RawDocument) -> Result<MemoryId> {
-    binary_id(row, "_id")
-}
-
-/// The id of a memory in any row.
-pub(crate) fn binary_id(row: &RawDocument, name: &str) -> Result<MemoryId> {
-    let id = <[u8; 16]>::try_from(bytes(row, name)?);
-    id.map(MemoryId::from_bytes).map_err(|_| impossible(name))
-}
-
-/// Whether the words of a row are indexed.
-pub(crate) fn has_words(row: &RawDocument) -> bool {
-    matches!(row.get("words"), Ok(Some(_)))
-}
-
-/// What the row of a document tells before the content is read.
-pub(crate) fn document_head(row: &RawDocument) -> Result<Head<'_>> {
-    let id = text(key_of(row)?, "id")?.as_bytes();
-    let created_at = time(number(row, "createdAt")?)?;
-    Ok(Head { id, created_at, space: text(row, "spaceId")?, status: None })
-}
-
-/// The document of the contract in a row.
-pub(crate) fn document(row: &RawDocument) -> Result<Document> {
-    let key = key_of(row)?;
-    Ok(Document {
-        id: DocumentId::parse(text(key, "id")?).map_err(corrupt)?,
-        collection: Collection::parse(text(key, "collection")?).map_err(corrupt)?,
-        created_at: time(number(row, "createdAt")?)?,
-        space_id: SpaceId::parse(text(row, "spaceId")?).map_err(corrupt)?,
-        revision: revision(number(row, "revision")?)?,
-        updated_at: optional(row, "updatedAt", number)?.map(time).transpose()?,
-        metadata: Metadata::from_stored(text(row, "metadata")?)?,
-        content: Content::parse(text(row, "content")?).map_err(corrupt)?,
-    })
-}
-
-/// A string of a row.
-pub(crate) fn text<'r>(row: &'r RawDocument, name: &str) -> Result<&'r str> {
-    row.get_str(name).map_err(|_| impossible(name))
-}
-
-/// An integer of a row.
-pub(crate) fn number(row: &RawDocument, name: &str) -> Result<i64> {
-    row.get_i64(name).map_err(|_| impossible(name))
-}
-
-/// A value of a row that may be absent.
-fn optional<'r, T>(
-    row: &'r RawDocument,
-    name: &str,
-    read: impl Fn(&'r RawDocument, &str) -> Result<T>,
-) -> Result<Option<T>> {
-    match row.get(name) {
-        Ok(None) => Ok(None),
-        _ => read(row, name).map(Some),
+/// What finds a document while it has the revision and the times of the one that was read.
+pub(crate) fn same_version(document: &memory_core::Document) -> Document {
+    doc! {
+        "_id": document_key(&document.collection, &document.id),
+        "revision": revision_to_bson(document.revision),
+        // A document that was removed and put again has a first revision, too.
+        "createdAt": document.created_at.as_millis(),
+        // Null also stands for none.
+        "updatedAt": document.updated_at.map(Timestamp::as_millis),
     }
 }
 
-fn key_of(row: &RawDocument) -> Result<&RawDocument> {
-    row.get_document("_id").map_err(|_| impossible("_id"))
+/// What finds a document while it is the one that was read. Within one millisecond another one may take its place with the same version.
+pub(crate) fn same_document(document: &memory_core::Document) -> Document {
+    let mut same = same_version(document);
+    same.insert("spaceId", document.space_id.as_str());
+    same.insert("metadata", document.metadata.as_str());
+    same.insert("content", document.content.as_str());
+    same
 }
 
-fn bytes<'r>(row: &'r RawDocument, name: &str) -> Result<&'r [u8]> {
-    row.get_binary(name).map(|id| id.bytes).map_err(|_| impossible(name))
+/// What changes a memory into its next version: only the fields that differ.
+pub(crate) fn changes(before: &Found<Memory, bool>, after: &Memory) -> Document {
+    let (has_words, before) = (before.version, &before.record);
+    let mut set = doc! { "revision": revision_to_bson(after.revision) };
+    let mut update = Document::new();
+    set.extend(after.updated_at.map(|time| ("updatedAt".to_owned(), time.as_millis().into())));
+    if after.context != before.context {
+        match after.context.as_ref().map(Context::as_str) {
+            Some(context) => drop(set.insert("context", context)),
+            None => drop(update.insert("$unset", doc! { "context": "" })),
+        }
+        if has_words {
+            set.insert("words", memory_words(after));
+        }
+    }
+    if after.metadata != before.metadata {
+        set.insert("metadata", after.metadata.as_str());
+    }
+    if after.status != before.status {
+        set.insert("status", after.status.as_str());
+        set.insert("paths", paths_of(&after.space_id, after.status));
+    }
+    update.insert("$set", set);
+    update
 }
 
-/// A value that no program has stored like this.
-pub(crate) fn impossible(name: &str) -> Error {
-    Error::corrupt(format!("the stored {name} is missing or has an impossible type"))
+/// The conditions of the lists that a walk of the ledger goes along, which the server merges.
+pub(crate) fn lists(source: &Source<'_>) -> Vec<Document> {
+    let (mut paths, mut spaces) = (Vec::new(), Vec::new());
+    match source {
+        Source::Everything => paths.push(*EVERYTHING),
+        Source::Open(statuses) => paths.extend(statuses.iter().map(|status| open_path(*status))),
+        Source::Places(places) => places.iter().for_each(|place| match place {
+            Place::Space(id) => spaces.push(id.as_str()),
+            Place::Below(path) => paths.push(path_hash(path)),
+        }),
+    }
+    let paths = (!paths.is_empty()).then(|| doc! { "paths": { "$in": paths } });
+    let spaces = (!spaces.is_empty()).then(|| doc! { "spaceId": { "$in": spaces } });
+    paths.into_iter().chain(spaces).collect()
 }
 
-fn time(millis: i64) -> Result<Timestamp> {
-    Timestamp::from_millis(millis).map_err(corrupt)
-}
-
-fn revision(number: i64) -> Result<Revision> {
-    Revision::new(u64::try_from(number).unwrap_or_default()).map_err(corrupt)
-}
-
-/// A stored value that core refuses: its own kind would blame the caller.
-fn corrupt(error: Error) -> Error {
-    match error.kind() {
-        ErrorKind::Corrupt => error,
-        _ => Error::corrupt("a stored value breaks a rule of the contract").with_source(error),
+/// What the rows of these lists have that are left to a walk, unless there are none.
+pub(crate) fn rest<K: Stored>(lists: &[Document], walk: &Walk<'_>) -> Option<Document> {
+    let ranges = ranges::<K>(walk);
+    let mut searched: Vec<Document> = Vec::with_capacity(lists.len() * ranges.len());
+    for list in lists {
+        searched.extend(ranges.iter().map(|range| list.clone().into_iter().chain(range.clone()).collect()));
+    }
+    match searched.len() {
+        0 | 1 => searched.pop(),
+        _ => Some(doc! { "$or": searched }),
     }
 }
 
-fn append_time(row: &mut RawDocumentBuf, time: Option<Timestamp>) {
-    if let Some(time) = time {
-        row.append(cstr!("updatedAt"), time.as_millis());
+/// The ranges of time that together hold what is left; none when nothing is.
+fn ranges<K: Stored>(walk: &Walk<'_>) -> Vec<Document> {
+    // The bounds of a walk are exclusive.
+    let mut from = walk.created_after.map_or(Timestamp::MIN.as_millis(), |after| after.as_millis() + 1);
+    let mut to = walk.created_before.map_or(Timestamp::MAX.as_millis(), |before| before.as_millis() - 1);
+    let mut ranges = Vec::with_capacity(2);
+    if let Some(Mark { millis, id }) = walk.behind {
+        let operator = if walk.order == Order::NewestFirst { "$lt" } else { "$gt" };
+        // One millisecond as a range: after a single value the server would sort the lists instead of merging them.
+        let same = doc! { "$gt": millis - 1, "$lt": millis + 1 };
+        ranges.push(doc! { "createdAt": same, K::ID: { operator: K::id_to_bson(id) } });
+        match walk.order {
+            Order::NewestFirst => to = to.min(millis - 1),
+            Order::OldestFirst => from = from.max(millis + 1),
+        }
     }
+    if from <= to {
+        ranges.push(doc! { "createdAt": { "$gte": from, "$lte": to } });
+    }
+    ranges
 }
 
-fn append_text(row: &mut RawDocumentBuf, name: &CStr, text: Option<&str>) {
-    if let Some(text) = text {
-        row.append(name, text);
-    }
+/// What the server sorts the rows of a walk by.
+pub(crate) fn sort<K: Stored>(order: Order) -> Document {
+    let direction = if order == Order::NewestFirst { -1 } else { 1 };
+    doc! { "createdAt": direction, K::ID: direction }
 }
 
-fn array<T>(values: impl IntoIterator<Item = T>) -> RawArrayBuf
-where
-    T: mongodb::bson::raw::BindRawBsonRef,
-{
-    let mut array = RawArrayBuf::new();
-    values.into_iter().for_each(|value| array.push(value));
-    array
+/// What finds the `_id`s of the rows that hold a word: those with the most distinct ones first, then those with few others, then the
+/// newest.
+pub(crate) fn ranked(within: Document, wanted: &BTreeSet<String>) -> [Document; 5] {
+    let wanted: Vec<_> = wanted.iter().map(String::as_str).collect();
+    let mut matching = within;
+    matching.insert("words", doc! { "$in": &wanted });
+    [
+        doc! { "$match": matching },
+        doc! { "$project": {
+            "createdAt": 1,
+            "hits": { "$size": { "$setIntersection": ["$words", { "$literal": wanted }] } },
+            "words": { "$size": "$words" },
+        } },
+        doc! { "$sort": { "hits": -1, "words": 1, "createdAt": -1, "_id": -1 } },
+        doc! { "$limit": MAX_EXAMINED as i64 },
+        doc! { "$project": { "_id": 1 } },
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use memory_core::{Ledger, MemoryId};
+
+    use super::*;
+
+    #[test]
+    fn behind_a_place_comes_the_rest_of_its_millisecond() {
+        let (id, at) = (MemoryId::generate(), |millis| Timestamp::from_millis(millis).ok());
+        let ranges = |order, behind: Option<i64>| {
+            let behind = behind.map(|millis| Mark { millis, id: id.as_bytes().to_vec() });
+            let source = Source::Everything;
+            let (created_after, created_before, behind) = (at(9), at(21), behind.as_ref());
+            ranges::<Ledger>(&Walk { source, order, created_after, created_before, behind, count: 1, is_shared: false })
+        };
+        let rest = |from: i64, to: i64| doc! { "createdAt": { "$gte": from, "$lte": to } };
+        assert_eq!(ranges(Order::NewestFirst, None), [rest(10, 20)]);
+        let same = |operator: &str| {
+            doc! { "createdAt": { "$gt": 14_i64, "$lt": 16_i64 }, "_id": { operator: uuid(id.as_bytes()) } }
+        };
+        assert_eq!(ranges(Order::NewestFirst, Some(15)), [same("$lt"), rest(10, 14)]);
+        assert_eq!(ranges(Order::OldestFirst, Some(15)), [same("$gt"), rest(16, 20)]);
+        assert_eq!(ranges(Order::NewestFirst, Some(10)).len(), 1, "nothing is earlier");
+    }
 }

@@ -1,0 +1,95 @@
+//! The engine: how a database is opened and closed, and how work runs on it.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use memory_core::engine::{Engine, Provider, View, Work};
+use memory_core::{Durability, Error, Health, Result};
+use mongodb::bson::doc;
+
+use crate::config::MongoConfig;
+use crate::connection::{Connections, MongoSession};
+use crate::error::{is_temporary, native};
+use crate::schema;
+
+/// Agent memory in a database of a MongoDB replica set or of shards.
+///
+/// Open it, call [`init`](memory_core::MemoryProvider::init), and hold it as `Arc<dyn MemoryProvider>`. Clones share the connections.
+pub type MongoMemory = Provider<MongoEngine>;
+
+/// The engine of [`MongoMemory`].
+#[derive(Debug)]
+pub struct MongoEngine {
+    connections: Arc<Connections>,
+}
+
+impl Engine for MongoEngine {
+    const NAME: &'static str = "mongo";
+    const BATCH: Option<(usize, usize)> = Some((1_000, 16 << 20));
+    const RESTORE: (usize, usize) = (1_000, 16 << 20);
+
+    type Config = MongoConfig;
+    type Reader = MongoSession;
+    type Writer = MongoSession;
+
+    async fn open(config: &MongoConfig) -> Result<Self> {
+        let connections = Arc::new(Connections::new(config).await?);
+        let (session, text_index) = (connections.session(), config.text_index);
+        if let Err(error) = connections.run(async move { schema::set_up(&session, text_index).await }).await {
+            connections.close().await;
+            return Err(error);
+        }
+        Ok(Self { connections })
+    }
+
+    async fn close(&self) -> Result<()> {
+        self.connections.close().await;
+        Ok(())
+    }
+
+    async fn health(&self) -> Result<Health> {
+        let session = self.connections.session();
+        let look = async move {
+            let start = Instant::now();
+            let build = async { session.on.database.run_command(doc! { "buildInfo": 1 }).await.map_err(native) };
+            let (build, schema) = futures::try_join!(build, schema::version(&session))?;
+            let version = build.get_str("version").unwrap_or("unknown");
+            // Every write waits until the journals of a majority have it.
+            Ok(Health::new(Self::NAME, version, schema, start.elapsed(), Durability::Durable))
+        };
+        self.connections.run(look).await
+    }
+
+    async fn read<A, T>(
+        &self,
+        view: View,
+        until: Instant,
+        argument: Arc<A>,
+        work: Work<MongoSession, A, T>,
+    ) -> Result<T>
+    where
+        A: Send + Sync + 'static,
+        T: Send + 'static,
+    {
+        let reads = match view {
+            View::Configured => &self.connections.configured,
+            View::Latest => &self.connections.latest,
+        };
+        let mut session = MongoSession::new(&self.connections, reads, until);
+        self.connections.run(async move { work(&mut session, &argument).await }).await
+    }
+
+    async fn write<A, T>(&self, until: Instant, argument: Arc<A>, work: Work<MongoSession, A, T>) -> Result<T>
+    where
+        A: Send + Sync + 'static,
+        T: Send + 'static,
+    {
+        // What a change is applied to is what the primary has: anything older would lose the race.
+        let mut session = MongoSession::new(&self.connections, &self.connections.primary, until);
+        self.connections.run(async move { work(&mut session, &argument).await }).await
+    }
+
+    fn is_temporary(&self, error: &Error) -> bool {
+        is_temporary(error)
+    }
+}

@@ -1,0 +1,190 @@
+//! What a session reads.
+
+use std::collections::BTreeSet;
+
+use memory_core::engine::{DocumentsFound, Mark, MemoriesFound, Place, Reader, Visit, Walk, corrupt};
+use memory_core::{BOUNDARIES, Collection, DocumentId, Documents, Ledger, MemoryId, Result, Verdict};
+use mongodb::bson::{Bson, Document, RawDocument, RawDocumentBuf, doc};
+
+use crate::connection::{MongoSession, Rows};
+use crate::error::native;
+use crate::row::{Stored, StoredRow, found, impossible, mark, memory_id, text, uuid};
+use crate::statements::{document_key, lists, ranked, rest, sort};
+
+/// The most rows that one search gives.
+const MOST: usize = 2_048;
+/// How many ids one search looks for.
+const IDS: usize = 1_000;
+
+impl Reader for MongoSession {
+    /// Beside the revision and the times of the record: whether the row has words.
+    type Version = bool;
+
+    /// Behind a mark each of them is two lists; of more than 200 lists the server would not merge but sort everything.
+    const PLACES: usize = 100;
+
+    async fn memories(&mut self, ids: &[MemoryId]) -> Result<MemoriesFound<bool>> {
+        let ids = ids.iter().map(|id| uuid(id.as_bytes()).into()).collect();
+        let read = |row: &RawDocument| Ok((memory_id(row, "_id")?, found::<Ledger>(row)));
+        Ok(each(&self.reads.memories, ids, read).await?.into_iter().collect())
+    }
+
+    async fn walk_memories(&mut self, walk: &Walk<'_>, visit: &mut Visit<'_, Ledger>) -> Result<Option<Mark>> {
+        self::walk::<Ledger>(&self.reads.memories, &lists(&walk.source), walk, |row| visit(&StoredRow(row))).await
+    }
+
+    async fn search_memories(
+        &mut self,
+        words: &BTreeSet<String>,
+        count: usize,
+        visit: &mut Visit<'_, Ledger>,
+    ) -> Result<()> {
+        search(&self.reads.memories, ranked(doc! {}, words), count, |row| visit(&StoredRow(row))).await
+    }
+
+    async fn siblings(&mut self, prefix: &str, most: usize) -> Result<Option<Vec<Place>>> {
+        let mut siblings = BTreeSet::new();
+        let mut from = doc! { "$gte": prefix };
+        // Many spaces at once, since each may be a sibling by itself.
+        let mut slice = most;
+        loop {
+            let known = siblings.len();
+            let find = self.reads.memories.find(doc! { "spaceId": from }).sort(doc! { "spaceId": 1 });
+            let find = find.limit(slice as i64).projection(doc! { "_id": 0, "spaceId": 1 });
+            let mut rows = find.await.map_err(native)?;
+            let (mut count, mut next) = (0, None);
+            while rows.advance().await.map_err(native)? {
+                let space = text(rows.current(), "spaceId")?;
+                let Some(rest) = space.strip_prefix(prefix) else { return Ok(Some(siblings.into_iter().collect())) };
+                let (sibling, behind) = match rest.find(BOUNDARIES).map(|end| space.split_at(prefix.len() + end)) {
+                    // Behind all that belongs to the same sibling by the same boundary.
+                    Some((path, rest)) => {
+                        let behind = format!("{path}{}", char::from(rest.as_bytes()[0] + 1));
+                        (Place::Below(path.to_owned()), doc! { "$gte": behind })
+                    }
+                    None => (Place::Space(space.to_owned()), doc! { "$gt": space }),
+                };
+                siblings.insert(sibling);
+                if siblings.len() > most {
+                    return Ok(None);
+                }
+                (count, next) = (count + 1, Some(behind));
+            }
+            match next {
+                Some(next) if count == slice => from = next,
+                _ => return Ok(Some(siblings.into_iter().collect())),
+            }
+            // After a sibling that fills a slice, the next probably does, too; two spaces tell when it does not.
+            slice = if siblings.len() == known + 1 { 2 } else { most };
+        }
+    }
+
+    async fn documents(&mut self, collection: &Collection, ids: &[DocumentId]) -> Result<DocumentsFound<bool>> {
+        let mut documents = Vec::with_capacity(ids.len());
+        for ids in ids.chunks(IDS) {
+            let keys = ids.iter().map(|id| document_key(collection, id).into()).collect();
+            documents.extend(each(&self.reads.documents, keys, |row| Ok(found::<Documents>(row))).await?);
+        }
+        Ok(documents)
+    }
+
+    async fn walk_documents(
+        &mut self,
+        collection: &Collection,
+        walk: &Walk<'_>,
+        visit: &mut Visit<'_, Documents>,
+    ) -> Result<Option<Mark>> {
+        self::walk::<Documents>(&self.reads.documents, &[within(collection)], walk, |row| visit(&StoredRow(row))).await
+    }
+
+    async fn search_documents(
+        &mut self,
+        collection: &Collection,
+        words: &BTreeSet<String>,
+        count: usize,
+        visit: &mut Visit<'_, Documents>,
+    ) -> Result<()> {
+        search(&self.reads.documents, ranked(within(collection), words), count, |row| visit(&StoredRow(row))).await
+    }
+
+    async fn collections(&mut self) -> Result<Vec<Collection>> {
+        let names = self.reads.documents.distinct("_id.collection", doc! {}).await.map_err(native)?;
+        let names = names.iter().map(|name| Collection::parse(name.as_str().unwrap_or_default()).map_err(corrupt));
+        let collections = names.collect::<Result<BTreeSet<_>>>()?;
+        Ok(collections.into_iter().collect())
+    }
+}
+
+fn within(collection: &Collection) -> Document {
+    doc! { "_id.collection": collection.as_str() }
+}
+
+/// Reads each row with one of these `_id`s.
+async fn each<T: Send>(on: &Rows, ids: Vec<Bson>, read: impl Fn(&RawDocument) -> Result<T> + Send) -> Result<Vec<T>> {
+    if let [id] = ids.as_slice() {
+        return on.find_one(doc! { "_id": id }).await.map_err(native)?.iter().map(|row| read(row)).collect();
+    }
+    let mut found = Vec::with_capacity(ids.len());
+    let mut rows = on.find(doc! { "_id": { "$in": ids } }).await.map_err(native)?;
+    while rows.advance().await.map_err(native)? {
+        found.push(read(rows.current())?);
+    }
+    Ok(found)
+}
+
+/// Offers the next rows of these lists by one search.
+async fn walk<K: Stored>(
+    on: &Rows,
+    lists: &[Document],
+    walk: &Walk<'_>,
+    mut offer: impl FnMut(&RawDocument) -> Result<Verdict> + Send,
+) -> Result<Option<Mark>> {
+    let Some(condition) = rest::<K>(lists, walk) else { return Ok(None) };
+    let limit = walk.count.clamp(1, MOST);
+    let find = on.find(condition).sort(sort::<K>(walk.order)).limit(limit as i64).batch_size(limit as u32);
+    let mut rows = find.await.map_err(native)?;
+    for _ in 1..limit {
+        if !rows.advance().await.map_err(native)? || offer(rows.current())? == Verdict::Stop {
+            return Ok(None);
+        }
+    }
+    // Behind the last one there may be more.
+    let goes_on = rows.advance().await.map_err(native)? && offer(rows.current())? != Verdict::Stop;
+    Ok(goes_on.then(|| mark::<K>(rows.current())))
+}
+
+/// Offers the rows that are ranked, best first.
+async fn search(
+    on: &Rows,
+    ranked: [Document; 5],
+    count: usize,
+    mut offer: impl FnMut(&RawDocument) -> Result<Verdict> + Send,
+) -> Result<()> {
+    let mut slice = count.clamp(1, MOST);
+    let ranked = on.aggregate(ranked).batch_size(MOST as u32).with_type::<RawDocumentBuf>();
+    let mut ranked = ranked.await.map_err(native)?;
+    loop {
+        let mut ids = Vec::with_capacity(slice);
+        while ids.len() < slice && ranked.advance().await.map_err(native)? {
+            ids.push(row_id(ranked.current())?);
+        }
+        if ids.is_empty() {
+            return Ok(());
+        }
+        let found = each(on, ids.clone(), |row| Ok((row_id(row)?, row.to_owned()))).await?;
+        for id in ids {
+            // A row that is gone was removed meanwhile.
+            if let Some((_, row)) = found.iter().find(|(found, _)| *found == id)
+                && offer(row)? == Verdict::Stop
+            {
+                return Ok(());
+            }
+        }
+        slice = (slice * 2).min(MOST);
+    }
+}
+
+fn row_id(row: &RawDocument) -> Result<Bson> {
+    let id = row.get("_id").ok().flatten().and_then(|id| Bson::try_from(id).ok());
+    id.ok_or_else(|| impossible("_id"))
+}

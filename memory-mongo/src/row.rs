@@ -1,0 +1,245 @@
+//! What the rows of the collections hold, and how they become records.
+
+use std::sync::LazyLock;
+
+use memory_core::engine::{Found, Mark, Row, StoredDocument, StoredMemory, corrupt};
+use memory_core::{
+    Context, Document, Documents, Error, Head, IdempotencyKey, Ledger, Memory, MemoryId, Result, Revision, Selects,
+    SpaceId, Status, Timestamp, path_hash, words,
+};
+use mongodb::bson::raw::{BindRawBsonRef, CStr, RawArrayBuf, RawDocument, cstr};
+use mongodb::bson::spec::BinarySubtype;
+use mongodb::bson::{Binary, Bson, RawDocumentBuf, rawdoc};
+
+/// The path that every row has. No path of a space holds a control character.
+pub(crate) static EVERYTHING: LazyLock<i64> = LazyLock::new(|| path_hash("\0"));
+
+/// The path of all rows with a status that is open.
+pub(crate) fn open_path(status: Status) -> i64 {
+    path_hash(&format!("\0{status}"))
+}
+
+/// The keys of a row in the path index, each once: everything, its status while that is open, and its ancestors.
+pub(crate) fn paths_of(space: &SpaceId, status: Status) -> Vec<i64> {
+    let mut paths: Vec<_> = space.ancestors().map(path_hash).collect();
+    paths.push(*EVERYTHING);
+    paths.extend(status.is_open().then(|| open_path(status)));
+    paths.sort_unstable();
+    paths.dedup();
+    paths
+}
+
+/// The words of a memory, each once.
+pub(crate) fn memory_words(memory: &Memory) -> Vec<String> {
+    words::distinct(&words::text_of(&memory.trigger, memory.context.as_ref())).into_iter().collect()
+}
+
+/// The id of a memory as the server has it.
+pub(crate) fn uuid(id: &[u8]) -> Binary {
+    Binary { subtype: BinarySubtype::Uuid, bytes: id.to_vec() }
+}
+
+/// A revision as the server has it: at most 2^53 - 1.
+pub(crate) fn revision_to_bson(revision: Revision) -> i64 {
+    revision.get() as i64
+}
+
+/// The row of a memory, with its words if they are indexed.
+pub(crate) fn memory_row(memory: &Memory, has_words: bool) -> RawDocumentBuf {
+    let mut row = rawdoc! {
+        "_id": uuid(memory.id.as_bytes()),
+        "createdAt": memory.created_at.as_millis(),
+        "spaceId": memory.space_id.as_str(),
+        "paths": array(paths_of(&memory.space_id, memory.status)),
+        "status": memory.status.as_str(),
+        "revision": revision_to_bson(memory.revision),
+        "metadata": memory.metadata.as_str(),
+        "trigger": memory.trigger.as_str(),
+    };
+    append(&mut row, cstr!("updatedAt"), memory.updated_at.map(Timestamp::as_millis));
+    append(&mut row, cstr!("context"), memory.context.as_ref().map(Context::as_str));
+    append(&mut row, cstr!("idempotencyKey"), memory.idempotency_key.as_ref().map(IdempotencyKey::as_str));
+    append(&mut row, cstr!("words"), has_words.then(|| array(memory_words(memory))));
+    row
+}
+
+/// What finds a memory by its idempotency key.
+pub(crate) fn key_row(key: &IdempotencyKey, id: MemoryId) -> RawDocumentBuf {
+    rawdoc! { "_id": key.as_str(), "memory": uuid(id.as_bytes()) }
+}
+
+/// The row of a document of the contract.
+pub(crate) fn document_row(document: &Document) -> RawDocumentBuf {
+    let mut row = rawdoc! {
+        "_id": { "collection": document.collection.as_str(), "id": document.id.as_str() },
+        "createdAt": document.created_at.as_millis(),
+        "spaceId": document.space_id.as_str(),
+        "revision": revision_to_bson(document.revision),
+        "metadata": document.metadata.as_str(),
+        "content": document.content.as_str(),
+        "words": array(words::distinct(document.content.as_str())),
+    };
+    append(&mut row, cstr!("updatedAt"), document.updated_at.map(Timestamp::as_millis));
+    row
+}
+
+/// What rows hold: memories or documents.
+pub(crate) trait Stored: Selects {
+    /// The field that orders the rows of one millisecond.
+    const ID: &'static str;
+
+    /// An id as the server has it.
+    fn id_to_bson(id: &[u8]) -> Bson;
+    /// The id in a row.
+    fn id(row: &RawDocument) -> Result<&[u8]>;
+}
+
+impl Stored for Ledger {
+    const ID: &'static str = "_id";
+
+    fn id_to_bson(id: &[u8]) -> Bson {
+        uuid(id).into()
+    }
+
+    fn id(row: &RawDocument) -> Result<&[u8]> {
+        bytes(row, "_id")
+    }
+}
+
+impl Stored for Documents {
+    const ID: &'static str = "_id.id";
+
+    fn id_to_bson(id: &[u8]) -> Bson {
+        String::from_utf8_lossy(id).into_owned().into()
+    }
+
+    fn id(row: &RawDocument) -> Result<&[u8]> {
+        text(key_of(row)?, "id").map(str::as_bytes)
+    }
+}
+
+/// A row as it is read.
+pub(crate) struct StoredRow<'r>(pub(crate) &'r RawDocument);
+
+impl Row<Ledger> for StoredRow<'_> {
+    fn head(&self) -> Result<Head<'_>> {
+        let (id, created_at) = (Ledger::id(self.0)?, time(self.0)?);
+        let status = Status::parse(text(self.0, "status")?).map_err(corrupt)?;
+        Ok(Head { id, created_at, space: text(self.0, "spaceId")?, status: Some(status) })
+    }
+
+    fn read(&self, head: &Head<'_>) -> Result<Memory> {
+        let stored = StoredMemory {
+            id: head.id,
+            created_at: head.created_at.as_millis(),
+            updated_at: optional(self.0, "updatedAt", number)?,
+            revision: number(self.0, "revision")?,
+            status: text(self.0, "status")?,
+            space_id: head.space,
+            idempotency_key: optional(self.0, "idempotencyKey", text)?,
+            metadata: text(self.0, "metadata")?,
+            trigger: text(self.0, "trigger")?,
+            context: optional(self.0, "context", text)?,
+        };
+        stored.read()
+    }
+
+    fn id(&self) -> String {
+        memory_id(self.0, "_id").map_or_else(|_| "unknown".to_owned(), |id| id.to_string())
+    }
+}
+
+impl Row<Documents> for StoredRow<'_> {
+    fn head(&self) -> Result<Head<'_>> {
+        let (id, created_at) = (Documents::id(self.0)?, time(self.0)?);
+        Ok(Head { id, created_at, space: text(self.0, "spaceId")?, status: None })
+    }
+
+    fn read(&self, head: &Head<'_>) -> Result<Document> {
+        let key = key_of(self.0)?;
+        let stored = StoredDocument {
+            id: text(key, "id")?,
+            collection: text(key, "collection")?,
+            created_at: head.created_at.as_millis(),
+            updated_at: optional(self.0, "updatedAt", number)?,
+            revision: number(self.0, "revision")?,
+            space_id: head.space,
+            metadata: text(self.0, "metadata")?,
+            content: text(self.0, "content")?,
+        };
+        stored.read()
+    }
+
+    fn id(&self) -> String {
+        Documents::id(self.0).map_or_else(|_| "unknown".into(), String::from_utf8_lossy).into_owned()
+    }
+}
+
+/// The record in a row, and whether the row has words: an older row of the ledger gets them without a new revision.
+pub(crate) fn found<K: Stored>(row: &RawDocument) -> Result<Found<K::Record, bool>>
+where
+    for<'r> StoredRow<'r>: Row<K>,
+{
+    let record = StoredRow(row).read(&StoredRow(row).head()?)?;
+    Ok(Found { record, version: matches!(row.get("words"), Ok(Some(_))) })
+}
+
+/// Where a row stands in the order, also when it is damaged.
+pub(crate) fn mark<K: Stored>(row: &RawDocument) -> Mark {
+    // A damaged row may have a number of another type, by which the server sorts it all the same, or an id of another type.
+    let millis = row.get("createdAt").ok().flatten().and_then(|millis| match millis.as_f64() {
+        Some(millis) => Some(millis as i64),
+        None => millis.as_i64().or(millis.as_i32().map(i64::from)),
+    });
+    Mark { millis: millis.unwrap_or_default(), id: K::id(row).unwrap_or_default().to_vec() }
+}
+
+/// The id of a memory in any row.
+pub(crate) fn memory_id(row: &RawDocument, name: &str) -> Result<MemoryId> {
+    let id = <[u8; 16]>::try_from(bytes(row, name)?);
+    id.map(MemoryId::from_bytes).map_err(|_| impossible(name))
+}
+
+/// A string of a row.
+pub(crate) fn text<'r>(row: &'r RawDocument, name: &str) -> Result<&'r str> {
+    row.get_str(name).map_err(|_| impossible(name))
+}
+
+/// An integer of a row.
+pub(crate) fn number(row: &RawDocument, name: &str) -> Result<i64> {
+    row.get_i64(name).map_err(|_| impossible(name))
+}
+
+/// A value of a row that may be absent.
+fn optional<'r, T>(row: &'r RawDocument, name: &str, get: fn(&'r RawDocument, &str) -> Result<T>) -> Result<Option<T>> {
+    if matches!(row.get(name), Ok(None)) { Ok(None) } else { get(row, name).map(Some) }
+}
+
+fn key_of(row: &RawDocument) -> Result<&RawDocument> {
+    row.get_document("_id").map_err(|_| impossible("_id"))
+}
+
+fn bytes<'r>(row: &'r RawDocument, name: &str) -> Result<&'r [u8]> {
+    row.get_binary(name).map(|id| id.bytes).map_err(|_| impossible(name))
+}
+
+fn time(row: &RawDocument) -> Result<Timestamp> {
+    Timestamp::from_millis(number(row, "createdAt")?).map_err(corrupt)
+}
+
+/// A value that no program has stored like this.
+pub(crate) fn impossible(name: &str) -> Error {
+    Error::corrupt(format!("the stored {name} is missing or has an impossible type"))
+}
+
+fn append(row: &mut RawDocumentBuf, name: &CStr, value: Option<impl BindRawBsonRef>) {
+    if let Some(value) = value {
+        row.append(name, value);
+    }
+}
+
+fn array<T: BindRawBsonRef>(values: impl IntoIterator<Item = T>) -> RawArrayBuf {
+    let mut array = RawArrayBuf::new();
+    values.into_iter().for_each(|value| array.push(value));
+    array
+}

@@ -1,0 +1,246 @@
+//! What a session writes: one atomic step each.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use memory_core::engine::{Append, Appended, Atomicity, Found, Writer};
+use memory_core::{Collection, Document, Error, Memory, MemoryId, Outcome, Result};
+use mongodb::bson::{RawDocumentBuf, doc};
+
+use crate::connection::{MongoSession, Rows};
+use crate::error::{DUPLICATE_KEY, NOT_VALID, check, code, native, native_write, of_code, refusals};
+use crate::row::{document_row, key_row, memory_id, memory_row, text, uuid};
+use crate::statements::{changes, same_document, same_memory, same_version};
+
+/// How many documents, and about how many bytes, one command removes: a command has at most 16 MiB.
+const REMOVED: (usize, usize) = (1_000, 8 << 20);
+/// How long to wait for a majority to have what stands in the way.
+const PAUSE: Duration = Duration::from_millis(2);
+
+impl Writer for MongoSession {
+    async fn append(&mut self, append: Append<'_>) -> Result<Vec<Appended>> {
+        match append.atomicity {
+            Atomicity::All => self.append_all(append.memories, append.is_repeated).await,
+            Atomicity::Each => self.append_each(append.memories, append.is_repeated).await,
+        }
+    }
+
+    async fn replace(&mut self, before: &Found<Memory, bool>, after: &Memory) -> Result<bool> {
+        let update = self.on.primary.memories.update_one(same_memory(before), changes(before, after));
+        Ok(update.await.map_err(native_write)?.matched_count == 1)
+    }
+
+    async fn put(&mut self, before: Option<&Found<Document, bool>>, after: &Document) -> Result<bool> {
+        let (documents, row) = (&self.on.primary.documents, document_row(after));
+        let is_put = match before {
+            None => documents.insert_one(row).await.map(|_| true),
+            Some(before) => {
+                documents.replace_one(same_version(&before.record), row).await.map(|done| done.matched_count == 1)
+            }
+        };
+        match is_put.map_err(native_write) {
+            Err(error) if code(&error) == Some(DUPLICATE_KEY) => Ok(false),
+            is_put => is_put,
+        }
+    }
+
+    async fn put_new(&mut self, documents: &[Document]) -> Result<Vec<bool>> {
+        let rows = documents.iter().map(document_row).collect();
+        let refused = insert_each(&self.on.primary.documents, rows).await?;
+        if let Some(code) = refused.values().find(|code| **code != DUPLICATE_KEY) {
+            return Err(of_code(*code).with_outcome(Outcome::Unknown));
+        }
+        Ok((0..documents.len()).map(|place| !refused.contains_key(&place)).collect())
+    }
+
+    async fn remove(&mut self, _: &Collection, found: &[Found<Document, bool>]) -> Result<bool> {
+        if let [found] = found {
+            let delete = self.on.primary.documents.delete_one(same_document(&found.record));
+            return Ok(delete.await.map_err(native_write)?.deleted_count == 1);
+        }
+        let mut transaction = self.begin().await?;
+        let delete = async {
+            let (mut rest, mut removed) = (found, 0);
+            while !rest.is_empty() {
+                let (some, others) = rest.split_at(removed_at_once(rest));
+                let delete = |found: &Found<Document, _>| doc! { "q": same_document(&found.record), "limit": 1 };
+                let deletes: Vec<_> = some.iter().map(delete).collect();
+                let command = doc! { "delete": self.on.primary.documents.name(), "deletes": deletes };
+                let answer = self.on.database.run_command(command).session(&mut transaction).await.map_err(native)?;
+                check(&answer)?;
+                removed += answer.get_i32("n").ok().and_then(|count| usize::try_from(count).ok()).unwrap_or_default();
+                rest = others;
+            }
+            Ok::<_, Error>(removed == found.len())
+        };
+        match delete.await {
+            Ok(true) => self.commit(transaction).await.map(|()| true),
+            unchanged => {
+                self.roll_back(transaction).await;
+                unchanged.map_err(|error| error.with_outcome(Outcome::NotDone))
+            }
+        }
+    }
+}
+
+impl MongoSession {
+    /// Appends all or none.
+    async fn append_all(&self, memories: &[&Memory], is_repeated: bool) -> Result<Vec<Appended>> {
+        loop {
+            let has_words = self.on.has_ledger_text();
+            match self.insert_all(memories, has_words).await {
+                Ok(()) => return Ok(vec![Appended::Written; memories.len()]),
+                Err(error) if code(&error) == Some(NOT_VALID) && !has_words => self.on.learn_of_ledger_text(),
+                Err(error) if code(&error) == Some(DUPLICATE_KEY) => {
+                    let owners = self.owners(memories, is_repeated).await?;
+                    if !owners.is_empty() {
+                        let appended = |memory: &&Memory| {
+                            owners.get(&memory.id).map_or(Appended::NotWritten, |owner| Appended::Taken(*owner))
+                        };
+                        return Ok(memories.iter().map(appended).collect());
+                    }
+                    tokio::time::sleep(PAUSE).await;
+                    self.check_deadline()?;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Appends each by itself: those without a key by one insert, and those with one by a transaction at the same time.
+    async fn append_each(&self, memories: &[&Memory], is_repeated: bool) -> Result<Vec<Appended>> {
+        let (keyed, keyless): (Vec<_>, Vec<_>) = memories.iter().partition(|memory| memory.idempotency_key.is_some());
+        let (by_key, by_id) = futures::join!(self.append_keyed(&keyed, is_repeated), self.append_keyless(&keyless));
+        let (by_key, by_id) = match (by_key, by_id) {
+            (Ok(by_key), Ok(by_id)) => (by_key, by_id),
+            // The failure of one half touches the other only where it may have been a success.
+            (Err(error), Ok(by_id)) if !by_id.is_empty() && error.outcome() == Outcome::NotDone => {
+                (vec![Appended::NotWritten; keyed.len()], by_id)
+            }
+            (Ok(by_key), Err(error)) if !by_key.is_empty() && error.outcome() == Outcome::NotDone => {
+                (by_key, vec![Appended::NotWritten; keyless.len()])
+            }
+            (Err(error), Err(other)) => return Err(error.after(other.outcome())),
+            (Err(error), Ok(_)) | (Ok(_), Err(error)) => return Err(error),
+        };
+        let (mut by_key, mut by_id) = (by_key.into_iter(), by_id.into_iter());
+        let appended = memories.iter().map(|memory| match memory.idempotency_key {
+            Some(_) => by_key.next(),
+            None => by_id.next(),
+        });
+        Ok(appended.map(|appended| appended.unwrap_or(Appended::NotWritten)).collect())
+    }
+
+    /// Appends all but those that are there.
+    async fn append_keyed(&self, memories: &[&Memory], is_repeated: bool) -> Result<Vec<Appended>> {
+        let mut appended = vec![Appended::NotWritten; memories.len()];
+        loop {
+            let rest = (0..memories.len()).filter(|place| appended[*place] == Appended::NotWritten);
+            let (places, rest): (Vec<_>, Vec<_>) = rest.map(|place| (place, memories[place])).unzip();
+            if rest.is_empty() {
+                return Ok(appended);
+            }
+            for (place, result) in places.into_iter().zip(self.append_all(&rest, is_repeated).await?) {
+                appended[place] = result;
+            }
+        }
+    }
+
+    /// Appends memories without keys, each by itself. One that the server refuses for itself is not written.
+    async fn append_keyless(&self, memories: &[&Memory]) -> Result<Vec<Appended>> {
+        let (mut appended, mut failure) = (vec![Appended::Written; memories.len()], None);
+        let mut places: Vec<_> = (0..memories.len()).collect();
+        while !places.is_empty() {
+            let has_words = self.on.has_ledger_text();
+            let rows = places.iter().map(|place| memory_row(memories[*place], has_words)).collect();
+            let earlier = if places.len() < memories.len() { Outcome::Unknown } else { Outcome::NotDone };
+            let refused = insert_each(&self.on.primary.memories, rows).await.map_err(|error| error.after(earlier))?;
+            let mut without_words = Vec::new();
+            for (number, code) in refused {
+                let place = places[number];
+                match code {
+                    DUPLICATE_KEY => appended[place] = Appended::Taken(memories[place].id),
+                    NOT_VALID if !has_words => without_words.push(place),
+                    code => (appended[place], failure) = (Appended::NotWritten, Some(of_code(code))),
+                }
+            }
+            if !without_words.is_empty() {
+                self.on.learn_of_ledger_text();
+            }
+            places = without_words;
+        }
+        match failure {
+            Some(error) if appended.iter().all(|appended| *appended == Appended::NotWritten) => Err(error),
+            _ => Ok(appended),
+        }
+    }
+
+    /// Writes memories, all or none; a duplicate of one is an error.
+    async fn insert_all(&self, memories: &[&Memory], has_words: bool) -> Result<()> {
+        if let [memory] = memories
+            && memory.idempotency_key.is_none()
+        {
+            let row = memory_row(memory, has_words);
+            return self.on.primary.memories.insert_one(row).await.map(drop).map_err(native_write);
+        }
+        let keys = memories.iter().filter_map(|memory| Some(key_row(memory.idempotency_key.as_ref()?, memory.id)));
+        let keys: Vec<_> = keys.collect();
+        let rows = memories.iter().map(|memory| memory_row(memory, has_words));
+        let mut transaction = self.begin().await?;
+        let write = async {
+            if !keys.is_empty() {
+                self.on.primary.keys.insert_many(keys).session(&mut transaction).await?;
+            }
+            self.on.primary.memories.insert_many(rows).session(&mut transaction).await
+        };
+        match write.await {
+            Ok(_) => self.commit(transaction).await,
+            Err(error) => {
+                self.roll_back(transaction).await;
+                Err(native(error))
+            }
+        }
+    }
+
+    /// Which memories have the ids of these or, where nobody has, their keys: those that a majority has.
+    async fn owners(&self, memories: &[&Memory], is_repeated: bool) -> Result<HashMap<MemoryId, MemoryId>> {
+        let mut owners = HashMap::new();
+        let keyed = memories.iter().filter_map(|memory| Some((memory.idempotency_key.as_ref()?.as_str(), memory.id)));
+        let keys: HashMap<_, _> = keyed.collect();
+        if !keys.is_empty() {
+            let find = doc! { "_id": { "$in": keys.keys().copied().collect::<Vec<_>>() } };
+            let mut rows = self.on.latest.keys.find(find).await.map_err(native)?;
+            while rows.advance().await.map_err(native)? {
+                let owner = memory_id(rows.current(), "memory")?;
+                owners.extend(keys.get(text(rows.current(), "_id")?).map(|id| (*id, owner)));
+            }
+        }
+        // A new id is in nobody's way.
+        let ids = memories.iter().filter(|memory| is_repeated || memory.idempotency_key.is_none());
+        let ids: Vec<_> = ids.map(|memory| uuid(memory.id.as_bytes())).collect();
+        if !ids.is_empty() {
+            let find = self.on.latest.memories.find(doc! { "_id": { "$in": ids } }).projection(doc! { "_id": 1 });
+            let mut rows = find.await.map_err(native)?;
+            while rows.advance().await.map_err(native)? {
+                let id = memory_id(rows.current(), "_id")?;
+                owners.insert(id, id);
+            }
+        }
+        Ok(owners)
+    }
+}
+
+/// Inserts each row by itself, and tells which the server refused, by their place.
+async fn insert_each(on: &Rows, rows: Vec<RawDocumentBuf>) -> Result<HashMap<usize, i32>> {
+    on.insert_many(rows).ordered(false).await.map_or_else(refusals, |_| Ok(HashMap::new()))
+}
+
+/// How many of the first documents one command removes; at least one.
+fn removed_at_once(found: &[Found<Document, bool>]) -> usize {
+    let mut bytes = 0;
+    let fits = |found: &&Found<Document, bool>| {
+        bytes += found.record.size();
+        bytes <= REMOVED.1
+    };
+    found.iter().take(REMOVED.0).take_while(fits).count().max(1)
+}
