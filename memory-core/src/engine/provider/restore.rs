@@ -83,7 +83,9 @@ async fn restore_memories(writer: &mut impl Writer, memories: &[Memory]) -> Resu
         places = later;
         let given: Vec<_> = round.iter().map(|place| &memories[*place]).collect();
         let append = Append { memories: &given, atomicity: Atomicity::Each, is_repeated: true };
-        let appended = writer.append(append).await?;
+        // An earlier round may have written some.
+        let earlier = if report.written > 0 { Outcome::Unknown } else { Outcome::NotDone };
+        let appended = writer.append(append).await.map_err(|error| error.after(earlier))?;
         let present = present(writer, &given, &appended).await.map_err(|error| error.after(Outcome::Unknown))?;
         for ((place, memory), appended) in round.into_iter().zip(&given).zip(appended) {
             match appended {
