@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use memory_core::engine::{Config, Settings, parameter};
 use memory_core::{Address, Clock, DEFAULT_DEADLINE, Error, Host, Password, Result, SystemClock, TextIndex};
 
 /// Which Redis, and the settings of the provider.
@@ -170,14 +171,13 @@ impl RedisConfig {
     }
 
     fn set(&mut self, name: &str, value: &str) -> Result<()> {
-        let wrong = || Error::invalid(format!("the value of the URL parameter {name} is not valid"));
         let unknown = || Error::invalid(format!("the Redis URL has an unknown parameter: {name}"));
-        let millis = || value.parse().map(Duration::from_millis).map_err(|_| wrong());
+        let millis = || parameter(name, value).map(Duration::from_millis);
         match name {
             "namespace" => self.namespace = value.to_owned(),
             "wait_replicas" => {
                 let timeout = self.wait.map_or(DEFAULT_WAIT, |wait| wait.timeout);
-                self.wait = Some(Wait { replicas: value.parse().map_err(|_| wrong())?, timeout });
+                self.wait = Some(Wait { replicas: parameter(name, value)?, timeout });
             }
             "wait_timeout_ms" => {
                 let replicas = self.wait.map_or(NonZeroU32::MIN, |wait| wait.replicas);
@@ -189,7 +189,7 @@ impl RedisConfig {
                 self.text_index = match value {
                     "documents" => TextIndex::Documents,
                     "all" => TextIndex::All,
-                    _ => return Err(wrong()),
+                    _ => return Err(Error::invalid(format!("the value of the URL parameter {name} is not valid"))),
                 }
             }
             "tls_ca_file" | "tls_cert_file" | "tls_key_file" => {
@@ -213,9 +213,16 @@ impl RedisConfig {
         }
         Ok(())
     }
+}
 
-    /// `InvalidInput` for settings that no server would take, or that would let two namespaces meet.
-    pub(crate) fn check(&self) -> Result<()> {
+impl Config for RedisConfig {
+    fn settings(&self) -> Settings {
+        let Self { deadline, connect_timeout: patience, text_index, clock, .. } = self.clone();
+        Settings { deadline, patience, text_index, clock }
+    }
+
+    /// Refuses what no server would take, and what would let two namespaces meet.
+    fn check(&self) -> Result<()> {
         let name = &self.namespace;
         // Braces would end the hash tag early, and the keys of a namespace would not share a slot.
         if name.is_empty() || name.len() > 64 || name.contains(['{', '}']) || name.contains(char::is_control) {

@@ -4,7 +4,9 @@ use std::error::Error as _;
 use std::fmt;
 
 use memory_core::{Error, ErrorKind, Outcome};
-use redis::RedisError;
+use redis::{Pipeline, RedisError};
+
+use crate::statements::{is_write, name_of};
 
 /// The error that the driver gave, as the contract has it. The message never holds the server's own, which can quote a value.
 pub(crate) fn native(error: RedisError) -> Error {
@@ -31,10 +33,23 @@ pub(crate) fn native(error: RedisError) -> Error {
     if retryable { error.retryable() } else { error }
 }
 
-/// As [`native`], for commands that may have had their effect although no answer came.
-pub(crate) fn native_write(error: RedisError) -> Error {
-    // A server that answers with an error has done nothing; nor has one that was never reached.
-    let is_unknown = error.code().is_none() && is_lost(&error) && !error.is_connection_refusal();
+/// As [`native`], for commands that may have had their effect although no answers came.
+pub(crate) fn native_write(error: RedisError, commands: &Pipeline) -> Error {
+    // A cluster gives one error in place of all answers: behind a write, another command may have met it.
+    let behind = commands.cmd_iter().skip_while(|command| !is_write(command));
+    let is_unknown = match error.code() {
+        Some(_) => behind.filter(|command| name_of(command) != b"WAIT").count() > 1,
+        // A server that was never reached has done nothing.
+        None => is_lost(&error) && !error.is_connection_refusal(),
+    };
+    let error = native(error);
+    if is_unknown { error.with_outcome(Outcome::Unknown) } else { error }
+}
+
+/// As [`native`], for an error reply to a command that writes. A script is not rolled back, so what it meets in its midst may come
+/// behind a write.
+pub(crate) fn native_reply(error: RedisError) -> Error {
+    let is_unknown = is_from_within_a_script(&error);
     let error = native(error);
     if is_unknown { error.with_outcome(Outcome::Unknown) } else { error }
 }
@@ -103,7 +118,7 @@ fn of_code(code: &str, detail: &str) -> (ErrorKind, &'static str, bool) {
         _ if is_gone_from_node(detail) => {
             (Unavailable, "the slot of the namespace is on its way to another node", true)
         }
-        _ if detail.contains("killed by user") => (Unavailable, "the script was killed on the server", true),
+        _ if is_killed(detail) => (Unavailable, "the script was killed on the server", true),
         _ if detail.contains("max number of clients") => (Unavailable, "the server has no connection left", true),
         _ if detail.contains("cluster is down") => (Unavailable, "the cluster is down", true),
         _ => (Unexpected, "the server refused a command", false),
@@ -113,6 +128,20 @@ fn of_code(code: &str, detail: &str) -> (ErrorKind, &'static str, bool) {
 /// A script that meets a key which has left the node gets no redirection, but this.
 fn is_gone_from_node(detail: &str) -> bool {
     detail.contains("non local key")
+}
+
+/// Whether a command of a script failed that may not be its first write. What the server is not ready for is refused at the first one.
+fn is_from_within_a_script(error: &RedisError) -> bool {
+    let detail = error.detail().unwrap_or_default();
+    matches!(error.code(), Some("ERR" | "WRONGTYPE"))
+        && detail.contains("@user_script")
+        && !is_gone_from_node(detail)
+        && !is_killed(detail)
+}
+
+/// Only a script that has written nothing can be killed.
+fn is_killed(detail: &str) -> bool {
+    detail.contains("killed by user")
 }
 
 fn is_lost(error: &RedisError) -> bool {
@@ -126,12 +155,13 @@ mod tests {
     #[test]
     fn a_lost_connection_leaves_a_write_unknown_and_a_read_not_done() {
         let lost = || RedisError::from(std::io::Error::from(std::io::ErrorKind::ConnectionReset));
-        let (read, write) = (native(lost()), native_write(lost()));
+        let commands = Pipeline::new();
+        let (read, write) = (native(lost()), native_write(lost(), &commands));
         assert_eq!((read.kind(), read.outcome()), (ErrorKind::Unavailable, Outcome::NotDone));
         assert_eq!((write.kind(), write.outcome()), (ErrorKind::Unavailable, Outcome::Unknown));
         assert!(read.is_retryable() && write.is_retryable() && is_passing(&read) && is_passing(&write));
         let refused = RedisError::from(std::io::Error::from(std::io::ErrorKind::ConnectionRefused));
-        assert_eq!(native_write(refused).outcome(), Outcome::NotDone, "nothing was sent");
+        assert_eq!(native_write(refused, &commands).outcome(), Outcome::NotDone, "nothing was sent");
     }
 
     #[test]

@@ -2,20 +2,16 @@
 
 mod config;
 mod connection;
-mod documents;
+mod engine;
 mod error;
-mod inspect;
-mod ledger;
 mod link;
-mod migrate;
-mod provider;
-mod query;
+mod read;
 mod rows;
+mod schema;
 mod statements;
-mod walk;
+mod write;
 
 pub use config::{Login, RedisConfig, Tls, Topology, Wait};
-pub use inspect::inspect;
+pub use engine::{RedisEngine, RedisMemory};
 pub use memory_core::{Host, Password};
-pub use migrate::{migrate, plan, remove};
-pub use provider::RedisMemory;
+pub use schema::{inspect, migrate, plan, remove};

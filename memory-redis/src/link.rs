@@ -84,7 +84,7 @@ impl Link {
         if is_stale && matches!(connection, Connection::Node(_)) {
             self.forget(number);
         }
-        answers.map_err(native_write)
+        answers.map_err(|error| native_write(error, commands))
     }
 
     /// Closes the connection.

@@ -3,9 +3,9 @@
 //! A head of [`HEAD`] bytes, by which scripts tell which version of a row they meet; then revision, createdAt, updatedAt and
 //! status; then the texts, each behind its length. Numbers are big-endian.
 
+use memory_core::engine::{Found, StoredDocument, StoredMemory, corrupt};
 use memory_core::{
-    Collection, Content, Context, Document, DocumentId, Error, ErrorKind, Head, IdempotencyKey, Memory, MemoryId,
-    Metadata, Result, Revision, SpaceId, Status, Timestamp, Trigger,
+    Collection, Context, Document, Error, Head, IdempotencyKey, Memory, MemoryId, Result, Revision, Status, Timestamp,
 };
 use uuid::Uuid;
 
@@ -18,6 +18,9 @@ const NO_TEXT: u32 = u32::MAX;
 const NO_TIME: i64 = i64::MIN;
 /// In place of a status, which documents don't have.
 const NO_STATUS: u8 = u8::MAX;
+
+/// The head of a row, which scripts compare.
+pub(crate) type Version = [u8; HEAD];
 
 /// A row for the next write of this memory.
 pub(crate) fn from_memory(memory: &Memory) -> Vec<u8> {
@@ -39,7 +42,7 @@ pub(crate) fn from_document(document: &Document) -> Vec<u8> {
     )
 }
 
-/// What scripts compare.
+/// The version of a row that was made here.
 pub(crate) fn head(row: &[u8]) -> &[u8] {
     &row[..row.len().min(HEAD)]
 }
@@ -47,42 +50,45 @@ pub(crate) fn head(row: &[u8]) -> &[u8] {
 /// What can be told of a record before its payload is read.
 pub(crate) fn read_head<'r>(id: &'r [u8], row: &'r [u8]) -> Result<Head<'r>> {
     let mut row = Reader::of(row)?;
-    let (_, created_at, _, status) = row.facts()?;
-    Ok(Head { id, created_at, status, space: row.text()? })
+    let facts = row.facts()?;
+    let created_at = Timestamp::from_millis(facts.created_at).map_err(corrupt)?;
+    Ok(Head { id, created_at, status: facts.status, space: row.text()? })
 }
 
 /// The memory in a row.
-pub(crate) fn memory(id: MemoryId, row: &[u8]) -> Result<Memory> {
+pub(crate) fn memory(id: &[u8], row: &[u8]) -> Result<Memory> {
     let mut row = Reader::of(row)?;
-    let (revision, created_at, updated_at, status) = row.facts()?;
-    Ok(Memory {
+    let Facts { revision, created_at, updated_at, status } = row.facts()?;
+    let (space_id, metadata, idempotency_key) = (row.text()?, row.text()?, row.optional_text()?);
+    let (status, trigger, context) = (status.ok_or_else(cut)?.as_str(), row.text()?, row.optional_text()?);
+    let stored = StoredMemory {
         id,
         created_at,
         updated_at,
         revision,
-        status: status.ok_or_else(cut)?,
-        space_id: SpaceId::parse(row.text()?).map_err(corrupt)?,
-        metadata: Metadata::from_stored(row.text()?)?,
-        idempotency_key: row.optional_text()?.map(IdempotencyKey::parse).transpose().map_err(corrupt)?,
-        trigger: Trigger::from_stored(row.text()?)?,
-        context: row.optional_text()?.map(Context::from_stored).transpose()?,
-    })
+        status,
+        space_id,
+        idempotency_key,
+        metadata,
+        trigger,
+        context,
+    };
+    stored.read()
 }
 
 /// The document in a row.
-pub(crate) fn document(collection: &Collection, id: DocumentId, row: &[u8]) -> Result<Document> {
+pub(crate) fn document(collection: &Collection, id: &[u8], row: &[u8]) -> Result<Document> {
+    let id = std::str::from_utf8(id).map_err(|_| Error::corrupt("a stored id is not UTF-8"))?;
     let mut row = Reader::of(row)?;
-    let (revision, created_at, updated_at, _) = row.facts()?;
-    Ok(Document {
-        id,
-        collection: collection.clone(),
-        created_at,
-        updated_at,
-        revision,
-        space_id: SpaceId::parse(row.text()?).map_err(corrupt)?,
-        metadata: Metadata::from_stored(row.text()?)?,
-        content: Content::parse(row.text()?).map_err(corrupt)?,
-    })
+    let Facts { revision, created_at, updated_at, .. } = row.facts()?;
+    let (collection, space_id, metadata, content) = (collection.as_str(), row.text()?, row.text()?, row.text()?);
+    StoredDocument { id, collection, created_at, updated_at, revision, space_id, metadata, content }.read()
+}
+
+/// A record with the version of its row.
+pub(crate) fn found<T>(record: Result<T>, row: &[u8]) -> Result<Found<T, Version>> {
+    let version = *row.first_chunk().ok_or_else(cut)?;
+    Ok(Found { record: record?, version })
 }
 
 /// The id of a memory in an index.
@@ -91,9 +97,18 @@ pub(crate) fn memory_id(id: &[u8]) -> Result<MemoryId> {
     Ok(MemoryId::from_bytes(id))
 }
 
-type Facts<S> = (Revision, Timestamp, Option<Timestamp>, S);
+/// What a row begins with behind its head, as it is stored.
+struct Facts {
+    revision: i64,
+    created_at: i64,
+    updated_at: Option<i64>,
+    status: Option<Status>,
+}
 
-fn row<const N: usize>((revision, created_at, updated_at, status): Facts<u8>, texts: [Option<&str>; N]) -> Vec<u8> {
+fn row<const N: usize>(
+    (revision, created_at, updated_at, status): (Revision, Timestamp, Option<Timestamp>, u8),
+    texts: [Option<&str>; N],
+) -> Vec<u8> {
     let bytes: usize = texts.iter().flatten().map(|text| text.len()).sum();
     let mut row = Vec::with_capacity(HEAD + 25 + 4 * N + bytes);
     row.push(FORM);
@@ -122,23 +137,18 @@ impl<'r> Reader<'r> {
         }
     }
 
-    fn facts(&mut self) -> Result<Facts<Option<Status>>> {
-        let revision = Revision::new(u64::from_be_bytes(self.take()?)).map_err(corrupt)?;
-        let created_at = self.time()?.ok_or_else(cut)?;
-        let updated_at = self.time()?;
+    fn facts(&mut self) -> Result<Facts> {
+        let [revision, created_at, updated_at] = [self.number()?, self.number()?, self.number()?];
         let [status] = self.take()?;
         let known = Status::ALL.get(usize::from(status)).copied();
         if known.is_none() && status != NO_STATUS {
             return Err(Error::corrupt("a stored row has an unknown status"));
         }
-        Ok((revision, created_at, updated_at, known))
+        Ok(Facts { revision, created_at, updated_at: Some(updated_at).filter(|time| *time != NO_TIME), status: known })
     }
 
-    fn time(&mut self) -> Result<Option<Timestamp>> {
-        match i64::from_be_bytes(self.take()?) {
-            NO_TIME => Ok(None),
-            millis => Timestamp::from_millis(millis).map(Some).map_err(corrupt),
-        }
+    fn number(&mut self) -> Result<i64> {
+        Ok(i64::from_be_bytes(self.take()?))
     }
 
     fn text(&mut self) -> Result<&'r str> {
@@ -167,16 +177,10 @@ fn cut() -> Error {
     Error::corrupt("a stored row lacks a part")
 }
 
-/// A stored value that core refuses: its own kind would blame the caller.
-fn corrupt(error: Error) -> Error {
-    match error.kind() {
-        ErrorKind::Corrupt => error,
-        _ => Error::corrupt("a stored value breaks a rule of the contract").with_source(error),
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use memory_core::{ErrorKind, Metadata, SpaceId, Trigger};
+
     use super::*;
 
     fn full_memory() -> Memory {
@@ -200,7 +204,7 @@ mod tests {
         let plain = Memory { context: None, updated_at: None, idempotency_key: None, ..full.clone() };
         for expected in [full, plain] {
             let (row, again) = (from_memory(&expected), from_memory(&expected));
-            assert_eq!(memory(expected.id, &row).expect("readable"), expected);
+            assert_eq!(memory(expected.id.as_bytes(), &row).expect("readable"), expected);
             assert_eq!(read_head(expected.id.as_bytes(), &row).expect("readable").space, "a-b");
             assert_ne!(head(&row), head(&again));
             assert_eq!(row[HEAD..], again[HEAD..]);
@@ -211,7 +215,7 @@ mod tests {
     fn a_row_that_is_cut_anywhere_is_corrupt() {
         let row = from_memory(&full_memory());
         for end in 0..row.len() {
-            let error = memory(MemoryId::from_bytes([7; 16]), &row[..end]).expect_err("cut");
+            let error = memory(&[7; 16], &row[..end]).expect_err("cut");
             assert_eq!(error.kind(), ErrorKind::Corrupt, "after {end} bytes");
         }
         assert_eq!(read_head(&[], b"{\"cut").expect_err("no row").kind(), ErrorKind::Corrupt);

@@ -2,13 +2,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use memory_core::{Collection, Document, DocumentId, IdempotencyKey, Memory, MemoryId, Status, Timestamp, words};
-use redis::{Cmd, Pipeline, Script, cmd};
+use memory_core::engine::{Mark, Place, Walk};
+use memory_core::{
+    Collection, Document, DocumentId, IdempotencyKey, Memory, MemoryId, Order, Status, Timestamp, words,
+};
+use redis::{Arg, Cmd, Pipeline, Script, cmd};
 
 use crate::rows;
 
 /// How many of its newest steps a path keeps outside of chunks at least.
-pub(crate) const KEPT: usize = 64;
+const KEPT: usize = 64;
 /// How many steps a chunk has at most.
 const CHUNK: usize = 64;
 /// From how many steps on a path gives some to chunks: so many at least, and so many for each chunk that there is. What comes out of
@@ -18,6 +21,10 @@ const FULL: (usize, usize) = (KEPT + 2 * CHUNK, 8);
 const MOVED: usize = 1_024;
 /// Of so many memories one lets its paths be looked at, whether they are full.
 const LOOKED_AT: u8 = 32;
+/// Up to how many sets a slice reads by plain commands; more of them are merged by the script.
+const PLAIN: usize = 16;
+/// Up to how many entries it reads so; more of them may be too much at once.
+const PLAIN_SLICE: usize = 128;
 
 /// Whether a path with so many steps and so many chunks is full.
 pub(crate) fn is_full(steps: i64, chunks: i64) -> bool {
@@ -86,12 +93,12 @@ impl Keys {
         self.key("keys")
     }
 
-    /// The row of a document. No name of a collection holds a colon.
+    /// The row of a document.
     pub(crate) fn document(&self, collection: &Collection, id: &DocumentId) -> Vec<u8> {
         [self.documents(collection).as_slice(), id.as_str().as_bytes()].concat()
     }
 
-    /// What the keys of all rows of documents of a collection begin with.
+    /// What the keys of all rows of documents of a collection begin with. No name of a collection holds a colon.
     pub(crate) fn documents(&self, collection: &Collection) -> Vec<u8> {
         self.key(&format!("d:{collection}:"))
     }
@@ -241,9 +248,140 @@ impl<'s> Call<'s> {
     }
 }
 
-/// What it takes to store memories: their rows, and what goes into each sorted set.
+/// Sorted sets with entries, or a part of one.
 #[derive(Debug)]
-pub(crate) struct Append<'m> {
+pub(crate) enum Set {
+    /// Ids whose scores are createdAt.
+    Ids(Vec<u8>),
+    /// The steps of a set that begin with a head, which ends with a zero byte.
+    Steps {
+        /// The set.
+        set: Vec<u8>,
+        /// What the steps of the part begin with.
+        head: Vec<u8>,
+    },
+    /// Steps, the older ones of which are in chunks.
+    Chunked {
+        /// The set, which has the newest [`KEPT`] if there are chunks.
+        newest: Vec<u8>,
+        /// The directory of the chunks.
+        chunks: Vec<u8>,
+    },
+}
+
+impl Set {
+    /// The memories of a place.
+    pub(crate) fn of(keys: &Keys, place: &Place) -> Self {
+        match place {
+            Place::Space(space) => Self::Steps { set: keys.spaces(), head: [space.as_bytes(), &[0]].concat() },
+            Place::Below(path) => Self::Chunked { newest: keys.path(path), chunks: keys.chunks(path) },
+        }
+    }
+
+    /// Each set with its kind and head, as the script takes them.
+    fn sets(&self, only_newest: bool) -> impl Iterator<Item = (&Vec<u8>, [&[u8]; 2])> {
+        let (set, form, chunks) = match self {
+            Self::Ids(set) => (set, [b"ids".as_slice(), &[]], None),
+            Self::Steps { set, head } => (set, [b"steps".as_slice(), head], None),
+            Self::Chunked { newest, chunks } => (newest, [b"steps".as_slice(), &[]], Some(chunks)),
+        };
+        let chunks = chunks.filter(|_| !only_newest).map(|chunks| (chunks, [b"chunks".as_slice(), &[]]));
+        [(set, form)].into_iter().chain(chunks)
+    }
+
+    /// Asks for the first entries outside of chunks.
+    fn begin(&self, commands: &mut Pipeline, order: Order, count: usize) {
+        let whole = if order == Order::NewestFirst { "ZREVRANGE" } else { "ZRANGE" };
+        match self {
+            Self::Ids(set) => commands.cmd(whole).arg(set).arg(0).arg(count - 1).arg("WITHSCORES"),
+            Self::Chunked { newest, .. } => commands.cmd(whole).arg(newest).arg(0).arg(count - 1),
+            Self::Steps { set, head } => {
+                let behind = [&head[..head.len() - 1], &[1]].concat();
+                let (low, high) = ([b"[", head.as_slice()].concat(), [b"(", behind.as_slice()].concat());
+                match order {
+                    Order::NewestFirst => commands.cmd("ZREVRANGEBYLEX").arg(set).arg(high).arg(low),
+                    Order::OldestFirst => commands.cmd("ZRANGEBYLEX").arg(set).arg(low).arg(high),
+                };
+                commands.arg("LIMIT").arg(0).arg(count)
+            }
+        };
+    }
+}
+
+/// The next entries of some sets in the order (createdAt, id), each once.
+#[derive(Debug)]
+pub(crate) struct Slice {
+    pub(crate) sets: Vec<Set>,
+    /// What the keys of their rows begin with; nothing where rows are not wanted.
+    pub(crate) prefix: Vec<u8>,
+    pub(crate) order: Order,
+    /// Only entries behind this one.
+    pub(crate) behind: Option<Mark>,
+    /// Only entries between these times, exclusively.
+    pub(crate) bounds: [Option<Timestamp>; 2],
+    pub(crate) count: usize,
+}
+
+impl Slice {
+    /// The next entries of a walk, at most so many.
+    pub(crate) fn of(walk: &Walk<'_>, sets: Vec<Set>, prefix: Vec<u8>, most: usize) -> Self {
+        let (behind, bounds) = (walk.behind.cloned(), [walk.created_after, walk.created_before]);
+        Self { sets, prefix, order: walk.order, behind, bounds, count: walk.count.clamp(1, most) }
+    }
+
+    /// The newest entries of a set of ids, without rows.
+    pub(crate) fn of_ids(set: Vec<u8>, count: usize) -> Self {
+        let (sets, order) = (vec![Set::Ids(set)], Order::NewestFirst);
+        Self { sets, prefix: Vec::new(), order, behind: None, bounds: [None; 2], count }
+    }
+
+    /// Whether it begins where its sets do.
+    fn is_first(&self) -> bool {
+        self.behind.is_none() && self.bounds == [None; 2]
+    }
+
+    /// Whether no chunk can have any of it.
+    fn is_newest(&self) -> bool {
+        self.is_first() && self.order == Order::NewestFirst && self.count <= KEPT
+    }
+
+    /// Whether [`Slice::begin`] can read it.
+    pub(crate) fn is_plain(&self) -> bool {
+        let has_chunks = self.sets.iter().any(|set| matches!(set, Set::Chunked { .. }));
+        let is_small = self.sets.len() <= PLAIN && self.count <= PLAIN_SLICE;
+        self.is_first() && is_small && (!has_chunks || self.is_newest())
+    }
+
+    /// Reads the first entries of each set, and tells whether rows may be long, as a transaction: an update may move a memory from set
+    /// to set.
+    pub(crate) fn begin(&self, keys: &Keys) -> Pipeline {
+        let mut commands = Pipeline::with_capacity(self.sets.len() + 3);
+        commands.cmd("MULTI");
+        self.sets.iter().for_each(|set| set.begin(&mut commands, self.order, self.count));
+        commands.cmd("EXISTS").arg(keys.long()).cmd("EXEC");
+        commands
+    }
+
+    /// Merges the sets at the server.
+    pub(crate) fn merge<'s>(&self, scripts: &'s Scripts) -> Call<'s> {
+        let (time, id) =
+            self.behind.as_ref().map_or_else(Default::default, |mark| (mark.millis.to_string(), &*mark.id));
+        let sets = || self.sets.iter().flat_map(|set| set.sets(self.is_newest()));
+        Call::new(&scripts.walk)
+            .keys(sets().map(|(set, _)| set.clone()))
+            .arg(self.prefix.as_slice())
+            .number((self.order == Order::NewestFirst).into())
+            .number(self.count as i64)
+            .arg(time)
+            .arg(id)
+            .args(self.bounds.map(|bound| bound.map(score).unwrap_or_default()))
+            .args(sets().flat_map(|(_, form)| form.map(<[u8]>::to_vec)))
+    }
+}
+
+/// What it takes to append memories: their rows, and what goes into each sorted set.
+#[derive(Debug)]
+pub(crate) struct Insert<'m> {
     rows: Vec<(&'m Memory, Vec<u8>)>,
     /// The score and the member of each entry.
     sets: BTreeMap<Vec<u8>, Vec<(i64, Vec<u8>)>>,
@@ -251,32 +389,32 @@ pub(crate) struct Append<'m> {
     pub(crate) paths: BTreeSet<&'m str>,
 }
 
-impl<'m> Append<'m> {
+impl<'m> Insert<'m> {
     pub(crate) fn new(keys: &Keys, memories: &[&'m Memory], with_words: bool) -> Self {
-        let mut append =
+        let mut insert =
             Self { rows: Vec::with_capacity(memories.len()), sets: BTreeMap::new(), paths: BTreeSet::new() };
         let by_time = if with_words { keys.indexed() } else { keys.unindexed() };
         for memory in memories {
-            append.rows.push((memory, rows::from_memory(memory)));
-            append.add(by_time.clone(), memory);
+            insert.rows.push((memory, rows::from_memory(memory)));
+            insert.add(by_time.clone(), memory);
             let step = step_of(memory);
             let in_space = [memory.space_id.as_str().as_bytes(), &[0], &step].concat();
-            append.set(keys.spaces()).push((0, in_space));
+            insert.set(keys.spaces()).push((0, in_space));
             for path in memory.space_id.ancestors() {
-                append.set(keys.path(path)).push((0, step.clone()));
+                insert.set(keys.path(path)).push((0, step.clone()));
             }
             // The last byte of an id is random.
             if memory.id.as_bytes()[15].is_multiple_of(LOOKED_AT) {
-                append.paths.extend(memory.space_id.ancestors());
+                insert.paths.extend(memory.space_id.ancestors());
             }
             if memory.status.is_open() {
-                append.add(keys.open(memory.status), memory);
+                insert.add(keys.open(memory.status), memory);
             }
-            for word in if with_words { words_of(memory) } else { Vec::new() } {
-                append.add(keys.word(&word), memory);
+            for word in if with_words { words_of(memory) } else { BTreeSet::new() } {
+                insert.add(keys.word(&word), memory);
             }
         }
-        append
+        insert
     }
 
     /// As a transaction, for new memories without idempotency keys: there is nothing to be read first.
@@ -293,24 +431,25 @@ impl<'m> Append<'m> {
         pipeline
     }
 
-    /// As a script, which tells what is there already instead of writing.
-    pub(crate) fn script<'s>(&self, keys: &Keys, scripts: &'s Scripts, waits: bool) -> Call<'s> {
+    /// As a script, which tells which ids and keys are taken instead of writing.
+    pub(crate) fn script(self, keys: &Keys, scripts: &Scripts, waits: bool) -> Cmd {
         let mut call = Call::new(&scripts.append)
             .key(keys.idempotency())
             .keys(self.rows.iter().map(|(memory, _)| keys.memory(memory.id)))
-            .keys(self.sets.keys().cloned())
             .number(self.rows.len() as i64)
             .arg(keys.memories())
             .number(waits.into());
-        for (memory, row) in &self.rows {
+        for (memory, row) in self.rows {
             let key = memory.idempotency_key.as_ref().map(IdempotencyKey::as_str);
-            call = call.arg(*memory.id.as_bytes()).arg(key.unwrap_or_default()).arg(row.as_slice());
+            call = call.arg(*memory.id.as_bytes()).arg(key.unwrap_or_default()).arg(row);
         }
-        for entries in self.sets.values() {
-            let arguments = entries.iter().flat_map(|(score, member)| [score.to_string().into_bytes(), member.clone()]);
-            call = call.number(2 * entries.len() as i64).args(arguments);
+        for (set, entries) in self.sets {
+            call = call.key(set).number(2 * entries.len() as i64);
+            for (score, member) in entries {
+                call = call.number(score).arg(member);
+            }
         }
-        call
+        call.into_cmd()
     }
 
     fn add(&mut self, set: Vec<u8>, memory: &Memory) {
@@ -322,6 +461,33 @@ impl<'m> Append<'m> {
     }
 }
 
+/// Reads rows by the ids behind a prefix.
+pub(crate) fn read_rows(prefix: &[u8], ids: &[&[u8]]) -> Cmd {
+    let mut key = prefix.to_vec();
+    let bytes: usize = ids.iter().map(|id| prefix.len() + id.len()).sum();
+    let mut rows = Cmd::with_capacity(ids.len() + 1, bytes + 8);
+    rows.arg("MGET");
+    for id in ids {
+        key.truncate(prefix.len());
+        key.extend(*id);
+        rows.arg(&key);
+    }
+    rows
+}
+
+/// The name of a command.
+pub(crate) fn name_of(command: &Cmd) -> &[u8] {
+    match command.args_iter().next() {
+        Some(Arg::Simple(name)) => name,
+        _ => &[],
+    }
+}
+
+/// Whether a command may write by itself: a command of a transaction does so with its `EXEC`.
+pub(crate) fn is_write(command: &Cmd) -> bool {
+    matches!(name_of(command), b"EVAL" | b"EVALSHA" | b"EXEC" | b"UNLINK")
+}
+
 /// Six bytes of createdAt and sixteen of the id, which sort in the order of the contract. A space has no zero byte: behind it and
 /// one, steps sort by space first.
 fn step_of(memory: &Memory) -> Vec<u8> {
@@ -330,11 +496,12 @@ fn step_of(memory: &Memory) -> Vec<u8> {
 }
 
 /// The time and the id in a step, whatever is before it.
-pub(crate) fn time_and_id(step: &[u8]) -> Option<(i64, Vec<u8>)> {
-    let (rest, id) = step.split_last_chunk::<16>()?;
-    let (_, time) = rest.split_last_chunk::<6>()?;
-    let since_earliest = time.iter().fold(0, |time, byte| time << 8 | i64::from(*byte));
-    Some((since_earliest + Timestamp::MIN.as_millis(), id.to_vec()))
+pub(crate) fn time_and_id(mut step: Vec<u8>) -> Option<(i64, Vec<u8>)> {
+    let (_, step_end) = step.split_last_chunk::<22>()?;
+    let since_earliest = step_end[..6].iter().fold(0, |time, byte| time << 8 | i64::from(*byte));
+    // In place, since each candidate of a walk has one.
+    step.drain(..step.len() - 16);
+    Some((since_earliest + Timestamp::MIN.as_millis(), step))
 }
 
 /// A time as a score, exactly: it has at most 44 bits.
@@ -342,12 +509,12 @@ pub(crate) fn score(time: Timestamp) -> Vec<u8> {
     time.as_millis().to_string().into_bytes()
 }
 
-/// The words of a memory, each once.
-pub(crate) fn words_of(memory: &Memory) -> Vec<String> {
-    words::distinct(&words::text_of(&memory.trigger, memory.context.as_ref())).into_iter().collect()
+/// The words of a memory.
+pub(crate) fn words_of(memory: &Memory) -> BTreeSet<String> {
+    words::distinct(&words::text_of(&memory.trigger, memory.context.as_ref()))
 }
 
-/// The words of a document, each once.
-pub(crate) fn words_of_document(document: &Document) -> Vec<String> {
-    words::distinct(document.content.as_str()).into_iter().collect()
+/// The words of a document.
+pub(crate) fn words_of_document(document: &Document) -> BTreeSet<String> {
+    words::distinct(document.content.as_str())
 }

@@ -1,27 +1,25 @@
--- Writes memories, all or none. Answers with those that are there already, by id or by idempotency key, as a list of: place
--- in the input, id, row. It writes nothing when there are any.
+-- Writes memories, all or none. Answers with those whose id or idempotency key is taken, as a list of: place in the input, id of
+-- the memory that has it. It writes none when there are any.
 --
 -- KEYS: the idempotency keys, then each row, then each sorted set.
 -- ARGV: how many rows; prefix of the keys of rows; whether replicas are waited for; for each row its id, its idempotency key
 -- or nothing, and the row; for each sorted set how many arguments it takes, and these.
 local count, prefix, waits = tonumber(ARGV[1]), ARGV[2], ARGV[3] == '1'
-local known = {}
+local taken = {}
 for place = 1, count do
   local at = 3 * place + 1
-  local owner, row = ARGV[at], redis.call('GET', KEYS[1 + place])
-  if not row and ARGV[at + 1] ~= '' then
-    owner = redis.call('HGET', KEYS[1], ARGV[at + 1])
-    row = owner and redis.call('GET', prefix .. owner)
-  end
-  if owner and (row or owner ~= ARGV[at]) then
+  local id, key = ARGV[at], ARGV[at + 1]
+  local owner = redis.call('EXISTS', KEYS[1 + place]) == 1 and id
+  owner = owner or key ~= '' and redis.call('HGET', KEYS[1], key)
+  if owner then
     -- Only what is written is waited for: to write the row again lets the caller wait for its replicas again.
-    if waits and row then redis.call('SET', prefix .. owner, row) end
-    known[#known + 1] = place
-    known[#known + 1] = owner
-    known[#known + 1] = row
+    local row = waits and redis.call('GET', prefix .. owner)
+    if row then redis.call('SET', prefix .. owner, row) end
+    taken[#taken + 1] = place
+    taken[#taken + 1] = owner
   end
 end
-if #known > 0 then return known end
+if #taken > 0 then return taken end
 
 for place = 1, count do
   local at = 3 * place + 1
@@ -36,4 +34,4 @@ for set = count + 2, #KEYS do
   end
   at = last + 1
 end
-return known
+return taken
