@@ -118,6 +118,9 @@ fn of_code(code: &str, detail: &str) -> (ErrorKind, &'static str, bool) {
         _ if is_gone_from_node(detail) => {
             (Unavailable, "the slot of the namespace is on its way to another node", true)
         }
+        _ if detail.contains("the script can't run this command") => {
+            (Unauthorized, "the user lacks a permission", false)
+        }
         _ if is_killed(detail) => (Unavailable, "the script was killed on the server", true),
         _ if detail.contains("max number of clients") => (Unavailable, "the server has no connection left", true),
         _ if detail.contains("cluster is down") => (Unavailable, "the cluster is down", true),

@@ -6,7 +6,7 @@ use std::time::Duration;
 use conformance::server::redis::LocalRedis;
 use conformance::server::trial;
 use libtest_mimic::Arguments;
-use memory_core::{Error, ErrorKind, MemoryProvider, MemoryQuery, Outcome, SpaceSelector};
+use memory_core::{Error, ErrorKind, IdempotencyKey, MemoryId, MemoryProvider, MemoryQuery, Outcome, SpaceSelector};
 use memory_redis::{Login, Password, RedisConfig, RedisMemory};
 
 mod common;
@@ -19,6 +19,7 @@ fn main() -> ExitCode {
     let trials = vec![
         trial("redis::a_wrong_password_is_unauthorized", || run(a_wrong_password_is_unauthorized())),
         trial("redis::a_missing_permission_is_unauthorized", || run(a_missing_permission_is_unauthorized())),
+        trial("redis::an_error_behind_a_write_leaves_it_unknown", || run(an_error_behind_a_write_leaves_it_unknown())),
         trial(
             "redis::what_the_server_cannot_take_is_unavailable",
             || run(what_the_server_cannot_take_is_unavailable()),
@@ -67,6 +68,37 @@ async fn a_missing_permission_is_unauthorized() -> Case {
     assert_eq!(error.outcome(), Outcome::NotDone);
     let query = MemoryQuery::builder().all().build()?;
     assert_eq!(provider.query(&query).await?.memories.len(), 1, "half of a memory was stored");
+    Ok(())
+}
+
+/// What is refused behind a write in the same pipeline, in the midst of a script, or among scripts of which others were carried out.
+async fn an_error_behind_a_write_leaves_it_unknown() -> Case {
+    let server = LocalRedis::start()?;
+    let all = open(config(&server.url())).await?;
+    let password = format!(">{SECRET}");
+    server.command(&["ACL", "SETUSER", "guest", "on", &password, "~{agent_memory}:*", "+@all", "-wait"])?;
+    let mut guest = config(&format!("{}?wait_replicas=1", server.url()));
+    guest.login = Login { user: Some("guest".to_owned()), password: Some(Password(SECRET.to_owned())) };
+    let unknown = |error: &Error| {
+        check(error, ErrorKind::Unauthorized, "lacks a permission");
+        assert_eq!(error.outcome(), Outcome::Unknown, "{error:?}");
+    };
+    // All is migrated, so that nothing is written by `init`.
+    let waiting = open(guest.clone()).await?;
+    unknown(&waiting.store(event("a-b", 1)).await.expect_err("no permission to wait"));
+    let query = MemoryQuery::builder().all().build()?;
+    assert_eq!(all.query(&query).await?.memories.len(), 1, "it was stored all the same");
+
+    guest.wait = None;
+    let provider = open(guest).await?;
+    server.command(&["ACL", "SETUSER", "guest", "-zadd"])?;
+    let keyed = event("a-b", 2).with_idempotency_key(IdempotencyKey::parse("k")?);
+    unknown(&provider.store(keyed).await.expect_err("no permission to index"));
+
+    // The one is there already and needs no index, the other does.
+    let present = all.query(&query).await?.memories.remove(0);
+    let absent = event("a-b", 3).into_memory(MemoryId::generate());
+    unknown(&provider.restore(vec![present, absent]).await.expect_err("no permission to index"));
     Ok(())
 }
 
