@@ -13,7 +13,7 @@ use tokio::sync::Semaphore;
 use crate::config::{RedisConfig, Topology, Wait};
 use crate::error::{is_passing, is_read_only, native, native_reply};
 use crate::link::Link;
-use crate::statements::{Keys, Scripts, is_write, name_of};
+use crate::statements::{Keys, is_write, load_scripts, name_of};
 
 /// How many sessions walk or search at the same time.
 const RECALLS: usize = 32;
@@ -25,7 +25,6 @@ const LONG: usize = 1 << 20;
 #[derive(Debug)]
 pub(crate) struct Connections {
     pub(crate) keys: Keys,
-    pub(crate) scripts: Scripts,
     pub(crate) text_index: TextIndex,
     /// Bounds the walks and searches under way: the server answers them one after the other anyway, and answers that wait to be
     /// read take memory.
@@ -55,7 +54,6 @@ impl Connections {
         };
         Ok(Self {
             keys,
-            scripts: Scripts::new(),
             text_index: config.text_index,
             recalls: Arc::new(Semaphore::new(RECALLS)),
             has_ledger_text: AtomicBool::new(config.text_index == TextIndex::All),
@@ -131,7 +129,7 @@ impl Connections {
             // again.
             let earlier = if has_written(commands, &answers) { Outcome::Unknown } else { Outcome::NotDone };
             let mut rest = Pipeline::new();
-            let (mut places, load) = (Vec::new(), self.scripts.load());
+            let (mut places, load) = (Vec::new(), load_scripts());
             for (place, command) in commands.cmd_iter().enumerate() {
                 if is_unknown_script(&answers[place]) || name_of(command) == b"WAIT" {
                     rest.add_command(command.clone());

@@ -1,6 +1,5 @@
 //! What a session reads.
 
-use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -15,7 +14,7 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use crate::connection::{Connections, array, bytes, command, unexpected_answer};
 use crate::rows::{self, Version};
-use crate::statements::{Call, Set, Slice, read_rows, time_and_id, words_of};
+use crate::statements::{Call, Lua, Set, Slice, mark_of, read_rows, words_of};
 
 /// How many rows are read by one command when their ids are known.
 const ROWS: usize = 8;
@@ -63,7 +62,7 @@ impl Reader for RedisSession {
             Source::Places(places) => places.iter().map(|place| Set::of(keys, place)).collect(),
         };
         let slice = Slice::of(walk, sets, keys.memories(), MAX_SLICE);
-        self.walk(slice, |entry, row| visit(&MemoryRow { id: &entry.id, row })).await
+        self.walk(slice, |mark, row| visit(&MemoryRow { id: &mark.id, row })).await
     }
 
     async fn search_memories(
@@ -77,13 +76,13 @@ impl Reader for RedisSession {
         let keys = &self.on.keys;
         let sets = words.iter().map(|word| keys.word(word)).collect();
         let prefix = keys.memories();
-        self.search(sets, &prefix, count, |entry, row| visit(&MemoryRow { id: &entry.id, row })).await
+        self.search(sets, &prefix, count, |mark, row| visit(&MemoryRow { id: &mark.id, row })).await
     }
 
     async fn siblings(&mut self, prefix: &str, most: usize) -> Result<Option<Vec<Place>>> {
         // A sibling takes a step for itself and one for each boundary.
         let steps = 4 * most as i64 + 1;
-        let call = Call::new(&self.on.scripts.siblings).key(self.on.keys.spaces()).arg(prefix).number(steps);
+        let call = Call::new(Lua::Siblings).key(self.on.keys.spaces()).arg(prefix).number(steps);
         let items = match self.on.read_one(&call.into_pipeline()).await? {
             Value::Nil => return Ok(None),
             answer => array(answer)?,
@@ -122,7 +121,7 @@ impl Reader for RedisSession {
         let keys = &self.on.keys;
         let sets = vec![Set::Ids(keys.collection(collection))];
         let slice = Slice::of(walk, sets, keys.documents(collection), MAX_SLICE);
-        self.walk(slice, |entry, row| DocumentRow { collection, id: &entry.id, row }.offer(entry.time, visit)).await
+        self.walk(slice, |mark, row| DocumentRow { collection, id: &mark.id, row }.offer(mark.millis, visit)).await
     }
 
     async fn search_documents(
@@ -135,7 +134,7 @@ impl Reader for RedisSession {
         let keys = &self.on.keys;
         let sets = words.iter().map(|word| keys.document_word(collection, word)).collect();
         let prefix = keys.documents(collection);
-        let offer = |entry: &Entry, row: &[u8]| DocumentRow { collection, id: &entry.id, row }.offer(entry.time, visit);
+        let offer = |mark: &Mark, row: &[u8]| DocumentRow { collection, id: &mark.id, row }.offer(mark.millis, visit);
         self.search(sets, &prefix, count, offer).await
     }
 
@@ -170,17 +169,17 @@ impl RedisSession {
                 return Ok(());
             }
             let mut pipeline = Pipeline::with_capacity(entries.len());
-            for Entry { id, time, row } in entries {
+            for Entry { mark: Mark { millis, id }, row } in entries {
                 let row = row.unwrap_or_default();
                 // A row that can't be read has no words.
                 let words = rows::memory(&id, &row).map(|memory| words_of(&memory)).unwrap_or_default();
-                let call = Call::new(&self.on.scripts.index)
+                let call = Call::new(Lua::Index)
                     .key([keys.memories().as_slice(), &id].concat())
                     .key(keys.unindexed())
                     .key(keys.indexed())
                     .keys(words.iter().map(|word| keys.word(word)))
                     .arg(rows::head(&row))
-                    .number(time)
+                    .number(millis)
                     .arg(id);
                 pipeline.add_command(call.into_cmd());
             }
@@ -192,7 +191,7 @@ impl RedisSession {
     async fn walk(
         &mut self,
         slice: Slice,
-        mut offer: impl FnMut(&Entry, &[u8]) -> Result<Verdict> + Send,
+        mut offer: impl FnMut(&Mark, &[u8]) -> Result<Verdict> + Send,
     ) -> Result<Option<Mark>> {
         self.take_turn().await;
         let (mut entries, goes_on) = match self.begin(&slice).await? {
@@ -202,12 +201,12 @@ impl RedisSession {
         for entry in &entries {
             // An entry whose row is gone is none.
             if let Some(row) = &entry.row
-                && offer(entry, row)? == Verdict::Stop
+                && offer(&entry.mark, row)? == Verdict::Stop
             {
                 return Ok(None);
             }
         }
-        Ok(entries.pop().filter(|_| goes_on).map(Entry::into_mark))
+        Ok(entries.pop().filter(|_| goes_on).map(|last| last.mark))
     }
 
     /// Offers what is in at least one of the sets of words, that in most of them first, and then the newest. Of more than can be
@@ -217,36 +216,34 @@ impl RedisSession {
         sets: Vec<Vec<u8>>,
         prefix: &[u8],
         count: usize,
-        mut offer: impl FnMut(&Entry, &[u8]) -> Result<Verdict> + Send,
+        mut offer: impl FnMut(&Mark, &[u8]) -> Result<Verdict> + Send,
     ) -> Result<()> {
         self.take_turn().await;
         let mut slices: Vec<_> = sets.into_iter().map(|set| Slice::of_ids(set, ENTRIES)).collect();
-        let mut hits = HashMap::<Vec<u8>, (usize, i64)>::new();
+        let mut hits = HashMap::<(i64, Vec<u8>), usize>::new();
         while hits.len() < MAX_EXAMINED && !slices.is_empty() {
             let mut calls = Pipeline::with_capacity(slices.len());
             for slice in &slices {
-                calls.add_command(slice.merge(&self.on.scripts).into_cmd());
+                calls.add_command(slice.merge().into_cmd());
             }
             let mut rest = Vec::with_capacity(slices.len());
             for (slice, answer) in slices.into_iter().zip(self.on.read(&calls).await?) {
                 let (entries, goes_on) = merged(answer)?;
-                let behind = entries.last().filter(|_| goes_on).map(Entry::mark);
+                let behind = entries.last().filter(|_| goes_on).map(|last| last.mark.clone());
                 rest.extend(behind.map(|behind| Slice { behind: Some(behind), ..slice }));
-                for Entry { id, time, .. } in entries {
-                    hits.entry(id).or_insert((0, time)).0 += 1;
+                for Entry { mark: Mark { millis, id }, .. } in entries {
+                    *hits.entry((millis, id)).or_default() += 1;
                 }
             }
             slices = rest;
         }
-        let mut ranked: Vec<_> = hits.into_iter().map(|(id, (hits, time))| Reverse((hits, time, id))).collect();
-        ranked.sort_unstable();
-        let mut ranked = ranked.into_iter().map(|Reverse((_, time, id))| Entry { id, time, row: None }).peekable();
-        while ranked.peek().is_some() {
-            let some: Vec<_> = ranked.by_ref().take(count.max(1)).collect();
-            let ids: Vec<_> = some.iter().map(|entry| entry.id.as_slice()).collect();
-            for (entry, row) in some.iter().zip(self.rows(prefix, &ids, ROWS).await?) {
+        let mut ranked: Vec<_> = hits.into_iter().map(|((millis, id), hits)| (hits, Mark { millis, id })).collect();
+        ranked.sort_unstable_by(|left, right| right.cmp(left));
+        for some in ranked.chunks(count.max(1)) {
+            let ids: Vec<_> = some.iter().map(|(_, mark)| mark.id.as_slice()).collect();
+            for ((_, mark), row) in some.iter().zip(self.rows(prefix, &ids, ROWS).await?) {
                 if let Some(row) = row
-                    && offer(entry, &row)? == Verdict::Stop
+                    && offer(mark, &row)? == Verdict::Stop
                 {
                     return Ok(());
                 }
@@ -277,7 +274,7 @@ impl RedisSession {
         }
         let (mut found, mut goes_on) = (Vec::new(), false);
         for (set, answer) in slice.sets.iter().zip(answers) {
-            let entries = entries_of(set, answer)?;
+            let entries = marks_of(set, answer)?;
             goes_on |= entries.len() >= slice.count;
             found.extend(entries);
         }
@@ -288,15 +285,15 @@ impl RedisSession {
         found.dedup();
         goes_on |= found.len() > slice.count;
         found.truncate(slice.count);
-        let ids: Vec<_> = found.iter().map(|(_, id)| id.as_slice()).collect();
+        let ids: Vec<_> = found.iter().map(|mark| mark.id.as_slice()).collect();
         let rows = self.rows(&slice.prefix, &ids, slice.count).await?;
-        let entries = found.into_iter().zip(rows).map(|((time, id), row)| Entry { id, time, row });
+        let entries = found.into_iter().zip(rows).map(|(mark, row)| Entry { mark, row });
         Ok(Some((entries.collect(), goes_on)))
     }
 
     /// Reads a slice by the script, and tells whether there is more.
     async fn merge(&self, slice: &Slice) -> Result<(Vec<Entry>, bool)> {
-        merged(self.on.read_one(&slice.merge(&self.on.scripts).into_pipeline()).await?)
+        merged(self.on.read_one(&slice.merge().into_pipeline()).await?)
     }
 
     /// The rows with these ids behind a prefix, so many by one command, in the order of the ids.
@@ -318,19 +315,8 @@ impl RedisSession {
 
 /// An entry of an index, with its row if that was asked for and is there.
 struct Entry {
-    id: Vec<u8>,
-    time: i64,
+    mark: Mark,
     row: Option<Vec<u8>>,
-}
-
-impl Entry {
-    fn mark(&self) -> Mark {
-        Mark { millis: self.time, id: self.id.clone() }
-    }
-
-    fn into_mark(self) -> Mark {
-        Mark { millis: self.time, id: self.id }
-    }
 }
 
 /// The row of a memory.
@@ -384,17 +370,17 @@ impl Row<Documents> for DocumentRow<'_> {
     }
 }
 
-/// The times and ids in what [`Slice::begin`] has read of a set.
-fn entries_of(set: &Set, answer: Value) -> Result<Vec<(i64, Vec<u8>)>> {
+/// The places in what [`Slice::begin`] has read of a set.
+fn marks_of(set: &Set, answer: Value) -> Result<Vec<Mark>> {
     let unexpected = |error| unexpected_answer().with_source(error);
     if let Set::Ids(_) = set {
         let entries = from_redis_value::<Vec<(Vec<u8>, f64)>>(answer).map_err(unexpected)?;
         // Times have at most 44 bits.
-        return Ok(entries.into_iter().map(|(id, time)| (time as i64, id)).collect());
+        return Ok(entries.into_iter().map(|(id, time)| Mark { millis: time as i64, id }).collect());
     }
     let steps = from_redis_value::<Vec<Vec<u8>>>(answer).map_err(unexpected)?;
     let corrupt = || Error::corrupt("a step of an index lacks a part");
-    steps.into_iter().map(|step| time_and_id(step).ok_or_else(corrupt)).collect()
+    steps.into_iter().map(|step| mark_of(step).ok_or_else(corrupt)).collect()
 }
 
 /// The entries in the answer of the script that merges, and whether there are more.
@@ -403,7 +389,7 @@ fn merged(answer: Value) -> Result<(Vec<Entry>, bool)> {
     let goes_on = items.next() == Some(Value::Int(1));
     let mut entries = Vec::with_capacity(items.len() / 3);
     while let (Some(id), Some(Value::Int(time)), Some(found)) = (items.next(), items.next(), items.next()) {
-        entries.push(Entry { id: bytes(id)?, time, row: row(found) });
+        entries.push(Entry { mark: Mark { millis: time, id: bytes(id)? }, row: row(found) });
     }
     Ok((entries, goes_on))
 }

@@ -1,6 +1,7 @@
 //! Every key, every script, and the commands that are made of them.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::LazyLock;
 
 use memory_core::engine::{Mark, Place, Walk};
 use memory_core::{
@@ -151,56 +152,51 @@ impl Keys {
     }
 }
 
-/// Every script, known to the server by its hash.
-#[derive(Debug)]
-pub(crate) struct Scripts {
-    pub(crate) append: Script,
-    pub(crate) update: Script,
-    pub(crate) index: Script,
-    pub(crate) put: Script,
-    pub(crate) remove: Script,
-    pub(crate) seal: Script,
-    pub(crate) siblings: Script,
-    pub(crate) walk: Script,
-    sources: [&'static str; 8],
+/// A script, known to the server by its hash.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Lua {
+    Append,
+    Update,
+    Index,
+    Put,
+    Remove,
+    Seal,
+    Siblings,
+    Walk,
 }
 
-impl Scripts {
-    pub(crate) fn new() -> Self {
-        let sources = [
-            include_str!("scripts/append.lua"),
-            include_str!("scripts/update.lua"),
-            include_str!("scripts/index.lua"),
-            include_str!("scripts/put.lua"),
-            include_str!("scripts/remove.lua"),
-            concat!(include_str!("scripts/order.lua"), include_str!("scripts/seal.lua")),
-            include_str!("scripts/siblings.lua"),
-            concat!(include_str!("scripts/order.lua"), include_str!("scripts/walk.lua")),
-        ];
-        let [append, update, index, put, remove, seal, siblings, walk] = sources.map(Script::new);
-        Self { append, update, index, put, remove, seal, siblings, walk, sources }
-    }
+/// In the order of [`Lua`].
+const SOURCES: [&str; 8] = [
+    include_str!("scripts/append.lua"),
+    include_str!("scripts/update.lua"),
+    include_str!("scripts/index.lua"),
+    include_str!("scripts/put.lua"),
+    include_str!("scripts/remove.lua"),
+    concat!(include_str!("scripts/order.lua"), include_str!("scripts/seal.lua")),
+    include_str!("scripts/siblings.lua"),
+    concat!(include_str!("scripts/order.lua"), include_str!("scripts/walk.lua")),
+];
+static SCRIPTS: LazyLock<[Script; 8]> = LazyLock::new(|| SOURCES.map(Script::new));
 
-    /// Makes all of them known to a server.
-    pub(crate) fn load(&self) -> Pipeline {
-        let mut load = Pipeline::new();
-        for source in self.sources {
-            load.cmd("SCRIPT").arg("LOAD").arg(source);
-        }
-        load
+/// Makes all scripts known to a server.
+pub(crate) fn load_scripts() -> Pipeline {
+    let mut load = Pipeline::with_capacity(SOURCES.len());
+    for source in SOURCES {
+        load.cmd("SCRIPT").arg("LOAD").arg(source);
     }
+    load
 }
 
 /// A script with what it is called on.
 #[derive(Debug)]
-pub(crate) struct Call<'s> {
-    script: &'s Script,
+pub(crate) struct Call {
+    script: Lua,
     keys: Vec<Vec<u8>>,
     arguments: Vec<Vec<u8>>,
 }
 
-impl<'s> Call<'s> {
-    pub(crate) fn new(script: &'s Script) -> Self {
+impl Call {
+    pub(crate) fn new(script: Lua) -> Self {
         Self { script, keys: Vec::new(), arguments: Vec::new() }
     }
 
@@ -229,15 +225,15 @@ impl<'s> Call<'s> {
     }
 
     /// Moves what is full into chunks.
-    pub(crate) fn seal<'p>(scripts: &'s Scripts, keys: &Keys, paths: impl IntoIterator<Item = &'p str>) -> Self {
+    pub(crate) fn seal<'p>(keys: &Keys, paths: impl IntoIterator<Item = &'p str>) -> Self {
         let sets = paths.into_iter().flat_map(|path| [keys.path(path), keys.chunks(path)]);
         let sizes = [FULL.0, FULL.1, KEPT, CHUNK, MOVED];
-        Self::new(&scripts.seal).keys(sets).args(sizes.map(|size| size.to_string().into_bytes()))
+        Self::new(Lua::Seal).keys(sets).args(sizes.map(|size| size.to_string().into_bytes()))
     }
 
     pub(crate) fn into_cmd(self) -> Cmd {
         let mut call = cmd("EVALSHA");
-        call.arg(self.script.get_hash()).arg(self.keys.len()).arg(self.keys).arg(self.arguments);
+        call.arg(SCRIPTS[self.script as usize].get_hash()).arg(self.keys.len()).arg(self.keys).arg(self.arguments);
         call
     }
 
@@ -363,11 +359,11 @@ impl Slice {
     }
 
     /// Merges the sets at the server.
-    pub(crate) fn merge<'s>(&self, scripts: &'s Scripts) -> Call<'s> {
+    pub(crate) fn merge(&self) -> Call {
         let (time, id) =
             self.behind.as_ref().map_or_else(Default::default, |mark| (mark.millis.to_string(), &*mark.id));
         let sets = || self.sets.iter().flat_map(|set| set.sets(self.is_newest()));
-        Call::new(&scripts.walk)
+        Call::new(Lua::Walk)
             .keys(sets().map(|(set, _)| set.clone()))
             .arg(self.prefix.as_slice())
             .number((self.order == Order::NewestFirst).into())
@@ -432,8 +428,8 @@ impl<'m> Insert<'m> {
     }
 
     /// As a script, which tells which ids and keys are taken instead of writing.
-    pub(crate) fn script(self, keys: &Keys, scripts: &Scripts, waits: bool) -> Cmd {
-        let mut call = Call::new(&scripts.append)
+    pub(crate) fn script(self, keys: &Keys, waits: bool) -> Cmd {
+        let mut call = Call::new(Lua::Append)
             .key(keys.idempotency())
             .keys(self.rows.iter().map(|(memory, _)| keys.memory(memory.id)))
             .number(self.rows.len() as i64)
@@ -495,13 +491,13 @@ fn step_of(memory: &Memory) -> Vec<u8> {
     [&since_earliest[2..], memory.id.as_bytes()].concat()
 }
 
-/// The time and the id in a step, whatever is before it.
-pub(crate) fn time_and_id(mut step: Vec<u8>) -> Option<(i64, Vec<u8>)> {
-    let (_, step_end) = step.split_last_chunk::<22>()?;
-    let since_earliest = step_end[..6].iter().fold(0, |time, byte| time << 8 | i64::from(*byte));
+/// The place that a step stands for, whatever is before it.
+pub(crate) fn mark_of(mut step: Vec<u8>) -> Option<Mark> {
+    let (_, end) = step.split_last_chunk::<22>()?;
+    let since_earliest = end[..6].iter().fold(0, |time, byte| time << 8 | i64::from(*byte));
     // In place, since each candidate of a walk has one.
     step.drain(..step.len() - 16);
-    Some((since_earliest + Timestamp::MIN.as_millis(), step))
+    Some(Mark { millis: since_earliest + Timestamp::MIN.as_millis(), id: step })
 }
 
 /// A time as a score, exactly: it has at most 44 bits.

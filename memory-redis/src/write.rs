@@ -10,7 +10,7 @@ use redis::{Cmd, Pipeline, Value};
 use crate::connection::{Connections, array, bytes, unexpected_answer};
 use crate::read::RedisSession;
 use crate::rows::{self, Version};
-use crate::statements::{Call, Insert, is_full, score, words_of, words_of_document};
+use crate::statements::{Call, Insert, Lua, is_full, score, words_of, words_of_document};
 
 /// How many documents are put at once.
 const AT_ONCE: usize = 64;
@@ -38,7 +38,7 @@ impl Writer for RedisSession {
         for memories in &scripts {
             let mut insert = Insert::new(&on.keys, memories, with_words);
             paths.append(&mut insert.paths);
-            commands.add_command(insert.script(&on.keys, &on.scripts, waits));
+            commands.add_command(insert.script(&on.keys, waits));
         }
         let answers = write_below(on, commands, &paths).await?;
         let mut owners = HashMap::new();
@@ -68,7 +68,7 @@ impl Writer for RedisSession {
                     words = going.len().to_string();
                 }
             }
-            let call = Call::new(&on.scripts.update)
+            let call = Call::new(Lua::Update)
                 .key(on.keys.memory(id))
                 .key(on.keys.open(Status::Pending))
                 .key(on.keys.open(Status::Running))
@@ -117,7 +117,7 @@ impl Writer for RedisSession {
                 words.entry(keys.document_word(collection, &word)).or_default().push(record.id.as_str().into());
             }
         }
-        let mut call = Call::new(&self.on.scripts.remove)
+        let mut call = Call::new(Lua::Remove)
             .key(keys.collection(collection))
             .key(keys.collections())
             .keys(found.iter().map(|found| keys.document(collection, &found.record.id)))
@@ -141,7 +141,7 @@ fn put(on: &Connections, before: Option<&Found<Document, Version>>, after: &Docu
     let word = |word: &String| on.keys.document_word(collection, word);
     let going: Vec<_> = old.difference(&new).map(word).collect();
     let count = going.len() as i64;
-    Call::new(&on.scripts.put)
+    Call::new(Lua::Put)
         .key(on.keys.document(collection, id))
         .key(on.keys.collection(collection))
         .key(on.keys.collections())
@@ -172,7 +172,7 @@ async fn write_below(on: &Connections, mut commands: Pipeline, paths: &BTreeSet<
     let full = paths.iter().zip(sizes.chunks_exact(2)).filter(|(_, sizes)| is_full(sizes)).map(|(path, _)| *path);
     let full: Vec<_> = full.collect();
     if !full.is_empty() {
-        let seal = Call::seal(&on.scripts, &on.keys, full).into_pipeline();
+        let seal = Call::seal(&on.keys, full).into_pipeline();
         // Recalls find everything where it is, and when this fails, a later store below the path tries again.
         while on.write_unawaited(&seal).await.is_ok_and(|answers| answers == [Value::Int(1)]) {}
     }
