@@ -71,18 +71,18 @@ impl Connections {
     pub(crate) async fn read(&self, view: View) -> Result<Session> {
         let replica = self.replica.as_ref().filter(|_| view == View::Configured);
         let begin = self.namespace.is_pooled.then_some(&self.namespace.begin_reading);
-        self.session(replica.unwrap_or(&self.primary), begin).await
+        replica.unwrap_or(&self.primary).session(&self.namespace, begin).await
     }
 
     /// A session on the primary, in which each statement is a transaction; behind a pooler, all of them are one.
     pub(crate) async fn write(&self) -> Result<Session> {
         let begin = self.namespace.is_pooled.then_some(&self.namespace.begin_writing);
-        self.session(&self.primary, begin).await
+        self.primary.session(&self.namespace, begin).await
     }
 
     /// A session on the primary that is a transaction.
     pub(crate) async fn transaction(&self) -> Result<Session> {
-        self.session(&self.primary, Some(&self.namespace.begin_writing)).await
+        self.primary.session(&self.namespace, Some(&self.namespace.begin_writing)).await
     }
 
     /// The first transaction. A server that is starting up is waited for a little; one that can't be reached is `Unavailable`, with
@@ -104,18 +104,6 @@ impl Connections {
                 pool.close().await;
             }
         }
-    }
-
-    async fn session(&self, hosts: &Hosts, begin: Option<&Arc<str>>) -> Result<Session> {
-        let open = async |pool: Pool| {
-            let (connection, namespace) = (Some(pool.get().await?), Arc::clone(&self.namespace));
-            let mut session = Session { connection, namespace, is_transaction: false };
-            if let Some(begin) = begin {
-                session.begin_with(Arc::clone(begin)).await?;
-            }
-            Ok(session)
-        };
-        hosts.open(open).await
     }
 }
 
@@ -145,30 +133,24 @@ impl Hosts {
         Self { pools, current: AtomicUsize::new(0), acquire_timeout: config.acquire_timeout }
     }
 
-    /// Opens something on a connection to the primary.
-    async fn open<T, F>(&self, how: impl Fn(Pool) -> F) -> Result<T>
-    where
-        F: Future<Output = sqlx::Result<T>>,
-    {
-        match self.pools.as_slice() {
-            [only] => how(only.clone()).await,
+    /// A session on the primary, which begins with a transaction if `begin` says how.
+    async fn session(&self, namespace: &Arc<Namespace>, begin: Option<&Arc<str>>) -> Result<Session> {
+        let session = match self.pools.as_slice() {
+            [only] => Session::open(only, namespace, begin).await,
             _ => {
-                let search = tokio::time::timeout(self.acquire_timeout, self.open_on_primary(how));
+                let search = tokio::time::timeout(self.acquire_timeout, self.search(namespace, begin));
                 search.await.unwrap_or(Err(sqlx::Error::PoolTimedOut))
             }
-        }
-        .map_err(native)
+        };
+        session.map_err(native)
     }
 
-    /// Goes from host to host until one lets it be opened.
-    async fn open_on_primary<T, F>(&self, how: impl Fn(Pool) -> F) -> sqlx::Result<T>
-    where
-        F: Future<Output = sqlx::Result<T>>,
-    {
+    /// Goes from host to host until one of them has a session.
+    async fn search(&self, namespace: &Arc<Namespace>, begin: Option<&Arc<str>>) -> sqlx::Result<Session> {
         loop {
-            let pool = self.pools[self.current.load(Ordering::Relaxed)].clone();
-            match tokio::time::timeout(PATIENCE, how(pool)).await {
-                Ok(Ok(opened)) => return Ok(opened),
+            let pool = &self.pools[self.current.load(Ordering::Relaxed)];
+            match tokio::time::timeout(PATIENCE, Session::open(pool, namespace, begin)).await {
+                Ok(Ok(session)) => return Ok(session),
                 Ok(Err(sqlx::Error::PoolClosed)) => return Err(sqlx::Error::PoolClosed),
                 // Also when all its connections are busy; then the search ends where it began.
                 _ => match self.find_primary().await {
@@ -215,6 +197,15 @@ pub struct Session {
 pub(crate) type Statement = sqlx::query::Query<'static, Postgres, PgArguments>;
 
 impl Session {
+    async fn open(pool: &Pool, namespace: &Arc<Namespace>, begin: Option<&Arc<str>>) -> sqlx::Result<Self> {
+        let (connection, namespace) = (Some(pool.get().await?), Arc::clone(namespace));
+        let mut session = Self { connection, namespace, is_transaction: false };
+        if let Some(begin) = begin {
+            session.begin_with(Arc::clone(begin)).await?;
+        }
+        Ok(session)
+    }
+
     /// Runs work, and ends the session.
     pub(crate) async fn run<A, T>(mut self, argument: &A, work: Work<Self, A, T>) -> Result<T> {
         let done = work(&mut self, argument).await;
@@ -329,12 +320,12 @@ impl Session {
 
     fn connection(&mut self) -> &mut PgConnection {
         // Only the methods that consume a session take it.
-        self.connection.as_mut().expect("a session has a connection until it ends")
+        &mut self.connection.as_mut().expect("a session has a connection until it ends").connection
     }
 
     fn put_back(mut self) {
-        if let Some(connection) = self.connection.take() {
-            connection.put_back();
+        if let Some(mut link) = self.connection.take() {
+            link.is_clean = true;
         }
     }
 }
@@ -342,18 +333,16 @@ impl Session {
 impl Drop for Session {
     /// A session that was given up: its connection may have a statement under way, which is waited for.
     fn drop(&mut self) {
-        let (Some(mut connection), Ok(runtime)) = (self.connection.take(), Handle::try_current()) else { return };
+        let (Some(mut link), Ok(runtime)) = (self.connection.take(), Handle::try_current()) else { return };
         let is_transaction = self.is_transaction;
         runtime.spawn(async move {
             let recovered = async {
                 match is_transaction {
-                    true => sqlx::raw_sql("ROLLBACK").execute(&mut *connection).await.map(drop),
-                    false => connection.ping().await,
+                    true => sqlx::raw_sql("ROLLBACK").execute(&mut link.connection).await.map(drop),
+                    false => link.connection.ping().await,
                 }
             };
-            if let Ok(Ok(())) = tokio::time::timeout(RECOVERY, recovered).await {
-                connection.put_back();
-            }
+            link.is_clean = matches!(tokio::time::timeout(RECOVERY, recovered).await, Ok(Ok(())));
         });
     }
 }

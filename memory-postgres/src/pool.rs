@@ -1,7 +1,6 @@
 //! The connections to one host.
 
 use std::fmt;
-use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
 use deadpool::managed::{Manager, Metrics, Object, PoolError, QueueMode, RecycleError, RecycleResult};
@@ -15,7 +14,7 @@ use crate::error::is_starting;
 /// How many statements each connection keeps prepared: more than are usual. Each depth of a path has some of its own, and each set of
 /// depths that a query asks for; what was used last stays.
 const STATEMENTS: usize = 128;
-/// How long a connection may be out of use. What stands between may have forgotten one that was longer, without a word.
+/// How long a connection may be out of use. Firewalls forget one that is idle for longer, and tell nobody.
 const MAX_IDLE: Duration = Duration::from_secs(600);
 /// How long to wait before a server that is starting up is asked again.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -24,7 +23,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 ///
 /// Not the pool of sqlx, which asks the server on each release whether the connection works, in a task of its own: two round trips
 /// for each recall.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) struct Pool {
     connections: deadpool::managed::Pool<Connector>,
     acquire_timeout: Duration,
@@ -46,7 +45,7 @@ impl Pool {
         match tokio::time::timeout(self.acquire_timeout, self.connections.get()).await {
             Ok(Ok(mut connection)) => {
                 connection.is_clean = false;
-                Ok(Pooled(connection))
+                Ok(connection)
             }
             Ok(Err(PoolError::Backend(error))) => Err(error),
             Ok(Err(PoolError::Closed)) => Err(sqlx::Error::PoolClosed),
@@ -70,37 +69,15 @@ impl Pool {
     }
 }
 
-/// A connection of a pool.
-#[derive(Debug)]
-pub(crate) struct Pooled(Object<Connector>);
-
-impl Pooled {
-    /// Lets others use it: nothing is under way on it. One that is only dropped is closed.
-    pub(crate) fn put_back(mut self) {
-        self.0.is_clean = true;
-    }
-}
-
-impl Deref for Pooled {
-    type Target = PgConnection;
-
-    fn deref(&self) -> &PgConnection {
-        &self.0.connection
-    }
-}
-
-impl DerefMut for Pooled {
-    fn deref_mut(&mut self) -> &mut PgConnection {
-        &mut self.0.connection
-    }
-}
+/// A connection that goes back to its pool when it is dropped. One that is not clean then is closed.
+pub(crate) type Pooled = Object<Connector>;
 
 /// What a pool holds.
 #[derive(Debug)]
 pub(crate) struct Link {
-    connection: PgConnection,
-    /// Whether nothing is under way on it.
-    is_clean: bool,
+    pub(crate) connection: PgConnection,
+    /// Whether nothing is under way on it, so that others can use it.
+    pub(crate) is_clean: bool,
 }
 
 /// How to connect to a host.
@@ -117,7 +94,46 @@ impl Connector {
         settings: &[(&'static str, String)],
         must_be_primary: bool,
     ) -> Self {
-        Self { options: connect_options(server, host, config, settings), must_be_primary }
+        let mut options = PgConnectOptions::new_without_pgpass()
+            .host(&host.name)
+            .port(host.port)
+            .application_name(&config.application_name)
+            .extra_float_digits(None)
+            .ssl_mode(match server.tls.mode {
+                TlsMode::Disable => PgSslMode::Disable,
+                TlsMode::Prefer => PgSslMode::Prefer,
+                TlsMode::Require => PgSslMode::Require,
+                TlsMode::VerifyCa => PgSslMode::VerifyCa,
+                TlsMode::VerifyFull => PgSslMode::VerifyFull,
+            });
+        if host.name.starts_with('/') {
+            options = options.socket(&host.name);
+        }
+        if let Some(user) = &server.user {
+            options = options.username(user);
+        }
+        if let Some(password) = &server.password {
+            options = options.password(&password.0);
+        }
+        if let Some(database) = &server.database {
+            options = options.database(database);
+        }
+        if let Some(file) = &server.tls.root_certificate {
+            options = options.ssl_root_cert(file);
+        }
+        if let Some(file) = &server.tls.certificate {
+            options = options.ssl_client_cert(file);
+        }
+        if let Some(file) = &server.tls.key {
+            options = options.ssl_client_key(file);
+        }
+        options = match config.pooler {
+            true => options.statement_cache_capacity(0),
+            false => {
+                options.statement_cache_capacity(STATEMENTS).options(settings.iter().map(|(name, value)| (name, value)))
+            }
+        };
+        Self { options, must_be_primary }
     }
 
     async fn connect(&self) -> sqlx::Result<PgConnection> {
@@ -165,52 +181,5 @@ async fn check_primary(connection: &mut PgConnection) -> sqlx::Result<()> {
     match sqlx::Row::try_get(&row, 0)? {
         true => Ok(()),
         false => Err(sqlx::Error::Protocol("the host is not the primary".to_owned())),
-    }
-}
-
-fn connect_options(
-    server: &Server,
-    host: &Host,
-    config: &PostgresConfig,
-    settings: &[(&'static str, String)],
-) -> PgConnectOptions {
-    let mut options = PgConnectOptions::new_without_pgpass()
-        .host(&host.name)
-        .port(host.port)
-        .application_name(&config.application_name)
-        .extra_float_digits(None)
-        .ssl_mode(match server.tls.mode {
-            TlsMode::Disable => PgSslMode::Disable,
-            TlsMode::Prefer => PgSslMode::Prefer,
-            TlsMode::Require => PgSslMode::Require,
-            TlsMode::VerifyCa => PgSslMode::VerifyCa,
-            TlsMode::VerifyFull => PgSslMode::VerifyFull,
-        });
-    if host.name.starts_with('/') {
-        options = options.socket(&host.name);
-    }
-    if let Some(user) = &server.user {
-        options = options.username(user);
-    }
-    if let Some(password) = &server.password {
-        options = options.password(&password.0);
-    }
-    if let Some(database) = &server.database {
-        options = options.database(database);
-    }
-    if let Some(file) = &server.tls.root_certificate {
-        options = options.ssl_root_cert(file);
-    }
-    if let Some(file) = &server.tls.certificate {
-        options = options.ssl_client_cert(file);
-    }
-    if let Some(file) = &server.tls.key {
-        options = options.ssl_client_key(file);
-    }
-    match config.pooler {
-        true => options.statement_cache_capacity(0),
-        false => {
-            options.statement_cache_capacity(STATEMENTS).options(settings.iter().map(|(name, value)| (name, value)))
-        }
     }
 }

@@ -52,10 +52,7 @@ impl Reader for Session {
 
     async fn walk_memories(&mut self, walk: &Walk<'_>, visit: &mut Visit<'_, Ledger>) -> Result<Option<Mark>> {
         let count = walk.count.min(LARGEST_SLICE);
-        let rows = self.rows(self.slice(walk, count)).await?;
-        let mark = mark_behind(&rows, count)?;
-        let verdict = self.offer(rows, memory_by_id, visit).await?;
-        Ok(mark.filter(|_| verdict != Verdict::Stop))
+        self.offer_slice(self.slice(walk, count), count, memory_by_id, visit).await
     }
 
     async fn search_memories(
@@ -114,10 +111,7 @@ impl Reader for Session {
         let id = walk.behind.map_or_else(Default::default, |behind| String::from_utf8_lossy(&behind.id));
         let millis = walk.behind.map_or(edge, |behind| behind.millis);
         let slice = statement.bind(collection.as_str()).bind(millis).bind(id).bind(count as i64);
-        let rows = self.rows(slice).await?;
-        let mark = mark_behind(&rows, count)?;
-        let verdict = self.offer(rows, document_by_id, visit).await?;
-        Ok(mark.filter(|_| verdict != Verdict::Stop))
+        self.offer_slice(slice, count, document_by_id, visit).await
     }
 
     async fn search_documents(
@@ -189,13 +183,28 @@ impl Session {
         }
     }
 
-    /// Offers rows until it is stopped.
-    async fn offer<K: Selects>(
+    /// Offers the next rows of a walk. Returns where to go on, if it was not stopped and there may be more.
+    async fn offer_slice<K: Selects>(
         &mut self,
-        rows: Vec<PgRow>,
-        by_id: fn(&Self, &PgRow) -> Result<Statement>,
+        slice: Statement,
+        count: usize,
+        by_id: ById,
         visit: &mut Visit<'_, K>,
-    ) -> Result<Verdict>
+    ) -> Result<Option<Mark>>
+    where
+        Fetched: Row<K>,
+    {
+        let rows = self.rows(slice).await?;
+        let mark = match rows.last() {
+            Some(row) if rows.len() == count => Some(Mark { millis: column(row, 1)?, id: bytes(row, 0)?.to_vec() }),
+            _ => None,
+        };
+        let verdict = self.offer(rows, by_id, visit).await?;
+        Ok(mark.filter(|_| verdict != Verdict::Stop))
+    }
+
+    /// Offers rows until it is stopped.
+    async fn offer<K: Selects>(&mut self, rows: Vec<PgRow>, by_id: ById, visit: &mut Visit<'_, K>) -> Result<Verdict>
     where
         Fetched: Row<K>,
     {
@@ -211,6 +220,9 @@ impl Session {
         Ok(Verdict::Skip)
     }
 }
+
+/// How a row of a slice is read by itself.
+type ById = fn(&Session, &PgRow) -> Result<Statement>;
 
 /// A row as it came.
 struct Fetched(PgRow);
@@ -309,12 +321,6 @@ fn document_by_id(session: &Session, row: &PgRow) -> Result<Statement> {
 
 fn ids_of<T: for<'r> Decode<'r, Postgres> + Type<Postgres>>(rows: &[PgRow]) -> Result<Vec<T>> {
     rows.iter().map(|row| column(row, 0)).collect()
-}
-
-/// Where to go on behind a slice, if it is full.
-fn mark_behind(rows: &[PgRow], count: usize) -> Result<Option<Mark>> {
-    let last = rows.last().filter(|_| rows.len() == count);
-    last.map(|row| Ok(Mark { millis: column(row, 1)?, id: bytes(row, 0)?.to_vec() })).transpose()
 }
 
 /// Between which places of (createdAt, id) a walk goes, both exclusive.

@@ -5,8 +5,6 @@ use std::sync::Arc;
 
 use memory_core::SpaceId;
 
-use crate::statements::memory_slice_columns;
-
 /// So many lists are each a part of a statement; of more, a statement reads the heads.
 const FEW: usize = 16;
 
@@ -31,6 +29,16 @@ impl Slice {
         Self { all: with("TRUE", ["$2", "$3", "$4"]), between: with(BETWEEN, ["$6", "$7", "$8"]) }
     }
 }
+
+/// What a memory of a slice is read from, without a payload of more than 64 KiB, which is read by itself.
+macro_rules! memory_slice_columns {
+    () => {
+        "m.id, m.created_at, m.space_id, m.status, m.revision, m.updated_at, m.metadata,
+            CASE WHEN octet_length(m.trigger) + coalesce(octet_length(m.context), 0) <= 65536 THEN m.trigger END,
+            CASE WHEN octet_length(m.trigger) + octet_length(m.context) <= 65536 THEN m.context END, m.idempotency_key"
+    };
+}
+pub(crate) use memory_slice_columns;
 
 /// In the order (createdAt, id), at most $1.
 macro_rules! in_order {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use memory_core::{Error, Memory, MemoryId, Result, Revision, SpaceId, words};
 use uuid::Uuid;
 
-use crate::slices::Slices;
+use crate::slices::{Slices, memory_slice_columns};
 
 macro_rules! statements {
     ($($(#[$doc:meta])* $name:ident: $text:expr;)*) => {
@@ -61,16 +61,6 @@ macro_rules! memory_columns {
     };
 }
 
-/// The same for a slice of many: without a payload of more than 64 KiB, which is read by itself.
-macro_rules! memory_slice_columns {
-    () => {
-        "m.id, m.created_at, m.space_id, m.status, m.revision, m.updated_at, m.metadata,
-            CASE WHEN octet_length(m.trigger) + coalesce(octet_length(m.context), 0) <= 65536 THEN m.trigger END,
-            CASE WHEN octet_length(m.trigger) + octet_length(m.context) <= 65536 THEN m.context END, m.idempotency_key"
-    };
-}
-pub(crate) use memory_slice_columns;
-
 /// What a document is read from. The last is the transaction that wrote it: a document that was removed and put again can have the
 /// same revision, and is another one.
 macro_rules! document_columns {
@@ -85,22 +75,6 @@ macro_rules! document_slice_columns {
     () => {
         "m.id, m.created_at, m.space_id, m.collection, m.revision, m.updated_at, m.metadata, \
          CASE WHEN octet_length(m.content) <= 65536 THEN m.content END"
-    };
-}
-
-macro_rules! documents_by_time {
-    ($comparison:literal, $order:literal) => {
-        concat!(
-            "SELECT ",
-            document_slice_columns!(),
-            " FROM {schema}.documents m WHERE collection = $1 AND (created_at, id) ",
-            $comparison,
-            " ($2, $3) ORDER BY created_at ",
-            $order,
-            ", id ",
-            $order,
-            " LIMIT $4"
-        )
     };
 }
 
@@ -240,8 +214,8 @@ statements! {
                 SELECT collection FROM {schema}.documents WHERE collection > step.collection
                 ORDER BY collection LIMIT 1) next)
         SELECT collection FROM step";
-    newest_documents: documents_by_time!("<", "DESC");
-    oldest_documents: documents_by_time!(">", "ASC");
+    newest_documents: &documents_by_time("<", "DESC");
+    oldest_documents: &documents_by_time(">", "ASC");
     documents_by_words: concat!(
         "SELECT id FROM {schema}.documents WHERE words && $1::text[] AND collection = $3", best_first!());
     documents_in_order: concat!("SELECT ", document_slice_columns!(), " FROM unnest($1::text[]) WITH ORDINALITY AS c (id, place)
@@ -261,6 +235,18 @@ fn insert_memory(ancestors: usize) -> String {
     );
     let text = text.replace("{columns}", &for_each_depth(ancestors, |depth| format!(", path_{depth}")));
     text.replace("{values}", &for_each_depth(ancestors, |depth| format!(", ${}::bigint", 11 + depth)))
+}
+
+/// The next documents of a collection behind a place of (createdAt, id).
+fn documents_by_time(comparison: &str, order: &str) -> String {
+    let text = concat!(
+        "SELECT ",
+        document_slice_columns!(),
+        " FROM {schema}.documents m
+        WHERE collection = $1 AND (created_at, id) {comparison} ($2, $3)
+        ORDER BY created_at {order}, id {order} LIMIT $4"
+    );
+    text.replace("{comparison}", comparison).replace("{order}", order)
 }
 
 /// The rest of a list, with a part for each column of the path index up to this depth.

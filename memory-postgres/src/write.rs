@@ -12,25 +12,38 @@ use crate::connection::Session;
 use crate::read::{column, memory_id};
 use crate::statements::{id_to_sql, revision_to_sql, words_of};
 
-/// Follows the beginning of a transaction that does not wait long for others that hold what it writes.
+/// Gives a transaction up that waits longer than 100 ms for another one, which holds a key that it writes.
 const WITHOUT_PATIENCE: &str = "; SET LOCAL lock_timeout = 100";
 
 impl Writer for Session {
     async fn append(&mut self, append: Append<'_>) -> Result<Vec<Appended>> {
         let Append { memories, atomicity, is_repeated } = append;
-        // One statement is all or nothing by itself; but of several keys some may be taken.
-        let is_atomic = memories.len() == 1 || memories.iter().all(|memory| memory.idempotency_key.is_none());
-        let appended = match atomicity {
-            Atomicity::All if !is_atomic => self.append_all(memories).await?,
-            // Stores of several callers: a key that another transaction holds must not let everybody wait. Each is tried again alone.
-            Atomicity::Each if !is_atomic && !is_repeated => {
-                self.begin(WITHOUT_PATIENCE).await?;
-                let appended = self.append_each(memories).await?;
-                self.commit().await?;
-                appended
-            }
-            _ => self.append_each(memories).await?,
+        let is_one_statement = memories.len() == 1 || memories.iter().all(|memory| memory.idempotency_key.is_none());
+        let transaction = match atomicity {
+            // It is all or nothing by itself; but of several keys some may be taken.
+            _ if is_one_statement => None,
+            Atomicity::All => Some(""),
+            // Stores of several callers, of which none must wait for another's key: each is tried again alone.
+            Atomicity::Each => (!is_repeated).then_some(WITHOUT_PATIENCE),
         };
+        if let Some(and) = transaction {
+            self.begin(and).await?;
+        }
+        let mut appended = HashMap::new();
+        let done = self.append_each(memories, &mut appended).await;
+        let has_written = appended.values().any(|one| *one == Appended::Written);
+        // A transaction goes with the session that is given up.
+        let is_unknown = transaction.is_none() && has_written;
+        done.map_err(|error| if is_unknown { error.after(Outcome::Unknown) } else { error })?;
+        let is_refused = atomicity == Atomicity::All && appended.values().any(|one| *one != Appended::Written);
+        match transaction {
+            Some(_) if is_refused => {
+                self.rollback().await?;
+                appended.retain(|_, one| *one != Appended::Written);
+            }
+            Some(_) => self.commit().await?,
+            None => {}
+        }
         let of = |memory: &&Memory| appended.get(&memory.id).copied().unwrap_or(Appended::NotWritten);
         Ok(memories.iter().map(of).collect())
     }
@@ -86,45 +99,16 @@ impl Writer for Session {
 }
 
 impl Session {
-    /// Appends all in a transaction, or none: then only those that are taken have an answer.
-    async fn append_all(&mut self, memories: &[&Memory]) -> Result<HashMap<MemoryId, Appended>> {
-        loop {
-            self.begin("").await?;
-            let mut appended = self.insert(memories).await?;
-            if appended.len() == memories.len() {
-                self.commit().await?;
-                return Ok(appended);
-            }
-            let missing: Vec<_> =
-                memories.iter().filter(|memory| !appended.contains_key(&memory.id)).copied().collect();
-            appended = self.owners(&missing).await?;
-            self.rollback().await?;
-            if !appended.is_empty() {
-                return Ok(appended);
-            }
-            self.learn_ledger_text().await?;
-        }
-    }
-
-    /// Appends each by itself.
-    async fn append_each(&mut self, memories: &[&Memory]) -> Result<HashMap<MemoryId, Appended>> {
-        let mut appended = HashMap::new();
-        let done = self.append_into(&mut appended, memories).await;
-        let is_written = appended.values().any(|appended| *appended == Appended::Written);
-        let outcome = if is_written { Outcome::Unknown } else { Outcome::NotDone };
-        done.map(|()| appended).map_err(|error| error.after(outcome))
-    }
-
-    async fn append_into(&mut self, appended: &mut HashMap<MemoryId, Appended>, memories: &[&Memory]) -> Result<()> {
+    /// Appends each memory that is not there, and finds out what has the id or key of the others.
+    async fn append_each(&mut self, memories: &[&Memory], appended: &mut HashMap<MemoryId, Appended>) -> Result<()> {
         let mut missing = memories.to_vec();
         loop {
             appended.extend(self.insert(&missing).await?);
             missing.retain(|memory| !appended.contains_key(&memory.id));
-            if missing.is_empty() {
-                return Ok(());
+            if !missing.is_empty() {
+                appended.extend(self.owners(&missing).await?);
+                missing.retain(|memory| !appended.contains_key(&memory.id));
             }
-            appended.extend(self.owners(&missing).await?);
-            missing.retain(|memory| !appended.contains_key(&memory.id));
             if missing.is_empty() {
                 return Ok(());
             }
@@ -133,7 +117,7 @@ impl Session {
         }
     }
 
-    /// Which memories these repeat: what has the id of one, or else its key.
+    /// For each of the memories that is taken, which memory has its id, or else its key.
     async fn owners(&mut self, memories: &[&Memory]) -> Result<HashMap<MemoryId, Appended>> {
         let ids: Vec<_> = memories.iter().map(|memory| id_to_sql(memory.id)).collect();
         let keys: Vec<_> = memories.iter().filter_map(|memory| key_of(memory)).collect();
