@@ -57,9 +57,9 @@ impl Reader for RedisSession {
     async fn walk_memories(&mut self, walk: &Walk<'_>, visit: &mut Visit<'_, Ledger>) -> Result<Option<Mark>> {
         let keys = &self.on.keys;
         let sets = match walk.source {
-            Source::Everything => [keys.unindexed(), keys.indexed()].map(Set::Ids).into(),
-            Source::Open(statuses) => statuses.iter().map(|status| Set::Ids(keys.open(*status))).collect(),
-            Source::Places(places) => places.iter().map(|place| Set::of(keys, place)).collect(),
+            Source::Everything => [keys.unindexed(), keys.indexed()].map(Set::of_ids).into(),
+            Source::Open(statuses) => statuses.iter().map(|status| Set::of_ids(keys.open(*status))).collect(),
+            Source::Places(places) => places.iter().flat_map(|place| Set::of_place(keys, place)).collect(),
         };
         let slice = Slice::of(walk, sets, keys.memories(), MAX_SLICE);
         self.walk(slice, |mark, row| visit(&MemoryRow { id: &mark.id, row })).await
@@ -82,7 +82,7 @@ impl Reader for RedisSession {
     async fn siblings(&mut self, prefix: &str, most: usize) -> Result<Option<Vec<Place>>> {
         // A sibling takes a step for itself and one for each boundary.
         let steps = 4 * most as i64 + 1;
-        let call = Call::new(Lua::Siblings).key(self.on.keys.spaces()).arg(prefix).number(steps);
+        let call = Call::new(Lua::Siblings).keys([self.on.keys.spaces()]).arg(prefix).number(steps);
         let items = match self.on.read_one(&call.into_pipeline()).await? {
             Value::Nil => return Ok(None),
             answer => array(answer)?,
@@ -119,7 +119,7 @@ impl Reader for RedisSession {
         visit: &mut Visit<'_, Documents>,
     ) -> Result<Option<Mark>> {
         let keys = &self.on.keys;
-        let sets = vec![Set::Ids(keys.collection(collection))];
+        let sets = vec![Set::of_ids(keys.collection(collection))];
         let slice = Slice::of(walk, sets, keys.documents(collection), MAX_SLICE);
         self.walk(slice, |mark, row| DocumentRow { collection, id: &mark.id, row }.offer(mark.millis, visit)).await
     }
@@ -174,9 +174,7 @@ impl RedisSession {
                 // A row that can't be read has no words.
                 let words = rows::memory(&id, &row).map(|memory| words_of(&memory)).unwrap_or_default();
                 let call = Call::new(Lua::Index)
-                    .key([keys.memories().as_slice(), &id].concat())
-                    .key(keys.unindexed())
-                    .key(keys.indexed())
+                    .keys([[keys.memories().as_slice(), &id].concat(), keys.unindexed(), keys.indexed()])
                     .keys(words.iter().map(|word| keys.word(word)))
                     .arg(rows::head(&row))
                     .number(millis)
@@ -373,7 +371,7 @@ impl Row<Documents> for DocumentRow<'_> {
 /// The places in what [`Slice::begin`] has read of a set.
 fn marks_of(set: &Set, answer: Value) -> Result<Vec<Mark>> {
     let unexpected = |error| unexpected_answer().with_source(error);
-    if let Set::Ids(_) = set {
+    if set.has_times() {
         let entries = from_redis_value::<Vec<(Vec<u8>, f64)>>(answer).map_err(unexpected)?;
         // Times have at most 44 bits.
         return Ok(entries.into_iter().map(|(id, time)| Mark { millis: time as i64, id }).collect());

@@ -42,7 +42,7 @@ pub(crate) fn from_document(document: &Document) -> Vec<u8> {
     )
 }
 
-/// The version of a row that was made here.
+/// The head of a row, or what there is of it.
 pub(crate) fn head(row: &[u8]) -> &[u8] {
     &row[..row.len().min(HEAD)]
 }

@@ -200,11 +200,6 @@ impl Call {
         Self { script, keys: Vec::new(), arguments: Vec::new() }
     }
 
-    pub(crate) fn key(mut self, key: Vec<u8>) -> Self {
-        self.keys.push(key);
-        self
-    }
-
     pub(crate) fn keys(mut self, keys: impl IntoIterator<Item = Vec<u8>>) -> Self {
         self.keys.extend(keys);
         self
@@ -244,63 +239,59 @@ impl Call {
     }
 }
 
-/// Sorted sets with entries, or a part of one.
+/// Kinds of sets, as the script that merges them names them: of ids whose scores are createdAt, of steps, and of the first steps of
+/// chunks.
+const IDS: &str = "ids";
+const STEPS: &str = "steps";
+const CHUNKS: &str = "chunks";
+
+/// A sorted set with entries, or a part of one.
 #[derive(Debug)]
-pub(crate) enum Set {
-    /// Ids whose scores are createdAt.
-    Ids(Vec<u8>),
-    /// The steps of a set that begin with a head, which ends with a zero byte.
-    Steps {
-        /// The set.
-        set: Vec<u8>,
-        /// What the steps of the part begin with.
-        head: Vec<u8>,
-    },
-    /// Steps, the older ones of which are in chunks.
-    Chunked {
-        /// The set, which has the newest [`KEPT`] if there are chunks.
-        newest: Vec<u8>,
-        /// The directory of the chunks.
-        chunks: Vec<u8>,
-    },
+pub(crate) struct Set {
+    key: Vec<u8>,
+    kind: &'static str,
+    /// What the steps of the part begin with, which ends with a zero byte; empty for the whole set.
+    head: Vec<u8>,
 }
 
 impl Set {
-    /// The memories of a place.
-    pub(crate) fn of(keys: &Keys, place: &Place) -> Self {
+    /// A set of ids.
+    pub(crate) fn of_ids(key: Vec<u8>) -> Self {
+        Self { key, kind: IDS, head: Vec::new() }
+    }
+
+    /// The sets with the memories of a place.
+    pub(crate) fn of_place(keys: &Keys, place: &Place) -> Vec<Self> {
+        let whole = |key, kind| Self { key, kind, head: Vec::new() };
         match place {
-            Place::Space(space) => Self::Steps { set: keys.spaces(), head: [space.as_bytes(), &[0]].concat() },
-            Place::Below(path) => Self::Chunked { newest: keys.path(path), chunks: keys.chunks(path) },
+            Place::Space(space) => {
+                vec![Self { key: keys.spaces(), kind: STEPS, head: [space.as_bytes(), &[0]].concat() }]
+            }
+            Place::Below(path) => vec![whole(keys.path(path), STEPS), whole(keys.chunks(path), CHUNKS)],
         }
     }
 
-    /// Each set with its kind and head, as the script takes them.
-    fn sets(&self, only_newest: bool) -> impl Iterator<Item = (&Vec<u8>, [&[u8]; 2])> {
-        let (set, form, chunks) = match self {
-            Self::Ids(set) => (set, [b"ids".as_slice(), &[]], None),
-            Self::Steps { set, head } => (set, [b"steps".as_slice(), head], None),
-            Self::Chunked { newest, chunks } => (newest, [b"steps".as_slice(), &[]], Some(chunks)),
-        };
-        let chunks = chunks.filter(|_| !only_newest).map(|chunks| (chunks, [b"chunks".as_slice(), &[]]));
-        [(set, form)].into_iter().chain(chunks)
+    /// Whether the scores of its entries are their times.
+    pub(crate) fn has_times(&self) -> bool {
+        self.kind == IDS
     }
 
-    /// Asks for the first entries outside of chunks.
+    /// Asks for the first entries.
     fn begin(&self, commands: &mut Pipeline, order: Order, count: usize) {
-        let whole = if order == Order::NewestFirst { "ZREVRANGE" } else { "ZRANGE" };
-        match self {
-            Self::Ids(set) => commands.cmd(whole).arg(set).arg(0).arg(count - 1).arg("WITHSCORES"),
-            Self::Chunked { newest, .. } => commands.cmd(whole).arg(newest).arg(0).arg(count - 1),
-            Self::Steps { set, head } => {
-                let behind = [&head[..head.len() - 1], &[1]].concat();
-                let (low, high) = ([b"[", head.as_slice()].concat(), [b"(", behind.as_slice()].concat());
-                match order {
-                    Order::NewestFirst => commands.cmd("ZREVRANGEBYLEX").arg(set).arg(high).arg(low),
-                    Order::OldestFirst => commands.cmd("ZRANGEBYLEX").arg(set).arg(low).arg(high),
-                };
-                commands.arg("LIMIT").arg(0).arg(count)
-            }
-        };
+        if let Some((_, path)) = self.head.split_last() {
+            let (low, high) = ([b"[", self.head.as_slice()].concat(), [b"(", path, &[1]].concat());
+            match order {
+                Order::NewestFirst => commands.cmd("ZREVRANGEBYLEX").arg(&self.key).arg(high).arg(low),
+                Order::OldestFirst => commands.cmd("ZRANGEBYLEX").arg(&self.key).arg(low).arg(high),
+            };
+            commands.arg("LIMIT").arg(0).arg(count);
+            return;
+        }
+        commands.cmd(if order == Order::NewestFirst { "ZREVRANGE" } else { "ZRANGE" });
+        commands.arg(&self.key).arg(0).arg(count - 1);
+        if self.has_times() {
+            commands.arg("WITHSCORES");
+        }
     }
 }
 
@@ -322,12 +313,17 @@ impl Slice {
     /// The next entries of a walk, at most so many.
     pub(crate) fn of(walk: &Walk<'_>, sets: Vec<Set>, prefix: Vec<u8>, most: usize) -> Self {
         let (behind, bounds) = (walk.behind.cloned(), [walk.created_after, walk.created_before]);
-        Self { sets, prefix, order: walk.order, behind, bounds, count: walk.count.clamp(1, most) }
+        let mut slice = Self { sets, prefix, order: walk.order, behind, bounds, count: walk.count.clamp(1, most) };
+        // The newest are in no chunk.
+        if slice.is_first() && slice.order == Order::NewestFirst && slice.count <= KEPT {
+            slice.sets.retain(|set| set.kind != CHUNKS);
+        }
+        slice
     }
 
     /// The newest entries of a set of ids, without rows.
     pub(crate) fn of_ids(set: Vec<u8>, count: usize) -> Self {
-        let (sets, order) = (vec![Set::Ids(set)], Order::NewestFirst);
+        let (sets, order) = (vec![Set::of_ids(set)], Order::NewestFirst);
         Self { sets, prefix: Vec::new(), order, behind: None, bounds: [None; 2], count }
     }
 
@@ -336,16 +332,10 @@ impl Slice {
         self.behind.is_none() && self.bounds == [None; 2]
     }
 
-    /// Whether no chunk can have any of it.
-    fn is_newest(&self) -> bool {
-        self.is_first() && self.order == Order::NewestFirst && self.count <= KEPT
-    }
-
     /// Whether [`Slice::begin`] can read it.
     pub(crate) fn is_plain(&self) -> bool {
-        let has_chunks = self.sets.iter().any(|set| matches!(set, Set::Chunked { .. }));
         let is_small = self.sets.len() <= PLAIN && self.count <= PLAIN_SLICE;
-        self.is_first() && is_small && (!has_chunks || self.is_newest())
+        self.is_first() && is_small && self.sets.iter().all(|set| set.kind != CHUNKS)
     }
 
     /// Reads the first entries of each set, and tells whether rows may be long, as a transaction: an update may move a memory from set
@@ -362,16 +352,15 @@ impl Slice {
     pub(crate) fn merge(&self) -> Call {
         let (time, id) =
             self.behind.as_ref().map_or_else(Default::default, |mark| (mark.millis.to_string(), &*mark.id));
-        let sets = || self.sets.iter().flat_map(|set| set.sets(self.is_newest()));
         Call::new(Lua::Walk)
-            .keys(sets().map(|(set, _)| set.clone()))
+            .keys(self.sets.iter().map(|set| set.key.clone()))
             .arg(self.prefix.as_slice())
             .number((self.order == Order::NewestFirst).into())
             .number(self.count as i64)
             .arg(time)
             .arg(id)
             .args(self.bounds.map(|bound| bound.map(score).unwrap_or_default()))
-            .args(sets().flat_map(|(_, form)| form.map(<[u8]>::to_vec)))
+            .args(self.sets.iter().flat_map(|set| [set.kind.into(), set.head.clone()]))
     }
 }
 
@@ -430,7 +419,7 @@ impl<'m> Insert<'m> {
     /// As a script, which tells which ids and keys are taken instead of writing.
     pub(crate) fn script(self, keys: &Keys, waits: bool) -> Cmd {
         let mut call = Call::new(Lua::Append)
-            .key(keys.idempotency())
+            .keys([keys.idempotency()])
             .keys(self.rows.iter().map(|(memory, _)| keys.memory(memory.id)))
             .number(self.rows.len() as i64)
             .arg(keys.memories())
@@ -440,7 +429,7 @@ impl<'m> Insert<'m> {
             call = call.arg(*memory.id.as_bytes()).arg(key.unwrap_or_default()).arg(row);
         }
         for (set, entries) in self.sets {
-            call = call.key(set).number(2 * entries.len() as i64);
+            call = call.keys([set]).number(2 * entries.len() as i64);
             for (score, member) in entries {
                 call = call.number(score).arg(member);
             }

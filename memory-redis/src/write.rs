@@ -69,10 +69,9 @@ impl Writer for RedisSession {
                 }
             }
             let call = Call::new(Lua::Update)
-                .key(on.keys.memory(id))
-                .key(on.keys.open(Status::Pending))
-                .key(on.keys.open(Status::Running))
-                .key(on.keys.indexed())
+                .keys([on.keys.memory(id)])
+                .keys([Status::Pending, Status::Running].map(|status| on.keys.open(status)))
+                .keys([on.keys.indexed()])
                 .keys(going)
                 .keys(coming)
                 .arg(before.version)
@@ -118,8 +117,7 @@ impl Writer for RedisSession {
             }
         }
         let mut call = Call::new(Lua::Remove)
-            .key(keys.collection(collection))
-            .key(keys.collections())
+            .keys([keys.collection(collection), keys.collections()])
             .keys(found.iter().map(|found| keys.document(collection, &found.record.id)))
             .arg(collection.as_str())
             .number(found.len() as i64);
@@ -127,7 +125,7 @@ impl Writer for RedisSession {
             call = call.arg(record.id.as_str()).arg(*version);
         }
         for (word, ids) in words {
-            call = call.key(word).number(ids.len() as i64).args(ids);
+            call = call.keys([word]).number(ids.len() as i64).args(ids);
         }
         Ok(is_done(self.on.write(call.into_pipeline()).await?.first()))
     }
@@ -142,9 +140,7 @@ fn put(on: &Connections, before: Option<&Found<Document, Version>>, after: &Docu
     let going: Vec<_> = old.difference(&new).map(word).collect();
     let count = going.len() as i64;
     Call::new(Lua::Put)
-        .key(on.keys.document(collection, id))
-        .key(on.keys.collection(collection))
-        .key(on.keys.collections())
+        .keys([on.keys.document(collection, id), on.keys.collection(collection), on.keys.collections()])
         .keys(going)
         .keys(new.difference(&old).map(word))
         .arg(before.map_or(&[][..], |before| &before.version))

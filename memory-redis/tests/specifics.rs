@@ -124,7 +124,25 @@ async fn flushed_scripts_are_loaded_again() -> Case {
     server.command(&["SCRIPT", "FLUSH"])?;
     assert_eq!(provider.store(memory()).await?, id);
     server.command(&["SCRIPT", "FLUSH"])?;
-    assert_eq!(provider.query(&MemoryQuery::builder().all().build()?).await?.memories.len(), 1);
+    let copy = provider.query(&MemoryQuery::builder().all().build()?).await?.memories;
+    assert_eq!(copy.len(), 1);
+    server.command(&["SCRIPT", "FLUSH"])?;
+    assert_eq!(provider.restore(copy).await?.equal, 1);
+    // Of stores that share a round trip some are scripts and the others a transaction, which is carried out at once.
+    server.command(&["SCRIPT", "FLUSH"])?;
+    let store = |time: i64| {
+        let (provider, memory) = (provider.clone(), event("b", time));
+        let key = IdempotencyKey::parse(time.to_string()).expect("a key");
+        let memory = if time % 2 == 0 { memory.with_idempotency_key(key) } else { memory };
+        tokio::spawn(async move { provider.store(memory).await })
+    };
+    let stores: Vec<_> = (0..64).map(store).collect();
+    let mut stored = BTreeSet::new();
+    for store in stores {
+        stored.insert(store.await??);
+    }
+    let found = provider.query(&MemoryQuery::builder().exact("b").limit(100).build()?).await?.memories;
+    assert_eq!((found.len(), found.iter().map(|memory| memory.id).collect()), (64, stored));
     Ok(())
 }
 
