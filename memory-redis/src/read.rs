@@ -71,6 +71,7 @@ impl Reader for RedisSession {
         count: usize,
         visit: &mut Visit<'_, Ledger>,
     ) -> Result<()> {
+        self.take_turn().await;
         // What it writes does not count: a search that fails has done nothing.
         self.index_words().await.map_err(|error| error.with_outcome(Outcome::NotDone))?;
         let keys = &self.on.keys;
