@@ -1,9 +1,10 @@
 //! What a provider tells of itself.
 
 use std::fmt;
+use std::str::FromStr;
 use std::time::Duration;
 
-use crate::Timestamp;
+use crate::{Error, Result, Timestamp};
 
 /// What configuration or server switched on or off. Everything else in the contract is always there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -27,6 +28,19 @@ impl TextIndex {
     /// The capabilities that the setting makes.
     pub fn capabilities(self) -> Capabilities {
         Capabilities { ledger_text: self == Self::All }
+    }
+}
+
+impl FromStr for TextIndex {
+    type Err = Error;
+
+    /// Reads `documents` or `all`, as database URLs write it.
+    fn from_str(name: &str) -> Result<Self> {
+        match name {
+            "documents" => Ok(Self::Documents),
+            "all" => Ok(Self::All),
+            _ => Err(Error::invalid("a text index covers documents or all")),
+        }
     }
 }
 

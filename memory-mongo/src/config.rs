@@ -67,9 +67,7 @@ impl MongoConfig {
         let mut others = Vec::new();
         for given in parameters.split('&').filter(|given| !given.is_empty()) {
             match given.split_once('=').unwrap_or((given, "")) {
-                ("text_index", "documents") => text_index = TextIndex::Documents,
-                ("text_index", "all") => text_index = TextIndex::All,
-                (name @ "text_index", _) => return Err(wrong(name)),
+                (name @ "text_index", value) => text_index = parameter(name, value)?,
                 (name @ "deadline_ms", millis) => deadline = Duration::from_millis(parameter(name, millis)?),
                 _ => others.push(given),
             }

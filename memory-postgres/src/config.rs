@@ -142,9 +142,7 @@ impl PostgresConfig {
             "acquire_timeout_ms" => self.acquire_timeout = millis()?,
             "statement_timeout_ms" => self.statement_timeout = Some(millis()?),
             "deadline_ms" => self.deadline = millis()?,
-            "text_index" => {
-                self.text_index = choice(name, value, &[("documents", TextIndex::Documents), ("all", TextIndex::All)])?;
-            }
+            "text_index" => self.text_index = parameter(name, value)?,
             "pooler" => self.pooler = choice(name, value, &[("none", false), ("transaction", true)])?,
             "target_session_attrs" => choice(name, value, &[("read-write", ())])?,
             "read_url" => {

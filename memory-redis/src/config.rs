@@ -185,13 +185,7 @@ impl RedisConfig {
             }
             "connect_timeout_ms" => self.connect_timeout = millis()?,
             "deadline_ms" => self.deadline = millis()?,
-            "text_index" => {
-                self.text_index = match value {
-                    "documents" => TextIndex::Documents,
-                    "all" => TextIndex::All,
-                    _ => return Err(Error::invalid(format!("the value of the URL parameter {name} is not valid"))),
-                }
-            }
+            "text_index" => self.text_index = parameter(name, value)?,
             "tls_ca_file" | "tls_cert_file" | "tls_key_file" => {
                 let Some(tls) = &mut self.tls else {
                     return Err(Error::invalid(format!("{name} needs a rediss URL")));

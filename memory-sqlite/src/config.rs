@@ -84,12 +84,10 @@ impl SqliteConfig {
     }
 
     fn set(&mut self, name: &str, value: &str) -> Result<()> {
-        match (name, value) {
-            ("text_index", "documents") => self.text_index = TextIndex::Documents,
-            ("text_index", "all") => self.text_index = TextIndex::All,
-            ("text_index", _) => return Err(Error::invalid("the URL parameter text_index is documents or all")),
-            ("deadline_ms", _) => self.deadline = Duration::from_millis(parameter(name, value)?),
-            ("readers", _) => self.readers = parameter(name, value)?,
+        match name {
+            "text_index" => self.text_index = parameter(name, value)?,
+            "deadline_ms" => self.deadline = Duration::from_millis(parameter(name, value)?),
+            "readers" => self.readers = parameter(name, value)?,
             _ => return Err(Error::invalid(format!("the SQLite URL has an unknown parameter: {name}"))),
         }
         Ok(())
