@@ -107,7 +107,10 @@ impl Session {
         self.connection.progress_handler(STEPS, Some(is_abandoned)).map_err(native)?;
         let result = work(self);
         self.connection.progress_handler(0, None::<fn() -> bool>).map_err(native)?;
-        execute(&self.connection, "ROLLBACK", [])?;
+        // After some failures SQLite has ended the view itself.
+        if !self.connection.is_autocommit() {
+            execute(&self.connection, "ROLLBACK", [])?;
+        }
         result
     }
 }
@@ -167,5 +170,27 @@ fn make_folder_of(path: &Path) -> Result<()> {
             Error::new(ErrorKind::Unavailable, "the folder of the database can't be made").with_source(error)
         }),
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use memory_core::ErrorKind;
+
+    use super::*;
+
+    /// As SQLite does after an error of the file.
+    #[test]
+    fn a_view_that_has_ended_leaves_the_error_of_the_work() {
+        let connection = Connection::open_in_memory().expect("a database");
+        let mut session = Session::new(connection);
+        let result: Result<()> = session.in_one_view(
+            || false,
+            |session| {
+                execute(&session.connection, "ROLLBACK", [])?;
+                Err(Error::new(ErrorKind::Unavailable, "the file can't be read"))
+            },
+        );
+        assert_eq!(result.expect_err("an error").kind(), ErrorKind::Unavailable);
     }
 }

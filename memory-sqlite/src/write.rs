@@ -94,7 +94,8 @@ impl Session {
             return Ok(Some(memory.id));
         }
         let Some(key) = &memory.idempotency_key else { return Ok(None) };
-        let read = |row: &Row<'_>| column(row, 0).map(MemoryId::from_bytes);
+        // A row with an impossible id has the key all the same.
+        let read = |row: &Row<'_>| Ok(MemoryId::from_bytes(column(row, 0).unwrap_or_default()));
         first(&self.connection, statements::MEMORY_BY_KEY, [key.as_str()], read)
     }
 

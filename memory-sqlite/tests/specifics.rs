@@ -222,6 +222,19 @@ async fn stores_of_one_millisecond_interleave_with_restored_rows() {
     check_reading(&provider, &rows).await;
 }
 
+/// A row with an impossible id has its key all the same, and hinders no other row.
+#[tokio::test]
+async fn a_restore_goes_on_beside_a_row_with_an_impossible_id() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("memory.db");
+    let provider = open(path.clone()).await;
+    provider.store(event("a", 1).with_idempotency_key(key("k"))).await.expect("a store");
+    change(&path, "UPDATE memories SET id = x'01'");
+    let with_key = Memory { idempotency_key: Some(key("k")), ..row(1, 2, "a") };
+    let report = provider.restore(vec![with_key, row(2, 3, "a")]).await.expect("a restore");
+    assert_eq!((report.written, report.conflicts), (1, vec![0]));
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
 

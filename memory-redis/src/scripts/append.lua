@@ -11,6 +11,8 @@ for place = 1, count do
   local id, key = ARGV[at], ARGV[at + 1]
   local owner = redis.call('EXISTS', KEYS[1 + place]) == 1 and id
   owner = owner or key ~= '' and redis.call('HGET', KEYS[1], key)
+  -- Its own row is gone, by eviction or by hand: a restore brings it back.
+  if owner == id and redis.call('EXISTS', KEYS[1 + place]) == 0 then owner = false end
   if owner then
     -- Only what is written is waited for: to write the row again lets the caller wait for its replicas again.
     local row = waits and redis.call('GET', prefix .. owner)
