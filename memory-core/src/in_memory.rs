@@ -84,7 +84,7 @@ impl Config for InMemoryConfig {
 impl Engine for InMemoryEngine {
     const NAME: &'static str = "in-memory";
     const BATCH: Option<(usize, usize)> = None;
-    const RESTORE: (usize, usize) = (usize::MAX, usize::MAX);
+    const RESTORE: (usize, usize) = (10_000, 64 << 20);
 
     type Config = InMemoryConfig;
     type Reader = InMemorySession;

@@ -215,7 +215,7 @@ impl<'q, K: Selects> PageBuilder<'q, K> {
 /// How records of the ledger and documents get onto pages. Implemented here only.
 pub trait Selects: Kind {
     /// What the query finds.
-    type Record: std::fmt::Debug;
+    type Record: std::fmt::Debug + Send + Sync;
     /// What the query answers.
     type Page;
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use memory_core::engine::{DocumentsFound, Mark, MemoriesFound, Place, Reader, Visit, Walk, corrupt};
+use memory_core::engine::{DocumentsFound, Mark, MemoriesFound, Place, Reader, Search, Visit, Walk, corrupt};
 use memory_core::{BOUNDARIES, Collection, DocumentId, Documents, Ledger, MemoryId, Result, Verdict};
 use mongodb::bson::{Bson, Document, RawDocument, RawDocumentBuf, doc};
 
@@ -33,13 +33,9 @@ impl Reader for MongoSession {
         self::walk::<Ledger>(&self.reads.memories, &lists(&walk.source), walk, |row| visit(&StoredRow(row))).await
     }
 
-    async fn search_memories(
-        &mut self,
-        words: &BTreeSet<String>,
-        count: usize,
-        visit: &mut Visit<'_, Ledger>,
-    ) -> Result<()> {
-        search(&self.reads.memories, ranked(doc! {}, words), count, |row| visit(&StoredRow(row))).await
+    async fn search_memories(&mut self, search: &Search<'_>, visit: &mut Visit<'_, Ledger>) -> Result<()> {
+        offer_ranked(&self.reads.memories, ranked(doc! {}, search.words), search.count, |row| visit(&StoredRow(row)))
+            .await
     }
 
     async fn siblings(&mut self, prefix: &str, most: usize) -> Result<Option<Vec<Place>>> {
@@ -100,11 +96,13 @@ impl Reader for MongoSession {
     async fn search_documents(
         &mut self,
         collection: &Collection,
-        words: &BTreeSet<String>,
-        count: usize,
+        search: &Search<'_>,
         visit: &mut Visit<'_, Documents>,
     ) -> Result<()> {
-        search(&self.reads.documents, ranked(within(collection), words), count, |row| visit(&StoredRow(row))).await
+        offer_ranked(&self.reads.documents, ranked(within(collection), search.words), search.count, |row| {
+            visit(&StoredRow(row))
+        })
+        .await
     }
 
     async fn collections(&mut self) -> Result<Vec<Collection>> {
@@ -154,7 +152,7 @@ async fn walk<K: Stored>(
 }
 
 /// Offers the rows that are ranked, best first.
-async fn search(
+async fn offer_ranked(
     on: &Rows,
     ranked: [Document; 5],
     count: usize,

@@ -3,8 +3,8 @@
 use std::collections::{BTreeSet, HashMap};
 
 use memory_core::engine::{
-    DocumentsFound, Found, Mark, MemoriesFound, Place, Reader, Row, Source, StoredDocument, StoredMemory, Visit, Walk,
-    corrupt,
+    DocumentsFound, Found, Mark, MemoriesFound, Place, Reader, Row, Search, Source, StoredDocument, StoredMemory,
+    Visit, Walk, corrupt,
 };
 use memory_core::{
     BOUNDARIES, Collection, Document, DocumentId, Documents, Error, Head, Ledger, MAX_EXAMINED, Memory, MemoryId,
@@ -55,15 +55,10 @@ impl Reader for Session {
         self.offer_slice(self.slice(walk, count), count, memory_by_id, visit).await
     }
 
-    async fn search_memories(
-        &mut self,
-        words: &BTreeSet<String>,
-        count: usize,
-        visit: &mut Visit<'_, Ledger>,
-    ) -> Result<()> {
-        let ranked = self.statement(|on| &on.memories_by_words).bind(all(words)).bind(MAX_EXAMINED as i64);
+    async fn search_memories(&mut self, search: &Search<'_>, visit: &mut Visit<'_, Ledger>) -> Result<()> {
+        let ranked = self.statement(|on| &on.memories_by_words).bind(all(search.words)).bind(MAX_EXAMINED as i64);
         let ids = ids_of::<Uuid>(&self.rows(ranked).await?)?;
-        for ids in ids.chunks(count.min(LARGEST_SLICE)) {
+        for ids in ids.chunks(search.count.min(LARGEST_SLICE)) {
             let rows = self.rows(self.statement(|on| &on.memories_in_order).bind(ids)).await?;
             if self.offer(rows, memory_by_id, visit).await? == Verdict::Stop {
                 break;
@@ -117,13 +112,12 @@ impl Reader for Session {
     async fn search_documents(
         &mut self,
         collection: &Collection,
-        words: &BTreeSet<String>,
-        count: usize,
+        search: &Search<'_>,
         visit: &mut Visit<'_, Documents>,
     ) -> Result<()> {
-        let ranked = self.statement(|on| &on.documents_by_words).bind(all(words)).bind(MAX_EXAMINED as i64);
+        let ranked = self.statement(|on| &on.documents_by_words).bind(all(search.words)).bind(MAX_EXAMINED as i64);
         let ids = ids_of::<String>(&self.rows(ranked.bind(collection.as_str())).await?)?;
-        for ids in ids.chunks(count.min(LARGEST_SLICE)) {
+        for ids in ids.chunks(search.count.min(LARGEST_SLICE)) {
             let slice = self.statement(|on| &on.documents_in_order).bind(ids).bind(collection.as_str());
             let rows = self.rows(slice).await?;
             if self.offer(rows, document_by_id, visit).await? == Verdict::Stop {

@@ -4,7 +4,9 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use memory_core::engine::{DocumentsFound, Mark, MemoriesFound, Place, Reader, Row, Source, Visit, Walk, corrupt};
+use memory_core::engine::{
+    DocumentsFound, Mark, MemoriesFound, Place, Reader, Row, Search, Source, Visit, Walk, corrupt,
+};
 use memory_core::{
     Collection, Document, DocumentId, Documents, Error, Head, Ledger, MAX_EXAMINED, Memory, MemoryId, Order, Outcome,
     Result, Verdict,
@@ -65,19 +67,14 @@ impl Reader for RedisSession {
         self.walk(slice, |mark, row| visit(&MemoryRow { id: &mark.id, row })).await
     }
 
-    async fn search_memories(
-        &mut self,
-        words: &BTreeSet<String>,
-        count: usize,
-        visit: &mut Visit<'_, Ledger>,
-    ) -> Result<()> {
+    async fn search_memories(&mut self, search: &Search<'_>, visit: &mut Visit<'_, Ledger>) -> Result<()> {
         self.take_turn().await;
         // What it writes does not count: a search that fails has done nothing.
         self.index_words().await.map_err(|error| error.with_outcome(Outcome::NotDone))?;
         let keys = &self.on.keys;
-        let sets = words.iter().map(|word| keys.word(word)).collect();
+        let sets = search.words.iter().map(|word| keys.word(word)).collect();
         let prefix = keys.memories();
-        self.search(sets, &prefix, count, |mark, row| visit(&MemoryRow { id: &mark.id, row })).await
+        self.search(sets, &prefix, search, |mark, row| visit(&MemoryRow { id: &mark.id, row })).await
     }
 
     async fn siblings(&mut self, prefix: &str, most: usize) -> Result<Option<Vec<Place>>> {
@@ -128,15 +125,14 @@ impl Reader for RedisSession {
     async fn search_documents(
         &mut self,
         collection: &Collection,
-        words: &BTreeSet<String>,
-        count: usize,
+        search: &Search<'_>,
         visit: &mut Visit<'_, Documents>,
     ) -> Result<()> {
         let keys = &self.on.keys;
-        let sets = words.iter().map(|word| keys.document_word(collection, word)).collect();
+        let sets = search.words.iter().map(|word| keys.document_word(collection, word)).collect();
         let prefix = keys.documents(collection);
         let offer = |mark: &Mark, row: &[u8]| DocumentRow { collection, id: &mark.id, row }.offer(mark.millis, visit);
-        self.search(sets, &prefix, count, offer).await
+        self.search(sets, &prefix, search, offer).await
     }
 
     async fn collections(&mut self) -> Result<Vec<Collection>> {
@@ -164,7 +160,7 @@ impl RedisSession {
     pub(crate) async fn index_words(&self) -> Result<()> {
         let keys = &self.on.keys;
         loop {
-            let slice = Slice { prefix: keys.memories(), ..Slice::of_ids(keys.unindexed(), INDEXED) };
+            let slice = Slice { prefix: keys.memories(), ..Slice::of_ids(keys.unindexed(), [None; 2], INDEXED) };
             let (entries, _) = self.merge(&slice).await?;
             if entries.is_empty() {
                 return Ok(());
@@ -214,11 +210,14 @@ impl RedisSession {
         &mut self,
         sets: Vec<Vec<u8>>,
         prefix: &[u8],
-        count: usize,
+        search: &Search<'_>,
         mut offer: impl FnMut(&Mark, &[u8]) -> Result<Verdict> + Send,
     ) -> Result<()> {
         self.take_turn().await;
-        let mut slices: Vec<_> = sets.into_iter().map(|set| Slice::of_ids(set, ENTRIES)).collect();
+        let mut slices: Vec<_> = sets
+            .into_iter()
+            .map(|set| Slice::of_ids(set, [search.created_after, search.created_before], ENTRIES))
+            .collect();
         let mut hits = HashMap::<(i64, Vec<u8>), usize>::new();
         while hits.len() < MAX_EXAMINED && !slices.is_empty() {
             let mut calls = Pipeline::with_capacity(slices.len());
@@ -238,7 +237,7 @@ impl RedisSession {
         }
         let mut ranked: Vec<_> = hits.into_iter().map(|((millis, id), hits)| (hits, Mark { millis, id })).collect();
         ranked.sort_unstable_by(|left, right| right.cmp(left));
-        for some in ranked.chunks(count.max(1)) {
+        for some in ranked.chunks(search.count.max(1)) {
             let ids: Vec<_> = some.iter().map(|(_, mark)| mark.id.as_slice()).collect();
             for ((_, mark), row) in some.iter().zip(self.rows(prefix, &ids, ROWS).await?) {
                 if let Some(row) = row

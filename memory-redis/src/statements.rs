@@ -321,10 +321,10 @@ impl Slice {
         slice
     }
 
-    /// The newest entries of a set of ids, without rows.
-    pub(crate) fn of_ids(set: Vec<u8>, count: usize) -> Self {
+    /// The newest entries of a set of ids between two times, without rows.
+    pub(crate) fn of_ids(set: Vec<u8>, bounds: [Option<Timestamp>; 2], count: usize) -> Self {
         let (sets, order) = (vec![Set::of_ids(set)], Order::NewestFirst);
-        Self { sets, prefix: Vec::new(), order, behind: None, bounds: [None; 2], count }
+        Self { sets, prefix: Vec::new(), order, behind: None, bounds, count }
     }
 
     /// Whether it begins where its sets do.

@@ -34,6 +34,9 @@ fn main() -> ExitCode {
         }),
         trial("redis::long_rows_are_never_read_as_a_whole_page", || run(long_rows_are_never_read_as_a_whole_page())),
         trial("redis::older_memories_of_a_path_are_in_chunks", || run(older_memories_of_a_path_are_in_chunks())),
+        trial("redis::a_search_between_times_ranks_no_others", || run(a_search_between_times_ranks_no_others())),
+        trial("redis::a_restore_brings_back_a_row_that_was_lost", || run(a_restore_brings_back_a_row_that_was_lost())),
+        trial("redis::a_damaged_row_is_reported_on_one_page", || run(a_damaged_row_is_reported_on_one_page())),
         trial("redis::no_command_goes_over_the_whole_keyspace", || run(no_command_goes_over_the_whole_keyspace())),
     ];
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
@@ -376,6 +379,71 @@ async fn long_rows_are_never_read_as_a_whole_page() -> Case {
         let stored = usize::from(way != "update" && way != "put");
         assert_eq!(scripts().await?, (1 + stored, true), "{way}");
     }
+    Ok(())
+}
+
+/// More newer memories than a search examines hide no older one that lies between the bounds.
+async fn a_search_between_times_ranks_no_others() -> Case {
+    let server = LocalRedis::start()?;
+    let mut config = RedisConfig::from_url(&server.url())?;
+    config.text_index = TextIndex::All;
+    let key = format!("{{{}}}:w:xyzzy", config.namespace);
+    let provider = open(config).await?;
+    let id = provider.store(event("a-b", 1)).await?;
+    let admin = Admin::of(&server.url());
+    for start in (0..100_001_u128).step_by(10_000) {
+        let mut add = redis::cmd("ZADD");
+        add.arg(&key);
+        for number in start..start + 10_000 {
+            add.arg(5).arg(&number.to_be_bytes());
+        }
+        admin.query::<()>(&add).await?;
+    }
+    let search = MemoryQuery::builder().all().text("xyzzy").created_before(Timestamp::from_millis(2)?);
+    let found = provider.query(&search.build()?).await?.memories;
+    assert_eq!(found.iter().map(|memory| memory.id).collect::<Vec<_>>(), [id]);
+    Ok(())
+}
+
+/// The server may evict the row of a memory and keep its idempotency key.
+async fn a_restore_brings_back_a_row_that_was_lost() -> Case {
+    let server = LocalRedis::start()?;
+    let config = RedisConfig::from_url(&server.url())?;
+    let row = format!("{{{}}}:m:", config.namespace);
+    let provider = open(config).await?;
+    let id = provider.store(event("a-b", 1).with_idempotency_key(IdempotencyKey::parse("k")?)).await?;
+    let memory = provider.get(id).await?.ok_or("gone")?;
+    let removed = redis::cmd("DEL").arg([row.as_bytes(), id.as_bytes()].concat()).clone();
+    assert_eq!(Admin::of(&server.url()).query::<i64>(&removed).await?, 1);
+    let report = provider.restore(vec![memory.clone()]).await?;
+    assert_eq!((report.written, report.conflicts), (1, Vec::new()));
+    assert_eq!(provider.get(id).await?, Some(memory));
+    Ok(())
+}
+
+/// Where more places are wanted than the server merges, rows are read before their turn.
+async fn a_damaged_row_is_reported_on_one_page() -> Case {
+    let server = LocalRedis::start()?;
+    let config = RedisConfig::from_url(&server.url())?;
+    let namespace = config.namespace.clone();
+    let provider = open(config).await?;
+    let damaged = provider.store(event("a-0", 0)).await?;
+    provider.store_many((1..40).map(|time| event("a-0", time)).collect()).await?;
+    let key = [format!("{{{namespace}}}:m:").as_bytes(), damaged.as_bytes()].concat();
+    Admin::of(&server.url()).query::<()>(redis::cmd("SET").arg(key).arg("x")).await?;
+    let spaces = (0..70).map(|number| format!("a-{number}"));
+    let query = spaces.fold(MemoryQuery::builder(), |query, space| query.exact(space)).limit(5);
+    let (mut read, mut reported, mut cursor) = (0, 0, None);
+    loop {
+        let page =
+            cursor.iter().fold(query.clone(), |query, cursor: &memory_core::Cursor| query.cursor(cursor.as_str()));
+        let page = provider.query(&page.build()?).await?;
+        (read, reported, cursor) = (read + page.memories.len(), reported + page.unreadable.len(), page.next);
+        if cursor.is_none() {
+            break;
+        }
+    }
+    assert_eq!((read, reported), (39, 1));
     Ok(())
 }
 

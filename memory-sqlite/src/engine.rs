@@ -57,7 +57,7 @@ impl Engine for Sqlite {
     const NAME: &'static str = "sqlite";
     const BATCH: Option<(usize, usize)> = None;
     // A restore is one transaction.
-    const RESTORE: (usize, usize) = (usize::MAX, usize::MAX);
+    const RESTORE: (usize, usize) = (10_000, 64 << 20);
 
     type Config = SqliteConfig;
     type Reader = Session;

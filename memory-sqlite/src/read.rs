@@ -1,10 +1,10 @@
 //! What a session reads: records by their ids, and candidates in the order of a walk.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::rc::Rc;
 
-use memory_core::engine::{self, DocumentsFound, Mark, MemoriesFound, Place, Reader, Source, Visit, Walk};
+use memory_core::engine::{self, DocumentsFound, Mark, MemoriesFound, Place, Reader, Search, Source, Visit, Walk};
 use memory_core::{
     Collection, DocumentId, Documents, Ledger, MemoryId, Order, Result, Selects, Status, Timestamp, Verdict,
 };
@@ -55,14 +55,9 @@ impl Reader for Session {
         }
     }
 
-    async fn search_memories(
-        &mut self,
-        words: &BTreeSet<String>,
-        _: usize,
-        visit: &mut Visit<'_, Ledger>,
-    ) -> Result<()> {
-        let parameters = [paths::match_any(words)];
-        search(&self.connection, statements::SEQS_BY_WORDS, parameters, statements::MEMORY_BY_SEQ, visit)
+    async fn search_memories(&mut self, search: &Search<'_>, visit: &mut Visit<'_, Ledger>) -> Result<()> {
+        let parameters = [paths::match_any(search.words)];
+        offer_ranked(&self.connection, statements::SEQS_BY_WORDS, parameters, statements::MEMORY_BY_SEQ, visit)
     }
 
     async fn siblings(&mut self, prefix: &str, most: usize) -> Result<Option<Vec<Place>>> {
@@ -95,12 +90,17 @@ impl Reader for Session {
     async fn search_documents(
         &mut self,
         collection: &Collection,
-        words: &BTreeSet<String>,
-        _: usize,
+        search: &Search<'_>,
         visit: &mut Visit<'_, Documents>,
     ) -> Result<()> {
-        let parameters = params![paths::match_any(words), collection.as_str()];
-        search(&self.connection, statements::DOCUMENT_SEQS_BY_WORDS, parameters, statements::DOCUMENT_BY_SEQ, visit)
+        let parameters = params![paths::match_any(search.words), collection.as_str()];
+        offer_ranked(
+            &self.connection,
+            statements::DOCUMENT_SEQS_BY_WORDS,
+            parameters,
+            statements::DOCUMENT_BY_SEQ,
+            visit,
+        )
     }
 
     async fn collections(&mut self) -> Result<Vec<Collection>> {
@@ -231,7 +231,7 @@ fn walk_places(
 }
 
 /// Offers the records that have any of the words.
-fn search<K: Selects>(
+fn offer_ranked<K: Selects>(
     connection: &Connection,
     seqs: &str,
     parameters: impl Params,

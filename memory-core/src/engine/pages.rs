@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use super::places::Places;
 use super::session::Reader;
-use super::walk::{Mark, Place, Row, Source, Visit, Walk};
+use super::walk::{Mark, Place, Row, Search, Source, Visit, Walk};
 use crate::page::{DocumentPage, Head, MemoryPage, PageBuilder, Selects, Verdict};
 use crate::query::{DocumentQuery, Documents, Ledger, MemoryQuery, Query};
 use crate::{Collection, Error, Result, Status, Timestamp, compare_heads};
@@ -22,7 +22,7 @@ pub(super) async fn memories(reader: &mut impl Reader, query: &MemoryQuery) -> R
         let mut page = PageBuilder::new(query);
         if !query.words.is_empty() {
             let mut visit = |row: &dyn Row<Ledger>| offer(&mut page, row);
-            reader.search_memories(&query.words, first_slice(query), &mut visit).await?;
+            reader.search_memories(&search(query, query.of.created_after, query.of.created_before), &mut visit).await?;
         }
         return Ok(page.finish());
     }
@@ -54,7 +54,7 @@ pub(super) async fn documents(reader: &mut impl Reader, query: &DocumentQuery) -
         let mut page = PageBuilder::new(query);
         if !query.words.is_empty() {
             let mut visit = |row: &dyn Row<Documents>| offer(&mut page, row);
-            reader.search_documents(query.collection(), &query.words, first_slice(query), &mut visit).await?;
+            reader.search_documents(query.collection(), &search(query, None, None), &mut visit).await?;
         }
         return Ok(page.finish());
     }
@@ -77,6 +77,10 @@ fn divided<'p, R: Reader>(_: &R, places: &'p [Place]) -> std::slice::Chunks<'p, 
 
 fn offer<K: Selects>(page: &mut PageBuilder<'_, K>, row: &dyn Row<K>) -> Result<Verdict> {
     page.offer(row.head(), |head| row.read(head), || row.id())
+}
+
+fn search<K>(query: &Query<K>, created_after: Option<Timestamp>, created_before: Option<Timestamp>) -> Search<'_> {
+    Search { words: &query.words, created_after, created_before, count: first_slice(query) }
 }
 
 /// One more than the page has, so that the walk learns whether it is the last.
@@ -142,7 +146,6 @@ async fn race<K: Selects>(
 ) -> Result<K::Page>
 where
     Query<K>: Sync,
-    K::Record: Send,
 {
     let is_shared = walks.len() > 1;
     loop {
@@ -167,7 +170,6 @@ struct Racer<'q, K: Selects> {
 impl<'q, K: Selects> Racer<'q, K>
 where
     Query<K>: Sync,
-    K::Record: Send,
 {
     fn new(query: &'q Query<K>, parts: Vec<Part>) -> Self {
         let behind = query.after.as_ref();
@@ -198,7 +200,7 @@ where
     async fn merge(&mut self, reader: &mut impl Reader, on: &impl Walkable<K>, slice: usize) -> Result<Verdict> {
         for lane in &mut self.lanes {
             while lane.found.is_empty() && !lane.is_over {
-                lane.fill(reader, on, &mut self.page, self.query, slice).await?;
+                lane.fill(reader, on, &self.page, self.query, slice).await?;
             }
         }
         loop {
@@ -207,11 +209,25 @@ where
             }
             let order = self.query.order;
             let ready = self.lanes.iter_mut().filter(|lane| !lane.found.is_empty());
-            let nearest = ready.min_by(|left, right| {
-                let heads = left.found.front().zip(right.found.front());
-                heads.map_or(Ordering::Equal, |(left, right)| compare_heads(&left.head(), &right.head(), order))
+            let nearest = ready.min_by(|left, right| match (left.found.front(), right.found.front()) {
+                (Some(Kept::Candidate(left)), Some(Kept::Candidate(right))) => {
+                    compare_heads(&left.head(), &right.head(), order)
+                }
+                // A damaged row has no place of its own, and comes right behind the one before it.
+                (Some(Kept::Damaged { .. }), _) => Ordering::Less,
+                _ => Ordering::Greater,
             });
-            let Some(candidate) = nearest.and_then(|lane| lane.found.pop_front()) else { return Ok(Verdict::Stop) };
+            let candidate = match nearest.and_then(|lane| lane.found.pop_front()) {
+                Some(Kept::Candidate(candidate)) => candidate,
+                Some(Kept::Damaged { error, id }) => {
+                    let read = |_: &Head<'_>| Err(Error::corrupt("its head can't be read"));
+                    if self.page.offer(Err(error), read, || id)? == Verdict::Stop {
+                        return Ok(Verdict::Stop);
+                    }
+                    continue;
+                }
+                None => return Ok(Verdict::Stop),
+            };
             // An engine may know places by their hashes, and find a record in two.
             if self.last.as_ref() != Some(&(candidate.created_at, candidate.id.clone())) {
                 self.last = Some((candidate.created_at, candidate.id.clone()));
@@ -235,13 +251,22 @@ struct Lane<K: Selects> {
     part: Part,
     behind: Option<Mark>,
     is_over: bool,
-    found: VecDeque<Candidate<K>>,
+    found: VecDeque<Kept<K>>,
+}
+
+/// A row that was read before its turn.
+enum Kept<K: Selects> {
+    Candidate(Candidate<K>),
+    /// Its head can't be read.
+    Damaged {
+        error: Error,
+        id: String,
+    },
 }
 
 impl<K: Selects> Lane<K>
 where
     Query<K>: Sync,
-    K::Record: Send,
 {
     async fn walk<W: Walkable<K>>(
         &mut self,
@@ -265,23 +290,25 @@ where
         Ok(())
     }
 
-    /// Keeps the next candidates. Damaged ones, which have no place in the order, are reported at once.
+    /// Keeps the next candidates.
     async fn fill<W: Walkable<K>>(
         &mut self,
         reader: &mut impl Reader,
         on: &W,
-        page: &mut PageBuilder<'_, K>,
+        page: &PageBuilder<'_, K>,
         query: &Query<K>,
         count: usize,
     ) -> Result<()> {
         let mut found = VecDeque::new();
-        let mut visit = |row: &dyn Row<K>| match row.head() {
-            Ok(head) => {
-                let record = page.admits(&head).then(|| row.read(&head));
-                found.push_back(Candidate::new(&head, record, row.id()));
-                Ok(Verdict::Skip)
-            }
-            Err(_) => offer(page, row),
+        let mut visit = |row: &dyn Row<K>| {
+            found.push_back(match row.head() {
+                Ok(head) => {
+                    let record = page.admits(&head).then(|| row.read(&head));
+                    Kept::Candidate(Candidate::new(&head, record, row.id()))
+                }
+                Err(error) => Kept::Damaged { error, id: row.id() },
+            });
+            Ok(Verdict::Skip)
         };
         self.walk(reader, on, query, count, true, &mut visit).await?;
         self.found = found;
@@ -289,7 +316,7 @@ where
     }
 }
 
-/// A candidate that was read before its turn.
+/// A candidate with what its head tells.
 struct Candidate<K: Selects> {
     id: Vec<u8>,
     space: String,

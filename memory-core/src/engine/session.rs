@@ -1,10 +1,10 @@
 //! Sessions: what an engine can do for a call, one step at a time.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::pin::Pin;
 
 use super::scan::Ranked;
-use super::walk::{Mark, Place, Visit, Walk};
+use super::walk::{Mark, Place, Search, Visit, Walk};
 use crate::query::{Documents, Ledger};
 use crate::words::text_of;
 use crate::{Collection, Document, DocumentId, Memory, MemoryId, Outcome, Result};
@@ -35,18 +35,17 @@ pub trait Reader: Send {
         visit: &mut Visit<'_, Ledger>,
     ) -> impl Future<Output = Result<Option<Mark>>> + Send;
 
-    /// Offers memories that hold one of the words, best first, until it is stopped. `count` is about how many are wanted.
+    /// Offers memories that hold one of the words, best first, until it is stopped.
     ///
     /// Here by looking at all memories; an engine with an index of words overrides it.
     fn search_memories(
         &mut self,
-        words: &BTreeSet<String>,
-        count: usize,
+        search: &Search<'_>,
         visit: &mut Visit<'_, Ledger>,
     ) -> impl Future<Output = Result<()>> + Send {
-        let _ = count;
         async move {
-            let mut ranked = Ranked::new(words, |memory: &Memory| text_of(&memory.trigger, memory.context.as_ref()));
+            let mut ranked =
+                Ranked::new(search.words, |memory: &Memory| text_of(&memory.trigger, memory.context.as_ref()));
             self.walk_memories(&Walk::EVERYTHING, &mut |row| ranked.add(row)).await?;
             ranked.offer(visit)
         }
@@ -83,13 +82,11 @@ pub trait Reader: Send {
     fn search_documents(
         &mut self,
         collection: &Collection,
-        words: &BTreeSet<String>,
-        count: usize,
+        search: &Search<'_>,
         visit: &mut Visit<'_, Documents>,
     ) -> impl Future<Output = Result<()>> + Send {
-        let _ = count;
         async move {
-            let mut ranked = Ranked::new(words, |document: &Document| document.content.as_str().to_owned());
+            let mut ranked = Ranked::new(search.words, |document: &Document| document.content.as_str().to_owned());
             self.walk_documents(collection, &Walk::EVERYTHING, &mut |row| ranked.add(row)).await?;
             ranked.offer(visit)
         }

@@ -40,9 +40,10 @@ impl<E: Engine> Open<E> {
 }
 
 impl RestoreReport {
-    /// Adds what became of the records from a place on. Behind a slice that was written, a failure leaves the outcome unknown (W11).
+    /// Adds what became of the records from a place on. A failure behind a slice that may have been written, also by an attempt whose
+    /// answer was lost, leaves the outcome unknown (W11).
     fn extend(&mut self, start: usize, slice: Result<Self>) -> Result<()> {
-        let earlier = if self.written > 0 { Outcome::Unknown } else { Outcome::NotDone };
+        let earlier = if self.written + self.equal > 0 { Outcome::Unknown } else { Outcome::NotDone };
         let slice = slice.map_err(|error| error.after(earlier))?;
         self.written += slice.written;
         self.equal += slice.equal;
@@ -137,4 +138,20 @@ async fn restore_documents(writer: &mut impl Writer, documents: &[Document]) -> 
         }
     }
     Ok(report)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Error, ErrorKind};
+
+    /// An attempt whose answer is lost has written what the next one finds.
+    #[test]
+    fn a_failure_behind_a_slice_that_is_there_is_unknown() {
+        let failure = || Err(Error::new(ErrorKind::Unavailable, "the server is gone"));
+        let mut report = RestoreReport::default();
+        assert_eq!(report.extend(0, failure()).expect_err("a failure").outcome(), Outcome::NotDone);
+        report.extend(0, Ok(RestoreReport { equal: 1, ..RestoreReport::default() })).expect("a slice");
+        assert_eq!(report.extend(1, failure()).expect_err("a failure").outcome(), Outcome::Unknown);
+    }
 }

@@ -9,6 +9,9 @@ use crate::engine::batch::{Batch, BatchStore};
 use crate::engine::session::{Append, Appended, Atomicity, Writer};
 use crate::{Error, IdempotencyKey, Memory, MemoryId, Outcome, Result, check_repetition};
 
+/// How many memories are compared at once with those that they repeat.
+const COMPARED: usize = 256;
+
 impl<E: Engine> Open<E> {
     pub(super) async fn store(self: &Arc<Self>, memory: Memory) -> Result<MemoryId> {
         match E::BATCH {
@@ -113,16 +116,21 @@ fn taken<'m>(memories: &[&'m Memory], appended: &[Appended]) -> Vec<(&'m Memory,
 
 /// What a store of each of these memories answers: the id of the memory that it repeats, or `Conflict` (W3).
 async fn firsts_of(writer: &mut impl Writer, taken: &[(&Memory, MemoryId)]) -> Result<Vec<Result<MemoryId>>> {
-    let others: Vec<_> = taken.iter().filter(|(memory, owner)| memory.id != *owner).map(|(_, owner)| *owner).collect();
-    let found = if others.is_empty() { HashMap::new() } else { writer.memories(&others).await? };
-    let first = |(memory, owner): &(&Memory, MemoryId)| match found.get(owner) {
-        // An earlier attempt has stored it.
-        _ if memory.id == *owner => Ok(*owner),
-        Some(Ok(first)) => {
-            check_repetition(memory, first.record.space_id.as_str(), first.record.trigger.as_str()).map(|()| *owner)
-        }
-        Some(Err(error)) => Err(error.clone()),
-        None => Err(Error::corrupt("the memory of an idempotency key is gone")),
-    };
-    Ok(taken.iter().map(first).collect())
+    let mut firsts = Vec::with_capacity(taken.len());
+    // Only some at once, since what is there may be large.
+    for taken in taken.chunks(COMPARED) {
+        let others = taken.iter().filter(|(memory, owner)| memory.id != *owner);
+        let others: Vec<_> = others.map(|(_, owner)| *owner).collect();
+        let found = if others.is_empty() { HashMap::new() } else { writer.memories(&others).await? };
+        firsts.extend(taken.iter().map(|(memory, owner)| match found.get(owner) {
+            // An earlier attempt has stored it.
+            _ if memory.id == *owner => Ok(*owner),
+            Some(Ok(first)) => {
+                check_repetition(memory, first.record.space_id.as_str(), first.record.trigger.as_str()).map(|()| *owner)
+            }
+            Some(Err(error)) => Err(error.clone()),
+            None => Err(Error::corrupt("the memory of an idempotency key is gone")),
+        }));
+    }
+    Ok(firsts)
 }
