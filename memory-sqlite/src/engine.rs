@@ -19,7 +19,7 @@ use crate::{paths, schema};
 ///
 /// Open it by a path or with a [`SqliteConfig`], call [`init`](memory_core::MemoryProvider::init), and hold it as
 /// `Arc<dyn MemoryProvider>`. Clones share the connections.
-pub type SqliteMemory = Provider<Sqlite>;
+pub type SqliteMemory = Provider<SqliteEngine>;
 
 /// How many calls can wait for the writer before `write` itself waits.
 const QUEUE: usize = 1_024;
@@ -28,9 +28,9 @@ const GROUP: usize = 512;
 /// After how long without a call the writer merges what many writes have left of the path index.
 const IDLE: Duration = Duration::from_secs(1);
 
-/// An open database.
+/// The engine of [`SqliteMemory`].
 #[derive(Debug)]
-pub struct Sqlite {
+pub struct SqliteEngine {
     writer: Sender<Waiting>,
     /// For calls that wait for the writer.
     places: Arc<Semaphore>,
@@ -53,10 +53,10 @@ type Waiting = (Command, OwnedSemaphorePermit);
 /// Something to read in a session.
 type Read = Box<dyn FnOnce(&mut Session) + Send>;
 
-impl Engine for Sqlite {
+impl Engine for SqliteEngine {
     const NAME: &'static str = "sqlite";
     const BATCH: Option<(usize, usize)> = None;
-    // A restore is one transaction.
+    // A step of a restore is one transaction.
     const RESTORE: (usize, usize) = (10_000, 64 << 20);
 
     type Config = SqliteConfig;
@@ -144,7 +144,7 @@ impl Engine for Sqlite {
     }
 }
 
-impl Sqlite {
+impl SqliteEngine {
     /// Asks something of the writer's thread, as soon as there is a place in its queue.
     async fn command(&self, command: Command) -> Result<()> {
         let place = Arc::clone(&self.places).acquire_owned().await.map_err(|_| gone())?;

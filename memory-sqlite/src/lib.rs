@@ -12,5 +12,5 @@ mod statements;
 mod write;
 
 pub use config::{Location, SqliteConfig};
-pub use engine::{Sqlite, SqliteMemory};
+pub use engine::{SqliteEngine, SqliteMemory};
 pub use schema::{inspect, migrate, plan, remove};

@@ -12,7 +12,7 @@ use memory_core::{
     Durability, ErrorKind, IdempotencyKey, InMemory, Memory, MemoryId, MemoryPatch, MemoryProvider, MemoryQuery,
     NewMemory, Order, QueryBuilder, SpaceId, SpaceSelector, Status, TextIndex, Timestamp, Trigger,
 };
-use memory_sqlite::{Location, Sqlite, SqliteConfig, SqliteMemory};
+use memory_sqlite::{Location, SqliteConfig, SqliteEngine, SqliteMemory};
 use proptest::prelude::*;
 use rusqlite::{Connection, StatementStatus};
 use tempfile::TempDir;
@@ -28,7 +28,7 @@ mod error;
 
 #[tokio::test]
 async fn a_document_that_was_removed_and_put_again_is_another_version() {
-    let engine = Sqlite::open(&SqliteConfig::in_memory()).await.expect("an open database");
+    let engine = SqliteEngine::open(&SqliteConfig::in_memory()).await.expect("an open database");
     let id = DocumentId::parse("one").expect("valid");
     let first = document("one").apply(&id, None, at(1)).expect("a document");
     let second = Document { content: Content::parse("another text").expect("valid"), ..first.clone() };
