@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use memory_core::{
@@ -114,7 +115,8 @@ impl DocumentStore for BrokenDocuments {
                 self.inner.remove(&all, usize::MAX).await
             }
             (Flaw::RemovalsBothReport, _) => {
-                tokio::task::yield_now().await;
+                // Long enough for the other removals to look before this one removes, also on a busy machine.
+                tokio::time::sleep(Duration::from_millis(50)).await;
                 self.inner.remove(selection, max).await?;
                 let mut ids: Vec<_> = found.into_iter().map(|document| document.id).collect();
                 ids.sort_unstable();
