@@ -82,7 +82,8 @@ pub trait Engine: fmt::Debug + Send + Sync + Sized + 'static {
 
     /// Runs work in a session that writes. Each step of the session is atomic by itself; the work as a whole need not be.
     ///
-    /// Past `until` nobody waits for the answer. The engine may run the work again after it has rolled back all of it.
+    /// Past `until` nobody waits for the answer. The engine may run the work again after it has rolled back all of it. Work never goes on
+    /// after a step that failed, so an engine may do all of its steps in one transaction.
     fn write<A, T>(
         &self,
         until: Instant,

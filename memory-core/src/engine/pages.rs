@@ -12,6 +12,8 @@ use crate::{Collection, Error, Result, Status, Timestamp, compare_heads};
 
 /// How many candidates the first slice of a walk has at least, and a later one at most. Each has twice as many as the one before.
 const SLICE: (usize, usize) = (32, 2_048);
+/// How many candidates each of several walks that are merged may ask for at least.
+const LANE: usize = 64;
 
 /// The page of a query of the ledger.
 pub(super) async fn memories(reader: &mut impl Reader, query: &MemoryQuery) -> Result<MemoryPage> {
@@ -198,6 +200,8 @@ where
 
     /// Merges the candidates of several lanes, until one of them has to be filled again.
     async fn merge(&mut self, reader: &mut impl Reader, on: &impl Walkable<K>, slice: usize) -> Result<Verdict> {
+        // All of them together keep about as many records as one walk offers, but none asks for so few that it has to ask often.
+        let slice = slice.min((slice / self.lanes.len()).max(LANE));
         for lane in &mut self.lanes {
             while lane.found.is_empty() && !lane.is_over {
                 lane.fill(reader, on, &self.page, self.query, slice).await?;

@@ -1,5 +1,7 @@
 //! Removing documents: found first, then removed in one step (D4).
 
+use std::collections::BTreeSet;
+
 use super::Open;
 use crate::engine::session::{Reader, Writer};
 use crate::engine::walk::{Row, Source, Walk};
@@ -43,7 +45,8 @@ struct Removal {
 
 /// The ids of the selected documents. `LimitExceeded` when there are more than `max`.
 async fn find(reader: &mut impl Reader, search: &Search) -> Result<Vec<DocumentId>> {
-    let (selection, mut ids, mut behind) = (&search.selection, Vec::new(), None);
+    // A set: one that is removed and put again meanwhile is met twice.
+    let (selection, mut ids, mut behind) = (&search.selection, BTreeSet::new(), None);
     loop {
         let walk = Walk {
             source: Source::Everything,
@@ -56,7 +59,7 @@ async fn find(reader: &mut impl Reader, search: &Search) -> Result<Vec<DocumentI
         };
         let mut visit = |row: &dyn Row<Documents>| match row.head().and_then(|head| row.read(&head)) {
             Ok(document) if selection.matches(&document) => {
-                ids.push(document.id);
+                ids.insert(document.id);
                 Ok(if ids.len() > search.max { Verdict::Stop } else { Verdict::Skip })
             }
             // What can't be read is not selected.
@@ -68,7 +71,7 @@ async fn find(reader: &mut impl Reader, search: &Search) -> Result<Vec<DocumentI
             return Err(Error::limit_exceeded(search.max));
         }
         if behind.is_none() {
-            return Ok(ids);
+            return Ok(ids.into_iter().collect());
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::engine::session::{Append, Appended, Atomicity, Writer};
 use crate::{Error, IdempotencyKey, Memory, MemoryId, Outcome, Result, check_repetition};
 
 /// How many memories are compared at once with those that they repeat.
-const COMPARED: usize = 256;
+const COMPARED: usize = 64;
 
 impl<E: Engine> Open<E> {
     pub(super) async fn store(self: &Arc<Self>, memory: Memory) -> Result<MemoryId> {
@@ -97,11 +97,9 @@ async fn append_each(writer: &mut impl Writer, given: &Given) -> Result<Vec<Resu
     let written = first.iter().zip(&appended).filter(|(_, appended)| **appended == Appended::Written);
     let mut stored: HashMap<_, _> = written.map(|(memory, _)| (memory.id, memory.id)).collect();
     let taken = taken(&first, &appended);
-    // What fails from here on concerns only those that were not written.
-    if let Ok(firsts) = firsts_of(writer, &taken).await {
-        let known = taken.iter().zip(firsts).filter_map(|((memory, _), first)| Some((memory.id, first.ok()?)));
-        stored.extend(known);
-    }
+    // Where the session is one transaction, a failure takes back what was written before it: each is then tried again alone.
+    let firsts = firsts_of(writer, &taken).await.map_err(|error| error.with_outcome(Outcome::Unknown))?;
+    stored.extend(taken.iter().zip(firsts).filter_map(|((memory, _), first)| Some((memory.id, first.ok()?))));
     Ok(given.memories.iter().map(|memory| stored.get(&memory.id).copied().ok_or(Outcome::NotDone)).collect())
 }
 
@@ -133,4 +131,82 @@ async fn firsts_of(writer: &mut impl Writer, taken: &[(&Memory, MemoryId)]) -> R
         }));
     }
     Ok(firsts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::{DocumentsFound, Found, Mark, MemoriesFound, Reader, Visit, Walk};
+    use crate::in_memory::InMemorySession;
+    use crate::query::{Documents, Ledger};
+    use crate::{Collection, Document, DocumentId, ErrorKind, NewMemory, SpaceId, Timestamp, Trigger};
+
+    /// A session that is one transaction, in which memories can't be read.
+    struct Blind(InMemorySession);
+
+    impl Reader for Blind {
+        type Version = u64;
+
+        const PLACES: usize = 1;
+
+        async fn memories(&mut self, _: &[MemoryId]) -> Result<MemoriesFound<u64>> {
+            Err(Error::new(ErrorKind::Timeout, "the statement took too long"))
+        }
+
+        async fn walk_memories(&mut self, walk: &Walk<'_>, visit: &mut Visit<'_, Ledger>) -> Result<Option<Mark>> {
+            self.0.walk_memories(walk, visit).await
+        }
+
+        async fn documents(&mut self, collection: &Collection, ids: &[DocumentId]) -> Result<DocumentsFound<u64>> {
+            self.0.documents(collection, ids).await
+        }
+
+        async fn walk_documents(
+            &mut self,
+            collection: &Collection,
+            walk: &Walk<'_>,
+            visit: &mut Visit<'_, Documents>,
+        ) -> Result<Option<Mark>> {
+            self.0.walk_documents(collection, walk, visit).await
+        }
+
+        async fn collections(&mut self) -> Result<Vec<Collection>> {
+            self.0.collections().await
+        }
+    }
+
+    impl Writer for Blind {
+        async fn append(&mut self, append: Append<'_>) -> Result<Vec<Appended>> {
+            self.0.append(append).await
+        }
+
+        async fn replace(&mut self, before: &Found<Memory, u64>, after: &Memory) -> Result<bool> {
+            self.0.replace(before, after).await
+        }
+
+        async fn put(&mut self, before: Option<&Found<Document, u64>>, after: &Document) -> Result<bool> {
+            self.0.put(before, after).await
+        }
+
+        async fn remove(&mut self, collection: &Collection, found: &[Found<Document, u64>]) -> Result<bool> {
+            self.0.remove(collection, found).await
+        }
+    }
+
+    fn memory(key: Option<&str>) -> Arc<Memory> {
+        let (space, trigger) = (SpaceId::parse("a").expect("valid"), Trigger::parse("1").expect("valid"));
+        let idempotency_key = key.map(|key| IdempotencyKey::parse(key).expect("valid"));
+        let memory = NewMemory { idempotency_key, ..NewMemory::new(space, trigger, Timestamp::MIN) };
+        Arc::new(memory.into_memory(MemoryId::generate()))
+    }
+
+    /// The server takes back all of a transaction in which a statement has failed, so nobody may be told that it is stored.
+    #[tokio::test]
+    async fn a_step_that_fails_in_a_batch_is_not_passed_over() {
+        let mut writer = Blind(InMemorySession::default());
+        let given = |memories| Given { memories, is_repeated: false };
+        append_each(&mut writer, &given(vec![memory(Some("k"))])).await.expect("nothing is in the way");
+        let stored = append_each(&mut writer, &given(vec![memory(Some("k")), memory(None)])).await;
+        assert_eq!(stored.expect_err("the failure of a step").outcome(), Outcome::Unknown);
+    }
 }
