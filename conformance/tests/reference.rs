@@ -1,4 +1,4 @@
-//! The suite on the in-memory reference provider.
+//! The suite on the in-memory engine.
 
 use std::process::ExitCode;
 use std::sync::Arc;
