@@ -120,6 +120,11 @@ impl Error {
         Self::new(ErrorKind::LimitExceeded, message)
     }
 
+    /// What a write answers when the ledger was migrated by a program of which this one is too old to write (L7).
+    pub fn newer_writer() -> Self {
+        Self::new(ErrorKind::SchemaMismatch, "a newer program has migrated the ledger: upgrade this program")
+    }
+
     /// What a text query of a ledger without text index answers (T3).
     pub fn no_ledger_text() -> Self {
         let message = "the ledger has no text index: open the provider with text_index All";

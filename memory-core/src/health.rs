@@ -92,6 +92,42 @@ impl Inspection {
     }
 }
 
+/// How far a backfill of the schema is: work that grows with the ledger, and is done in slices beside running programs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Backfill {
+    /// What it makes.
+    pub name: &'static str,
+    /// How many records it has gone over, about.
+    pub done: u64,
+    /// How many it goes over in all, about.
+    pub total: u64,
+    /// What has to wait for it.
+    pub blocks: Blocks,
+}
+
+/// What has to wait for a backfill.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Blocks {
+    /// Text search of the ledger.
+    LedgerText,
+    /// Every call but those of the life cycle.
+    Everything,
+}
+
+impl Backfill {
+    /// A backfill that has gone over so many of so many records.
+    pub fn new(name: &'static str, done: u64, total: u64, blocks: Blocks) -> Self {
+        Self { name, done, total, blocks }
+    }
+}
+
+impl fmt::Display for Backfill {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {} of {} records are done", self.name, self.done, self.total)
+    }
+}
+
 /// What an acknowledged write survives.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Durability {

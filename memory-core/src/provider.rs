@@ -8,8 +8,8 @@ use async_trait::async_trait;
 
 use crate::plugin::{MemoryPlugin, Plugin};
 use crate::{
-    Capabilities, Collection, Document, DocumentId, DocumentPage, DocumentQuery, DocumentSelection, DocumentWrite,
-    Error, Health, Memory, MemoryId, MemoryPage, MemoryPatch, MemoryQuery, NewMemory, Result, Updated,
+    Backfill, Capabilities, Collection, Document, DocumentId, DocumentPage, DocumentQuery, DocumentSelection,
+    DocumentWrite, Error, Health, Memory, MemoryId, MemoryPage, MemoryPatch, MemoryQuery, NewMemory, Result, Updated,
     check_repetition,
 };
 
@@ -35,6 +35,14 @@ pub trait MemoryProvider: IntoDynProvider + fmt::Debug + Send + Sync + 'static {
     /// - Cheap, without a trace in the engine, and answered within two seconds (L3).
     /// - `Unavailable` when the engine is down; works again when it is back, without a new provider (L3).
     async fn check_health(&self) -> Result<Health>;
+
+    /// Takes the next slice of a backfill, if the schema has one that is not complete: some hundred records. Tells how far it is then;
+    /// `None` when nothing is left to do.
+    ///
+    /// # Behavior
+    /// - `init` does what half of its deadline allows; the rest is for `agent-memory migrate`, the server, or whoever calls this (L7).
+    /// - It goes on where it was cut, in whichever program, and any number of programs may take slices at once (L7).
+    async fn backfill(&self) -> Result<Option<Backfill>>;
 
     /// Lets calls in flight finish, and closes. A second call does nothing (L2).
     async fn shutdown(&self) -> Result<()>;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use memory_core::{Error, ErrorKind, Inspection, Ledger, Result, TextIndex, Timestamp};
-use migrations::{Applied, Migration, Report, Target};
+use migrations::{Applied, Report, Step, Target};
 use mongodb::IndexModel;
 use mongodb::bson::{Bson, Document, RawDocument, doc};
 use mongodb::options::IndexOptions;
@@ -39,8 +39,10 @@ pub async fn migrate(config: &MongoConfig) -> Result<Report> {
 
 /// Tells which steps [`migrate`] would take, and changes nothing; a missing database stays missing.
 pub async fn plan(config: &MongoConfig) -> Result<Report> {
-    with_session(config, async |session| migrations::plan(&mut MongoTarget::new(session), migrations::mongo()).await)
-        .await
+    with_session(config, async |session| {
+        migrations::plan(&mut MongoTarget::new(session), migrations::mongo(), &[]).await
+    })
+    .await
 }
 
 /// Removes the database with everything in it, for ever. Nothing happens when there is none.
@@ -80,7 +82,7 @@ async fn with_session<T>(config: &MongoConfig, work: impl AsyncFn(&MongoSession)
 
 async fn run(session: &MongoSession) -> Result<Report> {
     check_topology(session).await?;
-    migrations::migrate(&mut MongoTarget::new(session), migrations::mongo()).await
+    migrations::migrate(&mut MongoTarget::new(session), migrations::mongo(), &[]).await
 }
 
 /// Refuses a server that has no transactions.
@@ -153,16 +155,16 @@ impl Target for MongoTarget<'_> {
         Ok(applied)
     }
 
-    async fn apply(&mut self, migration: &Migration) -> Result<()> {
-        for mut command in commands(migration)? {
+    async fn apply(&mut self, step: &Step) -> Result<()> {
+        for mut command in commands(step)? {
             command.insert("writeConcern", doc! { "w": "majority" });
             match self.session.on.database.run_command(command).await.map_err(native) {
                 Err(error) if code(&error) != Some(EXISTS) => return Err(error),
                 _ => {}
             }
         }
-        let id = doc! { "_id": i64::from(migration.version) };
-        let entry = doc! { "$setOnInsert": { "name": migration.name, "checksum": migration.checksum() } };
+        let id = doc! { "_id": i64::from(step.version) };
+        let entry = doc! { "$setOnInsert": { "name": step.name, "checksum": step.checksum() } };
         self.bookkeeping.update_one(id, entry).upsert(true).await.map(drop).map_err(native)
     }
 
@@ -173,8 +175,8 @@ impl Target for MongoTarget<'_> {
 }
 
 /// What a step has the server do.
-fn commands(migration: &Migration) -> Result<Vec<Document>> {
-    serde_json::from_str(migration.text)
+fn commands(step: &Step) -> Result<Vec<Document>> {
+    serde_json::from_str(step.text)
         .map_err(|error| Error::new(ErrorKind::Unexpected, "the step is not JSON").with_source(error))
 }
 

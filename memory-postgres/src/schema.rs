@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use memory_core::{Error, ErrorKind, Inspection, Result, TextIndex, Timestamp};
-use migrations::{Applied, Migration, Report, Target};
+use migrations::{Applied, Report, Step, Target};
 use sqlx::AssertSqlSafe;
 use sqlx::postgres::PgRow;
 use uuid::Uuid;
@@ -22,7 +22,7 @@ pub async fn migrate(config: &PostgresConfig) -> Result<Report> {
 pub async fn plan(config: &PostgresConfig) -> Result<Report> {
     let plan = async |connections: &Connections| {
         let session = Some(connections.first_transaction().await?);
-        migrations::plan(&mut PostgresTarget { connections, session }, migrations::postgres()).await
+        migrations::plan(&mut PostgresTarget { connections, session }, migrations::postgres(), &[]).await
     };
     on_connections(config, plan).await
 }
@@ -44,7 +44,7 @@ pub async fn inspect(config: &PostgresConfig) -> Result<Inspection> {
         let row = session.row(session.statement(|on| &on.inspect).bind(&session.on().schema)).await?;
         session.end().await?;
         let present: Vec<String> = column(&row, 1)?;
-        let names = migrations::postgres().iter().flat_map(|migration| names(migration.text));
+        let names = migrations::postgres().iter().flat_map(|step| names(step.text));
         let missing = names.filter(|name| !present.iter().any(|present| present == name)).map(str::to_owned).collect();
         let server_time = Timestamp::from_millis(column(&row, 0)?)?;
         Ok(Inspection::new(missing, Some(server_time), u64::try_from(column::<i64>(&row, 2)?).ok()))
@@ -54,7 +54,7 @@ pub async fn inspect(config: &PostgresConfig) -> Result<Inspection> {
 
 /// Creates or migrates the schema.
 pub(crate) async fn set_up(connections: &Connections) -> Result<Report> {
-    migrations::migrate(&mut PostgresTarget { connections, session: None }, migrations::postgres()).await
+    migrations::migrate(&mut PostgresTarget { connections, session: None }, migrations::postgres(), &[]).await
 }
 
 /// Indexes the words of the whole ledger if that is wanted and nobody did it before.
@@ -158,14 +158,14 @@ impl Target for PostgresTarget<'_> {
         session.rows(session.statement(|on| &on.applied)).await?.iter().map(applied).collect()
     }
 
-    async fn apply(&mut self, migration: &Migration) -> Result<()> {
+    async fn apply(&mut self, step: &Step) -> Result<()> {
         let session = self.session()?;
         session.command("SAVEPOINT migration").await.map_err(native)?;
-        let text = migration.text.replace("{schema}", &session.on().quoted_schema);
+        let text = step.text.replace("{schema}", &session.on().quoted_schema);
         let mut applied = session.command(AssertSqlSafe(text)).await.map_err(native);
         if applied.is_ok() {
-            let insert = session.statement(|on| &on.insert_applied).bind(i64::from(migration.version));
-            applied = session.write(insert.bind(migration.name).bind(migration.checksum())).await.map(drop);
+            let insert = session.statement(|on| &on.insert_applied).bind(i64::from(step.version));
+            applied = session.write(insert.bind(step.name).bind(step.checksum())).await.map(drop);
         }
         let end = if applied.is_ok() { "RELEASE migration" } else { "ROLLBACK TO migration; RELEASE migration" };
         let ended = session.command(end).await.map_err(native);

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use memory_core::engine::Config;
 use memory_core::{Error, Inspection, Result, Timestamp};
-use migrations::{Applied, Migration, Report, Target};
+use migrations::{Applied, Report, Step, Target};
 use redis::{Pipeline, Value};
 
 use crate::config::RedisConfig;
@@ -18,7 +18,8 @@ pub async fn migrate(config: &RedisConfig) -> Result<Report> {
 /// Tells which steps [`migrate`] would take, and changes nothing.
 pub async fn plan(config: &RedisConfig) -> Result<Report> {
     let connections = connect(config)?;
-    let plan = || async { migrations::plan(&mut RedisTarget { connections: &connections }, migrations::redis()).await };
+    let plan =
+        || async { migrations::plan(&mut RedisTarget { connections: &connections }, migrations::redis(), &[]).await };
     connections.retry(plan).await
 }
 
@@ -65,7 +66,7 @@ pub async fn inspect(config: &RedisConfig) -> Result<Inspection> {
 
 /// Migrates over the connections of a provider.
 pub(crate) async fn run(connections: &Connections) -> Result<Report> {
-    migrations::migrate(&mut RedisTarget { connections }, migrations::redis()).await
+    migrations::migrate(&mut RedisTarget { connections }, migrations::redis(), &[]).await
 }
 
 fn connect(config: &RedisConfig) -> Result<Connections> {
@@ -109,16 +110,16 @@ impl Target for RedisTarget<'_> {
         array(fields)?.chunks_exact(2).map(step).collect()
     }
 
-    async fn apply(&mut self, migration: &Migration) -> Result<()> {
+    async fn apply(&mut self, step: &Step) -> Result<()> {
         // A field is the version, its value the checksum and the name.
         let text = format!(
             "if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1 then return 0 end\n{}\n\
              return redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])",
-            migration.text
+            step.text
         );
-        let step = format!("{} {}", migration.checksum(), migration.name);
+        let entry = format!("{} {}", step.checksum(), step.name);
         let mut pipeline = Pipeline::with_capacity(1);
-        pipeline.cmd("EVAL").arg(text).arg(1).arg(self.connections.keys.schema()).arg(migration.version).arg(step);
+        pipeline.cmd("EVAL").arg(text).arg(1).arg(self.connections.keys.schema()).arg(step.version).arg(entry);
         self.connections.write(pipeline).await.map(drop)
     }
 

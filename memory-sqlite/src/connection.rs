@@ -6,6 +6,8 @@ use std::time::{Duration, Instant};
 
 use memory_core::engine::Config;
 use memory_core::{Error, ErrorKind, Outcome, Result};
+use migrations::WRITER;
+use rusqlite::functions::FunctionFlags;
 use rusqlite::{Connection, OpenFlags};
 
 use crate::config::{Location, SqliteConfig};
@@ -152,6 +154,8 @@ fn prepare(connection: &Connection, deadline: Duration) -> Result<()> {
     connection.busy_timeout(deadline.mul_f32(0.9)).map_err(native)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS);
     rusqlite::vtab::array::load_module(connection).map_err(native)?;
+    let flags = FunctionFlags::SQLITE_DETERMINISTIC | FunctionFlags::SQLITE_INNOCUOUS;
+    connection.create_scalar_function("agent_memory_writer", 0, flags, |_| Ok(WRITER)).map_err(native)?;
     connection.pragma_update(None, "cache_size", -CACHE_KIB).map_err(native)
 }
 

@@ -1,5 +1,6 @@
 //! The engine: one thread that writes, with group commit, and a few that read.
 
+use std::future::ready;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -7,7 +8,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 use futures::FutureExt;
 use memory_core::engine::{Engine, Provider, Steps, View, Work};
-use memory_core::{Durability, Error, ErrorKind, Health, Outcome, Result, TextIndex};
+use memory_core::{Backfill, Durability, Error, ErrorKind, Health, Outcome, Result, TextIndex};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use crate::config::{Location, SqliteConfig};
@@ -36,6 +37,8 @@ pub struct SqliteEngine {
     places: Arc<Semaphore>,
     /// `None` for a database in memory, whose one connection does both. What is sent as `None` ends a thread.
     readers: Option<Sender<Option<Read>>>,
+    /// Whether the configuration wants the words of the ledger indexed.
+    has_ledger_text: bool,
     /// The writer's comes first.
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
@@ -82,7 +85,22 @@ impl Engine for SqliteEngine {
                 Some(readers)
             }
         };
-        Ok(Self { writer, places: Arc::new(Semaphore::new(QUEUE)), readers, threads: Mutex::new(threads) })
+        let has_ledger_text = config.text_index == TextIndex::All;
+        let (places, threads) = (Arc::new(Semaphore::new(QUEUE)), Mutex::new(threads));
+        Ok(Self { writer, places, readers, has_ledger_text, threads })
+    }
+
+    async fn pending(&self) -> Result<Option<Backfill>> {
+        if !self.has_ledger_text {
+            return Ok(None);
+        }
+        let work: Work<Session, (), _> = |session, ()| Box::pin(ready(schema::pending(&session.connection)));
+        self.read(View::Latest, Instant::now(), Arc::new(()), work).await
+    }
+
+    async fn backfill(&self) -> Result<()> {
+        let work: Work<Session, (), _> = |session, ()| Box::pin(ready(schema::backfill(&session.connection)));
+        self.write(Instant::now(), Arc::new(()), work).await
     }
 
     async fn close(&self) -> Result<()> {
@@ -100,8 +118,7 @@ impl Engine for SqliteEngine {
     async fn health(&self) -> Result<Health> {
         let start = Instant::now();
         let work: Work<Session, (), Option<u32>> = |session, ()| {
-            let version = first(&session.connection, statements::SCHEMA_VERSION, [], |row| column(row, 0));
-            Box::pin(std::future::ready(version))
+            Box::pin(ready(first(&session.connection, statements::SCHEMA_VERSION, [], |row| column(row, 0))))
         };
         let schema_version = self.read(View::Configured, start, Arc::new(()), work).await?.unwrap_or_default();
         let durability = match self.readers {
@@ -203,16 +220,7 @@ fn finish<T>(steps: Steps<'_, T>) -> Result<T> {
 /// The session that writes, with the schema in place.
 fn open_to_write(config: &SqliteConfig) -> Result<Session> {
     let mut session = Session::to_write(config)?;
-    schema::run(&mut session.connection)?;
-    session.learn_ledger_text()?;
-    if config.text_index == TextIndex::All && !session.has_ledger_text {
-        session.begin()?;
-        session.in_transaction(|session| match session.has_ledger_text {
-            // Another program was first.
-            true => Ok(()),
-            false => schema::index_ledger_text(&session.connection),
-        })?;
-    }
+    schema::run(&mut session.connection, config.text_index)?;
     Ok(session)
 }
 

@@ -6,6 +6,9 @@ use rusqlite::ErrorCode;
 /// The error that SQLite gave, as the contract has it. The message never holds SQLite's own, which can quote a path; the
 /// source does.
 pub(crate) fn native(error: rusqlite::Error) -> Error {
+    if is_of_trigger(&error) {
+        return Error::newer_writer().with_source(error);
+    }
     let (kind, message, retryable) = match error.sqlite_error_code() {
         // SQLite has waited for the other program nearly as long as the call may take.
         Some(ErrorCode::DatabaseBusy) => (ErrorKind::Timeout, "another program holds the database locked", true),
@@ -27,4 +30,9 @@ pub(crate) fn native(error: rusqlite::Error) -> Error {
     };
     let error = Error::new(kind, message).with_source(error);
     if retryable { error.retryable() } else { error }
+}
+
+/// The triggers of the schema are those that refuse older programs.
+fn is_of_trigger(error: &rusqlite::Error) -> bool {
+    matches!(error.sqlite_error(), Some(error) if error.extended_code == rusqlite::ffi::SQLITE_CONSTRAINT_TRIGGER)
 }

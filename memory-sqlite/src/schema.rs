@@ -8,18 +8,21 @@ use std::{fs, io, thread};
 use async_trait::async_trait;
 use futures::executor::block_on;
 use memory_core::engine::Config;
-use memory_core::{Error, ErrorKind, Inspection, Ledger, Result};
-use migrations::{Applied, Migration, Report, Target};
+use memory_core::{Backfill, Blocks, Error, ErrorKind, Inspection, Ledger, Result, TextIndex};
+use migrations::{Applied, Kind, Report, Step, Target, WORDS};
 use rusqlite::{Connection, OpenFlags};
 
 use crate::config::{Location, SqliteConfig};
 use crate::connection::{check_path, connect, open_file};
 use crate::error::native;
-use crate::statements::{self, Stored, execute, prepare};
+use crate::statements::{self, SEQ, Stored, column, execute, first, prepare};
 
 /// How long files are waited for that are still open, on Windows, and how long between two attempts.
 const CLOSING: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(10);
+
+/// How many memories a slice of the backfill indexes.
+const SLICE: i64 = 500;
 
 const NAMES: &str = "SELECT name FROM sqlite_schema";
 const BYTES: &str = "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size";
@@ -27,7 +30,7 @@ const BYTES: &str = "SELECT page_count * page_size FROM pragma_page_count, pragm
 /// Creates or migrates the schema, as `init` does, and tells which steps that took.
 pub async fn migrate(config: &SqliteConfig) -> Result<Report> {
     let config = config.clone();
-    on_a_thread(move || run(&mut connect(&config.location, config.settings().deadline)?)).await
+    on_a_thread(move || run(&mut connect(&config.location, config.settings().deadline)?, config.text_index)).await
 }
 
 /// Tells which steps [`migrate`] would take, and changes nothing; a missing file stays missing.
@@ -41,7 +44,7 @@ pub async fn plan(config: &SqliteConfig) -> Result<Report> {
             }
             _ => Connection::open_in_memory().map_err(native)?,
         };
-        block_on(migrations::plan(&mut SqliteTarget(&mut connection), migrations::sqlite()))
+        block_on(migrations::plan(&mut SqliteTarget(&mut connection), migrations::sqlite(), wanted(config.text_index)))
     })
     .await
 }
@@ -72,7 +75,7 @@ pub async fn inspect(config: &SqliteConfig) -> Result<Inspection> {
         let present = names(&file)?;
         let bytes: i64 = file.query_row(BYTES, [], |row| row.get(0)).map_err(native)?;
         let mut fresh = connect(&Location::Memory, deadline)?;
-        run(&mut fresh)?;
+        run(&mut fresh, TextIndex::Documents)?;
         Ok(Inspection::new(names(&fresh)?.difference(&present).cloned().collect(), None, u64::try_from(bytes).ok()))
     })
     .await
@@ -91,26 +94,42 @@ fn remove_file(file: &Path) -> io::Result<()> {
 }
 
 /// Migrates on the thread that is there. Where nothing is to be done it only reads, and waits for no other program.
-pub(crate) fn run(connection: &mut Connection) -> Result<Report> {
-    let mut target = SqliteTarget(connection);
-    let planned = block_on(migrations::plan(&mut target, migrations::sqlite()))?;
+pub(crate) fn run(connection: &mut Connection, text_index: TextIndex) -> Result<Report> {
+    let (mut target, wanted) = (SqliteTarget(connection), wanted(text_index));
+    let planned = block_on(migrations::plan(&mut target, migrations::sqlite(), wanted))?;
     if planned.applied.is_empty() {
         return Ok(planned);
     }
-    block_on(migrations::migrate(&mut target, migrations::sqlite()))
+    block_on(migrations::migrate(&mut target, migrations::sqlite(), wanted))
 }
 
-/// Indexes the words of the whole ledger, which is for good.
-pub(crate) fn index_ledger_text(connection: &Connection) -> Result<()> {
-    let mut statement = prepare(connection, statements::ALL_MEMORIES_BY_SEQ)?;
-    let mut rows = statement.query([]).map_err(native)?;
+fn wanted(text_index: TextIndex) -> &'static [&'static str] {
+    if text_index == TextIndex::All { &[WORDS] } else { &[] }
+}
+
+/// How far the index of the ledger's words is; `None` when it is complete.
+pub(crate) fn pending(connection: &Connection) -> Result<Option<Backfill>> {
+    first(connection, statements::UNINDEXED, [], |row| {
+        let (left, total): (i64, i64) = (column(row, 0)?, column(row, 1)?);
+        let count = |rows: i64| u64::try_from(rows).unwrap_or_default();
+        Ok(Backfill::new("the index of words", count(total - left), count(total), Blocks::LedgerText))
+    })
+}
+
+/// Indexes the words of some more memories, from the newest to the oldest.
+pub(crate) fn backfill(connection: &Connection) -> Result<()> {
+    let mut statement = prepare(connection, statements::UNINDEXED_MEMORIES)?;
+    let mut rows = statement.query([SLICE]).map_err(native)?;
+    let (mut count, mut reached) = (0, 0);
     while let Some(row) = rows.next().map_err(native)? {
+        (count, reached) = (count + 1, column(row, SEQ)?);
         // A row that can't be read has no words.
         if let Ok(found) = Stored(row).found::<Ledger>() {
             statements::insert_memory_words(connection, found.version, &found.record)?;
         }
     }
-    execute(connection, statements::SET_LEDGER_TEXT, []).map(drop)
+    execute(connection, statements::SET_UNINDEXED, [reached])?;
+    if count < SLICE { execute(connection, statements::COMPLETE_WORDS, []).map(drop) } else { Ok(()) }
 }
 
 fn names(connection: &Connection) -> Result<BTreeSet<String>> {
@@ -137,7 +156,7 @@ const CREATE_BOOKKEEPING: &str = "
     ) STRICT";
 const APPLIED: &str = "SELECT version, name, checksum, complete FROM schema_migrations";
 const INSERT_APPLIED: &str =
-    "INSERT INTO schema_migrations (version, name, checksum, complete) VALUES (?1, ?2, ?3, TRUE)";
+    "INSERT INTO schema_migrations (version, name, checksum, complete) VALUES (?1, ?2, ?3, ?4)";
 
 #[async_trait]
 impl Target for SqliteTarget<'_> {
@@ -157,12 +176,10 @@ impl Target for SqliteTarget<'_> {
         rows.and_then(Iterator::collect).map_err(native)
     }
 
-    async fn apply(&mut self, migration: &Migration) -> Result<()> {
+    async fn apply(&mut self, step: &Step) -> Result<()> {
         self.0.execute_batch("SAVEPOINT step").map_err(native)?;
-        let applied = self
-            .0
-            .execute_batch(migration.text)
-            .and_then(|()| self.0.execute(INSERT_APPLIED, (migration.version, migration.name, migration.checksum())));
+        let entry = (step.version, step.name, step.checksum(), step.kind == Kind::Quick);
+        let applied = self.0.execute_batch(step.text).and_then(|()| self.0.execute(INSERT_APPLIED, entry));
         let end = if applied.is_ok() { "RELEASE step" } else { "ROLLBACK TO step; RELEASE step" };
         let ended = self.0.execute_batch(end);
         applied.map_err(native)?;

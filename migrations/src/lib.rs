@@ -1,12 +1,12 @@
 #![doc = include_str!("../README.md")]
 
-mod migration;
 mod pending;
 mod runner;
 mod schemas;
+mod step;
 mod target;
 
-pub use migration::Migration;
 pub use runner::{Report, migrate, plan};
-pub use schemas::{mongo, postgres, redis, sqlite};
+pub use schemas::{WORDS, WRITER, mongo, postgres, redis, sqlite};
+pub use step::{Kind, Step};
 pub use target::{Applied, Target};

@@ -2,50 +2,57 @@
 
 use memory_core::{Error, ErrorKind, Result};
 
-use crate::{Applied, Migration};
+use crate::{Applied, Kind, Step};
 
-/// The steps that are still to be applied. `migrations` is in ascending order; `applied` in any.
+/// The steps that are still to be applied, of which the optional ones only if they are wanted. `steps` is in ascending order of the
+/// version; `applied` in any.
 ///
 /// # Errors
 /// `SchemaMismatch` for every difference that applying more steps would not mend.
-pub(crate) fn pending<'a>(applied: &[Applied], migrations: &'a [Migration]) -> Result<&'a [Migration]> {
-    let Some(newest) = applied.iter().max_by_key(|step| step.version) else {
-        return Ok(migrations);
+pub(crate) fn pending(applied: &[Applied], steps: &[Step], wanted: &[&str]) -> Result<Vec<Step>> {
+    let Some(newest) = applied.iter().max_by_key(|applied| applied.version) else {
+        return Ok(steps.iter().filter(|step| is_taken(step, wanted)).copied().collect());
     };
-    let known = migrations.last().map_or(0, |migration| migration.version);
+    let known = steps.last().map_or(0, |step| step.version);
     // First, because a newer program may also explain whatever else looks odd.
     if newest.version > known {
         return refuse(format!(
             "the database has {newest}, this program knows up to version {known}: upgrade the program"
         ));
     }
-    for step in applied {
-        check_step(step, migrations)?;
+    for applied in applied {
+        check_applied(applied, steps)?;
     }
-    let done = migrations.partition_point(|migration| migration.version <= newest.version);
-    let is_applied = |migration: &Migration| applied.iter().any(|step| step.version == migration.version);
-    if let Some(missing) = migrations[..done].iter().find(|migration| !is_applied(migration)) {
+    let is_applied = |step: &Step| applied.iter().any(|applied| is_of(applied, step));
+    let missing = steps.iter().filter(|step| !is_applied(step) && is_taken(step, wanted));
+    // A version may get further steps, until there is a newer one.
+    if let Some(missing) = missing.clone().find(|step| step.version < newest.version && step.kind != Kind::Optional) {
         return refuse(format!(
             "{missing} is missing from the database, which has the later {newest}: restore the database from a backup"
         ));
     }
-    Ok(&migrations[done..])
+    Ok(missing.copied().collect())
 }
 
-fn check_step(step: &Applied, migrations: &[Migration]) -> Result<()> {
-    if !step.complete {
-        return refuse(format!("{step} was begun and never finished: restore the database from a backup"));
-    }
-    let Some(migration) = migrations.iter().find(|migration| migration.version == step.version) else {
-        return refuse(format!("the database has {step}, which this program lacks: use the program that applied it"));
-    };
-    if step.name != migration.name {
+fn is_taken(step: &Step, wanted: &[&str]) -> bool {
+    step.kind != Kind::Optional || wanted.contains(&step.name)
+}
+
+fn is_of(applied: &Applied, step: &Step) -> bool {
+    applied.version == step.version && applied.name == step.name
+}
+
+fn check_applied(applied: &Applied, steps: &[Step]) -> Result<()> {
+    let Some(step) = steps.iter().find(|step| is_of(applied, step)) else {
         return refuse(format!(
-            "the database has {step} where this program has {migration}: use the program that applied it"
+            "the database has {applied}, which this program lacks: use the program that applied it, or a newer one"
         ));
+    };
+    if applied.checksum != step.checksum() {
+        return refuse(format!("{applied} was edited after the database applied it: use the program that applied it"));
     }
-    if step.checksum != migration.checksum() {
-        return refuse(format!("{step} was edited after the database applied it: use the program that applied it"));
+    if !applied.complete && step.kind == Kind::Quick {
+        return refuse(format!("{applied} was begun and never finished: restore the database from a backup"));
     }
     Ok(())
 }
@@ -58,25 +65,29 @@ fn refuse<T>(message: String) -> Result<T> {
 mod tests {
     use super::*;
 
-    const KNOWN: [Migration; 3] = [
-        Migration { version: 1, name: "ledger", text: "one" },
-        Migration { version: 2, name: "documents", text: "two" },
-        Migration { version: 3, name: "words", text: "three" },
+    const LONG: Step = Step { version: 2, name: "layout", text: "three", kind: Kind::Backfill };
+    const OPTIONAL: Step = Step { version: 2, name: "words", text: "four", kind: Kind::Optional };
+    const KNOWN: [Step; 5] = [
+        Step::quick(1, "ledger", "one"),
+        Step::quick(2, "documents", "two"),
+        LONG,
+        OPTIONAL,
+        Step::quick(3, "feed", "five"),
     ];
 
-    fn applied(migrations: &[Migration]) -> Vec<Applied> {
-        let entry = |migration: &Migration| Applied {
-            version: migration.version,
-            name: migration.name.to_owned(),
-            checksum: migration.checksum(),
+    fn applied(steps: &[Step]) -> Vec<Applied> {
+        let entry = |step: &Step| Applied {
+            version: step.version,
+            name: step.name.to_owned(),
+            checksum: step.checksum(),
             complete: true,
         };
-        migrations.iter().map(entry).collect()
+        steps.iter().map(entry).collect()
     }
 
     #[track_caller]
-    fn check_refused(applied: &[Applied], migrations: &[Migration], sentence: &str) {
-        let error = pending(applied, migrations).expect_err("a refusal");
+    fn check_refused(applied: &[Applied], steps: &[Step], sentence: &str) {
+        let error = pending(applied, steps, &[]).expect_err("a refusal");
         assert_eq!(error.kind(), ErrorKind::SchemaMismatch);
         assert_eq!(error.message(), sentence);
     }
@@ -85,23 +96,44 @@ mod tests {
     fn what_was_not_applied_is_pending() {
         for done in 0..=KNOWN.len() {
             let applied = applied(&KNOWN[..done]);
-            assert_eq!(pending(&applied, &KNOWN).expect("a plan"), &KNOWN[done..]);
+            assert_eq!(pending(&applied, &KNOWN, &["words"]).expect("a plan"), &KNOWN[done..]);
         }
     }
 
     #[test]
+    fn an_optional_step_is_taken_where_it_is_wanted_also_later() {
+        let others: Vec<_> = KNOWN.into_iter().filter(|step| *step != OPTIONAL).collect();
+        assert_eq!(pending(&[], &KNOWN, &[]).expect("a plan"), others);
+        assert_eq!(pending(&applied(&others), &KNOWN, &[]).expect("a plan"), []);
+        assert_eq!(pending(&applied(&others), &KNOWN, &["words"]).expect("a plan"), [OPTIONAL]);
+    }
+
+    #[test]
+    fn the_newest_version_gets_the_steps_that_a_newer_program_adds() {
+        assert_eq!(pending(&applied(&[KNOWN[0], LONG]), &KNOWN[..3], &[]).expect("a plan"), [KNOWN[1]]);
+    }
+
+    #[test]
+    fn a_step_that_its_backfill_completes_may_be_incomplete() {
+        let mut applied = applied(&KNOWN);
+        applied[2].complete = false;
+        applied[3].complete = false;
+        assert_eq!(pending(&applied, &KNOWN, &["words"]).expect("a plan"), []);
+    }
+
+    #[test]
     fn the_order_of_the_bookkeeping_does_not_matter() {
-        let mut applied = applied(&KNOWN[..2]);
+        let mut applied = applied(&KNOWN[..3]);
         applied.reverse();
-        assert_eq!(pending(&applied, &KNOWN).expect("a plan"), &KNOWN[2..]);
+        assert_eq!(pending(&applied, &KNOWN, &["words"]).expect("a plan"), &KNOWN[3..]);
     }
 
     #[test]
     fn a_newer_database_is_refused() {
         check_refused(
             &applied(&KNOWN),
-            &KNOWN[..2],
-            r#"the database has version 3 "words", this program knows up to version 2: upgrade the program"#,
+            &KNOWN[..4],
+            r#"the database has version 3 "feed", this program knows up to version 2: upgrade the program"#,
         );
     }
 
@@ -109,11 +141,11 @@ mod tests {
     fn a_newer_database_is_refused_as_newer_whatever_else_is_odd() {
         let mut applied = applied(&KNOWN);
         applied[1].checksum.clear();
-        applied[2].complete = false;
+        applied[4].complete = false;
         check_refused(
             &applied,
-            &KNOWN[..2],
-            r#"the database has version 3 "words", this program knows up to version 2: upgrade the program"#,
+            &KNOWN[..4],
+            r#"the database has version 3 "feed", this program knows up to version 2: upgrade the program"#,
         );
     }
 
@@ -129,36 +161,25 @@ mod tests {
     }
 
     #[test]
-    fn a_renamed_step_is_refused() {
-        let mut renamed = KNOWN;
-        renamed[1].name = "texts";
-        check_refused(
-            &applied(&KNOWN),
-            &renamed,
-            r#"the database has version 2 "documents" where this program has version 2 "texts": use the program that applied it"#,
-        );
-    }
-
-    #[test]
     fn an_applied_step_that_the_program_lacks_is_refused() {
         check_refused(
-            &applied(&KNOWN),
+            &applied(&KNOWN[..3]),
             &[KNOWN[0], KNOWN[2]],
-            r#"the database has version 2 "documents", which this program lacks: use the program that applied it"#,
+            r#"the database has version 2 "documents", which this program lacks: use the program that applied it, or a newer one"#,
         );
     }
 
     #[test]
     fn a_gap_in_what_was_applied_is_refused() {
         check_refused(
-            &applied(&[KNOWN[0], KNOWN[2]]),
+            &applied(&[KNOWN[0], LONG, KNOWN[4]]),
             &KNOWN,
-            r#"version 2 "documents" is missing from the database, which has the later version 3 "words": restore the database from a backup"#,
+            r#"version 2 "documents" is missing from the database, which has the later version 3 "feed": restore the database from a backup"#,
         );
     }
 
     #[test]
-    fn a_half_applied_step_is_refused() {
+    fn a_quick_step_that_is_half_applied_is_refused() {
         let mut applied = applied(&KNOWN[..2]);
         applied[1].complete = false;
         check_refused(

@@ -1,26 +1,41 @@
 //! The schema of each engine.
 
-use crate::Migration;
+use crate::{Kind, Step};
+
+/// The version of a program that writes: what a step compares with the lowest that may.
+pub const WRITER: u32 = 2;
+/// The name of the optional step that indexes the words of the ledger, on every engine that has it.
+pub const WORDS: &str = "words";
 
 /// The steps of the SQLite schema, in ascending order.
-pub fn sqlite() -> &'static [Migration] {
-    &[Migration { version: 1, name: "ledger", text: include_str!("../sqlite/0001_ledger.sql") }]
+pub fn sqlite() -> &'static [Step] {
+    const {
+        &[
+            Step::quick(1, "ledger", include_str!("../sqlite/0001_ledger.sql")),
+            Step::quick(2, "writers", include_str!("../sqlite/0002_writers.sql")),
+            optional_words(include_str!("../sqlite/0002_words.sql")),
+        ]
+    }
 }
 
 /// The steps of the PostgreSQL schema, in ascending order. In their texts `{schema}` stands for the quoted name of the
 /// schema that they go to.
-pub fn postgres() -> &'static [Migration] {
-    &[Migration { version: 1, name: "ledger", text: include_str!("../postgres/0001_ledger.sql") }]
+pub fn postgres() -> &'static [Step] {
+    const { &[Step::quick(1, "ledger", include_str!("../postgres/0001_ledger.sql"))] }
 }
 
 /// The steps of the MongoDB schema, in ascending order. Their texts are lists of commands, each of which can be repeated.
-pub fn mongo() -> &'static [Migration] {
-    &[Migration { version: 1, name: "ledger", text: include_str!("../mongo/0001_ledger.json") }]
+pub fn mongo() -> &'static [Step] {
+    const { &[Step::quick(1, "ledger", include_str!("../mongo/0001_ledger.json"))] }
 }
 
 /// The steps of the Redis schema, in ascending order. Each is a part of a script.
-pub fn redis() -> &'static [Migration] {
-    &[Migration { version: 1, name: "ledger", text: include_str!("../redis/0001_ledger.lua") }]
+pub fn redis() -> &'static [Step] {
+    const { &[Step::quick(1, "ledger", include_str!("../redis/0001_ledger.lua"))] }
+}
+
+const fn optional_words(text: &'static str) -> Step {
+    Step { version: 2, name: WORDS, text, kind: Kind::Optional }
 }
 
 #[cfg(test)]
@@ -52,9 +67,10 @@ mod tests {
     }
 
     /// The versions are 1, 2, 3 and so on, and the folder holds exactly the listed files with the listed texts.
-    fn check(engine: &str, extension: &str, migrations: &[Migration]) {
-        let versions: Vec<_> = migrations.iter().map(|migration| migration.version).collect();
-        let expected: Vec<_> = (1..).take(migrations.len()).collect();
+    fn check(engine: &str, extension: &str, steps: &[Step]) {
+        let mut versions: Vec<_> = steps.iter().map(|step| step.version).collect();
+        versions.dedup();
+        let expected: Vec<_> = (1..).take(versions.len()).collect();
         assert_eq!(versions, expected, "the versions of {engine} have a gap or are out of order");
 
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(engine);
@@ -63,10 +79,10 @@ mod tests {
             .map(|entry| entry.expect("an entry of the folder"))
             .map(|entry| (entry.file_name(), fs::read_to_string(entry.path()).expect("a text file")))
             .collect();
-        let listed: BTreeMap<_, _> = migrations
+        let listed: BTreeMap<_, _> = steps
             .iter()
-            .map(|migration| format!("{:04}_{}.{extension}", migration.version, migration.name).into())
-            .zip(migrations.iter().map(|migration| migration.text.to_owned()))
+            .map(|step| format!("{:04}_{}.{extension}", step.version, step.name).into())
+            .zip(steps.iter().map(|step| step.text.to_owned()))
             .collect();
         assert_eq!(
             files.keys().collect::<Vec<_>>(),

@@ -5,18 +5,19 @@ use std::fmt;
 use async_trait::async_trait;
 use memory_core::Result;
 
-use crate::Migration;
+use crate::Step;
 
 /// A step that a database has applied: one entry of its bookkeeping. `Display` names version and name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Applied {
-    /// The version of the [`Migration`].
+    /// The version of the [`Step`].
     pub version: u32,
     /// The name that it had.
     pub name: String,
     /// The checksum of the text that was executed.
     pub checksum: String,
-    /// Whether the step came to its end. Always true on an engine that applies a step in one transaction, or can repeat it.
+    /// Whether the step came to its end. One that a backfill completes is not when it was applied; another always is, on an engine that
+    /// applies it in one transaction or can repeat it.
     pub complete: bool,
 }
 
@@ -39,10 +40,10 @@ pub trait Target: Send {
     /// bookkeeping is missing, nothing was applied.
     async fn applied(&mut self) -> Result<Vec<Applied>>;
 
-    /// Executes one step and keeps its bookkeeping, in one transaction where the engine has them for schemas. Where it
-    /// does not, the entry is written first, with `complete` false, and completed last; or only last, where all that a step
-    /// does can be repeated.
-    async fn apply(&mut self, migration: &Migration) -> Result<()>;
+    /// Executes the text of one step and keeps its bookkeeping, in one transaction where the engine has them for schemas. Where it
+    /// does not, the entry is written last, and all that a step does can be repeated. The entry is complete if the step is
+    /// [`Kind::Quick`](crate::Kind::Quick).
+    async fn apply(&mut self, step: &Step) -> Result<()>;
 
     /// Gives the right back. Called once after each [`Target::lock`] that succeeded, also when a step failed.
     async fn unlock(&mut self) -> Result<()>;

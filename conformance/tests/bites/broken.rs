@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use async_trait::async_trait;
 use memory_core::plugin::Plugin;
 use memory_core::{
-    BOUNDARIES, Capabilities, Clock as _, Context, ContextPatch, DocumentStore, Error, ErrorKind, Health, InMemory,
-    IntoDynProvider, Json, Memory, MemoryId, MemoryPage, MemoryPatch, MemoryProvider, MemoryQuery, Metadata,
+    BOUNDARIES, Backfill, Capabilities, Clock as _, Context, ContextPatch, DocumentStore, Error, ErrorKind, Health,
+    InMemory, IntoDynProvider, Json, Memory, MemoryId, MemoryPage, MemoryPatch, MemoryProvider, MemoryQuery, Metadata,
     MetadataPatch, NewMemory, Number, RestoreReport, Result, Revision, SpaceId, SystemClock, Timestamp, Trigger,
     Updated,
 };
@@ -141,6 +141,10 @@ impl MemoryProvider for Broken {
             }
             _ => self.inner().shutdown().await,
         }
+    }
+
+    async fn backfill(&self) -> Result<Option<Backfill>> {
+        self.inner().backfill().await
     }
 
     fn capabilities(&self) -> Capabilities {

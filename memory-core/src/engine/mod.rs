@@ -25,7 +25,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::{Error, Health, Result};
+use crate::{Backfill, Error, Health, Result};
 
 pub use gate::{DEFAULT_DEADLINE, Gate, record_rows};
 pub use provider::Provider;
@@ -59,6 +59,17 @@ pub trait Engine: fmt::Debug + Send + Sync + Sized + 'static {
 
     /// Creates or migrates the schema, and opens the storage (L1, L4).
     fn open(config: &Self::Config) -> impl Future<Output = Result<Self>> + Send;
+
+    /// How far the backfill is that the schema and the configuration want; `None` when it is complete. Changes nothing.
+    fn pending(&self) -> impl Future<Output = Result<Option<Backfill>>> + Send {
+        async { Ok(None) }
+    }
+
+    /// Takes the next slice of the backfill that is pending, in well below a second. What a slice has done is not done again, whoever takes
+    /// the next one; two that are taken at once do no harm.
+    fn backfill(&self) -> impl Future<Output = Result<()>> + Send {
+        async { Ok(()) }
+    }
 
     /// Closes the storage. No session is under way, but for some that nobody waits for any more.
     fn close(&self) -> impl Future<Output = Result<()>> + Send;

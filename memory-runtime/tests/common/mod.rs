@@ -11,8 +11,8 @@ use async_trait::async_trait;
 use futures::future::BoxFuture;
 use memory_core::plugin::{Answer, Arguments, Executor, Plugin, Scope};
 use memory_core::{
-    Capabilities, DocumentStore, Error, ErrorKind, Health, Memory, MemoryId, MemoryPage, MemoryPatch, MemoryProvider,
-    MemoryQuery, NewMemory, Outcome, RestoreReport, Result, SpaceId, Timestamp, Updated,
+    Backfill, Capabilities, DocumentStore, Error, ErrorKind, Health, Memory, MemoryId, MemoryPage, MemoryPatch,
+    MemoryProvider, MemoryQuery, NewMemory, Outcome, RestoreReport, Result, SpaceId, Timestamp, Updated,
 };
 use memory_runtime::{Context, ContextContent, FixedPlanner, NewTask, Pipeline, Space, Step};
 use serde_json::{Value, json};
@@ -126,6 +126,12 @@ impl MemoryProvider for Recording {
         self.inner.shutdown().await?;
         self.called("shutdown");
         Ok(())
+    }
+
+    async fn backfill(&self) -> Result<Option<Backfill>> {
+        let backfill = self.inner.backfill().await?;
+        self.called("backfill");
+        Ok(backfill)
     }
 
     fn capabilities(&self) -> Capabilities {

@@ -30,7 +30,7 @@ impl<E: Engine> DocumentStore for ProviderDocuments<E> {
     async fn put(&self, write: DocumentWrite) -> Result<Document> {
         let id = write.id.clone().unwrap_or_else(DocumentId::generate);
         let work = async {
-            let (open, write) = (self.shared.open()?, Arc::new(write));
+            let (open, write) = (self.shared.ready().await?, Arc::new(write));
             loop {
                 let change = Change { id: id.clone(), write: Arc::clone(&write), now: open.settings.clock.now() };
                 // A race that was lost is run again, until the deadline.
@@ -45,7 +45,7 @@ impl<E: Engine> DocumentStore for ProviderDocuments<E> {
     async fn get(&self, collection: &Collection, id: &DocumentId) -> Result<Option<Document>> {
         let key = (collection.clone(), id.clone());
         let work = async {
-            let open = self.shared.open()?;
+            let open = self.shared.ready().await?;
             open.read(View::Configured, key, |reader, (collection, id)| Box::pin(get(reader, collection, id))).await
         };
         self.shared.gate.read("documents.get", work).await
@@ -53,7 +53,7 @@ impl<E: Engine> DocumentStore for ProviderDocuments<E> {
 
     async fn query(&self, query: &DocumentQuery) -> Result<DocumentPage> {
         let work = async {
-            let open = self.shared.open()?;
+            let open = self.shared.ready().await?;
             let page =
                 open.read(View::Configured, query.clone(), |reader, query| Box::pin(pages::documents(reader, query)));
             let page = page.await?;
@@ -66,7 +66,7 @@ impl<E: Engine> DocumentStore for ProviderDocuments<E> {
     async fn remove(&self, selection: &DocumentSelection, max: usize) -> Result<Vec<DocumentId>> {
         let selection = selection.clone();
         let work = async {
-            let removed = self.shared.open()?.remove(selection, max).await?;
+            let removed = self.shared.ready().await?.remove(selection, max).await?;
             record_rows(removed.len());
             Ok(removed)
         };
@@ -75,7 +75,7 @@ impl<E: Engine> DocumentStore for ProviderDocuments<E> {
 
     async fn restore(&self, documents: Vec<Document>) -> Result<RestoreReport> {
         let work = async {
-            let report = self.shared.open()?.restore_documents(documents).await?;
+            let report = self.shared.ready().await?.restore_documents(documents).await?;
             record_rows(report.written);
             Ok(report)
         };
@@ -84,7 +84,7 @@ impl<E: Engine> DocumentStore for ProviderDocuments<E> {
 
     async fn collections(&self) -> Result<Vec<Collection>> {
         let work = async {
-            let open = self.shared.open()?;
+            let open = self.shared.ready().await?;
             open.read(View::Configured, (), |reader, ()| Box::pin(reader.collections())).await
         };
         self.shared.gate.read("documents.collections", work).await

@@ -5,6 +5,7 @@ mod remove;
 mod restore;
 mod store;
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
@@ -18,8 +19,8 @@ use super::settings::{Config, Settings};
 use super::{Engine, View, pages};
 use crate::provider::check_batch;
 use crate::{
-    Capabilities, DocumentStore, Error, ErrorKind, Health, Memory, MemoryId, MemoryPage, MemoryPatch, MemoryProvider,
-    MemoryQuery, NewMemory, Outcome, RestoreReport, Result, TextIndex, Timestamp, Updated,
+    Backfill, Blocks, Capabilities, DocumentStore, Error, ErrorKind, Health, Memory, MemoryId, MemoryPage, MemoryPatch,
+    MemoryProvider, MemoryQuery, NewMemory, Outcome, RestoreReport, Result, TextIndex, Timestamp, Updated,
 };
 use documents::ProviderDocuments;
 
@@ -47,6 +48,8 @@ struct Open<E: Engine> {
     engine: E,
     settings: Settings,
     batch: Batch,
+    /// Whether no backfill is pending. Never goes back.
+    is_complete: AtomicBool,
 }
 
 impl<E: Engine> Provider<E> {
@@ -87,10 +90,14 @@ impl<E: Engine> Clone for Provider<E> {
 impl<E: Engine> MemoryProvider for Provider<E> {
     async fn init(&self) -> Result<()> {
         let work = async {
+            let half = after(self.shared.settings.deadline / 2);
             let engine = E::open(&self.shared.config).await?;
             let (most, most_bytes) = E::BATCH.unwrap_or_default();
-            let settings = self.shared.settings.clone();
-            self.shared.set_open(Some(Arc::new(Open { engine, settings, batch: Batch::new(most, most_bytes) })));
+            let (settings, batch) = (self.shared.settings.clone(), Batch::new(most, most_bytes));
+            let open = Arc::new(Open { engine, settings, batch, is_complete: AtomicBool::new(false) });
+            // What takes longer is left to whoever calls backfill, and so is a failure: the ledger is open without it.
+            while open.pending().await?.is_some() && Instant::now() < half && open.backfill().await.is_ok() {}
+            self.shared.set_open(Some(open));
             Ok(())
         };
         self.shared.gate.init(work).await
@@ -103,6 +110,17 @@ impl<E: Engine> MemoryProvider for Provider<E> {
             retry.run(|error| open.engine.is_temporary(error), |_| open.engine.health()).await
         };
         self.shared.gate.health(work).await
+    }
+
+    async fn backfill(&self) -> Result<Option<Backfill>> {
+        let work = async {
+            let open = self.shared.open()?;
+            if open.pending().await?.is_some() {
+                open.backfill().await?;
+            }
+            open.pending().await
+        };
+        self.shared.gate.write("backfill", work).await
     }
 
     async fn shutdown(&self) -> Result<()> {
@@ -122,7 +140,7 @@ impl<E: Engine> MemoryProvider for Provider<E> {
 
     async fn store(&self, memory: NewMemory) -> Result<MemoryId> {
         let memory = memory.into_memory(MemoryId::generate());
-        self.shared.gate.write("store", async { self.shared.open()?.store(memory).await }).await
+        self.shared.gate.write("store", async { self.shared.ready().await?.store(memory).await }).await
     }
 
     async fn store_many(&self, memories: Vec<NewMemory>) -> Result<Vec<MemoryId>> {
@@ -130,14 +148,14 @@ impl<E: Engine> MemoryProvider for Provider<E> {
             let memories = check_batch(memories)?;
             record_rows(memories.len());
             let memories = memories.into_iter().map(Arc::new).collect();
-            self.shared.open()?.store_all(memories, Outcome::NotDone).await
+            self.shared.ready().await?.store_all(memories, Outcome::NotDone).await
         };
         self.shared.gate.write("store_many", work).await
     }
 
     async fn update(&self, id: MemoryId, patch: MemoryPatch) -> Result<Updated> {
         let work = async {
-            let (open, patch) = (self.shared.open()?, Arc::new(patch));
+            let (open, patch) = (self.shared.ready().await?, Arc::new(patch));
             loop {
                 // Asked here, since a clock that panics must not end a thread of the engine.
                 let change = Change { id, patch: Arc::clone(&patch), now: open.settings.clock.now() };
@@ -156,7 +174,7 @@ impl<E: Engine> MemoryProvider for Provider<E> {
 
     async fn get(&self, id: MemoryId) -> Result<Option<Memory>> {
         let work = async {
-            let open = self.shared.open()?;
+            let open = self.shared.ready().await?;
             open.read(View::Configured, id, |reader, id| Box::pin(get(reader, *id))).await
         };
         self.shared.gate.read("get", work).await
@@ -164,9 +182,12 @@ impl<E: Engine> MemoryProvider for Provider<E> {
 
     async fn query(&self, query: &MemoryQuery) -> Result<MemoryPage> {
         let work = async {
-            let open = self.shared.open()?;
-            if query.text().is_some() && open.settings.text_index != TextIndex::All {
-                return Err(Error::no_ledger_text());
+            let open = self.shared.ready().await?;
+            if query.text().is_some() {
+                if open.settings.text_index != TextIndex::All {
+                    return Err(Error::no_ledger_text());
+                }
+                open.check_backfill(Blocks::LedgerText).await?;
             }
             let page =
                 open.read(View::Configured, query.clone(), |reader, query| Box::pin(pages::memories(reader, query)));
@@ -179,7 +200,7 @@ impl<E: Engine> MemoryProvider for Provider<E> {
 
     async fn restore(&self, memories: Vec<Memory>) -> Result<RestoreReport> {
         let work = async {
-            let report = self.shared.open()?.restore(memories).await?;
+            let report = self.shared.ready().await?.restore(memories).await?;
             record_rows(report.written);
             Ok(report)
         };
@@ -196,6 +217,13 @@ impl<E: Engine> Shared<E> {
     fn open(&self) -> Result<Arc<Open<E>>> {
         let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
         open.clone().ok_or_else(|| Error::new(ErrorKind::Closed, "the provider has no connection"))
+    }
+
+    /// The same, for a call that needs what every call does.
+    async fn ready(&self) -> Result<Arc<Open<E>>> {
+        let open = self.open()?;
+        open.check_backfill(Blocks::Everything).await?;
+        Ok(open)
     }
 
     fn set_open(&self, open: Option<Arc<Open<E>>>) -> Option<Arc<Open<E>>> {
@@ -224,6 +252,31 @@ impl<E: Engine> Open<E> {
         let (until, argument) = (self.until(), Arc::new(argument));
         let attempt = |_| self.engine.write(until, Arc::clone(&argument), work);
         self.retry().run(|error| self.engine.is_temporary(error), attempt).await
+    }
+
+    /// The backfill that is pending.
+    async fn pending(&self) -> Result<Option<Backfill>> {
+        let pending = self.retry().run(|error| self.engine.is_temporary(error), |_| self.engine.pending()).await?;
+        self.is_complete.store(pending.is_none(), Ordering::Relaxed);
+        Ok(pending)
+    }
+
+    /// Takes its next slice.
+    async fn backfill(&self) -> Result<()> {
+        self.retry().run(|error| self.engine.is_temporary(error), |_| self.engine.backfill()).await
+    }
+
+    /// `Unavailable`, with its progress, while a backfill is pending that blocks this (L7).
+    async fn check_backfill(&self, wanted: Blocks) -> Result<()> {
+        if self.is_complete.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        match self.pending().await? {
+            Some(backfill) if backfill.blocks == wanted || backfill.blocks == Blocks::Everything => {
+                Err(Error::new(ErrorKind::Unavailable, format!("not yet: {backfill}")).retryable())
+            }
+            _ => Ok(()),
+        }
     }
 
     /// When the deadline of a call is that begins now.
