@@ -11,6 +11,7 @@ use crate::output::{Output, OutputFailed};
 use crate::usage::Usage;
 
 mod args;
+mod backfill;
 mod cli;
 mod command;
 mod commands;

@@ -2,7 +2,7 @@
 
 use common::Cli;
 use common::sample::{CHECKS, filled};
-use conformance::server::TestServer;
+use common::servers::Servers;
 
 mod common;
 
@@ -10,21 +10,10 @@ mod common;
 fn a_copy_through_the_engines_is_byte_for_byte_the_same() {
     let cli = filled();
     let before = cli.ok(&["export"]);
-    let postgres = TestServer::postgres().unwrap_or_else(|missing| panic!("{}", missing.reason()));
-    let redis = TestServer::redis().unwrap_or_else(|missing| panic!("{}", missing.reason()));
-    let mongo = TestServer::mongo().unwrap_or_else(|missing| panic!("{}", missing.reason()));
     let name = format!("copy_{}", std::process::id());
-    let with_namespace = |url: &str| format!("{url}{}namespace={name}", if url.contains('?') { '&' } else { '?' });
-    let mut urls = vec![
-        format!("sqlite://{}", cli.path("memory.db").display()),
-        with_namespace(postgres.url()),
-        with_namespace(redis.url()),
-        // The namespace of MongoDB is its database.
-        match mongo.url().split_once("/?") {
-            Some((address, options)) => format!("{address}/{name}?{options}"),
-            None => format!("{}/{name}", mongo.url().trim_end_matches('/')),
-        },
-    ];
+    let servers = Servers::start();
+    let mut urls = vec![format!("sqlite://{}", cli.path("memory.db").display())];
+    urls.extend(servers.urls(&name));
     urls.push(format!("sqlite://{}", cli.path("copy.db").display()));
     for pair in urls.windows(2) {
         let told = cli.ok(&["--url", &pair[0], "copy", "--to", &pair[1], "--json"]);

@@ -120,6 +120,11 @@ impl Backfill {
     pub fn new(name: &'static str, done: u64, total: u64, blocks: Blocks) -> Self {
         Self { name, done, total, blocks }
     }
+
+    /// How many records it still has to go over, about.
+    pub fn left(&self) -> u64 {
+        self.total.saturating_sub(self.done)
+    }
 }
 
 impl fmt::Display for Backfill {

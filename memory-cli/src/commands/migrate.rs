@@ -1,11 +1,11 @@
-//! `migrate`: the schema, apart from any other work.
+//! `migrate`: the schema, apart from any other work, with what its backfills make of the ledger.
 
 use std::process::ExitCode;
 
 use clap::Args;
 
-use crate::engine;
-use crate::output::Output;
+use crate::output::{self, Output};
+use crate::{backfill, engine};
 
 #[derive(Debug, Args)]
 pub(crate) struct MigrateArgs {
@@ -16,6 +16,13 @@ pub(crate) struct MigrateArgs {
 
 pub(crate) async fn run(url: &str, args: &MigrateArgs, output: &mut Output) -> anyhow::Result<ExitCode> {
     let report = if args.dry_run { engine::plan(url).await? } else { engine::migrate(url).await? };
+    if !args.dry_run {
+        let provider = engine::open(url).await?;
+        let completed = backfill::complete(&*provider, |backfill| output::note(&backfill.to_string())).await;
+        let closed = provider.shutdown().await;
+        completed?;
+        closed?;
+    }
     let verb = if args.dry_run { "would apply" } else { "applied" };
     if output.is_json() {
         output.json(&serde_json::json!({

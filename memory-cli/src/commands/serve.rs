@@ -10,10 +10,10 @@ use clap::Args;
 use memory_core::{Collection, MemoryProvider, SpaceId, SpaceSelector, Spaces};
 
 use crate::args::values;
-use crate::output;
 use crate::serve::{self, Access, Callers, LedgerAccess, Settings, Tokens, Writable};
 use crate::telemetry::Telemetry;
 use crate::usage::Usage;
+use crate::{backfill, output};
 
 #[derive(Debug, Args)]
 pub(crate) struct ServeArgs {
@@ -90,12 +90,15 @@ pub(crate) async fn run(provider: &Arc<dyn MemoryProvider>, args: &ServeArgs) ->
         concurrency: args.concurrency,
         max_body: args.max_body,
     };
+    let backfill = tokio::spawn(backfill::complete_slowly(Arc::clone(provider)));
     let served = if args.stdio {
         serve::over_stdio(provider, settings).await
     } else {
         let listening = |address| output::note(&format!("listening on http://{address}"));
         serve::over_http(provider, settings, args.listen, listening).await
     };
+    // Between two slices or in one, which has its whole effect or none.
+    backfill.abort();
     telemetry.end().await;
     served.map(|()| ExitCode::SUCCESS)
 }

@@ -13,6 +13,7 @@ use tempfile::TempDir;
 pub(crate) mod python;
 pub(crate) mod sample;
 pub(crate) mod server;
+pub(crate) mod servers;
 
 /// A runtime that writes under `guild1`, and a model that reads and writes a space below it.
 pub(crate) const TOKENS: &str = r#"

@@ -24,6 +24,9 @@ use crate::{
 };
 use documents::ProviderDocuments;
 
+/// A backfill that has at most so many records to go over is completed by `init`.
+const SHORT: u64 = 2_000;
+
 /// Agent memory on an engine: the contract of [`MemoryProvider`] and [`DocumentStore`], the same for all.
 ///
 /// Open it, call [`init`](MemoryProvider::init), and hold it as `Arc<dyn MemoryProvider>`. Clones share the connections.
@@ -90,13 +93,16 @@ impl<E: Engine> Clone for Provider<E> {
 impl<E: Engine> MemoryProvider for Provider<E> {
     async fn init(&self) -> Result<()> {
         let work = async {
-            let half = after(self.shared.settings.deadline / 2);
             let engine = E::open(&self.shared.config).await?;
             let (most, most_bytes) = E::BATCH.unwrap_or_default();
             let (settings, batch) = (self.shared.settings.clone(), Batch::new(most, most_bytes));
             let open = Arc::new(Open { engine, settings, batch, is_complete: AtomicBool::new(false) });
-            // What takes longer is left to whoever calls backfill, and so is a failure: the ledger is open without it.
-            while open.pending().await?.is_some() && Instant::now() < half && open.backfill().await.is_ok() {}
+            // The rest is left to whoever calls backfill, and so is a failure: the ledger is open without it.
+            while let Some(pending) = open.pending().await? {
+                if pending.left() > SHORT || open.backfill().await.is_err() {
+                    break;
+                }
+            }
             self.shared.set_open(Some(open));
             Ok(())
         };

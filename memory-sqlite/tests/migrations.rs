@@ -1,0 +1,159 @@
+//! A schema that changes beside running programs: who may write, and what a backfill leaves to be done.
+
+use memory_core::{
+    Blocks, Collection, Content, Context, DocumentId, DocumentSelection, DocumentWrite, ErrorKind, MemoryId,
+    MemoryPatch, MemoryProvider, MemoryQuery, NewMemory, Outcome, SpaceId, TextIndex, Timestamp, Trigger,
+};
+use memory_sqlite::{SqliteConfig, SqliteMemory};
+use rusqlite::Connection;
+use tempfile::TempDir;
+
+/// What programs of version 1 write with, in short.
+const OLD_WRITES: [&str; 5] = [
+    "INSERT INTO memories (id, slot, space_id, status, trigger, metadata, revision)
+     VALUES (x'00', 1, 'a', 'pending', '{}', '{}', 1)",
+    "UPDATE memories SET status = 'failed', revision = revision + 1",
+    "INSERT INTO documents (id, created_at, space_id, collection, content, metadata, revision)
+     VALUES ('two', 1, 'a', 'notes', 'text', '{}', 1)",
+    "UPDATE documents SET content = 'text'",
+    "DELETE FROM documents",
+];
+
+#[tokio::test]
+async fn a_program_of_version_1_is_refused_each_write_and_reads() {
+    let folder = TempDir::new().expect("a temporary folder");
+    let (provider, id) = filled(&folder).await;
+    let old = Connection::open(folder.path().join("memory.db")).expect("the file");
+    for write in OLD_WRITES {
+        let error = old.execute(write, []).expect_err("refused").to_string();
+        assert!(error.contains("no such function: agent_memory_writer"), "{error}");
+    }
+    let read = "SELECT (SELECT count(*) FROM memories) + (SELECT count(*) FROM documents)";
+    assert_eq!(old.query_row(read, [], |row| row.get::<_, i64>(0)).expect("a count"), 2);
+    assert_eq!(provider.get(id).await.expect("a memory").map(|memory| memory.revision.get()), Some(1));
+}
+
+#[tokio::test]
+async fn below_the_minimum_writer_version_a_program_still_reads() {
+    let folder = TempDir::new().expect("a temporary folder");
+    let (provider, id) = filled(&folder).await;
+    let newer = Connection::open(folder.path().join("memory.db")).expect("the file");
+    for (table, write) in [
+        ("memories", "INSERT"),
+        ("memories", "UPDATE"),
+        ("documents", "INSERT"),
+        ("documents", "UPDATE"),
+        ("documents", "DELETE"),
+    ] {
+        let name = format!("{table}_{}", write.to_lowercase());
+        let raise = format!(
+            "DROP TRIGGER {name};
+             CREATE TRIGGER {name} BEFORE {write} ON {table} WHEN agent_memory_writer() < 3
+                 BEGIN SELECT RAISE(ABORT, 'a newer program has migrated the ledger'); END;"
+        );
+        newer.execute_batch(&raise).expect("a later step");
+    }
+    let one = DocumentSelection::ids(notes(), [document_id()]).expect("a selection");
+    let errors = [
+        provider.store(event(2)).await.expect_err("a store"),
+        provider.store_many(vec![event(3), event(4)]).await.expect_err("a batch"),
+        provider.update(id, MemoryPatch::new().clear_context()).await.expect_err("an update"),
+        provider.documents().put(note()).await.expect_err("a put"),
+        provider.documents().remove(&one, 1).await.expect_err("a removal"),
+    ];
+    for error in errors {
+        assert_eq!((error.kind(), error.outcome()), (ErrorKind::SchemaMismatch, Outcome::NotDone), "{error}");
+        assert!(error.message().contains("upgrade this program"), "{error}");
+    }
+    let page = provider.query(&MemoryQuery::builder().all().build().expect("a query")).await.expect("a page");
+    assert_eq!(page.memories.iter().map(|memory| memory.id).collect::<Vec<_>>(), [id]);
+    assert!(provider.documents().get(&notes(), &document_id()).await.expect("an answer").is_some());
+}
+
+#[tokio::test]
+async fn a_backfill_goes_on_where_it_was_cut_beside_a_program_that_writes() {
+    let folder = TempDir::new().expect("a temporary folder");
+    let path = folder.path().join("memory.db");
+    let writer = open(SqliteConfig::new(&path)).await;
+    let mut ids = writer.store_many((0..4_200).map(event).collect()).await.expect("a batch");
+
+    let mut config = SqliteConfig::new(&path);
+    config.text_index = TextIndex::All;
+    let begun = memory_sqlite::migrate(&config).await.expect("the step");
+    assert_eq!(begun.applied, [(2, "words")]);
+    let seen = || backfill_in(&path);
+    let mut before = seen();
+    assert_eq!(before, Some(4_201));
+    // What is newer than the step, and what an update changes, the writer indexes by itself.
+    ids.push(writer.store(event(4_200)).await.expect("a store"));
+    let word = Context::parse(r#"{"word":"changed"}"#).expect("valid");
+    writer.update(ids[7], MemoryPatch::new().set_context(word.clone())).await.expect("an update");
+
+    let mut slices = 0;
+    let all = loop {
+        let all = SqliteMemory::open(config.clone()).expect("valid");
+        all.init().await.expect("opens");
+        let Some(backfill) = all.backfill().await.expect("a slice") else { break all };
+        assert!((backfill.blocks, backfill.total) == (Blocks::LedgerText, 4_201), "{backfill:?}");
+        assert!(seen() < before, "it goes on and does not begin anew");
+        (before, slices) = (seen(), slices + 1);
+        let error = all.query(&by_word("event1")).await.expect_err("not complete");
+        assert_eq!((error.kind(), error.is_retryable()), (ErrorKind::Unavailable, true));
+        assert!(error.message().contains("of 4201 records"), "{error}");
+        let everything = MemoryQuery::builder().all().limit(1).build().expect("a query");
+        assert_eq!(all.query(&everything).await.expect("nothing else waits").memories.len(), 1);
+        // The next one goes on with what init leaves to it.
+        drop(all);
+        if slices == 1 {
+            writer.update(ids[3], MemoryPatch::new().set_context(word.clone())).await.expect("an update");
+        }
+    };
+    for (number, id) in ids.iter().enumerate() {
+        let page = all.query(&by_word(&format!("event{number}"))).await.expect("a page");
+        assert_eq!(page.memories.iter().map(|memory| memory.id).collect::<Vec<_>>(), [*id], "event{number}");
+    }
+    assert_eq!(all.query(&by_word("changed")).await.expect("a page").memories.len(), 2);
+}
+
+/// Down to which row the words are not indexed.
+fn backfill_in(path: &std::path::Path) -> Option<i64> {
+    let sql = "SELECT CAST(value AS INTEGER) FROM settings WHERE name = 'unindexed_below'";
+    Connection::open(path).expect("the file").query_row(sql, [], |row| row.get(0)).ok()
+}
+
+/// A ledger with one memory and one document.
+async fn filled(folder: &TempDir) -> (SqliteMemory, MemoryId) {
+    let provider = open(SqliteConfig::new(folder.path().join("memory.db"))).await;
+    let id = provider.store(event(1)).await.expect("a store");
+    provider.documents().put(note()).await.expect("a put");
+    (provider, id)
+}
+
+async fn open(config: SqliteConfig) -> SqliteMemory {
+    let provider = SqliteMemory::open(config).expect("valid");
+    provider.init().await.expect("opens");
+    provider
+}
+
+fn event(number: i64) -> NewMemory {
+    let trigger = Trigger::parse(&format!(r#"{{"text":"event{number}"}}"#)).expect("valid");
+    let time = Timestamp::from_millis(number).expect("valid");
+    NewMemory::new(SpaceId::parse("a-b").expect("valid"), trigger, time)
+}
+
+fn note() -> DocumentWrite {
+    let (space, time) = (SpaceId::parse("a").expect("valid"), Timestamp::from_millis(1).expect("valid"));
+    DocumentWrite::new(notes(), space, Content::parse("text").expect("valid"), time).with_id(document_id())
+}
+
+fn notes() -> Collection {
+    Collection::parse("notes").expect("valid")
+}
+
+fn document_id() -> DocumentId {
+    DocumentId::parse("one").expect("valid")
+}
+
+fn by_word(word: &str) -> MemoryQuery {
+    MemoryQuery::builder().all().text(word).build().expect("a query")
+}
