@@ -6,7 +6,7 @@ use rusqlite::ErrorCode;
 /// The error that SQLite gave, as the contract has it. The message never holds SQLite's own, which can quote a path; the
 /// source does.
 pub(crate) fn native(error: rusqlite::Error) -> Error {
-    if is_of_trigger(&error) {
+    if is_of_newer_writer(&error) {
         return Error::newer_writer().with_source(error);
     }
     let (kind, message, retryable) = match error.sqlite_error_code() {
@@ -32,7 +32,7 @@ pub(crate) fn native(error: rusqlite::Error) -> Error {
     if retryable { error.retryable() } else { error }
 }
 
-/// The triggers of the schema are those that refuse older programs.
-fn is_of_trigger(error: &rusqlite::Error) -> bool {
-    matches!(error.sqlite_error(), Some(error) if error.extended_code == rusqlite::ffi::SQLITE_CONSTRAINT_TRIGGER)
+/// Whether a trigger of the schema refused the write: this program is too old for it.
+fn is_of_newer_writer(error: &rusqlite::Error) -> bool {
+    matches!(error, rusqlite::Error::SqliteFailure(_, Some(message)) if message == "a newer program has migrated the ledger")
 }

@@ -8,8 +8,9 @@ use async_trait::async_trait;
 use conformance::{Harness, Namespace};
 use memory_core::{Error, ErrorKind, MemoryId, MemoryProvider, Result};
 use memory_sqlite::{SqliteConfig, SqliteMemory};
-use rusqlite::functions::FunctionFlags;
 use tempfile::TempDir;
+
+mod common;
 
 /// One file for each namespace.
 #[derive(Debug)]
@@ -47,10 +48,7 @@ impl Harness for Sqlite {
 
     async fn damage(&self, namespace: &Namespace, id: MemoryId) -> Result<bool> {
         let unexpected = |error| Error::new(ErrorKind::Unexpected, "the row can't be damaged").with_source(error);
-        let file = rusqlite::Connection::open(self.file(namespace)).map_err(unexpected)?;
-        // Only who says to be a program of this version may write.
-        let flags = FunctionFlags::SQLITE_INNOCUOUS;
-        file.create_scalar_function("agent_memory_writer", 0, flags, |_| Ok(migrations::WRITER)).map_err(unexpected)?;
+        let file = common::connect(&self.file(namespace)).map_err(unexpected)?;
         let sql = "UPDATE memories SET trigger = '{\"cut' WHERE id = ?1";
         let changed = file.execute(sql, [id.as_bytes().as_slice()]).map_err(unexpected)?;
         Ok(changed == 1)

@@ -14,6 +14,8 @@ use tempfile::TempDir;
 
 use error::native;
 
+mod common;
+
 #[path = "../src/error.rs"]
 mod error;
 
@@ -57,7 +59,7 @@ async fn a_file_that_may_not_be_written_can_be_read_and_refuses_stores() {
             assert_eq!(error.outcome(), Outcome::NotDone);
         }
         provider.shutdown().await.expect("a shutdown");
-        assert_eq!(plan(&path.clone().into()).await.expect("a plan").now, 1);
+        assert_eq!(plan(&path.clone().into()).await.expect("a plan").now, 2);
     })
     .await;
     check_unharmed(&path, &before).await;
@@ -217,7 +219,7 @@ async fn a_plan_for_a_missing_file_tells_every_step_and_leaves_it_missing() {
     let below = folder.path().join("deeper");
     let config = SqliteConfig::new(below.join("memory.db"));
     let report = plan(&config).await.expect("a plan");
-    assert_eq!((report.before, report.now), (0, 1));
+    assert_eq!((report.before, report.now), (0, 2));
     assert!(!below.exists());
     assert_eq!(migrate(&config).await.expect("the steps"), report);
     assert_eq!(plan(&config).await.expect("a plan").applied, []);
@@ -241,7 +243,7 @@ async fn a_row_that_cannot_be_read_is_reported_and_hides_no_other() {
         let (_folder, path) = place();
         let before = filled(&path, 7).await;
         let damaged = before[3].id;
-        let file = Connection::open(&path).expect("the file");
+        let file = common::connect(&path).expect("the file");
         file.execute_batch("CREATE TABLE intact AS SELECT * FROM memories").expect("a copy of the rows");
         let sql = format!("UPDATE memories SET {damage} WHERE id = ?1");
         assert_eq!(file.execute(&sql, [damaged.as_bytes().as_slice()]).expect("the damage"), 1);
@@ -283,7 +285,7 @@ async fn a_row_with_an_impossible_id_is_reported_and_stores_go_on() {
         let (_folder, path) = place();
         let before = filled(&path, 3).await;
         let lost = before[1].id;
-        let file = Connection::open(&path).expect("the file");
+        let file = common::connect(&path).expect("the file");
         let sql = format!("UPDATE memories SET id = {id} WHERE id = ?1");
         assert_eq!(file.execute(&sql, [lost.as_bytes().as_slice()]).expect("the damage"), 1);
 
@@ -420,8 +422,7 @@ fn ids(memories: &[Memory]) -> Vec<MemoryId> {
 }
 
 fn change(path: &Path, sql: &str) {
-    let file = Connection::open(path).expect("the file");
-    file.execute_batch(sql).expect("a change");
+    common::connect(path).expect("the file").execute_batch(sql).expect("a change");
 }
 
 /// Does something while one byte of the file is another one.

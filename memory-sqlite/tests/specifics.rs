@@ -17,6 +17,8 @@ use proptest::prelude::*;
 use rusqlite::{Connection, StatementStatus};
 use tempfile::TempDir;
 
+mod common;
+
 // The statements themselves, to ask SQLite how it runs them.
 #[allow(dead_code)]
 #[path = "../src/statements.rs"]
@@ -122,13 +124,13 @@ async fn health_tells_files_from_memory() {
     let folder = TempDir::new().expect("a temporary folder");
     let file = open(folder.path().join("memory.db")).await;
     let health = file.check_health().await.expect("health");
-    assert_eq!((health.engine, health.schema_version), ("sqlite", 1));
+    assert_eq!((health.engine, health.schema_version), ("sqlite", 2));
     assert_eq!(health.server_version, rusqlite::version());
     assert_eq!(health.durability, Durability::Durable);
 
     let memory = open(SqliteConfig::in_memory()).await;
     let health = memory.check_health().await.expect("health");
-    assert_eq!(health.schema_version, 1);
+    assert_eq!(health.schema_version, 2);
     assert!(matches!(health.durability, Durability::AtRisk { bound: None, .. }), "{:?}", health.durability);
 }
 
@@ -563,7 +565,7 @@ fn plan_of(file: &Connection, sql: &str) -> Vec<String> {
 }
 
 fn change(path: &Path, sql: &str) {
-    Connection::open(path).expect("the file").execute_batch(sql).expect("a change");
+    common::connect(path).expect("the file").execute_batch(sql).expect("a change");
 }
 
 fn event(place: &str, millis: i64) -> NewMemory {

@@ -90,7 +90,7 @@ pub(crate) async fn run(provider: &Arc<dyn MemoryProvider>, args: &ServeArgs) ->
         concurrency: args.concurrency,
         max_body: args.max_body,
     };
-    let backfill = tokio::spawn(backfill::complete_slowly(Arc::clone(provider)));
+    let backfill = tokio::spawn(backfill::complete_behind(Arc::clone(provider)));
     let served = if args.stdio {
         serve::over_stdio(provider, settings).await
     } else {
