@@ -296,6 +296,32 @@ fn a_client_that_leaves_is_counted_no_more() {
 }
 
 #[test]
+fn what_an_index_lacks_is_made_behind_the_server_and_logged() {
+    let cli = Cli::new();
+    // More than init completes by itself.
+    let line = |number| format!(r#"{{"spaceId":"a","trigger":"word{number}","createdAt":{number}}}"#);
+    cli.write("lines.jsonl", (0..3_000).map(line).collect::<Vec<_>>().join("\n"));
+    cli.ok(&["import", "lines.jsonl"]);
+
+    let url = format!("sqlite://{}?text_index=all", cli.path("memory.db").display());
+    let server = Server::start(&cli, &["--log", "info", "--url", &url]);
+    let answer = || server.get("/v1/memories?all=true&text=word7");
+    eventually("the words are indexed", || match answer() {
+        found if found.status == 200 => true,
+        not_yet => {
+            let problem = not_yet.problem(503);
+            assert!(problem.contains("of 3000 records are done"), "{problem}");
+            false
+        }
+    });
+    assert_eq!(answer().json()["memories"][0]["trigger"], "word7");
+    server.terminate();
+    let (status, log) = server.wait();
+    assert!(status.success() && log.contains("backfill: the index of words: "), "{log}");
+    assert!(log.contains("no backfill is pending"), "{log}");
+}
+
+#[test]
 fn payloads_are_logged_only_on_request() {
     const SECRETS: [&str; 5] = ["in-a-body", "in-a-query", "in-an-answer", "in-a-call", "in-a-mistake"];
     let logged = |args: &[&str]| {
