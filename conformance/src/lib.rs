@@ -13,6 +13,7 @@ pub mod fault;
 mod fixture;
 pub mod golden;
 mod harness;
+pub mod ledgers;
 mod model;
 mod namespace;
 mod random;

@@ -2,9 +2,9 @@
 //!
 //! The model is the suite's own ([`naive`]). The in-memory provider can't be it, since it shares its decisions with the engines.
 
-mod condition;
-mod naive;
-mod op;
+pub(crate) mod condition;
+pub(crate) mod naive;
+pub(crate) mod op;
 mod play;
 mod sequence;
 mod soak;

@@ -35,7 +35,8 @@ pub(crate) struct Naive {
 pub(crate) struct Row {
     /// The whole record as JSON, in which payloads show and null differs from absent.
     pub(crate) json: String,
-    words: Vec<String>,
+    /// The words of its text, in reading order.
+    pub(crate) words: Vec<String>,
 }
 
 impl Naive {

@@ -1,0 +1,137 @@
+//! Asks for every record of a ledger in every way that leads to it.
+
+use std::collections::BTreeSet;
+use std::fmt::Debug;
+
+use memory_core::{DocumentQuery, DocumentStore, MAX_LIMIT, MemoryProvider, Order, Status};
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::case::CaseResult;
+use crate::fixture::{query, walk, walk_documents};
+use crate::model::condition::Condition;
+use crate::model::naive::{Naive, Row, json};
+use crate::model::op::{Ask, Question, Selector};
+
+/// How many rows a page has: fewer than the busiest spaces.
+const PAGE: usize = 60;
+
+/// Compares all that a provider holds with what the model does.
+pub(super) async fn compare(provider: &dyn MemoryProvider, model: &Naive) -> CaseResult {
+    for memory in model.memories() {
+        assert_same(&memory.id, jsons(&provider.get(memory.id).await?), vec![json(memory)]);
+    }
+    for question in questions(model) {
+        let found = walk(provider, |_| question.build(&[])).await?;
+        assert_same(&question, jsons(&found), records(&due(model, &question)));
+    }
+    if provider.capabilities().ledger_text {
+        let rows = due(model, &question(Ask::everything(PAGE)));
+        for word in words(&rows) {
+            let found = provider.query(&query(|query| query.all().text(word).limit(MAX_LIMIT))).await?.memories;
+            assert_same(&word, sorted(jsons(&found)), sorted(records(with_word(&rows, word))));
+        }
+    }
+    compare_documents(&*provider.documents(), model).await
+}
+
+async fn compare_documents(documents: &dyn DocumentStore, model: &Naive) -> CaseResult {
+    assert_eq!(documents.collections().await?, model.collections());
+    for name in model.collections() {
+        for ask in in_both_orders(Ask { limit: 3, ..Ask::everything(PAGE) }) {
+            let found = walk_documents(documents, name.as_str(), |builder| ask.build(builder)).await?;
+            assert_same(&(&name, &ask), jsons(&found), records(&model.query_documents(&name, &ask).expect("a query")));
+            for document in &found {
+                let got = documents.get(&name, &document.id).await?;
+                assert_same(&document.id, jsons(&got), vec![json(document)]);
+            }
+        }
+        let rows = model.query_documents(&name, &Ask::everything(PAGE)).expect("a query");
+        for word in words(&rows) {
+            let wanted = DocumentQuery::builder(name.clone()).all().text(word).limit(MAX_LIMIT);
+            let found = documents.query(&wanted.build()?).await?.documents;
+            assert_same(&(&name, word), sorted(jsons(&found)), sorted(records(with_word(&rows, word))));
+        }
+    }
+    Ok(())
+}
+
+/// Each space, each of its ancestors, each status, and some of what no index answers alone; all of them in both orders.
+fn questions(model: &Naive) -> Vec<Question> {
+    let in_spaces = |selector| Ask { spaces: vec![selector], ..Ask::everything(PAGE) };
+    let with_status = |status: &[Status]| Question { statuses: status.to_vec(), ..question(Ask::everything(PAGE)) };
+    let with_filter = |filter| question(Ask { filter: Some(filter), ..Ask::everything(PAGE) });
+    let equals = |field, value: &str| Condition::Compare { field, operator: "=", value: Value::from(value) };
+    let below_one = || question(in_spaces(Selector::Under("discord".to_owned())));
+    let mut questions = vec![
+        question(Ask::everything(PAGE)),
+        question(in_spaces(Selector::Under("discord-".to_owned()))),
+        question(in_spaces(Selector::Prefix("discord-4".to_owned()))),
+        question(in_spaces(Selector::Glob("discord-4*[:/]?*".to_owned()))),
+        question(in_spaces(Selector::Regex("^a.b$|東".to_owned()))),
+        with_status(&[Status::Pending, Status::Running]),
+        with_filter(equals(&["metadata", "topic"], "plum")),
+        with_filter(Condition::Contains { field: &["metadata", "tags"], value: Value::from("2") }),
+        Question { after: Some(1_700_000_050_000), before: Some(1_700_000_290_000), ..below_one() },
+        Question { statuses: vec![Status::Failed], ..below_one() },
+    ];
+    questions.extend(Status::ALL.map(|status| with_status(&[status])));
+
+    let spaces: BTreeSet<_> = model.memories().iter().map(|memory| memory.space_id.as_str()).collect();
+    let paths: BTreeSet<_> = spaces.iter().flat_map(|space| paths_of(space)).collect();
+    questions.extend(spaces.iter().map(|space| question(in_spaces(Selector::Exact((*space).to_owned())))));
+    questions.extend(paths.iter().map(|path| question(in_spaces(Selector::Under((*path).to_owned())))));
+
+    let both = questions
+        .into_iter()
+        .flat_map(|question| in_both_orders(question.ask.clone()).map(|ask| Question { ask, ..question.clone() }));
+    both.collect()
+}
+
+/// A space and its ancestors: what is before each boundary.
+fn paths_of(space: &str) -> impl Iterator<Item = &str> {
+    let ends = space.match_indices(['-', '/', ':']).map(|(end, _)| end);
+    ends.chain([space.len()]).map(|end| &space[..end])
+}
+
+fn in_both_orders(ask: Ask) -> [Ask; 2] {
+    [Order::NewestFirst, Order::OldestFirst].map(|order| Ask { order, ..ask.clone() })
+}
+
+fn question(ask: Ask) -> Question {
+    Question { ask, after: None, before: None, statuses: vec![], exclude: vec![] }
+}
+
+fn due(model: &Naive, question: &Question) -> Vec<Row> {
+    model.query(question, &[]).expect("a valid query")
+}
+
+fn words(rows: &[Row]) -> BTreeSet<&str> {
+    rows.iter().flat_map(|row| &row.words).map(String::as_str).collect()
+}
+
+fn with_word<'r>(rows: &'r [Row], word: &str) -> impl Iterator<Item = &'r Row> {
+    rows.iter().filter(move |row| row.words.iter().any(|held| held == word))
+}
+
+fn records<'r>(rows: impl IntoIterator<Item = &'r Row>) -> Vec<String> {
+    rows.into_iter().map(|row| row.json.clone()).collect()
+}
+
+fn jsons<'r, T: Serialize + 'r>(found: impl IntoIterator<Item = &'r T>) -> Vec<String> {
+    found.into_iter().map(json).collect()
+}
+
+fn sorted(mut records: Vec<String>) -> Vec<String> {
+    records.sort_unstable();
+    records
+}
+
+/// Panics with what is lost and what is too much, since whole answers are long.
+fn assert_same(asked: &impl Debug, found: Vec<String>, due: Vec<String>) {
+    let without = |some: &[String], others: &[String]| -> Vec<String> {
+        some.iter().filter(|record| !others.contains(record)).cloned().collect()
+    };
+    let (lost, strange) = (without(&due, &found), without(&found, &due));
+    assert!(found == due, "{asked:?} lacks {lost:#?} and has {strange:#?}, or has them in another order or twice");
+}

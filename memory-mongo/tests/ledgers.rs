@@ -1,0 +1,49 @@
+//! Ledgers of older schemas, in MongoDB.
+
+use std::error::Error;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use conformance::server::{TestServer, trial};
+use conformance::{Namespace, ledgers};
+use libtest_mimic::Arguments;
+use memory_core::{MemoryProvider, TextIndex};
+use memory_mongo::{MongoConfig, MongoMemory};
+use mongodb::Client;
+use mongodb::bson::Document;
+use tokio::runtime::Runtime;
+
+fn main() -> ExitCode {
+    let trials = vec![
+        trial("mongo::a_ledger_of_version_1_goes_on", || {
+            goes_on(TextIndex::Documents, include_str!("../../conformance/ledgers/v1/mongo.jsonl"))
+        }),
+        trial("mongo::a_ledger_of_version_1_with_words_goes_on", || {
+            goes_on(TextIndex::All, include_str!("../../conformance/ledgers/v1/mongo-text.jsonl"))
+        }),
+    ];
+    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+}
+
+fn goes_on(text_index: TextIndex, ledger: &str) -> Result<(), Box<dyn Error + Send + Sync>> {
+    let server = TestServer::mongo()?;
+    let mut config = MongoConfig::from_url(server.url())?;
+    config.namespace = Namespace::unique().name;
+    Runtime::new()?.block_on(async {
+        let database = Client::with_uri_str(server.url()).await?.database(&config.namespace);
+        for line in ledger.lines() {
+            let command: Document = serde_json::from_str(line)?;
+            database.run_command(command).await?;
+        }
+        assert_eq!(memory_mongo::plan(&config).await?.before, 1);
+
+        let open = async |text_index| {
+            let mut config = config.clone();
+            config.text_index = text_index;
+            Ok(Arc::new(MongoMemory::open(config)?) as Arc<dyn MemoryProvider>)
+        };
+        ledgers::check(text_index, open).await?;
+        assert_eq!(memory_mongo::inspect(&config).await?.missing, [""; 0]);
+        Ok(memory_mongo::remove(&config).await?)
+    })
+}
