@@ -67,7 +67,11 @@ impl<const MAX: usize> JsonText<MAX> {
 
     /// Reads the value.
     pub fn to_value<'de, T: Deserialize<'de>>(&'de self) -> Result<T> {
-        serde_json::from_str(&self.0).map_err(|error| Error::invalid("the JSON has another shape").with_source(error))
+        // The parser's own error may quote the text; its place is enough.
+        let shape = |error: serde_json::Error| {
+            Error::invalid(format!("the JSON has another shape at line {} column {}", error.line(), error.column()))
+        };
+        serde_json::from_str(&self.0).map_err(shape)
     }
 
     /// How deep arrays and objects nest in it.
@@ -220,6 +224,8 @@ fn has_lone_surrogate(string: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::error::Error as _;
+
     use super::*;
     use crate::ErrorKind;
 
@@ -286,6 +292,9 @@ mod tests {
 
     #[test]
     fn debug_hides_the_payload() {
-        assert_eq!(format!("{:?}", Context::parse("\"secret\"").expect("valid")), "JsonText(8 bytes)");
+        let secret = Context::parse("\"secret\"").expect("valid");
+        assert_eq!(format!("{secret:?}"), "JsonText(8 bytes)");
+        let error = secret.to_value::<u64>().expect_err("a text is no number");
+        assert!(!format!("{error:?}").contains("secret") && error.source().is_none(), "{error:?}");
     }
 }
