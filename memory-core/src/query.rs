@@ -84,6 +84,8 @@ pub const MAX_TEXT: usize = 16 << 10;
 pub const MAX_WORDS: usize = 256;
 /// The most selectors that a query names, and that it is confined to (Q1).
 pub const MAX_SELECTORS: usize = 1_000;
+/// The most regexes among the selectors that a query names: each may take a megabyte, and milliseconds to compile (Q1).
+pub const MAX_REGEXES: usize = 32;
 /// The most memories that a query leaves out (Q7).
 pub const MAX_EXCLUDED: usize = 10_000;
 
@@ -199,41 +201,40 @@ impl<K: Kind> QueryBuilder<K> {
         self
     }
 
-    /// Also the spaces of this selector; at most [`MAX_SELECTORS`] in one query.
+    /// Also the spaces of this selector; at most [`MAX_SELECTORS`] in one query, and of them at most [`MAX_REGEXES`] regexes.
     #[must_use]
-    pub fn selector(mut self, selector: SpaceSelector) -> Self {
-        self.selectors.push(selector);
-        self
+    pub fn selector(self, selector: SpaceSelector) -> Self {
+        self.checked_selector(selector.is_regex(), || Ok(selector))
     }
 
     /// Also the space with this id: see [`SpaceSelector::exact`].
     #[must_use]
     pub fn exact(self, id: impl AsRef<str>) -> Self {
-        self.checked_selector(SpaceSelector::exact(id))
+        self.checked_selector(false, || SpaceSelector::exact(id))
     }
 
     /// Also this space and everything below it: see [`SpaceSelector::under`].
     #[must_use]
     pub fn under(self, path: impl AsRef<str>) -> Self {
-        self.checked_selector(SpaceSelector::under(path))
+        self.checked_selector(false, || SpaceSelector::under(path))
     }
 
     /// Also the spaces that start with these bytes: see [`SpaceSelector::prefix`].
     #[must_use]
     pub fn prefix(self, prefix: impl AsRef<str>) -> Self {
-        self.checked_selector(SpaceSelector::prefix(prefix))
+        self.checked_selector(false, || SpaceSelector::prefix(prefix))
     }
 
     /// Also the spaces that match this pattern: see [`SpaceSelector::glob`].
     #[must_use]
     pub fn glob(self, pattern: impl AsRef<str>) -> Self {
-        self.checked_selector(SpaceSelector::glob(pattern))
+        self.checked_selector(false, || SpaceSelector::glob(pattern))
     }
 
     /// Also the spaces that match this expression: see [`SpaceSelector::regex`].
     #[must_use]
     pub fn regex(self, pattern: impl AsRef<str>) -> Self {
-        self.checked_selector(SpaceSelector::regex(pattern))
+        self.checked_selector(true, || SpaceSelector::regex(pattern))
     }
 
     /// Confines the query to these spaces, whatever else it asks for; at most [`MAX_SELECTORS`].
@@ -311,8 +312,12 @@ impl<K: Kind> QueryBuilder<K> {
         if matches!(&self.within, Some(Spaces::Any(selectors)) if selectors.is_empty()) {
             return Err(Error::invalid("a query is confined to no space at all"));
         }
-        check_count(&spaces)?;
-        self.within.as_ref().map_or(Ok(()), check_count)?;
+        match &self.within {
+            Some(Spaces::Any(selectors)) if selectors.len() > MAX_SELECTORS => {
+                return Err(too_many("selectors", MAX_SELECTORS));
+            }
+            _ => {}
+        }
         if self.limit > MAX_LIMIT {
             return Err(Error::invalid(format!("a limit of {}; at most {MAX_LIMIT} are allowed", self.limit)));
         }
@@ -366,8 +371,20 @@ impl<K: Kind> QueryBuilder<K> {
         Ok(query)
     }
 
-    fn checked_selector(mut self, selector: Result<SpaceSelector>) -> Self {
-        match selector {
+    /// Counts before it makes a selector, since a pattern is compiled then (Q1).
+    fn checked_selector(mut self, is_regex: bool, make: impl FnOnce() -> Result<SpaceSelector>) -> Self {
+        if self.mistake.is_some() {
+            return self;
+        }
+        if self.selectors.len() == MAX_SELECTORS {
+            self.keep(too_many("selectors", MAX_SELECTORS));
+            return self;
+        }
+        if is_regex && self.selectors.iter().filter(|selector| selector.is_regex()).count() == MAX_REGEXES {
+            self.keep(too_many("regexes", MAX_REGEXES));
+            return self;
+        }
+        match make() {
             Ok(selector) => self.selectors.push(selector),
             Err(error) => self.keep(error),
         }
@@ -412,13 +429,8 @@ impl QueryBuilder<Ledger> {
     }
 }
 
-fn check_count(spaces: &Spaces) -> Result<()> {
-    match spaces {
-        Spaces::Any(selectors) if selectors.len() > MAX_SELECTORS => {
-            Err(Error::too_large(format!("{} selectors; at most {MAX_SELECTORS} are allowed", selectors.len())))
-        }
-        _ => Ok(()),
-    }
+fn too_many(what: &str, most: usize) -> Error {
+    Error::too_large(format!("too many {what}; at most {most} are allowed"))
 }
 
 /// What differs between the ledger and documents. Implemented here only.
@@ -487,6 +499,17 @@ mod tests {
 
     fn kind(builder: QueryBuilder<Ledger>) -> Option<ErrorKind> {
         builder.build().err().map(|error| error.kind())
+    }
+
+    #[test]
+    fn selectors_are_counted_before_they_are_made() {
+        let regexes = |count| (0..count).fold(MemoryQuery::builder(), |query, _| query.regex("a"));
+        assert_eq!(kind(regexes(MAX_REGEXES)), None);
+        // The one too many is not looked at.
+        assert_eq!(kind(regexes(MAX_REGEXES).regex("(")), Some(ErrorKind::TooLarge));
+        let exact = |count: usize| (0..count).fold(MemoryQuery::builder(), |query, _| query.exact("a"));
+        assert_eq!(kind(exact(MAX_SELECTORS)), None);
+        assert_eq!(kind(exact(MAX_SELECTORS).exact("")), Some(ErrorKind::TooLarge));
     }
 
     #[test]

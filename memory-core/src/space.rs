@@ -134,6 +134,11 @@ impl SpaceSelector {
         Ok(Self(Kind::Regex { pattern: pattern.into(), regex, head }))
     }
 
+    /// Whether it is a regular expression.
+    pub(crate) fn is_regex(&self) -> bool {
+        matches!(self.0, Kind::Regex { .. })
+    }
+
     /// Whether a space is in the set.
     pub fn matches(&self, space: &str) -> bool {
         match &self.0 {
