@@ -1,5 +1,6 @@
 //! Metadata: a small JSON object that filters can look into.
 
+use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -101,10 +102,11 @@ impl Metadata {
         Ok(Self(text.into()))
     }
 
-    /// Takes a text that [`Metadata::as_str`] gave earlier back from an engine; `Corrupt` when it is an object no longer.
+    /// Takes a text that [`Metadata::as_str`] gave earlier back from an engine; `Corrupt` when it is an object no longer, or one whose
+    /// keys are not in their order, each once.
     pub fn from_stored(text: &str) -> Result<Self> {
-        let valid = text.starts_with('{') && serde_json::from_str::<&RawValue>(text).is_ok();
-        if valid { Ok(Self(text.into())) } else { Err(Error::corrupt("stored metadata is not a JSON object")) }
+        let valid = text.starts_with('{') && serde_json::from_str::<Ordered>(text).is_ok();
+        if valid { Ok(Self(text.into())) } else { Err(Error::corrupt("stored metadata is not what was written")) }
     }
 
     /// The canonical text.
@@ -353,6 +355,67 @@ impl<'de> Visitor<'de> for JsonSeed<'_> {
     }
 }
 
+/// JSON whose keys are in ascending order, each once, as canonical texts have them. Nothing is kept of it.
+struct Ordered;
+
+impl<'de> Deserialize<'de> for Ordered {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Self)
+    }
+}
+
+impl<'de> Visitor<'de> for Ordered {
+    type Value = Self;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Self, A::Error> {
+        while items.next_element::<Self>()?.is_some() {}
+        Ok(self)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Self, A::Error> {
+        let mut before: Option<Key<'de>> = None;
+        while let Some((key, Self)) = members.next_entry::<Key<'de>, Self>()? {
+            if before.is_some_and(|before| before.0 >= key.0) {
+                return Err(A::Error::custom("a key that is not in its order"));
+            }
+            before = Some(key);
+        }
+        Ok(self)
+    }
+}
+
+/// A key, without a copy where it stands in the text as it is.
+#[derive(Deserialize)]
+struct Key<'k>(#[serde(borrow)] Cow<'k, str>);
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -360,6 +423,18 @@ mod tests {
 
     fn kind(text: &str) -> Option<ErrorKind> {
         Metadata::parse(text).err().map(|error| error.kind())
+    }
+
+    #[test]
+    fn stored_metadata_that_nobody_wrote_are_corrupt() {
+        for text in [r#"{"a":1,"b":{"":0,"a":[{}]},"c":"\"é\n"}"#, "{}"] {
+            assert_eq!(Metadata::from_stored(text).expect(text).as_str(), text);
+        }
+        for text in
+            ["", "[]", "{", r#"{"a":1,"a":2}"#, r#"{"b":1,"a":2}"#, r#"{"a":[{"b":1,"b":1}]}"#, r#"{"a":1} "x""#]
+        {
+            assert_eq!(Metadata::from_stored(text).expect_err(text).kind(), ErrorKind::Corrupt, "{text}");
+        }
     }
 
     #[test]
