@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use memory_core::engine::Retry;
-use memory_core::{Error, ErrorKind, MemoryId, Outcome, Result};
+use memory_core::{Error, ErrorKind, MemoryId, Outcome, Result, TextIndex};
 use mongodb::bson::RawDocumentBuf;
 use mongodb::error::UNKNOWN_TRANSACTION_COMMIT_RESULT;
 use mongodb::options::{
@@ -34,10 +34,10 @@ pub(crate) struct Connections {
     pub(crate) latest: Arc<Collections>,
     /// What the primary has at this moment, and all writes.
     pub(crate) primary: Arc<Collections>,
-    /// Whether the words of the ledger are indexed, as far as this provider has learned. Never goes back.
+    /// Whether the words of the ledger are indexed: as the configuration wants it, or as this provider has learned. Never goes back.
     has_ledger_text: AtomicBool,
     /// What is under way, also when nobody waits for it any more.
-    running: TaskTracker,
+    pub(crate) running: TaskTracker,
     /// Who has the lock while these connections migrate: the same in each attempt, so that the next one has what one left locked.
     pub(crate) owner: String,
     deadline: Duration,
@@ -81,7 +81,7 @@ impl Connections {
             primary: Collections::new(&database, &local.build()),
             client,
             database,
-            has_ledger_text: AtomicBool::new(false),
+            has_ledger_text: AtomicBool::new(config.text_index == TextIndex::All),
             running: TaskTracker::new(),
             owner: MemoryId::generate().to_string(),
             deadline: config.deadline,

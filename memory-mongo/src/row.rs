@@ -7,6 +7,7 @@ use memory_core::{
     Context, Document, Documents, Error, Head, IdempotencyKey, Ledger, Memory, MemoryId, Result, Revision, Selects,
     SpaceId, Status, Timestamp, path_hash, words,
 };
+use migrations::WRITER;
 use mongodb::bson::raw::{BindRawBsonRef, CStr, RawArrayBuf, RawDocument, cstr};
 use mongodb::bson::spec::BinarySubtype;
 use mongodb::bson::{Binary, Bson, RawDocumentBuf, rawdoc};
@@ -44,6 +45,12 @@ pub(crate) fn revision_to_bson(revision: Revision) -> i64 {
     revision.get() as i64
 }
 
+/// What the server compares with the lowest version of a program that may write: that of this program, and the revision that it writes,
+/// since an update of an older program leaves what is there.
+pub(crate) fn written(revision: Revision) -> i64 {
+    revision_to_bson(revision) * 256 + i64::from(WRITER)
+}
+
 /// The row of a memory, with its words if they are indexed.
 pub(crate) fn memory_row(memory: &Memory, has_words: bool) -> RawDocumentBuf {
     let mut row = rawdoc! {
@@ -53,6 +60,7 @@ pub(crate) fn memory_row(memory: &Memory, has_words: bool) -> RawDocumentBuf {
         "paths": array(paths_of(&memory.space_id, memory.status)),
         "status": memory.status.as_str(),
         "revision": revision_to_bson(memory.revision),
+        "written": written(memory.revision),
         "metadata": memory.metadata.as_str(),
         "trigger": memory.trigger.as_str(),
     };
@@ -75,6 +83,7 @@ pub(crate) fn document_row(document: &Document) -> RawDocumentBuf {
         "createdAt": document.created_at.as_millis(),
         "spaceId": document.space_id.as_str(),
         "revision": revision_to_bson(document.revision),
+        "written": written(document.revision),
         "metadata": document.metadata.as_str(),
         "content": document.content.as_str(),
         "words": array(words::distinct(document.content.as_str())),
@@ -175,13 +184,12 @@ impl Row<Documents> for StoredRow<'_> {
     }
 }
 
-/// The record in a row, and whether the row has words: an older row of the ledger gets them without a new revision.
-pub(crate) fn found<K: Stored>(row: &RawDocument) -> Result<Found<K::Record, bool>>
+/// The record in a row.
+pub(crate) fn found<K: Stored>(row: &RawDocument) -> Result<Found<K::Record, ()>>
 where
     for<'r> StoredRow<'r>: Row<K>,
 {
-    let record = StoredRow(row).read(&StoredRow(row).head()?)?;
-    Ok(Found { record, version: matches!(row.get("words"), Ok(Some(_))) })
+    Ok(Found { record: StoredRow(row).read(&StoredRow(row).head()?)?, version: () })
 }
 
 /// Where a row stands in the order, also when it is damaged.
@@ -203,6 +211,11 @@ pub(crate) fn memory_id(row: &RawDocument, name: &str) -> Result<MemoryId> {
 /// A string of a row.
 pub(crate) fn text<'r>(row: &'r RawDocument, name: &str) -> Result<&'r str> {
     row.get_str(name).map_err(|_| impossible(name))
+}
+
+/// A value of a row of any type.
+pub(crate) fn bson(row: &RawDocument, name: &str) -> Result<Bson> {
+    row.get(name).ok().flatten().and_then(|value| value.try_into().ok()).ok_or_else(|| impossible(name))
 }
 
 /// An integer of a row.
@@ -228,7 +241,7 @@ fn time(row: &RawDocument) -> Result<Timestamp> {
 }
 
 /// A value that no program has stored like this.
-pub(crate) fn impossible(name: &str) -> Error {
+fn impossible(name: &str) -> Error {
     Error::corrupt(format!("the stored {name} is missing or has an impossible type"))
 }
 

@@ -25,12 +25,21 @@ impl Writer for MongoSession {
         }
     }
 
-    async fn replace(&mut self, before: &Found<Memory, bool>, after: &Memory) -> Result<bool> {
-        let update = self.on.primary.memories.update_one(same_memory(before), changes(before, after));
-        Ok(update.await.map_err(native_write)?.matched_count == 1)
+    async fn replace(&mut self, before: &Found<Memory, ()>, after: &Memory) -> Result<bool> {
+        let before = &before.record;
+        // A row that is indexed keeps its words unless they change.
+        let mut has_words = self.on.has_ledger_text() && after.context != before.context;
+        loop {
+            let update = self.on.primary.memories.update_one(same_memory(before), changes(before, after, has_words));
+            match update.await.map_err(native_write) {
+                Err(error) if code(&error) == Some(NOT_VALID) && !has_words => self.on.learn_of_ledger_text(),
+                updated => return Ok(updated?.matched_count == 1),
+            }
+            has_words = true;
+        }
     }
 
-    async fn put(&mut self, before: Option<&Found<Document, bool>>, after: &Document) -> Result<bool> {
+    async fn put(&mut self, before: Option<&Found<Document, ()>>, after: &Document) -> Result<bool> {
         let (documents, row) = (&self.on.primary.documents, document_row(after));
         let is_put = match before {
             None => documents.insert_one(row).await.map(|_| true),
@@ -48,12 +57,13 @@ impl Writer for MongoSession {
         let rows = documents.iter().map(document_row).collect();
         let refused = insert_each(&self.on.primary.documents, rows).await?;
         if let Some(code) = refused.values().find(|code| **code != DUPLICATE_KEY) {
-            return Err(of_code(*code).with_outcome(Outcome::Unknown));
+            let is_none_put = refused.len() == documents.len();
+            return Err(of_code(*code).with_outcome(if is_none_put { Outcome::NotDone } else { Outcome::Unknown }));
         }
         Ok((0..documents.len()).map(|place| !refused.contains_key(&place)).collect())
     }
 
-    async fn remove(&mut self, _: &Collection, found: &[Found<Document, bool>]) -> Result<bool> {
+    async fn remove(&mut self, _: &Collection, found: &[Found<Document, ()>]) -> Result<bool> {
         if let [found] = found {
             let delete = self.on.primary.documents.delete_one(same_document(&found.record));
             return Ok(delete.await.map_err(native_write)?.deleted_count == 1);
@@ -236,9 +246,9 @@ async fn insert_each(on: &Rows, rows: Vec<RawDocumentBuf>) -> Result<HashMap<usi
 }
 
 /// How many of the first documents one command removes; at least one.
-fn removed_at_once(found: &[Found<Document, bool>]) -> usize {
+fn removed_at_once(found: &[Found<Document, ()>]) -> usize {
     let mut bytes = 0;
-    let fits = |found: &&Found<Document, bool>| {
+    let fits = |found: &&Found<Document, ()>| {
         bytes += found.record.size();
         bytes <= REMOVED.1
     };
