@@ -26,7 +26,6 @@ const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 #[derive(Debug)]
 pub(crate) struct Connections {
     client: Client,
-    /// For commands to the primary.
     pub(crate) database: Database,
     /// What a majority has, from where the URL says.
     pub(crate) configured: Arc<Collections>,
@@ -43,7 +42,6 @@ pub(crate) struct Connections {
     deadline: Duration,
 }
 
-/// Each collection of a namespace.
 #[derive(Debug)]
 pub(crate) struct Collections {
     pub(crate) memories: Rows,

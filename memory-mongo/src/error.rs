@@ -8,7 +8,6 @@ use memory_core::{Error, ErrorKind, Outcome, Result};
 use mongodb::bson::{Bson, Document};
 use mongodb::error::{ErrorKind as DriverKind, TRANSIENT_TRANSACTION_ERROR, WriteFailure};
 
-/// A key that is there already.
 pub(crate) const DUPLICATE_KEY: i32 = 11000;
 /// A row without words, where the words of the ledger are indexed, or one of a program below the minimum writer version.
 pub(crate) const NOT_VALID: i32 = 121;
@@ -112,7 +111,6 @@ pub(crate) fn check(answer: &Document) -> Result<()> {
     error.map_or(Ok(()), |error| Err(error.with_outcome(Outcome::Unknown)))
 }
 
-/// The error of a document that was refused with this code.
 pub(crate) fn of_code(code: i32) -> Error {
     meaning(code).with_source(Native { code: Some(code), text: String::new(), is_temporary: false })
 }
@@ -122,7 +120,6 @@ pub(crate) fn is_temporary(error: &Error) -> bool {
     cause(error).is_some_and(|cause| cause.is_temporary)
 }
 
-/// The number by which the server names what it refused.
 pub(crate) fn code(error: &Error) -> Option<i32> {
     cause(error).and_then(|cause| cause.code)
 }
@@ -168,18 +165,4 @@ fn meaning(code: i32) -> Error {
         _ => (Unexpected, "the server refused a command", false),
     };
     told(kind, message, retryable)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_lost_connection_leaves_a_write_unknown_and_a_read_not_done() {
-        let lost = || mongodb::error::Error::from(std::io::Error::from(std::io::ErrorKind::ConnectionReset));
-        let (read, write) = (native(lost()), native_write(lost()));
-        assert_eq!((read.kind(), read.outcome()), (ErrorKind::Unavailable, Outcome::NotDone));
-        assert_eq!((write.kind(), write.outcome()), (ErrorKind::Unavailable, Outcome::Unknown));
-        assert!(read.is_retryable() && write.is_retryable() && is_temporary(&read) && is_temporary(&write));
-    }
 }

@@ -30,12 +30,10 @@ pub(crate) fn paths_of(space: &SpaceId, status: Status) -> Vec<i64> {
     paths
 }
 
-/// The words of a memory, each once.
 pub(crate) fn memory_words(memory: &Memory) -> Vec<String> {
     words::distinct(&words::text_of(&memory.trigger, memory.context.as_ref())).into_iter().collect()
 }
 
-/// The id of a memory as the server has it.
 pub(crate) fn uuid(id: &[u8]) -> Binary {
     Binary { subtype: BinarySubtype::Uuid, bytes: id.to_vec() }
 }
@@ -71,12 +69,10 @@ pub(crate) fn memory_row(memory: &Memory, has_words: bool) -> RawDocumentBuf {
     row
 }
 
-/// What finds a memory by its idempotency key.
 pub(crate) fn key_row(key: &IdempotencyKey, id: MemoryId) -> RawDocumentBuf {
     rawdoc! { "_id": key.as_str(), "memory": uuid(id.as_bytes()) }
 }
 
-/// The row of a document of the contract.
 pub(crate) fn document_row(document: &Document) -> RawDocumentBuf {
     let mut row = rawdoc! {
         "_id": { "collection": document.collection.as_str(), "id": document.id.as_str() },
@@ -97,9 +93,7 @@ pub(crate) trait Stored: Selects {
     /// The field that orders the rows of one millisecond.
     const ID: &'static str;
 
-    /// An id as the server has it.
     fn id_to_bson(id: &[u8]) -> Bson;
-    /// The id in a row.
     fn id(row: &RawDocument) -> Result<&[u8]>;
 }
 
@@ -127,7 +121,6 @@ impl Stored for Documents {
     }
 }
 
-/// A row as it is read.
 pub(crate) struct StoredRow<'r>(pub(crate) &'r RawDocument);
 
 impl Row<Ledger> for StoredRow<'_> {
@@ -184,7 +177,6 @@ impl Row<Documents> for StoredRow<'_> {
     }
 }
 
-/// The record in a row.
 pub(crate) fn found<K: Stored>(row: &RawDocument) -> Result<Found<K::Record, ()>>
 where
     for<'r> StoredRow<'r>: Row<K>,
@@ -195,35 +187,32 @@ where
 /// Where a row stands in the order, also when it is damaged.
 pub(crate) fn mark<K: Stored>(row: &RawDocument) -> Mark {
     // A damaged row may have a number of another type, by which the server sorts it all the same, or an id of another type.
-    let millis = row.get("createdAt").ok().flatten().and_then(|millis| match millis.as_f64() {
-        Some(millis) => Some(millis as i64),
-        None => millis.as_i64().or(millis.as_i32().map(i64::from)),
-    });
+    let millis = bson(row, "createdAt").ok().and_then(|millis| any_number(&millis));
     Mark { millis: millis.unwrap_or_default(), id: K::id(row).unwrap_or_default().to_vec() }
 }
 
-/// The id of a memory in any row.
+/// A number of whichever type.
+pub(crate) fn any_number(number: &Bson) -> Option<i64> {
+    number.as_i64().or(number.as_i32().map(i64::from)).or(number.as_f64().map(|number| number as i64))
+}
+
 pub(crate) fn memory_id(row: &RawDocument, name: &str) -> Result<MemoryId> {
     let id = <[u8; 16]>::try_from(bytes(row, name)?);
     id.map(MemoryId::from_bytes).map_err(|_| impossible(name))
 }
 
-/// A string of a row.
 pub(crate) fn text<'r>(row: &'r RawDocument, name: &str) -> Result<&'r str> {
     row.get_str(name).map_err(|_| impossible(name))
 }
 
-/// A value of a row of any type.
 pub(crate) fn bson(row: &RawDocument, name: &str) -> Result<Bson> {
     row.get(name).ok().flatten().and_then(|value| value.try_into().ok()).ok_or_else(|| impossible(name))
 }
 
-/// An integer of a row.
 pub(crate) fn number(row: &RawDocument, name: &str) -> Result<i64> {
     row.get_i64(name).map_err(|_| impossible(name))
 }
 
-/// A value of a row that may be absent.
 fn optional<'r, T>(row: &'r RawDocument, name: &str, get: fn(&'r RawDocument, &str) -> Result<T>) -> Result<Option<T>> {
     if matches!(row.get(name), Ok(None)) { Ok(None) } else { get(row, name).map(Some) }
 }

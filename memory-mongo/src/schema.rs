@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use futures::TryStreamExt;
 use memory_core::engine::Found;
 use memory_core::{Backfill, Blocks, Error, ErrorKind, Inspection, Ledger, Result, Timestamp};
 use migrations::{Applied, Kind, Report, Step, Target, WORDS};
@@ -12,7 +13,7 @@ use mongodb::bson::{Bson, Document, RawDocumentBuf, doc};
 use crate::config::MongoConfig;
 use crate::connection::{Connections, MongoSession, Rows};
 use crate::error::{DUPLICATE_KEY, check, code, native};
-use crate::row::{bson, found, memory_words, number, written};
+use crate::row::{any_number, bson, found, memory_words, number, written};
 
 /// The refusal of a server that is no member of a replica set, with the way out.
 const STANDALONE: &str = "the server is standalone, so it has no transactions: restart it with `mongod --replSet rs0` and run \
@@ -213,11 +214,9 @@ async fn execute(on: &Connections, mut command: Document) -> Result<()> {
 
 /// The rules of a collection, which together are its validator.
 async fn rules(on: &Connections, collection: &str) -> Result<Vec<Bson>> {
-    let mut collections = on.database.list_collections().filter(doc! { "name": collection }).await.map_err(native)?;
-    if !collections.advance().await.map_err(native)? {
-        return Ok(Vec::new());
-    }
-    let validator = collections.deserialize_current().map_err(native)?.options.validator.unwrap_or_default();
+    let mut found = on.database.list_collections().filter(doc! { "name": collection }).await.map_err(native)?;
+    let found = found.try_next().await.map_err(native)?;
+    let validator = found.and_then(|collection| collection.options.validator).unwrap_or_default();
     Ok(match validator.get_array("$and") {
         Ok(rules) => rules.clone(),
         Err(_) if validator.is_empty() => Vec::new(),
@@ -234,28 +233,24 @@ async fn look(session: &MongoSession) -> Result<Inspection> {
     let answer = database.run_command(doc! { "hello": 1 }).await.map_err(native)?;
     let server_time = answer.get_datetime("localTime").ok().map(|time| Timestamp::from_millis(time.timestamp_millis()));
     let present = database.list_collection_names().await.map_err(native)?;
+    let is_present = |name: &str| present.iter().any(|present| present == name);
     let mut missing = Vec::new();
     let is_wanted = |step: &&Step| step.kind != Kind::Optional || wanted(session).contains(&step.name);
-    let steps = migrations::mongo().iter().filter(is_wanted).map(commands).collect::<Result<Vec<_>>>()?;
-    for command in steps.concat() {
-        let name = command.get_str("create").or_else(|_| command.get_str("createIndexes")).unwrap_or_default();
-        if !present.iter().any(|present| present == name) {
-            // Its indexes are missing with it.
-            if command.contains_key("create") {
-                missing.push(name.to_owned());
-            }
-            continue;
+    for command in migrations::mongo().iter().filter(is_wanted).map(commands).collect::<Result<Vec<_>>>()?.concat() {
+        if let Ok(name) = command.get_str("create") {
+            missing.extend((!is_present(name)).then(|| name.to_owned()));
+        // The indexes of a collection that is missing are missing with it.
+        } else if let (Ok(name), Ok(indexes)) = (command.get_str("createIndexes"), command.get_array("indexes"))
+            && is_present(name)
+        {
+            let present = index_names(&session.on, name).await?;
+            let names = indexes.iter().filter_map(|index| index.as_document()?.get_str("name").ok());
+            let absent = names.filter(|index| !present.iter().any(|present| present == index));
+            missing.extend(absent.map(|index| format!("{name}.{index}")));
         }
-        let Ok(indexes) = command.get_array("indexes") else { continue };
-        let present = index_names(&session.on, name).await?;
-        let names = indexes.iter().filter_map(|index| index.as_document()?.get_str("name").ok());
-        let absent = names.filter(|index| !present.iter().any(|present| present == index));
-        missing.extend(absent.map(|index| format!("{name}.{index}")));
     }
     let stats = database.run_command(doc! { "dbStats": 1 }).await.map_err(native)?;
-    // A count comes in whichever type has room for it.
-    let size = |size: &Bson| size.as_i64().or(size.as_i32().map(i64::from)).or(size.as_f64().map(|size| size as i64));
-    let bytes = stats.get("totalSize").and_then(size).and_then(|size| size.try_into().ok());
+    let bytes = stats.get("totalSize").and_then(any_number).and_then(|bytes| bytes.try_into().ok());
     Ok(Inspection::new(missing, server_time.transpose()?, bytes))
 }
 
@@ -277,8 +272,8 @@ async fn index_words(on: Arc<Connections>) -> Result<()> {
 /// Gives words to the next rows. Tells how many rows it went over, and the last of them; `None` at the end of the ledger.
 async fn index_rows(session: &MongoSession, mark: &Bson) -> Result<Option<(i64, Bson)>> {
     // What a majority has: words that are lost with a primary are not passed over.
-    let find = session.on.latest.memories.find(doc! { "_id": { "$gt": mark } }).sort(doc! { "_id": 1 }).limit(SLICE.0);
-    let mut rows = find.await.map_err(native)?;
+    let find = session.on.latest.memories.find(doc! { "_id": { "$gt": mark } }).sort(doc! { "_id": 1 });
+    let mut rows = find.limit(SLICE.0).batch_size(SLICE.0 as u32).await.map_err(native)?;
     let (mut updates, mut size, mut count, mut reached) = (Vec::new(), 0, 0, None);
     while count < SLICE.0 {
         if !rows.advance().await.map_err(native)? {

@@ -8,7 +8,6 @@ use mongodb::bson::{Document, doc};
 
 use crate::row::{EVERYTHING, Stored, memory_words, open_path, paths_of, revision_to_bson, uuid, written};
 
-/// The `_id` of a document.
 pub(crate) fn document_key(collection: &Collection, id: &DocumentId) -> Document {
     doc! { "collection": collection.as_str(), "id": id.as_str() }
 }
@@ -118,7 +117,6 @@ fn ranges<K: Stored>(walk: &Walk<'_>) -> Vec<Document> {
     ranges
 }
 
-/// What the server sorts the rows of a walk by.
 pub(crate) fn sort<K: Stored>(order: Order) -> Document {
     let direction = if order == Order::NewestFirst { -1 } else { 1 };
     doc! { "createdAt": direction, K::ID: direction }

@@ -21,6 +21,9 @@ impl Writer for MongoSession {
     async fn append(&mut self, append: Append<'_>) -> Result<Vec<Appended>> {
         match append.atomicity {
             Atomicity::All => self.append_all(append.memories, append.is_repeated).await,
+            Atomicity::Each if append.memories.iter().all(|memory| memory.idempotency_key.is_none()) => {
+                self.append_keyless(append.memories).await
+            }
             Atomicity::Each => self.append_each(append.memories, append.is_repeated).await,
         }
     }
@@ -117,32 +120,8 @@ impl MongoSession {
         }
     }
 
-    /// Appends each by itself: those without a key by one insert, and those with one by a transaction at the same time.
+    /// Appends all but those that are there, in one transaction.
     async fn append_each(&self, memories: &[&Memory], is_repeated: bool) -> Result<Vec<Appended>> {
-        let (keyed, keyless): (Vec<_>, Vec<_>) = memories.iter().partition(|memory| memory.idempotency_key.is_some());
-        let (by_key, by_id) = futures::join!(self.append_keyed(&keyed, is_repeated), self.append_keyless(&keyless));
-        let (by_key, by_id) = match (by_key, by_id) {
-            (Ok(by_key), Ok(by_id)) => (by_key, by_id),
-            // The failure of one half touches the other only where it may have been a success.
-            (Err(error), Ok(by_id)) if !by_id.is_empty() && error.outcome() == Outcome::NotDone => {
-                (vec![Appended::NotWritten; keyed.len()], by_id)
-            }
-            (Ok(by_key), Err(error)) if !by_key.is_empty() && error.outcome() == Outcome::NotDone => {
-                (by_key, vec![Appended::NotWritten; keyless.len()])
-            }
-            (Err(error), Err(other)) => return Err(error.after(other.outcome())),
-            (Err(error), Ok(_)) | (Ok(_), Err(error)) => return Err(error),
-        };
-        let (mut by_key, mut by_id) = (by_key.into_iter(), by_id.into_iter());
-        let appended = memories.iter().map(|memory| match memory.idempotency_key {
-            Some(_) => by_key.next(),
-            None => by_id.next(),
-        });
-        Ok(appended.map(|appended| appended.unwrap_or(Appended::NotWritten)).collect())
-    }
-
-    /// Appends all but those that are there.
-    async fn append_keyed(&self, memories: &[&Memory], is_repeated: bool) -> Result<Vec<Appended>> {
         let mut appended = vec![Appended::NotWritten; memories.len()];
         loop {
             let rest = (0..memories.len()).filter(|place| appended[*place] == Appended::NotWritten);
@@ -158,31 +137,24 @@ impl MongoSession {
 
     /// Appends memories without keys, each by itself. One that the server refuses for itself is not written.
     async fn append_keyless(&self, memories: &[&Memory]) -> Result<Vec<Appended>> {
-        let (mut appended, mut failure) = (vec![Appended::Written; memories.len()], None);
-        let mut places: Vec<_> = (0..memories.len()).collect();
-        while !places.is_empty() {
-            let has_words = self.on.has_ledger_text();
-            let rows = places.iter().map(|place| memory_row(memories[*place], has_words)).collect();
-            let earlier = if places.len() < memories.len() { Outcome::Unknown } else { Outcome::NotDone };
-            let refused = insert_each(&self.on.primary.memories, rows).await.map_err(|error| error.after(earlier))?;
-            let mut without_words = Vec::new();
-            for (number, code) in refused {
-                let place = places[number];
-                match code {
-                    DUPLICATE_KEY => appended[place] = Appended::Taken(memories[place].id),
-                    NOT_VALID if !has_words => without_words.push(place),
-                    code => (appended[place], failure) = (Appended::NotWritten, Some(of_code(code))),
-                }
-            }
-            if !without_words.is_empty() {
-                self.on.learn_of_ledger_text();
-            }
-            places = without_words;
+        let has_words = self.on.has_ledger_text();
+        let rows = memories.iter().map(|memory| memory_row(memory, has_words)).collect();
+        let refused = insert_each(&self.on.primary.memories, rows).await?;
+        let appended = memories.iter().enumerate().map(|(place, memory)| match refused.get(&place) {
+            None => Appended::Written,
+            Some(&DUPLICATE_KEY) => Appended::Taken(memory.id),
+            Some(_) => Appended::NotWritten,
+        });
+        let appended: Vec<_> = appended.collect();
+        if !has_words && refused.values().any(|code| *code == NOT_VALID) {
+            // The caller tries again what is not written, then with its words.
+            self.on.learn_of_ledger_text();
+        } else if appended.iter().all(|appended| *appended == Appended::NotWritten)
+            && let Some(code) = refused.values().next()
+        {
+            return Err(of_code(*code));
         }
-        match failure {
-            Some(error) if appended.iter().all(|appended| *appended == Appended::NotWritten) => Err(error),
-            _ => Ok(appended),
-        }
+        Ok(appended)
     }
 
     /// Writes memories, all or none; a duplicate of one is an error.
