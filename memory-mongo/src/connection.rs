@@ -165,8 +165,8 @@ impl MongoSession {
         Ok(transaction)
     }
 
-    /// Completes a transaction; asks again while it is not known whether that was done.
-    pub(crate) async fn commit(&self, mut transaction: ClientSession) -> Result<()> {
+    /// Asks again while it is not known whether that was done.
+    async fn commit(&self, mut transaction: ClientSession) -> Result<()> {
         loop {
             match transaction.commit_transaction().await {
                 Ok(()) => return Ok(()),
@@ -179,8 +179,13 @@ impl MongoSession {
         }
     }
 
-    /// Gives a transaction up, at once. The failure to do so says nothing: the server ends what nobody goes on with.
-    pub(crate) async fn roll_back(&self, mut transaction: ClientSession) {
+    /// Commits a transaction that is done. Gives up any other, at once: the failure of that says nothing, since the server ends what
+    /// nobody goes on with.
+    pub(crate) async fn end(&self, mut transaction: ClientSession, is_done: Result<bool>) -> Result<bool> {
+        if let Ok(true) = is_done {
+            return self.commit(transaction).await.map(|()| true);
+        }
         let _ = transaction.abort_transaction().await;
+        is_done.map_err(|error| error.with_outcome(Outcome::NotDone))
     }
 }

@@ -23,10 +23,7 @@ struct Native {
 
 impl fmt::Display for Native {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.code {
-            Some(code) => write!(f, "code {code} {}", self.text),
-            None => f.write_str(&self.text),
-        }
+        f.write_str(&self.text)
     }
 }
 
@@ -35,7 +32,7 @@ impl std::error::Error for Native {}
 /// The error that the driver gave, as the contract has it.
 pub(crate) fn native(error: mongodb::error::Error) -> Error {
     use ErrorKind::{Closed, InvalidInput, TooLarge, Unauthorized, Unavailable, Unexpected, Unsupported};
-    let refused = |code, name: &str| (Some(code), name.to_owned(), meaning(code));
+    let refused = |code, name: &str| (Some(code), format!("code {code} {name}"), meaning(code));
     let other = |kind, message, retryable| (None, "an error of the driver".to_owned(), told(kind, message, retryable));
     let (code, text, meaning) = match error.kind.as_ref() {
         DriverKind::Command(refusal) => refused(refusal.code, &refusal.code_name),
@@ -112,7 +109,7 @@ pub(crate) fn check(answer: &Document) -> Result<()> {
 }
 
 pub(crate) fn of_code(code: i32) -> Error {
-    meaning(code).with_source(Native { code: Some(code), text: String::new(), is_temporary: false })
+    meaning(code).with_source(Native { code: Some(code), text: format!("code {code}"), is_temporary: false })
 }
 
 /// Whether the same call can succeed at once: the connection, the primary or the transaction was a victim of something else.

@@ -34,8 +34,8 @@ impl Reader for MongoSession {
     }
 
     async fn search_memories(&mut self, search: &Search<'_>, visit: &mut Visit<'_, Ledger>) -> Result<()> {
-        offer_ranked(&self.reads.memories, ranked(doc! {}, search.words), search.count, |row| visit(&StoredRow(row)))
-            .await
+        let ranked = ranked(doc! {}, search.words);
+        offer_ranked(&self.reads.memories, ranked, search.count, |row| visit(&StoredRow(row))).await
     }
 
     async fn siblings(&mut self, prefix: &str, most: usize) -> Result<Option<Vec<Place>>> {
@@ -99,10 +99,8 @@ impl Reader for MongoSession {
         search: &Search<'_>,
         visit: &mut Visit<'_, Documents>,
     ) -> Result<()> {
-        offer_ranked(&self.reads.documents, ranked(within(collection), search.words), search.count, |row| {
-            visit(&StoredRow(row))
-        })
-        .await
+        let ranked = ranked(within(collection), search.words);
+        offer_ranked(&self.reads.documents, ranked, search.count, |row| visit(&StoredRow(row))).await
     }
 
     async fn collections(&mut self) -> Result<Vec<Collection>> {

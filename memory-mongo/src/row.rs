@@ -55,7 +55,7 @@ pub(crate) fn memory_row(memory: &Memory, has_words: bool) -> RawDocumentBuf {
         "_id": uuid(memory.id.as_bytes()),
         "createdAt": memory.created_at.as_millis(),
         "spaceId": memory.space_id.as_str(),
-        "paths": array(paths_of(&memory.space_id, memory.status)),
+        "paths": paths_of(&memory.space_id, memory.status).into_iter().collect::<RawArrayBuf>(),
         "status": memory.status.as_str(),
         "revision": revision_to_bson(memory.revision),
         "written": written(memory.revision),
@@ -65,7 +65,7 @@ pub(crate) fn memory_row(memory: &Memory, has_words: bool) -> RawDocumentBuf {
     append(&mut row, cstr!("updatedAt"), memory.updated_at.map(Timestamp::as_millis));
     append(&mut row, cstr!("context"), memory.context.as_ref().map(Context::as_str));
     append(&mut row, cstr!("idempotencyKey"), memory.idempotency_key.as_ref().map(IdempotencyKey::as_str));
-    append(&mut row, cstr!("words"), has_words.then(|| array(memory_words(memory))));
+    append(&mut row, cstr!("words"), has_words.then(|| memory_words(memory).into_iter().collect::<RawArrayBuf>()));
     row
 }
 
@@ -82,7 +82,7 @@ pub(crate) fn document_row(document: &Document) -> RawDocumentBuf {
         "written": written(document.revision),
         "metadata": document.metadata.as_str(),
         "content": document.content.as_str(),
-        "words": array(words::distinct(document.content.as_str())),
+        "words": words::distinct(document.content.as_str()).into_iter().collect::<RawArrayBuf>(),
     };
     append(&mut row, cstr!("updatedAt"), document.updated_at.map(Timestamp::as_millis));
     row
@@ -238,10 +238,4 @@ fn append(row: &mut RawDocumentBuf, name: &CStr, value: Option<impl BindRawBsonR
     if let Some(value) = value {
         row.append(name, value);
     }
-}
-
-fn array<T: BindRawBsonRef>(values: impl IntoIterator<Item = T>) -> RawArrayBuf {
-    let mut array = RawArrayBuf::new();
-    values.into_iter().for_each(|value| array.push(value));
-    array
 }

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::TryStreamExt;
-use memory_core::engine::Found;
 use memory_core::{Backfill, Blocks, Error, ErrorKind, Inspection, Ledger, Result, Timestamp};
 use migrations::{Applied, Kind, Report, Step, Target, WORDS};
 use mongodb::bson::{Bson, Document, RawDocumentBuf, doc};
@@ -26,11 +25,9 @@ const LEASE: i64 = 10_000;
 const PAUSE: Duration = Duration::from_millis(20);
 /// What `create` answers where the collection is there.
 const EXISTS: i32 = 48;
-/// How many rows a slice of the backfill goes over, and about how many bytes of words it writes: one command has at most 16 MiB.
+/// How many rows a slice of the backfill goes over, and about how many bytes of words it writes, each with 16 around it: one command has
+/// at most 16 MiB.
 const SLICE: (i64, usize) = (500, 8 << 20);
-
-/// About how many bytes an array takes for a word, beside the word.
-const OVERHEAD: usize = 16;
 
 /// Creates or migrates the collections, as `init` does, and tells which steps that took.
 pub async fn migrate(config: &MongoConfig) -> Result<Report> {
@@ -168,7 +165,8 @@ impl Target for MongoTarget<'_> {
     async fn apply(&mut self, step: &Step) -> Result<()> {
         let (on, is_quick, version) = (&self.0.on, step.kind == Kind::Quick, i64::from(step.version));
         // A program of version 1 has made the index when all rows had their words.
-        let is_complete = is_quick || index_names(on, "memories").await?.iter().any(|name| name == step.name);
+        let is_complete = is_quick
+            || on.primary.memories.list_index_names().await.map_err(native)?.iter().any(|index| index == step.name);
         for command in commands(step)? {
             // An index over the whole ledger is what the backfill makes.
             if is_quick || !command.contains_key("createIndexes") {
@@ -190,7 +188,6 @@ impl Target for MongoTarget<'_> {
     }
 }
 
-/// What a step has the server do.
 fn commands(step: &Step) -> Result<Vec<Document>> {
     serde_json::from_str(step.text)
         .map_err(|error| Error::new(ErrorKind::Unexpected, "the step is not JSON").with_source(error))
@@ -224,10 +221,6 @@ async fn rules(on: &Connections, collection: &str) -> Result<Vec<Bson>> {
     })
 }
 
-async fn index_names(on: &Connections, collection: &str) -> Result<Vec<String>> {
-    on.database.collection::<Document>(collection).list_index_names().await.map_err(native)
-}
-
 async fn look(session: &MongoSession) -> Result<Inspection> {
     let database = &session.on.database;
     let answer = database.run_command(doc! { "hello": 1 }).await.map_err(native)?;
@@ -243,7 +236,7 @@ async fn look(session: &MongoSession) -> Result<Inspection> {
         } else if let (Ok(name), Ok(indexes)) = (command.get_str("createIndexes"), command.get_array("indexes"))
             && is_present(name)
         {
-            let present = index_names(&session.on, name).await?;
+            let present = database.collection::<Document>(name).list_index_names().await.map_err(native)?;
             let names = indexes.iter().filter_map(|index| index.as_document()?.get_str("name").ok());
             let absent = names.filter(|index| !present.iter().any(|present| present == index));
             missing.extend(absent.map(|index| format!("{name}.{index}")));
@@ -283,14 +276,14 @@ async fn index_rows(session: &MongoSession, mark: &Bson) -> Result<Option<(i64, 
         let row = rows.current();
         // A row that can't be read has no words.
         if matches!(row.get("words"), Ok(None))
-            && let Ok(Found { record: memory, .. }) = found::<Ledger>(row)
+            && let Ok(found) = found::<Ledger>(row)
         {
-            let words = memory_words(&memory);
-            size += words.iter().map(|word| word.len() + OVERHEAD).sum::<usize>();
+            let words = memory_words(&found.record);
+            size += words.iter().map(|word| word.len() + 16).sum::<usize>();
             if size > SLICE.1 && !updates.is_empty() {
                 break;
             }
-            let set = doc! { "$set": { "words": words, "written": written(memory.revision) } };
+            let set = doc! { "$set": { "words": words, "written": written(found.record.revision) } };
             updates.push(doc! { "q": { "_id": bson(row, "_id")?, "words": { "$exists": false } }, "u": set });
         }
         (count, reached) = (count + 1, Some(bson(row, "_id")?));

@@ -85,10 +85,9 @@ pub(crate) fn lists(source: &Source<'_>) -> Vec<Document> {
 /// What the rows of these lists have that are left to a walk, unless there are none.
 pub(crate) fn rest<K: Stored>(lists: &[Document], walk: &Walk<'_>) -> Option<Document> {
     let ranges = ranges::<K>(walk);
-    let mut searched: Vec<Document> = Vec::with_capacity(lists.len() * ranges.len());
-    for list in lists {
-        searched.extend(ranges.iter().map(|range| list.clone().into_iter().chain(range.clone()).collect()));
-    }
+    let both = |list: &Document, range: &Document| list.clone().into_iter().chain(range.clone()).collect();
+    let searched = lists.iter().flat_map(|list| ranges.iter().map(move |range| both(list, range)));
+    let mut searched: Vec<Document> = searched.collect();
     match searched.len() {
         0 | 1 => searched.pop(),
         _ => Some(doc! { "$or": searched }),

@@ -86,18 +86,12 @@ impl Writer for MongoSession {
             }
             Ok::<_, Error>(removed == found.len())
         };
-        match delete.await {
-            Ok(true) => self.commit(transaction).await.map(|()| true),
-            unchanged => {
-                self.roll_back(transaction).await;
-                unchanged.map_err(|error| error.with_outcome(Outcome::NotDone))
-            }
-        }
+        let is_done = delete.await;
+        self.end(transaction, is_done).await
     }
 }
 
 impl MongoSession {
-    /// Appends all or none.
     async fn append_all(&self, memories: &[&Memory], is_repeated: bool) -> Result<Vec<Appended>> {
         loop {
             let has_words = self.on.has_ledger_text();
@@ -107,10 +101,8 @@ impl MongoSession {
                 Err(error) if code(&error) == Some(DUPLICATE_KEY) => {
                     let owners = self.owners(memories, is_repeated).await?;
                     if !owners.is_empty() {
-                        let appended = |memory: &&Memory| {
-                            owners.get(&memory.id).map_or(Appended::NotWritten, |owner| Appended::Taken(*owner))
-                        };
-                        return Ok(memories.iter().map(appended).collect());
+                        let owners = memories.iter().map(|memory| owners.get(&memory.id).copied());
+                        return Ok(owners.map(|owner| owner.map_or(Appended::NotWritten, Appended::Taken)).collect());
                     }
                     tokio::time::sleep(PAUSE).await;
                     self.check_deadline()?;
@@ -175,13 +167,8 @@ impl MongoSession {
             }
             self.on.primary.memories.insert_many(rows).session(&mut transaction).await
         };
-        match write.await {
-            Ok(_) => self.commit(transaction).await,
-            Err(error) => {
-                self.roll_back(transaction).await;
-                Err(native(error))
-            }
-        }
+        let is_done = write.await.map(|_| true).map_err(native);
+        self.end(transaction, is_done).await.map(drop)
     }
 
     /// Which memories have the ids of these or, where nobody has, their keys: those that a majority has.
