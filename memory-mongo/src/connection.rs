@@ -36,7 +36,7 @@ pub(crate) struct Connections {
     /// Whether the words of the ledger are indexed: as the configuration wants it, or as this provider has learned. Never goes back.
     has_ledger_text: AtomicBool,
     /// What is under way, also when nobody waits for it any more.
-    pub(crate) running: TaskTracker,
+    running: TaskTracker,
     /// Who has the lock while these connections migrate: the same in each attempt, so that the next one has what one left locked.
     pub(crate) owner: String,
     deadline: Duration,

@@ -148,7 +148,7 @@ fn meaning(code: i32) -> Error {
         13 => (Unauthorized, "the user lacks a permission", false),
         18 | 8000 => (Unauthorized, "the server refused the user or its password", false),
         20 => (ErrorKind::Unsupported, "the server has no transactions", false),
-        24 | 46 => (Unavailable, "a lock of the server is taken", true),
+        24 | 46 | 12587 => (Unavailable, "a lock of the server is taken, or an index is being built", true),
         26 => (SchemaMismatch, "a collection of the namespace is gone: open the provider again", false),
         50 => (Timeout, "the server gave up on a command that took too long", true),
         64 | 100 => (Unavailable, "too few members of the replica set confirm writes", true),

@@ -77,7 +77,7 @@ pub(crate) async fn backfill(session: &MongoSession) -> Result<()> {
     let (bookkeeping, mark) = (&session.on.primary.bookkeeping, bson(&entry, "mark")?);
     if mark == Bson::MinKey {
         // While few rows have words. The server goes on with it by itself, and the last slice waits for its end.
-        session.on.running.spawn(index_words(Arc::clone(&session.on)));
+        tokio::spawn(index_words(Arc::clone(&session.on)));
     }
     let Some((count, reached)) = index_rows(session, &mark).await? else {
         index_words(Arc::clone(&session.on)).await?;
@@ -255,7 +255,7 @@ async fn incomplete(session: &MongoSession) -> Result<Option<RawDocumentBuf>> {
 /// Makes the index on the words of the ledger, or waits for whoever does.
 async fn index_words(on: Arc<Connections>) -> Result<()> {
     for step in migrations::mongo().iter().filter(|step| step.name == WORDS) {
-        for command in commands(step)? {
+        for command in commands(step)?.into_iter().filter(|command| command.contains_key("createIndexes")) {
             execute(&on, command).await?;
         }
     }
