@@ -6,9 +6,7 @@ use std::time::Duration;
 
 use memory_core::engine::{Config, DEFAULT_DEADLINE, Settings, parameter};
 use memory_core::{Clock, Error, Result, SystemClock, TextIndex};
-use mongodb::options::{
-    Acknowledgment, ClientOptions, ConnectionString, HostInfo, ReadConcern, ReadConcernLevel, WriteConcern,
-};
+use mongodb::options::{Acknowledgment, ClientOptions, ConnectionString, ReadConcern, ReadConcernLevel, WriteConcern};
 
 use crate::error::native;
 
@@ -62,9 +60,7 @@ impl MongoConfig {
         if rest.split_once('/').is_some_and(|(_, database)| database.contains('@')) || parameters.contains('@') {
             return Err(Error::invalid("the password in the MongoDB URL has a / or a ? that is not percent-encoded"));
         }
-        let mut text_index = TextIndex::default();
-        let mut deadline = DEFAULT_DEADLINE;
-        let mut others = Vec::new();
+        let (mut text_index, mut deadline, mut others) = (TextIndex::default(), DEFAULT_DEADLINE, Vec::new());
         for given in parameters.split('&').filter(|given| !given.is_empty()) {
             match given.split_once('=').unwrap_or((given, "")) {
                 (name @ "text_index", value) => text_index = parameter(name, value)?,
@@ -96,12 +92,8 @@ impl MongoConfig {
 
 impl Config for MongoConfig {
     fn settings(&self) -> Settings {
-        Settings {
-            deadline: self.deadline,
-            patience: self.deadline,
-            text_index: self.text_index,
-            clock: Arc::clone(&self.clock),
-        }
+        let (deadline, text_index, clock) = (self.deadline, self.text_index, Arc::clone(&self.clock));
+        Settings { deadline, patience: deadline, text_index, clock }
     }
 
     fn check(&self) -> Result<()> {
@@ -119,11 +111,7 @@ impl TryFrom<&str> for MongoConfig {
 
 impl fmt::Debug for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.0.host_info {
-            HostInfo::HostIdentifiers(hosts) => f.debug_tuple("Server").field(hosts).finish(),
-            HostInfo::DnsRecord(name) => f.debug_tuple("Server").field(name).finish(),
-            _ => f.write_str("Server"),
-        }
+        f.debug_tuple("Server").field(&self.0.host_info).finish()
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use memory_core::engine::Retry;
-use memory_core::{Error, ErrorKind, MemoryId, Outcome, Result};
+use memory_core::{Error, ErrorKind, MemoryId, Outcome, Result, TextIndex};
 use mongodb::bson::RawDocumentBuf;
 use mongodb::error::UNKNOWN_TRANSACTION_COMMIT_RESULT;
 use mongodb::options::{
@@ -26,7 +26,6 @@ const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 #[derive(Debug)]
 pub(crate) struct Connections {
     client: Client,
-    /// For commands to the primary.
     pub(crate) database: Database,
     /// What a majority has, from where the URL says.
     pub(crate) configured: Arc<Collections>,
@@ -34,7 +33,7 @@ pub(crate) struct Connections {
     pub(crate) latest: Arc<Collections>,
     /// What the primary has at this moment, and all writes.
     pub(crate) primary: Arc<Collections>,
-    /// Whether the words of the ledger are indexed, as far as this provider has learned. Never goes back.
+    /// Whether the words of the ledger are indexed: as the configuration wants it, or as this provider has learned. Never goes back.
     has_ledger_text: AtomicBool,
     /// What is under way, also when nobody waits for it any more.
     running: TaskTracker,
@@ -43,7 +42,6 @@ pub(crate) struct Connections {
     deadline: Duration,
 }
 
-/// Each collection of a namespace.
 #[derive(Debug)]
 pub(crate) struct Collections {
     pub(crate) memories: Rows,
@@ -81,7 +79,7 @@ impl Connections {
             primary: Collections::new(&database, &local.build()),
             client,
             database,
-            has_ledger_text: AtomicBool::new(false),
+            has_ledger_text: AtomicBool::new(config.text_index == TextIndex::All),
             running: TaskTracker::new(),
             owner: MemoryId::generate().to_string(),
             deadline: config.deadline,
@@ -167,8 +165,8 @@ impl MongoSession {
         Ok(transaction)
     }
 
-    /// Completes a transaction; asks again while it is not known whether that was done.
-    pub(crate) async fn commit(&self, mut transaction: ClientSession) -> Result<()> {
+    /// Asks again while it is not known whether that was done.
+    async fn commit(&self, mut transaction: ClientSession) -> Result<()> {
         loop {
             match transaction.commit_transaction().await {
                 Ok(()) => return Ok(()),
@@ -181,8 +179,13 @@ impl MongoSession {
         }
     }
 
-    /// Gives a transaction up, at once. The failure to do so says nothing: the server ends what nobody goes on with.
-    pub(crate) async fn roll_back(&self, mut transaction: ClientSession) {
+    /// Commits a transaction that is done. Gives up any other, at once: the failure of that says nothing, since the server ends what
+    /// nobody goes on with.
+    pub(crate) async fn end(&self, mut transaction: ClientSession, is_done: Result<bool>) -> Result<bool> {
+        if let Ok(true) = is_done {
+            return self.commit(transaction).await.map(|()| true);
+        }
         let _ = transaction.abort_transaction().await;
+        is_done.map_err(|error| error.with_outcome(Outcome::NotDone))
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use memory_core::engine::{Engine, Provider, View, Work};
-use memory_core::{Durability, Error, Health, Result};
+use memory_core::{Backfill, Durability, Error, Health, Result};
 use mongodb::bson::doc;
 
 use crate::config::MongoConfig;
@@ -34,12 +34,25 @@ impl Engine for MongoEngine {
 
     async fn open(config: &MongoConfig) -> Result<Self> {
         let connections = Arc::new(Connections::new(config).await?);
-        let (session, text_index) = (connections.session(), config.text_index);
-        if let Err(error) = connections.run(async move { schema::set_up(&session, text_index).await }).await {
+        let session = connections.session();
+        if let Err(error) = connections.run(async move { session.retry(|| schema::set_up(&session)).await }).await {
             connections.close().await;
             return Err(error);
         }
         Ok(Self { connections })
+    }
+
+    async fn pending(&self) -> Result<Option<Backfill>> {
+        if !self.connections.has_ledger_text() {
+            return Ok(None);
+        }
+        let session = self.connections.session();
+        self.connections.run(async move { schema::pending(&session).await }).await
+    }
+
+    async fn backfill(&self) -> Result<()> {
+        let session = self.connections.session();
+        self.connections.run(async move { schema::backfill(&session).await }).await
     }
 
     async fn close(&self) -> Result<()> {

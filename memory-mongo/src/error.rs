@@ -8,9 +8,8 @@ use memory_core::{Error, ErrorKind, Outcome, Result};
 use mongodb::bson::{Bson, Document};
 use mongodb::error::{ErrorKind as DriverKind, TRANSIENT_TRANSACTION_ERROR, WriteFailure};
 
-/// A key that is there already.
 pub(crate) const DUPLICATE_KEY: i32 = 11000;
-/// A row without words, where the words of the ledger are indexed.
+/// A row without words, where the words of the ledger are indexed, or one of a program below the minimum writer version.
 pub(crate) const NOT_VALID: i32 = 121;
 
 /// What the driver reported, without its texts: those quote keys and values.
@@ -24,10 +23,7 @@ struct Native {
 
 impl fmt::Display for Native {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.code {
-            Some(code) => write!(f, "code {code} {}", self.text),
-            None => f.write_str(&self.text),
-        }
+        f.write_str(&self.text)
     }
 }
 
@@ -36,9 +32,9 @@ impl std::error::Error for Native {}
 /// The error that the driver gave, as the contract has it.
 pub(crate) fn native(error: mongodb::error::Error) -> Error {
     use ErrorKind::{Closed, InvalidInput, TooLarge, Unauthorized, Unavailable, Unexpected, Unsupported};
-    let refused = |code, name: &str| (Some(code), name.to_owned(), meaning(code));
-    let other = |kind, message, retryable| (None, "an error of the driver".to_owned(), (kind, message, retryable));
-    let (code, text, (kind, message, retryable)) = match error.kind.as_ref() {
+    let refused = |code, name: &str| (Some(code), format!("code {code} {name}"), meaning(code));
+    let other = |kind, message, retryable| (None, "an error of the driver".to_owned(), told(kind, message, retryable));
+    let (code, text, meaning) = match error.kind.as_ref() {
         DriverKind::Command(refusal) => refused(refusal.code, &refusal.code_name),
         DriverKind::Write(WriteFailure::WriteError(refusal)) => {
             refused(refusal.code, refusal.code_name.as_deref().unwrap_or_default())
@@ -50,14 +46,15 @@ pub(crate) fn native(error: mongodb::error::Error) -> Error {
             let row = || refusals.write_errors.as_ref()?.first().map(|refusal| refused(refusal.code, "of an insert"));
             concern.or_else(row).unwrap_or_else(|| other(Unexpected, "an insert failed", false))
         }
-        DriverKind::Io(cause) => (None, cause.to_string(), (Unavailable, LOST, true)),
+        DriverKind::Io(cause) => (None, cause.to_string(), told(Unavailable, LOST, true)),
         DriverKind::ConnectionPoolCleared { .. } => other(Unavailable, LOST, true),
-        DriverKind::ServerSelection { message, .. } => {
-            let told = "no server that can do this answers within the time for it";
-            (None, message.clone(), (Unavailable, told, true))
-        }
+        DriverKind::ServerSelection { message, .. } => (
+            None,
+            message.clone(),
+            told(Unavailable, "no server that can do this answers within the time for it", true),
+        ),
         DriverKind::DnsResolve { message, .. } => {
-            (None, message.clone(), (Unavailable, "the name of the server could not be resolved", true))
+            (None, message.clone(), told(Unavailable, "the name of the server could not be resolved", true))
         }
         DriverKind::Authentication { .. } => other(Unauthorized, "the server refused the user or its password", false),
         DriverKind::InvalidTlsConfig { .. } => other(InvalidInput, "the settings of TLS are not valid", false),
@@ -72,8 +69,8 @@ pub(crate) fn native(error: mongodb::error::Error) -> Error {
     let is_temporary = error.contains_label(TRANSIENT_TRANSACTION_ERROR)
         || matches!(error.kind.as_ref(), DriverKind::Io(_) | DriverKind::ConnectionPoolCleared { .. })
         || code.is_some_and(|code| code == WRITE_CONFLICT || is_moving(code));
-    let error = Error::new(kind, message).with_source(Native { code, text, is_temporary });
-    if retryable || is_temporary { error.retryable() } else { error }
+    let error = meaning.with_source(Native { code, text, is_temporary });
+    if is_temporary { error.retryable() } else { error }
 }
 
 /// As [`native`], for a command that may have had its effect although it failed.
@@ -101,23 +98,18 @@ pub(crate) fn refusals(error: mongodb::error::Error) -> Result<HashMap<usize, i3
     }
 }
 
-/// Whether the server has done all that a command asked for: what the driver finds out only where the command is its own.
+/// Whether the server has done all that a command asked for: what the driver finds out only where the command is its own. Of several
+/// failures, the one that a row is too large is told last.
 pub(crate) fn check(answer: &Document) -> Result<()> {
-    let refusals = answer.get_array("writeErrors").ok();
-    let first = refusals.and_then(|refusals| refusals.first()).and_then(Bson::as_document);
-    let concern = answer.get_document("writeConcernError").ok();
-    match first.or(concern) {
-        None => Ok(()),
-        Some(refusal) => Err(of_code(refusal.get_i32("code").unwrap_or_default()).with_outcome(Outcome::Unknown)),
-    }
+    let refusals = answer.get_array("writeErrors").into_iter().flatten().filter_map(Bson::as_document);
+    let refusals = refusals.chain(answer.get_document("writeConcernError").ok());
+    let errors = refusals.map(|refusal| of_code(refusal.get_i32("code").unwrap_or_default()));
+    let error = errors.min_by_key(|error| error.kind() == ErrorKind::TooLarge);
+    error.map_or(Ok(()), |error| Err(error.with_outcome(Outcome::Unknown)))
 }
 
-/// The error of a document that was refused with this code.
 pub(crate) fn of_code(code: i32) -> Error {
-    let (kind, message, retryable) = meaning(code);
-    let native = Native { code: Some(code), text: String::new(), is_temporary: false };
-    let error = Error::new(kind, message).with_source(native);
-    if retryable { error.retryable() } else { error }
+    meaning(code).with_source(Native { code: Some(code), text: format!("code {code}"), is_temporary: false })
 }
 
 /// Whether the same call can succeed at once: the connection, the primary or the transaction was a victim of something else.
@@ -125,7 +117,6 @@ pub(crate) fn is_temporary(error: &Error) -> bool {
     cause(error).is_some_and(|cause| cause.is_temporary)
 }
 
-/// The number by which the server names what it refused.
 pub(crate) fn code(error: &Error) -> Option<i32> {
     cause(error).and_then(|cause| cause.code)
 }
@@ -142,21 +133,26 @@ fn is_moving(code: i32) -> bool {
     matches!(code, 91 | 189 | 10058 | 10107 | 11600 | 11602 | 13435 | 13436)
 }
 
+fn told(kind: ErrorKind, message: &'static str, retryable: bool) -> Error {
+    let error = Error::new(kind, message);
+    if retryable { error.retryable() } else { error }
+}
+
 /// What each code means: kind, message, and whether a later call can succeed.
 /// <https://github.com/mongodb/mongo/blob/master/src/mongo/base/error_codes.yml>
-fn meaning(code: i32) -> (ErrorKind, &'static str, bool) {
+fn meaning(code: i32) -> Error {
     use ErrorKind::{Conflict, Corrupt, SchemaMismatch, Timeout, TooLarge, Unauthorized, Unavailable, Unexpected};
-    match code {
+    let (kind, message, retryable) = match code {
         DUPLICATE_KEY => (Conflict, "somebody else has stored the same key", true),
         WRITE_CONFLICT => (Unavailable, "the transaction gave way to another one", true),
         13 => (Unauthorized, "the user lacks a permission", false),
         18 | 8000 => (Unauthorized, "the server refused the user or its password", false),
         20 => (ErrorKind::Unsupported, "the server has no transactions", false),
-        24 | 46 => (Unavailable, "a lock of the server is taken", true),
+        24 | 46 | 12587 => (Unavailable, "a lock of the server is taken, or an index is being built", true),
         26 => (SchemaMismatch, "a collection of the namespace is gone: open the provider again", false),
         50 => (Timeout, "the server gave up on a command that took too long", true),
         64 | 100 => (Unavailable, "too few members of the replica set confirm writes", true),
-        NOT_VALID => (SchemaMismatch, "the server takes only rows with their words", false),
+        NOT_VALID => return Error::newer_writer(),
         225 | 251 | 290 => (Unavailable, "the server has ended the transaction", true),
         388 => (Unavailable, "the cache of the server is too small for the transaction", false),
         10334 | 17419 | 17420 => (TooLarge, "a value is larger than the server takes", false),
@@ -164,19 +160,6 @@ fn meaning(code: i32) -> (ErrorKind, &'static str, bool) {
         code if is_moving(code) => (Unavailable, "the server is not the primary, or not any more", true),
         213 | 214 | 266 => (Corrupt, "the data of the server is damaged", false),
         _ => (Unexpected, "the server refused a command", false),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_lost_connection_leaves_a_write_unknown_and_a_read_not_done() {
-        let lost = || mongodb::error::Error::from(std::io::Error::from(std::io::ErrorKind::ConnectionReset));
-        let (read, write) = (native(lost()), native_write(lost()));
-        assert_eq!((read.kind(), read.outcome()), (ErrorKind::Unavailable, Outcome::NotDone));
-        assert_eq!((write.kind(), write.outcome()), (ErrorKind::Unavailable, Outcome::Unknown));
-        assert!(read.is_retryable() && write.is_retryable() && is_temporary(&read) && is_temporary(&write));
-    }
+    };
+    told(kind, message, retryable)
 }

@@ -8,7 +8,7 @@ use mongodb::bson::{Bson, Document, RawDocument, RawDocumentBuf, doc};
 
 use crate::connection::{MongoSession, Rows};
 use crate::error::native;
-use crate::row::{Stored, StoredRow, found, impossible, mark, memory_id, text, uuid};
+use crate::row::{Stored, StoredRow, bson, found, mark, memory_id, text, uuid};
 use crate::statements::{document_key, lists, ranked, rest, sort};
 
 /// The most rows that one search gives.
@@ -17,13 +17,13 @@ const MOST: usize = 2_048;
 const IDS: usize = 1_000;
 
 impl Reader for MongoSession {
-    /// Beside the revision and the times of the record: whether the row has words.
-    type Version = bool;
+    /// The revision and the times of the record are enough.
+    type Version = ();
 
     /// Behind a mark each of them is two lists; of more than 200 lists the server would not merge but sort everything.
     const PLACES: usize = 100;
 
-    async fn memories(&mut self, ids: &[MemoryId]) -> Result<MemoriesFound<bool>> {
+    async fn memories(&mut self, ids: &[MemoryId]) -> Result<MemoriesFound<()>> {
         let ids = ids.iter().map(|id| uuid(id.as_bytes()).into()).collect();
         let read = |row: &RawDocument| Ok((memory_id(row, "_id")?, found::<Ledger>(row)));
         Ok(each(&self.reads.memories, ids, read).await?.into_iter().collect())
@@ -34,8 +34,8 @@ impl Reader for MongoSession {
     }
 
     async fn search_memories(&mut self, search: &Search<'_>, visit: &mut Visit<'_, Ledger>) -> Result<()> {
-        offer_ranked(&self.reads.memories, ranked(doc! {}, search.words), search.count, |row| visit(&StoredRow(row)))
-            .await
+        let ranked = ranked(doc! {}, search.words);
+        offer_ranked(&self.reads.memories, ranked, search.count, |row| visit(&StoredRow(row))).await
     }
 
     async fn siblings(&mut self, prefix: &str, most: usize) -> Result<Option<Vec<Place>>> {
@@ -75,7 +75,7 @@ impl Reader for MongoSession {
         }
     }
 
-    async fn documents(&mut self, collection: &Collection, ids: &[DocumentId]) -> Result<DocumentsFound<bool>> {
+    async fn documents(&mut self, collection: &Collection, ids: &[DocumentId]) -> Result<DocumentsFound<()>> {
         let mut documents = Vec::with_capacity(ids.len());
         for ids in ids.chunks(IDS) {
             let keys = ids.iter().map(|id| document_key(collection, id).into()).collect();
@@ -99,10 +99,8 @@ impl Reader for MongoSession {
         search: &Search<'_>,
         visit: &mut Visit<'_, Documents>,
     ) -> Result<()> {
-        offer_ranked(&self.reads.documents, ranked(within(collection), search.words), search.count, |row| {
-            visit(&StoredRow(row))
-        })
-        .await
+        let ranked = ranked(within(collection), search.words);
+        offer_ranked(&self.reads.documents, ranked, search.count, |row| visit(&StoredRow(row))).await
     }
 
     async fn collections(&mut self) -> Result<Vec<Collection>> {
@@ -164,12 +162,12 @@ async fn offer_ranked(
     loop {
         let mut ids = Vec::with_capacity(slice);
         while ids.len() < slice && ranked.advance().await.map_err(native)? {
-            ids.push(row_id(ranked.current())?);
+            ids.push(bson(ranked.current(), "_id")?);
         }
         if ids.is_empty() {
             return Ok(());
         }
-        let found = each(on, ids.clone(), |row| Ok((row_id(row)?, row.to_owned()))).await?;
+        let found = each(on, ids.clone(), |row| Ok((bson(row, "_id")?, row.to_owned()))).await?;
         for id in ids {
             // A row that is gone was removed meanwhile.
             if let Some((_, row)) = found.iter().find(|(found, _)| *found == id)
@@ -180,9 +178,4 @@ async fn offer_ranked(
         }
         slice = (slice * 2).min(MOST);
     }
-}
-
-fn row_id(row: &RawDocument) -> Result<Bson> {
-    let id = row.get("_id").ok().flatten().and_then(|id| Bson::try_from(id).ok());
-    id.ok_or_else(|| impossible("_id"))
 }

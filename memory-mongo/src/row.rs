@@ -7,6 +7,7 @@ use memory_core::{
     Context, Document, Documents, Error, Head, IdempotencyKey, Ledger, Memory, MemoryId, Result, Revision, Selects,
     SpaceId, Status, Timestamp, path_hash, words,
 };
+use migrations::WRITER;
 use mongodb::bson::raw::{BindRawBsonRef, CStr, RawArrayBuf, RawDocument, cstr};
 use mongodb::bson::spec::BinarySubtype;
 use mongodb::bson::{Binary, Bson, RawDocumentBuf, rawdoc};
@@ -29,12 +30,10 @@ pub(crate) fn paths_of(space: &SpaceId, status: Status) -> Vec<i64> {
     paths
 }
 
-/// The words of a memory, each once.
 pub(crate) fn memory_words(memory: &Memory) -> Vec<String> {
     words::distinct(&words::text_of(&memory.trigger, memory.context.as_ref())).into_iter().collect()
 }
 
-/// The id of a memory as the server has it.
 pub(crate) fn uuid(id: &[u8]) -> Binary {
     Binary { subtype: BinarySubtype::Uuid, bytes: id.to_vec() }
 }
@@ -44,40 +43,46 @@ pub(crate) fn revision_to_bson(revision: Revision) -> i64 {
     revision.get() as i64
 }
 
+/// What the server compares with the lowest version of a program that may write: that of this program, and the revision that it writes,
+/// since an update of an older program leaves what is there.
+pub(crate) fn written(revision: Revision) -> i64 {
+    revision_to_bson(revision) * 256 + i64::from(WRITER)
+}
+
 /// The row of a memory, with its words if they are indexed.
 pub(crate) fn memory_row(memory: &Memory, has_words: bool) -> RawDocumentBuf {
     let mut row = rawdoc! {
         "_id": uuid(memory.id.as_bytes()),
         "createdAt": memory.created_at.as_millis(),
         "spaceId": memory.space_id.as_str(),
-        "paths": array(paths_of(&memory.space_id, memory.status)),
+        "paths": paths_of(&memory.space_id, memory.status).into_iter().collect::<RawArrayBuf>(),
         "status": memory.status.as_str(),
         "revision": revision_to_bson(memory.revision),
+        "written": written(memory.revision),
         "metadata": memory.metadata.as_str(),
         "trigger": memory.trigger.as_str(),
     };
     append(&mut row, cstr!("updatedAt"), memory.updated_at.map(Timestamp::as_millis));
     append(&mut row, cstr!("context"), memory.context.as_ref().map(Context::as_str));
     append(&mut row, cstr!("idempotencyKey"), memory.idempotency_key.as_ref().map(IdempotencyKey::as_str));
-    append(&mut row, cstr!("words"), has_words.then(|| array(memory_words(memory))));
+    append(&mut row, cstr!("words"), has_words.then(|| memory_words(memory).into_iter().collect::<RawArrayBuf>()));
     row
 }
 
-/// What finds a memory by its idempotency key.
 pub(crate) fn key_row(key: &IdempotencyKey, id: MemoryId) -> RawDocumentBuf {
     rawdoc! { "_id": key.as_str(), "memory": uuid(id.as_bytes()) }
 }
 
-/// The row of a document of the contract.
 pub(crate) fn document_row(document: &Document) -> RawDocumentBuf {
     let mut row = rawdoc! {
         "_id": { "collection": document.collection.as_str(), "id": document.id.as_str() },
         "createdAt": document.created_at.as_millis(),
         "spaceId": document.space_id.as_str(),
         "revision": revision_to_bson(document.revision),
+        "written": written(document.revision),
         "metadata": document.metadata.as_str(),
         "content": document.content.as_str(),
-        "words": array(words::distinct(document.content.as_str())),
+        "words": words::distinct(document.content.as_str()).into_iter().collect::<RawArrayBuf>(),
     };
     append(&mut row, cstr!("updatedAt"), document.updated_at.map(Timestamp::as_millis));
     row
@@ -88,9 +93,7 @@ pub(crate) trait Stored: Selects {
     /// The field that orders the rows of one millisecond.
     const ID: &'static str;
 
-    /// An id as the server has it.
     fn id_to_bson(id: &[u8]) -> Bson;
-    /// The id in a row.
     fn id(row: &RawDocument) -> Result<&[u8]>;
 }
 
@@ -118,7 +121,6 @@ impl Stored for Documents {
     }
 }
 
-/// A row as it is read.
 pub(crate) struct StoredRow<'r>(pub(crate) &'r RawDocument);
 
 impl Row<Ledger> for StoredRow<'_> {
@@ -175,42 +177,42 @@ impl Row<Documents> for StoredRow<'_> {
     }
 }
 
-/// The record in a row, and whether the row has words: an older row of the ledger gets them without a new revision.
-pub(crate) fn found<K: Stored>(row: &RawDocument) -> Result<Found<K::Record, bool>>
+pub(crate) fn found<K: Stored>(row: &RawDocument) -> Result<Found<K::Record, ()>>
 where
     for<'r> StoredRow<'r>: Row<K>,
 {
-    let record = StoredRow(row).read(&StoredRow(row).head()?)?;
-    Ok(Found { record, version: matches!(row.get("words"), Ok(Some(_))) })
+    Ok(Found { record: StoredRow(row).read(&StoredRow(row).head()?)?, version: () })
 }
 
 /// Where a row stands in the order, also when it is damaged.
 pub(crate) fn mark<K: Stored>(row: &RawDocument) -> Mark {
     // A damaged row may have a number of another type, by which the server sorts it all the same, or an id of another type.
-    let millis = row.get("createdAt").ok().flatten().and_then(|millis| match millis.as_f64() {
-        Some(millis) => Some(millis as i64),
-        None => millis.as_i64().or(millis.as_i32().map(i64::from)),
-    });
+    let millis = bson(row, "createdAt").ok().and_then(|millis| any_number(&millis));
     Mark { millis: millis.unwrap_or_default(), id: K::id(row).unwrap_or_default().to_vec() }
 }
 
-/// The id of a memory in any row.
+/// A number of whichever type.
+pub(crate) fn any_number(number: &Bson) -> Option<i64> {
+    number.as_i64().or(number.as_i32().map(i64::from)).or(number.as_f64().map(|number| number as i64))
+}
+
 pub(crate) fn memory_id(row: &RawDocument, name: &str) -> Result<MemoryId> {
     let id = <[u8; 16]>::try_from(bytes(row, name)?);
     id.map(MemoryId::from_bytes).map_err(|_| impossible(name))
 }
 
-/// A string of a row.
 pub(crate) fn text<'r>(row: &'r RawDocument, name: &str) -> Result<&'r str> {
     row.get_str(name).map_err(|_| impossible(name))
 }
 
-/// An integer of a row.
+pub(crate) fn bson(row: &RawDocument, name: &str) -> Result<Bson> {
+    row.get(name).ok().flatten().and_then(|value| value.try_into().ok()).ok_or_else(|| impossible(name))
+}
+
 pub(crate) fn number(row: &RawDocument, name: &str) -> Result<i64> {
     row.get_i64(name).map_err(|_| impossible(name))
 }
 
-/// A value of a row that may be absent.
 fn optional<'r, T>(row: &'r RawDocument, name: &str, get: fn(&'r RawDocument, &str) -> Result<T>) -> Result<Option<T>> {
     if matches!(row.get(name), Ok(None)) { Ok(None) } else { get(row, name).map(Some) }
 }
@@ -228,7 +230,7 @@ fn time(row: &RawDocument) -> Result<Timestamp> {
 }
 
 /// A value that no program has stored like this.
-pub(crate) fn impossible(name: &str) -> Error {
+fn impossible(name: &str) -> Error {
     Error::corrupt(format!("the stored {name} is missing or has an impossible type"))
 }
 
@@ -236,10 +238,4 @@ fn append(row: &mut RawDocumentBuf, name: &CStr, value: Option<impl BindRawBsonR
     if let Some(value) = value {
         row.append(name, value);
     }
-}
-
-fn array<T: BindRawBsonRef>(values: impl IntoIterator<Item = T>) -> RawArrayBuf {
-    let mut array = RawArrayBuf::new();
-    values.into_iter().for_each(|value| array.push(value));
-    array
 }

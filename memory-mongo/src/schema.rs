@@ -4,17 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use memory_core::{Error, ErrorKind, Inspection, Ledger, Result, TextIndex, Timestamp};
-use migrations::{Applied, Report, Step, Target};
-use mongodb::IndexModel;
-use mongodb::bson::{Bson, Document, RawDocument, doc};
-use mongodb::options::IndexOptions;
+use futures::TryStreamExt;
+use memory_core::{Backfill, Blocks, Error, ErrorKind, Inspection, Ledger, Result, Timestamp};
+use migrations::{Applied, Kind, Report, Step, Target, WORDS};
+use mongodb::bson::{Bson, Document, RawDocumentBuf, doc};
 
 use crate::config::MongoConfig;
 use crate::connection::{Connections, MongoSession, Rows};
 use crate::error::{DUPLICATE_KEY, check, code, native};
-use crate::row::{found, memory_id, memory_words, number};
-use crate::statements::by_id;
+use crate::row::{any_number, bson, found, memory_words, number, written};
 
 /// The refusal of a server that is no member of a replica set, with the way out.
 const STANDALONE: &str = "the server is standalone, so it has no transactions: restart it with `mongod --replSet rs0` and run \
@@ -27,22 +25,21 @@ const LEASE: i64 = 10_000;
 const PAUSE: Duration = Duration::from_millis(20);
 /// What `create` answers where the collection is there.
 const EXISTS: i32 = 48;
-/// The index on the words of the ledger; it is there when every row has its words.
-const WORDS: &str = "words";
-/// How many rows get their words by one command.
-const SLICE: usize = 64;
+/// How many rows a slice of the backfill goes over, and about how many bytes of words it writes, each with 16 around it: one command has
+/// at most 16 MiB.
+const SLICE: (i64, usize) = (500, 8 << 20);
 
 /// Creates or migrates the collections, as `init` does, and tells which steps that took.
 pub async fn migrate(config: &MongoConfig) -> Result<Report> {
-    with_session(config, run).await
+    with_session(config, set_up).await
 }
 
 /// Tells which steps [`migrate`] would take, and changes nothing; a missing database stays missing.
 pub async fn plan(config: &MongoConfig) -> Result<Report> {
-    with_session(config, async |session| {
-        migrations::plan(&mut MongoTarget::new(session), migrations::mongo(), &[]).await
-    })
-    .await
+    let plan = async |session: &MongoSession| {
+        migrations::plan(&mut MongoTarget(session), migrations::mongo(), wanted(session)).await
+    };
+    with_session(config, plan).await
 }
 
 /// Removes the database with everything in it, for ever. Nothing happens when there is none.
@@ -56,18 +53,45 @@ pub async fn inspect(config: &MongoConfig) -> Result<Inspection> {
     with_session(config, look).await
 }
 
-/// Prepares the namespace for a provider.
-pub(crate) async fn set_up(session: &MongoSession, text_index: TextIndex) -> Result<()> {
-    let work = async || {
-        run(session).await?;
-        set_up_ledger_text(session, text_index).await
+/// Creates or migrates the collections. Can be repeated.
+pub(crate) async fn set_up(session: &MongoSession) -> Result<Report> {
+    let answer = session.on.database.run_command(doc! { "hello": 1 }).await.map_err(native)?;
+    let is_router = answer.get_str("msg").is_ok_and(|message| message == "isdbgrid");
+    if !is_router && !answer.contains_key("setName") {
+        return Err(Error::new(ErrorKind::Unsupported, STANDALONE));
+    }
+    migrations::migrate(&mut MongoTarget(session), migrations::mongo(), wanted(session)).await
+}
+
+/// How far the index of the ledger's words is; `None` when it is complete.
+pub(crate) async fn pending(session: &MongoSession) -> Result<Option<Backfill>> {
+    let Some(entry) = incomplete(session).await? else { return Ok(None) };
+    let total = session.on.primary.memories.estimated_document_count().await.map_err(native)?;
+    let done = u64::try_from(number(&entry, "done")?).unwrap_or_default().min(total);
+    Ok(Some(Backfill::new("the index of words", done, total, Blocks::LedgerText)))
+}
+
+/// Gives words to some more rows, in the order of their ids. New rows have theirs, since the server takes none without.
+pub(crate) async fn backfill(session: &MongoSession) -> Result<()> {
+    let Some(entry) = incomplete(session).await? else { return Ok(()) };
+    let (bookkeeping, mark) = (&session.on.primary.bookkeeping, bson(&entry, "mark")?);
+    if mark == Bson::MinKey {
+        // While few rows have words. The server goes on with it by itself, and the last slice waits for its end.
+        tokio::spawn(index_words(Arc::clone(&session.on)));
+    }
+    let Some((count, reached)) = index_rows(session, &mark).await? else {
+        index_words(Arc::clone(&session.on)).await?;
+        let complete = bookkeeping.update_one(doc! { "_id": WORDS }, doc! { "$set": { "complete": true } });
+        return complete.await.map(drop).map_err(native);
     };
-    session.retry(work).await
+    // Of two programs that take the same slice, one counts it.
+    let next = doc! { "$set": { "mark": reached }, "$inc": { "done": count } };
+    bookkeeping.update_one(doc! { "_id": WORDS, "mark": mark }, next).await.map(drop).map_err(native)
 }
 
 /// The version of the schema that is in place.
 pub(crate) async fn version(session: &MongoSession) -> Result<u32> {
-    let applied = MongoTarget::new(session).applied().await?;
+    let applied = MongoTarget(session).applied().await?;
     Ok(applied.iter().map(|step| step.version).max().unwrap_or_default())
 }
 
@@ -80,104 +104,122 @@ async fn with_session<T>(config: &MongoConfig, work: impl AsyncFn(&MongoSession)
     result
 }
 
-async fn run(session: &MongoSession) -> Result<Report> {
-    check_topology(session).await?;
-    migrations::migrate(&mut MongoTarget::new(session), migrations::mongo(), &[]).await
-}
-
-/// Refuses a server that has no transactions.
-async fn check_topology(session: &MongoSession) -> Result<()> {
-    let answer = session.on.database.run_command(doc! { "hello": 1 }).await.map_err(native)?;
-    let is_router = answer.get_str("msg").is_ok_and(|message| message == "isdbgrid");
-    if is_router || answer.contains_key("setName") {
-        return Ok(());
-    }
-    Err(Error::new(ErrorKind::Unsupported, STANDALONE))
+fn wanted(session: &MongoSession) -> &'static [&'static str] {
+    if session.on.has_ledger_text() { &[WORDS] } else { &[] }
 }
 
 /// MongoDB as a target of the migrations crate.
 ///
 /// The commands of a step can be repeated, so a step whose end was never reached is simply taken again: an entry is written
 /// when its step is complete. The lock is a lease, and a step that outlives it does no harm.
-struct MongoTarget<'s> {
-    session: &'s MongoSession,
-    bookkeeping: &'s Rows,
-}
+struct MongoTarget<'s>(&'s MongoSession);
 
-impl<'s> MongoTarget<'s> {
-    fn new(session: &'s MongoSession) -> Self {
-        Self { session, bookkeeping: &session.on.primary.bookkeeping }
+impl MongoTarget<'_> {
+    fn bookkeeping(&self) -> &Rows {
+        &self.0.on.primary.bookkeeping
     }
 
-    /// Whether the lock is ours now.
-    async fn take_lock(&self) -> Result<bool> {
-        let until = doc! { "$set": { "owner": &self.session.on.owner, "until": { "$add": ["$$NOW", LEASE] } } };
-        let take = self
-            .bookkeeping
-            .update_one(doc! { "_id": LOCK, "owner": &self.session.on.owner }, vec![until])
-            .upsert(true);
-        match take.await.map_err(native) {
-            Ok(_) => Ok(true),
-            // Somebody else has it, and may be gone.
-            Err(error) if code(&error) == Some(DUPLICATE_KEY) => {
-                let is_over = doc! { "_id": LOCK, "$expr": { "$lt": ["$until", "$$NOW"] } };
-                self.bookkeeping.delete_one(is_over).await.map_err(native).map(|_| false)
-            }
-            Err(error) => Err(error),
-        }
+    /// The lock while it is ours.
+    fn own_lock(&self) -> Document {
+        doc! { "_id": LOCK, "owner": &self.0.on.owner }
     }
 }
 
 #[async_trait]
 impl Target for MongoTarget<'_> {
     async fn lock(&mut self) -> Result<()> {
-        while !self.take_lock().await? {
-            tokio::time::sleep(PAUSE).await;
-            self.session.check_deadline()?;
+        let until = doc! { "$set": { "until": { "$add": ["$$NOW", LEASE] } } };
+        loop {
+            let take = self.bookkeeping().update_one(self.own_lock(), vec![until.clone()]).upsert(true);
+            match take.await.map_err(native) {
+                Ok(_) => return Ok(()),
+                Err(error) if code(&error) != Some(DUPLICATE_KEY) => return Err(error),
+                Err(_) => tokio::time::sleep(PAUSE).await,
+            }
+            self.0.check_deadline()?;
+            // Somebody else has it, and may be gone.
+            let is_over = doc! { "_id": LOCK, "$expr": { "$lt": ["$until", "$$NOW"] } };
+            self.bookkeeping().delete_one(is_over).await.map_err(native)?;
         }
-        Ok(())
     }
 
     async fn applied(&mut self) -> Result<Vec<Applied>> {
-        let mut steps = self.bookkeeping.find(doc! { "_id": { "$type": "long" } }).await.map_err(native)?;
+        let mut steps = self.bookkeeping().find(doc! { "checksum": { "$exists": true } }).await.map_err(native)?;
         let mut applied = Vec::new();
         while steps.advance().await.map_err(native)? {
             let step = steps.current();
             let unreadable = |_| Error::new(ErrorKind::SchemaMismatch, "the list of applied steps can't be read");
             let text = |name| step.get_str(name).map(str::to_owned).map_err(unreadable);
+            // The entries of version 1 have nothing else.
+            let version = step.get_i64("version").or_else(|_| step.get_i64("_id"));
             applied.push(Applied {
-                version: step.get_i64("_id").ok().and_then(|id| id.try_into().ok()).unwrap_or(u32::MAX),
+                version: version.ok().and_then(|version| version.try_into().ok()).unwrap_or(u32::MAX),
                 name: text("name")?,
                 checksum: text("checksum")?,
-                complete: true,
+                complete: step.get_bool("complete").unwrap_or(true),
             });
         }
         Ok(applied)
     }
 
     async fn apply(&mut self, step: &Step) -> Result<()> {
-        for mut command in commands(step)? {
-            command.insert("writeConcern", doc! { "w": "majority" });
-            match self.session.on.database.run_command(command).await.map_err(native) {
-                Err(error) if code(&error) != Some(EXISTS) => return Err(error),
-                _ => {}
+        let (on, is_quick, version) = (&self.0.on, step.kind == Kind::Quick, i64::from(step.version));
+        // A program of version 1 has made the index when all rows had their words.
+        let is_complete = is_quick
+            || on.primary.memories.list_index_names().await.map_err(native)?.iter().any(|index| index == step.name);
+        for command in commands(step)? {
+            // An index over the whole ledger is what the backfill makes.
+            if is_quick || !command.contains_key("createIndexes") {
+                execute(on, command).await?;
             }
         }
-        let id = doc! { "_id": i64::from(step.version) };
-        let entry = doc! { "$setOnInsert": { "name": step.name, "checksum": step.checksum() } };
-        self.bookkeeping.update_one(id, entry).upsert(true).await.map(drop).map_err(native)
+        let mut entry = doc! { "version": version, "name": step.name, "checksum": step.checksum() };
+        if !is_complete {
+            entry.extend(doc! { "complete": false, "mark": Bson::MinKey, "done": 0_i64 });
+        }
+        // By a long a program of version 1 learns that the database is newer: the first step of each version has one.
+        let first = migrations::mongo().iter().find(|first| first.version == step.version);
+        let id = if first == Some(step) { Bson::from(version) } else { step.name.into() };
+        let insert = self.bookkeeping().update_one(doc! { "_id": id }, doc! { "$setOnInsert": entry }).upsert(true);
+        insert.await.map(drop).map_err(native)
     }
 
     async fn unlock(&mut self) -> Result<()> {
-        let lock = doc! { "_id": LOCK, "owner": &self.session.on.owner };
-        self.bookkeeping.delete_one(lock).await.map(drop).map_err(native)
+        self.bookkeeping().delete_one(self.own_lock()).await.map(drop).map_err(native)
     }
 }
 
-/// What a step has the server do.
 fn commands(step: &Step) -> Result<Vec<Document>> {
     serde_json::from_str(step.text)
         .map_err(|error| Error::new(ErrorKind::Unexpected, "the step is not JSON").with_source(error))
+}
+
+/// Has the server do one command of a step.
+async fn execute(on: &Connections, mut command: Document) -> Result<()> {
+    if let Ok(rule) = command.get_document("validator").cloned().map(Bson::from) {
+        let mut rules = rules(on, command.get_str("collMod").unwrap_or_default()).await?;
+        if !rules.contains(&rule) {
+            rules.push(rule);
+        }
+        command.insert("validator", doc! { "$and": rules });
+    }
+    command.insert("writeConcern", doc! { "w": "majority" });
+    match on.database.run_command(command).await.map_err(native) {
+        Err(error) if code(&error) != Some(EXISTS) => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// The rules of a collection, which together are its validator.
+async fn rules(on: &Connections, collection: &str) -> Result<Vec<Bson>> {
+    let mut found = on.database.list_collections().filter(doc! { "name": collection }).await.map_err(native)?;
+    let found = found.try_next().await.map_err(native)?;
+    let validator = found.and_then(|collection| collection.options.validator).unwrap_or_default();
+    Ok(match validator.get_array("$and") {
+        Ok(rules) => rules.clone(),
+        Err(_) if validator.is_empty() => Vec::new(),
+        Err(_) => vec![validator.into()],
+    })
 }
 
 async fn look(session: &MongoSession) -> Result<Inspection> {
@@ -185,103 +227,81 @@ async fn look(session: &MongoSession) -> Result<Inspection> {
     let answer = database.run_command(doc! { "hello": 1 }).await.map_err(native)?;
     let server_time = answer.get_datetime("localTime").ok().map(|time| Timestamp::from_millis(time.timestamp_millis()));
     let present = database.list_collection_names().await.map_err(native)?;
+    let is_present = |name: &str| present.iter().any(|present| present == name);
     let mut missing = Vec::new();
-    let steps = migrations::mongo().iter().map(commands).collect::<Result<Vec<_>>>()?;
-    for command in steps.concat() {
-        let name = command.get_str("create").or_else(|_| command.get_str("createIndexes")).unwrap_or_default();
-        if !present.iter().any(|present| present == name) {
-            // Its indexes are missing with it.
-            if command.contains_key("create") {
-                missing.push(name.to_owned());
-            }
-            continue;
+    let is_wanted = |step: &&Step| step.kind != Kind::Optional || wanted(session).contains(&step.name);
+    for command in migrations::mongo().iter().filter(is_wanted).map(commands).collect::<Result<Vec<_>>>()?.concat() {
+        if let Ok(name) = command.get_str("create") {
+            missing.extend((!is_present(name)).then(|| name.to_owned()));
+        // The indexes of a collection that is missing are missing with it.
+        } else if let (Ok(name), Ok(indexes)) = (command.get_str("createIndexes"), command.get_array("indexes"))
+            && is_present(name)
+        {
+            let present = database.collection::<Document>(name).list_index_names().await.map_err(native)?;
+            let names = indexes.iter().filter_map(|index| index.as_document()?.get_str("name").ok());
+            let absent = names.filter(|index| !present.iter().any(|present| present == index));
+            missing.extend(absent.map(|index| format!("{name}.{index}")));
         }
-        let Ok(indexes) = command.get_array("indexes") else { continue };
-        let present = database.collection::<Document>(name).list_index_names().await.map_err(native)?;
-        let names = indexes.iter().filter_map(|index| index.as_document()?.get_str("name").ok());
-        let absent = names.filter(|index| !present.iter().any(|present| present == index));
-        missing.extend(absent.map(|index| format!("{name}.{index}")));
     }
     let stats = database.run_command(doc! { "dbStats": 1 }).await.map_err(native)?;
-    // A count comes in whichever type has room for it.
-    let size = |size: &Bson| size.as_i64().or(size.as_i32().map(i64::from)).or(size.as_f64().map(|size| size as i64));
-    let bytes = stats.get("totalSize").and_then(size).and_then(|size| size.try_into().ok());
+    let bytes = stats.get("totalSize").and_then(any_number).and_then(|bytes| bytes.try_into().ok());
     Ok(Inspection::new(missing, server_time.transpose()?, bytes))
 }
 
-/// Learns whether the words of the ledger are indexed, and indexes those of the whole ledger if that is wanted and nobody
-/// did it before.
-async fn set_up_ledger_text(session: &MongoSession, text_index: TextIndex) -> Result<()> {
-    let (memories, is_begun) = (&session.on.primary.memories, is_begun(session).await?);
-    let is_wanted = text_index == TextIndex::All;
-    if is_wanted && !is_begun {
-        begin(session).await?;
-    }
-    if is_wanted || is_begun {
-        session.on.learn_of_ledger_text();
-    }
-    if !is_wanted || memories.list_index_names().await.map_err(native)?.iter().any(|name| name == WORDS) {
-        return Ok(());
-    }
-    while index_old_rows(session).await? {}
-    let options = IndexOptions::builder().name(WORDS.to_owned()).build();
-    let index = IndexModel::builder().keys(doc! { "words": 1 }).options(options).build();
-    memories.create_index(index).await.map(drop).map_err(native)
+/// The entry of the words of the ledger, while a backfill has to go on.
+async fn incomplete(session: &MongoSession) -> Result<Option<RawDocumentBuf>> {
+    session.on.latest.bookkeeping.find_one(doc! { "_id": WORDS, "complete": false }).await.map_err(native)
 }
 
-/// Whether the server refuses rows without words.
-async fn is_begun(session: &MongoSession) -> Result<bool> {
-    let list = session.on.database.list_collections().filter(doc! { "name": session.on.primary.memories.name() });
-    let mut collections = list.await.map_err(native)?;
-    let is_there = collections.advance().await.map_err(native)?;
-    let options = is_there.then(|| collections.current().get_document("options").ok()).flatten();
-    Ok(options.is_some_and(|options| matches!(options.get("validator"), Ok(Some(_)))))
-}
-
-/// Makes the server refuse rows without words, so that those who don't know of the index learn of it. Waits for the stores
-/// that are on their way.
-async fn begin(session: &MongoSession) -> Result<()> {
-    let command = doc! {
-        "collMod": session.on.primary.memories.name(),
-        "validator": { "words": { "$exists": true } },
-        // Rows that have none yet can still be updated.
-        "validationLevel": "moderate",
-        "writeConcern": { "w": "majority" },
-    };
-    session.on.database.run_command(command).await.map(drop).map_err(native)
-}
-
-/// Gives words to the rows without, and tells whether there were any.
-async fn index_old_rows(session: &MongoSession) -> Result<bool> {
-    let memories = &session.on.primary.memories;
-    let mut rows = memories.find(doc! { "words": { "$exists": false } }).await.map_err(native)?;
-    let mut found = false;
-    loop {
-        let mut updates = Vec::with_capacity(SLICE);
-        while updates.len() < SLICE && rows.advance().await.map_err(native)? {
-            updates.push(words_of(rows.current())?);
+/// Makes the index on the words of the ledger, or waits for whoever does.
+async fn index_words(on: Arc<Connections>) -> Result<()> {
+    for step in migrations::mongo().iter().filter(|step| step.name == WORDS) {
+        for command in commands(step)?.into_iter().filter(|command| command.contains_key("createIndexes")) {
+            execute(&on, command).await?;
         }
-        if updates.is_empty() {
-            return Ok(found);
+    }
+    Ok(())
+}
+
+/// Gives words to the next rows. Tells how many rows it went over, and the last of them; `None` at the end of the ledger.
+async fn index_rows(session: &MongoSession, mark: &Bson) -> Result<Option<(i64, Bson)>> {
+    // What a majority has: words that are lost with a primary are not passed over.
+    let find = session.on.latest.memories.find(doc! { "_id": { "$gt": mark } }).sort(doc! { "_id": 1 });
+    let mut rows = find.limit(SLICE.0).batch_size(SLICE.0 as u32).await.map_err(native)?;
+    let (mut updates, mut size, mut count, mut reached) = (Vec::new(), 0, 0, None);
+    while count < SLICE.0 {
+        if !rows.advance().await.map_err(native)? {
+            reached = None;
+            break;
         }
-        found = true;
+        let row = rows.current();
+        // A row that can't be read has no words.
+        if matches!(row.get("words"), Ok(None))
+            && let Ok(found) = found::<Ledger>(row)
+        {
+            let words = memory_words(&found.record);
+            size += words.iter().map(|word| word.len() + 16).sum::<usize>();
+            if size > SLICE.1 && !updates.is_empty() {
+                break;
+            }
+            let set = doc! { "$set": { "words": words, "written": written(found.record.revision) } };
+            updates.push(doc! { "q": { "_id": bson(row, "_id")?, "words": { "$exists": false } }, "u": set });
+        }
+        (count, reached) = (count + 1, Some(bson(row, "_id")?));
+    }
+    if !updates.is_empty() {
         let command = doc! {
-            "update": memories.name(),
+            "update": session.on.primary.memories.name(),
             "updates": updates,
             "ordered": false,
             "writeConcern": { "w": "majority", "j": true },
         };
-        check(&session.on.database.run_command(command).await.map_err(native)?)?;
+        let answer = session.on.database.run_command(command).await.map_err(native);
+        match answer.and_then(|answer| check(&answer)) {
+            // A row that has no place for its words is not found by them.
+            Err(error) if error.kind() == ErrorKind::TooLarge => {}
+            done => done?,
+        }
     }
-}
-
-/// The update that gives a row its words. A row that can't be read has none.
-fn words_of(row: &RawDocument) -> Result<Document> {
-    let words = found::<Ledger>(row).map(|found| memory_words(&found.record)).unwrap_or_default();
-    let mut unchanged = by_id(memory_id(row, "_id")?);
-    unchanged.insert("words", doc! { "$exists": false });
-    if let Ok(revision) = number(row, "revision") {
-        unchanged.insert("revision", revision);
-    }
-    Ok(doc! { "q": unchanged, "u": { "$set": { "words": words } } })
+    Ok(reached.map(|reached| (count, reached)))
 }

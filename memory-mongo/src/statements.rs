@@ -2,28 +2,19 @@
 
 use std::collections::BTreeSet;
 
-use memory_core::engine::{Found, Mark, Place, Source, Walk};
-use memory_core::{Collection, Context, DocumentId, MAX_EXAMINED, Memory, MemoryId, Order, Timestamp, path_hash};
+use memory_core::engine::{Mark, Place, Source, Walk};
+use memory_core::{Collection, Context, DocumentId, MAX_EXAMINED, Memory, Order, Timestamp, path_hash};
 use mongodb::bson::{Document, doc};
 
-use crate::row::{EVERYTHING, Stored, memory_words, open_path, paths_of, revision_to_bson, uuid};
+use crate::row::{EVERYTHING, Stored, memory_words, open_path, paths_of, revision_to_bson, uuid, written};
 
-/// What finds a memory.
-pub(crate) fn by_id(id: MemoryId) -> Document {
-    doc! { "_id": uuid(id.as_bytes()) }
-}
-
-/// The `_id` of a document.
 pub(crate) fn document_key(collection: &Collection, id: &DocumentId) -> Document {
     doc! { "collection": collection.as_str(), "id": id.as_str() }
 }
 
 /// What finds a memory while it is the one that was read.
-pub(crate) fn same_memory(found: &Found<Memory, bool>) -> Document {
-    let mut same = by_id(found.record.id);
-    same.insert("revision", revision_to_bson(found.record.revision));
-    same.insert("words", doc! { "$exists": found.version });
-    same
+pub(crate) fn same_memory(memory: &Memory) -> Document {
+    doc! { "_id": uuid(memory.id.as_bytes()), "revision": revision_to_bson(memory.revision) }
 }
 
 /// What finds a document while it has the revision and the times of the one that was read.
@@ -47,19 +38,22 @@ pub(crate) fn same_document(document: &memory_core::Document) -> Document {
     same
 }
 
-/// What changes a memory into its next version: only the fields that differ.
-pub(crate) fn changes(before: &Found<Memory, bool>, after: &Memory) -> Document {
-    let (has_words, before) = (before.version, &before.record);
-    let mut set = doc! { "revision": revision_to_bson(after.revision) };
-    let mut update = Document::new();
+/// What changes a memory into its next version: only the fields that differ. With its words, if they are indexed; otherwise words that
+/// would not be its own any more are taken away, which the server refuses where they are indexed.
+pub(crate) fn changes(before: &Memory, after: &Memory, has_words: bool) -> Document {
+    let mut set = doc! { "revision": revision_to_bson(after.revision), "written": written(after.revision) };
+    let mut unset = Document::new();
     set.extend(after.updated_at.map(|time| ("updatedAt".to_owned(), time.as_millis().into())));
+    if has_words {
+        set.insert("words", memory_words(after));
+    }
     if after.context != before.context {
         match after.context.as_ref().map(Context::as_str) {
             Some(context) => drop(set.insert("context", context)),
-            None => drop(update.insert("$unset", doc! { "context": "" })),
+            None => drop(unset.insert("context", "")),
         }
-        if has_words {
-            set.insert("words", memory_words(after));
+        if !has_words {
+            unset.insert("words", "");
         }
     }
     if after.metadata != before.metadata {
@@ -69,8 +63,7 @@ pub(crate) fn changes(before: &Found<Memory, bool>, after: &Memory) -> Document 
         set.insert("status", after.status.as_str());
         set.insert("paths", paths_of(&after.space_id, after.status));
     }
-    update.insert("$set", set);
-    update
+    doc! { "$set": set, "$unset": unset }
 }
 
 /// The conditions of the lists that a walk of the ledger goes along, which the server merges.
@@ -92,10 +85,9 @@ pub(crate) fn lists(source: &Source<'_>) -> Vec<Document> {
 /// What the rows of these lists have that are left to a walk, unless there are none.
 pub(crate) fn rest<K: Stored>(lists: &[Document], walk: &Walk<'_>) -> Option<Document> {
     let ranges = ranges::<K>(walk);
-    let mut searched: Vec<Document> = Vec::with_capacity(lists.len() * ranges.len());
-    for list in lists {
-        searched.extend(ranges.iter().map(|range| list.clone().into_iter().chain(range.clone()).collect()));
-    }
+    let both = |list: &Document, range: &Document| list.clone().into_iter().chain(range.clone()).collect();
+    let searched = lists.iter().flat_map(|list| ranges.iter().map(move |range| both(list, range)));
+    let mut searched: Vec<Document> = searched.collect();
     match searched.len() {
         0 | 1 => searched.pop(),
         _ => Some(doc! { "$or": searched }),
@@ -124,7 +116,6 @@ fn ranges<K: Stored>(walk: &Walk<'_>) -> Vec<Document> {
     ranges
 }
 
-/// What the server sorts the rows of a walk by.
 pub(crate) fn sort<K: Stored>(order: Order) -> Document {
     let direction = if order == Order::NewestFirst { -1 } else { 1 };
     doc! { "createdAt": direction, K::ID: direction }

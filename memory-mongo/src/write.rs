@@ -21,16 +21,28 @@ impl Writer for MongoSession {
     async fn append(&mut self, append: Append<'_>) -> Result<Vec<Appended>> {
         match append.atomicity {
             Atomicity::All => self.append_all(append.memories, append.is_repeated).await,
+            Atomicity::Each if append.memories.iter().all(|memory| memory.idempotency_key.is_none()) => {
+                self.append_keyless(append.memories).await
+            }
             Atomicity::Each => self.append_each(append.memories, append.is_repeated).await,
         }
     }
 
-    async fn replace(&mut self, before: &Found<Memory, bool>, after: &Memory) -> Result<bool> {
-        let update = self.on.primary.memories.update_one(same_memory(before), changes(before, after));
-        Ok(update.await.map_err(native_write)?.matched_count == 1)
+    async fn replace(&mut self, before: &Found<Memory, ()>, after: &Memory) -> Result<bool> {
+        let before = &before.record;
+        // A row that is indexed keeps its words unless they change.
+        let mut has_words = self.on.has_ledger_text() && after.context != before.context;
+        loop {
+            let update = self.on.primary.memories.update_one(same_memory(before), changes(before, after, has_words));
+            match update.await.map_err(native_write) {
+                Err(error) if code(&error) == Some(NOT_VALID) && !has_words => self.on.learn_of_ledger_text(),
+                updated => return Ok(updated?.matched_count == 1),
+            }
+            has_words = true;
+        }
     }
 
-    async fn put(&mut self, before: Option<&Found<Document, bool>>, after: &Document) -> Result<bool> {
+    async fn put(&mut self, before: Option<&Found<Document, ()>>, after: &Document) -> Result<bool> {
         let (documents, row) = (&self.on.primary.documents, document_row(after));
         let is_put = match before {
             None => documents.insert_one(row).await.map(|_| true),
@@ -48,12 +60,13 @@ impl Writer for MongoSession {
         let rows = documents.iter().map(document_row).collect();
         let refused = insert_each(&self.on.primary.documents, rows).await?;
         if let Some(code) = refused.values().find(|code| **code != DUPLICATE_KEY) {
-            return Err(of_code(*code).with_outcome(Outcome::Unknown));
+            let is_none_put = refused.len() == documents.len();
+            return Err(of_code(*code).with_outcome(if is_none_put { Outcome::NotDone } else { Outcome::Unknown }));
         }
         Ok((0..documents.len()).map(|place| !refused.contains_key(&place)).collect())
     }
 
-    async fn remove(&mut self, _: &Collection, found: &[Found<Document, bool>]) -> Result<bool> {
+    async fn remove(&mut self, _: &Collection, found: &[Found<Document, ()>]) -> Result<bool> {
         if let [found] = found {
             let delete = self.on.primary.documents.delete_one(same_document(&found.record));
             return Ok(delete.await.map_err(native_write)?.deleted_count == 1);
@@ -73,18 +86,12 @@ impl Writer for MongoSession {
             }
             Ok::<_, Error>(removed == found.len())
         };
-        match delete.await {
-            Ok(true) => self.commit(transaction).await.map(|()| true),
-            unchanged => {
-                self.roll_back(transaction).await;
-                unchanged.map_err(|error| error.with_outcome(Outcome::NotDone))
-            }
-        }
+        let is_done = delete.await;
+        self.end(transaction, is_done).await
     }
 }
 
 impl MongoSession {
-    /// Appends all or none.
     async fn append_all(&self, memories: &[&Memory], is_repeated: bool) -> Result<Vec<Appended>> {
         loop {
             let has_words = self.on.has_ledger_text();
@@ -94,10 +101,8 @@ impl MongoSession {
                 Err(error) if code(&error) == Some(DUPLICATE_KEY) => {
                     let owners = self.owners(memories, is_repeated).await?;
                     if !owners.is_empty() {
-                        let appended = |memory: &&Memory| {
-                            owners.get(&memory.id).map_or(Appended::NotWritten, |owner| Appended::Taken(*owner))
-                        };
-                        return Ok(memories.iter().map(appended).collect());
+                        let owners = memories.iter().map(|memory| owners.get(&memory.id).copied());
+                        return Ok(owners.map(|owner| owner.map_or(Appended::NotWritten, Appended::Taken)).collect());
                     }
                     tokio::time::sleep(PAUSE).await;
                     self.check_deadline()?;
@@ -107,32 +112,8 @@ impl MongoSession {
         }
     }
 
-    /// Appends each by itself: those without a key by one insert, and those with one by a transaction at the same time.
+    /// Appends all but those that are there, in one transaction.
     async fn append_each(&self, memories: &[&Memory], is_repeated: bool) -> Result<Vec<Appended>> {
-        let (keyed, keyless): (Vec<_>, Vec<_>) = memories.iter().partition(|memory| memory.idempotency_key.is_some());
-        let (by_key, by_id) = futures::join!(self.append_keyed(&keyed, is_repeated), self.append_keyless(&keyless));
-        let (by_key, by_id) = match (by_key, by_id) {
-            (Ok(by_key), Ok(by_id)) => (by_key, by_id),
-            // The failure of one half touches the other only where it may have been a success.
-            (Err(error), Ok(by_id)) if !by_id.is_empty() && error.outcome() == Outcome::NotDone => {
-                (vec![Appended::NotWritten; keyed.len()], by_id)
-            }
-            (Ok(by_key), Err(error)) if !by_key.is_empty() && error.outcome() == Outcome::NotDone => {
-                (by_key, vec![Appended::NotWritten; keyless.len()])
-            }
-            (Err(error), Err(other)) => return Err(error.after(other.outcome())),
-            (Err(error), Ok(_)) | (Ok(_), Err(error)) => return Err(error),
-        };
-        let (mut by_key, mut by_id) = (by_key.into_iter(), by_id.into_iter());
-        let appended = memories.iter().map(|memory| match memory.idempotency_key {
-            Some(_) => by_key.next(),
-            None => by_id.next(),
-        });
-        Ok(appended.map(|appended| appended.unwrap_or(Appended::NotWritten)).collect())
-    }
-
-    /// Appends all but those that are there.
-    async fn append_keyed(&self, memories: &[&Memory], is_repeated: bool) -> Result<Vec<Appended>> {
         let mut appended = vec![Appended::NotWritten; memories.len()];
         loop {
             let rest = (0..memories.len()).filter(|place| appended[*place] == Appended::NotWritten);
@@ -148,31 +129,24 @@ impl MongoSession {
 
     /// Appends memories without keys, each by itself. One that the server refuses for itself is not written.
     async fn append_keyless(&self, memories: &[&Memory]) -> Result<Vec<Appended>> {
-        let (mut appended, mut failure) = (vec![Appended::Written; memories.len()], None);
-        let mut places: Vec<_> = (0..memories.len()).collect();
-        while !places.is_empty() {
-            let has_words = self.on.has_ledger_text();
-            let rows = places.iter().map(|place| memory_row(memories[*place], has_words)).collect();
-            let earlier = if places.len() < memories.len() { Outcome::Unknown } else { Outcome::NotDone };
-            let refused = insert_each(&self.on.primary.memories, rows).await.map_err(|error| error.after(earlier))?;
-            let mut without_words = Vec::new();
-            for (number, code) in refused {
-                let place = places[number];
-                match code {
-                    DUPLICATE_KEY => appended[place] = Appended::Taken(memories[place].id),
-                    NOT_VALID if !has_words => without_words.push(place),
-                    code => (appended[place], failure) = (Appended::NotWritten, Some(of_code(code))),
-                }
-            }
-            if !without_words.is_empty() {
-                self.on.learn_of_ledger_text();
-            }
-            places = without_words;
+        let has_words = self.on.has_ledger_text();
+        let rows = memories.iter().map(|memory| memory_row(memory, has_words)).collect();
+        let refused = insert_each(&self.on.primary.memories, rows).await?;
+        let appended = memories.iter().enumerate().map(|(place, memory)| match refused.get(&place) {
+            None => Appended::Written,
+            Some(&DUPLICATE_KEY) => Appended::Taken(memory.id),
+            Some(_) => Appended::NotWritten,
+        });
+        let appended: Vec<_> = appended.collect();
+        if !has_words && refused.values().any(|code| *code == NOT_VALID) {
+            // The caller tries again what is not written, then with its words.
+            self.on.learn_of_ledger_text();
+        } else if appended.iter().all(|appended| *appended == Appended::NotWritten)
+            && let Some(code) = refused.values().next()
+        {
+            return Err(of_code(*code));
         }
-        match failure {
-            Some(error) if appended.iter().all(|appended| *appended == Appended::NotWritten) => Err(error),
-            _ => Ok(appended),
-        }
+        Ok(appended)
     }
 
     /// Writes memories, all or none; a duplicate of one is an error.
@@ -193,13 +167,8 @@ impl MongoSession {
             }
             self.on.primary.memories.insert_many(rows).session(&mut transaction).await
         };
-        match write.await {
-            Ok(_) => self.commit(transaction).await,
-            Err(error) => {
-                self.roll_back(transaction).await;
-                Err(native(error))
-            }
-        }
+        let is_done = write.await.map(|_| true).map_err(native);
+        self.end(transaction, is_done).await.map(drop)
     }
 
     /// Which memories have the ids of these or, where nobody has, their keys: those that a majority has.
@@ -236,9 +205,9 @@ async fn insert_each(on: &Rows, rows: Vec<RawDocumentBuf>) -> Result<HashMap<usi
 }
 
 /// How many of the first documents one command removes; at least one.
-fn removed_at_once(found: &[Found<Document, bool>]) -> usize {
+fn removed_at_once(found: &[Found<Document, ()>]) -> usize {
     let mut bytes = 0;
-    let fits = |found: &&Found<Document, bool>| {
+    let fits = |found: &&Found<Document, ()>| {
         bytes += found.record.size();
         bytes <= REMOVED.1
     };

@@ -80,6 +80,18 @@ async fn users_are_asked_for_their_password() -> Case {
     admin(&server.url()).await?.run_command(reads).await?;
     let guest = server.url().replace("admin:", "guest:");
     check(&init(config(&guest)).await, ErrorKind::Unauthorized, "lacks a permission");
+
+    // Who may write, but not change the rules of a collection, needs somebody else to migrate.
+    let writes = doc! { "createUser": "app", "pwd": SECRET, "roles": ["readWriteAnyDatabase"] };
+    admin(&server.url()).await?.run_command(writes).await?;
+    let mut app = config(&server.url().replace("admin:", "app:"));
+    open(app.clone()).await?.store(event("a-b", 2)).await?;
+    app.text_index = TextIndex::All;
+    check(&init(app.clone()).await, ErrorKind::Unauthorized, "lacks a permission");
+    let mut owner = config(&server.url());
+    owner.text_index = TextIndex::All;
+    memory_mongo::migrate(&owner).await?;
+    assert_eq!(open(app).await?.backfill().await?, None);
     assert!(provider.get(id).await?.is_some());
     Ok(())
 }

@@ -24,9 +24,16 @@ pub fn postgres() -> &'static [Step] {
     const { &[Step::quick(1, "ledger", include_str!("../postgres/0001_ledger.sql"))] }
 }
 
-/// The steps of the MongoDB schema, in ascending order. Their texts are lists of commands, each of which can be repeated.
+/// The steps of the MongoDB schema, in ascending order. Their texts are lists of commands, each of which can be repeated. The validator
+/// of a `collMod` is a rule that is added to those that the collection has.
 pub fn mongo() -> &'static [Step] {
-    const { &[Step::quick(1, "ledger", include_str!("../mongo/0001_ledger.json"))] }
+    const {
+        &[
+            Step::quick(1, "ledger", include_str!("../mongo/0001_ledger.json")),
+            Step::quick(2, "writers", include_str!("../mongo/0002_writers.json")),
+            optional_words(include_str!("../mongo/0002_words.json")),
+        ]
+    }
 }
 
 /// The steps of the Redis schema, in ascending order. Each is a part of a script.
