@@ -207,7 +207,10 @@ pub(crate) fn describe(error: &anyhow::Error) -> String {
 fn advice(error: &memory_core::Error) -> Option<&'static str> {
     Some(match error.kind() {
         ErrorKind::Timeout => "try again, or wait longer with ?deadline_ms= in the URL",
-        ErrorKind::Unavailable => "check the URL, the free space, and for a server that it runs, and try again",
+        // Without a cause it is the ledger itself that is not ready yet.
+        ErrorKind::Unavailable if error.source().is_some() => {
+            "check the URL, the free space, and for a server that it runs, and try again"
+        }
         ErrorKind::Unauthorized => {
             "check the permissions of the file and its folder, or the user and the password of the server"
         }

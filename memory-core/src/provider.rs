@@ -40,8 +40,8 @@ pub trait MemoryProvider: IntoDynProvider + fmt::Debug + Send + Sync + 'static {
     /// `None` when nothing is left to do.
     ///
     /// # Behavior
-    /// - `init` completes one that has at most 2,000 records left; others are for `agent-memory migrate`, the server, or whoever calls
-    ///   this (L7).
+    /// - A call that needs it completes one that has at most 2,000 records left; others are for `agent-memory migrate`, the server, or
+    ///   whoever calls this (L7).
     /// - It goes on where it was cut, in whichever program, and any number of programs may take slices at once (L7).
     async fn backfill(&self) -> Result<Option<Backfill>>;
 

@@ -15,14 +15,14 @@ use rusqlite::{Connection, OpenFlags};
 use crate::config::{Location, SqliteConfig};
 use crate::connection::{check_path, connect, open_file};
 use crate::error::native;
-use crate::statements::{self, SEQ, Stored, column, execute, first, prepare};
+use crate::statements::{self, Stored, column, execute, first, prepare};
 
 /// How long files are waited for that are still open, on Windows, and how long between two attempts.
 const CLOSING: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// How many memories a slice of the backfill indexes.
-const SLICE: i64 = 500;
+/// How many memories a slice of the backfill indexes at most, and from how many bytes of text on it ends.
+const SLICE: (i64, i64) = (500, 4 << 20);
 
 const NAMES: &str = "SELECT name FROM sqlite_schema";
 const BYTES: &str = "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size";
@@ -109,27 +109,39 @@ fn wanted(text_index: TextIndex) -> &'static [&'static str] {
 
 /// How far the index of the ledger's words is; `None` when it is complete.
 pub(crate) fn pending(connection: &Connection) -> Result<Option<Backfill>> {
-    first(connection, statements::UNINDEXED, [], |row| {
-        let (left, total): (i64, i64) = (column(row, 0)?, column(row, 1)?);
-        let count = |rows: i64| u64::try_from(rows).unwrap_or_default();
-        Ok(Backfill::new("the index of words", count(total - left), count(total), Blocks::LedgerText))
-    })
+    let count = |rows: i64| u64::try_from(rows).unwrap_or_default();
+    let unindexed = unindexed(connection)?;
+    Ok(unindexed.map(|(from, last)| {
+        Backfill::new("the index of words", count(last - from + 1), count(last), Blocks::LedgerText)
+    }))
 }
 
-/// Indexes the words of some more memories, from the newest to the oldest.
+/// Indexes the words of some more memories. Slices go from the newest to the oldest; within one FTS5 is faster upwards.
 pub(crate) fn backfill(connection: &Connection) -> Result<()> {
-    let mut statement = prepare(connection, statements::UNINDEXED_MEMORIES)?;
-    let mut rows = statement.query([SLICE]).map_err(native)?;
-    let (mut count, mut reached) = (0, 0);
+    let Some((from, _)) = unindexed(connection)? else { return Ok(()) };
+    let (mut low, mut bytes) = (0, 0);
+    let mut sizes = prepare(connection, statements::SIZES_BELOW)?;
+    let mut sizes = sizes.query([from, SLICE.0]).map_err(native)?;
+    while bytes < SLICE.1
+        && let Some(row) = sizes.next().map_err(native)?
+    {
+        (low, bytes) = (column(row, 0)?, bytes + column::<i64>(row, 1)?);
+    }
+    let mut rows = prepare(connection, statements::MEMORIES_FROM_TO)?;
+    let mut rows = rows.query([low, from]).map_err(native)?;
     while let Some(row) = rows.next().map_err(native)? {
-        (count, reached) = (count + 1, column(row, SEQ)?);
         // A row that can't be read has no words.
         if let Ok(found) = Stored(row).found::<Ledger>() {
             statements::insert_memory_words(connection, found.version, &found.record)?;
         }
     }
-    execute(connection, statements::SET_UNINDEXED, [reached])?;
-    if count < SLICE { execute(connection, statements::COMPLETE_WORDS, []).map(drop) } else { Ok(()) }
+    execute(connection, statements::SET_UNINDEXED, [low])?;
+    if low <= 1 { execute(connection, statements::COMPLETE_WORDS, []).map(drop) } else { Ok(()) }
+}
+
+/// From which row on the words are indexed, and the last row.
+fn unindexed(connection: &Connection) -> Result<Option<(i64, i64)>> {
+    first(connection, statements::UNINDEXED, [], |row| Ok((column(row, 0)?, column(row, 1)?)))
 }
 
 fn names(connection: &Connection) -> Result<BTreeSet<String>> {

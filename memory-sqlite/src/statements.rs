@@ -19,9 +19,6 @@ macro_rules! memory_columns {
     };
 }
 
-/// Which of them is the seq.
-pub(crate) const SEQ: usize = 2;
-
 macro_rules! document_columns {
     () => {
         "id, created_at, seq, space_id, updated_at, revision, metadata, collection, content"
@@ -39,12 +36,12 @@ pub(crate) const UPDATE_MEMORY: &str = "
     WHERE seq = ?1 AND id = ?2 AND revision = ?3";
 pub(crate) const MEMORY_BY_ID: &str = concat!("SELECT ", memory_columns!(), " FROM memories WHERE id = ?1");
 pub(crate) const MEMORY_BY_KEY: &str = "SELECT id FROM memories WHERE idempotency_key = ?1";
-pub(crate) const UNINDEXED_MEMORIES: &str = concat!(
-    "SELECT ",
-    memory_columns!(),
-    " FROM memories WHERE seq < (SELECT CAST(value AS INTEGER) FROM settings WHERE name = 'unindexed_below')
-    ORDER BY seq DESC LIMIT ?1"
-);
+pub(crate) const MEMORIES_FROM_TO: &str =
+    concat!("SELECT ", memory_columns!(), " FROM memories WHERE seq >= ?1 AND seq < ?2 ORDER BY seq");
+/// The next rows of the backfill downwards, and how long their texts are, which SQLite knows without reading them.
+pub(crate) const SIZES_BELOW: &str = "
+    SELECT seq, octet_length(trigger) + coalesce(octet_length(context), 0) FROM memories WHERE seq < ?1
+    ORDER BY seq DESC LIMIT ?2";
 
 pub(crate) const LAST_SEQ: &str = "SELECT seq FROM memories ORDER BY seq DESC LIMIT 1";
 pub(crate) const LAST_OF_MILLISECOND: &str = "
@@ -122,17 +119,16 @@ pub(crate) const SEQS_BY_WORDS: &str = "
     SELECT seq FROM memory_words CROSS JOIN memories ON seq = memory_words.rowid
     WHERE memory_words MATCH ?1 ORDER BY memory_words.rank, slot DESC, id DESC";
 pub(crate) const MEMORY_BY_SEQ: &str = concat!("SELECT ", memory_columns!(), " FROM memories WHERE seq = ?1");
-// The backfill comes to memories whose words an update has indexed.
 pub(crate) const INSERT_MEMORY_WORDS: &str = "INSERT OR REPLACE INTO memory_words (rowid, words) VALUES (?1, ?2)";
-pub(crate) const DELETE_MEMORY_WORDS: &str = "DELETE FROM memory_words WHERE rowid = ?1";
 
 pub(crate) const HAS_LEDGER_TEXT: &str = "SELECT 1 FROM settings WHERE name = 'ledger_text'";
-/// Above which row the words are indexed, and the last row; none when they are all indexed.
+/// From which row on the words are indexed, and the last row; none when they are all indexed.
 pub(crate) const UNINDEXED: &str = "
-    SELECT CAST(value AS INTEGER) - 1, coalesce((SELECT max(seq) FROM memories), 0) FROM settings
-    WHERE name = 'unindexed_below' AND EXISTS (SELECT 1 FROM schema_migrations WHERE name = 'words' AND NOT complete)";
+    SELECT CAST(value AS INTEGER), coalesce((SELECT max(seq) FROM memories), 0) FROM settings
+    WHERE name = 'unindexed_below' AND CAST(value AS INTEGER) > 1";
 pub(crate) const SET_UNINDEXED: &str = "UPDATE settings SET value = ?1 WHERE name = 'unindexed_below'";
-pub(crate) const COMPLETE_WORDS: &str = "UPDATE schema_migrations SET complete = TRUE WHERE name = 'words'";
+pub(crate) const COMPLETE_WORDS: &str =
+    "UPDATE schema_migrations SET complete = TRUE WHERE version = 2 AND name = 'words'";
 
 pub(crate) const DOCUMENT_BY_ID: &str =
     concat!("SELECT ", document_columns!(), " FROM documents WHERE collection = ?1 AND id = ?2");
@@ -292,7 +288,7 @@ impl Stored<'_> {
         Self: engine::Row<K>,
     {
         let head = engine::Row::<K>::head(self)?;
-        Ok(Found { record: engine::Row::<K>::read(self, &head)?, version: column(self.0, SEQ)? })
+        Ok(Found { record: engine::Row::<K>::read(self, &head)?, version: column(self.0, 2)? })
     }
 }
 

@@ -44,7 +44,6 @@ impl Writer for Session {
             return Ok(false);
         }
         if self.has_ledger_text && after.context != before.record.context {
-            execute(&self.connection, statements::DELETE_MEMORY_WORDS, [before.version])?;
             statements::insert_memory_words(&self.connection, before.version, after)?;
         }
         Ok(true)

@@ -21,3 +21,11 @@ CREATE TRIGGER documents_update BEFORE UPDATE ON documents WHEN agent_memory_wri
     BEGIN SELECT RAISE(ABORT, 'a newer program has migrated the ledger'); END;
 CREATE TRIGGER documents_delete BEFORE DELETE ON documents WHEN agent_memory_writer() < 2
     BEGIN SELECT RAISE(ABORT, 'a newer program has migrated the ledger'); END;
+CREATE TRIGGER settings_insert BEFORE INSERT ON settings WHEN agent_memory_writer() < 2
+    BEGIN SELECT RAISE(ABORT, 'a newer program has migrated the ledger'); END;
+CREATE TRIGGER settings_update BEFORE UPDATE ON settings WHEN agent_memory_writer() < 2
+    BEGIN SELECT RAISE(ABORT, 'a newer program has migrated the ledger'); END;
+CREATE TRIGGER schema_migrations_insert BEFORE INSERT ON schema_migrations WHEN agent_memory_writer() < 2
+    BEGIN SELECT RAISE(ABORT, 'a newer program has migrated the ledger'); END;
+CREATE TRIGGER schema_migrations_update BEFORE UPDATE ON schema_migrations WHEN agent_memory_writer() < 2
+    BEGIN SELECT RAISE(ABORT, 'a newer program has migrated the ledger'); END;

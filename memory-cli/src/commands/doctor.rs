@@ -56,7 +56,8 @@ pub(crate) async fn run(url: &str, args: &DoctorArgs, output: &mut Output) -> an
     let place = format!("{} in {} ms", engine::parse(url)?.location(), start.elapsed().as_millis());
     findings.tell("connection", Finding::Good, &place)?;
     if !plan.applied.is_empty() {
-        let detail = format!("version {} is there and version {} is needed: run migrate", plan.before, plan.now);
+        let steps: Vec<_> = plan.applied.iter().map(|(version, name)| format!("{version} {name}")).collect();
+        let detail = format!("version {} is there, and lacks {}: run migrate", plan.before, steps.join(", "));
         findings.tell("schema", Finding::Bad, &detail)?;
         return Ok(ExitCode::FAILURE);
     }

@@ -5,8 +5,7 @@ mod remove;
 mod restore;
 mod store;
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
@@ -24,7 +23,7 @@ use crate::{
 };
 use documents::ProviderDocuments;
 
-/// A backfill that has at most so many records to go over is completed by `init`.
+/// A backfill that has at most so many records left to go over is completed by the call that needs it.
 const SHORT: u64 = 2_000;
 
 /// Agent memory on an engine: the contract of [`MemoryProvider`] and [`DocumentStore`], the same for all.
@@ -51,8 +50,8 @@ struct Open<E: Engine> {
     engine: E,
     settings: Settings,
     batch: Batch,
-    /// Whether no backfill is pending. Never goes back.
-    is_complete: AtomicBool,
+    /// What has to wait for the backfill that is pending, as far as is known; everything, before that was asked.
+    blocked: Mutex<Option<Blocks>>,
 }
 
 impl<E: Engine> Provider<E> {
@@ -96,14 +95,8 @@ impl<E: Engine> MemoryProvider for Provider<E> {
             let engine = E::open(&self.shared.config).await?;
             let (most, most_bytes) = E::BATCH.unwrap_or_default();
             let (settings, batch) = (self.shared.settings.clone(), Batch::new(most, most_bytes));
-            let open = Arc::new(Open { engine, settings, batch, is_complete: AtomicBool::new(false) });
-            // The rest is left to whoever calls backfill, and so is a failure: the ledger is open without it.
-            while let Some(pending) = open.pending().await? {
-                if pending.left() > SHORT || open.backfill().await.is_err() {
-                    break;
-                }
-            }
-            self.shared.set_open(Some(open));
+            let blocked = Mutex::new(Some(Blocks::Everything));
+            self.shared.set_open(Some(Arc::new(Open { engine, settings, batch, blocked })));
             Ok(())
         };
         self.shared.gate.init(work).await
@@ -121,10 +114,11 @@ impl<E: Engine> MemoryProvider for Provider<E> {
     async fn backfill(&self) -> Result<Option<Backfill>> {
         let work = async {
             let open = self.shared.open()?;
-            if open.pending().await?.is_some() {
-                open.backfill().await?;
+            if open.pending().await?.is_none() {
+                return Ok(None);
             }
-            open.pending().await
+            open.backfill().await?;
+            open.pending().await.map_err(|error| error.after(Outcome::Unknown))
         };
         self.shared.gate.write("backfill", work).await
     }
@@ -263,7 +257,7 @@ impl<E: Engine> Open<E> {
     /// The backfill that is pending.
     async fn pending(&self) -> Result<Option<Backfill>> {
         let pending = self.retry().run(|error| self.engine.is_temporary(error), |_| self.engine.pending()).await?;
-        self.is_complete.store(pending.is_none(), Ordering::Relaxed);
+        *self.blocked() = pending.as_ref().map(|backfill| backfill.blocks);
         Ok(pending)
     }
 
@@ -272,17 +266,27 @@ impl<E: Engine> Open<E> {
         self.retry().run(|error| self.engine.is_temporary(error), |_| self.engine.backfill()).await
     }
 
-    /// `Unavailable`, with its progress, while a backfill is pending that blocks this (L7).
+    /// Completes a short backfill that this waits for. `Unavailable`, with its progress, while another one is pending (L7).
     async fn check_backfill(&self, wanted: Blocks) -> Result<()> {
-        if self.is_complete.load(Ordering::Relaxed) {
-            return Ok(());
-        }
-        match self.pending().await? {
-            Some(backfill) if backfill.blocks == wanted || backfill.blocks == Blocks::Everything => {
-                Err(Error::new(ErrorKind::Unavailable, format!("not yet: {backfill}")).retryable())
+        let is_blocked = |blocked| blocked == wanted || blocked == Blocks::Everything;
+        while self.blocked().is_some_and(is_blocked) {
+            match self.pending().await? {
+                Some(backfill) if is_blocked(backfill.blocks) && backfill.left() > SHORT => {
+                    let message = format!("not yet: {backfill}; agent-memory migrate does the rest");
+                    return Err(Error::new(ErrorKind::Unavailable, message).retryable());
+                }
+                // Whatever became of the slice, the call that waits for it has done nothing.
+                Some(backfill) if is_blocked(backfill.blocks) => {
+                    self.backfill().await.map_err(|error| error.with_outcome(Outcome::NotDone))?;
+                }
+                _ => {}
             }
-            _ => Ok(()),
         }
+        Ok(())
+    }
+
+    fn blocked(&self) -> MutexGuard<'_, Option<Blocks>> {
+        self.blocked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// When the deadline of a call is that begins now.
