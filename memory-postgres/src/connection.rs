@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use memory_core::Result;
 use memory_core::engine::{View, Work};
+use migrations::WRITER;
 use sqlx::postgres::{PgArguments, PgConnection, PgRow, Postgres};
 use sqlx::{AssertSqlSafe, Connection, Row, SqlSafeStr};
 use tokio::runtime::Handle;
@@ -110,10 +111,15 @@ impl Connections {
 /// What a session needs: by a setting of it where it is ours alone, else in each transaction.
 fn settings(config: &PostgresConfig) -> Vec<(&'static str, String)> {
     let timeout = config.statement_timeout.unwrap_or(config.deadline).as_millis().clamp(1, i32::MAX as u128);
-    // Plans outlive the moment they are made in, when a table may have been empty; and to make one takes longer than to recall.
-    let fixed = [("plan_cache_mode", "force_generic_plan"), ("enable_seqscan", "off"), ("jit", "off")];
-    let fixed = fixed.map(|(name, value)| (name, value.to_owned()));
-    [("statement_timeout", timeout.to_string())].into_iter().chain(fixed).collect()
+    vec![
+        ("statement_timeout", timeout.to_string()),
+        // The server refuses writes of a program that is too old.
+        ("agent_memory.writer", WRITER.to_string()),
+        // Plans outlive the moment they are made in, when a table may have been empty; and to make one takes longer than to recall.
+        ("plan_cache_mode", "force_generic_plan".to_owned()),
+        ("enable_seqscan", "off".to_owned()),
+        ("jit", "off".to_owned()),
+    ]
 }
 
 /// The hosts of one server, each with its pool.
@@ -305,8 +311,7 @@ impl Session {
 
     /// Asks the server whether the words of the ledger are indexed, and tells all sessions.
     pub(crate) async fn learn_ledger_text(&mut self) -> Result<bool> {
-        let ask = self.statement(|on| &on.has_ledger_text).bind(&self.on().ledger_text);
-        if self.holds(ask).await? {
+        if self.holds(self.statement(|on| &on.has_ledger_text)).await? {
             self.namespace.has_ledger_text.store(true, Ordering::Relaxed);
         }
         Ok(self.has_ledger_text())

@@ -5,9 +5,15 @@ use std::io;
 
 use memory_core::{Error, ErrorKind, Outcome};
 
+/// The SQLSTATE by which the schema refuses the writes of older programs.
+const NEWER_WRITER: &str = "AM002";
+
 /// The error that the driver gave, as the contract has it. The message never holds the server's own, which can quote a value;
 /// the source does, without its details.
 pub(crate) fn native(error: sqlx::Error) -> Error {
+    if matches!(&error, sqlx::Error::Database(refusal) if refusal.code().as_deref() == Some(NEWER_WRITER)) {
+        return Error::newer_writer().with_source(error);
+    }
     let (kind, message, retryable) = match &error {
         sqlx::Error::Database(refusal) => of_state(&refusal.code().unwrap_or_default()),
         sqlx::Error::PoolTimedOut => {
@@ -61,6 +67,11 @@ pub(crate) fn is_passing(error: &Error) -> bool {
         Some(error) => is_lost(error),
         None => false,
     }
+}
+
+/// Whether another transaction has held a lock for longer than this one waits.
+pub(crate) fn is_locked(error: &Error) -> bool {
+    matches!(of_driver(error), Some(sqlx::Error::Database(refusal)) if refusal.code().as_deref() == Some("55P03"))
 }
 
 fn of_driver(error: &Error) -> Option<&sqlx::Error> {
