@@ -62,9 +62,7 @@ impl Engine for PostgresEngine {
         let text = |index| column::<&str>(&row, index);
         let at_risk = |reason: &str| Durability::AtRisk { reason: reason.to_owned(), bound: None };
         let durability = match (text(2)?, text(3)?, text(4)?) {
-            ("off", _, _) => {
-                at_risk("fsync is off on the server: a crash of its machine can lose or damage everything")
-            }
+            ("off", _, _) => at_risk("fsync is off: a crash of the server's machine can lose or damage everything"),
             (_, "off", _) => at_risk("full_page_writes is off on the server: a crash of its machine can damage pages"),
             (_, _, "off") => at_risk("synchronous_commit is off: a crash of the server can lose the latest writes"),
             _ => Durability::Durable,
@@ -73,20 +71,18 @@ impl Engine for PostgresEngine {
         Ok(Health::new(Self::NAME, text(0)?, version.unwrap_or_default(), start.elapsed(), durability))
     }
 
-    async fn read<A, T>(&self, view: View, _: Instant, argument: Arc<A>, work: Work<Session, A, T>) -> Result<T>
-    where
-        A: Send + Sync + 'static,
-        T: Send + 'static,
-    {
+    async fn read<A: Send + Sync, T: Send>(
+        &self,
+        view: View,
+        _: Instant,
+        argument: Arc<A>,
+        work: Work<Session, A, T>,
+    ) -> Result<T> {
         self.connections.read(view).await?.run(&*argument, work).await
     }
 
-    async fn write<A, T>(&self, _: Instant, argument: Arc<A>, work: Work<Session, A, T>) -> Result<T>
-    where
-        A: Send + Sync + 'static,
-        T: Send + 'static,
-    {
-        self.connections.write().await?.run(&*argument, work).await
+    async fn write<A: Send + Sync, T: Send>(&self, _: Instant, given: Arc<A>, work: Work<Session, A, T>) -> Result<T> {
+        self.connections.write().await?.run(&*given, work).await
     }
 
     fn is_temporary(&self, error: &Error) -> bool {

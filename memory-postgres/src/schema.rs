@@ -3,10 +3,8 @@
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use memory_core::engine::{Mark, Reader, Retry, Row, Source, Walk};
-use memory_core::{
-    Backfill, Blocks, Error, ErrorKind, Inspection, Ledger, Order, Result, TextIndex, Timestamp, Verdict,
-};
+use memory_core::engine::{Retry, Row, View};
+use memory_core::{Backfill, Blocks, Error, Inspection, Ledger, Result, TextIndex, Timestamp, Verdict};
 use migrations::{Applied, Kind, Report, Step, Target, WORDS};
 use sqlx::AssertSqlSafe;
 use sqlx::postgres::PgRow;
@@ -15,7 +13,7 @@ use uuid::Uuid;
 use crate::config::PostgresConfig;
 use crate::connection::{Connections, Session};
 use crate::error::{is_locked, is_passing, native};
-use crate::read::column;
+use crate::read::{column, memory_by_id};
 use crate::statements::{id_to_sql, words_of};
 
 /// How long the set-up is tried again where a call may take longer.
@@ -31,8 +29,8 @@ pub async fn migrate(config: &PostgresConfig) -> Result<Report> {
 /// Tells which steps [`migrate`] would take, and changes nothing; a missing schema stays missing.
 pub async fn plan(config: &PostgresConfig) -> Result<Report> {
     let plan = async |connections: &Connections| {
-        let session = Some(connections.first_transaction().await?);
-        migrations::plan(&mut PostgresTarget { connections, session }, migrations::postgres(), wanted(config)).await
+        let mut target = PostgresTarget(connections.first_transaction().await?);
+        migrations::plan(&mut target, migrations::postgres(), wanted(config)).await
     };
     on_connections(config, plan).await
 }
@@ -67,15 +65,18 @@ pub async fn inspect(config: &PostgresConfig) -> Result<Inspection> {
 pub(crate) async fn set_up(connections: &Connections, config: &PostgresConfig) -> Result<Report> {
     let retry = Retry::until(Instant::now() + config.deadline.min(LONGEST_SET_UP)).repeatable();
     let migrate = async |_| {
-        let mut target = PostgresTarget { connections, session: None };
-        migrations::migrate(&mut target, migrations::postgres(), wanted(config)).await
+        let mut target = PostgresTarget(connections.first_transaction().await?);
+        let report = migrations::migrate(&mut target, migrations::postgres(), wanted(config)).await;
+        // The steps before one that failed stay.
+        let ended = target.0.end().await;
+        report.and_then(|report| ended.map(|()| report))
     };
     retry.run(|error| is_passing(error) || is_locked(error), migrate).await
 }
 
 /// How far the index of the ledger's words is; `None` when it is complete.
 pub(crate) async fn pending(connections: &Connections) -> Result<Option<Backfill>> {
-    let mut session = connections.write().await?;
+    let mut session = connections.read(View::Latest).await?;
     let rows = session.rows(session.statement(|on| &on.pending_words)).await?;
     session.end().await?;
     let count = |row: &PgRow, index| Ok::<_, Error>(u64::try_from(column::<i64>(row, index)?).unwrap_or_default());
@@ -87,16 +88,9 @@ pub(crate) async fn pending(connections: &Connections) -> Result<Option<Backfill
 pub(crate) async fn backfill(connections: &Connections) -> Result<()> {
     let mut session = connections.write().await?;
     let reached = session.row(session.statement(|on| &on.reached_words)).await?;
-    let reached = Mark { millis: column(&reached, 0)?, id: column::<Uuid>(&reached, 1)?.into_bytes().to_vec() };
-    let walk = Walk {
-        source: Source::Everything,
-        order: Order::NewestFirst,
-        created_after: None,
-        created_before: None,
-        behind: Some(&reached),
-        count: SLICE,
-        is_shared: true,
-    };
+    let slice =
+        session.prepare(&session.on().newest.by_time.between).bind(SLICE as i64).bind(i64::MIN).bind(Uuid::nil());
+    let slice = slice.bind(column::<i64>(&reached, 0)?).bind(column::<Uuid>(&reached, 1)?);
     let (mut ids, mut words) = (Vec::new(), Vec::new());
     let mut index = |row: &dyn Row<Ledger>| {
         // A row that can't be read has no words.
@@ -106,7 +100,7 @@ pub(crate) async fn backfill(connections: &Connections) -> Result<()> {
         }
         Ok(Verdict::Skip)
     };
-    let next = session.walk_memories(&walk, &mut index).await?;
+    let next = session.offer_slice(slice, SLICE, memory_by_id, &mut index).await?;
     let backfill = session.statement(|on| &on.backfill_words).bind(ids).bind(words);
     let backfill = backfill.bind(next.as_ref().map(|next| next.millis));
     session.write(backfill.bind(next.and_then(|next| Uuid::from_slice(&next.id).ok()))).await?;
@@ -127,47 +121,34 @@ async fn on_connections<T>(config: &PostgresConfig, work: impl AsyncFnOnce(&Conn
 
 /// The tables, indexes and triggers that a step creates, each by a statement that begins a line.
 fn names(text: &str) -> impl Iterator<Item = &str> {
-    let statements = text.lines().filter(|line| line.starts_with("CREATE "));
-    statements.filter_map(|statement| {
-        let words = statement.split_whitespace().skip_while(|word| !["TABLE", "INDEX", "TRIGGER"].contains(word));
-        words
-            .skip(1)
-            .find(|word| !["IF", "NOT", "EXISTS"].contains(word))
-            .map(|name| name.trim_start_matches("{schema}."))
+    text.lines().filter(|line| line.starts_with("CREATE ")).filter_map(|line| {
+        let mut words = line.split_whitespace().filter(|word| !["IF", "NOT", "EXISTS"].contains(word));
+        words.find(|word| ["TABLE", "INDEX", "TRIGGER"].contains(word))?;
+        words.next().map(|name| name.trim_start_matches("{schema}."))
     })
 }
 
-/// All steps go in one transaction, which holds the lock; a connection that ends takes both back.
-struct PostgresTarget<'c> {
-    connections: &'c Connections,
-    session: Option<Session>,
-}
-
-impl PostgresTarget<'_> {
-    fn session(&mut self) -> Result<&mut Session> {
-        self.session.as_mut().ok_or_else(|| Error::new(ErrorKind::Unexpected, "the schema is not locked"))
-    }
-}
+/// All steps go in one transaction, which holds the lock; its end gives that back, and so does the end of the connection.
+struct PostgresTarget(Session);
 
 #[async_trait]
-impl Target for PostgresTarget<'_> {
+impl Target for PostgresTarget {
     async fn lock(&mut self) -> Result<()> {
-        let mut session = self.connections.first_transaction().await?;
+        let Self(session) = self;
         session.row(session.statement(|on| &on.lock_schema)).await?;
-        if !has_bookkeeping(&mut session).await? {
+        if !session.holds(session.statement(|on| &on.has_bookkeeping)).await? {
             // A role may be allowed to use a schema that is there, and not to make one.
             if !session.holds(session.statement(|on| &on.has_schema)).await? {
                 session.write(session.statement(|on| &on.create_schema)).await?;
             }
             session.write(session.statement(|on| &on.create_bookkeeping)).await?;
         }
-        self.session = Some(session);
         Ok(())
     }
 
     async fn applied(&mut self) -> Result<Vec<Applied>> {
-        let session = self.session()?;
-        if !has_bookkeeping(session).await? {
+        let Self(session) = self;
+        if !session.holds(session.statement(|on| &on.has_bookkeeping)).await? {
             return Ok(Vec::new());
         }
         let applied = |row: &PgRow| {
@@ -182,30 +163,22 @@ impl Target for PostgresTarget<'_> {
     }
 
     async fn apply(&mut self, step: &Step) -> Result<()> {
-        let session = self.session()?;
+        let Self(session) = self;
         // Whoever waits for a lock of the ledger lets all stores wait behind it.
         session.command("SAVEPOINT migration; SET LOCAL lock_timeout = 1000").await.map_err(native)?;
         let text = step.text.replace("{schema}", &session.on().schema);
-        let mut applied = session.command(AssertSqlSafe(text)).await.map_err(native);
-        if applied.is_ok() {
-            let insert = session.statement(|on| &on.insert_applied).bind(i64::from(step.version)).bind(step.name);
-            applied = session.write(insert.bind(step.checksum()).bind(step.kind == Kind::Quick)).await.map(drop);
-        }
+        let applied = session.command(AssertSqlSafe(text)).await.map_err(native);
+        let insert = session.statement(|on| &on.insert_applied).bind(i64::from(step.version)).bind(step.name);
+        let insert = insert.bind(step.checksum()).bind(step.kind == Kind::Quick);
+        let applied = if applied.is_ok() { session.write(insert).await.map(drop) } else { applied };
         let end = if applied.is_ok() { "RELEASE migration" } else { "ROLLBACK TO migration; RELEASE migration" };
         let ended = session.command(end).await.map_err(native);
         applied.and(ended)
     }
 
     async fn unlock(&mut self) -> Result<()> {
-        match self.session.take() {
-            Some(session) => session.end().await,
-            None => Ok(()),
-        }
+        Ok(())
     }
-}
-
-async fn has_bookkeeping(session: &mut Session) -> Result<bool> {
-    session.holds(session.statement(|on| &on.has_bookkeeping)).await
 }
 
 #[cfg(test)]

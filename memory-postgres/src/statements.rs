@@ -44,24 +44,7 @@ macro_rules! statements {
     };
 }
 
-/// What a memory is read from.
-macro_rules! memory_columns {
-    () => {
-        "m.id, m.created_at, m.space_id, m.status, m.revision, m.updated_at, m.metadata, m.trigger, m.context, \
-         m.idempotency_key"
-    };
-}
-
-/// What a document is read from. The last is the transaction that wrote it: a document that was removed and put again can have the
-/// same revision, and is another one.
-macro_rules! document_columns {
-    () => {
-        "m.id, m.created_at, m.space_id, m.collection, m.revision, m.updated_at, m.metadata, m.content, \
-         m.xmin::text::bigint"
-    };
-}
-
-/// The same for a slice of many, without what wrote them.
+/// What a document of a slice is read from, without a content of more than 64 KiB, which is read by itself.
 macro_rules! document_slice_columns {
     () => {
         "m.id, m.created_at, m.space_id, m.collection, m.revision, m.updated_at, m.metadata, \
@@ -141,8 +124,8 @@ statements! {
             ON CONFLICT (id) DO UPDATE SET words = EXCLUDED.words)
         SELECT id FROM changed"
     );
-    memory_by_id: concat!("SELECT ", memory_columns!(), " FROM {schema}.memories m WHERE id = $1");
-    memories_by_ids: concat!("SELECT ", memory_columns!(), " FROM {schema}.memories m WHERE id = ANY($1)");
+    memories_by_ids: "SELECT id, created_at, space_id, status, revision, updated_at, metadata, trigger, context, idempotency_key
+        FROM {schema}.memories WHERE id = ANY($1)";
     known_memories: "
         SELECT id, idempotency_key FROM {schema}.memories WHERE id = ANY($1)
         UNION ALL
@@ -194,9 +177,11 @@ statements! {
         UPDATE {schema}.documents
         SET updated_at = $4, revision = $5, space_id = $6, metadata = $7, content = $8, words = $9
         WHERE collection = $1 AND id = $2 AND created_at = $3 AND xmin::text::bigint = $10";
-    document_by_id: concat!("SELECT ", document_columns!(), " FROM {schema}.documents m WHERE collection = $1 AND id = $2");
-    documents_by_ids: concat!("SELECT ", document_columns!(), " FROM {schema}.documents m
-        WHERE collection = $1 AND id = ANY($2::text[])");
+    /// The last is the transaction that wrote it: a document that was removed and put again can have the same revision, and is
+    /// another one.
+    documents_by_ids: "
+        SELECT id, created_at, space_id, collection, revision, updated_at, metadata, content, xmin::text::bigint
+        FROM {schema}.documents WHERE collection = $1 AND id = ANY($2::text[])";
     /// All of the documents, or none.
     delete_documents: "
         WITH wanted AS (SELECT * FROM unnest($2::text[], $3::bigint[]) AS wanted (id, writer)),
