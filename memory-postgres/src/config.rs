@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use memory_core::engine::{Config, Settings, parameter};
 use memory_core::{Address, Clock, DEFAULT_DEADLINE, Error, Host, Password, Result, SystemClock, TextIndex};
+pub use sqlx::postgres::PgSslMode as TlsMode;
 
 use crate::statements::Statements;
 
@@ -49,7 +50,7 @@ pub struct PostgresConfig {
 }
 
 /// One database, on one server or on several of which one is the primary.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Server {
     /// Where it may be, at the port 5432 by default; of several, the one that takes writes is used.
@@ -65,10 +66,10 @@ pub struct Server {
 }
 
 /// How a connection is encrypted.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct Tls {
-    /// Whether, and what is checked.
+    /// Whether, and what is checked, as libpq's `sslmode` has it; `Prefer` by default.
     pub mode: TlsMode,
     /// The file with the certificates to trust; the public ones by default.
     pub root_certificate: Option<PathBuf>,
@@ -78,25 +79,7 @@ pub struct Tls {
     pub key: Option<PathBuf>,
 }
 
-/// As libpq's `sslmode`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum TlsMode {
-    /// Never encrypted.
-    Disable,
-    /// Encrypted if the server can; `allow` too is taken for it.
-    #[default]
-    Prefer,
-    /// Encrypted, whoever the server is.
-    Require,
-    /// Encrypted, with a certificate of a known authority.
-    VerifyCa,
-    /// Encrypted, with a certificate of a known authority for this host.
-    VerifyFull,
-}
-
 const DEFAULT_PORT: u16 = 5432;
-/// Shorter than most calls may take, so that a server that is not there is told as such; longer than a busy one lets wait.
-const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(20);
 
 impl PostgresConfig {
     /// The default settings for a server.
@@ -107,7 +90,8 @@ impl PostgresConfig {
             namespace: "agent_memory".to_owned(),
             application_name: "agent-memory".to_owned(),
             pool_size: const { NonZeroU32::new(16).unwrap() },
-            acquire_timeout: ACQUIRE_TIMEOUT,
+            // Shorter than most calls may take, so that a server that is not there is told as such; longer than a busy one lets wait.
+            acquire_timeout: Duration::from_secs(20),
             statement_timeout: None,
             pooler: false,
             text_index: TextIndex::default(),
@@ -118,43 +102,28 @@ impl PostgresConfig {
 
     /// Reads `postgres://USER:PASSWORD@HOST:PORT,HOST:PORT/DATABASE?PARAMETERS`, also with `postgresql:`.
     ///
-    /// A host that is a folder is percent-encoded. The parameters are `sslmode`, `sslrootcert`, `sslcert`, `sslkey`,
-    /// `application_name`, `namespace`, `pool_size`, `acquire_timeout_ms`, `statement_timeout_ms`, `deadline_ms`, `text_index`
-    /// (`documents` or `all`), `pooler` (`none` or `transaction`), `target_session_attrs` (`read-write`, which is always
-    /// so) and `read_url`. Any other is `InvalidInput` that names it.
+    /// A host that is a folder is percent-encoded. An unknown parameter is `InvalidInput` that names it; the README lists all.
     pub fn from_url(url: &str) -> Result<Self> {
-        let (server, parameters) = Server::parse(url)?;
-        let mut config = Self::new(server);
-        for (name, value) in form_urlencoded::parse(parameters.as_bytes()) {
-            if !config.server.tls.set(&name, &value)? {
-                config.set(&name, &value)?;
-            }
-        }
+        let mut config = Self::new(Server::at("", DEFAULT_PORT));
+        config.server = Server::parse(url, |name, value| config.set(name, value))?;
         Ok(config)
     }
 
     fn set(&mut self, name: &str, value: &str) -> Result<()> {
         let millis = || parameter(name, value).map(Duration::from_millis);
-        match name {
-            "application_name" => self.application_name = value.to_owned(),
-            "namespace" => self.namespace = value.to_owned(),
-            "pool_size" => self.pool_size = parameter(name, value)?,
-            "acquire_timeout_ms" => self.acquire_timeout = millis()?,
-            "statement_timeout_ms" => self.statement_timeout = Some(millis()?),
-            "deadline_ms" => self.deadline = millis()?,
-            "text_index" => self.text_index = parameter(name, value)?,
-            "pooler" => self.pooler = choice(name, value, &[("none", false), ("transaction", true)])?,
-            "target_session_attrs" => choice(name, value, &[("read-write", ())])?,
-            "read_url" => {
-                let (mut server, parameters) = Server::parse(value)?;
-                for (name, value) in form_urlencoded::parse(parameters.as_bytes()) {
-                    if !server.tls.set(&name, &value)? {
-                        return Err(unknown(&name));
-                    }
-                }
-                self.read_server = Some(server);
-            }
-            _ => return Err(unknown(name)),
+        match (name, value) {
+            ("application_name", _) => self.application_name = value.to_owned(),
+            ("namespace", _) => self.namespace = value.to_owned(),
+            ("pool_size", _) => self.pool_size = parameter(name, value)?,
+            ("acquire_timeout_ms", _) => self.acquire_timeout = millis()?,
+            ("statement_timeout_ms", _) => self.statement_timeout = Some(millis()?),
+            ("deadline_ms", _) => self.deadline = millis()?,
+            ("text_index", _) => self.text_index = parameter(name, value)?,
+            ("pooler", "none") => self.pooler = false,
+            ("pooler", "transaction") => self.pooler = true,
+            ("target_session_attrs", "read-write") => {}
+            ("read_url", _) => self.read_server = Some(Server::parse(value, |name, _| Err(refusal(name)))?),
+            _ => return Err(refusal(name)),
         }
         Ok(())
     }
@@ -178,39 +147,26 @@ impl Server {
         Self { hosts, user: None, password: None, database: None, tls: Tls::default() }
     }
 
-    /// What a URL says of the server, and its parameters. No error quotes the URL.
-    fn parse(url: &str) -> Result<(Self, &str)> {
+    /// What a URL says of the server. Parameters that say more go to `set`. No error quotes the URL.
+    fn parse(url: &str, mut set: impl FnMut(&str, &str) -> Result<()>) -> Result<Self> {
         let rest = ["postgres://", "postgresql://"].iter().find_map(|scheme| url.strip_prefix(scheme));
         let rest = rest.ok_or_else(|| Error::invalid("a PostgreSQL URL begins with postgres:// or postgresql://"))?;
         let address = Address::parse(rest)?;
+        let mut tls = Tls::default();
+        for (name, value) in form_urlencoded::parse(address.parameters.as_bytes()) {
+            match &*name {
+                // An encrypted connection is tried first, which costs nothing where it works.
+                "sslmode" if value == "allow" => tls.mode = TlsMode::Prefer,
+                "sslmode" => tls.mode = parameter(&name, &value)?,
+                "sslrootcert" => tls.root_certificate = Some(value.as_ref().into()),
+                "sslcert" => tls.certificate = Some(value.as_ref().into()),
+                "sslkey" => tls.key = Some(value.as_ref().into()),
+                _ => set(&name, &value)?,
+            }
+        }
         let hosts = address.hosts(DEFAULT_PORT)?;
         let database = Some(Address::decode(address.path)?).filter(|database| !database.is_empty());
-        let Address { user, password, parameters, .. } = address;
-        Ok((Self { hosts, user, password, database, tls: Tls::default() }, parameters))
-    }
-}
-
-impl Tls {
-    /// Whether there is such a parameter.
-    fn set(&mut self, name: &str, value: &str) -> Result<bool> {
-        match name {
-            "sslmode" => {
-                let modes = [
-                    ("disable", TlsMode::Disable),
-                    ("allow", TlsMode::Prefer),
-                    ("prefer", TlsMode::Prefer),
-                    ("require", TlsMode::Require),
-                    ("verify-ca", TlsMode::VerifyCa),
-                    ("verify-full", TlsMode::VerifyFull),
-                ];
-                self.mode = choice(name, value, &modes)?;
-            }
-            "sslrootcert" => self.root_certificate = Some(value.into()),
-            "sslcert" => self.certificate = Some(value.into()),
-            "sslkey" => self.key = Some(value.into()),
-            _ => return Ok(false),
-        }
-        Ok(true)
+        Ok(Self { hosts, user: address.user, password: address.password, database, tls })
     }
 }
 
@@ -222,15 +178,8 @@ impl TryFrom<&str> for PostgresConfig {
     }
 }
 
-/// What a word of a parameter stands for.
-fn choice<T: Copy>(name: &str, value: &str, words: &[(&str, T)]) -> Result<T> {
-    let found = words.iter().find(|(word, _)| *word == value);
-    let wrong = || Error::invalid(format!("the value of the URL parameter {name} is not valid"));
-    found.map(|(_, meaning)| *meaning).ok_or_else(wrong)
-}
-
-fn unknown(name: &str) -> Error {
-    Error::invalid(format!("the PostgreSQL URL has an unknown parameter: {name}"))
+fn refusal(name: &str) -> Error {
+    Error::invalid(format!("the PostgreSQL URL has a parameter that is unknown, or whose value is not valid: {name}"))
 }
 
 #[cfg(test)]
@@ -238,23 +187,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn urls_name_servers() {
-        let host = |name: &str, port| Host { name: name.to_owned(), port };
-        for (url, hosts) in [
-            ("postgres://", vec![host("localhost", 5432)]),
-            ("postgresql://db", vec![host("db", 5432)]),
-            ("postgres://u:p@db:99/x?sslmode=require", vec![host("db", 99)]),
-            ("postgres://a:1,b,[::1]:2/x", vec![host("a", 1), host("b", 5432), host("::1", 2)]),
-            ("postgres://u@%2Frun%2Fpg:7/x", vec![host("/run/pg", 7)]),
-        ] {
-            assert_eq!(PostgresConfig::from_url(url).expect(url).server.hosts, hosts, "{url}");
-        }
-    }
-
-    #[test]
     fn credentials_are_decoded_and_never_shown() {
-        let url = "postgres://us%40er:p%3A%2Fxyzzy@h/d%20b?read_url=postgres%3A%2F%2Fu%3Axyzzy%40r";
+        let url = "postgresql://us%40er:p%3A%2Fxyzzy@h/d%20b?read_url=postgres%3A%2F%2Fu%3Axyzzy%40r";
         let config = PostgresConfig::from_url(url).expect("valid");
+        assert_eq!(config.server.hosts, Server::at("h", 5432).hosts);
         assert_eq!(config.server.user.as_deref(), Some("us@er"));
         assert_eq!(config.server.password, Some(Password("p:/xyzzy".to_owned())));
         assert_eq!(config.server.database.as_deref(), Some("d b"));

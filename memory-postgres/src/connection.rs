@@ -1,5 +1,6 @@
 //! Connections: pools that follow the primary, and the sessions on them.
 
+use std::iter;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -11,8 +12,8 @@ use sqlx::{AssertSqlSafe, Connection, Row, SqlSafeStr};
 use tokio::runtime::Handle;
 
 use crate::config::{PostgresConfig, Server};
-use crate::error::{is_native, is_starting, native, native_write};
-use crate::pool::{Connector, Pool, Pooled};
+use crate::error::{is_starting, native, native_write, of_driver};
+use crate::pool::{Connector, Pool, Pooled, settings};
 use crate::statements::Statements;
 
 /// How long to wait for a connection to the host that was the primary, before asking the others.
@@ -40,29 +41,23 @@ struct Namespace {
     has_ledger_text: AtomicBool,
     /// Whether every session is a transaction, since a pooler gives a connection to others between two of them.
     is_pooled: bool,
-    begin_reading: Arc<str>,
-    begin_writing: Arc<str>,
+    /// Begins a session that is a transaction.
+    begin: Arc<str>,
 }
 
 impl Connections {
     /// Connects to nothing yet.
     pub(crate) fn new(config: &PostgresConfig) -> Result<Self> {
-        let settings = settings(config);
-        let begin = |how: &str| {
-            let set = |(name, value): &(&str, String)| format!("; SET LOCAL {name} = {value}");
-            let local = if config.pooler { settings.iter().map(set).collect() } else { String::new() };
-            Arc::from(format!("BEGIN{how}{local}"))
-        };
-        let hosts = |server: &Server, is_primary| Hosts::new(server, config, &settings, is_primary);
+        let set = |(name, value)| format!("; SET LOCAL {name} = {value}");
+        let local: String = if config.pooler { settings(config).map(set).concat() } else { String::new() };
         Ok(Self {
-            primary: hosts(&config.server, true),
-            replica: config.read_server.as_ref().map(|server| hosts(server, false)),
+            primary: Hosts::new(&config.server, config, true),
+            replica: config.read_server.as_ref().map(|server| Hosts::new(server, config, false)),
             namespace: Arc::new(Namespace {
                 statements: Statements::new(&config.namespace)?,
                 has_ledger_text: AtomicBool::new(false),
                 is_pooled: config.pooler,
-                begin_reading: begin(" READ ONLY"),
-                begin_writing: begin(""),
+                begin: format!("BEGIN{local}").into(),
             }),
         })
     }
@@ -70,50 +65,31 @@ impl Connections {
     /// A session that reads.
     pub(crate) async fn read(&self, view: View) -> Result<Session> {
         let replica = self.replica.as_ref().filter(|_| view == View::Configured);
-        let begin = self.namespace.is_pooled.then_some(&self.namespace.begin_reading);
-        replica.unwrap_or(&self.primary).session(&self.namespace, begin).await
+        replica.unwrap_or(&self.primary).session(&self.namespace, self.namespace.is_pooled).await
     }
 
     /// A session on the primary, in which each statement is a transaction; behind a pooler, all of them are one.
     pub(crate) async fn write(&self) -> Result<Session> {
-        let begin = self.namespace.is_pooled.then_some(&self.namespace.begin_writing);
-        self.primary.session(&self.namespace, begin).await
-    }
-
-    /// A session on the primary that is a transaction.
-    pub(crate) async fn transaction(&self) -> Result<Session> {
-        self.primary.session(&self.namespace, Some(&self.namespace.begin_writing)).await
+        self.primary.session(&self.namespace, self.namespace.is_pooled).await
     }
 
     /// The first transaction. A server that is starting up is waited for a little; one that can't be reached is `Unavailable`, with
     /// the cause, which the pool does not tell.
     pub(crate) async fn first_transaction(&self) -> Result<Session> {
-        match tokio::time::timeout(STARTING, self.transaction()).await {
-            Ok(Ok(session)) => Ok(session),
-            _ => {
-                self.primary.find_primary().await.map_err(native)?;
-                self.transaction().await
-            }
+        let transaction = || self.primary.session(&self.namespace, true);
+        if let Ok(Ok(session)) = tokio::time::timeout(STARTING, transaction()).await {
+            return Ok(session);
         }
+        self.primary.find_primary().await.map_err(native)?;
+        transaction().await
     }
 
     /// Closes all connections. Those of sessions that go on close when these end.
     pub(crate) async fn close(&self) {
-        for hosts in [Some(&self.primary), self.replica.as_ref()].into_iter().flatten() {
-            for pool in &hosts.pools {
-                pool.close().await;
-            }
+        for pool in iter::once(&self.primary).chain(&self.replica).flat_map(|hosts| &hosts.pools) {
+            pool.close().await;
         }
     }
-}
-
-/// What a session needs: by a setting of it where it is ours alone, else in each transaction.
-fn settings(config: &PostgresConfig) -> Vec<(&'static str, String)> {
-    let timeout = config.statement_timeout.unwrap_or(config.deadline).as_millis().clamp(1, i32::MAX as u128);
-    // Plans outlive the moment they are made in, when a table may have been empty; and to make one takes longer than to recall.
-    let fixed = [("plan_cache_mode", "force_generic_plan"), ("enable_seqscan", "off"), ("jit", "off")];
-    let fixed = fixed.map(|(name, value)| (name, value.to_owned()));
-    [("statement_timeout", timeout.to_string())].into_iter().chain(fixed).collect()
 }
 
 /// The hosts of one server, each with its pool.
@@ -126,30 +102,27 @@ struct Hosts {
 }
 
 impl Hosts {
-    fn new(server: &Server, config: &PostgresConfig, settings: &[(&'static str, String)], is_primary: bool) -> Self {
+    fn new(server: &Server, config: &PostgresConfig, is_primary: bool) -> Self {
         let must_be_primary = is_primary && server.hosts.len() > 1;
-        let connector = |host| Connector::new(server, host, config, settings, must_be_primary);
-        let pools = server.hosts.iter().map(|host| Pool::new(connector(host), config)).collect();
+        let pool = |host| Pool::new(Connector::new(server, host, config, must_be_primary), config);
+        let pools = server.hosts.iter().map(pool).collect();
         Self { pools, current: AtomicUsize::new(0), acquire_timeout: config.acquire_timeout }
     }
 
-    /// A session on the primary, which begins with a transaction if `begin` says how.
-    async fn session(&self, namespace: &Arc<Namespace>, begin: Option<&Arc<str>>) -> Result<Session> {
-        let session = match self.pools.as_slice() {
-            [only] => Session::open(only, namespace, begin).await,
-            _ => {
-                let search = tokio::time::timeout(self.acquire_timeout, self.search(namespace, begin));
-                search.await.unwrap_or(Err(sqlx::Error::PoolTimedOut))
-            }
-        };
-        session.map_err(native)
+    /// A session on the primary, which may be a transaction.
+    async fn session(&self, namespace: &Arc<Namespace>, is_transaction: bool) -> Result<Session> {
+        if let [only] = self.pools.as_slice() {
+            return Session::open(only, namespace, is_transaction).await.map_err(native);
+        }
+        let search = tokio::time::timeout(self.acquire_timeout, self.search(namespace, is_transaction));
+        search.await.unwrap_or(Err(sqlx::Error::PoolTimedOut)).map_err(native)
     }
 
     /// Goes from host to host until one of them has a session.
-    async fn search(&self, namespace: &Arc<Namespace>, begin: Option<&Arc<str>>) -> sqlx::Result<Session> {
+    async fn search(&self, namespace: &Arc<Namespace>, is_transaction: bool) -> sqlx::Result<Session> {
         loop {
             let pool = &self.pools[self.current.load(Ordering::Relaxed)];
-            match tokio::time::timeout(PATIENCE, Session::open(pool, namespace, begin)).await {
+            match tokio::time::timeout(PATIENCE, Session::open(pool, namespace, is_transaction)).await {
                 Ok(Ok(session)) => return Ok(session),
                 Ok(Err(sqlx::Error::PoolClosed)) => return Err(sqlx::Error::PoolClosed),
                 // Also when all its connections are busy; then the search ends where it began.
@@ -164,13 +137,11 @@ impl Hosts {
 
     /// Makes the first host that takes writes the current one, or tells why none does. The only host is taken as it is.
     async fn find_primary(&self) -> sqlx::Result<()> {
-        let is_only = self.pools.len() == 1;
-        let patience = if is_only { self.acquire_timeout } else { PATIENCE };
+        let patience = if self.pools.len() == 1 { self.acquire_timeout } else { PATIENCE };
         let current = self.current.load(Ordering::Relaxed);
         let mut refusal = sqlx::Error::PoolTimedOut;
         for place in (current..self.pools.len()).chain(0..current) {
-            let probe = self.pools[place].probe();
-            match tokio::time::timeout(patience, probe).await {
+            match tokio::time::timeout(patience, self.pools[place].probe()).await {
                 Ok(Ok(())) => {
                     self.current.store(place, Ordering::Relaxed);
                     return Ok(());
@@ -197,11 +168,12 @@ pub struct Session {
 pub(crate) type Statement = sqlx::query::Query<'static, Postgres, PgArguments>;
 
 impl Session {
-    async fn open(pool: &Pool, namespace: &Arc<Namespace>, begin: Option<&Arc<str>>) -> sqlx::Result<Self> {
+    async fn open(pool: &Pool, namespace: &Arc<Namespace>, is_transaction: bool) -> sqlx::Result<Self> {
         let (connection, namespace) = (Some(pool.get().await?), Arc::clone(namespace));
+        let begin = Arc::clone(&namespace.begin);
         let mut session = Self { connection, namespace, is_transaction: false };
-        if let Some(begin) = begin {
-            session.begin_with(Arc::clone(begin)).await?;
+        if is_transaction {
+            session.begin_with(begin).await?;
         }
         Ok(session)
     }
@@ -209,16 +181,14 @@ impl Session {
     /// Runs work, and ends the session.
     pub(crate) async fn run<A, T>(mut self, argument: &A, work: Work<Self, A, T>) -> Result<T> {
         let done = work(&mut self, argument).await;
-        match done {
-            Ok(done) => self.end().await.map(|()| done),
-            Err(error) => {
-                // After a failure of the driver the connection may be lost, or in the middle of something.
-                if !self.is_transaction && !is_native(&error) {
-                    self.put_back();
-                }
-                Err(error)
-            }
+        // After a failure of the driver the connection may be lost, or in the middle of something.
+        let is_sound = done.as_ref().err().and_then(of_driver).is_none();
+        if done.is_ok() {
+            self.end().await?;
+        } else if is_sound && !self.is_transaction {
+            self.put_back();
         }
+        done
     }
 
     /// Ends the session, with all that it wrote. Not after a failure, which its connection may not have outlived.
@@ -305,8 +275,7 @@ impl Session {
 
     /// Asks the server whether the words of the ledger are indexed, and tells all sessions.
     pub(crate) async fn learn_ledger_text(&mut self) -> Result<bool> {
-        let ask = self.statement(|on| &on.has_ledger_text).bind(&self.on().ledger_text);
-        if self.holds(ask).await? {
+        if self.holds(self.statement(|on| &on.has_ledger_text)).await? {
             self.namespace.has_ledger_text.store(true, Ordering::Relaxed);
         }
         Ok(self.has_ledger_text())

@@ -1,10 +1,10 @@
 //! The engine: what the contract needs of a PostgreSQL server.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use memory_core::engine::{Engine, Provider, Retry, View, Work};
-use memory_core::{Durability, Error, Health, Result};
+use memory_core::engine::{Engine, Provider, View, Work};
+use memory_core::{Backfill, Durability, Error, Health, Result, TextIndex};
 
 use crate::config::PostgresConfig;
 use crate::connection::{Connections, Session};
@@ -19,10 +19,9 @@ pub type PostgresMemory = Provider<PostgresEngine>;
 #[derive(Debug)]
 pub struct PostgresEngine {
     connections: Connections,
+    /// Whether the configuration wants the words of the ledger indexed.
+    has_ledger_text: bool,
 }
-
-/// How long the set-up is tried again where a call may take longer.
-const LONGEST_SET_UP: Duration = Duration::from_secs(60 * 60);
 
 impl Engine for PostgresEngine {
     const NAME: &'static str = "postgres";
@@ -35,16 +34,19 @@ impl Engine for PostgresEngine {
 
     async fn open(config: &PostgresConfig) -> Result<Self> {
         let connections = Connections::new(config)?;
-        let retry = Retry::until(Instant::now() + config.deadline.min(LONGEST_SET_UP)).repeatable();
-        let set_up = async {
-            retry.run(is_passing, |_| schema::set_up(&connections)).await?;
-            retry.run(is_passing, |_| schema::set_up_text_index(&connections, config.text_index)).await
-        };
-        if let Err(error) = set_up.await {
+        if let Err(error) = schema::set_up(&connections, config).await {
             connections.close().await;
             return Err(error);
         }
-        Ok(Self { connections })
+        Ok(Self { connections, has_ledger_text: config.text_index == TextIndex::All })
+    }
+
+    async fn pending(&self) -> Result<Option<Backfill>> {
+        if self.has_ledger_text { schema::pending(&self.connections).await } else { Ok(None) }
+    }
+
+    async fn backfill(&self) -> Result<()> {
+        schema::backfill(&self.connections).await
     }
 
     async fn close(&self) -> Result<()> {
@@ -60,9 +62,7 @@ impl Engine for PostgresEngine {
         let text = |index| column::<&str>(&row, index);
         let at_risk = |reason: &str| Durability::AtRisk { reason: reason.to_owned(), bound: None };
         let durability = match (text(2)?, text(3)?, text(4)?) {
-            ("off", _, _) => {
-                at_risk("fsync is off on the server: a crash of its machine can lose or damage everything")
-            }
+            ("off", _, _) => at_risk("fsync is off: a crash of the server's machine can lose or damage everything"),
             (_, "off", _) => at_risk("full_page_writes is off on the server: a crash of its machine can damage pages"),
             (_, _, "off") => at_risk("synchronous_commit is off: a crash of the server can lose the latest writes"),
             _ => Durability::Durable,
@@ -71,20 +71,18 @@ impl Engine for PostgresEngine {
         Ok(Health::new(Self::NAME, text(0)?, version.unwrap_or_default(), start.elapsed(), durability))
     }
 
-    async fn read<A, T>(&self, view: View, _: Instant, argument: Arc<A>, work: Work<Session, A, T>) -> Result<T>
-    where
-        A: Send + Sync + 'static,
-        T: Send + 'static,
-    {
+    async fn read<A: Send + Sync, T: Send>(
+        &self,
+        view: View,
+        _: Instant,
+        argument: Arc<A>,
+        work: Work<Session, A, T>,
+    ) -> Result<T> {
         self.connections.read(view).await?.run(&*argument, work).await
     }
 
-    async fn write<A, T>(&self, _: Instant, argument: Arc<A>, work: Work<Session, A, T>) -> Result<T>
-    where
-        A: Send + Sync + 'static,
-        T: Send + 'static,
-    {
-        self.connections.write().await?.run(&*argument, work).await
+    async fn write<A: Send + Sync, T: Send>(&self, _: Instant, given: Arc<A>, work: Work<Session, A, T>) -> Result<T> {
+        self.connections.write().await?.run(&*given, work).await
     }
 
     fn is_temporary(&self, error: &Error) -> bool {

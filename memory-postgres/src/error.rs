@@ -1,28 +1,30 @@
 //! PostgreSQL's errors as those of the contract.
 
+use std::borrow::Cow;
 use std::error::Error as _;
 use std::io;
 
-use memory_core::{Error, ErrorKind, Outcome};
+use memory_core::ErrorKind::{
+    self, Closed, Conflict, Corrupt, InvalidInput, SchemaMismatch, Timeout, TooLarge, Unauthorized, Unavailable,
+    Unexpected,
+};
+use memory_core::{Error, Outcome};
 
 /// The error that the driver gave, as the contract has it. The message never holds the server's own, which can quote a value;
 /// the source does, without its details.
 pub(crate) fn native(error: sqlx::Error) -> Error {
     let (kind, message, retryable) = match &error {
-        sqlx::Error::Database(refusal) => of_state(&refusal.code().unwrap_or_default()),
-        sqlx::Error::PoolTimedOut => {
-            (ErrorKind::Unavailable, "no connection to the server within the time for it", true)
-        }
-        sqlx::Error::PoolClosed => (ErrorKind::Closed, "the provider was shut down", false),
-        error if is_encryption(error) => (ErrorKind::Unavailable, "the encrypted connection could not be made", false),
-        sqlx::Error::Configuration(_) => {
-            (ErrorKind::InvalidInput, "the settings of the connection are not valid", false)
-        }
-        sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_) => {
-            (ErrorKind::Corrupt, "a stored value has an impossible type", false)
-        }
-        _ if is_lost(&error) => (ErrorKind::Unavailable, "the connection to the server failed", true),
-        _ => (ErrorKind::Unexpected, "the driver refused a statement", false),
+        // The triggers of the schema refuse the writes of older programs.
+        sqlx::Error::Database(_) if state_of(&error) == "AM002" => return Error::newer_writer().with_source(error),
+        sqlx::Error::Database(_) => of_state(&state_of(&error)),
+        sqlx::Error::PoolTimedOut => (Unavailable, "no connection to the server within the time for it", true),
+        sqlx::Error::PoolClosed => (Closed, "the provider was shut down", false),
+        error if is_encryption(error) => (Unavailable, "the encrypted connection could not be made", false),
+        sqlx::Error::Configuration(_) => (InvalidInput, "the settings of the connection are not valid", false),
+        sqlx::Error::ColumnDecode { .. } => (Corrupt, "a stored value has an impossible type", false),
+        sqlx::Error::Decode(_) => (Corrupt, "a stored value has an impossible type", false),
+        _ if is_lost(&error) => (Unavailable, "the connection to the server failed", true),
+        _ => (Unexpected, "the driver refused a statement", false),
     };
     let error = Error::new(kind, message).with_source(error);
     if retryable { error.retryable() } else { error }
@@ -30,26 +32,14 @@ pub(crate) fn native(error: sqlx::Error) -> Error {
 
 /// As [`native`], for a statement that may have had its effect although no answer came.
 pub(crate) fn native_write(error: sqlx::Error) -> Error {
-    let is_unknown = match &error {
-        sqlx::Error::Database(refusal) => has_ended(&refusal.code().unwrap_or_default()),
-        error => is_lost(error),
-    };
+    let is_unknown = has_ended(&state_of(&error)) || is_lost(&error);
     let error = native(error);
     if is_unknown { error.with_outcome(Outcome::Unknown) } else { error }
-}
-
-/// Whether the driver gave the error.
-pub(crate) fn is_native(error: &Error) -> bool {
-    of_driver(error).is_some()
 }
 
 /// Whether the same statement can succeed at once: the connection or the transaction was a victim of something else.
 pub(crate) fn is_passing(error: &Error) -> bool {
     match of_driver(error) {
-        Some(sqlx::Error::Database(refusal)) => {
-            let state = refusal.code().unwrap_or_default();
-            has_ended(&state) || matches!(&*state, "40001" | "40P01" | "57P03")
-        }
         // Only an established connection breaks; a name that is unknown, say, stays so.
         Some(sqlx::Error::Io(error)) => matches!(
             error.kind(),
@@ -58,19 +48,33 @@ pub(crate) fn is_passing(error: &Error) -> bool {
                 | io::ErrorKind::BrokenPipe
                 | io::ErrorKind::UnexpectedEof
         ),
-        Some(error) => is_lost(error),
+        Some(error) => {
+            let state = state_of(error);
+            is_lost(error) || has_ended(&state) || matches!(&*state, "40001" | "40P01" | "57P03")
+        }
         None => false,
     }
 }
 
-fn of_driver(error: &Error) -> Option<&sqlx::Error> {
+/// Whether another transaction has held a lock for longer than this one waits.
+pub(crate) fn is_locked(error: &Error) -> bool {
+    of_driver(error).is_some_and(|error| state_of(error) == "55P03")
+}
+
+/// The driver's own error, if it gave one.
+pub(crate) fn of_driver(error: &Error) -> Option<&sqlx::Error> {
     error.source()?.downcast_ref()
+}
+
+/// The SQLSTATE; empty unless the server gave the error.
+fn state_of(error: &sqlx::Error) -> Cow<'_, str> {
+    error.as_database_error().and_then(|refusal| refusal.code()).unwrap_or_default()
 }
 
 /// Whether a server that refuses a connection so may take one in a moment.
 pub(crate) fn is_starting(error: &sqlx::Error) -> bool {
     match error {
-        sqlx::Error::Database(refusal) => matches!(&*refusal.code().unwrap_or_default(), "53300" | "57P03"),
+        sqlx::Error::Database(_) => matches!(&*state_of(error), "53300" | "57P03"),
         sqlx::Error::Io(error) => error.kind() == io::ErrorKind::ConnectionRefused,
         // Of several hosts, none is the primary yet, or none has answered.
         error => matches!(error, sqlx::Error::Protocol(_) | sqlx::Error::PoolTimedOut),
@@ -79,7 +83,6 @@ pub(crate) fn is_starting(error: &sqlx::Error) -> bool {
 
 /// What each SQLSTATE means: kind, message, and whether a later call can succeed.
 fn of_state(state: &str) -> (ErrorKind, &'static str, bool) {
-    use ErrorKind::{Conflict, Corrupt, SchemaMismatch, Timeout, TooLarge, Unauthorized, Unavailable, Unexpected};
     match state {
         "23505" => (Conflict, "somebody else has stored the same key", true),
         "40001" | "40P01" => (Unavailable, "the transaction gave way to another one", true),
@@ -136,23 +139,5 @@ mod tests {
         assert_eq!((read.kind(), read.outcome()), (ErrorKind::Unavailable, Outcome::NotDone));
         assert_eq!((write.kind(), write.outcome()), (ErrorKind::Unavailable, Outcome::Unknown));
         assert!(read.is_retryable() && write.is_retryable() && is_passing(&read) && is_passing(&write));
-    }
-
-    #[test]
-    fn states_have_kinds() {
-        for (state, kind, retryable) in [
-            ("23505", ErrorKind::Conflict, true),
-            ("40P01", ErrorKind::Unavailable, true),
-            ("28P01", ErrorKind::Unauthorized, false),
-            ("3D000", ErrorKind::Unavailable, false),
-            ("57014", ErrorKind::Timeout, true),
-            ("57P01", ErrorKind::Unavailable, true),
-            ("08006", ErrorKind::Unavailable, true),
-            ("42601", ErrorKind::Unexpected, false),
-            ("", ErrorKind::Unexpected, false),
-        ] {
-            let (of_state, _, can_retry) = of_state(state);
-            assert_eq!((of_state, can_retry), (kind, retryable), "{state}");
-        }
     }
 }

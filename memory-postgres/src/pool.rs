@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use deadpool::managed::{Manager, Metrics, Object, PoolError, QueueMode, RecycleError, RecycleResult};
 use memory_core::Host;
-use sqlx::postgres::{PgConnectOptions, PgConnection, PgSslMode};
-use sqlx::{ConnectOptions, Connection};
+use migrations::WRITER;
+use sqlx::postgres::{PgConnectOptions, PgConnection};
+use sqlx::{ConnectOptions, Connection, Row};
 
-use crate::config::{PostgresConfig, Server, TlsMode};
+use crate::config::{PostgresConfig, Server};
 use crate::error::is_starting;
 
 /// How many statements each connection keeps prepared: more than are usual. Each depth of a path has some of its own, and each set of
@@ -87,51 +88,23 @@ pub(crate) struct Connector {
 }
 
 impl Connector {
-    pub(crate) fn new(
-        server: &Server,
-        host: &Host,
-        config: &PostgresConfig,
-        settings: &[(&'static str, String)],
-        must_be_primary: bool,
-    ) -> Self {
-        let mut options = PgConnectOptions::new_without_pgpass()
+    pub(crate) fn new(server: &Server, host: &Host, config: &PostgresConfig, must_be_primary: bool) -> Self {
+        let Server { user, password, database, tls, .. } = server;
+        let options = PgConnectOptions::new_without_pgpass()
             .host(&host.name)
             .port(host.port)
             .application_name(&config.application_name)
             .extra_float_digits(None)
-            .ssl_mode(match server.tls.mode {
-                TlsMode::Disable => PgSslMode::Disable,
-                TlsMode::Prefer => PgSslMode::Prefer,
-                TlsMode::Require => PgSslMode::Require,
-                TlsMode::VerifyCa => PgSslMode::VerifyCa,
-                TlsMode::VerifyFull => PgSslMode::VerifyFull,
-            });
-        if host.name.starts_with('/') {
-            options = options.socket(&host.name);
-        }
-        if let Some(user) = &server.user {
-            options = options.username(user);
-        }
-        if let Some(password) = &server.password {
-            options = options.password(&password.0);
-        }
-        if let Some(database) = &server.database {
-            options = options.database(database);
-        }
-        if let Some(file) = &server.tls.root_certificate {
-            options = options.ssl_root_cert(file);
-        }
-        if let Some(file) = &server.tls.certificate {
-            options = options.ssl_client_cert(file);
-        }
-        if let Some(file) = &server.tls.key {
-            options = options.ssl_client_key(file);
-        }
-        options = match config.pooler {
+            .ssl_mode(tls.mode);
+        let options = user.iter().fold(options, |options, user| options.username(user));
+        let options = password.iter().fold(options, |options, password| options.password(&password.0));
+        let options = database.iter().fold(options, |options, database| options.database(database));
+        let options = tls.root_certificate.iter().fold(options, PgConnectOptions::ssl_root_cert);
+        let options = tls.certificate.iter().fold(options, PgConnectOptions::ssl_client_cert);
+        let options = tls.key.iter().fold(options, PgConnectOptions::ssl_client_key);
+        let options = match config.pooler {
             true => options.statement_cache_capacity(0),
-            false => {
-                options.statement_cache_capacity(STATEMENTS).options(settings.iter().map(|(name, value)| (name, value)))
-            }
+            false => options.statement_cache_capacity(STATEMENTS).options(settings(config)),
         };
         Self { options, must_be_primary }
     }
@@ -139,10 +112,28 @@ impl Connector {
     async fn connect(&self) -> sqlx::Result<PgConnection> {
         let mut connection = self.options.connect().await?;
         if self.must_be_primary {
-            check_primary(&mut connection).await?;
+            // Without a prepared statement, which a pooler would not keep.
+            let row = sqlx::raw_sql("SELECT pg_is_in_recovery()").fetch_one(&mut connection).await?;
+            if row.try_get(0)? {
+                return Err(sqlx::Error::Protocol("the host is not the primary".to_owned()));
+            }
         }
         Ok(connection)
     }
+}
+
+/// What a session needs: by a setting of it where it is ours alone, else in each transaction.
+pub(crate) fn settings(config: &PostgresConfig) -> [(&'static str, String); 5] {
+    let timeout = config.statement_timeout.unwrap_or(config.deadline).as_millis().clamp(1, i32::MAX as u128);
+    [
+        ("statement_timeout", timeout.to_string()),
+        // The server refuses writes of a program that is too old.
+        ("agent_memory.writer", WRITER.to_string()),
+        // Plans outlive the moment they are made in, when a table may have been empty; and to make one takes longer than to recall.
+        ("plan_cache_mode", "force_generic_plan".to_owned()),
+        ("enable_seqscan", "off".to_owned()),
+        ("jit", "off".to_owned()),
+    ]
 }
 
 impl fmt::Debug for Connector {
@@ -172,14 +163,5 @@ impl Manager for Connector {
             true => Ok(()),
             false => Err(RecycleError::message("it is in the middle of something, or may be lost")),
         }
-    }
-}
-
-async fn check_primary(connection: &mut PgConnection) -> sqlx::Result<()> {
-    // Without a prepared statement, which a pooler would not keep.
-    let row = sqlx::raw_sql("SELECT NOT pg_is_in_recovery()").fetch_one(connection).await?;
-    match sqlx::Row::try_get(&row, 0)? {
-        true => Ok(()),
-        false => Err(sqlx::Error::Protocol("the host is not the primary".to_owned())),
     }
 }

@@ -34,15 +34,9 @@ impl Reader for Session {
     const PLACES: usize = usize::MAX;
 
     async fn memories(&mut self, ids: &[MemoryId]) -> Result<MemoriesFound<i64>> {
-        let statement = match ids {
-            [id] => self.statement(|on| &on.memory_by_id).bind(id_to_sql(*id)),
-            ids => {
-                let ids: Vec<_> = ids.iter().copied().map(id_to_sql).collect();
-                self.statement(|on| &on.memories_by_ids).bind(ids)
-            }
-        };
+        let ids: Vec<_> = ids.iter().copied().map(id_to_sql).collect();
         let mut found = HashMap::new();
-        for row in self.rows(statement).await? {
+        for row in self.rows(self.statement(|on| &on.memories_by_ids).bind(ids)).await? {
             let memory = memory_of(&row);
             let memory = memory.map(|record| Found { version: revision_to_sql(record.revision), record });
             found.insert(memory_id(&row)?, memory);
@@ -81,13 +75,8 @@ impl Reader for Session {
     }
 
     async fn documents(&mut self, collection: &Collection, ids: &[DocumentId]) -> Result<DocumentsFound<i64>> {
-        let statement = match ids {
-            [id] => self.statement(|on| &on.document_by_id).bind(collection.as_str()).bind(id.as_str()),
-            ids => {
-                let ids: Vec<_> = ids.iter().map(DocumentId::as_str).collect();
-                self.statement(|on| &on.documents_by_ids).bind(collection.as_str()).bind(ids)
-            }
-        };
+        let ids: Vec<_> = ids.iter().map(DocumentId::as_str).collect();
+        let statement = self.statement(|on| &on.documents_by_ids).bind(collection.as_str()).bind(ids);
         let found = |row: &PgRow| Ok(Found { record: document_of(row)?, version: column(row, 8)? });
         Ok(self.rows(statement).await?.iter().map(found).collect())
     }
@@ -156,10 +145,10 @@ impl Session {
                 next(&slices.by_status).bind(statuses)
             }
             Source::Places([Place::Space(space)]) => next(&slices.of_space).bind(space),
-            Source::Places([Place::Below(path)]) => next(slices.below(depth_of(path))).bind(path_hash(path)),
+            Source::Places([Place::Below(path)]) => next(&slices.below[depth_of(path) - 1]).bind(path_hash(path)),
             // What `under` asks for.
             Source::Places([Place::Space(space), Place::Below(path)]) if space == path => {
-                next(slices.under(depth_of(path))).bind(path_hash(path)).bind(space)
+                next(&slices.under[depth_of(path) - 1]).bind(path_hash(path)).bind(space)
             }
             Source::Places(places) => {
                 let (mut depths, mut hashes, mut spaces) = (Vec::new(), Vec::new(), Vec::new());
@@ -178,7 +167,7 @@ impl Session {
     }
 
     /// Offers the next rows of a walk. Returns where to go on, if it was not stopped and there may be more.
-    async fn offer_slice<K: Selects>(
+    pub(crate) async fn offer_slice<K: Selects>(
         &mut self,
         slice: Statement,
         count: usize,
@@ -186,7 +175,7 @@ impl Session {
         visit: &mut Visit<'_, K>,
     ) -> Result<Option<Mark>>
     where
-        Fetched: Row<K>,
+        for<'r> Fetched<'r>: Row<K>,
     {
         let rows = self.rows(slice).await?;
         let mark = match rows.last() {
@@ -200,14 +189,14 @@ impl Session {
     /// Offers rows until it is stopped.
     async fn offer<K: Selects>(&mut self, rows: Vec<PgRow>, by_id: ById, visit: &mut Visit<'_, K>) -> Result<Verdict>
     where
-        Fetched: Row<K>,
+        for<'r> Fetched<'r>: Row<K>,
     {
         for row in rows {
             let is_too_large = row.try_get_raw(PAYLOAD).is_ok_and(|value| value.is_null());
-            // Its payload has not come with the others.
+            // Its payload has not come with the others, which may be as large.
             let row = if is_too_large { self.rows(by_id(self, &row)?).await?.pop() } else { Some(row) };
             let Some(row) = row else { continue };
-            if visit(&Fetched(row))? == Verdict::Stop {
+            if visit(&Fetched(&row))? == Verdict::Stop {
                 return Ok(Verdict::Stop);
             }
         }
@@ -216,37 +205,50 @@ impl Session {
 }
 
 /// How a row of a slice is read by itself.
-type ById = fn(&Session, &PgRow) -> Result<Statement>;
+pub(crate) type ById = fn(&Session, &PgRow) -> Result<Statement>;
 
 /// A row as it came.
-struct Fetched(PgRow);
+pub(crate) struct Fetched<'r>(&'r PgRow);
 
-impl Row<Ledger> for Fetched {
+impl Row<Ledger> for Fetched<'_> {
     fn head(&self) -> Result<Head<'_>> {
-        memory_head(&self.0)
+        let status = Status::parse(column(self.0, 3)?).map_err(corrupt)?;
+        Ok(Head { status: Some(status), ..Row::<Documents>::head(self)? })
     }
 
     fn read(&self, head: &Head<'_>) -> Result<Memory> {
-        memory_with(&self.0, head)
+        let stored = StoredMemory {
+            id: head.id,
+            created_at: head.created_at.as_millis(),
+            space_id: head.space,
+            status: head.status.map_or("", Status::as_str),
+            revision: column(self.0, 4)?,
+            updated_at: column(self.0, 5)?,
+            metadata: column(self.0, 6)?,
+            trigger: column(self.0, PAYLOAD)?,
+            context: column(self.0, 8)?,
+            idempotency_key: column(self.0, 9)?,
+        };
+        stored.read()
     }
 
     fn id(&self) -> String {
-        memory_id(&self.0).map_or_else(|_| "unknown".to_owned(), |id| id.to_string())
+        memory_id(self.0).map_or_else(|_| "unknown".to_owned(), |id| id.to_string())
     }
 }
 
-impl Row<Documents> for Fetched {
+impl Row<Documents> for Fetched<'_> {
     fn head(&self) -> Result<Head<'_>> {
-        let Self(row) = self;
-        Ok(Head { id: bytes(row, 0)?, created_at: time(column(row, 1)?)?, space: column(row, 2)?, status: None })
+        let created_at = Timestamp::from_millis(column(self.0, 1)?).map_err(corrupt)?;
+        Ok(Head { id: bytes(self.0, 0)?, created_at, space: column(self.0, 2)?, status: None })
     }
 
     fn read(&self, _: &Head<'_>) -> Result<Document> {
-        document_of(&self.0)
+        document_of(self.0)
     }
 
     fn id(&self) -> String {
-        column(&self.0, 0).unwrap_or_else(|_| "unknown".to_owned())
+        column(self.0, 0).unwrap_or_else(|_| "unknown".to_owned())
     }
 }
 
@@ -260,34 +262,9 @@ pub(crate) fn memory_id(row: &PgRow) -> Result<MemoryId> {
     Ok(MemoryId::from_bytes(column::<Uuid>(row, 0)?.into_bytes()))
 }
 
-/// The memory in a row.
-pub(crate) fn memory_of(row: &PgRow) -> Result<Memory> {
-    memory_with(row, &memory_head(row)?)
-}
-
-fn memory_head(row: &PgRow) -> Result<Head<'_>> {
-    Ok(Head {
-        id: bytes(row, 0)?,
-        created_at: time(column(row, 1)?)?,
-        space: column(row, 2)?,
-        status: Some(Status::parse(column(row, 3)?).map_err(corrupt)?),
-    })
-}
-
-fn memory_with(row: &PgRow, head: &Head<'_>) -> Result<Memory> {
-    let stored = StoredMemory {
-        id: head.id,
-        created_at: head.created_at.as_millis(),
-        space_id: head.space,
-        status: head.status.map_or("", Status::as_str),
-        revision: column(row, 4)?,
-        updated_at: column(row, 5)?,
-        metadata: column(row, 6)?,
-        trigger: column(row, PAYLOAD)?,
-        context: column(row, 8)?,
-        idempotency_key: column(row, 9)?,
-    };
-    stored.read()
+fn memory_of(row: &PgRow) -> Result<Memory> {
+    let row: &dyn Row<Ledger> = &Fetched(row);
+    row.read(&row.head()?)
 }
 
 fn document_of(row: &PgRow) -> Result<Document> {
@@ -304,13 +281,13 @@ fn document_of(row: &PgRow) -> Result<Document> {
     stored.read()
 }
 
-fn memory_by_id(session: &Session, row: &PgRow) -> Result<Statement> {
-    Ok(session.statement(|on| &on.memory_by_id).bind(column::<Uuid>(row, 0)?))
+pub(crate) fn memory_by_id(session: &Session, row: &PgRow) -> Result<Statement> {
+    Ok(session.statement(|on| &on.memories_by_ids).bind(vec![column::<Uuid>(row, 0)?]))
 }
 
 fn document_by_id(session: &Session, row: &PgRow) -> Result<Statement> {
-    let by_id = session.statement(|on| &on.document_by_id);
-    Ok(by_id.bind(column::<&str>(row, 3)?).bind(column::<&str>(row, 0)?))
+    let by_id = session.statement(|on| &on.documents_by_ids);
+    Ok(by_id.bind(column::<&str>(row, 3)?).bind(vec![column::<&str>(row, 0)?]))
 }
 
 fn ids_of<T: for<'r> Decode<'r, Postgres> + Type<Postgres>>(rows: &[PgRow]) -> Result<Vec<T>> {
@@ -337,14 +314,7 @@ fn depth_of(path: &str) -> usize {
 /// The bytes of a uuid or of a text, without a copy.
 fn bytes(row: &PgRow, index: usize) -> Result<&[u8]> {
     let value = row.try_get_raw(index).map_err(native)?;
-    if value.is_null() {
-        return Err(Error::corrupt("a stored value is missing"));
-    }
     value.as_bytes().map_err(|error| Error::corrupt("a stored id has an impossible type").with_source(error))
-}
-
-fn time(millis: i64) -> Result<Timestamp> {
-    Timestamp::from_millis(millis).map_err(corrupt)
 }
 
 fn all(words: &BTreeSet<String>) -> Vec<&str> {

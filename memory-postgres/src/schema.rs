@@ -1,28 +1,36 @@
 //! The schema: PostgreSQL as a target of the migrations crate, the text index of the ledger, and what operators ask.
 
+use std::time::{Duration, Instant};
+
 use async_trait::async_trait;
-use memory_core::{Error, ErrorKind, Inspection, Result, TextIndex, Timestamp};
-use migrations::{Applied, Report, Step, Target};
+use memory_core::engine::{Retry, Row, View};
+use memory_core::{Backfill, Blocks, Error, Inspection, Ledger, Result, TextIndex, Timestamp, Verdict};
+use migrations::{Applied, Kind, Report, Step, Target, WORDS};
 use sqlx::AssertSqlSafe;
 use sqlx::postgres::PgRow;
 use uuid::Uuid;
 
 use crate::config::PostgresConfig;
 use crate::connection::{Connections, Session};
-use crate::error::native;
-use crate::read::{column, memory_of};
+use crate::error::{is_locked, is_passing, native};
+use crate::read::{column, memory_by_id};
 use crate::statements::{id_to_sql, words_of};
+
+/// How long the set-up is tried again where a call may take longer.
+const LONGEST_SET_UP: Duration = Duration::from_secs(60 * 60);
+/// How many memories a slice of the backfill indexes.
+const SLICE: usize = 128;
 
 /// Creates or migrates the schema, as `init` does, and tells which steps that took.
 pub async fn migrate(config: &PostgresConfig) -> Result<Report> {
-    on_connections(config, async |connections| set_up(connections).await).await
+    on_connections(config, async |connections| set_up(connections, config).await).await
 }
 
 /// Tells which steps [`migrate`] would take, and changes nothing; a missing schema stays missing.
 pub async fn plan(config: &PostgresConfig) -> Result<Report> {
     let plan = async |connections: &Connections| {
-        let session = Some(connections.first_transaction().await?);
-        migrations::plan(&mut PostgresTarget { connections, session }, migrations::postgres(), &[]).await
+        let mut target = PostgresTarget(connections.first_transaction().await?);
+        migrations::plan(&mut target, migrations::postgres(), wanted(config)).await
     };
     on_connections(config, plan).await
 }
@@ -37,14 +45,15 @@ pub async fn remove(config: &PostgresConfig) -> Result<()> {
     on_connections(config, remove).await
 }
 
-/// Tells which tables and indexes of the schema are missing, and what time it is at the server; changes nothing.
+/// Tells which tables, indexes and triggers of the schema are missing, and what time it is at the server; changes nothing.
 pub async fn inspect(config: &PostgresConfig) -> Result<Inspection> {
     let look = async |connections: &Connections| {
         let mut session = connections.first_transaction().await?;
-        let row = session.row(session.statement(|on| &on.inspect).bind(&session.on().schema)).await?;
+        let row = session.row(session.statement(|on| &on.inspect)).await?;
         session.end().await?;
         let present: Vec<String> = column(&row, 1)?;
-        let names = migrations::postgres().iter().flat_map(|step| names(step.text));
+        let is_wanted = |step: &&Step| step.kind != Kind::Optional || wanted(config).contains(&step.name);
+        let names = migrations::postgres().iter().filter(is_wanted).flat_map(|step| names(step.text));
         let missing = names.filter(|name| !present.iter().any(|present| present == name)).map(str::to_owned).collect();
         let server_time = Timestamp::from_millis(column(&row, 0)?)?;
         Ok(Inspection::new(missing, Some(server_time), u64::try_from(column::<i64>(&row, 2)?).ok()))
@@ -52,49 +61,54 @@ pub async fn inspect(config: &PostgresConfig) -> Result<Inspection> {
     on_connections(config, look).await
 }
 
-/// Creates or migrates the schema.
-pub(crate) async fn set_up(connections: &Connections) -> Result<Report> {
-    migrations::migrate(&mut PostgresTarget { connections, session: None }, migrations::postgres(), &[]).await
+/// Creates or migrates the schema. Of the index of the ledger's words it makes the beginning, if the configuration wants it.
+pub(crate) async fn set_up(connections: &Connections, config: &PostgresConfig) -> Result<Report> {
+    let retry = Retry::until(Instant::now() + config.deadline.min(LONGEST_SET_UP)).repeatable();
+    let migrate = async |_| {
+        let mut target = PostgresTarget(connections.first_transaction().await?);
+        let report = migrations::migrate(&mut target, migrations::postgres(), wanted(config)).await;
+        // The steps before one that failed stay.
+        let ended = target.0.end().await;
+        report.and_then(|report| ended.map(|()| report))
+    };
+    retry.run(|error| is_passing(error) || is_locked(error), migrate).await
 }
 
-/// Indexes the words of the whole ledger if that is wanted and nobody did it before.
-pub(crate) async fn set_up_text_index(connections: &Connections, text_index: TextIndex) -> Result<()> {
-    let has_text = learn_ledger_text(connections).await?;
-    if text_index != TextIndex::All {
-        return Ok(());
-    }
-    let mut session = connections.transaction().await?;
-    if has_text && session.holds(session.statement(|on| &on.is_ledger_text_complete)).await? {
-        return session.end().await;
-    }
-    // Waits for the stores that don't know of the index yet; whoever comes later indexes what it stores.
-    session.write(session.statement(|on| &on.lock_ledger)).await?;
-    session.write(session.statement(|on| &on.begin_ledger_text)).await?;
+/// How far the index of the ledger's words is; `None` when it is complete.
+pub(crate) async fn pending(connections: &Connections) -> Result<Option<Backfill>> {
+    let mut session = connections.read(View::Latest).await?;
+    let rows = session.rows(session.statement(|on| &on.pending_words)).await?;
     session.end().await?;
-    learn_ledger_text(connections).await?;
+    let count = |row: &PgRow, index| Ok::<_, Error>(u64::try_from(column::<i64>(row, index)?).unwrap_or_default());
+    let pending = |row| Ok(Backfill::new("the index of words", count(row, 0)?, count(row, 1)?, Blocks::LedgerText));
+    rows.first().map(pending).transpose()
+}
 
-    let mut from = Some(Uuid::nil());
-    while let Some(id) = from {
-        let mut session = connections.write().await?;
-        let rows = session.rows(session.statement(|on| &on.memories_from_id).bind(id)).await?;
-        // A row that can't be read has no words.
-        let memories: Vec<_> = rows.iter().filter_map(|row| memory_of(row).ok()).collect();
-        let ids: Vec<_> = memories.iter().map(|memory| id_to_sql(memory.id)).collect();
-        let words: Vec<_> = memories.iter().map(words_of).collect();
-        session.write(session.statement(|on| &on.insert_words).bind(ids).bind(words)).await?;
-        session.end().await?;
-        let last = rows.last().map(|row| column::<Uuid>(row, 0)).transpose()?;
-        from = last.and_then(|id| id.as_u128().checked_add(1)).map(Uuid::from_u128);
-    }
+/// Indexes the words of some more memories. Programs that do so at once index the same ones.
+pub(crate) async fn backfill(connections: &Connections) -> Result<()> {
     let mut session = connections.write().await?;
-    session.write(session.statement(|on| &on.complete_ledger_text)).await?;
+    let reached = session.row(session.statement(|on| &on.reached_words)).await?;
+    let slice =
+        session.prepare(&session.on().newest.by_time.between).bind(SLICE as i64).bind(i64::MIN).bind(Uuid::nil());
+    let slice = slice.bind(column::<i64>(&reached, 0)?).bind(column::<Uuid>(&reached, 1)?);
+    let (mut ids, mut words) = (Vec::new(), Vec::new());
+    let mut index = |row: &dyn Row<Ledger>| {
+        // A row that can't be read has no words.
+        if let Ok(memory) = row.head().and_then(|head| row.read(&head)) {
+            ids.push(id_to_sql(memory.id));
+            words.push(words_of(&memory));
+        }
+        Ok(Verdict::Skip)
+    };
+    let next = session.offer_slice(slice, SLICE, memory_by_id, &mut index).await?;
+    let backfill = session.statement(|on| &on.backfill_words).bind(ids).bind(words);
+    let backfill = backfill.bind(next.as_ref().map(|next| next.millis));
+    session.write(backfill.bind(next.and_then(|next| Uuid::from_slice(&next.id).ok()))).await?;
     session.end().await
 }
 
-async fn learn_ledger_text(connections: &Connections) -> Result<bool> {
-    let mut session = connections.write().await?;
-    let has_text = session.learn_ledger_text().await?;
-    session.end().await.map(|()| has_text)
+fn wanted(config: &PostgresConfig) -> &'static [&'static str] {
+    if config.text_index == TextIndex::All { &[WORDS] } else { &[] }
 }
 
 /// Runs something on connections of its own.
@@ -105,46 +119,36 @@ async fn on_connections<T>(config: &PostgresConfig, work: impl AsyncFnOnce(&Conn
     done
 }
 
-/// The tables and indexes that a step creates, each by a statement that begins a line.
+/// The tables, indexes and triggers that a step creates, each by a statement that begins a line.
 fn names(text: &str) -> impl Iterator<Item = &str> {
-    let statements = text.lines().filter(|line| line.starts_with("CREATE "));
-    statements.filter_map(|statement| {
-        let mut words = statement.split_whitespace().skip_while(|word| !["TABLE", "INDEX"].contains(word));
-        words.nth(1).map(|name| name.trim_start_matches("{schema}."))
+    text.lines().filter(|line| line.starts_with("CREATE ")).filter_map(|line| {
+        let mut words = line.split_whitespace().filter(|word| !["IF", "NOT", "EXISTS"].contains(word));
+        words.find(|word| ["TABLE", "INDEX", "TRIGGER"].contains(word))?;
+        words.next().map(|name| name.trim_start_matches("{schema}."))
     })
 }
 
-/// All steps go in one transaction, which holds the lock; a connection that ends takes both back.
-struct PostgresTarget<'c> {
-    connections: &'c Connections,
-    session: Option<Session>,
-}
-
-impl PostgresTarget<'_> {
-    fn session(&mut self) -> Result<&mut Session> {
-        self.session.as_mut().ok_or_else(|| Error::new(ErrorKind::Unexpected, "the schema is not locked"))
-    }
-}
+/// All steps go in one transaction, which holds the lock; its end gives that back, and so does the end of the connection.
+struct PostgresTarget(Session);
 
 #[async_trait]
-impl Target for PostgresTarget<'_> {
+impl Target for PostgresTarget {
     async fn lock(&mut self) -> Result<()> {
-        let mut session = self.connections.first_transaction().await?;
-        session.row(session.statement(|on| &on.lock_schema).bind(&session.on().schema)).await?;
-        if !has_bookkeeping(&mut session).await? {
+        let Self(session) = self;
+        session.row(session.statement(|on| &on.lock_schema)).await?;
+        if !session.holds(session.statement(|on| &on.has_bookkeeping)).await? {
             // A role may be allowed to use a schema that is there, and not to make one.
-            if !session.holds(session.statement(|on| &on.has_schema).bind(&session.on().schema)).await? {
+            if !session.holds(session.statement(|on| &on.has_schema)).await? {
                 session.write(session.statement(|on| &on.create_schema)).await?;
             }
             session.write(session.statement(|on| &on.create_bookkeeping)).await?;
         }
-        self.session = Some(session);
         Ok(())
     }
 
     async fn applied(&mut self) -> Result<Vec<Applied>> {
-        let session = self.session()?;
-        if !has_bookkeeping(session).await? {
+        let Self(session) = self;
+        if !session.holds(session.statement(|on| &on.has_bookkeeping)).await? {
             return Ok(Vec::new());
         }
         let applied = |row: &PgRow| {
@@ -159,29 +163,22 @@ impl Target for PostgresTarget<'_> {
     }
 
     async fn apply(&mut self, step: &Step) -> Result<()> {
-        let session = self.session()?;
-        session.command("SAVEPOINT migration").await.map_err(native)?;
-        let text = step.text.replace("{schema}", &session.on().quoted_schema);
-        let mut applied = session.command(AssertSqlSafe(text)).await.map_err(native);
-        if applied.is_ok() {
-            let insert = session.statement(|on| &on.insert_applied).bind(i64::from(step.version));
-            applied = session.write(insert.bind(step.name).bind(step.checksum())).await.map(drop);
-        }
+        let Self(session) = self;
+        // Whoever waits for a lock of the ledger lets all stores wait behind it.
+        session.command("SAVEPOINT migration; SET LOCAL lock_timeout = 1000").await.map_err(native)?;
+        let text = step.text.replace("{schema}", &session.on().schema);
+        let applied = session.command(AssertSqlSafe(text)).await.map_err(native);
+        let insert = session.statement(|on| &on.insert_applied).bind(i64::from(step.version)).bind(step.name);
+        let insert = insert.bind(step.checksum()).bind(step.kind == Kind::Quick);
+        let applied = if applied.is_ok() { session.write(insert).await.map(drop) } else { applied };
         let end = if applied.is_ok() { "RELEASE migration" } else { "ROLLBACK TO migration; RELEASE migration" };
         let ended = session.command(end).await.map_err(native);
         applied.and(ended)
     }
 
     async fn unlock(&mut self) -> Result<()> {
-        match self.session.take() {
-            Some(session) => session.end().await,
-            None => Ok(()),
-        }
+        Ok(())
     }
-}
-
-async fn has_bookkeeping(session: &mut Session) -> Result<bool> {
-    session.holds(session.statement(|on| &on.has_bookkeeping).bind(&session.on().bookkeeping)).await
 }
 
 #[cfg(test)]
@@ -190,10 +187,11 @@ mod tests {
 
     #[test]
     fn every_table_and_index_of_a_step_is_known() {
-        let text =
-            "CREATE TABLE {schema}.a (\n    b text\n);\nCREATE UNIQUE INDEX c ON {schema}.a (b);\n-- CREATE TABLE d\n";
-        assert_eq!(names(text).collect::<Vec<_>>(), ["a", "c"]);
-        let created: usize = migrations::postgres().iter().map(|step| step.text.matches("CREATE ").count()).sum();
+        let text = "CREATE TABLE IF NOT EXISTS {schema}.a (\n    b text\n);\nCREATE UNIQUE INDEX c ON {schema}.a (b);\n\
+            -- CREATE TABLE d\nCREATE TRIGGER e BEFORE INSERT ON {schema}.a\n";
+        assert_eq!(names(text).collect::<Vec<_>>(), ["a", "c", "e"]);
+        let created = |text: &str| text.matches("CREATE ").count() - text.matches("CREATE FUNCTION").count();
+        let created: usize = migrations::postgres().iter().map(|step| created(step.text)).sum();
         assert_eq!(migrations::postgres().iter().flat_map(|step| names(step.text)).count(), created);
     }
 }

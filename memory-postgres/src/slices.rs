@@ -108,9 +108,10 @@ pub(crate) struct Slices {
     pub(crate) of_status: Slice,
     pub(crate) by_status: Slice,
     pub(crate) of_space: Slice,
-    /// From the depth 1 on.
-    below: Vec<Slice>,
-    under: Vec<Slice>,
+    /// What is below a path, by its depth less one.
+    pub(crate) below: Vec<Slice>,
+    /// The same, and what is in the space that has the path as its id.
+    pub(crate) under: Vec<Slice>,
 }
 
 impl Slices {
@@ -132,16 +133,6 @@ impl Slices {
             below: (1..=SpaceId::MAX_BOUNDARIES).map(below).collect(),
             under: (1..=SpaceId::MAX_BOUNDARIES).map(under).collect(),
         }
-    }
-
-    /// What is below a path of this depth, which is at most [`SpaceId::MAX_BOUNDARIES`].
-    pub(crate) fn below(&self, depth: usize) -> &Slice {
-        &self.below[depth - 1]
-    }
-
-    /// The same, and what is in the space that has the path as its id.
-    pub(crate) fn under(&self, depth: usize) -> &Slice {
-        &self.under[depth - 1]
     }
 
     /// What is below paths of these depths, and in so many spaces. The keys are the depths of the paths, their hashes, and the

@@ -12,14 +12,8 @@ macro_rules! statements {
         /// The statements of one namespace.
         #[derive(Debug)]
         pub(crate) struct Statements {
-            /// The name of the schema.
+            /// The name of the schema as an identifier.
             pub(crate) schema: String,
-            /// The same as an identifier.
-            pub(crate) quoted_schema: String,
-            /// The name of the table that the runner of migrations keeps.
-            pub(crate) bookkeeping: String,
-            /// The name of the table that is there when the words of the ledger are indexed.
-            pub(crate) ledger_text: String,
             /// From the newest on, and from the oldest on.
             pub(crate) newest: Slices,
             pub(crate) oldest: Slices,
@@ -31,46 +25,26 @@ macro_rules! statements {
         impl Statements {
             /// `InvalidInput` when the server would not take the name as it is.
             pub(crate) fn new(schema: &str) -> Result<Self> {
-                let quoted_schema = quote(schema)?;
+                let (name, schema) = quote(schema)?;
                 let columns = for_each_depth(SpaceId::MAX_BOUNDARIES, |depth| format!(", path_{depth}"));
                 let values = for_each_depth(SpaceId::MAX_BOUNDARIES, |depth| format!(", paths[{depth}]"));
                 let complete = |text: &str| {
                     let text = text.replace("{path_columns}", &columns).replace("{path_values}", &values);
-                    text.replace("{schema}", &quoted_schema).into()
+                    text.replace("{schema}", &schema).replace("{name}", &name).into()
                 };
                 Ok(Self {
-                    schema: schema.to_owned(),
-                    bookkeeping: format!("{quoted_schema}.schema_migrations"),
-                    ledger_text: format!("{quoted_schema}.ledger_text"),
-                    newest: Slices::new("DESC", &quoted_schema),
-                    oldest: Slices::new("ASC", &quoted_schema),
+                    newest: Slices::new("DESC", &schema),
+                    oldest: Slices::new("ASC", &schema),
                     insert_memory: (0..=SpaceId::MAX_BOUNDARIES).map(|depth| complete(&insert_memory(depth))).collect(),
                     $($name: complete($text),)*
-                    quoted_schema,
+                    schema,
                 })
             }
         }
     };
 }
 
-/// What a memory is read from.
-macro_rules! memory_columns {
-    () => {
-        "m.id, m.created_at, m.space_id, m.status, m.revision, m.updated_at, m.metadata, m.trigger, m.context, \
-         m.idempotency_key"
-    };
-}
-
-/// What a document is read from. The last is the transaction that wrote it: a document that was removed and put again can have the
-/// same revision, and is another one.
-macro_rules! document_columns {
-    () => {
-        "m.id, m.created_at, m.space_id, m.collection, m.revision, m.updated_at, m.metadata, m.content, \
-         m.xmin::text::bigint"
-    };
-}
-
-/// The same for a slice of many, without what wrote them.
+/// What a document of a slice is read from, without a content of more than 64 KiB, which is read by itself.
 macro_rules! document_slice_columns {
     () => {
         "m.id, m.created_at, m.space_id, m.collection, m.revision, m.updated_at, m.metadata, \
@@ -86,33 +60,34 @@ macro_rules! best_first {
     };
 }
 
-/// Whether the words of the ledger are indexed: the name of a table that is there then, whose absence the server has in its caches. To
-/// look for a row takes a store a tenth of its time.
+/// Whether the words of the ledger are indexed: a table is there then, whose absence the server has in its caches. To look for a row
+/// takes a store a tenth of its time.
 macro_rules! has_ledger_text {
-    ($name:literal) => {
-        concat!("to_regclass(", $name, ") IS NOT NULL")
+    () => {
+        "to_regclass(quote_ident({name}) || '.ledger_text') IS NOT NULL"
     };
 }
 
 statements! {
-    lock_schema: "SELECT pg_advisory_xact_lock(hashtextextended('agent memory ' || $1::text, 0))";
-    has_schema: "SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1)";
+    lock_schema: "SELECT pg_advisory_xact_lock(hashtextextended('agent memory ' || {name}, 0))";
+    has_schema: "SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = {name})";
     create_schema: "CREATE SCHEMA {schema}";
     remove_schema: "DROP SCHEMA IF EXISTS {schema} CASCADE";
-    has_bookkeeping: "SELECT to_regclass($1) IS NOT NULL";
+    has_bookkeeping: "SELECT to_regclass(quote_ident({name}) || '.schema_migrations') IS NOT NULL";
     create_bookkeeping: "CREATE TABLE {schema}.schema_migrations (
         version bigint PRIMARY KEY, name text NOT NULL, checksum text NOT NULL, complete boolean NOT NULL)";
     applied: "SELECT version, name, checksum, complete FROM {schema}.schema_migrations";
-    insert_applied: "INSERT INTO {schema}.schema_migrations (version, name, checksum, complete) VALUES ($1, $2, $3, TRUE)";
+    insert_applied: "INSERT INTO {schema}.schema_migrations (version, name, checksum, complete) VALUES ($1, $2, $3, $4)";
     health: "SELECT current_setting('server_version'), (SELECT max(version) FROM {schema}.schema_migrations),
         current_setting('fsync'), current_setting('full_page_writes'), current_setting('synchronous_commit')";
-    /// The time at the server, the tables and valid indexes of the schema, and how many bytes they take.
-    inspect: "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint, ARRAY(
-        SELECT relation.relname::text FROM pg_class relation JOIN pg_namespace ON pg_namespace.oid = relation.relnamespace
-        LEFT JOIN pg_index ON pg_index.indexrelid = relation.oid
-        WHERE pg_namespace.nspname = $1 AND pg_index.indisvalid IS NOT FALSE),
-        (SELECT coalesce(sum(pg_total_relation_size(oid)), 0)::bigint FROM pg_class
-        WHERE relnamespace = to_regnamespace(quote_ident($1)) AND relkind = 'r')";
+    /// The time at the server, the tables, valid indexes and triggers of the schema, and how many bytes it takes.
+    inspect: "
+        WITH relations AS (SELECT oid, relname, relkind FROM pg_class WHERE relnamespace = to_regnamespace(quote_ident({name})))
+        SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint, ARRAY(
+            SELECT relname::text FROM relations LEFT JOIN pg_index ON indexrelid = oid WHERE indisvalid IS NOT FALSE
+            UNION ALL
+            SELECT tgname::text FROM pg_trigger JOIN relations ON tgrelid = relations.oid WHERE tgenabled IN ('O', 'A')),
+        (SELECT coalesce(sum(pg_total_relation_size(oid)), 0)::bigint FROM relations WHERE relkind = 'r')";
 
     /// Writes nothing when the ledger's words are indexed and none are given.
     /// Paths come as the texts of arrays, since an array of arrays would have to have as many of each.
@@ -128,7 +103,7 @@ statements! {
             INSERT INTO {schema}.memories (id, created_at, updated_at, revision, status, space_id, idempotency_key, metadata,
                 trigger, context{path_columns})
             SELECT id, created_at, updated_at, revision, status, space_id, idempotency_key, metadata, trigger, context{path_values}
-            FROM given WHERE words IS NOT NULL OR NOT ", has_ledger_text!("$13"), "
+            FROM given WHERE words IS NOT NULL OR NOT ", has_ledger_text!(), "
             ON CONFLICT DO NOTHING RETURNING id),
         words AS (
             INSERT INTO {schema}.memory_words (id, words)
@@ -136,12 +111,12 @@ statements! {
             WHERE words IS NOT NULL AND (id IN (SELECT id FROM stored)) IS TRUE)
         SELECT id FROM stored"
     );
-    /// $8: whether the words have changed, which then are $7 if they are indexed. $9: what tells that.
+    /// $8: whether the words have changed, which then are $7 if they are indexed.
     update_memory: concat!(
         "WITH changed AS (
             UPDATE {schema}.memories
             SET status = $3, context = $4, updated_at = $5, metadata = $6, revision = revision + 1
-            WHERE id = $1 AND revision = $2 AND ($7::text IS NOT NULL OR NOT $8 OR NOT ", has_ledger_text!("$9"), ")
+            WHERE id = $1 AND revision = $2 AND ($7::text IS NOT NULL OR NOT $8 OR NOT ", has_ledger_text!(), ")
             RETURNING id),
         words AS (
             INSERT INTO {schema}.memory_words (id, words)
@@ -149,8 +124,8 @@ statements! {
             ON CONFLICT (id) DO UPDATE SET words = EXCLUDED.words)
         SELECT id FROM changed"
     );
-    memory_by_id: concat!("SELECT ", memory_columns!(), " FROM {schema}.memories m WHERE id = $1");
-    memories_by_ids: concat!("SELECT ", memory_columns!(), " FROM {schema}.memories m WHERE id = ANY($1)");
+    memories_by_ids: "SELECT id, created_at, space_id, status, revision, updated_at, metadata, trigger, context, idempotency_key
+        FROM {schema}.memories WHERE id = ANY($1)";
     known_memories: "
         SELECT id, idempotency_key FROM {schema}.memories WHERE id = ANY($1)
         UNION ALL
@@ -176,15 +151,23 @@ statements! {
     memories_in_order: concat!("SELECT ", memory_slice_columns!(), " FROM unnest($1::uuid[]) WITH ORDINALITY AS c (id, place)
         JOIN {schema}.memories m ON m.id = c.id ORDER BY place");
 
-    has_ledger_text: concat!("SELECT ", has_ledger_text!("$1"));
-    is_ledger_text_complete: "SELECT EXISTS (SELECT FROM {schema}.ledger_text WHERE is_complete)";
-    lock_ledger: "LOCK TABLE {schema}.memories IN SHARE ROW EXCLUSIVE MODE";
-    begin_ledger_text: "CREATE TABLE IF NOT EXISTS {schema}.ledger_text (is_complete boolean NOT NULL)";
-    complete_ledger_text: "INSERT INTO {schema}.ledger_text (is_complete) VALUES (TRUE)";
-    memories_from_id: concat!("SELECT ", memory_columns!(), " FROM {schema}.memories m WHERE id >= $1 ORDER BY id LIMIT 64");
-    insert_words: "INSERT INTO {schema}.memory_words (id, words)
-        SELECT id, string_to_array(words, ' ') FROM unnest($1::uuid[], $2::text[]) AS given (id, words)
-        ON CONFLICT DO NOTHING";
+    has_ledger_text: concat!("SELECT ", has_ledger_text!());
+    /// How many memories the backfill has gone over, and about how many there are; nothing when it is complete.
+    pending_words: "SELECT done, greatest(done, reltuples::bigint) FROM {schema}.words_backfill
+        JOIN pg_class ON relname = 'memories' AND relnamespace = to_regnamespace(quote_ident({name}))
+        WHERE EXISTS (SELECT FROM {schema}.schema_migrations WHERE name = 'words' AND NOT complete)";
+    reached_words: "SELECT created_at, id FROM {schema}.words_backfill";
+    /// What an update has indexed meanwhile stays. The backfill goes on at ($3, $4), unless another program is further, and is complete
+    /// where these are NULL.
+    backfill_words: "
+        WITH words AS (
+            INSERT INTO {schema}.memory_words (id, words)
+            SELECT id, string_to_array(words, ' ') FROM unnest($1::uuid[], $2::text[]) AS given (id, words)
+            ON CONFLICT DO NOTHING),
+        reached AS (
+            UPDATE {schema}.words_backfill SET created_at = $3, id = $4, done = done + cardinality($1)
+            WHERE (created_at, id) > ($3, $4))
+        UPDATE {schema}.schema_migrations SET complete = TRUE WHERE name = 'words' AND $3 IS NULL";
 
     insert_document: "
         INSERT INTO {schema}.documents
@@ -194,9 +177,11 @@ statements! {
         UPDATE {schema}.documents
         SET updated_at = $4, revision = $5, space_id = $6, metadata = $7, content = $8, words = $9
         WHERE collection = $1 AND id = $2 AND created_at = $3 AND xmin::text::bigint = $10";
-    document_by_id: concat!("SELECT ", document_columns!(), " FROM {schema}.documents m WHERE collection = $1 AND id = $2");
-    documents_by_ids: concat!("SELECT ", document_columns!(), " FROM {schema}.documents m
-        WHERE collection = $1 AND id = ANY($2::text[])");
+    /// The last is the transaction that wrote it: a document that was removed and put again can have the same revision, and is
+    /// another one.
+    documents_by_ids: "
+        SELECT id, created_at, space_id, collection, revision, updated_at, metadata, content, xmin::text::bigint
+        FROM {schema}.documents WHERE collection = $1 AND id = ANY($2::text[])";
     /// All of the documents, or none.
     delete_documents: "
         WITH wanted AS (SELECT * FROM unnest($2::text[], $3::bigint[]) AS wanted (id, writer)),
@@ -222,19 +207,18 @@ statements! {
         JOIN {schema}.documents m ON m.collection = $2 AND m.id = c.id ORDER BY place");
 }
 
-/// Writes one memory; $11 tells whether words are indexed. The ancestors that it does not have are not named, and it gives nothing
-/// back.
+/// Writes one memory. The ancestors that it does not have are not named, and it gives nothing back.
 fn insert_memory(ancestors: usize) -> String {
     let text = concat!(
         "INSERT INTO {schema}.memories (id, created_at, updated_at, revision, status, space_id, idempotency_key, metadata,
             trigger, context{columns})
         SELECT $1::uuid, $2::bigint, $3::bigint, $4::bigint, $5, $6, $7, $8, $9, $10{values}
         WHERE NOT ",
-        has_ledger_text!("$11"),
+        has_ledger_text!(),
         " ON CONFLICT DO NOTHING"
     );
     let text = text.replace("{columns}", &for_each_depth(ancestors, |depth| format!(", path_{depth}")));
-    text.replace("{values}", &for_each_depth(ancestors, |depth| format!(", ${}::bigint", 11 + depth)))
+    text.replace("{values}", &for_each_depth(ancestors, |depth| format!(", ${}::bigint", 10 + depth)))
 }
 
 /// The next documents of a collection behind a place of (createdAt, id).
@@ -254,16 +238,17 @@ fn for_each_depth(deepest: usize, part: impl Fn(usize) -> String) -> String {
     (1..=deepest).map(part).collect()
 }
 
-/// The name as an identifier.
-fn quote(schema: &str) -> Result<String> {
+/// The name of a schema, as a literal and as an identifier.
+fn quote(name: &str) -> Result<(String, String)> {
     // A longer name would be cut, and two namespaces could become one.
-    if schema.is_empty() || schema.len() > 63 || schema.contains(char::is_control) {
+    if name.is_empty() || name.len() > 63 || name.contains(char::is_control) {
         return Err(Error::invalid("a namespace is the name of a schema: 1 to 63 bytes without control characters"));
     }
-    if schema.starts_with("pg_") || schema == "information_schema" {
+    if name.starts_with("pg_") || name == "information_schema" {
         return Err(Error::invalid("the namespace is a schema of the server's own"));
     }
-    Ok(format!("\"{}\"", schema.replace('"', "\"\"")))
+    let literal = format!("E'{}'", name.replace('\\', r"\\").replace('\'', "''"));
+    Ok((literal, format!("\"{}\"", name.replace('"', "\"\""))))
 }
 
 /// A revision as the server has it: at most 2^53 - 1.

@@ -61,8 +61,7 @@ impl Writer for Session {
                 .bind(after.updated_at.map(Timestamp::as_millis))
                 .bind(after.metadata.as_str())
                 .bind((has_new_words && has_words).then(|| words_of(after)))
-                .bind(has_new_words)
-                .bind(&self.on().ledger_text);
+                .bind(has_new_words);
             let is_replaced = self.write(update).await? > 0;
             // Nothing is written without the words either, where they are indexed.
             if is_replaced || has_words || !has_new_words || !self.learn_ledger_text().await? {
@@ -156,8 +155,7 @@ impl Session {
             .bind(all(memories, |memory| memory.trigger.as_str()))
             .bind(all(memories, |memory| memory.context.as_ref().map(Context::as_str)))
             .bind(memories.iter().map(words).collect::<Vec<_>>())
-            .bind(all(memories, paths_as_text))
-            .bind(&self.on().ledger_text);
+            .bind(all(memories, paths_as_text));
         let rows = self.written_rows(insert).await?;
         rows.iter().map(|row| Ok((memory_id(row)?, Appended::Written))).collect()
     }
@@ -176,8 +174,7 @@ impl Session {
             .bind(key_of(memory))
             .bind(memory.metadata.as_str())
             .bind(memory.trigger.as_str())
-            .bind(memory.context.as_ref().map(Context::as_str))
-            .bind(&self.on().ledger_text);
+            .bind(memory.context.as_ref().map(Context::as_str));
         Ok(self.write(paths.into_iter().fold(insert, Query::bind)).await? > 0)
     }
 }

@@ -13,7 +13,7 @@ use conformance::server::{TestServer, on_demand};
 use conformance::{Harness, Namespace};
 use memory_core::{Error, ErrorKind, MemoryId, MemoryProvider, Result};
 use memory_postgres::{PostgresConfig, PostgresMemory};
-use sqlx::postgres::PgPool;
+use sqlx::postgres::{PgConnectOptions, PgPool};
 use sqlx::{AssertSqlSafe, Executor};
 
 /// One schema for each namespace.
@@ -34,7 +34,8 @@ impl Postgres {
         config.pooler = is_pooled;
         // Many cases run at the same time, each with several providers.
         config.pool_size = const { NonZeroU32::new(8).unwrap() };
-        let pool = PgPool::connect_lazy(direct).expect("the URL of a test server");
+        let options: PgConnectOptions = direct.parse().expect("the URL of a test server");
+        let pool = PgPool::connect_lazy_with(options.options([("agent_memory.writer", "2")]));
         Arc::new(Self { name, url: url.to_owned(), config, pool })
     }
 

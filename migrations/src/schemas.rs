@@ -21,7 +21,13 @@ pub fn sqlite() -> &'static [Step] {
 /// The steps of the PostgreSQL schema, in ascending order. In their texts `{schema}` stands for the quoted name of the
 /// schema that they go to.
 pub fn postgres() -> &'static [Step] {
-    const { &[Step::quick(1, "ledger", include_str!("../postgres/0001_ledger.sql"))] }
+    const {
+        &[
+            Step::quick(1, "ledger", include_str!("../postgres/0001_ledger.sql")),
+            Step::quick(2, "writers", include_str!("../postgres/0002_writers.sql")),
+            optional_words(include_str!("../postgres/0002_words.sql")),
+        ]
+    }
 }
 
 /// The steps of the MongoDB schema, in ascending order. Their texts are lists of commands, each of which can be repeated. The validator

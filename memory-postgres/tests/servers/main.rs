@@ -1,7 +1,8 @@
-//! PostgreSQL as it is in operation: refusals, crashes, standbys, encryption, a pooler, and plans at size.
+//! PostgreSQL as it is in operation: refusals, crashes, standbys, encryption, a pooler, migrations, and plans at size.
 
 mod common;
 mod crashes;
+mod migrations;
 mod plans;
 mod pooler;
 mod refusals;
@@ -25,6 +26,11 @@ fn main() -> ExitCode {
         trial("standby::reads_can_go_to_a_replica", standby::reads),
         trial("standby::the_primary_is_followed_after_a_failover", standby::failover),
         trial("tls::each_mode_checks_what_it_promises", tls::modes),
+        trial("migrations::old_writers_are_refused_by_the_server", migrations::old_writers),
+        trial("migrations::a_program_below_the_minimum_only_reads", migrations::newer_minimum),
+        trial("migrations::a_long_transaction_holds_nobody_up", migrations::long_transaction),
+        trial("migrations::version_1_has_indexed_all_or_nothing", migrations::indexed_by_version_1),
+        trial("migrations::a_ledger_is_indexed_beside_running_programs", migrations::switched_on),
         trial("plans::no_recall_scans_a_table", plans::no_scan),
         trial("pooler::each_call_gets_its_own_answer", pooler::own_answers),
     ];
