@@ -1,19 +1,18 @@
 //! Calls to the server: what is sent, and what the answers mean.
 
-use std::collections::HashMap;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 use memory_core::engine::Retry;
-use memory_core::{Error, ErrorKind, Outcome, Result, TextIndex};
-use redis::{Arg, Cmd, Pipeline, RedisError, Value};
+use memory_core::{Error, ErrorKind, Host, Outcome, Result, TextIndex};
+use redis::{Arg, Cmd, FromRedisValue, Pipeline, RedisError, Value};
 use tokio::sync::Semaphore;
 
 use crate::config::{RedisConfig, Topology, Wait};
-use crate::error::{is_passing, is_read_only, native, native_reply};
+use crate::error::{asked_node, is_moving, is_passing, is_read_only, native, native_reply};
 use crate::link::Link;
-use crate::statements::{Keys, is_write, load_scripts, name_of};
+use crate::statements::{Keys, LONG_ROWS, is_write, load_scripts, name_of};
 
 /// How many sessions walk or search at the same time.
 const RECALLS: usize = 32;
@@ -25,7 +24,6 @@ const LONG: usize = 1 << 20;
 #[derive(Debug)]
 pub(crate) struct Connections {
     pub(crate) keys: Keys,
-    pub(crate) text_index: TextIndex,
     /// Bounds the walks and searches under way: the server answers them one after the other anyway, and answers that wait to be
     /// read take memory.
     pub(crate) recalls: Arc<Semaphore>,
@@ -33,14 +31,12 @@ pub(crate) struct Connections {
     pub(crate) has_ledger_text: AtomicBool,
     /// Whether it is known that rows may be long. Never goes back.
     pub(crate) has_long_rows: AtomicBool,
-    /// What writes wait for.
-    pub(crate) wait: Option<Wait>,
-    /// Whether another server can become the primary.
-    pub(crate) fails_over: bool,
     link: Arc<Link>,
     /// The same, unless writes wait for replicas: then nothing else has to wait behind them.
     writes: Arc<Link>,
-    patience: Duration,
+    /// The nodes that were asked while the slot moved.
+    nodes: Mutex<Vec<(Host, Arc<Link>)>>,
+    pub(crate) config: RedisConfig,
 }
 
 impl Connections {
@@ -54,72 +50,130 @@ impl Connections {
         };
         Ok(Self {
             keys,
-            text_index: config.text_index,
             recalls: Arc::new(Semaphore::new(RECALLS)),
             has_ledger_text: AtomicBool::new(config.text_index == TextIndex::All),
             has_long_rows: AtomicBool::new(false),
-            wait: config.wait,
-            fails_over: !matches!(config.topology, Topology::Server(_)),
             link,
             writes,
-            patience: config.connect_timeout,
+            nodes: Mutex::default(),
+            config: config.clone(),
         })
     }
 
     /// Sends commands that only read, in one piece, and gives the answer to each.
     pub(crate) async fn read(&self, commands: &Pipeline) -> Result<Vec<Value>> {
-        let answers = self.send(&self.link, commands).await;
+        let answers = match self.send(&self.link, commands).await {
+            Err(error) if is_moving(&error) => self.read_apart(commands).await,
+            answers => answers,
+        };
         // What reads has done nothing, whatever has become of it.
         answers.map_err(|error| error.with_outcome(Outcome::NotDone))
     }
 
     /// The same for the answer to the last command, which is that of a transaction where one ends there.
-    pub(crate) async fn read_one(&self, commands: &Pipeline) -> Result<Value> {
-        self.read(commands).await?.pop().ok_or_else(unexpected_answer)
+    pub(crate) async fn read_one<T: FromRedisValue>(&self, commands: &Pipeline) -> Result<T> {
+        decoded(self.read(commands).await?.pop().unwrap_or(Value::Nil))
     }
 
-    /// Sends commands that write, in one piece, gives the answer to each, and waits for the replicas.
-    pub(crate) async fn write(&self, mut commands: Pipeline) -> Result<Vec<Value>> {
+    /// Sends scripts or commands that write, in one piece, gives the answer to each, and waits for the replicas.
+    ///
+    /// While the slot moves, what the server refuses is sent again: a script finds what it has done before.
+    pub(crate) async fn write(&self, mut commands: Pipeline, until: Instant) -> Result<Vec<Value>> {
+        let send = async |commands: &Pipeline| {
+            // A transaction does not look for what it has done before.
+            let is_script = commands.cmd_iter().all(|command| name_of(command) != b"EXEC");
+            let retry = if is_script { Retry::until(until).repeatable() } else { Retry::until(until) };
+            retry.run(is_moving, |_| self.send(&self.writes, commands)).await
+        };
         if has_long_row(&commands) {
-            let tell = command("SET", &[&self.keys.long(), b"1"]);
-            self.write_unawaited(&tell).await.map_err(|error| error.with_outcome(Outcome::NotDone))?;
+            let tell = command("SET", &[&self.keys.of(LONG_ROWS), b"1"]);
+            send(&tell).await.map_err(|error| error.with_outcome(Outcome::NotDone))?;
         }
-        if let Some(Wait { replicas, timeout }) = self.wait {
-            // A timeout of 0 would be none.
-            commands.cmd("WAIT").arg(replicas.get()).arg(timeout.as_millis().max(1) as u64);
-        }
-        let mut answers = self.write_unawaited(&commands).await?;
-        match self.wait.map(|wait| (wait.replicas.get(), answers.pop())) {
-            Some((wanted, Some(Value::Int(reached)))) if reached >= i64::from(wanted) => Ok(answers),
-            Some((wanted, _)) => {
-                let message = format!("fewer than {wanted} replicas had the write in time");
+        let Some(Wait { replicas, timeout }) = self.config.wait else { return send(&commands).await };
+        // A timeout of 0 would be none.
+        commands.cmd("WAIT").arg(replicas.get()).arg(timeout.as_millis().max(1) as u64);
+        let mut answers = send(&commands).await?;
+        match answers.pop() {
+            Some(Value::Int(reached)) if reached >= i64::from(replicas.get()) => Ok(answers),
+            _ => {
+                let message = format!("fewer than {replicas} replicas had the write in time");
                 Err(Error::new(ErrorKind::Unavailable, message).with_outcome(Outcome::Unknown).retryable())
             }
-            None => Ok(answers),
         }
     }
 
-    /// The same without waiting for the replicas.
-    pub(crate) async fn write_unawaited(&self, commands: &Pipeline) -> Result<Vec<Value>> {
-        self.send(&self.writes, commands).await
+    /// Whether another server can become the primary.
+    pub(crate) fn fails_over(&self) -> bool {
+        !matches!(self.config.topology, Topology::Server(_))
     }
 
     /// Closes the connections.
     pub(crate) fn close(&self) {
         self.link.close();
         self.writes.close();
+        self.nodes.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
     /// Tries work that can be done twice, until the time to reach a server is over.
     pub(crate) async fn retry<T, F: Future<Output = Result<T>>>(&self, work: impl Fn() -> F) -> Result<T> {
-        let retry = Retry::until(Instant::now() + self.patience).repeatable();
+        let retry = Retry::until(Instant::now() + self.config.connect_timeout).repeatable();
         retry.run(|error| self.is_temporary(error), |_| work()).await
     }
 
     /// Whether the same call can succeed soon.
     pub(crate) fn is_temporary(&self, error: &Error) -> bool {
         // Where nothing fails over, a read-only server stays one.
-        is_passing(error) && (self.fails_over || !is_read_only(error))
+        is_passing(error) && (self.fails_over() || !is_read_only(error))
+    }
+
+    /// Reads each key where it is, while the slot moves: some keys are on the one node then, and some on the other.
+    async fn read_apart(&self, commands: &Pipeline) -> Result<Vec<Value>> {
+        let (mut answers, mut piece, mut is_transaction) = (Vec::with_capacity(commands.len()), Pipeline::new(), false);
+        for command in commands.cmd_iter() {
+            if name_of(command) == b"MGET" {
+                let mut rows = Vec::new();
+                for key in command.args_iter().skip(1) {
+                    let Arg::Simple(key) = key else { continue };
+                    rows.extend(self.follow(&self::command("GET", &[key])).await?);
+                }
+                answers.push(Value::Array(rows));
+                continue;
+            }
+            piece.add_command(command.clone());
+            is_transaction = name_of(command) == b"MULTI" || is_transaction && name_of(command) != b"EXEC";
+            if !is_transaction {
+                answers.extend(self.follow(&std::mem::take(&mut piece)).await?);
+            }
+        }
+        Ok(answers)
+    }
+
+    /// Reads one key on the node that has the slot, or on the one where it goes.
+    async fn follow(&self, commands: &Pipeline) -> Result<Vec<Value>> {
+        let error = match self.link.send(commands).await {
+            Ok(answers) => return checked(commands, answers),
+            Err(error) => error,
+        };
+        let Some((name, port)) = asked_node(&error) else { return Err(error) };
+        let mut asking = Pipeline::with_capacity(commands.len() + 1);
+        asking.cmd("ASKING");
+        for command in commands.cmd_iter() {
+            asking.add_command(command.clone());
+        }
+        let answers = self.link_to(Host { name, port })?.send(&asking).await?;
+        checked(commands, answers.into_iter().skip(1).collect())
+    }
+
+    /// The way to a node of the cluster, which may be too new for the cluster's client to know it.
+    fn link_to(&self, node: Host) -> Result<Arc<Link>> {
+        let mut nodes = self.nodes.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, link)) = nodes.iter().find(|(host, _)| *host == node) {
+            return Ok(Arc::clone(link));
+        }
+        let config = RedisConfig { topology: Topology::Server(node.clone()), ..self.config.clone() };
+        let link = Arc::new(Link::new(&config, self.keys.any())?);
+        nodes.push((node, Arc::clone(&link)));
+        Ok(link)
     }
 
     async fn send(&self, link: &Link, commands: &Pipeline) -> Result<Vec<Value>> {
@@ -155,29 +209,11 @@ pub(crate) fn command(name: &str, arguments: &[&[u8]]) -> Pipeline {
     pipeline
 }
 
-/// What the answer of a command or script of this crate never is.
-pub(crate) fn unexpected_answer() -> Error {
-    Error::new(ErrorKind::Unexpected, "the server gave an answer of another form than asked for")
-}
-
-/// The answers in an answer.
-pub(crate) fn array(answer: Value) -> Result<Vec<Value>> {
-    if let Value::Array(answers) = answer { Ok(answers) } else { Err(unexpected_answer()) }
-}
-
-/// The bytes of an answer.
-pub(crate) fn bytes(answer: Value) -> Result<Vec<u8>> {
-    if let Value::BulkString(bytes) = answer { Ok(bytes) } else { Err(unexpected_answer()) }
-}
-
-/// The lines of `INFO`.
-pub(crate) fn facts(answer: Option<&Value>) -> HashMap<String, String> {
-    let text = match answer {
-        Some(Value::BulkString(text)) => String::from_utf8_lossy(text).into_owned(),
-        Some(Value::VerbatimString { text, .. }) => text.clone(),
-        _ => String::new(),
-    };
-    text.lines().filter_map(|line| line.split_once(':')).map(|(name, value)| (name.into(), value.into())).collect()
+/// What an answer holds.
+pub(crate) fn decoded<T: FromRedisValue>(answer: Value) -> Result<T> {
+    let unexpected = "the server gave an answer of another form than asked for";
+    // The driver's error quotes the answer.
+    redis::from_redis_value(answer).map_err(|_| Error::new(ErrorKind::Unexpected, unexpected))
 }
 
 /// Whether one of the commands may write a row of [`LONG`] bytes.

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use memory_core::engine::{Engine, Provider, View, Work};
-use memory_core::{Durability, Error, Health, Result, TextIndex};
-use redis::{Pipeline, Value};
+use memory_core::{Backfill, Durability, Error, Health, Result};
+use redis::{InfoDict, Pipeline, Value};
 
 use crate::config::RedisConfig;
-use crate::connection::{Connections, facts};
+use crate::connection::{Connections, decoded};
 use crate::read::RedisSession;
 use crate::schema;
+use crate::statements::SCHEMA;
 
 /// Agent memory in a namespace of a Redis server or cluster.
 ///
@@ -38,11 +39,15 @@ impl Engine for RedisEngine {
     async fn open(config: &RedisConfig) -> Result<Self> {
         let connections = Arc::new(Connections::new(config)?);
         connections.retry(|| schema::run(&connections)).await?;
-        if config.text_index == TextIndex::All {
-            let session = RedisSession::new(&connections);
-            connections.retry(|| session.index_words()).await?;
-        }
         Ok(Self { connections })
+    }
+
+    async fn pending(&self) -> Result<Option<Backfill>> {
+        RedisSession::new(&self.connections, Instant::now()).pending().await
+    }
+
+    async fn backfill(&self) -> Result<()> {
+        RedisSession::new(&self.connections, Instant::now()).backfill().await
     }
 
     async fn close(&self) -> Result<()> {
@@ -53,14 +58,11 @@ impl Engine for RedisEngine {
     async fn health(&self) -> Result<Health> {
         let start = Instant::now();
         let mut commands = Pipeline::new();
-        commands.cmd("HLEN").arg(self.connections.keys.schema()).cmd("INFO");
-        let answers = self.connections.read(&commands).await?;
+        commands.cmd("HLEN").arg(self.connections.keys.of(SCHEMA)).cmd("INFO");
+        let mut answers = self.connections.read(&commands).await?.into_iter();
         let latency = start.elapsed();
-        let schema_version = match answers.first() {
-            Some(Value::Int(version)) => u32::try_from(*version).unwrap_or_default(),
-            _ => 0,
-        };
-        let info = facts(answers.get(1));
+        let mut answer = || answers.next().unwrap_or(Value::Nil);
+        let (schema_version, info): (u32, InfoDict) = (decoded(answer())?, decoded(answer())?);
         // Often denied, which is no failure. One by one, as servers before 7.0 want it, and no more than is needed: there are
         // passwords among the settings.
         let mut commands = Pipeline::new();
@@ -68,27 +70,30 @@ impl Engine for RedisEngine {
             commands.cmd("CONFIG").arg("GET").arg(setting);
         }
         let settings = self.connections.read(&commands).await.ok();
-        let settings = settings.map(|answers| answers.iter().flat_map(pairs).collect());
-        let version = info.get("valkey_version").or(info.get("redis_version")).cloned().unwrap_or_default();
+        let settings = settings.map(|answers| {
+            let pairs = answers.into_iter().map(decoded::<HashMap<String, String>>);
+            pairs.flat_map(Result::unwrap_or_default).collect()
+        });
+        let version: Option<String> = info.get("valkey_version").or_else(|| info.get("redis_version"));
         let durability = self.durability(&info, settings.as_ref());
-        Ok(Health::new(Self::NAME, version, schema_version, latency, durability))
+        Ok(Health::new(Self::NAME, version.unwrap_or_default(), schema_version, latency, durability))
     }
 
-    async fn read<A, T>(&self, _: View, _: Instant, argument: Arc<A>, work: Work<RedisSession, A, T>) -> Result<T>
+    async fn read<A, T>(&self, _: View, until: Instant, argument: Arc<A>, work: Work<RedisSession, A, T>) -> Result<T>
     where
         A: Send + Sync + 'static,
         T: Send + 'static,
     {
         // Always at the primary, which has the latest.
-        work(&mut RedisSession::new(&self.connections), &argument).await
+        work(&mut RedisSession::new(&self.connections, until), &argument).await
     }
 
-    async fn write<A, T>(&self, _: Instant, argument: Arc<A>, work: Work<RedisSession, A, T>) -> Result<T>
+    async fn write<A, T>(&self, until: Instant, argument: Arc<A>, work: Work<RedisSession, A, T>) -> Result<T>
     where
         A: Send + Sync + 'static,
         T: Send + 'static,
     {
-        work(&mut RedisSession::new(&self.connections), &argument).await
+        work(&mut RedisSession::new(&self.connections, until), &argument).await
     }
 
     fn is_temporary(&self, error: &Error) -> bool {
@@ -97,22 +102,22 @@ impl Engine for RedisEngine {
 }
 
 impl RedisEngine {
-    fn durability(&self, info: &HashMap<String, String>, settings: Option<&HashMap<String, String>>) -> Durability {
+    fn durability(&self, info: &InfoDict, settings: Option<&HashMap<String, String>>) -> Durability {
         let at_risk = |reason: &str, bound| Durability::AtRisk { reason: reason.to_owned(), bound };
         let Some(settings) = settings else {
             return Durability::Unknown { reason: "the server does not tell its configuration".to_owned() };
         };
         let is = |name: &str, value: &str| settings.get(name).is_some_and(|found| found == value);
         let can_evict = settings.get("maxmemory-policy").is_some_and(|policy| policy.starts_with("allkeys"));
-        let replicas = info.get("connected_slaves").and_then(|count| count.parse::<u32>().ok()).unwrap_or_default();
-        let waited_for = self.connections.wait.map_or(0, |wait| wait.replicas.get());
+        let replicas = info.get::<u32>("connected_slaves").unwrap_or_default();
+        let waited_for = self.connections.config.wait.map_or(0, |wait| wait.replicas.get());
         if can_evict && !is("maxmemory", "0") {
             return at_risk("maxmemory-policy lets the server drop keys", None);
         }
         if !is("appendonly", "yes") {
             return at_risk("appendonly is off", None);
         }
-        if self.connections.fails_over && waited_for < replicas {
+        if self.connections.fails_over() && waited_for < replicas {
             return at_risk(
                 "a failover loses what its replica has not got yet: set wait_replicas to all of them",
                 None,
@@ -126,17 +131,5 @@ impl RedisEngine {
             Some("everysec") => at_risk("appendfsync is everysec", Some(Duration::from_secs(1))),
             _ => at_risk("appendfsync leaves flushing to the system", None),
         }
-    }
-}
-
-/// The names and values of `CONFIG GET`.
-fn pairs(answer: &Value) -> Vec<(String, String)> {
-    let text = |value: &Value| match value {
-        Value::BulkString(bytes) => String::from_utf8_lossy(bytes).into_owned(),
-        _ => String::new(),
-    };
-    match answer {
-        Value::Array(items) => items.chunks_exact(2).map(|pair| (text(&pair[0]), text(&pair[1]))).collect(),
-        _ => Vec::new(),
     }
 }

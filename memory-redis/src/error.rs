@@ -8,6 +8,8 @@ use redis::{Pipeline, RedisError};
 
 use crate::statements::{is_write, name_of};
 
+const TOO_OLD: &str = "a newer program has migrated this ledger: upgrade this program";
+
 /// The error that the driver gave, as the contract has it. The message never holds the server's own, which can quote a value.
 pub(crate) fn native(error: RedisError) -> Error {
     let (kind, message, retryable) = match error.code() {
@@ -54,9 +56,25 @@ pub(crate) fn native_reply(error: RedisError) -> Error {
     if is_unknown { error.with_outcome(Outcome::Unknown) } else { error }
 }
 
+/// A later version of the program has changed the layout.
+pub(crate) fn too_old() -> Error {
+    Error::new(ErrorKind::SchemaMismatch, TOO_OLD)
+}
+
 /// Whether the same call can succeed soon: the connection was lost, the server starts, or somebody else is the primary now.
 pub(crate) fn is_passing(error: &Error) -> bool {
     source(error).is_some_and(|source| source.is_passing)
+}
+
+/// Whether the slot of the namespace is on its way from node to node, and the commands were refused for that.
+pub(crate) fn is_moving(error: &Error) -> bool {
+    source(error).is_some_and(|source| matches!(source.code.as_deref(), Some("ASK" | "TRYAGAIN")))
+}
+
+/// The host and the port of the node where the slot goes, if that has to be asked.
+pub(crate) fn asked_node(error: &Error) -> Option<(String, u16)> {
+    let (host, port) = source(error)?.node.as_deref()?.rsplit_once(':')?;
+    Some((host.to_owned(), port.parse().ok()?))
 }
 
 /// Whether the server is a replica, which takes no writes.
@@ -73,6 +91,7 @@ fn source(error: &Error) -> Option<&Source> {
 struct Source {
     text: String,
     code: Option<String>,
+    node: Option<String>,
     is_passing: bool,
 }
 
@@ -80,12 +99,13 @@ impl Source {
     fn of(error: RedisError) -> Self {
         let code = error.code().map(str::to_owned);
         let text = code.as_ref().map_or_else(|| error.to_string(), |code| format!("the server answered {code}"));
+        let node = error.redirect_node().filter(|_| error.code() == Some("ASK")).map(|(node, _)| node.to_owned());
         let is_passing = match code.as_deref() {
             Some("ASK" | "CLUSTERDOWN" | "LOADING" | "MASTERDOWN" | "MOVED" | "READONLY" | "TRYAGAIN") => true,
-            Some(_) => is_gone_from_node(error.detail().unwrap_or_default()),
+            Some(_) => false,
             None => is_lost(&error) || error.kind() == redis::ErrorKind::MasterNameNotFoundBySentinel,
         };
-        Self { text, code, is_passing }
+        Self { text, code, node, is_passing }
     }
 }
 
@@ -99,7 +119,7 @@ impl std::error::Error for Source {}
 
 /// What each code of an error reply means: kind, message, and whether a later call can succeed.
 fn of_code(code: &str, detail: &str) -> (ErrorKind, &'static str, bool) {
-    use ErrorKind::{Corrupt, Unauthorized, Unavailable, Unexpected};
+    use ErrorKind::{Corrupt, SchemaMismatch, Unauthorized, Unavailable, Unexpected};
     match code {
         "NOAUTH" | "WRONGPASS" => (Unauthorized, "the server refused the user or the password", false),
         "NOPERM" => (Unauthorized, "the user lacks a permission", false),
@@ -110,14 +130,12 @@ fn of_code(code: &str, detail: &str) -> (ErrorKind, &'static str, bool) {
         "MASTERDOWN" => (Unavailable, "the server has lost its primary", true),
         "CLUSTERDOWN" => (Unavailable, "the cluster is down", true),
         "MOVED" | "ASK" | "TRYAGAIN" => (Unavailable, "the slot of the namespace is on its way to another node", true),
+        "NEWER" => (SchemaMismatch, TOO_OLD, false),
         "CROSSSLOT" => (Unexpected, "the keys of the namespace are not in one slot", false),
         "BUSY" => (Unavailable, "the server is busy with a script", true),
         "MISCONF" => (Unavailable, "the server can't write to its disk", true),
         "NOREPLICAS" => (Unavailable, "the server has too few replicas to take a write", true),
         "WRONGTYPE" => (Corrupt, "a key of the namespace holds another type of value", false),
-        _ if is_gone_from_node(detail) => {
-            (Unavailable, "the slot of the namespace is on its way to another node", true)
-        }
         _ if detail.contains("the script can't run this command") => {
             (Unauthorized, "the user lacks a permission", false)
         }
@@ -128,18 +146,10 @@ fn of_code(code: &str, detail: &str) -> (ErrorKind, &'static str, bool) {
     }
 }
 
-/// A script that meets a key which has left the node gets no redirection, but this.
-fn is_gone_from_node(detail: &str) -> bool {
-    detail.contains("non local key")
-}
-
 /// Whether a command of a script failed that may not be its first write. What the server is not ready for is refused at the first one.
 fn is_from_within_a_script(error: &RedisError) -> bool {
     let detail = error.detail().unwrap_or_default();
-    matches!(error.code(), Some("ERR" | "WRONGTYPE"))
-        && detail.contains("@user_script")
-        && !is_gone_from_node(detail)
-        && !is_killed(detail)
+    matches!(error.code(), Some("ERR" | "WRONGTYPE")) && detail.contains("@user_script") && !is_killed(detail)
 }
 
 /// Only a script that has written nothing can be killed.
@@ -149,37 +159,4 @@ fn is_killed(detail: &str) -> bool {
 
 fn is_lost(error: &RedisError) -> bool {
     matches!(error.kind(), redis::ErrorKind::Io | redis::ErrorKind::Parse | redis::ErrorKind::ClusterConnectionNotFound)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_lost_connection_leaves_a_write_unknown_and_a_read_not_done() {
-        let lost = || RedisError::from(std::io::Error::from(std::io::ErrorKind::ConnectionReset));
-        let commands = Pipeline::new();
-        let (read, write) = (native(lost()), native_write(lost(), &commands));
-        assert_eq!((read.kind(), read.outcome()), (ErrorKind::Unavailable, Outcome::NotDone));
-        assert_eq!((write.kind(), write.outcome()), (ErrorKind::Unavailable, Outcome::Unknown));
-        assert!(read.is_retryable() && write.is_retryable() && is_passing(&read) && is_passing(&write));
-        let refused = RedisError::from(std::io::Error::from(std::io::ErrorKind::ConnectionRefused));
-        assert_eq!(native_write(refused, &commands).outcome(), Outcome::NotDone, "nothing was sent");
-    }
-
-    #[test]
-    fn codes_have_kinds() {
-        for (code, kind, retryable) in [
-            ("WRONGPASS", ErrorKind::Unauthorized, false),
-            ("NOPERM", ErrorKind::Unauthorized, false),
-            ("READONLY", ErrorKind::Unavailable, true),
-            ("OOM", ErrorKind::Unavailable, true),
-            ("TRYAGAIN", ErrorKind::Unavailable, true),
-            ("WRONGTYPE", ErrorKind::Corrupt, false),
-            ("ERR", ErrorKind::Unexpected, false),
-        ] {
-            let (of_code, _, can_retry) = of_code(code, "");
-            assert_eq!((of_code, can_retry), (kind, retryable), "{code}");
-        }
-    }
 }

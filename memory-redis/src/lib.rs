@@ -5,6 +5,7 @@ mod connection;
 mod engine;
 mod error;
 mod link;
+mod migrate;
 mod read;
 mod rows;
 mod schema;

@@ -26,11 +26,9 @@ use crate::error::{native, native_write};
 /// One connection that all calls share. It is made when the first of them comes, and made anew after it was lost.
 pub(crate) struct Link {
     source: Source,
-    current: RwLock<Option<Numbered>>,
+    current: RwLock<Option<Arc<Current>>>,
     /// Held by whoever connects, so that one does for all.
     turn: Mutex<()>,
-    /// How many connections were made.
-    made: AtomicU64,
     /// How long it may take to connect.
     patience: Duration,
 }
@@ -41,12 +39,10 @@ enum Source {
     Cluster(ClusterClient, Route),
 }
 
-/// The connection, how many there were before, and how many answers it has given.
-#[derive(Clone)]
-struct Numbered {
-    number: u64,
+/// The connection, and how many answers it has given.
+struct Current {
     connection: Connection,
-    answers: Arc<AtomicU64>,
+    answers: AtomicU64,
 }
 
 #[derive(Clone)]
@@ -58,16 +54,16 @@ enum Connection {
 impl Link {
     /// Connects to nothing yet. The key tells which slot of a cluster is meant.
     pub(crate) fn new(config: &RedisConfig, key: &str) -> Result<Self> {
-        let source = Source::new(config, key)?;
-        let (current, turn, made) = Default::default();
-        Ok(Self { source, current, turn, made, patience: config.connect_timeout })
+        let (current, turn) = Default::default();
+        Ok(Self { source: Source::new(config, key)?, current, turn, patience: config.connect_timeout })
     }
 
     /// Sends all commands in one piece, and gives the answer to each.
     pub(crate) async fn send(&self, commands: &Pipeline) -> Result<Vec<Value>> {
-        let Numbered { number, mut connection, answers: count } = self.connection().await?;
-        let waiting =
-            Waiting { link: self, number, since: Instant::now(), before: count.load(Ordering::Relaxed), count };
+        let current = self.connection().await?;
+        let before = current.answers.load(Ordering::Relaxed);
+        let waiting = Waiting { link: self, current, since: Instant::now(), before };
+        let mut connection = waiting.current.connection.clone();
         let answers = match &mut connection {
             Connection::Node(node) => node.req_packed_commands(commands, 0, commands.len()).await,
             Connection::Cluster(cluster, route) => {
@@ -75,14 +71,14 @@ impl Link {
                 Box::pin(cluster.route_pipeline(commands.clone(), 0, commands.len(), route)).await
             }
         };
-        waiting.count.fetch_add(1, Ordering::Relaxed);
+        waiting.current.answers.fetch_add(1, Ordering::Relaxed);
         let is_stale = match &answers {
             Ok(answers) => answers.iter().any(is_demoted),
             Err(error) => error.is_unrecoverable_error() || error.is_connection_dropped(),
         };
         // A cluster finds its nodes again by itself.
         if is_stale && matches!(connection, Connection::Node(_)) {
-            self.forget(number);
+            self.forget(&waiting.current);
         }
         answers.map_err(|error| native_write(error, commands))
     }
@@ -92,7 +88,7 @@ impl Link {
         self.current.write().unwrap_or_else(PoisonError::into_inner).take();
     }
 
-    async fn connection(&self) -> Result<Numbered> {
+    async fn connection(&self) -> Result<Arc<Current>> {
         if let Some(current) = self.current() {
             return Ok(current);
         }
@@ -102,21 +98,19 @@ impl Link {
         }
         // Boxed, so that calls that have a connection are not as large as what it takes to make one.
         let connection = Box::pin(self.source.connect(self.patience)).await.map_err(native)?;
-        let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
-        let numbered =
-            Numbered { number: self.made.fetch_add(1, Ordering::Relaxed), connection, answers: Arc::default() };
-        *current = Some(numbered.clone());
-        Ok(numbered)
+        let current = Arc::new(Current { connection, answers: AtomicU64::default() });
+        *self.current.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&current));
+        Ok(current)
     }
 
-    fn current(&self) -> Option<Numbered> {
+    fn current(&self) -> Option<Arc<Current>> {
         self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Unless another one has connected anew already.
-    fn forget(&self, number: u64) {
+    fn forget(&self, lost: &Arc<Current>) {
         let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
-        current.take_if(|current| current.number == number);
+        current.take_if(|current| Arc::ptr_eq(current, lost));
     }
 }
 
@@ -124,16 +118,15 @@ impl Link {
 /// next call gets another one.
 struct Waiting<'l> {
     link: &'l Link,
-    number: u64,
+    current: Arc<Current>,
     since: Instant,
     before: u64,
-    count: Arc<AtomicU64>,
 }
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        if self.since.elapsed() > SUSPICIOUS && self.count.load(Ordering::Relaxed) == self.before {
-            self.link.forget(self.number);
+        if self.since.elapsed() > SUSPICIOUS && self.current.answers.load(Ordering::Relaxed) == self.before {
+            self.link.forget(&self.current);
         }
     }
 }

@@ -1,38 +1,47 @@
-//! What a session reads.
+//! What a session reads: each command touches one key, or rows only, so that it finds what it wants while the slot moves.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use memory_core::engine::{
     DocumentsFound, Mark, MemoriesFound, Place, Reader, Row, Search, Source, Visit, Walk, corrupt,
 };
 use memory_core::{
-    Collection, Document, DocumentId, Documents, Error, Head, Ledger, MAX_EXAMINED, Memory, MemoryId, Order, Outcome,
-    Result, Verdict,
+    Collection, Document, DocumentId, Documents, Error, ErrorKind, Head, Ledger, MAX_EXAMINED, Memory, MemoryId, Order,
+    Outcome, Result, Timestamp, Verdict,
 };
-use redis::{Pipeline, Value, from_redis_value};
+use redis::{Pipeline, Value};
 use tokio::sync::OwnedSemaphorePermit;
 
-use crate::connection::{Connections, array, bytes, command, unexpected_answer};
+use crate::connection::{Connections, command, decoded};
 use crate::rows::{self, Version};
-use crate::statements::{Call, Lua, Set, Slice, mark_of, read_rows, words_of};
+use crate::statements::{
+    COLLECTIONS, Call, INDEXED, LONG_ROWS, Lua, MEMORIES, Range, UNINDEXED, WORD, parted, read_rows, step, words_of,
+};
 
-/// How many rows are read by one command when their ids are known.
-const ROWS: usize = 8;
-/// How many records are read at once by their ids.
-const AT_ONCE: usize = 64;
+/// How many rows are read by one command, and taken into the index of words at once.
+const ROWS: usize = 64;
 /// How many candidates a slice of a walk has at most.
 const MAX_SLICE: usize = 1_024;
+/// How many entries are read of each of many sets at least.
+const MIN_ENTRIES: usize = 8;
 /// How many entries of each word are read at once.
 const ENTRIES: usize = 1_000;
-/// How many rows are taken into the index of words at once.
-const INDEXED: usize = 64;
+/// About how many memories a text query takes into the index of words at most. More of them are left to the backfill.
+pub(crate) const LATE: usize = 1_000;
+/// How many entries are looked through at once for the paths that share a prefix.
+const SIBLINGS: usize = 128;
+/// How many bytes of rows are held at once, apart from the last row.
+const MAX_BYTES: i64 = 4 << 20;
 
 /// A session on the connections of a provider.
 #[derive(Debug)]
 pub struct RedisSession {
     pub(crate) on: Arc<Connections>,
+    /// When nobody waits for it any more.
+    pub(crate) until: Instant,
     /// Held from the first walk or search on.
     turn: Option<OwnedSemaphorePermit>,
 }
@@ -40,15 +49,13 @@ pub struct RedisSession {
 impl Reader for RedisSession {
     type Version = Version;
 
-    /// What one script merges.
     const PLACES: usize = 64;
 
     async fn memories(&mut self, ids: &[MemoryId]) -> Result<MemoriesFound<Version>> {
         let mut found = HashMap::with_capacity(ids.len());
-        for some in ids.chunks(AT_ONCE) {
-            let keys: Vec<_> = some.iter().map(|id| id.as_bytes().as_slice()).collect();
-            let rows = self.rows(&self.on.keys.memories(), &keys, ROWS).await?;
-            for (id, row) in some.iter().zip(rows) {
+        for some in ids.chunks(ROWS) {
+            let ids = some.iter().map(|id| id.as_bytes().as_slice()).collect();
+            for (id, row) in some.iter().zip(self.rows(&self.on.keys.of(MEMORIES), ids).await?) {
                 let memory = |row: Vec<u8>| rows::found(rows::memory(id.as_bytes(), &row), &row);
                 found.extend(row.map(|row| (*id, memory(row))));
             }
@@ -58,53 +65,69 @@ impl Reader for RedisSession {
 
     async fn walk_memories(&mut self, walk: &Walk<'_>, visit: &mut Visit<'_, Ledger>) -> Result<Option<Mark>> {
         let keys = &self.on.keys;
-        let sets = match walk.source {
-            Source::Everything => [keys.unindexed(), keys.indexed()].map(Set::of_ids).into(),
-            Source::Open(statuses) => statuses.iter().map(|status| Set::of_ids(keys.open(*status))).collect(),
-            Source::Places(places) => places.iter().flat_map(|place| Set::of_place(keys, place)).collect(),
+        let ranges = match walk.source {
+            // In this order: a memory goes from the first to the second.
+            Source::Everything => [keys.of(UNINDEXED), keys.of(INDEXED)].map(Range::of).into(),
+            Source::Open(statuses) => statuses.iter().map(|status| Range::of_open(keys, *status)).collect(),
+            Source::Places(places) => places.iter().map(|place| Range::of_place(keys, place)).collect::<Vec<_>>(),
         };
-        let slice = Slice::of(walk, sets, keys.memories(), MAX_SLICE);
-        self.walk(slice, |mark, row| visit(&MemoryRow { id: &mark.id, row })).await
+        let prefix = keys.of(MEMORIES);
+        self.walk(&ranges, &prefix, walk, |mark, row| visit(&MemoryRow { id: &mark.id, row })).await
     }
 
     async fn search_memories(&mut self, search: &Search<'_>, visit: &mut Visit<'_, Ledger>) -> Result<()> {
         self.take_turn().await;
         // What it writes does not count: a search that fails has done nothing.
-        self.index_words().await.map_err(|error| error.with_outcome(Outcome::NotDone))?;
+        if !self.index_words(LATE).await.map_err(|error| error.with_outcome(Outcome::NotDone))? {
+            return Err(Error::new(ErrorKind::Unavailable, "not yet: the index of words is not complete").retryable());
+        }
         let keys = &self.on.keys;
-        let sets = search.words.iter().map(|word| keys.word(word)).collect();
-        let prefix = keys.memories();
-        self.search(sets, &prefix, search, |mark, row| visit(&MemoryRow { id: &mark.id, row })).await
+        let (ranges, prefix) =
+            (search.words.iter().map(|word| Range::of(keys.with(WORD, word))).collect(), keys.of(MEMORIES));
+        self.search(ranges, &prefix, search, |mark, row| visit(&MemoryRow { id: &mark.id, row })).await
     }
 
     async fn siblings(&mut self, prefix: &str, most: usize) -> Result<Option<Vec<Place>>> {
-        // A sibling takes a step for itself and one for each boundary.
-        let steps = 4 * most as i64 + 1;
-        let call = Call::new(Lua::Siblings).keys([self.on.keys.spaces()]).arg(prefix).number(steps);
-        let items = match self.on.read_one(&call.into_pipeline()).await? {
-            Value::Nil => return Ok(None),
-            answer => array(answer)?,
-        };
-        let text = |value: &Value| match value {
-            Value::BulkString(text) => Ok(String::from_utf8_lossy(text).into_owned()),
-            _ => Err(unexpected_answer()),
-        };
-        let sibling = |pair: &[Value]| match text(&pair[0])?.is_empty() {
-            true => text(&pair[1]).map(Place::Space),
-            false => text(&pair[1]).map(Place::Below),
-        };
-        let siblings = items.chunks_exact(2).map(sibling).collect::<Result<Vec<_>>>()?;
-        let distinct = siblings.iter().map(Place::path).collect::<BTreeSet<_>>().len();
-        Ok((distinct <= most).then_some(siblings))
+        let (above, last) = parted(prefix);
+        let (node, above) = (self.on.keys.node(above), above.unwrap_or_default());
+        // No text in UTF-8 has the byte at the end.
+        let (mut from, end) = (["[", last].concat().into_bytes(), [b"(", last.as_bytes(), &[0xff]].concat());
+        let mut found = BTreeSet::new();
+        loop {
+            let count = SIBLINGS.to_string();
+            let slice = command("ZRANGEBYLEX", &[&node, &from, &end, b"LIMIT", b"0", count.as_bytes()]);
+            let entries: Vec<Vec<u8>> = self.on.read_one(&slice).await?;
+            let goes_on = entries.len() == SIBLINGS;
+            for entry in entries {
+                let path = |end: usize| [above, &String::from_utf8_lossy(&entry[..end])].concat();
+                match entry.iter().position(|byte| *byte == 0) {
+                    // Whatever is in the space comes before this.
+                    Some(end) => {
+                        found.insert(Place::Space(path(end)));
+                        from = [b"[", &entry[..end], &[1]].concat();
+                    }
+                    None => {
+                        found.insert(Place::Below(path(entry.len().saturating_sub(1))));
+                        from = [b"(", entry.as_slice()].concat();
+                    }
+                }
+            }
+            if found.iter().map(Place::path).collect::<BTreeSet<_>>().len() > most {
+                return Ok(None);
+            }
+            if !goes_on {
+                return Ok(Some(found.into_iter().collect()));
+            }
+        }
     }
 
     async fn documents(&mut self, collection: &Collection, ids: &[DocumentId]) -> Result<DocumentsFound<Version>> {
         let mut found = Vec::with_capacity(ids.len());
-        for some in ids.chunks(AT_ONCE) {
+        for some in ids.chunks(ROWS) {
             let keys: Vec<_> = some.iter().map(|id| id.as_str().as_bytes()).collect();
-            let rows = self.rows(&self.on.keys.documents(collection), &keys, ROWS).await?;
-            let document = |(id, row): (&&[u8], Vec<u8>)| rows::found(rows::document(collection, id, &row), &row);
-            let rows = keys.iter().zip(rows).filter_map(|(id, row)| Some((id, row?)));
+            let rows = self.rows(&self.on.keys.documents(collection), keys.clone()).await?;
+            let document = |(id, row): (&[u8], Vec<u8>)| rows::found(rows::document(collection, id, &row), &row);
+            let rows = keys.into_iter().zip(rows).filter_map(|(id, row)| Some((id, row?)));
             found.extend(rows.map(document));
         }
         Ok(found)
@@ -117,9 +140,9 @@ impl Reader for RedisSession {
         visit: &mut Visit<'_, Documents>,
     ) -> Result<Option<Mark>> {
         let keys = &self.on.keys;
-        let sets = vec![Set::of_ids(keys.collection(collection))];
-        let slice = Slice::of(walk, sets, keys.documents(collection), MAX_SLICE);
-        self.walk(slice, |mark, row| DocumentRow { collection, id: &mark.id, row }.offer(mark.millis, visit)).await
+        let (ranges, prefix) = ([Range::of(keys.collection(collection))], keys.documents(collection));
+        let offer = |mark: &Mark, row: &[u8]| DocumentRow { collection, id: &mark.id, row }.offer(mark.millis, visit);
+        self.walk(&ranges, &prefix, walk, offer).await
     }
 
     async fn search_documents(
@@ -129,122 +152,163 @@ impl Reader for RedisSession {
         visit: &mut Visit<'_, Documents>,
     ) -> Result<()> {
         let keys = &self.on.keys;
-        let sets = search.words.iter().map(|word| keys.document_word(collection, word)).collect();
+        let ranges = search.words.iter().map(|word| Range::of(keys.document_word(collection, word))).collect();
         let prefix = keys.documents(collection);
         let offer = |mark: &Mark, row: &[u8]| DocumentRow { collection, id: &mark.id, row }.offer(mark.millis, visit);
-        self.search(sets, &prefix, search, offer).await
+        self.search(ranges, &prefix, search, offer).await
     }
 
     async fn collections(&mut self) -> Result<Vec<Collection>> {
-        let (mut found, mut from) = (Vec::<Collection>::new(), b"-".to_vec());
-        loop {
-            let slice = command("ZRANGEBYLEX", &[&self.on.keys.collections(), &from, b"+", b"LIMIT", b"0", b"1000"]);
-            let before = found.len();
-            for name in array(self.on.read_one(&slice).await?)? {
-                found.push(Collection::parse(String::from_utf8_lossy(&bytes(name)?)).map_err(corrupt)?);
-            }
-            match found.last() {
-                Some(last) if found.len() > before => from = format!("({last}").into_bytes(),
-                _ => return Ok(found),
-            }
-        }
+        let names = command("ZRANGE", &[&self.on.keys.of(COLLECTIONS), b"0", b"-1"]);
+        let names: Vec<String> = self.on.read_one(&names).await?;
+        names.into_iter().map(|name| Collection::parse(name).map_err(corrupt)).collect()
     }
 }
 
 impl RedisSession {
-    pub(crate) fn new(on: &Arc<Connections>) -> Self {
-        Self { on: Arc::clone(on), turn: None }
+    pub(crate) fn new(on: &Arc<Connections>, until: Instant) -> Self {
+        Self { on: Arc::clone(on), until, turn: None }
     }
 
-    /// Takes the words of all memories into the index that were stored by providers that don't keep it.
-    pub(crate) async fn index_words(&self) -> Result<()> {
+    /// Takes the words of memories into the index that were stored by providers that don't keep it, about so many at most. Tells whether
+    /// those were all.
+    pub(crate) async fn index_words(&self, most: usize) -> Result<bool> {
         let keys = &self.on.keys;
-        loop {
-            let slice = Slice { prefix: keys.memories(), ..Slice::of_ids(keys.unindexed(), [None; 2], INDEXED) };
-            let (entries, _) = self.merge(&slice).await?;
-            if entries.is_empty() {
-                return Ok(());
+        for _ in 0..=most / ROWS {
+            let walk = newest(None, None);
+            let (marks, goes_on) = self.entries(&[Range::of(keys.of(UNINDEXED))], &walk, ROWS).await?;
+            if marks.is_empty() {
+                return Ok(true);
             }
-            let mut pipeline = Pipeline::with_capacity(entries.len());
-            for Entry { mark: Mark { millis, id }, row } in entries {
-                let row = row.unwrap_or_default();
+            let rows = self.rows(&keys.of(MEMORIES), marks.iter().map(|mark| mark.id.as_slice()).collect()).await?;
+            let mut pipeline = Pipeline::with_capacity(marks.len());
+            for (Mark { millis, id }, row) in marks.iter().zip(rows) {
+                let (row, step) = (row.unwrap_or_default(), step(*millis, id));
                 // A row that can't be read has no words.
-                let words = rows::memory(&id, &row).map(|memory| words_of(&memory)).unwrap_or_default();
-                let call = Call::new(Lua::Index)
-                    .keys([[keys.memories().as_slice(), &id].concat(), keys.unindexed(), keys.indexed()])
-                    .keys(words.iter().map(|word| keys.word(word)))
+                let words = rows::memory(id, &row).map(|memory| words_of(&memory)).unwrap_or_default();
+                let mut call = Call::new(Lua::Change, keys)
+                    .key(keys.with(MEMORIES, id))
                     .arg(rows::head(&row))
-                    .number(millis)
-                    .arg(id);
+                    .arg([])
+                    .expect(keys.of(UNINDEXED), step.clone(), true);
+                for word in words {
+                    call.add(keys.with(WORD, &word), step.clone());
+                }
+                call.remove(keys.of(UNINDEXED), step.clone());
+                call.add(keys.of(INDEXED), step);
                 pipeline.add_command(call.into_cmd());
             }
-            self.on.write(pipeline).await?;
-        }
-    }
-
-    /// Offers the entries of a slice that have a row. Returns where to go on.
-    async fn walk(
-        &mut self,
-        slice: Slice,
-        mut offer: impl FnMut(&Mark, &[u8]) -> Result<Verdict> + Send,
-    ) -> Result<Option<Mark>> {
-        self.take_turn().await;
-        let (mut entries, goes_on) = match self.begin(&slice).await? {
-            Some(found) => found,
-            None => self.merge(&slice).await?,
-        };
-        for entry in &entries {
-            // An entry whose row is gone is none.
-            if let Some(row) = &entry.row
-                && offer(&entry.mark, row)? == Verdict::Stop
-            {
-                return Ok(None);
+            self.on.write(pipeline, self.until).await?;
+            if !goes_on {
+                return Ok(true);
             }
         }
-        Ok(entries.pop().filter(|_| goes_on).map(|last| last.mark))
+        Ok(false)
     }
 
-    /// Offers what is in at least one of the sets of words, that in most of them first, and then the newest. Of more than can be
+    /// Offers the next entries of some ranges that have a row. Returns where to go on.
+    async fn walk(
+        &mut self,
+        ranges: &[Range],
+        prefix: &[u8],
+        walk: &Walk<'_>,
+        offer: impl FnMut(&Mark, &[u8]) -> Result<Verdict> + Send,
+    ) -> Result<Option<Mark>> {
+        self.take_turn().await;
+        let (mut marks, goes_on) = self.entries(ranges, walk, walk.count.clamp(1, MAX_SLICE)).await?;
+        match self.offer_rows(prefix, &marks, offer).await? {
+            Verdict::Stop => Ok(None),
+            _ => Ok(marks.pop().filter(|_| goes_on)),
+        }
+    }
+
+    /// The next entries of some ranges, each once, as many as are wanted unless there are no more. Tells whether there are.
+    ///
+    /// Of many ranges some of each are read, and merged up to the horizon: the nearest end of what was read of a range that goes on.
+    async fn entries(&self, ranges: &[Range], walk: &Walk<'_>, count: usize) -> Result<(Vec<Mark>, bool)> {
+        let mut each = if ranges.len() <= 2 { count } else { (2 * count / ranges.len()).max(MIN_ENTRIES) };
+        let is_nearer = |left: &Mark, right: &Mark| match walk.order {
+            Order::NewestFirst => right.cmp(left),
+            Order::OldestFirst => left.cmp(right),
+        };
+        // An update moves a memory from one to the other.
+        let is_moving = matches!(walk.source, Source::Open(_)) && ranges.len() > 1;
+        let mut found = Vec::new();
+        loop {
+            let walk = Walk { behind: found.last().or(walk.behind), ..*walk };
+            let mut commands = Pipeline::with_capacity(ranges.len() + 3);
+            if is_moving {
+                commands.cmd("MULTI");
+            }
+            for range in ranges {
+                commands.add_command(range.read(&walk, each));
+            }
+            if is_moving {
+                commands.cmd("EXEC");
+            }
+            let mut answers = self.indexes(commands).await?;
+            if is_moving {
+                answers = decoded(answers.pop().unwrap_or(Value::Nil))?;
+            }
+            let (mut next, mut horizon) = (Vec::new(), None);
+            for (range, answer) in ranges.iter().zip(answers) {
+                let mut entries = range.marks(answer)?;
+                let last = entries.last().filter(|_| entries.len() == each).cloned();
+                next.append(&mut entries);
+                horizon = last.into_iter().chain(horizon).min_by(is_nearer);
+            }
+            next.sort_unstable_by(is_nearer);
+            next.dedup();
+            if let Some(horizon) = &horizon {
+                next.truncate(next.partition_point(|mark| is_nearer(mark, horizon).is_le()));
+            }
+            found.append(&mut next);
+            if horizon.is_none() || found.len() >= count {
+                let goes_on = horizon.is_some() || found.len() > count;
+                found.truncate(count);
+                return Ok((found, goes_on));
+            }
+            each *= 2;
+        }
+    }
+
+    /// Offers what is in at least one of the ranges of words, that in most of them first, and then the newest. Of more than can be
     /// examined, the newest are looked at.
     async fn search(
         &mut self,
-        sets: Vec<Vec<u8>>,
+        mut ranges: Vec<Range>,
         prefix: &[u8],
         search: &Search<'_>,
         mut offer: impl FnMut(&Mark, &[u8]) -> Result<Verdict> + Send,
     ) -> Result<()> {
         self.take_turn().await;
-        let mut slices: Vec<_> = sets
-            .into_iter()
-            .map(|set| Slice::of_ids(set, [search.created_after, search.created_before], ENTRIES))
-            .collect();
-        let mut hits = HashMap::<(i64, Vec<u8>), usize>::new();
-        while hits.len() < MAX_EXAMINED && !slices.is_empty() {
-            let mut calls = Pipeline::with_capacity(slices.len());
-            for slice in &slices {
-                calls.add_command(slice.merge().into_cmd());
+        let (mut behind, mut hits) = (vec![None; ranges.len()], BTreeMap::<Mark, usize>::new());
+        while hits.len() < MAX_EXAMINED && !ranges.is_empty() {
+            let mut commands = Pipeline::with_capacity(ranges.len());
+            for (range, behind) in ranges.iter().zip(&behind) {
+                let walk = newest(search.created_after, search.created_before);
+                commands.add_command(range.read(&Walk { behind: behind.as_ref(), ..walk }, ENTRIES));
             }
-            let mut rest = Vec::with_capacity(slices.len());
-            for (slice, answer) in slices.into_iter().zip(self.on.read(&calls).await?) {
-                let (entries, goes_on) = merged(answer)?;
-                let behind = entries.last().filter(|_| goes_on).map(|last| last.mark.clone());
-                rest.extend(behind.map(|behind| Slice { behind: Some(behind), ..slice }));
-                for Entry { mark: Mark { millis, id }, .. } in entries {
-                    *hits.entry((millis, id)).or_default() += 1;
+            let (mut rest, answers) = (Vec::with_capacity(ranges.len()), self.indexes(commands).await?);
+            behind.clear();
+            for (range, answer) in ranges.into_iter().zip(answers) {
+                let entries = range.marks(answer)?;
+                if entries.len() == ENTRIES {
+                    rest.push(range);
+                    behind.push(entries.last().cloned());
+                }
+                for mark in entries {
+                    *hits.entry(mark).or_default() += 1;
                 }
             }
-            slices = rest;
+            ranges = rest;
         }
-        let mut ranked: Vec<_> = hits.into_iter().map(|((millis, id), hits)| (hits, Mark { millis, id })).collect();
+        let mut ranked: Vec<_> = hits.into_iter().map(|(mark, hits)| (hits, mark)).collect();
         ranked.sort_unstable_by(|left, right| right.cmp(left));
+        let ranked: Vec<_> = ranked.into_iter().map(|(_, mark)| mark).collect();
         for some in ranked.chunks(search.count.max(1)) {
-            let ids: Vec<_> = some.iter().map(|(_, mark)| mark.id.as_slice()).collect();
-            for ((_, mark), row) in some.iter().zip(self.rows(prefix, &ids, ROWS).await?) {
-                if let Some(row) = row
-                    && offer(mark, &row)? == Verdict::Stop
-                {
-                    return Ok(());
-                }
+            if self.offer_rows(prefix, some, &mut offer).await? == Verdict::Stop {
+                break;
             }
         }
         Ok(())
@@ -257,47 +321,61 @@ impl RedisSession {
         }
     }
 
-    /// Reads the first slice of a walk by plain commands, if they can, and tells whether there is more. They cost the server a sixth of
-    /// what the script does, which copies all rows into Lua and out again, and a round trip more. Nothing is read where rows may be
-    /// long: the script ends a slice at a number of bytes.
-    async fn begin(&self, slice: &Slice) -> Result<Option<(Vec<Entry>, bool)>> {
-        let has_long_rows = &self.on.has_long_rows;
-        if !slice.is_plain() || has_long_rows.load(Ordering::Relaxed) {
-            return Ok(None);
-        }
-        let mut answers = array(self.on.read_one(&slice.begin(&self.on.keys)).await?)?;
+    /// Reads indexes, and whether rows may be long.
+    pub(crate) async fn indexes(&self, mut commands: Pipeline) -> Result<Vec<Value>> {
+        commands.cmd("EXISTS").arg(self.on.keys.of(LONG_ROWS));
+        let mut answers = self.on.read(&commands).await?;
         if answers.pop() != Some(Value::Int(0)) {
-            has_long_rows.store(true, Ordering::Relaxed);
-            return Ok(None);
+            self.on.has_long_rows.store(true, Ordering::Relaxed);
         }
-        let (mut found, mut goes_on) = (Vec::new(), false);
-        for (set, answer) in slice.sets.iter().zip(answers) {
-            let entries = marks_of(set, answer)?;
-            goes_on |= entries.len() >= slice.count;
-            found.extend(entries);
-        }
-        match slice.order {
-            Order::OldestFirst => found.sort_unstable(),
-            Order::NewestFirst => found.sort_unstable_by(|left, right| right.cmp(left)),
-        }
-        found.dedup();
-        goes_on |= found.len() > slice.count;
-        found.truncate(slice.count);
-        let ids: Vec<_> = found.iter().map(|mark| mark.id.as_slice()).collect();
-        let rows = self.rows(&slice.prefix, &ids, slice.count).await?;
-        let entries = found.into_iter().zip(rows).map(|(mark, row)| Entry { mark, row });
-        Ok(Some((entries.collect(), goes_on)))
+        Ok(answers)
     }
 
-    /// Reads a slice by the script, and tells whether there is more.
-    async fn merge(&self, slice: &Slice) -> Result<(Vec<Entry>, bool)> {
-        merged(self.on.read_one(&slice.merge().into_pipeline()).await?)
+    /// Offers the entries that have a row, until it is stopped.
+    async fn offer_rows(
+        &self,
+        prefix: &[u8],
+        mut marks: &[Mark],
+        mut offer: impl FnMut(&Mark, &[u8]) -> Result<Verdict> + Send,
+    ) -> Result<Verdict> {
+        while !marks.is_empty() {
+            let (some, others) = marks.split_at(self.readable(prefix, marks).await?);
+            marks = others;
+            let rows = self.rows(prefix, some.iter().map(|mark| mark.id.as_slice()).collect()).await?;
+            for (mark, row) in some.iter().zip(rows) {
+                // An entry whose row is gone is none.
+                if let Some(row) = row
+                    && offer(mark, &row)? == Verdict::Stop
+                {
+                    return Ok(Verdict::Stop);
+                }
+            }
+        }
+        Ok(Verdict::Skip)
     }
 
-    /// The rows with these ids behind a prefix, so many by one command, in the order of the ids.
-    async fn rows(&self, prefix: &[u8], ids: &[&[u8]], by_one: usize) -> Result<Vec<Option<Vec<u8>>>> {
-        let mut commands = Pipeline::with_capacity(ids.len().div_ceil(by_one));
-        for some in ids.chunks(by_one) {
+    /// Of how many of these entries the rows can be held at once: of all, unless rows may be long.
+    pub(crate) async fn readable(&self, prefix: &[u8], marks: &[Mark]) -> Result<usize> {
+        if !self.on.has_long_rows.load(Ordering::Relaxed) {
+            return Ok(marks.len());
+        }
+        let marks = &marks[..marks.len().min(ROWS)];
+        let mut commands = Pipeline::with_capacity(marks.len());
+        for mark in marks {
+            commands.cmd("STRLEN").arg([prefix, &mark.id].concat());
+        }
+        let mut held = 0;
+        let is_beyond = |length: &Value| {
+            held += if let Value::Int(length) = length { *length } else { 0 };
+            held > MAX_BYTES
+        };
+        Ok(self.on.read(&commands).await?.iter().position(is_beyond).map_or(marks.len(), |place| place.max(1)))
+    }
+
+    /// The rows with these ids behind a prefix, in their order.
+    pub(crate) async fn rows(&self, prefix: &[u8], ids: Vec<&[u8]>) -> Result<Vec<Option<Vec<u8>>>> {
+        let mut commands = Pipeline::with_capacity(ids.len().div_ceil(ROWS));
+        for some in ids.chunks(ROWS) {
             commands.add_command(read_rows(prefix, some));
         }
         if commands.is_empty() {
@@ -305,16 +383,16 @@ impl RedisSession {
         }
         let mut rows = Vec::with_capacity(ids.len());
         for answer in self.on.read(&commands).await? {
-            rows.extend(array(answer)?.into_iter().map(row));
+            rows.append(&mut decoded(answer)?);
         }
         Ok(rows)
     }
 }
 
-/// An entry of an index, with its row if that was asked for and is there.
-struct Entry {
-    mark: Mark,
-    row: Option<Vec<u8>>,
+/// A walk from the newest record between two times.
+fn newest<'w>(created_after: Option<Timestamp>, created_before: Option<Timestamp>) -> Walk<'w> {
+    let (source, order) = (Source::Everything, Order::NewestFirst);
+    Walk { source, order, created_after, created_before, behind: None, count: 0, is_shared: false }
 }
 
 /// The row of a memory.
@@ -366,32 +444,4 @@ impl Row<Documents> for DocumentRow<'_> {
     fn id(&self) -> String {
         String::from_utf8_lossy(self.id).into_owned()
     }
-}
-
-/// The places in what [`Slice::begin`] has read of a set.
-fn marks_of(set: &Set, answer: Value) -> Result<Vec<Mark>> {
-    let unexpected = |error| unexpected_answer().with_source(error);
-    if set.has_times() {
-        let entries = from_redis_value::<Vec<(Vec<u8>, f64)>>(answer).map_err(unexpected)?;
-        // Times have at most 44 bits.
-        return Ok(entries.into_iter().map(|(id, time)| Mark { millis: time as i64, id }).collect());
-    }
-    let steps = from_redis_value::<Vec<Vec<u8>>>(answer).map_err(unexpected)?;
-    let corrupt = || Error::corrupt("a step of an index lacks a part");
-    steps.into_iter().map(|step| mark_of(step).ok_or_else(corrupt)).collect()
-}
-
-/// The entries in the answer of the script that merges, and whether there are more.
-fn merged(answer: Value) -> Result<(Vec<Entry>, bool)> {
-    let mut items = array(answer)?.into_iter();
-    let goes_on = items.next() == Some(Value::Int(1));
-    let mut entries = Vec::with_capacity(items.len() / 3);
-    while let (Some(id), Some(Value::Int(time)), Some(found)) = (items.next(), items.next(), items.next()) {
-        entries.push(Entry { mark: Mark { millis: time, id: bytes(id)? }, row: row(found) });
-    }
-    Ok((entries, goes_on))
-}
-
-fn row(answer: Value) -> Option<Vec<u8>> {
-    if let Value::BulkString(row) = answer { Some(row) } else { None }
 }

@@ -1,7 +1,8 @@
 //! The binary form of a row: one string for each memory and each document.
 //!
 //! A head of [`HEAD`] bytes, by which scripts tell which version of a row they meet; then revision, createdAt, updatedAt and
-//! status; then the texts, each behind its length. Numbers are big-endian.
+//! status; then the texts, each behind its length. A number takes a byte for each seven of its bits, the lowest first, of which all
+//! but the last have the highest bit.
 
 use memory_core::engine::{Found, StoredDocument, StoredMemory, corrupt};
 use memory_core::{
@@ -10,12 +11,9 @@ use memory_core::{
 use uuid::Uuid;
 
 /// The form that this program writes.
-const FORM: u8 = 1;
+const FORM: u8 = 2;
 /// The form, and a token that is new with each write: two versions of a row never share a head.
 pub(crate) const HEAD: usize = 9;
-/// In place of a length or a time: there is none.
-const NO_TEXT: u32 = u32::MAX;
-const NO_TIME: i64 = i64::MIN;
 /// In place of a status, which documents don't have.
 const NO_STATUS: u8 = u8::MAX;
 
@@ -42,6 +40,33 @@ pub(crate) fn from_document(document: &Document) -> Vec<u8> {
     )
 }
 
+/// A row of version 1 in the form of this version; what is cut there is cut here. `None` if not even its facts can be read.
+pub(crate) fn from_form_1(old: &[u8]) -> Option<Vec<u8>> {
+    let (head, rest) = old.split_at_checked(HEAD).filter(|(head, _)| head[0] == 1)?;
+    let (numbers, rest) = rest.split_at_checked(24)?;
+    let (status, mut rest) = rest.split_first()?;
+    let mut row = [&[FORM], &head[1..]].concat();
+    let mut numbers = numbers.as_chunks().0.iter().map(|number| i64::from_be_bytes(*number));
+    let since_earliest = |time: i64| time.wrapping_sub(Timestamp::MIN.as_millis()) as u64;
+    push(&mut row, numbers.next()? as u64);
+    push(&mut row, since_earliest(numbers.next()?));
+    // Absent was the lowest number.
+    push(
+        &mut row,
+        numbers.next().filter(|time| *time != i64::MIN).map_or(0, |time| since_earliest(time).wrapping_add(1)),
+    );
+    row.push(*status);
+    while let Some((length, texts)) = rest.split_first_chunk() {
+        // Absent was the highest length, which is 0 here.
+        let length = u32::from_be_bytes(*length).wrapping_add(1);
+        push(&mut row, length.into());
+        let text;
+        (text, rest) = texts.split_at((length.saturating_sub(1) as usize).min(texts.len()));
+        row.extend(text);
+    }
+    Some(row)
+}
+
 /// The head of a row, or what there is of it.
 pub(crate) fn head(row: &[u8]) -> &[u8] {
     &row[..row.len().min(HEAD)]
@@ -50,9 +75,8 @@ pub(crate) fn head(row: &[u8]) -> &[u8] {
 /// What can be told of a record before its payload is read.
 pub(crate) fn read_head<'r>(id: &'r [u8], row: &'r [u8]) -> Result<Head<'r>> {
     let mut row = Reader::of(row)?;
-    let facts = row.facts()?;
-    let created_at = Timestamp::from_millis(facts.created_at).map_err(corrupt)?;
-    Ok(Head { id, created_at, status: facts.status, space: row.text()? })
+    let Facts { created_at, status, .. } = row.facts()?;
+    Ok(Head { id, created_at: Timestamp::from_millis(created_at).map_err(corrupt)?, status, space: row.text()? })
 }
 
 /// The memory in a row.
@@ -110,20 +134,29 @@ fn row<const N: usize>(
     texts: [Option<&str>; N],
 ) -> Vec<u8> {
     let bytes: usize = texts.iter().flatten().map(|text| text.len()).sum();
-    let mut row = Vec::with_capacity(HEAD + 25 + 4 * N + bytes);
+    let mut row = Vec::with_capacity(HEAD + 22 + 5 * N + bytes);
     row.push(FORM);
     // The second half of an id is random.
     row.extend(&Uuid::now_v7().as_bytes()[8..]);
-    row.extend(revision.get().to_be_bytes());
-    row.extend(created_at.as_millis().to_be_bytes());
-    row.extend(updated_at.map_or(NO_TIME, Timestamp::as_millis).to_be_bytes());
+    let since_earliest = |time: Timestamp| (time.as_millis() - Timestamp::MIN.as_millis()) as u64;
+    push(&mut row, revision.get());
+    push(&mut row, since_earliest(created_at));
+    // Of what may be absent, one more: nothing is 0.
+    push(&mut row, updated_at.map_or(0, |time| since_earliest(time) + 1));
     row.push(status);
     for text in texts {
-        // No text of the contract is longer than 8 MiB.
-        row.extend(text.map_or(NO_TEXT, |text| text.len() as u32).to_be_bytes());
+        push(&mut row, text.map_or(0, |text| text.len() as u64 + 1));
         row.extend(text.unwrap_or_default().as_bytes());
     }
     row
+}
+
+fn push(row: &mut Vec<u8>, mut number: u64) {
+    while number > 0x7f {
+        row.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    row.push(number as u8);
 }
 
 /// Reads a row from its start to its end.
@@ -144,11 +177,21 @@ impl<'r> Reader<'r> {
         if known.is_none() && status != NO_STATUS {
             return Err(Error::corrupt("a stored row has an unknown status"));
         }
-        Ok(Facts { revision, created_at, updated_at: Some(updated_at).filter(|time| *time != NO_TIME), status: known })
+        let time = |since_earliest| Timestamp::MIN.as_millis().saturating_add_unsigned(since_earliest);
+        let updated_at = updated_at.checked_sub(1).map(time);
+        Ok(Facts { revision: revision as i64, created_at: time(created_at), updated_at, status: known })
     }
 
-    fn number(&mut self) -> Result<i64> {
-        Ok(i64::from_be_bytes(self.take()?))
+    fn number(&mut self) -> Result<u64> {
+        let mut number = 0;
+        for place in (0..u64::BITS).step_by(7) {
+            let [byte] = self.take()?;
+            number |= u64::from(byte & 0x7f) << place;
+            if byte <= 0x7f {
+                return Ok(number);
+            }
+        }
+        Err(cut())
     }
 
     fn text(&mut self) -> Result<&'r str> {
@@ -156,11 +199,9 @@ impl<'r> Reader<'r> {
     }
 
     fn optional_text(&mut self) -> Result<Option<&'r str>> {
-        let length = u32::from_be_bytes(self.take()?);
-        if length == NO_TEXT {
-            return Ok(None);
-        }
-        let (text, rest) = self.0.split_at_checked(length as usize).ok_or_else(cut)?;
+        let Some(length) = self.number()?.checked_sub(1) else { return Ok(None) };
+        let length = usize::try_from(length).map_err(|_| cut())?;
+        let (text, rest) = self.0.split_at_checked(length).ok_or_else(cut)?;
         self.0 = rest;
         let text = std::str::from_utf8(text).map_err(|_| Error::corrupt("a stored text is not UTF-8"))?;
         Ok(Some(text))

@@ -1,13 +1,20 @@
 //! The schema: its migrations and its removal, and what an operator looks at.
 
+use std::time::Instant;
+
 use async_trait::async_trait;
 use memory_core::engine::Config;
 use memory_core::{Error, Inspection, Result, Timestamp};
 use migrations::{Applied, Report, Step, Target};
-use redis::{Pipeline, Value};
+use redis::{InfoDict, Pipeline, Value};
 
 use crate::config::RedisConfig;
-use crate::connection::{Connections, array, bytes, command, facts, unexpected_answer};
+use crate::connection::{Connections, command, decoded};
+use crate::migrate::MOVED;
+use crate::statements::{MOVE, SCHEMA};
+
+/// What is behind the line of a step in the bookkeeping that its backfill has not completed.
+const BEGUN: &str = " begun";
 
 /// Creates or migrates the schema, as `init` does, and tells which steps that took.
 pub async fn migrate(config: &RedisConfig) -> Result<Report> {
@@ -26,19 +33,9 @@ pub async fn plan(config: &RedisConfig) -> Result<Report> {
 /// Removes all keys of the namespace, for ever. Goes over all keys of the server, slice by slice. Nothing happens when there is none.
 pub async fn remove(config: &RedisConfig) -> Result<()> {
     let connections = connect(config)?;
-    let (pattern, mut cursor) = (connections.keys.pattern(), b"0".to_vec());
+    let mut cursor = b"0".to_vec();
     loop {
-        let scan = command("SCAN", &[&cursor, b"MATCH", pattern.as_bytes(), b"COUNT", b"1000"]);
-        let found = array(connections.retry(|| connections.read_one(&scan)).await?)?;
-        let [next, keys] = <[Value; 2]>::try_from(found).map_err(|_| unexpected_answer())?;
-        let mut unlink = Pipeline::new();
-        for key in array(keys)? {
-            unlink.cmd("UNLINK").arg(bytes(key)?);
-        }
-        if !unlink.is_empty() {
-            connections.retry(|| connections.write(unlink.clone())).await?;
-        }
-        cursor = bytes(next)?;
+        (cursor, _) = connections.retry(|| unlink_some(&connections, &cursor, |_| true)).await?;
         if cursor == b"0" {
             return Ok(());
         }
@@ -51,13 +48,12 @@ pub async fn inspect(config: &RedisConfig) -> Result<Inspection> {
     let connections = connect(config)?;
     let mut commands = Pipeline::new();
     commands.cmd("TIME").cmd("INFO").arg("memory");
-    let answers = connections.retry(|| connections.read(&commands)).await?;
-    let memory = facts(answers.get(1));
+    let mut answers = connections.retry(|| connections.read(&commands)).await?.into_iter();
+    let mut answer = || answers.next().unwrap_or(Value::Nil);
     // Seconds, and the microseconds beyond them.
-    let time = array(answers.into_iter().next().ok_or_else(unexpected_answer)?)?;
-    let [seconds, micros] = <[Value; 2]>::try_from(time).map_err(|_| unexpected_answer())?;
-    let millis = number(seconds)?.saturating_mul(1_000).saturating_add(number(micros)? / 1_000);
-    let bytes = |name| memory.get(name).and_then(|bytes| bytes.parse::<u64>().ok());
+    let ((seconds, micros), memory): ((i64, i64), InfoDict) = (decoded(answer())?, decoded(answer())?);
+    let millis = seconds.saturating_mul(1_000).saturating_add(micros / 1_000);
+    let bytes = |name| memory.get::<u64>(name);
     // What goes through the connections stays in their buffers for a while.
     let buffers = ["mem_clients_normal", "mem_clients_slaves", "mem_aof_buffer"].into_iter().filter_map(bytes);
     let bytes = bytes("used_memory").map(|used| buffers.fold(used, u64::saturating_sub));
@@ -69,14 +65,51 @@ pub(crate) async fn run(connections: &Connections) -> Result<Report> {
     migrations::migrate(&mut RedisTarget { connections }, migrations::redis(), &[]).await
 }
 
+/// The step that a backfill has to complete.
+pub(crate) async fn begun(connections: &Connections) -> Result<Option<&'static Step>> {
+    let applied = RedisTarget { connections }.applied().await?;
+    let is_begun = |step: &&Step| applied.iter().any(|applied| applied.name == step.name && !applied.complete);
+    Ok(migrations::redis().iter().find(is_begun))
+}
+
+/// Completes it.
+pub(crate) async fn complete(connections: &Connections, step: &Step) -> Result<()> {
+    let text = "local steps = redis.call('HGET', KEYS[1], ARGV[1])\n\
+                redis.call('HSET', KEYS[1], ARGV[1], (string.gsub(steps, ARGV[2] .. ARGV[3], ARGV[2])))\n\
+                return redis.call('DEL', KEYS[2])";
+    let (keys, mut pipeline) = ([SCHEMA, MOVE].map(|name| connections.keys.of(name)), Pipeline::with_capacity(1));
+    pipeline.cmd("EVAL").arg(text).arg(keys.len()).arg(&keys).arg(step.version).arg(line(step)).arg(BEGUN);
+    connections.write(pipeline, Instant::now()).await.map(drop)
+}
+
+/// Removes some of the next keys of the namespace. Tells where the following are, and whether it removed any.
+pub(crate) async fn unlink_some(
+    connections: &Connections,
+    cursor: &[u8],
+    is_wanted: impl Fn(&[u8]) -> bool,
+) -> Result<(Vec<u8>, bool)> {
+    let pattern = connections.keys.pattern();
+    let scan = command("SCAN", &[cursor, b"MATCH", pattern.as_bytes(), b"COUNT", b"4000"]);
+    let (next, keys) = connections.read_one::<(Vec<u8>, Vec<Vec<u8>>)>(&scan).await?;
+    let mut unlink = Pipeline::new();
+    for key in keys.iter().filter(|key| is_wanted(key)) {
+        unlink.cmd("UNLINK").arg(key);
+    }
+    let is_found = !unlink.is_empty();
+    if is_found {
+        connections.write(unlink, Instant::now()).await?;
+    }
+    Ok((next, is_found))
+}
+
 fn connect(config: &RedisConfig) -> Result<Connections> {
     config.check()?;
     Connections::new(config)
 }
 
-fn number(value: Value) -> Result<i64> {
-    let digits = bytes(value)?;
-    std::str::from_utf8(&digits).ok().and_then(|digits| digits.parse().ok()).ok_or_else(unexpected_answer)
+/// The line of a step in the bookkeeping, if it is complete.
+fn line(step: &Step) -> String {
+    format!("{} {}", step.checksum(), step.name)
 }
 
 /// Needs no lock: a step is one script, which the server runs alone, and which does nothing where the step was applied.
@@ -91,36 +124,34 @@ impl Target for RedisTarget<'_> {
     }
 
     async fn applied(&mut self) -> Result<Vec<Applied>> {
-        let fields = self.connections.read_one(&command("HGETALL", &[&self.connections.keys.schema()])).await?;
-        let text = |value: &Value| match value {
-            Value::BulkString(bytes) => Ok(String::from_utf8_lossy(bytes).into_owned()),
-            _ => Err(unexpected_answer()),
-        };
-        let step = |field: &[Value]| {
-            let (version, step) = (text(&field[0])?, text(&field[1])?);
+        let fields = command("HGETALL", &[&self.connections.keys.of(SCHEMA)]);
+        let mut applied = Vec::new();
+        for (version, steps) in self.connections.read_one::<Vec<(String, String)>>(&fields).await? {
             let bad = || Error::corrupt("the bookkeeping of the schema can't be read");
-            let (checksum, name) = step.split_once(' ').ok_or_else(bad)?;
-            Ok(Applied {
-                version: version.parse().map_err(|_| bad())?,
-                name: name.to_owned(),
-                checksum: checksum.to_owned(),
-                complete: true,
-            })
-        };
-        array(fields)?.chunks_exact(2).map(step).collect()
+            let version = version.parse().map_err(|_| bad())?;
+            for step in steps.lines() {
+                let (checksum, name) = step.split_once(' ').ok_or_else(bad)?;
+                let begun = name.strip_suffix(BEGUN);
+                let (name, checksum) = (begun.unwrap_or(name).to_owned(), checksum.to_owned());
+                applied.push(Applied { version, name, checksum, complete: begun.is_none() });
+            }
+        }
+        Ok(applied)
     }
 
     async fn apply(&mut self, step: &Step) -> Result<()> {
-        // A field is the version, its value the checksum and the name.
+        // A field is a version, its value a line for each step. A step whose text sets the state is not complete.
         let text = format!(
-            "if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1 then return 0 end\n{}\n\
-             return redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])",
+            "local steps, state = redis.call('HGET', KEYS[1], ARGV[1]), ''\n\
+             if steps and string.find(steps, ARGV[2], 1, true) then return 0 end\n{}\n\
+             return redis.call('HSET', KEYS[1], ARGV[1], (steps and steps .. '\\n' or '') .. ARGV[2] .. state)",
             step.text
         );
-        let entry = format!("{} {}", step.checksum(), step.name);
+        let keys: Vec<_> =
+            [SCHEMA].iter().chain(MOVED.as_flattened()).map(|name| self.connections.keys.of(name)).collect();
         let mut pipeline = Pipeline::with_capacity(1);
-        pipeline.cmd("EVAL").arg(text).arg(1).arg(self.connections.keys.schema()).arg(step.version).arg(entry);
-        self.connections.write(pipeline).await.map(drop)
+        pipeline.cmd("EVAL").arg(text).arg(keys.len()).arg(keys).arg(step.version).arg(line(step));
+        self.connections.write(pipeline, Instant::now()).await.map(drop)
     }
 
     async fn unlock(&mut self) -> Result<()> {

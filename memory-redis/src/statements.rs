@@ -5,32 +5,35 @@ use std::sync::LazyLock;
 
 use memory_core::engine::{Mark, Place, Walk};
 use memory_core::{
-    Collection, Document, DocumentId, IdempotencyKey, Memory, MemoryId, Order, Status, Timestamp, words,
+    BOUNDARIES, Collection, Document, Error, IdempotencyKey, Memory, Order, Result, SpaceId, Status, Timestamp, words,
 };
-use redis::{Arg, Cmd, Pipeline, Script, cmd};
+use redis::{Arg, Cmd, Pipeline, Script, Value, cmd};
 
+use crate::connection::decoded;
 use crate::rows;
 
-/// How many of its newest steps a path keeps outside of chunks at least.
-const KEPT: usize = 64;
-/// How many steps a chunk has at most.
-const CHUNK: usize = 64;
-/// From how many steps on a path gives some to chunks: so many at least, and so many for each chunk that there is. What comes out of
-/// order mostly finds its place before it is in a chunk then, and the rest of it meets several in each chunk.
-const FULL: (usize, usize) = (KEPT + 2 * CHUNK, 8);
-/// How many steps one script moves into chunks at most.
-const MOVED: usize = 1_024;
-/// Of so many memories one lets its paths be looked at, whether they are full.
-const LOOKED_AT: u8 = 32;
-/// Up to how many sets a slice reads by plain commands; more of them are merged by the script.
-const PLAIN: usize = 16;
-/// Up to how many entries it reads so; more of them may be too much at once.
-const PLAIN_SLICE: usize = 128;
-
-/// Whether a path with so many steps and so many chunks is full.
-pub(crate) fn is_full(steps: i64, chunks: i64) -> bool {
-    steps >= (FULL.1 as i64 * chunks).max(FULL.0 as i64)
-}
+/// The version that a program must know to write; absent while it may be any.
+pub(crate) const WRITER: &str = "writer";
+/// The rows of memories; their id follows.
+pub(crate) const MEMORIES: &str = "r:";
+/// The memories whose words are not indexed.
+pub(crate) const UNINDEXED: &str = "steps";
+/// The memories whose words are. With the others these are the whole ledger.
+pub(crate) const INDEXED: &str = "steps:words";
+/// The memories with an open status: its name, and their steps.
+pub(crate) const OPEN: &str = "open";
+/// The memories with a word, which follows.
+pub(crate) const WORD: &str = "x:";
+/// From idempotency keys to ids.
+pub(crate) const IDEMPOTENCY: &str = "idempotency";
+/// The collections that hold a document.
+pub(crate) const COLLECTIONS: &str = "et";
+/// There when a row may be long.
+pub(crate) const LONG_ROWS: &str = "long";
+/// The steps of the schema that were applied.
+pub(crate) const SCHEMA: &str = "schema";
+/// How far the move from version 1 is.
+pub(crate) const MOVE: &str = "move";
 
 /// The keys of one namespace. All of them begin with its hash tag, and so share a slot.
 #[derive(Debug)]
@@ -43,90 +46,36 @@ impl Keys {
         Self { prefix: format!("{{{namespace}}}:") }
     }
 
-    /// The row of a memory.
-    pub(crate) fn memory(&self, id: MemoryId) -> Vec<u8> {
-        [self.memories().as_slice(), id.as_bytes()].concat()
+    /// A key of a kind, or what all keys of the kind begin with.
+    pub(crate) fn of(&self, kind: &str) -> Vec<u8> {
+        self.with(kind, [])
     }
 
-    /// What the keys of all rows of memories begin with.
-    pub(crate) fn memories(&self) -> Vec<u8> {
-        self.key("m:")
+    /// The key of a kind that ends with this.
+    pub(crate) fn with(&self, kind: &str, name: impl AsRef<[u8]>) -> Vec<u8> {
+        [self.prefix.as_bytes(), kind.as_bytes(), name.as_ref()].concat()
     }
 
-    /// The memories whose words are not indexed, by time.
-    pub(crate) fn unindexed(&self) -> Vec<u8> {
-        self.key("time")
+    /// What is known below a path, or in all: the steps of the memories below the path; for each space that is the path and one
+    /// segment more, the boundary, the segment, a zero byte and the steps of its memories; for each path of this kind with
+    /// memories below, the boundary, the segment, and the boundary behind it.
+    pub(crate) fn node(&self, path: Option<&str>) -> Vec<u8> {
+        path.map_or_else(|| self.of("n"), |path| self.with("n:", path))
     }
 
-    /// The memories whose words are, by time. With the others these are the whole ledger.
-    pub(crate) fn indexed(&self) -> Vec<u8> {
-        self.key("time:words")
-    }
-
-    /// All spaces, each followed by a zero byte and the steps of its memories.
-    pub(crate) fn spaces(&self) -> Vec<u8> {
-        self.key("spaces")
-    }
-
-    /// The steps of the memories below an ancestor: of the newest [`KEPT`] at least, and of those that came since the others went
-    /// into chunks.
-    pub(crate) fn path(&self, path: &str) -> Vec<u8> {
-        self.key_of("p:", path)
-    }
-
-    /// The first step of each chunk of an ancestor. The chunk has that behind this key and a zero byte.
-    pub(crate) fn chunks(&self, path: &str) -> Vec<u8> {
-        self.key_of("c:", path)
-    }
-
-    /// The memories with this open status, by time.
-    pub(crate) fn open(&self, status: Status) -> Vec<u8> {
-        self.key(status.as_str())
-    }
-
-    /// The memories with this word, by time.
-    pub(crate) fn word(&self, word: &str) -> Vec<u8> {
-        self.key_of("w:", word)
-    }
-
-    /// From idempotency keys to ids.
-    pub(crate) fn idempotency(&self) -> Vec<u8> {
-        self.key("keys")
-    }
-
-    /// The row of a document.
-    pub(crate) fn document(&self, collection: &Collection, id: &DocumentId) -> Vec<u8> {
-        [self.documents(collection).as_slice(), id.as_str().as_bytes()].concat()
-    }
-
-    /// What the keys of all rows of documents of a collection begin with. No name of a collection holds a colon.
+    /// What the keys of all rows of documents of a collection begin with; the id follows. No name of a collection holds a colon.
     pub(crate) fn documents(&self, collection: &Collection) -> Vec<u8> {
-        self.key(&format!("d:{collection}:"))
+        self.with("e:", format!("{collection}:"))
     }
 
-    /// The documents of a collection, by time.
+    /// The documents of a collection.
     pub(crate) fn collection(&self, collection: &Collection) -> Vec<u8> {
-        self.key(&format!("dt:{collection}"))
+        self.with("et:", collection.as_str())
     }
 
-    /// The documents of a collection with this word, by time.
+    /// The documents of a collection with this word.
     pub(crate) fn document_word(&self, collection: &Collection, word: &str) -> Vec<u8> {
-        self.key(&format!("dw:{collection}:{word}"))
-    }
-
-    /// The collections that hold a document.
-    pub(crate) fn collections(&self) -> Vec<u8> {
-        self.key("collections")
-    }
-
-    /// There when a row may be long.
-    pub(crate) fn long(&self) -> Vec<u8> {
-        self.key("long")
-    }
-
-    /// The steps of the schema that were applied.
-    pub(crate) fn schema(&self) -> Vec<u8> {
-        self.key("schema")
+        self.with("ew:", format!("{collection}:{word}"))
     }
 
     /// Any key at all, to find out which node has the slot.
@@ -142,41 +91,23 @@ impl Keys {
         });
         escaped.chain(['*']).collect()
     }
-
-    fn key(&self, name: &str) -> Vec<u8> {
-        self.key_of(name, "")
-    }
-
-    fn key_of(&self, kind: &str, name: &str) -> Vec<u8> {
-        [&self.prefix, kind, name].concat().into_bytes()
-    }
 }
 
 /// A script, known to the server by its hash.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Lua {
     Append,
-    Update,
-    Index,
-    Put,
+    Change,
     Remove,
-    Seal,
-    Siblings,
-    Walk,
 }
 
 /// In the order of [`Lua`].
-const SOURCES: [&str; 8] = [
-    include_str!("scripts/append.lua"),
-    include_str!("scripts/update.lua"),
-    include_str!("scripts/index.lua"),
-    include_str!("scripts/put.lua"),
-    include_str!("scripts/remove.lua"),
-    concat!(include_str!("scripts/order.lua"), include_str!("scripts/seal.lua")),
-    include_str!("scripts/siblings.lua"),
-    concat!(include_str!("scripts/order.lua"), include_str!("scripts/walk.lua")),
+const SOURCES: [&str; 3] = [
+    concat!(include_str!("scripts/prelude.lua"), include_str!("scripts/append.lua")),
+    concat!(include_str!("scripts/prelude.lua"), include_str!("scripts/change.lua")),
+    concat!(include_str!("scripts/prelude.lua"), include_str!("scripts/remove.lua")),
 ];
-static SCRIPTS: LazyLock<[Script; 8]> = LazyLock::new(|| SOURCES.map(Script::new));
+static SCRIPTS: LazyLock<[Script; 3]> = LazyLock::new(|| SOURCES.map(Script::new));
 
 /// Makes all scripts known to a server.
 pub(crate) fn load_scripts() -> Pipeline {
@@ -187,21 +118,41 @@ pub(crate) fn load_scripts() -> Pipeline {
     load
 }
 
-/// A script with what it is called on.
+/// A script with what it is called on. It names all keys that it touches, so a node that lacks one of them refuses it as a whole.
 #[derive(Debug)]
 pub(crate) struct Call {
     script: Lua,
     keys: Vec<Vec<u8>>,
     arguments: Vec<Vec<u8>>,
+    /// For each sorted set the members that come, and those that go.
+    sets: BTreeMap<Vec<u8>, [BTreeSet<Vec<u8>>; 2]>,
 }
 
 impl Call {
-    pub(crate) fn new(script: Lua) -> Self {
-        Self { script, keys: Vec::new(), arguments: Vec::new() }
+    pub(crate) fn new(script: Lua, keys: &Keys) -> Self {
+        Self { script, keys: vec![keys.of(WRITER)], arguments: Vec::new(), sets: BTreeMap::new() }
     }
 
-    pub(crate) fn keys(mut self, keys: impl IntoIterator<Item = Vec<u8>>) -> Self {
-        self.keys.extend(keys);
+    /// Appends memories.
+    pub(crate) fn append(keys: &Keys, memories: &[&Memory], with_words: bool) -> Self {
+        let mut call = Self::new(Lua::Append, keys).key(keys.of(IDEMPOTENCY)).arg(memories.len().to_string());
+        let all = if with_words { keys.of(INDEXED) } else { keys.of(UNINDEXED) };
+        for memory in memories {
+            let idempotency_key = memory.idempotency_key.as_ref().map_or("", IdempotencyKey::as_str);
+            call = call.key(keys.with(MEMORIES, memory.id.as_bytes()));
+            call = call.arg(*memory.id.as_bytes()).arg(idempotency_key).arg(rows::from_memory(memory));
+            let step = step_of_memory(memory);
+            call.place(keys, &step, &memory.space_id, Some(memory.status));
+            for word in if with_words { words_of(memory) } else { BTreeSet::new() } {
+                call.add(keys.with(WORD, &word), step.clone());
+            }
+            call.add(all.clone(), step);
+        }
+        call
+    }
+
+    pub(crate) fn key(mut self, key: Vec<u8>) -> Self {
+        self.keys.push(key);
         self
     }
 
@@ -210,23 +161,58 @@ impl Call {
         self
     }
 
-    pub(crate) fn number(self, number: i64) -> Self {
-        self.arg(number.to_string())
+    /// Expects a member in a set, or not in it.
+    pub(crate) fn expect(self, set: Vec<u8>, member: Vec<u8>, is_there: bool) -> Self {
+        self.key(set).arg(member).arg(if is_there { "1" } else { "0" })
     }
 
-    pub(crate) fn args(mut self, arguments: impl IntoIterator<Item = Vec<u8>>) -> Self {
-        self.arguments.extend(arguments);
-        self
+    /// Adds a memory to its space, to the paths above it, and to its status if that is open.
+    pub(crate) fn place(&mut self, keys: &Keys, step: &[u8], space_id: &SpaceId, status: Option<Status>) {
+        let space = space_id.as_str();
+        for path in space_id.ancestors() {
+            let (above, last) = parted(path);
+            self.add(keys.node(above), [last, &space[path.len()..=path.len()]].concat().into_bytes());
+            self.add(keys.node(Some(path)), step.to_vec());
+        }
+        let (above, last) = parted(space);
+        self.add(keys.node(above), [last.as_bytes(), &[0], step].concat());
+        if let Some(status) = status.filter(|status| status.is_open()) {
+            self.add(keys.of(OPEN), open_entry(status, step));
+        }
     }
 
-    /// Moves what is full into chunks.
-    pub(crate) fn seal<'p>(keys: &Keys, paths: impl IntoIterator<Item = &'p str>) -> Self {
-        let sets = paths.into_iter().flat_map(|path| [keys.path(path), keys.chunks(path)]);
-        let sizes = [FULL.0, FULL.1, KEPT, CHUNK, MOVED];
-        Self::new(Lua::Seal).keys(sets).args(sizes.map(|size| size.to_string().into_bytes()))
+    pub(crate) fn add(&mut self, set: Vec<u8>, member: Vec<u8>) {
+        self.sets.entry(set).or_default()[0].insert(member);
     }
 
-    pub(crate) fn into_cmd(self) -> Cmd {
+    pub(crate) fn remove(&mut self, set: Vec<u8>, member: Vec<u8>) {
+        self.sets.entry(set).or_default()[1].insert(member);
+    }
+
+    /// Appends memories of which none can be in the way, as a transaction: the server takes two thirds of the time for it. The first
+    /// answer in that of `EXEC` is the version that a program must know to write.
+    pub(crate) fn into_transaction(self) -> Pipeline {
+        let mut pipeline = Pipeline::with_capacity(self.keys.len() + self.sets.len() + 2);
+        pipeline.cmd("MULTI").cmd("GET").arg(&self.keys[0]);
+        for (row, memory) in self.keys[2..].iter().zip(self.arguments[1..].chunks_exact(3)) {
+            pipeline.cmd("SET").arg(row).arg(&memory[2]);
+        }
+        for (set, [coming, _]) in &self.sets {
+            let coming: Vec<_> = coming.iter().map(|member| (0, member)).collect();
+            pipeline.cmd("ZADD").arg(set).arg(coming);
+        }
+        pipeline.cmd("EXEC");
+        pipeline
+    }
+
+    pub(crate) fn into_cmd(mut self) -> Cmd {
+        for (set, [coming, going]) in self.sets {
+            self.keys.push(set);
+            self.arguments.push((2 * coming.len()).to_string().into());
+            self.arguments.extend(coming.into_iter().flat_map(|member| [b"0".to_vec(), member]));
+            self.arguments.push(going.len().to_string().into());
+            self.arguments.extend(going);
+        }
         let mut call = cmd("EVALSHA");
         call.arg(SCRIPTS[self.script as usize].get_hash()).arg(self.keys.len()).arg(self.keys).arg(self.arguments);
         call
@@ -239,219 +225,100 @@ impl Call {
     }
 }
 
-/// Kinds of sets, as the script that merges them names them: of ids whose scores are createdAt, of steps, and of the first steps of
-/// chunks.
-const IDS: &str = "ids";
-const STEPS: &str = "steps";
-const CHUNKS: &str = "chunks";
-
-/// A sorted set with entries, or a part of one.
+/// The steps of a sorted set that stand behind a head.
 #[derive(Debug)]
-pub(crate) struct Set {
+pub(crate) struct Range {
     key: Vec<u8>,
-    kind: &'static str,
-    /// What the steps of the part begin with, which ends with a zero byte; empty for the whole set.
     head: Vec<u8>,
 }
 
-impl Set {
-    /// A set of ids.
-    pub(crate) fn of_ids(key: Vec<u8>) -> Self {
-        Self { key, kind: IDS, head: Vec::new() }
+impl Range {
+    /// Those behind nothing.
+    pub(crate) fn of(key: Vec<u8>) -> Self {
+        Self { key, head: Vec::new() }
     }
 
-    /// The sets with the memories of a place.
-    pub(crate) fn of_place(keys: &Keys, place: &Place) -> Vec<Self> {
-        let whole = |key, kind| Self { key, kind, head: Vec::new() };
+    /// The memories with an open status.
+    pub(crate) fn of_open(keys: &Keys, status: Status) -> Self {
+        Self { key: keys.of(OPEN), head: open_entry(status, &[]) }
+    }
+
+    /// The memories of a place.
+    pub(crate) fn of_place(keys: &Keys, place: &Place) -> Self {
         match place {
             Place::Space(space) => {
-                vec![Self { key: keys.spaces(), kind: STEPS, head: [space.as_bytes(), &[0]].concat() }]
+                let (above, last) = parted(space);
+                Self { key: keys.node(above), head: [last.as_bytes(), &[0]].concat() }
             }
-            Place::Below(path) => vec![whole(keys.path(path), STEPS), whole(keys.chunks(path), CHUNKS)],
+            Place::Below(path) => Self::of(keys.node(Some(path))),
         }
     }
 
-    /// Whether the scores of its entries are their times.
-    pub(crate) fn has_times(&self) -> bool {
-        self.kind == IDS
+    /// Reads the next entries of a walk, at most so many.
+    pub(crate) fn read(&self, walk: &Walk<'_>, count: usize) -> Cmd {
+        let bound = |edge: &[u8], end: &[u8]| [edge, &self.head, end].concat();
+        let mut low =
+            walk.created_after.map_or_else(|| bound(b"[", &[]), |after| bound(b"[", &time(after.as_millis() + 1)));
+        let mut high =
+            walk.created_before.map_or_else(|| bound(b"(", &[BEYOND]), |before| bound(b"(", &time(before.as_millis())));
+        if let Some(mark) = walk.behind {
+            let place = bound(b"(", &step(mark.millis, &mark.id));
+            *(if walk.order == Order::NewestFirst { &mut high } else { &mut low }) = place;
+        }
+        let mut read = cmd(if walk.order == Order::NewestFirst { "ZREVRANGEBYLEX" } else { "ZRANGEBYLEX" });
+        let (first, last) = if walk.order == Order::NewestFirst { (high, low) } else { (low, high) };
+        read.arg(&self.key).arg(first).arg(last).arg("LIMIT").arg(0).arg(count);
+        read
     }
 
-    /// Asks for the first entries.
-    fn begin(&self, commands: &mut Pipeline, order: Order, count: usize) {
-        if let Some((_, path)) = self.head.split_last() {
-            let (low, high) = ([b"[", self.head.as_slice()].concat(), [b"(", path, &[1]].concat());
-            match order {
-                Order::NewestFirst => commands.cmd("ZREVRANGEBYLEX").arg(&self.key).arg(high).arg(low),
-                Order::OldestFirst => commands.cmd("ZRANGEBYLEX").arg(&self.key).arg(low).arg(high),
-            };
-            commands.arg("LIMIT").arg(0).arg(count);
-            return;
-        }
-        commands.cmd(if order == Order::NewestFirst { "ZREVRANGE" } else { "ZRANGE" });
-        commands.arg(&self.key).arg(0).arg(count - 1);
-        if self.has_times() {
-            commands.arg("WITHSCORES");
-        }
+    /// The places of the entries of an answer in the order.
+    pub(crate) fn marks(&self, answer: Value) -> Result<Vec<Mark>> {
+        let mark = |mut entry: Vec<u8>| {
+            let behind = entry.get(self.head.len()..).and_then(<[u8]>::first_chunk::<6>);
+            let since_earliest = behind.ok_or_else(|| Error::corrupt("a step of an index lacks a part"))?;
+            let since_earliest = since_earliest.iter().fold(0, |time, byte| time << 8 | i64::from(*byte));
+            // In place, since each candidate of a walk has one.
+            entry.drain(..self.head.len() + 6);
+            Ok(Mark { millis: since_earliest + Timestamp::MIN.as_millis(), id: entry })
+        };
+        decoded::<Vec<_>>(answer)?.into_iter().map(mark).collect()
     }
 }
 
-/// The next entries of some sets in the order (createdAt, id), each once.
-#[derive(Debug)]
-pub(crate) struct Slice {
-    pub(crate) sets: Vec<Set>,
-    /// What the keys of their rows begin with; nothing where rows are not wanted.
-    pub(crate) prefix: Vec<u8>,
-    pub(crate) order: Order,
-    /// Only entries behind this one.
-    pub(crate) behind: Option<Mark>,
-    /// Only entries between these times, exclusively.
-    pub(crate) bounds: [Option<Timestamp>; 2],
-    pub(crate) count: usize,
+/// A byte that no step begins with, since times have at most 44 bits. What is no step in a node begins with a later one.
+const BEYOND: u8 = 0x10;
+
+/// Six bytes of createdAt and those of the id, which sort in the order of the contract.
+pub(crate) fn step(millis: i64, id: &[u8]) -> Vec<u8> {
+    [&time(millis), id].concat()
 }
 
-impl Slice {
-    /// The next entries of a walk, at most so many.
-    pub(crate) fn of(walk: &Walk<'_>, sets: Vec<Set>, prefix: Vec<u8>, most: usize) -> Self {
-        let (behind, bounds) = (walk.behind.cloned(), [walk.created_after, walk.created_before]);
-        let mut slice = Self { sets, prefix, order: walk.order, behind, bounds, count: walk.count.clamp(1, most) };
-        // The newest are in no chunk.
-        if slice.is_first() && slice.order == Order::NewestFirst && slice.count <= KEPT {
-            slice.sets.retain(|set| set.kind != CHUNKS);
-        }
-        slice
-    }
-
-    /// The newest entries of a set of ids between two times, without rows.
-    pub(crate) fn of_ids(set: Vec<u8>, bounds: [Option<Timestamp>; 2], count: usize) -> Self {
-        let (sets, order) = (vec![Set::of_ids(set)], Order::NewestFirst);
-        Self { sets, prefix: Vec::new(), order, behind: None, bounds, count }
-    }
-
-    /// Whether it begins where its sets do.
-    fn is_first(&self) -> bool {
-        self.behind.is_none() && self.bounds == [None; 2]
-    }
-
-    /// Whether [`Slice::begin`] can read it.
-    pub(crate) fn is_plain(&self) -> bool {
-        let is_small = self.sets.len() <= PLAIN && self.count <= PLAIN_SLICE;
-        self.is_first() && is_small && self.sets.iter().all(|set| set.kind != CHUNKS)
-    }
-
-    /// Reads the first entries of each set, and tells whether rows may be long, as a transaction: an update may move a memory from set
-    /// to set.
-    pub(crate) fn begin(&self, keys: &Keys) -> Pipeline {
-        let mut commands = Pipeline::with_capacity(self.sets.len() + 3);
-        commands.cmd("MULTI");
-        self.sets.iter().for_each(|set| set.begin(&mut commands, self.order, self.count));
-        commands.cmd("EXISTS").arg(keys.long()).cmd("EXEC");
-        commands
-    }
-
-    /// Merges the sets at the server.
-    pub(crate) fn merge(&self) -> Call {
-        let (time, id) =
-            self.behind.as_ref().map_or_else(Default::default, |mark| (mark.millis.to_string(), &*mark.id));
-        Call::new(Lua::Walk)
-            .keys(self.sets.iter().map(|set| set.key.clone()))
-            .arg(self.prefix.as_slice())
-            .number((self.order == Order::NewestFirst).into())
-            .number(self.count as i64)
-            .arg(time)
-            .arg(id)
-            .args(self.bounds.map(|bound| bound.map(score).unwrap_or_default()))
-            .args(self.sets.iter().flat_map(|set| [set.kind.into(), set.head.clone()]))
-    }
+pub(crate) fn step_of_memory(memory: &Memory) -> Vec<u8> {
+    step(memory.created_at.as_millis(), memory.id.as_bytes())
 }
 
-/// What it takes to append memories: their rows, and what goes into each sorted set.
-#[derive(Debug)]
-pub(crate) struct Insert<'m> {
-    rows: Vec<(&'m Memory, Vec<u8>)>,
-    /// The score and the member of each entry.
-    sets: BTreeMap<Vec<u8>, Vec<(i64, Vec<u8>)>>,
-    /// The ancestors that may be full then.
-    pub(crate) paths: BTreeSet<&'m str>,
+pub(crate) fn step_of_document(document: &Document) -> Vec<u8> {
+    step(document.created_at.as_millis(), document.id.as_str().as_bytes())
 }
 
-impl<'m> Insert<'m> {
-    pub(crate) fn new(keys: &Keys, memories: &[&'m Memory], with_words: bool) -> Self {
-        let mut insert =
-            Self { rows: Vec::with_capacity(memories.len()), sets: BTreeMap::new(), paths: BTreeSet::new() };
-        let by_time = if with_words { keys.indexed() } else { keys.unindexed() };
-        for memory in memories {
-            insert.rows.push((memory, rows::from_memory(memory)));
-            insert.add(by_time.clone(), memory);
-            let step = step_of(memory);
-            let in_space = [memory.space_id.as_str().as_bytes(), &[0], &step].concat();
-            insert.set(keys.spaces()).push((0, in_space));
-            for path in memory.space_id.ancestors() {
-                insert.set(keys.path(path)).push((0, step.clone()));
-            }
-            // The last byte of an id is random.
-            if memory.id.as_bytes()[15].is_multiple_of(LOOKED_AT) {
-                insert.paths.extend(memory.space_id.ancestors());
-            }
-            if memory.status.is_open() {
-                insert.add(keys.open(memory.status), memory);
-            }
-            for word in if with_words { words_of(memory) } else { BTreeSet::new() } {
-                insert.add(keys.word(&word), memory);
-            }
-        }
-        insert
-    }
+fn time(millis: i64) -> [u8; 6] {
+    let [_, _, time @ ..] = (millis - Timestamp::MIN.as_millis()).to_be_bytes();
+    time
+}
 
-    /// As a transaction, for new memories without idempotency keys: there is nothing to be read first.
-    pub(crate) fn transaction(&self, keys: &Keys) -> Pipeline {
-        let mut pipeline = Pipeline::with_capacity(self.rows.len() + self.sets.len() + 2);
-        pipeline.cmd("MULTI");
-        for (memory, row) in &self.rows {
-            pipeline.cmd("SET").arg(keys.memory(memory.id)).arg(row);
-        }
-        for (set, entries) in &self.sets {
-            pipeline.cmd("ZADD").arg(set).arg(entries.as_slice());
-        }
-        pipeline.cmd("EXEC");
-        pipeline
-    }
+/// The entry of a memory among those with an open status.
+pub(crate) fn open_entry(status: Status, step: &[u8]) -> Vec<u8> {
+    [status.as_str().as_bytes(), step].concat()
+}
 
-    /// As a script, which tells which ids and keys are taken instead of writing.
-    pub(crate) fn script(self, keys: &Keys, waits: bool) -> Cmd {
-        let mut call = Call::new(Lua::Append)
-            .keys([keys.idempotency()])
-            .keys(self.rows.iter().map(|(memory, _)| keys.memory(memory.id)))
-            .number(self.rows.len() as i64)
-            .arg(keys.memories())
-            .number(waits.into());
-        for (memory, row) in self.rows {
-            let key = memory.idempotency_key.as_ref().map(IdempotencyKey::as_str);
-            call = call.arg(*memory.id.as_bytes()).arg(key.unwrap_or_default()).arg(row);
-        }
-        for (set, entries) in self.sets {
-            call = call.keys([set]).number(2 * entries.len() as i64);
-            for (score, member) in entries {
-                call = call.number(score).arg(member);
-            }
-        }
-        call.into_cmd()
-    }
-
-    fn add(&mut self, set: Vec<u8>, memory: &Memory) {
-        self.set(set).push((memory.created_at.as_millis(), memory.id.as_bytes().to_vec()));
-    }
-
-    fn set(&mut self, set: Vec<u8>) -> &mut Vec<(i64, Vec<u8>)> {
-        self.sets.entry(set).or_default()
-    }
+/// The path above a path or a space, and how it goes on from there: by a boundary and a segment.
+pub(crate) fn parted(path: &str) -> (Option<&str>, &str) {
+    path.rfind(BOUNDARIES).map_or((None, path), |at| (Some(&path[..at]), &path[at..]))
 }
 
 /// Reads rows by the ids behind a prefix.
 pub(crate) fn read_rows(prefix: &[u8], ids: &[&[u8]]) -> Cmd {
-    let mut key = prefix.to_vec();
-    let bytes: usize = ids.iter().map(|id| prefix.len() + id.len()).sum();
-    let mut rows = Cmd::with_capacity(ids.len() + 1, bytes + 8);
-    rows.arg("MGET");
+    let (mut rows, mut key) = (cmd("MGET"), prefix.to_vec());
     for id in ids {
         key.truncate(prefix.len());
         key.extend(*id);
@@ -471,27 +338,6 @@ pub(crate) fn name_of(command: &Cmd) -> &[u8] {
 /// Whether a command may write by itself: a command of a transaction does so with its `EXEC`.
 pub(crate) fn is_write(command: &Cmd) -> bool {
     matches!(name_of(command), b"EVAL" | b"EVALSHA" | b"EXEC" | b"UNLINK")
-}
-
-/// Six bytes of createdAt and sixteen of the id, which sort in the order of the contract. A space has no zero byte: behind it and
-/// one, steps sort by space first.
-fn step_of(memory: &Memory) -> Vec<u8> {
-    let since_earliest = (memory.created_at.as_millis() - Timestamp::MIN.as_millis()).to_be_bytes();
-    [&since_earliest[2..], memory.id.as_bytes()].concat()
-}
-
-/// The place that a step stands for, whatever is before it.
-pub(crate) fn mark_of(mut step: Vec<u8>) -> Option<Mark> {
-    let (_, end) = step.split_last_chunk::<22>()?;
-    let since_earliest = end[..6].iter().fold(0, |time, byte| time << 8 | i64::from(*byte));
-    // In place, since each candidate of a walk has one.
-    step.drain(..step.len() - 16);
-    Some(Mark { millis: since_earliest + Timestamp::MIN.as_millis(), id: step })
-}
-
-/// A time as a score, exactly: it has at most 44 bits.
-pub(crate) fn score(time: Timestamp) -> Vec<u8> {
-    time.as_millis().to_string().into_bytes()
 }
 
 /// The words of a memory.

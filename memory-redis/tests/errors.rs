@@ -6,8 +6,9 @@ use std::time::Duration;
 use conformance::server::redis::LocalRedis;
 use conformance::server::trial;
 use libtest_mimic::Arguments;
-use memory_core::{Error, ErrorKind, IdempotencyKey, MemoryId, MemoryProvider, MemoryQuery, Outcome, SpaceSelector};
+use memory_core::{Error, ErrorKind, IdempotencyKey, MemoryId, MemoryProvider, MemoryQuery, Outcome};
 use memory_redis::{Login, Password, RedisConfig, RedisMemory};
+use uuid::Uuid;
 
 mod common;
 use common::{Admin, Case, event, open, run};
@@ -170,12 +171,11 @@ async fn a_server_that_loads_is_unavailable() -> Case {
 async fn a_script_that_is_killed_has_done_nothing() -> Case {
     let server = LocalRedis::start_with(&[("busy-reply-threshold", "1")])?;
     let provider = open(config(&server.url())).await?;
-    let spaces = |place: i64| format!("a-{}", place % 500);
-    provider.store_many((0..5_000).map(|place| event(&spaces(place), place)).collect()).await?;
-    // Hundreds of spaces to merge, so that a script runs long enough to be killed.
-    let selectors = (0..500).map(|place| SpaceSelector::exact(spaces(place))).collect::<Result<Vec<_>, _>>()?;
-    let query = selectors.into_iter().fold(MemoryQuery::builder(), |query, selector| query.selector(selector));
-    let query = query.limit(1_000).build()?;
+    // So many to look for that the script runs long before it writes.
+    let key = |place: i64| {
+        IdempotencyKey::parse(Uuid::now_v7().to_string()).map(|key| event("a-b", place).with_idempotency_key(key))
+    };
+    let batch = || (0..10_000).map(key).collect::<Result<Vec<_>, _>>();
     let killer = Admin::of(&server.url());
     let killing = tokio::spawn(async move {
         loop {
@@ -183,9 +183,10 @@ async fn a_script_that_is_killed_has_done_nothing() -> Case {
             let _ = killer.query::<()>(redis::cmd("SCRIPT").arg("KILL")).await;
         }
     });
+    let mut stored = 0;
     let error = loop {
-        match provider.query(&query).await {
-            Ok(page) => assert_eq!(page.memories.len(), 1_000),
+        match provider.store_many(batch()?).await {
+            Ok(ids) => stored += ids.len(),
             // The server also tells others that it is busy.
             Err(error) if error.message().contains("busy") => {
                 check(&error, ErrorKind::Unavailable, "busy with a script")
@@ -197,7 +198,8 @@ async fn a_script_that_is_killed_has_done_nothing() -> Case {
     assert_eq!(error.outcome(), Outcome::NotDone);
     killing.abort();
     let _ = killing.await;
-    provider.query(&query).await?;
+    let admin = Admin::of(&server.url());
+    assert_eq!(admin.query::<usize>(redis::cmd("ZCARD").arg("{agent_memory}:steps")).await?, stored);
     Ok(())
 }
 
@@ -239,7 +241,7 @@ async fn a_slot_that_is_not_served_is_unavailable() -> Case {
 async fn a_value_of_another_type_is_corrupt() -> Case {
     let server = LocalRedis::start()?;
     let provider = open(config(&server.url())).await?;
-    server.command(&["SET", "{agent_memory}:time", SECRET])?;
+    server.command(&["SET", "{agent_memory}:steps", SECRET])?;
     let error = provider.store(event("a-b", 1)).await.expect_err("no sorted set");
     check(&error, ErrorKind::Corrupt, "another type");
     assert_eq!(error.outcome(), Outcome::Unknown);

@@ -8,8 +8,6 @@ use conformance::{Namespace, ledgers};
 use libtest_mimic::Arguments;
 use memory_core::{MemoryProvider, TextIndex};
 use memory_redis::{RedisConfig, RedisMemory};
-use percent_encoding::percent_decode_str;
-use redis::Cmd;
 
 mod common;
 use common::{Admin, Case, run};
@@ -31,14 +29,7 @@ fn goes_on(text_index: TextIndex, ledger: &str) -> Case {
     let mut config = RedisConfig::from_url(server.url())?;
     config.namespace = Namespace::unique().name;
     run(async {
-        let admin = Admin::of(server.url());
-        for line in ledger.replace("{namespace}", &format!("{{{}}}", config.namespace)).lines() {
-            let mut command = Cmd::new();
-            for argument in line.split(' ') {
-                command.arg(percent_decode_str(argument).collect::<Vec<_>>());
-            }
-            admin.query::<()>(&command).await?;
-        }
+        Admin::of(server.url()).lay(ledger, &config.namespace).await?;
         assert_eq!(memory_redis::plan(&config).await?.before, 1);
 
         let open = async |text_index| {

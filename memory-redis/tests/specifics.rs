@@ -26,6 +26,7 @@ fn main() -> ExitCode {
         trial("redis::durability_follows_the_configuration", || run(durability_follows_the_configuration())),
         trial("redis::a_write_waits_for_its_replicas", || run(a_write_waits_for_its_replicas())),
         trial("redis::a_newer_schema_is_refused_by_its_name", || run(a_newer_schema_is_refused_by_its_name())),
+        trial("redis::a_program_that_is_too_old_writes_nothing", || run(a_program_that_is_too_old_writes_nothing())),
         trial("redis::a_namespace_is_removed_alone", || run(a_namespace_is_removed_alone())),
         trial("redis::databases_are_apart", || run(databases_are_apart())),
         trial("redis::connections_are_encrypted_and_checked", || run(connections_are_encrypted_and_checked())),
@@ -33,7 +34,6 @@ fn main() -> ExitCode {
             run(a_recall_looks_up_little_more_than_it_gives())
         }),
         trial("redis::long_rows_are_never_read_as_a_whole_page", || run(long_rows_are_never_read_as_a_whole_page())),
-        trial("redis::older_memories_of_a_path_are_in_chunks", || run(older_memories_of_a_path_are_in_chunks())),
         trial("redis::a_search_between_times_ranks_no_others", || run(a_search_between_times_ranks_no_others())),
         trial("redis::a_restore_brings_back_a_row_that_was_lost", || run(a_restore_brings_back_a_row_that_was_lost())),
         trial("redis::a_damaged_row_is_reported_on_one_page", || run(a_damaged_row_is_reported_on_one_page())),
@@ -76,13 +76,13 @@ async fn an_update_leaves_no_stale_entry() -> Case {
     let id = provider.store(event("a-b", 1).with_context(Context::parse(r#""apple pear""#)?)).await?;
     let patch = MemoryPatch::new().with_status(Status::Completed).set_context(Context::parse(r#""pear plum""#)?);
     provider.update(id, patch).await?;
-    let expected = ["m:", "p:a", "schema", "spaces", "time:words", "w:pear", "w:plum", "w:xyzzy"];
+    let expected = ["n", "n:a", "r:", "steps:words", "x:pear", "x:plum", "x:xyzzy"];
     assert_eq!(names(&server).await?, expected);
     // A provider that keeps no words itself leaves those right that are there.
     config.text_index = TextIndex::Documents;
     let without = open(config).await?;
     without.update(id, MemoryPatch::new().clear_context().with_status(Status::Running)).await?;
-    assert_eq!(names(&server).await?, ["m:", "p:a", "running", "schema", "spaces", "time:words", "w:xyzzy"]);
+    assert_eq!(names(&server).await?, ["n", "n:a", "open", "r:", "steps:words", "x:xyzzy"]);
     Ok(())
 }
 
@@ -90,10 +90,9 @@ async fn an_update_leaves_no_stale_entry() -> Case {
 async fn keys_of_odd_names_do_not_collide() -> Case {
     let server = LocalRedis::start()?;
     let mut config = RedisConfig::from_url(&server.url())?;
-    config.namespace = "a:m:p:".to_owned();
+    config.namespace = "a:r:n:".to_owned();
     let provider = open(config).await?;
-    let spaces =
-        [":", "::", ":a", "a:", "p:a", "time", "spaces", "pending", "keys", "m:", "w:a", "a:p:a", "é:", "*", "?"];
+    let spaces = [":", "::", ":a", "a:", "n:a", "n", "steps", "open", "keys", "r:", "x:a", "a:n:a", "é:", "*", "?"];
     let memories = spaces.into_iter().zip(0..).map(|(space, time)| {
         let key = IdempotencyKey::parse(space).expect("a key");
         event(space, time).with_idempotency_key(key)
@@ -104,7 +103,7 @@ async fn keys_of_odd_names_do_not_collide() -> Case {
         assert_eq!(page.memories.iter().map(|memory| memory.id).collect::<Vec<_>>(), [*id], "{space}");
     }
     let documents = provider.documents();
-    let ids = ["a", "a:b", ":", "dt:a", "collections"];
+    let ids = ["a", "a:b", ":", "et:a", "collections"];
     for collection in ["a", "a-", "a_", "b"] {
         for id in ids {
             documents.put(document(collection, id, &format!("{collection} {id}"))?).await?;
@@ -175,7 +174,7 @@ async fn durability_follows_the_configuration() -> Case {
         };
         let health = provider.check_health().await?;
         assert_eq!(health.durability, expected, "{settings:?}");
-        assert!(health.server_version.contains('.') && health.schema_version == 1, "{health:?}");
+        assert!(health.server_version.contains('.') && health.schema_version == 2, "{health:?}");
     }
     Ok(())
 }
@@ -207,7 +206,7 @@ async fn a_write_waits_for_its_replicas() -> Case {
     };
     assert_eq!(id, page.memories[0].id);
     waiting.update(id, MemoryPatch::new().with_status(Status::Completed)).await?;
-    let row = |keys: &str| keys.lines().filter(|key| key.contains("}:m:")).count();
+    let row = |keys: &str| keys.lines().filter(|key| key.contains("}:r:")).count();
     assert_eq!(row(&replica.command(&["KEYS", "*"])?), 1);
     Ok(())
 }
@@ -215,13 +214,39 @@ async fn a_write_waits_for_its_replicas() -> Case {
 async fn a_newer_schema_is_refused_by_its_name() -> Case {
     let server = LocalRedis::start()?;
     let config = RedisConfig::from_url(&server.url())?;
-    assert_eq!(memory_redis::plan(&config).await?.applied, [(1, "ledger")]);
+    assert_eq!(memory_redis::plan(&config).await?.applied, [(1, "ledger"), (2, "layout")]);
     assert!(keys(&server).await?.is_empty(), "a plan changes nothing");
-    assert_eq!(memory_redis::migrate(&config).await?.now, 1);
-    server.command(&["HSET", "{agent_memory}:schema", "2", "0123 from the future"])?;
+    assert_eq!(memory_redis::migrate(&config).await?.now, 2);
+    server.command(&["HSET", "{agent_memory}:schema", "3", "0123 from the future"])?;
     let error = open(config).await.expect_err("a newer schema");
     assert_eq!(error.kind(), ErrorKind::SchemaMismatch, "{error:?}");
-    assert!(error.message().contains("version 2") && error.message().contains("from the future"), "{error:?}");
+    assert!(error.message().contains("version 3") && error.message().contains("from the future"), "{error:?}");
+    Ok(())
+}
+
+/// Each way to write looks for the version that a program must know.
+async fn a_program_that_is_too_old_writes_nothing() -> Case {
+    let server = LocalRedis::start()?;
+    let provider = open(RedisConfig::from_url(&server.url())?).await?;
+    let (id, documents) = (provider.store(event("a-b", 1)).await?, provider.documents());
+    documents.put(document("notes", "1", "apple")?).await?;
+    server.command(&["SET", "{agent_memory}:writer", "2"])?;
+    provider.store(event("a-b", 2)).await?;
+    server.command(&["SET", "{agent_memory}:writer", "3"])?;
+    let patch = MemoryPatch::new().with_status(Status::Completed);
+    let selection = DocumentSelection::ids(Collection::parse("notes")?, [DocumentId::parse("1")?])?;
+    let with_key = event("a-b", 3).with_idempotency_key(IdempotencyKey::parse("k")?);
+    for (error, outcome) in [
+        // A transaction can't look before it writes.
+        (provider.store(event("a-b", 3)).await.expect_err("too old"), Outcome::Unknown),
+        (provider.store(with_key).await.expect_err("too old"), Outcome::NotDone),
+        (provider.update(id, patch).await.expect_err("too old"), Outcome::NotDone),
+        (documents.put(document("notes", "2", "pear")?).await.expect_err("too old"), Outcome::NotDone),
+        (documents.remove(&selection, 1).await.expect_err("too old"), Outcome::NotDone),
+    ] {
+        assert_eq!((error.kind(), error.outcome()), (ErrorKind::SchemaMismatch, outcome), "{error:?}");
+        assert!(error.message().contains("upgrade this program"), "{error:?}");
+    }
     Ok(())
 }
 
@@ -351,7 +376,7 @@ async fn a_recall_looks_up_little_more_than_it_gives() -> Case {
     Ok(())
 }
 
-/// Whichever call has written the first of them: a page is read by the script then, which ends at a number of bytes.
+/// Whichever call has written the first of them: their lengths are asked for then, before some of them are read.
 async fn long_rows_are_never_read_as_a_whole_page() -> Case {
     let server = LocalRedis::start()?;
     let long = format!("\"{}\"", "x".repeat(1 << 20));
@@ -362,13 +387,13 @@ async fn long_rows_are_never_read_as_a_whole_page() -> Case {
         let (provider, other) = (open(config.clone()).await?, open(config).await?);
         let id = provider.store(event("a-b", 1)).await?;
         let recall = MemoryQuery::builder().under("a").build()?;
-        let scripts = async || {
+        let lengths = async || {
             server.command(&["CONFIG", "RESETSTAT"])?;
             let found = other.query(&recall).await?.memories.len();
             let stats = server.command(&["INFO", "commandstats"])?;
-            Ok::<_, Box<dyn std::error::Error + Send + Sync>>((found, stats.contains("cmdstat_evalsha:")))
+            Ok::<_, Box<dyn std::error::Error + Send + Sync>>((found, stats.contains("cmdstat_strlen:")))
         };
-        assert_eq!(scripts().await?, (1, false), "{way}");
+        assert_eq!(lengths().await?, (1, false), "{way}");
         match way {
             "store" => drop(provider.store(long_event()).await?),
             "store_many" => drop(provider.store_many(vec![long_event()]).await?),
@@ -377,7 +402,7 @@ async fn long_rows_are_never_read_as_a_whole_page() -> Case {
             _ => drop(provider.documents().put(document("notes", "1", &"x".repeat(1 << 20))?).await?),
         }
         let stored = usize::from(way != "update" && way != "put");
-        assert_eq!(scripts().await?, (1 + stored, true), "{way}");
+        assert_eq!(lengths().await?, (1 + stored, true), "{way}");
     }
     Ok(())
 }
@@ -387,7 +412,7 @@ async fn a_search_between_times_ranks_no_others() -> Case {
     let server = LocalRedis::start()?;
     let mut config = RedisConfig::from_url(&server.url())?;
     config.text_index = TextIndex::All;
-    let key = format!("{{{}}}:w:xyzzy", config.namespace);
+    let key = format!("{{{}}}:x:xyzzy", config.namespace);
     let provider = open(config).await?;
     let id = provider.store(event("a-b", 1)).await?;
     let admin = Admin::of(&server.url());
@@ -395,7 +420,8 @@ async fn a_search_between_times_ranks_no_others() -> Case {
         let mut add = redis::cmd("ZADD");
         add.arg(&key);
         for number in start..start + 10_000 {
-            add.arg(5).arg(&number.to_be_bytes());
+            // Of a later time than the first memory has.
+            add.arg(0).arg([&[8, 0, 0, 0, 0, 0], number.to_be_bytes().as_slice()].concat());
         }
         admin.query::<()>(&add).await?;
     }
@@ -409,7 +435,7 @@ async fn a_search_between_times_ranks_no_others() -> Case {
 async fn a_restore_brings_back_a_row_that_was_lost() -> Case {
     let server = LocalRedis::start()?;
     let config = RedisConfig::from_url(&server.url())?;
-    let row = format!("{{{}}}:m:", config.namespace);
+    let row = format!("{{{}}}:r:", config.namespace);
     let provider = open(config).await?;
     let id = provider.store(event("a-b", 1).with_idempotency_key(IdempotencyKey::parse("k")?)).await?;
     let memory = provider.get(id).await?.ok_or("gone")?;
@@ -429,7 +455,7 @@ async fn a_damaged_row_is_reported_on_one_page() -> Case {
     let provider = open(config).await?;
     let damaged = provider.store(event("a-0", 0)).await?;
     provider.store_many((1..40).map(|time| event("a-0", time)).collect()).await?;
-    let key = [format!("{{{namespace}}}:m:").as_bytes(), damaged.as_bytes()].concat();
+    let key = [format!("{{{namespace}}}:r:").as_bytes(), damaged.as_bytes()].concat();
     Admin::of(&server.url()).query::<()>(redis::cmd("SET").arg(key).arg("x")).await?;
     let spaces = (0..70).map(|number| format!("a-{number}"));
     let query = spaces.fold(MemoryQuery::builder(), |query, space| query.exact(space)).limit(5);
@@ -447,51 +473,6 @@ async fn a_damaged_row_is_reported_on_one_page() -> Case {
     Ok(())
 }
 
-/// In whatever order memories come, and in parts of whatever size: the newest 64 of a path are together, the others mostly in chunks
-/// of at most 64 that do not overlap, and each is there once.
-async fn older_memories_of_a_path_are_in_chunks() -> Case {
-    const ROWS: i64 = 3_000;
-    let server = LocalRedis::start()?;
-    let admin = Admin::of(&server.url());
-    let steps = async |set: &[u8]| admin.query::<Vec<Vec<u8>>>(redis::cmd("ZRANGE").arg(set).arg(0).arg(-1)).await;
-    let orders = [
-        ("ascending", Vec::from_iter(0..ROWS)),
-        ("descending", Vec::from_iter((0..ROWS).rev())),
-        ("random", Vec::from_iter((0..ROWS).map(|place| place * 1_777 % ROWS))),
-    ];
-    for ((order, times), part) in orders.iter().flat_map(|order| [1, 100, 1_500].map(|part| (order, part))) {
-        let what = format!("{order}, {part} at once");
-        let mut config = RedisConfig::from_url(&server.url())?;
-        config.namespace = format!("{order}{part}");
-        let provider = open(config.clone()).await?;
-        let rows: Vec<_> = times.iter().map(|time| event("a-b", time / 2)).collect();
-        for some in rows.chunks(part) {
-            match some {
-                [row] => drop(provider.store(row.clone()).await?),
-                rows => drop(provider.store_many(rows.to_vec()).await?),
-            }
-        }
-        let key = |name: &str| format!("{{{}}}:{name}", config.namespace).into_bytes();
-        let (newest, directory) = (steps(&key("p:a")).await?, steps(&key("c:a")).await?);
-        let mut in_chunks = Vec::new();
-        for owner in &directory {
-            let chunk = [key("c:a"), vec![0], owner.clone()].concat();
-            let chunk: Vec<u8> = admin.query(redis::cmd("GET").arg(chunk)).await?;
-            let chunk: Vec<_> = chunk.chunks(22).map(<[u8]>::to_vec).collect();
-            assert!(chunk.first() == Some(owner) && chunk.len() <= 64, "{what}: {} in a chunk", chunk.len());
-            in_chunks.extend(chunk);
-        }
-        // One of 32 stores looks whether there are 320, or eight for each chunk.
-        assert!((64..1_200).contains(&newest.len()), "{what}: {} outside of chunks", newest.len());
-        assert!(in_chunks.is_sorted_by(|left, right| left < right), "{what}: chunks overlap");
-        assert!(in_chunks.last() < newest.get(newest.len() - 64), "{what}: one of the newest 64 is in a chunk");
-        assert!(directory.len() <= ROWS as usize / 30, "{what}: {} chunks", directory.len());
-        let all = BTreeSet::from_iter(in_chunks.iter().chain(&newest));
-        assert_eq!((all.len(), in_chunks.len() + newest.len()), (ROWS as usize, ROWS as usize), "{what}");
-    }
-    Ok(())
-}
-
 fn document(collection: &str, id: &str, content: &str) -> memory_core::Result<DocumentWrite> {
     let (collection, space, content) =
         (Collection::parse(collection)?, SpaceId::parse("a-b")?, Content::parse(content)?);
@@ -504,11 +485,13 @@ async fn keys(server: &LocalRedis) -> redis::RedisResult<BTreeSet<Vec<u8>>> {
     Admin::of(&server.url()).query(redis::cmd("KEYS").arg("*")).await
 }
 
-/// What all keys are behind the hash tag, without ids.
+/// What all keys are behind the hash tag, without ids, that are not as the steps of the schema left them.
 async fn names(server: &LocalRedis) -> redis::RedisResult<Vec<String>> {
+    let of_steps = ["collections", "keys", "pending", "running", "schema", "spaces", "time", "time:words"];
     let name = |key: Vec<u8>| {
         let name = String::from_utf8_lossy(&key).replace("{agent_memory}:", "");
-        if name.starts_with("m:") { "m:".to_owned() } else { name }
+        if name.starts_with("r:") { "r:".to_owned() } else { name }
     };
-    Ok(keys(server).await?.into_iter().map(name).collect())
+    let names = keys(server).await?.into_iter().map(name);
+    Ok(names.filter(|name| !of_steps.contains(&name.as_str())).collect())
 }

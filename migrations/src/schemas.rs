@@ -44,7 +44,12 @@ pub fn mongo() -> &'static [Step] {
 
 /// The steps of the Redis schema, in ascending order. Each is a part of a script.
 pub fn redis() -> &'static [Step] {
-    const { &[Step::quick(1, "ledger", include_str!("../redis/0001_ledger.lua"))] }
+    const {
+        &[
+            Step::quick(1, "ledger", include_str!("../redis/0001_ledger.lua")),
+            Step { version: 2, name: "layout", text: include_str!("../redis/0002_layout.lua"), kind: Kind::Backfill },
+        ]
+    }
 }
 
 const fn optional_words(text: &'static str) -> Step {

@@ -1,5 +1,7 @@
 //! Bare commands on the keys of the provider, in one pipeline: the best that the same work can cost.
 
+use std::cell::Cell;
+
 use async_trait::async_trait;
 use conformance::bench::Bare;
 use memory_core::{
@@ -9,7 +11,9 @@ use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, Pipeline, pipe};
 
 /// The bytes of a row that are no text.
-const ROW_OVERHEAD: usize = 54;
+const ROW_OVERHEAD: usize = 25;
+/// A byte that no step begins with.
+const BEYOND: &str = "\u{10}";
 const EARLIEST: i64 = -8_640_000_000_000;
 
 /// A connection, and the keys of a namespace.
@@ -37,13 +41,18 @@ impl BareRedis {
     }
 
     fn exact(&self, ids: &mut Pipeline, space: &str) {
-        ids.cmd("ZREVRANGEBYLEX").arg(self.key("spaces")).arg(format!("({space}\u{1}")).arg(format!("[{space}\0"));
-        ids.arg("LIMIT").arg(0).arg(50);
+        let (path, last) = parted(space);
+        self.newest(ids, &self.node(path), &format!("{last}\0"));
     }
 
-    /// The newest 64 of a path are never in chunks.
     fn below(&self, ids: &mut Pipeline, path: &str) {
-        ids.cmd("ZREVRANGE").arg(self.key(&format!("p:{path}"))).arg(0).arg(49);
+        self.newest(ids, &self.node(Some(path)), "");
+    }
+
+    /// The newest steps of a set that stand behind a head.
+    fn newest(&self, ids: &mut Pipeline, set: &str, head: &str) {
+        ids.cmd("ZREVRANGEBYLEX").arg(set).arg(format!("({head}{BEYOND}")).arg(format!("[{head}"));
+        ids.arg("LIMIT").arg(0).arg(50);
     }
 
     fn under(&self, ids: &mut Pipeline, path: &str) {
@@ -52,7 +61,11 @@ impl BareRedis {
     }
 
     fn row(&self, id: MemoryId) -> Vec<u8> {
-        [self.key("m:").as_bytes(), id.as_bytes()].concat()
+        [self.key("r:").as_bytes(), id.as_bytes()].concat()
+    }
+
+    fn node(&self, path: Option<&str>) -> String {
+        self.key(&path.map_or_else(|| "n".to_owned(), |path| format!("n:{path}")))
     }
 
     fn key(&self, name: &str) -> String {
@@ -70,21 +83,24 @@ impl Bare for BareRedis {
     async fn store_many(&self, rows: Vec<NewMemory>) {
         let mut pipeline = pipe();
         pipeline.atomic();
-        // The provider would have to move what is added to its own sets into chunks.
-        let set = |name: &str| self.key(&format!("b:{name}"));
         for row in rows {
             let memory = row.into_memory(MemoryId::generate());
-            let (id, time) = (memory.id.as_bytes(), memory.created_at.as_millis());
+            let (space, step) = (memory.space_id.as_str(), step(&memory));
             pipeline.cmd("SET").arg(self.row(memory.id)).arg(vec![b'x'; ROW_OVERHEAD + memory.size()]).ignore();
-            pipeline.cmd("ZADD").arg(set("time")).arg(time).arg(id).ignore();
-            let step = step(&memory);
-            let in_space = [memory.space_id.as_str().as_bytes(), &[0], &step].concat();
-            pipeline.cmd("ZADD").arg(set("spaces")).arg(0).arg(in_space).ignore();
+            pipeline.cmd("ZADD").arg(self.key("b:steps")).arg(0).arg(&step).ignore();
             for path in memory.space_id.ancestors() {
-                pipeline.cmd("ZADD").arg(set(&format!("p:{path}"))).arg(0).arg(&step).ignore();
+                pipeline.cmd("ZADD").arg(self.key(&format!("b:n:{path}"))).arg(0).arg(&step);
+                // What the node has of the path below it.
+                let rest = &space[path.len()..];
+                let end = rest[1..].find(['-', '/', ':']).map_or(rest.len(), |at| at + 2);
+                match end == rest.len() {
+                    true => pipeline.arg(0).arg([rest.as_bytes(), &[0], &step].concat()).ignore(),
+                    false => pipeline.arg(0).arg(&rest[..end]).ignore(),
+                };
             }
             if memory.status.is_open() {
-                pipeline.cmd("ZADD").arg(set(memory.status.as_str())).arg(time).arg(id).ignore();
+                let entry = [memory.status.as_str().as_bytes(), &step].concat();
+                pipeline.cmd("ZADD").arg(self.key("b:open")).arg(0).arg(entry).ignore();
             }
         }
         self.run::<()>(&pipeline).await;
@@ -95,9 +111,6 @@ impl Bare for BareRedis {
         let row: Vec<u8> = self.run::<Vec<Vec<u8>>>(pipe().cmd("GET").arg(self.row(id))).await.swap_remove(0);
         let mut pipeline = pipe();
         pipeline.cmd("SET").arg(self.row(id)).arg(row).ignore();
-        for status in ["pending", "running"] {
-            pipeline.cmd("ZREM").arg(self.key(status)).arg(id.as_bytes()).ignore();
-        }
         self.run::<()>(&pipeline).await;
     }
 
@@ -118,7 +131,7 @@ impl Bare for BareRedis {
             "under, sparse" => self.under(&mut ids, "plugin-discord-sparse"),
             "under, stale" => self.under(&mut ids, "plugin-discord-stale"),
             "glob, a guild's channel" => self.below(&mut ids, "plugin-discord-g42-c7"),
-            "pending rows" => drop(ids.cmd("ZREVRANGE").arg(self.key("pending")).arg(0).arg(49).arg("WITHSCORES")),
+            "pending rows" => self.newest(&mut ids, &self.key("open"), "pending"),
             "prefix, siblings" => {
                 self.below(&mut ids, "plugin-discord-g1");
                 for last in 0..10 {
@@ -129,11 +142,7 @@ impl Bare for BareRedis {
         }
         let mut found: Vec<(i64, Vec<u8>)> = Vec::new();
         for part in self.run::<Vec<Vec<Vec<u8>>>>(&ids).await {
-            let is_by_score = part.len() >= 2 && part[0].len() == 16;
-            match is_by_score {
-                true => found.extend(part.chunks_exact(2).map(|pair| (score(&pair[1]), pair[0].clone()))),
-                false => found.extend(part.iter().map(|step| time_and_id(step))),
-            }
+            found.extend(part.iter().map(|step| time_and_id(step)));
         }
         found.sort_unstable_by(|left, right| right.cmp(left));
         found.truncate(50);
@@ -151,28 +160,48 @@ impl Bare for BareRedis {
 
 /// What the provider has written.
 fn memory(id: MemoryId, row: &[u8]) -> Memory {
-    let number = |at: usize| i64::from_be_bytes(row[at..at + 8].try_into().expect("eight bytes"));
-    let time = |millis| Timestamp::from_millis(millis).expect("a time");
-    let (facts, mut rest) = row.split_at(34);
-    let mut text = || {
-        let (length, behind) = rest.split_first_chunk().expect("a length");
-        let length = u32::from_be_bytes(*length);
-        let (text, behind) = behind.split_at(if length == u32::MAX { 0 } else { length as usize });
-        rest = behind;
-        (length < u32::MAX).then(|| std::str::from_utf8(text).expect("UTF-8"))
+    // Behind the form and the token.
+    let rest = Cell::new(&row[9..]);
+    let byte = || {
+        let (first, behind) = rest.get().split_first().expect("a byte");
+        rest.set(behind);
+        *first
+    };
+    let number = || {
+        let (mut number, mut place) = (0, 0);
+        loop {
+            let byte = byte();
+            number |= i64::from(byte & 0x7f) << place;
+            place += 7;
+            if byte <= 0x7f {
+                return number;
+            }
+        }
+    };
+    let time = |since_earliest: i64| Timestamp::from_millis(since_earliest + EARLIEST).expect("a time");
+    let text = || {
+        let length = number();
+        let (text, behind) = rest.get().split_at((length - 1).max(0) as usize);
+        rest.set(behind);
+        (length > 0).then(|| std::str::from_utf8(text).expect("UTF-8"))
     };
     Memory {
         id,
-        revision: Revision::new(number(9) as u64).expect("a revision"),
-        created_at: time(number(17)),
-        updated_at: Some(number(25)).filter(|millis| *millis != i64::MIN).map(time),
-        status: Status::ALL[usize::from(facts[33])],
+        revision: Revision::new(number() as u64).expect("a revision"),
+        created_at: time(number()),
+        updated_at: Some(number()).filter(|more| *more > 0).map(|more| time(more - 1)),
+        status: Status::ALL[usize::from(byte())],
         space_id: SpaceId::parse(text().expect("a space")).expect("a space"),
         metadata: Metadata::from_stored(text().expect("metadata")).expect("metadata"),
         idempotency_key: text().map(|key| IdempotencyKey::parse(key).expect("a key")),
         trigger: Trigger::from_stored(text().expect("a trigger")).expect("JSON"),
         context: text().map(|context| Context::from_stored(context).expect("JSON")),
     }
+}
+
+/// The path above a path, and how it goes on from there.
+fn parted(path: &str) -> (Option<&str>, &str) {
+    path.rfind(['-', '/', ':']).map_or((None, path), |at| (Some(&path[..at]), &path[at..]))
 }
 
 fn step(memory: &Memory) -> Vec<u8> {
@@ -184,8 +213,4 @@ fn time_and_id(step: &[u8]) -> (i64, Vec<u8>) {
     let (rest, id) = step.split_at(step.len() - 16);
     let time = rest[rest.len() - 6..].iter().fold(0, |time, byte| time << 8 | i64::from(*byte));
     (time + EARLIEST, id.to_vec())
-}
-
-fn score(text: &[u8]) -> i64 {
-    String::from_utf8_lossy(text).parse().expect("a time")
 }

@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use memory_core::{Error, MemoryId, MemoryProvider, NewMemory, SpaceId, Timestamp, Trigger};
 use memory_redis::{RedisConfig, RedisMemory};
+use percent_encoding::percent_decode_str;
 use redis::aio::ConnectionLike;
 use redis::cluster::ClusterClient;
-use redis::{AsyncConnectionConfig, Client, Cmd, FromRedisValue, RedisResult, cmd};
+use redis::{AsyncConnectionConfig, Client, Cmd, FromRedisValue, Pipeline, RedisResult, Value, cmd};
 
 /// A way around the providers of a server or a cluster.
 #[derive(Debug)]
@@ -31,11 +32,36 @@ impl Admin {
 
     /// Cuts the row of a memory, so that it can't be read to its end.
     pub(crate) async fn cut_last_byte(&self, namespace: &str, id: MemoryId) -> RedisResult<bool> {
-        let key = [format!("{{{namespace}}}:m:").as_bytes(), id.as_bytes()].concat();
+        let key = [format!("{{{namespace}}}:r:").as_bytes(), id.as_bytes()].concat();
         let mut row: Vec<u8> = self.query(cmd("GET").arg(&key)).await?;
         let was_there = row.pop().is_some();
         self.query::<()>(cmd("SET").arg(&key).arg(row)).await?;
         Ok(was_there)
+    }
+
+    /// Sends commands in one piece to a server. The first error among the answers counts, and so does one within a transaction.
+    pub(crate) async fn pipeline(&self, commands: &[Cmd]) -> RedisResult<()> {
+        let Self::Server(client) = self else { panic!("a cluster") };
+        let mut pipeline = Pipeline::with_capacity(commands.len());
+        for command in commands {
+            pipeline.add_command(command.clone());
+        }
+        let mut connection = client.get_multiplexed_async_connection().await?;
+        let answers = connection.req_packed_commands(&pipeline, 0, commands.len()).await?;
+        Value::Array(answers).extract_error().map(drop)
+    }
+
+    /// Lays a ledger of `conformance/ledgers` in a namespace.
+    pub(crate) async fn lay(&self, ledger: &str, namespace: &str) -> RedisResult<()> {
+        let ledger = ledger.replace("{namespace}", &format!("{{{namespace}}}"));
+        let command = |line: &str| {
+            let mut command = Cmd::new();
+            for argument in line.split(' ') {
+                command.arg(percent_decode_str(argument).collect::<Vec<_>>());
+            }
+            command
+        };
+        self.pipeline(&ledger.lines().map(command).collect::<Vec<_>>()).await
     }
 
     /// Sends a command, and reads its answer.

@@ -1,0 +1,178 @@
+//! The backfills: the move from the keys of version 1 to those of version 2, and the index of words.
+
+use std::time::Instant;
+
+use memory_core::engine::{Mark, corrupt};
+use memory_core::{Backfill, Blocks, Collection, Result, SpaceId, TextIndex};
+use migrations::Step;
+use redis::{Pipeline, Value};
+
+use crate::connection::{command, decoded};
+use crate::read::{LATE, RedisSession};
+use crate::rows;
+use crate::schema::{begun, complete, unlink_some};
+use crate::statements::{
+    COLLECTIONS, Call, INDEXED, Keys, Lua, MEMORIES, MOVE, UNINDEXED, WORD, step, words_of, words_of_document,
+};
+
+/// The keys that writes of version 1 touch, and the names that their values get.
+pub(crate) const MOVED: [[&str; 2]; 7] = [
+    ["time", "old:time"],
+    ["time:words", "old:time:words"],
+    ["spaces", "old:spaces"],
+    ["keys", "idempotency"],
+    ["collections", "old:collections"],
+    ["pending", "old:pending"],
+    ["running", "old:running"],
+];
+/// What the keys begin with that are removed in the end: all others of version 1, and what is left of those that have moved.
+const LEFT: [&str; 8] = ["m:", "p:", "c:", "w:", "d:", "dt:", "dw:", "old:"];
+/// How many records a slice moves.
+const SLICE: usize = 256;
+/// How many memories a slice takes into the index of words.
+const TAKEN_OVER: usize = 512;
+
+impl RedisSession {
+    /// How far the backfill is that comes next; `None` when all are complete.
+    pub(crate) async fn pending(&self) -> Result<Option<Backfill>> {
+        let (on, keys) = (&self.on, &self.on.keys);
+        let mut counts = Pipeline::new();
+        if begun(on).await?.is_none() {
+            if on.config.text_index != TextIndex::All {
+                return Ok(None);
+            }
+            counts.cmd("ZCARD").arg(keys.of(INDEXED)).cmd("ZCARD").arg(keys.of(UNINDEXED));
+            let (indexed, unindexed) = self.count(&counts).await?;
+            let backfill = Backfill::new("the index of words", indexed, indexed + unindexed, Blocks::LedgerText);
+            return Ok(Some(backfill).filter(|_| unindexed > LATE as u64));
+        }
+        counts.cmd("HGET").arg(keys.of(MOVE)).arg("done");
+        for set in ["old:time", "old:time:words"] {
+            counts.cmd("ZCARD").arg(keys.of(set));
+        }
+        for name in self.old_collections().await? {
+            counts.cmd("ZCARD").arg(keys.with("dt:", name));
+        }
+        let (done, left) = self.count(&counts).await?;
+        Ok(Some(Backfill::new("the layout of version 2", done, done + left, Blocks::Everything)))
+    }
+
+    /// Takes its next slice.
+    pub(crate) async fn backfill(&self) -> Result<()> {
+        let (on, keys) = (&self.on, &self.on.keys);
+        let Some(step) = begun(on).await? else { return self.index_words(TAKEN_OVER).await.map(drop) };
+        for (set, has_words) in [("old:time", false), ("old:time:words", true)] {
+            let index = |call: &mut Call, mark: &Mark, row: &[u8]| index_memory(keys, call, mark, row, has_words);
+            if self.move_some(&keys.of(set), &keys.of("m:"), &keys.of(MEMORIES), index).await? {
+                return Ok(());
+            }
+        }
+        let Some(name) = self.old_collections().await?.pop() else { return self.sweep(step).await };
+        let (set, rows) = (keys.with("dt:", &name), [keys.with("d:", &name).as_slice(), b":"].concat());
+        let collection = Collection::parse(String::from_utf8_lossy(&name)).map_err(corrupt)?;
+        let index = |call: &mut Call, mark: &Mark, row: &[u8]| index_document(keys, call, mark, row, &collection);
+        if !self.move_some(&set, &rows, &keys.documents(&collection), index).await? {
+            on.write(command("ZREM", &[&keys.of("old:collections"), &name]), Instant::now()).await?;
+        }
+        Ok(())
+    }
+
+    /// Moves the next records of a set of version 1. Tells whether there were any.
+    async fn move_some(
+        &self,
+        set: &[u8],
+        from: &[u8],
+        to: &[u8],
+        index: impl Fn(&mut Call, &Mark, &[u8]),
+    ) -> Result<bool> {
+        let last = (SLICE - 1).to_string();
+        let entries = self.indexes(command("ZRANGE", &[set, b"0", last.as_bytes(), b"WITHSCORES"])).await?.pop();
+        let entries: Vec<(Vec<u8>, i64)> = decoded(entries.unwrap_or(Value::Nil))?;
+        let mut marks: Vec<_> = entries.into_iter().map(|(id, millis)| Mark { millis, id }).collect();
+        if marks.is_empty() {
+            return Ok(false);
+        }
+        marks.truncate(self.readable(from, &marks).await?);
+        let ids: Vec<_> = marks.iter().map(|mark| mark.id.as_slice()).collect();
+        let mut moves = Pipeline::with_capacity(marks.len());
+        for (mark, row) in marks.iter().zip(self.rows(from, ids.clone()).await?) {
+            // An entry whose row is gone is none.
+            let Some(row) = row else { continue };
+            let row = rows::from_form_1(&row).unwrap_or(row);
+            // Not where another program has moved it: there it may be changed or removed already.
+            let mut call = Call::new(Lua::Change, &self.on.keys)
+                .key([to, &mark.id].concat())
+                .arg([])
+                .arg(row.as_slice())
+                .expect(set.to_vec(), mark.id.clone(), true);
+            index(&mut call, mark, &row);
+            moves.add_command(call.into_cmd());
+        }
+        if !moves.is_empty() {
+            self.on.write(moves, Instant::now()).await?;
+        }
+        // Only when all of them have arrived.
+        let mut clear = Pipeline::with_capacity(3);
+        clear.cmd("UNLINK").arg(ids.iter().map(|id| [from, id].concat()).collect::<Vec<_>>());
+        clear.cmd("ZREM").arg(set).arg(&ids).cmd("HINCRBY").arg(self.on.keys.of(MOVE)).arg("done").arg(ids.len());
+        self.on.write(clear, Instant::now()).await?;
+        Ok(true)
+    }
+
+    /// Removes some of what is left of version 1. Completes the step when a whole round over the keys has found nothing: after a restart or
+    /// a failover, the server may go over them in another order.
+    async fn sweep(&self, step: &Step) -> Result<()> {
+        let (on, keys) = (&self.on, &self.on.keys);
+        let state = command("HMGET", &[&keys.of(MOVE), b"cursor", b"found"]);
+        let (cursor, found) = on.read_one::<(Option<Vec<u8>>, Option<bool>)>(&state).await?;
+        let left = LEFT.map(|prefix| keys.of(prefix));
+        let is_left = |key: &[u8]| left.iter().any(|prefix| key.starts_with(prefix));
+        let (cursor, found_now) = unlink_some(on, cursor.as_deref().unwrap_or(b"0"), is_left).await?;
+        let found = found_now || found == Some(true);
+        let is_round = cursor == b"0";
+        if is_round && !found {
+            return complete(on, step).await;
+        }
+        let found: &[u8] = if found && !is_round { b"1" } else { b"0" };
+        on.write(command("HSET", &[&keys.of(MOVE), b"cursor", &cursor, b"found", found]), Instant::now())
+            .await
+            .map(drop)
+    }
+
+    /// The names of the collections of which documents may be left.
+    async fn old_collections(&self) -> Result<Vec<Vec<u8>>> {
+        let names = command("ZRANGE", &[&self.on.keys.of("old:collections"), b"0", b"-1"]);
+        self.on.read_one(&names).await
+    }
+
+    /// The first of some counts, and the sum of the others.
+    async fn count(&self, commands: &Pipeline) -> Result<(u64, u64)> {
+        let counts = self.on.read(commands).await?.into_iter().map(decoded::<Option<u64>>);
+        let counts = counts.map(|count| Ok(count?.unwrap_or_default())).collect::<Result<Vec<_>>>()?;
+        Ok((counts[0], counts[1..].iter().sum()))
+    }
+}
+
+/// A memory that can't be read to its end stands where its head says, or among all memories at least.
+fn index_memory(keys: &Keys, call: &mut Call, Mark { millis, id }: &Mark, row: &[u8], has_words: bool) {
+    let step = step(*millis, id);
+    if let Ok(head) = rows::read_head(id, row)
+        && let Ok(space) = SpaceId::parse(head.space)
+    {
+        call.place(keys, &step, &space, head.status);
+    }
+    if has_words && let Ok(memory) = rows::memory(id, row) {
+        words_of(&memory).iter().for_each(|word| call.add(keys.with(WORD, word), step.clone()));
+    }
+    call.add(if has_words { keys.of(INDEXED) } else { keys.of(UNINDEXED) }, step);
+}
+
+fn index_document(keys: &Keys, call: &mut Call, Mark { millis, id }: &Mark, row: &[u8], collection: &Collection) {
+    let step = step(*millis, id);
+    if let Ok(document) = rows::document(collection, id, row) {
+        let words = words_of_document(&document);
+        words.iter().for_each(|word| call.add(keys.document_word(collection, word), step.clone()));
+    }
+    call.add(keys.of(COLLECTIONS), collection.as_str().into());
+    call.add(keys.collection(collection), step);
+}

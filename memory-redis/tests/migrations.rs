@@ -1,0 +1,342 @@
+//! A schema that changes beside running programs: who may write, and what a backfill leaves to be done.
+//!
+//! `MEMORY_TEST_MEMORIES` says how many memories the long ledger has; some thousand by default.
+
+use std::future::poll_fn;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+use conformance::ledgers;
+use conformance::server::redis::LocalRedis;
+use conformance::server::trial;
+use libtest_mimic::Arguments;
+use memory_core::{
+    Blocks, Collection, DocumentId, DocumentQuery, Error, ErrorKind, MemoryId, MemoryProvider, MemoryQuery, Outcome,
+    TextIndex,
+};
+use memory_redis::{RedisConfig, RedisMemory};
+use redis::cmd;
+
+mod common;
+use common::{Admin, Case, event, open, run};
+
+const LEDGERS: [(TextIndex, &str); 2] = [
+    (TextIndex::Documents, include_str!("../../conformance/ledgers/v1/redis.txt")),
+    (TextIndex::All, include_str!("../../conformance/ledgers/v1/redis-text.txt")),
+];
+/// The keys of a ledger of version 1 that are strings afterwards.
+const STRINGS: [&str; 7] = ["collections", "keys", "pending", "running", "spaces", "time", "time:words"];
+/// What all other keys of version 1 begin with, and those that the backfill reads.
+const PREFIXES: [&str; 8] = ["m:", "p:", "c:", "w:", "d:", "dt:", "dw:", "old:"];
+const NAMESPACE: &str = "agent_memory";
+
+fn main() -> ExitCode {
+    let trials = vec![
+        trial("redis::a_move_that_is_cut_anywhere_loses_nothing", || run(a_move_that_is_cut_anywhere_loses_nothing())),
+        trial("redis::programs_that_move_a_ledger_at_once_lose_nothing", || run(at_once())),
+        trial("redis::a_long_move_tells_its_progress", || run(a_long_move_tells_its_progress())),
+        trial("redis::a_program_of_version_1_is_refused_each_write", || {
+            run(a_program_of_version_1_is_refused_each_write())
+        }),
+        trial("redis::what_cannot_be_read_is_moved_too", || run(what_cannot_be_read_is_moved_too())),
+        trial("redis::what_was_removed_meanwhile_stays_removed", || run(what_was_removed_meanwhile_stays_removed())),
+        trial("redis::many_words_are_left_to_the_backfill", || run(many_words_are_left_to_the_backfill())),
+    ];
+    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+}
+
+/// Each program gets a little further than the one before it would have got from the start.
+async fn a_move_that_is_cut_anywhere_loses_nothing() -> Case {
+    for (text_index, ledger) in LEDGERS {
+        let (server, config) = laid(ledger).await?;
+        let mut cuts = 0;
+        while polled(provider(&config, text_index)?.init(), cuts + 1).await.transpose()?.is_none() {
+            cuts += 1;
+        }
+        assert!(cuts > 3, "it was cut {cuts} times");
+        check_goes_on(&server, &config, text_index).await?;
+    }
+    Ok(())
+}
+
+async fn at_once() -> Case {
+    for (text_index, ledger) in LEDGERS {
+        let (server, config) = laid(ledger).await?;
+        let programs = (0..8).map(|_| provider(&config, text_index)).collect::<Result<Vec<_>, _>>()?;
+        let inits = programs.into_iter().map(|program| tokio::spawn(async move { program.init().await }));
+        for init in inits.collect::<Vec<_>>() {
+            init.await??;
+        }
+        check_goes_on(&server, &config, text_index).await?;
+    }
+    Ok(())
+}
+
+/// The ledger is moved, no key of version 1 is left, and it has all that it had.
+async fn check_goes_on(server: &LocalRedis, config: &RedisConfig, text_index: TextIndex) -> Case {
+    check_no_old_key(server).await?;
+    ledgers::check(text_index, async |text_index| Ok(Arc::new(provider(config, text_index)?) as _)).await
+}
+
+async fn a_long_move_tells_its_progress() -> Case {
+    let (server, config) = laid("").await?;
+    let admin = Admin::of(&server.url());
+    let count = std::env::var("MEMORY_TEST_MEMORIES").ok().and_then(|count| count.parse().ok()).unwrap_or(4_200);
+    for number in 0..count {
+        if number % 1_000 == 0 {
+            let numbers = number..count.min(number + 1_000);
+            admin.pipeline(&numbers.flat_map(|number| old_store(number, "a-b")).collect::<Vec<_>>()).await?;
+        }
+    }
+    let (mut left, mut slices, mut lasted) = (u64::MAX, 0, Duration::ZERO);
+    let all = loop {
+        let program = open(config.clone()).await?;
+        let start = Instant::now();
+        let Some(backfill) = program.backfill().await? else { break program };
+        (lasted, slices) = (lasted + start.elapsed(), slices + 1);
+        assert!(backfill.blocks == Blocks::Everything && backfill.total == count, "{backfill:?}");
+        assert!(backfill.left() < left, "it goes on and does not begin anew");
+        left = backfill.left();
+        let everything = MemoryQuery::builder().all().build()?;
+        for error in [
+            program.store(event("a-b", 1)).await.expect_err("not complete"),
+            program.query(&everything).await.expect_err("not complete"),
+            program.documents().collections().await.expect_err("not complete"),
+        ] {
+            assert_eq!(
+                (error.kind(), error.is_retryable(), error.outcome()),
+                (ErrorKind::Unavailable, true, Outcome::NotDone)
+            );
+            assert!(error.message().contains(&format!("of {count} records")), "{error}");
+        }
+    };
+    println!("{} of {count} memories moved in {slices} slices and {lasted:?}", count - left.min(count));
+    check_no_old_key(&server).await?;
+    let (mut found, mut cursor) = (Vec::new(), None::<memory_core::Cursor>);
+    loop {
+        let query = MemoryQuery::builder().under("a").limit(1_000);
+        let page = cursor.iter().fold(query, |query, cursor| query.cursor(cursor.as_str())).build()?;
+        let page = all.query(&page).await?;
+        found.extend(page.memories.into_iter().map(|memory| memory.id));
+        let Some(next) = page.next else { break };
+        cursor = Some(next);
+    }
+    assert!(found == (0..count).rev().map(id).collect::<Vec<_>>(), "each once, the newest first");
+    Ok(())
+}
+
+/// What programs of version 1 write with, in short.
+const APPEND: &str = "
+    local taken = redis.call('EXISTS', KEYS[2]) == 1 or redis.call('HGET', KEYS[1], ARGV[1])
+    if taken then return 0 end
+    redis.call('SET', KEYS[2], ARGV[3])
+    redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
+    return redis.call('ZADD', KEYS[3], 1, ARGV[2])";
+const UPDATE: &str = "
+    redis.call('SET', KEYS[1], ARGV[1])
+    for status = 2, 3 do redis.call('ZREM', KEYS[status], ARGV[2]) end
+    return 1";
+const PUT: &str = "
+    redis.call('SET', KEYS[1], ARGV[1])
+    redis.call('ZADD', KEYS[2], 1, ARGV[2])
+    redis.call('ZADD', KEYS[3], 0, ARGV[3])
+    return 1";
+
+async fn a_program_of_version_1_is_refused_each_write() -> Case {
+    let (server, config) = laid(LEDGERS[0].1).await?;
+    let program = open(config).await?;
+    let (before, documents) = everything(&program).await?;
+    let (admin, row) = (Admin::of(&server.url()), old_row("a-b", 7));
+    let (new, old) = (id(8), before[0].id);
+    let error = admin.pipeline(&old_store(7, "a-b")).await.expect_err("refused");
+    assert_eq!(error.code(), Some("WRONGTYPE"), "{error}");
+    let key = |name: &str| format!("{{{NAMESPACE}}}:{name}").into_bytes();
+    let of_id = |id: MemoryId| [key("m:"), id.as_bytes().to_vec()].concat();
+    let scripts = [
+        cmd("EVAL")
+            .arg(APPEND)
+            .arg(3)
+            .arg(key("keys"))
+            .arg(of_id(new))
+            .arg(key("time"))
+            .arg("k")
+            .arg(new.as_bytes())
+            .clone(),
+        cmd("EVAL").arg(UPDATE).arg(3).arg(of_id(old)).arg(key("pending")).arg(key("running")).clone(),
+        cmd("EVAL").arg(PUT).arg(3).arg(key("d:notes:new")).arg(key("dt:notes")).arg(key("collections")).clone(),
+    ];
+    for (mut script, ids) in scripts.into_iter().zip([&[][..], old.as_bytes(), b"new"]) {
+        script.arg(&row).arg(ids).arg("notes");
+        let error = admin.query::<()>(&script).await.expect_err("refused");
+        assert_eq!(error.code(), Some("WRONGTYPE"), "{error}");
+    }
+    let fields: Vec<(u32, String)> = admin.query(cmd("HGETALL").arg(key("schema"))).await?;
+    assert_eq!(fields.iter().map(|(version, _)| *version).max(), Some(2), "it reads numbers, and that it is too old");
+    assert_eq!(everything(&program).await?, (before, documents));
+    assert_eq!((program.get(id(7)).await?, program.get(new).await?), (None, None));
+    assert_eq!(program.documents().get(&Collection::parse("notes")?, &DocumentId::parse("new")?).await?, None);
+    assert_eq!(program.check_health().await?.schema_version, 2);
+    Ok(())
+}
+
+async fn what_cannot_be_read_is_moved_too() -> Case {
+    let (server, config) = laid("").await?;
+    let admin = Admin::of(&server.url());
+    admin.pipeline(&(0..4).flat_map(|number| old_store(number, "a-b")).collect::<Vec<_>>()).await?;
+    let key = |number| [format!("{{{NAMESPACE}}}:m:").as_bytes(), id(number).as_bytes()].concat();
+    let row = old_row("a-b", 1);
+    admin.query::<()>(cmd("SET").arg(key(1)).arg(&row[..row.len() - 1])).await?;
+    admin.query::<()>(cmd("SET").arg(key(2)).arg("x")).await?;
+    admin.query::<()>(cmd("DEL").arg(key(3))).await?;
+    let program = open(config).await?;
+    // The one whose head is gone is in no space.
+    for (query, unreadable) in [(MemoryQuery::builder().all(), 2), (MemoryQuery::builder().under("a"), 1)] {
+        let page = program.query(&query.build()?).await?;
+        assert_eq!(page.memories.iter().map(|memory| memory.id).collect::<Vec<_>>(), [id(0)]);
+        assert_eq!(page.unreadable.len(), unreadable);
+    }
+    assert_eq!(program.get(id(1)).await.expect_err("it is there").kind(), ErrorKind::Corrupt);
+    assert_eq!(program.get(id(3)).await?, None);
+    check_no_old_key(&server).await
+}
+
+/// A program that is late with its slice moves nothing any more.
+async fn what_was_removed_meanwhile_stays_removed() -> Case {
+    let (server, config) = laid(LEDGERS[0].1).await?;
+    let (mut polls, mut completed) = (0, 0);
+    // How many polls it takes to the end varies.
+    while completed < 20 {
+        polls += 1;
+        let late = provider(&config, TextIndex::Documents)?;
+        let mut init = Box::pin(late.init());
+        let is_completed = polled(&mut init, polls).await.transpose()?.is_some();
+        completed += usize::from(is_completed);
+        let program = open(config.clone()).await?;
+        let documents = program.documents();
+        for name in documents.collections().await? {
+            let found = documents.query(&DocumentQuery::builder(name.clone()).all().build()?).await?.documents;
+            let ids = found.into_iter().map(|document| document.id);
+            documents.remove(&memory_core::DocumentSelection::ids(name, ids)?, 1_000).await?;
+        }
+        if !is_completed {
+            init.await?;
+        }
+        assert_eq!(documents.collections().await?, [], "after {polls} polls");
+        memory_redis::remove(&config).await?;
+        Admin::of(&server.url()).lay(LEDGERS[0].1, NAMESPACE).await?;
+    }
+    Ok(())
+}
+
+async fn many_words_are_left_to_the_backfill() -> Case {
+    let (_server, mut config) = laid("").await?;
+    let without = open(config.clone()).await?;
+    without.store_many((0..2_600).map(|time| event("a-b", time)).collect::<Vec<_>>()).await?;
+    config.text_index = TextIndex::All;
+    let program = open(config).await?;
+    let by_word = MemoryQuery::builder().all().text(common::PAYLOAD).limit(1_000).build()?;
+    let error = program.query(&by_word).await.expect_err("not complete");
+    assert!(error.kind() == ErrorKind::Unavailable && error.message().contains("0 of 2600 records"), "{error}");
+    program.store(event("a-b", 1)).await?;
+    while let Some(backfill) = program.backfill().await? {
+        assert_eq!((backfill.blocks, backfill.total), (Blocks::LedgerText, 2_601));
+    }
+    assert_eq!(program.query(&by_word).await?.memories.len(), 1_000);
+    // What comes later is taken over by the query itself, a part at a time.
+    without.store_many((0..1_000).map(|time| event("a-d", time)).collect()).await?;
+    assert_eq!(program.query(&by_word).await?.memories.len(), 1_000);
+    without.store_many((0..1_500).map(|time| event("a-c", time)).collect::<Vec<_>>()).await?;
+    let error = program.query(&by_word).await.expect_err("too many at once");
+    assert_eq!((error.kind(), error.is_retryable()), (ErrorKind::Unavailable, true), "{error}");
+    assert_eq!(program.query(&by_word).await?.memories.len(), 1_000);
+    Ok(())
+}
+
+/// A server with a ledger of version 1.
+async fn laid(ledger: &str) -> Result<(LocalRedis, RedisConfig), Box<dyn std::error::Error + Send + Sync>> {
+    let server = LocalRedis::start()?;
+    let config = RedisConfig::from_url(&server.url())?;
+    if !ledger.is_empty() {
+        Admin::of(&server.url()).lay(ledger, NAMESPACE).await?;
+    }
+    Ok((server, config))
+}
+
+fn provider(config: &RedisConfig, text_index: TextIndex) -> Result<RedisMemory, Error> {
+    let mut config = config.clone();
+    config.text_index = text_index;
+    RedisMemory::open(config)
+}
+
+/// Polls a future so many times at most.
+async fn polled<F: Future>(future: F, polls: usize) -> Option<F::Output> {
+    let (mut future, mut count) = (Box::pin(future), 0);
+    poll_fn(|context| {
+        count += 1;
+        match future.as_mut().poll(context) {
+            Poll::Ready(output) => Poll::Ready(Some(output)),
+            Poll::Pending if count >= polls => Poll::Ready(None),
+            Poll::Pending => Poll::Pending,
+        }
+    })
+    .await
+}
+
+async fn check_no_old_key(server: &LocalRedis) -> Case {
+    let admin = Admin::of(&server.url());
+    let keys: Vec<Vec<u8>> = admin.query(cmd("KEYS").arg("*")).await?;
+    for key in &keys {
+        let name = key.strip_prefix(format!("{{{NAMESPACE}}}:").as_bytes()).ok_or("a key of another namespace")?;
+        assert!(!PREFIXES.iter().any(|prefix| name.starts_with(prefix.as_bytes())), "{}", key.escape_ascii());
+    }
+    for name in STRINGS {
+        let kind: String = admin.query(cmd("TYPE").arg(format!("{{{NAMESPACE}}}:{name}"))).await?;
+        assert_eq!(kind, "string", "{name}");
+    }
+    Ok(())
+}
+
+type Everything = (Vec<memory_core::Memory>, Vec<Vec<memory_core::Document>>);
+
+async fn everything(program: &RedisMemory) -> Result<Everything, Error> {
+    let memories = program.query(&MemoryQuery::builder().all().limit(1_000).build()?).await?.memories;
+    let (store, mut documents) = (program.documents(), Vec::new());
+    for name in store.collections().await? {
+        documents.push(store.query(&DocumentQuery::builder(name).all().limit(1_000).build()?).await?.documents);
+    }
+    Ok((memories, documents))
+}
+
+/// What a program of version 1 sends to store a memory.
+fn old_store(number: u64, space: &str) -> Vec<redis::Cmd> {
+    let (id, row) = (id(number), old_row(space, number));
+    let key = |name: &str, rest: &[u8]| [format!("{{{NAMESPACE}}}:{name}").as_bytes(), rest].concat();
+    let step = [&(number as i64 - memory_core::Timestamp::MIN.as_millis()).to_be_bytes()[2..], id.as_bytes()].concat();
+    vec![
+        cmd("MULTI"),
+        cmd("SET").arg(key("m:", id.as_bytes())).arg(row).clone(),
+        cmd("ZADD").arg(key("p:", b"a")).arg(0).arg(&step).clone(),
+        cmd("ZADD").arg(key("spaces", b"")).arg(0).arg([space.as_bytes(), &[0], &step].concat()).clone(),
+        cmd("ZADD").arg(key("time", b"")).arg(number).arg(id.as_bytes()).clone(),
+        cmd("EXEC"),
+    ]
+}
+
+fn id(number: u64) -> MemoryId {
+    MemoryId::from_bytes(u128::from(number).to_be_bytes())
+}
+
+/// A completed memory in the form of version 1.
+fn old_row(space: &str, number: u64) -> Vec<u8> {
+    let status = memory_core::Status::ALL.iter().position(|status| *status == memory_core::Status::Completed);
+    let mut row = [&[1][..], &number.to_be_bytes(), &1_i64.to_be_bytes(), &number.to_be_bytes()].concat();
+    row.extend(i64::MIN.to_be_bytes());
+    row.push(status.map_or(0, |place| place as u8));
+    for text in [Some(space), Some("{}"), None, Some(r#"{"text":"an event of version 1"}"#), Some("1")] {
+        row.extend(text.map_or(u32::MAX, |text| text.len() as u32).to_be_bytes());
+        row.extend(text.unwrap_or_default().as_bytes());
+    }
+    row
+}

@@ -1,0 +1,353 @@
+//! The slot of a namespace moves from node to node while stores, updates and recalls run.
+//!
+//! `MEMORY_TEST_MEMORIES` says how many memories there are before; some thousand by default.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use conformance::server::redis::LocalRedis;
+use conformance::server::redis_cluster::RedisCluster;
+use conformance::server::trial;
+use libtest_mimic::Arguments;
+use memory_core::{
+    Cursor, IdempotencyKey, MemoryId, MemoryPatch, MemoryProvider, MemoryQuery, NewMemory, Order, QueryBuilder, Result,
+    SpaceId, Status, Timestamp,
+};
+use memory_redis::{RedisConfig, RedisMemory};
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, Client, cmd};
+use tokio::task::block_in_place;
+
+mod common;
+use common::{Case, event, run};
+
+type Failure = Box<dyn std::error::Error + Send + Sync>;
+
+const NAMESPACE: &str = "moving";
+/// How many tasks store, each one after the other.
+const STORING: usize = 4;
+/// How many open memories there are before.
+const OPEN: usize = 20;
+/// How many keys one command moves.
+const MOVED: usize = 20;
+
+fn main() -> ExitCode {
+    let trials = vec![trial("redis-cluster::nothing_is_lost_while_the_slot_moves", || {
+        run(nothing_is_lost_while_the_slot_moves())
+    })];
+    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+}
+
+async fn nothing_is_lost_while_the_slot_moves() -> Case {
+    let cluster = RedisCluster::start_with(&[])?;
+    let mut config = RedisConfig::from_url(&cluster.url())?;
+    // Calls wait until the slot has moved, for much longer than a call tries to reach a server.
+    (config.namespace, config.deadline) = (NAMESPACE.to_owned(), Duration::from_secs(600));
+    config.connect_timeout = Duration::from_secs(1);
+    let provider = Arc::new(RedisMemory::open(config)?);
+    provider.init().await?;
+    let count = std::env::var("MEMORY_TEST_MEMORIES").ok().and_then(|count| count.parse().ok()).unwrap_or(2_000);
+    let before = Before::store(&provider, count).await?;
+    // To a node that is new in the cluster, and back to one that had slots before.
+    let (mut nodes, new) = (Nodes::of(&cluster).await?, LocalRedis::start_with(&[("cluster-enabled", "yes")])?);
+    let target = nodes.welcome(&new).await?;
+    let other = *nodes.known.keys().find(|port| **port != target).ok_or("no primary")?;
+    let load = Arc::new(Load::default());
+    let mut tasks: Vec<_> =
+        (0..STORING).map(|task| tokio::spawn(Arc::clone(&load).store(Arc::clone(&provider), task))).collect();
+    let recalling = tokio::spawn(Arc::clone(&load).recall(Arc::clone(&provider), before.clone()));
+    let updating = tokio::spawn(Arc::clone(&load).update(Arc::clone(&provider), before.open[0]));
+    for target in [target, other] {
+        // Not before each kind of call was answered since the last move.
+        load.more().await;
+        let start = Instant::now();
+        nodes.move_slot(block_in_place(|| cluster.primary_of(&nodes.key))?, target).await?;
+        println!("the slot with {count} memories and more has moved in {:?}", start.elapsed());
+    }
+    load.more().await;
+    load.is_over.store(true, Ordering::Relaxed);
+    let (longest_recall, longest_update) = (recalling.await??, updating.await??);
+    let (mut stored, mut longest_store) = (before.ids.clone(), Duration::ZERO);
+    for task in tasks.drain(..) {
+        let (acknowledged, longest) = task.await??;
+        longest_store = longest_store.max(longest);
+        stored.extend(acknowledged);
+    }
+    println!("the longest wait: a store {longest_store:?}, an update {longest_update:?}, a recall {longest_recall:?}");
+    println!("{} memories were stored meanwhile", stored.len() - before.ids.len());
+    check(&provider, &stored).await
+}
+
+/// What was stored before anything moved.
+#[derive(Debug, Clone)]
+struct Before {
+    /// The space of each.
+    ids: BTreeMap<MemoryId, String>,
+    /// In the order of time.
+    open: Vec<MemoryId>,
+    /// The ids below each guild, in the order of time.
+    guilds: BTreeMap<String, Vec<MemoryId>>,
+}
+
+impl Before {
+    async fn store(provider: &RedisMemory, count: usize) -> Result<Self> {
+        let mut before = Self { ids: BTreeMap::new(), open: Vec::new(), guilds: BTreeMap::new() };
+        let places: Vec<_> = (0..count).collect();
+        for places in places.chunks(1_000) {
+            let guild = |place: usize| format!("a-g{}", place % 7);
+            let space = |place: usize| format!("{}-c{}:{place}", guild(place), place % 50);
+            let is_open = |place: usize| place.is_multiple_of(count / OPEN);
+            let memory = |place: usize| {
+                let status = if is_open(place) { Status::Pending } else { Status::Completed };
+                event(&space(place), place as i64).with_status(status)
+            };
+            let ids = provider.store_many(places.iter().map(|place| memory(*place)).collect()).await?;
+            for (place, id) in places.iter().copied().zip(ids) {
+                before.ids.insert(id, space(place));
+                before.guilds.entry(guild(place)).or_default().push(id);
+                before.open.extend(is_open(place).then_some(id));
+            }
+        }
+        Ok(before)
+    }
+}
+
+/// Ends the load with the first task that ends.
+struct End(Arc<Load>);
+
+impl Drop for End {
+    fn drop(&mut self) {
+        self.0.is_over.store(true, Ordering::Relaxed);
+    }
+}
+
+/// What is called while the slot moves, and how often each kind of call was answered.
+#[derive(Debug, Default)]
+struct Load {
+    is_over: AtomicBool,
+    stores: AtomicUsize,
+    updates: AtomicUsize,
+    recalls: AtomicUsize,
+}
+
+impl Load {
+    /// Waits until each kind of call was answered some times more.
+    async fn more(&self) {
+        for count in [&self.stores, &self.updates, &self.recalls] {
+            let goal = count.load(Ordering::Relaxed) + 20;
+            while count.load(Ordering::Relaxed) < goal && !self.is_over.load(Ordering::Relaxed) {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        }
+    }
+
+    /// Stores until it is over. Returns what was stored, and the longest wait.
+    async fn store(
+        self: Arc<Self>,
+        provider: Arc<RedisMemory>,
+        task: usize,
+    ) -> Result<(BTreeMap<MemoryId, String>, Duration)> {
+        let _end = End(Arc::clone(&self));
+        let (mut stored, mut longest) = (BTreeMap::new(), Duration::ZERO);
+        for number in 0.. {
+            if self.is_over.load(Ordering::Relaxed) {
+                break;
+            }
+            let space = format!("a-new{task}-c{}:{number}", number % 10);
+            let memory: NewMemory = event(&space, 1_000_000_000 + number);
+            let start = Instant::now();
+            match number % 3 {
+                0 => drop(stored.insert(provider.store(memory).await?, space)),
+                1 => {
+                    let memory = memory.with_idempotency_key(IdempotencyKey::parse(&space)?);
+                    stored.insert(provider.store(memory).await?, space);
+                }
+                _ => {
+                    let ids = provider.store_many(vec![memory.clone(), memory]).await?;
+                    stored.extend(ids.into_iter().map(|id| (id, space.clone())));
+                }
+            }
+            longest = longest.max(start.elapsed());
+            self.stores.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok((stored, longest))
+    }
+
+    /// Moves a memory from the one open status to the other until it is over. Returns the longest wait.
+    async fn update(self: Arc<Self>, provider: Arc<RedisMemory>, id: MemoryId) -> Result<Duration> {
+        let _end = End(Arc::clone(&self));
+        let mut longest = Duration::ZERO;
+        for status in [Status::Running, Status::Pending].into_iter().cycle() {
+            if self.is_over.load(Ordering::Relaxed) {
+                break;
+            }
+            let start = Instant::now();
+            provider.update(id, MemoryPatch::new().with_status(status)).await?;
+            longest = longest.max(start.elapsed());
+            self.updates.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(longest)
+    }
+
+    /// Asks for what was there before until it is over. Returns the longest wait.
+    async fn recall(self: Arc<Self>, provider: Arc<RedisMemory>, before: Before) -> Result<Duration> {
+        let _end = End(Arc::clone(&self));
+        let mut longest = Duration::ZERO;
+        let queries = || {
+            let later = Timestamp::from_millis(1_000_000_000)?;
+            let earlier = |query: QueryBuilder<memory_core::Ledger>| query.created_before(later).limit(60);
+            let mut queries = vec![(
+                earlier(MemoryQuery::builder().all().status(Status::Pending).status(Status::Running)),
+                &before.open,
+            )];
+            for (guild, ids) in &before.guilds {
+                queries.push((earlier(MemoryQuery::builder().under(guild.as_str())), ids));
+                queries.push((earlier(MemoryQuery::builder().prefix(guild.as_str())), ids));
+            }
+            Ok::<_, memory_core::Error>(queries)
+        };
+        while !self.is_over.load(Ordering::Relaxed) {
+            for (query, ids) in queries()? {
+                for order in [Order::NewestFirst, Order::OldestFirst] {
+                    let query = query.clone().order(order).build()?;
+                    let start = Instant::now();
+                    let found = provider.query(&query).await?.memories;
+                    longest = longest.max(start.elapsed());
+                    let expected: Vec<_> = match order {
+                        Order::NewestFirst => ids.iter().rev().take(60).copied().collect(),
+                        Order::OldestFirst => ids.iter().take(60).copied().collect(),
+                    };
+                    assert_eq!(found.iter().map(|memory| memory.id).collect::<Vec<_>>(), expected, "{query:?}");
+                    self.recalls.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+        }
+        Ok(longest)
+    }
+}
+
+/// Each memory is found by its id, by its space, and under each ancestor, and nothing else is.
+async fn check(provider: &RedisMemory, stored: &BTreeMap<MemoryId, String>) -> Case {
+    let mut paths = BTreeMap::<String, BTreeSet<MemoryId>>::new();
+    let mut spaces = BTreeMap::<String, BTreeSet<MemoryId>>::new();
+    for (id, space) in stored {
+        assert_eq!(provider.get(*id).await?.map(|memory| memory.id), Some(*id));
+        spaces.entry(space.clone()).or_default().insert(*id);
+        for path in SpaceId::parse(space)?.ancestors() {
+            paths.entry(path.to_owned()).or_default().insert(*id);
+        }
+    }
+    assert_eq!(found(provider, || MemoryQuery::builder().all()).await?, stored.keys().copied().collect());
+    for (space, ids) in spaces {
+        assert_eq!(found(provider, || MemoryQuery::builder().exact(space.as_str())).await?, ids, "{space}");
+    }
+    for (path, ids) in paths {
+        assert_eq!(found(provider, || MemoryQuery::builder().under(path.as_str())).await?, ids, "{path}");
+    }
+    Ok(())
+}
+
+/// The ids of all pages of a query; none is on two of them.
+async fn found(
+    provider: &RedisMemory,
+    query: impl Fn() -> QueryBuilder<memory_core::Ledger>,
+) -> Result<BTreeSet<MemoryId>> {
+    let (mut found, mut cursor) = (BTreeSet::new(), None::<Cursor>);
+    loop {
+        let query = query().limit(1_000);
+        let page =
+            provider.query(&cursor.into_iter().fold(query, |query, cursor| query.cursor(cursor)).build()?).await?;
+        for memory in page.memories {
+            assert!(found.insert(memory.id), "{} is there twice", memory.id);
+        }
+        match page.next {
+            Some(next) => cursor = Some(next),
+            None => return Ok(found),
+        }
+    }
+}
+
+/// The primaries of a cluster, as an operator reaches them.
+struct Nodes {
+    key: String,
+    password: String,
+    /// By their ports: the connection, and the id in the cluster.
+    known: BTreeMap<u16, (MultiplexedConnection, String)>,
+}
+
+impl Nodes {
+    async fn of(cluster: &RedisCluster) -> Result<Self, Failure> {
+        let url = cluster.url();
+        let (password, hosts) = url.rsplit_once('@').ok_or("no password")?;
+        let password = password.rsplit_once(':').ok_or("no password")?.1.to_owned();
+        let mut nodes = Self { key: format!("{{{NAMESPACE}}}"), password, known: BTreeMap::new() };
+        for port in hosts.split(',').filter_map(|host| host.rsplit_once(':')?.1.parse::<u16>().ok()) {
+            nodes.connect(port).await?;
+        }
+        Ok(nodes)
+    }
+
+    /// Takes another node into the cluster, and waits until all is well for each primary. Returns its port.
+    async fn welcome(&mut self, new: &LocalRedis) -> Result<u16, Failure> {
+        new.command(&["CONFIG", "SET", "masterauth", &self.password])?;
+        new.command(&["CONFIG", "SET", "requirepass", &self.password])?;
+        let port = new.port();
+        for (mut node, _) in self.known.clone().into_values() {
+            cmd("CLUSTER").arg("MEET").arg("127.0.0.1").arg(port).query_async::<()>(&mut node).await?;
+        }
+        self.connect(port).await?;
+        for (mut node, _) in self.known.clone().into_values() {
+            loop {
+                let seen: String = cmd("CLUSTER").arg("NODES").query_async(&mut node).await?;
+                let state: String = cmd("CLUSTER").arg("INFO").query_async(&mut node).await?;
+                let is_known = |id: &str| seen.lines().any(|line| line.starts_with(id) && !line.contains("handshake"));
+                if state.contains("cluster_state:ok") && self.known.values().all(|(_, id)| is_known(id)) {
+                    break;
+                }
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        }
+        Ok(port)
+    }
+
+    /// Keeps a connection, if it is one to a primary.
+    async fn connect(&mut self, port: u16) -> Result<(), Failure> {
+        let client = Client::open(format!("redis://:{}@127.0.0.1:{port}", self.password))?;
+        let config = AsyncConnectionConfig::new().set_response_timeout(None);
+        let mut node = client.get_multiplexed_async_connection_with_config(&config).await?;
+        let role: Vec<redis::Value> = cmd("ROLE").query_async(&mut node).await?;
+        if role.first() == Some(&redis::Value::BulkString(b"master".to_vec())) {
+            let id = cmd("CLUSTER").arg("MYID").query_async(&mut node).await?;
+            self.known.insert(port, (node, id));
+        }
+        Ok(())
+    }
+
+    /// Moves the slot of the namespace from primary to primary, some keys at a time.
+    async fn move_slot(&self, from: u16, to: u16) -> Case {
+        let ((mut node, id), (mut next_node, next_id)) = (self.known[&from].clone(), self.known[&to].clone());
+        let slot: u16 = cmd("CLUSTER").arg("KEYSLOT").arg(&self.key).query_async(&mut node).await?;
+        let set_slot = |state: &str, id: &str| cmd("CLUSTER").arg("SETSLOT").arg(slot).arg(state).arg(id).clone();
+        set_slot("IMPORTING", &id).query_async::<()>(&mut next_node).await?;
+        set_slot("MIGRATING", &next_id).query_async::<()>(&mut node).await?;
+        loop {
+            let slice = cmd("CLUSTER").arg("GETKEYSINSLOT").arg(slot).arg(MOVED).clone();
+            let keys: Vec<Vec<u8>> = slice.query_async(&mut node).await?;
+            if keys.is_empty() {
+                break;
+            }
+            let mut migrate = cmd("MIGRATE");
+            migrate.arg("127.0.0.1").arg(to).arg("").arg(0).arg(60_000).arg("AUTH").arg(&self.password);
+            migrate.arg("KEYS").arg(keys).query_async::<()>(&mut node).await?;
+        }
+        set_slot("NODE", &next_id).query_async::<()>(&mut next_node).await?;
+        for (mut node, _) in self.known.clone().into_values() {
+            // A node whose last slot has gone becomes a replica by itself, and refuses.
+            let _ = set_slot("NODE", &next_id).query_async::<()>(&mut node).await;
+        }
+        Ok(())
+    }
+}
