@@ -79,12 +79,8 @@ impl Connections {
     ///
     /// While the slot moves, what the server refuses is sent again: a script finds what it has done before.
     pub(crate) async fn write(&self, mut commands: Pipeline, until: Instant) -> Result<Vec<Value>> {
-        let send = async |commands: &Pipeline| {
-            // A transaction does not look for what it has done before.
-            let is_script = commands.cmd_iter().all(|command| name_of(command) != b"EXEC");
-            let retry = if is_script { Retry::until(until).repeatable() } else { Retry::until(until) };
-            retry.run(is_moving, |_| self.send(&self.writes, commands)).await
-        };
+        let retry = Retry::until(until).repeatable();
+        let send = async |commands: &Pipeline| retry.run(is_moving, |_| self.send(&self.writes, commands)).await;
         if has_long_row(&commands) {
             let tell = command("SET", &[&self.keys.of(LONG_ROWS), b"1"]);
             send(&tell).await.map_err(|error| error.with_outcome(Outcome::NotDone))?;

@@ -8,10 +8,14 @@ use redis::{Pipeline, RedisError};
 
 use crate::statements::{is_write, name_of};
 
-const TOO_OLD: &str = "a newer program has migrated this ledger: upgrade this program";
+/// What a script says that a program is too old for.
+const NEWER: &str = "NEWER";
 
 /// The error that the driver gave, as the contract has it. The message never holds the server's own, which can quote a value.
 pub(crate) fn native(error: RedisError) -> Error {
+    if error.code() == Some(NEWER) {
+        return Error::newer_writer().with_source(error);
+    }
     let (kind, message, retryable) = match error.code() {
         Some(code) => of_code(code, error.detail().unwrap_or_default()),
         None => match error.kind() {
@@ -54,11 +58,6 @@ pub(crate) fn native_reply(error: RedisError) -> Error {
     let is_unknown = is_from_within_a_script(&error);
     let error = native(error);
     if is_unknown { error.with_outcome(Outcome::Unknown) } else { error }
-}
-
-/// A later version of the program has changed the layout.
-pub(crate) fn too_old() -> Error {
-    Error::new(ErrorKind::SchemaMismatch, TOO_OLD)
 }
 
 /// Whether the same call can succeed soon: the connection was lost, the server starts, or somebody else is the primary now.
@@ -119,7 +118,7 @@ impl std::error::Error for Source {}
 
 /// What each code of an error reply means: kind, message, and whether a later call can succeed.
 fn of_code(code: &str, detail: &str) -> (ErrorKind, &'static str, bool) {
-    use ErrorKind::{Corrupt, SchemaMismatch, Unauthorized, Unavailable, Unexpected};
+    use ErrorKind::{Corrupt, Unauthorized, Unavailable, Unexpected};
     match code {
         "NOAUTH" | "WRONGPASS" => (Unauthorized, "the server refused the user or the password", false),
         "NOPERM" => (Unauthorized, "the user lacks a permission", false),
@@ -130,7 +129,6 @@ fn of_code(code: &str, detail: &str) -> (ErrorKind, &'static str, bool) {
         "MASTERDOWN" => (Unavailable, "the server has lost its primary", true),
         "CLUSTERDOWN" => (Unavailable, "the cluster is down", true),
         "MOVED" | "ASK" | "TRYAGAIN" => (Unavailable, "the slot of the namespace is on its way to another node", true),
-        "NEWER" => (SchemaMismatch, TOO_OLD, false),
         "CROSSSLOT" => (Unexpected, "the keys of the namespace are not in one slot", false),
         "BUSY" => (Unavailable, "the server is busy with a script", true),
         "MISCONF" => (Unavailable, "the server can't write to its disk", true),

@@ -189,22 +189,6 @@ impl Call {
         self.sets.entry(set).or_default()[1].insert(member);
     }
 
-    /// Appends memories of which none can be in the way, as a transaction: the server takes two thirds of the time for it. The first
-    /// answer in that of `EXEC` is the version that a program must know to write.
-    pub(crate) fn into_transaction(self) -> Pipeline {
-        let mut pipeline = Pipeline::with_capacity(self.keys.len() + self.sets.len() + 2);
-        pipeline.cmd("MULTI").cmd("GET").arg(&self.keys[0]);
-        for (row, memory) in self.keys[2..].iter().zip(self.arguments[1..].chunks_exact(3)) {
-            pipeline.cmd("SET").arg(row).arg(&memory[2]);
-        }
-        for (set, [coming, _]) in &self.sets {
-            let coming: Vec<_> = coming.iter().map(|member| (0, member)).collect();
-            pipeline.cmd("ZADD").arg(set).arg(coming);
-        }
-        pipeline.cmd("EXEC");
-        pipeline
-    }
-
     pub(crate) fn into_cmd(mut self) -> Cmd {
         for (set, [coming, going]) in self.sets {
             self.keys.push(set);
@@ -335,7 +319,7 @@ pub(crate) fn name_of(command: &Cmd) -> &[u8] {
     }
 }
 
-/// Whether a command may write by itself: a command of a transaction does so with its `EXEC`.
+/// Whether a command may write.
 pub(crate) fn is_write(command: &Cmd) -> bool {
     matches!(name_of(command), b"EVAL" | b"EVALSHA" | b"EXEC" | b"UNLINK")
 }

@@ -1,4 +1,4 @@
-//! What a session writes. Each step is one transaction or one script that names all of its keys: while the slot moves, the server
+//! What a session writes. Each step is one script that names all of its keys: while the slot moves, the server
 //! refuses it as a whole where one of its keys is elsewhere or nowhere, so that nothing is ever half done, and it is sent again.
 
 use std::collections::HashMap;
@@ -9,7 +9,6 @@ use memory_core::{Collection, Document, Memory, MemoryId, Outcome, Result, TextI
 use redis::{Cmd, Pipeline, Value};
 
 use crate::connection::decoded;
-use crate::error::too_old;
 use crate::read::RedisSession;
 use crate::rows::{self, Version};
 use crate::statements::{
@@ -17,8 +16,6 @@ use crate::statements::{
     words_of, words_of_document,
 };
 
-/// The version of the layout that this program writes; its scripts have the number, too.
-const VERSION: u32 = 2;
 /// How many documents are put at once.
 const AT_ONCE: usize = 64;
 
@@ -26,30 +23,19 @@ impl Writer for RedisSession {
     async fn append(&mut self, append: Append<'_>) -> Result<Vec<Appended>> {
         let (on, memories) = (&self.on, append.memories);
         let is_new = |memory: &&Memory| !append.is_repeated && memory.idempotency_key.is_none();
-        // What is certainly new needs no script, which looks for what is there first.
-        let (new, scripts): (Vec<_>, Vec<_>) = match append.atomicity {
-            Atomicity::All if !memories.iter().all(is_new) => (Vec::new(), vec![memories]),
-            _ => {
-                let others = memories.chunks(1).filter(|memory| !is_new(&memory[0]));
-                (memories.iter().copied().filter(is_new).collect(), others.collect())
-            }
+        let (new, others): (Vec<_>, Vec<_>) = match append.atomicity {
+            Atomicity::All => (memories.to_vec(), Vec::new()),
+            // Nothing is in the way of those that are certainly new, so they can share a script.
+            Atomicity::Each => memories.iter().copied().partition(is_new),
         };
-        let call = |memories: &[_]| Call::append(&on.keys, memories, on.config.text_index == TextIndex::All);
-        let mut commands = if new.is_empty() { Pipeline::new() } else { call(&new).into_transaction() };
-        let first = commands.len();
-        for memories in &scripts {
-            commands.add_command(call(memories).into_cmd());
-        }
-        let mut answers = on.write(commands, self.until).await?.into_iter();
-        if let Some(Value::Array(answers)) = answers.by_ref().take(first).last() {
-            // It has written, whatever the version is.
-            let version = decoded::<Option<u32>>(answers.into_iter().next().unwrap_or(Value::Nil));
-            if version.map_err(|error| error.with_outcome(Outcome::Unknown))?.is_some_and(|version| version > VERSION) {
-                return Err(too_old().with_outcome(Outcome::Unknown));
-            }
+        let groups = std::iter::once(new.as_slice()).chain(others.chunks(1)).filter(|group| !group.is_empty());
+        let mut scripts = Pipeline::with_capacity(1 + others.len());
+        for group in groups {
+            let call = Call::append(&on.keys, group, on.config.text_index == TextIndex::All);
+            scripts.add_command(call.into_cmd());
         }
         let mut owners = HashMap::new();
-        for answer in answers {
+        for answer in on.write(scripts, self.until).await? {
             // The script may have written.
             owners.extend(taken(answer).map_err(|error| error.with_outcome(Outcome::Unknown))?);
         }
