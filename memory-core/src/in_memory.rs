@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::engine::{
-    Append, Appended, Atomicity, Config, DocumentsFound, Engine, Found, Mark, MemoriesFound, Place, Provider, Reader,
-    Scanned, Settings, View, Visit, Walk, Work, Writer, offer_in_order,
+    Access, Append, Appended, Atomicity, Config, DocumentsFound, Engine, Found, Mark, MemoriesFound, Place, Provider,
+    Reader, Scanned, Settings, Visit, Walk, Work, Writer, offer_in_order,
 };
 use crate::query::{Documents, Ledger};
 use crate::{
@@ -87,8 +87,7 @@ impl Engine for InMemoryEngine {
     const RESTORE: (usize, usize) = (10_000, 64 << 20);
 
     type Config = InMemoryConfig;
-    type Reader = InMemorySession;
-    type Writer = InMemorySession;
+    type Session = InMemorySession;
 
     async fn open(config: &InMemoryConfig) -> Result<Self> {
         Ok(Self { data: config.data.clone() })
@@ -105,15 +104,7 @@ impl Engine for InMemoryEngine {
         Ok(Health::new(Self::NAME, env!("CARGO_PKG_VERSION"), 1, start.elapsed(), durability))
     }
 
-    async fn read<A, T>(&self, _: View, _: Instant, argument: Arc<A>, work: Work<InMemorySession, A, T>) -> Result<T>
-    where
-        A: Send + Sync + 'static,
-        T: Send + 'static,
-    {
-        work(&mut self.data.clone(), &argument).await
-    }
-
-    async fn write<A, T>(&self, _: Instant, argument: Arc<A>, work: Work<InMemorySession, A, T>) -> Result<T>
+    async fn run<A, T>(&self, _: Access, _: Instant, argument: Arc<A>, work: Work<InMemorySession, A, T>) -> Result<T>
     where
         A: Send + Sync + 'static,
         T: Send + 'static,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use memory_core::engine::{Engine, Provider, View, Work};
+use memory_core::engine::{Access, Engine, Provider, Work};
 use memory_core::{Backfill, Durability, Error, Health, Result};
 use mongodb::bson::doc;
 
@@ -29,8 +29,7 @@ impl Engine for MongoEngine {
     const RESTORE: (usize, usize) = (1_000, 16 << 20);
 
     type Config = MongoConfig;
-    type Reader = MongoSession;
-    type Writer = MongoSession;
+    type Session = MongoSession;
 
     async fn open(config: &MongoConfig) -> Result<Self> {
         let connections = Arc::new(Connections::new(config).await?);
@@ -73,9 +72,9 @@ impl Engine for MongoEngine {
         self.connections.run(look).await
     }
 
-    async fn read<A, T>(
+    async fn run<A, T>(
         &self,
-        view: View,
+        access: Access,
         until: Instant,
         argument: Arc<A>,
         work: Work<MongoSession, A, T>,
@@ -84,21 +83,13 @@ impl Engine for MongoEngine {
         A: Send + Sync + 'static,
         T: Send + 'static,
     {
-        let reads = match view {
-            View::Configured => &self.connections.configured,
-            View::Latest => &self.connections.latest,
+        let reads = match access {
+            Access::Read => &self.connections.configured,
+            Access::ReadLatest => &self.connections.latest,
+            // What a change is applied to is what the primary has: anything older would lose the race.
+            Access::Write => &self.connections.primary,
         };
         let mut session = MongoSession::new(&self.connections, reads, until);
-        self.connections.run(async move { work(&mut session, &argument).await }).await
-    }
-
-    async fn write<A, T>(&self, until: Instant, argument: Arc<A>, work: Work<MongoSession, A, T>) -> Result<T>
-    where
-        A: Send + Sync + 'static,
-        T: Send + 'static,
-    {
-        // What a change is applied to is what the primary has: anything older would lose the race.
-        let mut session = MongoSession::new(&self.connections, &self.connections.primary, until);
         self.connections.run(async move { work(&mut session, &argument).await }).await
     }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use memory_core::Result;
-use memory_core::engine::{View, Work};
+use memory_core::engine::{Access, Work};
 use sqlx::postgres::{PgArguments, PgConnection, PgRow, Postgres};
 use sqlx::{AssertSqlSafe, Connection, Row, SqlSafeStr};
 use tokio::runtime::Handle;
@@ -62,15 +62,10 @@ impl Connections {
         })
     }
 
-    /// A session that reads.
-    pub(crate) async fn read(&self, view: View) -> Result<Session> {
-        let replica = self.replica.as_ref().filter(|_| view == View::Configured);
+    /// A session, in which each statement is a transaction; behind a pooler, all of them are one.
+    pub(crate) async fn session(&self, access: Access) -> Result<Session> {
+        let replica = self.replica.as_ref().filter(|_| access == Access::Read);
         replica.unwrap_or(&self.primary).session(&self.namespace, self.namespace.is_pooled).await
-    }
-
-    /// A session on the primary, in which each statement is a transaction; behind a pooler, all of them are one.
-    pub(crate) async fn write(&self) -> Result<Session> {
-        self.primary.session(&self.namespace, self.namespace.is_pooled).await
     }
 
     /// The first transaction. A server that is starting up is waited for a little; one that can't be reached is `Unavailable`, with

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use memory_core::engine::{Engine, Provider, View, Work};
+use memory_core::engine::{Access, Engine, Provider, Work};
 use memory_core::{Backfill, Durability, Error, Health, Result, TextIndex};
 
 use crate::config::PostgresConfig;
@@ -29,8 +29,7 @@ impl Engine for PostgresEngine {
     const RESTORE: (usize, usize) = (1_000, 16 << 20);
 
     type Config = PostgresConfig;
-    type Reader = Session;
-    type Writer = Session;
+    type Session = Session;
 
     async fn open(config: &PostgresConfig) -> Result<Self> {
         let connections = Connections::new(config)?;
@@ -56,7 +55,7 @@ impl Engine for PostgresEngine {
 
     async fn health(&self) -> Result<Health> {
         let start = Instant::now();
-        let mut session = self.connections.write().await?;
+        let mut session = self.connections.session(Access::Write).await?;
         let row = session.row(session.statement(|on| &on.health)).await?;
         session.end().await?;
         let text = |index| column::<&str>(&row, index);
@@ -71,18 +70,12 @@ impl Engine for PostgresEngine {
         Ok(Health::new(Self::NAME, text(0)?, version.unwrap_or_default(), start.elapsed(), durability))
     }
 
-    async fn read<A: Send + Sync, T: Send>(
-        &self,
-        view: View,
-        _: Instant,
-        argument: Arc<A>,
-        work: Work<Session, A, T>,
-    ) -> Result<T> {
-        self.connections.read(view).await?.run(&*argument, work).await
-    }
-
-    async fn write<A: Send + Sync, T: Send>(&self, _: Instant, given: Arc<A>, work: Work<Session, A, T>) -> Result<T> {
-        self.connections.write().await?.run(&*given, work).await
+    async fn run<A, T>(&self, access: Access, _: Instant, argument: Arc<A>, work: Work<Session, A, T>) -> Result<T>
+    where
+        A: Send + Sync + 'static,
+        T: Send + 'static,
+    {
+        self.connections.session(access).await?.run(&*argument, work).await
     }
 
     fn is_temporary(&self, error: &Error) -> bool {

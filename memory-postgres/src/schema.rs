@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use memory_core::engine::{Retry, Row, View};
+use memory_core::engine::{Access, Retry, Row};
 use memory_core::{Backfill, Blocks, Error, Inspection, Ledger, Result, TextIndex, Timestamp, Verdict};
 use migrations::{Applied, Kind, Report, Step, Target, WORDS};
 use sqlx::AssertSqlSafe;
@@ -76,7 +76,7 @@ pub(crate) async fn set_up(connections: &Connections, config: &PostgresConfig) -
 
 /// How far the index of the ledger's words is; `None` when it is complete.
 pub(crate) async fn pending(connections: &Connections) -> Result<Option<Backfill>> {
-    let mut session = connections.read(View::Latest).await?;
+    let mut session = connections.session(Access::ReadLatest).await?;
     let rows = session.rows(session.statement(|on| &on.pending_words)).await?;
     session.end().await?;
     let count = |row: &PgRow, index| Ok::<_, Error>(u64::try_from(column::<i64>(row, index)?).unwrap_or_default());
@@ -86,7 +86,7 @@ pub(crate) async fn pending(connections: &Connections) -> Result<Option<Backfill
 
 /// Indexes the words of some more memories. Programs that do so at once index the same ones.
 pub(crate) async fn backfill(connections: &Connections) -> Result<()> {
-    let mut session = connections.write().await?;
+    let mut session = connections.session(Access::Write).await?;
     let reached = session.row(session.statement(|on| &on.reached_words)).await?;
     let slice =
         session.prepare(&session.on().newest.by_time.between).bind(SLICE as i64).bind(i64::MIN).bind(Uuid::nil());

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use memory_core::engine::{Engine, Provider, View, Work};
+use memory_core::engine::{Access, Engine, Provider, Work};
 use memory_core::{Backfill, Durability, Error, Health, Result};
 use redis::{InfoDict, Pipeline, Value};
 
@@ -33,8 +33,7 @@ impl Engine for RedisEngine {
     const RESTORE: (usize, usize) = (500, 4 << 20);
 
     type Config = RedisConfig;
-    type Reader = RedisSession;
-    type Writer = RedisSession;
+    type Session = RedisSession;
 
     async fn open(config: &RedisConfig) -> Result<Self> {
         let connections = Arc::new(Connections::new(config)?);
@@ -79,20 +78,12 @@ impl Engine for RedisEngine {
         Ok(Health::new(Self::NAME, version.unwrap_or_default(), schema_version, latency, durability))
     }
 
-    async fn read<A, T>(&self, _: View, until: Instant, argument: Arc<A>, work: Work<RedisSession, A, T>) -> Result<T>
+    async fn run<A, T>(&self, _: Access, until: Instant, argument: Arc<A>, work: Work<RedisSession, A, T>) -> Result<T>
     where
         A: Send + Sync + 'static,
         T: Send + 'static,
     {
         // Always at the primary, which has the latest.
-        work(&mut RedisSession::new(&self.connections, until), &argument).await
-    }
-
-    async fn write<A, T>(&self, until: Instant, argument: Arc<A>, work: Work<RedisSession, A, T>) -> Result<T>
-    where
-        A: Send + Sync + 'static,
-        T: Send + 'static,
-    {
         work(&mut RedisSession::new(&self.connections, until), &argument).await
     }
 

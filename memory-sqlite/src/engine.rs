@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 use futures::FutureExt;
-use memory_core::engine::{Engine, Provider, Steps, View, Work};
+use memory_core::engine::{Access, Engine, Provider, Steps, Work};
 use memory_core::{Backfill, Durability, Error, ErrorKind, Health, Outcome, Result, TextIndex};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
@@ -63,8 +63,7 @@ impl Engine for SqliteEngine {
     const RESTORE: (usize, usize) = (10_000, 64 << 20);
 
     type Config = SqliteConfig;
-    type Reader = Session;
-    type Writer = Session;
+    type Session = Session;
 
     async fn open(config: &SqliteConfig) -> Result<Self> {
         let (writer, commands) = crossbeam_channel::unbounded();
@@ -95,12 +94,12 @@ impl Engine for SqliteEngine {
             return Ok(None);
         }
         let work: Work<Session, (), _> = |session, ()| Box::pin(ready(schema::pending(&session.connection)));
-        self.read(View::Latest, Instant::now(), Arc::new(()), work).await
+        self.run(Access::ReadLatest, Instant::now(), Arc::new(()), work).await
     }
 
     async fn backfill(&self) -> Result<()> {
         let work: Work<Session, (), _> = |session, ()| Box::pin(ready(schema::backfill(&session.connection)));
-        self.write(Instant::now(), Arc::new(()), work).await
+        self.run(Access::Write, Instant::now(), Arc::new(()), work).await
     }
 
     async fn close(&self) -> Result<()> {
@@ -120,7 +119,7 @@ impl Engine for SqliteEngine {
         let work: Work<Session, (), Option<u32>> = |session, ()| {
             Box::pin(ready(first(&session.connection, statements::SCHEMA_VERSION, [], |row| column(row, 0))))
         };
-        let schema_version = self.read(View::Configured, start, Arc::new(()), work).await?.unwrap_or_default();
+        let schema_version = self.run(Access::Read, start, Arc::new(()), work).await?.unwrap_or_default();
         let durability = match self.readers {
             Some(_) => Durability::Durable,
             None => Durability::AtRisk { reason: "the database is in memory".into(), bound: None },
@@ -128,12 +127,16 @@ impl Engine for SqliteEngine {
         Ok(Health::new(Self::NAME, rusqlite::version(), schema_version, start.elapsed(), durability))
     }
 
-    async fn read<A, T>(&self, _: View, _: Instant, argument: Arc<A>, work: Work<Session, A, T>) -> Result<T>
+    async fn run<A, T>(&self, access: Access, _: Instant, argument: Arc<A>, work: Work<Session, A, T>) -> Result<T>
     where
         A: Send + Sync + 'static,
         T: Send + 'static,
     {
         let (reply, answer) = oneshot::channel::<Result<T>>();
+        if access == Access::Write {
+            self.command(Command::Write(Box::new(Call { argument, work, result: None, reply }))).await?;
+            return answer.await.map_err(|_| gone().with_outcome(Outcome::Unknown))?;
+        }
         let waiting = Arc::new(());
         let waits = Arc::downgrade(&waiting);
         let read: Read = Box::new(move |session| {
@@ -148,16 +151,6 @@ impl Engine for SqliteEngine {
         let result = answer.await.map_err(|_| gone())?;
         drop(waiting);
         result
-    }
-
-    async fn write<A, T>(&self, _: Instant, argument: Arc<A>, work: Work<Session, A, T>) -> Result<T>
-    where
-        A: Send + Sync + 'static,
-        T: Send + 'static,
-    {
-        let (reply, answer) = oneshot::channel();
-        self.command(Command::Write(Box::new(Call { argument, work, result: None, reply }))).await?;
-        answer.await.map_err(|_| gone().with_outcome(Outcome::Unknown))?
     }
 }
 

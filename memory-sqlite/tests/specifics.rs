@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use conformance::workload::{self, Ledger, RowOrder};
 use futures::future::join_all;
-use memory_core::engine::{Engine, Reader, Writer};
+use memory_core::engine::{Access, Engine, Reader, Writer};
 use memory_core::{
     Collection, Content, DEFAULT_DEADLINE, Document, DocumentId, DocumentQuery, DocumentSelection, DocumentWrite,
     Durability, ErrorKind, IdempotencyKey, InMemory, Memory, MemoryId, MemoryPatch, MemoryProvider, MemoryQuery,
@@ -35,7 +35,7 @@ async fn a_document_that_was_removed_and_put_again_is_another_version() {
     let first = document("one").apply(&id, None, at(1)).expect("a document");
     let second = Document { content: Content::parse("another text").expect("valid"), ..first.clone() };
     let until = Instant::now() + DEFAULT_DEADLINE;
-    let work = engine.write(until, Arc::new((first, second.clone())), |session, (first, second)| {
+    let work = engine.run(Access::Write, until, Arc::new((first, second.clone())), |session, (first, second)| {
         Box::pin(async move {
             let (collection, ids) = (&first.collection, std::slice::from_ref(&first.id));
             session.put(None, first).await?;

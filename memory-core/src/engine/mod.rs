@@ -1,6 +1,6 @@
 //! What an engine implements, and the provider that makes the whole contract of it. For implementors only.
 //!
-//! An [`Engine`] knows how to open its storage and how to run work in a session. A session is a [`Reader`] or a [`Writer`]: it finds
+//! An [`Engine`] knows how to open its storage and how to run work in a session. A session is a [`Reader`] and a [`Writer`]: it finds
 //! candidates and carries out single atomic steps, and decides nothing. [`Provider`] does everything else once for all engines: life
 //! cycle, deadlines, limits, idempotency, the loops of updates and puts, restore, removal, the planning of a query, pages, retries
 //! and batches.
@@ -52,10 +52,8 @@ pub trait Engine: fmt::Debug + Send + Sync + Sized + 'static {
 
     /// How the storage is opened.
     type Config: Config;
-    /// A session that reads.
-    type Reader: Reader;
-    /// A session that reads and writes. What it reads is the latest that was written through any handle.
-    type Writer: Writer;
+    /// What work is run in.
+    type Session: Writer;
 
     /// Creates or migrates the schema, and opens the storage (L1, L4).
     fn open(config: &Self::Config) -> impl Future<Output = Result<Self>> + Send;
@@ -77,29 +75,17 @@ pub trait Engine: fmt::Debug + Send + Sync + Sized + 'static {
     /// Tells how the engine is, without a trace in it (L3).
     fn health(&self) -> impl Future<Output = Result<Health>> + Send;
 
-    /// Runs work in a session that reads, with one view of the storage if the engine can give one.
+    /// Runs work in a session. One that only reads has one view of the storage if the engine can give one. In one that writes, each step
+    /// is atomic by itself; the work as a whole need not be.
     ///
-    /// The session may be on a replica, unless `view` is [`View::Latest`]. Past `until` nobody waits for the answer.
-    fn read<A, T>(
+    /// Past `until` nobody waits for the answer. The engine may run work that writes again after it has rolled back all of it. Work never
+    /// goes on after a step that failed, so an engine may do all of its steps in one transaction.
+    fn run<A, T>(
         &self,
-        view: View,
+        access: Access,
         until: Instant,
         argument: Arc<A>,
-        work: Work<Self::Reader, A, T>,
-    ) -> impl Future<Output = Result<T>> + Send
-    where
-        A: Send + Sync + 'static,
-        T: Send + 'static;
-
-    /// Runs work in a session that writes. Each step of the session is atomic by itself; the work as a whole need not be.
-    ///
-    /// Past `until` nobody waits for the answer. The engine may run the work again after it has rolled back all of it. Work never goes on
-    /// after a step that failed, so an engine may do all of its steps in one transaction.
-    fn write<A, T>(
-        &self,
-        until: Instant,
-        argument: Arc<A>,
-        work: Work<Self::Writer, A, T>,
+        work: Work<Self::Session, A, T>,
     ) -> impl Future<Output = Result<T>> + Send
     where
         A: Send + Sync + 'static,
@@ -113,11 +99,13 @@ pub trait Engine: fmt::Debug + Send + Sync + Sized + 'static {
     }
 }
 
-/// What a session that reads has to see.
+/// What a session is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum View {
-    /// Whatever the configuration allows, such as a replica that lags behind.
-    Configured,
-    /// Everything that was acknowledged before, through any handle.
-    Latest,
+pub enum Access {
+    /// To read whatever the configuration allows, such as a replica that lags behind.
+    Read,
+    /// To read everything that was acknowledged before, through any handle.
+    ReadLatest,
+    /// To write, and before that to read the same.
+    Write,
 }

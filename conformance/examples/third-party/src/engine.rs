@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use memory_core::engine::{Config, Engine, Reader, Retry, Settings, View, Work};
+use memory_core::engine::{Access, Config, Engine, Reader, Retry, Settings, Work};
 use memory_core::{Durability, Error, ErrorKind, Health, Result};
 use tokio::runtime::Handle;
 
@@ -43,8 +43,7 @@ impl Engine for Redb {
     const RESTORE: (usize, usize) = (10_000, 64 << 20);
 
     type Config = RedbConfig;
-    type Reader = Session;
-    type Writer = Session;
+    type Session = Session;
 
     async fn open(config: &RedbConfig) -> Result<Self> {
         let open = |_| {
@@ -68,15 +67,7 @@ impl Engine for Redb {
         Ok(Health::new(Self::NAME, "4", VERSION, start.elapsed(), Durability::Durable))
     }
 
-    async fn read<A, T>(&self, _: View, _: Instant, argument: Arc<A>, work: Work<Session, A, T>) -> Result<T>
-    where
-        A: Send + Sync + 'static,
-        T: Send + 'static,
-    {
-        run(self.0.clone(), argument, work).await
-    }
-
-    async fn write<A, T>(&self, _: Instant, argument: Arc<A>, work: Work<Session, A, T>) -> Result<T>
+    async fn run<A, T>(&self, _: Access, _: Instant, argument: Arc<A>, work: Work<Session, A, T>) -> Result<T>
     where
         A: Send + Sync + 'static,
         T: Send + 'static,

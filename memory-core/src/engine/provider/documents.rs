@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use super::Shared;
 use crate::engine::gate::record_rows;
 use crate::engine::session::{Reader, Writer};
-use crate::engine::{Engine, View, pages};
+use crate::engine::{Access, Engine, pages};
 use crate::{
     Collection, Document, DocumentId, DocumentPage, DocumentQuery, DocumentSelection, DocumentStore, DocumentWrite,
     RestoreReport, Result, Timestamp,
@@ -34,7 +34,9 @@ impl<E: Engine> DocumentStore for ProviderDocuments<E> {
             loop {
                 let change = Change { id: id.clone(), write: Arc::clone(&write), now: open.settings.clock.now() };
                 // A race that was lost is run again, until the deadline.
-                if let Some(document) = open.write(change, |writer, change| Box::pin(put(writer, change))).await? {
+                if let Some(document) =
+                    open.run(Access::Write, change, |writer, change| Box::pin(put(writer, change))).await?
+                {
                     return Ok(document);
                 }
             }
@@ -46,7 +48,7 @@ impl<E: Engine> DocumentStore for ProviderDocuments<E> {
         let key = (collection.clone(), id.clone());
         let work = async {
             let open = self.shared.ready().await?;
-            open.read(View::Configured, key, |reader, (collection, id)| Box::pin(get(reader, collection, id))).await
+            open.run(Access::Read, key, |reader, (collection, id)| Box::pin(get(reader, collection, id))).await
         };
         self.shared.gate.read("documents.get", work).await
     }
@@ -54,8 +56,7 @@ impl<E: Engine> DocumentStore for ProviderDocuments<E> {
     async fn query(&self, query: &DocumentQuery) -> Result<DocumentPage> {
         let work = async {
             let open = self.shared.ready().await?;
-            let page =
-                open.read(View::Configured, query.clone(), |reader, query| Box::pin(pages::documents(reader, query)));
+            let page = open.run(Access::Read, query.clone(), |reader, query| Box::pin(pages::documents(reader, query)));
             let page = page.await?;
             record_rows(page.documents.len());
             Ok(page)
@@ -85,7 +86,7 @@ impl<E: Engine> DocumentStore for ProviderDocuments<E> {
     async fn collections(&self) -> Result<Vec<Collection>> {
         let work = async {
             let open = self.shared.ready().await?;
-            open.read(View::Configured, (), |reader, ()| Box::pin(reader.collections())).await
+            open.run(Access::Read, (), |reader, ()| Box::pin(reader.collections())).await
         };
         self.shared.gate.read("documents.collections", work).await
     }

@@ -15,7 +15,7 @@ use super::gate::{Gate, HEALTH_DEADLINE, record_rows};
 use super::retry::Retry;
 use super::session::{Reader, Work, Writer};
 use super::settings::{Config, Settings};
-use super::{Engine, View, pages};
+use super::{Access, Engine, pages};
 use crate::provider::check_batch;
 use crate::{
     Backfill, Blocks, Capabilities, DocumentStore, Error, ErrorKind, Health, Memory, MemoryId, MemoryPage, MemoryPatch,
@@ -160,8 +160,10 @@ impl<E: Engine> MemoryProvider for Provider<E> {
                 // Asked here, since a clock that panics must not end a thread of the engine.
                 let change = Change { id, patch: Arc::clone(&patch), now: open.settings.clock.now() };
                 let updated = match patch.is_empty() {
-                    true => open.read(View::Latest, change, |reader, change| Box::pin(told(reader, change))).await?,
-                    false => open.write(change, |writer, change| Box::pin(update(writer, change))).await?,
+                    true => {
+                        open.run(Access::ReadLatest, change, |reader, change| Box::pin(told(reader, change))).await?
+                    }
+                    false => open.run(Access::Write, change, |writer, change| Box::pin(update(writer, change))).await?,
                 };
                 // A race that was lost is run again, until the deadline.
                 if let Some(updated) = updated {
@@ -175,7 +177,7 @@ impl<E: Engine> MemoryProvider for Provider<E> {
     async fn get(&self, id: MemoryId) -> Result<Option<Memory>> {
         let work = async {
             let open = self.shared.ready().await?;
-            open.read(View::Configured, id, |reader, id| Box::pin(get(reader, *id))).await
+            open.run(Access::Read, id, |reader, id| Box::pin(get(reader, *id))).await
         };
         self.shared.gate.read("get", work).await
     }
@@ -189,8 +191,7 @@ impl<E: Engine> MemoryProvider for Provider<E> {
                 }
                 open.check_backfill(Blocks::LedgerText).await?;
             }
-            let page =
-                open.read(View::Configured, query.clone(), |reader, query| Box::pin(pages::memories(reader, query)));
+            let page = open.run(Access::Read, query.clone(), |reader, query| Box::pin(pages::memories(reader, query)));
             let page = page.await?;
             record_rows(page.memories.len());
             Ok(page)
@@ -232,25 +233,14 @@ impl<E: Engine> Shared<E> {
 }
 
 impl<E: Engine> Open<E> {
-    /// Runs work that reads.
-    async fn read<A, T>(&self, view: View, argument: A, work: Work<E::Reader, A, T>) -> Result<T>
+    /// Runs work. What writes is repeated only while it has written nothing.
+    async fn run<A, T>(&self, access: Access, argument: A, work: Work<E::Session, A, T>) -> Result<T>
     where
         A: Send + Sync + 'static,
         T: Send + 'static,
     {
         let (until, argument) = (self.until(), Arc::new(argument));
-        let attempt = |_| self.engine.read(view, until, Arc::clone(&argument), work);
-        self.retry().run(|error| self.engine.is_temporary(error), attempt).await
-    }
-
-    /// Runs work that writes. It is repeated only while it has written nothing.
-    async fn write<A, T>(&self, argument: A, work: Work<E::Writer, A, T>) -> Result<T>
-    where
-        A: Send + Sync + 'static,
-        T: Send + 'static,
-    {
-        let (until, argument) = (self.until(), Arc::new(argument));
-        let attempt = |_| self.engine.write(until, Arc::clone(&argument), work);
+        let attempt = |_| self.engine.run(access, until, Arc::clone(&argument), work);
         self.retry().run(|error| self.engine.is_temporary(error), attempt).await
     }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::Open;
 use crate::engine::session::{Reader, Writer};
 use crate::engine::walk::{Row, Source, Walk};
-use crate::engine::{Engine, View};
+use crate::engine::{Access, Engine};
 use crate::page::Verdict;
 use crate::query::Documents;
 use crate::{DocumentId, DocumentSelection, Error, ErrorKind, Order, Result};
@@ -20,12 +20,14 @@ impl<E: Engine> Open<E> {
                 Some(ids) => ids.to_vec(),
                 None => {
                     let search = Search { selection: selection.clone(), max };
-                    self.read(View::Latest, search, |reader, search| Box::pin(find(reader, search))).await?
+                    self.run(Access::ReadLatest, search, |reader, search| Box::pin(find(reader, search))).await?
                 }
             };
             let removal = Removal { selection: selection.clone(), ids, max };
             // What has changed since it was found is looked at again.
-            if let Some(removed) = self.write(removal, |writer, removal| Box::pin(remove(writer, removal))).await? {
+            if let Some(removed) =
+                self.run(Access::Write, removal, |writer, removal| Box::pin(remove(writer, removal))).await?
+            {
                 return Ok(removed);
             }
         }

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use super::Open;
-use crate::engine::Engine;
 use crate::engine::session::{Append, Appended, Atomicity, Writer};
+use crate::engine::{Access, Engine};
 use crate::{Collection, Document, DocumentId, Memory, MemoryId, Outcome, RestoreReport, Result};
 
 impl<E: Engine> Open<E> {
@@ -15,7 +15,9 @@ impl<E: Engine> Open<E> {
             let until = self.until();
             let argument = Arc::new(some.to_vec());
             let attempt = |_| {
-                self.engine.write(until, Arc::clone(&argument), |writer, some| Box::pin(restore_memories(writer, some)))
+                self.engine.run(Access::Write, until, Arc::clone(&argument), |writer, some| {
+                    Box::pin(restore_memories(writer, some))
+                })
             };
             let restored = self.retry().repeatable().run(|error| self.engine.is_temporary(error), attempt).await;
             report.extend(start, restored)?;
@@ -29,8 +31,9 @@ impl<E: Engine> Open<E> {
             let until = self.until();
             let argument = Arc::new(some.to_vec());
             let attempt = |_| {
-                self.engine
-                    .write(until, Arc::clone(&argument), |writer, some| Box::pin(restore_documents(writer, some)))
+                self.engine.run(Access::Write, until, Arc::clone(&argument), |writer, some| {
+                    Box::pin(restore_documents(writer, some))
+                })
             };
             // Never after an unknown outcome: a document that was put and removed since would come back (W11).
             let restored = self.retry().run(|error| self.engine.is_temporary(error), attempt).await;

@@ -4,9 +4,9 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::Open;
-use crate::engine::Engine;
 use crate::engine::batch::{Batch, BatchStore};
 use crate::engine::session::{Append, Appended, Atomicity, Writer};
+use crate::engine::{Access, Engine};
 use crate::{Error, IdempotencyKey, Memory, MemoryId, Outcome, Result, check_repetition};
 
 /// How many memories are compared at once with those that they repeat.
@@ -26,7 +26,7 @@ impl<E: Engine> Open<E> {
         let attempt = |attempt| {
             let is_repeated = attempt > 0 || earlier == Outcome::Unknown;
             let given = Arc::new(Given { memories: memories.clone(), is_repeated });
-            self.engine.write(until, given, |writer, given| Box::pin(append_all(writer, given)))
+            self.engine.run(Access::Write, until, given, |writer, given| Box::pin(append_all(writer, given)))
         };
         // Under its own id a memory is stored once, however often that is tried (W11).
         self.retry().repeatable().run(|error| self.engine.is_temporary(error), attempt).await
@@ -46,7 +46,7 @@ impl<E: Engine> BatchStore for Open<E> {
 
     async fn store_each(&self, memories: Vec<Arc<Memory>>) -> Result<Vec<Result<MemoryId, Outcome>>> {
         let given = Arc::new(Given { memories, is_repeated: false });
-        self.engine.write(self.until(), given, |writer, given| Box::pin(append_each(writer, given))).await
+        self.engine.run(Access::Write, self.until(), given, |writer, given| Box::pin(append_each(writer, given))).await
     }
 }
 
