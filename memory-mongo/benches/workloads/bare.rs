@@ -54,7 +54,7 @@ impl Bare for BareMongo {
     }
 
     async fn update(&self, id: MemoryId, context: &Context) {
-        let set = doc! { "$set": { "context": context.as_str(), "updatedAt": 1_i64 }, "$inc": { "revision": 1_i64 } };
+        let set = doc! { "$set": { "context": context.as_str(), "updatedAt": 1_i64 }, "$inc": { "revision": 1_i64, "written": 256_i64 } };
         self.memories.update_one(doc! { "_id": binary(id) }, set).await.expect("updates");
     }
 
@@ -112,6 +112,7 @@ fn document(row: &NewMemory) -> RawDocumentBuf {
         "paths": paths,
         "status": row.status.as_str(),
         "revision": 1_i64,
+        "written": 256_i64 + i64::from(migrations::WRITER),
         "metadata": row.metadata.as_str(),
         "trigger": row.trigger.as_str(),
     }
