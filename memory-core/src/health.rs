@@ -109,6 +109,8 @@ pub struct Backfill {
 /// What has to wait for a backfill.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Blocks {
+    /// Nothing: it only gives space back.
+    Nothing,
     /// Text search of the ledger.
     LedgerText,
     /// Every call but those of the life cycle.

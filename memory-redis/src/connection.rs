@@ -18,7 +18,7 @@ use crate::statements::{Keys, LONG_ROWS, is_write, load_scripts, name_of};
 const RECALLS: usize = 32;
 
 /// A page of rows of at least this many bytes is not read at once.
-const LONG: usize = 1 << 20;
+const LONG: usize = 1 << 16;
 
 /// The connections of an open provider.
 #[derive(Debug)]

@@ -1,5 +1,6 @@
 //! The backfills: the move from the keys of version 1 to those of version 2, and the index of words.
 
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use memory_core::engine::{Mark, corrupt};
@@ -10,7 +11,7 @@ use redis::{Pipeline, Value};
 use crate::connection::{command, decoded};
 use crate::read::{LATE, RedisSession};
 use crate::rows;
-use crate::schema::{begun, complete, unlink_some};
+use crate::schema::{begun, complete, scan, unlink};
 use crate::statements::{
     COLLECTIONS, Call, INDEXED, Keys, Lua, MEMORIES, MOVE, UNINDEXED, WORD, step, words_of, words_of_document,
 };
@@ -27,6 +28,10 @@ pub(crate) const MOVED: [[&str; 2]; 7] = [
 ];
 /// What the keys begin with that are removed in the end: all others of version 1, and what is left of those that have moved.
 const LEFT: [&str; 8] = ["m:", "p:", "c:", "w:", "d:", "dt:", "dw:", "old:"];
+/// Puts a string in the place of the documents of a collection, by time.
+const SET_ASIDE: &str = "
+    if redis.call('TYPE', KEYS[1]).ok == 'zset' then redis.call('RENAME', KEYS[1], KEYS[2]) end
+    return redis.call('SET', KEYS[1], 'version 2')";
 /// How many records a slice moves.
 const SLICE: usize = 256;
 /// How many memories a slice takes into the index of words.
@@ -50,17 +55,23 @@ impl RedisSession {
         for set in ["old:time", "old:time:words"] {
             counts.cmd("ZCARD").arg(keys.of(set));
         }
-        for name in self.old_collections().await? {
-            counts.cmd("ZCARD").arg(keys.with("dt:", name));
+        let collections = self.old_collections().await?;
+        for name in &collections {
+            counts.cmd("ZCARD").arg(keys.with("old:dt:", name));
         }
         let (done, left) = self.count(&counts).await?;
-        Ok(Some(Backfill::new("the layout of version 2", done, done + left, Blocks::Everything)))
+        Ok(Some(match left == 0 && collections.is_empty() {
+            true => Backfill::new("the keys of version 1", 0, 1, Blocks::Nothing),
+            false => Backfill::new("the layout of version 2", done, done + left, Blocks::Everything),
+        }))
     }
 
     /// Takes its next slice.
     pub(crate) async fn backfill(&self) -> Result<()> {
         let (on, keys) = (&self.on, &self.on.keys);
         let Some(step) = begun(on).await? else { return self.index_words(TAKEN_OVER).await.map(drop) };
+        // Version 1 told of rows from 1 MiB on.
+        on.has_long_rows.store(true, Ordering::Relaxed);
         for (set, has_words) in [("old:time", false), ("old:time:words", true)] {
             let index = |call: &mut Call, mark: &Mark, row: &[u8]| index_memory(keys, call, mark, row, has_words);
             if self.move_some(&keys.of(set), &keys.of("m:"), &keys.of(MEMORIES), index).await? {
@@ -68,7 +79,11 @@ impl RedisSession {
             }
         }
         let Some(name) = self.old_collections().await?.pop() else { return self.sweep(step).await };
-        let (set, rows) = (keys.with("dt:", &name), [keys.with("d:", &name).as_slice(), b":"].concat());
+        let (set, rows) = (keys.with("old:dt:", &name), [keys.with("d:", &name).as_slice(), b":"].concat());
+        // A removal of version 1 is an error from here on.
+        let mut aside = Pipeline::with_capacity(1);
+        aside.cmd("EVAL").arg(SET_ASIDE).arg(2).arg(keys.with("dt:", &name)).arg(&set);
+        on.write(aside, Instant::now()).await?;
         let collection = Collection::parse(String::from_utf8_lossy(&name)).map_err(corrupt)?;
         let index = |call: &mut Call, mark: &Mark, row: &[u8]| index_document(keys, call, mark, row, &collection);
         if !self.move_some(&set, &rows, &keys.documents(&collection), index).await? {
@@ -93,30 +108,44 @@ impl RedisSession {
             return Ok(false);
         }
         marks.truncate(self.readable(from, &marks).await?);
+        self.move_rows(&marks, from, to, Some(set), index).await?;
         let ids: Vec<_> = marks.iter().map(|mark| mark.id.as_slice()).collect();
-        let mut moves = Pipeline::with_capacity(marks.len());
-        for (mark, row) in marks.iter().zip(self.rows(from, ids.clone()).await?) {
-            // An entry whose row is gone is none.
-            let Some(row) = row else { continue };
-            let row = rows::from_form_1(&row).unwrap_or(row);
-            // Not where another program has moved it: there it may be changed or removed already.
-            let mut call = Call::new(Lua::Change, &self.on.keys)
-                .key([to, &mark.id].concat())
-                .arg([])
-                .arg(row.as_slice())
-                .expect(set.to_vec(), mark.id.clone(), true);
-            index(&mut call, mark, &row);
-            moves.add_command(call.into_cmd());
-        }
-        if !moves.is_empty() {
-            self.on.write(moves, Instant::now()).await?;
-        }
         // Only when all of them have arrived.
         let mut clear = Pipeline::with_capacity(3);
         clear.cmd("UNLINK").arg(ids.iter().map(|id| [from, id].concat()).collect::<Vec<_>>());
         clear.cmd("ZREM").arg(set).arg(&ids).cmd("HINCRBY").arg(self.on.keys.of(MOVE)).arg("done").arg(ids.len());
         self.on.write(clear, Instant::now()).await?;
         Ok(true)
+    }
+
+    /// Writes the rows of version 1 under their new keys, where they still stand in their set, if they have one: where another program has
+    /// moved one, it may be changed or removed already.
+    async fn move_rows(
+        &self,
+        marks: &[Mark],
+        from: &[u8],
+        to: &[u8],
+        set: Option<&[u8]>,
+        index: impl Fn(&mut Call, &Mark, &[u8]),
+    ) -> Result<()> {
+        let ids = marks.iter().map(|mark| mark.id.as_slice()).collect();
+        let mut moves = Pipeline::with_capacity(marks.len());
+        for (mark, row) in marks.iter().zip(self.rows(from, ids).await?) {
+            // An entry whose row is gone is none.
+            let Some(row) = row else { continue };
+            let row = rows::from_form_1(&row).unwrap_or(row);
+            let call = Call::new(Lua::Change, &self.on.keys).key([to, &mark.id].concat()).arg([]).arg(row.as_slice());
+            let mut call = match set {
+                Some(set) => call.expect(set.to_vec(), mark.id.clone(), true),
+                None => call.expect(from.to_vec(), Vec::new(), false),
+            };
+            index(&mut call, mark, &row);
+            moves.add_command(call.into_cmd());
+        }
+        match moves.is_empty() {
+            true => Ok(()),
+            false => self.on.write(moves, Instant::now()).await.map(drop),
+        }
     }
 
     /// Removes some of what is left of version 1. Completes the step when a whole round over the keys has found nothing: after a restart or
@@ -126,8 +155,11 @@ impl RedisSession {
         let state = command("HMGET", &[&keys.of(MOVE), b"cursor", b"found"]);
         let (cursor, found) = on.read_one::<(Option<Vec<u8>>, Option<bool>)>(&state).await?;
         let left = LEFT.map(|prefix| keys.of(prefix));
-        let is_left = |key: &[u8]| left.iter().any(|prefix| key.starts_with(prefix));
-        let (cursor, found_now) = unlink_some(on, cursor.as_deref().unwrap_or(b"0"), is_left).await?;
+        let (cursor, mut some) = scan(on, cursor.as_deref().unwrap_or(b"0")).await?;
+        some.retain(|key| left.iter().any(|prefix| key.starts_with(prefix)));
+        self.adopt(&some).await?;
+        let found_now = !some.is_empty();
+        unlink(on, some).await?;
         let found = found_now || found == Some(true);
         let is_round = cursor == b"0";
         if is_round && !found {
@@ -137,6 +169,22 @@ impl RedisSession {
         on.write(command("HSET", &[&keys.of(MOVE), b"cursor", &cursor, b"found", found]), Instant::now())
             .await
             .map(drop)
+    }
+
+    /// Moves memories that a program of version 1 has stored since the step began: it writes the row of a store before it meets the error,
+    /// and takes the store for done when it repeats it.
+    async fn adopt(&self, old: &[Vec<u8>]) -> Result<()> {
+        let (keys, rows) = (&self.on.keys, self.on.keys.of("m:"));
+        let ids: Vec<_> = old.iter().filter_map(|key| key.strip_prefix(rows.as_slice())).collect();
+        let mut marks = Vec::with_capacity(ids.len());
+        for (id, row) in ids.iter().zip(self.rows(&rows, ids.clone()).await?) {
+            let row = row.as_deref().and_then(rows::from_form_1).unwrap_or_default();
+            if let Ok(head) = rows::read_head(id, &row) {
+                marks.push(Mark { millis: head.created_at.as_millis(), id: id.to_vec() });
+            }
+        }
+        let index = |call: &mut Call, mark: &Mark, row: &[u8]| index_memory(keys, call, mark, row, false);
+        self.move_rows(&marks, &rows, &keys.of(MEMORIES), None, index).await
     }
 
     /// The names of the collections of which documents may be left.

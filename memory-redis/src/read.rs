@@ -177,9 +177,11 @@ impl RedisSession {
         for _ in 0..=most / ROWS {
             let walk = newest(None, None);
             let (marks, goes_on) = self.entries(&[Range::of(keys.of(UNINDEXED))], &walk, ROWS).await?;
-            if marks.is_empty() {
+            let count = marks.len();
+            if count == 0 {
                 return Ok(true);
             }
+            let marks = &marks[..self.readable(&keys.of(MEMORIES), &marks).await?];
             let rows = self.rows(&keys.of(MEMORIES), marks.iter().map(|mark| mark.id.as_slice()).collect()).await?;
             let mut pipeline = Pipeline::with_capacity(marks.len());
             for (Mark { millis, id }, row) in marks.iter().zip(rows) {
@@ -198,8 +200,9 @@ impl RedisSession {
                 call.add(keys.of(INDEXED), step);
                 pipeline.add_command(call.into_cmd());
             }
-            self.on.write(pipeline, self.until).await?;
-            if !goes_on {
+            // One that was changed meanwhile is looked at again.
+            let answers = self.on.write(pipeline, self.until).await?;
+            if !goes_on && marks.len() == count && answers.iter().all(|answer| *answer == Value::Int(1)) {
                 return Ok(true);
             }
         }

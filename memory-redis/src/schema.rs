@@ -35,7 +35,9 @@ pub async fn remove(config: &RedisConfig) -> Result<()> {
     let connections = connect(config)?;
     let mut cursor = b"0".to_vec();
     loop {
-        (cursor, _) = connections.retry(|| unlink_some(&connections, &cursor, |_| true)).await?;
+        let (next, keys) = connections.retry(|| scan(&connections, &cursor)).await?;
+        connections.retry(|| unlink(&connections, keys.clone())).await?;
+        cursor = next;
         if cursor == b"0" {
             return Ok(());
         }
@@ -82,24 +84,19 @@ pub(crate) async fn complete(connections: &Connections, step: &Step) -> Result<(
     connections.write(pipeline, Instant::now()).await.map(drop)
 }
 
-/// Removes some of the next keys of the namespace. Tells where the following are, and whether it removed any.
-pub(crate) async fn unlink_some(
-    connections: &Connections,
-    cursor: &[u8],
-    is_wanted: impl Fn(&[u8]) -> bool,
-) -> Result<(Vec<u8>, bool)> {
+/// Some of the next keys of the namespace, and where the following are.
+pub(crate) async fn scan(connections: &Connections, cursor: &[u8]) -> Result<(Vec<u8>, Vec<Vec<u8>>)> {
     let pattern = connections.keys.pattern();
-    let scan = command("SCAN", &[cursor, b"MATCH", pattern.as_bytes(), b"COUNT", b"4000"]);
-    let (next, keys) = connections.read_one::<(Vec<u8>, Vec<Vec<u8>>)>(&scan).await?;
-    let mut unlink = Pipeline::new();
-    for key in keys.iter().filter(|key| is_wanted(key)) {
+    connections.read_one(&command("SCAN", &[cursor, b"MATCH", pattern.as_bytes(), b"COUNT", b"4000"])).await
+}
+
+/// Removes keys.
+pub(crate) async fn unlink(connections: &Connections, keys: Vec<Vec<u8>>) -> Result<()> {
+    let mut unlink = Pipeline::with_capacity(keys.len());
+    for key in keys {
         unlink.cmd("UNLINK").arg(key);
     }
-    let is_found = !unlink.is_empty();
-    if is_found {
-        connections.write(unlink, Instant::now()).await?;
-    }
-    Ok((next, is_found))
+    if unlink.is_empty() { Ok(()) } else { connections.write(unlink, Instant::now()).await.map(drop) }
 }
 
 fn connect(config: &RedisConfig) -> Result<Connections> {

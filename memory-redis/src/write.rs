@@ -16,9 +16,6 @@ use crate::statements::{
     words_of, words_of_document,
 };
 
-/// How many documents are put at once.
-const AT_ONCE: usize = 64;
-
 impl Writer for RedisSession {
     async fn append(&mut self, append: Append<'_>) -> Result<Vec<Appended>> {
         let (on, memories) = (&self.on, append.memories);
@@ -83,20 +80,6 @@ impl Writer for RedisSession {
         let mut pipeline = Pipeline::with_capacity(1);
         pipeline.add_command(put(&self.on.keys, before, after));
         Ok(is_done(self.on.write(pipeline, self.until).await?.first()))
-    }
-
-    async fn put_new(&mut self, documents: &[Document]) -> Result<Vec<bool>> {
-        let (mut done, mut earlier) = (Vec::with_capacity(documents.len()), Outcome::NotDone);
-        for some in documents.chunks(AT_ONCE) {
-            let mut pipeline = Pipeline::with_capacity(some.len());
-            for document in some {
-                pipeline.add_command(put(&self.on.keys, None, document));
-            }
-            let answers = self.on.write(pipeline, self.until).await.map_err(|error| error.after(earlier))?;
-            done.extend(answers.iter().map(|answer| is_done(Some(answer))));
-            earlier = Outcome::Unknown;
-        }
-        Ok(done)
     }
 
     async fn remove(&mut self, collection: &Collection, found: &[Found<Document, Version>]) -> Result<bool> {

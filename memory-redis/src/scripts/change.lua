@@ -5,8 +5,8 @@
 -- ARGV: the head that was read, or nothing where there was no row; the new row, or nothing where it stays; the expected member, or
 -- nothing; 1 if it is in its set, else 0; the changes of the sets.
 local head = redis.call('GETRANGE', KEYS[2], 0, 8)
--- An earlier attempt has done it: no two writes share a head.
-if head ~= '' and head == string.sub(ARGV[2], 1, 9) then return 1 end
+-- An earlier attempt has done it: no two writes share a head. Replicas are waited for behind a write only: this one changes nothing.
+if head ~= '' and head == string.sub(ARGV[2], 1, 9) then return redis.call('APPEND', KEYS[2], '') and 1 end
 if head ~= ARGV[1] then return 0 end
 if ARGV[3] ~= '' and (redis.call('ZSCORE', KEYS[3], ARGV[3]) and '1' or '0') ~= ARGV[4] then return 2 end
 change('ZADD', 4, 5)
