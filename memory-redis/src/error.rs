@@ -147,7 +147,9 @@ fn of_code(code: &str, detail: &str) -> (ErrorKind, &'static str, bool) {
 /// Whether a command of a script failed that may not be its first write. What the server is not ready for is refused at the first one.
 fn is_from_within_a_script(error: &RedisError) -> bool {
     let detail = error.detail().unwrap_or_default();
-    detail.contains("@user_script") && !is_killed(detail)
+    matches!(error.code(), Some("ERR" | "NOPERM" | "WRONGTYPE"))
+        && detail.contains("@user_script")
+        && !is_killed(detail)
 }
 
 /// Only a script that has written nothing can be killed.
