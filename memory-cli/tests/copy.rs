@@ -17,7 +17,7 @@ fn a_copy_that_was_killed_goes_on_when_it_is_repeated() {
     let before = cli.ok(&["export"]);
     let to = format!("sqlite://{}", cli.path("copy.db").display());
     cli.ok(&["--url", &to, "migrate"]);
-    let database = rusqlite::Connection::open(cli.path("copy.db")).expect("a database");
+    let database = cli.database("copy.db");
     // At this memory the copy comes to no end, so it lives when it is killed.
     let halt = "CREATE TRIGGER halt BEFORE INSERT ON memories WHEN new.slot >> 20 = 5000 BEGIN
         SELECT count(*) FROM memories a, memories b, memories c, memories d; END";
@@ -63,7 +63,7 @@ fn a_copy_takes_what_is_selected_and_spares_what_is_there() {
 #[test]
 fn a_copy_that_leaves_something_out_is_not_verified() {
     let cli = filled();
-    let database = rusqlite::Connection::open(cli.path("memory.db")).expect("a database");
+    let database = cli.database("memory.db");
     let broken = database.execute(r#"UPDATE memories SET "trigger" = '{"cut' WHERE space_id = 'odd-1'"#, []);
     assert_eq!(broken.expect("updated"), 1);
     let target = format!("sqlite://{}", cli.path("copy.db").display());
@@ -107,7 +107,7 @@ fn a_doctor_tells_what_is_wrong_and_mends_nothing() {
     assert!(bad("broken.db").contains("connection"));
     assert!(bad("none.db").contains("run migrate"));
     assert!(!cli.path("none.db").exists(), "what is not there is not made");
-    let database = rusqlite::Connection::open(cli.path("memory.db")).expect("a database");
+    let database = cli.database("memory.db");
     database.execute("DROP INDEX memories_open", []).expect("dropped");
     assert!(bad("memory.db").contains("memories_open"));
     assert!(

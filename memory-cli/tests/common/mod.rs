@@ -47,6 +47,15 @@ impl Cli {
         self.folder.path().join(name)
     }
 
+    /// The file of a database, as a program of this version may write it.
+    pub(crate) fn database(&self, name: &str) -> rusqlite::Connection {
+        let database = rusqlite::Connection::open(self.path(name)).expect("a database");
+        let writer = |_: &rusqlite::functions::Context<'_>| Ok(migrations::WRITER);
+        let flags = rusqlite::functions::FunctionFlags::SQLITE_INNOCUOUS;
+        database.create_scalar_function("agent_memory_writer", 0, flags, writer).expect("a function");
+        database
+    }
+
     pub(crate) fn write(&self, name: &str, text: impl AsRef<[u8]>) -> String {
         let path = self.path(name);
         std::fs::write(&path, text).expect("a file in the temporary folder");
