@@ -139,12 +139,15 @@ pub(crate) fn long_transaction() -> Case {
 
 /// What a program of version 1 indexed is not indexed again, and what it began is done from the start.
 pub(crate) fn indexed_by_version_1() -> Case {
-    for (end, found) in [("INSERT INTO agent_memory.ledger_text VALUES (TRUE)", 0), ("SELECT", 1)] {
+    // Of one that it has completed, a call waits for nothing, however long it is.
+    for (end, count, found) in [("INSERT INTO agent_memory.ledger_text VALUES (TRUE)", 2_001, 0), ("SELECT", 1, 1)] {
         let server = LocalPostgres::start()?;
         run(async {
             let mut admin = version_1(&server).await?;
             // Its words are not there, which tells whether it is indexed.
-            admin.execute(STORE).await?;
+            let stores = format!("DO $$ BEGIN FOR number IN 1..{count} LOOP {STORE}; END LOOP; END $$");
+            admin.execute(AssertSqlSafe(stores)).await?;
+            admin.execute("ANALYZE agent_memory.memories").await?;
             admin.execute("CREATE TABLE agent_memory.ledger_text (is_complete boolean NOT NULL)").await?;
             admin.execute(end).await?;
 
@@ -152,13 +155,25 @@ pub(crate) fn indexed_by_version_1() -> Case {
             let other = open(config(server.url())).await?;
             let stored = other.store(memory(8)).await?;
             let provider = open(indexed(server.url())).await?;
-            assert_eq!(provider.backfill().await?, None);
             assert_eq!(by_word(&provider, "word7").await?.len(), found);
             assert_eq!(by_word(&provider, "word8").await?, [stored]);
+            assert_eq!(provider.backfill().await?, None);
             Ok(())
         })?;
     }
     Ok(())
+}
+
+/// What is stored in a new namespace has its words, so no call waits for a backfill, however many there are.
+pub(crate) fn indexed_from_the_start() -> Case {
+    let server = LocalPostgres::start()?;
+    run(async {
+        let provider = open(indexed(server.url())).await?;
+        let ids = provider.store_many((0..2_001).map(memory).collect()).await?;
+        PgConnection::connect(server.url()).await?.execute("ANALYZE agent_memory.memories").await?;
+        assert_eq!(by_word(&provider, "word7").await?, [ids[7]]);
+        Ok(())
+    })
 }
 
 /// The index is switched on over a ledger, 3,000 memories or as many as `MEMORY_TEST_MEMORIES` says, while another program writes. The
@@ -208,8 +223,8 @@ pub(crate) fn switched_on() -> Case {
         // A slice is cut in the middle.
         let mut lock = admin.begin().await?;
         lock.execute("SELECT FROM agent_memory.words_backfill FOR UPDATE").await?;
-        let config = indexed(server.url());
-        let cut = tokio::spawn(async move { open(config).await.map(drop) });
+        let interrupted = open(indexed(server.url())).await?;
+        let cut = tokio::spawn(async move { interrupted.backfill().await });
         holds(server.url(), WAITS_FOR_A_LOCK).await?;
         // It has read this memory as it was before.
         let raced = ids[reached as usize - 1];
