@@ -20,6 +20,9 @@ use crate::statements::{id_to_sql, words_of};
 const LONGEST_SET_UP: Duration = Duration::from_secs(60 * 60);
 /// How many memories a slice of the backfill indexes.
 const SLICE: usize = 128;
+/// Waits for a lock a little longer than the server takes to cancel an autovacuum that holds it.
+const BEGIN_STEP: &str = "SAVEPOINT migration; SELECT set_config('lock_timeout', (setting::bigint + 500)::text, TRUE)
+    FROM pg_settings WHERE name = 'deadlock_timeout'";
 
 /// Creates or migrates the schema, as `init` does, and tells which steps that took.
 pub async fn migrate(config: &PostgresConfig) -> Result<Report> {
@@ -65,11 +68,17 @@ pub async fn inspect(config: &PostgresConfig) -> Result<Inspection> {
 pub(crate) async fn set_up(connections: &Connections, config: &PostgresConfig) -> Result<Report> {
     let retry = Retry::until(Instant::now() + config.deadline.min(LONGEST_SET_UP)).repeatable();
     let migrate = async |_| {
+        let start = Instant::now();
         let mut target = PostgresTarget(connections.first_transaction().await?);
         let report = migrations::migrate(&mut target, migrations::postgres(), wanted(config)).await;
         // The steps before one that failed stay.
         let ended = target.0.end().await;
-        report.and_then(|report| ended.map(|()| report))
+        let report = report.and_then(|report| ended.map(|()| report));
+        if report.as_ref().is_err_and(is_locked) {
+            // For the stores, which have waited as long.
+            tokio::time::sleep(start.elapsed()).await;
+        }
+        report
     };
     retry.run(|error| is_passing(error) || is_locked(error), migrate).await
 }
@@ -165,7 +174,7 @@ impl Target for PostgresTarget {
     async fn apply(&mut self, step: &Step) -> Result<()> {
         let Self(session) = self;
         // Whoever waits for a lock of the ledger lets all stores wait behind it.
-        session.command("SAVEPOINT migration; SET LOCAL lock_timeout = 1000").await.map_err(native)?;
+        session.command(BEGIN_STEP).await.map_err(native)?;
         let text = step.text.replace("{schema}", &session.on().schema);
         let applied = session.command(AssertSqlSafe(text)).await.map_err(native);
         let insert = session.statement(|on| &on.insert_applied).bind(i64::from(step.version)).bind(step.name);

@@ -29,6 +29,7 @@ fn main() -> ExitCode {
         trial("migrations::old_writers_are_refused_by_the_server", migrations::old_writers),
         trial("migrations::a_program_below_the_minimum_only_reads", migrations::newer_minimum),
         trial("migrations::a_long_transaction_holds_nobody_up", migrations::long_transaction),
+        trial("migrations::an_autovacuum_gives_way", migrations::vacuumed),
         trial("migrations::version_1_has_indexed_all_or_nothing", migrations::indexed_by_version_1),
         trial("migrations::a_new_namespace_needs_no_backfill", migrations::indexed_from_the_start),
         trial("migrations::a_ledger_is_indexed_beside_running_programs", migrations::switched_on),

@@ -137,6 +137,25 @@ pub(crate) fn long_transaction() -> Case {
     })
 }
 
+/// The server cancels an autovacuum for a migration that waits.
+pub(crate) fn vacuumed() -> Case {
+    let slow = [("autovacuum_vacuum_cost_limit", "1"), ("autovacuum_vacuum_cost_delay", "100ms")];
+    let server = LocalPostgres::start_with(&[slow[0], slow[1], ("autovacuum_naptime", "1s")])?;
+    run(async {
+        store_as_version_1(&mut version_1(&server).await?, 10_000).await?;
+        holds(
+            server.url(),
+            "SELECT EXISTS (SELECT FROM pg_stat_progress_vacuum WHERE relid = 'agent_memory.memories'::regclass)",
+        )
+        .await?;
+        let mut config = config(server.url());
+        config.deadline = Duration::from_secs(10);
+        open(config).await?;
+        assert!(std::fs::read_to_string(server.folder().join("log"))?.contains("canceling autovacuum task"));
+        Ok(())
+    })
+}
+
 /// What a program of version 1 indexed is not indexed again, and what it began is done from the start.
 pub(crate) fn indexed_by_version_1() -> Case {
     // Of one that it has completed, a call waits for nothing, however long it is.
@@ -145,8 +164,7 @@ pub(crate) fn indexed_by_version_1() -> Case {
         run(async {
             let mut admin = version_1(&server).await?;
             // Its words are not there, which tells whether it is indexed.
-            let stores = format!("DO $$ BEGIN FOR number IN 1..{count} LOOP {STORE}; END LOOP; END $$");
-            admin.execute(AssertSqlSafe(stores)).await?;
+            store_as_version_1(&mut admin, count).await?;
             admin.execute("ANALYZE agent_memory.memories").await?;
             admin.execute("CREATE TABLE agent_memory.ledger_text (is_complete boolean NOT NULL)").await?;
             admin.execute(end).await?;
@@ -306,6 +324,12 @@ async fn version_1(server: &LocalPostgres) -> Result<PgConnection, Box<dyn std::
     );
     admin.execute(AssertSqlSafe(sql)).await?;
     Ok(admin)
+}
+
+async fn store_as_version_1(admin: &mut PgConnection, count: usize) -> Case {
+    let stores = format!("DO $$ BEGIN FOR number IN 1..{count} LOOP {STORE}; END LOOP; END $$");
+    admin.execute(AssertSqlSafe(stores)).await?;
+    Ok(())
 }
 
 fn indexed(url: &str) -> PostgresConfig {
