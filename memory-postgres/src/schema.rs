@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use memory_core::engine::{Access, Retry, Row};
+use memory_core::engine::{Access, Mark, Retry, Row};
 use memory_core::{Backfill, Blocks, Error, Inspection, Ledger, Result, TextIndex, Timestamp, Verdict};
 use migrations::{Applied, Kind, Report, Step, Target, WORDS};
 use sqlx::AssertSqlSafe;
@@ -18,8 +18,9 @@ use crate::statements::{id_to_sql, words_of};
 
 /// How long the set-up is tried again where a call may take longer.
 const LONGEST_SET_UP: Duration = Duration::from_secs(60 * 60);
-/// How many memories a slice of the backfill indexes.
+/// How many memories a slice of the backfill indexes, and from how many bytes on it takes no more.
 const SLICE: usize = 128;
+const SLICE_BYTES: usize = 4 << 20;
 /// Waits for a lock a little longer than the server takes to cancel an autovacuum that holds it.
 const BEGIN_STEP: &str = "SAVEPOINT migration; SELECT set_config('lock_timeout', (setting::bigint + 500)::text, TRUE)
     FROM pg_settings WHERE name = 'deadlock_timeout'";
@@ -100,16 +101,21 @@ pub(crate) async fn backfill(connections: &Connections) -> Result<()> {
     let slice =
         session.prepare(&session.on().newest.by_time.between).bind(SLICE as i64).bind(i64::MIN).bind(Uuid::nil());
     let slice = slice.bind(column::<i64>(&reached, 0)?).bind(column::<Uuid>(&reached, 1)?);
-    let (mut ids, mut words) = (Vec::new(), Vec::new());
+    let (mut ids, mut words, mut bytes, mut stopped) = (Vec::new(), Vec::new(), 0, None);
     let mut index = |row: &dyn Row<Ledger>| {
         // A row that can't be read has no words.
         if let Ok(memory) = row.head().and_then(|head| row.read(&head)) {
             ids.push(id_to_sql(memory.id));
             words.push(words_of(&memory));
+            bytes += memory.size();
+            if bytes >= SLICE_BYTES {
+                stopped = Some(Mark { millis: memory.created_at.as_millis(), id: memory.id.as_bytes().to_vec() });
+                return Ok(Verdict::Stop);
+            }
         }
         Ok(Verdict::Skip)
     };
-    let next = session.offer_slice(slice, SLICE, memory_by_id, &mut index).await?;
+    let next = session.offer_slice(slice, SLICE, memory_by_id, &mut index).await?.or(stopped);
     let backfill = session.statement(|on| &on.backfill_words).bind(ids).bind(words);
     let backfill = backfill.bind(next.as_ref().map(|next| next.millis));
     session.write(backfill.bind(next.and_then(|next| Uuid::from_slice(&next.id).ok()))).await?;

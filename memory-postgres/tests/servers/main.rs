@@ -33,6 +33,7 @@ fn main() -> ExitCode {
         trial("migrations::version_1_has_indexed_all_or_nothing", migrations::indexed_by_version_1),
         trial("migrations::a_new_namespace_needs_no_backfill", migrations::indexed_from_the_start),
         trial("migrations::a_ledger_is_indexed_beside_running_programs", migrations::switched_on),
+        trial("migrations::a_slice_of_large_memories_is_short", migrations::large_memories),
         trial("plans::no_recall_scans_a_table", plans::no_scan),
         trial("pooler::each_call_gets_its_own_answer", pooler::own_answers),
     ];

@@ -285,6 +285,30 @@ pub(crate) fn switched_on() -> Case {
     })
 }
 
+/// A slice takes few large memories, and the next one goes on behind them.
+pub(crate) fn large_memories() -> Case {
+    let server = LocalPostgres::start()?;
+    run(async {
+        let large = |number| {
+            let mut memory = memory(number);
+            let text = format!(r#"{{"text":"word{number} {}"}}"#, "a ".repeat(3 << 19));
+            memory.trigger = Trigger::parse(&text).expect("valid");
+            memory
+        };
+        let ids = open(config(server.url())).await?.store_many((0..5).map(large).collect()).await?;
+        let provider = open(indexed(server.url())).await?;
+        for done in [2, 4] {
+            let progress = provider.backfill().await?.ok_or("some are left")?;
+            assert_eq!((progress.done, progress.total), (done, 5));
+        }
+        assert_eq!(provider.backfill().await?, None);
+        for (number, id) in ids.into_iter().enumerate() {
+            assert_eq!(by_word(&provider, &format!("word{number}")).await?, [id]);
+        }
+        Ok(())
+    })
+}
+
 /// Stores and updates in turns: what was stored by its number, and what was updated by its word.
 async fn write_until(
     writer: Arc<PostgresMemory>,
