@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use memory_core::engine::{Access, Mark, Retry, Row};
 use memory_core::{Backfill, Blocks, Error, Inspection, Ledger, Result, TextIndex, Timestamp, Verdict};
-use migrations::{Applied, Kind, Report, Step, Target, WORDS};
+use migrations::{Applied, Kind, Report, Step, Target, WORDS, WRITER};
 use sqlx::AssertSqlSafe;
 use sqlx::postgres::PgRow;
 use uuid::Uuid;
@@ -150,6 +150,11 @@ struct PostgresTarget(Session);
 impl Target for PostgresTarget {
     async fn lock(&mut self) -> Result<()> {
         let Self(session) = self;
+        if !session.holds(session.statement(|on| &on.is_writer).bind(WRITER.to_string())).await? {
+            let message =
+                "a setting of the connection does not reach the server: behind a pooler, use pooler=transaction";
+            return Err(Error::invalid(message));
+        }
         session.row(session.statement(|on| &on.lock_schema)).await?;
         if !session.holds(session.statement(|on| &on.has_bookkeeping)).await? {
             // A role may be allowed to use a schema that is there, and not to make one.

@@ -69,6 +69,7 @@ macro_rules! has_ledger_text {
 }
 
 statements! {
+    is_writer: "SELECT current_setting('agent_memory.writer', TRUE) IS NOT DISTINCT FROM $1";
     lock_schema: "SELECT pg_advisory_xact_lock(hashtextextended('agent memory ' || {name}, 0))";
     has_schema: "SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = {name})";
     create_schema: "CREATE SCHEMA {schema}";

@@ -36,6 +36,7 @@ fn main() -> ExitCode {
         trial("migrations::a_slice_of_large_memories_is_short", migrations::large_memories),
         trial("plans::no_recall_scans_a_table", plans::no_scan),
         trial("pooler::each_call_gets_its_own_answer", pooler::own_answers),
+        trial("pooler::one_that_drops_settings_is_refused", pooler::dropped_settings),
     ];
     let full_disk = "refusals::a_full_disk_is_unavailable_until_there_is_room";
     trials.push(match refusals::can_mount() {
