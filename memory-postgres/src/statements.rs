@@ -30,7 +30,9 @@ macro_rules! statements {
                 let values = for_each_depth(SpaceId::MAX_BOUNDARIES, |depth| format!(", paths[{depth}]"));
                 let complete = |text: &str| {
                     let text = text.replace("{path_columns}", &columns).replace("{path_values}", &values);
-                    text.replace("{schema}", &schema).replace("{name}", &name).into()
+                    // In one pass: a name can hold either placeholder.
+                    let parts: Vec<_> = text.split("{schema}").map(|part| part.replace("{name}", &name)).collect();
+                    parts.join(&schema).into()
                 };
                 Ok(Self {
                     newest: Slices::new("DESC", &schema),

@@ -19,6 +19,7 @@ fn main() -> ExitCode {
         trial("refusals::unreachable_servers_are_unavailable_at_once", refusals::unreachable),
         trial("refusals::roles_and_databases_have_their_kinds", refusals::roles_and_databases),
         trial("refusals::statements_have_their_kinds", refusals::statements),
+        trial("refusals::states_have_kinds", refusals::states),
         trial("refusals::a_lost_race_is_run_again", refusals::lost_race),
         trial("refusals::the_failure_of_one_store_touches_no_other", refusals::one_failure),
         trial("crashes::acknowledged_stores_survive_kills", crashes::acknowledged_stores_survive),
