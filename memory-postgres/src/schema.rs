@@ -21,9 +21,6 @@ const LONGEST_SET_UP: Duration = Duration::from_secs(60 * 60);
 /// How many memories a slice of the backfill indexes, and from how many bytes on it takes no more.
 const SLICE: usize = 128;
 const SLICE_BYTES: usize = 4 << 20;
-/// Waits for a lock a little longer than the server takes to cancel an autovacuum that holds it.
-const BEGIN_STEP: &str = "SAVEPOINT migration; SELECT set_config('lock_timeout', (setting::bigint + 500)::text, TRUE)
-    FROM pg_settings WHERE name = 'deadlock_timeout'";
 
 /// Creates or migrates the schema, as `init` does, and tells which steps that took.
 pub async fn migrate(config: &PostgresConfig) -> Result<Report> {
@@ -184,8 +181,10 @@ impl Target for PostgresTarget {
 
     async fn apply(&mut self, step: &Step) -> Result<()> {
         let Self(session) = self;
-        // Whoever waits for a lock of the ledger lets all stores wait behind it.
-        session.command(BEGIN_STEP).await.map_err(native)?;
+        // All stores wait behind this one, which waits until the server has cancelled an autovacuum that holds the lock, and no longer.
+        let begin = "SAVEPOINT migration; SELECT set_config('lock_timeout', (setting::bigint + 500)::text, TRUE)
+            FROM pg_settings WHERE name = 'deadlock_timeout'";
+        session.command(begin).await.map_err(native)?;
         let text = step.text.replace("{schema}", &session.on().schema);
         let applied = session.command(AssertSqlSafe(text)).await.map_err(native);
         let insert = session.statement(|on| &on.insert_applied).bind(i64::from(step.version)).bind(step.name);

@@ -104,6 +104,7 @@ pub(crate) fn statements() -> Case {
         let mut indexed = config(server.url());
         indexed.text_index = TextIndex::All;
         let indexed = open(indexed).await?;
+        assert_eq!(indexed.backfill().await?, None);
         let erased = provider.get(kept).await?.ok_or("a memory that was stored")?;
         admin.execute("DELETE FROM agent_memory.memories").await?;
         let twice = indexed.restore(vec![erased]).await.expect_err("a unique violation");
