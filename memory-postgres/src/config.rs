@@ -69,7 +69,7 @@ pub struct Server {
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct Tls {
-    /// Whether, and what is checked, as libpq's `sslmode` has it; `Prefer` by default.
+    /// Whether, and what is checked, as libpq's `sslmode` has it; `Prefer` by default, as which `Allow` counts.
     pub mode: TlsMode,
     /// The file with the certificates to trust; the public ones by default.
     pub root_certificate: Option<PathBuf>,
@@ -155,8 +155,6 @@ impl Server {
         let mut tls = Tls::default();
         for (name, value) in form_urlencoded::parse(address.parameters.as_bytes()) {
             match &*name {
-                // An encrypted connection is tried first, which costs nothing where it works.
-                "sslmode" if value == "allow" => tls.mode = TlsMode::Prefer,
                 "sslmode" => tls.mode = parameter(&name, &value)?,
                 "sslrootcert" => tls.root_certificate = Some(value.as_ref().into()),
                 "sslcert" => tls.certificate = Some(value.as_ref().into()),

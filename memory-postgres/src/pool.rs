@@ -9,7 +9,7 @@ use migrations::WRITER;
 use sqlx::postgres::{PgConnectOptions, PgConnection};
 use sqlx::{ConnectOptions, Connection, Row};
 
-use crate::config::{PostgresConfig, Server};
+use crate::config::{PostgresConfig, Server, TlsMode};
 use crate::error::is_starting;
 
 /// How many statements each connection keeps prepared: more than are usual. Each depth of a path has some of its own, and each set of
@@ -95,7 +95,8 @@ impl Connector {
             .port(host.port)
             .application_name(&config.application_name)
             .extra_float_digits(None)
-            .ssl_mode(tls.mode);
+            // The driver would never encrypt with `Allow`; to try that first costs nothing where it works.
+            .ssl_mode(if let TlsMode::Allow = tls.mode { TlsMode::Prefer } else { tls.mode });
         let options = user.iter().fold(options, |options, user| options.username(user));
         let options = password.iter().fold(options, |options, password| options.password(&password.0));
         let options = database.iter().fold(options, |options, database| options.database(database));

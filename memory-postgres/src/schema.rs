@@ -3,9 +3,9 @@
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use memory_core::engine::{Access, Retry, Row};
+use memory_core::engine::{Access, Mark, Retry, Row};
 use memory_core::{Backfill, Blocks, Error, Inspection, Ledger, Result, TextIndex, Timestamp, Verdict};
-use migrations::{Applied, Kind, Report, Step, Target, WORDS};
+use migrations::{Applied, Kind, Report, Step, Target, WORDS, WRITER};
 use sqlx::AssertSqlSafe;
 use sqlx::postgres::PgRow;
 use uuid::Uuid;
@@ -18,8 +18,9 @@ use crate::statements::{id_to_sql, words_of};
 
 /// How long the set-up is tried again where a call may take longer.
 const LONGEST_SET_UP: Duration = Duration::from_secs(60 * 60);
-/// How many memories a slice of the backfill indexes.
+/// How many memories a slice of the backfill indexes, and from how many bytes on it takes no more.
 const SLICE: usize = 128;
+const SLICE_BYTES: usize = 4 << 20;
 
 /// Creates or migrates the schema, as `init` does, and tells which steps that took.
 pub async fn migrate(config: &PostgresConfig) -> Result<Report> {
@@ -65,11 +66,17 @@ pub async fn inspect(config: &PostgresConfig) -> Result<Inspection> {
 pub(crate) async fn set_up(connections: &Connections, config: &PostgresConfig) -> Result<Report> {
     let retry = Retry::until(Instant::now() + config.deadline.min(LONGEST_SET_UP)).repeatable();
     let migrate = async |_| {
+        let start = Instant::now();
         let mut target = PostgresTarget(connections.first_transaction().await?);
         let report = migrations::migrate(&mut target, migrations::postgres(), wanted(config)).await;
         // The steps before one that failed stay.
         let ended = target.0.end().await;
-        report.and_then(|report| ended.map(|()| report))
+        let report = report.and_then(|report| ended.map(|()| report));
+        if report.as_ref().is_err_and(is_locked) {
+            // For the stores, which have waited as long.
+            tokio::time::sleep(start.elapsed()).await;
+        }
+        report
     };
     retry.run(|error| is_passing(error) || is_locked(error), migrate).await
 }
@@ -91,16 +98,21 @@ pub(crate) async fn backfill(connections: &Connections) -> Result<()> {
     let slice =
         session.prepare(&session.on().newest.by_time.between).bind(SLICE as i64).bind(i64::MIN).bind(Uuid::nil());
     let slice = slice.bind(column::<i64>(&reached, 0)?).bind(column::<Uuid>(&reached, 1)?);
-    let (mut ids, mut words) = (Vec::new(), Vec::new());
+    let (mut ids, mut words, mut bytes, mut stopped) = (Vec::new(), Vec::new(), 0, None);
     let mut index = |row: &dyn Row<Ledger>| {
         // A row that can't be read has no words.
         if let Ok(memory) = row.head().and_then(|head| row.read(&head)) {
             ids.push(id_to_sql(memory.id));
             words.push(words_of(&memory));
+            bytes += memory.size();
+            if bytes >= SLICE_BYTES {
+                stopped = Some(Mark { millis: memory.created_at.as_millis(), id: memory.id.as_bytes().to_vec() });
+                return Ok(Verdict::Stop);
+            }
         }
         Ok(Verdict::Skip)
     };
-    let next = session.offer_slice(slice, SLICE, memory_by_id, &mut index).await?;
+    let next = session.offer_slice(slice, SLICE, memory_by_id, &mut index).await?.or(stopped);
     let backfill = session.statement(|on| &on.backfill_words).bind(ids).bind(words);
     let backfill = backfill.bind(next.as_ref().map(|next| next.millis));
     session.write(backfill.bind(next.and_then(|next| Uuid::from_slice(&next.id).ok()))).await?;
@@ -135,6 +147,11 @@ struct PostgresTarget(Session);
 impl Target for PostgresTarget {
     async fn lock(&mut self) -> Result<()> {
         let Self(session) = self;
+        if !session.holds(session.statement(|on| &on.is_writer).bind(WRITER.to_string())).await? {
+            let message =
+                "a setting of the connection does not reach the server: behind a pooler, use pooler=transaction";
+            return Err(Error::invalid(message));
+        }
         session.row(session.statement(|on| &on.lock_schema)).await?;
         if !session.holds(session.statement(|on| &on.has_bookkeeping)).await? {
             // A role may be allowed to use a schema that is there, and not to make one.
@@ -164,8 +181,10 @@ impl Target for PostgresTarget {
 
     async fn apply(&mut self, step: &Step) -> Result<()> {
         let Self(session) = self;
-        // Whoever waits for a lock of the ledger lets all stores wait behind it.
-        session.command("SAVEPOINT migration; SET LOCAL lock_timeout = 1000").await.map_err(native)?;
+        // All stores wait behind this one, which waits until the server has cancelled an autovacuum that holds the lock, and no longer.
+        let begin = "SAVEPOINT migration; SELECT set_config('lock_timeout', (setting::bigint + 500)::text, TRUE)
+            FROM pg_settings WHERE name = 'deadlock_timeout'";
+        session.command(begin).await.map_err(native)?;
         let text = step.text.replace("{schema}", &session.on().schema);
         let applied = session.command(AssertSqlSafe(text)).await.map_err(native);
         let insert = session.statement(|on| &on.insert_applied).bind(i64::from(step.version)).bind(step.name);

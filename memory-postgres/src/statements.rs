@@ -30,7 +30,9 @@ macro_rules! statements {
                 let values = for_each_depth(SpaceId::MAX_BOUNDARIES, |depth| format!(", paths[{depth}]"));
                 let complete = |text: &str| {
                     let text = text.replace("{path_columns}", &columns).replace("{path_values}", &values);
-                    text.replace("{schema}", &schema).replace("{name}", &name).into()
+                    // In one pass: a name can hold either placeholder.
+                    let parts: Vec<_> = text.split("{schema}").map(|part| part.replace("{name}", &name)).collect();
+                    parts.join(&schema).into()
                 };
                 Ok(Self {
                     newest: Slices::new("DESC", &schema),
@@ -69,6 +71,7 @@ macro_rules! has_ledger_text {
 }
 
 statements! {
+    is_writer: "SELECT current_setting('agent_memory.writer', TRUE) IS NOT DISTINCT FROM $1";
     lock_schema: "SELECT pg_advisory_xact_lock(hashtextextended('agent memory ' || {name}, 0))";
     has_schema: "SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = {name})";
     create_schema: "CREATE SCHEMA {schema}";
@@ -152,8 +155,11 @@ statements! {
         JOIN {schema}.memories m ON m.id = c.id ORDER BY place");
 
     has_ledger_text: concat!("SELECT ", has_ledger_text!());
-    /// How many memories the backfill has gone over, and about how many there are; nothing when it is complete.
-    pending_words: "SELECT done, greatest(done, reltuples::bigint) FROM {schema}.words_backfill
+    /// How many memories the backfill has gone over, and how many there are; nothing when it is complete. Beyond the 2,000 that a call
+    /// completes by itself, the estimate of the server will do.
+    pending_words: "SELECT done, greatest(done + rest, CASE WHEN rest > 2000 THEN reltuples::bigint END)
+        FROM {schema}.words_backfill reached CROSS JOIN LATERAL (SELECT count(*) AS rest FROM (
+            SELECT FROM {schema}.memories WHERE (created_at, id) < (reached.created_at, reached.id) LIMIT 2001) further) counted
         JOIN pg_class ON relname = 'memories' AND relnamespace = to_regnamespace(quote_ident({name}))
         WHERE EXISTS (SELECT FROM {schema}.schema_migrations WHERE name = 'words' AND NOT complete)";
     reached_words: "SELECT created_at, id FROM {schema}.words_backfill";

@@ -214,7 +214,7 @@ auth_file = users.txt
 pool_mode = transaction
 default_pool_size = 8
 max_client_conn = 1000
-ignore_startup_parameters = extra_float_digits
+ignore_startup_parameters = extra_float_digits,options
 "
     )
 }

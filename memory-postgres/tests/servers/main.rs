@@ -19,6 +19,7 @@ fn main() -> ExitCode {
         trial("refusals::unreachable_servers_are_unavailable_at_once", refusals::unreachable),
         trial("refusals::roles_and_databases_have_their_kinds", refusals::roles_and_databases),
         trial("refusals::statements_have_their_kinds", refusals::statements),
+        trial("refusals::states_have_kinds", refusals::states),
         trial("refusals::a_lost_race_is_run_again", refusals::lost_race),
         trial("refusals::the_failure_of_one_store_touches_no_other", refusals::one_failure),
         trial("crashes::acknowledged_stores_survive_kills", crashes::acknowledged_stores_survive),
@@ -29,10 +30,14 @@ fn main() -> ExitCode {
         trial("migrations::old_writers_are_refused_by_the_server", migrations::old_writers),
         trial("migrations::a_program_below_the_minimum_only_reads", migrations::newer_minimum),
         trial("migrations::a_long_transaction_holds_nobody_up", migrations::long_transaction),
+        trial("migrations::an_autovacuum_gives_way", migrations::vacuumed),
         trial("migrations::version_1_has_indexed_all_or_nothing", migrations::indexed_by_version_1),
+        trial("migrations::a_new_namespace_needs_no_backfill", migrations::indexed_from_the_start),
         trial("migrations::a_ledger_is_indexed_beside_running_programs", migrations::switched_on),
+        trial("migrations::a_slice_of_large_memories_is_short", migrations::large_memories),
         trial("plans::no_recall_scans_a_table", plans::no_scan),
         trial("pooler::each_call_gets_its_own_answer", pooler::own_answers),
+        trial("pooler::one_that_drops_settings_is_refused", pooler::dropped_settings),
     ];
     let full_disk = "refusals::a_full_disk_is_unavailable_until_there_is_room";
     trials.push(match refusals::can_mount() {

@@ -137,14 +137,35 @@ pub(crate) fn long_transaction() -> Case {
     })
 }
 
+/// The server cancels an autovacuum for a migration that waits.
+pub(crate) fn vacuumed() -> Case {
+    let slow = [("autovacuum_vacuum_cost_limit", "1"), ("autovacuum_vacuum_cost_delay", "100ms")];
+    let server = LocalPostgres::start_with(&[slow[0], slow[1], ("autovacuum_naptime", "1s")])?;
+    run(async {
+        store_as_version_1(&mut version_1(&server).await?, 10_000).await?;
+        holds(
+            server.url(),
+            "SELECT EXISTS (SELECT FROM pg_stat_progress_vacuum WHERE relid = 'agent_memory.memories'::regclass)",
+        )
+        .await?;
+        let mut config = config(server.url());
+        config.deadline = Duration::from_secs(10);
+        open(config).await?;
+        assert!(std::fs::read_to_string(server.folder().join("log"))?.contains("canceling autovacuum task"));
+        Ok(())
+    })
+}
+
 /// What a program of version 1 indexed is not indexed again, and what it began is done from the start.
 pub(crate) fn indexed_by_version_1() -> Case {
-    for (end, found) in [("INSERT INTO agent_memory.ledger_text VALUES (TRUE)", 0), ("SELECT", 1)] {
+    // Of one that it has completed, a call waits for nothing, however long it is.
+    for (end, count, found) in [("INSERT INTO agent_memory.ledger_text VALUES (TRUE)", 2_001, 0), ("SELECT", 1, 1)] {
         let server = LocalPostgres::start()?;
         run(async {
             let mut admin = version_1(&server).await?;
             // Its words are not there, which tells whether it is indexed.
-            admin.execute(STORE).await?;
+            store_as_version_1(&mut admin, count).await?;
+            admin.execute("ANALYZE agent_memory.memories").await?;
             admin.execute("CREATE TABLE agent_memory.ledger_text (is_complete boolean NOT NULL)").await?;
             admin.execute(end).await?;
 
@@ -152,13 +173,25 @@ pub(crate) fn indexed_by_version_1() -> Case {
             let other = open(config(server.url())).await?;
             let stored = other.store(memory(8)).await?;
             let provider = open(indexed(server.url())).await?;
-            assert_eq!(provider.backfill().await?, None);
             assert_eq!(by_word(&provider, "word7").await?.len(), found);
             assert_eq!(by_word(&provider, "word8").await?, [stored]);
+            assert_eq!(provider.backfill().await?, None);
             Ok(())
         })?;
     }
     Ok(())
+}
+
+/// What is stored in a new namespace has its words, so no call waits for a backfill, however many there are.
+pub(crate) fn indexed_from_the_start() -> Case {
+    let server = LocalPostgres::start()?;
+    run(async {
+        let provider = open(indexed(server.url())).await?;
+        let ids = provider.store_many((0..2_001).map(memory).collect()).await?;
+        PgConnection::connect(server.url()).await?.execute("ANALYZE agent_memory.memories").await?;
+        assert_eq!(by_word(&provider, "word7").await?, [ids[7]]);
+        Ok(())
+    })
 }
 
 /// The index is switched on over a ledger, 3,000 memories or as many as `MEMORY_TEST_MEMORIES` says, while another program writes. The
@@ -208,8 +241,8 @@ pub(crate) fn switched_on() -> Case {
         // A slice is cut in the middle.
         let mut lock = admin.begin().await?;
         lock.execute("SELECT FROM agent_memory.words_backfill FOR UPDATE").await?;
-        let config = indexed(server.url());
-        let cut = tokio::spawn(async move { open(config).await.map(drop) });
+        let interrupted = open(indexed(server.url())).await?;
+        let cut = tokio::spawn(async move { interrupted.backfill().await });
         holds(server.url(), WAITS_FOR_A_LOCK).await?;
         // It has read this memory as it was before.
         let raced = ids[reached as usize - 1];
@@ -248,6 +281,30 @@ pub(crate) fn switched_on() -> Case {
         assert_eq!(by_word(&second, "word0").await?, []);
         let without = "SELECT count(*) FROM agent_memory.memories LEFT JOIN agent_memory.memory_words USING (id) WHERE words IS NULL";
         assert_eq!(admin.fetch_one(without).await?.try_get::<i64, _>(0)?, 1, "the damaged one alone has no words");
+        Ok(())
+    })
+}
+
+/// A slice takes few large memories, and the next one goes on behind them.
+pub(crate) fn large_memories() -> Case {
+    let server = LocalPostgres::start()?;
+    run(async {
+        let large = |number| {
+            let mut memory = memory(number);
+            let text = format!(r#"{{"text":"word{number} {}"}}"#, "a ".repeat(3 << 19));
+            memory.trigger = Trigger::parse(&text).expect("valid");
+            memory
+        };
+        let ids = open(config(server.url())).await?.store_many((0..5).map(large).collect()).await?;
+        let provider = open(indexed(server.url())).await?;
+        for done in [2, 4] {
+            let progress = provider.backfill().await?.ok_or("some are left")?;
+            assert_eq!((progress.done, progress.total), (done, 5));
+        }
+        assert_eq!(provider.backfill().await?, None);
+        for (number, id) in ids.into_iter().enumerate() {
+            assert_eq!(by_word(&provider, &format!("word{number}")).await?, [id]);
+        }
         Ok(())
     })
 }
@@ -291,6 +348,12 @@ async fn version_1(server: &LocalPostgres) -> Result<PgConnection, Box<dyn std::
     );
     admin.execute(AssertSqlSafe(sql)).await?;
     Ok(admin)
+}
+
+async fn store_as_version_1(admin: &mut PgConnection, count: usize) -> Case {
+    let stores = format!("DO $$ BEGIN FOR number IN 1..{count} LOOP {STORE}; END LOOP; END $$");
+    admin.execute(AssertSqlSafe(stores)).await?;
+    Ok(())
 }
 
 fn indexed(url: &str) -> PostgresConfig {

@@ -32,6 +32,7 @@ pub(crate) fn no_scan() -> Case {
         let mut config = config(server.url());
         config.text_index = TextIndex::All;
         let provider = open(config).await?;
+        assert_eq!(provider.backfill().await?, None);
         for start in (0..ROWS).step_by(10_000) {
             let space = |number| match number % 5_000 {
                 1 => format!("plugin-sparse-{number}"),

@@ -4,9 +4,9 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use conformance::server::postgres::{LocalPostgres, PgBouncer};
-use memory_core::{Error, MemoryProvider, MemoryQuery};
+use memory_core::{Error, ErrorKind, MemoryProvider, MemoryQuery};
 
-use crate::common::{Case, at, config, event, open, run};
+use crate::common::{Case, at, check, config, event, holds, open, run};
 
 /// Two different statements from 64 tasks, on fewer connections.
 pub(crate) fn own_answers() -> Case {
@@ -38,5 +38,16 @@ pub(crate) fn own_answers() -> Case {
             task.await??;
         }
         Ok(())
+    })
+}
+
+/// One that drops what a connection sets at its start is refused before anything is made.
+pub(crate) fn dropped_settings() -> Case {
+    let server = LocalPostgres::start()?;
+    let pooler = PgBouncer::start(server.url())?;
+    run(async {
+        let error = open(config(pooler.url())).await.expect_err("no writer");
+        check(&error, ErrorKind::InvalidInput, "pooler=transaction");
+        holds(server.url(), "SELECT to_regnamespace('agent_memory') IS NULL").await
     })
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use conformance::server::postgres::LocalPostgres;
 use memory_core::{
-    Error, ErrorKind, IdempotencyKey, MemoryPatch, MemoryProvider, Metadata, Outcome, TextIndex, Trigger,
+    Error, ErrorKind, IdempotencyKey, MemoryPatch, MemoryProvider, Metadata, Outcome, Status, TextIndex, Trigger,
 };
 use memory_postgres::{Host, Password, PostgresConfig, PostgresMemory};
 use sqlx::postgres::{PgConnectOptions, PgConnection};
@@ -104,6 +104,7 @@ pub(crate) fn statements() -> Case {
         let mut indexed = config(server.url());
         indexed.text_index = TextIndex::All;
         let indexed = open(indexed).await?;
+        assert_eq!(indexed.backfill().await?, None);
         let erased = provider.get(kept).await?.ok_or("a memory that was stored")?;
         admin.execute("DELETE FROM agent_memory.memories").await?;
         let twice = indexed.restore(vec![erased]).await.expect_err("a unique violation");
@@ -113,6 +114,42 @@ pub(crate) fn statements() -> Case {
 
         admin.execute("ALTER TABLE agent_memory.memories RENAME TO lost").await?;
         check(&provider.store(event("a-b", 1)).await.expect_err("no table"), ErrorKind::SchemaMismatch, "is gone");
+        Ok(())
+    })
+}
+
+/// What the server calls an error, and what an update makes of it, which is not repeated after any of these.
+pub(crate) fn states() -> Case {
+    let server = LocalPostgres::start()?;
+    run(async {
+        let mut admin = PgConnection::connect(server.url()).await?;
+        let mut config = config(server.url());
+        config.namespace = "{name} of '{schema}'".to_owned();
+        let provider = open(config).await?;
+        let id = provider.store(event("a-b", 1)).await?;
+        for (state, kind, is_retryable) in [
+            ("08006", ErrorKind::Unavailable, true),
+            ("23505", ErrorKind::Conflict, true),
+            ("25006", ErrorKind::Unauthorized, false),
+            ("28P01", ErrorKind::Unauthorized, false),
+            ("3D000", ErrorKind::Unavailable, false),
+            ("42601", ErrorKind::Unexpected, false),
+            ("53100", ErrorKind::Unavailable, true),
+            ("55P03", ErrorKind::Unavailable, true),
+            ("57014", ErrorKind::Timeout, true),
+            ("57P01", ErrorKind::Unavailable, true),
+            ("AM002", ErrorKind::SchemaMismatch, false),
+            ("XX001", ErrorKind::Corrupt, false),
+        ] {
+            let refuse = format!(
+                r#"CREATE OR REPLACE FUNCTION "{{name}} of '{{schema}}'".check_writer() RETURNS trigger LANGUAGE plpgsql AS
+                    $$ BEGIN RAISE EXCEPTION '{SECRET}' USING ERRCODE = '{state}'; END $$"#
+            );
+            admin.execute(AssertSqlSafe(refuse)).await?;
+            let patch = MemoryPatch::new().with_status(Status::Running);
+            let refused = provider.update(id, patch).await.expect_err(state);
+            assert_eq!((refused.kind(), refused.is_retryable()), (kind, is_retryable), "{state}: {refused:?}");
+        }
         Ok(())
     })
 }

@@ -41,7 +41,7 @@ pub(crate) fn modes() -> Case {
         reload(&mut admin).await?;
 
         assert!(!is_encrypted(&config, TlsMode::Disable, &mut admin).await?);
-        for mode in [TlsMode::Prefer, TlsMode::Require] {
+        for mode in [TlsMode::Allow, TlsMode::Prefer, TlsMode::Require] {
             assert!(is_encrypted(&config, mode, &mut admin).await?);
         }
         // No public authority has signed it.
