@@ -165,13 +165,18 @@ impl Target for MongoTarget<'_> {
     async fn apply(&mut self, step: &Step) -> Result<()> {
         let (on, is_quick, version) = (&self.0.on, step.kind == Kind::Quick, i64::from(step.version));
         // A program of version 1 has made the index when all rows had their words.
-        let is_complete = is_quick
+        let mut is_complete = is_quick
             || on.primary.memories.list_index_names().await.map_err(native)?.iter().any(|index| index == step.name);
         for command in commands(step)? {
             // An index over the whole ledger is what the backfill makes.
             if is_quick || !command.contains_key("createIndexes") {
                 execute(on, command).await?;
             }
+        }
+        // What is stored from now on has its words: with a majority behind the rule, nothing without any comes after this look.
+        if !is_complete && on.latest.memories.find_one(doc! {}).await.map_err(native)?.is_none() {
+            index_words(Arc::clone(on)).await?;
+            is_complete = true;
         }
         let mut entry = doc! { "version": version, "name": step.name, "checksum": step.checksum() };
         if !is_complete {

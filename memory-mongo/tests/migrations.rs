@@ -35,6 +35,7 @@ fn main() -> ExitCode {
         trial("mongo::a_ledger_that_version_1_has_indexed_is_complete", || {
             run(a_ledger_that_version_1_has_indexed_is_complete())
         }),
+        trial("mongo::a_new_ledger_needs_no_backfill", || run(a_new_ledger_needs_no_backfill())),
         trial("mongo::what_has_no_words_is_passed_over", || run(what_has_no_words_is_passed_over())),
     ];
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
@@ -232,6 +233,23 @@ async fn a_ledger_that_version_1_has_indexed_is_complete() -> Case {
     memory_mongo::migrate(&indexed).await?;
     let entries = database.collection::<Document>("schema_migrations");
     assert_eq!(entries.count_documents(doc! { "name": "words", "complete": { "$ne": false } }).await?, 1);
+    Ok(())
+}
+
+async fn a_new_ledger_needs_no_backfill() -> Case {
+    let server = LocalMongo::start()?;
+    let mut config = config(&server.url());
+    config.text_index = TextIndex::All;
+    let provider = open(config.clone()).await?;
+    for start in [0, 1_000, 2_000] {
+        provider.store_many((start..start + 1_000).map(|number| event("a", number)).collect()).await?;
+    }
+    for provider in [&provider, &open(config.clone()).await?] {
+        let page = provider.query(&MemoryQuery::builder().all().text("n2500").build()?).await?;
+        assert_eq!(page.memories.len(), 1);
+        assert_eq!(provider.backfill().await?, None);
+    }
+    assert_eq!(memory_mongo::inspect(&config).await?.missing, [""; 0]);
     Ok(())
 }
 
