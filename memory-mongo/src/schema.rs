@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use futures::TryStreamExt;
 use memory_core::{Backfill, Blocks, Error, ErrorKind, Inspection, Ledger, Result, Timestamp};
 use migrations::{Applied, Kind, Report, Step, Target, WORDS};
+use mongodb::Database;
 use mongodb::bson::{Bson, Document, RawDocumentBuf, doc};
 
 use crate::config::MongoConfig;
@@ -28,6 +29,10 @@ const EXISTS: i32 = 48;
 /// How many rows a slice of the backfill goes over, and about how many bytes of words it writes, each with 16 around it: one command has
 /// at most 16 MiB.
 const SLICE: (i64, usize) = (500, 8 << 20);
+/// How long a slice waits for the index when all rows have words; the next one goes on waiting.
+const WAIT: Duration = Duration::from_millis(200);
+/// So many records left are more than a call goes over that needs them.
+const MANY: u64 = 2_001;
 
 /// Creates or migrates the collections, as `init` does, and tells which steps that took.
 pub async fn migrate(config: &MongoConfig) -> Result<Report> {
@@ -66,8 +71,14 @@ pub(crate) async fn set_up(session: &MongoSession) -> Result<Report> {
 /// How far the index of the ledger's words is; `None` when it is complete.
 pub(crate) async fn pending(session: &MongoSession) -> Result<Option<Backfill>> {
     let Some(entry) = incomplete(session).await? else { return Ok(None) };
-    let total = session.on.primary.memories.estimated_document_count().await.map_err(native)?;
-    let done = u64::try_from(number(&entry, "done")?).unwrap_or_default().min(total);
+    let (on, done) = (&session.on, u64::try_from(number(&entry, "done")?).unwrap_or_default());
+    let behind = doc! { "_id": { "$gt": bson(&entry, "mark")? } };
+    let mut total = done + on.latest.memories.count_documents(behind).limit(MANY).await.map_err(native)?;
+    // The index of a large ledger takes its time, also when all rows have words.
+    if total >= done + MANY || total >= MANY && on.under_way().is_some() {
+        let estimate = on.primary.memories.estimated_document_count().await.map_err(native)?;
+        total = estimate.max(done + MANY);
+    }
     Ok(Some(Backfill::new("the index of words", done, total, Blocks::LedgerText)))
 }
 
@@ -75,15 +86,17 @@ pub(crate) async fn pending(session: &MongoSession) -> Result<Option<Backfill>> 
 pub(crate) async fn backfill(session: &MongoSession) -> Result<()> {
     let Some(entry) = incomplete(session).await? else { return Ok(()) };
     let (bookkeeping, mark) = (&session.on.primary.bookkeeping, bson(&entry, "mark")?);
-    if mark == Bson::MinKey {
-        // While few rows have words. The server goes on with it by itself, and the last slice waits for its end.
-        tokio::spawn(index_words(Arc::clone(&session.on)));
-    }
+    let build = || session.on.build(index_words(session.on.database.clone()));
     let Some((count, reached)) = index_rows(session, &mark).await? else {
-        index_words(Arc::clone(&session.on)).await?;
+        let Ok(built) = tokio::time::timeout(WAIT, build()).await else { return Ok(()) };
+        built?;
         let complete = bookkeeping.update_one(doc! { "_id": WORDS }, doc! { "$set": { "complete": true } });
         return complete.await.map(drop).map_err(native);
     };
+    if mark == Bson::MinKey {
+        // While few rows have words. The server goes on with it by itself, and the last slices wait for its end.
+        drop(build());
+    }
     // Of two programs that take the same slice, one counts it.
     let next = doc! { "$set": { "mark": reached }, "$inc": { "done": count } };
     bookkeeping.update_one(doc! { "_id": WORDS, "mark": mark }, next).await.map(drop).map_err(native)
@@ -170,12 +183,12 @@ impl Target for MongoTarget<'_> {
         for command in commands(step)? {
             // An index over the whole ledger is what the backfill makes.
             if is_quick || !command.contains_key("createIndexes") {
-                execute(on, command).await?;
+                execute(&on.database, command).await?;
             }
         }
         // What is stored from now on has its words: with a majority behind the rule, nothing without any comes after this look.
         if !is_complete && on.latest.memories.find_one(doc! {}).await.map_err(native)?.is_none() {
-            index_words(Arc::clone(on)).await?;
+            index_words(on.database.clone()).await?;
             is_complete = true;
         }
         let mut entry = doc! { "version": version, "name": step.name, "checksum": step.checksum() };
@@ -200,24 +213,24 @@ fn commands(step: &Step) -> Result<Vec<Document>> {
 }
 
 /// Has the server do one command of a step.
-async fn execute(on: &Connections, mut command: Document) -> Result<()> {
+async fn execute(database: &Database, mut command: Document) -> Result<()> {
     if let Ok(rule) = command.get_document("validator").cloned().map(Bson::from) {
-        let mut rules = rules(on, command.get_str("collMod").unwrap_or_default()).await?;
+        let mut rules = rules(database, command.get_str("collMod").unwrap_or_default()).await?;
         if !rules.contains(&rule) {
             rules.push(rule);
         }
         command.insert("validator", doc! { "$and": rules });
     }
     command.insert("writeConcern", doc! { "w": "majority" });
-    match on.database.run_command(command).await.map_err(native) {
+    match database.run_command(command).await.map_err(native) {
         Err(error) if code(&error) != Some(EXISTS) => Err(error),
         _ => Ok(()),
     }
 }
 
 /// The rules of a collection, which together are its validator.
-async fn rules(on: &Connections, collection: &str) -> Result<Vec<Bson>> {
-    let mut found = on.database.list_collections().filter(doc! { "name": collection }).await.map_err(native)?;
+async fn rules(database: &Database, collection: &str) -> Result<Vec<Bson>> {
+    let mut found = database.list_collections().filter(doc! { "name": collection }).await.map_err(native)?;
     let found = found.try_next().await.map_err(native)?;
     let validator = found.and_then(|collection| collection.options.validator).unwrap_or_default();
     Ok(match validator.get_array("$and") {
@@ -259,10 +272,10 @@ async fn incomplete(session: &MongoSession) -> Result<Option<RawDocumentBuf>> {
 }
 
 /// Makes the index on the words of the ledger, or waits for whoever does.
-async fn index_words(on: Arc<Connections>) -> Result<()> {
+async fn index_words(database: Database) -> Result<()> {
     for step in migrations::mongo().iter().filter(|step| step.name == WORDS) {
         for command in commands(step)?.into_iter().filter(|command| command.contains_key("createIndexes")) {
-            execute(&on, command).await?;
+            execute(&database, command).await?;
         }
     }
     Ok(())

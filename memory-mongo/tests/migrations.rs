@@ -36,6 +36,7 @@ fn main() -> ExitCode {
             run(a_ledger_that_version_1_has_indexed_is_complete())
         }),
         trial("mongo::a_new_ledger_needs_no_backfill", || run(a_new_ledger_needs_no_backfill())),
+        trial("mongo::one_build_of_the_index_serves_all_slices", || run(one_build_of_the_index_serves_all_slices())),
         trial("mongo::what_has_no_words_is_passed_over", || run(what_has_no_words_is_passed_over())),
     ];
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
@@ -250,6 +251,44 @@ async fn a_new_ledger_needs_no_backfill() -> Case {
         assert_eq!(provider.backfill().await?, None);
     }
     assert_eq!(memory_mongo::inspect(&config).await?.missing, [""; 0]);
+    Ok(())
+}
+
+async fn one_build_of_the_index_serves_all_slices() -> Case {
+    let server = LocalMongo::start_with(1, &["--setParameter", "enableTestCommands=1"])?;
+    let (mut config, database) =
+        (config(&format!("{}&appName={INDEXING}", server.url())), database(&server.url()).await?);
+    let provider = open(config.clone()).await?;
+    for start in [0, 1_000, 2_000] {
+        provider.store_many((start..start + 1_000).map(|number| event("a", number)).collect()).await?;
+    }
+    into_version_1(&database).await?;
+    config.text_index = TextIndex::All;
+    let provider = open(config.clone()).await?;
+    let admin = database.client().database("admin");
+    let hang = |mode: &str| doc! { "configureFailPoint": "hangAfterSettingUpIndexBuild", "mode": mode };
+    admin.run_command(hang("alwaysOn")).await?;
+
+    while provider.backfill().await?.ok_or("there is no index")?.done < 3_000 {}
+    let query = MemoryQuery::builder().all().text("n2500").build()?;
+    // More than there are connections.
+    for answer in futures::future::join_all((0..128).map(|_| provider.query(&query))).await {
+        assert_eq!(answer.expect_err("there is no index").kind(), ErrorKind::Unavailable);
+    }
+    assert!(provider.backfill().await?.is_some());
+    let builds = doc! { "currentOp": 1, "appName": INDEXING, "command.createIndexes": "memories" };
+    assert_eq!(admin.run_command(builds).await?.get_array("inprog")?.len(), 1);
+    admin.run_command(hang("off")).await?;
+    to_the_end(&provider).await?;
+    assert_eq!(provider.query(&query).await?.memories.len(), 1);
+
+    // Rows that lie before the mark are not left, even if nobody has counted them.
+    let memories = database.collection::<Document>("memories");
+    let last = memories.find_one(doc! {}).sort(doc! { "_id": 1 }).skip(2_000).await?.ok_or("a row is gone")?;
+    let entry = doc! { "complete": false, "done": 0_i64, "mark": last.get("_id") };
+    let entries = database.collection::<Document>("schema_migrations");
+    entries.update_one(doc! { "_id": "words" }, doc! { "$set": entry }).await?;
+    assert_eq!(open(config).await?.query(&query).await?.memories.len(), 1);
     Ok(())
 }
 
