@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::TryStreamExt;
-use memory_core::{Backfill, Blocks, Error, ErrorKind, Inspection, Ledger, Result, Timestamp};
+use memory_core::{Backfill, Blocks, Error, ErrorKind, Inspection, Ledger, Result, Revision, Timestamp};
 use migrations::{Applied, Kind, Report, Step, Target, WORDS};
 use mongodb::Database;
 use mongodb::bson::{Bson, Document, RawDocumentBuf, doc};
@@ -26,9 +26,10 @@ const LEASE: i64 = 10_000;
 const PAUSE: Duration = Duration::from_millis(20);
 /// What `create` answers where the collection is there.
 const EXISTS: i32 = 48;
-/// How many rows a slice of the backfill goes over, and about how many bytes of words it writes, each with 16 around it: one command has
-/// at most 16 MiB.
+/// How many rows a slice of the backfill goes over, and about how many bytes of words it writes: one command has at most 16 MiB.
 const SLICE: (i64, usize) = (500, 8 << 20);
+/// How large a row may become, in bytes: the server takes 16 MiB, of which the other fields of the backfill need some.
+const ROW: usize = (16 << 20) - 64;
 /// How long a slice waits for the index when all rows have words; the next one goes on waiting.
 const WAIT: Duration = Duration::from_millis(200);
 /// So many records left are more than a call goes over that needs them.
@@ -176,20 +177,19 @@ impl Target for MongoTarget<'_> {
     }
 
     async fn apply(&mut self, step: &Step) -> Result<()> {
-        let (on, is_quick, version) = (&self.0.on, step.kind == Kind::Quick, i64::from(step.version));
+        let (on, version) = (&self.0.on, i64::from(step.version));
         // A program of version 1 has made the index when all rows had their words.
-        let mut is_complete = is_quick
+        let mut is_complete = step.kind == Kind::Quick
             || on.primary.memories.list_index_names().await.map_err(native)?.iter().any(|index| index == step.name);
         for command in commands(step)? {
-            // An index over the whole ledger is what the backfill makes.
-            if is_quick || !command.contains_key("createIndexes") {
-                execute(&on.database, command).await?;
+            if !is_complete && command.contains_key("createIndexes") {
+                // The backfill makes what goes over a ledger. An empty one needs none: behind its rule every row has words.
+                is_complete = on.latest.memories.find_one(doc! {}).await.map_err(native)?.is_none();
+                if !is_complete {
+                    continue;
+                }
             }
-        }
-        // What is stored from now on has its words: with a majority behind the rule, nothing without any comes after this look.
-        if !is_complete && on.latest.memories.find_one(doc! {}).await.map_err(native)?.is_none() {
-            index_words(on.database.clone()).await?;
-            is_complete = true;
+            execute(&on.database, command).await?;
         }
         let mut entry = doc! { "version": version, "name": step.name, "checksum": step.checksum() };
         if !is_complete {
@@ -293,16 +293,18 @@ async fn index_rows(session: &MongoSession, mark: &Bson) -> Result<Option<(i64, 
             break;
         }
         let row = rows.current();
-        // A row that can't be read has no words.
+        // By a row whose revision can't be read the server can't tell who has written it.
         if matches!(row.get("words"), Ok(None))
-            && let Ok(found) = found::<Ledger>(row)
+            && let Ok(revision) = number(row, "revision").and_then(|number| Revision::new(number as u64))
         {
-            let words = memory_words(&found.record);
-            size += words.iter().map(|word| word.len() + 16).sum::<usize>();
+            // A row that can't be read, or has no room for its words, is not found by any.
+            let words = found::<Ledger>(row).ok().map(|found| memory_words(&found.record));
+            let words = words.filter(|words| row.as_bytes().len() + size_of(words) <= ROW).unwrap_or_default();
+            size += size_of(&words);
             if size > SLICE.1 && !updates.is_empty() {
                 break;
             }
-            let set = doc! { "$set": { "words": words, "written": written(found.record.revision) } };
+            let set = doc! { "$set": { "words": words, "written": written(revision) } };
             updates.push(doc! { "q": { "_id": bson(row, "_id")?, "words": { "$exists": false } }, "u": set });
         }
         (count, reached) = (count + 1, Some(bson(row, "_id")?));
@@ -314,12 +316,12 @@ async fn index_rows(session: &MongoSession, mark: &Bson) -> Result<Option<(i64, 
             "ordered": false,
             "writeConcern": { "w": "majority", "j": true },
         };
-        let answer = session.on.database.run_command(command).await.map_err(native);
-        match answer.and_then(|answer| check(&answer)) {
-            // A row that has no place for its words is not found by them.
-            Err(error) if error.kind() == ErrorKind::TooLarge => {}
-            done => done?,
-        }
+        check(&session.on.database.run_command(command).await.map_err(native)?)?;
     }
     Ok(reached.map(|reached| (count, reached)))
+}
+
+/// How many bytes words take in a row. Each comes with its place, in digits, and seven bytes more.
+fn size_of(words: &[String]) -> usize {
+    words.iter().enumerate().map(|(at, word)| word.len() + at.max(1).ilog10() as usize + 8).sum()
 }

@@ -315,7 +315,10 @@ async fn what_has_no_words_is_passed_over() -> Case {
     assert_eq!(page.memories.iter().map(|memory| memory.id).collect::<Vec<_>>(), [sound]);
     assert_eq!(provider.get(damaged).await.expect_err("a damaged row").kind(), ErrorKind::Corrupt);
     assert!(provider.get(large).await?.is_some());
-    let error = provider.update(large, completed()).await.expect_err("a row without words");
+    assert_eq!(memories.count_documents(doc! { "words": { "$exists": false } }).await?, 0);
+    assert_eq!(provider.update(large, completed()).await?.revision.get(), 2);
+    let patch = MemoryPatch::new().set_context(context(&words(500_001..1_000_001)));
+    let error = provider.update(large, patch).await.expect_err("too many words");
     assert_eq!((error.kind(), error.outcome()), (ErrorKind::TooLarge, Outcome::NotDone));
     Ok(())
 }
