@@ -189,7 +189,11 @@ impl Target for MongoTarget<'_> {
                     continue;
                 }
             }
-            execute(&on.database, command).await?;
+            execute(&on.database, command.clone()).await?;
+            // Another program that adds a rule at the same time may take this one away.
+            while !holds(&on.database, &command).await? {
+                execute(&on.database, command.clone()).await?;
+            }
         }
         let mut entry = doc! { "version": version, "name": step.name, "checksum": step.checksum() };
         if !is_complete {
@@ -215,7 +219,7 @@ fn commands(step: &Step) -> Result<Vec<Document>> {
 /// Has the server do one command of a step.
 async fn execute(database: &Database, mut command: Document) -> Result<()> {
     if let Ok(rule) = command.get_document("validator").cloned().map(Bson::from) {
-        let mut rules = rules(database, command.get_str("collMod").unwrap_or_default()).await?;
+        let mut rules = rules(database, &command).await?;
         if !rules.contains(&rule) {
             rules.push(rule);
         }
@@ -228,15 +232,22 @@ async fn execute(database: &Database, mut command: Document) -> Result<()> {
     }
 }
 
-/// The rules of a collection, which together are its validator.
-async fn rules(database: &Database, collection: &str) -> Result<Vec<Bson>> {
+/// Whether the rule that a command adds is in place.
+async fn holds(database: &Database, command: &Document) -> Result<bool> {
+    let Ok(rule) = command.get_document("validator") else { return Ok(true) };
+    Ok(rules(database, command).await?.contains(&rule.clone().into()))
+}
+
+/// The rules of the collection that a command changes, which together are its validator.
+async fn rules(database: &Database, command: &Document) -> Result<Vec<Bson>> {
+    let collection = command.get_str("collMod").unwrap_or_default();
     let mut found = database.list_collections().filter(doc! { "name": collection }).await.map_err(native)?;
     let found = found.try_next().await.map_err(native)?;
     let validator = found.and_then(|collection| collection.options.validator).unwrap_or_default();
     Ok(match validator.get_array("$and") {
-        Ok(rules) => rules.clone(),
-        Err(_) if validator.is_empty() => Vec::new(),
-        Err(_) => vec![validator.into()],
+        Ok(rules) if validator.len() == 1 => rules.clone(),
+        _ if validator.is_empty() => Vec::new(),
+        _ => vec![validator.into()],
     })
 }
 
@@ -251,6 +262,9 @@ async fn look(session: &MongoSession) -> Result<Inspection> {
     for command in migrations::mongo().iter().filter(is_wanted).map(commands).collect::<Result<Vec<_>>>()?.concat() {
         if let Ok(name) = command.get_str("create") {
             missing.extend((!is_present(name)).then(|| name.to_owned()));
+        } else if let Ok(name) = command.get_str("collMod") {
+            let is_missing = is_present(name) && !holds(database, &command).await?;
+            missing.extend(is_missing.then(|| format!("{name}.validator")));
         // The indexes of a collection that is missing are missing with it.
         } else if let (Ok(name), Ok(indexes)) = (command.get_str("createIndexes"), command.get_array("indexes"))
             && is_present(name)

@@ -78,6 +78,21 @@ async fn writes_of_version_1_are_refused() -> Case {
         assert_eq!(provider.update(id, completed()).await?.revision.get(), 2, "by a program of this version");
         assert_eq!(provider.documents().put(write(space)).await?.revision.get(), 2);
     }
+    // No later revision than its own lets a row pass.
+    let memories = database.collection::<Document>("memories");
+    for (written, is_refused) in [(2 * 256 + 255, false), (3 * 256 + 2, true)] {
+        let set = doc! { "$set": { "written": written } };
+        assert_eq!(memories.update_one(doc! { "revision": 2_i64 }, set).await.is_err(), is_refused);
+    }
+    assert_eq!(memory_mongo::inspect(&config).await?.missing, [""; 0]);
+    // What somebody else has made of a validator becomes one of the rules.
+    let validator = doc! { "$and": [{ "revision": { "$gt": 0 } }], "status": { "$exists": true } };
+    database.run_command(doc! { "collMod": "memories", "validator": &validator }).await?;
+    assert_eq!(memory_mongo::inspect(&config).await?.missing, ["memories.validator"]);
+    database.collection::<Document>("schema_migrations").delete_many(doc! { "version": 2 }).await?;
+    assert_eq!(memory_mongo::migrate(&config).await?.applied, [(2, "writers")]);
+    assert_eq!(memory_mongo::inspect(&config).await?.missing, [""; 0]);
+    assert_eq!(refusal(memories.update_one(doc! {}, doc! { "$unset": { "status": "" } }).await), NOT_VALID);
     // A program of version 1 reads the entries whose ids are longs, and of those only these fields.
     let entries = database.collection::<Document>("schema_migrations");
     let entry = entries.find_one(doc! { "_id": { "$type": "long", "$gt": 1 } }).await?.ok_or("no entry")?;
