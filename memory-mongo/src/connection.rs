@@ -1,11 +1,9 @@
 //! Connections: the collections of a namespace, sessions, and transactions.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use futures::FutureExt;
-use futures::future::{BoxFuture, Shared};
 use memory_core::engine::Retry;
 use memory_core::{Error, ErrorKind, MemoryId, Outcome, Result, TextIndex};
 use mongodb::bson::RawDocumentBuf;
@@ -14,6 +12,7 @@ use mongodb::options::{
     CollectionOptions, DatabaseOptions, ReadConcern, ReadPreference, SelectionCriteria, TransactionOptions,
 };
 use mongodb::{Client, ClientSession, Collection, Database};
+use tokio::sync::Mutex;
 use tokio_util::task::TaskTracker;
 
 use crate::config::MongoConfig;
@@ -39,8 +38,8 @@ pub(crate) struct Connections {
     has_ledger_text: AtomicBool,
     /// What is under way, also when nobody waits for it any more.
     running: TaskTracker,
-    /// The build of the index on the words of the ledger: one for all slices, since each holds a connection to its end.
-    build: Mutex<Option<Build>>,
+    /// Locked while the words of the ledger are being indexed: each attempt holds a connection to its end.
+    pub(crate) indexing: Arc<Mutex<()>>,
     /// Who has the lock while these connections migrate: the same in each attempt, so that the next one has what one left locked.
     pub(crate) owner: String,
     deadline: Duration,
@@ -55,9 +54,6 @@ pub(crate) struct Collections {
     /// Which migrations were applied, and the lock of who migrates.
     pub(crate) bookkeeping: Rows,
 }
-
-/// An index that is made, for all that wait for it.
-pub(crate) type Build = Shared<BoxFuture<'static, Result<()>>>;
 
 /// A collection whose rows stay as the server sends them until they are read.
 pub(crate) type Rows = Collection<RawDocumentBuf>;
@@ -88,7 +84,7 @@ impl Connections {
             database,
             has_ledger_text: AtomicBool::new(config.text_index == TextIndex::All),
             running: TaskTracker::new(),
-            build: Mutex::default(),
+            indexing: Arc::default(),
             owner: MemoryId::generate().to_string(),
             deadline: config.deadline,
         })
@@ -104,24 +100,6 @@ impl Connections {
         ended.unwrap_or_else(|panic| {
             Err(Error::new(ErrorKind::Unexpected, "a task of the provider ended early").with_source(panic))
         })
-    }
-
-    /// The build that is under way. Begins this one where there is none.
-    pub(crate) fn build(&self, index: impl Future<Output = Result<()>> + Send + 'static) -> Build {
-        let begin = || {
-            let build = index.boxed().shared();
-            // It goes on when nobody waits for it.
-            self.running.spawn(build.clone());
-            build
-        };
-        self.under_way().get_or_insert_with(begin).clone()
-    }
-
-    /// The build that is under way.
-    pub(crate) fn under_way(&self) -> MutexGuard<'_, Option<Build>> {
-        let mut build = self.build.lock().unwrap_or_else(PoisonError::into_inner);
-        build.take_if(|build| build.peek().is_some());
-        build
     }
 
     /// A session on the primary for what is no call of a user: set-up, migrations and health.

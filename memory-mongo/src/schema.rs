@@ -76,7 +76,7 @@ pub(crate) async fn pending(session: &MongoSession) -> Result<Option<Backfill>> 
     let behind = doc! { "_id": { "$gt": bson(&entry, "mark")? } };
     let mut total = done + on.latest.memories.count_documents(behind).limit(MANY).await.map_err(native)?;
     // The index of a large ledger takes its time, also when all rows have words.
-    if total >= done + MANY || total >= MANY && on.under_way().is_some() {
+    if total >= done + MANY || total >= MANY && on.indexing.try_lock().is_err() {
         let estimate = on.primary.memories.estimated_document_count().await.map_err(native)?;
         total = estimate.max(done + MANY);
     }
@@ -87,16 +87,16 @@ pub(crate) async fn pending(session: &MongoSession) -> Result<Option<Backfill>> 
 pub(crate) async fn backfill(session: &MongoSession) -> Result<()> {
     let Some(entry) = incomplete(session).await? else { return Ok(()) };
     let (bookkeeping, mark) = (&session.on.primary.bookkeeping, bson(&entry, "mark")?);
-    let build = || session.on.build(index_words(session.on.database.clone()));
     let Some((count, reached)) = index_rows(session, &mark).await? else {
-        let Ok(built) = tokio::time::timeout(WAIT, build()).await else { return Ok(()) };
-        built?;
+        if !index_words(&session.on, WAIT).await? {
+            return Ok(());
+        }
         let complete = bookkeeping.update_one(doc! { "_id": WORDS }, doc! { "$set": { "complete": true } });
         return complete.await.map(drop).map_err(native);
     };
     if mark == Bson::MinKey {
         // While few rows have words. The server goes on with it by itself, and the last slices wait for its end.
-        drop(build());
+        index_words(&session.on, Duration::ZERO).await?;
     }
     // Of two programs that take the same slice, one counts it.
     let next = doc! { "$set": { "mark": reached }, "$inc": { "done": count } };
@@ -285,14 +285,22 @@ async fn incomplete(session: &MongoSession) -> Result<Option<RawDocumentBuf>> {
     session.on.latest.bookkeeping.find_one(doc! { "_id": WORDS, "complete": false }).await.map_err(native)
 }
 
-/// Makes the index on the words of the ledger, or waits for whoever does.
-async fn index_words(database: Database) -> Result<()> {
-    for step in migrations::mongo().iter().filter(|step| step.name == WORDS) {
-        for command in commands(step)?.into_iter().filter(|command| command.contains_key("createIndexes")) {
-            execute(&database, command).await?;
-        }
-    }
-    Ok(())
+/// Makes the index on the words of the ledger, or waits for whoever does. Tells whether it is there after this time, and goes on with it.
+async fn index_words(on: &Connections, wait: Duration) -> Result<bool> {
+    let steps = migrations::mongo().iter().filter(|step| step.name == WORDS).map(commands);
+    let commands = steps.collect::<Result<Vec<_>>>()?.concat();
+    let index = async {
+        let (lock, database) = (Arc::clone(&on.indexing).lock_owned().await, on.database.clone());
+        let build = async move {
+            for command in commands.into_iter().filter(|command| command.contains_key("createIndexes")) {
+                execute(&database, command).await?;
+            }
+            drop(lock);
+            Ok(true)
+        };
+        on.run(build).await
+    };
+    tokio::time::timeout(wait, index).await.unwrap_or(Ok(false))
 }
 
 /// Gives words to the next rows. Tells how many rows it went over, and the last of them; `None` at the end of the ledger.
