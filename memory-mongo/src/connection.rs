@@ -12,6 +12,7 @@ use mongodb::options::{
     CollectionOptions, DatabaseOptions, ReadConcern, ReadPreference, SelectionCriteria, TransactionOptions,
 };
 use mongodb::{Client, ClientSession, Collection, Database};
+use tokio::sync::Mutex;
 use tokio_util::task::TaskTracker;
 
 use crate::config::MongoConfig;
@@ -37,6 +38,8 @@ pub(crate) struct Connections {
     has_ledger_text: AtomicBool,
     /// What is under way, also when nobody waits for it any more.
     running: TaskTracker,
+    /// Locked while the words of the ledger are being indexed: each attempt holds a connection to its end.
+    pub(crate) indexing: Arc<Mutex<()>>,
     /// Who has the lock while these connections migrate: the same in each attempt, so that the next one has what one left locked.
     pub(crate) owner: String,
     deadline: Duration,
@@ -81,6 +84,7 @@ impl Connections {
             database,
             has_ledger_text: AtomicBool::new(config.text_index == TextIndex::All),
             running: TaskTracker::new(),
+            indexing: Arc::default(),
             owner: MemoryId::generate().to_string(),
             deadline: config.deadline,
         })

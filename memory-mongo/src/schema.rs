@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::TryStreamExt;
-use memory_core::{Backfill, Blocks, Error, ErrorKind, Inspection, Ledger, Result, Timestamp};
+use memory_core::{Backfill, Blocks, Error, ErrorKind, Inspection, Ledger, Result, Revision, Timestamp};
 use migrations::{Applied, Kind, Report, Step, Target, WORDS};
+use mongodb::Database;
 use mongodb::bson::{Bson, Document, RawDocumentBuf, doc};
 
 use crate::config::MongoConfig;
@@ -25,9 +26,14 @@ const LEASE: i64 = 10_000;
 const PAUSE: Duration = Duration::from_millis(20);
 /// What `create` answers where the collection is there.
 const EXISTS: i32 = 48;
-/// How many rows a slice of the backfill goes over, and about how many bytes of words it writes, each with 16 around it: one command has
-/// at most 16 MiB.
+/// How many rows a slice of the backfill goes over, and about how many bytes of words it writes: one command has at most 16 MiB.
 const SLICE: (i64, usize) = (500, 8 << 20);
+/// How large a row may become, in bytes: the server takes 16 MiB, of which the other fields of the backfill need some.
+const ROW: usize = (16 << 20) - 64;
+/// How long a slice waits for the index when all rows have words; the next one goes on waiting.
+const WAIT: Duration = Duration::from_millis(200);
+/// So many records left are more than a call goes over that needs them.
+const MANY: u64 = 2_001;
 
 /// Creates or migrates the collections, as `init` does, and tells which steps that took.
 pub async fn migrate(config: &MongoConfig) -> Result<Report> {
@@ -66,8 +72,14 @@ pub(crate) async fn set_up(session: &MongoSession) -> Result<Report> {
 /// How far the index of the ledger's words is; `None` when it is complete.
 pub(crate) async fn pending(session: &MongoSession) -> Result<Option<Backfill>> {
     let Some(entry) = incomplete(session).await? else { return Ok(None) };
-    let total = session.on.primary.memories.estimated_document_count().await.map_err(native)?;
-    let done = u64::try_from(number(&entry, "done")?).unwrap_or_default().min(total);
+    let (on, done) = (&session.on, u64::try_from(number(&entry, "done")?).unwrap_or_default());
+    let behind = doc! { "_id": { "$gt": bson(&entry, "mark")? } };
+    let mut total = done + on.latest.memories.count_documents(behind).limit(MANY).await.map_err(native)?;
+    // The index of a large ledger takes its time, also when all rows have words.
+    if total >= done + MANY || total >= MANY && on.indexing.try_lock().is_err() {
+        let estimate = on.primary.memories.estimated_document_count().await.map_err(native)?;
+        total = estimate.max(done + MANY);
+    }
     Ok(Some(Backfill::new("the index of words", done, total, Blocks::LedgerText)))
 }
 
@@ -75,15 +87,17 @@ pub(crate) async fn pending(session: &MongoSession) -> Result<Option<Backfill>> 
 pub(crate) async fn backfill(session: &MongoSession) -> Result<()> {
     let Some(entry) = incomplete(session).await? else { return Ok(()) };
     let (bookkeeping, mark) = (&session.on.primary.bookkeeping, bson(&entry, "mark")?);
-    if mark == Bson::MinKey {
-        // While few rows have words. The server goes on with it by itself, and the last slice waits for its end.
-        tokio::spawn(index_words(Arc::clone(&session.on)));
-    }
     let Some((count, reached)) = index_rows(session, &mark).await? else {
-        index_words(Arc::clone(&session.on)).await?;
+        if !index_words(&session.on, WAIT).await? {
+            return Ok(());
+        }
         let complete = bookkeeping.update_one(doc! { "_id": WORDS }, doc! { "$set": { "complete": true } });
         return complete.await.map(drop).map_err(native);
     };
+    if mark == Bson::MinKey {
+        // While few rows have words. The server goes on with it by itself, and the last slices wait for its end.
+        index_words(&session.on, Duration::ZERO).await?;
+    }
     // Of two programs that take the same slice, one counts it.
     let next = doc! { "$set": { "mark": reached }, "$inc": { "done": count } };
     bookkeeping.update_one(doc! { "_id": WORDS, "mark": mark }, next).await.map(drop).map_err(native)
@@ -163,14 +177,22 @@ impl Target for MongoTarget<'_> {
     }
 
     async fn apply(&mut self, step: &Step) -> Result<()> {
-        let (on, is_quick, version) = (&self.0.on, step.kind == Kind::Quick, i64::from(step.version));
+        let (on, version) = (&self.0.on, i64::from(step.version));
         // A program of version 1 has made the index when all rows had their words.
-        let is_complete = is_quick
+        let mut is_complete = step.kind == Kind::Quick
             || on.primary.memories.list_index_names().await.map_err(native)?.iter().any(|index| index == step.name);
         for command in commands(step)? {
-            // An index over the whole ledger is what the backfill makes.
-            if is_quick || !command.contains_key("createIndexes") {
-                execute(on, command).await?;
+            if !is_complete && command.contains_key("createIndexes") {
+                // The backfill makes what goes over a ledger. An empty one needs none: behind its rule every row has words.
+                is_complete = on.latest.memories.find_one(doc! {}).await.map_err(native)?.is_none();
+                if !is_complete {
+                    continue;
+                }
+            }
+            execute(&on.database, command.clone()).await?;
+            // Another program that adds a rule at the same time may take this one away.
+            while !holds(&on.database, &command).await? {
+                execute(&on.database, command.clone()).await?;
             }
         }
         let mut entry = doc! { "version": version, "name": step.name, "checksum": step.checksum() };
@@ -195,30 +217,37 @@ fn commands(step: &Step) -> Result<Vec<Document>> {
 }
 
 /// Has the server do one command of a step.
-async fn execute(on: &Connections, mut command: Document) -> Result<()> {
+async fn execute(database: &Database, mut command: Document) -> Result<()> {
     if let Ok(rule) = command.get_document("validator").cloned().map(Bson::from) {
-        let mut rules = rules(on, command.get_str("collMod").unwrap_or_default()).await?;
+        let mut rules = rules(database, &command).await?;
         if !rules.contains(&rule) {
             rules.push(rule);
         }
         command.insert("validator", doc! { "$and": rules });
     }
     command.insert("writeConcern", doc! { "w": "majority" });
-    match on.database.run_command(command).await.map_err(native) {
+    match database.run_command(command).await.map_err(native) {
         Err(error) if code(&error) != Some(EXISTS) => Err(error),
         _ => Ok(()),
     }
 }
 
-/// The rules of a collection, which together are its validator.
-async fn rules(on: &Connections, collection: &str) -> Result<Vec<Bson>> {
-    let mut found = on.database.list_collections().filter(doc! { "name": collection }).await.map_err(native)?;
+/// Whether the rule that a command adds is in place.
+async fn holds(database: &Database, command: &Document) -> Result<bool> {
+    let Ok(rule) = command.get_document("validator") else { return Ok(true) };
+    Ok(rules(database, command).await?.contains(&rule.clone().into()))
+}
+
+/// The rules of the collection that a command changes, which together are its validator.
+async fn rules(database: &Database, command: &Document) -> Result<Vec<Bson>> {
+    let collection = command.get_str("collMod").unwrap_or_default();
+    let mut found = database.list_collections().filter(doc! { "name": collection }).await.map_err(native)?;
     let found = found.try_next().await.map_err(native)?;
     let validator = found.and_then(|collection| collection.options.validator).unwrap_or_default();
     Ok(match validator.get_array("$and") {
-        Ok(rules) => rules.clone(),
-        Err(_) if validator.is_empty() => Vec::new(),
-        Err(_) => vec![validator.into()],
+        Ok(rules) if validator.len() == 1 => rules.clone(),
+        _ if validator.is_empty() => Vec::new(),
+        _ => vec![validator.into()],
     })
 }
 
@@ -233,6 +262,9 @@ async fn look(session: &MongoSession) -> Result<Inspection> {
     for command in migrations::mongo().iter().filter(is_wanted).map(commands).collect::<Result<Vec<_>>>()?.concat() {
         if let Ok(name) = command.get_str("create") {
             missing.extend((!is_present(name)).then(|| name.to_owned()));
+        } else if let Ok(name) = command.get_str("collMod") {
+            let is_missing = is_present(name) && !holds(database, &command).await?;
+            missing.extend(is_missing.then(|| format!("{name}.validator")));
         // The indexes of a collection that is missing are missing with it.
         } else if let (Ok(name), Ok(indexes)) = (command.get_str("createIndexes"), command.get_array("indexes"))
             && is_present(name)
@@ -253,14 +285,22 @@ async fn incomplete(session: &MongoSession) -> Result<Option<RawDocumentBuf>> {
     session.on.latest.bookkeeping.find_one(doc! { "_id": WORDS, "complete": false }).await.map_err(native)
 }
 
-/// Makes the index on the words of the ledger, or waits for whoever does.
-async fn index_words(on: Arc<Connections>) -> Result<()> {
-    for step in migrations::mongo().iter().filter(|step| step.name == WORDS) {
-        for command in commands(step)?.into_iter().filter(|command| command.contains_key("createIndexes")) {
-            execute(&on, command).await?;
-        }
-    }
-    Ok(())
+/// Makes the index on the words of the ledger, or waits for whoever does. Tells whether it is there after this time, and goes on with it.
+async fn index_words(on: &Connections, wait: Duration) -> Result<bool> {
+    let steps = migrations::mongo().iter().filter(|step| step.name == WORDS).map(commands);
+    let commands = steps.collect::<Result<Vec<_>>>()?.concat();
+    let index = async {
+        let (lock, database) = (Arc::clone(&on.indexing).lock_owned().await, on.database.clone());
+        let build = async move {
+            for command in commands.into_iter().filter(|command| command.contains_key("createIndexes")) {
+                execute(&database, command).await?;
+            }
+            drop(lock);
+            Ok(true)
+        };
+        on.run(build).await
+    };
+    tokio::time::timeout(wait, index).await.unwrap_or(Ok(false))
 }
 
 /// Gives words to the next rows. Tells how many rows it went over, and the last of them; `None` at the end of the ledger.
@@ -275,16 +315,18 @@ async fn index_rows(session: &MongoSession, mark: &Bson) -> Result<Option<(i64, 
             break;
         }
         let row = rows.current();
-        // A row that can't be read has no words.
+        // By a row whose revision can't be read the server can't tell who has written it.
         if matches!(row.get("words"), Ok(None))
-            && let Ok(found) = found::<Ledger>(row)
+            && let Ok(revision) = number(row, "revision").and_then(|number| Revision::new(number as u64))
         {
-            let words = memory_words(&found.record);
-            size += words.iter().map(|word| word.len() + 16).sum::<usize>();
+            // A row that can't be read, or has no room for its words, is not found by any.
+            let words = found::<Ledger>(row).ok().map(|found| memory_words(&found.record));
+            let words = words.filter(|words| row.as_bytes().len() + size_of(words) <= ROW).unwrap_or_default();
+            size += size_of(&words);
             if size > SLICE.1 && !updates.is_empty() {
                 break;
             }
-            let set = doc! { "$set": { "words": words, "written": written(found.record.revision) } };
+            let set = doc! { "$set": { "words": words, "written": written(revision) } };
             updates.push(doc! { "q": { "_id": bson(row, "_id")?, "words": { "$exists": false } }, "u": set });
         }
         (count, reached) = (count + 1, Some(bson(row, "_id")?));
@@ -296,12 +338,12 @@ async fn index_rows(session: &MongoSession, mark: &Bson) -> Result<Option<(i64, 
             "ordered": false,
             "writeConcern": { "w": "majority", "j": true },
         };
-        let answer = session.on.database.run_command(command).await.map_err(native);
-        match answer.and_then(|answer| check(&answer)) {
-            // A row that has no place for its words is not found by them.
-            Err(error) if error.kind() == ErrorKind::TooLarge => {}
-            done => done?,
-        }
+        check(&session.on.database.run_command(command).await.map_err(native)?)?;
     }
     Ok(reached.map(|reached| (count, reached)))
+}
+
+/// How many bytes words take in a row. Each comes with its place, in digits, and seven bytes more.
+fn size_of(words: &[String]) -> usize {
+    words.iter().enumerate().map(|(at, word)| word.len() + at.max(1).ilog10() as usize + 8).sum()
 }

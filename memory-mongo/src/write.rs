@@ -19,12 +19,24 @@ const PAUSE: Duration = Duration::from_millis(2);
 
 impl Writer for MongoSession {
     async fn append(&mut self, append: Append<'_>) -> Result<Vec<Appended>> {
-        match append.atomicity {
-            Atomicity::All => self.append_all(append.memories, append.is_repeated).await,
-            Atomicity::Each if append.memories.iter().all(|memory| memory.idempotency_key.is_none()) => {
-                self.append_keyless(append.memories).await
-            }
-            Atomicity::Each => self.append_each(append.memories, append.is_repeated).await,
+        let Append { memories, atomicity, is_repeated } = append;
+        let keyless = memories.iter().copied().filter(|memory| memory.idempotency_key.is_none());
+        let keyless: Vec<_> = keyless.collect();
+        match atomicity {
+            Atomicity::All => self.append_all(memories, is_repeated).await,
+            Atomicity::Each if keyless.len() == memories.len() => self.append_keyless(memories).await,
+            Atomicity::Each => match self.append_each(memories, is_repeated).await {
+                // Perhaps because of one with a key: those are tried again alone.
+                Err(error) if error.outcome() == Outcome::NotDone && !keyless.is_empty() => {
+                    let mut appended = self.append_keyless(&keyless).await?.into_iter();
+                    let appended = memories.iter().map(|memory| match memory.idempotency_key {
+                        None => appended.next().unwrap_or(Appended::NotWritten),
+                        Some(_) => Appended::NotWritten,
+                    });
+                    Ok(appended.collect())
+                }
+                appended => appended,
+            },
         }
     }
 

@@ -35,6 +35,8 @@ fn main() -> ExitCode {
         trial("mongo::a_ledger_that_version_1_has_indexed_is_complete", || {
             run(a_ledger_that_version_1_has_indexed_is_complete())
         }),
+        trial("mongo::a_new_ledger_needs_no_backfill", || run(a_new_ledger_needs_no_backfill())),
+        trial("mongo::one_build_of_the_index_serves_all_slices", || run(one_build_of_the_index_serves_all_slices())),
         trial("mongo::what_has_no_words_is_passed_over", || run(what_has_no_words_is_passed_over())),
     ];
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
@@ -76,6 +78,21 @@ async fn writes_of_version_1_are_refused() -> Case {
         assert_eq!(provider.update(id, completed()).await?.revision.get(), 2, "by a program of this version");
         assert_eq!(provider.documents().put(write(space)).await?.revision.get(), 2);
     }
+    // No later revision than its own lets a row pass.
+    let memories = database.collection::<Document>("memories");
+    for (written, is_refused) in [(2 * 256 + 255, false), (3 * 256 + 2, true)] {
+        let set = doc! { "$set": { "written": written } };
+        assert_eq!(memories.update_one(doc! { "revision": 2_i64 }, set).await.is_err(), is_refused);
+    }
+    assert_eq!(memory_mongo::inspect(&config).await?.missing, [""; 0]);
+    // What somebody else has made of a validator becomes one of the rules.
+    let validator = doc! { "$and": [{ "revision": { "$gt": 0 } }], "status": { "$exists": true } };
+    database.run_command(doc! { "collMod": "memories", "validator": &validator }).await?;
+    assert_eq!(memory_mongo::inspect(&config).await?.missing, ["memories.validator"]);
+    database.collection::<Document>("schema_migrations").delete_many(doc! { "version": 2 }).await?;
+    assert_eq!(memory_mongo::migrate(&config).await?.applied, [(2, "writers")]);
+    assert_eq!(memory_mongo::inspect(&config).await?.missing, [""; 0]);
+    assert_eq!(refusal(memories.update_one(doc! {}, doc! { "$unset": { "status": "" } }).await), NOT_VALID);
     // A program of version 1 reads the entries whose ids are longs, and of those only these fields.
     let entries = database.collection::<Document>("schema_migrations");
     let entry = entries.find_one(doc! { "_id": { "$type": "long", "$gt": 1 } }).await?.ok_or("no entry")?;
@@ -235,6 +252,61 @@ async fn a_ledger_that_version_1_has_indexed_is_complete() -> Case {
     Ok(())
 }
 
+async fn a_new_ledger_needs_no_backfill() -> Case {
+    let server = LocalMongo::start()?;
+    let mut config = config(&server.url());
+    config.text_index = TextIndex::All;
+    let provider = open(config.clone()).await?;
+    for start in [0, 1_000, 2_000] {
+        provider.store_many((start..start + 1_000).map(|number| event("a", number)).collect()).await?;
+    }
+    for provider in [&provider, &open(config.clone()).await?] {
+        let page = provider.query(&MemoryQuery::builder().all().text("n2500").build()?).await?;
+        assert_eq!(page.memories.len(), 1);
+        assert_eq!(provider.backfill().await?, None);
+    }
+    assert_eq!(memory_mongo::inspect(&config).await?.missing, [""; 0]);
+    Ok(())
+}
+
+async fn one_build_of_the_index_serves_all_slices() -> Case {
+    let server = LocalMongo::start_with(1, &["--setParameter", "enableTestCommands=1"])?;
+    let (mut config, database) =
+        (config(&format!("{}&appName={INDEXING}", server.url())), database(&server.url()).await?);
+    let provider = open(config.clone()).await?;
+    for start in [0, 1_000, 2_000] {
+        provider.store_many((start..start + 1_000).map(|number| event("a", number)).collect()).await?;
+    }
+    into_version_1(&database).await?;
+    config.text_index = TextIndex::All;
+    let provider = open(config.clone()).await?;
+    let admin = database.client().database("admin");
+    let hang = |mode: &str| doc! { "configureFailPoint": "hangAfterSettingUpIndexBuild", "mode": mode };
+    admin.run_command(hang("alwaysOn")).await?;
+
+    while provider.backfill().await?.ok_or("there is no index")?.done < 3_000 {}
+    let query = MemoryQuery::builder().all().text("n2500").build()?;
+    // More than there are connections.
+    for answer in futures::future::join_all((0..128).map(|_| provider.query(&query))).await {
+        assert_eq!(answer.expect_err("there is no index").kind(), ErrorKind::Unavailable);
+    }
+    assert!(provider.backfill().await?.is_some());
+    let builds = doc! { "currentOp": 1, "appName": INDEXING, "command.createIndexes": "memories" };
+    assert_eq!(admin.run_command(builds).await?.get_array("inprog")?.len(), 1);
+    admin.run_command(hang("off")).await?;
+    to_the_end(&provider).await?;
+    assert_eq!(provider.query(&query).await?.memories.len(), 1);
+
+    // Rows that lie before the mark are not left, even if nobody has counted them.
+    let memories = database.collection::<Document>("memories");
+    let last = memories.find_one(doc! {}).sort(doc! { "_id": 1 }).skip(2_000).await?.ok_or("a row is gone")?;
+    let entry = doc! { "complete": false, "done": 0_i64, "mark": last.get("_id") };
+    let entries = database.collection::<Document>("schema_migrations");
+    entries.update_one(doc! { "_id": "words" }, doc! { "$set": entry }).await?;
+    assert_eq!(open(config).await?.query(&query).await?.memories.len(), 1);
+    Ok(())
+}
+
 /// A row that is damaged, and one that has no place for its words.
 async fn what_has_no_words_is_passed_over() -> Case {
     let server = LocalMongo::start()?;
@@ -258,7 +330,10 @@ async fn what_has_no_words_is_passed_over() -> Case {
     assert_eq!(page.memories.iter().map(|memory| memory.id).collect::<Vec<_>>(), [sound]);
     assert_eq!(provider.get(damaged).await.expect_err("a damaged row").kind(), ErrorKind::Corrupt);
     assert!(provider.get(large).await?.is_some());
-    let error = provider.update(large, completed()).await.expect_err("a row without words");
+    assert_eq!(memories.count_documents(doc! { "words": { "$exists": false } }).await?, 0);
+    assert_eq!(provider.update(large, completed()).await?.revision.get(), 2);
+    let patch = MemoryPatch::new().set_context(context(&words(500_001..1_000_001)));
+    let error = provider.update(large, patch).await.expect_err("too many words");
     assert_eq!((error.kind(), error.outcome()), (ErrorKind::TooLarge, Outcome::NotDone));
     Ok(())
 }

@@ -38,6 +38,7 @@ fn main() -> ExitCode {
             run(what_a_dead_program_has_locked_is_free_again())
         }),
         trial("mongo::the_failure_of_one_store_touches_no_other", || run(the_failure_of_one_store_touches_no_other())),
+        trial("mongo::one_key_does_not_part_a_batch", || run(one_key_does_not_part_a_batch())),
         trial("mongo::stores_learn_that_the_ledger_is_indexed", || run(stores_learn_that_the_ledger_is_indexed())),
         trial("mongo::restores_that_race_find_no_conflict", || run(restores_that_race_find_no_conflict())),
         trial("mongo::calls_work_again_after_a_restart", || run(calls_work_again_after_a_restart())),
@@ -266,6 +267,36 @@ async fn the_failure_of_one_store_touches_no_other() -> Case {
         ids.insert(store.await??);
     }
     assert_eq!(ids.len(), 1, "one key, one memory");
+    Ok(())
+}
+
+async fn one_key_does_not_part_a_batch() -> Case {
+    let server = LocalMongo::start()?;
+    let provider = Arc::new(open(config(&server.url())).await?);
+    let database = admin(&server.url()).await?.client().database("agent_memory");
+    let mut session = database.client().start_session().await?;
+    session.start_transaction().await?;
+    let keys = database.collection::<Document>("idempotency_keys");
+    keys.insert_one(doc! { "_id": "held" }).session(&mut session).await?;
+    database.run_command(doc! { "profile": 2 }).await?;
+
+    let store = |event: NewMemory| {
+        let provider = Arc::clone(&provider);
+        tokio::spawn(async move { provider.store(event).await })
+    };
+    let key = IdempotencyKey::parse("held")?;
+    // The first two go alone, and the third travels with the others.
+    let held = [0; 3].map(|number| store(event("a-b", number).with_idempotency_key(key.clone())));
+    for store in (0..16).map(|number| store(event("a-b", number))).collect::<Vec<_>>() {
+        store.await??;
+    }
+    let together = doc! { "op": "insert", "ns": "agent_memory.memories", "ninserted": { "$gt": 1 } };
+    assert!(database.collection::<Document>("system.profile").count_documents(together).await? > 0);
+    session.abort_transaction().await?;
+    for store in held {
+        store.await??;
+    }
+    assert_eq!(all(&provider).await?.len(), 17);
     Ok(())
 }
 
