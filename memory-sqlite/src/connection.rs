@@ -7,13 +7,12 @@ use std::time::{Duration, Instant};
 use memory_core::engine::Config;
 use memory_core::{Error, ErrorKind, Outcome, Result};
 use migrations::WRITER;
-use rusqlite::functions::FunctionFlags;
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::{Connection, OpenFlags, Row};
 
 use crate::config::{Location, SqliteConfig};
 use crate::error::native;
 use crate::paths::{self, PathEntry};
-use crate::statements::{self, execute, first};
+use crate::statements::{self, column, execute, first};
 
 /// How many statements each connection keeps prepared: more than there are.
 const STATEMENTS: usize = 64;
@@ -65,7 +64,7 @@ impl Session {
     /// Runs work in the transaction that was begun and commits it, or rolls it back when anything fails.
     pub(crate) fn in_transaction(&mut self, work: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
         self.paths.clear();
-        let result = self.learn_ledger_text().and_then(|()| work(self)).and_then(|()| self.commit());
+        let result = self.learn_agreements().and_then(|()| work(self)).and_then(|()| self.commit());
         // After some failures SQLite itself has ended the transaction.
         if result.is_err() && !self.connection.is_autocommit() {
             // The first failure is the one to tell.
@@ -74,10 +73,13 @@ impl Session {
         result
     }
 
-    /// Learns whether the words of the ledger are indexed.
-    pub(crate) fn learn_ledger_text(&mut self) -> Result<()> {
-        self.has_ledger_text = first(&self.connection, statements::HAS_LEDGER_TEXT, [], |_| Ok(()))?.is_some();
-        Ok(())
+    /// Learns what all programs on the file have agreed on, and whether this one may still write (L7).
+    fn learn_agreements(&mut self) -> Result<()> {
+        let agreements = |row: &Row<'_>| Ok((column::<u32>(row, 0)?, column(row, 1)?));
+        let (writer, has_ledger_text) =
+            first(&self.connection, statements::AGREEMENTS, [], agreements)?.unwrap_or_default();
+        self.has_ledger_text = has_ledger_text;
+        if writer > WRITER { Err(Error::newer_writer()) } else { Ok(()) }
     }
 
     fn commit(&mut self) -> Result<()> {
@@ -154,8 +156,6 @@ fn prepare(connection: &Connection, deadline: Duration) -> Result<()> {
     connection.busy_timeout(deadline.mul_f32(0.9)).map_err(native)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS);
     rusqlite::vtab::array::load_module(connection).map_err(native)?;
-    let flags = FunctionFlags::SQLITE_DETERMINISTIC | FunctionFlags::SQLITE_INNOCUOUS;
-    connection.create_scalar_function("agent_memory_writer", 0, flags, |_| Ok(WRITER)).map_err(native)?;
     connection.pragma_update(None, "cache_size", -CACHE_KIB).map_err(native)
 }
 

@@ -6,9 +6,6 @@ use rusqlite::ErrorCode;
 /// The error that SQLite gave, as the contract has it. The message never holds SQLite's own, which can quote a path; the
 /// source does.
 pub(crate) fn native(error: rusqlite::Error) -> Error {
-    if is_of_newer_writer(&error) {
-        return Error::newer_writer().with_source(error);
-    }
     let (kind, message, retryable) = match error.sqlite_error_code() {
         // SQLite has waited for the other program nearly as long as the call may take.
         Some(ErrorCode::DatabaseBusy) => (ErrorKind::Timeout, "another program holds the database locked", true),
@@ -30,9 +27,4 @@ pub(crate) fn native(error: rusqlite::Error) -> Error {
     };
     let error = Error::new(kind, message).with_source(error);
     if retryable { error.retryable() } else { error }
-}
-
-/// Whether a trigger of the schema refused the write: this program is too old for it.
-fn is_of_newer_writer(error: &rusqlite::Error) -> bool {
-    matches!(error, rusqlite::Error::SqliteFailure(_, Some(message)) if message == "a newer program has migrated the ledger")
 }

@@ -121,12 +121,15 @@ pub(crate) const SEQS_BY_WORDS: &str = "
 pub(crate) const MEMORY_BY_SEQ: &str = concat!("SELECT ", memory_columns!(), " FROM memories WHERE seq = ?1");
 pub(crate) const INSERT_MEMORY_WORDS: &str = "INSERT OR REPLACE INTO memory_words (rowid, words) VALUES (?1, ?2)";
 
-pub(crate) const HAS_LEDGER_TEXT: &str = "SELECT 1 FROM settings WHERE name = 'ledger_text'";
+/// The minimum writer version, and whether the words of the ledger are indexed.
+pub(crate) const AGREEMENTS: &str = "
+    SELECT coalesce((SELECT CAST(value AS INTEGER) FROM agreements WHERE name = 'writer'), 0),
+        EXISTS (SELECT 1 FROM agreements WHERE name = 'ledger_text')";
 /// From which row on the words are indexed, and the last row; none when they are all indexed.
 pub(crate) const UNINDEXED: &str = "
-    SELECT CAST(value AS INTEGER), coalesce((SELECT max(seq) FROM memories), 0) FROM settings
+    SELECT CAST(value AS INTEGER), coalesce((SELECT max(seq) FROM memories), 0) FROM agreements
     WHERE name = 'unindexed_below' AND CAST(value AS INTEGER) > 1";
-pub(crate) const SET_UNINDEXED: &str = "UPDATE settings SET value = ?1 WHERE name = 'unindexed_below'";
+pub(crate) const SET_UNINDEXED: &str = "UPDATE agreements SET value = ?1 WHERE name = 'unindexed_below'";
 pub(crate) const COMPLETE_WORDS: &str =
     "UPDATE schema_migrations SET complete = TRUE WHERE version = 2 AND name = 'words'";
 

@@ -10,8 +10,6 @@ use memory_core::{Error, ErrorKind, MemoryId, MemoryProvider, Result};
 use memory_sqlite::{SqliteConfig, SqliteMemory};
 use tempfile::TempDir;
 
-mod common;
-
 /// One file for each namespace.
 #[derive(Debug)]
 struct Sqlite {
@@ -48,7 +46,7 @@ impl Harness for Sqlite {
 
     async fn damage(&self, namespace: &Namespace, id: MemoryId) -> Result<bool> {
         let unexpected = |error| Error::new(ErrorKind::Unexpected, "the row can't be damaged").with_source(error);
-        let file = common::connect(&self.file(namespace)).map_err(unexpected)?;
+        let file = rusqlite::Connection::open(self.file(namespace)).map_err(unexpected)?;
         let sql = "UPDATE memories SET trigger = '{\"cut' WHERE id = ?1";
         let changed = file.execute(sql, [id.as_bytes().as_slice()]).map_err(unexpected)?;
         Ok(changed == 1)

@@ -14,8 +14,6 @@ use tempfile::TempDir;
 
 use error::native;
 
-mod common;
-
 #[path = "../src/error.rs"]
 mod error;
 
@@ -243,7 +241,7 @@ async fn a_row_that_cannot_be_read_is_reported_and_hides_no_other() {
         let (_folder, path) = place();
         let before = filled(&path, 7).await;
         let damaged = before[3].id;
-        let file = common::connect(&path).expect("the file");
+        let file = Connection::open(&path).expect("the file");
         file.execute_batch("CREATE TABLE intact AS SELECT * FROM memories").expect("a copy of the rows");
         let sql = format!("UPDATE memories SET {damage} WHERE id = ?1");
         assert_eq!(file.execute(&sql, [damaged.as_bytes().as_slice()]).expect("the damage"), 1);
@@ -285,7 +283,7 @@ async fn a_row_with_an_impossible_id_is_reported_and_stores_go_on() {
         let (_folder, path) = place();
         let before = filled(&path, 3).await;
         let lost = before[1].id;
-        let file = common::connect(&path).expect("the file");
+        let file = Connection::open(&path).expect("the file");
         let sql = format!("UPDATE memories SET id = {id} WHERE id = ?1");
         assert_eq!(file.execute(&sql, [lost.as_bytes().as_slice()]).expect("the damage"), 1);
 
@@ -422,7 +420,7 @@ fn ids(memories: &[Memory]) -> Vec<MemoryId> {
 }
 
 fn change(path: &Path, sql: &str) {
-    common::connect(path).expect("the file").execute_batch(sql).expect("a change");
+    Connection::open(path).expect("the file").execute_batch(sql).expect("a change");
 }
 
 /// Does something while one byte of the file is another one.

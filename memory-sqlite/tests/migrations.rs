@@ -8,26 +8,14 @@ use memory_sqlite::{SqliteConfig, SqliteMemory};
 use rusqlite::Connection;
 use tempfile::TempDir;
 
-/// What programs of version 1 write with, in short.
-const OLD_WRITES: [&str; 5] = [
-    "INSERT INTO memories (id, slot, space_id, status, trigger, metadata, revision)
-     VALUES (x'00', 1, 'a', 'pending', '{}', '{}', 1)",
-    "UPDATE memories SET status = 'failed', revision = revision + 1",
-    "INSERT INTO documents (id, created_at, space_id, collection, content, metadata, revision)
-     VALUES ('two', 1, 'a', 'notes', 'text', '{}', 1)",
-    "UPDATE documents SET content = 'text'",
-    "DELETE FROM documents",
-];
-
 #[tokio::test]
 async fn a_program_of_version_1_is_refused_each_write_and_reads() {
     let folder = TempDir::new().expect("a temporary folder");
     let (provider, id) = filled(&folder).await;
     let old = Connection::open(folder.path().join("memory.db")).expect("the file");
-    for write in OLD_WRITES {
-        let error = old.execute(write, []).expect_err("refused").to_string();
-        assert!(error.contains("no such function: agent_memory_writer"), "{error}");
-    }
+    // What begins each of its transactions that write.
+    let error = old.prepare("SELECT 1 FROM settings WHERE name = 'ledger_text'").expect_err("refused").to_string();
+    assert!(error.contains("no such table: settings"), "{error}");
     let read = "SELECT (SELECT count(*) FROM memories) + (SELECT count(*) FROM documents)";
     assert_eq!(old.query_row(read, [], |row| row.get::<_, i64>(0)).expect("a count"), 2);
     assert_eq!(provider.get(id).await.expect("a memory").map(|memory| memory.revision.get()), Some(1));
@@ -38,21 +26,7 @@ async fn below_the_minimum_writer_version_a_program_still_reads() {
     let folder = TempDir::new().expect("a temporary folder");
     let (provider, id) = filled(&folder).await;
     let newer = Connection::open(folder.path().join("memory.db")).expect("the file");
-    for (table, write) in [
-        ("memories", "INSERT"),
-        ("memories", "UPDATE"),
-        ("documents", "INSERT"),
-        ("documents", "UPDATE"),
-        ("documents", "DELETE"),
-    ] {
-        let name = format!("{table}_{}", write.to_lowercase());
-        let raise = format!(
-            "DROP TRIGGER {name};
-             CREATE TRIGGER {name} BEFORE {write} ON {table} WHEN agent_memory_writer() < 3
-                 BEGIN SELECT RAISE(ABORT, 'a newer program has migrated the ledger'); END;"
-        );
-        newer.execute_batch(&raise).expect("a later step");
-    }
+    newer.execute_batch("UPDATE agreements SET value = '3' WHERE name = 'writer'").expect("a later step");
     let one = DocumentSelection::ids(notes(), [document_id()]).expect("a selection");
     let errors = [
         provider.store(event(2)).await.expect_err("a store"),
@@ -121,7 +95,7 @@ async fn a_backfill_goes_on_where_it_was_cut_beside_a_program_that_writes() {
 
 /// Down to which row the words are not indexed.
 fn backfill_in(path: &std::path::Path) -> Option<i64> {
-    let sql = "SELECT CAST(value AS INTEGER) FROM settings WHERE name = 'unindexed_below'";
+    let sql = "SELECT CAST(value AS INTEGER) FROM agreements WHERE name = 'unindexed_below'";
     Connection::open(path).expect("the file").query_row(sql, [], |row| row.get(0)).ok()
 }
 

@@ -17,8 +17,6 @@ use proptest::prelude::*;
 use rusqlite::{Connection, StatementStatus};
 use tempfile::TempDir;
 
-mod common;
-
 // The statements themselves, to ask SQLite how it runs them.
 #[allow(dead_code)]
 #[path = "../src/statements.rs"]
@@ -565,7 +563,7 @@ fn plan_of(file: &Connection, sql: &str) -> Vec<String> {
 }
 
 fn change(path: &Path, sql: &str) {
-    common::connect(path).expect("the file").execute_batch(sql).expect("a change");
+    Connection::open(path).expect("the file").execute_batch(sql).expect("a change");
 }
 
 fn event(place: &str, millis: i64) -> NewMemory {

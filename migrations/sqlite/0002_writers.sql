@@ -10,22 +10,7 @@ INSERT INTO schema_steps SELECT version, name, checksum, complete FROM schema_mi
 DROP TABLE schema_migrations;
 ALTER TABLE schema_steps RENAME TO schema_migrations;
 
--- The minimum writer version. The function is the program's: one of version 1 does not have it, and each of its writes is an error.
-CREATE TRIGGER memories_insert BEFORE INSERT ON memories WHEN agent_memory_writer() < 2
-    BEGIN SELECT RAISE(ABORT, 'a newer program has migrated the ledger'); END;
-CREATE TRIGGER memories_update BEFORE UPDATE ON memories WHEN agent_memory_writer() < 2
-    BEGIN SELECT RAISE(ABORT, 'a newer program has migrated the ledger'); END;
-CREATE TRIGGER documents_insert BEFORE INSERT ON documents WHEN agent_memory_writer() < 2
-    BEGIN SELECT RAISE(ABORT, 'a newer program has migrated the ledger'); END;
-CREATE TRIGGER documents_update BEFORE UPDATE ON documents WHEN agent_memory_writer() < 2
-    BEGIN SELECT RAISE(ABORT, 'a newer program has migrated the ledger'); END;
-CREATE TRIGGER documents_delete BEFORE DELETE ON documents WHEN agent_memory_writer() < 2
-    BEGIN SELECT RAISE(ABORT, 'a newer program has migrated the ledger'); END;
-CREATE TRIGGER settings_insert BEFORE INSERT ON settings WHEN agent_memory_writer() < 2
-    BEGIN SELECT RAISE(ABORT, 'a newer program has migrated the ledger'); END;
-CREATE TRIGGER settings_update BEFORE UPDATE ON settings WHEN agent_memory_writer() < 2
-    BEGIN SELECT RAISE(ABORT, 'a newer program has migrated the ledger'); END;
-CREATE TRIGGER schema_migrations_insert BEFORE INSERT ON schema_migrations WHEN agent_memory_writer() < 2
-    BEGIN SELECT RAISE(ABORT, 'a newer program has migrated the ledger'); END;
-CREATE TRIGGER schema_migrations_update BEFORE UPDATE ON schema_migrations WHEN agent_memory_writer() < 2
-    BEGIN SELECT RAISE(ABORT, 'a newer program has migrated the ledger'); END;
+-- The minimum writer version, which a program reads in each transaction that writes. One of version 1 reads the settings there under
+-- their old name, so that each of its writes is an error before it has done anything.
+ALTER TABLE settings RENAME TO agreements;
+INSERT INTO agreements (name, value) VALUES ('writer', '2');

@@ -47,13 +47,9 @@ impl Cli {
         self.folder.path().join(name)
     }
 
-    /// The file of a database, as a program of this version may write it.
+    /// The file of a database.
     pub(crate) fn database(&self, name: &str) -> rusqlite::Connection {
-        let database = rusqlite::Connection::open(self.path(name)).expect("a database");
-        let writer = |_: &rusqlite::functions::Context<'_>| Ok(migrations::WRITER);
-        let flags = rusqlite::functions::FunctionFlags::SQLITE_INNOCUOUS;
-        database.create_scalar_function("agent_memory_writer", 0, flags, writer).expect("a function");
-        database
+        rusqlite::Connection::open(self.path(name)).expect("a database")
     }
 
     pub(crate) fn write(&self, name: &str, text: impl AsRef<[u8]>) -> String {

@@ -51,9 +51,6 @@ impl BareRusqlite {
         connection.pragma_update(None, "cache_size", -8192).expect("a cache");
         connection.pragma_update(None, "wal_autocheckpoint", 4_000).expect("a log");
         connection.set_prepared_statement_cache_capacity(64);
-        let writer = |_: &rusqlite::functions::Context<'_>| Ok(migrations::WRITER);
-        let flags = rusqlite::functions::FunctionFlags::SQLITE_INNOCUOUS;
-        connection.create_scalar_function("agent_memory_writer", 0, flags, writer).expect("a function");
         Self(Mutex::new(connection))
     }
 
