@@ -4,9 +4,14 @@
 -- KEYS: the version of writers, the idempotency keys, each row, each sorted set.
 -- ARGV: how many rows; for each its id, its idempotency key or nothing, and the row; the changes of the sets.
 local count, taken = tonumber(ARGV[1]), {}
+-- How many rows are there: mostly none, which one call tells.
+local there = 0
+for first = 3, count + 2, 4000 do
+  there = there + redis.call('EXISTS', unpack(KEYS, first, math.min(first + 3999, count + 2)))
+end
 for place = 1, count do
   local row, id, key = KEYS[2 + place], ARGV[3 * place - 1], ARGV[3 * place]
-  local is_there = redis.call('EXISTS', row) == 1
+  local is_there = there > 0 and redis.call('EXISTS', row) == 1
   local owner = is_there and id or key ~= '' and redis.call('HGET', KEYS[2], key)
   -- A memory whose own row is gone, by eviction or by hand, is written: a restore brings it back.
   if owner and (is_there or owner ~= id) then
@@ -19,9 +24,10 @@ end
 if #taken > 0 then return taken end
 
 change('ZADD', count + 3, 3 * count + 2)
+local rows = {}
+for place = 1, count do rows[2 * place - 1], rows[2 * place] = KEYS[2 + place], ARGV[3 * place + 1] end
+for first = 1, 2 * count, 4000 do redis.call('MSET', unpack(rows, first, math.min(first + 3999, 2 * count))) end
 for place = 1, count do
-  local id, key = ARGV[3 * place - 1], ARGV[3 * place]
-  redis.call('SET', KEYS[2 + place], ARGV[3 * place + 1])
-  if key ~= '' then redis.call('HSET', KEYS[2], key, id) end
+  if ARGV[3 * place] ~= '' then redis.call('HSET', KEYS[2], ARGV[3 * place], ARGV[3 * place - 1]) end
 end
 return taken
