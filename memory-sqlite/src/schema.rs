@@ -21,8 +21,10 @@ use crate::statements::{self, Stored, column, execute, first, prepare};
 const CLOSING: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// How many memories a slice of the backfill indexes at most, and from how many bytes of text on it ends.
-const SLICE: (i64, i64) = (500, 4 << 20);
+/// How many memories a slice of the backfill indexes at most.
+const SLICE_ROWS: i64 = 500;
+/// From how many bytes of text on it ends.
+const SLICE_BYTES: i64 = 4 << 20;
 
 const NAMES: &str = "SELECT name FROM sqlite_schema";
 const BYTES: &str = "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size";
@@ -121,8 +123,8 @@ pub(crate) fn backfill(connection: &Connection) -> Result<()> {
     let Some((from, _)) = unindexed(connection)? else { return Ok(()) };
     let (mut low, mut bytes) = (0, 0);
     let mut sizes = prepare(connection, statements::SIZES_BELOW)?;
-    let mut sizes = sizes.query([from, SLICE.0]).map_err(native)?;
-    while bytes < SLICE.1
+    let mut sizes = sizes.query([from, SLICE_ROWS]).map_err(native)?;
+    while bytes < SLICE_BYTES
         && let Some(row) = sizes.next().map_err(native)?
     {
         (low, bytes) = (column(row, 0)?, bytes + column::<i64>(row, 1)?);
@@ -170,6 +172,16 @@ const APPLIED: &str = "SELECT version, name, checksum, complete FROM schema_migr
 const INSERT_APPLIED: &str =
     "INSERT INTO schema_migrations (version, name, checksum, complete) VALUES (?1, ?2, ?3, ?4)";
 
+impl SqliteTarget<'_> {
+    fn execute(&self, step: &Step) -> Result<()> {
+        self.0.execute_batch(step.text).map_err(native)?;
+        // An empty ledger has nothing to be indexed, and neither has one that version 1 has indexed.
+        let is_complete = step.kind == Kind::Quick || unindexed(self.0)?.is_none();
+        let entry = (step.version, step.name, step.checksum(), is_complete);
+        self.0.execute(INSERT_APPLIED, entry).map(drop).map_err(native)
+    }
+}
+
 #[async_trait]
 impl Target for SqliteTarget<'_> {
     async fn lock(&mut self) -> Result<()> {
@@ -190,11 +202,10 @@ impl Target for SqliteTarget<'_> {
 
     async fn apply(&mut self, step: &Step) -> Result<()> {
         self.0.execute_batch("SAVEPOINT step").map_err(native)?;
-        let entry = (step.version, step.name, step.checksum(), step.kind == Kind::Quick);
-        let applied = self.0.execute_batch(step.text).and_then(|()| self.0.execute(INSERT_APPLIED, entry));
+        let applied = self.execute(step);
         let end = if applied.is_ok() { "RELEASE step" } else { "ROLLBACK TO step; RELEASE step" };
         let ended = self.0.execute_batch(end);
-        applied.map_err(native)?;
+        applied?;
         ended.map_err(native)
     }
 

@@ -93,6 +93,17 @@ async fn a_backfill_goes_on_where_it_was_cut_beside_a_program_that_writes() {
     assert_eq!(all.backfill().await.expect("a state"), None);
 }
 
+#[tokio::test]
+async fn an_index_that_lacks_nothing_is_complete_at_once() {
+    let folder = TempDir::new().expect("a temporary folder");
+    let mut config = SqliteConfig::new(folder.path().join("memory.db"));
+    config.text_index = TextIndex::All;
+    open(config).await;
+    let file = Connection::open(folder.path().join("memory.db")).expect("the file");
+    let complete = "SELECT complete FROM schema_migrations WHERE name = 'words'";
+    assert!(file.query_row(complete, [], |row| row.get::<_, bool>(0)).expect("the step"));
+}
+
 /// Down to which row the words are not indexed.
 fn backfill_in(path: &std::path::Path) -> Option<i64> {
     let sql = "SELECT CAST(value AS INTEGER) FROM agreements WHERE name = 'unindexed_below'";
