@@ -1,6 +1,5 @@
 //! The backfills: the move from the keys of version 1 to those of version 2, and the index of words.
 
-use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use memory_core::engine::{Mark, corrupt};
@@ -70,8 +69,6 @@ impl RedisSession {
     pub(crate) async fn backfill(&self) -> Result<()> {
         let (on, keys) = (&self.on, &self.on.keys);
         let Some(step) = begun(on).await? else { return self.index_words(TAKEN_OVER).await.map(drop) };
-        // Version 1 told of rows from 1 MiB on.
-        on.has_long_rows.store(true, Ordering::Relaxed);
         for (set, has_words) in [("old:time", false), ("old:time:words", true)] {
             let index = |call: &mut Call, mark: &Mark, row: &[u8]| index_memory(keys, call, mark, row, has_words);
             if self.move_some(&keys.of(set), &keys.of("m:"), &keys.of(MEMORIES), index).await? {
@@ -107,7 +104,8 @@ impl RedisSession {
         if marks.is_empty() {
             return Ok(false);
         }
-        marks.truncate(self.readable(from, &marks).await?);
+        // Version 1 told of rows from 1 MiB on only.
+        marks.truncate(self.measured(from, &marks).await?);
         self.move_rows(&marks, from, to, Some(set), index).await?;
         let ids: Vec<_> = marks.iter().map(|mark| mark.id.as_slice()).collect();
         // Only when all of them have arrived.
@@ -196,8 +194,9 @@ impl RedisSession {
     /// The first of some counts, and the sum of the others.
     async fn count(&self, commands: &Pipeline) -> Result<(u64, u64)> {
         let counts = self.on.read(commands).await?.into_iter().map(decoded::<Option<u64>>);
-        let counts = counts.map(|count| Ok(count?.unwrap_or_default())).collect::<Result<Vec<_>>>()?;
-        Ok((counts[0], counts[1..].iter().sum()))
+        let counts = counts.map(|count| Ok(count?.unwrap_or_default())).collect::<Result<Vec<u64>>>()?;
+        let mut counts = counts.into_iter();
+        Ok((counts.next().unwrap_or_default(), counts.sum()))
     }
 }
 

@@ -358,10 +358,15 @@ impl RedisSession {
     }
 
     /// Of how many of these entries the rows can be held at once: of all, unless rows may be long.
-    pub(crate) async fn readable(&self, prefix: &[u8], marks: &[Mark]) -> Result<usize> {
-        if !self.on.has_long_rows.load(Ordering::Relaxed) {
-            return Ok(marks.len());
+    async fn readable(&self, prefix: &[u8], marks: &[Mark]) -> Result<usize> {
+        match self.on.has_long_rows.load(Ordering::Relaxed) {
+            true => self.measured(prefix, marks).await,
+            false => Ok(marks.len()),
         }
+    }
+
+    /// The same, by their lengths.
+    pub(crate) async fn measured(&self, prefix: &[u8], marks: &[Mark]) -> Result<usize> {
         let marks = &marks[..marks.len().min(ROWS)];
         let mut commands = Pipeline::with_capacity(marks.len());
         for mark in marks {

@@ -42,7 +42,7 @@ pub(crate) fn from_document(document: &Document) -> Vec<u8> {
 
 /// A row of version 1 in the form of this version; what is cut there is cut here. `None` if not even its facts can be read.
 pub(crate) fn from_form_1(old: &[u8]) -> Option<Vec<u8>> {
-    let (head, rest) = old.split_at_checked(HEAD).filter(|(head, _)| head[0] == 1)?;
+    let (head, rest) = old.split_at_checked(HEAD).filter(|(head, _)| head.first() == Some(&1))?;
     let (numbers, rest) = rest.split_at_checked(24)?;
     let (status, mut rest) = rest.split_first()?;
     let mut row = [&[FORM], &head[1..]].concat();

@@ -74,7 +74,7 @@ pub(crate) async fn begun(connections: &Connections) -> Result<Option<&'static S
     Ok(migrations::redis().iter().find(is_begun))
 }
 
-/// Completes it.
+/// Records that the backfill of a step has come to its end.
 pub(crate) async fn complete(connections: &Connections, step: &Step) -> Result<()> {
     let text = "local steps = redis.call('HGET', KEYS[1], ARGV[1])\n\
                 redis.call('HSET', KEYS[1], ARGV[1], (string.gsub(steps, ARGV[2] .. ARGV[3], ARGV[2])))\n\
@@ -90,7 +90,7 @@ pub(crate) async fn scan(connections: &Connections, cursor: &[u8]) -> Result<(Ve
     connections.read_one(&command("SCAN", &[cursor, b"MATCH", pattern.as_bytes(), b"COUNT", b"4000"])).await
 }
 
-/// Removes keys.
+/// Removes these keys with all that they hold.
 pub(crate) async fn unlink(connections: &Connections, keys: Vec<Vec<u8>>) -> Result<()> {
     let mut unlink = Pipeline::with_capacity(keys.len());
     for key in keys {

@@ -133,7 +133,7 @@ impl Call {
         Self { script, keys: vec![keys.of(WRITER)], arguments: Vec::new(), sets: BTreeMap::new() }
     }
 
-    /// Appends memories.
+    /// Appends memories, all or none, unless one's id or idempotency key is taken.
     pub(crate) fn append(keys: &Keys, memories: &[&Memory], with_words: bool) -> Self {
         let mut call = Self::new(Lua::Append, keys).key(keys.of(IDEMPOTENCY)).arg(memories.len().to_string());
         let all = if with_words { keys.of(INDEXED) } else { keys.of(UNINDEXED) };
@@ -217,7 +217,7 @@ pub(crate) struct Range {
 }
 
 impl Range {
-    /// Those behind nothing.
+    /// The steps of a set that holds nothing else.
     pub(crate) fn of(key: Vec<u8>) -> Self {
         Self { key, head: Vec::new() }
     }
@@ -321,7 +321,7 @@ pub(crate) fn name_of(command: &Cmd) -> &[u8] {
 
 /// Whether a command may write.
 pub(crate) fn is_write(command: &Cmd) -> bool {
-    matches!(name_of(command), b"EVAL" | b"EVALSHA" | b"EXEC" | b"UNLINK")
+    matches!(name_of(command), b"EVAL" | b"EVALSHA" | b"UNLINK")
 }
 
 /// The words of a memory.
