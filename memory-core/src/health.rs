@@ -96,7 +96,7 @@ impl Inspection {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Backfill {
-    /// What it makes.
+    /// What the records get by it, for people: `the index of words`.
     pub name: &'static str,
     /// How many records it has gone over, about.
     pub done: u64,

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::TryStreamExt;
+use memory_core::engine::SHORT_BACKFILL;
 use memory_core::{Backfill, Blocks, Error, ErrorKind, Inspection, Ledger, Result, Revision, Timestamp};
 use migrations::{Applied, Kind, Report, Step, Target, WORDS};
 use mongodb::Database;
@@ -26,14 +27,16 @@ const LEASE: i64 = 10_000;
 const PAUSE: Duration = Duration::from_millis(20);
 /// What `create` answers where the collection is there.
 const EXISTS: i32 = 48;
-/// How many rows a slice of the backfill goes over, and about how many bytes of words it writes: one command has at most 16 MiB.
-const SLICE: (i64, usize) = (500, 8 << 20);
+/// How many rows a slice of the backfill goes over.
+const SLICE_ROWS: i64 = 500;
+/// About how many bytes of words it writes: one command has at most 16 MiB.
+const SLICE_BYTES: usize = 8 << 20;
 /// How large a row may become, in bytes: the server takes 16 MiB, of which the other fields of the backfill need some.
 const ROW: usize = (16 << 20) - 64;
 /// How long a slice waits for the index when all rows have words; the next one goes on waiting.
 const WAIT: Duration = Duration::from_millis(200);
 /// So many records left are more than a call goes over that needs them.
-const MANY: u64 = 2_001;
+const MANY: u64 = SHORT_BACKFILL + 1;
 
 /// Creates or migrates the collections, as `init` does, and tells which steps that took.
 pub async fn migrate(config: &MongoConfig) -> Result<Report> {
@@ -307,9 +310,9 @@ async fn index_words(on: &Connections, wait: Duration) -> Result<bool> {
 async fn index_rows(session: &MongoSession, mark: &Bson) -> Result<Option<(i64, Bson)>> {
     // What a majority has: words that are lost with a primary are not passed over.
     let find = session.on.latest.memories.find(doc! { "_id": { "$gt": mark } }).sort(doc! { "_id": 1 });
-    let mut rows = find.limit(SLICE.0).batch_size(SLICE.0 as u32).await.map_err(native)?;
+    let mut rows = find.limit(SLICE_ROWS).batch_size(SLICE_ROWS as u32).await.map_err(native)?;
     let (mut updates, mut size, mut count, mut reached) = (Vec::new(), 0, 0, None);
-    while count < SLICE.0 {
+    while count < SLICE_ROWS {
         if !rows.advance().await.map_err(native)? {
             reached = None;
             break;
@@ -323,7 +326,7 @@ async fn index_rows(session: &MongoSession, mark: &Bson) -> Result<Option<(i64, 
             let words = found::<Ledger>(row).ok().map(|found| memory_words(&found.record));
             let words = words.filter(|words| row.as_bytes().len() + size_of(words) <= ROW).unwrap_or_default();
             size += size_of(&words);
-            if size > SLICE.1 && !updates.is_empty() {
+            if size > SLICE_BYTES && !updates.is_empty() {
                 break;
             }
             let set = doc! { "$set": { "words": words, "written": written(revision) } };

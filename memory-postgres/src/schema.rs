@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use memory_core::engine::{Access, Mark, Retry, Row};
+use memory_core::engine::{Access, Mark, Retry, Row, SHORT_BACKFILL};
 use memory_core::{Backfill, Blocks, Error, Inspection, Ledger, Result, TextIndex, Timestamp, Verdict};
 use migrations::{Applied, Kind, Report, Step, Target, WORDS, WRITER};
 use sqlx::AssertSqlSafe;
@@ -84,7 +84,8 @@ pub(crate) async fn set_up(connections: &Connections, config: &PostgresConfig) -
 /// How far the index of the ledger's words is; `None` when it is complete.
 pub(crate) async fn pending(connections: &Connections) -> Result<Option<Backfill>> {
     let mut session = connections.session(Access::ReadLatest).await?;
-    let rows = session.rows(session.statement(|on| &on.pending_words)).await?;
+    let pending = session.statement(|on| &on.pending_words).bind(SHORT_BACKFILL as i64);
+    let rows = session.rows(pending).await?;
     session.end().await?;
     let count = |row: &PgRow, index| Ok::<_, Error>(u64::try_from(column::<i64>(row, index)?).unwrap_or_default());
     let pending = |row| Ok(Backfill::new("the index of words", count(row, 0)?, count(row, 1)?, Blocks::LedgerText));

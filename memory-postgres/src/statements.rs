@@ -155,11 +155,11 @@ statements! {
         JOIN {schema}.memories m ON m.id = c.id ORDER BY place");
 
     has_ledger_text: concat!("SELECT ", has_ledger_text!());
-    /// How many memories the backfill has gone over, and how many there are; nothing when it is complete. Beyond the 2,000 that a call
+    /// How many memories the backfill has gone over, and how many there are; nothing when it is complete. Beyond the $1 that a call
     /// completes by itself, the estimate of the server will do.
-    pending_words: "SELECT done, greatest(done + rest, CASE WHEN rest > 2000 THEN reltuples::bigint END)
+    pending_words: "SELECT done, greatest(done + rest, CASE WHEN rest > $1 THEN reltuples::bigint END)
         FROM {schema}.words_backfill reached CROSS JOIN LATERAL (SELECT count(*) AS rest FROM (
-            SELECT FROM {schema}.memories WHERE (created_at, id) < (reached.created_at, reached.id) LIMIT 2001) further) counted
+            SELECT FROM {schema}.memories WHERE (created_at, id) < (reached.created_at, reached.id) LIMIT $1 + 1) further) counted
         JOIN pg_class ON relname = 'memories' AND relnamespace = to_regnamespace(quote_ident({name}))
         WHERE EXISTS (SELECT FROM {schema}.schema_migrations WHERE name = 'words' AND NOT complete)";
     reached_words: "SELECT created_at, id FROM {schema}.words_backfill";

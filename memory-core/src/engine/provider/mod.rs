@@ -23,8 +23,9 @@ use crate::{
 };
 use documents::ProviderDocuments;
 
-/// A backfill that has at most so many records left to go over is completed by the call that needs it.
-const SHORT: u64 = 2_000;
+/// A backfill that has at most so many records left to go over is completed by the call that needs it (L7). An engine that estimates how
+/// many are left counts up to here.
+pub const SHORT_BACKFILL: u64 = 2_000;
 
 /// Agent memory on an engine: the contract of [`MemoryProvider`] and [`DocumentStore`], the same for all.
 ///
@@ -261,7 +262,7 @@ impl<E: Engine> Open<E> {
         let is_blocked = |blocked| blocked == wanted || blocked == Blocks::Everything;
         while self.blocked().is_some_and(is_blocked) {
             match self.pending().await? {
-                Some(backfill) if is_blocked(backfill.blocks) && backfill.left() > SHORT => {
+                Some(backfill) if is_blocked(backfill.blocks) && backfill.left() > SHORT_BACKFILL => {
                     let message = format!("not yet: {backfill}; agent-memory migrate does the rest");
                     return Err(Error::new(ErrorKind::Unavailable, message).retryable());
                 }
