@@ -139,29 +139,3 @@ pub(crate) fn ranked(within: Document, wanted: &BTreeSet<String>) -> [Document; 
         doc! { "$project": { "_id": 1 } },
     ]
 }
-
-#[cfg(test)]
-mod tests {
-    use memory_core::{Ledger, MemoryId};
-
-    use super::*;
-
-    #[test]
-    fn behind_a_place_comes_the_rest_of_its_millisecond() {
-        let (id, at) = (MemoryId::generate(), |millis| Timestamp::from_millis(millis).ok());
-        let ranges = |order, behind: Option<i64>| {
-            let behind = behind.map(|millis| Mark { millis, id: id.as_bytes().to_vec() });
-            let source = Source::Everything;
-            let (created_after, created_before, behind) = (at(9), at(21), behind.as_ref());
-            ranges::<Ledger>(&Walk { source, order, created_after, created_before, behind, count: 1, is_shared: false })
-        };
-        let rest = |from: i64, to: i64| doc! { "createdAt": { "$gte": from, "$lte": to } };
-        assert_eq!(ranges(Order::NewestFirst, None), [rest(10, 20)]);
-        let same = |operator: &str| {
-            doc! { "createdAt": { "$gt": 14_i64, "$lt": 16_i64 }, "_id": { operator: uuid(id.as_bytes()) } }
-        };
-        assert_eq!(ranges(Order::NewestFirst, Some(15)), [same("$lt"), rest(10, 14)]);
-        assert_eq!(ranges(Order::OldestFirst, Some(15)), [same("$gt"), rest(16, 20)]);
-        assert_eq!(ranges(Order::NewestFirst, Some(10)).len(), 1, "nothing is earlier");
-    }
-}

@@ -456,6 +456,7 @@ async fn recalls_walk_an_index() -> Case {
         query().under("plugin-discord-7").status(Status::Running),
         query().under("plugin").created_before(at(5_000)).created_after(at(4_000)),
         (0..100).fold(query(), |query, number| query.under(format!("plugin-discord-{number}"))),
+        query().under("plugin").created_before(at(5_001)).created_after(at(4_999)).limit(1),
     ] {
         for order in [Order::NewestFirst, Order::OldestFirst] {
             let page = provider.query(&builder.clone().order(order).build()?).await?;
@@ -467,7 +468,7 @@ async fn recalls_walk_an_index() -> Case {
     database.run_command(doc! { "profile": 0 }).await?;
 
     let mut searches = database.collection::<Document>("system.profile").find(doc! { "op": "query" }).await?;
-    let mut explained = 0;
+    let (mut explained, mut within_one) = (0, 0);
     while searches.advance().await? {
         let command = searches.deserialize_current()?.get_document("command")?.clone();
         if !command.get_str("find").is_ok_and(|name| name == "memories") {
@@ -490,8 +491,12 @@ async fn recalls_walk_an_index() -> Case {
             "{keys} keys, {rows} rows for {given}: {search} {text}"
         );
         explained += 1;
+        let filter = search.get_document("filter")?.to_string();
+        within_one += usize::from(filter.contains("4999") && filter.contains("5001") && !filter.contains("$lte"));
     }
     assert!(explained >= 30, "{explained} searches");
+    // Behind a row of the only millisecond that is asked for comes the rest of it, and no range that is empty.
+    assert_eq!(within_one, 2, "one in each order");
     Ok(())
 }
 
