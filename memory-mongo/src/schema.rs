@@ -6,8 +6,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures::TryStreamExt;
 use memory_core::engine::SHORT_BACKFILL;
-use memory_core::{Backfill, Blocks, Error, ErrorKind, Inspection, Ledger, Result, Revision, Timestamp};
-use migrations::{Applied, Kind, Report, Step, Target, WORDS};
+use memory_core::{Backfill, Blocks, Error, ErrorKind, Inspection, Ledger, Result, Revision, TextIndex, Timestamp};
+use migrations::{Applied, Kind, Report, Step, Target, WORDS, wanted};
 use mongodb::Database;
 use mongodb::bson::{Bson, Document, RawDocument, RawDocumentBuf, doc};
 
@@ -41,13 +41,13 @@ const MANY: u64 = SHORT_BACKFILL + 1;
 
 /// Creates or migrates the collections, as `init` does, and tells which steps that took.
 pub async fn migrate(config: &MongoConfig) -> Result<Report> {
-    with_session(config, set_up).await
+    with_session(config, async |session| set_up(session, config.text_index).await).await
 }
 
 /// Tells which steps [`migrate`] would take, and changes nothing; a missing database stays missing.
 pub async fn plan(config: &MongoConfig) -> Result<Report> {
     let plan = async |session: &MongoSession| {
-        migrations::plan(&mut MongoTarget(session), migrations::mongo(), wanted(session)).await
+        migrations::plan(&mut MongoTarget(session), migrations::mongo(), wanted(config.text_index)).await
     };
     with_session(config, plan).await
 }
@@ -60,17 +60,17 @@ pub async fn remove(config: &MongoConfig) -> Result<()> {
 /// Tells which collections and indexes are missing, how many bytes they take in their files (which follow within a minute), and
 /// what time it is at the server; changes nothing.
 pub async fn inspect(config: &MongoConfig) -> Result<Inspection> {
-    with_session(config, look).await
+    with_session(config, async |session| look(session, wanted(config.text_index)).await).await
 }
 
 /// Creates or migrates the collections. Can be repeated.
-pub(crate) async fn set_up(session: &MongoSession) -> Result<Report> {
+pub(crate) async fn set_up(session: &MongoSession, text_index: TextIndex) -> Result<Report> {
     let answer = session.on.database.run_command(doc! { "hello": 1 }).await.map_err(native)?;
     let is_router = answer.get_str("msg").is_ok_and(|message| message == "isdbgrid");
     if !is_router && !answer.contains_key("setName") {
         return Err(Error::new(ErrorKind::Unsupported, STANDALONE));
     }
-    migrations::migrate(&mut MongoTarget(session), migrations::mongo(), wanted(session)).await
+    migrations::migrate(&mut MongoTarget(session), migrations::mongo(), wanted(text_index)).await
 }
 
 /// How far the index of the ledger's words is; `None` when it is complete.
@@ -120,10 +120,6 @@ async fn with_session<T>(config: &MongoConfig, work: impl AsyncFn(&MongoSession)
     let result = session.retry(|| work(&session)).await;
     connections.close().await;
     result
-}
-
-fn wanted(session: &MongoSession) -> &'static [&'static str] {
-    if session.on.has_ledger_text() { &[WORDS] } else { &[] }
 }
 
 /// MongoDB as a target of the migrations crate.
@@ -252,15 +248,15 @@ async fn rules(database: &Database, command: &Document) -> Result<Vec<Bson>> {
     })
 }
 
-async fn look(session: &MongoSession) -> Result<Inspection> {
+async fn look(session: &MongoSession, wanted: &[&str]) -> Result<Inspection> {
     let database = &session.on.database;
     let answer = database.run_command(doc! { "hello": 1 }).await.map_err(native)?;
     let server_time = answer.get_datetime("localTime").ok().map(|time| Timestamp::from_millis(time.timestamp_millis()));
     let present = database.list_collection_names().await.map_err(native)?;
     let is_present = |name: &str| present.iter().any(|present| present == name);
     let mut missing = Vec::new();
-    let is_wanted = |step: &&Step| step.kind != Kind::Optional || wanted(session).contains(&step.name);
-    for command in migrations::mongo().iter().filter(is_wanted).map(commands).collect::<Result<Vec<_>>>()?.concat() {
+    let steps = migrations::mongo().iter().filter(|step| step.is_taken(wanted)).map(commands);
+    for command in steps.collect::<Result<Vec<_>>>()?.concat() {
         if let Ok(name) = command.get_str("create") {
             missing.extend((!is_present(name)).then(|| name.to_owned()));
         } else if let Ok(name) = command.get_str("collMod") {
