@@ -52,7 +52,7 @@ impl Session {
         Ok(Self::new(connection))
     }
 
-    fn new(connection: Connection) -> Self {
+    pub(crate) fn new(connection: Connection) -> Self {
         Self { connection, has_ledger_text: false, paths: Vec::new() }
     }
 
@@ -174,27 +174,5 @@ fn make_folder_of(path: &Path) -> Result<()> {
             Error::new(ErrorKind::Unavailable, "the folder of the database can't be made").with_source(error)
         }),
         _ => Ok(()),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use memory_core::ErrorKind;
-
-    use super::*;
-
-    /// As SQLite does after an error of the file.
-    #[test]
-    fn a_view_that_has_ended_leaves_the_error_of_the_work() {
-        let connection = Connection::open_in_memory().expect("a database");
-        let mut session = Session::new(connection);
-        let result: Result<()> = session.in_one_view(
-            || false,
-            |session| {
-                execute(&session.connection, "ROLLBACK", [])?;
-                Err(Error::new(ErrorKind::Unavailable, "the file can't be read"))
-            },
-        );
-        assert_eq!(result.expect_err("an error").kind(), ErrorKind::Unavailable);
     }
 }
