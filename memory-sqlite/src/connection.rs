@@ -40,11 +40,6 @@ pub struct Session {
 }
 
 impl Session {
-    /// A session that can write.
-    pub(crate) fn to_write(config: &SqliteConfig) -> Result<Self> {
-        connect(&config.location, config.settings().deadline).map(Self::new)
-    }
-
     /// A session that only reads.
     pub(crate) fn to_read(path: &Path, config: &SqliteConfig) -> Result<Self> {
         let connection = open_file(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
@@ -120,11 +115,11 @@ impl Session {
 }
 
 /// A connection that can write, with the settings that durability needs.
-pub(crate) fn connect(location: &Location, deadline: Duration) -> Result<Connection> {
-    let connection = match location {
+pub(crate) fn connect(config: &SqliteConfig) -> Result<Connection> {
+    let deadline = config.settings().deadline;
+    let connection = match &config.location {
         Location::Memory => Connection::open_in_memory().map_err(native)?,
         Location::File(path) => {
-            check_path(path)?;
             make_folder_of(path)?;
             open_file(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE)?
         }
@@ -147,6 +142,7 @@ pub(crate) fn connect(location: &Location, deadline: Duration) -> Result<Connect
 
 /// A connection on a file, whatever its name: SQLite would read one that begins with `file:` as a URL with settings.
 pub(crate) fn open_file(path: &Path, flags: OpenFlags) -> Result<Connection> {
+    check_path(path)?;
     let path = if path.is_relative() { &Path::new(".").join(path) } else { path };
     Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX).map_err(native)
 }
@@ -160,7 +156,7 @@ fn prepare(connection: &Connection, deadline: Duration) -> Result<()> {
 }
 
 /// Whether the path can be that of a database.
-pub(crate) fn check_path(path: &Path) -> Result<()> {
+fn check_path(path: &Path) -> Result<()> {
     // To SQLite both are databases that each connection has for itself.
     if path.as_os_str().is_empty() || path == Path::new(":memory:") {
         return Err(Error::invalid("the path names no file; SqliteConfig::in_memory() and sqlite::memory: need none"));
