@@ -200,18 +200,3 @@ impl Target for PostgresTarget {
         Ok(())
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_table_and_index_of_a_step_is_known() {
-        let text = "CREATE TABLE IF NOT EXISTS {schema}.a (\n    b text\n);\nCREATE UNIQUE INDEX c ON {schema}.a (b);\n\
-            -- CREATE TABLE d\nCREATE TRIGGER e BEFORE INSERT ON {schema}.a\n";
-        assert_eq!(names(text).collect::<Vec<_>>(), ["a", "c", "e"]);
-        let created = |text: &str| text.matches("CREATE ").count() - text.matches("CREATE FUNCTION").count();
-        let created: usize = migrations::postgres().iter().map(|step| created(step.text)).sum();
-        assert_eq!(migrations::postgres().iter().flat_map(|step| names(step.text)).count(), created);
-    }
-}
