@@ -15,7 +15,7 @@ use crate::connection::Session;
 use crate::error::native;
 use crate::paths;
 use crate::slots::{Slots, Windows};
-use crate::statements::{self, SLOT_BITS, Stored, column, first, prepare};
+use crate::statements::{self, InOrder, SLOT_BITS, Stored, column, first, prepare};
 
 /// The most slots whose rows are read in one go.
 pub(crate) const STRIDE: usize = 64;
@@ -41,15 +41,14 @@ impl Reader for Session {
         let bounds = Bounds::of(&self.connection, walk)?;
         match walk.source {
             Source::Everything => {
-                let sql = in_order(walk, statements::MEMORIES_NEWEST_FIRST, statements::MEMORIES_OLDEST_FIRST);
-                walk_rows(&self.connection, sql, params![bounds.far, bounds.near, bounds.id], walk, visit)
+                let parameters = params![bounds.far, bounds.near, bounds.id];
+                walk_rows(&self.connection, &statements::MEMORIES, parameters, walk, visit)
             }
             Source::Open(statuses) => {
-                let sql = in_order(walk, statements::OPEN_NEWEST_FIRST, statements::OPEN_OLDEST_FIRST);
                 let wants = |status| statuses.contains(&status);
                 let (pending, running) = (wants(Status::Pending), wants(Status::Running));
                 let parameters = params![bounds.far, bounds.near, bounds.id, pending, running];
-                walk_rows(&self.connection, sql, parameters, walk, visit)
+                walk_rows(&self.connection, &statements::OPEN_MEMORIES, parameters, walk, visit)
             }
             Source::Places(places) => walk_places(&self.connection, places, &bounds, walk, visit),
         }
@@ -80,11 +79,11 @@ impl Reader for Session {
         walk: &Walk<'_>,
         visit: &mut Visit<'_, Documents>,
     ) -> Result<Option<Mark>> {
-        let sql = in_order(walk, statements::DOCUMENTS_NEWEST_FIRST, statements::DOCUMENTS_OLDEST_FIRST);
-        let edge = in_order(walk, i64::MAX, i64::MIN);
+        let edge = walk.order.choose(i64::MAX, i64::MIN);
         let (millis, id) = walk.behind.map_or((edge, &[][..]), |mark| (mark.millis, &mark.id));
         let id = ToSqlOutput::Borrowed(ValueRef::Text(id));
-        walk_rows(&self.connection, sql, params![collection.as_str(), millis, id], walk, visit)
+        let parameters = params![collection.as_str(), millis, id];
+        walk_rows(&self.connection, &statements::DOCUMENTS, parameters, walk, visit)
     }
 
     async fn search_documents(
@@ -132,17 +131,17 @@ impl<'w> Bounds<'w> {
         // Bounds are exclusive; without one, the first and the last millisecond count.
         let low = start_of(after + i64::from(walk.created_after.is_some()));
         let high = start_of(before + i64::from(walk.created_before.is_none())) - 1;
-        let (near, far) = in_order(walk, (high, low), (low, high));
+        let (near, far) = walk.order.choose((high, low), (low, high));
         let mut bounds = Self { near, id: before_all(walk), far };
         let Some(Mark { millis, id }) = walk.behind else { return Ok(bounds) };
         let slot = first(connection, statements::SLOT_OF_ID, [id.as_slice()], |row| column::<i64>(row, 0))?;
-        match (slot.filter(|slot| slot >> SLOT_BITS == *millis), walk.order) {
-            (Some(slot), Order::OldestFirst) if slot >= near => (bounds.near, bounds.id) = (slot, id),
-            (Some(slot), Order::NewestFirst) if slot <= near => (bounds.near, bounds.id) = (slot, id),
-            (Some(_), _) => {}
+        let (begin, id) = match slot.filter(|slot| slot >> SLOT_BITS == *millis) {
+            Some(slot) => (slot, id.as_slice()),
             // The row of the mark is gone: its millisecond is looked through again.
-            (None, Order::OldestFirst) => bounds.near = near.max(start_of(*millis)),
-            (None, Order::NewestFirst) => bounds.near = near.min(start_of(millis + 1) - 1),
+            None => (walk.order.choose(start_of(millis + 1) - 1, start_of(*millis)), bounds.id),
+        };
+        if walk.order.choose(begin <= near, begin >= near) {
+            (bounds.near, bounds.id) = (begin, id);
         }
         Ok(bounds)
     }
@@ -150,20 +149,13 @@ impl<'w> Bounds<'w> {
 
 /// An id that comes before all others: one byte longer than the greatest, or the empty one.
 fn before_all(walk: &Walk<'_>) -> &'static [u8] {
-    in_order(walk, &[u8::MAX; 17], &[])
+    walk.order.choose(&[u8::MAX; 17], &[])
 }
 
-fn in_order<T>(walk: &Walk<'_>, newest_first: T, oldest_first: T) -> T {
-    match walk.order {
-        Order::NewestFirst => newest_first,
-        Order::OldestFirst => oldest_first,
-    }
-}
-
-/// Offers the rows of a statement.
+/// Offers the rows of a statement in the order of the walk.
 fn walk_rows<K: Selects>(
     connection: &Connection,
-    sql: &str,
+    sql: &InOrder,
     parameters: impl Params,
     walk: &Walk<'_>,
     visit: &mut Visit<'_, K>,
@@ -171,7 +163,7 @@ fn walk_rows<K: Selects>(
 where
     for<'r> Stored<'r>: engine::Row<K>,
 {
-    let mut statement = prepare(connection, sql)?;
+    let mut statement = prepare(connection, sql.of(walk.order))?;
     let mut rows = statement.query(parameters).map_err(native)?;
     Ok(offer(&mut rows, &mut most(walk), visit)?.break_value().flatten())
 }
@@ -184,23 +176,21 @@ fn walk_places(
     walk: &Walk<'_>,
     visit: &mut Visit<'_, Ledger>,
 ) -> Result<Option<Mark>> {
-    let by_path = in_order(walk, statements::SLOTS_NEWEST_FIRST, statements::SLOTS_OLDEST_FIRST);
-    let in_slots = in_order(walk, statements::IN_SLOTS_NEWEST_FIRST, statements::IN_SLOTS_OLDEST_FIRST);
-    let (low, high) = in_order(walk, (bounds.far, bounds.near), (bounds.near, bounds.far));
+    let (low, high) = walk.order.choose((bounds.far, bounds.near), (bounds.near, bounds.far));
     let expression = paths::match_places(places);
     let begins_at_end = walk.behind.is_none() && walk.created_before.is_none();
     let mut statement;
     let mut slots = if walk.order == Order::OldestFirst || begins_at_end {
-        statement = prepare(connection, by_path)?;
+        statement = prepare(connection, statements::SLOTS.of(walk.order))?;
         Slots::Along(statement.query(params![expression, low, high]).map_err(native)?)
     } else {
         // Upper bound: if the ledger has so many slots since this one, the places have at most as many.
         let back = (high, Windows::most(walk.count) as i64);
         let reach = first(connection, statements::SLOT_FURTHER_BACK, back, |row| column(row, 0))?.unwrap_or(low);
-        statement = prepare(connection, statements::SLOTS_OLDEST_FIRST)?;
+        statement = prepare(connection, statements::SLOTS.of(Order::OldestFirst))?;
         Slots::Back(Windows::new(&mut statement, expression, (low, high), walk.count, reach))
     };
-    let mut memories = prepare(connection, in_slots)?;
+    let mut memories = prepare(connection, statements::MEMORIES_IN_SLOTS.of(walk.order))?;
     let (wanted, mut left) = (walk.count.min(STRIDE), most(walk));
     loop {
         let mut some = Vec::with_capacity(wanted);

@@ -2,7 +2,7 @@
 
 use memory_core::engine::{Place, Reader, Row, Source, Walk};
 use memory_core::{
-    Error, ErrorKind, Ledger, MemoryProvider, MemoryQuery, Metadata, NewMemory, PageBuilder, Result, SpaceId,
+    Error, ErrorKind, Ledger, MemoryProvider, MemoryQuery, Metadata, NewMemory, Order, PageBuilder, Result, SpaceId,
     Timestamp, Trigger,
 };
 use memory_sqlite::SqliteMemory;
@@ -59,7 +59,11 @@ async fn a_filter_and_a_glob_examine_what_their_spaces_hold() {
     provider.shutdown().await.expect("a shutdown");
 
     let mut session = Session::to_read(&path, &SqliteConfig::new(&path)).expect("the file");
-    let statements = [statements::NEXT_PATH_TOKEN, statements::SLOTS_NEWEST_FIRST, statements::IN_SLOTS_NEWEST_FIRST];
+    let statements = [
+        statements::NEXT_PATH_TOKEN,
+        statements::SLOTS.of(Order::NewestFirst),
+        statements::MEMORIES_IN_SLOTS.of(Order::NewestFirst),
+    ];
     let in_and_below = |path: &str| vec![Place::Space(path.to_owned()), Place::Below(path.to_owned())];
     let below = |path: &str| vec![Place::Below(path.to_owned())];
     assert_eq!(session.siblings("t-c7-", 100).await.expect("reads"), None);
