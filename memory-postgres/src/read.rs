@@ -17,7 +17,7 @@ use uuid::Uuid;
 use crate::connection::{Session, Statement};
 use crate::error::native;
 use crate::slices::Slice;
-use crate::statements::{id_to_sql, revision_to_sql};
+use crate::statements::id_to_sql;
 
 /// The most candidates of a slice. Payloads of more than 64 KiB don't come with them, so a slice has at most 16 MiB.
 const LARGEST_SLICE: usize = 256;
@@ -38,7 +38,7 @@ impl Reader for Session {
         let mut found = HashMap::new();
         for row in self.rows(self.statement(|on| &on.memories_by_ids).bind(ids)).await? {
             let memory = memory_of(&row);
-            let memory = memory.map(|record| Found { version: revision_to_sql(record.revision), record });
+            let memory = memory.map(|record| Found { version: i64::from(record.revision), record });
             found.insert(memory_id(&row)?, memory);
         }
         Ok(found)
