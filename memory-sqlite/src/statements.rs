@@ -3,9 +3,7 @@
 use std::sync::LazyLock;
 
 use memory_core::engine::{self, Found, Mark, StoredDocument, StoredMemory, corrupt};
-use memory_core::{
-    Document, Documents, Error, Head, Ledger, Memory, MemoryId, Order, Result, Selects, Status, Timestamp, words,
-};
+use memory_core::{Document, Documents, Error, Head, Ledger, Memory, Order, Result, Selects, Status, Timestamp, words};
 use rusqlite::types::{FromSql, ValueRef};
 use rusqlite::{CachedStatement, Connection, Params, Row, params};
 
@@ -224,11 +222,7 @@ impl engine::Row<Ledger> for Stored<'_> {
     }
 
     fn id(&self) -> String {
-        match bytes(self.0, 0).map(|bytes| (bytes, <[u8; 16]>::try_from(bytes))) {
-            Ok((_, Ok(id))) => MemoryId::from_bytes(id).to_string(),
-            Ok((bytes, Err(_))) => format!("{bytes:02x?}"),
-            Err(_) => "unknown".to_owned(),
-        }
+        self.shown_id::<Ledger>()
     }
 }
 
@@ -252,7 +246,7 @@ impl engine::Row<Documents> for Stored<'_> {
     }
 
     fn id(&self) -> String {
-        bytes(self.0, 0).map_or("unknown".into(), String::from_utf8_lossy).into_owned()
+        self.shown_id::<Documents>()
     }
 }
 
@@ -260,6 +254,10 @@ impl Stored<'_> {
     fn head_with(&self, status: Option<Status>) -> Result<Head<'_>> {
         let created_at = Timestamp::from_millis(column(self.0, 1)?).map_err(corrupt)?;
         Ok(Head { id: bytes(self.0, 0)?, space: text(self.0, 3)?, created_at, status })
+    }
+
+    fn shown_id<K: Selects>(&self) -> String {
+        bytes(self.0, 0).map_or_else(|_| "unknown".to_owned(), K::shown_id)
     }
 
     /// The position of the row, damaged or not.
