@@ -7,8 +7,8 @@ use std::{fs, io, thread};
 
 use async_trait::async_trait;
 use futures::executor::block_on;
-use memory_core::{Backfill, Blocks, Error, ErrorKind, Inspection, Ledger, Result, TextIndex};
-use migrations::{Applied, Kind, Report, Step, Target, WORDS};
+use memory_core::{Backfill, Blocks, Error, ErrorKind, Inspection, Ledger, Result};
+use migrations::{Applied, Kind, Report, Step, Target, wanted};
 use rusqlite::{Connection, OpenFlags};
 
 use crate::config::{Location, SqliteConfig};
@@ -96,10 +96,6 @@ pub(crate) fn open(config: &SqliteConfig) -> Result<(Connection, Report)> {
         report = block_on(migrations::migrate(&mut target, migrations::sqlite(), wanted))?;
     }
     Ok((connection, report))
-}
-
-fn wanted(text_index: TextIndex) -> &'static [&'static str] {
-    if text_index == TextIndex::All { &[WORDS] } else { &[] }
 }
 
 /// How far the index of the ledger's words is; `None` when it is complete.
