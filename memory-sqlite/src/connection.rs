@@ -86,11 +86,7 @@ impl Session {
         })
     }
 
-    /// A point to which [`Session::has_written_since`] refers.
-    pub(crate) fn changes(&self) -> u64 {
-        self.connection.total_changes()
-    }
-
+    /// Whether something was written since the connection had made so many changes.
     pub(crate) fn has_written_since(&self, changes: u64) -> bool {
         // After some failures SQLite itself ends the transaction; what followed would be committed statement by statement.
         self.connection.total_changes() != changes || self.connection.is_autocommit()

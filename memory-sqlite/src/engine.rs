@@ -181,7 +181,7 @@ struct Call<A, T> {
 
 impl<A: Send + Sync, T: Send> Write for Call<A, T> {
     fn run(&mut self, session: &mut Session) -> Result<()> {
-        let before = session.changes();
+        let before = session.connection.total_changes();
         let result = finish((self.work)(session, &self.argument));
         let has_written = result.is_err() && session.has_written_since(before);
         self.result = Some(result);
