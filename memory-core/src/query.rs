@@ -72,6 +72,16 @@ pub enum Order {
     OldestFirst,
 }
 
+impl Order {
+    /// One of two values, each of which belongs to an order.
+    pub fn choose<T>(self, newest_first: T, oldest_first: T) -> T {
+        match self {
+            Self::NewestFirst => newest_first,
+            Self::OldestFirst => oldest_first,
+        }
+    }
+}
+
 /// The most records of one page (Q5).
 pub const MAX_LIMIT: usize = 1_000;
 /// How many records a page has unless the query says otherwise (Q5).
@@ -472,16 +482,12 @@ mod sealed {
 impl<K: Kind> Query<K> {
     /// A hash of all that decides which records there are and in which order, so that a cursor knows its query (Q6).
     fn fingerprint_of_parts(&self) -> Fingerprint {
-        let order = match self.order {
-            Order::NewestFirst => "newest",
-            Order::OldestFirst => "oldest",
-        };
         let parts = [
             self.of.describe(),
             self.spaces.to_string(),
             self.within.as_ref().map(Spaces::to_string).unwrap_or_default(),
             self.filter.as_ref().map(Filter::to_string).unwrap_or_default(),
-            order.to_owned(),
+            self.order.choose("newest", "oldest").to_owned(),
         ];
         let mut hash = Sha256::new();
         for part in &parts {

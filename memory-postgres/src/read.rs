@@ -8,7 +8,7 @@ use memory_core::engine::{
 };
 use memory_core::{
     BOUNDARIES, Collection, Document, DocumentId, Documents, Error, Head, Ledger, MAX_EXAMINED, Memory, MemoryId,
-    Order, Result, Selects, Status, Timestamp, Verdict, path_hash,
+    Result, Selects, Status, Timestamp, Verdict, path_hash,
 };
 use sqlx::postgres::{PgRow, Postgres};
 use sqlx::{Decode, Row as _, Type, ValueRef};
@@ -17,7 +17,7 @@ use uuid::Uuid;
 use crate::connection::{Session, Statement};
 use crate::error::native;
 use crate::slices::Slice;
-use crate::statements::{id_to_sql, revision_to_sql};
+use crate::statements::id_to_sql;
 
 /// The most candidates of a slice. Payloads of more than 64 KiB don't come with them, so a slice has at most 16 MiB.
 const LARGEST_SLICE: usize = 256;
@@ -38,7 +38,7 @@ impl Reader for Session {
         let mut found = HashMap::new();
         for row in self.rows(self.statement(|on| &on.memories_by_ids).bind(ids)).await? {
             let memory = memory_of(&row);
-            let memory = memory.map(|record| Found { version: revision_to_sql(record.revision), record });
+            let memory = memory.map(|record| Found { version: i64::from(record.revision), record });
             found.insert(memory_id(&row)?, memory);
         }
         Ok(found)
@@ -88,12 +88,9 @@ impl Reader for Session {
         visit: &mut Visit<'_, Documents>,
     ) -> Result<Option<Mark>> {
         let count = walk.count.min(LARGEST_SLICE);
-        let (statement, edge) = match walk.order {
-            Order::OldestFirst => (self.statement(|on| &on.oldest_documents), i64::MIN),
-            Order::NewestFirst => (self.statement(|on| &on.newest_documents), i64::MAX),
-        };
+        let statement = self.statement(|on| walk.order.choose(&on.newest_documents, &on.oldest_documents));
         let id = walk.behind.map_or_else(Default::default, |behind| String::from_utf8_lossy(&behind.id));
-        let millis = walk.behind.map_or(edge, |behind| behind.millis);
+        let millis = walk.behind.map_or(walk.order.choose(i64::MAX, i64::MIN), |behind| behind.millis);
         let slice = statement.bind(collection.as_str()).bind(millis).bind(id).bind(count as i64);
         self.offer_slice(slice, count, document_by_id, visit).await
     }
@@ -125,10 +122,7 @@ impl Reader for Session {
 impl Session {
     /// The statement that reads the next rows of a walk through the ledger.
     fn slice(&self, walk: &Walk<'_>, count: usize) -> Statement {
-        let slices = match walk.order {
-            Order::NewestFirst => &self.on().newest,
-            Order::OldestFirst => &self.on().oldest,
-        };
+        let slices = walk.order.choose(&self.on().newest, &self.on().oldest);
         let (low, high) = bounds(walk);
         let next = |slice: &Slice| match (low, high) {
             (BEGINNING, END) => self.prepare(&slice.all).bind(count as i64),
@@ -299,11 +293,7 @@ fn bounds(walk: &Walk<'_>) -> ((i64, Uuid), (i64, Uuid)) {
     let low = walk.created_after.map_or(BEGINNING, |after| (after.as_millis(), Uuid::max()));
     let high = walk.created_before.map_or(END, |before| (before.as_millis(), Uuid::nil()));
     let behind = walk.behind.and_then(|behind| Some((behind.millis, Uuid::from_slice(&behind.id).ok()?)));
-    match (behind, walk.order) {
-        (None, _) => (low, high),
-        (Some(place), Order::OldestFirst) => (low.max(place), high),
-        (Some(place), Order::NewestFirst) => (low, high.min(place)),
-    }
+    behind.map_or((low, high), |place| walk.order.choose((low, high.min(place)), (low.max(place), high)))
 }
 
 /// The place of a path among the ancestors of what is below it, from 1 on.

@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use memory_core::engine::{Access, Mark, Retry, Row, SHORT_BACKFILL};
-use memory_core::{Backfill, Blocks, Error, Inspection, Ledger, Result, TextIndex, Timestamp, Verdict};
-use migrations::{Applied, Kind, Report, Step, Target, WORDS, WRITER};
+use memory_core::{Backfill, Blocks, Error, Inspection, Ledger, Result, Timestamp, Verdict};
+use migrations::{Applied, Kind, Report, Step, Target, WRITER, wanted};
 use sqlx::AssertSqlSafe;
 use sqlx::postgres::PgRow;
 use uuid::Uuid;
@@ -31,7 +31,7 @@ pub async fn migrate(config: &PostgresConfig) -> Result<Report> {
 pub async fn plan(config: &PostgresConfig) -> Result<Report> {
     let plan = async |connections: &Connections| {
         let mut target = PostgresTarget(connections.first_transaction().await?);
-        migrations::plan(&mut target, migrations::postgres(), wanted(config)).await
+        migrations::plan(&mut target, migrations::postgres(), wanted(config.text_index)).await
     };
     on_connections(config, plan).await
 }
@@ -53,8 +53,9 @@ pub async fn inspect(config: &PostgresConfig) -> Result<Inspection> {
         let row = session.row(session.statement(|on| &on.inspect)).await?;
         session.end().await?;
         let present: Vec<String> = column(&row, 1)?;
-        let is_wanted = |step: &&Step| step.kind != Kind::Optional || wanted(config).contains(&step.name);
-        let names = migrations::postgres().iter().filter(is_wanted).flat_map(|step| names(step.text));
+        let wanted = wanted(config.text_index);
+        let steps = migrations::postgres().iter().filter(|step| step.is_taken(wanted));
+        let names = steps.flat_map(|step| names(step.text));
         let missing = names.filter(|name| !present.iter().any(|present| present == name)).map(str::to_owned).collect();
         let server_time = Timestamp::from_millis(column(&row, 0)?)?;
         Ok(Inspection::new(missing, Some(server_time), u64::try_from(column::<i64>(&row, 2)?).ok()))
@@ -68,7 +69,7 @@ pub(crate) async fn set_up(connections: &Connections, config: &PostgresConfig) -
     let migrate = async |_| {
         let start = Instant::now();
         let mut target = PostgresTarget(connections.first_transaction().await?);
-        let report = migrations::migrate(&mut target, migrations::postgres(), wanted(config)).await;
+        let report = migrations::migrate(&mut target, migrations::postgres(), wanted(config.text_index)).await;
         // The steps before one that failed stay.
         let ended = target.0.end().await;
         let report = report.and_then(|report| ended.map(|()| report));
@@ -118,10 +119,6 @@ pub(crate) async fn backfill(connections: &Connections) -> Result<()> {
     let backfill = backfill.bind(next.as_ref().map(|next| next.millis));
     session.write(backfill.bind(next.and_then(|next| Uuid::from_slice(&next.id).ok()))).await?;
     session.end().await
-}
-
-fn wanted(config: &PostgresConfig) -> &'static [&'static str] {
-    if config.text_index == TextIndex::All { &[WORDS] } else { &[] }
 }
 
 /// Runs something on connections of its own.
@@ -198,20 +195,5 @@ impl Target for PostgresTarget {
 
     async fn unlock(&mut self) -> Result<()> {
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_table_and_index_of_a_step_is_known() {
-        let text = "CREATE TABLE IF NOT EXISTS {schema}.a (\n    b text\n);\nCREATE UNIQUE INDEX c ON {schema}.a (b);\n\
-            -- CREATE TABLE d\nCREATE TRIGGER e BEFORE INSERT ON {schema}.a\n";
-        assert_eq!(names(text).collect::<Vec<_>>(), ["a", "c", "e"]);
-        let created = |text: &str| text.matches("CREATE ").count() - text.matches("CREATE FUNCTION").count();
-        let created: usize = migrations::postgres().iter().map(|step| created(step.text)).sum();
-        assert_eq!(migrations::postgres().iter().flat_map(|step| names(step.text)).count(), created);
     }
 }

@@ -157,19 +157,3 @@ impl Slices {
 fn at_depth(text: &str, depth: impl ToString) -> String {
     text.replace("{depth}", &depth.to_string())
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_depth_has_its_index() {
-        let schema = migrations::postgres()[0].text;
-        for depth in 1..=SpaceId::MAX_BOUNDARIES {
-            let index =
-                format!(" ON {{schema}}.memories (path_{depth}, created_at, id) WHERE path_{depth} IS NOT NULL;");
-            assert_eq!(schema.matches(&index).count(), 1, "{index}");
-        }
-        assert!(!schema.contains(&format!("path_{}", SpaceId::MAX_BOUNDARIES + 1)));
-    }
-}

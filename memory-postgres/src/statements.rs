@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use memory_core::{Error, Memory, MemoryId, Result, Revision, SpaceId, words};
+use memory_core::{Error, Memory, MemoryId, Result, SpaceId, words};
 use uuid::Uuid;
 
 use crate::slices::{Slices, memory_slice_columns};
@@ -255,11 +255,6 @@ fn quote(name: &str) -> Result<(String, String)> {
     }
     let literal = format!("E'{}'", name.replace('\\', r"\\").replace('\'', "''"));
     Ok((literal, format!("\"{}\"", name.replace('"', "\"\""))))
-}
-
-/// A revision as the server has it: at most 2^53 - 1.
-pub(crate) fn revision_to_sql(revision: Revision) -> i64 {
-    revision.get() as i64
 }
 
 /// An id as the server has it.

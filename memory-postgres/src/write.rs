@@ -10,7 +10,7 @@ use sqlx::query::Query;
 
 use crate::connection::Session;
 use crate::read::{column, memory_id};
-use crate::statements::{id_to_sql, revision_to_sql, words_of};
+use crate::statements::{id_to_sql, words_of};
 
 /// Gives a transaction up that waits longer than 100 ms for another one, which holds a key that it writes.
 const WITHOUT_PATIENCE: &str = "; SET LOCAL lock_timeout = 100";
@@ -80,7 +80,7 @@ impl Writer for Session {
             .bind(after.id.as_str())
             .bind(after.created_at.as_millis())
             .bind(after.updated_at.map(Timestamp::as_millis))
-            .bind(revision_to_sql(after.revision))
+            .bind(i64::from(after.revision))
             .bind(after.space_id.as_str())
             .bind(after.metadata.as_str())
             .bind(after.content.as_str())
@@ -147,7 +147,7 @@ impl Session {
             .bind(all(memories, |memory| id_to_sql(memory.id)))
             .bind(all(memories, |memory| memory.created_at.as_millis()))
             .bind(all(memories, |memory| memory.updated_at.map(Timestamp::as_millis)))
-            .bind(all(memories, |memory| revision_to_sql(memory.revision)))
+            .bind(all(memories, |memory| i64::from(memory.revision)))
             .bind(all(memories, |memory| memory.status.as_str()))
             .bind(all(memories, |memory| memory.space_id.as_str()))
             .bind(all(memories, key_of))
@@ -168,7 +168,7 @@ impl Session {
             .bind(id_to_sql(memory.id))
             .bind(memory.created_at.as_millis())
             .bind(memory.updated_at.map(Timestamp::as_millis))
-            .bind(revision_to_sql(memory.revision))
+            .bind(i64::from(memory.revision))
             .bind(memory.status.as_str())
             .bind(memory.space_id.as_str())
             .bind(key_of(memory))

@@ -1,7 +1,7 @@
 //! How a database is opened.
 
 use std::num::NonZeroUsize;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -106,20 +106,8 @@ impl Config for SqliteConfig {
     }
 }
 
-impl From<&Path> for SqliteConfig {
-    fn from(path: &Path) -> Self {
-        Self::new(path)
-    }
-}
-
-impl From<&str> for SqliteConfig {
-    fn from(path: &str) -> Self {
-        Self::new(path)
-    }
-}
-
-impl From<PathBuf> for SqliteConfig {
-    fn from(path: PathBuf) -> Self {
+impl<P: Into<PathBuf>> From<P> for SqliteConfig {
+    fn from(path: P) -> Self {
         Self::new(path)
     }
 }

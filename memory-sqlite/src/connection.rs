@@ -40,11 +40,6 @@ pub struct Session {
 }
 
 impl Session {
-    /// A session that can write.
-    pub(crate) fn to_write(config: &SqliteConfig) -> Result<Self> {
-        connect(&config.location, config.settings().deadline).map(Self::new)
-    }
-
     /// A session that only reads.
     pub(crate) fn to_read(path: &Path, config: &SqliteConfig) -> Result<Self> {
         let connection = open_file(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
@@ -52,7 +47,7 @@ impl Session {
         Ok(Self::new(connection))
     }
 
-    fn new(connection: Connection) -> Self {
+    pub(crate) fn new(connection: Connection) -> Self {
         Self { connection, has_ledger_text: false, paths: Vec::new() }
     }
 
@@ -91,11 +86,7 @@ impl Session {
         })
     }
 
-    /// A point to which [`Session::has_written_since`] refers.
-    pub(crate) fn changes(&self) -> u64 {
-        self.connection.total_changes()
-    }
-
+    /// Whether something was written since the connection had made so many changes.
     pub(crate) fn has_written_since(&self, changes: u64) -> bool {
         // After some failures SQLite itself ends the transaction; what followed would be committed statement by statement.
         self.connection.total_changes() != changes || self.connection.is_autocommit()
@@ -120,11 +111,11 @@ impl Session {
 }
 
 /// A connection that can write, with the settings that durability needs.
-pub(crate) fn connect(location: &Location, deadline: Duration) -> Result<Connection> {
-    let connection = match location {
+pub(crate) fn connect(config: &SqliteConfig) -> Result<Connection> {
+    let deadline = config.settings().deadline;
+    let connection = match &config.location {
         Location::Memory => Connection::open_in_memory().map_err(native)?,
         Location::File(path) => {
-            check_path(path)?;
             make_folder_of(path)?;
             open_file(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE)?
         }
@@ -147,6 +138,7 @@ pub(crate) fn connect(location: &Location, deadline: Duration) -> Result<Connect
 
 /// A connection on a file, whatever its name: SQLite would read one that begins with `file:` as a URL with settings.
 pub(crate) fn open_file(path: &Path, flags: OpenFlags) -> Result<Connection> {
+    check_path(path)?;
     let path = if path.is_relative() { &Path::new(".").join(path) } else { path };
     Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX).map_err(native)
 }
@@ -160,7 +152,7 @@ fn prepare(connection: &Connection, deadline: Duration) -> Result<()> {
 }
 
 /// Whether the path can be that of a database.
-pub(crate) fn check_path(path: &Path) -> Result<()> {
+fn check_path(path: &Path) -> Result<()> {
     // To SQLite both are databases that each connection has for itself.
     if path.as_os_str().is_empty() || path == Path::new(":memory:") {
         return Err(Error::invalid("the path names no file; SqliteConfig::in_memory() and sqlite::memory: need none"));
@@ -174,27 +166,5 @@ fn make_folder_of(path: &Path) -> Result<()> {
             Error::new(ErrorKind::Unavailable, "the folder of the database can't be made").with_source(error)
         }),
         _ => Ok(()),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use memory_core::ErrorKind;
-
-    use super::*;
-
-    /// As SQLite does after an error of the file.
-    #[test]
-    fn a_view_that_has_ended_leaves_the_error_of_the_work() {
-        let connection = Connection::open_in_memory().expect("a database");
-        let mut session = Session::new(connection);
-        let result: Result<()> = session.in_one_view(
-            || false,
-            |session| {
-                execute(&session.connection, "ROLLBACK", [])?;
-                Err(Error::new(ErrorKind::Unavailable, "the file can't be read"))
-            },
-        );
-        assert_eq!(result.expect_err("an error").kind(), ErrorKind::Unavailable);
     }
 }

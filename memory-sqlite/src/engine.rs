@@ -68,7 +68,7 @@ impl Engine for SqliteEngine {
     async fn open(config: &SqliteConfig) -> Result<Self> {
         let (writer, commands) = crossbeam_channel::unbounded();
         let for_writer = config.clone();
-        let open = move || open_to_write(&for_writer);
+        let open = move || schema::open(&for_writer).map(|(connection, _)| Session::new(connection));
         let mut threads =
             vec![start("memory-sqlite-write", open, |session| write_until_closed(session, commands)).await?];
         let readers = match &config.location {
@@ -181,7 +181,7 @@ struct Call<A, T> {
 
 impl<A: Send + Sync, T: Send> Write for Call<A, T> {
     fn run(&mut self, session: &mut Session) -> Result<()> {
-        let before = session.changes();
+        let before = session.connection.total_changes();
         let result = finish((self.work)(session, &self.argument));
         let has_written = result.is_err() && session.has_written_since(before);
         self.result = Some(result);
@@ -208,13 +208,6 @@ impl<A: Send + Sync, T: Send> Write for Call<A, T> {
 fn finish<T>(steps: Steps<'_, T>) -> Result<T> {
     let waits = || Error::new(ErrorKind::Unexpected, "a step waits on a thread of the database");
     steps.now_or_never().unwrap_or_else(|| Err(waits()))
-}
-
-/// The session that writes, with the schema in place.
-fn open_to_write(config: &SqliteConfig) -> Result<Session> {
-    let mut session = Session::to_write(config)?;
-    schema::run(&mut session.connection, config.text_index)?;
-    Ok(session)
 }
 
 /// The loop of the writer's thread. Ends when it is told to, or when the engine is gone and the queue is empty.

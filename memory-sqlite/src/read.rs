@@ -15,10 +15,10 @@ use crate::connection::Session;
 use crate::error::native;
 use crate::paths;
 use crate::slots::{Slots, Windows};
-use crate::statements::{self, SLOT_BITS, Stored, column, first, prepare};
+use crate::statements::{self, InOrder, SLOT_BITS, Stored, column, first, prepare};
 
 /// The most slots whose rows are read in one go.
-const STRIDE: usize = 64;
+pub(crate) const STRIDE: usize = 64;
 
 impl Reader for Session {
     /// The seq, which tells a version together with the record as it was read.
@@ -41,15 +41,14 @@ impl Reader for Session {
         let bounds = Bounds::of(&self.connection, walk)?;
         match walk.source {
             Source::Everything => {
-                let sql = in_order(walk, statements::MEMORIES_NEWEST_FIRST, statements::MEMORIES_OLDEST_FIRST);
-                walk_rows(&self.connection, sql, params![bounds.far, bounds.near, bounds.id], walk, visit)
+                let parameters = params![bounds.far, bounds.near, bounds.id];
+                walk_rows(&self.connection, &statements::MEMORIES, parameters, walk, visit)
             }
             Source::Open(statuses) => {
-                let sql = in_order(walk, statements::OPEN_NEWEST_FIRST, statements::OPEN_OLDEST_FIRST);
                 let wants = |status| statuses.contains(&status);
                 let (pending, running) = (wants(Status::Pending), wants(Status::Running));
                 let parameters = params![bounds.far, bounds.near, bounds.id, pending, running];
-                walk_rows(&self.connection, sql, parameters, walk, visit)
+                walk_rows(&self.connection, &statements::OPEN_MEMORIES, parameters, walk, visit)
             }
             Source::Places(places) => walk_places(&self.connection, places, &bounds, walk, visit),
         }
@@ -80,11 +79,11 @@ impl Reader for Session {
         walk: &Walk<'_>,
         visit: &mut Visit<'_, Documents>,
     ) -> Result<Option<Mark>> {
-        let sql = in_order(walk, statements::DOCUMENTS_NEWEST_FIRST, statements::DOCUMENTS_OLDEST_FIRST);
-        let edge = in_order(walk, i64::MAX, i64::MIN);
+        let edge = walk.order.choose(i64::MAX, i64::MIN);
         let (millis, id) = walk.behind.map_or((edge, &[][..]), |mark| (mark.millis, &mark.id));
         let id = ToSqlOutput::Borrowed(ValueRef::Text(id));
-        walk_rows(&self.connection, sql, params![collection.as_str(), millis, id], walk, visit)
+        let parameters = params![collection.as_str(), millis, id];
+        walk_rows(&self.connection, &statements::DOCUMENTS, parameters, walk, visit)
     }
 
     async fn search_documents(
@@ -132,17 +131,17 @@ impl<'w> Bounds<'w> {
         // Bounds are exclusive; without one, the first and the last millisecond count.
         let low = start_of(after + i64::from(walk.created_after.is_some()));
         let high = start_of(before + i64::from(walk.created_before.is_none())) - 1;
-        let (near, far) = in_order(walk, (high, low), (low, high));
+        let (near, far) = walk.order.choose((high, low), (low, high));
         let mut bounds = Self { near, id: before_all(walk), far };
         let Some(Mark { millis, id }) = walk.behind else { return Ok(bounds) };
         let slot = first(connection, statements::SLOT_OF_ID, [id.as_slice()], |row| column::<i64>(row, 0))?;
-        match (slot.filter(|slot| slot >> SLOT_BITS == *millis), walk.order) {
-            (Some(slot), Order::OldestFirst) if slot >= near => (bounds.near, bounds.id) = (slot, id),
-            (Some(slot), Order::NewestFirst) if slot <= near => (bounds.near, bounds.id) = (slot, id),
-            (Some(_), _) => {}
+        let (begin, id) = match slot.filter(|slot| slot >> SLOT_BITS == *millis) {
+            Some(slot) => (slot, id.as_slice()),
             // The row of the mark is gone: its millisecond is looked through again.
-            (None, Order::OldestFirst) => bounds.near = near.max(start_of(*millis)),
-            (None, Order::NewestFirst) => bounds.near = near.min(start_of(millis + 1) - 1),
+            None => (walk.order.choose(start_of(millis + 1) - 1, start_of(*millis)), bounds.id),
+        };
+        if walk.order.choose(begin <= near, begin >= near) {
+            (bounds.near, bounds.id) = (begin, id);
         }
         Ok(bounds)
     }
@@ -150,20 +149,13 @@ impl<'w> Bounds<'w> {
 
 /// An id that comes before all others: one byte longer than the greatest, or the empty one.
 fn before_all(walk: &Walk<'_>) -> &'static [u8] {
-    in_order(walk, &[u8::MAX; 17], &[])
+    walk.order.choose(&[u8::MAX; 17], &[])
 }
 
-fn in_order<T>(walk: &Walk<'_>, newest_first: T, oldest_first: T) -> T {
-    match walk.order {
-        Order::NewestFirst => newest_first,
-        Order::OldestFirst => oldest_first,
-    }
-}
-
-/// Offers the rows of a statement.
+/// Offers the rows of a statement in the order of the walk.
 fn walk_rows<K: Selects>(
     connection: &Connection,
-    sql: &str,
+    sql: &InOrder,
     parameters: impl Params,
     walk: &Walk<'_>,
     visit: &mut Visit<'_, K>,
@@ -171,7 +163,7 @@ fn walk_rows<K: Selects>(
 where
     for<'r> Stored<'r>: engine::Row<K>,
 {
-    let mut statement = prepare(connection, sql)?;
+    let mut statement = prepare(connection, sql.of(walk.order))?;
     let mut rows = statement.query(parameters).map_err(native)?;
     Ok(offer(&mut rows, &mut most(walk), visit)?.break_value().flatten())
 }
@@ -184,23 +176,21 @@ fn walk_places(
     walk: &Walk<'_>,
     visit: &mut Visit<'_, Ledger>,
 ) -> Result<Option<Mark>> {
-    let by_path = in_order(walk, statements::SLOTS_NEWEST_FIRST, statements::SLOTS_OLDEST_FIRST);
-    let in_slots = in_order(walk, statements::IN_SLOTS_NEWEST_FIRST, statements::IN_SLOTS_OLDEST_FIRST);
-    let (low, high) = in_order(walk, (bounds.far, bounds.near), (bounds.near, bounds.far));
+    let (low, high) = walk.order.choose((bounds.far, bounds.near), (bounds.near, bounds.far));
     let expression = paths::match_places(places);
     let begins_at_end = walk.behind.is_none() && walk.created_before.is_none();
     let mut statement;
     let mut slots = if walk.order == Order::OldestFirst || begins_at_end {
-        statement = prepare(connection, by_path)?;
+        statement = prepare(connection, statements::SLOTS.of(walk.order))?;
         Slots::Along(statement.query(params![expression, low, high]).map_err(native)?)
     } else {
         // Upper bound: if the ledger has so many slots since this one, the places have at most as many.
         let back = (high, Windows::most(walk.count) as i64);
         let reach = first(connection, statements::SLOT_FURTHER_BACK, back, |row| column(row, 0))?.unwrap_or(low);
-        statement = prepare(connection, statements::SLOTS_OLDEST_FIRST)?;
+        statement = prepare(connection, statements::SLOTS.of(Order::OldestFirst))?;
         Slots::Back(Windows::new(&mut statement, expression, (low, high), walk.count, reach))
     };
-    let mut memories = prepare(connection, in_slots)?;
+    let mut memories = prepare(connection, statements::MEMORIES_IN_SLOTS.of(walk.order))?;
     let (wanted, mut left) = (walk.count.min(STRIDE), most(walk));
     loop {
         let mut some = Vec::with_capacity(wanted);
@@ -278,83 +268,4 @@ where
         }
     }
     Ok(ControlFlow::Continue(()))
-}
-
-#[cfg(test)]
-mod tests {
-    use memory_core::{MemoryProvider, MemoryQuery, Metadata, NewMemory, PageBuilder, SpaceId, Trigger};
-    use rusqlite::StatementStatus;
-
-    use super::*;
-    use crate::{SqliteConfig, SqliteMemory};
-
-    /// In steps of SQLite's virtual machine, of which a row takes some thirty.
-    #[tokio::test]
-    async fn a_filter_and_a_glob_examine_what_their_spaces_hold() {
-        const ROWS: usize = 20_000;
-        let folder = tempfile::tempdir().expect("a temporary folder");
-        let path = folder.path().join("memory.db");
-        let provider = SqliteMemory::open(path.clone()).expect("a provider");
-        provider.init().await.expect("an open database");
-        let row = |number: usize| {
-            // Twenty are sparse, two hundred in each channel, and the rest is dense.
-            let space = match number % 100 {
-                _ if number.is_multiple_of(1_000) => "t-sparse-1".to_owned(),
-                channel @ 1..=9 => format!("t-c{channel}-{number}"),
-                _ => format!("t-dense-{number}"),
-            };
-            let trigger = Trigger::parse(r#""an event""#).expect("valid");
-            let metadata = Metadata::parse(&format!(r#"{{"topic":{}}}"#, (number + number / 100) % 10)).expect("valid");
-            let time = Timestamp::from_millis(number as i64).expect("valid");
-            NewMemory::new(SpaceId::parse(space).expect("valid"), trigger, time).with_metadata(metadata)
-        };
-        for start in (0..ROWS).step_by(10_000) {
-            provider.store_many((start..start + 10_000).map(row).collect()).await.expect("a batch");
-        }
-        provider.shutdown().await.expect("a shutdown");
-
-        let mut session = Session::to_write(&SqliteConfig::new(path)).expect("the file");
-        let statements =
-            [statements::NEXT_PATH_TOKEN, statements::SLOTS_NEWEST_FIRST, statements::IN_SLOTS_NEWEST_FIRST];
-        let in_and_below = |path: &str| vec![Place::Space(path.to_owned()), Place::Below(path.to_owned())];
-        let below = |path: &str| vec![Place::Below(path.to_owned())];
-        assert_eq!(session.siblings("t-c7-", 100).await.expect("reads"), None);
-        let channels = session.siblings("t-c", 100).await.expect("reads").expect("few");
-        let sparse = session.siblings("t-s", 100).await.expect("reads").expect("few");
-        let query = || MemoryQuery::builder().limit(50);
-        let every_tenth = "metadata.topic = 7";
-        for (query, places, given, examined) in [
-            (query().under("t-sparse").filter_text("metadata.topic = 0"), in_and_below("t-sparse"), 20, 20),
-            (query().under("t-sparse").filter_text(every_tenth), in_and_below("t-sparse"), 0, 20),
-            (query().under("t-dense").filter_text(every_tenth), in_and_below("t-dense"), 50, 510),
-            (query().glob("t-c7-*"), below("t-c7"), 50, 50),
-            (query().glob("t-c7-*x"), below("t-c7"), 0, 200),
-            (query().glob("t-c?-*").filter_text(every_tenth), channels, 50, 510),
-            (query().glob("t-s*").filter_text(every_tenth), sparse, 0, 20),
-        ] {
-            let query = query.build().expect("a query");
-            let mut page = PageBuilder::new(&query);
-            let mut visit = |row: &dyn engine::Row<Ledger>| page.offer(row.head(), |head| row.read(head), || row.id());
-            let walk = Walk {
-                source: Source::Places(&places),
-                order: query.order(),
-                created_after: None,
-                created_before: None,
-                behind: None,
-                count: query.limit() + 1,
-                is_shared: false,
-            };
-            assert_eq!(session.walk_memories(&walk, &mut visit).await.expect("reads"), None);
-            assert_eq!(page.finish().memories.len(), given, "{query:?}");
-            let steps_of =
-                |sql| prepare(&session.connection, sql).expect("a statement").reset_status(StatementStatus::VmStep);
-            let steps: usize = statements.iter().map(|sql| steps_of(sql) as usize).sum();
-            // Beyond them a walk looks at what is left of its stride.
-            let most = 40 * (examined + STRIDE);
-            assert!(
-                (20 * examined..=most).contains(&steps),
-                "{steps} steps where {examined} rows are to be examined: {query:?}"
-            );
-        }
-    }
 }

@@ -7,13 +7,12 @@ use std::{fs, io, thread};
 
 use async_trait::async_trait;
 use futures::executor::block_on;
-use memory_core::engine::Config;
-use memory_core::{Backfill, Blocks, Error, ErrorKind, Inspection, Ledger, Result, TextIndex};
-use migrations::{Applied, Kind, Report, Step, Target, WORDS};
+use memory_core::{Backfill, Blocks, Error, ErrorKind, Inspection, Ledger, Result};
+use migrations::{Applied, Kind, Report, Step, Target, wanted};
 use rusqlite::{Connection, OpenFlags};
 
 use crate::config::{Location, SqliteConfig};
-use crate::connection::{check_path, connect, open_file};
+use crate::connection::{connect, open_file};
 use crate::error::native;
 use crate::statements::{self, Stored, column, execute, first, prepare};
 
@@ -31,19 +30,14 @@ const BYTES: &str = "SELECT page_count * page_size FROM pragma_page_count, pragm
 
 /// Creates or migrates the schema, as `init` does, and tells which steps that took.
 pub async fn migrate(config: &SqliteConfig) -> Result<Report> {
-    let config = config.clone();
-    on_a_thread(move || run(&mut connect(&config.location, config.settings().deadline)?, config.text_index)).await
+    on_a_thread(config, |config| open(config).map(|(_, report)| report)).await
 }
 
 /// Tells which steps [`migrate`] would take, and changes nothing; a missing file stays missing.
 pub async fn plan(config: &SqliteConfig) -> Result<Report> {
-    let config = config.clone();
-    on_a_thread(move || {
+    on_a_thread(config, |config| {
         let mut connection = match &config.location {
-            Location::File(path) if path.exists() => {
-                check_path(path)?;
-                open_file(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?
-            }
+            Location::File(path) if path.exists() => open_file(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?,
             _ => Connection::open_in_memory().map_err(native)?,
         };
         block_on(migrations::plan(&mut SqliteTarget(&mut connection), migrations::sqlite(), wanted(config.text_index)))
@@ -53,8 +47,8 @@ pub async fn plan(config: &SqliteConfig) -> Result<Report> {
 
 /// Removes the database with everything in it, for ever. No provider may be open on it; nothing happens when there is none.
 pub async fn remove(config: &SqliteConfig) -> Result<()> {
-    let Location::File(path) = config.location.clone() else { return Ok(()) };
-    on_a_thread(move || {
+    on_a_thread(config, |config| {
+        let Location::File(path) = &config.location else { return Ok(()) };
         for ending in ["", "-wal", "-shm"] {
             let mut file = path.clone().into_os_string();
             file.push(ending);
@@ -69,15 +63,12 @@ pub async fn remove(config: &SqliteConfig) -> Result<()> {
 /// Tells which tables and indexes of the schema are missing, and changes nothing. A database in memory is its provider's alone, and
 /// misses none.
 pub async fn inspect(config: &SqliteConfig) -> Result<Inspection> {
-    let Location::File(path) = config.location.clone() else { return Ok(Inspection::default()) };
-    let deadline = config.settings().deadline;
-    on_a_thread(move || {
-        check_path(&path)?;
-        let file = open_file(&path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+    on_a_thread(config, |config| {
+        let Location::File(path) = &config.location else { return Ok(Inspection::default()) };
+        let file = open_file(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
         let present = names(&file)?;
         let bytes: i64 = file.query_row(BYTES, [], |row| row.get(0)).map_err(native)?;
-        let mut fresh = connect(&Location::Memory, deadline)?;
-        run(&mut fresh, TextIndex::Documents)?;
+        let (fresh, _) = open(&SqliteConfig::in_memory())?;
         Ok(Inspection::new(names(&fresh)?.difference(&present).cloned().collect(), None, u64::try_from(bytes).ok()))
     })
     .await
@@ -95,18 +86,16 @@ fn remove_file(file: &Path) -> io::Result<()> {
     }
 }
 
-/// Migrates on the thread that is there. Where nothing is to be done it only reads, and waits for no other program.
-pub(crate) fn run(connection: &mut Connection, text_index: TextIndex) -> Result<Report> {
-    let (mut target, wanted) = (SqliteTarget(connection), wanted(text_index));
-    let planned = block_on(migrations::plan(&mut target, migrations::sqlite(), wanted))?;
-    if planned.applied.is_empty() {
-        return Ok(planned);
+/// A connection that can write, with the schema in place, and which steps that took. Where nothing is to be done it only reads, and
+/// waits for no other program.
+pub(crate) fn open(config: &SqliteConfig) -> Result<(Connection, Report)> {
+    let mut connection = connect(config)?;
+    let (mut target, wanted) = (SqliteTarget(&mut connection), wanted(config.text_index));
+    let mut report = block_on(migrations::plan(&mut target, migrations::sqlite(), wanted))?;
+    if !report.applied.is_empty() {
+        report = block_on(migrations::migrate(&mut target, migrations::sqlite(), wanted))?;
     }
-    block_on(migrations::migrate(&mut target, migrations::sqlite(), wanted))
-}
-
-fn wanted(text_index: TextIndex) -> &'static [&'static str] {
-    if text_index == TextIndex::All { &[WORDS] } else { &[] }
+    Ok((connection, report))
 }
 
 /// How far the index of the ledger's words is; `None` when it is complete.
@@ -152,9 +141,10 @@ fn names(connection: &Connection) -> Result<BTreeSet<String>> {
     names.and_then(Iterator::collect).map_err(native)
 }
 
-async fn on_a_thread<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+async fn on_a_thread<T: Send + 'static>(config: &SqliteConfig, work: fn(&SqliteConfig) -> Result<T>) -> Result<T> {
+    let config = config.clone();
     let ended = |error| Error::new(ErrorKind::Unexpected, "the migration ended early").with_source(error);
-    tokio::task::spawn_blocking(work).await.map_err(ended)?
+    tokio::task::spawn_blocking(move || work(&config)).await.map_err(ended)?
 }
 
 /// The lock is the right to write: all steps go in one transaction, and a connection that ends takes it back.

@@ -1,9 +1,9 @@
 //! Every SQL statement, and how rows become records.
 
+use std::sync::LazyLock;
+
 use memory_core::engine::{self, Found, Mark, StoredDocument, StoredMemory, corrupt};
-use memory_core::{
-    Document, Documents, Error, Head, Ledger, Memory, MemoryId, Result, Selects, Status, Timestamp, words,
-};
+use memory_core::{Document, Documents, Error, Head, Ledger, Memory, Order, Result, Selects, Status, Timestamp, words};
 use rusqlite::types::{FromSql, ValueRef};
 use rusqlite::{CachedStatement, Connection, Params, Row, params};
 
@@ -52,66 +52,56 @@ pub(crate) const SLOT_FURTHER_BACK: &str =
     "SELECT slot FROM memories WHERE slot < ?1 ORDER BY slot DESC LIMIT 1 OFFSET ?2";
 pub(crate) const SLOT_OF_ID: &str = "SELECT slot FROM memories WHERE id = ?1";
 
-pub(crate) const SLOTS_NEWEST_FIRST: &str = "
-    SELECT rowid FROM memory_paths WHERE memory_paths MATCH ?1 AND rowid BETWEEN ?2 AND ?3 ORDER BY rowid DESC";
-pub(crate) const SLOTS_OLDEST_FIRST: &str = "
-    SELECT rowid FROM memory_paths WHERE memory_paths MATCH ?1 AND rowid BETWEEN ?2 AND ?3 ORDER BY rowid";
 pub(crate) const NEXT_PATH_TOKEN: &str = "SELECT term FROM memory_path_tokens WHERE term >= ?1 LIMIT 1";
 
-/// Where a walk along the slots goes: from behind (?2, ?3), a slot and an id, to the slot ?1. The pair bounds the index itself, so
-/// that rows of the first slot that an earlier page had are not read again.
-macro_rules! newest_first {
-    () => {
-        "slot >= ?1 AND (slot, id) < (?2, ?3)"
-    };
+/// A statement in each order of time.
+pub(crate) struct InOrder {
+    newest_first: String,
+    oldest_first: String,
 }
-macro_rules! oldest_first {
-    () => {
-        "slot <= ?1 AND (slot, id) > (?2, ?3)"
-    };
-}
-pub(crate) const MEMORIES_NEWEST_FIRST: &str =
-    concat!("SELECT ", memory_columns!(), " FROM memories WHERE ", newest_first!(), " ORDER BY slot DESC, id DESC");
-pub(crate) const MEMORIES_OLDEST_FIRST: &str =
-    concat!("SELECT ", memory_columns!(), " FROM memories WHERE ", oldest_first!(), " ORDER BY slot, id");
 
-/// The rows of many slots in one go, which costs half of asking for each slot alone.
-pub(crate) const IN_SLOTS_NEWEST_FIRST: &str = concat!(
-    "SELECT ",
-    memory_columns!(),
-    " FROM memories WHERE slot IN rarray(?1) AND id < ?2 ORDER BY slot DESC, id DESC"
-);
-pub(crate) const IN_SLOTS_OLDEST_FIRST: &str =
-    concat!("SELECT ", memory_columns!(), " FROM memories WHERE slot IN rarray(?1) AND id > ?2 ORDER BY slot, id");
+impl InOrder {
+    /// In the text `{behind}` compares with the place that rows come behind, and `{until}` with the last one.
+    fn new(text: &str) -> Self {
+        let text = text.replace("{memory}", memory_columns!()).replace("{document}", document_columns!());
+        let with =
+            |behind, until, order| text.replace("{behind}", behind).replace("{until}", until).replace("{order}", order);
+        Self { newest_first: with("<", ">=", "DESC"), oldest_first: with(">", "<=", "ASC") }
+    }
 
-/// The condition of the index on open memories, to the letter: SQLite takes a partial index only then.
-macro_rules! is_open {
-    () => {
-        "status IN ('pending', 'running')"
+    pub(crate) fn of(&self, order: Order) -> &str {
+        order.choose(&self.newest_first, &self.oldest_first)
+    }
+}
+
+macro_rules! in_both_orders {
+    ($($(#[$doc:meta])* $name:ident: $text:literal;)*) => {
+        $($(#[$doc])* pub(crate) static $name: LazyLock<InOrder> = LazyLock::new(|| InOrder::new($text));)*
     };
 }
-macro_rules! open_memories {
-    ($bounds:expr, $order:literal) => {
-        concat!(
-            "SELECT ",
-            memory_columns!(),
-            ", slot FROM memories WHERE ?4 AND status = 'pending' AND ",
-            is_open!(),
-            " AND ",
-            $bounds,
-            " UNION ALL SELECT ",
-            memory_columns!(),
-            ", slot FROM memories WHERE ?5 AND status = 'running' AND ",
-            is_open!(),
-            " AND ",
-            $bounds,
-            " ORDER BY ",
-            $order
-        )
-    };
+
+in_both_orders! {
+    SLOTS: "
+        SELECT rowid FROM memory_paths WHERE memory_paths MATCH ?1 AND rowid BETWEEN ?2 AND ?3 ORDER BY rowid {order}";
+    /// From behind (?2, ?3), a slot and an id, to the slot ?1. The pair bounds the index itself, so that rows of the first slot that an
+    /// earlier page had are not read again.
+    MEMORIES: "
+        SELECT {memory} FROM memories WHERE slot {until} ?1 AND (slot, id) {behind} (?2, ?3) ORDER BY slot {order}, id {order}";
+    /// The rows of many slots in one go, which costs half of asking for each slot alone.
+    MEMORIES_IN_SLOTS: "
+        SELECT {memory} FROM memories WHERE slot IN rarray(?1) AND id {behind} ?2 ORDER BY slot {order}, id {order}";
+    /// As all memories. Each part has the condition of the index on open ones to the letter: SQLite takes a partial index only then.
+    OPEN_MEMORIES: "
+        SELECT {memory}, slot FROM memories WHERE ?4 AND status = 'pending' AND status IN ('pending', 'running')
+            AND slot {until} ?1 AND (slot, id) {behind} (?2, ?3)
+        UNION ALL
+        SELECT {memory}, slot FROM memories WHERE ?5 AND status = 'running' AND status IN ('pending', 'running')
+            AND slot {until} ?1 AND (slot, id) {behind} (?2, ?3)
+        ORDER BY slot {order}, id {order}";
+    DOCUMENTS: "
+        SELECT {document} FROM documents WHERE collection = ?1 AND (created_at, id) {behind} (?2, ?3)
+        ORDER BY created_at {order}, id {order}";
 }
-pub(crate) const OPEN_NEWEST_FIRST: &str = open_memories!(newest_first!(), "slot DESC, id DESC");
-pub(crate) const OPEN_OLDEST_FIRST: &str = open_memories!(oldest_first!(), "slot, id");
 
 /// Only keys are sorted, not payloads. A cross join keeps its order, here and below: the words come first, and not the whole
 /// collection.
@@ -156,16 +146,6 @@ pub(crate) const DELETE_DOCUMENT: &str = "DELETE FROM documents WHERE seq = ?1";
 pub(crate) const INSERT_DOCUMENT_WORDS: &str = "INSERT INTO document_words (rowid, words) VALUES (?1, ?2)";
 pub(crate) const DELETE_DOCUMENT_WORDS: &str = "DELETE FROM document_words WHERE rowid = ?1";
 pub(crate) const COLLECTIONS: &str = "SELECT DISTINCT collection FROM documents ORDER BY collection";
-pub(crate) const DOCUMENTS_NEWEST_FIRST: &str = concat!(
-    "SELECT ",
-    document_columns!(),
-    " FROM documents WHERE collection = ?1 AND (created_at, id) < (?2, ?3) ORDER BY created_at DESC, id DESC"
-);
-pub(crate) const DOCUMENTS_OLDEST_FIRST: &str = concat!(
-    "SELECT ",
-    document_columns!(),
-    " FROM documents WHERE collection = ?1 AND (created_at, id) > (?2, ?3) ORDER BY created_at, id"
-);
 pub(crate) const DOCUMENT_SEQS_BY_WORDS: &str = "
     SELECT seq FROM document_words CROSS JOIN documents ON seq = document_words.rowid
     WHERE document_words MATCH ?1 AND collection = ?2 ORDER BY document_words.rank, created_at DESC, id DESC";
@@ -242,11 +222,7 @@ impl engine::Row<Ledger> for Stored<'_> {
     }
 
     fn id(&self) -> String {
-        match bytes(self.0, 0).map(|bytes| (bytes, <[u8; 16]>::try_from(bytes))) {
-            Ok((_, Ok(id))) => MemoryId::from_bytes(id).to_string(),
-            Ok((bytes, Err(_))) => format!("{bytes:02x?}"),
-            Err(_) => "unknown".to_owned(),
-        }
+        self.shown_id::<Ledger>()
     }
 }
 
@@ -270,7 +246,7 @@ impl engine::Row<Documents> for Stored<'_> {
     }
 
     fn id(&self) -> String {
-        bytes(self.0, 0).map_or("unknown".into(), String::from_utf8_lossy).into_owned()
+        self.shown_id::<Documents>()
     }
 }
 
@@ -278,6 +254,10 @@ impl Stored<'_> {
     fn head_with(&self, status: Option<Status>) -> Result<Head<'_>> {
         let created_at = Timestamp::from_millis(column(self.0, 1)?).map_err(corrupt)?;
         Ok(Head { id: bytes(self.0, 0)?, space: text(self.0, 3)?, created_at, status })
+    }
+
+    fn shown_id<K: Selects>(&self) -> String {
+        bytes(self.0, 0).map_or_else(|_| "unknown".to_owned(), K::shown_id)
     }
 
     /// The position of the row, damaged or not.

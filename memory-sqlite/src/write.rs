@@ -1,7 +1,7 @@
 //! What a session writes. All steps of a call are in one transaction, which the writer's thread begins and commits.
 
 use memory_core::engine::{Append, Appended, Atomicity, Found, Writer};
-use memory_core::{Collection, Context, Document, IdempotencyKey, Memory, MemoryId, Result, Revision, Timestamp};
+use memory_core::{Collection, Context, Document, IdempotencyKey, Memory, MemoryId, Result, Timestamp};
 use rusqlite::types::{ToSqlOutput, Value};
 use rusqlite::{Row, params, params_from_iter};
 
@@ -33,12 +33,12 @@ impl Writer for Session {
         let parameters = params![
             before.version,
             after.id.as_bytes().as_slice(),
-            revision_of(before.record.revision),
+            i64::from(before.record.revision),
             after.status.as_str(),
             after.context.as_ref().map(Context::as_str),
             after.updated_at.map(Timestamp::as_millis),
             after.metadata.as_str(),
-            revision_of(after.revision),
+            i64::from(after.revision),
         ];
         if execute(&self.connection, statements::UPDATE_MEMORY, parameters)? == 0 {
             return Ok(false);
@@ -109,7 +109,7 @@ impl Session {
             memory.context.as_ref().map(Context::as_str),
             memory.updated_at.map(Timestamp::as_millis),
             memory.metadata.as_str(),
-            revision_of(memory.revision),
+            i64::from(memory.revision),
             memory.idempotency_key.as_ref().map(IdempotencyKey::as_str),
         ];
         execute(&self.connection, statements::INSERT_MEMORY, parameters)?;
@@ -159,16 +159,11 @@ fn values_of(document: &Document) -> [ToSqlOutput<'_>; 8] {
         document.content.as_str().into(),
         ToSqlOutput::Owned(Value::from(document.updated_at.map(Timestamp::as_millis))),
         document.metadata.as_str().into(),
-        revision_of(document.revision).into(),
+        i64::from(document.revision).into(),
     ]
 }
 
 /// What tells a document that was read from every other one.
 fn found_values(found: &Found<Document, i64>) -> impl Iterator<Item = ToSqlOutput<'_>> {
     std::iter::once(found.version.into()).chain(values_of(&found.record))
-}
-
-fn revision_of(revision: Revision) -> i64 {
-    // At most 2^53 - 1.
-    revision.get() as i64
 }

@@ -1,12 +1,12 @@
 //! The path index: its tokens, the way from one to the next, the windows of a list, and when its parts are merged.
 
 use memory_core::engine::Place;
-use memory_core::{Memory, MemoryId, NewMemory, SpaceId, Timestamp, Trigger};
+use memory_core::{Memory, MemoryId, NewMemory, Order, SpaceId, Timestamp, Trigger};
 use rusqlite::{Connection, params};
 
 use paths::{PathEntry, siblings, tokens_of};
 use slots::{Slots, Windows};
-use statements::{INSERT_PATHS, SLOT_BITS, SLOTS_OLDEST_FIRST, prepare};
+use statements::{INSERT_PATHS, SLOT_BITS, SLOTS, prepare};
 
 // What no caller of the crate sees.
 #[allow(dead_code)]
@@ -91,7 +91,7 @@ fn windows_give_every_slot_however_far_apart_they_are() {
         for (first, last) in [(0, 5_009), (0, 4_000), (0, 3_005), (0, 2_999), (7, 1_500), (5, 5)] {
             let ends = (slots[first], slots[last]);
             for reach in [i64::MIN, 0, ends.1 - 60_000, ends.1, i64::MAX] {
-                let mut forwards = prepare(&connection, SLOTS_OLDEST_FIRST).expect("a statement");
+                let mut forwards = prepare(&connection, SLOTS.of(Order::OldestFirst)).expect("a statement");
                 let windows = Windows::new(&mut forwards, r#""a""#.to_owned(), ends, wanted, reach);
                 let mut back = Slots::Back(windows);
                 let mut found = Vec::new();

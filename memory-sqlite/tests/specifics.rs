@@ -358,31 +358,35 @@ async fn no_statement_of_a_recall_scans_or_sorts() {
         (statements::SLOT_OF_ID, "sqlite_autoindex_memories_1"),
         (statements::LAST_OF_MILLISECOND, "memories_by_time"),
         (statements::FIRST_FROM_SLOT, "memories_by_time"),
-        (statements::MEMORIES_NEWEST_FIRST, "memories_by_time"),
-        (statements::MEMORIES_OLDEST_FIRST, "memories_by_time"),
-        (statements::OPEN_NEWEST_FIRST, "memories_open"),
-        (statements::OPEN_OLDEST_FIRST, "memories_open"),
+        (statements::MEMORIES.of(Order::NewestFirst), "memories_by_time"),
+        (statements::MEMORIES.of(Order::OldestFirst), "memories_by_time"),
+        (statements::OPEN_MEMORIES.of(Order::NewestFirst), "memories_open"),
+        (statements::OPEN_MEMORIES.of(Order::OldestFirst), "memories_open"),
         (statements::DOCUMENT_BY_ID, "sqlite_autoindex_documents_1"),
-        (statements::DOCUMENTS_NEWEST_FIRST, "documents_by_time"),
-        (statements::DOCUMENTS_OLDEST_FIRST, "documents_by_time"),
+        (statements::DOCUMENTS.of(Order::NewestFirst), "documents_by_time"),
+        (statements::DOCUMENTS.of(Order::OldestFirst), "documents_by_time"),
     ] {
         let plan = plan_of(&file, sql);
         assert!(plan.iter().any(|step| step.contains(index)), "{sql}: {plan:#?}");
         let is_search = |step: &String| !step.contains("SCAN") && !step.contains("TEMP B-TREE");
         assert!(plan.iter().all(is_search), "{sql}: {plan:#?}");
     }
-    for sql in [statements::OPEN_NEWEST_FIRST, statements::OPEN_OLDEST_FIRST] {
+    for sql in [statements::OPEN_MEMORIES.of(Order::NewestFirst), statements::OPEN_MEMORIES.of(Order::OldestFirst)] {
         let plan = plan_of(&file, sql);
         assert!(plan.iter().any(|step| step.starts_with("MERGE")), "{sql}: {plan:#?}");
     }
     // FTS5 calls each of its plans a scan; these are told the words and the range, and give the order.
-    for sql in [statements::SLOTS_NEWEST_FIRST, statements::SLOTS_OLDEST_FIRST, statements::SLOT_HAS_PATH] {
+    for sql in
+        [statements::SLOTS.of(Order::NewestFirst), statements::SLOTS.of(Order::OldestFirst), statements::SLOT_HAS_PATH]
+    {
         let plan = plan_of(&file, sql);
         assert!(matches!(&plan[..], [step] if step.contains("memory_paths VIRTUAL TABLE INDEX")), "{sql}: {plan:#?}");
         assert!(!plan[0].ends_with("INDEX 0:"), "{sql}: {plan:#?}");
     }
     // The list of slots is a table, too, which is read once.
-    for sql in [statements::IN_SLOTS_NEWEST_FIRST, statements::IN_SLOTS_OLDEST_FIRST] {
+    for sql in
+        [statements::MEMORIES_IN_SLOTS.of(Order::NewestFirst), statements::MEMORIES_IN_SLOTS.of(Order::OldestFirst)]
+    {
         let plan = plan_of(&file, sql);
         let search = "SEARCH memories USING INDEX memories_by_time (slot=? AND id";
         assert!(plan.iter().any(|step| step.starts_with(search)), "{sql}: {plan:#?}");
@@ -413,7 +417,7 @@ async fn open_memories_cost_what_they_are_and_not_what_the_ledger_holds() {
     provider.shutdown().await.expect("a shutdown");
 
     let file = Connection::open(&path).expect("the file");
-    let mut statement = file.prepare(statements::OPEN_OLDEST_FIRST).expect("the statement");
+    let mut statement = file.prepare(statements::OPEN_MEMORIES.of(Order::OldestFirst)).expect("the statement");
     let mut rows = statement.query((i64::MAX, i64::MIN, Vec::<u8>::new(), true, true)).expect("rows");
     let mut count = 0;
     while rows.next().expect("a row").is_some() {

@@ -54,10 +54,7 @@ where
         let Mark { millis, .. } = scanned.mark;
         walk.created_after.is_none_or(|after| millis > after.as_millis())
             && walk.created_before.is_none_or(|before| millis < before.as_millis())
-            && walk.behind.is_none_or(|behind| match walk.order {
-                Order::NewestFirst => scanned.mark < *behind,
-                Order::OldestFirst => scanned.mark > *behind,
-            })
+            && walk.behind.is_none_or(|behind| walk.order.choose(scanned.mark < *behind, scanned.mark > *behind))
     };
     let mut wanted: Vec<_> = records.into_iter().filter(is_wanted).collect();
     wanted.sort_by(|left, right| left.mark.cmp(&right.mark));

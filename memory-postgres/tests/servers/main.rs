@@ -33,9 +33,11 @@ fn main() -> ExitCode {
         trial("migrations::an_autovacuum_gives_way", migrations::vacuumed),
         trial("migrations::version_1_has_indexed_all_or_nothing", migrations::indexed_by_version_1),
         trial("migrations::a_new_namespace_needs_no_backfill", migrations::indexed_from_the_start),
+        trial("migrations::what_is_missing_is_told", migrations::missing),
         trial("migrations::a_ledger_is_indexed_beside_running_programs", migrations::switched_on),
         trial("migrations::a_slice_of_large_memories_is_short", migrations::large_memories),
         trial("plans::no_recall_scans_a_table", plans::no_scan),
+        trial("plans::every_depth_has_its_index", plans::every_depth),
         trial("pooler::each_call_gets_its_own_answer", pooler::own_answers),
         trial("pooler::one_that_drops_settings_is_refused", pooler::dropped_settings),
     ];

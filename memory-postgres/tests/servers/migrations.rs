@@ -194,6 +194,20 @@ pub(crate) fn indexed_from_the_start() -> Case {
     })
 }
 
+/// Each table, index and trigger that a step creates is told while it is missing, and is found once the step was taken.
+pub(crate) fn missing() -> Case {
+    let server = LocalPostgres::start()?;
+    run(async {
+        let config = indexed(server.url());
+        let created = |text: &str| text.matches("CREATE ").count() - text.matches("CREATE FUNCTION").count();
+        let created: usize = ::migrations::postgres().iter().map(|step| created(step.text)).sum();
+        assert_eq!(memory_postgres::inspect(&config).await?.missing.len(), created);
+        open(config.clone()).await?;
+        assert_eq!(memory_postgres::inspect(&config).await?.missing, [""; 0]);
+        Ok(())
+    })
+}
+
 /// The index is switched on over a ledger, 3,000 memories or as many as `MEMORY_TEST_MEMORIES` says, while another program writes. The
 /// backfill is cut and goes on in another program, and in the end each memory is found by its words.
 pub(crate) fn switched_on() -> Case {

@@ -3,7 +3,9 @@
 use std::fs;
 
 use conformance::server::postgres::LocalPostgres;
-use memory_core::{Collection, DocumentQuery, MemoryProvider, MemoryQuery, Metadata, Order, Status, TextIndex};
+use memory_core::{
+    Collection, DocumentQuery, MemoryProvider, MemoryQuery, Metadata, Order, SpaceId, Status, TextIndex,
+};
 use sqlx::postgres::PgConnection;
 use sqlx::{Connection, Executor};
 
@@ -133,6 +135,16 @@ pub(crate) fn no_scan() -> Case {
         }
         Ok(())
     })
+}
+
+pub(crate) fn every_depth() -> Case {
+    let schema = ::migrations::postgres()[0].text;
+    for depth in 1..=SpaceId::MAX_BOUNDARIES {
+        let index = format!(" ON {{schema}}.memories (path_{depth}, created_at, id) WHERE path_{depth} IS NOT NULL;");
+        assert_eq!(schema.matches(&index).count(), 1, "{index}");
+    }
+    assert!(!schema.contains(&format!("path_{}", SpaceId::MAX_BOUNDARIES + 1)));
+    Ok(())
 }
 
 /// How many rows a line of a plan tells of: `… (actual rows=51 loops=2)` or `Rows Removed by Filter: 7`.

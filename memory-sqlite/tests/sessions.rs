@@ -1,0 +1,122 @@
+//! Sessions that read: what a recall examines, and how a view ends.
+
+use memory_core::engine::{Place, Reader, Row, Source, Walk};
+use memory_core::{
+    Error, ErrorKind, Ledger, MemoryProvider, MemoryQuery, Metadata, NewMemory, Order, PageBuilder, Result, SpaceId,
+    Timestamp, Trigger,
+};
+use memory_sqlite::SqliteMemory;
+use rusqlite::{Connection, StatementStatus};
+
+use config::SqliteConfig;
+use connection::Session;
+use statements::{execute, prepare};
+
+// What no caller of the crate sees.
+#[allow(dead_code, unreachable_pub)]
+#[path = "../src/config.rs"]
+mod config;
+#[allow(dead_code, unreachable_pub)]
+#[path = "../src/connection.rs"]
+mod connection;
+#[allow(dead_code)]
+#[path = "../src/error.rs"]
+mod error;
+#[allow(dead_code)]
+#[path = "../src/paths.rs"]
+mod paths;
+#[path = "../src/read.rs"]
+mod read;
+#[path = "../src/slots.rs"]
+mod slots;
+#[allow(dead_code)]
+#[path = "../src/statements.rs"]
+mod statements;
+
+/// In steps of SQLite's virtual machine, of which a row takes some thirty.
+#[tokio::test]
+async fn a_filter_and_a_glob_examine_what_their_spaces_hold() {
+    const ROWS: usize = 20_000;
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("memory.db");
+    let provider = SqliteMemory::open(path.clone()).expect("a provider");
+    provider.init().await.expect("an open database");
+    let row = |number: usize| {
+        // Twenty are sparse, two hundred in each channel, and the rest is dense.
+        let space = match number % 100 {
+            _ if number.is_multiple_of(1_000) => "t-sparse-1".to_owned(),
+            channel @ 1..=9 => format!("t-c{channel}-{number}"),
+            _ => format!("t-dense-{number}"),
+        };
+        let trigger = Trigger::parse(r#""an event""#).expect("valid");
+        let metadata = Metadata::parse(&format!(r#"{{"topic":{}}}"#, (number + number / 100) % 10)).expect("valid");
+        let time = Timestamp::from_millis(number as i64).expect("valid");
+        NewMemory::new(SpaceId::parse(space).expect("valid"), trigger, time).with_metadata(metadata)
+    };
+    for start in (0..ROWS).step_by(10_000) {
+        provider.store_many((start..start + 10_000).map(row).collect()).await.expect("a batch");
+    }
+    provider.shutdown().await.expect("a shutdown");
+
+    let mut session = Session::to_read(&path, &SqliteConfig::new(&path)).expect("the file");
+    let statements = [
+        statements::NEXT_PATH_TOKEN,
+        statements::SLOTS.of(Order::NewestFirst),
+        statements::MEMORIES_IN_SLOTS.of(Order::NewestFirst),
+    ];
+    let in_and_below = |path: &str| vec![Place::Space(path.to_owned()), Place::Below(path.to_owned())];
+    let below = |path: &str| vec![Place::Below(path.to_owned())];
+    assert_eq!(session.siblings("t-c7-", 100).await.expect("reads"), None);
+    let channels = session.siblings("t-c", 100).await.expect("reads").expect("few");
+    let sparse = session.siblings("t-s", 100).await.expect("reads").expect("few");
+    let query = || MemoryQuery::builder().limit(50);
+    let every_tenth = "metadata.topic = 7";
+    for (query, places, given, examined) in [
+        (query().under("t-sparse").filter_text("metadata.topic = 0"), in_and_below("t-sparse"), 20, 20),
+        (query().under("t-sparse").filter_text(every_tenth), in_and_below("t-sparse"), 0, 20),
+        (query().under("t-dense").filter_text(every_tenth), in_and_below("t-dense"), 50, 510),
+        (query().glob("t-c7-*"), below("t-c7"), 50, 50),
+        (query().glob("t-c7-*x"), below("t-c7"), 0, 200),
+        (query().glob("t-c?-*").filter_text(every_tenth), channels, 50, 510),
+        (query().glob("t-s*").filter_text(every_tenth), sparse, 0, 20),
+    ] {
+        let query = query.build().expect("a query");
+        let mut page = PageBuilder::new(&query);
+        let mut visit = |row: &dyn Row<Ledger>| page.offer(row.head(), |head| row.read(head), || row.id());
+        let walk = Walk {
+            source: Source::Places(&places),
+            order: query.order(),
+            created_after: None,
+            created_before: None,
+            behind: None,
+            count: query.limit() + 1,
+            is_shared: false,
+        };
+        assert_eq!(session.walk_memories(&walk, &mut visit).await.expect("reads"), None);
+        assert_eq!(page.finish().memories.len(), given, "{query:?}");
+        let steps_of =
+            |sql| prepare(&session.connection, sql).expect("a statement").reset_status(StatementStatus::VmStep);
+        let steps: usize = statements.iter().map(|sql| steps_of(sql) as usize).sum();
+        // Beyond them a walk looks at what is left of its stride.
+        let most = 40 * (examined + read::STRIDE);
+        assert!(
+            (20 * examined..=most).contains(&steps),
+            "{steps} steps where {examined} rows are to be examined: {query:?}"
+        );
+    }
+}
+
+/// As SQLite does after an error of the file.
+#[test]
+fn a_view_that_has_ended_leaves_the_error_of_the_work() {
+    let connection = Connection::open_in_memory().expect("a database");
+    let mut session = Session::new(connection);
+    let result: Result<()> = session.in_one_view(
+        || false,
+        |session| {
+            execute(&session.connection, "ROLLBACK", [])?;
+            Err(Error::new(ErrorKind::Unavailable, "the file can't be read"))
+        },
+    );
+    assert_eq!(result.expect_err("an error").kind(), ErrorKind::Unavailable);
+}
