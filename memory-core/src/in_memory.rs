@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::engine::{
-    Access, Append, Appended, Atomicity, Config, DocumentsFound, Engine, Found, Mark, MemoriesFound, Place, Provider,
-    Reader, Scanned, Settings, Visit, Walk, Work, Writer, offer_in_order,
+    Access, Append, Appended, Config, DocumentsFound, Engine, Found, Mark, MemoriesFound, Place, Provider, Reader,
+    Scanned, Settings, Visit, Walk, Work, Writer, offer_in_order,
 };
 use crate::query::{Documents, Ledger};
 use crate::{
@@ -172,17 +172,11 @@ impl Writer for InMemorySession {
             true => Some(memory.id),
             false => memory.idempotency_key.as_ref().and_then(|key| data.by_key.get(key).copied()),
         };
-        let owners: Vec<_> = append.memories.iter().map(|memory| owner(&data, memory)).collect();
-        let is_refused = append.atomicity == Atomicity::All && owners.iter().any(Option::is_some);
-        let appended = append.memories.iter().zip(owners).map(|(memory, owner)| match owner {
-            Some(owner) => Appended::Taken(owner),
-            None if is_refused => Appended::NotWritten,
-            None => {
-                data.insert(memory);
-                Appended::Written
-            }
-        });
-        Ok(appended.collect())
+        let owners = append.memories.iter().filter_map(|memory| Some((memory.id, owner(&data, memory)?))).collect();
+        let appended = append.outcomes(&owners);
+        let is_written = |(_, appended): &(_, &Appended)| **appended == Appended::Written;
+        append.memories.iter().zip(&appended).filter(is_written).for_each(|(memory, _)| data.insert(memory));
+        Ok(appended)
     }
 
     async fn replace(&mut self, before: &Found<Memory, u64>, after: &Memory) -> Result<bool> {

@@ -19,24 +19,22 @@ const PAUSE: Duration = Duration::from_millis(2);
 
 impl Writer for MongoSession {
     async fn append(&mut self, append: Append<'_>) -> Result<Vec<Appended>> {
-        let Append { memories, atomicity, is_repeated } = append;
-        let keyless = memories.iter().copied().filter(|memory| memory.idempotency_key.is_none());
-        let keyless: Vec<_> = keyless.collect();
-        match atomicity {
-            Atomicity::All => self.append_all(memories, is_repeated).await,
-            Atomicity::Each if keyless.len() == memories.len() => self.append_keyless(memories).await,
-            Atomicity::Each => match self.append_each(memories, is_repeated).await {
-                // Perhaps because of one with a key: those are tried again alone.
-                Err(error) if error.outcome() == Outcome::NotDone && !keyless.is_empty() => {
-                    let mut appended = self.append_keyless(&keyless).await?.into_iter();
-                    let appended = memories.iter().map(|memory| match memory.idempotency_key {
-                        None => appended.next().unwrap_or(Appended::NotWritten),
-                        Some(_) => Appended::NotWritten,
-                    });
-                    Ok(appended.collect())
-                }
-                appended => appended,
-            },
+        let Append { memories, atomicity, .. } = append;
+        let keyless: Vec<_> = memories.iter().copied().filter(|memory| memory.idempotency_key.is_none()).collect();
+        if atomicity == Atomicity::Each && keyless.len() == memories.len() {
+            return self.append_keyless(memories).await;
+        }
+        match self.append_together(append).await {
+            // Perhaps because of one with a key: those are tried again alone.
+            Err(error) if atomicity == Atomicity::Each && error.outcome() == Outcome::NotDone && !keyless.is_empty() => {
+                let mut appended = self.append_keyless(&keyless).await?.into_iter();
+                let appended = memories.iter().map(|memory| match memory.idempotency_key {
+                    None => appended.next().unwrap_or(Appended::NotWritten),
+                    Some(_) => Appended::NotWritten,
+                });
+                Ok(appended.collect())
+            }
+            appended => appended,
         }
     }
 
@@ -104,39 +102,29 @@ impl Writer for MongoSession {
 }
 
 impl MongoSession {
-    async fn append_all(&self, memories: &[&Memory], is_repeated: bool) -> Result<Vec<Appended>> {
-        loop {
+    /// Appends memories in one transaction: all, or where each counts by itself, all but those that are taken.
+    async fn append_together(&self, append: Append<'_>) -> Result<Vec<Appended>> {
+        let (mut rest, mut owners) = (append.memories.to_vec(), HashMap::new());
+        while !rest.is_empty() {
             let has_words = self.on.has_ledger_text();
-            match self.insert_all(memories, has_words).await {
-                Ok(()) => return Ok(vec![Appended::Written; memories.len()]),
+            match self.insert_all(&rest, has_words).await {
+                Ok(()) => break,
                 Err(error) if code(&error) == Some(NOT_VALID) && !has_words => self.on.learn_of_ledger_text(),
                 Err(error) if code(&error) == Some(DUPLICATE_KEY) => {
-                    let owners = self.owners(memories, is_repeated).await?;
-                    if !owners.is_empty() {
-                        let owners = memories.iter().map(|memory| owners.get(&memory.id).copied());
-                        return Ok(owners.map(|owner| owner.map_or(Appended::NotWritten, Appended::Taken)).collect());
+                    let found = self.owners(&rest, append.is_repeated).await?;
+                    if found.is_empty() {
+                        tokio::time::sleep(PAUSE).await;
+                        self.check_deadline()?;
+                    } else if append.atomicity == Atomicity::All {
+                        return Ok(append.outcomes(&found));
                     }
-                    tokio::time::sleep(PAUSE).await;
-                    self.check_deadline()?;
+                    rest.retain(|memory| !found.contains_key(&memory.id));
+                    owners.extend(found);
                 }
                 Err(error) => return Err(error),
             }
         }
-    }
-
-    /// Appends all but those that are there, in one transaction.
-    async fn append_each(&self, memories: &[&Memory], is_repeated: bool) -> Result<Vec<Appended>> {
-        let mut appended = vec![Appended::NotWritten; memories.len()];
-        loop {
-            let rest = (0..memories.len()).filter(|place| appended[*place] == Appended::NotWritten);
-            let (places, rest): (Vec<_>, Vec<_>) = rest.map(|place| (place, memories[place])).unzip();
-            if rest.is_empty() {
-                return Ok(appended);
-            }
-            for (place, result) in places.into_iter().zip(self.append_all(&rest, is_repeated).await?) {
-                appended[place] = result;
-            }
-        }
+        Ok(append.outcomes(&owners))
     }
 
     /// Appends memories without keys, each by itself. One that the server refuses for itself is not written.

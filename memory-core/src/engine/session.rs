@@ -167,6 +167,19 @@ pub struct Append<'a> {
     pub is_repeated: bool,
 }
 
+impl Append<'_> {
+    /// What becomes of each memory, in their order, where some are taken: `owners` has, by their ids, which memory is in their way.
+    pub fn outcomes(&self, owners: &HashMap<MemoryId, MemoryId>) -> Vec<Appended> {
+        let is_refused = self.atomicity == Atomicity::All && !owners.is_empty();
+        let outcome = |memory: &&Memory| match owners.get(&memory.id) {
+            Some(owner) => Appended::Taken(*owner),
+            None if is_refused => Appended::NotWritten,
+            None => Appended::Written,
+        };
+        self.memories.iter().map(outcome).collect()
+    }
+}
+
 /// What is done as a whole or not at all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Atomicity {
