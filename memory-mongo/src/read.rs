@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use memory_core::engine::{DocumentsFound, Mark, MemoriesFound, Place, Reader, Search, Visit, Walk, corrupt};
 use memory_core::{BOUNDARIES, Collection, DocumentId, Documents, Ledger, MemoryId, Result, Verdict};
+use mongodb::action::Find;
 use mongodb::bson::{Bson, Document, RawDocument, RawDocumentBuf, doc};
 
 use crate::connection::{MongoSession, Rows};
@@ -13,8 +14,8 @@ use crate::statements::{document_key, lists, ranked, rest, sort};
 
 /// The most rows that one search gives.
 const MOST: usize = 2_048;
-/// How many ids one search looks for.
-const IDS: usize = 1_000;
+/// How many ids one search looks for: a command has at most 16 MiB, and the id of a document at most 400 bytes.
+const IDS: usize = 10_000;
 
 impl Reader for MongoSession {
     /// The revision and the times of the record are enough.
@@ -76,12 +77,8 @@ impl Reader for MongoSession {
     }
 
     async fn documents(&mut self, collection: &Collection, ids: &[DocumentId]) -> Result<DocumentsFound<()>> {
-        let mut documents = Vec::with_capacity(ids.len());
-        for ids in ids.chunks(IDS) {
-            let keys = ids.iter().map(|id| document_key(collection, id).into()).collect();
-            documents.extend(each(&self.reads.documents, keys, |row| Ok(found::<Documents>(row))).await?);
-        }
-        Ok(documents)
+        let keys = ids.iter().map(|id| document_key(collection, id).into()).collect();
+        each(&self.reads.documents, keys, |row| Ok(found::<Documents>(row))).await
     }
 
     async fn walk_documents(
@@ -116,16 +113,31 @@ fn within(collection: &Collection) -> Document {
 }
 
 /// Reads each row with one of these `_id`s.
-async fn each<T: Send>(on: &Rows, ids: Vec<Bson>, read: impl Fn(&RawDocument) -> Result<T> + Send) -> Result<Vec<T>> {
+pub(crate) async fn each<T: Send>(
+    on: &Rows,
+    ids: Vec<Bson>,
+    read: impl Fn(&RawDocument) -> Result<T> + Send + Sync,
+) -> Result<Vec<T>> {
     if let [id] = ids.as_slice() {
         return on.find_one(doc! { "_id": id }).await.map_err(native)?.iter().map(|row| read(row)).collect();
     }
     let mut found = Vec::with_capacity(ids.len());
-    let mut rows = on.find(doc! { "_id": { "$in": ids } }).await.map_err(native)?;
-    while rows.advance().await.map_err(native)? {
-        found.push(read(rows.current())?);
+    for ids in ids.chunks(IDS) {
+        found.append(&mut all(on.find(doc! { "_id": { "$in": ids } }), &read).await?);
     }
     Ok(found)
+}
+
+/// Reads all rows that are found.
+pub(crate) async fn all<T: Send>(
+    find: Find<'_, RawDocumentBuf>,
+    read: impl Fn(&RawDocument) -> Result<T> + Send,
+) -> Result<Vec<T>> {
+    let (mut rows, mut all) = (find.await.map_err(native)?, Vec::new());
+    while rows.advance().await.map_err(native)? {
+        all.push(read(rows.current())?);
+    }
+    Ok(all)
 }
 
 /// Offers the next rows of these lists by one search.

@@ -9,11 +9,12 @@ use memory_core::engine::SHORT_BACKFILL;
 use memory_core::{Backfill, Blocks, Error, ErrorKind, Inspection, Ledger, Result, Revision, Timestamp};
 use migrations::{Applied, Kind, Report, Step, Target, WORDS};
 use mongodb::Database;
-use mongodb::bson::{Bson, Document, RawDocumentBuf, doc};
+use mongodb::bson::{Bson, Document, RawDocument, RawDocumentBuf, doc};
 
 use crate::config::MongoConfig;
 use crate::connection::{Connections, MongoSession, Rows};
 use crate::error::{DUPLICATE_KEY, check, code, native};
+use crate::read::all;
 use crate::row::{any_number, bson, found, memory_words, number, written};
 
 /// The refusal of a server that is no member of a replica set, with the way out.
@@ -161,22 +162,19 @@ impl Target for MongoTarget<'_> {
     }
 
     async fn applied(&mut self) -> Result<Vec<Applied>> {
-        let mut steps = self.bookkeeping().find(doc! { "checksum": { "$exists": true } }).await.map_err(native)?;
-        let mut applied = Vec::new();
-        while steps.advance().await.map_err(native)? {
-            let step = steps.current();
+        let applied = |step: &RawDocument| {
             let unreadable = |_| Error::new(ErrorKind::SchemaMismatch, "the list of applied steps can't be read");
             let text = |name| step.get_str(name).map(str::to_owned).map_err(unreadable);
             // The entries of version 1 have nothing else.
             let version = step.get_i64("version").or_else(|_| step.get_i64("_id"));
-            applied.push(Applied {
+            Ok(Applied {
                 version: version.ok().and_then(|version| version.try_into().ok()).unwrap_or(u32::MAX),
                 name: text("name")?,
                 checksum: text("checksum")?,
                 complete: step.get_bool("complete").unwrap_or(true),
-            });
-        }
-        Ok(applied)
+            })
+        };
+        all(self.bookkeeping().find(doc! { "checksum": { "$exists": true } }), applied).await
     }
 
     async fn apply(&mut self, step: &Step) -> Result<()> {

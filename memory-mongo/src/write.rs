@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use memory_core::engine::{Append, Appended, Atomicity, Found, Writer};
 use memory_core::{Collection, Document, Error, Memory, MemoryId, Outcome, Result};
-use mongodb::bson::{RawDocumentBuf, doc};
+use mongodb::bson::{RawDocument, RawDocumentBuf, doc};
 
 use crate::connection::{MongoSession, Rows};
 use crate::error::{DUPLICATE_KEY, NOT_VALID, check, code, native, native_write, of_code, refusals};
+use crate::read::{all, each};
 use crate::row::{document_row, key_row, memory_id, memory_row, text, uuid};
 use crate::statements::{changes, same_document, same_memory, same_version};
 
@@ -173,27 +174,18 @@ impl MongoSession {
 
     /// Which memories have the ids of these or, where nobody has, their keys: those that a majority has.
     async fn owners(&self, memories: &[&Memory], is_repeated: bool) -> Result<HashMap<MemoryId, MemoryId>> {
-        let mut owners = HashMap::new();
         let keyed = memories.iter().filter_map(|memory| Some((memory.idempotency_key.as_ref()?.as_str(), memory.id)));
-        let keys: HashMap<_, _> = keyed.collect();
-        if !keys.is_empty() {
-            let find = doc! { "_id": { "$in": keys.keys().copied().collect::<Vec<_>>() } };
-            let mut rows = self.on.latest.keys.find(find).await.map_err(native)?;
-            while rows.advance().await.map_err(native)? {
-                let owner = memory_id(rows.current(), "memory")?;
-                owners.extend(keys.get(text(rows.current(), "_id")?).map(|id| (*id, owner)));
-            }
-        }
+        let keyed: HashMap<_, _> = keyed.collect();
+        let keys = keyed.keys().map(|key| (*key).into()).collect();
+        let owner = |row: &RawDocument| Ok((keyed.get(text(row, "_id")?).copied(), memory_id(row, "memory")?));
+        let owners = each(&self.on.latest.keys, keys, owner).await?.into_iter();
+        let mut owners: HashMap<_, _> = owners.filter_map(|(id, owner)| Some((id?, owner))).collect();
         // A new id is in nobody's way.
         let ids = memories.iter().filter(|memory| is_repeated || memory.idempotency_key.is_none());
         let ids: Vec<_> = ids.map(|memory| uuid(memory.id.as_bytes())).collect();
         if !ids.is_empty() {
             let find = self.on.latest.memories.find(doc! { "_id": { "$in": ids } }).projection(doc! { "_id": 1 });
-            let mut rows = find.await.map_err(native)?;
-            while rows.advance().await.map_err(native)? {
-                let id = memory_id(rows.current(), "_id")?;
-                owners.insert(id, id);
-            }
+            owners.extend(all(find, |row| memory_id(row, "_id").map(|id| (id, id))).await?);
         }
         Ok(owners)
     }
