@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use memory_core::engine::{Found, Mark, Row, StoredDocument, StoredMemory, corrupt};
+use memory_core::engine::{Found, Mark, Row, StoredDocument, StoredMemory, corrupt, shown_id};
 use memory_core::{
     Context, Document, Documents, Error, Head, IdempotencyKey, Ledger, Memory, MemoryId, Result, Revision, Selects,
     SpaceId, Status, Timestamp, path_hash, words,
@@ -95,6 +95,8 @@ pub(crate) trait Stored: Selects {
 
     fn id_to_bson(id: &[u8]) -> Bson;
     fn id(row: &RawDocument) -> Result<&[u8]>;
+    fn status(row: &RawDocument) -> Result<Option<Status>>;
+    fn read(row: &RawDocument, head: &Head<'_>) -> Result<Self::Record>;
 }
 
 impl Stored for Ledger {
@@ -106,6 +108,26 @@ impl Stored for Ledger {
 
     fn id(row: &RawDocument) -> Result<&[u8]> {
         bytes(row, "_id")
+    }
+
+    fn status(row: &RawDocument) -> Result<Option<Status>> {
+        Status::parse(text(row, "status")?).map(Some).map_err(corrupt)
+    }
+
+    fn read(row: &RawDocument, head: &Head<'_>) -> Result<Memory> {
+        let stored = StoredMemory {
+            id: head.id,
+            created_at: head.created_at.as_millis(),
+            updated_at: optional(row, "updatedAt", number)?,
+            revision: number(row, "revision")?,
+            status: text(row, "status")?,
+            space_id: head.space,
+            idempotency_key: optional(row, "idempotencyKey", text)?,
+            metadata: text(row, "metadata")?,
+            trigger: text(row, "trigger")?,
+            context: optional(row, "context", text)?,
+        };
+        stored.read()
     }
 }
 
@@ -119,69 +141,47 @@ impl Stored for Documents {
     fn id(row: &RawDocument) -> Result<&[u8]> {
         text(key_of(row)?, "id").map(str::as_bytes)
     }
-}
 
-pub(crate) struct StoredRow<'r>(pub(crate) &'r RawDocument);
-
-impl Row<Ledger> for StoredRow<'_> {
-    fn head(&self) -> Result<Head<'_>> {
-        let (id, created_at) = (Ledger::id(self.0)?, time(self.0)?);
-        let status = Status::parse(text(self.0, "status")?).map_err(corrupt)?;
-        Ok(Head { id, created_at, space: text(self.0, "spaceId")?, status: Some(status) })
+    fn status(_: &RawDocument) -> Result<Option<Status>> {
+        Ok(None)
     }
 
-    fn read(&self, head: &Head<'_>) -> Result<Memory> {
-        let stored = StoredMemory {
-            id: head.id,
-            created_at: head.created_at.as_millis(),
-            updated_at: optional(self.0, "updatedAt", number)?,
-            revision: number(self.0, "revision")?,
-            status: text(self.0, "status")?,
-            space_id: head.space,
-            idempotency_key: optional(self.0, "idempotencyKey", text)?,
-            metadata: text(self.0, "metadata")?,
-            trigger: text(self.0, "trigger")?,
-            context: optional(self.0, "context", text)?,
-        };
-        stored.read()
-    }
-
-    fn id(&self) -> String {
-        memory_id(self.0, "_id").map_or_else(|_| "unknown".to_owned(), |id| id.to_string())
-    }
-}
-
-impl Row<Documents> for StoredRow<'_> {
-    fn head(&self) -> Result<Head<'_>> {
-        let (id, created_at) = (Documents::id(self.0)?, time(self.0)?);
-        Ok(Head { id, created_at, space: text(self.0, "spaceId")?, status: None })
-    }
-
-    fn read(&self, head: &Head<'_>) -> Result<Document> {
-        let key = key_of(self.0)?;
+    fn read(row: &RawDocument, head: &Head<'_>) -> Result<Document> {
+        let key = key_of(row)?;
         let stored = StoredDocument {
             id: text(key, "id")?,
             collection: text(key, "collection")?,
             created_at: head.created_at.as_millis(),
-            updated_at: optional(self.0, "updatedAt", number)?,
-            revision: number(self.0, "revision")?,
+            updated_at: optional(row, "updatedAt", number)?,
+            revision: number(row, "revision")?,
             space_id: head.space,
-            metadata: text(self.0, "metadata")?,
-            content: text(self.0, "content")?,
+            metadata: text(row, "metadata")?,
+            content: text(row, "content")?,
         };
         stored.read()
     }
+}
+
+pub(crate) struct StoredRow<'r>(pub(crate) &'r RawDocument);
+
+impl<K: Stored> Row<K> for StoredRow<'_> {
+    fn head(&self) -> Result<Head<'_>> {
+        let created_at = Timestamp::from_millis(number(self.0, "createdAt")?).map_err(corrupt)?;
+        Ok(Head { id: K::id(self.0)?, created_at, space: text(self.0, "spaceId")?, status: K::status(self.0)? })
+    }
+
+    fn read(&self, head: &Head<'_>) -> Result<K::Record> {
+        K::read(self.0, head)
+    }
 
     fn id(&self) -> String {
-        Documents::id(self.0).map_or_else(|_| "unknown".into(), String::from_utf8_lossy).into_owned()
+        shown_id::<K>(K::id(self.0))
     }
 }
 
-pub(crate) fn found<K: Stored>(row: &RawDocument) -> Result<Found<K::Record, ()>>
-where
-    for<'r> StoredRow<'r>: Row<K>,
-{
-    Ok(Found { record: StoredRow(row).read(&StoredRow(row).head()?)?, version: () })
+pub(crate) fn found<K: Stored>(row: &RawDocument) -> Result<Found<K::Record, ()>> {
+    let stored = StoredRow(row);
+    Ok(Found { record: K::read(row, &Row::<K>::head(&stored)?)?, version: () })
 }
 
 /// Where a row stands in the order, also when it is damaged.
@@ -223,10 +223,6 @@ fn key_of(row: &RawDocument) -> Result<&RawDocument> {
 
 fn bytes<'r>(row: &'r RawDocument, name: &str) -> Result<&'r [u8]> {
     row.get_binary(name).map(|id| id.bytes).map_err(|_| impossible(name))
-}
-
-fn time(row: &RawDocument) -> Result<Timestamp> {
-    Timestamp::from_millis(number(row, "createdAt")?).map_err(corrupt)
 }
 
 /// A value that no program has stored like this.

@@ -73,8 +73,13 @@ pub trait Row<K: Selects> {
     fn head(&self) -> Result<Head<'_>>;
     /// The whole record, given its head. `Corrupt` when it is damaged.
     fn read(&self, head: &Head<'_>) -> Result<K::Record>;
-    /// The id, as far as it can be read, to report a damaged row (Q8).
+    /// The id, as far as it can be read, to report a damaged row (Q8): [`shown_id`] of its bytes.
     fn id(&self) -> String;
+}
+
+/// How the bytes of an id are shown, if they can be read.
+pub fn shown_id<K: Selects>(id: Result<&[u8]>) -> String {
+    id.map_or_else(|_| "unknown".to_owned(), K::shown_id)
 }
 
 /// Who looks at each row that a session offers. The session stops at [`Verdict::Stop`].
