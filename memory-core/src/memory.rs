@@ -242,6 +242,14 @@ impl TryFrom<u64> for Revision {
     }
 }
 
+impl From<Revision> for i64 {
+    /// For databases without unsigned numbers.
+    fn from(revision: Revision) -> Self {
+        // At most 2^53 - 1.
+        revision.0 as i64
+    }
+}
+
 impl From<Revision> for u64 {
     fn from(revision: Revision) -> Self {
         revision.0
