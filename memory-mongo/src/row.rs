@@ -38,15 +38,10 @@ pub(crate) fn uuid(id: &[u8]) -> Binary {
     Binary { subtype: BinarySubtype::Uuid, bytes: id.to_vec() }
 }
 
-/// A revision as the server has it: at most 2^53 - 1.
-pub(crate) fn revision_to_bson(revision: Revision) -> i64 {
-    revision.get() as i64
-}
-
 /// What the server compares with the lowest version of a program that may write: that of this program, and the revision that it writes,
 /// since an update of an older program leaves what is there.
 pub(crate) fn written(revision: Revision) -> i64 {
-    revision_to_bson(revision) * 256 + i64::from(WRITER)
+    i64::from(revision) * 256 + i64::from(WRITER)
 }
 
 /// The row of a memory, with its words if they are indexed.
@@ -57,7 +52,7 @@ pub(crate) fn memory_row(memory: &Memory, has_words: bool) -> RawDocumentBuf {
         "spaceId": memory.space_id.as_str(),
         "paths": paths_of(&memory.space_id, memory.status).into_iter().collect::<RawArrayBuf>(),
         "status": memory.status.as_str(),
-        "revision": revision_to_bson(memory.revision),
+        "revision": i64::from(memory.revision),
         "written": written(memory.revision),
         "metadata": memory.metadata.as_str(),
         "trigger": memory.trigger.as_str(),
@@ -78,7 +73,7 @@ pub(crate) fn document_row(document: &Document) -> RawDocumentBuf {
         "_id": { "collection": document.collection.as_str(), "id": document.id.as_str() },
         "createdAt": document.created_at.as_millis(),
         "spaceId": document.space_id.as_str(),
-        "revision": revision_to_bson(document.revision),
+        "revision": i64::from(document.revision),
         "written": written(document.revision),
         "metadata": document.metadata.as_str(),
         "content": document.content.as_str(),

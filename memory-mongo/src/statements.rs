@@ -6,7 +6,7 @@ use memory_core::engine::{Mark, Place, Source, Walk};
 use memory_core::{Collection, Context, DocumentId, MAX_EXAMINED, Memory, Order, Timestamp, path_hash};
 use mongodb::bson::{Document, doc};
 
-use crate::row::{EVERYTHING, Stored, memory_words, open_path, paths_of, revision_to_bson, uuid, written};
+use crate::row::{EVERYTHING, Stored, memory_words, open_path, paths_of, uuid, written};
 
 pub(crate) fn document_key(collection: &Collection, id: &DocumentId) -> Document {
     doc! { "collection": collection.as_str(), "id": id.as_str() }
@@ -14,14 +14,14 @@ pub(crate) fn document_key(collection: &Collection, id: &DocumentId) -> Document
 
 /// What finds a memory while it is the one that was read.
 pub(crate) fn same_memory(memory: &Memory) -> Document {
-    doc! { "_id": uuid(memory.id.as_bytes()), "revision": revision_to_bson(memory.revision) }
+    doc! { "_id": uuid(memory.id.as_bytes()), "revision": i64::from(memory.revision) }
 }
 
 /// What finds a document while it has the revision and the times of the one that was read.
 pub(crate) fn same_version(document: &memory_core::Document) -> Document {
     doc! {
         "_id": document_key(&document.collection, &document.id),
-        "revision": revision_to_bson(document.revision),
+        "revision": i64::from(document.revision),
         // A document that was removed and put again has a first revision, too.
         "createdAt": document.created_at.as_millis(),
         // Null also stands for none.
@@ -41,7 +41,7 @@ pub(crate) fn same_document(document: &memory_core::Document) -> Document {
 /// What changes a memory into its next version: only the fields that differ. With its words, if they are indexed; otherwise words that
 /// would not be its own any more are taken away, which the server refuses where they are indexed.
 pub(crate) fn changes(before: &Memory, after: &Memory, has_words: bool) -> Document {
-    let mut set = doc! { "revision": revision_to_bson(after.revision), "written": written(after.revision) };
+    let mut set = doc! { "revision": i64::from(after.revision), "written": written(after.revision) };
     let mut unset = Document::new();
     set.extend(after.updated_at.map(|time| ("updatedAt".to_owned(), time.as_millis().into())));
     if has_words {
