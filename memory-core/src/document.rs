@@ -1,5 +1,6 @@
 //! Documents: mutable texts that an agent saves, in collections, apart from the ledger.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
@@ -40,6 +41,11 @@ impl Document {
     /// About how much the document weighs in a page: the bytes of its texts.
     pub fn size(&self) -> usize {
         self.space_id.as_str().len() + self.content.as_str().len() + self.metadata.as_str().len()
+    }
+
+    /// The words of its content, each once, as text search has them (T1).
+    pub fn words(&self) -> BTreeSet<String> {
+        words::distinct(self.content.as_str())
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use memory_core::engine::{Found, Mark, Row, StoredDocument, StoredMemory, corrupt, shown_id};
 use memory_core::{
     Context, Document, Documents, Error, Head, IdempotencyKey, Ledger, Memory, MemoryId, Result, Revision, Selects,
-    SpaceId, Status, Timestamp, path_hash, words,
+    SpaceId, Status, Timestamp, path_hash,
 };
 use migrations::WRITER;
 use mongodb::bson::raw::{BindRawBsonRef, CStr, RawArrayBuf, RawDocument, cstr};
@@ -28,10 +28,6 @@ pub(crate) fn paths_of(space: &SpaceId, status: Status) -> Vec<i64> {
     paths.sort_unstable();
     paths.dedup();
     paths
-}
-
-pub(crate) fn memory_words(memory: &Memory) -> Vec<String> {
-    words::distinct(&words::text_of(&memory.trigger, memory.context.as_ref())).into_iter().collect()
 }
 
 pub(crate) fn uuid(id: &[u8]) -> Binary {
@@ -60,7 +56,7 @@ pub(crate) fn memory_row(memory: &Memory, has_words: bool) -> RawDocumentBuf {
     append(&mut row, cstr!("updatedAt"), memory.updated_at.map(Timestamp::as_millis));
     append(&mut row, cstr!("context"), memory.context.as_ref().map(Context::as_str));
     append(&mut row, cstr!("idempotencyKey"), memory.idempotency_key.as_ref().map(IdempotencyKey::as_str));
-    append(&mut row, cstr!("words"), has_words.then(|| memory_words(memory).into_iter().collect::<RawArrayBuf>()));
+    append(&mut row, cstr!("words"), has_words.then(|| memory.words().into_iter().collect::<RawArrayBuf>()));
     row
 }
 
@@ -77,7 +73,7 @@ pub(crate) fn document_row(document: &Document) -> RawDocumentBuf {
         "written": written(document.revision),
         "metadata": document.metadata.as_str(),
         "content": document.content.as_str(),
-        "words": words::distinct(document.content.as_str()).into_iter().collect::<RawArrayBuf>(),
+        "words": document.words().into_iter().collect::<RawArrayBuf>(),
     };
     append(&mut row, cstr!("updatedAt"), document.updated_at.map(Timestamp::as_millis));
     row

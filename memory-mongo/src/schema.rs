@@ -15,7 +15,7 @@ use crate::config::MongoConfig;
 use crate::connection::{Connections, MongoSession, Rows};
 use crate::error::{DUPLICATE_KEY, check, code, native};
 use crate::read::all;
-use crate::row::{any_number, bson, found, memory_words, number, written};
+use crate::row::{any_number, bson, found, number, written};
 
 /// The refusal of a server that is no member of a replica set, with the way out.
 const STANDALONE: &str = "the server is standalone, so it has no transactions: restart it with `mongod --replSet rs0` and run \
@@ -321,7 +321,7 @@ async fn index_rows(session: &MongoSession, mark: &Bson) -> Result<Option<(i64, 
             && let Ok(revision) = number(row, "revision").and_then(|number| Revision::new(number as u64))
         {
             // A row that can't be read, or has no room for its words, is not found by any.
-            let words = found::<Ledger>(row).ok().map(|found| memory_words(&found.record));
+            let words = found::<Ledger>(row).ok().map(|found| found.record.words().into_iter().collect::<Vec<_>>());
             let words = words.filter(|words| row.as_bytes().len() + size_of(words) <= ROW).unwrap_or_default();
             size += size_of(&words);
             if size > SLICE_BYTES && !updates.is_empty() {

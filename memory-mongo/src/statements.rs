@@ -6,7 +6,7 @@ use memory_core::engine::{Mark, Place, Source, Walk};
 use memory_core::{Collection, Context, DocumentId, MAX_EXAMINED, Memory, Order, Timestamp, path_hash};
 use mongodb::bson::{Document, doc};
 
-use crate::row::{EVERYTHING, Stored, memory_words, open_path, paths_of, uuid, written};
+use crate::row::{EVERYTHING, Stored, open_path, paths_of, uuid, written};
 
 pub(crate) fn document_key(collection: &Collection, id: &DocumentId) -> Document {
     doc! { "collection": collection.as_str(), "id": id.as_str() }
@@ -45,7 +45,7 @@ pub(crate) fn changes(before: &Memory, after: &Memory, has_words: bool) -> Docum
     let mut unset = Document::new();
     set.extend(after.updated_at.map(|time| ("updatedAt".to_owned(), time.as_millis().into())));
     if has_words {
-        set.insert("words", memory_words(after));
+        set.insert("words", after.words().into_iter().collect::<Vec<_>>());
     }
     if after.context != before.context {
         match after.context.as_ref().map(Context::as_str) {

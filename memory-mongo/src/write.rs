@@ -27,7 +27,9 @@ impl Writer for MongoSession {
         }
         match self.append_together(append).await {
             // Perhaps because of one with a key: those are tried again alone.
-            Err(error) if atomicity == Atomicity::Each && error.outcome() == Outcome::NotDone && !keyless.is_empty() => {
+            Err(error)
+                if atomicity == Atomicity::Each && error.outcome() == Outcome::NotDone && !keyless.is_empty() =>
+            {
                 let mut appended = self.append_keyless(&keyless).await?.into_iter();
                 let appended = memories.iter().map(|memory| match memory.idempotency_key {
                     None => appended.next().unwrap_or(Appended::NotWritten),

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::walk::{Mark, Row, Visit, Walk};
 use crate::page::{Head, Selects, Verdict};
-use crate::{ErrorKind, Order, Result, words};
+use crate::{ErrorKind, Order, Result};
 
 /// A record that was read as a whole, or why it can't be.
 #[derive(Debug, Clone)]
@@ -79,26 +79,26 @@ where
 }
 
 /// The records that hold a wanted word, found by looking at all of them.
-pub(super) struct Ranked<'w, K: Selects, F> {
+pub(super) struct Ranked<'w, K: Selects> {
     wanted: &'w BTreeSet<String>,
-    text_of: F,
+    words_of: fn(&K::Record) -> BTreeSet<String>,
     /// How many of the distinct words each record holds.
     found: Vec<(usize, Scanned<K>)>,
 }
 
-impl<'w, K: Selects, F: Fn(&K::Record) -> String> Ranked<'w, K, F>
+impl<'w, K: Selects> Ranked<'w, K>
 where
     K::Record: Clone,
 {
-    pub(super) fn new(wanted: &'w BTreeSet<String>, text_of: F) -> Self {
-        Self { wanted, text_of, found: Vec::new() }
+    pub(super) fn new(wanted: &'w BTreeSet<String>, words_of: fn(&K::Record) -> BTreeSet<String>) -> Self {
+        Self { wanted, words_of, found: Vec::new() }
     }
 
     /// Looks at a row. One that can't be read has no words.
     pub(super) fn add(&mut self, row: &dyn Row<K>) -> Result<Verdict> {
         match row.head().and_then(|head| row.read(&head)) {
             Ok(record) => {
-                let rank = words::distinct(&(self.text_of)(&record)).intersection(self.wanted).count();
+                let rank = (self.words_of)(&record).intersection(self.wanted).count();
                 if rank > 0 {
                     self.found.push((rank, Scanned::new(record)));
                 }

@@ -6,7 +6,6 @@ use std::pin::Pin;
 use super::scan::Ranked;
 use super::walk::{Mark, Place, Search, Visit, Walk};
 use crate::query::{Documents, Ledger};
-use crate::words::text_of;
 use crate::{Collection, Document, DocumentId, Memory, MemoryId, Outcome, Result};
 
 /// What a call does in a session: a function of the session and of the call's argument, which it may run several times.
@@ -44,8 +43,7 @@ pub trait Reader: Send {
         visit: &mut Visit<'_, Ledger>,
     ) -> impl Future<Output = Result<()>> + Send {
         async move {
-            let mut ranked =
-                Ranked::new(search.words, |memory: &Memory| text_of(&memory.trigger, memory.context.as_ref()));
+            let mut ranked = Ranked::new(search.words, Memory::words);
             self.walk_memories(&Walk::EVERYTHING, &mut |row| ranked.add(row)).await?;
             ranked.offer(visit)
         }
@@ -86,7 +84,7 @@ pub trait Reader: Send {
         visit: &mut Visit<'_, Documents>,
     ) -> impl Future<Output = Result<()>> + Send {
         async move {
-            let mut ranked = Ranked::new(search.words, |document: &Document| document.content.as_str().to_owned());
+            let mut ranked = Ranked::new(search.words, Document::words);
             self.walk_documents(collection, &Walk::EVERYTHING, &mut |row| ranked.add(row)).await?;
             ranked.offer(visit)
         }
