@@ -11,7 +11,7 @@ use crate::{Applied, Kind, Step};
 /// `SchemaMismatch` for every difference that applying more steps would not mend.
 pub(crate) fn pending(applied: &[Applied], steps: &[Step], wanted: &[&str]) -> Result<Vec<Step>> {
     let Some(newest) = applied.iter().max_by_key(|applied| applied.version) else {
-        return Ok(steps.iter().filter(|step| is_taken(step, wanted)).copied().collect());
+        return Ok(steps.iter().filter(|step| step.is_taken(wanted)).copied().collect());
     };
     let known = steps.last().map_or(0, |step| step.version);
     // First, because a newer program may also explain whatever else looks odd.
@@ -24,7 +24,7 @@ pub(crate) fn pending(applied: &[Applied], steps: &[Step], wanted: &[&str]) -> R
         check_applied(applied, steps)?;
     }
     let is_applied = |step: &Step| applied.iter().any(|applied| is_of(applied, step));
-    let missing = steps.iter().filter(|step| !is_applied(step) && is_taken(step, wanted));
+    let missing = steps.iter().filter(|step| !is_applied(step) && step.is_taken(wanted));
     // A version may get further steps, until there is a newer one.
     if let Some(missing) = missing.clone().find(|step| step.version < newest.version && step.kind != Kind::Optional) {
         return refuse(format!(
@@ -32,10 +32,6 @@ pub(crate) fn pending(applied: &[Applied], steps: &[Step], wanted: &[&str]) -> R
         ));
     }
     Ok(missing.copied().collect())
-}
-
-fn is_taken(step: &Step, wanted: &[&str]) -> bool {
-    step.kind != Kind::Optional || wanted.contains(&step.name)
 }
 
 fn is_of(applied: &Applied, step: &Step) -> bool {

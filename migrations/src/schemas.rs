@@ -1,11 +1,18 @@
 //! The schema of each engine.
 
+use memory_core::TextIndex;
+
 use crate::{Kind, Step};
 
 /// The version of a program that writes: what a step compares with the lowest that may.
 pub const WRITER: u32 = 2;
 /// The name of the optional step that indexes the words of the ledger, on every engine that has it.
 pub const WORDS: &str = "words";
+
+/// The optional steps that a configuration wants.
+pub fn wanted(text_index: TextIndex) -> &'static [&'static str] {
+    if text_index == TextIndex::All { &[WORDS] } else { &[] }
+}
 
 /// The steps of the SQLite schema, in ascending order.
 pub fn sqlite() -> &'static [Step] {

@@ -35,6 +35,11 @@ impl Step {
         Self { version, name, text, kind: Kind::Quick }
     }
 
+    /// Whether it is taken where these optional steps are wanted.
+    pub fn is_taken(&self, wanted: &[&str]) -> bool {
+        self.kind != Kind::Optional || wanted.contains(&self.name)
+    }
+
     /// The SHA-256 of the text, in 64 lowercase hexadecimal digits.
     pub fn checksum(&self) -> String {
         Sha256::digest(self.text).iter().map(|byte| format!("{byte:02x}")).collect()
