@@ -33,8 +33,9 @@ impl Engine for MongoEngine {
 
     async fn open(config: &MongoConfig) -> Result<Self> {
         let connections = Arc::new(Connections::new(config).await?);
-        let session = connections.session();
-        if let Err(error) = connections.run(async move { session.retry(|| schema::set_up(&session)).await }).await {
+        let (session, text_index) = (connections.session(), config.text_index);
+        let set_up = async move { session.retry(|| schema::set_up(&session, text_index)).await };
+        if let Err(error) = connections.run(set_up).await {
             connections.close().await;
             return Err(error);
         }

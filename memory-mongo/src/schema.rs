@@ -6,8 +6,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures::TryStreamExt;
 use memory_core::engine::SHORT_BACKFILL;
-use memory_core::{Backfill, Blocks, Error, ErrorKind, Inspection, Ledger, Result, Revision, Timestamp};
-use migrations::{Applied, Kind, Report, Step, Target, WORDS};
+use memory_core::{Backfill, Blocks, Error, ErrorKind, Inspection, Ledger, Result, Revision, TextIndex, Timestamp};
+use migrations::{Applied, Kind, Report, Step, Target, WORDS, wanted};
 use mongodb::Database;
 use mongodb::bson::{Bson, Document, RawDocument, RawDocumentBuf, doc};
 
@@ -46,15 +46,15 @@ pub async fn migrate(config: &MongoConfig) -> Result<Report> {
 
 /// Tells which steps [`migrate`] would take, and changes nothing; a missing database stays missing.
 pub async fn plan(config: &MongoConfig) -> Result<Report> {
-    let plan = async |session: &MongoSession| {
-        migrations::plan(&mut MongoTarget(session), migrations::mongo(), wanted(session)).await
+    let plan = async |session: &MongoSession, text_index| {
+        migrations::plan(&mut MongoTarget(session), migrations::mongo(), wanted(text_index)).await
     };
     with_session(config, plan).await
 }
 
 /// Removes the database with everything in it, for ever. Nothing happens when there is none.
 pub async fn remove(config: &MongoConfig) -> Result<()> {
-    with_session(config, async |session| session.on.database.drop().await.map_err(native)).await
+    with_session(config, async |session, _| session.on.database.drop().await.map_err(native)).await
 }
 
 /// Tells which collections and indexes are missing, how many bytes they take in their files (which follow within a minute), and
@@ -64,13 +64,13 @@ pub async fn inspect(config: &MongoConfig) -> Result<Inspection> {
 }
 
 /// Creates or migrates the collections. Can be repeated.
-pub(crate) async fn set_up(session: &MongoSession) -> Result<Report> {
+pub(crate) async fn set_up(session: &MongoSession, text_index: TextIndex) -> Result<Report> {
     let answer = session.on.database.run_command(doc! { "hello": 1 }).await.map_err(native)?;
     let is_router = answer.get_str("msg").is_ok_and(|message| message == "isdbgrid");
     if !is_router && !answer.contains_key("setName") {
         return Err(Error::new(ErrorKind::Unsupported, STANDALONE));
     }
-    migrations::migrate(&mut MongoTarget(session), migrations::mongo(), wanted(session)).await
+    migrations::migrate(&mut MongoTarget(session), migrations::mongo(), wanted(text_index)).await
 }
 
 /// How far the index of the ledger's words is; `None` when it is complete.
@@ -114,16 +114,12 @@ pub(crate) async fn version(session: &MongoSession) -> Result<u32> {
 }
 
 /// Runs work that can be repeated, over connections of its own.
-async fn with_session<T>(config: &MongoConfig, work: impl AsyncFn(&MongoSession) -> Result<T>) -> Result<T> {
+async fn with_session<T>(config: &MongoConfig, work: impl AsyncFn(&MongoSession, TextIndex) -> Result<T>) -> Result<T> {
     let connections = Arc::new(Connections::new(config).await?);
     let session = connections.session();
-    let result = session.retry(|| work(&session)).await;
+    let result = session.retry(|| work(&session, config.text_index)).await;
     connections.close().await;
     result
-}
-
-fn wanted(session: &MongoSession) -> &'static [&'static str] {
-    if session.on.has_ledger_text() { &[WORDS] } else { &[] }
 }
 
 /// MongoDB as a target of the migrations crate.
@@ -252,15 +248,15 @@ async fn rules(database: &Database, command: &Document) -> Result<Vec<Bson>> {
     })
 }
 
-async fn look(session: &MongoSession) -> Result<Inspection> {
+async fn look(session: &MongoSession, text_index: TextIndex) -> Result<Inspection> {
     let database = &session.on.database;
     let answer = database.run_command(doc! { "hello": 1 }).await.map_err(native)?;
     let server_time = answer.get_datetime("localTime").ok().map(|time| Timestamp::from_millis(time.timestamp_millis()));
     let present = database.list_collection_names().await.map_err(native)?;
     let is_present = |name: &str| present.iter().any(|present| present == name);
     let mut missing = Vec::new();
-    let is_wanted = |step: &&Step| step.kind != Kind::Optional || wanted(session).contains(&step.name);
-    for command in migrations::mongo().iter().filter(is_wanted).map(commands).collect::<Result<Vec<_>>>()?.concat() {
+    let steps = migrations::mongo().iter().filter(|step| step.is_taken(wanted(text_index))).map(commands);
+    for command in steps.collect::<Result<Vec<_>>>()?.concat() {
         if let Ok(name) = command.get_str("create") {
             missing.extend((!is_present(name)).then(|| name.to_owned()));
         } else if let Ok(name) = command.get_str("collMod") {
