@@ -18,8 +18,8 @@ use tokio_util::task::TaskTracker;
 use crate::config::MongoConfig;
 use crate::error::{is_temporary, native, native_write};
 
-/// The pause before a commit is asked for again.
-const PAUSE: Duration = Duration::from_millis(20);
+/// The pause before a commit or the lock is asked for again.
+pub(crate) const PAUSE: Duration = Duration::from_millis(20);
 /// The longest time for a set-up, however long calls may take.
 const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 

@@ -12,7 +12,7 @@ use mongodb::Database;
 use mongodb::bson::{Bson, Document, RawDocument, RawDocumentBuf, doc};
 
 use crate::config::MongoConfig;
-use crate::connection::{Connections, MongoSession, Rows};
+use crate::connection::{Connections, MongoSession, PAUSE, Rows};
 use crate::error::{DUPLICATE_KEY, check, code, native};
 use crate::read::all;
 use crate::row::{any_number, bson, found, number, written};
@@ -24,8 +24,6 @@ const STANDALONE: &str = "the server is standalone, so it has no transactions: r
 const LOCK: &str = "lock";
 /// When a lock whose owner is gone is free again, in milliseconds.
 const LEASE: i64 = 10_000;
-/// How long to wait before asking for the lock again.
-const PAUSE: Duration = Duration::from_millis(20);
 /// What `create` answers where the collection is there.
 const EXISTS: i32 = 48;
 /// How many rows a slice of the backfill goes over.
@@ -186,11 +184,7 @@ impl Target for MongoTarget<'_> {
                     continue;
                 }
             }
-            execute(&on.database, command.clone()).await?;
-            // Another program that adds a rule at the same time may take this one away.
-            while !holds(&on.database, &command).await? {
-                execute(&on.database, command.clone()).await?;
-            }
+            execute(&on.database, &command).await?;
         }
         let mut entry = doc! { "version": version, "name": step.name, "checksum": step.checksum() };
         if !is_complete {
@@ -213,19 +207,24 @@ fn commands(step: &Step) -> Result<Vec<Document>> {
         .map_err(|error| Error::new(ErrorKind::Unexpected, "the step is not JSON").with_source(error))
 }
 
-/// Has the server do one command of a step.
-async fn execute(database: &Database, mut command: Document) -> Result<()> {
-    if let Ok(rule) = command.get_document("validator").cloned().map(Bson::from) {
-        let mut rules = rules(database, &command).await?;
-        if !rules.contains(&rule) {
-            rules.push(rule);
+/// Has the server do one command of a step, until its rule is in place if it has one.
+async fn execute(database: &Database, command: &Document) -> Result<()> {
+    let mut whole = command.clone();
+    whole.insert("writeConcern", doc! { "w": "majority" });
+    loop {
+        if let Ok(rule) = command.get_document("validator").cloned().map(Bson::from) {
+            let mut rules = rules(database, command).await?;
+            if !rules.contains(&rule) {
+                rules.push(rule);
+            }
+            whole.insert("validator", doc! { "$and": rules });
         }
-        command.insert("validator", doc! { "$and": rules });
-    }
-    command.insert("writeConcern", doc! { "w": "majority" });
-    match database.run_command(command).await.map_err(native) {
-        Err(error) if code(&error) != Some(EXISTS) => Err(error),
-        _ => Ok(()),
+        match database.run_command(whole.clone()).await.map_err(native) {
+            Err(error) if code(&error) != Some(EXISTS) => return Err(error),
+            _ if holds(database, command).await? => return Ok(()),
+            // Another program that added a rule at the same time has taken this one away.
+            _ => {}
+        }
     }
 }
 
@@ -253,23 +252,22 @@ async fn look(session: &MongoSession, text_index: TextIndex) -> Result<Inspectio
     let answer = database.run_command(doc! { "hello": 1 }).await.map_err(native)?;
     let server_time = answer.get_datetime("localTime").ok().map(|time| Timestamp::from_millis(time.timestamp_millis()));
     let present = database.list_collection_names().await.map_err(native)?;
-    let is_present = |name: &str| present.iter().any(|present| present == name);
     let mut missing = Vec::new();
     let steps = migrations::mongo().iter().filter(|step| step.is_taken(wanted(text_index))).map(commands);
     for command in steps.collect::<Result<Vec<_>>>()?.concat() {
-        if let Ok(name) = command.get_str("create") {
-            missing.extend((!is_present(name)).then(|| name.to_owned()));
-        } else if let Ok(name) = command.get_str("collMod") {
-            let is_missing = is_present(name) && !holds(database, &command).await?;
-            missing.extend(is_missing.then(|| format!("{name}.validator")));
-        // The indexes of a collection that is missing are missing with it.
-        } else if let (Ok(name), Ok(indexes)) = (command.get_str("createIndexes"), command.get_array("indexes"))
-            && is_present(name)
-        {
-            let present = database.collection::<Document>(name).list_index_names().await.map_err(native)?;
-            let names = indexes.iter().filter_map(|index| index.as_document()?.get_str("name").ok());
-            let absent = names.filter(|index| !present.iter().any(|present| present == index));
-            missing.extend(absent.map(|index| format!("{name}.{index}")));
+        let Some((kind, Bson::String(name))) = command.iter().next() else { continue };
+        match (kind.as_str(), present.contains(name)) {
+            ("create", false) => missing.push(name.clone()),
+            ("collMod", true) if !holds(database, &command).await? => missing.push(format!("{name}.validator")),
+            // What a collection that is missing would have is missing with it.
+            ("createIndexes", true) => {
+                let present = database.collection::<Document>(name).list_index_names().await.map_err(native)?;
+                let indexes = command.get_array("indexes").into_iter().flatten().filter_map(Bson::as_document);
+                let names = indexes.filter_map(|index| index.get_str("name").ok());
+                let absent = names.filter(|index| !present.iter().any(|present| present == index));
+                missing.extend(absent.map(|index| format!("{name}.{index}")));
+            }
+            _ => {}
         }
     }
     let stats = database.run_command(doc! { "dbStats": 1 }).await.map_err(native)?;
@@ -289,7 +287,7 @@ async fn index_words(on: &Connections, wait: Duration) -> Result<bool> {
     let index = async {
         let (lock, database) = (Arc::clone(&on.indexing).lock_owned().await, on.database.clone());
         let build = async move {
-            for command in commands.into_iter().filter(|command| command.contains_key("createIndexes")) {
+            for command in commands.iter().filter(|command| command.contains_key("createIndexes")) {
                 execute(&database, command).await?;
             }
             drop(lock);
