@@ -179,9 +179,20 @@ impl Error {
 
     /// Marks a failure that is known to be temporary.
     #[must_use]
-    pub fn retryable(mut self) -> Self {
-        self.0.retryable = true;
+    pub fn retryable(self) -> Self {
+        self.retryable_if(true)
+    }
+
+    /// Marks a failure where it is known to be temporary.
+    #[must_use]
+    pub fn retryable_if(mut self, is_temporary: bool) -> Self {
+        self.0.retryable |= is_temporary;
         self
+    }
+
+    /// The cause, if it is one of this type: by it an engine knows its own errors.
+    pub fn source_as<T: StdError + 'static>(&self) -> Option<&T> {
+        self.source()?.downcast_ref()
     }
 
     /// What went wrong.

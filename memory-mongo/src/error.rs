@@ -1,7 +1,6 @@
 //! MongoDB's errors as those of the contract.
 
 use std::collections::HashMap;
-use std::error::Error as _;
 use std::fmt;
 
 use memory_core::{Error, ErrorKind, Outcome, Result};
@@ -33,7 +32,10 @@ impl std::error::Error for Native {}
 pub(crate) fn native(error: mongodb::error::Error) -> Error {
     use ErrorKind::{Closed, InvalidInput, TooLarge, Unauthorized, Unavailable, Unexpected, Unsupported};
     let refused = |code, name: &str| (Some(code), format!("code {code} {name}"), meaning(code));
-    let other = |kind, message, retryable| (None, "an error of the driver".to_owned(), told(kind, message, retryable));
+    let told = |text: &str, kind, message, retryable| {
+        (None, text.to_owned(), Error::new(kind, message).retryable_if(retryable))
+    };
+    let other = |kind, message, retryable| told("an error of the driver", kind, message, retryable);
     let (code, text, meaning) = match error.kind.as_ref() {
         DriverKind::Command(refusal) => refused(refusal.code, &refusal.code_name),
         DriverKind::Write(WriteFailure::WriteError(refusal)) => {
@@ -41,20 +43,17 @@ pub(crate) fn native(error: mongodb::error::Error) -> Error {
         }
         DriverKind::Write(WriteFailure::WriteConcernError(refusal)) => refused(refusal.code, &refusal.code_name),
         DriverKind::InsertMany(refusals) => {
-            let concern =
-                refusals.write_concern_error.as_ref().map(|refusal| refused(refusal.code, &refusal.code_name));
-            let row = || refusals.write_errors.as_ref()?.first().map(|refusal| refused(refusal.code, "of an insert"));
-            concern.or_else(row).unwrap_or_else(|| other(Unexpected, "an insert failed", false))
+            let row = refusals.write_errors.iter().flatten().map(|refusal| refused(refusal.code, "of an insert"));
+            let concern = refusals.write_concern_error.iter().map(|refusal| refused(refusal.code, &refusal.code_name));
+            concern.chain(row).next().unwrap_or_else(|| other(Unexpected, "an insert failed", false))
         }
-        DriverKind::Io(cause) => (None, cause.to_string(), told(Unavailable, LOST, true)),
+        DriverKind::Io(cause) => told(&cause.to_string(), Unavailable, LOST, true),
         DriverKind::ConnectionPoolCleared { .. } => other(Unavailable, LOST, true),
-        DriverKind::ServerSelection { message, .. } => (
-            None,
-            message.clone(),
-            told(Unavailable, "no server that can do this answers within the time for it", true),
-        ),
+        DriverKind::ServerSelection { message, .. } => {
+            told(message, Unavailable, "no server that can do this answers within the time for it", true)
+        }
         DriverKind::DnsResolve { message, .. } => {
-            (None, message.clone(), told(Unavailable, "the name of the server could not be resolved", true))
+            told(message, Unavailable, "the name of the server could not be resolved", true)
         }
         DriverKind::Authentication { .. } => other(Unauthorized, "the server refused the user or its password", false),
         DriverKind::InvalidTlsConfig { .. } => other(InvalidInput, "the settings of TLS are not valid", false),
@@ -69,8 +68,7 @@ pub(crate) fn native(error: mongodb::error::Error) -> Error {
     let is_temporary = error.contains_label(TRANSIENT_TRANSACTION_ERROR)
         || matches!(error.kind.as_ref(), DriverKind::Io(_) | DriverKind::ConnectionPoolCleared { .. })
         || code.is_some_and(|code| code == WRITE_CONFLICT || is_moving(code));
-    let error = meaning.with_source(Native { code, text, is_temporary });
-    if is_temporary { error.retryable() } else { error }
+    meaning.with_source(Native { code, text, is_temporary }).retryable_if(is_temporary)
 }
 
 /// As [`native`], for a command that may have had its effect although it failed.
@@ -114,15 +112,11 @@ pub(crate) fn of_code(code: i32) -> Error {
 
 /// Whether the same call can succeed at once: the connection, the primary or the transaction was a victim of something else.
 pub(crate) fn is_temporary(error: &Error) -> bool {
-    cause(error).is_some_and(|cause| cause.is_temporary)
+    error.source_as().is_some_and(|native: &Native| native.is_temporary)
 }
 
 pub(crate) fn code(error: &Error) -> Option<i32> {
-    cause(error).and_then(|cause| cause.code)
-}
-
-fn cause(error: &Error) -> Option<&Native> {
-    error.source().and_then(|source| source.downcast_ref())
+    error.source_as::<Native>()?.code
 }
 
 const LOST: &str = "the connection to the server failed";
@@ -131,11 +125,6 @@ const WRITE_CONFLICT: i32 = 112;
 /// Whether the code says that the server is not the primary any more, or not yet.
 fn is_moving(code: i32) -> bool {
     matches!(code, 91 | 189 | 10058 | 10107 | 11600 | 11602 | 13435 | 13436)
-}
-
-fn told(kind: ErrorKind, message: &'static str, retryable: bool) -> Error {
-    let error = Error::new(kind, message);
-    if retryable { error.retryable() } else { error }
 }
 
 /// What each code means: kind, message, and whether a later call can succeed.
@@ -161,5 +150,5 @@ fn meaning(code: i32) -> Error {
         213 | 214 | 266 => (Corrupt, "the data of the server is damaged", false),
         _ => (Unexpected, "the server refused a command", false),
     };
-    told(kind, message, retryable)
+    Error::new(kind, message).retryable_if(retryable)
 }

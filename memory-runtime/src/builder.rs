@@ -260,7 +260,7 @@ async fn shut_down(actions: &Actions, manager: &MemoryManager) {
 
 fn failed(step: &str, error: &Error) -> Error {
     let failed = Error::new(error.kind(), format!("the runtime did not start: {step}: {error}"));
-    if error.is_retryable() { failed.retryable() } else { failed }
+    failed.retryable_if(error.is_retryable())
 }
 
 fn no_single_provider() -> Error {
