@@ -86,7 +86,6 @@ pub(crate) trait Stored: Selects {
 
     fn id_to_bson(id: &[u8]) -> Bson;
     fn id(row: &RawDocument) -> Result<&[u8]>;
-    fn status(row: &RawDocument) -> Result<Option<Status>>;
     fn read(row: &RawDocument, head: &Head<'_>) -> Result<Self::Record>;
 }
 
@@ -99,10 +98,6 @@ impl Stored for Ledger {
 
     fn id(row: &RawDocument) -> Result<&[u8]> {
         bytes(row, "_id")
-    }
-
-    fn status(row: &RawDocument) -> Result<Option<Status>> {
-        Status::parse(text(row, "status")?).map(Some).map_err(corrupt)
     }
 
     fn read(row: &RawDocument, head: &Head<'_>) -> Result<Memory> {
@@ -133,10 +128,6 @@ impl Stored for Documents {
         text(key_of(row)?, "id").map(str::as_bytes)
     }
 
-    fn status(_: &RawDocument) -> Result<Option<Status>> {
-        Ok(None)
-    }
-
     fn read(row: &RawDocument, head: &Head<'_>) -> Result<Document> {
         let key = key_of(row)?;
         let stored = StoredDocument {
@@ -158,7 +149,9 @@ pub(crate) struct StoredRow<'r>(pub(crate) &'r RawDocument);
 impl<K: Stored> Row<K> for StoredRow<'_> {
     fn head(&self) -> Result<Head<'_>> {
         let created_at = Timestamp::from_millis(number(self.0, "createdAt")?).map_err(corrupt)?;
-        Ok(Head { id: K::id(self.0)?, created_at, space: text(self.0, "spaceId")?, status: K::status(self.0)? })
+        // One that can't be read must not keep the rest from being judged.
+        let status = self.0.get("status").ok().flatten().and_then(|status| Status::parse(status.as_str()?).ok());
+        Ok(Head { id: K::id(self.0)?, created_at, space: text(self.0, "spaceId")?, status })
     }
 
     fn read(&self, head: &Head<'_>) -> Result<K::Record> {
