@@ -151,12 +151,13 @@ impl MongoSession {
         Retry::until(self.until).repeatable().run(is_temporary, |_| work()).await
     }
 
-    /// Ends a wait that nobody waits for any more.
-    pub(crate) fn check_deadline(&self) -> Result<()> {
-        if Instant::now() < self.until {
-            return Ok(());
+    /// Waits before something is tried again, unless nobody waits for it any more.
+    pub(crate) async fn pause(&self, pause: Duration) -> Result<()> {
+        if Instant::now() + pause >= self.until {
+            return Err(Error::new(ErrorKind::Timeout, "the call was not over at its deadline").retryable());
         }
-        Err(Error::new(ErrorKind::Timeout, "the call was not over at its deadline").retryable())
+        tokio::time::sleep(pause).await;
+        Ok(())
     }
 
     /// Begins a transaction. It is given up when the driver's session is dropped.

@@ -146,9 +146,8 @@ impl Target for MongoTarget<'_> {
             match take.await.map_err(native) {
                 Ok(_) => return Ok(()),
                 Err(error) if code(&error) != Some(DUPLICATE_KEY) => return Err(error),
-                Err(_) => tokio::time::sleep(PAUSE).await,
+                Err(_) => self.0.pause(PAUSE).await?,
             }
-            self.0.check_deadline()?;
             // Somebody else has it, and may be gone.
             let is_over = doc! { "_id": LOCK, "$expr": { "$lt": ["$until", "$$NOW"] } };
             self.bookkeeping().delete_one(is_over).await.map_err(native)?;

@@ -116,8 +116,7 @@ impl MongoSession {
                 Err(error) if code(&error) == Some(DUPLICATE_KEY) => {
                     let found = self.owners(&rest, append.is_repeated).await?;
                     if found.is_empty() {
-                        tokio::time::sleep(PAUSE).await;
-                        self.check_deadline()?;
+                        self.pause(PAUSE).await?;
                     } else if append.atomicity == Atomicity::All {
                         return Ok(append.outcomes(&found));
                     }
