@@ -31,12 +31,11 @@ impl Reader for MongoSession {
     }
 
     async fn walk_memories(&mut self, walk: &Walk<'_>, visit: &mut Visit<'_, Ledger>) -> Result<Option<Mark>> {
-        self::walk::<Ledger>(&self.reads.memories, &lists(&walk.source), walk, |row| visit(&StoredRow(row))).await
+        offer_next(&self.reads.memories, &lists(&walk.source), walk, visit).await
     }
 
     async fn search_memories(&mut self, search: &Search<'_>, visit: &mut Visit<'_, Ledger>) -> Result<()> {
-        let ranked = ranked(doc! {}, search.words);
-        offer_ranked(&self.reads.memories, ranked, search.count, |row| visit(&StoredRow(row))).await
+        offer_best(&self.reads.memories, doc! {}, search, visit).await
     }
 
     async fn siblings(&mut self, prefix: &str, most: usize) -> Result<Option<Vec<Place>>> {
@@ -87,7 +86,7 @@ impl Reader for MongoSession {
         walk: &Walk<'_>,
         visit: &mut Visit<'_, Documents>,
     ) -> Result<Option<Mark>> {
-        self::walk::<Documents>(&self.reads.documents, &[within(collection)], walk, |row| visit(&StoredRow(row))).await
+        offer_next(&self.reads.documents, &[within(collection)], walk, visit).await
     }
 
     async fn search_documents(
@@ -96,8 +95,7 @@ impl Reader for MongoSession {
         search: &Search<'_>,
         visit: &mut Visit<'_, Documents>,
     ) -> Result<()> {
-        let ranked = ranked(within(collection), search.words);
-        offer_ranked(&self.reads.documents, ranked, search.count, |row| visit(&StoredRow(row))).await
+        offer_best(&self.reads.documents, within(collection), search, visit).await
     }
 
     async fn collections(&mut self) -> Result<Vec<Collection>> {
@@ -141,35 +139,35 @@ pub(crate) async fn all<T: Send>(
 }
 
 /// Offers the next rows of these lists by one search.
-async fn walk<K: Stored>(
+async fn offer_next<K: Stored>(
     on: &Rows,
     lists: &[Document],
     walk: &Walk<'_>,
-    mut offer: impl FnMut(&RawDocument) -> Result<Verdict> + Send,
+    visit: &mut Visit<'_, K>,
 ) -> Result<Option<Mark>> {
     let Some(condition) = rest::<K>(lists, walk) else { return Ok(None) };
     let limit = walk.count.clamp(1, MOST);
     let find = on.find(condition).sort(sort::<K>(walk.order)).limit(limit as i64).batch_size(limit as u32);
     let mut rows = find.await.map_err(native)?;
     for _ in 1..limit {
-        if !rows.advance().await.map_err(native)? || offer(rows.current())? == Verdict::Stop {
+        if !rows.advance().await.map_err(native)? || visit(&StoredRow(rows.current()))? == Verdict::Stop {
             return Ok(None);
         }
     }
     // Behind the last one there may be more.
-    let goes_on = rows.advance().await.map_err(native)? && offer(rows.current())? != Verdict::Stop;
+    let goes_on = rows.advance().await.map_err(native)? && visit(&StoredRow(rows.current()))? != Verdict::Stop;
     Ok(goes_on.then(|| mark::<K>(rows.current())))
 }
 
-/// Offers the rows that are ranked, best first.
-async fn offer_ranked(
+/// Offers the rows within a condition that hold one of the words, best first.
+async fn offer_best<K: Stored>(
     on: &Rows,
-    ranked: [Document; 5],
-    count: usize,
-    mut offer: impl FnMut(&RawDocument) -> Result<Verdict> + Send,
+    within: Document,
+    search: &Search<'_>,
+    visit: &mut Visit<'_, K>,
 ) -> Result<()> {
-    let mut slice = count.clamp(1, MOST);
-    let ranked = on.aggregate(ranked).batch_size(MOST as u32).with_type::<RawDocumentBuf>();
+    let mut slice = search.count.clamp(1, MOST);
+    let ranked = on.aggregate(ranked(within, search.words)).batch_size(MOST as u32).with_type::<RawDocumentBuf>();
     let mut ranked = ranked.await.map_err(native)?;
     loop {
         let mut ids = Vec::with_capacity(slice);
@@ -183,7 +181,7 @@ async fn offer_ranked(
         for id in ids {
             // A row that is gone was removed meanwhile.
             if let Some((_, row)) = found.iter().find(|(found, _)| *found == id)
-                && offer(row)? == Verdict::Stop
+                && visit(&StoredRow(row))? == Verdict::Stop
             {
                 return Ok(());
             }
