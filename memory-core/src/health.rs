@@ -123,6 +123,11 @@ impl Backfill {
         Self { name, done, total, blocks }
     }
 
+    /// A backfill of the index of the ledger's words.
+    pub fn of_words(done: u64, total: u64) -> Self {
+        Self::new("the index of words", done, total, Blocks::LedgerText)
+    }
+
     /// How many records it still has to go over, about.
     pub fn left(&self) -> u64 {
         self.total.saturating_sub(self.done)

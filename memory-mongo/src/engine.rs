@@ -46,13 +46,11 @@ impl Engine for MongoEngine {
         if !self.connections.has_ledger_text() {
             return Ok(None);
         }
-        let session = self.connections.session();
-        self.connections.run(async move { schema::pending(&session).await }).await
+        self.connections.run(schema::pending(self.connections.session())).await
     }
 
     async fn backfill(&self) -> Result<()> {
-        let session = self.connections.session();
-        self.connections.run(async move { schema::backfill(&session).await }).await
+        self.connections.run(schema::backfill(self.connections.session())).await
     }
 
     async fn close(&self) -> Result<()> {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures::TryStreamExt;
 use memory_core::engine::SHORT_BACKFILL;
-use memory_core::{Backfill, Blocks, Error, ErrorKind, Inspection, Ledger, Result, Revision, TextIndex, Timestamp};
+use memory_core::{Backfill, Error, ErrorKind, Inspection, Ledger, Result, Revision, TextIndex, Timestamp};
 use migrations::{Applied, Kind, Report, Step, Target, WORDS, wanted};
 use mongodb::Database;
 use mongodb::bson::{Bson, Document, RawDocument, RawDocumentBuf, doc};
@@ -72,8 +72,8 @@ pub(crate) async fn set_up(session: &MongoSession, text_index: TextIndex) -> Res
 }
 
 /// How far the index of the ledger's words is; `None` when it is complete.
-pub(crate) async fn pending(session: &MongoSession) -> Result<Option<Backfill>> {
-    let Some(entry) = incomplete(session).await? else { return Ok(None) };
+pub(crate) async fn pending(session: MongoSession) -> Result<Option<Backfill>> {
+    let Some(entry) = incomplete(&session).await? else { return Ok(None) };
     let (on, done) = (&session.on, u64::try_from(number(&entry, "done")?).unwrap_or_default());
     let behind = doc! { "_id": { "$gt": bson(&entry, "mark")? } };
     let mut total = done + on.latest.memories.count_documents(behind).limit(MANY).await.map_err(native)?;
@@ -82,14 +82,14 @@ pub(crate) async fn pending(session: &MongoSession) -> Result<Option<Backfill>> 
         let estimate = on.primary.memories.estimated_document_count().await.map_err(native)?;
         total = estimate.max(done + MANY);
     }
-    Ok(Some(Backfill::new("the index of words", done, total, Blocks::LedgerText)))
+    Ok(Some(Backfill::of_words(done, total)))
 }
 
 /// Gives words to some more rows, in the order of their ids. New rows have theirs, since the server takes none without.
-pub(crate) async fn backfill(session: &MongoSession) -> Result<()> {
-    let Some(entry) = incomplete(session).await? else { return Ok(()) };
+pub(crate) async fn backfill(session: MongoSession) -> Result<()> {
+    let Some(entry) = incomplete(&session).await? else { return Ok(()) };
     let (bookkeeping, mark) = (&session.on.primary.bookkeeping, bson(&entry, "mark")?);
-    let Some((count, reached)) = index_rows(session, &mark).await? else {
+    let Some((count, reached)) = index_rows(&session, &mark).await? else {
         if !index_words(&session.on, WAIT).await? {
             return Ok(());
         }
