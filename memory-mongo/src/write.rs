@@ -20,22 +20,18 @@ const PAUSE: Duration = Duration::from_millis(2);
 
 impl Writer for MongoSession {
     async fn append(&mut self, append: Append<'_>) -> Result<Vec<Appended>> {
-        let Append { memories, atomicity, .. } = append;
-        let keyless: Vec<_> = memories.iter().copied().filter(|memory| memory.idempotency_key.is_none()).collect();
-        if atomicity == Atomicity::Each && keyless.len() == memories.len() {
-            return self.append_keyless(memories).await;
+        // One that has no key needs no transaction for itself.
+        let is_alone = |memory: &&Memory| append.atomicity == Atomicity::Each && memory.idempotency_key.is_none();
+        let alone: Vec<_> = append.memories.iter().copied().filter(is_alone).collect();
+        if alone.len() == append.memories.len() {
+            return self.append_alone(&alone).await;
         }
         match self.append_together(append).await {
             // Perhaps because of one with a key: those are tried again alone.
-            Err(error)
-                if atomicity == Atomicity::Each && error.outcome() == Outcome::NotDone && !keyless.is_empty() =>
-            {
-                let mut appended = self.append_keyless(&keyless).await?.into_iter();
-                let appended = memories.iter().map(|memory| match memory.idempotency_key {
-                    None => appended.next().unwrap_or(Appended::NotWritten),
-                    Some(_) => Appended::NotWritten,
-                });
-                Ok(appended.collect())
+            Err(error) if error.outcome() == Outcome::NotDone && !alone.is_empty() => {
+                let mut appended = self.append_alone(&alone).await?.into_iter();
+                let next = |memory: &&Memory| if is_alone(memory) { appended.next() } else { None };
+                Ok(append.memories.iter().map(next).map(|next| next.unwrap_or(Appended::NotWritten)).collect())
             }
             appended => appended,
         }
@@ -130,7 +126,7 @@ impl MongoSession {
     }
 
     /// Appends memories without keys, each by itself. One that the server refuses for itself is not written.
-    async fn append_keyless(&self, memories: &[&Memory]) -> Result<Vec<Appended>> {
+    async fn append_alone(&self, memories: &[&Memory]) -> Result<Vec<Appended>> {
         let has_words = self.on.has_ledger_text();
         let rows = memories.iter().map(|memory| memory_row(memory, has_words)).collect();
         let refused = insert_each(&self.on.primary.memories, rows).await?;
