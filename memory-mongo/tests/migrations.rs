@@ -3,8 +3,9 @@
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use conformance::CaseResult;
+use conformance::server::async_trial;
 use conformance::server::mongo::LocalMongo;
-use conformance::server::trial;
 use libtest_mimic::Arguments;
 use memory_core::{
     Collection, Content, Context, DocumentId, DocumentWrite, Error, ErrorKind, IdempotencyKey, MemoryId, MemoryPatch,
@@ -16,8 +17,6 @@ use mongodb::bson::{Bson, Document, doc};
 use mongodb::error::{ErrorKind as DriverKind, WriteFailure};
 use mongodb::{Client, Database};
 
-type Case = Result<(), Box<dyn std::error::Error + Send + Sync>>;
-
 /// What a server refuses that breaks a rule of its collection.
 const NOT_VALID: i32 = 121;
 /// Another number of memories for the backfill.
@@ -27,26 +26,21 @@ const INDEXING: &str = "indexing";
 
 fn main() -> ExitCode {
     let trials = vec![
-        trial("mongo::writes_of_version_1_are_refused", || run(writes_of_version_1_are_refused())),
-        trial("mongo::writes_below_the_minimum_are_refused", || run(writes_below_the_minimum_are_refused())),
-        trial("mongo::a_ledger_is_indexed_beside_running_programs", || {
-            run(a_ledger_is_indexed_beside_running_programs())
-        }),
-        trial("mongo::a_ledger_that_version_1_has_indexed_is_complete", || {
-            run(a_ledger_that_version_1_has_indexed_is_complete())
-        }),
-        trial("mongo::a_new_ledger_needs_no_backfill", || run(a_new_ledger_needs_no_backfill())),
-        trial("mongo::one_build_of_the_index_serves_all_slices", || run(one_build_of_the_index_serves_all_slices())),
-        trial("mongo::what_has_no_words_is_passed_over", || run(what_has_no_words_is_passed_over())),
+        async_trial("mongo::writes_of_version_1_are_refused", writes_of_version_1_are_refused),
+        async_trial("mongo::writes_below_the_minimum_are_refused", writes_below_the_minimum_are_refused),
+        async_trial("mongo::a_ledger_is_indexed_beside_running_programs", a_ledger_is_indexed_beside_running_programs),
+        async_trial(
+            "mongo::a_ledger_that_version_1_has_indexed_is_complete",
+            a_ledger_that_version_1_has_indexed_is_complete,
+        ),
+        async_trial("mongo::a_new_ledger_needs_no_backfill", a_new_ledger_needs_no_backfill),
+        async_trial("mongo::one_build_of_the_index_serves_all_slices", one_build_of_the_index_serves_all_slices),
+        async_trial("mongo::what_has_no_words_is_passed_over", what_has_no_words_is_passed_over),
     ];
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }
 
-fn run(case: impl Future<Output = Case>) -> Case {
-    tokio::runtime::Runtime::new()?.block_on(case)
-}
-
-async fn writes_of_version_1_are_refused() -> Case {
+async fn writes_of_version_1_are_refused() -> CaseResult {
     let server = LocalMongo::start()?;
     let (config, database) = (config(&server.url()), database(&server.url()).await?);
     let provider = open(config.clone()).await?;
@@ -102,7 +96,7 @@ async fn writes_of_version_1_are_refused() -> Case {
     Ok(())
 }
 
-async fn writes_below_the_minimum_are_refused() -> Case {
+async fn writes_below_the_minimum_are_refused() -> CaseResult {
     let server = LocalMongo::start()?;
     let provider = open(config(&server.url())).await?;
     let id = provider.store(event("a", 1)).await?;
@@ -145,7 +139,7 @@ async fn writes_below_the_minimum_are_refused() -> Case {
     Ok(())
 }
 
-async fn a_ledger_is_indexed_beside_running_programs() -> Case {
+async fn a_ledger_is_indexed_beside_running_programs() -> CaseResult {
     let count = std::env::var(MEMORIES).ok().and_then(|count| count.parse().ok()).unwrap_or(4_000);
     let server = LocalMongo::start_with(1, &["--setParameter", "enableTestCommands=1"])?;
     let database = database(&server.url()).await?;
@@ -228,7 +222,7 @@ async fn a_ledger_is_indexed_beside_running_programs() -> Case {
     Ok(())
 }
 
-async fn a_ledger_that_version_1_has_indexed_is_complete() -> Case {
+async fn a_ledger_that_version_1_has_indexed_is_complete() -> CaseResult {
     let server = LocalMongo::start()?;
     let (config, database) = (config(&server.url()), database(&server.url()).await?);
     let mut indexed = config.clone();
@@ -252,7 +246,7 @@ async fn a_ledger_that_version_1_has_indexed_is_complete() -> Case {
     Ok(())
 }
 
-async fn a_new_ledger_needs_no_backfill() -> Case {
+async fn a_new_ledger_needs_no_backfill() -> CaseResult {
     let server = LocalMongo::start()?;
     let mut config = config(&server.url());
     config.text_index = TextIndex::All;
@@ -269,7 +263,7 @@ async fn a_new_ledger_needs_no_backfill() -> Case {
     Ok(())
 }
 
-async fn one_build_of_the_index_serves_all_slices() -> Case {
+async fn one_build_of_the_index_serves_all_slices() -> CaseResult {
     let server = LocalMongo::start_with(1, &["--setParameter", "enableTestCommands=1"])?;
     let (mut config, database) =
         (config(&format!("{}&appName={INDEXING}", server.url())), database(&server.url()).await?);
@@ -308,7 +302,7 @@ async fn one_build_of_the_index_serves_all_slices() -> Case {
 }
 
 /// A row that is damaged, and one that has no place for its words.
-async fn what_has_no_words_is_passed_over() -> Case {
+async fn what_has_no_words_is_passed_over() -> CaseResult {
     let server = LocalMongo::start()?;
     let (mut config, database) = (config(&server.url()), database(&server.url()).await?);
     let provider = open(config.clone()).await?;

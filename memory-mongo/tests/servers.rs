@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use conformance::CaseResult;
+use conformance::server::async_trial;
 use conformance::server::mongo::LocalMongo;
-use conformance::server::trial;
 use libtest_mimic::Arguments;
 use memory_core::{
     Context, Error, ErrorKind, IdempotencyKey, MemoryId, MemoryPatch, MemoryProvider, MemoryQuery, Metadata, NewMemory,
@@ -19,8 +20,6 @@ use mongodb::options::{Acknowledgment, WriteConcern};
 use mongodb::{Client, Database};
 use tokio::task::JoinHandle;
 
-type Case = Result<(), Box<dyn std::error::Error + Send + Sync>>;
-
 /// Stands in payloads and passwords; no error may show it.
 const SECRET: &str = "xyzzy";
 /// Another number of times that the primary is killed.
@@ -28,34 +27,32 @@ const ROUNDS: &str = "MEMORY_TEST_MONGO_ROUNDS";
 
 fn main() -> ExitCode {
     let trials = vec![
-        trial("mongo::a_standalone_server_is_refused", || run(a_standalone_server_is_refused())),
-        trial("mongo::users_are_asked_for_their_password", || run(users_are_asked_for_their_password())),
-        trial("mongo::connections_are_encrypted", || run(connections_are_encrypted())),
-        trial("mongo::each_refusal_has_its_kind", || run(each_refusal_has_its_kind())),
-        trial("mongo::what_is_passing_is_tried_again", || run(what_is_passing_is_tried_again())),
-        trial("mongo::a_newer_schema_is_refused", || run(a_newer_schema_is_refused())),
-        trial("mongo::what_a_dead_program_has_locked_is_free_again", || {
-            run(what_a_dead_program_has_locked_is_free_again())
-        }),
-        trial("mongo::the_failure_of_one_store_touches_no_other", || run(the_failure_of_one_store_touches_no_other())),
-        trial("mongo::one_key_does_not_part_a_batch", || run(one_key_does_not_part_a_batch())),
-        trial("mongo::stores_learn_that_the_ledger_is_indexed", || run(stores_learn_that_the_ledger_is_indexed())),
-        trial("mongo::restores_that_race_find_no_conflict", || run(restores_that_race_find_no_conflict())),
-        trial("mongo::calls_work_again_after_a_restart", || run(calls_work_again_after_a_restart())),
-        trial("mongo::acknowledged_stores_survive_elections", || run(acknowledged_stores_survive_elections())),
-        trial("mongo::recalls_walk_an_index", || run(recalls_walk_an_index())),
-        trial("mongo::a_filter_and_a_glob_examine_what_their_spaces_hold", || {
-            run(a_filter_and_a_glob_examine_what_their_spaces_hold())
-        }),
+        async_trial("mongo::a_standalone_server_is_refused", a_standalone_server_is_refused),
+        async_trial("mongo::users_are_asked_for_their_password", users_are_asked_for_their_password),
+        async_trial("mongo::connections_are_encrypted", connections_are_encrypted),
+        async_trial("mongo::each_refusal_has_its_kind", each_refusal_has_its_kind),
+        async_trial("mongo::what_is_passing_is_tried_again", what_is_passing_is_tried_again),
+        async_trial("mongo::a_newer_schema_is_refused", a_newer_schema_is_refused),
+        async_trial(
+            "mongo::what_a_dead_program_has_locked_is_free_again",
+            what_a_dead_program_has_locked_is_free_again,
+        ),
+        async_trial("mongo::the_failure_of_one_store_touches_no_other", the_failure_of_one_store_touches_no_other),
+        async_trial("mongo::one_key_does_not_part_a_batch", one_key_does_not_part_a_batch),
+        async_trial("mongo::stores_learn_that_the_ledger_is_indexed", stores_learn_that_the_ledger_is_indexed),
+        async_trial("mongo::restores_that_race_find_no_conflict", restores_that_race_find_no_conflict),
+        async_trial("mongo::calls_work_again_after_a_restart", calls_work_again_after_a_restart),
+        async_trial("mongo::acknowledged_stores_survive_elections", acknowledged_stores_survive_elections),
+        async_trial("mongo::recalls_walk_an_index", recalls_walk_an_index),
+        async_trial(
+            "mongo::a_filter_and_a_glob_examine_what_their_spaces_hold",
+            a_filter_and_a_glob_examine_what_their_spaces_hold,
+        ),
     ];
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }
 
-fn run(case: impl Future<Output = Case>) -> Case {
-    tokio::runtime::Runtime::new()?.block_on(case)
-}
-
-async fn a_standalone_server_is_refused() -> Case {
+async fn a_standalone_server_is_refused() -> CaseResult {
     let server = LocalMongo::start_standalone()?;
     let error = init(config(&server.url())).await;
     check(&error, ErrorKind::Unsupported, "mongod --replSet rs0");
@@ -66,7 +63,7 @@ async fn a_standalone_server_is_refused() -> Case {
     Ok(())
 }
 
-async fn users_are_asked_for_their_password() -> Case {
+async fn users_are_asked_for_their_password() -> CaseResult {
     let server = LocalMongo::start_with_user("admin", SECRET)?;
     let provider = open(config(&server.url())).await?;
     let id = provider.store(event("a-b", 1)).await?;
@@ -97,7 +94,7 @@ async fn users_are_asked_for_their_password() -> Case {
     Ok(())
 }
 
-async fn connections_are_encrypted() -> Case {
+async fn connections_are_encrypted() -> CaseResult {
     let server = LocalMongo::start_with_tls()?;
     let provider = open(config(&server.url())).await?;
     provider.store(event("a-b", 1)).await?;
@@ -108,7 +105,7 @@ async fn connections_are_encrypted() -> Case {
     Ok(())
 }
 
-async fn each_refusal_has_its_kind() -> Case {
+async fn each_refusal_has_its_kind() -> CaseResult {
     let server = LocalMongo::start_with(1, &["--setParameter", "enableTestCommands=1"])?;
     let provider = open(config(&server.url())).await?;
     let admin = admin(&server.url()).await?;
@@ -164,7 +161,7 @@ async fn each_refusal_has_its_kind() -> Case {
     Ok(())
 }
 
-async fn what_is_passing_is_tried_again() -> Case {
+async fn what_is_passing_is_tried_again() -> CaseResult {
     let server = LocalMongo::start_with(1, &["--setParameter", "enableTestCommands=1"])?;
     // A server that only pretends not to be the primary does not tell that it is one again, but has to be asked.
     let provider = open(config(&format!("{}&heartbeatFrequencyMS=500", server.url()))).await?;
@@ -207,7 +204,7 @@ async fn what_is_passing_is_tried_again() -> Case {
     Ok(())
 }
 
-async fn a_newer_schema_is_refused() -> Case {
+async fn a_newer_schema_is_refused() -> CaseResult {
     let server = LocalMongo::start()?;
     open(config(&server.url())).await?;
     let steps =
@@ -217,7 +214,7 @@ async fn a_newer_schema_is_refused() -> Case {
     Ok(())
 }
 
-async fn what_a_dead_program_has_locked_is_free_again() -> Case {
+async fn what_a_dead_program_has_locked_is_free_again() -> CaseResult {
     let server = LocalMongo::start()?;
     let steps =
         admin(&server.url()).await?.client().database("agent_memory").collection::<Document>("schema_migrations");
@@ -228,7 +225,7 @@ async fn what_a_dead_program_has_locked_is_free_again() -> Case {
     Ok(())
 }
 
-async fn the_failure_of_one_store_touches_no_other() -> Case {
+async fn the_failure_of_one_store_touches_no_other() -> CaseResult {
     let server = LocalMongo::start()?;
     let mut config = config(&server.url());
     config.text_index = TextIndex::All;
@@ -270,7 +267,7 @@ async fn the_failure_of_one_store_touches_no_other() -> Case {
     Ok(())
 }
 
-async fn one_key_does_not_part_a_batch() -> Case {
+async fn one_key_does_not_part_a_batch() -> CaseResult {
     let server = LocalMongo::start()?;
     let provider = Arc::new(open(config(&server.url())).await?);
     let database = admin(&server.url()).await?.client().database("agent_memory");
@@ -300,7 +297,7 @@ async fn one_key_does_not_part_a_batch() -> Case {
     Ok(())
 }
 
-async fn stores_learn_that_the_ledger_is_indexed() -> Case {
+async fn stores_learn_that_the_ledger_is_indexed() -> CaseResult {
     let server = LocalMongo::start()?;
     let provider = Arc::new(open(config(&server.url())).await?);
     let mut indexed = config(&server.url());
@@ -319,7 +316,7 @@ async fn stores_learn_that_the_ledger_is_indexed() -> Case {
     Ok(())
 }
 
-async fn restores_that_race_find_no_conflict() -> Case {
+async fn restores_that_race_find_no_conflict() -> CaseResult {
     let server = LocalMongo::start()?;
     let provider = Arc::new(open(config(&server.url())).await?);
     for round in 0..20 {
@@ -347,7 +344,7 @@ async fn restores_that_race_find_no_conflict() -> Case {
     Ok(())
 }
 
-async fn calls_work_again_after_a_restart() -> Case {
+async fn calls_work_again_after_a_restart() -> CaseResult {
     let mut server = LocalMongo::start()?;
     let provider = open(config(&format!("{}&serverSelectionTimeoutMS=500", server.url()))).await?;
     let id = provider.store(event("a-b", 1)).await?;
@@ -366,7 +363,7 @@ async fn calls_work_again_after_a_restart() -> Case {
 }
 
 /// Three nodes, of which the primary is killed under load, again and again.
-async fn acknowledged_stores_survive_elections() -> Case {
+async fn acknowledged_stores_survive_elections() -> CaseResult {
     const TASKS: usize = 8;
     const BEFORE: usize = 100;
     let rounds = std::env::var(ROUNDS).ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(3);
@@ -431,7 +428,7 @@ fn writer(
 }
 
 /// The server's own explanation of each search that recalls make: none sorts, and none looks at much more than it gives.
-async fn recalls_walk_an_index() -> Case {
+async fn recalls_walk_an_index() -> CaseResult {
     const ROWS: i64 = 20_000;
     let server = LocalMongo::start()?;
     let provider = open(config(&server.url())).await?;
@@ -501,7 +498,7 @@ async fn recalls_walk_an_index() -> Case {
 }
 
 /// By the server's own count of all searches that a recall makes.
-async fn a_filter_and_a_glob_examine_what_their_spaces_hold() -> Case {
+async fn a_filter_and_a_glob_examine_what_their_spaces_hold() -> CaseResult {
     const ROWS: i64 = 20_000;
     let server = LocalMongo::start()?;
     let provider = open(config(&server.url())).await?;
@@ -615,7 +612,7 @@ async fn all(provider: &MongoMemory) -> Result<Vec<MemoryId>, Error> {
 }
 
 /// Waits until something is so.
-async fn eventually(is_so: impl AsyncFn() -> bool) -> Case {
+async fn eventually(is_so: impl AsyncFn() -> bool) -> CaseResult {
     let wait = async {
         while !is_so().await {
             tokio::time::sleep(Duration::from_millis(50)).await;

@@ -4,6 +4,9 @@ use std::error::Error;
 use std::fmt;
 
 use libtest_mimic::{Completion, Trial};
+use tokio::runtime::Runtime;
+
+use crate::case::CaseResult;
 
 /// Why there is no server of an engine to test on.
 #[derive(Debug, Clone)]
@@ -47,10 +50,7 @@ fn is_required(engine: &str, list: Option<&str>, ci: Option<&str>) -> bool {
 
 /// A test of its own, outside of the suite, that starts what it needs: where that is [`Missing`] it fails if the engine is
 /// required, and is ignored otherwise, with the reason.
-pub fn trial(
-    name: impl Into<String>,
-    test: impl FnOnce() -> Result<(), Box<dyn Error + Send + Sync>> + Send + 'static,
-) -> Trial {
+pub fn trial(name: impl Into<String>, test: impl FnOnce() -> CaseResult + Send + 'static) -> Trial {
     Trial::ignorable_test(name, move || match test() {
         Ok(()) => Ok(Completion::Completed),
         Err(error) => match error.downcast_ref::<Missing>() {
@@ -59,6 +59,14 @@ pub fn trial(
             None => Err(format!("{error:?}").into()),
         },
     })
+}
+
+/// The same, for a test that runs on a runtime of its own.
+pub fn async_trial<F: Future<Output = CaseResult>>(
+    name: impl Into<String>,
+    test: impl FnOnce() -> F + Send + 'static,
+) -> Trial {
+    trial(name, || Runtime::new()?.block_on(test()))
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! Real servers to test engines on. Those that the suite finds or starts itself need its feature `servers`; [`on_demand`] and [`trial`]
-//! take any.
+//! Real servers to test engines on. Those that the suite finds or starts itself need its feature `servers`; [`on_demand`], [`trial`]
+//! and [`async_trial`] take any.
 //!
 //! A `TestServer` is found in the same order for each engine: the URL in `MEMORY_TEST_<ENGINE>_URL`; a container, when a Docker
 //! engine answers (`MEMORY_TEST_<ENGINE>_IMAGE` names another image); the binaries that this machine has, started in a temporary
@@ -31,7 +31,7 @@ pub mod redis_cluster;
 #[cfg(all(feature = "servers", unix))]
 mod test_server;
 
-pub use missing::{Missing, trial};
+pub use missing::{Missing, async_trial, trial};
 pub use on_demand::on_demand;
 #[cfg(all(feature = "servers", unix))]
 pub use test_server::TestServer;
