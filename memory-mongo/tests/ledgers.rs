@@ -1,12 +1,10 @@
 //! Ledgers of older schemas, in MongoDB.
 
-use std::error::Error;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use conformance::server::{TestServer, trial};
-use conformance::{Namespace, ledgers};
-use libtest_mimic::Arguments;
+use conformance::server::TestServer;
+use conformance::{CaseResult, Namespace, ledgers};
 use memory_core::{MemoryProvider, TextIndex};
 use memory_mongo::{MongoConfig, MongoMemory};
 use mongodb::Client;
@@ -14,18 +12,14 @@ use mongodb::bson::Document;
 use tokio::runtime::Runtime;
 
 fn main() -> ExitCode {
-    let trials = vec![
-        trial("mongo::a_ledger_of_version_1_goes_on", || {
-            goes_on(TextIndex::Documents, include_str!("../../conformance/ledgers/v1/mongo.jsonl"))
-        }),
-        trial("mongo::a_ledger_of_version_1_with_words_goes_on", || {
-            goes_on(TextIndex::All, include_str!("../../conformance/ledgers/v1/mongo-text.jsonl"))
-        }),
+    let ledgers = [
+        include_str!("../../conformance/ledgers/v1/mongo.jsonl"),
+        include_str!("../../conformance/ledgers/v1/mongo-text.jsonl"),
     ];
-    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+    ledgers::run("mongo", ledgers, goes_on)
 }
 
-fn goes_on(text_index: TextIndex, ledger: &str) -> Result<(), Box<dyn Error + Send + Sync>> {
+fn goes_on(text_index: TextIndex, ledger: &str) -> CaseResult {
     let server = TestServer::mongo()?;
     let mut config = MongoConfig::from_url(server.url())?;
     config.namespace = Namespace::unique().name;

@@ -1,30 +1,24 @@
 //! Ledgers of older schemas, in PostgreSQL.
 
-use std::error::Error;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use conformance::server::{TestServer, trial};
-use conformance::{Namespace, ledgers};
-use libtest_mimic::Arguments;
+use conformance::server::TestServer;
+use conformance::{CaseResult, Namespace, ledgers};
 use memory_core::{MemoryProvider, TextIndex};
 use memory_postgres::{PostgresConfig, PostgresMemory};
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 use tokio::runtime::Runtime;
 
 fn main() -> ExitCode {
-    let trials = vec![
-        trial("postgres::a_ledger_of_version_1_goes_on", || {
-            goes_on(TextIndex::Documents, include_str!("../../conformance/ledgers/v1/postgres.sql"))
-        }),
-        trial("postgres::a_ledger_of_version_1_with_words_goes_on", || {
-            goes_on(TextIndex::All, include_str!("../../conformance/ledgers/v1/postgres-text.sql"))
-        }),
+    let ledgers = [
+        include_str!("../../conformance/ledgers/v1/postgres.sql"),
+        include_str!("../../conformance/ledgers/v1/postgres-text.sql"),
     ];
-    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+    ledgers::run("postgres", ledgers, goes_on)
 }
 
-fn goes_on(text_index: TextIndex, ledger: &str) -> Result<(), Box<dyn Error + Send + Sync>> {
+fn goes_on(text_index: TextIndex, ledger: &str) -> CaseResult {
     let server = TestServer::postgres()?;
     let mut config = PostgresConfig::from_url(server.url())?;
     config.namespace = Namespace::unique().name;

@@ -3,9 +3,8 @@
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use conformance::server::{TestServer, trial};
+use conformance::server::TestServer;
 use conformance::{Namespace, ledgers};
-use libtest_mimic::Arguments;
 use memory_core::{MemoryProvider, TextIndex};
 use memory_redis::{RedisConfig, RedisMemory};
 
@@ -13,15 +12,11 @@ mod common;
 use common::{Admin, Case, run};
 
 fn main() -> ExitCode {
-    let trials = vec![
-        trial("redis::a_ledger_of_version_1_goes_on", || {
-            goes_on(TextIndex::Documents, include_str!("../../conformance/ledgers/v1/redis.txt"))
-        }),
-        trial("redis::a_ledger_of_version_1_with_words_goes_on", || {
-            goes_on(TextIndex::All, include_str!("../../conformance/ledgers/v1/redis-text.txt"))
-        }),
+    let ledgers = [
+        include_str!("../../conformance/ledgers/v1/redis.txt"),
+        include_str!("../../conformance/ledgers/v1/redis-text.txt"),
     ];
-    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+    ledgers::run("redis", ledgers, goes_on)
 }
 
 fn goes_on(text_index: TextIndex, ledger: &str) -> Case {

@@ -5,8 +5,10 @@
 
 mod compare;
 
+use std::process::ExitCode;
 use std::sync::Arc;
 
+use libtest_mimic::Arguments;
 use memory_core::{
     Document, DocumentSelection, DocumentStore, Expect, Memory, MemoryPatch, MemoryProvider, NewMemory, Result, Status,
     TextIndex,
@@ -16,10 +18,21 @@ use crate::case::CaseResult;
 use crate::fixture::{at, context, key, metadata, new_document, space, trigger};
 use crate::model::naive::{Naive, json};
 use crate::model::op::Ask;
+use crate::server::trial;
 use compare::compare;
 
 /// What every ledger of version 1 holds, as an export.
 const RECORDS: &str = include_str!("../../ledgers/v1/records.jsonl");
+
+/// Runs a test on the ledgers of version 1 that an engine has left, one without and one with the words of its memories, as `main` of a
+/// test with `harness = false`. The test lays the ledger in a fresh place, and calls [`check`].
+pub fn run(engine: &str, ledgers: [&'static str; 2], test: fn(TextIndex, &'static str) -> CaseResult) -> ExitCode {
+    let trials = [("", TextIndex::Documents), ("_with_words", TextIndex::All)].into_iter().zip(ledgers);
+    let trials = trials.map(|((kind, text_index), ledger)| {
+        trial(format!("{engine}::a_ledger_of_version_1{kind}_goes_on"), move || test(text_index, ledger))
+    });
+    libtest_mimic::run(&Arguments::from_args(), trials.collect()).exit_code()
+}
 
 /// Checks that a ledger of version 1 has lost nothing when `open` opens it, and that it takes every kind of write: first with the text
 /// index that it was kept with, then with that of the whole ledger.
