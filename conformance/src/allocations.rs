@@ -1,13 +1,40 @@
 //! How often an engine asks for memory.
 
-use memory_core::{MemoryProvider, MemoryQuery};
+use std::error::Error;
+use std::process::ExitCode;
 
+use libtest_mimic::Arguments;
+use memory_core::{MemoryProvider, MemoryQuery};
+use tokio::runtime::Runtime;
+
+use crate::server::trial;
 use crate::workload::Ledger;
 
 /// How many rows a recall gives, and how many bytes of text each has.
 const ROWS: usize = 50;
 const PAYLOAD: usize = 1_000;
 const RECALLS: usize = 20;
+
+/// Checks how often a recall allocates for each row, as `main` of a test with `harness = false`: at most `most` times. `start` gives a
+/// provider on a new server, with what ends that when it is dropped, and `allocations` tells how many there were so far.
+pub fn run<P: MemoryProvider, G>(
+    engine: &str,
+    most: f64,
+    start: impl FnOnce() -> Result<(P, G), Box<dyn Error + Send + Sync>> + Send + 'static,
+    allocations: impl Fn() -> u64 + Send + 'static,
+) -> ExitCode {
+    let trial = trial(format!("{engine}::a_recall_allocates_little_for_each_row"), move || {
+        let (provider, _server) = start()?;
+        Runtime::new()?.block_on(async move {
+            provider.init().await?;
+            let count = per_recalled_row(&provider, allocations).await;
+            println!("{count:.2} allocations for each row");
+            assert!(count <= most, "{count} allocations for each row");
+            Ok(())
+        })
+    });
+    libtest_mimic::run(&Arguments::from_args(), vec![trial]).exit_code()
+}
 
 /// How often a recall of 50 rows of 1 KB allocates for each row, as the whole process counts it: nothing else may be at work.
 ///

@@ -2,12 +2,9 @@
 
 use std::process::ExitCode;
 
-use conformance::allocations::per_recalled_row;
+use conformance::allocations;
 use conformance::server::mongo::LocalMongo;
-use conformance::server::trial;
 use dhat::{Alloc, HeapStats, Profiler};
-use libtest_mimic::Arguments;
-use memory_core::MemoryProvider;
 use memory_mongo::{MongoConfig, MongoMemory};
 
 #[global_allocator]
@@ -17,20 +14,10 @@ static ALLOCATOR: Alloc = Alloc;
 const MOST: f64 = 11.0;
 
 fn main() -> ExitCode {
-    let trial = trial("mongo::a_recall_allocates_little_for_each_row", || {
-        let server = LocalMongo::start()?;
-        check(&server.url())
-    });
-    libtest_mimic::run(&Arguments::from_args(), vec![trial]).exit_code()
-}
-
-#[tokio::main]
-async fn check(url: &str) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
-    let provider = MongoMemory::open(MongoConfig::from_url(url)?)?;
-    provider.init().await?;
     let _profiler = Profiler::builder().testing().build();
-    let count = per_recalled_row(&provider, || HeapStats::get().total_blocks).await;
-    println!("{count:.2} allocations for each row");
-    assert!(count <= MOST, "{count} allocations for each row");
-    Ok(())
+    let start = || {
+        let server = LocalMongo::start()?;
+        Ok((MongoMemory::open(MongoConfig::from_url(&server.url())?)?, server))
+    };
+    allocations::run("mongo", MOST, start, || HeapStats::get().total_blocks)
 }
