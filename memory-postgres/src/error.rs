@@ -1,7 +1,6 @@
 //! PostgreSQL's errors as those of the contract.
 
 use std::borrow::Cow;
-use std::error::Error as _;
 use std::io;
 
 use memory_core::ErrorKind::{
@@ -26,8 +25,7 @@ pub(crate) fn native(error: sqlx::Error) -> Error {
         _ if is_lost(&error) => (Unavailable, "the connection to the server failed", true),
         _ => (Unexpected, "the driver refused a statement", false),
     };
-    let error = Error::new(kind, message).with_source(error);
-    if retryable { error.retryable() } else { error }
+    Error::new(kind, message).with_source(error).retryable_if(retryable)
 }
 
 /// As [`native`], for a statement that may have had its effect although no answer came.
@@ -63,7 +61,7 @@ pub(crate) fn is_locked(error: &Error) -> bool {
 
 /// The driver's own error, if it gave one.
 pub(crate) fn of_driver(error: &Error) -> Option<&sqlx::Error> {
-    error.source()?.downcast_ref()
+    error.source_as()
 }
 
 /// The SQLSTATE; empty unless the server gave the error.

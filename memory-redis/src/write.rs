@@ -36,13 +36,7 @@ impl Writer for RedisSession {
             // The script may have written.
             owners.extend(taken(answer).map_err(|error| error.with_outcome(Outcome::Unknown))?);
         }
-        let is_refused = append.atomicity == Atomicity::All && !owners.is_empty();
-        let appended = memories.iter().map(|memory| match owners.get(&memory.id) {
-            Some(owner) => Appended::Taken(*owner),
-            None if is_refused => Appended::NotWritten,
-            None => Appended::Written,
-        });
-        Ok(appended.collect())
+        Ok(append.outcomes(&owners))
     }
 
     async fn replace(&mut self, before: &Found<Memory, Version>, after: &Memory) -> Result<bool> {

@@ -25,6 +25,5 @@ pub(crate) fn native(error: rusqlite::Error) -> Error {
         Some(ErrorCode::SchemaChanged) => (ErrorKind::Unavailable, "the schema changed meanwhile", true),
         _ => (ErrorKind::Unexpected, "SQLite refused a statement", false),
     };
-    let error = Error::new(kind, message).with_source(error);
-    if retryable { error.retryable() } else { error }
+    Error::new(kind, message).with_source(error).retryable_if(retryable)
 }
