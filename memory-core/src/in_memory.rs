@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::engine::{
-    Access, Append, Appended, Atomicity, Config, DocumentsFound, Engine, Found, Mark, MemoriesFound, Place, Provider,
-    Reader, Scanned, Settings, Visit, Walk, Work, Writer, offer_in_order,
+    Access, Append, Appended, Config, DocumentsFound, Engine, Found, Mark, MemoriesFound, Place, Provider, Reader,
+    Scanned, Settings, Visit, Walk, Work, Writer, offer_in_order,
 };
 use crate::query::{Documents, Ledger};
 use crate::{

@@ -44,15 +44,15 @@ pub async fn migrate(config: &MongoConfig) -> Result<Report> {
 
 /// Tells which steps [`migrate`] would take, and changes nothing; a missing database stays missing.
 pub async fn plan(config: &MongoConfig) -> Result<Report> {
-    let plan = async |session: &MongoSession| {
-        migrations::plan(&mut MongoTarget(session), migrations::mongo(), wanted(config.text_index)).await
+    let plan = async |session: &MongoSession, text_index| {
+        migrations::plan(&mut MongoTarget(session), migrations::mongo(), wanted(text_index)).await
     };
     with_session(config, plan).await
 }
 
 /// Removes the database with everything in it, for ever. Nothing happens when there is none.
 pub async fn remove(config: &MongoConfig) -> Result<()> {
-    with_session(config, async |session| session.on.database.drop().await.map_err(native)).await
+    with_session(config, async |session, _| session.on.database.drop().await.map_err(native)).await
 }
 
 /// Tells which collections and indexes are missing, how many bytes they take in their files (which follow within a minute), and
@@ -112,10 +112,10 @@ pub(crate) async fn version(session: &MongoSession) -> Result<u32> {
 }
 
 /// Runs work that can be repeated, over connections of its own.
-async fn with_session<T>(config: &MongoConfig, work: impl AsyncFn(&MongoSession) -> Result<T>) -> Result<T> {
+async fn with_session<T>(config: &MongoConfig, work: impl AsyncFn(&MongoSession, TextIndex) -> Result<T>) -> Result<T> {
     let connections = Arc::new(Connections::new(config).await?);
     let session = connections.session();
-    let result = session.retry(|| work(&session)).await;
+    let result = session.retry(|| work(&session, config.text_index)).await;
     connections.close().await;
     result
 }
@@ -246,13 +246,13 @@ async fn rules(database: &Database, command: &Document) -> Result<Vec<Bson>> {
     })
 }
 
-async fn look(session: &MongoSession, wanted: &[&str]) -> Result<Inspection> {
+async fn look(session: &MongoSession, text_index: TextIndex) -> Result<Inspection> {
     let database = &session.on.database;
     let answer = database.run_command(doc! { "hello": 1 }).await.map_err(native)?;
     let server_time = answer.get_datetime("localTime").ok().map(|time| Timestamp::from_millis(time.timestamp_millis()));
     let present = database.list_collection_names().await.map_err(native)?;
     let mut missing = Vec::new();
-    let steps = migrations::mongo().iter().filter(|step| step.is_taken(wanted)).map(commands);
+    let steps = migrations::mongo().iter().filter(|step| step.is_taken(wanted(text_index))).map(commands);
     for command in steps.collect::<Result<Vec<_>>>()?.concat() {
         let Some((kind, Bson::String(name))) = command.iter().next() else { continue };
         match (kind.as_str(), present.contains(name)) {
