@@ -39,7 +39,7 @@ const MANY: u64 = SHORT_BACKFILL + 1;
 
 /// Creates or migrates the collections, as `init` does, and tells which steps that took.
 pub async fn migrate(config: &MongoConfig) -> Result<Report> {
-    with_session(config, async |session| set_up(session, config.text_index).await).await
+    with_session(config, set_up).await
 }
 
 /// Tells which steps [`migrate`] would take, and changes nothing; a missing database stays missing.
@@ -58,7 +58,7 @@ pub async fn remove(config: &MongoConfig) -> Result<()> {
 /// Tells which collections and indexes are missing, how many bytes they take in their files (which follow within a minute), and
 /// what time it is at the server; changes nothing.
 pub async fn inspect(config: &MongoConfig) -> Result<Inspection> {
-    with_session(config, async |session| look(session, wanted(config.text_index)).await).await
+    with_session(config, look).await
 }
 
 /// Creates or migrates the collections. Can be repeated.
