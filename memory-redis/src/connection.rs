@@ -173,28 +173,19 @@ impl Connections {
     }
 
     async fn send(&self, link: &Link, commands: &Pipeline) -> Result<Vec<Value>> {
-        let mut answers = link.send(commands).await?;
-        if answers.iter().any(is_unknown_script) {
-            // A server that is new, was flushed or has taken over does not know the scripts yet. What it has carried out is not sent
-            // again.
-            let earlier = if has_written(commands, &answers) { Outcome::Unknown } else { Outcome::NotDone };
-            let mut rest = Pipeline::new();
-            let (mut places, load) = (Vec::new(), load_scripts());
-            for (place, command) in commands.cmd_iter().enumerate() {
-                if is_unknown_script(&answers[place]) || name_of(command) == b"WAIT" {
-                    rest.add_command(command.clone());
-                    places.push(place);
-                }
-            }
-            let sent = async {
-                checked(&load, link.send(&load).await?)?;
-                link.send(&rest).await
-            };
-            for (place, answer) in places.into_iter().zip(sent.await.map_err(|error| error.after(earlier))?) {
-                answers[place] = answer;
-            }
+        let answers = link.send(commands).await?;
+        if !answers.iter().any(is_unknown_script) {
+            return checked(commands, answers);
         }
-        checked(commands, answers)
+        // A server that is new, was flushed or has taken over does not know the scripts yet. Those that it has carried out
+        // meanwhile find what they have done.
+        let earlier = if has_written(commands, &answers) { Outcome::Unknown } else { Outcome::NotDone };
+        let again = async {
+            let load = load_scripts();
+            checked(&load, link.send(&load).await?)?;
+            checked(commands, link.send(commands).await?)
+        };
+        again.await.map_err(|error| error.after(earlier))
     }
 }
 
