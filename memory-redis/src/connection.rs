@@ -70,9 +70,14 @@ impl Connections {
         answers.map_err(|error| error.with_outcome(Outcome::NotDone))
     }
 
-    /// The same for the answer to the last command, which is that of a transaction where one ends there.
-    pub(crate) async fn read_one<T: FromRedisValue>(&self, commands: &Pipeline) -> Result<T> {
-        decoded(self.read(commands).await?.pop().unwrap_or(Value::Nil))
+    /// The same for answers of a known form: a tuple, or a list of answers that are alike.
+    pub(crate) async fn read_as<T: FromRedisValue>(&self, commands: &Pipeline) -> Result<T> {
+        decoded(Value::Array(self.read(commands).await?))
+    }
+
+    /// The same for the answer to a single command.
+    pub(crate) async fn read_one<T: FromRedisValue>(&self, command: &Pipeline) -> Result<T> {
+        Ok(self.read_as::<(T,)>(command).await?.0)
     }
 
     /// Sends scripts or commands that write, in one piece, gives the answer to each, and waits for the replicas.
@@ -173,6 +178,9 @@ impl Connections {
     }
 
     async fn send(&self, link: &Link, commands: &Pipeline) -> Result<Vec<Value>> {
+        if commands.is_empty() {
+            return Ok(Vec::new());
+        }
         let answers = link.send(commands).await?;
         if !answers.iter().any(is_unknown_script) {
             return checked(commands, answers);

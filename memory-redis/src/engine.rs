@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use memory_core::engine::{Access, Engine, Provider, Work};
 use memory_core::{Backfill, Durability, Error, Health, Result};
-use redis::{InfoDict, Pipeline, Value};
+use redis::{InfoDict, Pipeline};
 
 use crate::config::RedisConfig;
-use crate::connection::{Connections, decoded};
+use crate::connection::Connections;
 use crate::read::RedisSession;
 use crate::schema;
 use crate::statements::SCHEMA;
@@ -58,21 +58,16 @@ impl Engine for RedisEngine {
         let start = Instant::now();
         let mut commands = Pipeline::new();
         commands.cmd("HLEN").arg(self.connections.keys.of(SCHEMA)).cmd("INFO");
-        let mut answers = self.connections.read(&commands).await?.into_iter();
+        let (schema_version, info): (u32, InfoDict) = self.connections.read_as(&commands).await?;
         let latency = start.elapsed();
-        let mut answer = || answers.next().unwrap_or(Value::Nil);
-        let (schema_version, info): (u32, InfoDict) = (decoded(answer())?, decoded(answer())?);
         // Often denied, which is no failure. One by one, as servers before 7.0 want it, and no more than is needed: there are
         // passwords among the settings.
         let mut commands = Pipeline::new();
         for setting in ["appendonly", "appendfsync", "no-appendfsync-on-rewrite", "maxmemory", "maxmemory-policy"] {
             commands.cmd("CONFIG").arg("GET").arg(setting);
         }
-        let settings = self.connections.read(&commands).await.ok();
-        let settings = settings.map(|answers| {
-            let pairs = answers.into_iter().map(decoded::<HashMap<String, String>>);
-            pairs.flat_map(Result::unwrap_or_default).collect()
-        });
+        let settings = self.connections.read_as::<Vec<HashMap<String, String>>>(&commands).await.ok();
+        let settings = settings.map(|each| each.into_iter().flatten().collect());
         let version: Option<String> = info.get("valkey_version").or_else(|| info.get("redis_version"));
         let durability = self.durability(&info, settings.as_ref());
         Ok(Health::new(Self::NAME, version.unwrap_or_default(), schema_version, latency, durability))

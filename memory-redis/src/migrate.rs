@@ -5,9 +5,9 @@ use std::time::Instant;
 use memory_core::engine::{Mark, corrupt};
 use memory_core::{Backfill, Blocks, Collection, Result, SpaceId, TextIndex};
 use migrations::Step;
-use redis::{Pipeline, Value};
+use redis::Pipeline;
 
-use crate::connection::{command, decoded};
+use crate::connection::command;
 use crate::read::{LATE, RedisSession};
 use crate::rows;
 use crate::schema::{begun, complete, scan, unlink};
@@ -46,7 +46,7 @@ impl RedisSession {
                 return Ok(None);
             }
             counts.cmd("ZCARD").arg(keys.of(INDEXED)).cmd("ZCARD").arg(keys.of(UNINDEXED));
-            let (indexed, unindexed) = self.count(&counts).await?;
+            let (indexed, unindexed): (u64, u64) = on.read_as(&counts).await?;
             let backfill = Backfill::new("the index of words", indexed, indexed + unindexed, Blocks::LedgerText);
             return Ok(Some(backfill).filter(|_| unindexed > LATE as u64));
         }
@@ -58,7 +58,8 @@ impl RedisSession {
         for name in &collections {
             counts.cmd("ZCARD").arg(keys.with("old:dt:", name));
         }
-        let (done, left) = self.count(&counts).await?;
+        let counts: Vec<Option<u64>> = on.read_as(&counts).await?;
+        let (done, left) = (counts[0].unwrap_or_default(), counts[1..].iter().flatten().sum::<u64>());
         Ok(Some(match left == 0 && collections.is_empty() {
             true => Backfill::new("the keys of version 1", 0, 1, Blocks::Nothing),
             false => Backfill::new("the layout of version 2", done, done + left, Blocks::Everything),
@@ -98,8 +99,8 @@ impl RedisSession {
         index: impl Fn(&mut Call, &Mark, &[u8]),
     ) -> Result<bool> {
         let last = (SLICE - 1).to_string();
-        let entries = self.indexes(command("ZRANGE", &[set, b"0", last.as_bytes(), b"WITHSCORES"])).await?.pop();
-        let entries: Vec<(Vec<u8>, i64)> = decoded(entries.unwrap_or(Value::Nil))?;
+        let entries = command("ZRANGE", &[set, b"0", last.as_bytes(), b"WITHSCORES"]);
+        let entries: Vec<(Vec<u8>, i64)> = self.on.read_one(&entries).await?;
         let mut marks: Vec<_> = entries.into_iter().map(|(id, millis)| Mark { millis, id }).collect();
         if marks.is_empty() {
             return Ok(false);
@@ -140,10 +141,7 @@ impl RedisSession {
             index(&mut call, mark, &row);
             moves.add_command(call.into_cmd());
         }
-        match moves.is_empty() {
-            true => Ok(()),
-            false => self.on.write(moves, Instant::now()).await.map(drop),
-        }
+        self.on.write(moves, Instant::now()).await.map(drop)
     }
 
     /// Removes some of what is left of version 1. Completes the step when a whole round over the keys has found nothing: after a restart or
@@ -189,14 +187,6 @@ impl RedisSession {
     async fn old_collections(&self) -> Result<Vec<Vec<u8>>> {
         let names = command("ZRANGE", &[&self.on.keys.of("old:collections"), b"0", b"-1"]);
         self.on.read_one(&names).await
-    }
-
-    /// The first of some counts, and the sum of the others.
-    async fn count(&self, commands: &Pipeline) -> Result<(u64, u64)> {
-        let counts = self.on.read(commands).await?.into_iter().map(decoded::<Option<u64>>);
-        let counts = counts.map(|count| Ok(count?.unwrap_or_default())).collect::<Result<Vec<u64>>>()?;
-        let mut counts = counts.into_iter();
-        Ok((counts.next().unwrap_or_default(), counts.sum()))
     }
 }
 

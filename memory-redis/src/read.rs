@@ -325,7 +325,7 @@ impl RedisSession {
     }
 
     /// Reads indexes, and whether rows may be long.
-    pub(crate) async fn indexes(&self, mut commands: Pipeline) -> Result<Vec<Value>> {
+    async fn indexes(&self, mut commands: Pipeline) -> Result<Vec<Value>> {
         commands.cmd("EXISTS").arg(self.on.keys.of(LONG_ROWS));
         let mut answers = self.on.read(&commands).await?;
         if answers.pop() != Some(Value::Int(0)) {
@@ -386,14 +386,7 @@ impl RedisSession {
         for some in ids.chunks(ROWS) {
             commands.add_command(read_rows(prefix, some));
         }
-        if commands.is_empty() {
-            return Ok(Vec::new());
-        }
-        let mut rows = Vec::with_capacity(ids.len());
-        for answer in self.on.read(&commands).await? {
-            rows.append(&mut decoded(answer)?);
-        }
-        Ok(rows)
+        Ok(self.on.read_as::<Vec<Vec<_>>>(&commands).await?.into_iter().flatten().collect())
     }
 }
 

@@ -6,10 +6,10 @@ use async_trait::async_trait;
 use memory_core::engine::Config;
 use memory_core::{Error, Inspection, Result, Timestamp};
 use migrations::{Applied, Report, Step, Target};
-use redis::{InfoDict, Pipeline, Value};
+use redis::{InfoDict, Pipeline};
 
 use crate::config::RedisConfig;
-use crate::connection::{Connections, command, decoded};
+use crate::connection::{Connections, command};
 use crate::migrate::MOVED;
 use crate::statements::{MOVE, SCHEMA};
 
@@ -50,10 +50,9 @@ pub async fn inspect(config: &RedisConfig) -> Result<Inspection> {
     let connections = connect(config)?;
     let mut commands = Pipeline::new();
     commands.cmd("TIME").cmd("INFO").arg("memory");
-    let mut answers = connections.retry(|| connections.read(&commands)).await?.into_iter();
-    let mut answer = || answers.next().unwrap_or(Value::Nil);
     // Seconds, and the microseconds beyond them.
-    let ((seconds, micros), memory): ((i64, i64), InfoDict) = (decoded(answer())?, decoded(answer())?);
+    let ((seconds, micros), memory): ((i64, i64), InfoDict) =
+        connections.retry(|| connections.read_as(&commands)).await?;
     let millis = seconds.saturating_mul(1_000).saturating_add(micros / 1_000);
     let bytes = |name| memory.get::<u64>(name);
     // What goes through the connections stays in their buffers for a while.
@@ -96,7 +95,7 @@ pub(crate) async fn unlink(connections: &Connections, keys: Vec<Vec<u8>>) -> Res
     for key in keys {
         unlink.cmd("UNLINK").arg(key);
     }
-    if unlink.is_empty() { Ok(()) } else { connections.write(unlink, Instant::now()).await.map(drop) }
+    connections.write(unlink, Instant::now()).await.map(drop)
 }
 
 fn connect(config: &RedisConfig) -> Result<Connections> {
