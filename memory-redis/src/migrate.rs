@@ -11,9 +11,7 @@ use crate::connection::command;
 use crate::read::{LATE, RedisSession};
 use crate::rows;
 use crate::schema::{begun, complete, scan, unlink};
-use crate::statements::{
-    COLLECTIONS, Call, INDEXED, Keys, Lua, MEMORIES, MOVE, UNINDEXED, WORD, step, words_of, words_of_document,
-};
+use crate::statements::{Call, INDEXED, MOVE, UNINDEXED, Words, step, words_of, words_of_document};
 
 /// The keys that writes of version 1 touch, and the names that their values get.
 pub(crate) const MOVED: [[&str; 2]; 7] = [
@@ -71,8 +69,8 @@ impl RedisSession {
         let (on, keys) = (&self.on, &self.on.keys);
         let Some(step) = begun(on).await? else { return self.index_words(TAKEN_OVER).await.map(drop) };
         for (set, has_words) in [("old:time", false), ("old:time:words", true)] {
-            let index = |call: &mut Call, mark: &Mark, row: &[u8]| index_memory(keys, call, mark, row, has_words);
-            if self.move_some(&keys.of(set), &keys.of("m:"), &keys.of(MEMORIES), index).await? {
+            let index = |call: &mut Call<'_>, mark: &Mark, row: &[u8]| index_memory(call, mark, row, has_words);
+            if self.move_some(&keys.of(set), &keys.of("m:"), &keys.rows(None), index).await? {
                 return Ok(());
             }
         }
@@ -83,8 +81,8 @@ impl RedisSession {
         aside.cmd("EVAL").arg(SET_ASIDE).arg(2).arg(keys.with("dt:", &name)).arg(&set);
         on.write(aside, Instant::now()).await?;
         let collection = Collection::parse(String::from_utf8_lossy(&name)).map_err(corrupt)?;
-        let index = |call: &mut Call, mark: &Mark, row: &[u8]| index_document(keys, call, mark, row, &collection);
-        if !self.move_some(&set, &rows, &keys.documents(&collection), index).await? {
+        let index = |call: &mut Call<'_>, mark: &Mark, row: &[u8]| index_document(call, mark, row, &collection);
+        if !self.move_some(&set, &rows, &keys.rows(Some(&collection)), index).await? {
             on.write(command("ZREM", &[&keys.of("old:collections"), &name]), Instant::now()).await?;
         }
         Ok(())
@@ -96,7 +94,7 @@ impl RedisSession {
         set: &[u8],
         from: &[u8],
         to: &[u8],
-        index: impl Fn(&mut Call, &Mark, &[u8]),
+        index: impl Fn(&mut Call<'_>, &Mark, &[u8]),
     ) -> Result<bool> {
         let last = (SLICE - 1).to_string();
         let entries = command("ZRANGE", &[set, b"0", last.as_bytes(), b"WITHSCORES"]);
@@ -125,7 +123,7 @@ impl RedisSession {
         from: &[u8],
         to: &[u8],
         set: Option<&[u8]>,
-        index: impl Fn(&mut Call, &Mark, &[u8]),
+        index: impl Fn(&mut Call<'_>, &Mark, &[u8]),
     ) -> Result<()> {
         let ids = marks.iter().map(|mark| mark.id.as_slice()).collect();
         let mut moves = Pipeline::with_capacity(marks.len());
@@ -133,11 +131,8 @@ impl RedisSession {
             // An entry whose row is gone is none.
             let Some(row) = row else { continue };
             let row = rows::from_form_1(&row).unwrap_or(row);
-            let call = Call::new(Lua::Change, &self.on.keys).key([to, &mark.id].concat()).arg([]).arg(row.as_slice());
-            let mut call = match set {
-                Some(set) => call.expect(set.to_vec(), mark.id.clone(), true),
-                None => call.expect(from.to_vec(), Vec::new(), false),
-            };
+            let expected = set.map(|set| (set.to_vec(), mark.id.as_slice(), true));
+            let mut call = Call::change(&self.on.keys, [to, &mark.id].concat(), &[], &row, expected);
             index(&mut call, mark, &row);
             moves.add_command(call.into_cmd());
         }
@@ -179,8 +174,8 @@ impl RedisSession {
                 marks.push(Mark { millis: head.created_at.as_millis(), id: id.to_vec() });
             }
         }
-        let index = |call: &mut Call, mark: &Mark, row: &[u8]| index_memory(keys, call, mark, row, false);
-        self.move_rows(&marks, &rows, &keys.of(MEMORIES), None, index).await
+        let index = |call: &mut Call<'_>, mark: &Mark, row: &[u8]| index_memory(call, mark, row, false);
+        self.move_rows(&marks, &rows, &keys.rows(None), None, index).await
     }
 
     /// The names of the collections of which documents may be left.
@@ -191,25 +186,19 @@ impl RedisSession {
 }
 
 /// A memory that can't be read to its end stands where its head says, or among all memories at least.
-fn index_memory(keys: &Keys, call: &mut Call, Mark { millis, id }: &Mark, row: &[u8], has_words: bool) {
+fn index_memory(call: &mut Call<'_>, Mark { millis, id }: &Mark, row: &[u8], has_words: bool) {
     let step = step(*millis, id);
     if let Ok(head) = rows::read_head(id, row)
         && let Ok(space) = SpaceId::parse(head.space)
     {
-        call.place(keys, &step, &space, head.status);
+        call.place(&step, &space, head.status);
     }
-    if has_words && let Ok(memory) = rows::memory(id, row) {
-        words_of(&memory).iter().for_each(|word| call.add(keys.with(WORD, word), step.clone()));
-    }
-    call.add(if has_words { keys.of(INDEXED) } else { keys.of(UNINDEXED) }, step);
+    let words = || rows::memory(id, row).map(|memory| words_of(&memory)).unwrap_or_default();
+    call.list(step, has_words.then(words));
 }
 
-fn index_document(keys: &Keys, call: &mut Call, Mark { millis, id }: &Mark, row: &[u8], collection: &Collection) {
+fn index_document(call: &mut Call<'_>, Mark { millis, id }: &Mark, row: &[u8], collection: &Collection) {
     let step = step(*millis, id);
-    if let Ok(document) = rows::document(collection, id, row) {
-        let words = words_of_document(&document);
-        words.iter().for_each(|word| call.add(keys.document_word(collection, word), step.clone()));
-    }
-    call.add(keys.of(COLLECTIONS), collection.as_str().into());
-    call.add(keys.collection(collection), step);
+    let words = rows::document(collection, id, row).map(|document| words_of_document(&document)).unwrap_or_default();
+    call.list_document(collection, step, &Words::new(), &words);
 }

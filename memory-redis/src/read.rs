@@ -17,9 +17,7 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use crate::connection::{Connections, command, decoded};
 use crate::rows::{self, Version};
-use crate::statements::{
-    COLLECTIONS, Call, INDEXED, LONG_ROWS, Lua, MEMORIES, Range, UNINDEXED, WORD, parted, read_rows, step, words_of,
-};
+use crate::statements::{COLLECTIONS, Call, INDEXED, LONG_ROWS, Range, UNINDEXED, parted, read_rows, step, words_of};
 
 /// How many rows are read by one command, and taken into the index of words at once.
 const ROWS: usize = 64;
@@ -55,7 +53,7 @@ impl Reader for RedisSession {
         let mut found = HashMap::with_capacity(ids.len());
         for some in ids.chunks(ROWS) {
             let ids = some.iter().map(|id| id.as_bytes().as_slice()).collect();
-            for (id, row) in some.iter().zip(self.rows(&self.on.keys.of(MEMORIES), ids).await?) {
+            for (id, row) in some.iter().zip(self.rows(&self.on.keys.rows(None), ids).await?) {
                 let memory = |row: Vec<u8>| rows::found(rows::memory(id.as_bytes(), &row), &row);
                 found.extend(row.map(|row| (*id, memory(row))));
             }
@@ -71,7 +69,7 @@ impl Reader for RedisSession {
             Source::Open(statuses) => statuses.iter().map(|status| Range::of_open(keys, *status)).collect(),
             Source::Places(places) => places.iter().map(|place| Range::of_place(keys, place)).collect::<Vec<_>>(),
         };
-        let prefix = keys.of(MEMORIES);
+        let prefix = keys.rows(None);
         self.walk(&ranges, &prefix, walk, |mark, row| visit(&MemoryRow { id: &mark.id, row })).await
     }
 
@@ -83,7 +81,7 @@ impl Reader for RedisSession {
         }
         let keys = &self.on.keys;
         let (ranges, prefix) =
-            (search.words.iter().map(|word| Range::of(keys.with(WORD, word))).collect(), keys.of(MEMORIES));
+            (search.words.iter().map(|word| Range::of(keys.word(None, word))).collect(), keys.rows(None));
         self.search(ranges, &prefix, search, |mark, row| visit(&MemoryRow { id: &mark.id, row })).await
     }
 
@@ -125,7 +123,7 @@ impl Reader for RedisSession {
         let mut found = Vec::with_capacity(ids.len());
         for some in ids.chunks(ROWS) {
             let keys: Vec<_> = some.iter().map(|id| id.as_str().as_bytes()).collect();
-            let rows = self.rows(&self.on.keys.documents(collection), keys.clone()).await?;
+            let rows = self.rows(&self.on.keys.rows(Some(collection)), keys.clone()).await?;
             let document = |(id, row): (&[u8], Vec<u8>)| rows::found(rows::document(collection, id, &row), &row);
             let rows = keys.into_iter().zip(rows).filter_map(|(id, row)| Some((id, row?)));
             found.extend(rows.map(document));
@@ -140,7 +138,7 @@ impl Reader for RedisSession {
         visit: &mut Visit<'_, Documents>,
     ) -> Result<Option<Mark>> {
         let keys = &self.on.keys;
-        let (ranges, prefix) = ([Range::of(keys.collection(collection))], keys.documents(collection));
+        let (ranges, prefix) = ([Range::of(keys.collection(collection))], keys.rows(Some(collection)));
         let offer = |mark: &Mark, row: &[u8]| DocumentRow { collection, id: &mark.id, row }.offer(mark.millis, visit);
         self.walk(&ranges, &prefix, walk, offer).await
     }
@@ -152,8 +150,8 @@ impl Reader for RedisSession {
         visit: &mut Visit<'_, Documents>,
     ) -> Result<()> {
         let keys = &self.on.keys;
-        let ranges = search.words.iter().map(|word| Range::of(keys.document_word(collection, word))).collect();
-        let prefix = keys.documents(collection);
+        let ranges = search.words.iter().map(|word| Range::of(keys.word(Some(collection), word))).collect();
+        let prefix = keys.rows(Some(collection));
         let offer = |mark: &Mark, row: &[u8]| DocumentRow { collection, id: &mark.id, row }.offer(mark.millis, visit);
         self.search(ranges, &prefix, search, offer).await
     }
@@ -181,23 +179,17 @@ impl RedisSession {
             if count == 0 {
                 return Ok(true);
             }
-            let marks = &marks[..self.readable(&keys.of(MEMORIES), &marks).await?];
-            let rows = self.rows(&keys.of(MEMORIES), marks.iter().map(|mark| mark.id.as_slice()).collect()).await?;
+            let marks = &marks[..self.readable(&keys.rows(None), &marks).await?];
+            let rows = self.rows(&keys.rows(None), marks.iter().map(|mark| mark.id.as_slice()).collect()).await?;
             let mut pipeline = Pipeline::with_capacity(marks.len());
             for (Mark { millis, id }, row) in marks.iter().zip(rows) {
                 let (row, step) = (row.unwrap_or_default(), step(*millis, id));
+                let unindexed = Some((keys.of(UNINDEXED), step.as_slice(), true));
+                let mut call = Call::change(keys, keys.row(None, id), rows::head(&row), &[], unindexed);
                 // A row that can't be read has no words.
                 let words = rows::memory(id, &row).map(|memory| words_of(&memory)).unwrap_or_default();
-                let mut call = Call::new(Lua::Change, keys)
-                    .key(keys.with(MEMORIES, id))
-                    .arg(rows::head(&row))
-                    .arg([])
-                    .expect(keys.of(UNINDEXED), step.clone(), true);
-                for word in words {
-                    call.add(keys.with(WORD, &word), step.clone());
-                }
                 call.remove(keys.of(UNINDEXED), step.clone());
-                call.add(keys.of(INDEXED), step);
+                call.list(step, Some(words));
                 pipeline.add_command(call.into_cmd());
             }
             // One that was changed meanwhile is looked at again.

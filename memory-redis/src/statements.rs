@@ -14,16 +14,12 @@ use crate::rows;
 
 /// The version that a program must know to write; absent while it may be any.
 pub(crate) const WRITER: &str = "writer";
-/// The rows of memories; their id follows.
-pub(crate) const MEMORIES: &str = "r:";
 /// The memories whose words are not indexed.
 pub(crate) const UNINDEXED: &str = "steps";
 /// The memories whose words are. With the others these are the whole ledger.
 pub(crate) const INDEXED: &str = "steps:words";
 /// The memories with an open status: its name, and their steps.
 pub(crate) const OPEN: &str = "open";
-/// The memories with a word, which follows.
-pub(crate) const WORD: &str = "x:";
 /// From idempotency keys to ids.
 pub(crate) const IDEMPOTENCY: &str = "idempotency";
 /// The collections that hold a document.
@@ -63,19 +59,27 @@ impl Keys {
         path.map_or_else(|| self.of("n"), |path| self.with("n:", path))
     }
 
-    /// What the keys of all rows of documents of a collection begin with; the id follows. No name of a collection holds a colon.
-    pub(crate) fn documents(&self, collection: &Collection) -> Vec<u8> {
-        self.with("e:", format!("{collection}:"))
+    /// What the keys of all rows of the ledger or of a collection begin with. No name of a collection holds a colon.
+    pub(crate) fn rows(&self, collection: Option<&Collection>) -> Vec<u8> {
+        collection.map_or_else(|| self.of("r:"), |collection| self.with("e:", format!("{collection}:")))
+    }
+
+    /// The row of a record with this id.
+    pub(crate) fn row(&self, collection: Option<&Collection>, id: impl AsRef<[u8]>) -> Vec<u8> {
+        [&self.rows(collection), id.as_ref()].concat()
+    }
+
+    /// The records of the ledger or of a collection with this word.
+    pub(crate) fn word(&self, collection: Option<&Collection>, word: &str) -> Vec<u8> {
+        match collection {
+            None => self.with("x:", word),
+            Some(collection) => self.with("ew:", format!("{collection}:{word}")),
+        }
     }
 
     /// The documents of a collection.
     pub(crate) fn collection(&self, collection: &Collection) -> Vec<u8> {
         self.with("et:", collection.as_str())
-    }
-
-    /// The documents of a collection with this word.
-    pub(crate) fn document_word(&self, collection: &Collection, word: &str) -> Vec<u8> {
-        self.with("ew:", format!("{collection}:{word}"))
     }
 
     /// Any key at all, to find out which node has the slot.
@@ -120,7 +124,8 @@ pub(crate) fn load_scripts() -> Pipeline {
 
 /// A script with what it is called on. It names all keys that it touches, so a node that lacks one of them refuses it as a whole.
 #[derive(Debug)]
-pub(crate) struct Call {
+pub(crate) struct Call<'k> {
+    namespace: &'k Keys,
     script: Lua,
     keys: Vec<Vec<u8>>,
     arguments: Vec<Vec<u8>>,
@@ -128,27 +133,35 @@ pub(crate) struct Call {
     sets: BTreeMap<Vec<u8>, [BTreeSet<Vec<u8>>; 2]>,
 }
 
-impl Call {
-    pub(crate) fn new(script: Lua, keys: &Keys) -> Self {
-        Self { script, keys: vec![keys.of(WRITER)], arguments: Vec::new(), sets: BTreeMap::new() }
+/// That a set has a member, or has it not; nothing is expected otherwise.
+type Expected<'m> = Option<(Vec<u8>, &'m [u8], bool)>;
+
+impl<'k> Call<'k> {
+    pub(crate) fn new(script: Lua, namespace: &'k Keys) -> Self {
+        let keys = vec![namespace.of(WRITER)];
+        Self { namespace, script, keys, arguments: Vec::new(), sets: BTreeMap::new() }
     }
 
     /// Appends memories, all or none, unless one's id or idempotency key is taken.
-    pub(crate) fn append(keys: &Keys, memories: &[&Memory], with_words: bool) -> Self {
+    pub(crate) fn append(keys: &'k Keys, memories: &[&Memory], with_words: bool) -> Self {
         let mut call = Self::new(Lua::Append, keys).key(keys.of(IDEMPOTENCY)).arg(memories.len().to_string());
-        let all = if with_words { keys.of(INDEXED) } else { keys.of(UNINDEXED) };
         for memory in memories {
             let idempotency_key = memory.idempotency_key.as_ref().map_or("", IdempotencyKey::as_str);
-            call = call.key(keys.with(MEMORIES, memory.id.as_bytes()));
+            call = call.key(keys.row(None, memory.id.as_bytes()));
             call = call.arg(*memory.id.as_bytes()).arg(idempotency_key).arg(rows::from_memory(memory));
             let step = step_of_memory(memory);
-            call.place(keys, &step, &memory.space_id, Some(memory.status));
-            for word in if with_words { words_of(memory) } else { BTreeSet::new() } {
-                call.add(keys.with(WORD, &word), step.clone());
-            }
-            call.add(all.clone(), step);
+            call.place(&step, &memory.space_id, Some(memory.status));
+            call.list(step, with_words.then(|| words_of(memory)));
         }
         call
+    }
+
+    /// Writes a row if what was read of it is still in place: its head, or nothing. Without a new row it stays as it is.
+    pub(crate) fn change(keys: &'k Keys, row: Vec<u8>, head: &[u8], new: &[u8], expected: Expected<'_>) -> Self {
+        // Of no member nothing is expected, whatever the set.
+        let (set, member, is_there) = expected.unwrap_or_else(|| (row.clone(), &[], false));
+        let call = Self::new(Lua::Change, keys).key(row).key(set);
+        call.arg(head).arg(new).arg(member).arg(if is_there { "1" } else { "0" })
     }
 
     pub(crate) fn key(mut self, key: Vec<u8>) -> Self {
@@ -161,14 +174,9 @@ impl Call {
         self
     }
 
-    /// Expects a member in a set, or not in it.
-    pub(crate) fn expect(self, set: Vec<u8>, member: Vec<u8>, is_there: bool) -> Self {
-        self.key(set).arg(member).arg(if is_there { "1" } else { "0" })
-    }
-
     /// Adds a memory to its space, to the paths above it, and to its status if that is open.
-    pub(crate) fn place(&mut self, keys: &Keys, step: &[u8], space_id: &SpaceId, status: Option<Status>) {
-        let space = space_id.as_str();
+    pub(crate) fn place(&mut self, step: &[u8], space_id: &SpaceId, status: Option<Status>) {
+        let (keys, space) = (self.namespace, space_id.as_str());
         for path in space_id.ancestors() {
             let (above, last) = parted(path);
             self.add(keys.node(above), [last, &space[path.len()..=path.len()]].concat().into_bytes());
@@ -179,6 +187,27 @@ impl Call {
         if let Some(status) = status.filter(|status| status.is_open()) {
             self.add(keys.of(OPEN), open_entry(status, step));
         }
+    }
+
+    /// Adds a memory to all memories: to those with its words, or to those whose words are not indexed.
+    pub(crate) fn list(&mut self, step: Vec<u8>, words: Option<Words>) {
+        let all = self.namespace.of(if words.is_some() { INDEXED } else { UNINDEXED });
+        self.change_words(None, &step, &Words::new(), &words.unwrap_or_default());
+        self.add(all, step);
+    }
+
+    /// Adds a document to its collection, and to its words instead of those that it had.
+    pub(crate) fn list_document(&mut self, collection: &Collection, step: Vec<u8>, old: &Words, new: &Words) {
+        self.change_words(Some(collection), &step, old, new);
+        self.add(self.namespace.of(COLLECTIONS), collection.as_str().into());
+        self.add(self.namespace.collection(collection), step);
+    }
+
+    /// Takes a record from the words that it had to those that it has.
+    pub(crate) fn change_words(&mut self, of: Option<&Collection>, step: &[u8], old: &Words, new: &Words) {
+        let keys = self.namespace;
+        old.difference(new).for_each(|word| self.remove(keys.word(of, word), step.to_vec()));
+        new.difference(old).for_each(|word| self.add(keys.word(of, word), step.to_vec()));
     }
 
     pub(crate) fn add(&mut self, set: Vec<u8>, member: Vec<u8>) {
@@ -324,12 +353,15 @@ pub(crate) fn is_write(command: &Cmd) -> bool {
     matches!(name_of(command), b"EVAL" | b"EVALSHA" | b"UNLINK")
 }
 
+/// The distinct words of a record.
+pub(crate) type Words = BTreeSet<String>;
+
 /// The words of a memory.
-pub(crate) fn words_of(memory: &Memory) -> BTreeSet<String> {
+pub(crate) fn words_of(memory: &Memory) -> Words {
     words::distinct(&words::text_of(&memory.trigger, memory.context.as_ref()))
 }
 
 /// The words of a document.
-pub(crate) fn words_of_document(document: &Document) -> BTreeSet<String> {
+pub(crate) fn words_of_document(document: &Document) -> Words {
     words::distinct(document.content.as_str())
 }
