@@ -10,7 +10,7 @@ use redis::{Arg, Cmd, FromRedisValue, Pipeline, RedisError, Value};
 use tokio::sync::Semaphore;
 
 use crate::config::{RedisConfig, Topology, Wait};
-use crate::error::{asked_node, is_moving, is_passing, is_read_only, native, native_reply};
+use crate::error::{asked_node, is_moving, is_passing, is_read_only, native_reply};
 use crate::link::Link;
 use crate::statements::{Keys, LONG_ROWS, is_write, load_scripts, name_of};
 
@@ -109,9 +109,9 @@ impl Connections {
     }
 
     /// Closes the connections.
-    pub(crate) fn close(&self) {
-        self.link.close();
-        self.writes.close();
+    pub(crate) async fn close(&self) {
+        self.link.close().await;
+        self.writes.close().await;
         self.nodes.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
@@ -229,23 +229,17 @@ fn has_written(commands: &Pipeline, answers: &[Value]) -> bool {
 
 /// The answers, or the first error among them. It decides about its own command only, and others of the pipeline may have written.
 fn checked(commands: &Pipeline, answers: Vec<Value>) -> Result<Vec<Value>> {
-    if let Some(error) = refusal(&answers) {
-        let outcome = if has_written(commands, &answers) { Outcome::Unknown } else { Outcome::NotDone };
-        return Err(native_reply(error).after(outcome));
-    }
-    // A transaction whose commands were all taken is carried out as a whole, but for those that meet a value of another type.
-    let transactions =
-        answers.iter().filter_map(|answer| if let Value::Array(answers) = answer { Some(answers) } else { None });
-    match transactions.into_iter().find_map(|answers| refusal(answers)) {
-        Some(error) => Err(native(error).with_outcome(Outcome::Unknown)),
-        None => Ok(answers),
-    }
+    let Some(error) = refusal(&answers) else { return Ok(answers) };
+    let outcome = if has_written(commands, &answers) { Outcome::Unknown } else { Outcome::NotDone };
+    Err(native_reply(error).after(outcome))
 }
 
-/// The first error among the answers.
+/// The first error among answers.
 fn refusal(answers: &[Value]) -> Option<RedisError> {
     answers.iter().find_map(|answer| match answer {
         Value::ServerError(error) => Some(RedisError::from(error.clone())),
+        // Those of a transaction.
+        Value::Array(answers) => refusal(answers),
         _ => None,
     })
 }

@@ -50,7 +50,7 @@ impl Engine for RedisEngine {
     }
 
     async fn close(&self) -> Result<()> {
-        self.connections.close();
+        self.connections.close().await;
         Ok(())
     }
 

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::fs;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use memory_core::{Error, ErrorKind, Host, Password, Result};
@@ -26,9 +26,8 @@ use crate::error::{native, native_write};
 /// One connection that all calls share. It is made when the first of them comes, and made anew after it was lost.
 pub(crate) struct Link {
     source: Source,
-    current: RwLock<Option<Arc<Current>>>,
     /// Held by whoever connects, so that one does for all.
-    turn: Mutex<()>,
+    current: Mutex<Option<Arc<Current>>>,
     /// How long it may take to connect.
     patience: Duration,
 }
@@ -39,10 +38,11 @@ enum Source {
     Cluster(ClusterClient, Route),
 }
 
-/// The connection, and how many answers it has given.
+/// The connection, how many answers it has given, and whether another one is to be made.
 struct Current {
     connection: Connection,
     answers: AtomicU64,
+    is_lost: AtomicBool,
 }
 
 #[derive(Clone)]
@@ -54,15 +54,15 @@ enum Connection {
 impl Link {
     /// Connects to nothing yet. The key tells which slot of a cluster is meant.
     pub(crate) fn new(config: &RedisConfig, key: &str) -> Result<Self> {
-        let (current, turn) = Default::default();
-        Ok(Self { source: Source::new(config, key)?, current, turn, patience: config.connect_timeout })
+        let (source, patience) = (Source::new(config, key)?, config.connect_timeout);
+        Ok(Self { source, current: Mutex::default(), patience })
     }
 
     /// Sends all commands in one piece, and gives the answer to each.
     pub(crate) async fn send(&self, commands: &Pipeline) -> Result<Vec<Value>> {
         let current = self.connection().await?;
         let before = current.answers.load(Ordering::Relaxed);
-        let waiting = Waiting { link: self, current, since: Instant::now(), before };
+        let waiting = Waiting { current, since: Instant::now(), before };
         let mut connection = waiting.current.connection.clone();
         let answers = match &mut connection {
             Connection::Node(node) => node.req_packed_commands(commands, 0, commands.len()).await,
@@ -78,55 +78,40 @@ impl Link {
         };
         // A cluster finds its nodes again by itself.
         if is_stale && matches!(connection, Connection::Node(_)) {
-            self.forget(&waiting.current);
+            waiting.current.is_lost.store(true, Ordering::Relaxed);
         }
         answers.map_err(|error| native_write(error, commands))
     }
 
     /// Closes the connection.
-    pub(crate) fn close(&self) {
-        self.current.write().unwrap_or_else(PoisonError::into_inner).take();
+    pub(crate) async fn close(&self) {
+        self.current.lock().await.take();
     }
 
     async fn connection(&self) -> Result<Arc<Current>> {
-        if let Some(current) = self.current() {
-            return Ok(current);
-        }
-        let _turn = self.turn.lock().await;
-        if let Some(current) = self.current() {
-            return Ok(current);
+        let mut current = self.current.lock().await;
+        if let Some(current) = current.as_ref().filter(|current| !current.is_lost.load(Ordering::Relaxed)) {
+            return Ok(Arc::clone(current));
         }
         // Boxed, so that calls that have a connection are not as large as what it takes to make one.
         let connection = Box::pin(self.source.connect(self.patience)).await.map_err(native)?;
-        let current = Arc::new(Current { connection, answers: AtomicU64::default() });
-        *self.current.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&current));
-        Ok(current)
-    }
-
-    fn current(&self) -> Option<Arc<Current>> {
-        self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// Unless another one has connected anew already.
-    fn forget(&self, lost: &Arc<Current>) {
-        let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
-        current.take_if(|current| Arc::ptr_eq(current, lost));
+        let (answers, is_lost) = Default::default();
+        Ok(Arc::clone(current.insert(Arc::new(Current { connection, answers, is_lost }))))
     }
 }
 
 /// A call in flight. When it is given up, and nobody had an answer meanwhile, the connection may be dead without notice, and the
 /// next call gets another one.
-struct Waiting<'l> {
-    link: &'l Link,
+struct Waiting {
     current: Arc<Current>,
     since: Instant,
     before: u64,
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for Waiting {
     fn drop(&mut self) {
         if self.since.elapsed() > SUSPICIOUS && self.current.answers.load(Ordering::Relaxed) == self.before {
-            self.link.forget(&self.current);
+            self.current.is_lost.store(true, Ordering::Relaxed);
         }
     }
 }
