@@ -4,14 +4,16 @@ use std::time::Instant;
 
 use async_trait::async_trait;
 use memory_core::engine::{Config, Mark, corrupt};
-use memory_core::{Backfill, Blocks, Collection, Error, Inspection, Result, SpaceId, TextIndex, Timestamp};
+use memory_core::{
+    Backfill, Blocks, Collection, Documents, Error, Inspection, Ledger, Result, SpaceId, TextIndex, Timestamp,
+};
 use migrations::{Applied, Report, Step, Target};
 use redis::{InfoDict, Pipeline};
 
 use crate::config::RedisConfig;
 use crate::connection::{Connections, command};
 use crate::read::{LATE, RedisSession};
-use crate::rows;
+use crate::rows::{self, Stored};
 use crate::statements::{Call, INDEXED, MOVE, SCHEMA, UNINDEXED, Words, step, words_of, words_of_document};
 
 /// The keys that writes of version 1 touch, and the names that their values get.
@@ -315,12 +317,13 @@ fn index_memory(call: &mut Call<'_>, Mark { millis, id }: &Mark, row: &[u8], has
     {
         call.place(&step, &space, head.status);
     }
-    let words = || rows::memory(id, row).map(|memory| words_of(&memory)).unwrap_or_default();
+    let words = || Ledger::read(None, id, row).map(|memory| words_of(&memory)).unwrap_or_default();
     call.list(step, has_words.then(words));
 }
 
 fn index_document(call: &mut Call<'_>, Mark { millis, id }: &Mark, row: &[u8], collection: &Collection) {
     let step = step(*millis, id);
-    let words = rows::document(collection, id, row).map(|document| words_of_document(&document)).unwrap_or_default();
+    let words =
+        Documents::read(Some(collection), id, row).map(|document| words_of_document(&document)).unwrap_or_default();
     call.list_document(collection, step, &Words::new(), &words);
 }
