@@ -17,7 +17,7 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use crate::connection::{Connections, command, decoded};
 use crate::rows::{self, Stored, Version};
-use crate::statements::{COLLECTIONS, Call, INDEXED, LONG_ROWS, Range, UNINDEXED, parted, read_rows, step, words_of};
+use crate::statements::{COLLECTIONS, Call, INDEXED, LONG_ROWS, Range, UNINDEXED, parted, step, words_of};
 
 /// How many rows are read by one command, and taken into the index of words at once.
 const ROWS: usize = 64;
@@ -370,8 +370,14 @@ impl RedisSession {
     /// The rows with these ids behind a prefix, in their order.
     pub(crate) async fn rows(&self, prefix: &[u8], ids: Vec<&[u8]>) -> Result<Vec<Option<Vec<u8>>>> {
         let mut commands = Pipeline::with_capacity(ids.len().div_ceil(ROWS));
+        let mut key = prefix.to_vec();
         for some in ids.chunks(ROWS) {
-            commands.add_command(read_rows(prefix, some));
+            commands.cmd("MGET");
+            for id in some {
+                key.truncate(prefix.len());
+                key.extend(*id);
+                commands.arg(&key);
+            }
         }
         Ok(self.on.read_as::<Vec<Vec<_>>>(&commands).await?.into_iter().flatten().collect())
     }

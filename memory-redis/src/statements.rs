@@ -5,7 +5,8 @@ use std::sync::LazyLock;
 
 use memory_core::engine::{Mark, Place, Walk};
 use memory_core::{
-    BOUNDARIES, Collection, Document, Error, IdempotencyKey, Memory, Order, Result, SpaceId, Status, Timestamp, words,
+    BOUNDARIES, Collection, Document, Error, IdempotencyKey, Ledger, Memory, Order, Result, Selects, SpaceId, Status,
+    Timestamp, words,
 };
 use redis::{Arg, Cmd, Pipeline, Script, Value, cmd};
 
@@ -129,8 +130,10 @@ pub(crate) struct Call<'k> {
     script: Lua,
     keys: Vec<Vec<u8>>,
     arguments: Vec<Vec<u8>>,
-    /// For each sorted set the members that come, and those that go.
-    sets: BTreeMap<Vec<u8>, [BTreeSet<Vec<u8>>; 2]>,
+    /// The members that come to each sorted set.
+    coming: BTreeMap<Vec<u8>, BTreeSet<Vec<u8>>>,
+    /// The members that leave each.
+    going: BTreeMap<Vec<u8>, BTreeSet<Vec<u8>>>,
 }
 
 /// That a set has a member, or has it not; nothing is expected otherwise.
@@ -138,8 +141,8 @@ type Expected<'m> = Option<(Vec<u8>, &'m [u8], bool)>;
 
 impl<'k> Call<'k> {
     pub(crate) fn new(script: Lua, namespace: &'k Keys) -> Self {
-        let keys = vec![namespace.of(WRITER)];
-        Self { namespace, script, keys, arguments: Vec::new(), sets: BTreeMap::new() }
+        let (keys, (coming, going)) = (vec![namespace.of(WRITER)], Default::default());
+        Self { namespace, script, keys, arguments: Vec::new(), coming, going }
     }
 
     /// Appends memories, all or none, unless one's id or idempotency key is taken.
@@ -149,7 +152,7 @@ impl<'k> Call<'k> {
             let idempotency_key = memory.idempotency_key.as_ref().map_or("", IdempotencyKey::as_str);
             call = call.key(keys.row(None, memory.id.as_bytes()));
             call = call.arg(*memory.id.as_bytes()).arg(idempotency_key).arg(rows::from_memory(memory));
-            let step = step_of_memory(memory);
+            let step = step_of::<Ledger>(memory);
             call.place(&step, &memory.space_id, Some(memory.status));
             call.list(step, with_words.then(|| words_of(memory)));
         }
@@ -211,30 +214,28 @@ impl<'k> Call<'k> {
     }
 
     pub(crate) fn add(&mut self, set: Vec<u8>, member: Vec<u8>) {
-        self.sets.entry(set).or_default()[0].insert(member);
+        self.coming.entry(set).or_default().insert(member);
     }
 
     pub(crate) fn remove(&mut self, set: Vec<u8>, member: Vec<u8>) {
-        self.sets.entry(set).or_default()[1].insert(member);
+        self.going.entry(set).or_default().insert(member);
     }
 
     pub(crate) fn into_cmd(mut self) -> Cmd {
-        for (set, [coming, going]) in self.sets {
-            self.keys.push(set);
-            self.arguments.push((2 * coming.len()).to_string().into());
-            self.arguments.extend(coming.into_iter().flat_map(|member| [b"0".to_vec(), member]));
-            self.arguments.push(going.len().to_string().into());
-            self.arguments.extend(going);
-        }
         let mut call = cmd("EVALSHA");
+        self.keys.extend(self.coming.keys().chain(self.going.keys()).cloned());
         call.arg(SCRIPTS[self.script as usize].get_hash()).arg(self.keys.len()).arg(self.keys).arg(self.arguments);
+        call.arg(self.coming.len());
+        for members in self.coming.values() {
+            call.arg(2 * members.len());
+            for member in members {
+                call.arg(0).arg(member);
+            }
+        }
+        for members in self.going.values() {
+            call.arg(members.len()).arg(members);
+        }
         call
-    }
-
-    pub(crate) fn into_pipeline(self) -> Pipeline {
-        let mut pipeline = Pipeline::with_capacity(1);
-        pipeline.add_command(self.into_cmd());
-        pipeline
     }
 }
 
@@ -306,12 +307,8 @@ pub(crate) fn step(millis: i64, id: &[u8]) -> Vec<u8> {
     [&time(millis), id].concat()
 }
 
-pub(crate) fn step_of_memory(memory: &Memory) -> Vec<u8> {
-    step(memory.created_at.as_millis(), memory.id.as_bytes())
-}
-
-pub(crate) fn step_of_document(document: &Document) -> Vec<u8> {
-    step(document.created_at.as_millis(), document.id.as_str().as_bytes())
+pub(crate) fn step_of<K: Selects>(record: &K::Record) -> Vec<u8> {
+    step(K::created_at(record).as_millis(), K::id_bytes(record))
 }
 
 fn time(millis: i64) -> [u8; 6] {
@@ -327,17 +324,6 @@ pub(crate) fn open_entry(status: Status, step: &[u8]) -> Vec<u8> {
 /// The path above a path or a space, and how it goes on from there: by a boundary and a segment.
 pub(crate) fn parted(path: &str) -> (Option<&str>, &str) {
     path.rfind(BOUNDARIES).map_or((None, path), |at| (Some(&path[..at]), &path[at..]))
-}
-
-/// Reads rows by the ids behind a prefix.
-pub(crate) fn read_rows(prefix: &[u8], ids: &[&[u8]]) -> Cmd {
-    let (mut rows, mut key) = (cmd("MGET"), prefix.to_vec());
-    for id in ids {
-        key.truncate(prefix.len());
-        key.extend(*id);
-        rows.arg(&key);
-    }
-    rows
 }
 
 /// The name of a command.

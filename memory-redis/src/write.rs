@@ -5,15 +5,14 @@ use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 
 use memory_core::engine::{Append, Appended, Atomicity, Found, Writer};
-use memory_core::{Collection, Document, Memory, MemoryId, Outcome, Result, TextIndex};
+use memory_core::{Collection, Document, Documents, Ledger, Memory, Outcome, Result, TextIndex};
 use redis::{Pipeline, Value};
 
 use crate::connection::decoded;
 use crate::read::RedisSession;
 use crate::rows::{self, Version};
 use crate::statements::{
-    COLLECTIONS, Call, INDEXED, Lua, OPEN, Words, open_entry, step_of_document, step_of_memory, words_of,
-    words_of_document,
+    COLLECTIONS, Call, INDEXED, Lua, OPEN, Words, open_entry, step_of, words_of, words_of_document,
 };
 
 impl Writer for RedisSession {
@@ -33,20 +32,21 @@ impl Writer for RedisSession {
         }
         let mut owners = HashMap::new();
         for answer in on.write(scripts, self.until).await? {
+            let taken = decoded::<Vec<(Vec<u8>, Vec<u8>)>>(answer).map(Vec::into_iter);
             // The script may have written.
-            owners.extend(taken(answer).map_err(|error| error.with_outcome(Outcome::Unknown))?);
+            owners.extend(taken.map_err(|error| error.with_outcome(Outcome::Unknown))?);
         }
         let is_refused = append.atomicity == Atomicity::All && !owners.is_empty();
-        let appended = memories.iter().map(|memory| match owners.get(&memory.id) {
-            Some(owner) => Appended::Taken(*owner),
-            None if is_refused => Appended::NotWritten,
-            None => Appended::Written,
+        let appended = memories.iter().map(|memory| match owners.get(memory.id.as_bytes().as_slice()) {
+            Some(owner) => rows::memory_id(owner).map(Appended::Taken),
+            None if is_refused => Ok(Appended::NotWritten),
+            None => Ok(Appended::Written),
         });
-        Ok(appended.collect())
+        appended.collect::<Result<_>>().map_err(|error| error.with_outcome(Outcome::Unknown))
     }
 
     async fn replace(&mut self, before: &Found<Memory, Version>, after: &Memory) -> Result<bool> {
-        let (on, step) = (&self.on, step_of_memory(after));
+        let (on, step) = (&self.on, step_of::<Ledger>(after));
         let is_same_text = after.context == before.record.context;
         let mut is_indexed = on.has_ledger_text.load(Ordering::Relaxed);
         loop {
@@ -78,7 +78,7 @@ impl Writer for RedisSession {
         let mut call = Call::change(keys, key, head, &rows::from_document(after), None);
         // A document that is put again keeps its createdAt, and so its step.
         let old = before.map(|before| words_of_document(&before.record)).unwrap_or_default();
-        call.list_document(collection, step_of_document(after), &old, &words_of_document(after));
+        call.list_document(collection, step_of::<Documents>(after), &old, &words_of_document(after));
         Ok(self.run(call).await? == 1)
     }
 
@@ -91,7 +91,7 @@ impl Writer for RedisSession {
             .arg(found.len().to_string());
         for Found { record, version } in found {
             call = call.key(keys.row(Some(collection), record.id.as_str())).arg(*version);
-            let step = step_of_document(record);
+            let step = step_of::<Documents>(record);
             call.change_words(Some(collection), &step, &words_of_document(record), &Words::new());
             call.remove(keys.collection(collection), step);
         }
@@ -102,14 +102,10 @@ impl Writer for RedisSession {
 impl RedisSession {
     /// Runs a script that answers with a number.
     async fn run(&self, call: Call<'_>) -> Result<i64> {
-        let answer = self.on.write(call.into_pipeline(), self.until).await?.pop().unwrap_or(Value::Nil);
+        let mut pipeline = Pipeline::with_capacity(1);
+        pipeline.add_command(call.into_cmd());
+        let answer = self.on.write(pipeline, self.until).await?.pop().unwrap_or(Value::Nil);
         // The script may have written.
         decoded(answer).map_err(|error| error.with_outcome(Outcome::Unknown))
     }
-}
-
-/// Of memories that a script was to append, those that it did not because their id or key is taken, with who has it.
-fn taken(answer: Value) -> Result<HashMap<MemoryId, MemoryId>> {
-    let pairs: Vec<(Vec<u8>, Vec<u8>)> = decoded(answer)?;
-    pairs.into_iter().map(|(id, owner)| Ok((rows::memory_id(&id)?, rows::memory_id(&owner)?))).collect()
 }
