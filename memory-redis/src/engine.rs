@@ -89,7 +89,6 @@ impl Engine for RedisEngine {
 
 impl RedisEngine {
     fn durability(&self, info: &InfoDict, settings: Option<&HashMap<String, String>>) -> Durability {
-        let at_risk = |reason: &str, bound| Durability::AtRisk { reason: reason.to_owned(), bound };
         let Some(settings) = settings else {
             return Durability::Unknown { reason: "the server does not tell its configuration".to_owned() };
         };
@@ -97,25 +96,20 @@ impl RedisEngine {
         let can_evict = settings.get("maxmemory-policy").is_some_and(|policy| policy.starts_with("allkeys"));
         let replicas = info.get::<u32>("connected_slaves").unwrap_or_default();
         let waited_for = self.connections.config.wait.map_or(0, |wait| wait.replicas.get());
-        if can_evict && !is("maxmemory", "0") {
-            return at_risk("maxmemory-policy lets the server drop keys", None);
-        }
-        if !is("appendonly", "yes") {
-            return at_risk("appendonly is off", None);
-        }
-        if self.connections.fails_over() && waited_for < replicas {
-            return at_risk(
-                "a failover loses what its replica has not got yet: set wait_replicas to all of them",
-                None,
-            );
-        }
-        match settings.get("appendfsync").map(String::as_str) {
-            Some("always") if is("no-appendfsync-on-rewrite", "yes") => {
-                at_risk("no-appendfsync-on-rewrite leaves the log unflushed while it is rewritten", None)
-            }
-            Some("always") => Durability::Durable,
-            Some("everysec") => at_risk("appendfsync is everysec", Some(Duration::from_secs(1))),
-            _ => at_risk("appendfsync leaves flushing to the system", None),
+        let is_behind = self.connections.fails_over() && waited_for < replicas;
+        let is_put_off = is("no-appendfsync-on-rewrite", "yes");
+        // The first that applies is told, with how much is lost at most.
+        let risks = [
+            (can_evict && !is("maxmemory", "0"), "maxmemory-policy lets the server drop keys", None),
+            (!is("appendonly", "yes"), "appendonly is off", None),
+            (is_behind, "a failover loses what its replica has not got yet: set wait_replicas to all of them", None),
+            (is("appendfsync", "everysec"), "appendfsync is everysec", Some(Duration::from_secs(1))),
+            (!is("appendfsync", "always"), "appendfsync leaves flushing to the system", None),
+            (is_put_off, "no-appendfsync-on-rewrite leaves the log unflushed while it is rewritten", None),
+        ];
+        match risks.into_iter().find(|(applies, ..)| *applies) {
+            Some((_, reason, bound)) => Durability::AtRisk { reason: reason.to_owned(), bound },
+            None => Durability::Durable,
         }
     }
 }

@@ -267,29 +267,25 @@ impl RedisSession {
         search: &Search<'_>,
         visit: &mut Visit<'_, K>,
     ) -> Result<()> {
-        let words = search.words.iter();
-        let mut ranges: Vec<_> = words.map(|word| Range::of(self.on.keys.word(of, word))).collect();
         self.take_turn().await;
-        let (mut behind, mut hits) = (vec![None; ranges.len()], BTreeMap::<Mark, usize>::new());
-        while hits.len() < MAX_EXAMINED && !ranges.is_empty() {
-            let mut commands = Pipeline::with_capacity(ranges.len());
-            for (range, behind) in ranges.iter().zip(&behind) {
+        let words = search.words.iter().map(|word| (Range::of(self.on.keys.word(of, word)), None));
+        let (mut left, mut hits) = (words.collect::<Vec<_>>(), BTreeMap::<Mark, usize>::new());
+        while hits.len() < MAX_EXAMINED && !left.is_empty() {
+            let mut commands = Pipeline::with_capacity(left.len());
+            for (range, behind) in &left {
                 let walk = newest(search.created_after, search.created_before);
                 commands.add_command(range.read(&Walk { behind: behind.as_ref(), ..walk }, ENTRIES));
             }
-            let (mut rest, answers) = (Vec::with_capacity(ranges.len()), self.indexes(commands).await?);
-            behind.clear();
-            for (range, answer) in ranges.into_iter().zip(answers) {
+            let answers = self.indexes(commands).await?;
+            for ((range, _), answer) in std::mem::take(&mut left).into_iter().zip(answers) {
                 let entries = range.marks(answer)?;
-                if entries.len() == ENTRIES {
-                    rest.push(range);
-                    behind.push(entries.last().cloned());
+                if let Some(last) = entries.get(ENTRIES - 1) {
+                    left.push((range, Some(last.clone())));
                 }
                 for mark in entries {
                     *hits.entry(mark).or_default() += 1;
                 }
             }
-            ranges = rest;
         }
         let mut ranked: Vec<_> = hits.into_iter().map(|(mark, hits)| (hits, mark)).collect();
         ranked.sort_unstable_by(|left, right| right.cmp(left));
