@@ -45,17 +45,14 @@ pub(crate) fn from_document(document: &Document) -> Vec<u8> {
 pub(crate) fn from_form_1(old: &[u8]) -> Option<Vec<u8>> {
     let (head, rest) = old.split_at_checked(HEAD).filter(|(head, _)| head.first() == Some(&1))?;
     let (numbers, rest) = rest.split_at_checked(24)?;
+    let ([revision, created_at, updated_at], _) = numbers.as_chunks() else { return None };
     let (status, mut rest) = rest.split_first()?;
     let mut row = [&[FORM], &head[1..]].concat();
-    let mut numbers = numbers.as_chunks().0.iter().map(|number| i64::from_be_bytes(*number));
-    let since_earliest = |time: i64| time.wrapping_sub(Timestamp::MIN.as_millis()) as u64;
-    push(&mut row, numbers.next()? as u64);
-    push(&mut row, since_earliest(numbers.next()?));
-    // Absent was the lowest number.
-    push(
-        &mut row,
-        numbers.next().filter(|time| *time != i64::MIN).map_or(0, |time| since_earliest(time).wrapping_add(1)),
-    );
+    let since_earliest = |time| i64::from_be_bytes(time).wrapping_sub(Timestamp::MIN.as_millis()) as u64;
+    push(&mut row, u64::from_be_bytes(*revision));
+    push(&mut row, since_earliest(*created_at));
+    let is_absent = *updated_at == i64::MIN.to_be_bytes();
+    push(&mut row, if is_absent { 0 } else { since_earliest(*updated_at).wrapping_add(1) });
     row.push(*status);
     while let Some((length, texts)) = rest.split_first_chunk() {
         // Absent was the highest length, which is 0 here.

@@ -209,8 +209,7 @@ impl RedisSession {
         let (on, keys) = (&self.on, &self.on.keys);
         let Some(step) = begun(on).await? else { return self.index_words(TAKEN_OVER).await.map(drop) };
         for (set, has_words) in [("old:time", false), ("old:time:words", true)] {
-            let index = |call: &mut Call<'_>, mark: &Mark, row: &[u8]| index_memory(call, mark, row, has_words);
-            if self.move_some(&keys.of(set), &keys.of("m:"), &keys.rows(None), index).await? {
+            if self.move_some(&keys.of(set), &keys.of("m:"), None, has_words).await? {
                 return Ok(());
             }
         }
@@ -221,8 +220,7 @@ impl RedisSession {
         aside.cmd("EVAL").arg(SET_ASIDE).arg(2).arg(keys.with("dt:", &name)).arg(&set);
         on.write(aside, Instant::now()).await?;
         let collection = Collection::parse(String::from_utf8_lossy(&name)).map_err(corrupt)?;
-        let index = |call: &mut Call<'_>, mark: &Mark, row: &[u8]| index_document(call, mark, row, &collection);
-        if !self.move_some(&set, &rows, &keys.rows(Some(&collection)), index).await? {
+        if !self.move_some(&set, &rows, Some(&collection), true).await? {
             on.write(command("ZREM", &[&keys.of("old:collections"), &name]), Instant::now()).await?;
         }
         Ok(())
@@ -230,13 +228,7 @@ impl RedisSession {
 
     /// Moves the next records of a set of version 1: writes their rows under their new keys, where they still stand in the set. Where
     /// another program has moved one, it may be changed or removed already. Tells whether there were any.
-    async fn move_some(
-        &self,
-        set: &[u8],
-        from: &[u8],
-        to: &[u8],
-        index: impl Fn(&mut Call<'_>, &Mark, &[u8]),
-    ) -> Result<bool> {
+    async fn move_some(&self, set: &[u8], from: &[u8], of: Option<&Collection>, has_words: bool) -> Result<bool> {
         let (on, last) = (&self.on, (SLICE - 1).to_string());
         let entries = command("ZRANGE", &[set, b"0", last.as_bytes(), b"WITHSCORES"]);
         let entries: Vec<(Vec<u8>, i64)> = on.read_one(&entries).await?;
@@ -253,8 +245,8 @@ impl RedisSession {
             let Some(row) = row else { continue };
             let row = rows::from_form_1(&row).unwrap_or(row);
             let expected = Some((set.to_vec(), mark.id.as_slice(), true));
-            let mut call = Call::change(&on.keys, [to, &mark.id].concat(), &[], &row, expected);
-            index(&mut call, mark, &row);
+            let mut call = Call::change(&on.keys, on.keys.row(of, &mark.id), &[], &row, expected);
+            index(&mut call, mark, &row, of, has_words);
             moves.add_command(call.into_cmd());
         }
         on.write(moves, Instant::now()).await?;
@@ -309,9 +301,13 @@ impl RedisSession {
     }
 }
 
-/// A memory that can't be read to its end stands where its head says, or among all memories at least.
-fn index_memory(call: &mut Call<'_>, Mark { millis, id }: &Mark, row: &[u8], has_words: bool) {
+/// Lists a record. A memory that can't be read to its end stands where its head says, or among all memories at least.
+fn index(call: &mut Call<'_>, Mark { millis, id }: &Mark, row: &[u8], of: Option<&Collection>, has_words: bool) {
     let step = step(*millis, id);
+    if let Some(collection) = of {
+        let words = Documents::read(of, id, row).map(|document| words_of_document(&document)).unwrap_or_default();
+        return call.list_document(collection, step, &Words::new(), &words);
+    }
     if let Ok(head) = rows::read_head(id, row)
         && let Ok(space) = SpaceId::parse(head.space)
     {
@@ -319,11 +315,4 @@ fn index_memory(call: &mut Call<'_>, Mark { millis, id }: &Mark, row: &[u8], has
     }
     let words = || Ledger::read(None, id, row).map(|memory| words_of(&memory)).unwrap_or_default();
     call.list(step, has_words.then(words));
-}
-
-fn index_document(call: &mut Call<'_>, Mark { millis, id }: &Mark, row: &[u8], collection: &Collection) {
-    let step = step(*millis, id);
-    let words =
-        Documents::read(Some(collection), id, row).map(|document| words_of_document(&document)).unwrap_or_default();
-    call.list_document(collection, step, &Words::new(), &words);
 }
