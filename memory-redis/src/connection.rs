@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use memory_core::engine::Retry;
-use memory_core::{Error, ErrorKind, Host, Outcome, Result, TextIndex};
+use memory_core::{Error, ErrorKind, Host, Outcome, Result};
 use redis::{Arg, Cmd, FromRedisValue, Pipeline, RedisError, Value};
 use tokio::sync::Semaphore;
 
@@ -27,8 +27,6 @@ pub(crate) struct Connections {
     /// Bounds the walks and searches under way: the server answers them one after the other anyway, and answers that wait to be
     /// read take memory.
     pub(crate) recalls: Arc<Semaphore>,
-    /// Whether a memory was met whose words are indexed. Never goes back.
-    pub(crate) has_ledger_text: AtomicBool,
     /// Whether it is known that rows may be long. Never goes back.
     pub(crate) has_long_rows: AtomicBool,
     link: Arc<Link>,
@@ -51,7 +49,6 @@ impl Connections {
         Ok(Self {
             keys,
             recalls: Arc::new(Semaphore::new(RECALLS)),
-            has_ledger_text: AtomicBool::new(config.text_index == TextIndex::All),
             has_long_rows: AtomicBool::new(false),
             link,
             writes,

@@ -10,7 +10,7 @@ use memory_core::engine::{
 };
 use memory_core::{
     Collection, DocumentId, Documents, Error, ErrorKind, Head, Ledger, MAX_EXAMINED, MemoryId, Order, Outcome, Result,
-    Timestamp, Verdict,
+    Verdict,
 };
 use redis::{Pipeline, Value};
 use tokio::sync::OwnedSemaphorePermit;
@@ -151,8 +151,8 @@ impl RedisSession {
     pub(crate) async fn index_words(&self, most: usize) -> Result<bool> {
         let keys = &self.on.keys;
         for _ in 0..=most / ROWS {
-            let walk = newest(None, None);
-            let (marks, goes_on) = self.entries(&[Range::of(keys.of(UNINDEXED))], &walk, ROWS).await?;
+            let unindexed = [Range::of(keys.of(UNINDEXED))];
+            let (marks, goes_on) = self.entries(&unindexed, &Walk::EVERYTHING, ROWS).await?;
             let count = marks.len();
             if count == 0 {
                 return Ok(true);
@@ -268,13 +268,14 @@ impl RedisSession {
         visit: &mut Visit<'_, K>,
     ) -> Result<()> {
         self.take_turn().await;
+        let Search { created_after, created_before, .. } = *search;
         let words = search.words.iter().map(|word| (Range::of(self.on.keys.word(of, word)), None));
         let (mut left, mut hits) = (words.collect::<Vec<_>>(), BTreeMap::<Mark, usize>::new());
         while hits.len() < MAX_EXAMINED && !left.is_empty() {
             let mut commands = Pipeline::with_capacity(left.len());
             for (range, behind) in &left {
-                let walk = newest(search.created_after, search.created_before);
-                commands.add_command(range.read(&Walk { behind: behind.as_ref(), ..walk }, ENTRIES));
+                let walk = Walk { created_after, created_before, behind: behind.as_ref(), ..Walk::EVERYTHING };
+                commands.add_command(range.read(&walk, ENTRIES));
             }
             let answers = self.indexes(commands).await?;
             for ((range, _), answer) in std::mem::take(&mut left).into_iter().zip(answers) {
@@ -377,12 +378,6 @@ impl RedisSession {
         }
         Ok(self.on.read_as::<Vec<Vec<_>>>(&commands).await?.into_iter().flatten().collect())
     }
-}
-
-/// A walk from the newest record between two times.
-fn newest<'w>(created_after: Option<Timestamp>, created_before: Option<Timestamp>) -> Walk<'w> {
-    let (source, order) = (Source::Everything, Order::NewestFirst);
-    Walk { source, order, created_after, created_before, behind: None, count: 0, is_shared: false }
 }
 
 /// A row of the ledger or of a collection.

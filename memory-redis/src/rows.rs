@@ -6,8 +6,8 @@
 
 use memory_core::engine::{Found, StoredDocument, StoredMemory, corrupt};
 use memory_core::{
-    Collection, Context, Document, Documents, Error, Head, IdempotencyKey, Ledger, Memory, MemoryId, Result, Revision,
-    Selects, Status, Timestamp,
+    Collection, Context, Document, Documents, Error, Head, IdempotencyKey, Ledger, Memory, Result, Revision, Selects,
+    Status, Timestamp,
 };
 use uuid::Uuid;
 
@@ -119,12 +119,6 @@ impl Stored for Documents {
 pub(crate) fn found<K: Stored>(of: Option<&Collection>, id: &[u8], row: &[u8]) -> Result<Found<K::Record, Version>> {
     let version = *row.first_chunk().ok_or_else(cut)?;
     Ok(Found { record: K::read(of, id, row)?, version })
-}
-
-/// The id of a memory in an index.
-pub(crate) fn memory_id(id: &[u8]) -> Result<MemoryId> {
-    let id = <[u8; 16]>::try_from(id).map_err(|_| Error::corrupt("a stored id is not a UUID"))?;
-    Ok(MemoryId::from_bytes(id))
 }
 
 /// What a row begins with behind its head, as it is stored.

@@ -271,16 +271,15 @@ impl Range {
     /// Reads the next entries of a walk, at most so many.
     pub(crate) fn read(&self, walk: &Walk<'_>, count: usize) -> Cmd {
         let bound = |edge: &[u8], end: &[u8]| [edge, &self.head, end].concat();
-        let mut low =
-            walk.created_after.map_or_else(|| bound(b"[", &[]), |after| bound(b"[", &time(after.as_millis() + 1)));
-        let mut high =
-            walk.created_before.map_or_else(|| bound(b"(", &[BEYOND]), |before| bound(b"(", &time(before.as_millis())));
-        if let Some(mark) = walk.behind {
-            let place = bound(b"(", &step(mark.millis, &mark.id));
-            *(if walk.order == Order::NewestFirst { &mut high } else { &mut low }) = place;
-        }
-        let mut read = cmd(if walk.order == Order::NewestFirst { "ZREVRANGEBYLEX" } else { "ZRANGEBYLEX" });
-        let (first, last) = if walk.order == Order::NewestFirst { (high, low) } else { (low, high) };
+        let low = walk.created_after.map_or_else(Vec::new, |after| time(after.as_millis() + 1).to_vec());
+        let high = walk.created_before.map_or_else(|| vec![BEYOND], |before| time(before.as_millis()).to_vec());
+        let (low, high) = (bound(b"[", &low), bound(b"(", &high));
+        let behind = walk.behind.map(|mark| bound(b"(", &step(mark.millis, &mark.id)));
+        let (name, first, last) = match walk.order {
+            Order::NewestFirst => ("ZREVRANGEBYLEX", behind.unwrap_or(high), low),
+            Order::OldestFirst => ("ZRANGEBYLEX", behind.unwrap_or(low), high),
+        };
+        let mut read = cmd(name);
         read.arg(&self.key).arg(first).arg(last).arg("LIMIT").arg(0).arg(count);
         read
     }

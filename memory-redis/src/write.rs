@@ -2,10 +2,9 @@
 //! refuses it as a whole where one of its keys is elsewhere or nowhere, so that nothing is ever half done, and it is sent again.
 
 use std::collections::HashMap;
-use std::sync::atomic::Ordering;
 
 use memory_core::engine::{Append, Appended, Atomicity, Found, Writer};
-use memory_core::{Collection, Document, Documents, Ledger, Memory, Outcome, Result, TextIndex};
+use memory_core::{Collection, Document, Documents, Error, Ledger, Memory, MemoryId, Outcome, Result, TextIndex};
 use redis::{Pipeline, Value};
 
 use crate::connection::decoded;
@@ -30,25 +29,25 @@ impl Writer for RedisSession {
             let call = Call::append(&on.keys, group, on.config.text_index == TextIndex::All);
             scripts.add_command(call.into_cmd());
         }
+        // Of those that a script did not append, as their id or key is taken: who has it.
         let mut owners = HashMap::new();
         for answer in on.write(scripts, self.until).await? {
-            let taken = decoded::<Vec<(Vec<u8>, Vec<u8>)>>(answer).map(Vec::into_iter);
-            // The script may have written.
-            owners.extend(taken.map_err(|error| error.with_outcome(Outcome::Unknown))?);
+            let bad = |_| Error::corrupt("a stored id is not a UUID").with_outcome(Outcome::Unknown);
+            owners.extend(decoded::<Vec<([u8; 16], [u8; 16])>>(answer).map_err(bad)?);
         }
         let is_refused = append.atomicity == Atomicity::All && !owners.is_empty();
-        let appended = memories.iter().map(|memory| match owners.get(memory.id.as_bytes().as_slice()) {
-            Some(owner) => rows::memory_id(owner).map(Appended::Taken),
-            None if is_refused => Ok(Appended::NotWritten),
-            None => Ok(Appended::Written),
+        let appended = memories.iter().map(|memory| match owners.get(memory.id.as_bytes()) {
+            Some(owner) => Appended::Taken(MemoryId::from_bytes(*owner)),
+            None if is_refused => Appended::NotWritten,
+            None => Appended::Written,
         });
-        appended.collect::<Result<_>>().map_err(|error| error.with_outcome(Outcome::Unknown))
+        Ok(appended.collect())
     }
 
     async fn replace(&mut self, before: &Found<Memory, Version>, after: &Memory) -> Result<bool> {
         let (on, step) = (&self.on, step_of::<Ledger>(after));
         let is_same_text = after.context == before.record.context;
-        let mut is_indexed = on.has_ledger_text.load(Ordering::Relaxed);
+        let mut is_indexed = on.config.text_index == TextIndex::All;
         loop {
             let expected = Some((on.keys.of(INDEXED), step.as_slice(), is_indexed)).filter(|_| !is_same_text);
             let (key, row) = (on.keys.row(None, after.id.as_bytes()), rows::from_memory(after));
@@ -67,7 +66,6 @@ impl Writer for RedisSession {
                 2 => is_indexed = !is_indexed,
                 done => return Ok(done == 1),
             }
-            on.has_ledger_text.fetch_or(is_indexed, Ordering::Relaxed);
         }
     }
 
