@@ -10,7 +10,7 @@ use redis::{Arg, Cmd, FromRedisValue, Pipeline, RedisError, Value};
 use tokio::sync::Semaphore;
 
 use crate::config::{RedisConfig, Topology, Wait};
-use crate::error::{asked_node, is_moving, is_passing, is_read_only, native_reply};
+use crate::error::{asked_node, has_code, is_moving, is_passing, is_read_only, native_reply};
 use crate::link::Link;
 use crate::statements::{Keys, LONG_ROWS, is_write, load_scripts, name_of};
 
@@ -179,7 +179,7 @@ impl Connections {
             return Ok(Vec::new());
         }
         let answers = link.send(commands).await?;
-        if !answers.iter().any(is_unknown_script) {
+        if !has_code(&answers, &["NOSCRIPT"]) {
             return checked(commands, answers);
         }
         // A server that is new, was flushed or has taken over does not know the scripts yet. Those that it has carried out
@@ -212,10 +212,6 @@ pub(crate) fn decoded<T: FromRedisValue>(answer: Value) -> Result<T> {
 fn has_long_row(commands: &Pipeline) -> bool {
     let mut arguments = commands.cmd_iter().flat_map(Cmd::args_iter);
     arguments.any(|argument| matches!(argument, Arg::Simple(bytes) if bytes.len() >= LONG))
-}
-
-fn is_unknown_script(answer: &Value) -> bool {
-    matches!(answer, Value::ServerError(error) if error.code() == "NOSCRIPT")
 }
 
 /// Whether one of the commands was carried out that write.

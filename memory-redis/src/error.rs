@@ -5,7 +5,7 @@ use std::fmt;
 
 use memory_core::ErrorKind::{self, Corrupt, InvalidInput, Unauthorized, Unavailable, Unexpected};
 use memory_core::{Error, Outcome};
-use redis::{ErrorKind as Kind, Pipeline, RedisError};
+use redis::{ErrorKind as Kind, Pipeline, RedisError, Value};
 
 use crate::statements::{is_write, name_of};
 
@@ -51,6 +51,11 @@ pub(crate) fn native_reply(error: RedisError) -> Error {
     let is_unknown = is_from_within_a_script(&error);
     let error = native(error);
     if is_unknown { error.with_outcome(Outcome::Unknown) } else { error }
+}
+
+/// Whether the server has refused a command with one of these codes.
+pub(crate) fn has_code(answers: &[Value], codes: &[&str]) -> bool {
+    answers.iter().any(|answer| matches!(answer, Value::ServerError(error) if codes.contains(&error.code())))
 }
 
 /// Whether the same call can succeed soon: the connection was lost, the server starts, or somebody else is the primary now.

@@ -356,12 +356,12 @@ impl RedisSession {
         for mark in marks {
             commands.cmd("STRLEN").arg([prefix, &mark.id].concat());
         }
-        let mut held = 0;
-        let is_beyond = |length: &Value| {
-            held += if let Value::Int(length) = length { *length } else { 0 };
+        let (mut held, lengths) = (0, self.on.read_as::<Vec<i64>>(&commands).await?);
+        let is_beyond = |length: &i64| {
+            held += length;
             held > MAX_BYTES
         };
-        Ok(self.on.read(&commands).await?.iter().position(is_beyond).map_or(marks.len(), |place| place.max(1)))
+        Ok(lengths.iter().position(is_beyond).map_or(marks.len(), |place| place.max(1)))
     }
 
     /// The rows with these ids behind a prefix, in their order.

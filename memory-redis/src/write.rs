@@ -17,14 +17,12 @@ use crate::statements::{
 impl Writer for RedisSession {
     async fn append(&mut self, append: Append<'_>) -> Result<Vec<Appended>> {
         let (on, memories) = (&self.on, append.memories);
-        let is_new = |memory: &&Memory| !append.is_repeated && memory.idempotency_key.is_none();
-        let (new, others): (Vec<_>, Vec<_>) = match append.atomicity {
-            Atomicity::All => (memories.to_vec(), Vec::new()),
-            // Nothing is in the way of those that are certainly new, so they can share a script.
-            Atomicity::Each => memories.iter().copied().partition(is_new),
-        };
-        let groups = std::iter::once(new.as_slice()).chain(others.chunks(1)).filter(|group| !group.is_empty());
-        let mut scripts = Pipeline::with_capacity(1 + others.len());
+        // Nothing is in the way of those that are certainly new, so they can share a script also where each is a step.
+        let is_new = |memory: &Memory| !append.is_repeated && memory.idempotency_key.is_none();
+        let (shared, alone): (Vec<_>, Vec<_>) =
+            memories.iter().partition(|memory| append.atomicity == Atomicity::All || is_new(memory));
+        let groups = shared.chunks(shared.len().max(1)).chain(alone.chunks(1));
+        let mut scripts = Pipeline::with_capacity(1 + alone.len());
         for group in groups {
             let call = Call::append(&on.keys, group, on.config.text_index == TextIndex::All);
             scripts.add_command(call.into_cmd());
