@@ -95,7 +95,7 @@ pub struct Wait {
 
 const DEFAULT_PORT: u16 = 6379;
 const DEFAULT_SENTINEL_PORT: u16 = 26379;
-const DEFAULT_WAIT: Duration = Duration::from_secs(1);
+const DEFAULT_WAIT: Wait = Wait { replicas: NonZeroU32::MIN, timeout: Duration::from_secs(1) };
 
 impl RedisConfig {
     /// The default settings.
@@ -159,11 +159,8 @@ impl RedisConfig {
         for (name, value) in form_urlencoded::parse(parameters.as_bytes()) {
             config.set(&name, &value)?;
         }
-        if config
-            .tls
-            .as_ref()
-            .and_then(|tls| tls.client.as_ref())
-            .is_some_and(|(cert, key)| cert.as_os_str().is_empty() || key.as_os_str().is_empty())
+        if let Some(Tls { client: Some((certificate, key)), .. }) = &config.tls
+            && (certificate.as_os_str().is_empty() || key.as_os_str().is_empty())
         {
             return Err(Error::invalid("tls_cert_file and tls_key_file go together"));
         }
@@ -171,39 +168,25 @@ impl RedisConfig {
     }
 
     fn set(&mut self, name: &str, value: &str) -> Result<()> {
-        let unknown = || Error::invalid(format!("the Redis URL has an unknown parameter: {name}"));
         let millis = || parameter(name, value).map(Duration::from_millis);
-        match name {
-            "namespace" => self.namespace = value.to_owned(),
-            "wait_replicas" => {
-                let timeout = self.wait.map_or(DEFAULT_WAIT, |wait| wait.timeout);
-                self.wait = Some(Wait { replicas: parameter(name, value)?, timeout });
+        match (name, &mut self.tls, &mut self.topology) {
+            ("namespace", ..) => self.namespace = value.to_owned(),
+            ("wait_replicas", ..) => self.wait.get_or_insert(DEFAULT_WAIT).replicas = parameter(name, value)?,
+            ("wait_timeout_ms", ..) => self.wait.get_or_insert(DEFAULT_WAIT).timeout = millis()?,
+            ("connect_timeout_ms", ..) => self.connect_timeout = millis()?,
+            ("deadline_ms", ..) => self.deadline = millis()?,
+            ("text_index", ..) => self.text_index = parameter(name, value)?,
+            ("tls_ca_file", Some(tls), _) => tls.root_certificate = Some(value.into()),
+            ("tls_cert_file", Some(tls), _) => tls.client.get_or_insert_default().0 = value.into(),
+            ("tls_key_file", Some(tls), _) => tls.client.get_or_insert_default().1 = value.into(),
+            ("tls_ca_file" | "tls_cert_file" | "tls_key_file", None, _) => {
+                return Err(Error::invalid(format!("{name} needs a rediss URL")));
             }
-            "wait_timeout_ms" => {
-                let replicas = self.wait.map_or(NonZeroU32::MIN, |wait| wait.replicas);
-                self.wait = Some(Wait { replicas, timeout: millis()? });
+            ("sentinel_user", _, Topology::Sentinel { login, .. }) => login.user = Some(value.to_owned()),
+            ("sentinel_password", _, Topology::Sentinel { login, .. }) => {
+                login.password = Some(Password(value.to_owned()));
             }
-            "connect_timeout_ms" => self.connect_timeout = millis()?,
-            "deadline_ms" => self.deadline = millis()?,
-            "text_index" => self.text_index = parameter(name, value)?,
-            "tls_ca_file" | "tls_cert_file" | "tls_key_file" => {
-                let Some(tls) = &mut self.tls else {
-                    return Err(Error::invalid(format!("{name} needs a rediss URL")));
-                };
-                match name {
-                    "tls_ca_file" => tls.root_certificate = Some(value.into()),
-                    "tls_cert_file" => tls.client.get_or_insert_default().0 = value.into(),
-                    _ => tls.client.get_or_insert_default().1 = value.into(),
-                }
-            }
-            "sentinel_user" | "sentinel_password" => {
-                let Topology::Sentinel { login, .. } = &mut self.topology else { return Err(unknown()) };
-                match name {
-                    "sentinel_user" => login.user = Some(value.to_owned()),
-                    _ => login.password = Some(Password(value.to_owned())),
-                }
-            }
-            _ => return Err(unknown()),
+            _ => return Err(Error::invalid(format!("the Redis URL has an unknown parameter: {name}"))),
         }
         Ok(())
     }

@@ -5,12 +5,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use memory_core::engine::Retry;
-use memory_core::{Error, ErrorKind, Host, Outcome, Result, TextIndex};
+use memory_core::{Error, ErrorKind, Host, Outcome, Result};
 use redis::{Arg, Cmd, FromRedisValue, Pipeline, RedisError, Value};
 use tokio::sync::Semaphore;
 
 use crate::config::{RedisConfig, Topology, Wait};
-use crate::error::{asked_node, is_moving, is_passing, is_read_only, native, native_reply};
+use crate::error::{asked_node, has_code, is_moving, is_passing, is_read_only, native_reply};
 use crate::link::Link;
 use crate::statements::{Keys, LONG_ROWS, is_write, load_scripts, name_of};
 
@@ -27,8 +27,6 @@ pub(crate) struct Connections {
     /// Bounds the walks and searches under way: the server answers them one after the other anyway, and answers that wait to be
     /// read take memory.
     pub(crate) recalls: Arc<Semaphore>,
-    /// Whether a memory was met whose words are indexed. Never goes back.
-    pub(crate) has_ledger_text: AtomicBool,
     /// Whether it is known that rows may be long. Never goes back.
     pub(crate) has_long_rows: AtomicBool,
     link: Arc<Link>,
@@ -51,7 +49,6 @@ impl Connections {
         Ok(Self {
             keys,
             recalls: Arc::new(Semaphore::new(RECALLS)),
-            has_ledger_text: AtomicBool::new(config.text_index == TextIndex::All),
             has_long_rows: AtomicBool::new(false),
             link,
             writes,
@@ -70,9 +67,14 @@ impl Connections {
         answers.map_err(|error| error.with_outcome(Outcome::NotDone))
     }
 
-    /// The same for the answer to the last command, which is that of a transaction where one ends there.
-    pub(crate) async fn read_one<T: FromRedisValue>(&self, commands: &Pipeline) -> Result<T> {
-        decoded(self.read(commands).await?.pop().unwrap_or(Value::Nil))
+    /// The same for answers of a known form: a tuple, or a list of answers that are alike.
+    pub(crate) async fn read_as<T: FromRedisValue>(&self, commands: &Pipeline) -> Result<T> {
+        decoded(Value::Array(self.read(commands).await?))
+    }
+
+    /// The same for the answer to a single command.
+    pub(crate) async fn read_one<T: FromRedisValue>(&self, command: &Pipeline) -> Result<T> {
+        Ok(self.read_as::<(T,)>(command).await?.0)
     }
 
     /// Sends scripts or commands that write, in one piece, gives the answer to each, and waits for the replicas.
@@ -104,9 +106,9 @@ impl Connections {
     }
 
     /// Closes the connections.
-    pub(crate) fn close(&self) {
-        self.link.close();
-        self.writes.close();
+    pub(crate) async fn close(&self) {
+        self.link.close().await;
+        self.writes.close().await;
         self.nodes.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
@@ -173,28 +175,22 @@ impl Connections {
     }
 
     async fn send(&self, link: &Link, commands: &Pipeline) -> Result<Vec<Value>> {
-        let mut answers = link.send(commands).await?;
-        if answers.iter().any(is_unknown_script) {
-            // A server that is new, was flushed or has taken over does not know the scripts yet. What it has carried out is not sent
-            // again.
-            let earlier = if has_written(commands, &answers) { Outcome::Unknown } else { Outcome::NotDone };
-            let mut rest = Pipeline::new();
-            let (mut places, load) = (Vec::new(), load_scripts());
-            for (place, command) in commands.cmd_iter().enumerate() {
-                if is_unknown_script(&answers[place]) || name_of(command) == b"WAIT" {
-                    rest.add_command(command.clone());
-                    places.push(place);
-                }
-            }
-            let sent = async {
-                checked(&load, link.send(&load).await?)?;
-                link.send(&rest).await
-            };
-            for (place, answer) in places.into_iter().zip(sent.await.map_err(|error| error.after(earlier))?) {
-                answers[place] = answer;
-            }
+        if commands.is_empty() {
+            return Ok(Vec::new());
         }
-        checked(commands, answers)
+        let answers = link.send(commands).await?;
+        if !has_code(&answers, &["NOSCRIPT"]) {
+            return checked(commands, answers);
+        }
+        // A server that is new, was flushed or has taken over does not know the scripts yet. Those that it has carried out
+        // meanwhile find what they have done.
+        let earlier = if has_written(commands, &answers) { Outcome::Unknown } else { Outcome::NotDone };
+        let again = async {
+            let load = load_scripts();
+            checked(&load, link.send(&load).await?)?;
+            checked(commands, link.send(commands).await?)
+        };
+        again.await.map_err(|error| error.after(earlier))
     }
 }
 
@@ -218,10 +214,6 @@ fn has_long_row(commands: &Pipeline) -> bool {
     arguments.any(|argument| matches!(argument, Arg::Simple(bytes) if bytes.len() >= LONG))
 }
 
-fn is_unknown_script(answer: &Value) -> bool {
-    matches!(answer, Value::ServerError(error) if error.code() == "NOSCRIPT")
-}
-
 /// Whether one of the commands was carried out that write.
 fn has_written(commands: &Pipeline, answers: &[Value]) -> bool {
     let mut answers = commands.cmd_iter().zip(answers);
@@ -230,23 +222,17 @@ fn has_written(commands: &Pipeline, answers: &[Value]) -> bool {
 
 /// The answers, or the first error among them. It decides about its own command only, and others of the pipeline may have written.
 fn checked(commands: &Pipeline, answers: Vec<Value>) -> Result<Vec<Value>> {
-    if let Some(error) = refusal(&answers) {
-        let outcome = if has_written(commands, &answers) { Outcome::Unknown } else { Outcome::NotDone };
-        return Err(native_reply(error).after(outcome));
-    }
-    // A transaction whose commands were all taken is carried out as a whole, but for those that meet a value of another type.
-    let transactions =
-        answers.iter().filter_map(|answer| if let Value::Array(answers) = answer { Some(answers) } else { None });
-    match transactions.into_iter().find_map(|answers| refusal(answers)) {
-        Some(error) => Err(native(error).with_outcome(Outcome::Unknown)),
-        None => Ok(answers),
-    }
+    let Some(error) = refusal(&answers) else { return Ok(answers) };
+    let outcome = if has_written(commands, &answers) { Outcome::Unknown } else { Outcome::NotDone };
+    Err(native_reply(error).after(outcome))
 }
 
-/// The first error among the answers.
+/// The first error among answers.
 fn refusal(answers: &[Value]) -> Option<RedisError> {
     answers.iter().find_map(|answer| match answer {
         Value::ServerError(error) => Some(RedisError::from(error.clone())),
+        // Those of a transaction.
+        Value::Array(answers) => refusal(answers),
         _ => None,
     })
 }

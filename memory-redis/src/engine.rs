@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use memory_core::engine::{Access, Engine, Provider, Work};
 use memory_core::{Backfill, Durability, Error, Health, Result};
-use redis::{InfoDict, Pipeline, Value};
+use redis::{InfoDict, Pipeline};
 
 use crate::config::RedisConfig;
-use crate::connection::{Connections, decoded};
+use crate::connection::Connections;
 use crate::read::RedisSession;
 use crate::schema;
 use crate::statements::SCHEMA;
@@ -50,7 +50,7 @@ impl Engine for RedisEngine {
     }
 
     async fn close(&self) -> Result<()> {
-        self.connections.close();
+        self.connections.close().await;
         Ok(())
     }
 
@@ -58,21 +58,16 @@ impl Engine for RedisEngine {
         let start = Instant::now();
         let mut commands = Pipeline::new();
         commands.cmd("HLEN").arg(self.connections.keys.of(SCHEMA)).cmd("INFO");
-        let mut answers = self.connections.read(&commands).await?.into_iter();
+        let (schema_version, info): (u32, InfoDict) = self.connections.read_as(&commands).await?;
         let latency = start.elapsed();
-        let mut answer = || answers.next().unwrap_or(Value::Nil);
-        let (schema_version, info): (u32, InfoDict) = (decoded(answer())?, decoded(answer())?);
         // Often denied, which is no failure. One by one, as servers before 7.0 want it, and no more than is needed: there are
         // passwords among the settings.
         let mut commands = Pipeline::new();
         for setting in ["appendonly", "appendfsync", "no-appendfsync-on-rewrite", "maxmemory", "maxmemory-policy"] {
             commands.cmd("CONFIG").arg("GET").arg(setting);
         }
-        let settings = self.connections.read(&commands).await.ok();
-        let settings = settings.map(|answers| {
-            let pairs = answers.into_iter().map(decoded::<HashMap<String, String>>);
-            pairs.flat_map(Result::unwrap_or_default).collect()
-        });
+        let settings = self.connections.read_as::<Vec<HashMap<String, String>>>(&commands).await.ok();
+        let settings = settings.map(|each| each.into_iter().flatten().collect());
         let version: Option<String> = info.get("valkey_version").or_else(|| info.get("redis_version"));
         let durability = self.durability(&info, settings.as_ref());
         Ok(Health::new(Self::NAME, version.unwrap_or_default(), schema_version, latency, durability))
@@ -94,7 +89,6 @@ impl Engine for RedisEngine {
 
 impl RedisEngine {
     fn durability(&self, info: &InfoDict, settings: Option<&HashMap<String, String>>) -> Durability {
-        let at_risk = |reason: &str, bound| Durability::AtRisk { reason: reason.to_owned(), bound };
         let Some(settings) = settings else {
             return Durability::Unknown { reason: "the server does not tell its configuration".to_owned() };
         };
@@ -102,25 +96,20 @@ impl RedisEngine {
         let can_evict = settings.get("maxmemory-policy").is_some_and(|policy| policy.starts_with("allkeys"));
         let replicas = info.get::<u32>("connected_slaves").unwrap_or_default();
         let waited_for = self.connections.config.wait.map_or(0, |wait| wait.replicas.get());
-        if can_evict && !is("maxmemory", "0") {
-            return at_risk("maxmemory-policy lets the server drop keys", None);
-        }
-        if !is("appendonly", "yes") {
-            return at_risk("appendonly is off", None);
-        }
-        if self.connections.fails_over() && waited_for < replicas {
-            return at_risk(
-                "a failover loses what its replica has not got yet: set wait_replicas to all of them",
-                None,
-            );
-        }
-        match settings.get("appendfsync").map(String::as_str) {
-            Some("always") if is("no-appendfsync-on-rewrite", "yes") => {
-                at_risk("no-appendfsync-on-rewrite leaves the log unflushed while it is rewritten", None)
-            }
-            Some("always") => Durability::Durable,
-            Some("everysec") => at_risk("appendfsync is everysec", Some(Duration::from_secs(1))),
-            _ => at_risk("appendfsync leaves flushing to the system", None),
+        let is_behind = self.connections.fails_over() && waited_for < replicas;
+        let is_put_off = is("no-appendfsync-on-rewrite", "yes");
+        // The first that applies is told, with how much is lost at most.
+        let risks = [
+            (can_evict && !is("maxmemory", "0"), "maxmemory-policy lets the server drop keys", None),
+            (!is("appendonly", "yes"), "appendonly is off", None),
+            (is_behind, "a failover loses what its replica has not got yet: set wait_replicas to all of them", None),
+            (is("appendfsync", "everysec"), "appendfsync is everysec", Some(Duration::from_secs(1))),
+            (!is("appendfsync", "always"), "appendfsync leaves flushing to the system", None),
+            (is_put_off, "no-appendfsync-on-rewrite leaves the log unflushed while it is rewritten", None),
+        ];
+        match risks.into_iter().find(|(applies, ..)| *applies) {
+            Some((_, reason, bound)) => Durability::AtRisk { reason: reason.to_owned(), bound },
+            None => Durability::Durable,
         }
     }
 }

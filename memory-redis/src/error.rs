@@ -3,8 +3,9 @@
 use std::error::Error as _;
 use std::fmt;
 
-use memory_core::{Error, ErrorKind, Outcome};
-use redis::{Pipeline, RedisError};
+use memory_core::ErrorKind::{self, Corrupt, InvalidInput, Unauthorized, Unavailable, Unexpected};
+use memory_core::{Error, Outcome};
+use redis::{ErrorKind as Kind, Pipeline, RedisError, Value};
 
 use crate::statements::{is_write, name_of};
 
@@ -19,23 +20,15 @@ pub(crate) fn native(error: RedisError) -> Error {
     let (kind, message, retryable) = match error.code() {
         Some(code) => of_code(code, error.detail().unwrap_or_default()),
         None => match error.kind() {
-            redis::ErrorKind::AuthenticationFailed => {
-                (ErrorKind::Unauthorized, "the server refused the user or the password", false)
-            }
-            redis::ErrorKind::InvalidClientConfig => {
-                (ErrorKind::InvalidInput, "the settings of the connection are not valid", false)
-            }
-            redis::ErrorKind::MasterNameNotFoundBySentinel => {
-                (ErrorKind::Unavailable, "the sentinels know no primary of this name", true)
-            }
-            redis::ErrorKind::UnexpectedReturnType => {
-                (ErrorKind::Corrupt, "a stored value has an impossible type", false)
-            }
-            _ if is_lost(&error) => (ErrorKind::Unavailable, "the connection to the server failed", true),
-            _ => (ErrorKind::Unexpected, "the driver refused a command", false),
+            Kind::AuthenticationFailed => (Unauthorized, "the server refused the user or the password", false),
+            Kind::InvalidClientConfig => (InvalidInput, "the settings of the connection are not valid", false),
+            Kind::MasterNameNotFoundBySentinel => (Unavailable, "the sentinels know no primary of this name", true),
+            Kind::UnexpectedReturnType => (Corrupt, "a stored value has an impossible type", false),
+            _ if is_lost(&error) => (Unavailable, "the connection to the server failed", true),
+            _ => (Unexpected, "the driver refused a command", false),
         },
     };
-    let error = Error::new(kind, message).with_source(Source::of(error));
+    let error = Error::new(kind, message).with_source(Source(error));
     if retryable { error.retryable() } else { error }
 }
 
@@ -60,57 +53,57 @@ pub(crate) fn native_reply(error: RedisError) -> Error {
     if is_unknown { error.with_outcome(Outcome::Unknown) } else { error }
 }
 
+/// Whether the server has refused a command with one of these codes.
+pub(crate) fn has_code(answers: &[Value], codes: &[&str]) -> bool {
+    answers.iter().any(|answer| matches!(answer, Value::ServerError(error) if codes.contains(&error.code())))
+}
+
 /// Whether the same call can succeed soon: the connection was lost, the server starts, or somebody else is the primary now.
 pub(crate) fn is_passing(error: &Error) -> bool {
-    source(error).is_some_and(|source| source.is_passing)
+    source(error).is_some_and(|source| match source.code() {
+        Some(code) => {
+            matches!(code, "ASK" | "CLUSTERDOWN" | "LOADING" | "MASTERDOWN" | "MOVED" | "READONLY" | "TRYAGAIN")
+        }
+        None => is_lost(source) || source.kind() == Kind::MasterNameNotFoundBySentinel,
+    })
 }
 
 /// Whether the slot of the namespace is on its way from node to node, and the commands were refused for that.
 pub(crate) fn is_moving(error: &Error) -> bool {
-    source(error).is_some_and(|source| matches!(source.code.as_deref(), Some("ASK" | "TRYAGAIN")))
+    source(error).is_some_and(|source| matches!(source.code(), Some("ASK" | "TRYAGAIN")))
 }
 
 /// The host and the port of the node where the slot goes, if that has to be asked.
 pub(crate) fn asked_node(error: &Error) -> Option<(String, u16)> {
-    let (host, port) = source(error)?.node.as_deref()?.rsplit_once(':')?;
+    let (node, _) = source(error).filter(|source| source.code() == Some("ASK"))?.redirect_node()?;
+    let (host, port) = node.rsplit_once(':')?;
     Some((host.to_owned(), port.parse().ok()?))
 }
 
 /// Whether the server is a replica, which takes no writes.
 pub(crate) fn is_read_only(error: &Error) -> bool {
-    source(error).is_some_and(|source| source.code.as_deref() == Some("READONLY"))
+    source(error).is_some_and(|source| source.code() == Some("READONLY"))
 }
 
-fn source(error: &Error) -> Option<&Source> {
-    error.source().and_then(|source| source.downcast_ref())
+fn source(error: &Error) -> Option<&RedisError> {
+    error.source()?.downcast_ref::<Source>().map(|Source(source)| source)
 }
 
-/// What went wrong in the words of the driver. Without those of a server, which can quote what was sent.
-#[derive(Debug)]
-struct Source {
-    text: String,
-    code: Option<String>,
-    node: Option<String>,
-    is_passing: bool,
-}
-
-impl Source {
-    fn of(error: RedisError) -> Self {
-        let code = error.code().map(str::to_owned);
-        let text = code.as_ref().map_or_else(|| error.to_string(), |code| format!("the server answered {code}"));
-        let node = error.redirect_node().filter(|_| error.code() == Some("ASK")).map(|(node, _)| node.to_owned());
-        let is_passing = match code.as_deref() {
-            Some("ASK" | "CLUSTERDOWN" | "LOADING" | "MASTERDOWN" | "MOVED" | "READONLY" | "TRYAGAIN") => true,
-            Some(_) => false,
-            None => is_lost(&error) || error.kind() == redis::ErrorKind::MasterNameNotFoundBySentinel,
-        };
-        Self { text, code, node, is_passing }
-    }
-}
+/// What went wrong, in the words of the driver. Without those of a server, which can quote what was sent.
+struct Source(RedisError);
 
 impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
+        match self.0.code() {
+            Some(code) => write!(f, "the server answered {code}"),
+            None => self.0.fmt(f),
+        }
+    }
+}
+
+impl fmt::Debug for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 
@@ -118,7 +111,6 @@ impl std::error::Error for Source {}
 
 /// What each code of an error reply means: kind, message, and whether a later call can succeed.
 fn of_code(code: &str, detail: &str) -> (ErrorKind, &'static str, bool) {
-    use ErrorKind::{Corrupt, Unauthorized, Unavailable, Unexpected};
     match code {
         "NOAUTH" | "WRONGPASS" => (Unauthorized, "the server refused the user or the password", false),
         "NOPERM" => (Unauthorized, "the user lacks a permission", false),
@@ -158,5 +150,5 @@ fn is_killed(detail: &str) -> bool {
 }
 
 fn is_lost(error: &RedisError) -> bool {
-    matches!(error.kind(), redis::ErrorKind::Io | redis::ErrorKind::Parse | redis::ErrorKind::ClusterConnectionNotFound)
+    matches!(error.kind(), Kind::Io | Kind::Parse | Kind::ClusterConnectionNotFound)
 }

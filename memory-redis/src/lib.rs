@@ -5,7 +5,6 @@ mod connection;
 mod engine;
 mod error;
 mod link;
-mod migrate;
 mod read;
 mod rows;
 mod schema;

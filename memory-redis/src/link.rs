@@ -3,8 +3,8 @@
 use std::fmt;
 use std::fs;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use memory_core::{Error, ErrorKind, Host, Password, Result};
@@ -21,14 +21,13 @@ use redis::{
 use tokio::sync::Mutex;
 
 use crate::config::{Login, RedisConfig, Tls, Topology};
-use crate::error::{native, native_write};
+use crate::error::{has_code, native, native_write};
 
 /// One connection that all calls share. It is made when the first of them comes, and made anew after it was lost.
 pub(crate) struct Link {
     source: Source,
-    current: RwLock<Option<Arc<Current>>>,
     /// Held by whoever connects, so that one does for all.
-    turn: Mutex<()>,
+    current: Mutex<Option<Arc<Current>>>,
     /// How long it may take to connect.
     patience: Duration,
 }
@@ -36,97 +35,86 @@ pub(crate) struct Link {
 enum Source {
     Server(Client),
     Sentinel(Mutex<SentinelClient>),
-    Cluster(ClusterClient, Route),
+    Cluster(ClusterClient, SingleNodeRoutingInfo),
 }
 
-/// The connection, and how many answers it has given.
+/// The connection, how many answers it has given, and whether another one is to be made.
 struct Current {
     connection: Connection,
     answers: AtomicU64,
+    is_lost: AtomicBool,
 }
 
 #[derive(Clone)]
 enum Connection {
     Node(MultiplexedConnection),
-    Cluster(ClusterConnection, Route),
+    Cluster(ClusterConnection, SingleNodeRoutingInfo),
 }
 
 impl Link {
     /// Connects to nothing yet. The key tells which slot of a cluster is meant.
     pub(crate) fn new(config: &RedisConfig, key: &str) -> Result<Self> {
-        let (current, turn) = Default::default();
-        Ok(Self { source: Source::new(config, key)?, current, turn, patience: config.connect_timeout })
+        let certificates = config.tls.as_ref().map(certificates).transpose()?;
+        let invalid =
+            |error: RedisError| Error::invalid("the settings of the connection are not valid").with_source(error);
+        let source = Source::new(config, key, certificates).map_err(invalid)?;
+        Ok(Self { source, current: Mutex::default(), patience: config.connect_timeout })
     }
 
     /// Sends all commands in one piece, and gives the answer to each.
     pub(crate) async fn send(&self, commands: &Pipeline) -> Result<Vec<Value>> {
         let current = self.connection().await?;
         let before = current.answers.load(Ordering::Relaxed);
-        let waiting = Waiting { link: self, current, since: Instant::now(), before };
+        let waiting = Waiting { current, since: Instant::now(), before };
         let mut connection = waiting.current.connection.clone();
         let answers = match &mut connection {
             Connection::Node(node) => node.req_packed_commands(commands, 0, commands.len()).await,
             Connection::Cluster(cluster, route) => {
-                let route = SingleNodeRoutingInfo::SpecificNode(*route);
-                Box::pin(cluster.route_pipeline(commands.clone(), 0, commands.len(), route)).await
+                Box::pin(cluster.route_pipeline(commands.clone(), 0, commands.len(), route.clone())).await
             }
         };
         waiting.current.answers.fetch_add(1, Ordering::Relaxed);
         let is_stale = match &answers {
-            Ok(answers) => answers.iter().any(is_demoted),
+            // Of a server that is not the primary any more.
+            Ok(answers) => has_code(answers, &["READONLY", "MASTERDOWN"]),
             Err(error) => error.is_unrecoverable_error() || error.is_connection_dropped(),
         };
         // A cluster finds its nodes again by itself.
         if is_stale && matches!(connection, Connection::Node(_)) {
-            self.forget(&waiting.current);
+            waiting.current.is_lost.store(true, Ordering::Relaxed);
         }
         answers.map_err(|error| native_write(error, commands))
     }
 
     /// Closes the connection.
-    pub(crate) fn close(&self) {
-        self.current.write().unwrap_or_else(PoisonError::into_inner).take();
+    pub(crate) async fn close(&self) {
+        self.current.lock().await.take();
     }
 
     async fn connection(&self) -> Result<Arc<Current>> {
-        if let Some(current) = self.current() {
-            return Ok(current);
-        }
-        let _turn = self.turn.lock().await;
-        if let Some(current) = self.current() {
-            return Ok(current);
+        let mut current = self.current.lock().await;
+        if let Some(current) = current.as_ref().filter(|current| !current.is_lost.load(Ordering::Relaxed)) {
+            return Ok(Arc::clone(current));
         }
         // Boxed, so that calls that have a connection are not as large as what it takes to make one.
         let connection = Box::pin(self.source.connect(self.patience)).await.map_err(native)?;
-        let current = Arc::new(Current { connection, answers: AtomicU64::default() });
-        *self.current.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&current));
-        Ok(current)
-    }
-
-    fn current(&self) -> Option<Arc<Current>> {
-        self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// Unless another one has connected anew already.
-    fn forget(&self, lost: &Arc<Current>) {
-        let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
-        current.take_if(|current| Arc::ptr_eq(current, lost));
+        let (answers, is_lost) = Default::default();
+        Ok(Arc::clone(current.insert(Arc::new(Current { connection, answers, is_lost }))))
     }
 }
 
 /// A call in flight. When it is given up, and nobody had an answer meanwhile, the connection may be dead without notice, and the
 /// next call gets another one.
-struct Waiting<'l> {
-    link: &'l Link,
+struct Waiting {
     current: Arc<Current>,
     since: Instant,
     before: u64,
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for Waiting {
     fn drop(&mut self) {
         if self.since.elapsed() > SUSPICIOUS && self.current.answers.load(Ordering::Relaxed) == self.before {
-            self.link.forget(&self.current);
+            self.current.is_lost.store(true, Ordering::Relaxed);
         }
     }
 }
@@ -138,67 +126,60 @@ impl fmt::Debug for Link {
 }
 
 impl Source {
-    fn new(config: &RedisConfig, key: &str) -> Result<Self> {
-        let certificates = config.tls.as_ref().map(certificates).transpose()?;
-        let certificates = || certificates.clone();
-        let invalid =
-            |error: RedisError| Error::invalid("the settings of the connection are not valid").with_source(error);
-        let source = match &config.topology {
+    fn new(config: &RedisConfig, key: &str, certificates: Option<TlsCertificates>) -> RedisResult<Self> {
+        match &config.topology {
             Topology::Server(host) => {
-                let info = connection_info(host, config).map_err(invalid)?;
-                match certificates() {
+                let info = connection_info(host, config)?;
+                let client = match certificates {
                     Some(certificates) => Client::build_with_tls(info, certificates),
                     None => Client::open(info),
-                }
-                .map(Self::Server)
+                };
+                client.map(Self::Server)
             }
             Topology::Sentinel { sentinels, primary, login } => {
                 let sentinels = sentinels.iter().map(|host| address(host, config.tls.is_some()));
-                let build = || {
-                    let mut builder = SentinelClientBuilder::new(sentinels, primary, SentinelServerType::Master)?
-                        .set_client_to_redis_db(config.database.into())
-                        .set_client_to_redis_tcp_settings(tcp())
-                        .set_client_to_sentinel_tcp_settings(tcp());
-                    if let Some(certificates) = certificates() {
-                        builder = builder
-                            .set_client_to_redis_tls_mode(TlsMode::Secure)
-                            .set_client_to_sentinel_tls_mode(TlsMode::Secure)
-                            .set_client_to_redis_certificates(certificates.clone())
-                            .set_client_to_sentinel_certificates(certificates);
-                    }
-                    if let Some(user) = &config.login.user {
-                        builder = builder.set_client_to_redis_username(user);
-                    }
-                    if let Some(Password(password)) = &config.login.password {
-                        builder = builder.set_client_to_redis_password(password);
-                    }
-                    if let Some(user) = &login.user {
-                        builder = builder.set_client_to_sentinel_username(user);
-                    }
-                    if let Some(Password(password)) = &login.password {
-                        builder = builder.set_client_to_sentinel_password(password);
-                    }
-                    builder.build()
-                };
-                build().map(|client| Self::Sentinel(Mutex::new(client)))
+                let mut builder = SentinelClientBuilder::new(sentinels, primary, SentinelServerType::Master)?
+                    .set_client_to_redis_db(config.database.into())
+                    .set_client_to_redis_tcp_settings(tcp())
+                    .set_client_to_sentinel_tcp_settings(tcp());
+                if let Some(certificates) = certificates {
+                    builder = builder
+                        .set_client_to_redis_tls_mode(TlsMode::Secure)
+                        .set_client_to_sentinel_tls_mode(TlsMode::Secure)
+                        .set_client_to_redis_certificates(certificates.clone())
+                        .set_client_to_sentinel_certificates(certificates);
+                }
+                if let Some(user) = &config.login.user {
+                    builder = builder.set_client_to_redis_username(user);
+                }
+                if let Some(Password(password)) = &config.login.password {
+                    builder = builder.set_client_to_redis_password(password);
+                }
+                if let Some(user) = &login.user {
+                    builder = builder.set_client_to_sentinel_username(user);
+                }
+                if let Some(Password(password)) = &login.password {
+                    builder = builder.set_client_to_sentinel_password(password);
+                }
+                builder.build().map(|client| Self::Sentinel(Mutex::new(client)))
             }
             Topology::Cluster(hosts) => {
                 let infos = hosts.iter().map(|host| connection_info(host, config)).collect::<RedisResult<Vec<_>>>();
-                let mut builder = ClusterClient::builder(infos.map_err(invalid)?)
+                let mut builder = ClusterClient::builder(infos?)
                     // What may be sent twice is decided here, not by the driver (W11).
                     .retries(0)
                     .connection_timeout(CONNECT)
                     .overall_response_timeout(None)
                     .response_timeout(Duration::MAX)
                     .tcp_settings(tcp());
-                if let Some(certificates) = certificates() {
+                if let Some(certificates) = certificates {
                     builder = builder.certs(certificates);
                 }
                 // The tag of the namespace decides about the slot.
-                builder.build().map(|client| Self::Cluster(client, Route::with_key(key, SlotAddr::Master)))
+                let route = SingleNodeRoutingInfo::SpecificNode(Route::with_key(key, SlotAddr::Master));
+                builder.build().map(|client| Self::Cluster(client, route))
             }
-        };
-        source.map_err(invalid)
+        }
     }
 
     async fn connect(&self, patience: Duration) -> RedisResult<Connection> {
@@ -214,7 +195,7 @@ impl Source {
                 client.lock().await.get_async_connection_with_config(&config).await.map(Connection::Node)
             }
             Self::Cluster(client, route) => {
-                client.get_async_connection().await.map(|cluster| Connection::Cluster(cluster, *route))
+                client.get_async_connection().await.map(|cluster| Connection::Cluster(cluster, route.clone()))
             }
         }
     }
@@ -226,11 +207,6 @@ const CONNECT: Duration = Duration::from_secs(2);
 const SUSPICIOUS: Duration = Duration::from_millis(200);
 /// After how long without a sign of life of the other side a connection is given up.
 const SILENCE: Duration = Duration::from_secs(20);
-
-/// Whether the answer is that of a server that is not the primary any more.
-fn is_demoted(answer: &Value) -> bool {
-    matches!(answer, Value::ServerError(error) if matches!(error.code(), "READONLY" | "MASTERDOWN"))
-}
 
 fn connection_info(host: &Host, config: &RedisConfig) -> RedisResult<ConnectionInfo> {
     let mut settings = RedisConnectionInfo::default().set_db(config.database.into());

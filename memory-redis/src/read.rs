@@ -1,25 +1,23 @@
 //! What a session reads: each command touches one key, or rows only, so that it finds what it wants while the slot moves.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use memory_core::engine::{
-    DocumentsFound, Mark, MemoriesFound, Place, Reader, Row, Search, Source, Visit, Walk, corrupt,
+    DocumentsFound, Found, Mark, MemoriesFound, Place, Reader, Row, Search, Source, Visit, Walk, corrupt,
 };
 use memory_core::{
-    Collection, Document, DocumentId, Documents, Error, ErrorKind, Head, Ledger, MAX_EXAMINED, Memory, MemoryId, Order,
-    Outcome, Result, Timestamp, Verdict,
+    Collection, DocumentId, Documents, Error, ErrorKind, Head, Ledger, MAX_EXAMINED, MemoryId, Order, Outcome, Result,
+    Verdict,
 };
 use redis::{Pipeline, Value};
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::connection::{Connections, command, decoded};
-use crate::rows::{self, Version};
-use crate::statements::{
-    COLLECTIONS, Call, INDEXED, LONG_ROWS, Lua, MEMORIES, Range, UNINDEXED, WORD, parted, read_rows, step, words_of,
-};
+use crate::rows::{self, Stored, Version};
+use crate::statements::{COLLECTIONS, Call, INDEXED, LONG_ROWS, Range, UNINDEXED, parted, step};
 
 /// How many rows are read by one command, and taken into the index of words at once.
 const ROWS: usize = 64;
@@ -52,15 +50,9 @@ impl Reader for RedisSession {
     const PLACES: usize = 64;
 
     async fn memories(&mut self, ids: &[MemoryId]) -> Result<MemoriesFound<Version>> {
-        let mut found = HashMap::with_capacity(ids.len());
-        for some in ids.chunks(ROWS) {
-            let ids = some.iter().map(|id| id.as_bytes().as_slice()).collect();
-            for (id, row) in some.iter().zip(self.rows(&self.on.keys.of(MEMORIES), ids).await?) {
-                let memory = |row: Vec<u8>| rows::found(rows::memory(id.as_bytes(), &row), &row);
-                found.extend(row.map(|row| (*id, memory(row))));
-            }
-        }
-        Ok(found)
+        let keys = ids.iter().map(|id| id.as_bytes().as_slice()).collect();
+        let found = self.found::<Ledger>(None, keys).await?;
+        Ok(ids.iter().zip(found).filter_map(|(id, found)| Some((*id, found?))).collect())
     }
 
     async fn walk_memories(&mut self, walk: &Walk<'_>, visit: &mut Visit<'_, Ledger>) -> Result<Option<Mark>> {
@@ -71,8 +63,7 @@ impl Reader for RedisSession {
             Source::Open(statuses) => statuses.iter().map(|status| Range::of_open(keys, *status)).collect(),
             Source::Places(places) => places.iter().map(|place| Range::of_place(keys, place)).collect::<Vec<_>>(),
         };
-        let prefix = keys.of(MEMORIES);
-        self.walk(&ranges, &prefix, walk, |mark, row| visit(&MemoryRow { id: &mark.id, row })).await
+        self.walk(None, &ranges, walk, visit).await
     }
 
     async fn search_memories(&mut self, search: &Search<'_>, visit: &mut Visit<'_, Ledger>) -> Result<()> {
@@ -81,10 +72,7 @@ impl Reader for RedisSession {
         if !self.index_words(LATE).await.map_err(|error| error.with_outcome(Outcome::NotDone))? {
             return Err(Error::new(ErrorKind::Unavailable, "not yet: the index of words is not complete").retryable());
         }
-        let keys = &self.on.keys;
-        let (ranges, prefix) =
-            (search.words.iter().map(|word| Range::of(keys.with(WORD, word))).collect(), keys.of(MEMORIES));
-        self.search(ranges, &prefix, search, |mark, row| visit(&MemoryRow { id: &mark.id, row })).await
+        self.search(None, search, visit).await
     }
 
     async fn siblings(&mut self, prefix: &str, most: usize) -> Result<Option<Vec<Place>>> {
@@ -122,15 +110,9 @@ impl Reader for RedisSession {
     }
 
     async fn documents(&mut self, collection: &Collection, ids: &[DocumentId]) -> Result<DocumentsFound<Version>> {
-        let mut found = Vec::with_capacity(ids.len());
-        for some in ids.chunks(ROWS) {
-            let keys: Vec<_> = some.iter().map(|id| id.as_str().as_bytes()).collect();
-            let rows = self.rows(&self.on.keys.documents(collection), keys.clone()).await?;
-            let document = |(id, row): (&[u8], Vec<u8>)| rows::found(rows::document(collection, id, &row), &row);
-            let rows = keys.into_iter().zip(rows).filter_map(|(id, row)| Some((id, row?)));
-            found.extend(rows.map(document));
-        }
-        Ok(found)
+        let keys = ids.iter().map(|id| id.as_str().as_bytes()).collect();
+        let found = self.found::<Documents>(Some(collection), keys).await?;
+        Ok(found.into_iter().flatten().collect())
     }
 
     async fn walk_documents(
@@ -139,10 +121,8 @@ impl Reader for RedisSession {
         walk: &Walk<'_>,
         visit: &mut Visit<'_, Documents>,
     ) -> Result<Option<Mark>> {
-        let keys = &self.on.keys;
-        let (ranges, prefix) = ([Range::of(keys.collection(collection))], keys.documents(collection));
-        let offer = |mark: &Mark, row: &[u8]| DocumentRow { collection, id: &mark.id, row }.offer(mark.millis, visit);
-        self.walk(&ranges, &prefix, walk, offer).await
+        let all = Range::of(self.on.keys.collection(collection));
+        self.walk(Some(collection), &[all], walk, visit).await
     }
 
     async fn search_documents(
@@ -151,11 +131,7 @@ impl Reader for RedisSession {
         search: &Search<'_>,
         visit: &mut Visit<'_, Documents>,
     ) -> Result<()> {
-        let keys = &self.on.keys;
-        let ranges = search.words.iter().map(|word| Range::of(keys.document_word(collection, word))).collect();
-        let prefix = keys.documents(collection);
-        let offer = |mark: &Mark, row: &[u8]| DocumentRow { collection, id: &mark.id, row }.offer(mark.millis, visit);
-        self.search(ranges, &prefix, search, offer).await
+        self.search(Some(collection), search, visit).await
     }
 
     async fn collections(&mut self) -> Result<Vec<Collection>> {
@@ -175,29 +151,23 @@ impl RedisSession {
     pub(crate) async fn index_words(&self, most: usize) -> Result<bool> {
         let keys = &self.on.keys;
         for _ in 0..=most / ROWS {
-            let walk = newest(None, None);
-            let (marks, goes_on) = self.entries(&[Range::of(keys.of(UNINDEXED))], &walk, ROWS).await?;
+            let unindexed = [Range::of(keys.of(UNINDEXED))];
+            let (marks, goes_on) = self.entries(&unindexed, &Walk::EVERYTHING, ROWS).await?;
             let count = marks.len();
             if count == 0 {
                 return Ok(true);
             }
-            let marks = &marks[..self.readable(&keys.of(MEMORIES), &marks).await?];
-            let rows = self.rows(&keys.of(MEMORIES), marks.iter().map(|mark| mark.id.as_slice()).collect()).await?;
+            let marks = &marks[..self.readable(&keys.rows(None), &marks).await?];
+            let rows = self.rows(&keys.rows(None), marks.iter().map(|mark| mark.id.as_slice()).collect()).await?;
             let mut pipeline = Pipeline::with_capacity(marks.len());
             for (Mark { millis, id }, row) in marks.iter().zip(rows) {
                 let (row, step) = (row.unwrap_or_default(), step(*millis, id));
+                let unindexed = Some((keys.of(UNINDEXED), step.as_slice(), true));
+                let mut call = Call::change(keys, keys.row(None, id), rows::head(&row), &[], unindexed);
                 // A row that can't be read has no words.
-                let words = rows::memory(id, &row).map(|memory| words_of(&memory)).unwrap_or_default();
-                let mut call = Call::new(Lua::Change, keys)
-                    .key(keys.with(MEMORIES, id))
-                    .arg(rows::head(&row))
-                    .arg([])
-                    .expect(keys.of(UNINDEXED), step.clone(), true);
-                for word in words {
-                    call.add(keys.with(WORD, &word), step.clone());
-                }
+                let words = Ledger::read(None, id, &row).map(|memory| memory.words()).unwrap_or_default();
                 call.remove(keys.of(UNINDEXED), step.clone());
-                call.add(keys.of(INDEXED), step);
+                call.list(step, Some(words));
                 pipeline.add_command(call.into_cmd());
             }
             // One that was changed meanwhile is looked at again.
@@ -209,17 +179,31 @@ impl RedisSession {
         Ok(false)
     }
 
+    /// The records of the ledger or of a collection with these ids, in their order.
+    async fn found<K: Stored>(
+        &self,
+        of: Option<&Collection>,
+        ids: Vec<&[u8]>,
+    ) -> Result<Vec<Option<Result<Found<K::Record, Version>>>>> {
+        let mut found = Vec::with_capacity(ids.len());
+        for some in ids.chunks(ROWS) {
+            let rows = some.iter().zip(self.rows(&self.on.keys.rows(of), some.to_vec()).await?);
+            found.extend(rows.map(|(id, row)| row.map(|row| rows::found::<K>(of, id, &row))));
+        }
+        Ok(found)
+    }
+
     /// Offers the next entries of some ranges that have a row. Returns where to go on.
-    async fn walk(
+    async fn walk<K: Stored>(
         &mut self,
+        of: Option<&Collection>,
         ranges: &[Range],
-        prefix: &[u8],
         walk: &Walk<'_>,
-        offer: impl FnMut(&Mark, &[u8]) -> Result<Verdict> + Send,
+        visit: &mut Visit<'_, K>,
     ) -> Result<Option<Mark>> {
         self.take_turn().await;
         let (mut marks, goes_on) = self.entries(ranges, walk, walk.count.clamp(1, MAX_SLICE)).await?;
-        match self.offer_rows(prefix, &marks, offer).await? {
+        match self.offer_rows(of, &marks, visit).await? {
             Verdict::Stop => Ok(None),
             _ => Ok(marks.pop().filter(|_| goes_on)),
         }
@@ -275,42 +259,40 @@ impl RedisSession {
         }
     }
 
-    /// Offers what is in at least one of the ranges of words, that in most of them first, and then the newest. Of more than can be
-    /// examined, the newest are looked at.
-    async fn search(
+    /// Offers what has at least one of the words, that with most of them first, and then the newest. Of more than can be examined, the
+    /// newest are looked at.
+    async fn search<K: Stored>(
         &mut self,
-        mut ranges: Vec<Range>,
-        prefix: &[u8],
+        of: Option<&Collection>,
         search: &Search<'_>,
-        mut offer: impl FnMut(&Mark, &[u8]) -> Result<Verdict> + Send,
+        visit: &mut Visit<'_, K>,
     ) -> Result<()> {
         self.take_turn().await;
-        let (mut behind, mut hits) = (vec![None; ranges.len()], BTreeMap::<Mark, usize>::new());
-        while hits.len() < MAX_EXAMINED && !ranges.is_empty() {
-            let mut commands = Pipeline::with_capacity(ranges.len());
-            for (range, behind) in ranges.iter().zip(&behind) {
-                let walk = newest(search.created_after, search.created_before);
-                commands.add_command(range.read(&Walk { behind: behind.as_ref(), ..walk }, ENTRIES));
+        let Search { created_after, created_before, .. } = *search;
+        let words = search.words.iter().map(|word| (Range::of(self.on.keys.word(of, word)), None));
+        let (mut left, mut hits) = (words.collect::<Vec<_>>(), BTreeMap::<Mark, usize>::new());
+        while hits.len() < MAX_EXAMINED && !left.is_empty() {
+            let mut commands = Pipeline::with_capacity(left.len());
+            for (range, behind) in &left {
+                let walk = Walk { created_after, created_before, behind: behind.as_ref(), ..Walk::EVERYTHING };
+                commands.add_command(range.read(&walk, ENTRIES));
             }
-            let (mut rest, answers) = (Vec::with_capacity(ranges.len()), self.indexes(commands).await?);
-            behind.clear();
-            for (range, answer) in ranges.into_iter().zip(answers) {
+            let answers = self.indexes(commands).await?;
+            for ((range, _), answer) in std::mem::take(&mut left).into_iter().zip(answers) {
                 let entries = range.marks(answer)?;
-                if entries.len() == ENTRIES {
-                    rest.push(range);
-                    behind.push(entries.last().cloned());
+                if let Some(last) = entries.get(ENTRIES - 1) {
+                    left.push((range, Some(last.clone())));
                 }
                 for mark in entries {
                     *hits.entry(mark).or_default() += 1;
                 }
             }
-            ranges = rest;
         }
         let mut ranked: Vec<_> = hits.into_iter().map(|(mark, hits)| (hits, mark)).collect();
         ranked.sort_unstable_by(|left, right| right.cmp(left));
         let ranked: Vec<_> = ranked.into_iter().map(|(_, mark)| mark).collect();
         for some in ranked.chunks(search.count.max(1)) {
-            if self.offer_rows(prefix, some, &mut offer).await? == Verdict::Stop {
+            if self.offer_rows(of, some, visit).await? == Verdict::Stop {
                 break;
             }
         }
@@ -325,7 +307,7 @@ impl RedisSession {
     }
 
     /// Reads indexes, and whether rows may be long.
-    pub(crate) async fn indexes(&self, mut commands: Pipeline) -> Result<Vec<Value>> {
+    async fn indexes(&self, mut commands: Pipeline) -> Result<Vec<Value>> {
         commands.cmd("EXISTS").arg(self.on.keys.of(LONG_ROWS));
         let mut answers = self.on.read(&commands).await?;
         if answers.pop() != Some(Value::Int(0)) {
@@ -335,21 +317,23 @@ impl RedisSession {
     }
 
     /// Offers the entries that have a row, until it is stopped.
-    async fn offer_rows(
+    async fn offer_rows<K: Stored>(
         &self,
-        prefix: &[u8],
+        of: Option<&Collection>,
         mut marks: &[Mark],
-        mut offer: impl FnMut(&Mark, &[u8]) -> Result<Verdict> + Send,
+        visit: &mut Visit<'_, K>,
     ) -> Result<Verdict> {
+        let prefix = self.on.keys.rows(of);
         while !marks.is_empty() {
-            let (some, others) = marks.split_at(self.readable(prefix, marks).await?);
+            let (some, others) = marks.split_at(self.readable(&prefix, marks).await?);
             marks = others;
-            let rows = self.rows(prefix, some.iter().map(|mark| mark.id.as_slice()).collect()).await?;
-            for (mark, row) in some.iter().zip(rows) {
+            let rows = self.rows(&prefix, some.iter().map(|mark| mark.id.as_slice()).collect()).await?;
+            for (Mark { millis, id }, row) in some.iter().zip(rows) {
                 // An entry whose row is gone is none.
-                if let Some(row) = row
-                    && offer(mark, &row)? == Verdict::Stop
-                {
+                let Some(row) = row else { continue };
+                // Another document under the same id has its own place in the order.
+                let is_another = rows::read_head(id, &row).is_ok_and(|head| head.created_at.as_millis() != *millis);
+                if !is_another && visit(&StoredRow { of, id, row: &row })? == Verdict::Stop {
                     return Ok(Verdict::Stop);
                 }
             }
@@ -372,84 +356,47 @@ impl RedisSession {
         for mark in marks {
             commands.cmd("STRLEN").arg([prefix, &mark.id].concat());
         }
-        let mut held = 0;
-        let is_beyond = |length: &Value| {
-            held += if let Value::Int(length) = length { *length } else { 0 };
+        let (mut held, lengths) = (0, self.on.read_as::<Vec<i64>>(&commands).await?);
+        let is_beyond = |length: &i64| {
+            held += length;
             held > MAX_BYTES
         };
-        Ok(self.on.read(&commands).await?.iter().position(is_beyond).map_or(marks.len(), |place| place.max(1)))
+        Ok(lengths.iter().position(is_beyond).map_or(marks.len(), |place| place.max(1)))
     }
 
     /// The rows with these ids behind a prefix, in their order.
     pub(crate) async fn rows(&self, prefix: &[u8], ids: Vec<&[u8]>) -> Result<Vec<Option<Vec<u8>>>> {
         let mut commands = Pipeline::with_capacity(ids.len().div_ceil(ROWS));
+        let mut key = prefix.to_vec();
         for some in ids.chunks(ROWS) {
-            commands.add_command(read_rows(prefix, some));
+            commands.cmd("MGET");
+            for id in some {
+                key.truncate(prefix.len());
+                key.extend(*id);
+                commands.arg(&key);
+            }
         }
-        if commands.is_empty() {
-            return Ok(Vec::new());
-        }
-        let mut rows = Vec::with_capacity(ids.len());
-        for answer in self.on.read(&commands).await? {
-            rows.append(&mut decoded(answer)?);
-        }
-        Ok(rows)
+        Ok(self.on.read_as::<Vec<Vec<_>>>(&commands).await?.into_iter().flatten().collect())
     }
 }
 
-/// A walk from the newest record between two times.
-fn newest<'w>(created_after: Option<Timestamp>, created_before: Option<Timestamp>) -> Walk<'w> {
-    let (source, order) = (Source::Everything, Order::NewestFirst);
-    Walk { source, order, created_after, created_before, behind: None, count: 0, is_shared: false }
-}
-
-/// The row of a memory.
-struct MemoryRow<'r> {
+/// A row of the ledger or of a collection.
+struct StoredRow<'r> {
+    of: Option<&'r Collection>,
     id: &'r [u8],
     row: &'r [u8],
 }
 
-impl Row<Ledger> for MemoryRow<'_> {
+impl<K: Stored> Row<K> for StoredRow<'_> {
     fn head(&self) -> Result<Head<'_>> {
         rows::read_head(self.id, self.row)
     }
 
-    fn read(&self, _: &Head<'_>) -> Result<Memory> {
-        rows::memory(self.id, self.row)
+    fn read(&self, _: &Head<'_>) -> Result<K::Record> {
+        K::read(self.of, self.id, self.row)
     }
 
     fn id(&self) -> String {
-        rows::memory_id(self.id).map_or_else(|_| "unknown".to_owned(), |id| id.to_string())
-    }
-}
-
-/// The row of a document.
-struct DocumentRow<'r> {
-    collection: &'r Collection,
-    id: &'r [u8],
-    row: &'r [u8],
-}
-
-impl DocumentRow<'_> {
-    /// Offers it for an entry of this time. Another document under the same id has its own place in the order.
-    fn offer(&self, time: i64, visit: &mut Visit<'_, Documents>) -> Result<Verdict> {
-        match self.head() {
-            Ok(head) if head.created_at.as_millis() != time => Ok(Verdict::Skip),
-            _ => visit(self),
-        }
-    }
-}
-
-impl Row<Documents> for DocumentRow<'_> {
-    fn head(&self) -> Result<Head<'_>> {
-        rows::read_head(self.id, self.row)
-    }
-
-    fn read(&self, _: &Head<'_>) -> Result<Document> {
-        rows::document(self.collection, self.id, self.row)
-    }
-
-    fn id(&self) -> String {
-        String::from_utf8_lossy(self.id).into_owned()
+        K::shown_id(self.id)
     }
 }

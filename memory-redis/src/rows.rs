@@ -6,7 +6,8 @@
 
 use memory_core::engine::{Found, StoredDocument, StoredMemory, corrupt};
 use memory_core::{
-    Collection, Context, Document, Error, Head, IdempotencyKey, Memory, MemoryId, Result, Revision, Status, Timestamp,
+    Collection, Context, Document, Documents, Error, Head, IdempotencyKey, Ledger, Memory, Result, Revision, Selects,
+    Status, Timestamp,
 };
 use uuid::Uuid;
 
@@ -44,17 +45,14 @@ pub(crate) fn from_document(document: &Document) -> Vec<u8> {
 pub(crate) fn from_form_1(old: &[u8]) -> Option<Vec<u8>> {
     let (head, rest) = old.split_at_checked(HEAD).filter(|(head, _)| head.first() == Some(&1))?;
     let (numbers, rest) = rest.split_at_checked(24)?;
+    let ([revision, created_at, updated_at], _) = numbers.as_chunks() else { return None };
     let (status, mut rest) = rest.split_first()?;
     let mut row = [&[FORM], &head[1..]].concat();
-    let mut numbers = numbers.as_chunks().0.iter().map(|number| i64::from_be_bytes(*number));
-    let since_earliest = |time: i64| time.wrapping_sub(Timestamp::MIN.as_millis()) as u64;
-    push(&mut row, numbers.next()? as u64);
-    push(&mut row, since_earliest(numbers.next()?));
-    // Absent was the lowest number.
-    push(
-        &mut row,
-        numbers.next().filter(|time| *time != i64::MIN).map_or(0, |time| since_earliest(time).wrapping_add(1)),
-    );
+    let since_earliest = |time| i64::from_be_bytes(time).wrapping_sub(Timestamp::MIN.as_millis()) as u64;
+    push(&mut row, u64::from_be_bytes(*revision));
+    push(&mut row, since_earliest(*created_at));
+    let is_absent = *updated_at == i64::MIN.to_be_bytes();
+    push(&mut row, if is_absent { 0 } else { since_earliest(*updated_at).wrapping_add(1) });
     row.push(*status);
     while let Some((length, texts)) = rest.split_first_chunk() {
         // Absent was the highest length, which is 0 here.
@@ -79,46 +77,48 @@ pub(crate) fn read_head<'r>(id: &'r [u8], row: &'r [u8]) -> Result<Head<'r>> {
     Ok(Head { id, created_at: Timestamp::from_millis(created_at).map_err(corrupt)?, status, space: row.text()? })
 }
 
-/// The memory in a row.
-pub(crate) fn memory(id: &[u8], row: &[u8]) -> Result<Memory> {
-    let mut row = Reader::of(row)?;
-    let Facts { revision, created_at, updated_at, status } = row.facts()?;
-    let (space_id, metadata, idempotency_key) = (row.text()?, row.text()?, row.optional_text()?);
-    let (status, trigger, context) = (status.ok_or_else(cut)?.as_str(), row.text()?, row.optional_text()?);
-    let stored = StoredMemory {
-        id,
-        created_at,
-        updated_at,
-        revision,
-        status,
-        space_id,
-        idempotency_key,
-        metadata,
-        trigger,
-        context,
-    };
-    stored.read()
+/// What rows hold: memories, or the documents of a collection.
+pub(crate) trait Stored: Selects {
+    /// The record in a row.
+    fn read(of: Option<&Collection>, id: &[u8], row: &[u8]) -> Result<Self::Record>;
 }
 
-/// The document in a row.
-pub(crate) fn document(collection: &Collection, id: &[u8], row: &[u8]) -> Result<Document> {
-    let id = std::str::from_utf8(id).map_err(|_| Error::corrupt("a stored id is not UTF-8"))?;
-    let mut row = Reader::of(row)?;
-    let Facts { revision, created_at, updated_at, .. } = row.facts()?;
-    let (collection, space_id, metadata, content) = (collection.as_str(), row.text()?, row.text()?, row.text()?);
-    StoredDocument { id, collection, created_at, updated_at, revision, space_id, metadata, content }.read()
+impl Stored for Ledger {
+    fn read(_: Option<&Collection>, id: &[u8], row: &[u8]) -> Result<Memory> {
+        let mut row = Reader::of(row)?;
+        let Facts { revision, created_at, updated_at, status } = row.facts()?;
+        let (space_id, metadata, idempotency_key) = (row.text()?, row.text()?, row.optional_text()?);
+        let (status, trigger, context) = (status.ok_or_else(cut)?.as_str(), row.text()?, row.optional_text()?);
+        let stored = StoredMemory {
+            id,
+            created_at,
+            updated_at,
+            revision,
+            status,
+            space_id,
+            idempotency_key,
+            metadata,
+            trigger,
+            context,
+        };
+        stored.read()
+    }
 }
 
-/// A record with the version of its row.
-pub(crate) fn found<T>(record: Result<T>, row: &[u8]) -> Result<Found<T, Version>> {
+impl Stored for Documents {
+    fn read(of: Option<&Collection>, id: &[u8], row: &[u8]) -> Result<Document> {
+        let id = std::str::from_utf8(id).map_err(|_| Error::corrupt("a stored id is not UTF-8"))?;
+        let (mut row, collection) = (Reader::of(row)?, of.map_or("", Collection::as_str));
+        let Facts { revision, created_at, updated_at, .. } = row.facts()?;
+        let (space_id, metadata, content) = (row.text()?, row.text()?, row.text()?);
+        StoredDocument { id, collection, created_at, updated_at, revision, space_id, metadata, content }.read()
+    }
+}
+
+/// The record in a row, with the row's version.
+pub(crate) fn found<K: Stored>(of: Option<&Collection>, id: &[u8], row: &[u8]) -> Result<Found<K::Record, Version>> {
     let version = *row.first_chunk().ok_or_else(cut)?;
-    Ok(Found { record: record?, version })
-}
-
-/// The id of a memory in an index.
-pub(crate) fn memory_id(id: &[u8]) -> Result<MemoryId> {
-    let id = <[u8; 16]>::try_from(id).map_err(|_| Error::corrupt("a stored id is not a UUID"))?;
-    Ok(MemoryId::from_bytes(id))
+    Ok(Found { record: K::read(of, id, row)?, version })
 }
 
 /// What a row begins with behind its head, as it is stored.
@@ -216,49 +216,4 @@ impl<'r> Reader<'r> {
 
 fn cut() -> Error {
     Error::corrupt("a stored row lacks a part")
-}
-
-#[cfg(test)]
-mod tests {
-    use memory_core::{ErrorKind, Metadata, SpaceId, Trigger};
-
-    use super::*;
-
-    fn full_memory() -> Memory {
-        Memory {
-            id: MemoryId::from_bytes([7; 16]),
-            space_id: SpaceId::parse("a-b").expect("valid"),
-            trigger: Trigger::parse(r#"{"text":"é"}"#).expect("valid"),
-            context: Some(Context::parse("null").expect("valid")),
-            created_at: Timestamp::MIN,
-            updated_at: Some(Timestamp::MAX),
-            metadata: Metadata::parse(r#"{"k":1}"#).expect("valid"),
-            status: Status::Observed,
-            revision: Revision::MAX,
-            idempotency_key: Some(IdempotencyKey::parse("k").expect("valid")),
-        }
-    }
-
-    #[test]
-    fn rows_come_back_and_no_two_writes_share_a_head() {
-        let full = full_memory();
-        let plain = Memory { context: None, updated_at: None, idempotency_key: None, ..full.clone() };
-        for expected in [full, plain] {
-            let (row, again) = (from_memory(&expected), from_memory(&expected));
-            assert_eq!(memory(expected.id.as_bytes(), &row).expect("readable"), expected);
-            assert_eq!(read_head(expected.id.as_bytes(), &row).expect("readable").space, "a-b");
-            assert_ne!(head(&row), head(&again));
-            assert_eq!(row[HEAD..], again[HEAD..]);
-        }
-    }
-
-    #[test]
-    fn a_row_that_is_cut_anywhere_is_corrupt() {
-        let row = from_memory(&full_memory());
-        for end in 0..row.len() {
-            let error = memory(&[7; 16], &row[..end]).expect_err("cut");
-            assert_eq!(error.kind(), ErrorKind::Corrupt, "after {end} bytes");
-        }
-        assert_eq!(read_head(&[], b"{\"cut").expect_err("no row").kind(), ErrorKind::Corrupt);
-    }
 }

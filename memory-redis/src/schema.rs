@@ -1,18 +1,41 @@
-//! The schema: its migrations and its removal, and what an operator looks at.
+//! The schema: its migrations and their backfills, its removal, and what an operator looks at.
 
 use std::time::Instant;
 
 use async_trait::async_trait;
-use memory_core::engine::Config;
-use memory_core::{Error, Inspection, Result, Timestamp};
+use memory_core::engine::{Config, Mark, corrupt};
+use memory_core::{
+    Backfill, Blocks, Collection, Documents, Error, Inspection, Ledger, Result, SpaceId, TextIndex, Timestamp,
+};
 use migrations::{Applied, Report, Step, Target};
-use redis::{InfoDict, Pipeline, Value};
+use redis::{InfoDict, Pipeline};
 
 use crate::config::RedisConfig;
-use crate::connection::{Connections, command, decoded};
-use crate::migrate::MOVED;
-use crate::statements::{MOVE, SCHEMA};
+use crate::connection::{Connections, command};
+use crate::read::{LATE, RedisSession};
+use crate::rows::{self, Stored};
+use crate::statements::{Call, INDEXED, MOVE, SCHEMA, UNINDEXED, Words, step};
 
+/// The keys that writes of version 1 touch, and the names that their values get.
+const MOVED: [[&str; 2]; 7] = [
+    ["time", "old:time"],
+    ["time:words", "old:time:words"],
+    ["spaces", "old:spaces"],
+    ["keys", "idempotency"],
+    ["collections", "old:collections"],
+    ["pending", "old:pending"],
+    ["running", "old:running"],
+];
+/// What the keys begin with that are removed in the end: all others of version 1, and what is left of those that have moved.
+const LEFT: [&str; 8] = ["m:", "p:", "c:", "w:", "d:", "dt:", "dw:", "old:"];
+/// Puts a string in the place of the documents of a collection, by time.
+const SET_ASIDE: &str = "
+    if redis.call('TYPE', KEYS[1]).ok == 'zset' then redis.call('RENAME', KEYS[1], KEYS[2]) end
+    return redis.call('SET', KEYS[1], 'version 2')";
+/// How many records a slice moves.
+const SLICE: usize = 256;
+/// How many memories a slice takes into the index of words.
+const TAKEN_OVER: usize = 512;
 /// What is behind the line of a step in the bookkeeping that its backfill has not completed.
 const BEGUN: &str = " begun";
 
@@ -25,8 +48,7 @@ pub async fn migrate(config: &RedisConfig) -> Result<Report> {
 /// Tells which steps [`migrate`] would take, and changes nothing.
 pub async fn plan(config: &RedisConfig) -> Result<Report> {
     let connections = connect(config)?;
-    let plan =
-        || async { migrations::plan(&mut RedisTarget { connections: &connections }, migrations::redis(), &[]).await };
+    let plan = || async { migrations::plan(&mut RedisTarget(&connections), migrations::redis(), &[]).await };
     connections.retry(plan).await
 }
 
@@ -50,10 +72,9 @@ pub async fn inspect(config: &RedisConfig) -> Result<Inspection> {
     let connections = connect(config)?;
     let mut commands = Pipeline::new();
     commands.cmd("TIME").cmd("INFO").arg("memory");
-    let mut answers = connections.retry(|| connections.read(&commands)).await?.into_iter();
-    let mut answer = || answers.next().unwrap_or(Value::Nil);
     // Seconds, and the microseconds beyond them.
-    let ((seconds, micros), memory): ((i64, i64), InfoDict) = (decoded(answer())?, decoded(answer())?);
+    let ((seconds, micros), memory): ((i64, i64), InfoDict) =
+        connections.retry(|| connections.read_as(&commands)).await?;
     let millis = seconds.saturating_mul(1_000).saturating_add(micros / 1_000);
     let bytes = |name| memory.get::<u64>(name);
     // What goes through the connections stays in their buffers for a while.
@@ -64,18 +85,18 @@ pub async fn inspect(config: &RedisConfig) -> Result<Inspection> {
 
 /// Migrates over the connections of a provider.
 pub(crate) async fn run(connections: &Connections) -> Result<Report> {
-    migrations::migrate(&mut RedisTarget { connections }, migrations::redis(), &[]).await
+    migrations::migrate(&mut RedisTarget(connections), migrations::redis(), &[]).await
 }
 
 /// The step that a backfill has to complete.
-pub(crate) async fn begun(connections: &Connections) -> Result<Option<&'static Step>> {
-    let applied = RedisTarget { connections }.applied().await?;
+async fn begun(connections: &Connections) -> Result<Option<&'static Step>> {
+    let applied = RedisTarget(connections).applied().await?;
     let is_begun = |step: &&Step| applied.iter().any(|applied| applied.name == step.name && !applied.complete);
     Ok(migrations::redis().iter().find(is_begun))
 }
 
 /// Records that the backfill of a step has come to its end.
-pub(crate) async fn complete(connections: &Connections, step: &Step) -> Result<()> {
+async fn complete(connections: &Connections, step: &Step) -> Result<()> {
     let text = "local steps = redis.call('HGET', KEYS[1], ARGV[1])\n\
                 redis.call('HSET', KEYS[1], ARGV[1], (string.gsub(steps, ARGV[2] .. ARGV[3], ARGV[2])))\n\
                 return redis.call('DEL', KEYS[2])";
@@ -85,18 +106,18 @@ pub(crate) async fn complete(connections: &Connections, step: &Step) -> Result<(
 }
 
 /// Some of the next keys of the namespace, and where the following are.
-pub(crate) async fn scan(connections: &Connections, cursor: &[u8]) -> Result<(Vec<u8>, Vec<Vec<u8>>)> {
+async fn scan(connections: &Connections, cursor: &[u8]) -> Result<(Vec<u8>, Vec<Vec<u8>>)> {
     let pattern = connections.keys.pattern();
     connections.read_one(&command("SCAN", &[cursor, b"MATCH", pattern.as_bytes(), b"COUNT", b"4000"])).await
 }
 
 /// Removes these keys with all that they hold.
-pub(crate) async fn unlink(connections: &Connections, keys: Vec<Vec<u8>>) -> Result<()> {
+async fn unlink(connections: &Connections, keys: Vec<Vec<u8>>) -> Result<()> {
     let mut unlink = Pipeline::with_capacity(keys.len());
     for key in keys {
         unlink.cmd("UNLINK").arg(key);
     }
-    if unlink.is_empty() { Ok(()) } else { connections.write(unlink, Instant::now()).await.map(drop) }
+    connections.write(unlink, Instant::now()).await.map(drop)
 }
 
 fn connect(config: &RedisConfig) -> Result<Connections> {
@@ -110,9 +131,7 @@ fn line(step: &Step) -> String {
 }
 
 /// Needs no lock: a step is one script, which the server runs alone, and which does nothing where the step was applied.
-struct RedisTarget<'c> {
-    connections: &'c Connections,
-}
+struct RedisTarget<'c>(&'c Connections);
 
 #[async_trait]
 impl Target for RedisTarget<'_> {
@@ -121,9 +140,9 @@ impl Target for RedisTarget<'_> {
     }
 
     async fn applied(&mut self) -> Result<Vec<Applied>> {
-        let fields = command("HGETALL", &[&self.connections.keys.of(SCHEMA)]);
+        let fields = command("HGETALL", &[&self.0.keys.of(SCHEMA)]);
         let mut applied = Vec::new();
-        for (version, steps) in self.connections.read_one::<Vec<(String, String)>>(&fields).await? {
+        for (version, steps) in self.0.read_one::<Vec<(String, String)>>(&fields).await? {
             let bad = || Error::corrupt("the bookkeeping of the schema can't be read");
             let version = version.parse().map_err(|_| bad())?;
             for step in steps.lines() {
@@ -144,14 +163,156 @@ impl Target for RedisTarget<'_> {
              return redis.call('HSET', KEYS[1], ARGV[1], (steps and steps .. '\\n' or '') .. ARGV[2] .. state)",
             step.text
         );
-        let keys: Vec<_> =
-            [SCHEMA].iter().chain(MOVED.as_flattened()).map(|name| self.connections.keys.of(name)).collect();
+        let keys: Vec<_> = [SCHEMA].iter().chain(MOVED.as_flattened()).map(|name| self.0.keys.of(name)).collect();
         let mut pipeline = Pipeline::with_capacity(1);
         pipeline.cmd("EVAL").arg(text).arg(keys.len()).arg(keys).arg(step.version).arg(line(step));
-        self.connections.write(pipeline, Instant::now()).await.map(drop)
+        self.0.write(pipeline, Instant::now()).await.map(drop)
     }
 
     async fn unlock(&mut self) -> Result<()> {
         Ok(())
     }
+}
+
+impl RedisSession {
+    /// How far the backfill is that comes next; `None` when all are complete.
+    pub(crate) async fn pending(&self) -> Result<Option<Backfill>> {
+        let (on, keys) = (&self.on, &self.on.keys);
+        let mut counts = Pipeline::new();
+        if begun(on).await?.is_none() {
+            if on.config.text_index != TextIndex::All {
+                return Ok(None);
+            }
+            counts.cmd("ZCARD").arg(keys.of(INDEXED)).cmd("ZCARD").arg(keys.of(UNINDEXED));
+            let (indexed, unindexed): (u64, u64) = on.read_as(&counts).await?;
+            let backfill = Backfill::new("the index of words", indexed, indexed + unindexed, Blocks::LedgerText);
+            return Ok(Some(backfill).filter(|_| unindexed > LATE as u64));
+        }
+        counts.cmd("HGET").arg(keys.of(MOVE)).arg("done");
+        for set in ["old:time", "old:time:words"] {
+            counts.cmd("ZCARD").arg(keys.of(set));
+        }
+        let collections = self.old_collections().await?;
+        for name in &collections {
+            counts.cmd("ZCARD").arg(keys.with("old:dt:", name));
+        }
+        let counts: Vec<Option<u64>> = on.read_as(&counts).await?;
+        let (done, left) = (counts[0].unwrap_or_default(), counts[1..].iter().flatten().sum::<u64>());
+        Ok(Some(match left == 0 && collections.is_empty() {
+            true => Backfill::new("the keys of version 1", 0, 1, Blocks::Nothing),
+            false => Backfill::new("the layout of version 2", done, done + left, Blocks::Everything),
+        }))
+    }
+
+    /// Takes its next slice.
+    pub(crate) async fn backfill(&self) -> Result<()> {
+        let (on, keys) = (&self.on, &self.on.keys);
+        let Some(step) = begun(on).await? else { return self.index_words(TAKEN_OVER).await.map(drop) };
+        for (set, has_words) in [("old:time", false), ("old:time:words", true)] {
+            if self.move_some(&keys.of(set), &keys.of("m:"), None, has_words).await? {
+                return Ok(());
+            }
+        }
+        let Some(name) = self.old_collections().await?.pop() else { return self.sweep(step).await };
+        let (set, rows) = (keys.with("old:dt:", &name), [keys.with("d:", &name).as_slice(), b":"].concat());
+        // A removal of version 1 is an error from here on.
+        let mut aside = Pipeline::with_capacity(1);
+        aside.cmd("EVAL").arg(SET_ASIDE).arg(2).arg(keys.with("dt:", &name)).arg(&set);
+        on.write(aside, Instant::now()).await?;
+        let collection = Collection::parse(String::from_utf8_lossy(&name)).map_err(corrupt)?;
+        if !self.move_some(&set, &rows, Some(&collection), true).await? {
+            on.write(command("ZREM", &[&keys.of("old:collections"), &name]), Instant::now()).await?;
+        }
+        Ok(())
+    }
+
+    /// Moves the next records of a set of version 1: writes their rows under their new keys, where they still stand in the set. Where
+    /// another program has moved one, it may be changed or removed already. Tells whether there were any.
+    async fn move_some(&self, set: &[u8], from: &[u8], of: Option<&Collection>, has_words: bool) -> Result<bool> {
+        let (on, last) = (&self.on, (SLICE - 1).to_string());
+        let entries = command("ZRANGE", &[set, b"0", last.as_bytes(), b"WITHSCORES"]);
+        let entries: Vec<(Vec<u8>, i64)> = on.read_one(&entries).await?;
+        let mut marks: Vec<_> = entries.into_iter().map(|(id, millis)| Mark { millis, id }).collect();
+        if marks.is_empty() {
+            return Ok(false);
+        }
+        // Version 1 told of rows from 1 MiB on only.
+        marks.truncate(self.measured(from, &marks).await?);
+        let ids: Vec<_> = marks.iter().map(|mark| mark.id.as_slice()).collect();
+        let mut moves = Pipeline::with_capacity(marks.len());
+        for (mark, row) in marks.iter().zip(self.rows(from, ids.clone()).await?) {
+            // An entry whose row is gone is none.
+            let Some(row) = row else { continue };
+            let row = rows::from_form_1(&row).unwrap_or(row);
+            let expected = Some((set.to_vec(), mark.id.as_slice(), true));
+            let mut call = Call::change(&on.keys, on.keys.row(of, &mark.id), &[], &row, expected);
+            index(&mut call, mark, &row, of, has_words);
+            moves.add_command(call.into_cmd());
+        }
+        on.write(moves, Instant::now()).await?;
+        // Only when all of them have arrived.
+        let mut clear = Pipeline::with_capacity(3);
+        clear.cmd("UNLINK").arg(ids.iter().map(|id| [from, id].concat()).collect::<Vec<_>>());
+        clear.cmd("ZREM").arg(set).arg(&ids).cmd("HINCRBY").arg(on.keys.of(MOVE)).arg("done").arg(ids.len());
+        on.write(clear, Instant::now()).await?;
+        Ok(true)
+    }
+
+    /// Removes some of what is left of version 1. Completes the step when a whole round over the keys has found nothing: after a restart or
+    /// a failover, the server may go over them in another order.
+    async fn sweep(&self, step: &Step) -> Result<()> {
+        let (on, keys) = (&self.on, &self.on.keys);
+        let state = command("HMGET", &[&keys.of(MOVE), b"cursor", b"found"]);
+        let (cursor, found) = on.read_one::<(Option<Vec<u8>>, Option<bool>)>(&state).await?;
+        let left = LEFT.map(|prefix| keys.of(prefix));
+        let (cursor, mut some) = scan(on, cursor.as_deref().unwrap_or(b"0")).await?;
+        some.retain(|key| left.iter().any(|prefix| key.starts_with(prefix)));
+        let found = found == Some(true) || !some.is_empty();
+        unlink(on, self.adopt(some).await?).await?;
+        let is_round = cursor == b"0";
+        if is_round && !found {
+            return complete(on, step).await;
+        }
+        let found: &[u8] = if found && !is_round { b"1" } else { b"0" };
+        let state = command("HSET", &[&keys.of(MOVE), b"cursor", &cursor, b"found", found]);
+        on.write(state, Instant::now()).await.map(drop)
+    }
+
+    /// Lets memories be moved that a program of version 1 has stored since the step began: it writes the row of a store before it meets the
+    /// error, and takes the store for done when it repeats it. Gives the other keys back.
+    async fn adopt(&self, old: Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>> {
+        let (on, prefix) = (&self.on, self.on.keys.of("m:"));
+        let (late, others): (Vec<_>, Vec<_>) = old.into_iter().partition(|key| key.starts_with(&prefix));
+        let ids: Vec<_> = late.iter().map(|key| &key[prefix.len()..]).collect();
+        let mut adopt = Pipeline::with_capacity(ids.len());
+        for (id, row) in ids.iter().zip(self.rows(&prefix, ids.clone()).await?) {
+            let row = row.as_deref().and_then(rows::from_form_1).unwrap_or_default();
+            let time = rows::read_head(id, &row).map_or(0, |head| head.created_at.as_millis());
+            adopt.cmd("ZADD").arg(on.keys.of("old:time")).arg(time).arg(id);
+        }
+        on.write(adopt, Instant::now()).await?;
+        Ok(others)
+    }
+
+    /// The names of the collections of which documents may be left.
+    async fn old_collections(&self) -> Result<Vec<Vec<u8>>> {
+        let names = command("ZRANGE", &[&self.on.keys.of("old:collections"), b"0", b"-1"]);
+        self.on.read_one(&names).await
+    }
+}
+
+/// Lists a record. A memory that can't be read to its end stands where its head says, or among all memories at least.
+fn index(call: &mut Call<'_>, Mark { millis, id }: &Mark, row: &[u8], of: Option<&Collection>, has_words: bool) {
+    let step = step(*millis, id);
+    if let Some(collection) = of {
+        let words = Documents::read(of, id, row).map(|document| document.words()).unwrap_or_default();
+        return call.list_document(collection, step, &Words::new(), &words);
+    }
+    if let Ok(head) = rows::read_head(id, row)
+        && let Ok(space) = SpaceId::parse(head.space)
+    {
+        call.place(&step, &space, head.status);
+    }
+    let words = || Ledger::read(None, id, row).map(|memory| memory.words()).unwrap_or_default();
+    call.list(step, has_words.then(words));
 }

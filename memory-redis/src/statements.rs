@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use memory_core::engine::{Mark, Place, Walk};
 use memory_core::{
-    BOUNDARIES, Collection, Document, Error, IdempotencyKey, Memory, Order, Result, SpaceId, Status, Timestamp, words,
+    BOUNDARIES, Collection, Error, IdempotencyKey, Ledger, Memory, Order, Result, Selects, SpaceId, Status, Timestamp,
 };
 use redis::{Arg, Cmd, Pipeline, Script, Value, cmd};
 
@@ -14,16 +14,12 @@ use crate::rows;
 
 /// The version that a program must know to write; absent while it may be any.
 pub(crate) const WRITER: &str = "writer";
-/// The rows of memories; their id follows.
-pub(crate) const MEMORIES: &str = "r:";
 /// The memories whose words are not indexed.
 pub(crate) const UNINDEXED: &str = "steps";
 /// The memories whose words are. With the others these are the whole ledger.
 pub(crate) const INDEXED: &str = "steps:words";
 /// The memories with an open status: its name, and their steps.
 pub(crate) const OPEN: &str = "open";
-/// The memories with a word, which follows.
-pub(crate) const WORD: &str = "x:";
 /// From idempotency keys to ids.
 pub(crate) const IDEMPOTENCY: &str = "idempotency";
 /// The collections that hold a document.
@@ -63,19 +59,27 @@ impl Keys {
         path.map_or_else(|| self.of("n"), |path| self.with("n:", path))
     }
 
-    /// What the keys of all rows of documents of a collection begin with; the id follows. No name of a collection holds a colon.
-    pub(crate) fn documents(&self, collection: &Collection) -> Vec<u8> {
-        self.with("e:", format!("{collection}:"))
+    /// What the keys of all rows of the ledger or of a collection begin with. No name of a collection holds a colon.
+    pub(crate) fn rows(&self, collection: Option<&Collection>) -> Vec<u8> {
+        collection.map_or_else(|| self.of("r:"), |collection| self.with("e:", format!("{collection}:")))
+    }
+
+    /// The row of a record with this id.
+    pub(crate) fn row(&self, collection: Option<&Collection>, id: impl AsRef<[u8]>) -> Vec<u8> {
+        [&self.rows(collection), id.as_ref()].concat()
+    }
+
+    /// The records of the ledger or of a collection with this word.
+    pub(crate) fn word(&self, collection: Option<&Collection>, word: &str) -> Vec<u8> {
+        match collection {
+            None => self.with("x:", word),
+            Some(collection) => self.with("ew:", format!("{collection}:{word}")),
+        }
     }
 
     /// The documents of a collection.
     pub(crate) fn collection(&self, collection: &Collection) -> Vec<u8> {
         self.with("et:", collection.as_str())
-    }
-
-    /// The documents of a collection with this word.
-    pub(crate) fn document_word(&self, collection: &Collection, word: &str) -> Vec<u8> {
-        self.with("ew:", format!("{collection}:{word}"))
     }
 
     /// Any key at all, to find out which node has the slot.
@@ -120,35 +124,46 @@ pub(crate) fn load_scripts() -> Pipeline {
 
 /// A script with what it is called on. It names all keys that it touches, so a node that lacks one of them refuses it as a whole.
 #[derive(Debug)]
-pub(crate) struct Call {
+pub(crate) struct Call<'k> {
+    namespace: &'k Keys,
     script: Lua,
     keys: Vec<Vec<u8>>,
     arguments: Vec<Vec<u8>>,
-    /// For each sorted set the members that come, and those that go.
-    sets: BTreeMap<Vec<u8>, [BTreeSet<Vec<u8>>; 2]>,
+    /// The members that come to each sorted set.
+    coming: BTreeMap<Vec<u8>, BTreeSet<Vec<u8>>>,
+    /// The members that leave each.
+    going: BTreeMap<Vec<u8>, BTreeSet<Vec<u8>>>,
 }
 
-impl Call {
-    pub(crate) fn new(script: Lua, keys: &Keys) -> Self {
-        Self { script, keys: vec![keys.of(WRITER)], arguments: Vec::new(), sets: BTreeMap::new() }
+/// That a set has a member, or has it not; nothing is expected otherwise.
+type Expected<'m> = Option<(Vec<u8>, &'m [u8], bool)>;
+
+impl<'k> Call<'k> {
+    pub(crate) fn new(script: Lua, namespace: &'k Keys) -> Self {
+        let (keys, (coming, going)) = (vec![namespace.of(WRITER)], Default::default());
+        Self { namespace, script, keys, arguments: Vec::new(), coming, going }
     }
 
     /// Appends memories, all or none, unless one's id or idempotency key is taken.
-    pub(crate) fn append(keys: &Keys, memories: &[&Memory], with_words: bool) -> Self {
+    pub(crate) fn append(keys: &'k Keys, memories: &[&Memory], with_words: bool) -> Self {
         let mut call = Self::new(Lua::Append, keys).key(keys.of(IDEMPOTENCY)).arg(memories.len().to_string());
-        let all = if with_words { keys.of(INDEXED) } else { keys.of(UNINDEXED) };
         for memory in memories {
             let idempotency_key = memory.idempotency_key.as_ref().map_or("", IdempotencyKey::as_str);
-            call = call.key(keys.with(MEMORIES, memory.id.as_bytes()));
+            call = call.key(keys.row(None, memory.id.as_bytes()));
             call = call.arg(*memory.id.as_bytes()).arg(idempotency_key).arg(rows::from_memory(memory));
-            let step = step_of_memory(memory);
-            call.place(keys, &step, &memory.space_id, Some(memory.status));
-            for word in if with_words { words_of(memory) } else { BTreeSet::new() } {
-                call.add(keys.with(WORD, &word), step.clone());
-            }
-            call.add(all.clone(), step);
+            let step = step_of::<Ledger>(memory);
+            call.place(&step, &memory.space_id, Some(memory.status));
+            call.list(step, with_words.then(|| memory.words()));
         }
         call
+    }
+
+    /// Writes a row if what was read of it is still in place: its head, or nothing. Without a new row it stays as it is.
+    pub(crate) fn change(keys: &'k Keys, row: Vec<u8>, head: &[u8], new: &[u8], expected: Expected<'_>) -> Self {
+        // Of no member nothing is expected, whatever the set.
+        let (set, member, is_there) = expected.unwrap_or_else(|| (row.clone(), &[], false));
+        let call = Self::new(Lua::Change, keys).key(row).key(set);
+        call.arg(head).arg(new).arg(member).arg(if is_there { "1" } else { "0" })
     }
 
     pub(crate) fn key(mut self, key: Vec<u8>) -> Self {
@@ -161,14 +176,9 @@ impl Call {
         self
     }
 
-    /// Expects a member in a set, or not in it.
-    pub(crate) fn expect(self, set: Vec<u8>, member: Vec<u8>, is_there: bool) -> Self {
-        self.key(set).arg(member).arg(if is_there { "1" } else { "0" })
-    }
-
     /// Adds a memory to its space, to the paths above it, and to its status if that is open.
-    pub(crate) fn place(&mut self, keys: &Keys, step: &[u8], space_id: &SpaceId, status: Option<Status>) {
-        let space = space_id.as_str();
+    pub(crate) fn place(&mut self, step: &[u8], space_id: &SpaceId, status: Option<Status>) {
+        let (keys, space) = (self.namespace, space_id.as_str());
         for path in space_id.ancestors() {
             let (above, last) = parted(path);
             self.add(keys.node(above), [last, &space[path.len()..=path.len()]].concat().into_bytes());
@@ -181,31 +191,50 @@ impl Call {
         }
     }
 
+    /// Adds a memory to all memories: to those with its words, or to those whose words are not indexed.
+    pub(crate) fn list(&mut self, step: Vec<u8>, words: Option<Words>) {
+        let all = self.namespace.of(if words.is_some() { INDEXED } else { UNINDEXED });
+        self.change_words(None, &step, &Words::new(), &words.unwrap_or_default());
+        self.add(all, step);
+    }
+
+    /// Adds a document to its collection, and to its words instead of those that it had.
+    pub(crate) fn list_document(&mut self, collection: &Collection, step: Vec<u8>, old: &Words, new: &Words) {
+        self.change_words(Some(collection), &step, old, new);
+        self.add(self.namespace.of(COLLECTIONS), collection.as_str().into());
+        self.add(self.namespace.collection(collection), step);
+    }
+
+    /// Takes a record from the words that it had to those that it has.
+    pub(crate) fn change_words(&mut self, of: Option<&Collection>, step: &[u8], old: &Words, new: &Words) {
+        let keys = self.namespace;
+        old.difference(new).for_each(|word| self.remove(keys.word(of, word), step.to_vec()));
+        new.difference(old).for_each(|word| self.add(keys.word(of, word), step.to_vec()));
+    }
+
     pub(crate) fn add(&mut self, set: Vec<u8>, member: Vec<u8>) {
-        self.sets.entry(set).or_default()[0].insert(member);
+        self.coming.entry(set).or_default().insert(member);
     }
 
     pub(crate) fn remove(&mut self, set: Vec<u8>, member: Vec<u8>) {
-        self.sets.entry(set).or_default()[1].insert(member);
+        self.going.entry(set).or_default().insert(member);
     }
 
     pub(crate) fn into_cmd(mut self) -> Cmd {
-        for (set, [coming, going]) in self.sets {
-            self.keys.push(set);
-            self.arguments.push((2 * coming.len()).to_string().into());
-            self.arguments.extend(coming.into_iter().flat_map(|member| [b"0".to_vec(), member]));
-            self.arguments.push(going.len().to_string().into());
-            self.arguments.extend(going);
-        }
         let mut call = cmd("EVALSHA");
+        self.keys.extend(self.coming.keys().chain(self.going.keys()).cloned());
         call.arg(SCRIPTS[self.script as usize].get_hash()).arg(self.keys.len()).arg(self.keys).arg(self.arguments);
+        call.arg(self.coming.len());
+        for members in self.coming.values() {
+            call.arg(2 * members.len());
+            for member in members {
+                call.arg(0).arg(member);
+            }
+        }
+        for members in self.going.values() {
+            call.arg(members.len()).arg(members);
+        }
         call
-    }
-
-    pub(crate) fn into_pipeline(self) -> Pipeline {
-        let mut pipeline = Pipeline::with_capacity(1);
-        pipeline.add_command(self.into_cmd());
-        pipeline
     }
 }
 
@@ -241,16 +270,15 @@ impl Range {
     /// Reads the next entries of a walk, at most so many.
     pub(crate) fn read(&self, walk: &Walk<'_>, count: usize) -> Cmd {
         let bound = |edge: &[u8], end: &[u8]| [edge, &self.head, end].concat();
-        let mut low =
-            walk.created_after.map_or_else(|| bound(b"[", &[]), |after| bound(b"[", &time(after.as_millis() + 1)));
-        let mut high =
-            walk.created_before.map_or_else(|| bound(b"(", &[BEYOND]), |before| bound(b"(", &time(before.as_millis())));
-        if let Some(mark) = walk.behind {
-            let place = bound(b"(", &step(mark.millis, &mark.id));
-            *(if walk.order == Order::NewestFirst { &mut high } else { &mut low }) = place;
-        }
-        let mut read = cmd(if walk.order == Order::NewestFirst { "ZREVRANGEBYLEX" } else { "ZRANGEBYLEX" });
-        let (first, last) = if walk.order == Order::NewestFirst { (high, low) } else { (low, high) };
+        let low = walk.created_after.map_or_else(Vec::new, |after| time(after.as_millis() + 1).to_vec());
+        let high = walk.created_before.map_or_else(|| vec![BEYOND], |before| time(before.as_millis()).to_vec());
+        let (low, high) = (bound(b"[", &low), bound(b"(", &high));
+        let behind = walk.behind.map(|mark| bound(b"(", &step(mark.millis, &mark.id)));
+        let (name, first, last) = match walk.order {
+            Order::NewestFirst => ("ZREVRANGEBYLEX", behind.unwrap_or(high), low),
+            Order::OldestFirst => ("ZRANGEBYLEX", behind.unwrap_or(low), high),
+        };
+        let mut read = cmd(name);
         read.arg(&self.key).arg(first).arg(last).arg("LIMIT").arg(0).arg(count);
         read
     }
@@ -277,12 +305,8 @@ pub(crate) fn step(millis: i64, id: &[u8]) -> Vec<u8> {
     [&time(millis), id].concat()
 }
 
-pub(crate) fn step_of_memory(memory: &Memory) -> Vec<u8> {
-    step(memory.created_at.as_millis(), memory.id.as_bytes())
-}
-
-pub(crate) fn step_of_document(document: &Document) -> Vec<u8> {
-    step(document.created_at.as_millis(), document.id.as_str().as_bytes())
+pub(crate) fn step_of<K: Selects>(record: &K::Record) -> Vec<u8> {
+    step(K::created_at(record).as_millis(), K::id_bytes(record))
 }
 
 fn time(millis: i64) -> [u8; 6] {
@@ -300,17 +324,6 @@ pub(crate) fn parted(path: &str) -> (Option<&str>, &str) {
     path.rfind(BOUNDARIES).map_or((None, path), |at| (Some(&path[..at]), &path[at..]))
 }
 
-/// Reads rows by the ids behind a prefix.
-pub(crate) fn read_rows(prefix: &[u8], ids: &[&[u8]]) -> Cmd {
-    let (mut rows, mut key) = (cmd("MGET"), prefix.to_vec());
-    for id in ids {
-        key.truncate(prefix.len());
-        key.extend(*id);
-        rows.arg(&key);
-    }
-    rows
-}
-
 /// The name of a command.
 pub(crate) fn name_of(command: &Cmd) -> &[u8] {
     match command.args_iter().next() {
@@ -324,12 +337,5 @@ pub(crate) fn is_write(command: &Cmd) -> bool {
     matches!(name_of(command), b"EVAL" | b"EVALSHA" | b"UNLINK")
 }
 
-/// The words of a memory.
-pub(crate) fn words_of(memory: &Memory) -> BTreeSet<String> {
-    words::distinct(&words::text_of(&memory.trigger, memory.context.as_ref()))
-}
-
-/// The words of a document.
-pub(crate) fn words_of_document(document: &Document) -> BTreeSet<String> {
-    words::distinct(document.content.as_str())
-}
+/// The distinct words of a record.
+pub(crate) type Words = BTreeSet<String>;

@@ -6,7 +6,9 @@ use std::time::Duration;
 use conformance::server::redis::LocalRedis;
 use conformance::server::trial;
 use libtest_mimic::Arguments;
-use memory_core::{Error, ErrorKind, IdempotencyKey, MemoryId, MemoryProvider, MemoryQuery, Outcome};
+use memory_core::{
+    Context, Error, ErrorKind, IdempotencyKey, MemoryId, MemoryPatch, MemoryProvider, MemoryQuery, Outcome, Status,
+};
 use memory_redis::{Login, Password, RedisConfig, RedisMemory};
 use uuid::Uuid;
 
@@ -30,6 +32,7 @@ fn main() -> ExitCode {
         trial("redis::a_script_that_is_killed_has_done_nothing", || run(a_script_that_is_killed_has_done_nothing())),
         trial("redis::a_slot_that_is_not_served_is_unavailable", || run(a_slot_that_is_not_served_is_unavailable())),
         trial("redis::a_value_of_another_type_is_corrupt", || run(a_value_of_another_type_is_corrupt())),
+        trial("redis::a_row_that_is_cut_anywhere_is_corrupt", || run(a_row_that_is_cut_anywhere_is_corrupt())),
         trial("redis::nobody_at_the_port_is_unavailable", || run(nobody_at_the_port_is_unavailable())),
     ];
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
@@ -248,6 +251,26 @@ async fn a_value_of_another_type_is_corrupt() -> Case {
     assert_eq!(error.outcome(), Outcome::Unknown);
     let query = MemoryQuery::builder().all().build()?;
     check(&provider.query(&query).await.expect_err("no sorted set"), ErrorKind::Corrupt, "another type");
+    Ok(())
+}
+
+/// What a cut leaves is never taken for a whole row, nor is what no program has written.
+async fn a_row_that_is_cut_anywhere_is_corrupt() -> Case {
+    let server = LocalRedis::start()?;
+    let (provider, admin) = (open(config(&server.url())).await?, Admin::of(&server.url()));
+    let full = event("a-b", 1).with_idempotency_key(IdempotencyKey::parse("k")?);
+    let id = provider.store(full.with_context(Context::parse(r#""é""#)?)).await?;
+    provider.update(id, MemoryPatch::new().with_status(Status::Observed)).await?;
+    let key = [b"{agent_memory}:r:".as_slice(), id.as_bytes()].concat();
+    let row: Vec<u8> = admin.query(redis::cmd("GET").arg(&key)).await?;
+    let cuts = (0..row.len()).map(|end| &row[..end]);
+    for cut in cuts.chain([b"{\"cut".as_slice()]) {
+        admin.query::<()>(redis::cmd("SET").arg(&key).arg(cut)).await?;
+        let error = provider.get(id).await.expect_err("cut");
+        assert_eq!(error.kind(), ErrorKind::Corrupt, "after {} bytes", cut.len());
+    }
+    admin.query::<()>(redis::cmd("SET").arg(&key).arg(&row)).await?;
+    assert_eq!(provider.get(id).await?.ok_or("gone")?.status, Status::Observed);
     Ok(())
 }
 

@@ -87,7 +87,7 @@ pub type Visit<'v, K> = dyn FnMut(&dyn Row<K>) -> Result<Verdict> + Send + 'v;
 
 impl Walk<'_> {
     /// Along everything in one go, newest first.
-    pub(super) const EVERYTHING: Self = Self {
+    pub const EVERYTHING: Self = Self {
         source: Source::Everything,
         order: Order::NewestFirst,
         created_after: None,

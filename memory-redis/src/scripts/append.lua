@@ -2,7 +2,7 @@
 -- that has it. It writes none when there are any.
 --
 -- KEYS: the version of writers, the idempotency keys, each row, each sorted set.
--- ARGV: how many rows; for each its id, its idempotency key or nothing, and the row; the changes of the sets.
+-- ARGV: how many rows; for each its id, its idempotency key or nothing, and the row; how many sets; what each gets.
 local count, taken = tonumber(ARGV[1]), {}
 -- How many rows are there: mostly none, which one call tells.
 local there = 0
@@ -23,11 +23,11 @@ for place = 1, count do
 end
 if #taken > 0 then return taken end
 
-change('ZADD', count + 3, 3 * count + 2)
+change('ZADD', count + 3, #KEYS, 3 * count + 3)
 local rows = {}
-for place = 1, count do rows[2 * place - 1], rows[2 * place] = KEYS[2 + place], ARGV[3 * place + 1] end
-for first = 1, 2 * count, 4000 do redis.call('MSET', unpack(rows, first, math.min(first + 3999, 2 * count))) end
 for place = 1, count do
+  rows[2 * place - 1], rows[2 * place] = KEYS[2 + place], ARGV[3 * place + 1]
   if ARGV[3 * place] ~= '' then redis.call('HSET', KEYS[2], ARGV[3 * place], ARGV[3 * place - 1]) end
 end
+for first = 1, 2 * count, 4000 do redis.call('MSET', unpack(rows, first, math.min(first + 3999, 2 * count))) end
 return taken
