@@ -7,8 +7,8 @@ use memory_core::engine::{Config, Mark, corrupt};
 use memory_core::{
     Backfill, Blocks, Collection, Documents, Error, Inspection, Ledger, Result, SpaceId, TextIndex, Timestamp,
 };
-use migrations::{Applied, Report, Step, Target};
-use redis::{InfoDict, Pipeline};
+use migrations::{Applied, Kind, Report, Step, Target};
+use redis::{InfoDict, Pipeline, Value};
 
 use crate::config::RedisConfig;
 use crate::connection::{Connections, command};
@@ -32,6 +32,25 @@ const LEFT: [&str; 8] = ["m:", "p:", "c:", "w:", "d:", "dt:", "dw:", "old:"];
 const SET_ASIDE: &str = "
     if redis.call('TYPE', KEYS[1]).ok == 'zset' then redis.call('RENAME', KEYS[1], KEYS[2]) end
     return redis.call('SET', KEYS[1], 'version 2')";
+/// Goes on in the sweep. Where a whole round has found nothing, and nothing is left to move, the step is complete. Does nothing when
+/// another program has gone on.
+const ADVANCE: &str = "
+    local cursor, found = unpack(redis.call('HMGET', KEYS[1], 'cursor', 'found'))
+    if (cursor or '0') ~= ARGV[4] then return 0 end
+    if ARGV[5] ~= '0' then return redis.call('HSET', KEYS[1], 'cursor', ARGV[5]) end
+    if found == '1' or redis.call('EXISTS', KEYS[3]) == 1 then
+      return redis.call('HSET', KEYS[1], 'cursor', '0', 'found', '0')
+    end
+    local steps = redis.call('HGET', KEYS[2], ARGV[1])
+    redis.call('HSET', KEYS[2], ARGV[1], (string.gsub(steps, ARGV[2] .. ARGV[3], ARGV[2])))
+    return redis.call('DEL', KEYS[1])";
+/// Makes a step incomplete that was complete.
+const BEGIN_AGAIN: &str = "
+    local steps = redis.call('HGET', KEYS[1], ARGV[1])
+    if string.find(steps, ARGV[2] .. ARGV[3], 1, true) then return 0 end
+    return redis.call('HSET', KEYS[1], ARGV[1], (string.gsub(steps, ARGV[2], ARGV[2] .. ARGV[3])))";
+/// Where a row of version 1 has its createdAt, as a big-endian number.
+const CREATED_AT_1: (usize, usize) = (17, 24);
 /// How many records a slice moves.
 const SLICE: usize = 256;
 /// How many memories a slice takes into the index of words.
@@ -42,13 +61,15 @@ const BEGUN: &str = " begun";
 /// Creates or migrates the schema, as `init` does, and tells which steps that took.
 pub async fn migrate(config: &RedisConfig) -> Result<Report> {
     let connections = connect(config)?;
-    connections.retry(|| run(&connections)).await
+    let report = connections.retry(|| run(&connections)).await?;
+    connections.retry(|| begin_again(&connections)).await?;
+    Ok(report)
 }
 
 /// Tells which steps [`migrate`] would take, and changes nothing.
 pub async fn plan(config: &RedisConfig) -> Result<Report> {
     let connections = connect(config)?;
-    let plan = || async { migrations::plan(&mut RedisTarget(&connections), migrations::redis(), &[]).await };
+    let plan = || async { migrations::plan(&mut RedisTarget::new(&connections), migrations::redis(), &[]).await };
     connections.retry(plan).await
 }
 
@@ -85,24 +106,35 @@ pub async fn inspect(config: &RedisConfig) -> Result<Inspection> {
 
 /// Migrates over the connections of a provider.
 pub(crate) async fn run(connections: &Connections) -> Result<Report> {
-    migrations::migrate(&mut RedisTarget(connections), migrations::redis(), &[]).await
+    migrations::migrate(&mut RedisTarget::new(connections), migrations::redis(), &[]).await
 }
 
 /// The step that a backfill has to complete.
 async fn begun(connections: &Connections) -> Result<Option<&'static Step>> {
-    let applied = RedisTarget(connections).applied().await?;
+    let applied = RedisTarget::new(connections).applied().await?;
     let is_begun = |step: &&Step| applied.iter().any(|applied| applied.name == step.name && !applied.complete);
     Ok(migrations::redis().iter().find(is_begun))
 }
 
-/// Records that the backfill of a step has come to its end.
-async fn complete(connections: &Connections, step: &Step) -> Result<()> {
-    let text = "local steps = redis.call('HGET', KEYS[1], ARGV[1])\n\
-                redis.call('HSET', KEYS[1], ARGV[1], (string.gsub(steps, ARGV[2] .. ARGV[3], ARGV[2])))\n\
-                return redis.call('DEL', KEYS[2])";
-    let (keys, mut pipeline) = ([SCHEMA, MOVE].map(|name| connections.keys.of(name)), Pipeline::with_capacity(1));
-    pipeline.cmd("EVAL").arg(text).arg(keys.len()).arg(&keys).arg(step.version).arg(line(step)).arg(BEGUN);
-    connections.write(pipeline, Instant::now()).await.map(drop)
+/// Begins the move again where a program of version 1 that ran on has left rows since it was complete.
+async fn begin_again(connections: &Connections) -> Result<()> {
+    let steps = migrations::redis().iter().filter(|step| step.kind == Kind::Backfill);
+    let (left, mut cursor) = (LEFT.map(|prefix| connections.keys.of(prefix)), b"0".to_vec());
+    loop {
+        let (next, keys) = scan(connections, &cursor).await?;
+        if keys.iter().any(|key| left.iter().any(|prefix| key.starts_with(prefix))) {
+            let mut again = Pipeline::with_capacity(1);
+            for step in steps {
+                again.cmd("EVAL").arg(BEGIN_AGAIN).arg(1).arg(connections.keys.of(SCHEMA));
+                again.arg(step.version).arg(line(step)).arg(BEGUN);
+            }
+            return connections.write(again, Instant::now()).await.map(drop);
+        }
+        cursor = next;
+        if cursor == b"0" {
+            return Ok(());
+        }
+    }
 }
 
 /// Some of the next keys of the namespace, and where the following are.
@@ -131,7 +163,17 @@ fn line(step: &Step) -> String {
 }
 
 /// Needs no lock: a step is one script, which the server runs alone, and which does nothing where the step was applied.
-struct RedisTarget<'c>(&'c Connections);
+struct RedisTarget<'c> {
+    connections: &'c Connections,
+    /// Whether this has made the first version, so that no program of version 1 can have been there.
+    is_new: bool,
+}
+
+impl<'c> RedisTarget<'c> {
+    fn new(connections: &'c Connections) -> Self {
+        Self { connections, is_new: false }
+    }
+}
 
 #[async_trait]
 impl Target for RedisTarget<'_> {
@@ -140,9 +182,9 @@ impl Target for RedisTarget<'_> {
     }
 
     async fn applied(&mut self) -> Result<Vec<Applied>> {
-        let fields = command("HGETALL", &[&self.0.keys.of(SCHEMA)]);
+        let fields = command("HGETALL", &[&self.connections.keys.of(SCHEMA)]);
         let mut applied = Vec::new();
-        for (version, steps) in self.0.read_one::<Vec<(String, String)>>(&fields).await? {
+        for (version, steps) in self.connections.read_one::<Vec<(String, String)>>(&fields).await? {
             let bad = || Error::corrupt("the bookkeeping of the schema can't be read");
             let version = version.parse().map_err(|_| bad())?;
             for step in steps.lines() {
@@ -156,17 +198,22 @@ impl Target for RedisTarget<'_> {
     }
 
     async fn apply(&mut self, step: &Step) -> Result<()> {
-        // A field is a version, its value a line for each step. A step whose text sets the state is not complete.
+        // A field is a version, its value a line for each step. A step whose text sets the state is not complete, and a program of version 1
+        // may store while one is taken that has a backfill.
+        let state = if step.kind == Kind::Backfill && !self.is_new { BEGUN } else { "" };
         let text = format!(
-            "local steps, state = redis.call('HGET', KEYS[1], ARGV[1]), ''\n\
+            "local steps, state = redis.call('HGET', KEYS[1], ARGV[1]), ARGV[3]\n\
              if steps and string.find(steps, ARGV[2], 1, true) then return 0 end\n{}\n\
              return redis.call('HSET', KEYS[1], ARGV[1], (steps and steps .. '\\n' or '') .. ARGV[2] .. state)",
             step.text
         );
-        let keys: Vec<_> = [SCHEMA].iter().chain(MOVED.as_flattened()).map(|name| self.0.keys.of(name)).collect();
+        let keys: Vec<_> =
+            [SCHEMA].iter().chain(MOVED.as_flattened()).map(|name| self.connections.keys.of(name)).collect();
         let mut pipeline = Pipeline::with_capacity(1);
-        pipeline.cmd("EVAL").arg(text).arg(keys.len()).arg(keys).arg(step.version).arg(line(step));
-        self.0.write(pipeline, Instant::now()).await.map(drop)
+        pipeline.cmd("EVAL").arg(text).arg(keys.len()).arg(keys).arg(step.version).arg(line(step)).arg(state);
+        let is_done = self.connections.write(pipeline, Instant::now()).await? != [Value::Int(0)];
+        self.is_new |= step.version == 1 && is_done;
+        Ok(())
     }
 
     async fn unlock(&mut self) -> Result<()> {
@@ -262,20 +309,19 @@ impl RedisSession {
     /// a failover, the server may go over them in another order.
     async fn sweep(&self, step: &Step) -> Result<()> {
         let (on, keys) = (&self.on, &self.on.keys);
-        let state = command("HMGET", &[&keys.of(MOVE), b"cursor", b"found"]);
-        let (cursor, found) = on.read_one::<(Option<Vec<u8>>, Option<bool>)>(&state).await?;
-        let left = LEFT.map(|prefix| keys.of(prefix));
-        let (cursor, mut some) = scan(on, cursor.as_deref().unwrap_or(b"0")).await?;
+        let cursor: Option<Vec<u8>> = on.read_one(&command("HGET", &[&keys.of(MOVE), b"cursor"])).await?;
+        let (from, left) = (cursor.unwrap_or(b"0".to_vec()), LEFT.map(|prefix| keys.of(prefix)));
+        let (next, mut some) = scan(on, &from).await?;
         some.retain(|key| left.iter().any(|prefix| key.starts_with(prefix)));
-        let found = found == Some(true) || !some.is_empty();
-        unlink(on, self.adopt(some).await?).await?;
-        let is_round = cursor == b"0";
-        if is_round && !found {
-            return complete(on, step).await;
+        if !some.is_empty() {
+            // Before they are removed: another program that sweeps finds nothing there.
+            on.write(command("HSET", &[&keys.of(MOVE), b"found", b"1"]), Instant::now()).await?;
+            unlink(on, self.adopt(some).await?).await?;
         }
-        let found: &[u8] = if found && !is_round { b"1" } else { b"0" };
-        let state = command("HSET", &[&keys.of(MOVE), b"cursor", &cursor, b"found", found]);
-        on.write(state, Instant::now()).await.map(drop)
+        let (keys, mut advance) = ([MOVE, SCHEMA, "old:time"].map(|name| keys.of(name)), Pipeline::with_capacity(1));
+        advance.cmd("EVAL").arg(ADVANCE).arg(keys.len()).arg(&keys).arg(step.version).arg(line(step)).arg(BEGUN);
+        advance.arg(from).arg(next);
+        on.write(advance, Instant::now()).await.map(drop)
     }
 
     /// Lets memories be moved that a program of version 1 has stored since the step began: it writes the row of a store before it meets the
@@ -284,11 +330,15 @@ impl RedisSession {
         let (on, prefix) = (&self.on, self.on.keys.of("m:"));
         let (late, others): (Vec<_>, Vec<_>) = old.into_iter().partition(|key| key.starts_with(&prefix));
         let ids: Vec<_> = late.iter().map(|key| &key[prefix.len()..]).collect();
-        let mut adopt = Pipeline::with_capacity(ids.len());
-        for (id, row) in ids.iter().zip(self.rows(&prefix, ids.clone()).await?) {
-            let row = row.as_deref().and_then(rows::from_form_1).unwrap_or_default();
-            let time = rows::read_head(id, &row).map_or(0, |head| head.created_at.as_millis());
-            adopt.cmd("ZADD").arg(on.keys.of("old:time")).arg(time).arg(id);
+        let (mut created, mut adopt) = (Pipeline::with_capacity(ids.len()), Pipeline::with_capacity(ids.len()));
+        for key in &late {
+            created.cmd("GETRANGE").arg(key).arg(CREATED_AT_1.0).arg(CREATED_AT_1.1);
+        }
+        let created: Vec<Vec<u8>> = on.read_as(&created).await?;
+        for (id, created_at) in ids.iter().zip(created) {
+            // One that is cut before stands at the beginning.
+            let created_at = created_at.try_into().map_or(0, i64::from_be_bytes);
+            adopt.cmd("ZADD").arg(on.keys.of("old:time")).arg(created_at).arg(id);
         }
         on.write(adopt, Instant::now()).await?;
         Ok(others)

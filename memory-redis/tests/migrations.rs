@@ -40,6 +40,9 @@ fn main() -> ExitCode {
         trial("redis::a_program_of_version_1_is_refused_each_write", || {
             run(a_program_of_version_1_is_refused_each_write())
         }),
+        trial("redis::what_comes_late_to_an_empty_ledger_is_moved", || {
+            run(what_comes_late_to_an_empty_ledger_is_moved())
+        }),
         trial("redis::what_cannot_be_read_is_moved_too", || run(what_cannot_be_read_is_moved_too())),
         trial("redis::what_was_removed_meanwhile_stays_removed", || run(what_was_removed_meanwhile_stays_removed())),
         trial("redis::many_words_are_left_to_the_backfill", || run(many_words_are_left_to_the_backfill())),
@@ -151,7 +154,7 @@ const PUT: &str = "
 
 async fn a_program_of_version_1_is_refused_each_write() -> Case {
     let (server, config) = laid(LEDGERS[0].1).await?;
-    let program = open(config).await?;
+    let program = open(config.clone()).await?;
     let (before, documents) = everything(&program).await?;
     let (admin, row) = (Admin::of(&server.url()), old_row("a-b", 7));
     let (new, old) = (id(8), before[0].id);
@@ -192,6 +195,28 @@ async fn a_program_of_version_1_is_refused_each_write() -> Case {
     let adopted = program.get(id(7)).await?.ok_or("a row of a store is lost")?;
     let under = program.query(&MemoryQuery::builder().exact("a-b").limit(1_000).build()?).await?;
     assert!(under.memories.contains(&adopted), "it stands where it belongs");
+    check_no_old_key(&server).await?;
+
+    // One that runs on behind the end of the move; the next migration takes in what it left.
+    admin.pipeline(&old_store(9, "a-b")).await.expect_err("refused");
+    assert_eq!((program.backfill().await?, program.get(id(9)).await?), (None, None));
+    assert_eq!(memory_redis::migrate(&config).await?.applied, []);
+    while program.backfill().await?.is_some() {}
+    assert!(program.get(id(9)).await?.is_some(), "a row of a store is lost");
+    check_no_old_key(&server).await
+}
+
+/// A program of version 1 that has stored nothing yet stores while the ledger is migrated.
+async fn what_comes_late_to_an_empty_ledger_is_moved() -> Case {
+    let (server, config) = laid("").await?;
+    let (admin, first) = (Admin::of(&server.url()), &migrations::redis()[0]);
+    let schema = format!("{{{NAMESPACE}}}:schema");
+    let line = format!("{} {}", first.checksum(), first.name);
+    admin.query::<()>(cmd("HSET").arg(schema).arg(first.version).arg(line)).await?;
+    let program = open(config).await?;
+    admin.pipeline(&old_store(7, "a-b")).await.expect_err("refused");
+    while program.backfill().await?.is_some() {}
+    assert!(program.get(id(7)).await?.is_some(), "a row of a store is lost");
     check_no_old_key(&server).await
 }
 
