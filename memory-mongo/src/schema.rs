@@ -68,7 +68,19 @@ pub(crate) async fn set_up(session: &MongoSession, text_index: TextIndex) -> Res
     if !is_router && !answer.contains_key("setName") {
         return Err(Error::new(ErrorKind::Unsupported, STANDALONE));
     }
-    migrations::migrate(&mut MongoTarget(session), migrations::mongo(), wanted(text_index)).await
+    let mut target = MongoTarget(session);
+    let report = migrations::migrate(&mut target, migrations::mongo(), wanted(text_index)).await?;
+    // A program that was held up while it added a rule may have taken away others that it did not know: once both have recorded their
+    // steps, one of them finds that out.
+    let applied = target.applied().await?;
+    for step in migrations::mongo().iter().filter(|step| applied.iter().any(|applied| applied.name == step.name)) {
+        for command in commands(step)? {
+            if !holds(&session.on.database, &command).await? {
+                execute(&session.on.database, &command).await?;
+            }
+        }
+    }
+    Ok(report)
 }
 
 /// How far the index of the ledger's words is; `None` when it is complete.
@@ -222,7 +234,7 @@ async fn execute(database: &Database, command: &Document) -> Result<()> {
             Err(error) if code(&error) != Some(EXISTS) => return Err(error),
             _ if holds(database, command).await? => return Ok(()),
             // Another program that added a rule at the same time has taken this one away.
-            _ => {}
+            _ => tokio::time::sleep(PAUSE).await,
         }
     }
 }

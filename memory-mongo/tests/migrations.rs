@@ -87,6 +87,11 @@ async fn writes_of_version_1_are_refused() -> CaseResult {
     assert_eq!(memory_mongo::migrate(&config).await?.applied, [(2, "writers")]);
     assert_eq!(memory_mongo::inspect(&config).await?.missing, [""; 0]);
     assert_eq!(refusal(memories.update_one(doc! {}, doc! { "$unset": { "status": "" } }).await), NOT_VALID);
+    // A rule that another program has taken away comes back.
+    database.run_command(doc! { "collMod": "documents", "validator": {} }).await?;
+    assert_eq!(memory_mongo::inspect(&config).await?.missing, ["documents.validator"]);
+    assert_eq!(memory_mongo::migrate(&config).await?.applied, []);
+    assert_eq!(memory_mongo::inspect(&config).await?.missing, [""; 0]);
     // A program of version 1 reads the entries whose ids are longs, and of those only these fields.
     let entries = database.collection::<Document>("schema_migrations");
     let entry = entries.find_one(doc! { "_id": { "$type": "long", "$gt": 1 } }).await?.ok_or("no entry")?;
