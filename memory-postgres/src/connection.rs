@@ -22,6 +22,8 @@ const PATIENCE: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(200);
 /// How long to wait for a server that is starting up, before it is said to be down.
 const STARTING: Duration = Duration::from_secs(2);
+/// Begins a transaction that sees what others have committed while it waited, whatever the default of the database is.
+const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED";
 /// How long a connection may take to recover from a session that was given up, before it is closed.
 const RECOVERY: Duration = Duration::from_secs(10);
 
@@ -57,7 +59,7 @@ impl Connections {
                 statements: Statements::new(&config.namespace)?,
                 has_ledger_text: AtomicBool::new(false),
                 is_pooled: config.pooler,
-                begin: format!("BEGIN{local}").into(),
+                begin: format!("{BEGIN}{local}").into(),
             }),
         })
     }
@@ -197,7 +199,7 @@ impl Session {
 
     /// Begins a transaction, or behind a pooler, where the session is one, a part of it. `and` follows at once.
     pub(crate) async fn begin(&mut self, and: &str) -> Result<()> {
-        let begin = if self.namespace.is_pooled { "SAVEPOINT step" } else { "BEGIN" };
+        let begin = if self.namespace.is_pooled { "SAVEPOINT step" } else { BEGIN };
         self.begin_with(Arc::from(format!("{begin}{and}"))).await.map_err(native)
     }
 
