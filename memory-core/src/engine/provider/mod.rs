@@ -118,8 +118,8 @@ impl<E: Engine> MemoryProvider for Provider<E> {
             if open.pending().await?.is_none() {
                 return Ok(None);
             }
-            open.backfill().await?;
-            open.pending().await.map_err(|error| error.after(Outcome::Unknown))
+            let done = open.backfill().await;
+            done.and(open.pending().await).map_err(|error| error.after(Outcome::Unknown))
         };
         self.shared.gate.write("backfill", work).await
     }
