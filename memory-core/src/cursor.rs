@@ -1,13 +1,15 @@
-//! Where a page ended, as an opaque text.
+//! Where a page ended, as a text that only its namespace can read.
 
 use std::fmt;
 
 use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
+use chacha20poly1305::aead::{Aead, Generate, KeyInit, Payload};
+use chacha20poly1305::{Key, XChaCha20Poly1305, XNonce};
 
 use crate::{Error, Result, Timestamp};
 
-/// Goes on where a page ended. Opaque; survives a restart; belongs to its query (Q6).
+/// Goes on where a page ended. Sealed, so that it tells nothing; survives a restart; belongs to its query (Q6).
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Cursor(String);
 
@@ -20,57 +22,80 @@ pub struct Position {
     pub id: Vec<u8>,
 }
 
+/// Seals the cursors of a namespace. All handles on the namespace share one key, now and after a restart; nobody else knows it.
+///
+/// A cursor names the last record that was looked at, which its reader may not be allowed to see. So it is encrypted and authenticated
+/// (XChaCha20-Poly1305), and padded, since the length of an id tells something too (Q6).
+#[derive(Clone)]
+pub struct CursorKey(Key);
+
 /// What tells the queries apart that cursors belong to.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct Fingerprint([u8; 16]);
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Fingerprint(pub(crate) [u8; 32]);
 
-impl Fingerprint {
-    /// The first half of a SHA-256.
-    pub(crate) fn from_hash(hash: &[u8]) -> Self {
-        let mut fingerprint = [0; 16];
-        fingerprint.copy_from_slice(&hash[..16]);
-        Self(fingerprint)
+const NONCE_BYTES: usize = 24;
+const TAG_BYTES: usize = 16;
+/// What is sealed is padded to a multiple of this.
+const BLOCK_BYTES: usize = 64;
+/// The longest text that is looked at: the longest id of a document makes one of half its length.
+const MAX_TEXT: usize = 1_024;
+
+impl CursorKey {
+    /// A new key.
+    pub fn generate() -> Self {
+        Self(Key::generate())
     }
-}
 
-/// The layout that this program writes: version, fingerprint, records to skip, createdAt, id.
-const VERSION: u8 = 1;
-const HEAD_BYTES: usize = 1 + 16 + 2 + 8;
-const MAX_ID_BYTES: usize = 256;
+    /// A key that was kept. `Corrupt` when the text is none.
+    pub fn parse(text: &str) -> Result<Self> {
+        let bytes = STANDARD_NO_PAD.decode(text).ok().and_then(|bytes| Key::try_from(bytes.as_slice()).ok());
+        bytes.map(Self).ok_or_else(|| Error::corrupt("the key that seals cursors can't be read"))
+    }
 
-impl Cursor {
-    pub(crate) fn encode(fingerprint: &Fingerprint, position: &Position, skip: usize) -> Self {
-        let mut bytes = Vec::with_capacity(HEAD_BYTES + position.id.len());
-        bytes.push(VERSION);
-        bytes.extend(fingerprint.0);
+    /// The key as a text to keep. It is a secret.
+    pub fn to_text(&self) -> String {
+        STANDARD_NO_PAD.encode(self.0)
+    }
+
+    /// The cursor of a query's page that ended at a position, and has so many records left to skip.
+    pub(crate) fn seal(&self, fingerprint: &Fingerprint, position: &Position, skip: usize) -> Result<Cursor> {
+        let mut place = Vec::with_capacity(2 * BLOCK_BYTES);
         // An offset is at most 10,000.
-        bytes.extend((skip as u16).to_be_bytes());
-        bytes.extend(position.created_at.as_millis().to_be_bytes());
-        bytes.extend(&position.id);
-        Self(URL_SAFE_NO_PAD.encode(bytes))
+        place.extend((skip as u16).to_be_bytes());
+        place.extend(position.created_at.as_millis().to_be_bytes());
+        place.extend(&position.id);
+        // The padding is one byte that is not 0, and zeros.
+        place.push(1);
+        place.resize(place.len().next_multiple_of(BLOCK_BYTES), 0);
+        let nonce = XNonce::generate();
+        let sealed = XChaCha20Poly1305::new(&self.0).encrypt(&nonce, Payload { msg: &place, aad: &fingerprint.0 });
+        let sealed = sealed.map_err(|_| Error::corrupt("the place where the page ends can't be sealed"))?;
+        Ok(Cursor(URL_SAFE_NO_PAD.encode([&nonce[..], &sealed].concat())))
     }
 
-    /// The position after which to go on, and how many records to skip there.
-    pub(crate) fn decode(text: &str, fingerprint: &Fingerprint) -> Result<(Position, usize)> {
-        let unknown = || Error::invalid("not a cursor that a page of this program gave");
-        if text.len() > (HEAD_BYTES + MAX_ID_BYTES).div_ceil(3) * 4 {
-            return Err(unknown());
-        }
-        let bytes = URL_SAFE_NO_PAD.decode(text).map_err(|_| unknown())?;
-        let (version, rest) = bytes.split_first().ok_or_else(unknown)?;
-        let (owner, rest) = rest.split_first_chunk::<16>().ok_or_else(unknown)?;
-        let (skip, rest) = rest.split_first_chunk::<2>().ok_or_else(unknown)?;
+    /// The position after which to go on, and how many records to skip there. `InvalidInput` unless this key sealed it for this query.
+    pub(crate) fn open(&self, text: &str, fingerprint: &Fingerprint) -> Result<(Position, usize)> {
+        let unknown = || Error::invalid("not a cursor that a page of this query gave");
+        let bytes = Some(text).filter(|text| text.len() <= MAX_TEXT).and_then(|text| URL_SAFE_NO_PAD.decode(text).ok());
+        let bytes = bytes.filter(|bytes| bytes.len() >= NONCE_BYTES + TAG_BYTES).ok_or_else(unknown)?;
+        let (nonce, sealed) = bytes.split_first_chunk::<NONCE_BYTES>().ok_or_else(unknown)?;
+        let payload = Payload { msg: sealed, aad: &fingerprint.0 };
+        let place = XChaCha20Poly1305::new(&self.0).decrypt(&XNonce::from(*nonce), payload).map_err(|_| unknown())?;
+        let end = place.iter().rposition(|byte| *byte != 0).ok_or_else(unknown)?;
+        let (skip, rest) = place[..end].split_first_chunk::<2>().ok_or_else(unknown)?;
         let (millis, id) = rest.split_first_chunk::<8>().ok_or_else(unknown)?;
-        if *version != VERSION || id.is_empty() || id.len() > MAX_ID_BYTES {
-            return Err(unknown());
-        }
-        if *owner != fingerprint.0 {
-            return Err(Error::invalid("the cursor belongs to another query"));
-        }
         let created_at = Timestamp::from_millis(i64::from_be_bytes(*millis)).map_err(|_| unknown())?;
         Ok((Position { created_at, id: id.to_vec() }, u16::from_be_bytes(*skip).into()))
     }
+}
 
+impl fmt::Debug for CursorKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("CursorKey(..)")
+    }
+}
+
+impl Cursor {
     /// The text.
     pub fn as_str(&self) -> &str {
         &self.0
@@ -93,15 +118,49 @@ impl fmt::Display for Cursor {
 mod tests {
     use super::*;
 
+    const MINE: Fingerprint = Fingerprint([1; 32]);
+
+    fn position(id: Vec<u8>) -> Position {
+        Position { created_at: Timestamp::MIN, id }
+    }
+
     #[test]
-    fn a_cursor_comes_back_and_knows_its_query() {
-        let (mine, other) = (Fingerprint([1; 16]), Fingerprint([2; 16]));
-        let position = Position { created_at: Timestamp::MIN, id: vec![255; MAX_ID_BYTES] };
-        let cursor = Cursor::encode(&mine, &position, 10_000);
-        assert_eq!(Cursor::decode(cursor.as_str(), &mine).expect("mine"), (position, 10_000));
-        assert!(Cursor::decode(cursor.as_str(), &other).is_err());
-        for text in ["", "AQ", "not base64!", &"A".repeat(10_000), &format!("{cursor}AA")] {
-            assert!(Cursor::decode(text, &mine).is_err(), "{text}");
+    fn a_cursor_comes_back_with_its_key_and_its_query_only() {
+        let (key, other) = (CursorKey::generate(), CursorKey::generate());
+        let kept = CursorKey::parse(&key.to_text()).expect("a key");
+        for id in [vec![0; 16], vec![255; 256]] {
+            let cursor = key.seal(&MINE, &position(id.clone()), 10_000).expect("sealed");
+            assert_eq!(kept.open(cursor.as_str(), &MINE).expect("mine"), (position(id), 10_000));
+            assert!(other.open(cursor.as_str(), &MINE).is_err());
+            assert!(key.open(cursor.as_str(), &Fingerprint([2; 32])).is_err());
         }
+    }
+
+    #[test]
+    fn whatever_is_changed_in_a_cursor_makes_it_none() {
+        let key = CursorKey::generate();
+        let cursor = key.seal(&MINE, &position(vec![7; 16]), 0).expect("sealed");
+        let bytes = URL_SAFE_NO_PAD.decode(cursor.as_str()).expect("base64");
+        for place in 0..bytes.len() {
+            let mut changed = bytes.clone();
+            changed[place] ^= 1;
+            assert!(key.open(&URL_SAFE_NO_PAD.encode(&changed), &MINE).is_err(), "byte {place}");
+            assert!(key.open(&URL_SAFE_NO_PAD.encode(&bytes[..place]), &MINE).is_err(), "{place} bytes");
+        }
+        // The last but one is what an earlier version gave.
+        let old = "AVoKCDYQQSMBY3Y-FsE4dG4AAwAAB9uoIYAABwcHBwcHBwcHBwcHBwcHBw";
+        for text in ["", "AQ", "not base64!", &format!("{cursor}AA"), old, &"A".repeat(10_000)] {
+            assert!(key.open(text, &MINE).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn two_cursors_of_one_place_have_nothing_in_common_but_their_length() {
+        let key = CursorKey::generate();
+        let cursor = |id: &[u8]| key.seal(&MINE, &position(id.to_vec()), 0).expect("sealed").to_string();
+        assert_ne!(cursor(b"secret"), cursor(b"secret"));
+        assert_eq!(cursor(b"a").len(), cursor(&[b'a'; 53]).len());
+        assert!(CursorKey::parse("AA").is_err());
+        assert!(!format!("{key:?}").contains(&key.to_text()));
     }
 }

@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::query::Documents;
 use crate::{
-    Collection, Cursor, DocumentId, DocumentQuery, DocumentStore, Error, ErrorKind, MAX_LIMIT, Metadata, QueryBuilder,
-    Result, Revision, SpaceId, SpaceSelector, Spaces, Timestamp, words,
+    Collection, DocumentId, DocumentQuery, DocumentStore, Error, ErrorKind, MAX_LIMIT, Metadata, QueryBuilder, Result,
+    Revision, SpaceId, SpaceSelector, Spaces, Timestamp, words,
 };
 
 /// One document. Its JSON has camelCase names.
@@ -315,7 +315,7 @@ impl DocumentSelection {
 
     /// All that the query finds, or more than `max`.
     async fn preview_query(&self, documents: &dyn DocumentStore, max: usize) -> Result<Vec<DocumentId>> {
-        let mut query = DocumentQuery { limit: MAX_LIMIT, offset: 0, after: None, ..self.query.clone() };
+        let mut query = DocumentQuery { limit: MAX_LIMIT, offset: 0, cursor: None, ..self.query.clone() };
         let mut found = Vec::new();
         loop {
             let page = documents.query(&query).await?;
@@ -323,10 +323,7 @@ impl DocumentSelection {
             found.extend(page.documents.into_iter().map(|document| document.id));
             match page.next {
                 _ if found.len() > max => return Ok(found),
-                Some(cursor) => {
-                    let (after, skip) = Cursor::decode(cursor.as_str(), &query.fingerprint)?;
-                    (query.after, query.offset) = (Some(after), skip);
-                }
+                Some(cursor) => query.cursor = Some(cursor.to_string()),
                 // An answer to a text has no cursor and goes on by counting.
                 None if query.text.is_some() && !ended => query.offset = found.len(),
                 None => return Ok(found),

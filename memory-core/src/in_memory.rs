@@ -44,6 +44,7 @@ struct Data {
     /// Each with the number of the put that wrote it.
     documents: BTreeMap<Collection, BTreeMap<DocumentId, Found<Document, u64>>>,
     puts: u64,
+    secret: Option<String>,
 }
 
 impl InMemory {
@@ -91,6 +92,10 @@ impl Engine for InMemoryEngine {
 
     async fn open(config: &InMemoryConfig) -> Result<Self> {
         Ok(Self { data: config.data.clone() })
+    }
+
+    async fn secret(&self, proposed: &str) -> Result<String> {
+        Ok(self.data.lock().secret.get_or_insert_with(|| proposed.to_owned()).clone())
     }
 
     async fn close(&self) -> Result<()> {

@@ -22,7 +22,7 @@ mod time;
 pub mod words;
 
 pub use address::{Address, Host, Password};
-pub use cursor::{Cursor, Position};
+pub use cursor::{Cursor, CursorKey, Position};
 pub use document::{Content, Document, DocumentSelection, DocumentWrite, Expect};
 pub use engine::{DEFAULT_DEADLINE, Gate, record_rows};
 pub use error::{Error, ErrorKind, Outcome, Result};
@@ -36,8 +36,8 @@ pub use memory::{
 };
 pub use metadata::{Json, JsonObject, Metadata, Number};
 pub use page::{
-    DocumentPage, Head, MAX_EXAMINED, MAX_PAGE_BYTES, MemoryPage, PageBuilder, Selects, Unreadable, Verdict,
-    compare_heads,
+    DocumentPage, Head, MAX_EXAMINED, MAX_LOOK_AHEAD, MAX_PAGE_BYTES, MemoryPage, PageBuilder, Selects, Unreadable,
+    Verdict, compare_heads,
 };
 pub use provider::{
     DocumentStore, IntoDynProvider, MAX_BATCH, MAX_BATCH_BYTES, MemoryProvider, RestoreReport, check_batch,

@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use crate::cursor::{Cursor, Position};
+use crate::cursor::{Cursor, CursorKey, Position};
 use crate::document::Document;
 use crate::filter::Subject;
 use crate::query::{DEFAULT_LIMIT, Documents, Kind, Ledger, Query};
@@ -12,6 +12,8 @@ use crate::{Error, ErrorKind, Memory, MemoryId, Order, Result, Status, Timestamp
 pub const MAX_PAGE_BYTES: usize = 16 << 20;
 /// A page ends after this many examined candidates (Q5).
 pub const MAX_EXAMINED: usize = 100_000;
+/// A full page looks at this many further records of its spaces, times and statuses at most for one that its filter has (Q5).
+pub const MAX_LOOK_AHEAD: usize = 1_000;
 
 /// Memories that a query found.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -74,28 +76,50 @@ pub enum Verdict {
 #[derive(Debug)]
 pub struct PageBuilder<'q, K: Selects> {
     query: &'q Query<K>,
+    key: &'q CursorKey,
+    /// Where the page before it ended.
+    after: Option<Position>,
     records: Vec<K::Record>,
     unreadable: Vec<Unreadable>,
     bytes: usize,
     examined: usize,
+    /// How many candidates were wanted and not taken since the page was full.
+    ahead: usize,
     skip: usize,
     last: Option<Position>,
-    next: Option<Cursor>,
+    /// Whether there is a next page, behind the last.
+    goes_on: bool,
 }
 
 impl<'q, K: Selects> PageBuilder<'q, K> {
-    /// An empty page of this query.
-    pub fn new(query: &'q Query<K>) -> Self {
-        Self {
+    /// An empty page of this query, in a namespace with this key. `InvalidInput` when the query has a cursor that is not its own (Q6).
+    pub fn new(query: &'q Query<K>, key: &'q CursorKey) -> Result<Self> {
+        let (after, skip) = match &query.cursor {
+            Some(cursor) => key.open(cursor, &query.fingerprint).map(|(after, skip)| (Some(after), skip))?,
+            None => (None, query.offset),
+        };
+        Ok(Self {
             query,
+            key,
             records: Vec::with_capacity(query.limit.min(DEFAULT_LIMIT)),
             unreadable: Vec::new(),
             bytes: 0,
             examined: 0,
-            skip: query.offset,
-            last: query.after.clone(),
-            next: None,
-        }
+            ahead: 0,
+            skip,
+            last: after.clone(),
+            after,
+            goes_on: false,
+        })
+    }
+
+    pub(crate) fn query(&self) -> &'q Query<K> {
+        self.query
+    }
+
+    /// After which record the page begins.
+    pub fn after(&self) -> Option<&Position> {
+        self.after.as_ref()
     }
 
     /// Offers a stored row: its head, how to read the record if that is wanted, and its id, as far as that can be read, for when it
@@ -124,7 +148,7 @@ impl<'q, K: Selects> PageBuilder<'q, K> {
         if self.query.limit == 0 {
             return Verdict::Stop;
         }
-        if self.records.len() == self.query.limit || self.examined == MAX_EXAMINED {
+        if self.examined == MAX_EXAMINED || self.ahead == MAX_LOOK_AHEAD {
             return self.stop();
         }
         // What earlier pages have passed neither counts nor moves the next cursor back.
@@ -133,7 +157,9 @@ impl<'q, K: Selects> PageBuilder<'q, K> {
         }
         self.examined += 1;
         if self.admits(head) {
-            return Verdict::Take;
+            // A full page looks for one more record, which tells whether there is a next page. A text has none (T2).
+            let is_certain = self.query.filter.is_none() || self.query.text.is_some();
+            return if self.is_full() && is_certain { self.stop() } else { Verdict::Take };
         }
         self.pass(head.created_at, head.id);
         Verdict::Skip
@@ -145,7 +171,7 @@ impl<'q, K: Selects> PageBuilder<'q, K> {
         let (created_at, size) = (K::created_at(&record), K::size(&record));
         let wanted = self.query.filter.as_ref().is_none_or(|filter| filter.matches(&K::subject(&record)));
         if wanted && self.skip == 0 {
-            if !self.records.is_empty() && self.bytes + size > MAX_PAGE_BYTES {
+            if self.is_full() || !self.records.is_empty() && self.bytes + size > MAX_PAGE_BYTES {
                 return self.stop();
             }
             self.bytes += size;
@@ -156,19 +182,27 @@ impl<'q, K: Selects> PageBuilder<'q, K> {
         if wanted {
             self.skip -= 1;
         }
+        self.ahead += usize::from(self.is_full());
         self.pass(created_at, K::id_bytes(&record));
         Verdict::Skip
     }
 
     /// The page, when a verdict was to stop or when there are no more candidates.
-    pub fn finish(self) -> K::Page {
-        K::page(self.records, self.unreadable, self.next)
+    pub fn finish(self) -> Result<K::Page> {
+        let Self { query, key, last, skip, .. } = self;
+        // Text comes in no order that a cursor could continue (T2).
+        let last = last.filter(|_| self.goes_on && query.text.is_none());
+        let next = last.map(|last| key.seal(&query.fingerprint, &last, skip)).transpose()?;
+        Ok(K::page(self.records, self.unreadable, next))
     }
 
     /// Reports a row that can't be read; with its head if that was readable and [`PageBuilder::examine`] wanted it.
     fn report(&mut self, head: Option<&Head<'_>>, error: Error, id: impl FnOnce() -> String) -> Result<Verdict> {
         if error.kind() != ErrorKind::Corrupt {
             return Err(error);
+        }
+        if self.is_full() {
+            return Ok(self.stop());
         }
         if let Some(head) = head {
             self.pass(head.created_at, head.id);
@@ -178,7 +212,7 @@ impl<'q, K: Selects> PageBuilder<'q, K> {
     }
 
     fn is_behind_cursor(&self, head: &Head<'_>) -> bool {
-        self.query.after.as_ref().is_none_or(|after| {
+        self.after.as_ref().is_none_or(|after| {
             let after = (after.created_at, after.id.as_slice());
             compare(after, (head.created_at, head.id), self.query.order) == Ordering::Less
         })
@@ -203,11 +237,12 @@ impl<'q, K: Selects> PageBuilder<'q, K> {
         }
     }
 
+    fn is_full(&self) -> bool {
+        self.records.len() == self.query.limit
+    }
+
     fn stop(&mut self) -> Verdict {
-        // Text comes in no order that a cursor could continue (T2).
-        if let (Some(last), None) = (&self.last, &self.query.text) {
-            self.next = Some(Cursor::encode(&self.query.fingerprint, last, self.skip));
-        }
+        self.goes_on = true;
         Verdict::Stop
     }
 }
@@ -367,10 +402,11 @@ mod tests {
     #[test]
     fn a_status_that_cannot_be_read_satisfies_no_condition() {
         let head = Head { id: &[0; 16], space: "a", created_at: Timestamp::MIN, status: None };
+        let key = CursorKey::generate();
         let any = MemoryQuery::builder().all().build().expect("valid");
-        assert_eq!(PageBuilder::new(&any).examine(&head), Verdict::Take);
+        assert_eq!(PageBuilder::new(&any, &key).expect("no cursor").examine(&head), Verdict::Take);
         let builder = Status::ALL.into_iter().fold(MemoryQuery::builder().all(), |query, status| query.status(status));
         let every = builder.build().expect("valid");
-        assert_eq!(PageBuilder::new(&every).examine(&head), Verdict::Skip);
+        assert_eq!(PageBuilder::new(&every, &key).expect("no cursor").examine(&head), Verdict::Skip);
     }
 }

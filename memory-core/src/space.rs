@@ -172,13 +172,15 @@ impl SpaceSelector {
 impl fmt::Display for SpaceSelector {
     /// The kind and the pattern: two selectors that show the same are the same.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.0 {
-            Kind::Exact(id) => write!(f, "exact({:?})", id.as_str()),
-            Kind::Under(path) => write!(f, "under({path:?})"),
-            Kind::Prefix(prefix) => write!(f, "prefix({prefix:?})"),
-            Kind::Glob { pattern, .. } => write!(f, "glob({pattern:?})"),
-            Kind::Regex { pattern, .. } => write!(f, "regex({pattern:?})"),
-        }
+        let (kind, text) = match &self.0 {
+            Kind::Exact(id) => ("exact", id.as_str()),
+            Kind::Under(path) => ("under", path.as_ref()),
+            Kind::Prefix(prefix) => ("prefix", prefix.as_ref()),
+            Kind::Glob { pattern, .. } => ("glob", pattern.as_ref()),
+            Kind::Regex { pattern, .. } => ("regex", pattern.as_ref()),
+        };
+        // Cursors belong to what this writes, so it is quoted as JSON, which is the same with every compiler.
+        write!(f, "{kind}({})", serde_json::Value::from(text))
     }
 }
 

@@ -53,6 +53,11 @@ impl Engine for MongoEngine {
         self.connections.run(schema::backfill(self.connections.session())).await
     }
 
+    async fn secret(&self, proposed: &str) -> Result<String> {
+        let (session, proposed) = (self.connections.session(), proposed.to_owned());
+        self.connections.run(async move { schema::secret(&session, &proposed).await }).await
+    }
+
     async fn close(&self) -> Result<()> {
         self.connections.close().await;
         Ok(())

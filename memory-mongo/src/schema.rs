@@ -10,6 +10,7 @@ use memory_core::{Backfill, Error, ErrorKind, Inspection, Ledger, Result, Revisi
 use migrations::{Applied, Kind, Report, Step, Target, WORDS, wanted};
 use mongodb::Database;
 use mongodb::bson::{Bson, Document, RawDocument, RawDocumentBuf, doc};
+use mongodb::options::ReturnDocument;
 
 use crate::config::MongoConfig;
 use crate::connection::{Connections, MongoSession, PAUSE, Rows};
@@ -22,6 +23,8 @@ const STANDALONE: &str = "the server is standalone, so it has no transactions: r
                           `mongosh --eval 'rs.initiate()'` once, which make it a replica set of one node";
 /// The `_id` of the lock.
 const LOCK: &str = "lock";
+/// The `_id` of what seals the cursors, and its field.
+const SECRET: &str = "secret";
 /// When a lock whose owner is gone is free again, in milliseconds.
 const LEASE: i64 = 10_000;
 /// What `create` answers where the collection is there.
@@ -115,6 +118,19 @@ pub(crate) async fn backfill(session: MongoSession) -> Result<()> {
     // Of two programs that take the same slice, one counts it.
     let next = doc! { "$set": { "mark": reached }, "$inc": { "done": count } };
     bookkeeping.update_one(doc! { "_id": WORDS, "mark": mark }, next).await.map(drop).map_err(native)
+}
+
+/// What seals the cursors: what was kept first.
+pub(crate) async fn secret(session: &MongoSession, proposed: &str) -> Result<String> {
+    let bookkeeping = &session.on.primary.bookkeeping;
+    let mut kept = bookkeeping.find_one(doc! { "_id": SECRET }).await.map_err(native)?;
+    if kept.is_none() {
+        let keep =
+            bookkeeping.find_one_and_update(doc! { "_id": SECRET }, doc! { "$setOnInsert": { SECRET: proposed } });
+        kept = keep.upsert(true).return_document(ReturnDocument::After).await.map_err(native)?;
+    }
+    let kept = kept.as_ref().and_then(|kept| kept.get_str(SECRET).ok());
+    kept.map(str::to_owned).ok_or_else(|| Error::corrupt("the key that seals cursors can't be read"))
 }
 
 /// The version of the schema that is in place.

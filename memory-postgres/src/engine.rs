@@ -48,6 +48,16 @@ impl Engine for PostgresEngine {
         schema::backfill(&self.connections).await
     }
 
+    async fn secret(&self, proposed: &str) -> Result<String> {
+        let mut session = self.connections.session(Access::Write).await?;
+        let mut kept = session.rows(session.statement(|on| &on.secret)).await?;
+        if kept.is_empty() {
+            kept = session.rows(session.statement(|on| &on.keep_secret).bind(proposed.to_owned())).await?;
+        }
+        session.end().await?;
+        kept.first().map_or_else(|| Ok(String::new()), |row| column(row, 0))
+    }
+
     async fn close(&self) -> Result<()> {
         self.connections.close().await;
         Ok(())

@@ -81,6 +81,9 @@ statements! {
         version bigint PRIMARY KEY, name text NOT NULL, checksum text NOT NULL, complete boolean NOT NULL)";
     applied: "SELECT version, name, checksum, complete FROM {schema}.schema_migrations";
     insert_applied: "INSERT INTO {schema}.schema_migrations (version, name, checksum, complete) VALUES ($1, $2, $3, $4)";
+    secret: "SELECT secret FROM {schema}.secrets";
+    keep_secret: "INSERT INTO {schema}.secrets (id, secret) VALUES (1, $1)
+        ON CONFLICT (id) DO UPDATE SET secret = secrets.secret RETURNING secret";
     health: "SELECT current_setting('server_version'), (SELECT max(version) FROM {schema}.schema_migrations),
         current_setting('fsync'), current_setting('full_page_writes'), current_setting('synchronous_commit')";
     /// The time at the server, the tables, valid indexes and triggers of the schema, and how many bytes it takes.

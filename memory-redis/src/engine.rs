@@ -9,10 +9,10 @@ use memory_core::{Backfill, Durability, Error, Health, Result};
 use redis::{InfoDict, Pipeline};
 
 use crate::config::RedisConfig;
-use crate::connection::Connections;
+use crate::connection::{Connections, command};
 use crate::read::RedisSession;
 use crate::schema;
-use crate::statements::SCHEMA;
+use crate::statements::{SCHEMA, SECRET};
 
 /// Agent memory in a namespace of a Redis server or cluster.
 ///
@@ -47,6 +47,18 @@ impl Engine for RedisEngine {
 
     async fn backfill(&self) -> Result<()> {
         RedisSession::new(&self.connections, Instant::now()).backfill().await
+    }
+
+    async fn secret(&self, proposed: &str) -> Result<String> {
+        let key = self.connections.keys.of(SECRET);
+        let kept = command("GET", &[&key]);
+        // While the slot moves, what is there can be read, and what is not can't be written.
+        if let Some(kept) = self.connections.read_one(&kept).await? {
+            return Ok(kept);
+        }
+        let keep = command("SET", &[&key, proposed.as_bytes(), b"NX"]);
+        self.connections.write(keep, Instant::now()).await?;
+        self.connections.read_one(&kept).await
     }
 
     async fn close(&self) -> Result<()> {

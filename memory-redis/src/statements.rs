@@ -28,6 +28,8 @@ pub(crate) const COLLECTIONS: &str = "et";
 pub(crate) const LONG_ROWS: &str = "long";
 /// The steps of the schema that were applied.
 pub(crate) const SCHEMA: &str = "schema";
+/// What seals the cursors.
+pub(crate) const SECRET: &str = "secret";
 /// How far the move from version 1 is.
 pub(crate) const MOVE: &str = "move";
 

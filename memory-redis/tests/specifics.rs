@@ -76,13 +76,13 @@ async fn an_update_leaves_no_stale_entry() -> Case {
     let id = provider.store(event("a-b", 1).with_context(Context::parse(r#""apple pear""#)?)).await?;
     let patch = MemoryPatch::new().with_status(Status::Completed).set_context(Context::parse(r#""pear plum""#)?);
     provider.update(id, patch).await?;
-    let expected = ["n", "n:a", "r:", "steps:words", "x:pear", "x:plum", "x:xyzzy"];
+    let expected = ["n", "n:a", "r:", "secret", "steps:words", "x:pear", "x:plum", "x:xyzzy"];
     assert_eq!(names(&server).await?, expected);
     // A provider that keeps no words itself leaves those right that are there.
     config.text_index = TextIndex::Documents;
     let without = open(config).await?;
     without.update(id, MemoryPatch::new().clear_context().with_status(Status::Running)).await?;
-    assert_eq!(names(&server).await?, ["n", "n:a", "open", "r:", "steps:words", "x:xyzzy"]);
+    assert_eq!(names(&server).await?, ["n", "n:a", "open", "r:", "secret", "steps:words", "x:xyzzy"]);
     Ok(())
 }
 

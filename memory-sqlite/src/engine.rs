@@ -102,6 +102,20 @@ impl Engine for SqliteEngine {
         self.run(Access::Write, Instant::now(), Arc::new(()), work).await
     }
 
+    async fn secret(&self, proposed: &str) -> Result<String> {
+        let read: Work<Session, String, Option<String>> =
+            |session, _| Box::pin(ready(first(&session.connection, statements::SECRET, [], |row| column(row, 0))));
+        let keep: Work<Session, String, Option<String>> = |session, proposed| {
+            Box::pin(ready(first(&session.connection, statements::KEEP_SECRET, [proposed], |row| column(row, 0))))
+        };
+        let (now, proposed) = (Instant::now(), Arc::new(proposed.to_owned()));
+        let kept = match self.run(Access::Read, now, Arc::clone(&proposed), read).await? {
+            None => self.run(Access::Write, now, proposed, keep).await?,
+            kept => kept,
+        };
+        Ok(kept.unwrap_or_default())
+    }
+
     async fn close(&self) -> Result<()> {
         let mut threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
         // Readers can't put the log into the file and remove it, so the connection that writes is the last to close.

@@ -119,6 +119,11 @@ pub(crate) const AGREEMENTS: &str = "
 pub(crate) const UNINDEXED: &str = "
     SELECT CAST(value AS INTEGER), coalesce((SELECT max(seq) FROM memories), 0) FROM agreements
     WHERE name = 'unindexed_below' AND CAST(value AS INTEGER) > 1";
+pub(crate) const SECRET: &str = "SELECT value FROM agreements WHERE name = 'secret'";
+/// The update changes nothing, so that the row is returned.
+pub(crate) const KEEP_SECRET: &str = "
+    INSERT INTO agreements (name, value) VALUES ('secret', ?1)
+    ON CONFLICT (name) DO UPDATE SET value = value RETURNING value";
 pub(crate) const SET_UNINDEXED: &str = "UPDATE agreements SET value = ?1 WHERE name = 'unindexed_below'";
 pub(crate) const COMPLETE_WORDS: &str =
     "UPDATE schema_migrations SET complete = TRUE WHERE version = 2 AND name = 'words'";

@@ -2,8 +2,8 @@
 
 use memory_core::engine::{Place, Reader, Row, Source, Walk};
 use memory_core::{
-    Error, ErrorKind, Ledger, MemoryProvider, MemoryQuery, Metadata, NewMemory, Order, PageBuilder, Result, SpaceId,
-    Timestamp, Trigger,
+    CursorKey, Error, ErrorKind, Ledger, MemoryProvider, MemoryQuery, Metadata, NewMemory, Order, PageBuilder, Result,
+    SpaceId, Timestamp, Trigger,
 };
 use memory_sqlite::SqliteMemory;
 use rusqlite::{Connection, StatementStatus};
@@ -70,6 +70,7 @@ async fn a_filter_and_a_glob_examine_what_their_spaces_hold() {
     let channels = session.siblings("t-c", 100).await.expect("reads").expect("few");
     let sparse = session.siblings("t-s", 100).await.expect("reads").expect("few");
     let query = || MemoryQuery::builder().limit(50);
+    let key = CursorKey::generate();
     let every_tenth = "metadata.topic = 7";
     for (query, places, given, examined) in [
         (query().under("t-sparse").filter_text("metadata.topic = 0"), in_and_below("t-sparse"), 20, 20),
@@ -81,7 +82,7 @@ async fn a_filter_and_a_glob_examine_what_their_spaces_hold() {
         (query().glob("t-s*").filter_text(every_tenth), sparse, 0, 20),
     ] {
         let query = query.build().expect("a query");
-        let mut page = PageBuilder::new(&query);
+        let mut page = PageBuilder::new(&query, &key).expect("no cursor");
         let mut visit = |row: &dyn Row<Ledger>| page.offer(row.head(), |head| row.read(head), || row.id());
         let walk = Walk {
             source: Source::Places(&places),
@@ -93,7 +94,7 @@ async fn a_filter_and_a_glob_examine_what_their_spaces_hold() {
             is_shared: false,
         };
         assert_eq!(session.walk_memories(&walk, &mut visit).await.expect("reads"), None);
-        assert_eq!(page.finish().memories.len(), given, "{query:?}");
+        assert_eq!(page.finish().expect("no cursor").memories.len(), given, "{query:?}");
         let steps_of =
             |sql| prepare(&session.connection, sql).expect("a statement").reset_status(StatementStatus::VmStep);
         let steps: usize = statements.iter().map(|sql| steps_of(sql) as usize).sum();

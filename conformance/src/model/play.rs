@@ -186,11 +186,13 @@ impl Sides {
             }
             rest = &rest[count..];
             given += count;
-            let Some(cursor) = page.next else {
-                let lost =
-                    rest.first().map(|row| format!("query: a walk ends after {given} rows, before {}", row.json));
-                return lost.map_or(Ok(()), Err);
-            };
+            if page.next.is_none() != rest.is_empty() {
+                let (has, left) = (page.next.is_some(), rest.len());
+                return Err(format!(
+                    "query: a walk has given {given} rows, {left} are left, and it has a cursor: {has}"
+                ));
+            }
+            let Some(cursor) = page.next else { return Ok(()) };
             page = self.next_page(handle + number, asked, &cursor).await?;
         }
         // Pages may be short, but not all of them empty.

@@ -5,26 +5,32 @@ use std::sync::{Mutex, PoisonError};
 
 use memory_core::filter::{Comparison, Field, Value};
 use memory_core::{
-    Error, ErrorKind, Filter, Head, InMemory, Json, JsonObject, Ledger, Memory, MemoryPage, MemoryProvider,
+    CursorKey, Error, ErrorKind, Filter, Head, InMemory, Json, JsonObject, Ledger, Memory, MemoryPage, MemoryProvider,
     MemoryQuery, Metadata, Number, Order, PageBuilder, Position, QueryBuilder, Result, SpaceSelector, Spaces,
     Timestamp, Verdict,
 };
 
 use crate::flaw::Flaw;
 
+/// Seals the cursors of pages that are made here.
+const KEY: &str = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
+
 /// Answers queries from the memories of a sound provider.
 #[derive(Debug)]
 pub(crate) struct Naive {
     inner: InMemory,
     flaw: Flaw,
-    /// How many rows were given when a page ended at a place, for [`Flaw::CursorIsAnOffset`] and
+    /// The same for all handles.
+    key: CursorKey,
+    /// How many rows were given when a page ended with a cursor, for [`Flaw::CursorIsAnOffset`] and
     /// [`Flaw::CursorEndsWithItsHandle`].
-    given: Mutex<HashMap<(Timestamp, Vec<u8>), usize>>,
+    given: Mutex<HashMap<String, usize>>,
 }
 
 impl Naive {
     pub(crate) fn new(inner: InMemory, flaw: Flaw) -> Self {
-        Self { inner, flaw, given: Mutex::default() }
+        let key = CursorKey::parse(KEY).expect("a key");
+        Self { inner, flaw, key, given: Mutex::default() }
     }
 
     pub(crate) fn inner(&self) -> &InMemory {
@@ -32,7 +38,7 @@ impl Naive {
     }
 
     pub(crate) async fn query(&self, query: &MemoryQuery) -> Result<MemoryPage> {
-        let is_first = query.after().is_none() && query.text().is_none();
+        let is_first = query.cursor().is_none() && query.text().is_none();
         match self.flaw {
             Flaw::UnderIsRawPrefix
             | Flaw::PrefixIsLike
@@ -132,8 +138,9 @@ impl Naive {
         if query.order() == Order::NewestFirst {
             memories.reverse();
         }
-        let (mut page, mut taken) = (PageBuilder::<Ledger>::new(query), 0);
-        for memory in memories.into_iter().filter(|memory| self.offers(query, memory)) {
+        let (mut page, mut taken) = (PageBuilder::<Ledger>::new(query, &self.key)?, 0);
+        let after = page.after().cloned();
+        for memory in memories.into_iter().filter(|memory| self.offers(query, after.as_ref(), memory)) {
             let believed = self.believed_space(query, &memory);
             let mut head = Head { space: believed.as_deref().unwrap_or(memory.space_id.as_str()), ..memory.head() };
             if self.flaw == Flaw::BeforeIsInclusive && query.created_before() == Some(head.created_at) {
@@ -154,7 +161,7 @@ impl Naive {
                 break;
             }
         }
-        let mut page = page.finish();
+        let mut page = page.finish()?;
         if self.flaw == Flaw::MissingFieldsAreEqual {
             for memory in &mut page.memories {
                 *memory = self.inner.get(memory.id).await?.ok_or_else(Error::not_found)?;
@@ -164,8 +171,8 @@ impl Naive {
     }
 
     /// Whether this engine finds the candidate at all.
-    fn offers(&self, query: &MemoryQuery, memory: &Memory) -> bool {
-        match (self.flaw, query.filter(), query.after()) {
+    fn offers(&self, query: &MemoryQuery, after: Option<&Position>, memory: &Memory) -> bool {
+        match (self.flaw, query.filter(), after) {
             (Flaw::NumbersCompareAsText, Some(filter), _) => compares_as_text(filter, memory),
             // The opposite of a negated comparison is the comparison.
             (Flaw::NotEqualNeedsTheField, Some(filter), _) => match filter.clone().negate() {
@@ -221,10 +228,10 @@ impl Naive {
     /// The page at a number of rows instead of behind a row.
     async fn page_by_offset(&self, query: &MemoryQuery) -> Result<MemoryPage> {
         let mut given = 0;
-        let page = match query.after() {
+        let page = match query.cursor() {
             None => self.inner.query(query).await?,
-            Some(after) => {
-                given = self.given().get(&place_of(after)).copied().unwrap_or(0);
+            Some(cursor) => {
+                given = self.given().get(cursor).copied().unwrap_or(0);
                 self.inner.query(&again(query, |builder| builder.offset(given)).build()?).await?
             }
         };
@@ -234,7 +241,7 @@ impl Naive {
 
     /// The page behind a row that this very handle gave.
     async fn page_behind_own(&self, query: &MemoryQuery) -> Result<MemoryPage> {
-        if query.after().is_some_and(|after| !self.given().contains_key(&place_of(after))) {
+        if query.cursor().is_some_and(|cursor| !self.given().contains_key(cursor)) {
             return Err(Error::invalid("no cursor of this handle"));
         }
         let page = self.inner.query(query).await?;
@@ -243,18 +250,14 @@ impl Naive {
     }
 
     fn remember(&self, page: &MemoryPage, given: usize) {
-        if let Some(last) = page.memories.last() {
-            self.given().insert((last.created_at, last.id.as_bytes().to_vec()), given);
+        if let Some(next) = &page.next {
+            self.given().insert(next.to_string(), given);
         }
     }
 
-    fn given(&self) -> std::sync::MutexGuard<'_, HashMap<(Timestamp, Vec<u8>), usize>> {
+    fn given(&self) -> std::sync::MutexGuard<'_, HashMap<String, usize>> {
         self.given.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-fn place_of(position: &Position) -> (Timestamp, Vec<u8>) {
-    (position.created_at, position.id.clone())
 }
 
 /// The first page of the same query, with a change; without text, offset and what is excluded.

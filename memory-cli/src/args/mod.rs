@@ -8,5 +8,5 @@ pub(crate) mod values;
 
 pub(crate) use ledger::LedgerArgs;
 pub(crate) use page::PageArgs;
-pub(crate) use query::{build, with_filter};
+pub(crate) use query::{build, refused, with_filter};
 pub(crate) use spaces::SpaceArgs;

@@ -156,7 +156,7 @@ async fn get(documents: &dyn DocumentStore, args: &GetArgs, output: &mut Output)
 async fn query(documents: &dyn DocumentStore, args: &QueryArgs, output: &mut Output) -> anyhow::Result<ExitCode> {
     let query = args.spaces.apply(DocumentQuery::builder(args.collection.clone()));
     let query = args::build(args.page.apply(args::with_filter(query, args.filter.as_ref())))?;
-    let page = documents.query(&query).await?;
+    let page = documents.query(&query).await.map_err(args::refused)?;
     output.documents(&page.documents)?;
     output.flush()?;
     if let Some(cursor) = page.next {

@@ -26,7 +26,7 @@ pub(crate) async fn run(
     output: &mut Output,
 ) -> anyhow::Result<ExitCode> {
     let query = args::build(args.page.apply(args.conditions.query(&args.spaces)))?;
-    let page = provider.query(&query).await?;
+    let page = provider.query(&query).await.map_err(args::refused)?;
     output.memories(&page.memories)?;
     output.flush()?;
     if let Some(cursor) = page.next {

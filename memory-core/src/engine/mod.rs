@@ -69,6 +69,11 @@ pub trait Engine: fmt::Debug + Send + Sync + Sized + 'static {
         async { Ok(()) }
     }
 
+    /// Keeps this text as the secret of the namespace unless it has one, and gives the one that it has, to every handle and for good. Writes
+    /// nothing where it has one, since it may be opened by somebody who may only read. It is no part of an export, and stays out of errors and
+    /// logs (Q6).
+    fn secret(&self, proposed: &str) -> impl Future<Output = Result<String>> + Send;
+
     /// Closes the storage. No session is under way, but for some that nobody waits for any more.
     fn close(&self) -> impl Future<Output = Result<()>> + Send;
 

@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use super::places::Places;
 use super::session::Reader;
 use super::walk::{Mark, Place, Row, Search, Source, Visit, Walk};
+use crate::cursor::CursorKey;
 use crate::page::{DocumentPage, Head, MemoryPage, PageBuilder, Selects, Verdict};
 use crate::query::{DocumentQuery, Documents, Ledger, MemoryQuery, Query};
 use crate::{Collection, Error, Result, Status, Timestamp, compare_heads};
@@ -15,52 +16,66 @@ const SLICE: (usize, usize) = (32, 2_048);
 /// How many candidates each of several walks that are merged may ask for at least.
 const LANE: usize = 64;
 
+/// A query, and the key of the namespace that it is put to.
+pub(super) struct Asked<Q> {
+    pub(super) query: Q,
+    pub(super) key: CursorKey,
+}
+
 /// The page of a query of the ledger.
-pub(super) async fn memories(reader: &mut impl Reader, query: &MemoryQuery) -> Result<MemoryPage> {
+pub(super) async fn memories(
+    reader: &mut impl Reader,
+    Asked { query, key }: &Asked<MemoryQuery>,
+) -> Result<MemoryPage> {
+    let page = PageBuilder::new(query, key)?;
     if query.limit == 0 || is_never(query) {
-        return Ok(PageBuilder::new(query).finish());
+        return page.finish();
     }
     if query.text.is_some() {
-        let mut page = PageBuilder::new(query);
+        let mut page = page;
         if !query.words.is_empty() {
             let mut visit = |row: &dyn Row<Ledger>| offer(&mut page, row);
             reader.search_memories(&search(query, query.of.created_after, query.of.created_before), &mut visit).await?;
         }
-        return Ok(page.finish());
+        return page.finish();
     }
     let statuses: Vec<Status> = query.of.statuses.iter().copied().collect();
     let wants_open = !statuses.is_empty() && statuses.iter().all(|status| status.is_open());
     let mut walks = Vec::with_capacity(2);
     if wants_open {
-        walks.push(Racer::new(query, vec![Part::Open(statuses)]));
+        walks.push(Racer::new(PageBuilder::new(query, key)?, vec![Part::Open(statuses)]));
     }
     match Places::of(reader, query).await? {
         Places::Everywhere if wants_open => {}
-        Places::Everywhere => walks.push(Racer::new(query, vec![Part::Everything])),
-        Places::Only(places) if places.is_empty() => return Ok(PageBuilder::new(query).finish()),
+        Places::Everywhere => walks.push(Racer::new(page, vec![Part::Everything])),
+        Places::Only(places) if places.is_empty() => return page.finish(),
         Places::Only(places) => {
             let places: Vec<_> = places.into_iter().collect();
             let parts = divided(reader, &places).map(|places| Part::Places(places.to_vec()));
-            walks.push(Racer::new(query, parts.collect()));
+            walks.push(Racer::new(page, parts.collect()));
         }
     }
     race(reader, &Memories, walks).await
 }
 
 /// The page of a query of documents.
-pub(super) async fn documents(reader: &mut impl Reader, query: &DocumentQuery) -> Result<DocumentPage> {
+pub(super) async fn documents(
+    reader: &mut impl Reader,
+    Asked { query, key }: &Asked<DocumentQuery>,
+) -> Result<DocumentPage> {
+    let page = PageBuilder::new(query, key)?;
     if query.limit == 0 {
-        return Ok(PageBuilder::new(query).finish());
+        return page.finish();
     }
     if query.text.is_some() {
-        let mut page = PageBuilder::new(query);
+        let mut page = page;
         if !query.words.is_empty() {
             let mut visit = |row: &dyn Row<Documents>| offer(&mut page, row);
             reader.search_documents(query.collection(), &search(query, None, None), &mut visit).await?;
         }
-        return Ok(page.finish());
+        return page.finish();
     }
-    let walk = Racer::new(query, vec![Part::Everything]);
+    let walk = Racer::new(page, vec![Part::Everything]);
     race(reader, &DocumentsOf(query.collection()), vec![walk]).await
 }
 
@@ -153,7 +168,7 @@ where
     loop {
         for place in 0..walks.len() {
             if walks[place].advance(reader, on, is_shared).await? == Verdict::Stop {
-                return Ok(walks.swap_remove(place).page.finish());
+                return walks.swap_remove(place).page.finish();
             }
         }
     }
@@ -173,12 +188,12 @@ impl<'q, K: Selects> Racer<'q, K>
 where
     Query<K>: Sync,
 {
-    fn new(query: &'q Query<K>, parts: Vec<Part>) -> Self {
-        let behind = query.after.as_ref();
-        let behind = behind.map(|after| Mark { millis: after.created_at.as_millis(), id: after.id.clone() });
+    fn new(page: PageBuilder<'q, K>, parts: Vec<Part>) -> Self {
+        let query = page.query();
+        let behind = page.after().map(|after| Mark { millis: after.created_at.as_millis(), id: after.id.clone() });
         let lane = |part| Lane { part, behind: behind.clone(), is_over: false, found: VecDeque::new() };
         let lanes = parts.into_iter().map(lane).collect();
-        Self { query, page: PageBuilder::new(query), lanes, slice: first_slice(query), last: None }
+        Self { query, page, lanes, slice: first_slice(query), last: None }
     }
 
     /// Offers the next candidates to the page. `Stop` when it is complete or there are no more.

@@ -11,10 +11,10 @@ use super::arguments::NamedArguments;
 use super::ledger::ReadOnlyLedger;
 use super::record::Show;
 use super::{Answer, Arguments, Executor, Scope};
-use crate::cursor::Position;
-use crate::query::Kind;
+use crate::query::{Documents, Kind, Ledger};
 use crate::{
-    Cursor, DocumentQuery, DocumentStore, Error, ErrorKind, Filter, MemoryQuery, Order, Query, QueryBuilder, Result,
+    Cursor, Document, DocumentQuery, DocumentStore, Error, ErrorKind, Filter, Memory, MemoryQuery, Order, Query,
+    QueryBuilder, Result,
 };
 
 /// Where the records of an answer end, in bytes of their JSON and of what is said of them; one record always fits (P5).
@@ -155,8 +155,7 @@ impl Executor for QueryMemory {
             None | Some("documents") => {
                 let builder = DocumentQuery::builder(scope.collection(collection.as_deref())?.clone());
                 let query = build(builder, scope, &mut arguments)?;
-                let page = self.documents.query(&query).await?;
-                answer(&query, &page.documents, page.next, !page.unreadable.is_empty())
+                self.answer(query).await
             }
             Some("ledger") => {
                 if collection.is_some() {
@@ -168,8 +167,7 @@ impl Executor for QueryMemory {
                         "text: the ledger can't be searched by words here; use where, as in text ILIKE '%word%'";
                     return Err(Error::new(ErrorKind::Unsupported, message));
                 }
-                let page = self.ledger.query(&query).await?;
-                answer(&query, &page.memories, page.next, !page.unreadable.is_empty())
+                self.answer(query).await
             }
             Some(_) => Err(Error::invalid("source: must be documents or ledger")),
         }
@@ -197,39 +195,66 @@ fn build<K: Kind>(mut query: QueryBuilder<K>, scope: &Scope, arguments: &mut Nam
     query.limit(arguments.count("limit", MAX_RECORDS)?.unwrap_or(DEFAULT_RECORDS)).build()
 }
 
-/// As much of a page as an answer holds.
-fn answer<K: Show>(
-    query: &Query<K>,
-    records: &[K::Record],
-    next: Option<Cursor>,
-    has_unreadable: bool,
-) -> Result<Answer> {
-    let (mut found, mut bytes) = (Found { cursor: next.map(|cursor| cursor.to_string()), ..Found::default() }, 0);
-    for record in records {
-        let shown = K::show(record)?;
-        bytes += shown.size();
-        if bytes > MAX_ANSWER_BYTES && !found.records.is_empty() {
-            break;
+/// A source of records.
+#[async_trait]
+trait Ask: Show + Sized {
+    /// The records of a page, its cursor, and whether some of it can't be read.
+    async fn ask(verb: &QueryMemory, query: &Query<Self>) -> Result<(Vec<Self::Record>, Option<Cursor>, bool)>;
+}
+
+#[async_trait]
+impl Ask for Documents {
+    async fn ask(verb: &QueryMemory, query: &DocumentQuery) -> Result<(Vec<Document>, Option<Cursor>, bool)> {
+        let page = verb.documents.query(query).await?;
+        Ok((page.documents, page.next, !page.unreadable.is_empty()))
+    }
+}
+
+#[async_trait]
+impl Ask for Ledger {
+    async fn ask(verb: &QueryMemory, query: &MemoryQuery) -> Result<(Vec<Memory>, Option<Cursor>, bool)> {
+        let page = verb.ledger.query(query).await?;
+        Ok((page.memories, page.next, !page.unreadable.is_empty()))
+    }
+}
+
+impl QueryMemory {
+    /// As much of a page as an answer holds.
+    async fn answer<K: Ask>(&self, mut query: Query<K>) -> Result<Answer> {
+        let mut left_out = 0;
+        loop {
+            let (records, next, has_unreadable) = K::ask(self, &query).await?;
+            let (mut found, mut bytes) =
+                (Found { cursor: next.map(|cursor| cursor.to_string()), ..Found::default() }, 0);
+            for record in &records {
+                let shown = K::show(record)?;
+                bytes += shown.size();
+                if bytes > MAX_ANSWER_BYTES && !found.records.is_empty() {
+                    break;
+                }
+                found.records.push(shown.json);
+                found.cut.extend(shown.cut);
+            }
+            let shown = found.records.len();
+            left_out += records.len() - shown;
+            if shown < records.len() && query.text.is_none() {
+                // Only a page that ends where the answer does has a cursor that goes on there.
+                query.limit = shown;
+                continue;
+            }
+            if left_out > 0 {
+                let advice = match query.text {
+                    None => "go on with cursor",
+                    Some(_) => "ask again for less, with where or a narrower text",
+                };
+                found.cut.push(format!(
+                    "{left_out} records did not fit, as an answer ends at {MAX_ANSWER_BYTES} bytes: {advice}"
+                ));
+            }
+            if has_unreadable {
+                found.cut.push("some records are damaged and left out".to_owned());
+            }
+            return Answer::from_value(&found);
         }
-        found.records.push(shown.json);
-        found.cut.extend(shown.cut);
     }
-    let shown = found.records.len();
-    if let (true, Some(last)) = (shown < records.len(), records[..shown].last()) {
-        let advice = if query.text.is_none() {
-            let last = Position { created_at: K::created_at(last), id: K::id_bytes(last).to_vec() };
-            found.cursor = Some(Cursor::encode(&query.fingerprint, &last, 0).to_string());
-            "go on with cursor"
-        } else {
-            "ask again for less, with where or a narrower text"
-        };
-        let left_out = records.len() - shown;
-        found
-            .cut
-            .push(format!("{left_out} records did not fit, as an answer ends at {MAX_ANSWER_BYTES} bytes: {advice}"));
-    }
-    if has_unreadable {
-        found.cut.push("some records are damaged and left out".to_owned());
-    }
-    Answer::from_value(&found)
 }

@@ -57,6 +57,11 @@ impl Engine for Redb {
             .map(Self)
     }
 
+    async fn secret(&self, proposed: &str) -> Result<String> {
+        let (session, proposed) = (self.0.clone(), proposed.to_owned());
+        on_a_thread(move || session.secret(&proposed)).await
+    }
+
     async fn close(&self) -> Result<()> {
         Ok(()) // The file closes with the last session on it.
     }

@@ -12,6 +12,5 @@ pub(crate) fn native(error: impl Into<redb::Error>) -> Error {
         _ => (ErrorKind::Unexpected, "redb refuses the call"),
     };
     let is_temporary = matches!(error, redb::Error::DatabaseAlreadyOpen);
-    let error = Error::new(kind, message).with_source(error);
-    if is_temporary { error.retryable() } else { error }
+    Error::new(kind, message).with_source(error).retryable_if(is_temporary)
 }

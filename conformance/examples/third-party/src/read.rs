@@ -96,10 +96,7 @@ fn bounds(walk: &Walk<'_>) -> (Position, Position) {
     let mut high = walk.created_before.map_or((i64::MAX, u128::MAX), |time| (time.as_millis(), 0));
     if let Some(Mark { millis, id }) = walk.behind {
         let position = (*millis, <[u8; 16]>::try_from(id.as_slice()).map_or(0, u128::from_be_bytes));
-        match walk.order {
-            Order::OldestFirst => low = low.max(position),
-            Order::NewestFirst => high = high.min(position),
-        }
+        (low, high) = walk.order.choose((low, high.min(position)), (low.max(position), high));
     }
     (low, high)
 }

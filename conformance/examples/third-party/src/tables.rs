@@ -27,6 +27,8 @@ pub(crate) const KEYS: TableDefinition<'_, &str, u128> = TableDefinition::new("i
 pub(crate) const DOCUMENTS: TableDefinition<'_, (&str, &str), &str> = TableDefinition::new("documents");
 /// The version of the schema, by which a program refuses or migrates what another one made.
 const META: TableDefinition<'_, &str, u32> = TableDefinition::new("meta");
+/// What seals the cursors.
+pub(crate) const SECRETS: TableDefinition<'_, (), &str> = TableDefinition::new("secrets");
 pub(crate) const VERSION: u32 = 1;
 /// The files that are open: redb takes a file once, and several providers of a process may share it.
 static FILES: LazyLock<Mutex<HashMap<PathBuf, Weak<Database>>>> = LazyLock::new(Mutex::default);

@@ -1,34 +1,28 @@
 //! What a session writes: one transaction for each step.
 
-use memory_core::engine::{Append, Appended, Atomicity, Found, Writer};
+use memory_core::engine::{Append, Appended, Found, Writer};
 use memory_core::{Collection, Document, Memory, MemoryId, Result};
 use redb::{ReadableTable, WriteTransaction};
 
 use crate::error::native;
-use crate::tables::{BY_TIME, DOCUMENTS, KEYS, MEMORIES, OPEN, Session, number, row};
+use crate::tables::{BY_TIME, DOCUMENTS, KEYS, MEMORIES, OPEN, SECRETS, Session, number, row};
 
 impl Writer for Session {
     async fn append(&mut self, append: Append<'_>) -> Result<Vec<Appended>> {
         self.step(|write| {
-            let owners = append.memories.iter().map(|memory| owner(write, memory)).collect::<Result<Vec<_>>>()?;
-            let is_refused = append.atomicity == Atomicity::All && owners.iter().any(Option::is_some);
-            let each = append.memories.iter().zip(owners).map(|(memory, owner)| match owner {
-                Some(owner) => Ok(Appended::Taken(owner)),
-                None if is_refused => Ok(Appended::NotWritten),
-                None => insert(write, memory).map(|()| Appended::Written),
-            });
-            each.collect()
+            let owners = append.memories.iter().filter_map(|memory| owner(write, memory).transpose());
+            let appended = append.outcomes(&owners.collect::<Result<_>>()?);
+            let mut each = append.memories.iter().zip(&appended).filter(|(_, each)| **each == Appended::Written);
+            each.try_for_each(|(memory, _)| insert(write, memory)).map(|()| appended)
         })
     }
 
     async fn replace(&mut self, before: &Found<Memory, String>, after: &Memory) -> Result<bool> {
         self.step(|write| {
-            let memories = write.open_table(MEMORIES).map_err(native)?;
-            let is_changed =
-                memories.get(number(after.id)).map_err(native)?.is_none_or(|row| row.value() != before.version);
-            // A table is opened once at a time.
-            drop(memories);
-            if is_changed { Ok(false) } else { insert(write, after).map(|()| true) }
+            let id = number(after.id);
+            let present =
+                write.open_table(MEMORIES).map_err(native)?.get(id).map_err(native)?.map(|row| row.value().to_owned());
+            if present.as_ref() != Some(&before.version) { Ok(false) } else { insert(write, after).map(|()| true) }
         })
     }
 
@@ -57,6 +51,16 @@ impl Writer for Session {
 }
 
 impl Session {
+    /// What was proposed first.
+    pub(crate) fn secret(&self, proposed: &str) -> Result<String> {
+        self.step(|write| {
+            let mut secrets = write.open_table(SECRETS).map_err(native)?;
+            let kept = secrets.get(()).map_err(native)?.map_or(proposed.to_owned(), |row| row.value().to_owned());
+            secrets.insert((), kept.as_str()).map_err(native)?;
+            Ok(kept)
+        })
+    }
+
     /// Runs a step in a transaction of its own. What fails writes nothing.
     fn step<T>(&self, step: impl FnOnce(&WriteTransaction) -> Result<T>) -> Result<T> {
         let write = self.0.begin_write().map_err(native)?;
@@ -66,14 +70,14 @@ impl Session {
     }
 }
 
-/// The memory that has the id of this one, or else its idempotency key.
-fn owner(write: &WriteTransaction, memory: &Memory) -> Result<Option<MemoryId>> {
+/// The id of this memory, and of that which has it or else its idempotency key.
+fn owner(write: &WriteTransaction, memory: &Memory) -> Result<Option<(MemoryId, MemoryId)>> {
     if write.open_table(MEMORIES).map_err(native)?.get(number(memory.id)).map_err(native)?.is_some() {
-        return Ok(Some(memory.id));
+        return Ok(Some((memory.id, memory.id)));
     }
     let Some(key) = &memory.idempotency_key else { return Ok(None) };
     let owner = write.open_table(KEYS).map_err(native)?.get(key.as_str()).map_err(native)?.map(|id| id.value());
-    Ok(owner.map(|id| MemoryId::from_bytes(id.to_be_bytes())))
+    Ok(owner.map(|id| (memory.id, MemoryId::from_bytes(id.to_be_bytes()))))
 }
 
 /// Writes a memory that is new, or changed.

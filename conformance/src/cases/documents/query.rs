@@ -215,7 +215,7 @@ async fn cursor_survives_and_belongs_to_its_query(stage: Stage) -> CaseResult {
         notes().all().within(SpaceSelector::under("dated")?),
         DocumentQuery::builder(collection("other")).all(),
     ] {
-        let refused = other.cursor(&cursor).build().expect_err("another query");
+        let refused = documents.query(&other.cursor(&cursor).build()?).await.expect_err("another query");
         assert_eq!(refused.kind(), ErrorKind::InvalidInput);
     }
     Ok(())

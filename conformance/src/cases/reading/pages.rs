@@ -1,8 +1,8 @@
 //! Q5: limit, offset, and where a page ends.
 
-use memory_core::{ErrorKind, MAX_PAGE_BYTES, Memory, MemoryQuery, QueryBuilder, Status};
+use memory_core::{ErrorKind, Ledger, MAX_PAGE_BYTES, Memory, MemoryQuery, Order, QueryBuilder, Status};
 
-use super::{READ_PATHS, guilds, page};
+use super::{BOTH_ORDERS, READ_PATHS, guilds, page};
 use crate::case::{CaseResult, Stage, chapter};
 use crate::fixture::{at, context, ids, metadata, new_memory, trigger, walk};
 
@@ -12,6 +12,7 @@ chapter!("reading":
     a_page_takes_a_thousand_rows ["Q5"],
     limits_and_offsets_end_where_the_contract_says ["Q5"],
     a_page_without_a_cursor_is_the_end ["Q5"],
+    a_full_page_has_a_cursor_exactly_when_there_is_more ["Q5"],
     an_offset_skips_rows ["Q5"],
     an_offset_counts_only_what_the_query_finds ["Q5", "Q3"],
     an_offset_is_not_repeated_behind_a_cursor ["Q5", "Q6"],
@@ -97,6 +98,44 @@ async fn a_page_without_a_cursor_is_the_end(stage: Stage) -> CaseResult {
             }
         }
         assert_eq!(found, Vec::from_iter(stored.iter().rev().copied()));
+    }
+    Ok(())
+}
+
+/// Q5: what does not match says nothing about whether there is another page.
+async fn a_full_page_has_a_cursor_exactly_when_there_is_more(stage: Stage) -> CaseResult {
+    let provider = stage.open().await?;
+    // From the oldest on: six that match, each behind one that has another status, topic or space.
+    let rows = (0..12).map(|number| {
+        let (space, topic) = if number % 6 == 0 { ("c", 1) } else { ("b-a", number % 2) };
+        let status = if number % 6 == 4 { Status::Completed } else { Status::Pending };
+        new_memory(space, number).with_metadata(metadata(&format!(r#"{{"topic":{topic}}}"#))).with_status(status)
+    });
+    let stored = provider.store_many(rows.collect()).await?;
+    let newest: Vec<_> = [11, 9, 7, 5, 3, 1].map(|number| stored[number]).into();
+    let parts: [fn(QueryBuilder<Ledger>) -> QueryBuilder<Ledger>; 3] = [
+        |query| query.under("b").filter_text("metadata.topic = 1"),
+        |query| query.under("b").filter_text("metadata.topic = 1").status(Status::Pending),
+        |query| query.glob("b-?").filter_text("metadata.topic = 1").status(Status::Pending),
+    ];
+    for (part, order) in parts.into_iter().flat_map(|part| BOTH_ORDERS.map(|order| (part, order))) {
+        let mut expected = newest.clone();
+        if order == Order::OldestFirst {
+            expected.reverse();
+        }
+        for limit in 1..=7 {
+            let (mut rest, mut cursor) = (expected.as_slice(), None);
+            loop {
+                let page = page(&*provider, |query| part(query).order(order).limit(limit), cursor.as_ref()).await?;
+                let (due, others) = rest.split_at(limit.min(rest.len()));
+                assert_eq!(ids(&page.memories), due, "{order:?}, limit {limit}");
+                assert_eq!(page.next.is_some(), !others.is_empty(), "{order:?}, limit {limit}, {} left", others.len());
+                (rest, cursor) = (others, page.next);
+                if cursor.is_none() {
+                    break;
+                }
+            }
+        }
     }
     Ok(())
 }

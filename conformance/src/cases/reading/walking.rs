@@ -2,11 +2,13 @@
 
 use std::collections::BTreeSet;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use memory_core::{Cursor, ErrorKind, MemoryPatch, MemoryQuery, Order, SpaceSelector, Status};
 
 use super::{BOTH_ORDERS, READ_PATHS, guilds, page, scattered_id, sorted_ids};
 use crate::case::{CaseResult, Stage, chapter};
-use crate::fixture::{at, ids, metadata, new_memory, walk};
+use crate::fixture::{at, ids, kind, metadata, new_memory, query, walk};
 
 chapter!("reading":
     a_walk_yields_each_row_once_on_every_read_path ["Q6"],
@@ -27,6 +29,8 @@ chapter!("reading":
     a_cursor_belongs_to_its_query ["Q6"],
     a_cursor_fits_an_equal_query ["Q6"],
     what_is_no_cursor_is_refused ["Q6"],
+    a_cursor_can_neither_be_read_nor_forged ["Q6"],
+    a_cursor_belongs_to_its_namespace ["Q6"],
 );
 
 /// Q6: pages of any size add up to the whole, on every read path, in both orders, with ties.
@@ -364,7 +368,7 @@ async fn a_cursor_belongs_to_its_query(stage: Stage) -> CaseResult {
         query.filter_text("metadata.x IS NULL").order(Order::NewestFirst)
     };
     let cursor = provider.query(&base().build()?).await?.next.expect("rows are left");
-    base().cursor(&cursor).build()?;
+    provider.query(&base().cursor(&cursor).build()?).await?;
     // The parts before the spaces are the same in each; so these are written out.
     let rest = |query: memory_core::QueryBuilder<_>| {
         let query = query.within(under("a")).status(Status::Pending).limit(1).exclude(stored[0]);
@@ -385,7 +389,7 @@ async fn a_cursor_belongs_to_its_query(stage: Stage) -> CaseResult {
         ("another order", base().order(Order::OldestFirst)),
         ("no conditions", MemoryQuery::builder().under("a")),
     ] {
-        let refused = other.cursor(&cursor).build().expect_err(what);
+        let refused = provider.query(&other.cursor(&cursor).build()?).await.expect_err(what);
         assert_eq!(refused.kind(), ErrorKind::InvalidInput, "{what}");
     }
     Ok(())
@@ -414,9 +418,46 @@ async fn what_is_no_cursor_is_refused(stage: Stage) -> CaseResult {
     let long = "A".repeat(100_000);
     let texts = ["", " ", "x", "0", "null", "é😀", "' OR 1=1 --", "{\"$gt\":\"\"}", half, &swapped, &long];
     for text in texts {
-        let refused = MemoryQuery::builder().all().limit(1).cursor(text).build().expect_err("no cursor");
+        let query = MemoryQuery::builder().all().limit(1).cursor(text).build()?;
+        let refused = provider.query(&query).await.expect_err("no cursor");
         assert_eq!(refused.kind(), ErrorKind::InvalidInput, "{:.40}", text);
         assert!(text.len() < 3 || !refused.to_string().contains(text), "the error repeats the text");
+    }
+    Ok(())
+}
+
+/// Q6: nothing of what a cursor stands for can be seen in it, and nothing can be changed in it.
+async fn a_cursor_can_neither_be_read_nor_forged(stage: Stage) -> CaseResult {
+    let provider = stage.open().await?;
+    let stored = provider.store_many((0..3).map(|time| new_memory("a", 1_234_567_890 + time)).collect()).await?;
+    let query = || MemoryQuery::builder().all().limit(1);
+    let cursor = provider.query(&query().build()?).await?.next.expect("rows are left").to_string();
+    let again = provider.query(&query().build()?).await?.next.expect("rows are left").to_string();
+    assert_eq!(cursor.len(), again.len());
+    let bytes = URL_SAFE_NO_PAD.decode(&cursor)?;
+    let shows = |part: &[u8]| bytes.windows(part.len()).any(|window| window == part);
+    assert!(!shows(&stored[2].as_bytes()[..8]) && !shows(&stored[2].as_bytes()[8..]), "the id of the last row");
+    assert!(!shows(&1_234_567_892_i64.to_be_bytes()[3..]), "the time of the last row");
+    for place in 0..bytes.len() {
+        let mut forged = bytes.clone();
+        forged[place] ^= 1;
+        let query = query().cursor(URL_SAFE_NO_PAD.encode(forged)).build()?;
+        assert_eq!(kind(provider.query(&query).await), Some(ErrorKind::InvalidInput), "byte {place}");
+    }
+    Ok(())
+}
+
+/// Q6: the same query of another namespace does not take the cursor, nor does one take what version 1 of the ledger gave.
+async fn a_cursor_belongs_to_its_namespace(stage: Stage) -> CaseResult {
+    let (mine, other) = (stage.open().await?, stage.elsewhere().open().await?);
+    for provider in [&mine, &other] {
+        provider.store_many((0..3).map(|time| new_memory("a", time)).collect()).await?;
+    }
+    let cursor = mine.query(&query(|query| query.all().limit(1))).await?.next.expect("rows are left");
+    assert_eq!(mine.query(&query(|query| query.all().limit(1).cursor(&cursor))).await?.memories.len(), 1);
+    for unknown in [cursor.as_str(), "AVoKCDYQQSMBY3Y-FsE4dG4AAwAAB9uoIYAABwcHBwcHBwcHBwcHBwcHBw"] {
+        let refused = other.query(&query(|query| query.all().limit(1).cursor(unknown))).await;
+        assert_eq!(kind(refused), Some(ErrorKind::InvalidInput));
     }
     Ok(())
 }

@@ -6,8 +6,9 @@ use async_trait::async_trait;
 
 use super::Shared;
 use crate::engine::gate::record_rows;
+use crate::engine::pages::{self, Asked};
 use crate::engine::session::{Reader, Writer};
-use crate::engine::{Access, Engine, pages};
+use crate::engine::{Access, Engine};
 use crate::{
     Collection, Document, DocumentId, DocumentPage, DocumentQuery, DocumentSelection, DocumentStore, DocumentWrite,
     RestoreReport, Result, Timestamp,
@@ -56,8 +57,8 @@ impl<E: Engine> DocumentStore for ProviderDocuments<E> {
     async fn query(&self, query: &DocumentQuery) -> Result<DocumentPage> {
         let work = async {
             let open = self.shared.ready().await?;
-            let page = open.run(Access::Read, query.clone(), |reader, query| Box::pin(pages::documents(reader, query)));
-            let page = page.await?;
+            let asked = Asked { query: query.clone(), key: open.key.clone() };
+            let page = open.run(Access::Read, asked, |reader, asked| Box::pin(pages::documents(reader, asked))).await?;
             record_rows(page.documents.len());
             Ok(page)
         };

@@ -12,10 +12,12 @@ use async_trait::async_trait;
 
 use super::batch::Batch;
 use super::gate::{Gate, HEALTH_DEADLINE, record_rows};
+use super::pages::{self, Asked};
 use super::retry::Retry;
 use super::session::{Reader, Work, Writer};
 use super::settings::{Config, Settings};
-use super::{Access, Engine, pages};
+use super::{Access, Engine};
+use crate::cursor::CursorKey;
 use crate::provider::check_batch;
 use crate::{
     Backfill, Blocks, Capabilities, DocumentStore, Error, ErrorKind, Health, Memory, MemoryId, MemoryPage, MemoryPatch,
@@ -50,6 +52,8 @@ struct Shared<E: Engine> {
 struct Open<E: Engine> {
     engine: E,
     settings: Settings,
+    /// Seals the cursors of the namespace.
+    key: CursorKey,
     batch: Batch,
     /// What has to wait for the backfill that is pending, as far as is known; everything, before that was asked.
     blocked: Mutex<Option<Blocks>>,
@@ -93,11 +97,21 @@ impl<E: Engine> Clone for Provider<E> {
 impl<E: Engine> MemoryProvider for Provider<E> {
     async fn init(&self) -> Result<()> {
         let work = async {
-            let engine = E::open(&self.shared.config).await?;
+            let (engine, settings) = (E::open(&self.shared.config).await?, self.shared.settings.clone());
+            let retry = Retry::until(after(settings.patience.min(settings.deadline))).repeatable();
+            let proposed = CursorKey::generate().to_text();
+            let kept = retry.run(|error| engine.is_temporary(error), |_| engine.secret(&proposed)).await;
+            let key = match kept.and_then(|kept| CursorKey::parse(&kept)) {
+                Ok(key) => key,
+                Err(error) => {
+                    // The first error tells more.
+                    let _ = engine.close().await;
+                    return Err(error);
+                }
+            };
             let (most, most_bytes) = E::BATCH.unwrap_or_default();
-            let (settings, batch) = (self.shared.settings.clone(), Batch::new(most, most_bytes));
-            let blocked = Mutex::new(Some(Blocks::Everything));
-            self.shared.set_open(Some(Arc::new(Open { engine, settings, batch, blocked })));
+            let (batch, blocked) = (Batch::new(most, most_bytes), Mutex::new(Some(Blocks::Everything)));
+            self.shared.set_open(Some(Arc::new(Open { engine, settings, key, batch, blocked })));
             Ok(())
         };
         self.shared.gate.init(work).await
@@ -192,8 +206,8 @@ impl<E: Engine> MemoryProvider for Provider<E> {
                 }
                 open.check_backfill(Blocks::LedgerText).await?;
             }
-            let page = open.run(Access::Read, query.clone(), |reader, query| Box::pin(pages::memories(reader, query)));
-            let page = page.await?;
+            let asked = Asked { query: query.clone(), key: open.key.clone() };
+            let page = open.run(Access::Read, asked, |reader, asked| Box::pin(pages::memories(reader, asked))).await?;
             record_rows(page.memories.len());
             Ok(page)
         };
