@@ -3,13 +3,15 @@
 use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 
+use crate::engine::Retry;
 use crate::query::Documents;
 use crate::{
-    Collection, DocumentId, DocumentQuery, DocumentStore, Error, ErrorKind, MAX_LIMIT, Metadata, QueryBuilder, Result,
-    Revision, SpaceId, SpaceSelector, Spaces, Timestamp, words,
+    Collection, DEFAULT_DEADLINE, DocumentId, DocumentQuery, DocumentStore, Error, ErrorKind, MAX_LIMIT, Metadata,
+    QueryBuilder, Result, Revision, SpaceId, SpaceSelector, Spaces, Timestamp, words,
 };
 
 /// One document. Its JSON has camelCase names.
@@ -175,7 +177,7 @@ impl DocumentWrite {
             return Err(Error::new(ErrorKind::Unauthorized, "this space may not be written"));
         }
         let Some(id) = &self.id else { return documents.put(self).await };
-        loop {
+        let attempt = async |_| {
             let present = documents.get(&self.collection, id).await?;
             if present.as_ref().is_some_and(|document| !spaces.matches(document.space_id.as_str())) {
                 return Err(Error::conflict("another document has this id"));
@@ -183,11 +185,14 @@ impl DocumentWrite {
             self.apply(id, present.as_ref(), self.created_at)?;
             // What is replaced must be what was looked at, since another may lie elsewhere.
             let pinned = present.map_or(Expect::Absent, |document| Expect::Revision(document.revision));
-            match documents.put(self.clone().expect(pinned)).await {
-                Err(error) if error.kind() == ErrorKind::Conflict && self.expect == Expect::Any => {}
-                result => return result,
-            }
-        }
+            let put = documents.put(self.clone().expect(pinned)).await;
+            // It was changed meanwhile, or the read came from a replica that lags behind.
+            put.map_err(|error| match error.kind() {
+                ErrorKind::Conflict if self.expect == Expect::Any => error.retryable(),
+                _ => error,
+            })
+        };
+        Retry::until(Instant::now() + DEFAULT_DEADLINE).run(is_race, attempt).await
     }
 
     /// The document that this leaves behind, given what is in place under its id. For engines: this is what a put means.
@@ -216,6 +221,11 @@ impl DocumentWrite {
     }
 }
 
+/// Whether a call has lost a race and can be run again at once.
+pub(crate) fn is_race(error: &Error) -> bool {
+    error.kind() == ErrorKind::Conflict && error.is_retryable()
+}
+
 /// Which documents a removal takes: those that satisfy everything it names.
 ///
 /// It has to name ids, a filter, a text or spaces: neither an empty selection nor `all` alone removes anything (D4).
@@ -227,6 +237,10 @@ pub struct DocumentSelection {
 
 /// The most ids that one selection names.
 const MAX_IDS: usize = 1_000;
+/// The most documents that one removal takes, whatever else it is asked for (D4).
+pub const MAX_REMOVED: usize = 10_000;
+/// The most bytes of texts that they have together (D4).
+pub const MAX_REMOVED_BYTES: usize = 64 << 20;
 
 impl DocumentSelection {
     /// The documents with these ids; at most 1,000, else `TooLarge`.
@@ -276,58 +290,95 @@ impl DocumentSelection {
 
     /// What [`DocumentStore::remove`] would take, in the same order and within the same limit (D4). Removes nothing.
     pub async fn preview(&self, documents: &dyn DocumentStore, max: usize) -> Result<Vec<DocumentId>> {
-        let mut found = match &self.ids {
-            Some(ids) => self.preview_ids(documents, ids).await?,
-            None => self.preview_query(documents, max).await?,
-        };
-        if found.len() > max {
-            return Err(Error::limit_exceeded(max));
+        let mut selected = Selected::new(max);
+        match &self.ids {
+            Some(ids) => self.preview_ids(documents, ids, &mut selected).await?,
+            None => self.preview_query(documents, &mut selected).await?,
         }
-        found.sort_unstable();
-        Ok(found)
+        Ok(selected.into_ids())
     }
 
     /// Whether a document of the collection is selected. For engines: this has the last word.
     pub fn matches(&self, document: &Document) -> bool {
-        let (query, space) = (&self.query, document.space_id.as_str());
+        let query = &self.query;
         document.collection == query.of.collection
             && self.ids.as_ref().is_none_or(|ids| ids.binary_search(&document.id).is_ok())
-            && query.spaces.matches(space)
-            && query.within.as_ref().is_none_or(|within| within.matches(space))
+            && self.covers(document.space_id.as_str())
             && query.filter.as_ref().is_none_or(|filter| filter.matches(&document.into()))
             && (query.text.is_none() || words::of(document.content.as_str()).any(|word| query.words.contains(&word)))
     }
 
-    async fn preview_ids(&self, documents: &dyn DocumentStore, ids: &[DocumentId]) -> Result<Vec<DocumentId>> {
-        let mut found = Vec::new();
+    /// Whether documents of this space come into question.
+    pub(crate) fn covers(&self, space: &str) -> bool {
+        self.query.spaces.matches(space) && self.query.within.as_ref().is_none_or(|within| within.matches(space))
+    }
+
+    async fn preview_ids(
+        &self,
+        documents: &dyn DocumentStore,
+        ids: &[DocumentId],
+        selected: &mut Selected,
+    ) -> Result<()> {
         for id in ids {
             match documents.get(self.collection(), id).await {
                 // What can't be read is not selected.
                 Err(error) if error.kind() == ErrorKind::Corrupt => {}
-                document => {
-                    let selected = document?.filter(|document| self.matches(document));
-                    found.extend(selected.map(|document| document.id));
-                }
+                document => document?
+                    .iter()
+                    .filter(|document| self.matches(document))
+                    .try_for_each(|document| selected.add(document))?,
             }
         }
-        Ok(found)
+        Ok(())
     }
 
-    /// All that the query finds, or more than `max`.
-    async fn preview_query(&self, documents: &dyn DocumentStore, max: usize) -> Result<Vec<DocumentId>> {
-        let mut query = DocumentQuery { limit: MAX_LIMIT, offset: 0, cursor: None, ..self.query.clone() };
-        let mut found = Vec::new();
+    /// Goes over what a removal does: a page of a text ends without a cursor.
+    async fn preview_query(&self, documents: &dyn DocumentStore, selected: &mut Selected) -> Result<()> {
+        let mut query = DocumentQuery { text: None, limit: MAX_LIMIT, offset: 0, cursor: None, ..self.query.clone() };
         loop {
             let page = documents.query(&query).await?;
-            let ended = page.documents.is_empty();
-            found.extend(page.documents.into_iter().map(|document| document.id));
+            page.documents
+                .iter()
+                .filter(|document| self.matches(document))
+                .try_for_each(|document| selected.add(document))?;
             match page.next {
-                _ if found.len() > max => return Ok(found),
                 Some(cursor) => query.cursor = Some(cursor.to_string()),
-                // An answer to a text has no cursor and goes on by counting.
-                None if query.text.is_some() && !ended => query.offset = found.len(),
-                None => return Ok(found),
+                None => return Ok(()),
             }
         }
+    }
+}
+
+/// What a removal takes, as far as it was found.
+pub(crate) struct Selected {
+    max: usize,
+    ids: BTreeSet<DocumentId>,
+    bytes: usize,
+}
+
+impl Selected {
+    pub(crate) fn new(max: usize) -> Self {
+        Self { max: max.min(MAX_REMOVED), ids: BTreeSet::new(), bytes: 0 }
+    }
+
+    /// `LimitExceeded` for one too many, by their number or by their bytes (D4). One that is put again meanwhile is met twice.
+    pub(crate) fn add(&mut self, document: &Document) -> Result<()> {
+        if self.ids.insert(document.id.clone()) {
+            self.bytes += document.size();
+        }
+        match self.ids.len() > self.max {
+            true => Err(Error::limit_exceeded(self.max)),
+            false if self.bytes > MAX_REMOVED_BYTES => {
+                let message =
+                    format!("documents of more than {MAX_REMOVED_BYTES} bytes are selected, so none is removed");
+                Err(Error::new(ErrorKind::LimitExceeded, message))
+            }
+            false => Ok(()),
+        }
+    }
+
+    /// In ascending order.
+    pub(crate) fn into_ids(self) -> Vec<DocumentId> {
+        self.ids.into_iter().collect()
     }
 }

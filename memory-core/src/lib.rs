@@ -23,7 +23,7 @@ pub mod words;
 
 pub use address::{Address, Host, Password};
 pub use cursor::{Cursor, CursorKey, Position};
-pub use document::{Content, Document, DocumentSelection, DocumentWrite, Expect};
+pub use document::{Content, Document, DocumentSelection, DocumentWrite, Expect, MAX_REMOVED, MAX_REMOVED_BYTES};
 pub use engine::{DEFAULT_DEADLINE, Gate, record_rows};
 pub use error::{Error, ErrorKind, Outcome, Result};
 pub use filter::Filter;

@@ -1,6 +1,7 @@
 //! `memory:add_document`: saves a text.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use async_trait::async_trait;
 use serde::Serialize;
@@ -8,9 +9,11 @@ use serde_json::{Value, json};
 
 use super::arguments::NamedArguments;
 use super::{Answer, Arguments, Executor, Scope};
+use crate::document::is_race;
+use crate::engine::Retry;
 use crate::{
-    Clock, Content, Document, DocumentId, DocumentStore, DocumentWrite, Error, ErrorKind, Expect, Metadata, Result,
-    SpaceId, SystemClock,
+    Clock, Content, DEFAULT_DEADLINE, Document, DocumentId, DocumentStore, DocumentWrite, Error, ErrorKind, Expect,
+    Metadata, Result, SpaceId, SystemClock,
 };
 
 /// The verb.
@@ -71,21 +74,20 @@ impl AddDocument {
     /// Puts a document under an id, unless a document is there: then the call repeats the one that put it, or fails.
     async fn put_as(&self, id: DocumentId, write: DocumentWrite) -> Result<Document> {
         let write = write.with_id(id.clone()).expect(Expect::Absent);
-        loop {
+        let attempt = async |_| {
             match self.documents.put(write.clone()).await {
                 Err(error) if error.kind() == ErrorKind::Conflict => {}
                 result => return result,
             }
             match self.documents.get(&write.collection, &id).await? {
-                Some(present) if is_repetition(&write, &present) => return Ok(present),
+                Some(present) if is_repetition(&write, &present) => Ok(present),
                 // Nothing is told of the other document, which may lie out of scope.
-                Some(_) => {
-                    return Err(Error::conflict("id: another document has it; choose another id or leave it out"));
-                }
-                // It was removed meanwhile.
-                None => {}
+                Some(_) => Err(Error::conflict("id: another document has it; choose another id or leave it out")),
+                // It was removed meanwhile, or the read came from a replica that lags behind.
+                None => Err(Error::conflict("id: another document had it a moment ago").retryable()),
             }
-        }
+        };
+        Retry::until(Instant::now() + DEFAULT_DEADLINE).run(is_race, attempt).await
     }
 }
 

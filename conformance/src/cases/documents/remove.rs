@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use futures::future::join_all;
-use memory_core::{DocumentSelection, ErrorKind, Expect, Revision, SpaceSelector};
+use memory_core::{DocumentSelection, ErrorKind, Expect, MAX_REMOVED_BYTES, Revision, SpaceSelector};
 
 use super::{NOTES, all_notes, get, note, notes, removed, with_ids};
 use crate::case::{CaseResult, Stage, chapter};
-use crate::fixture::{at, collection, document_id, metadata, new_document, walk_documents};
+use crate::fixture::{at, collection, document_id, kind, metadata, new_document, walk_documents};
 
 chapter!("documents":
     remove_by_ids_reports_what_was_there ["D4"],
@@ -16,6 +16,7 @@ chapter!("documents":
     remove_by_filter_and_text_takes_what_matches ["D4"],
     every_part_of_a_selection_counts ["D4"],
     remove_over_max_removes_nothing ["D4"],
+    remove_takes_a_bounded_number_of_bytes ["D4"],
     removal_of_everything_is_refused ["D4"],
     remove_is_complete_beyond_a_page ["D4", "D5"],
     remove_is_exact_about_ids ["D4", "D5"],
@@ -111,6 +112,27 @@ async fn remove_over_max_removes_nothing(stage: Stage) -> CaseResult {
     assert_eq!(all_notes(&*documents).await?.len(), 12, "a refused removal takes nothing");
     assert_eq!(removed(&documents.remove(&selections[1], 12).await?), all, "exactly max is fine");
     assert!(documents.remove(&selections[1], 0).await?.is_empty(), "nothing is not more than 0");
+    Ok(())
+}
+
+/// However many documents a caller allows, those that a removal takes fit into memory; a dry run says the same.
+async fn remove_takes_a_bounded_number_of_bytes(stage: Stage) -> CaseResult {
+    const LARGE: usize = 1_000_000;
+    let documents = stage.open().await?.documents();
+    let names: Vec<_> = (0..=MAX_REMOVED_BYTES / LARGE).map(|place| format!("{place:02}")).collect();
+    for id in &names {
+        documents.put(note(id, "s", &"x".repeat(LARGE))).await?;
+    }
+    let all: Vec<_> = names.iter().map(String::as_str).collect();
+    for selection in [with_ids(&all), DocumentSelection::matching(notes().under("s"))?] {
+        let refused =
+            [documents.remove(&selection, usize::MAX).await, selection.preview(&*documents, usize::MAX).await];
+        for refused in refused {
+            assert_eq!(kind(refused), Some(ErrorKind::LimitExceeded));
+        }
+    }
+    assert_eq!(removed(&documents.remove(&with_ids(&all[1..]), usize::MAX).await?), all[1..], "these are just below");
+    assert_eq!(all_notes(&*documents).await?, [all[0].to_owned()].into());
     Ok(())
 }
 

@@ -1,17 +1,18 @@
 //! Removing documents: found first, then removed in one step (D4).
 
-use std::collections::BTreeSet;
-
 use super::Open;
+use crate::document::Selected;
 use crate::engine::session::{Reader, Writer};
 use crate::engine::walk::{Row, Source, Walk};
 use crate::engine::{Access, Engine};
 use crate::page::Verdict;
 use crate::query::Documents;
-use crate::{DocumentId, DocumentSelection, Error, ErrorKind, Order, Result};
+use crate::{DocumentId, DocumentSelection, ErrorKind, Order, Result};
 
 /// How many documents are looked at between two pauses of the walk.
 const SLICE: usize = 256;
+/// How many are read at once by their ids.
+const SLICE_OF_IDS: usize = 64;
 
 impl<E: Engine> Open<E> {
     pub(super) async fn remove(&self, selection: DocumentSelection, max: usize) -> Result<Vec<DocumentId>> {
@@ -45,10 +46,9 @@ struct Removal {
     max: usize,
 }
 
-/// The ids of the selected documents. `LimitExceeded` when there are more than `max`.
+/// The ids of the selected documents, in ascending order.
 async fn find(reader: &mut impl Reader, search: &Search) -> Result<Vec<DocumentId>> {
-    // A set: one that is removed and put again meanwhile is met twice.
-    let (selection, mut ids, mut behind) = (&search.selection, BTreeSet::new(), None);
+    let (selection, mut selected, mut behind) = (&search.selection, Selected::new(search.max), None);
     loop {
         let walk = Walk {
             source: Source::Everything,
@@ -59,44 +59,39 @@ async fn find(reader: &mut impl Reader, search: &Search) -> Result<Vec<DocumentI
             count: SLICE,
             is_shared: false,
         };
-        let mut visit = |row: &dyn Row<Documents>| match row.head().and_then(|head| row.read(&head)) {
-            Ok(document) if selection.matches(&document) => {
-                ids.insert(document.id);
-                Ok(if ids.len() > search.max { Verdict::Stop } else { Verdict::Skip })
+        let mut visit = |row: &dyn Row<Documents>| {
+            let document =
+                row.head().and_then(|head| selection.covers(head.space).then(|| row.read(&head)).transpose());
+            match document {
+                Ok(Some(document)) if selection.matches(&document) => selected.add(&document)?,
+                // What can't be read is not selected.
+                Err(error) if error.kind() != ErrorKind::Corrupt => return Err(error),
+                _ => {}
             }
-            // What can't be read is not selected.
-            Err(error) if error.kind() != ErrorKind::Corrupt => Err(error),
-            _ => Ok(Verdict::Skip),
+            Ok(Verdict::Skip)
         };
         behind = reader.walk_documents(selection.collection(), &walk, &mut visit).await?;
-        if ids.len() > search.max {
-            return Err(Error::limit_exceeded(search.max));
-        }
         if behind.is_none() {
-            return Ok(ids.into_iter().collect());
+            return Ok(selected.into_ids());
         }
     }
 }
 
-/// Removes what of these ids is selected, in ascending order. `None`, and nothing is removed, when some of it has changed meanwhile.
+/// Removes what of these ids is selected, and gives it in ascending order. `None`, and nothing is removed, when some of it has changed
+/// meanwhile.
 async fn remove(writer: &mut impl Writer, removal: &Removal) -> Result<Option<Vec<DocumentId>>> {
     let Removal { selection, ids, max } = removal;
-    if ids.is_empty() {
-        return Ok(Some(Vec::new()));
+    let (mut selected, mut documents) = (Selected::new(*max), Vec::new());
+    // Only some at once, since what is there and not selected may be large.
+    for some in ids.chunks(SLICE_OF_IDS) {
+        let found = writer.documents(selection.collection(), some).await?;
+        for found in found.into_iter().flatten().filter(|found| selection.matches(&found.record)) {
+            selected.add(&found.record)?;
+            documents.push(found);
+        }
     }
-    let found = writer.documents(selection.collection(), ids).await?;
-    let readable = found.into_iter().filter_map(Result::ok);
-    let selected: Vec<_> = readable.filter(|found| selection.matches(&found.record)).collect();
-    if selected.len() > *max {
-        return Err(Error::limit_exceeded(*max));
-    }
-    if selected.is_empty() {
-        return Ok(Some(Vec::new()));
-    }
-    if !writer.remove(selection.collection(), &selected).await? {
+    if !documents.is_empty() && !writer.remove(selection.collection(), &documents).await? {
         return Ok(None);
     }
-    let mut removed: Vec<_> = selected.into_iter().map(|found| found.record.id).collect();
-    removed.sort_unstable();
-    Ok(Some(removed))
+    Ok(Some(selected.into_ids()))
 }
