@@ -126,7 +126,8 @@ impl Executor for RemoveDocument {
         let removed = removed.map_err(|error| match error.kind() {
             ErrorKind::LimitExceeded => {
                 let advice = format!("narrow what is asked for, or set max, to {MAX_REMOVED} at most");
-                Error::new(error.kind(), format!("more than {max} documents were found and none was removed: {advice}"))
+                let message = format!("{}: {advice}", error.message());
+                error.with_message(message)
             }
             _ => error,
         })?;

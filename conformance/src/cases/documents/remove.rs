@@ -4,11 +4,12 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use futures::future::join_all;
-use memory_core::{DocumentSelection, ErrorKind, Expect, MAX_REMOVED_BYTES, Revision, SpaceSelector};
+use memory_core::plugin::{Arguments, Scope};
+use memory_core::{DocumentSelection, ErrorKind, Expect, MAX_REMOVED_BYTES, Revision, SpaceSelector, Spaces};
 
 use super::{NOTES, all_notes, get, note, notes, removed, with_ids};
 use crate::case::{CaseResult, Stage, chapter};
-use crate::fixture::{at, collection, document_id, kind, metadata, new_document, walk_documents};
+use crate::fixture::{at, collection, document_id, kind, metadata, new_document, space, walk_documents};
 
 chapter!("documents":
     remove_by_ids_reports_what_was_there ["D4"],
@@ -118,7 +119,8 @@ async fn remove_over_max_removes_nothing(stage: Stage) -> CaseResult {
 /// However many documents a caller allows, those that a removal takes fit into memory; a dry run says the same.
 async fn remove_takes_a_bounded_number_of_bytes(stage: Stage) -> CaseResult {
     const LARGE: usize = 1_000_000;
-    let documents = stage.open().await?.documents();
+    let provider = stage.open().await?;
+    let documents = provider.documents();
     let names: Vec<_> = (0..=MAX_REMOVED_BYTES / LARGE).map(|place| format!("{place:02}")).collect();
     for id in &names {
         documents.put(note(id, "s", &"x".repeat(LARGE))).await?;
@@ -131,6 +133,12 @@ async fn remove_takes_a_bounded_number_of_bytes(stage: Stage) -> CaseResult {
             assert_eq!(kind(refused), Some(ErrorKind::LimitExceeded));
         }
     }
+    let plugin = provider.plugin();
+    let scope = Scope::new(Spaces::All).with_writable(space("s")).with_collections([collection(NOTES)]);
+    let arguments = Arguments::parse(r#"{"where": "createdAt > 0", "max": 100}"#)?;
+    let removal = plugin.executor("memory:remove_document").expect("a standard verb").call(&scope, &arguments).await;
+    let refused = removal.expect_err("a model asks for too many bytes");
+    assert!(refused.message().contains("bytes"), "the sentence says what is over its bound: {refused}");
     assert_eq!(removed(&documents.remove(&with_ids(&all[1..]), usize::MAX).await?), all[1..], "these are just below");
     assert_eq!(all_notes(&*documents).await?, [all[0].to_owned()].into());
     Ok(())
