@@ -288,13 +288,19 @@ impl DocumentSelection {
         &self.query
     }
 
-    /// What [`DocumentStore::remove`] would take, in the same order and within the same limit (D4). Removes nothing.
+    /// What [`DocumentStore::remove`] would take, in the same order and within the same limit (D4). Removes nothing. `Timeout` after
+    /// 30 seconds.
     pub async fn preview(&self, documents: &dyn DocumentStore, max: usize) -> Result<Vec<DocumentId>> {
         let mut selected = Selected::new(max);
-        match &self.ids {
-            Some(ids) => self.preview_ids(documents, ids, &mut selected).await?,
-            None => self.preview_query(documents, &mut selected).await?,
-        }
+        // It is many calls, with a deadline each.
+        let look = tokio::time::timeout(DEFAULT_DEADLINE, async {
+            match &self.ids {
+                Some(ids) => self.preview_ids(documents, ids, &mut selected).await,
+                None => self.preview_query(documents, &mut selected).await,
+            }
+        });
+        let late = || Error::new(ErrorKind::Timeout, "the documents were not all looked at in time").retryable();
+        look.await.unwrap_or_else(|_| Err(late()))?;
         Ok(selected.into_ids())
     }
 
