@@ -31,7 +31,7 @@ fn prefixes_and_paths_match_what_the_table_says() {
 
 #[test]
 fn time_bounds_are_exclusive_as_the_table_says() {
-    let (mut failures, key) = (Vec::new(), CursorKey::generate());
+    let (mut failures, key) = (Vec::new(), CursorKey::generate().expect("a key"));
     for line in golden::time_bounds() {
         let time = |millis: i64| millis.try_into().expect("a valid time");
         let mut query = MemoryQuery::builder().all();

@@ -7,7 +7,7 @@ use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
 use chacha20poly1305::aead::{Aead, Generate, KeyInit, Payload};
 use chacha20poly1305::{Key, XChaCha20Poly1305, XNonce};
 
-use crate::{Error, Result, Timestamp};
+use crate::{Error, ErrorKind, Result, Timestamp};
 
 /// Goes on where a page ended. Sealed, so that it tells nothing; survives a restart; belongs to its query (Q6).
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -41,9 +41,9 @@ const BLOCK_BYTES: usize = 64;
 const MAX_TEXT: usize = 1_024;
 
 impl CursorKey {
-    /// A new key.
-    pub fn generate() -> Self {
-        Self(Key::generate())
+    /// A key that nobody else has. `Unavailable` where the machine gives no random numbers.
+    pub fn generate() -> Result<Self> {
+        Key::try_generate().map(Self).map_err(|_| no_randomness())
     }
 
     /// A key that was kept. `Corrupt` when the text is none.
@@ -67,7 +67,7 @@ impl CursorKey {
         // The padding is one byte that is not 0, and zeros.
         place.push(1);
         place.resize(place.len().next_multiple_of(BLOCK_BYTES), 0);
-        let nonce = XNonce::generate();
+        let nonce = XNonce::try_generate().map_err(|_| no_randomness())?;
         let sealed = XChaCha20Poly1305::new(&self.0).encrypt(&nonce, Payload { msg: &place, aad: &fingerprint.0 });
         let sealed = sealed.map_err(|_| Error::corrupt("the place where the page ends can't be sealed"))?;
         Ok(Cursor(URL_SAFE_NO_PAD.encode([&nonce[..], &sealed].concat())))
@@ -87,6 +87,10 @@ impl CursorKey {
         let created_at = Timestamp::from_millis(i64::from_be_bytes(*millis)).map_err(|_| unknown())?;
         Ok((Position { created_at, id: id.to_vec() }, u16::from_be_bytes(*skip).into()))
     }
+}
+
+fn no_randomness() -> Error {
+    Error::new(ErrorKind::Unavailable, "the machine gives no random numbers")
 }
 
 impl fmt::Debug for CursorKey {
@@ -126,7 +130,7 @@ mod tests {
 
     #[test]
     fn a_cursor_comes_back_with_its_key_and_its_query_only() {
-        let (key, other) = (CursorKey::generate(), CursorKey::generate());
+        let (key, other) = (CursorKey::generate().expect("a key"), CursorKey::generate().expect("a key"));
         let kept = CursorKey::parse(&key.to_text()).expect("a key");
         for id in [vec![0; 16], vec![255; 256]] {
             let cursor = key.seal(&MINE, &position(id.clone()), 10_000).expect("sealed");
@@ -138,7 +142,7 @@ mod tests {
 
     #[test]
     fn whatever_is_changed_in_a_cursor_makes_it_none() {
-        let key = CursorKey::generate();
+        let key = CursorKey::generate().expect("a key");
         let cursor = key.seal(&MINE, &position(vec![7; 16]), 0).expect("sealed");
         let bytes = URL_SAFE_NO_PAD.decode(cursor.as_str()).expect("base64");
         for place in 0..bytes.len() {
@@ -156,7 +160,7 @@ mod tests {
 
     #[test]
     fn two_cursors_of_one_place_have_nothing_in_common_but_their_length() {
-        let key = CursorKey::generate();
+        let key = CursorKey::generate().expect("a key");
         let cursor = |id: &[u8]| key.seal(&MINE, &position(id.to_vec()), 0).expect("sealed").to_string();
         assert_ne!(cursor(b"secret"), cursor(b"secret"));
         assert_eq!(cursor(b"a").len(), cursor(&[b'a'; 53]).len());

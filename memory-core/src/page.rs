@@ -402,7 +402,7 @@ mod tests {
     #[test]
     fn a_status_that_cannot_be_read_satisfies_no_condition() {
         let head = Head { id: &[0; 16], space: "a", created_at: Timestamp::MIN, status: None };
-        let key = CursorKey::generate();
+        let key = CursorKey::generate().expect("a key");
         let any = MemoryQuery::builder().all().build().expect("valid");
         assert_eq!(PageBuilder::new(&any, &key).expect("no cursor").examine(&head), Verdict::Take);
         let builder = Status::ALL.into_iter().fold(MemoryQuery::builder().all(), |query, status| query.status(status));

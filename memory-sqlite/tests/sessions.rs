@@ -70,7 +70,7 @@ async fn a_filter_and_a_glob_examine_what_their_spaces_hold() {
     let channels = session.siblings("t-c", 100).await.expect("reads").expect("few");
     let sparse = session.siblings("t-s", 100).await.expect("reads").expect("few");
     let query = || MemoryQuery::builder().limit(50);
-    let key = CursorKey::generate();
+    let key = CursorKey::generate().expect("a key");
     let every_tenth = "metadata.topic = 7";
     for (query, places, given, examined) in [
         (query().under("t-sparse").filter_text("metadata.topic = 0"), in_and_below("t-sparse"), 20, 20),

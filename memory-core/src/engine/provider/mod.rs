@@ -97,9 +97,9 @@ impl<E: Engine> Clone for Provider<E> {
 impl<E: Engine> MemoryProvider for Provider<E> {
     async fn init(&self) -> Result<()> {
         let work = async {
+            let proposed = CursorKey::generate()?.to_text();
             let (engine, settings) = (E::open(&self.shared.config).await?, self.shared.settings.clone());
             let retry = Retry::until(after(settings.patience.min(settings.deadline))).repeatable();
-            let proposed = CursorKey::generate().to_text();
             let kept = retry.run(|error| engine.is_temporary(error), |_| engine.secret(&proposed)).await;
             let key = match kept.and_then(|kept| CursorKey::parse(&kept)) {
                 Ok(key) => key,
