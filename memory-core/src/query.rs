@@ -98,6 +98,10 @@ pub const MAX_SELECTORS: usize = 1_000;
 pub const MAX_REGEXES: usize = 32;
 /// The most memories that a query leaves out (Q7).
 pub const MAX_EXCLUDED: usize = 10_000;
+/// The most selectors of a query that needs no permit, and of what it is confined to (L8).
+const MAX_LIGHT_SELECTORS: usize = 64;
+/// The most records of a page that needs no permit, with those that it passes over (L8).
+const MAX_LIGHT_RECORDS: usize = 200;
 
 impl<K> Query<K> {
     /// The spaces that are looked at.
@@ -133,6 +137,19 @@ impl<K> Query<K> {
     /// The cursor behind which the page begins, as it was given. [`PageBuilder`](crate::PageBuilder) opens it.
     pub fn cursor(&self) -> Option<&str> {
         self.cursor.as_deref()
+    }
+}
+
+impl<K: Kind> Query<K> {
+    /// Whether the page may cost much more than a short page does, so that the call takes a permit (L8). What tells is the question, before
+    /// anything is looked at: it is light where nearly every candidate is on the page.
+    pub(crate) fn is_heavy(&self) -> bool {
+        let spaces = std::iter::once(&self.spaces).chain(&self.within);
+        let is_light = self.filter.is_none()
+            && self.text.is_none()
+            && spaces.into_iter().all(|spaces| spaces.are_few_places(MAX_LIGHT_SELECTORS))
+            && self.of.left_out().is_some_and(|left_out| self.limit + self.offset + left_out <= MAX_LIGHT_RECORDS);
+        self.limit > 0 && !is_light
     }
 }
 
@@ -444,6 +461,9 @@ pub trait Kind: fmt::Debug + sealed::Sealed {
     /// Which fields a filter may name.
     const SOURCE: Source;
 
+    /// How many candidates it leaves out besides those outside of its spaces; `None` when nobody knows.
+    fn left_out(&self) -> Option<usize>;
+
     /// What makes two queries of this kind different, apart from what all queries have. Cursors outlive the program, so
     /// the same must come out in all its versions.
     fn describe(&self) -> String;
@@ -451,6 +471,11 @@ pub trait Kind: fmt::Debug + sealed::Sealed {
 
 impl Kind for Ledger {
     const SOURCE: Source = Source::Ledger;
+
+    fn left_out(&self) -> Option<usize> {
+        // An engine knows its open memories by themselves (Q9), and looks for those of another status.
+        self.statuses.iter().all(|status| status.is_open()).then_some(self.exclude.len())
+    }
 
     fn describe(&self) -> String {
         let millis = |time: Option<Timestamp>| time.map(|time| time.to_string()).unwrap_or_default();
@@ -463,6 +488,10 @@ impl Kind for Ledger {
 
 impl Kind for Documents {
     const SOURCE: Source = Source::Documents;
+
+    fn left_out(&self) -> Option<usize> {
+        Some(0)
+    }
 
     fn describe(&self) -> String {
         format!("documents;{}", self.collection)
@@ -520,6 +549,34 @@ mod tests {
         assert_eq!(kind(MemoryQuery::builder().all().exact("a")), Some(ErrorKind::InvalidInput));
         assert_eq!(kind(MemoryQuery::builder().all().within(Vec::new())), Some(ErrorKind::InvalidInput));
         assert_eq!(kind(MemoryQuery::builder().all()), None);
+    }
+
+    #[test]
+    fn a_short_page_of_few_places_is_light() {
+        let is_heavy = |builder: QueryBuilder<Ledger>| builder.build().expect("valid").is_heavy();
+        let (all, under) = (|| MemoryQuery::builder().all(), || MemoryQuery::builder().under("a"));
+        let within = |count| vec![SpaceSelector::under("a").expect("valid"); count];
+        for light in [
+            all(),
+            under().exact("b").within(within(MAX_LIGHT_SELECTORS)).order(Order::OldestFirst),
+            all().limit(MAX_LIGHT_RECORDS - 1).exclude(MemoryId::from_bytes([0; 16])),
+            under().status(Status::Pending).created_after(Timestamp::MIN),
+            all().filter_text("id = 'x'").limit(0),
+        ] {
+            assert!(!is_heavy(light.clone()), "{light:?}");
+        }
+        for heavy in [
+            under().filter_text("id = 'x'"),
+            under().text("x"),
+            MemoryQuery::builder().prefix("a"),
+            MemoryQuery::builder().glob("a*"),
+            under().within(SpaceSelector::regex("^a").expect("valid")),
+            under().within(within(MAX_LIGHT_SELECTORS + 1)),
+            all().status(Status::Completed),
+            all().limit(MAX_LIGHT_RECORDS).offset(1),
+        ] {
+            assert!(is_heavy(heavy.clone()), "{heavy:?}");
+        }
     }
 
     #[test]

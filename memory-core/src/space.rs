@@ -244,6 +244,17 @@ impl Spaces {
             Self::Any(selectors) => selectors.iter().any(|selector| selector.matches(space)),
         }
     }
+
+    /// Whether an engine finds them without looking at others: in this many places at most, without a pattern or a prefix.
+    pub(crate) fn are_few_places(&self, most: usize) -> bool {
+        match self {
+            Self::All => true,
+            Self::Any(selectors) => {
+                let is_place = |selector: &SpaceSelector| matches!(selector.0, Kind::Exact(_) | Kind::Under(_));
+                selectors.len() <= most && selectors.iter().all(is_place)
+            }
+        }
+    }
 }
 
 impl From<SpaceSelector> for Spaces {

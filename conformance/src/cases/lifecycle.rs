@@ -37,6 +37,7 @@ chapter!("lifecycle":
     a_late_write_is_unknown_and_a_late_read_is_not_done ["L6", "W11"],
     a_late_batch_is_there_as_a_whole_or_not_at_all ["L6", "W4"],
     what_an_index_lacks_is_made_beside_a_handle_that_writes ["L7", "T3"],
+    calls_get_by_beside_many_heavy_ones ["L8"],
 );
 
 /// Setting up what is set up already changes nothing (langgraph#7630 and #2887: the second `setup` failed).
@@ -454,4 +455,53 @@ async fn what_an_index_lacks_is_made_beside_a_handle_that_writes(stage: Stage) -
         assert_eq!(ids(&page.memories), [stored[number as usize - 2_200]], "the update {number}");
     }
     Ok(())
+}
+
+/// Many callers look for what is not there, and for what they may not remove. Everybody else is served, and each of them gets an answer or is
+/// asked to come again.
+async fn calls_get_by_beside_many_heavy_ones(stage: Stage) -> CaseResult {
+    const CALLERS: usize = 64;
+    let provider = stage.open().await?;
+    provider.store_many((0..2_000).map(|time| new_memory("a-b", time)).collect()).await?;
+    let documents = provider.documents();
+    for number in 0..100 {
+        let id = format!("d{number}");
+        documents.put(new_document("notes", &id, "a-b", "text")).await?;
+    }
+    let nothing = query(|query| query.all().filter_text("text LIKE '%nowhere%' AND metadata.x IS NOT NULL"));
+    let notes = DocumentQuery::builder(collection("notes"));
+    let selection = DocumentSelection::matching(notes.all().filter_text("text LIKE '%x%'"))?;
+    let mut heavy = tokio::task::JoinSet::new();
+    for caller in 0..CALLERS {
+        let (provider, documents) = (Arc::clone(&provider), Arc::clone(&documents));
+        let (nothing, selection) = (nothing.clone(), selection.clone());
+        heavy.spawn(async move {
+            match caller % 4 {
+                0 => kind(documents.remove(&selection, 10).await).filter(|kind| *kind != ErrorKind::LimitExceeded),
+                _ => match provider.query(&nothing).await {
+                    Ok(page) => {
+                        assert!(page.memories.is_empty() && page.next.is_none());
+                        None
+                    }
+                    Err(error) => {
+                        assert_eq!((error.outcome(), error.is_retryable()), (Outcome::NotDone, true));
+                        Some(error.kind())
+                    }
+                },
+            }
+        });
+    }
+    let mut stored = Vec::new();
+    loop {
+        let time = 10_000 + stored.len() as i64;
+        stored.push(provider.store(new_memory("c", time)).await?);
+        provider.check_health().await?;
+        let page = provider.query(&query(|query| query.exact("c").limit(1))).await?;
+        assert_eq!(ids(&page.memories), stored[stored.len() - 1..]);
+        match heavy.try_join_next() {
+            Some(ended) => assert!(matches!(ended?, None | Some(ErrorKind::Unavailable))),
+            None if heavy.is_empty() => return Ok(()),
+            None => {}
+        }
+    }
 }

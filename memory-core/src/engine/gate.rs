@@ -2,9 +2,11 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 
-use tokio::sync::{Mutex, RwLock};
+use tokio::sync::{Mutex, OwnedSemaphorePermit, RwLock, Semaphore};
 use tracing::field::Empty;
 use tracing::{Instrument, Span, info_span};
 
@@ -15,8 +17,14 @@ pub const DEFAULT_DEADLINE: Duration = Duration::from_secs(30);
 /// How long a health check may take (L3).
 pub(super) const HEALTH_DEADLINE: Duration = Duration::from_secs(2);
 
-/// Keeps the life cycle (L2) and the deadline (L6) of a provider, names operation and backend in its errors, and makes each
-/// call a `tracing` span without payloads. One gate is shared by a provider and its documents.
+/// How many heavy calls of a provider go at once (L8): as many as there are cores, and at least two. An engine that has as many
+/// connections, and some more, has one for every call that does not wait.
+pub fn heavy_calls() -> usize {
+    thread::available_parallelism().map_or(2, |cores| cores.get().max(2))
+}
+
+/// Keeps the life cycle (L2) and the deadline (L6) of a provider, and how many of its heavy calls go at once (L8), names operation and
+/// backend in its errors, and makes each call a `tracing` span without payloads. One gate is shared by a provider and its documents.
 #[derive(Debug)]
 pub struct Gate {
     backend: &'static str,
@@ -25,6 +33,14 @@ pub struct Gate {
     state: RwLock<State>,
     // Held by init and shutdown, one at a time. Calls don't need it, so that none waits for an init.
     turn: Mutex<()>,
+    heavy: Arc<Semaphore>,
+}
+
+/// What a heavy call holds while it is at work: another one waits for it meanwhile.
+#[derive(Debug)]
+pub struct Permit {
+    /// Given back when it is dropped.
+    _place: OwnedSemaphorePermit,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,7 +53,8 @@ enum State {
 impl Gate {
     /// A gate that [`Gate::init`] opens.
     pub fn new(backend: &'static str, deadline: Duration) -> Self {
-        Self { backend, deadline, state: RwLock::new(State::New), turn: Mutex::new(()) }
+        let heavy = Arc::new(Semaphore::new(heavy_calls()));
+        Self { backend, deadline, state: RwLock::new(State::New), turn: Mutex::new(()), heavy }
     }
 
     /// Runs `work` unless the gate is open already, and opens it (L1).
@@ -71,6 +88,18 @@ impl Gate {
         work: impl Future<Output = Result<T>>,
     ) -> impl Future<Output = Result<T>> {
         self.run(operation, self.deadline, Outcome::Unknown, self.pass(Box::pin(work)))
+    }
+
+    /// Waits until a heavy call may begin, after those that came before it (L8). A call takes one permit: two that wait for a second one would
+    /// wait for each other.
+    ///
+    /// `Unavailable`, which can be retried, when none comes free within half of the deadline: what is left is for the work.
+    pub async fn permit(&self) -> Result<Permit> {
+        match tokio::time::timeout(self.deadline / 2, Arc::clone(&self.heavy).acquire_owned()).await {
+            Ok(Ok(place)) => Ok(Permit { _place: place }),
+            // Nobody closes the semaphore.
+            _ => Err(Error::new(ErrorKind::Unavailable, "too many heavy calls at once: try again later").retryable()),
+        }
     }
 
     /// Runs a health check, which has less time; not to answer is to be down (L3).
@@ -183,6 +212,35 @@ mod tests {
             again = gate.init(async { Err(Error::corrupt("not run again")) }) => again.expect("is open"),
         }
         assert_eq!(quick().await.expect("open"), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn heavy_calls_wait_in_turn_and_not_for_ever() {
+        let gate = Gate::new("test", DEFAULT_DEADLINE);
+        let mut permits = Vec::new();
+        for _ in 0..heavy_calls() {
+            permits.push(gate.permit().await.expect("a free one"));
+        }
+        let refused = gate.permit().await.expect_err("none comes free");
+        assert_eq!(
+            (refused.kind(), refused.outcome(), refused.is_retryable()),
+            (ErrorKind::Unavailable, Outcome::NotDone, true)
+        );
+        let (first, mut second) = (gate.permit(), Box::pin(gate.permit()));
+        tokio::pin!(first);
+        tokio::select! {
+            biased;
+            _ = &mut first => panic!("none is free"),
+            _ = &mut second => panic!("none is free"),
+            () = tokio::task::yield_now() => {}
+        }
+        drop(permits.pop());
+        tokio::select! {
+            biased;
+            _ = &mut second => panic!("the other one came first"),
+            permit = &mut first => drop(permit.expect("its turn")),
+        }
+        second.await.expect("one was given back");
     }
 
     #[tokio::test]

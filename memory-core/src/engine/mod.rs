@@ -27,7 +27,7 @@ use std::time::Instant;
 
 use crate::{Backfill, Error, Health, Result};
 
-pub use gate::{DEFAULT_DEADLINE, Gate, record_rows};
+pub use gate::{DEFAULT_DEADLINE, Gate, Permit, heavy_calls, record_rows};
 pub use provider::{Provider, SHORT_BACKFILL};
 pub use retry::Retry;
 pub use scan::{Scanned, offer_in_order};

@@ -57,6 +57,7 @@ impl<E: Engine> DocumentStore for ProviderDocuments<E> {
     async fn query(&self, query: &DocumentQuery) -> Result<DocumentPage> {
         let work = async {
             let open = self.shared.ready().await?;
+            let _permit = self.shared.permit(query.is_heavy()).await?;
             let asked = Asked { query: query.clone(), key: open.key.clone() };
             let page = open.run(Access::Read, asked, |reader, asked| Box::pin(pages::documents(reader, asked))).await?;
             record_rows(page.documents.len());
@@ -68,7 +69,10 @@ impl<E: Engine> DocumentStore for ProviderDocuments<E> {
     async fn remove(&self, selection: &DocumentSelection, max: usize) -> Result<Vec<DocumentId>> {
         let selection = selection.clone();
         let work = async {
-            let removed = self.shared.ready().await?.remove(selection, max).await?;
+            let open = self.shared.ready().await?;
+            // One that names no ids looks for them.
+            let _permit = self.shared.permit(selection.candidate_ids().is_none()).await?;
+            let removed = open.remove(selection, max).await?;
             record_rows(removed.len());
             Ok(removed)
         };

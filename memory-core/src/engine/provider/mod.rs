@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 
 use super::batch::Batch;
-use super::gate::{Gate, HEALTH_DEADLINE, record_rows};
+use super::gate::{Gate, HEALTH_DEADLINE, Permit, record_rows};
 use super::pages::{self, Asked};
 use super::retry::Retry;
 use super::session::{Reader, Work, Writer};
@@ -206,6 +206,7 @@ impl<E: Engine> MemoryProvider for Provider<E> {
                 }
                 open.check_backfill(Blocks::LedgerText).await?;
             }
+            let _permit = self.shared.permit(query.is_heavy()).await?;
             let asked = Asked { query: query.clone(), key: open.key.clone() };
             let page = open.run(Access::Read, asked, |reader, asked| Box::pin(pages::memories(reader, asked))).await?;
             record_rows(page.memories.len());
@@ -240,6 +241,11 @@ impl<E: Engine> Shared<E> {
         let open = self.open()?;
         open.check_backfill(Blocks::Everything).await?;
         Ok(open)
+    }
+
+    /// The permit of a call that needs one (L8).
+    async fn permit(&self, is_heavy: bool) -> Result<Option<Permit>> {
+        if is_heavy { self.gate.permit().await.map(Some) } else { Ok(None) }
     }
 
     fn set_open(&self, open: Option<Arc<Open<E>>>) -> Option<Arc<Open<E>>> {
@@ -336,4 +342,127 @@ async fn update(writer: &mut impl Writer, change: &Change) -> Result<Option<Upda
         return Ok(Some(Updated::from(&found.record)));
     };
     Ok(writer.replace(&found, &patched).await?.then(|| Updated::from(&patched)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use tokio::sync::Semaphore;
+    use tokio::task::{JoinHandle, yield_now};
+
+    use super::*;
+    use crate::engine::{Config, heavy_calls};
+    use crate::in_memory::InMemorySession;
+    use crate::{Durability, QueryBuilder, SpaceId, Trigger};
+
+    /// An engine whose reads wait until they are let go.
+    #[derive(Debug, Clone)]
+    struct Held {
+        begun: Arc<AtomicUsize>,
+        go: Arc<Semaphore>,
+    }
+
+    impl Config for Held {
+        fn settings(&self) -> Settings {
+            Settings::default()
+        }
+    }
+
+    impl Engine for Held {
+        const NAME: &'static str = "held";
+        const BATCH: Option<(usize, usize)> = None;
+        const RESTORE: (usize, usize) = (1, 1);
+
+        type Config = Self;
+        type Session = InMemorySession;
+
+        async fn open(config: &Self) -> Result<Self> {
+            Ok(config.clone())
+        }
+
+        async fn secret(&self, proposed: &str) -> Result<String> {
+            Ok(proposed.to_owned())
+        }
+
+        async fn close(&self) -> Result<()> {
+            Ok(())
+        }
+
+        async fn health(&self) -> Result<Health> {
+            Ok(Health::new(Self::NAME, "1", 1, Duration::ZERO, Durability::Durable))
+        }
+
+        async fn run<A, T>(
+            &self,
+            access: Access,
+            _: Instant,
+            argument: Arc<A>,
+            work: Work<InMemorySession, A, T>,
+        ) -> Result<T>
+        where
+            A: Send + Sync + 'static,
+            T: Send + 'static,
+        {
+            if access != Access::Write {
+                self.begun.fetch_add(1, Ordering::Relaxed);
+                self.go.acquire().await.expect("nobody closes it").forget();
+            }
+            work(&mut InMemorySession::default(), &argument).await
+        }
+    }
+
+    impl Held {
+        fn new() -> Self {
+            Self { begun: Arc::default(), go: Arc::new(Semaphore::new(0)) }
+        }
+
+        /// Waits until so many reads have begun, and sees that no further one does.
+        async fn until_begun(&self, count: usize) {
+            while self.begun.load(Ordering::Relaxed) < count {
+                yield_now().await;
+            }
+            for _ in 0..100 {
+                yield_now().await;
+            }
+            assert_eq!(self.begun.load(Ordering::Relaxed), count);
+        }
+    }
+
+    fn query(
+        provider: &Provider<Held>,
+        build: impl FnOnce(QueryBuilder<crate::Ledger>) -> QueryBuilder<crate::Ledger>,
+    ) -> JoinHandle<Result<MemoryPage>> {
+        let (provider, query) = (provider.clone(), build(MemoryQuery::builder().all()).build().expect("valid"));
+        tokio::spawn(async move { provider.query(&query).await })
+    }
+
+    #[tokio::test]
+    async fn only_heavy_calls_wait_for_heavy_calls() {
+        let engine = Held::new();
+        let provider = Provider::<Held>::open(engine.clone()).expect("valid");
+        provider.init().await.expect("opens");
+        let heavy = || query(&provider, |query| query.filter_text("id IS NULL"));
+        let (most, mut begun) = (heavy_calls(), heavy_calls());
+        let mut calls: Vec<_> = (0..most + 3).map(|_| heavy()).collect();
+        engine.until_begun(begun).await;
+        // Light calls pass.
+        calls.push(query(&provider, |query| query));
+        begun += 1;
+        engine.until_begun(begun).await;
+        let trigger = Trigger::parse("1").expect("valid");
+        let memory = NewMemory::new(SpaceId::parse("a").expect("valid"), trigger, Timestamp::MIN);
+        provider.store(memory).await.expect("stored");
+        provider.check_health().await.expect("healthy");
+        // Of two that are dropped, one is at work and makes room, and one waits.
+        calls.swap_remove(0).abort();
+        calls.remove(most).abort();
+        begun += 1;
+        engine.until_begun(begun).await;
+        engine.go.add_permits(calls.len());
+        for call in calls {
+            assert!(call.await.expect("not dropped").expect("a page").memories.is_empty());
+        }
+        provider.shutdown().await.expect("closes");
+    }
 }
