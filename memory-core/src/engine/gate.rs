@@ -144,7 +144,8 @@ impl Gate {
         late: Outcome,
         work: impl Future<Output = Result<T>>,
     ) -> Result<T> {
-        let span = info_span!("memory", operation, backend = self.backend, rows = Empty, outcome = Empty);
+        let span =
+            info_span!("memory", operation, backend = self.backend, rows = Empty, examined = Empty, outcome = Empty);
         async {
             let result = match tokio::time::timeout(deadline, work).await {
                 Ok(result) => result,

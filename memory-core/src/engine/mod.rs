@@ -20,6 +20,7 @@ mod session;
 mod settings;
 mod stored;
 mod walk;
+mod watch;
 
 use std::fmt;
 use std::sync::Arc;
@@ -49,6 +50,8 @@ pub trait Engine: fmt::Debug + Send + Sync + Sized + 'static {
     const BATCH: Option<(usize, usize)>;
     /// The most records, and about the most bytes, that one step of a restore writes.
     const RESTORE: (usize, usize);
+    /// Whether the engine runs work on threads of its own. Where it does not, [`Provider`] keeps heavy work off those of the executor.
+    const OWN_THREADS: bool = false;
 
     /// How the storage is opened.
     type Config: Config;

@@ -2,10 +2,12 @@
 
 use std::cmp::Ordering;
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use super::places::Places;
 use super::session::Reader;
 use super::walk::{Mark, Place, Row, Search, Source, Visit, Walk};
+use super::watch::Watch;
 use crate::cursor::CursorKey;
 use crate::page::{DocumentPage, Head, MemoryPage, PageBuilder, Selects, Verdict};
 use crate::query::{DocumentQuery, Documents, Ledger, MemoryQuery, Query};
@@ -20,12 +22,13 @@ const LANE: usize = 64;
 pub(super) struct Asked<Q> {
     pub(super) query: Q,
     pub(super) key: CursorKey,
+    pub(super) watch: Arc<Watch>,
 }
 
 /// The page of a query of the ledger.
 pub(super) async fn memories(
     reader: &mut impl Reader,
-    Asked { query, key }: &Asked<MemoryQuery>,
+    Asked { query, key, watch }: &Asked<MemoryQuery>,
 ) -> Result<MemoryPage> {
     let page = PageBuilder::new(query, key)?;
     if query.limit == 0 || is_never(query) {
@@ -34,8 +37,9 @@ pub(super) async fn memories(
     if query.text.is_some() {
         let mut page = page;
         if !query.words.is_empty() {
-            let mut visit = |row: &dyn Row<Ledger>| offer(&mut page, row);
+            let mut visit = |row: &dyn Row<Ledger>| offer(&mut page, watch, row);
             reader.search_memories(&search(query, query.of.created_after, query.of.created_before), &mut visit).await?;
+            watch.check()?;
         }
         return page.finish();
     }
@@ -55,13 +59,13 @@ pub(super) async fn memories(
             walks.push(Racer::new(page, parts.collect()));
         }
     }
-    race(reader, &Memories, walks).await
+    race(reader, &Memories, walks, watch).await
 }
 
 /// The page of a query of documents.
 pub(super) async fn documents(
     reader: &mut impl Reader,
-    Asked { query, key }: &Asked<DocumentQuery>,
+    Asked { query, key, watch }: &Asked<DocumentQuery>,
 ) -> Result<DocumentPage> {
     let page = PageBuilder::new(query, key)?;
     if query.limit == 0 {
@@ -70,13 +74,14 @@ pub(super) async fn documents(
     if query.text.is_some() {
         let mut page = page;
         if !query.words.is_empty() {
-            let mut visit = |row: &dyn Row<Documents>| offer(&mut page, row);
+            let mut visit = |row: &dyn Row<Documents>| offer(&mut page, watch, row);
             reader.search_documents(query.collection(), &search(query, None, None), &mut visit).await?;
+            watch.check()?;
         }
         return page.finish();
     }
     let walk = Racer::new(page, vec![Part::Everything]);
-    race(reader, &DocumentsOf(query.collection()), vec![walk]).await
+    race(reader, &DocumentsOf(query.collection()), vec![walk], watch).await
 }
 
 /// Whether the bounds leave no time between them.
@@ -92,7 +97,11 @@ fn divided<'p, R: Reader>(_: &R, places: &'p [Place]) -> std::slice::Chunks<'p, 
     places.chunks(R::PLACES)
 }
 
-fn offer<K: Selects>(page: &mut PageBuilder<'_, K>, row: &dyn Row<K>) -> Result<Verdict> {
+/// Stops too when nobody waits for the page any more, which then is not finished.
+fn offer<K: Selects>(page: &mut PageBuilder<'_, K>, watch: &Watch, row: &dyn Row<K>) -> Result<Verdict> {
+    if !watch.goes_on() {
+        return Ok(Verdict::Stop);
+    }
     page.offer(row.head(), |head| row.read(head), || row.id())
 }
 
@@ -160,6 +169,7 @@ async fn race<K: Selects>(
     reader: &mut impl Reader,
     on: &impl Walkable<K>,
     mut walks: Vec<Racer<'_, K>>,
+    watch: &Watch,
 ) -> Result<K::Page>
 where
     Query<K>: Sync,
@@ -167,7 +177,9 @@ where
     let is_shared = walks.len() > 1;
     loop {
         for place in 0..walks.len() {
-            if walks[place].advance(reader, on, is_shared).await? == Verdict::Stop {
+            let verdict = walks[place].advance(reader, on, is_shared, watch).await?;
+            watch.check()?;
+            if verdict == Verdict::Stop {
                 return walks.swap_remove(place).page.finish();
             }
         }
@@ -197,29 +209,42 @@ where
     }
 
     /// Offers the next candidates to the page. `Stop` when it is complete or there are no more.
-    async fn advance(&mut self, reader: &mut impl Reader, on: &impl Walkable<K>, is_shared: bool) -> Result<Verdict> {
+    async fn advance(
+        &mut self,
+        reader: &mut impl Reader,
+        on: &impl Walkable<K>,
+        is_shared: bool,
+        watch: &Watch,
+    ) -> Result<Verdict> {
         let slice = self.slice;
         self.slice = (slice * 2).min(SLICE.1);
         if let [lane] = self.lanes.as_mut_slice() {
             let page = &mut self.page;
             let mut verdict = Verdict::Skip;
             let mut visit = |row: &dyn Row<K>| {
-                verdict = offer(page, row)?;
+                verdict = offer(page, watch, row)?;
                 Ok(verdict)
             };
             lane.walk(reader, on, self.query, slice, is_shared, &mut visit).await?;
             return Ok(if lane.is_over { Verdict::Stop } else { verdict });
         }
-        self.merge(reader, on, slice).await
+        self.merge(reader, on, slice, watch).await
     }
 
     /// Merges the candidates of several lanes, until one of them has to be filled again.
-    async fn merge(&mut self, reader: &mut impl Reader, on: &impl Walkable<K>, slice: usize) -> Result<Verdict> {
+    async fn merge(
+        &mut self,
+        reader: &mut impl Reader,
+        on: &impl Walkable<K>,
+        slice: usize,
+        watch: &Watch,
+    ) -> Result<Verdict> {
         // All of them together keep about as many records as one walk offers, but none asks for so few that it has to ask often.
         let slice = slice.min((slice / self.lanes.len()).max(LANE));
         for lane in &mut self.lanes {
             while lane.found.is_empty() && !lane.is_over {
-                lane.fill(reader, on, &self.page, self.query, slice).await?;
+                lane.fill(reader, on, &self.page, self.query, slice, watch).await?;
+                watch.check()?;
             }
         }
         loop {
@@ -317,9 +342,13 @@ where
         page: &PageBuilder<'_, K>,
         query: &Query<K>,
         count: usize,
+        watch: &Watch,
     ) -> Result<()> {
         let mut found = VecDeque::new();
         let mut visit = |row: &dyn Row<K>| {
+            if !watch.goes_on() {
+                return Ok(Verdict::Stop);
+            }
             found.push_back(match row.head() {
                 Ok(head) => {
                     let record = page.admits(&head).then(|| row.read(&head));

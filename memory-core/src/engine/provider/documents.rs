@@ -8,6 +8,7 @@ use super::Shared;
 use crate::engine::gate::record_rows;
 use crate::engine::pages::{self, Asked};
 use crate::engine::session::{Reader, Writer};
+use crate::engine::watch::Watching;
 use crate::engine::{Access, Engine};
 use crate::{
     Collection, Document, DocumentId, DocumentPage, DocumentQuery, DocumentSelection, DocumentStore, DocumentWrite,
@@ -57,9 +58,13 @@ impl<E: Engine> DocumentStore for ProviderDocuments<E> {
     async fn query(&self, query: &DocumentQuery) -> Result<DocumentPage> {
         let work = async {
             let open = self.shared.ready().await?;
-            let _permit = self.shared.permit(query.is_heavy()).await?;
-            let asked = Asked { query: query.clone(), key: open.key.clone() };
-            let page = open.run(Access::Read, asked, |reader, asked| Box::pin(pages::documents(reader, asked))).await?;
+            let watching = Watching::new(open.until());
+            let permit = self.shared.permit(query.is_heavy()).await?;
+            let asked = Asked { query: query.clone(), key: open.key.clone(), watch: watching.watch() };
+            let page = open.run_watched(permit, &watching, Access::Read, asked, |reader, asked| {
+                Box::pin(pages::documents(reader, asked))
+            });
+            let page = page.await?;
             record_rows(page.documents.len());
             Ok(page)
         };
@@ -70,9 +75,10 @@ impl<E: Engine> DocumentStore for ProviderDocuments<E> {
         let selection = selection.clone();
         let work = async {
             let open = self.shared.ready().await?;
+            let watching = Watching::new(open.until());
             // One that names no ids looks for them.
-            let _permit = self.shared.permit(selection.candidate_ids().is_none()).await?;
-            let removed = open.remove(selection, max).await?;
+            let permit = self.shared.permit(selection.candidate_ids().is_none()).await?;
+            let removed = open.remove(selection, max, permit, &watching).await?;
             record_rows(removed.len());
             Ok(removed)
         };

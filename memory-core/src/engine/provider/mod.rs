@@ -5,10 +5,15 @@ mod remove;
 mod restore;
 mod store;
 
+use std::panic::resume_unwind;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
+use tokio::task::spawn_blocking;
+use tracing::{Instrument, Span};
 
 use super::batch::Batch;
 use super::gate::{Gate, HEALTH_DEADLINE, Permit, record_rows};
@@ -16,6 +21,7 @@ use super::pages::{self, Asked};
 use super::retry::Retry;
 use super::session::{Reader, Work, Writer};
 use super::settings::{Config, Settings};
+use super::watch::{Watch, Watching};
 use super::{Access, Engine};
 use crate::cursor::CursorKey;
 use crate::provider::check_batch;
@@ -206,9 +212,13 @@ impl<E: Engine> MemoryProvider for Provider<E> {
                 }
                 open.check_backfill(Blocks::LedgerText).await?;
             }
-            let _permit = self.shared.permit(query.is_heavy()).await?;
-            let asked = Asked { query: query.clone(), key: open.key.clone() };
-            let page = open.run(Access::Read, asked, |reader, asked| Box::pin(pages::memories(reader, asked))).await?;
+            let watching = Watching::new(open.until());
+            let permit = self.shared.permit(query.is_heavy()).await?;
+            let asked = Asked { query: query.clone(), key: open.key.clone(), watch: watching.watch() };
+            let page = open.run_watched(permit, &watching, Access::Read, asked, |reader, asked| {
+                Box::pin(pages::memories(reader, asked))
+            });
+            let page = page.await?;
             record_rows(page.memories.len());
             Ok(page)
         };
@@ -244,8 +254,8 @@ impl<E: Engine> Shared<E> {
     }
 
     /// The permit of a call that needs one (L8).
-    async fn permit(&self, is_heavy: bool) -> Result<Option<Permit>> {
-        if is_heavy { self.gate.permit().await.map(Some) } else { Ok(None) }
+    async fn permit(&self, is_heavy: bool) -> Result<Option<Arc<Permit>>> {
+        if is_heavy { self.gate.permit().await.map(|permit| Some(Arc::new(permit))) } else { Ok(None) }
     }
 
     fn set_open(&self, open: Option<Arc<Open<E>>>) -> Option<Arc<Open<E>>> {
@@ -260,9 +270,63 @@ impl<E: Engine> Open<E> {
         A: Send + Sync + 'static,
         T: Send + 'static,
     {
-        let (until, argument) = (self.until(), Arc::new(argument));
+        self.run_until(self.until(), access, argument, work).await
+    }
+
+    async fn run_until<A, T>(
+        &self,
+        until: Instant,
+        access: Access,
+        argument: A,
+        work: Work<E::Session, A, T>,
+    ) -> Result<T>
+    where
+        A: Send + Sync + 'static,
+        T: Send + 'static,
+    {
+        let argument = Arc::new(argument);
         let attempt = |_| self.engine.run(access, until, Arc::clone(&argument), work);
         self.retry().run(|error| self.engine.is_temporary(error), attempt).await
+    }
+
+    /// Runs work that may look at many records.
+    ///
+    /// With a permit it has a thread for itself, since all that it does with one record after the other would keep the calls of others off
+    /// a thread of the executor. It ends soon after its caller is gone, and keeps the permit until then.
+    async fn run_watched<A, T>(
+        self: &Arc<Self>,
+        permit: Option<Arc<Permit>>,
+        watch: &Watch,
+        access: Access,
+        argument: A,
+        work: Work<E::Session, A, T>,
+    ) -> Result<T>
+    where
+        A: Send + Sync + 'static,
+        T: Send + 'static,
+    {
+        if permit.is_none() || E::OWN_THREADS {
+            return self.run_until(watch.until(), access, argument, work).await;
+        }
+        let (open, until, executor) = (Arc::clone(self), watch.until(), Handle::current());
+        // Closed when this future is dropped.
+        let (_caller, given_up) = oneshot::channel::<()>();
+        let run = async move {
+            tokio::select! {
+                biased;
+                _ = given_up => Err(Error::new(ErrorKind::Timeout, "nobody waits for the answer any more")),
+                done = open.run_until(until, access, argument, work) => done,
+            }
+        };
+        let run = run.instrument(Span::current());
+        let done = spawn_blocking(move || {
+            let _permit = permit;
+            executor.block_on(run)
+        });
+        done.await.unwrap_or_else(|error| match error.try_into_panic() {
+            Ok(panic) => resume_unwind(panic),
+            Err(_) => Err(Error::new(ErrorKind::Unavailable, "the executor is shutting down")),
+        })
     }
 
     /// The backfill that is pending.
@@ -347,6 +411,7 @@ async fn update(writer: &mut impl Writer, change: &Change) -> Result<Option<Upda
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::mpsc::{self, Receiver};
 
     use tokio::sync::Semaphore;
     use tokio::task::{JoinHandle, yield_now};
@@ -356,11 +421,16 @@ mod tests {
     use crate::in_memory::InMemorySession;
     use crate::{Durability, QueryBuilder, SpaceId, Trigger};
 
+    /// What takes longer hangs.
+    const HANG: Duration = Duration::from_secs(60);
+
     /// An engine whose reads wait until they are let go.
     #[derive(Debug, Clone)]
     struct Held {
         begun: Arc<AtomicUsize>,
         go: Arc<Semaphore>,
+        /// Where they keep their thread meanwhile.
+        busy: Option<Arc<Mutex<Receiver<()>>>>,
     }
 
     impl Config for Held {
@@ -406,7 +476,10 @@ mod tests {
         {
             if access != Access::Write {
                 self.begun.fetch_add(1, Ordering::Relaxed);
-                self.go.acquire().await.expect("nobody closes it").forget();
+                match &self.busy {
+                    None => self.go.acquire().await.expect("nobody closes it").forget(),
+                    Some(busy) => busy.lock().expect("sound").recv_timeout(HANG).expect("let go"),
+                }
             }
             work(&mut InMemorySession::default(), &argument).await
         }
@@ -414,7 +487,7 @@ mod tests {
 
     impl Held {
         fn new() -> Self {
-            Self { begun: Arc::default(), go: Arc::new(Semaphore::new(0)) }
+            Self { begun: Arc::default(), go: Arc::new(Semaphore::new(0)), busy: None }
         }
 
         /// Waits until so many reads have begun, and sees that no further one does.
@@ -437,6 +510,25 @@ mod tests {
         tokio::spawn(async move { provider.query(&query).await })
     }
 
+    fn memory() -> NewMemory {
+        let (space, trigger) = (SpaceId::parse("a").expect("valid"), Trigger::parse("1").expect("valid"));
+        NewMemory::new(space, trigger, Timestamp::MIN)
+    }
+
+    /// The executor of the test has one thread.
+    #[tokio::test]
+    async fn heavy_work_keeps_no_thread_of_the_executor() {
+        let (go, busy) = mpsc::channel();
+        let engine = Held { busy: Some(Arc::new(Mutex::new(busy))), ..Held::new() };
+        let provider = Provider::<Held>::open(engine.clone()).expect("valid");
+        provider.init().await.expect("opens");
+        let heavy = query(&provider, |query| query.filter_text("id IS NULL"));
+        engine.until_begun(1).await;
+        provider.store(memory()).await.expect("stored");
+        go.send(()).expect("it waits");
+        heavy.await.expect("not dropped").expect("a page");
+    }
+
     #[tokio::test]
     async fn only_heavy_calls_wait_for_heavy_calls() {
         let engine = Held::new();
@@ -450,9 +542,7 @@ mod tests {
         calls.push(query(&provider, |query| query));
         begun += 1;
         engine.until_begun(begun).await;
-        let trigger = Trigger::parse("1").expect("valid");
-        let memory = NewMemory::new(SpaceId::parse("a").expect("valid"), trigger, Timestamp::MIN);
-        provider.store(memory).await.expect("stored");
+        provider.store(memory()).await.expect("stored");
         provider.check_health().await.expect("healthy");
         // Of two that are dropped, one is at work and makes room, and one waits.
         calls.swap_remove(0).abort();

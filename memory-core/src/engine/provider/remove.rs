@@ -1,9 +1,13 @@
 //! Removing documents: found first, then removed in one step (D4).
 
+use std::sync::Arc;
+
 use super::Open;
 use crate::document::Selected;
+use crate::engine::gate::Permit;
 use crate::engine::session::{Reader, Writer};
 use crate::engine::walk::{Row, Source, Walk};
+use crate::engine::watch::{Watch, Watching};
 use crate::engine::{Access, Engine};
 use crate::page::Verdict;
 use crate::query::Documents;
@@ -15,20 +19,31 @@ const SLICE: usize = 256;
 const SLICE_OF_IDS: usize = 64;
 
 impl<E: Engine> Open<E> {
-    pub(super) async fn remove(&self, selection: DocumentSelection, max: usize) -> Result<Vec<DocumentId>> {
+    pub(super) async fn remove(
+        self: &Arc<Self>,
+        selection: DocumentSelection,
+        max: usize,
+        permit: Option<Arc<Permit>>,
+        watching: &Watching,
+    ) -> Result<Vec<DocumentId>> {
         loop {
             let ids = match selection.candidate_ids() {
                 Some(ids) => ids.to_vec(),
                 None => {
-                    let search = Search { selection: selection.clone(), max };
-                    self.run(Access::ReadLatest, search, |reader, search| Box::pin(find(reader, search))).await?
+                    let search = Search { selection: selection.clone(), max, watch: watching.watch() };
+                    let found =
+                        self.run_watched(permit.clone(), watching, Access::ReadLatest, search, |reader, search| {
+                            Box::pin(find(reader, search))
+                        });
+                    found.await?
                 }
             };
-            let removal = Removal { selection: selection.clone(), ids, max };
+            let removal = Removal { selection: selection.clone(), ids, max, watch: watching.watch() };
+            let removed = self.run_watched(permit.clone(), watching, Access::Write, removal, |writer, removal| {
+                Box::pin(remove(writer, removal))
+            });
             // What has changed since it was found is looked at again.
-            if let Some(removed) =
-                self.run(Access::Write, removal, |writer, removal| Box::pin(remove(writer, removal))).await?
-            {
+            if let Some(removed) = removed.await? {
                 return Ok(removed);
             }
         }
@@ -38,17 +53,20 @@ impl<E: Engine> Open<E> {
 struct Search {
     selection: DocumentSelection,
     max: usize,
+    watch: Arc<Watch>,
 }
 
 struct Removal {
     selection: DocumentSelection,
     ids: Vec<DocumentId>,
     max: usize,
+    watch: Arc<Watch>,
 }
 
 /// The ids of the selected documents, in ascending order.
 async fn find(reader: &mut impl Reader, search: &Search) -> Result<Vec<DocumentId>> {
-    let (selection, mut selected, mut behind) = (&search.selection, Selected::new(search.max), None);
+    let Search { selection, max, watch } = search;
+    let (mut selected, mut behind) = (Selected::new(*max), None);
     loop {
         let walk = Walk {
             source: Source::Everything,
@@ -60,6 +78,9 @@ async fn find(reader: &mut impl Reader, search: &Search) -> Result<Vec<DocumentI
             is_shared: false,
         };
         let mut visit = |row: &dyn Row<Documents>| {
+            if !watch.goes_on() {
+                return Ok(Verdict::Stop);
+            }
             let document =
                 row.head().and_then(|head| selection.covers(head.space).then(|| row.read(&head)).transpose());
             match document {
@@ -71,6 +92,7 @@ async fn find(reader: &mut impl Reader, search: &Search) -> Result<Vec<DocumentI
             Ok(Verdict::Skip)
         };
         behind = reader.walk_documents(selection.collection(), &walk, &mut visit).await?;
+        watch.check()?;
         if behind.is_none() {
             return Ok(selected.into_ids());
         }
@@ -80,14 +102,20 @@ async fn find(reader: &mut impl Reader, search: &Search) -> Result<Vec<DocumentI
 /// Removes what of these ids is selected, and gives it in ascending order. `None`, and nothing is removed, when some of it has changed
 /// meanwhile.
 async fn remove(writer: &mut impl Writer, removal: &Removal) -> Result<Option<Vec<DocumentId>>> {
-    let Removal { selection, ids, max } = removal;
+    let Removal { selection, ids, max, watch } = removal;
     let (mut selected, mut documents) = (Selected::new(*max), Vec::new());
     // Only some at once, since what is there and not selected may be large.
     for some in ids.chunks(SLICE_OF_IDS) {
         let found = writer.documents(selection.collection(), some).await?;
-        for found in found.into_iter().flatten().filter(|found| selection.matches(&found.record)) {
-            selected.add(&found.record)?;
-            documents.push(found);
+        for found in found.into_iter().flatten() {
+            // Nothing is written yet.
+            if !watch.goes_on() {
+                return watch.check().map(|()| None);
+            }
+            if selection.matches(&found.record) {
+                selected.add(&found.record)?;
+                documents.push(found);
+            }
         }
     }
     if !documents.is_empty() && !writer.remove(selection.collection(), &documents).await? {
