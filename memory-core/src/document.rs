@@ -6,12 +6,14 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
+use tokio::sync::Semaphore;
+use tokio::task::spawn_blocking;
 
 use crate::engine::Retry;
 use crate::query::Documents;
 use crate::{
-    Collection, DEFAULT_DEADLINE, DocumentId, DocumentQuery, DocumentStore, Error, ErrorKind, MAX_LIMIT, Metadata,
-    QueryBuilder, Result, Revision, SpaceId, SpaceSelector, Spaces, Timestamp, words,
+    Collection, DEFAULT_DEADLINE, DocumentId, DocumentQuery, DocumentStore, Error, ErrorKind, Filter, MAX_LIMIT,
+    Metadata, QueryBuilder, Result, Revision, SpaceId, SpaceSelector, Spaces, Timestamp, words,
 };
 
 /// One document. Its JSON has camelCase names.
@@ -314,6 +316,12 @@ impl DocumentSelection {
             && (query.text.is_none() || words::of(document.content.as_str()).any(|word| query.words.contains(&word)))
     }
 
+    /// Whether the removal looks for documents, or into those that it names, so that it takes a permit (L8).
+    pub(crate) fn is_heavy(&self) -> bool {
+        let reads_payload = self.query.filter.as_ref().is_some_and(Filter::reads_payload);
+        self.ids.is_none() || self.query.text.is_some() || reads_payload
+    }
+
     /// Whether documents of this space come into question.
     pub(crate) fn covers(&self, space: &str) -> bool {
         self.query.spaces.matches(space) && self.query.within.as_ref().is_none_or(|within| within.matches(space))
@@ -329,13 +337,32 @@ impl DocumentSelection {
             match documents.get(self.collection(), id).await {
                 // What can't be read is not selected.
                 Err(error) if error.kind() == ErrorKind::Corrupt => {}
-                document => document?
-                    .iter()
-                    .filter(|document| self.matches(document))
-                    .try_for_each(|document| selected.add(document))?,
+                document => {
+                    let found = self.selected_of(document?.into_iter().collect()).await?;
+                    found.iter().try_for_each(|document| selected.add(document))?;
+                }
             }
         }
         Ok(())
+    }
+
+    /// Those that are selected. To look into texts takes a while: that is done on a thread of its own, and for few at once (L8).
+    async fn selected_of(&self, mut documents: Vec<Document>) -> Result<Vec<Document>> {
+        static PLACES: Semaphore = Semaphore::const_new(2);
+        if !self.is_heavy() {
+            documents.retain(|document| self.matches(document));
+            return Ok(documents);
+        }
+        let selection = self.clone();
+        // Nobody closes the semaphore. While a place is held, no other is waited for.
+        let place = PLACES.acquire().await;
+        let work = move || {
+            let _place = place;
+            documents.retain(|document| selection.matches(document));
+            documents
+        };
+        let gone = |error| Error::new(ErrorKind::Unexpected, "the documents could not be looked at").with_source(error);
+        spawn_blocking(work).await.map_err(gone)
     }
 
     /// Goes over what a removal does: a page of a text ends without a cursor.
@@ -343,10 +370,8 @@ impl DocumentSelection {
         let mut query = DocumentQuery { text: None, limit: MAX_LIMIT, offset: 0, cursor: None, ..self.query.clone() };
         loop {
             let page = documents.query(&query).await?;
-            page.documents
-                .iter()
-                .filter(|document| self.matches(document))
-                .try_for_each(|document| selected.add(document))?;
+            let found = self.selected_of(page.documents).await?;
+            found.iter().try_for_each(|document| selected.add(document))?;
             match page.next {
                 Some(cursor) => query.cursor = Some(cursor.to_string()),
                 None => return Ok(()),

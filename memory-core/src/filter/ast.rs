@@ -111,6 +111,19 @@ impl Filter {
             Self::IsNull { field } => subject.find(field).is_none(),
         }
     }
+
+    /// Whether a condition looks into texts or metadata, which may be large.
+    pub(crate) fn reads_payload(&self) -> bool {
+        match self {
+            Self::And(parts) | Self::Or(parts) => parts.iter().any(Self::reads_payload),
+            Self::Not(part) => part.reads_payload(),
+            Self::Compare { field, .. }
+            | Self::OneOf { field, .. }
+            | Self::Like { field, .. }
+            | Self::Contains { field, .. }
+            | Self::IsNull { field } => matches!(field, Field::Text | Field::Content | Field::Metadata(_)),
+        }
+    }
 }
 
 impl Comparison {

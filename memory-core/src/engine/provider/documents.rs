@@ -76,8 +76,7 @@ impl<E: Engine> DocumentStore for ProviderDocuments<E> {
         let work = async {
             let open = self.shared.ready().await?;
             let watching = Watching::new(open.until());
-            // One that names no ids looks for them.
-            let permit = self.shared.permit(selection.candidate_ids().is_none()).await?;
+            let permit = self.shared.permit(selection.is_heavy()).await?;
             let removed = open.remove(selection, max, permit, &watching).await?;
             record_rows(removed.len());
             Ok(removed)
