@@ -43,7 +43,7 @@ pub use provider::{
     DocumentStore, IntoDynProvider, MAX_BATCH, MAX_BATCH_BYTES, MemoryProvider, RestoreReport, check_batch,
 };
 pub use query::{
-    DEFAULT_LIMIT, DocumentQuery, Documents, Kind, Ledger, MAX_EXCLUDED, MAX_LIMIT, MAX_OFFSET, MAX_REGEXES,
+    DEFAULT_LIMIT, DocumentQuery, Documents, Kind, Ledger, MAX_EXCLUDED, MAX_LIMIT, MAX_OFFSET, MAX_PATTERNS,
     MAX_SELECTORS, MAX_TEXT, MAX_WORDS, MemoryQuery, Order, Query, QueryBuilder,
 };
 pub use space::{BOUNDARIES, SpaceId, SpaceRange, SpaceSelector, Spaces, path_hash};

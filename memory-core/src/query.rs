@@ -94,8 +94,8 @@ pub const MAX_TEXT: usize = 16 << 10;
 pub const MAX_WORDS: usize = 256;
 /// The most selectors that a query names, and that it is confined to (Q1).
 pub const MAX_SELECTORS: usize = 1_000;
-/// The most regexes among the selectors that a query names: each may take a megabyte, and milliseconds to compile (Q1).
-pub const MAX_REGEXES: usize = 32;
+/// The most globs and regexes among the selectors that a query names: each may take a megabyte, and milliseconds to compile (Q1).
+pub const MAX_PATTERNS: usize = 32;
 /// The most memories that a query leaves out (Q7).
 pub const MAX_EXCLUDED: usize = 10_000;
 /// The most selectors of a query that needs no permit, and of what it is confined to (L8).
@@ -228,10 +228,11 @@ impl<K: Kind> QueryBuilder<K> {
         self
     }
 
-    /// Also the spaces of this selector; at most [`MAX_SELECTORS`] in one query, and of them at most [`MAX_REGEXES`] regexes.
+    /// Also the spaces of this selector; at most [`MAX_SELECTORS`] in one query, and of them at most [`MAX_PATTERNS`] globs and
+    /// regexes.
     #[must_use]
     pub fn selector(self, selector: SpaceSelector) -> Self {
-        self.checked_selector(selector.is_regex(), || Ok(selector))
+        self.checked_selector(selector.is_pattern(), || Ok(selector))
     }
 
     /// Also the space with this id: see [`SpaceSelector::exact`].
@@ -255,7 +256,7 @@ impl<K: Kind> QueryBuilder<K> {
     /// Also the spaces that match this pattern: see [`SpaceSelector::glob`].
     #[must_use]
     pub fn glob(self, pattern: impl AsRef<str>) -> Self {
-        self.checked_selector(false, || SpaceSelector::glob(pattern))
+        self.checked_selector(true, || SpaceSelector::glob(pattern))
     }
 
     /// Also the spaces that match this expression: see [`SpaceSelector::regex`].
@@ -395,7 +396,7 @@ impl<K: Kind> QueryBuilder<K> {
     }
 
     /// Counts before it makes a selector, since a pattern is compiled then (Q1).
-    fn checked_selector(mut self, is_regex: bool, make: impl FnOnce() -> Result<SpaceSelector>) -> Self {
+    fn checked_selector(mut self, is_pattern: bool, make: impl FnOnce() -> Result<SpaceSelector>) -> Self {
         if self.mistake.is_some() {
             return self;
         }
@@ -403,8 +404,8 @@ impl<K: Kind> QueryBuilder<K> {
             self.keep(too_many("selectors", MAX_SELECTORS));
             return self;
         }
-        if is_regex && self.selectors.iter().filter(|selector| selector.is_regex()).count() == MAX_REGEXES {
-            self.keep(too_many("regexes", MAX_REGEXES));
+        if is_pattern && self.selectors.iter().filter(|selector| selector.is_pattern()).count() == MAX_PATTERNS {
+            self.keep(too_many("globs and regexes", MAX_PATTERNS));
             return self;
         }
         match make() {
@@ -534,10 +535,11 @@ mod tests {
 
     #[test]
     fn selectors_are_counted_before_they_are_made() {
-        let regexes = |count| (0..count).fold(MemoryQuery::builder(), |query, _| query.regex("a"));
-        assert_eq!(kind(regexes(MAX_REGEXES)), None);
+        let patterns = |count| (1..count).fold(MemoryQuery::builder().glob("a*"), |query, _| query.regex("a"));
+        assert_eq!(kind(patterns(MAX_PATTERNS)), None);
         // The one too many is not looked at.
-        assert_eq!(kind(regexes(MAX_REGEXES).regex("(")), Some(ErrorKind::TooLarge));
+        assert_eq!(kind(patterns(MAX_PATTERNS).regex("(")), Some(ErrorKind::TooLarge));
+        assert_eq!(kind(patterns(MAX_PATTERNS).glob("")), Some(ErrorKind::TooLarge));
         let exact = |count: usize| (0..count).fold(MemoryQuery::builder(), |query, _| query.exact("a"));
         assert_eq!(kind(exact(MAX_SELECTORS)), None);
         assert_eq!(kind(exact(MAX_SELECTORS).exact("")), Some(ErrorKind::TooLarge));

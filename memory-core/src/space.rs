@@ -127,6 +127,8 @@ impl SpaceSelector {
 
     /// Ids in which the expression finds something, in the syntax and the linear time of the `regex` crate (S5).
     /// Anchor it with `^` and `$` to match whole ids.
+    ///
+    /// To compile one that a stranger wrote may take many milliseconds, which is no work for a thread of an executor.
     pub fn regex(pattern: impl AsRef<str>) -> Result<Self> {
         let pattern = checked_pattern("regex", pattern.as_ref())?;
         let regex = pattern::regex(pattern)?;
@@ -134,9 +136,9 @@ impl SpaceSelector {
         Ok(Self(Kind::Regex { pattern: pattern.into(), regex, head }))
     }
 
-    /// Whether it is a regular expression.
-    pub(crate) fn is_regex(&self) -> bool {
-        matches!(self.0, Kind::Regex { .. })
+    /// Whether it is compiled: a glob or a regular expression.
+    pub(crate) fn is_pattern(&self) -> bool {
+        matches!(self.0, Kind::Glob { .. } | Kind::Regex { .. })
     }
 
     /// Whether a space is in the set.

@@ -14,6 +14,7 @@ chapter!("reading":
     selectors_are_a_union_without_repetition ["Q1"],
     hundreds_of_selectors_are_one_union ["Q1"],
     selectors_have_a_limit ["Q1"],
+    patterns_have_a_limit ["Q1"],
     every_read_path_finds_the_same ["Q1"],
     a_query_without_spaces_is_refused ["Q1"],
     all_beside_a_selector_is_refused ["Q1"],
@@ -99,6 +100,20 @@ async fn selectors_have_a_limit(stage: Stage) -> CaseResult {
     assert_eq!(ids(&page.memories), [stored[1]]);
     for refused in [union(&over), MemoryQuery::builder().all().within(over.clone())] {
         assert_eq!(refused.build().expect_err("1,001 selectors").kind(), ErrorKind::TooLarge);
+    }
+    Ok(())
+}
+
+/// Q1: 32 globs and regexes are a query like any other; one more is `TooLarge`, and so is one that makes no sense.
+async fn patterns_have_a_limit(stage: Stage) -> CaseResult {
+    let provider = stage.open().await?;
+    let wanted = provider.store(new_memory("a-31", 1)).await?;
+    provider.store(new_memory("a-32", 2)).await?;
+    let glob = |query: memory_core::QueryBuilder<_>, number: usize| query.glob(format!("?-{number}"));
+    let most = (1..32).fold(MemoryQuery::builder().regex("nothing"), glob);
+    assert_eq!(ids(&provider.query(&most.clone().build()?).await?.memories), [wanted]);
+    for one_more in [most.clone().glob("?-32"), most.clone().regex("2$"), most.regex("(")] {
+        assert_eq!(one_more.build().expect_err("33 patterns").kind(), ErrorKind::TooLarge);
     }
     Ok(())
 }
