@@ -226,6 +226,19 @@ fn what_the_server_does_is_counted_and_described() {
 }
 
 #[test]
+fn patterns_are_bounded_in_number() {
+    let cli = Cli::new();
+    let server = Server::start(&cli, &[]);
+    assert_eq!(server.post("/v1/memories", r#"{"spaceId":"a-1","trigger":1}"#).status, 201);
+    let globs = "glob=?-1&".repeat(31);
+    let found = server.get(&format!("/v1/memories?{globs}regex=1$"));
+    assert_eq!(found.json()["memories"].as_array().map(Vec::len), Some(1), "{found:?}");
+    server.get(&format!("/v1/memories?{globs}glob=a*&regex=(")).problem(413);
+    server.get("/v1/documents/notes?regex=(").problem(422);
+    server.request("DELETE", "/v1/documents/notes?glob=&dryRun=true", &[], "").problem(422);
+}
+
+#[test]
 fn requests_are_bounded_in_number_and_time() {
     let cli = Cli::new();
     let server = Server::start(&cli, &["--concurrency", "1", "--timeout", "1"]);

@@ -3,11 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::http::StatusCode;
+use memory_core::engine::heavy_calls;
 use memory_core::{DocumentStore, MemoryProvider};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::access::{Access, Tokens};
 use super::metrics::Metrics;
+use super::problem::Problem;
 use super::tools::Tool;
 
 /// The server, shared by all its requests.
@@ -50,6 +53,8 @@ pub(crate) struct Limits {
     pub(crate) tool_calls: Semaphore,
     /// How many MCP sessions are open over HTTP; each goes on until its client ends it or has been silent for five minutes.
     pub(crate) sessions: Arc<Semaphore>,
+    /// How many requests with globs or regexes are worked on at once.
+    patterns: Arc<Semaphore>,
     /// How many requests, and how many tool calls.
     pub(crate) concurrency: u32,
 }
@@ -61,7 +66,20 @@ impl Limits {
     pub(crate) fn new(time: Duration, concurrency: u32) -> Self {
         let permits = || Semaphore::new(concurrency as usize);
         let sessions = Arc::new(Semaphore::new(SESSIONS * concurrency as usize));
-        Self { time, requests: permits(), tool_calls: permits(), sessions, concurrency }
+        let patterns = Arc::new(Semaphore::new(heavy_calls()));
+        Self { time, requests: permits(), tool_calls: permits(), sessions, patterns, concurrency }
+    }
+
+    /// A place for a request whose patterns are to be compiled, after those that came before it. It waits as a heavy call does (L8).
+    pub(crate) async fn place_for_patterns(&self) -> Result<OwnedSemaphorePermit, Problem> {
+        match tokio::time::timeout(self.time / 2, Arc::clone(&self.patterns).acquire_owned()).await {
+            Ok(Ok(place)) => Ok(place),
+            // Nothing closes the semaphore.
+            _ => {
+                let detail = "too many requests with globs or regexes at once: try again later";
+                Err(Problem { retryable: true, ..Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail) })
+            }
+        }
     }
 
     /// Waits until nothing runs, but not for ever.

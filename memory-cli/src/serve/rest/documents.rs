@@ -53,8 +53,8 @@ pub(super) async fn query(
     Parameters((spaces, search, page)): Parameters<(SpaceParams, SearchParams, PageParams)>,
 ) -> Result<Json<DocumentPageBody>, Problem> {
     access.check_collection(&collection)?;
-    let query = page.apply(search.apply(spaces.apply(DocumentQuery::builder(collection))));
-    let query = access.confine(query).build()?;
+    let (query, _patterns) = spaces.apply(DocumentQuery::builder(collection), &server.limits).await?;
+    let query = access.confine(page.apply(search.apply(query))).build()?;
     let page = server.documents.query(&query).await?;
     Ok(Json(DocumentPageBody {
         documents: page.documents.into_iter().map(DocumentBody::from).collect(),
@@ -82,7 +82,8 @@ pub(super) async fn remove(
     // Ids alone are looked for everywhere.
     spaces.all |= ids.is_some() && spaces.is_empty();
     let predicate = search.r#where.take().as_deref().map(Filter::parse).transpose()?;
-    let query = access.confine(search.apply(spaces.apply(DocumentQuery::builder(collection))));
+    let (query, _patterns) = spaces.apply(DocumentQuery::builder(collection), &server.limits).await?;
+    let query = access.confine(search.apply(query));
     // Asked before the caller is confined, whose filter would make a removal of everything look like one of something.
     let narrowed = predicate.clone().into_iter().fold(query.clone(), |query, filter| query.filter(filter));
     let select = |query| match &ids {

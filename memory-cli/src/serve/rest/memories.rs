@@ -79,7 +79,8 @@ pub(super) async fn query(
     Extension(access): Extension<Access>,
     Parameters((spaces, search, ledger, page)): Parameters<(SpaceParams, SearchParams, LedgerParams, PageParams)>,
 ) -> Result<Json<MemoryPageBody>, Problem> {
-    let query = ledger.apply(search.apply(spaces.apply(MemoryQuery::builder())))?;
+    let (query, _patterns) = spaces.apply(MemoryQuery::builder(), &server.limits).await?;
+    let query = ledger.apply(search.apply(query))?;
     let query = access.confine(page.apply(query)).build()?;
     let page = server.provider.query(&query).await?;
     Ok(Json(MemoryPageBody {

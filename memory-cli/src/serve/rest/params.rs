@@ -1,10 +1,15 @@
 //! The parameters, in parts that several paths share.
 
-use memory_core::{Collection, DocumentId, Kind, Ledger, MemoryId, Order, QueryBuilder, Result, Timestamp};
+use axum::http::StatusCode;
+use memory_core::{Collection, DocumentId, Kind, Ledger, MemoryId, Order, QueryBuilder, Timestamp};
 use serde::Deserialize;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::task::spawn_blocking;
 use utoipa::{IntoParams, ToSchema};
 
 use super::wire::StatusName;
+use crate::serve::problem::Problem;
+use crate::serve::state::Limits;
 
 /// Which spaces: at least one of `space`, `under`, `prefix`, `glob` and `regex` (their union), or `all`.
 #[derive(Debug, Default, Deserialize, IntoParams)]
@@ -126,7 +131,27 @@ impl SpaceParams {
         !self.all && named.iter().all(|names| names.is_empty())
     }
 
-    pub(crate) fn apply<K: Kind>(&self, mut query: QueryBuilder<K>) -> QueryBuilder<K> {
+    /// Names the spaces of a query.
+    ///
+    /// Patterns take a while to compile and much room then. So that is done on a thread of its own, for few requests at once: each keeps its
+    /// place until it has its answer.
+    pub(crate) async fn apply<K>(
+        self,
+        query: QueryBuilder<K>,
+        limits: &Limits,
+    ) -> Result<(QueryBuilder<K>, Option<OwnedSemaphorePermit>), Problem>
+    where
+        K: Kind + Send + 'static,
+    {
+        if self.glob.is_empty() && self.regex.is_empty() {
+            return Ok((self.named(query), None));
+        }
+        let place = limits.place_for_patterns().await?;
+        let named = spawn_blocking(move || (self.named(query), Some(place))).await;
+        named.map_err(|_| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "the patterns could not be compiled"))
+    }
+
+    fn named<K: Kind>(&self, mut query: QueryBuilder<K>) -> QueryBuilder<K> {
         if self.all {
             query = query.all();
         }
@@ -151,7 +176,7 @@ impl SearchParams {
 }
 
 impl LedgerParams {
-    pub(crate) fn apply(self, mut query: QueryBuilder<Ledger>) -> Result<QueryBuilder<Ledger>> {
+    pub(crate) fn apply(self, mut query: QueryBuilder<Ledger>) -> memory_core::Result<QueryBuilder<Ledger>> {
         if let Some(after) = self.after {
             query = query.created_after(Timestamp::from_millis(after)?);
         }
@@ -185,8 +210,8 @@ impl PageParams {
 
 impl RemovalParams {
     /// The ids, if some are named.
-    pub(crate) fn ids(&self) -> Result<Option<Vec<DocumentId>>> {
-        let ids: Vec<_> = self.id.iter().map(DocumentId::parse).collect::<Result<_>>()?;
+    pub(crate) fn ids(&self) -> memory_core::Result<Option<Vec<DocumentId>>> {
+        let ids: Vec<_> = self.id.iter().map(DocumentId::parse).collect::<memory_core::Result<_>>()?;
         Ok((!ids.is_empty()).then_some(ids))
     }
 }
