@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use memory_core::{ErrorKind, SpaceSelector};
+use memory_core::{Content, Document, DocumentQuery, ErrorKind, MAX_PAGE_BYTES, SpaceSelector};
 
 use super::{NOTES, found, places, put_all};
 use crate::case::{CaseResult, Stage, chapter};
@@ -23,6 +23,7 @@ chapter!("text":
     replaced_content_is_found_by_its_new_words ["T2", "T3"],
     long_and_many_words_are_found ["T1", "T2"],
     hundreds_of_hits_are_found ["T2"],
+    a_page_of_text_ends_at_sixteen_mib ["Q5", "T2"],
     backslashes_in_a_content_hurt_no_search ["T2", "V9"],
     text_goes_without_order_and_cursor ["T2"],
 );
@@ -328,6 +329,20 @@ async fn hundreds_of_hits_are_found(stage: Stage) -> CaseResult {
         let page = walk_documents(&*documents, NOTES, |query| query.all().text("apple").limit(limit)).await?;
         assert_eq!(page.len(), count, "a limit of {limit}");
     }
+    Ok(())
+}
+
+/// Large documents that hold a word of the query are as many as a page of 16 MiB has, however many are asked for.
+async fn a_page_of_text_ends_at_sixteen_mib(stage: Stage) -> CaseResult {
+    let documents = stage.open().await?.documents();
+    let content = "apple".to_owned() + &" ".repeat(Content::MAX_BYTES - 5);
+    put_all(&*documents, &[content.as_str(); 18]).await?;
+    let query = DocumentQuery::builder(collection(NOTES)).all().text("apple").limit(1_000).build()?;
+    let page = documents.query(&query).await?;
+    let bytes: usize = page.documents.iter().map(Document::size).sum();
+    let is_full = MAX_PAGE_BYTES - Content::MAX_BYTES..=MAX_PAGE_BYTES;
+    assert!(is_full.contains(&bytes), "a page of {bytes} bytes");
+    assert!(page.next.is_none());
     Ok(())
 }
 
