@@ -220,6 +220,22 @@ fn what_the_server_does_is_counted_and_described() {
     let metrics = server.get("/metrics").body;
     let counted = r#"agent_memory_http_requests_total{method="GET",route="/v1/health",status="200"} 1"#;
     assert!(metrics.contains(counted), "{metrics}");
+    assert_eq!(server.post("/v1/memories", r#"{"spaceId":"a","trigger":1}"#).status, 201);
+    assert_eq!(server.get("/v1/memories?all=true").status, 200);
+    assert_eq!(server.get("/v1/memories?all=true&where=id+IS+NULL").status, 200);
+    let metrics = server.get("/metrics").body;
+    for counted in [
+        "calls_in_flight 0",
+        "heavy_calls_running 0",
+        "heavy_calls_waiting 0",
+        "heavy_calls_total 1",
+        "heavy_calls_refused_total 0",
+        "calls_late_total 0",
+        "records_examined_total 2",
+        "pages_cut_total 0",
+    ] {
+        assert!(metrics.contains(&format!("\nagent_memory_{counted}\n")), "{counted}: {metrics}");
+    }
     let api = server.get("/v1/openapi.json").json();
     assert_eq!(api["openapi"], "3.1.0");
     assert_eq!(api["paths"].as_object().map(serde_json::Map::len), Some(8));

@@ -105,6 +105,9 @@ fn requests_tools_and_the_engine_are_spans_without_payloads() {
     assert_eq!((&store.parent_span_id, &store.trace_id), (&request.span_id, &request.trace_id));
     assert_eq!(attribute(store, "backend").as_deref(), Some("sqlite"));
     assert_eq!(attribute(store, "outcome").as_deref(), Some("ok"));
+    let query = find("memory", "operation", "query");
+    assert_eq!(attribute(query, "examined").as_deref(), Some("1"));
+    assert!(attribute(query, "waited_ms").is_some(), "{query:?}");
     find("GET /v1/memories/{id}", "http.response.status_code", "422");
 
     let call = find("memory_add_document", "outcome", "ok");

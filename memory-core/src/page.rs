@@ -117,6 +117,11 @@ impl<'q, K: Selects> PageBuilder<'q, K> {
         self.query
     }
 
+    /// Whether it has examined as many candidates as it may.
+    pub(crate) fn is_spent(&self) -> bool {
+        self.examined == MAX_EXAMINED
+    }
+
     /// After which record the page begins.
     pub fn after(&self) -> Option<&Position> {
         self.after.as_ref()

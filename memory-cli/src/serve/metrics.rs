@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use prometheus::{Encoder, HistogramOpts, HistogramVec, IntCounterVec, IntGauge, Opts, Registry, TextEncoder};
+use memory_core::engine::{Load, heavy_calls, load};
+use prometheus::core::Collector;
+use prometheus::proto::MetricFamily;
+use prometheus::{Counter, Encoder, HistogramOpts, HistogramVec, IntCounterVec, IntGauge, Opts, Registry, TextEncoder};
 
 /// Counts requests and tool calls. No label comes from a caller's payload.
 #[derive(Debug)]
@@ -60,8 +63,41 @@ impl Metrics {
 
     /// The text format of Prometheus.
     pub(crate) fn text(&self) -> anyhow::Result<String> {
-        let mut text = Vec::new();
-        TextEncoder::new().encode(&self.registry.gather(), &mut text)?;
+        let (mut text, mut families) = (Vec::new(), self.registry.gather());
+        families.extend(of_load(&load())?);
+        TextEncoder::new().encode(&families, &mut text)?;
         Ok(String::from_utf8(text)?)
     }
+}
+
+/// What the engine does and has done.
+fn of_load(load: &Load) -> prometheus::Result<Vec<MetricFamily>> {
+    let mut families = Vec::new();
+    for (name, help, value) in [
+        ("agent_memory_calls_in_flight", "Calls of the engine that have not ended.", load.calls),
+        ("agent_memory_heavy_calls_limit", "How many heavy calls go at once.", heavy_calls() as u64),
+        ("agent_memory_heavy_calls_running", "Heavy calls that are at work.", load.heavy),
+        ("agent_memory_heavy_calls_waiting", "Heavy calls that wait for others to end.", load.heavy_waiting),
+    ] {
+        let gauge = IntGauge::new(name, help)?;
+        gauge.set(value as i64);
+        families.extend(gauge.collect());
+    }
+    for (name, help, value) in [
+        ("agent_memory_heavy_calls_total", "Heavy calls that got their turn.", load.heavy_admitted as f64),
+        ("agent_memory_heavy_calls_refused_total", "Heavy calls that got none in time.", load.heavy_refused as f64),
+        (
+            "agent_memory_heavy_wait_seconds_total",
+            "How long heavy calls have waited together.",
+            load.heavy_waited.as_secs_f64(),
+        ),
+        ("agent_memory_calls_late_total", "Calls that ended by their deadline.", load.late as f64),
+        ("agent_memory_records_examined_total", "Records that queries and removals examined.", load.examined as f64),
+        ("agent_memory_pages_cut_total", "Pages that examined as many records as a page may.", load.cut as f64),
+    ] {
+        let counter = Counter::new(name, help)?;
+        counter.inc_by(value);
+        families.extend(counter.collect());
+    }
+    Ok(families)
 }

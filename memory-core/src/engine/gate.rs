@@ -4,12 +4,13 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::{Mutex, OwnedSemaphorePermit, RwLock, Semaphore};
 use tracing::field::Empty;
 use tracing::{Instrument, Span, info_span};
 
+use super::load::{COUNTERS, Counted};
 use crate::{Error, ErrorKind, Outcome, Result};
 
 /// How long a call may take unless the configuration says otherwise (L6).
@@ -41,6 +42,7 @@ pub struct Gate {
 pub struct Permit {
     /// Given back when it is dropped.
     _place: OwnedSemaphorePermit,
+    _counted: Counted,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -95,11 +97,20 @@ impl Gate {
     ///
     /// `Unavailable`, which can be retried, when none comes free within half of the deadline: what is left is for the work.
     pub async fn permit(&self) -> Result<Permit> {
-        match tokio::time::timeout(self.deadline / 2, Arc::clone(&self.heavy).acquire_owned()).await {
-            Ok(Ok(place)) => Ok(Permit { _place: place }),
-            // Nobody closes the semaphore.
-            _ => Err(Error::new(ErrorKind::Unavailable, "too many heavy calls at once: try again later").retryable()),
-        }
+        let (begun, waiting) = (Instant::now(), COUNTERS.heavy_waiting.count());
+        let place = tokio::time::timeout(self.deadline / 2, Arc::clone(&self.heavy).acquire_owned()).await;
+        drop(waiting);
+        let waited = begun.elapsed();
+        COUNTERS.heavy_micros.add(waited.as_micros() as u64);
+        Span::current().record("waited_ms", waited.as_millis() as u64);
+        // Nobody closes the semaphore.
+        let Ok(Ok(place)) = place else {
+            COUNTERS.heavy_refused.add(1);
+            let message = "too many heavy calls at once: try again later";
+            return Err(Error::new(ErrorKind::Unavailable, message).retryable());
+        };
+        COUNTERS.heavy_admitted.add(1);
+        Ok(Permit { _place: place, _counted: COUNTERS.heavy.count() })
     }
 
     /// Runs a health check, which has less time; not to answer is to be down (L3).
@@ -144,12 +155,21 @@ impl Gate {
         late: Outcome,
         work: impl Future<Output = Result<T>>,
     ) -> Result<T> {
-        let span =
-            info_span!("memory", operation, backend = self.backend, rows = Empty, examined = Empty, outcome = Empty);
+        let span = info_span!(
+            "memory",
+            operation,
+            backend = self.backend,
+            waited_ms = Empty,
+            examined = Empty,
+            rows = Empty,
+            outcome = Empty
+        );
+        let _counted = COUNTERS.calls.count();
         async {
             let result = match tokio::time::timeout(deadline, work).await {
                 Ok(result) => result,
                 Err(_) => {
+                    COUNTERS.late.add(1);
                     let message = format!("no answer within {} ms", deadline.as_millis());
                     Err(Error::new(ErrorKind::Timeout, message).with_outcome(late).retryable())
                 }

@@ -11,6 +11,7 @@
 
 mod batch;
 mod gate;
+mod load;
 mod pages;
 mod places;
 mod provider;
@@ -29,6 +30,7 @@ use std::time::Instant;
 use crate::{Backfill, Error, Health, Result};
 
 pub use gate::{DEFAULT_DEADLINE, Gate, Permit, heavy_calls, record_rows};
+pub use load::{Load, load};
 pub use provider::{Provider, SHORT_BACKFILL};
 pub use retry::Retry;
 pub use scan::{Scanned, offer_in_order};

@@ -180,7 +180,11 @@ where
             let verdict = walks[place].advance(reader, on, is_shared, watch).await?;
             watch.check()?;
             if verdict == Verdict::Stop {
-                return walks.swap_remove(place).page.finish();
+                let page = walks.swap_remove(place).page;
+                if page.is_spent() {
+                    watch.cut();
+                }
+                return page.finish();
             }
         }
     }

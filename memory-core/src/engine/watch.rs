@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use tracing::Span;
 
+use super::load::COUNTERS;
 use crate::{Error, ErrorKind, Result};
 
 /// How far the work of a call is, and whether anybody still waits for it.
@@ -15,6 +16,7 @@ pub(super) struct Watch {
     until: Instant,
     is_given_up: AtomicBool,
     examined: AtomicU64,
+    is_cut: AtomicBool,
 }
 
 /// Held by whoever waits for the work. When it is dropped, the work ends.
@@ -24,7 +26,8 @@ pub(super) struct Watching(Arc<Watch>);
 impl Watching {
     /// The watch of a call that begins now and has so much time.
     pub(super) fn new(until: Instant) -> Self {
-        Self(Arc::new(Watch { until, is_given_up: AtomicBool::default(), examined: AtomicU64::default() }))
+        let (is_given_up, examined, is_cut) = Default::default();
+        Self(Arc::new(Watch { until, is_given_up, examined, is_cut }))
     }
 
     /// For the work.
@@ -44,7 +47,10 @@ impl Deref for Watching {
 impl Drop for Watching {
     fn drop(&mut self) {
         self.0.is_given_up.store(true, Ordering::Relaxed);
-        Span::current().record("examined", self.0.examined.load(Ordering::Relaxed));
+        let examined = self.0.examined.load(Ordering::Relaxed);
+        COUNTERS.examined.add(examined);
+        COUNTERS.cut.add(u64::from(self.0.is_cut.load(Ordering::Relaxed)));
+        Span::current().record("examined", examined);
     }
 }
 
@@ -58,6 +64,11 @@ impl Watch {
     pub(super) fn goes_on(&self) -> bool {
         self.examined.fetch_add(1, Ordering::Relaxed);
         self.is_waited_for()
+    }
+
+    /// The page ended because it had examined as many records as a page may.
+    pub(super) fn cut(&self) {
+        self.is_cut.store(true, Ordering::Relaxed);
     }
 
     /// `Timeout` when nobody waits any more: what was found so far is not all.
