@@ -7,7 +7,7 @@ use conformance::server::TestServer;
 use conformance::workload::Ledger;
 use tokio::runtime::Runtime;
 
-use crate::{agent_memory, rows};
+use crate::{agent_memory, most_resident, rows};
 
 pub(crate) fn run() {
     let (rows, runtime) = (rows(1_000_000), Runtime::new().expect("a runtime"));
@@ -34,13 +34,10 @@ pub(crate) fn run() {
 
 /// Waits for a process, which must succeed, and tells its most resident memory, in bytes.
 fn watch(child: &mut Child) -> u64 {
-    let status = format!("/proc/{}/status", child.id());
     let mut most = 0;
     while child.try_wait().expect("a child").is_none() {
         // Its own high-water mark, so that nothing is missed between two looks.
-        let text = std::fs::read_to_string(&status).unwrap_or_default();
-        let mark = text.lines().find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB")?.parse().ok());
-        most = most.max(mark.unwrap_or(0) * 1_024);
+        most = most.max(most_resident(child));
         std::thread::sleep(Duration::from_millis(20));
     }
     assert!(child.wait().expect("a child").success(), "the copy failed");

@@ -4,20 +4,23 @@
 //! - `cargo bench -p agent-memory-cli --features postgres -- stdio`: `memory_query` over the standard streams, on 100,000 documents in SQLite
 //! - `… -- rest`: a store over REST, at 64 connections on PostgreSQL
 //! - `… -- copy`: `copy` of 1,000,000 memories from SQLite to PostgreSQL, with the memory that it takes
+//! - `… -- hostile`: stores over REST beside 200 hostile callers, on SQLite or at the `MEMORY_BENCH_URL` of an empty database
 //!
 //! `MEMORY_BENCH_ROWS` makes it another number of documents or memories.
 
 mod copy;
+mod hostile;
 mod rest;
 mod stdio;
 
-use std::process::Command;
+use std::process::{Child, Command};
 use std::time::Duration;
 
 fn main() {
     // Cargo adds options of its own.
     let wanted: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
-    let benches: [(&str, fn()); 3] = [("stdio", stdio::run), ("rest", rest::run), ("copy", copy::run)];
+    let benches: [(&str, fn()); 4] =
+        [("stdio", stdio::run), ("rest", rest::run), ("copy", copy::run), ("hostile", hostile::run)];
     for (name, run) in benches {
         if wanted.is_empty() || wanted.iter().any(|wanted| wanted == name) {
             run();
@@ -35,6 +38,13 @@ fn agent_memory(url: &str) -> Command {
 /// How many rows to work on.
 fn rows(usual: usize) -> usize {
     std::env::var("MEMORY_BENCH_ROWS").ok().and_then(|rows| rows.parse().ok()).unwrap_or(usual)
+}
+
+/// The most resident memory that a process ever had, in bytes.
+fn most_resident(child: &Child) -> u64 {
+    let text = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap_or_default();
+    let mark = text.lines().find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB")?.parse().ok());
+    mark.unwrap_or(0) * 1_024
 }
 
 /// A value of sorted samples: the median at 0.5.

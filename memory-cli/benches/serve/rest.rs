@@ -12,7 +12,7 @@ use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, Buf
 use tokio::net::TcpStream;
 use tokio::runtime::Runtime;
 
-use crate::{agent_memory, rows};
+use crate::{agent_memory, most_resident, rows};
 
 /// How many connections, and how many tasks, store at the same time.
 const CONNECTIONS: usize = 64;
@@ -75,18 +75,23 @@ async fn in_process(provider: Arc<dyn MemoryProvider>, rows: Vec<NewMemory>) {
 async fn over_http(address: String, rows: Vec<NewMemory>) {
     let mut stream = AsyncBufReader::new(TcpStream::connect(&address).await.expect("the server listens"));
     for row in rows {
-        let (space, trigger, metadata) = (row.space_id.as_str(), row.trigger.as_str(), row.metadata.as_str());
-        let body = format!(
-            r#"{{"spaceId":"{space}","trigger":{trigger},"createdAt":{},"metadata":{metadata},"status":"{}"}}"#,
-            row.created_at, row.status
-        );
-        let head = format!(
-            "POST /v1/memories HTTP/1.1\r\nhost: {address}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
-            body.len()
-        );
-        stream.write_all((head + &body).as_bytes()).await.expect("the server reads");
+        stream.write_all(store(&address, &row).as_bytes()).await.expect("the server reads");
         read(&mut stream).await;
     }
+}
+
+/// The request that stores a row.
+pub(crate) fn store(address: &str, row: &NewMemory) -> String {
+    let (space, trigger, metadata) = (row.space_id.as_str(), row.trigger.as_str(), row.metadata.as_str());
+    let body = format!(
+        r#"{{"spaceId":"{space}","trigger":{trigger},"createdAt":{},"metadata":{metadata},"status":"{}"}}"#,
+        row.created_at, row.status
+    );
+    let head = format!(
+        "POST /v1/memories HTTP/1.1\r\nhost: {address}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
+        body.len()
+    );
+    head + &body
 }
 
 /// Reads an answer, which must be that of a store.
@@ -105,13 +110,13 @@ async fn read(stream: &mut AsyncBufReader<TcpStream>) {
 }
 
 /// The server, until it is dropped.
-struct Server {
+pub(crate) struct Server {
     child: Child,
-    address: String,
+    pub(crate) address: String,
 }
 
 impl Server {
-    fn start(url: &str) -> Self {
+    pub(crate) fn start(url: &str) -> Self {
         let mut command = agent_memory(url);
         let mut child =
             command.args(["serve", "--listen", "127.0.0.1:0"]).stderr(Stdio::piped()).spawn().expect("the binary runs");
@@ -120,6 +125,11 @@ impl Server {
         BufReader::new(child.stderr.take().expect("it is piped")).read_line(&mut line).expect("a line");
         let address = line.trim().strip_prefix("listening on http://").expect("an address").to_owned();
         Self { child, address }
+    }
+
+    /// The most resident memory that it ever had, in megabytes.
+    pub(crate) fn most_resident(&self) -> f64 {
+        most_resident(&self.child) as f64 / 1e6
     }
 }
 
