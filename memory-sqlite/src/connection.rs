@@ -28,6 +28,8 @@ const PAGE_BYTES: i64 = 8 << 10;
 const LOG_PAGES: i64 = 4_000;
 /// How long to wait before trying again what SQLite refuses without asking its busy handler.
 const RETRY_PAUSE: Duration = Duration::from_millis(10);
+/// How long the writer waits before it looks again whether another program still holds the file.
+const LOCK_PAUSE: Duration = Duration::from_millis(1);
 
 /// A connection, and what its transaction has learned and left to do. Only one thread uses it.
 #[derive(Debug)]
@@ -37,6 +39,8 @@ pub struct Session {
     pub(crate) has_ledger_text: bool,
     /// What goes into the path index at the end of the transaction.
     pub(crate) paths: Vec<PathEntry>,
+    /// How many bytes of records the transaction has written.
+    pub(crate) bytes: usize,
 }
 
 impl Session {
@@ -48,17 +52,24 @@ impl Session {
     }
 
     pub(crate) fn new(connection: Connection) -> Self {
-        Self { connection, has_ledger_text: false, paths: Vec::new() }
+        Self { connection, has_ledger_text: false, paths: Vec::new(), bytes: 0 }
     }
 
-    /// Begins a transaction with the right to write, so that no later statement can find the database locked.
-    pub(crate) fn begin(&mut self) -> Result<()> {
-        execute(&self.connection, "BEGIN IMMEDIATE", []).map(drop)
+    /// Begins a transaction with the right to write, so that no later statement can find the database locked. `Timeout` when another
+    /// program holds it until then.
+    pub(crate) fn begin(&mut self, until: Instant) -> Result<()> {
+        loop {
+            match execute(&self.connection, "BEGIN IMMEDIATE", []) {
+                Err(error) if error.kind() == ErrorKind::Timeout && Instant::now() < until => thread::sleep(LOCK_PAUSE),
+                begun => return begun.map(drop),
+            }
+        }
     }
 
     /// Runs work in the transaction that was begun and commits it, or rolls it back when anything fails.
     pub(crate) fn in_transaction(&mut self, work: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
         self.paths.clear();
+        self.bytes = 0;
         let result = self.learn_agreements().and_then(|()| work(self)).and_then(|()| self.commit());
         // After some failures SQLite itself has ended the transaction.
         if result.is_err() && !self.connection.is_autocommit() {

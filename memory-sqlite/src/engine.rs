@@ -1,18 +1,20 @@
 //! The engine: one thread that writes, with group commit, and a few that read.
 
+use std::collections::VecDeque;
 use std::future::ready;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 use futures::FutureExt;
-use memory_core::engine::{Access, Engine, Provider, Steps, Work};
+use memory_core::engine::{Access, Config, Engine, Provider, Steps, Work};
 use memory_core::{Backfill, Durability, Error, ErrorKind, Health, Outcome, Result, TextIndex};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use crate::config::{Location, SqliteConfig};
 use crate::connection::Session;
+use crate::error::native;
 use crate::statements::{self, column, first};
 use crate::{paths, schema};
 
@@ -26,6 +28,9 @@ pub type SqliteMemory = Provider<SqliteEngine>;
 const QUEUE: usize = 1_024;
 /// The most calls of one transaction.
 const GROUP: usize = 512;
+/// A transaction takes no further call once it has written so many bytes of records, or has taken so long.
+const GROUP_BYTES: usize = 8 << 20;
+const GROUP_TIME: Duration = Duration::from_millis(50);
 /// After how long without a call the writer merges what many writes have left of the path index.
 const IDLE: Duration = Duration::from_secs(1);
 
@@ -37,6 +42,8 @@ pub struct SqliteEngine {
     places: Arc<Semaphore>,
     /// `None` for a database in memory, whose one connection does both. What is sent as `None` ends a thread.
     readers: Option<Sender<Option<Read>>>,
+    /// How long a call may take.
+    deadline: Duration,
     /// Whether the configuration wants the words of the ledger indexed.
     has_ledger_text: bool,
     /// The writer's comes first.
@@ -68,7 +75,12 @@ impl Engine for SqliteEngine {
     async fn open(config: &SqliteConfig) -> Result<Self> {
         let (writer, commands) = crossbeam_channel::unbounded();
         let for_writer = config.clone();
-        let open = move || schema::open(&for_writer).map(|(connection, _)| Session::new(connection));
+        let open = move || {
+            let (connection, _) = schema::open(&for_writer)?;
+            // From here on `Session::begin` waits, for each call as long as its caller does.
+            connection.busy_timeout(Duration::ZERO).map_err(native)?;
+            Ok(Session::new(connection))
+        };
         let mut threads =
             vec![start("memory-sqlite-write", open, |session| write_until_closed(session, commands)).await?];
         let readers = match &config.location {
@@ -84,9 +96,9 @@ impl Engine for SqliteEngine {
                 Some(readers)
             }
         };
-        let has_ledger_text = config.text_index == TextIndex::All;
+        let (deadline, has_ledger_text) = (config.settings().deadline, config.text_index == TextIndex::All);
         let (places, threads) = (Arc::new(Semaphore::new(QUEUE)), Mutex::new(threads));
-        Ok(Self { writer, places, readers, has_ledger_text, threads })
+        Ok(Self { writer, places, readers, deadline, has_ledger_text, threads })
     }
 
     async fn pending(&self) -> Result<Option<Backfill>> {
@@ -94,12 +106,12 @@ impl Engine for SqliteEngine {
             return Ok(None);
         }
         let work: Work<Session, (), _> = |session, ()| Box::pin(ready(schema::pending(&session.connection)));
-        self.run(Access::ReadLatest, Instant::now(), Arc::new(()), work).await
+        self.run(Access::ReadLatest, self.until(), Arc::new(()), work).await
     }
 
     async fn backfill(&self) -> Result<()> {
         let work: Work<Session, (), _> = |session, ()| Box::pin(ready(schema::backfill(&session.connection)));
-        self.run(Access::Write, Instant::now(), Arc::new(()), work).await
+        self.run(Access::Write, self.until(), Arc::new(()), work).await
     }
 
     async fn secret(&self, proposed: &str) -> Result<String> {
@@ -108,9 +120,9 @@ impl Engine for SqliteEngine {
         let keep: Work<Session, String, Option<String>> = |session, proposed| {
             Box::pin(ready(first(&session.connection, statements::KEEP_SECRET, [proposed], |row| column(row, 0))))
         };
-        let (now, proposed) = (Instant::now(), Arc::new(proposed.to_owned()));
-        let kept = match self.run(Access::Read, now, Arc::clone(&proposed), read).await? {
-            None => self.run(Access::Write, now, proposed, keep).await?,
+        let (until, proposed) = (self.until(), Arc::new(proposed.to_owned()));
+        let kept = match self.run(Access::Read, until, Arc::clone(&proposed), read).await? {
+            None => self.run(Access::Write, until, proposed, keep).await?,
             kept => kept,
         };
         Ok(kept.unwrap_or_default())
@@ -133,7 +145,7 @@ impl Engine for SqliteEngine {
         let work: Work<Session, (), Option<u32>> = |session, ()| {
             Box::pin(ready(first(&session.connection, statements::SCHEMA_VERSION, [], |row| column(row, 0))))
         };
-        let schema_version = self.run(Access::Read, start, Arc::new(()), work).await?.unwrap_or_default();
+        let schema_version = self.run(Access::Read, self.until(), Arc::new(()), work).await?.unwrap_or_default();
         let durability = match self.readers {
             Some(_) => Durability::Durable,
             None => Durability::AtRisk { reason: "the database is in memory".into(), bound: None },
@@ -141,15 +153,20 @@ impl Engine for SqliteEngine {
         Ok(Health::new(Self::NAME, rusqlite::version(), schema_version, start.elapsed(), durability))
     }
 
-    async fn run<A, T>(&self, access: Access, _: Instant, argument: Arc<A>, work: Work<Session, A, T>) -> Result<T>
+    async fn run<A, T>(&self, access: Access, until: Instant, argument: Arc<A>, work: Work<Session, A, T>) -> Result<T>
     where
         A: Send + Sync + 'static,
         T: Send + 'static,
     {
         let (reply, answer) = oneshot::channel::<Result<T>>();
         if access == Access::Write {
-            self.command(Command::Write(Box::new(Call { argument, work, result: None, reply }))).await?;
-            return answer.await.map_err(|_| gone().with_outcome(Outcome::Unknown))?;
+            // A little less, so that the caller hears what it waited for.
+            let until = until - until.saturating_duration_since(Instant::now()) / 10;
+            let (waits, caller) = Caller::waiting(until);
+            self.command(Command::Write(Box::new(Call { argument, work, caller, result: None, reply }))).await?;
+            let result = answer.await.map_err(|_| gone().with_outcome(Outcome::Unknown))?;
+            drop(waits);
+            return result;
         }
         let waiting = Arc::new(());
         let waits = Arc::downgrade(&waiting);
@@ -169,6 +186,11 @@ impl Engine for SqliteEngine {
 }
 
 impl SqliteEngine {
+    /// When the deadline of a call is that begins now.
+    fn until(&self) -> Instant {
+        Instant::now() + self.deadline
+    }
+
     /// Asks something of the writer's thread, as soon as there is a place in its queue.
     async fn command(&self, command: Command) -> Result<()> {
         let place = Arc::clone(&self.places).acquire_owned().await.map_err(|_| gone())?;
@@ -182,13 +204,35 @@ trait Write: Send {
     fn run(&mut self, session: &mut Session) -> Result<()>;
     /// Answers the caller: with the kept result, or with why it was not committed.
     fn answer(self: Box<Self>, committed: Result<()>);
-    /// Whether nobody waits for the answer any more.
-    fn is_abandoned(&self) -> bool;
+    /// Who waits for the answer.
+    fn caller(&self) -> &Caller;
+}
+
+/// Who waits for an answer, and until when.
+#[derive(Debug, Clone)]
+struct Caller {
+    until: Instant,
+    waits: Weak<()>,
+}
+
+impl Caller {
+    /// A caller, who waits as long as the first value is kept.
+    fn waiting(until: Instant) -> (Arc<()>, Self) {
+        let waits = Arc::new(());
+        let caller = Self { until, waits: Arc::downgrade(&waits) };
+        (waits, caller)
+    }
+
+    /// Whether nobody waits any more.
+    fn has_gone(&self) -> bool {
+        self.waits.strong_count() == 0 || Instant::now() >= self.until
+    }
 }
 
 struct Call<A, T> {
     argument: Arc<A>,
     work: Work<Session, A, T>,
+    caller: Caller,
     result: Option<Result<T>>,
     reply: oneshot::Sender<Result<T>>,
 }
@@ -213,8 +257,8 @@ impl<A: Send + Sync, T: Send> Write for Call<A, T> {
         let _ = self.reply.send(result);
     }
 
-    fn is_abandoned(&self) -> bool {
-        self.reply.is_closed()
+    fn caller(&self) -> &Caller {
+        &self.caller
     }
 }
 
@@ -226,7 +270,7 @@ fn finish<T>(steps: Steps<'_, T>) -> Result<T> {
 
 /// The loop of the writer's thread. Ends when it is told to, or when the engine is gone and the queue is empty.
 fn write_until_closed(mut session: Session, commands: Receiver<Waiting>) {
-    let mut group: Vec<Box<dyn Write>> = Vec::with_capacity(GROUP);
+    let mut group = VecDeque::with_capacity(GROUP);
     let mut patience = IDLE;
     let mut rows_when_whole = paths::last_row(&session.connection).unwrap_or_default();
     loop {
@@ -235,10 +279,14 @@ fn write_until_closed(mut session: Session, commands: Receiver<Waiting>) {
             Err(RecvTimeoutError::Disconnected) => return,
             Err(RecvTimeoutError::Timeout) => {
                 let begun = Instant::now();
-                // What could not be merged is tried again after the next call.
-                let is_merged = paths::merge(&session.connection, &mut rows_when_whole).unwrap_or(true);
-                // A rest as long as the work: SQLite keeps no queue of the processes that wait for the file.
-                patience = if is_merged { Duration::MAX } else { begun.elapsed() };
+                patience = match paths::merge(&session.connection, &mut rows_when_whole) {
+                    // A rest as long as the work: SQLite keeps no queue of the processes that wait for the file.
+                    Ok(false) => begun.elapsed(),
+                    // Another program writes.
+                    Err(error) if error.is_retryable() => IDLE,
+                    // What could not be merged is tried again after the next call.
+                    Ok(true) | Err(_) => Duration::MAX,
+                };
                 continue;
             }
         };
@@ -246,8 +294,7 @@ fn write_until_closed(mut session: Session, commands: Receiver<Waiting>) {
         let mut next = Some(first);
         while let Some((command, _)) = next.take() {
             match command {
-                Command::Write(call) if !call.is_abandoned() => group.push(call),
-                Command::Write(_) => {}
+                Command::Write(call) => group.push_back(call),
                 Command::Read(read) => {
                     // A read sees what was asked before it.
                     write_group(&mut session, &mut group);
@@ -263,22 +310,50 @@ fn write_until_closed(mut session: Session, commands: Receiver<Waiting>) {
     }
 }
 
-/// Runs the calls in one transaction; if that fails, each in one of its own.
-fn write_group(session: &mut Session, group: &mut Vec<Box<dyn Write>>) {
-    if group.is_empty() {
-        return;
-    }
-    let run = |session: &mut Session| group.iter_mut().try_for_each(|call| call.run(session));
-    let written = session.begin().map(|()| session.in_transaction(run));
-    match written {
-        Ok(Ok(())) => group.drain(..).for_each(|call| call.answer(Ok(()))),
-        Ok(Err(error)) if group.len() > 1 && error.outcome() == Outcome::NotDone => {
-            for call in std::mem::take(group) {
-                write_group(session, &mut vec![call]);
-            }
+/// Runs calls in their order, as many in each transaction as its bounds allow. If one fails, each of its calls gets its own.
+fn write_group(session: &mut Session, calls: &mut VecDeque<Box<dyn Write>>) {
+    while let Some(until) = calls.iter().map(|call| call.caller().until).min() {
+        if let Err(error) = session.begin(until) {
+            // Who has time left goes on waiting for the file.
+            let is_locked = error.kind() == ErrorKind::Timeout;
+            let (refused, left) =
+                std::mem::take(calls).into_iter().partition(|call| !is_locked || call.caller().has_gone());
+            *calls = left;
+            answer(refused, &Err(error));
+            continue;
         }
-        Ok(Err(error)) | Err(error) => group.drain(..).for_each(|call| call.answer(Err(error.clone()))),
+        let mut group: VecDeque<Box<dyn Write>> = VecDeque::new();
+        let begun = Instant::now();
+        let written = session.in_transaction(|session| {
+            while session.bytes < GROUP_BYTES && begun.elapsed() < GROUP_TIME {
+                match calls.pop_front() {
+                    // What nobody waits for never begins, also when it was in time to be taken into the group.
+                    Some(call) if call.caller().has_gone() => call.answer(Err(late())),
+                    Some(mut call) => {
+                        let result = call.run(session);
+                        group.push_back(call);
+                        result?;
+                    }
+                    None => break,
+                }
+            }
+            Ok(())
+        });
+        match &written {
+            Err(error) if group.len() > 1 && error.outcome() == Outcome::NotDone => {
+                for call in group {
+                    write_group(session, &mut VecDeque::from([call]));
+                }
+            }
+            // Before any call has run, the failure is that of all.
+            Err(_) if group.is_empty() => answer(std::mem::take(calls), &written),
+            _ => answer(group, &written),
+        }
     }
+}
+
+fn answer(calls: VecDeque<Box<dyn Write>>, committed: &Result<()>) {
+    calls.into_iter().for_each(|call| call.answer(committed.clone()));
 }
 
 /// Starts a thread that opens a session and then serves it, and waits until it is open.
@@ -304,6 +379,10 @@ async fn start(
 async fn join(threads: Vec<JoinHandle<()>>) -> Result<()> {
     let joined = tokio::task::spawn_blocking(|| threads.into_iter().try_for_each(JoinHandle::join)).await;
     if let Ok(Ok(())) = joined { Ok(()) } else { Err(gone()) }
+}
+
+fn late() -> Error {
+    Error::new(ErrorKind::Timeout, "the call was still waiting for its turn at its deadline").retryable()
 }
 
 fn given_up() -> Error {

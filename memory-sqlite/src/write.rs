@@ -43,6 +43,7 @@ impl Writer for Session {
         if execute(&self.connection, statements::UPDATE_MEMORY, parameters)? == 0 {
             return Ok(false);
         }
+        self.bytes += after.size();
         if self.has_ledger_text && after.context != before.record.context {
             statements::insert_memory_words(&self.connection, before.version, after)?;
         }
@@ -50,6 +51,7 @@ impl Writer for Session {
     }
 
     async fn put(&mut self, before: Option<&Found<Document, i64>>, after: &Document) -> Result<bool> {
+        self.bytes += after.size();
         let Some(before) = before else {
             let parameters = params_from_iter(values_of(after));
             if execute(&self.connection, statements::INSERT_DOCUMENT, parameters)? == 0 {
@@ -78,6 +80,7 @@ impl Writer for Session {
             }
         }
         for document in found {
+            self.bytes += document.record.size();
             execute(&self.connection, statements::DELETE_DOCUMENT, [document.version])?;
             execute(&self.connection, statements::DELETE_DOCUMENT_WORDS, [document.version])?;
         }
@@ -99,6 +102,7 @@ impl Session {
     }
 
     fn insert(&mut self, memory: &Memory) -> Result<()> {
+        self.bytes += memory.size();
         let (slot, is_shared) = self.slot_for(memory)?;
         let parameters = params![
             memory.id.as_bytes().as_slice(),

@@ -1,0 +1,166 @@
+//! Calls that take long, that wait, or that nobody waits for any more: what the threads of an engine make of them.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use futures::future::{join_all, ready};
+use futures::poll;
+use memory_core::engine::{Access, Append, Appended, Atomicity, Engine, Steps, Work, Writer};
+use memory_core::{ErrorKind, Memory, MemoryId, NewMemory, Outcome, Result, SpaceId, Timestamp, Trigger};
+use memory_sqlite::{SqliteConfig, SqliteEngine};
+use rusqlite::Connection;
+use tempfile::TempDir;
+use tokio::sync::Semaphore;
+
+/// Longer than anything here takes, also on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+type Session = <SqliteEngine as Engine>::Session;
+
+#[tokio::test]
+async fn a_transaction_takes_no_further_call_once_it_is_large() {
+    // Each call writes a megabyte.
+    let uncommitted = uncommitted(24, 1 << 20, Duration::ZERO).await;
+    assert!(uncommitted.iter().all(|calls| *calls <= 8), "{uncommitted:?}");
+}
+
+#[tokio::test]
+async fn a_transaction_takes_no_further_call_once_it_has_taken_long() {
+    // Each call alone takes longer than a transaction may.
+    assert_eq!(uncommitted(4, 1, Duration::from_millis(60)).await, [0; 4]);
+}
+
+#[tokio::test]
+async fn a_write_that_is_given_up_or_late_before_its_turn_never_begins() {
+    let (_folder, engine) = open().await;
+    let (first, end_first) = Block::new();
+    let (second, end_second) = Block::new();
+    let begun = Arc::new(AtomicUsize::new(0));
+    let soon = Instant::now() + Duration::from_millis(50);
+
+    let mut first_blocks = Box::pin(engine.run(Access::Write, later(), Arc::clone(&first), BLOCK));
+    assert!(poll!(first_blocks.as_mut()).is_pending());
+    first.has_begun().await;
+    // The writer takes these into one group.
+    let mut second_blocks = Box::pin(engine.run(Access::Write, later(), Arc::clone(&second), BLOCK));
+    let mut late = Box::pin(engine.run(Access::Write, soon, Arc::clone(&begun), COUNT));
+    let mut given_up = Box::pin(engine.run(Access::Write, later(), Arc::clone(&begun), COUNT));
+    let mut last = Box::pin(engine.run(Access::Write, later(), Arc::clone(&begun), COUNT));
+    assert!(poll!(second_blocks.as_mut()).is_pending());
+    for waiting in [&mut late, &mut given_up, &mut last] {
+        assert!(poll!(waiting.as_mut()).is_pending());
+    }
+    end_first();
+    second.has_begun().await;
+    drop(given_up);
+    tokio::time::sleep_until(soon.into()).await;
+    end_second();
+
+    assert_eq!(last.await.expect("the last"), 1, "another one has begun");
+    let late = late.await.expect_err("its deadline has passed");
+    assert_eq!((late.kind(), late.outcome(), late.is_retryable()), (ErrorKind::Timeout, Outcome::NotDone, true));
+    first_blocks.await.expect("the first");
+    second_blocks.await.expect("the second");
+    engine.close().await.expect("closes");
+}
+
+/// For each of some calls that wait together: how many before it are not committed when it begins.
+async fn uncommitted(calls: usize, bytes: usize, takes: Duration) -> Vec<usize> {
+    let (folder, engine) = open().await;
+    let other = Connection::open(folder.path().join("memory.db")).expect("another program");
+    let other = Arc::new(Mutex::new(other));
+    let (block, end) = Block::new();
+    let mut blocks = Box::pin(engine.run(Access::Write, later(), Arc::clone(&block), BLOCK));
+    assert!(poll!(blocks.as_mut()).is_pending());
+    block.has_begun().await;
+    let trigger = trigger(bytes);
+    let mut stores = join_all((0..calls).map(|number| {
+        let store = Store { number, memory: memory(&trigger), takes, other: Arc::clone(&other) };
+        engine.run(Access::Write, later(), Arc::new(store), |session, store| {
+            Box::pin(async move {
+                let count = "SELECT count(*) FROM memories";
+                let count = |other: &Connection| other.query_row(count, [], |row| row.get::<_, i64>(0));
+                let committed = count(&store.other.lock().expect("no panic")).expect("a number");
+                append(session, &store.memory).await?;
+                thread::sleep(store.takes);
+                Ok(store.number - usize::try_from(committed).expect("small"))
+            })
+        })
+    }));
+    assert!(poll!(&mut stores).is_pending());
+    end();
+    let uncommitted = stores.await.into_iter().map(|uncommitted| uncommitted.expect("a store")).collect();
+    blocks.await.expect("the first");
+    engine.close().await.expect("closes");
+    uncommitted
+}
+
+struct Store {
+    number: usize,
+    memory: Memory,
+    takes: Duration,
+    other: Arc<Mutex<Connection>>,
+}
+
+/// Keeps a thread of an engine busy until the test ends it.
+struct Block {
+    begun: Semaphore,
+    end: Mutex<mpsc::Receiver<()>>,
+}
+
+impl Block {
+    /// A block, and what ends it.
+    fn new() -> (Arc<Self>, impl Fn()) {
+        let (end, is_ended) = mpsc::channel();
+        let block = Self { begun: Semaphore::new(0), end: Mutex::new(is_ended) };
+        (Arc::new(block), move || end.send(()).expect("somebody waits"))
+    }
+
+    async fn has_begun(&self) {
+        self.begun.acquire().await.expect("never closed").forget();
+    }
+}
+
+const BLOCK: Work<Session, Block, ()> = |_, block| {
+    block.begun.add_permits(1);
+    block.end.lock().expect("no panic").recv().expect("an end");
+    done(())
+};
+
+/// Counts how many pieces of work have begun.
+const COUNT: Work<Session, AtomicUsize, usize> = |_, begun| done(begun.fetch_add(1, Ordering::Relaxed) + 1);
+
+fn done<T: Send + 'static>(value: T) -> Steps<'static, T> {
+    Box::pin(ready(Ok(value)))
+}
+
+async fn open() -> (TempDir, SqliteEngine) {
+    let folder = TempDir::new().expect("a temporary folder");
+    let config = SqliteConfig::new(folder.path().join("memory.db"));
+    let engine = SqliteEngine::open(&config).await.expect("an open database");
+    (folder, engine)
+}
+
+fn later() -> Instant {
+    Instant::now() + PATIENCE
+}
+
+/// A text of so many bytes.
+fn trigger(bytes: usize) -> Trigger {
+    Trigger::parse(&format!("\"{}\"", "x".repeat(bytes))).expect("valid")
+}
+
+fn memory(trigger: &Trigger) -> Memory {
+    let space = SpaceId::parse("a").expect("valid");
+    NewMemory::new(space, trigger.clone(), Timestamp::MIN).into_memory(MemoryId::generate())
+}
+
+fn append<'s>(session: &'s mut Session, memory: &'s Memory) -> Steps<'s, ()> {
+    Box::pin(async move {
+        let append = Append { memories: &[memory], atomicity: Atomicity::All, is_repeated: false };
+        assert_eq!(session.append(append).await?, [Appended::Written]);
+        Ok(())
+    })
+}
