@@ -24,7 +24,7 @@ use crate::{paths, schema};
 /// `Arc<dyn MemoryProvider>`. Clones share the connections.
 pub type SqliteMemory = Provider<SqliteEngine>;
 
-/// How many calls can wait for the writer before `write` itself waits.
+/// How many calls can be with the writer, and with the readers. One that is given up before it has a place leaves nothing behind.
 const QUEUE: usize = 1_024;
 /// The most calls of one transaction.
 const GROUP: usize = 512;
@@ -37,11 +37,9 @@ const IDLE: Duration = Duration::from_secs(1);
 /// The engine of [`SqliteMemory`].
 #[derive(Debug)]
 pub struct SqliteEngine {
-    writer: Sender<Waiting>,
-    /// For calls that wait for the writer.
-    places: Arc<Semaphore>,
-    /// `None` for a database in memory, whose one connection does both. What is sent as `None` ends a thread.
-    readers: Option<Sender<Option<Read>>>,
+    writer: Queue,
+    /// `None` for a database in memory, whose one connection does all.
+    readers: Option<Readers>,
     /// How long a call may take.
     deadline: Duration,
     /// Whether the configuration wants the words of the ledger indexed.
@@ -50,8 +48,24 @@ pub struct SqliteEngine {
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
-/// What is asked of the writer's thread.
+/// The way to the threads that read.
+#[derive(Debug)]
+struct Readers {
+    calls: Queue,
+    /// A thread of its own answers for the health, however busy the others are.
+    health: Queue,
+}
+
+/// The way to one thread, or to several that do the same.
+#[derive(Debug)]
+struct Queue {
+    commands: Sender<Waiting>,
+    places: Arc<Semaphore>,
+}
+
+/// What is asked of a thread.
 enum Command {
+    /// Only the writer's thread does it.
     Write(Box<dyn Write>),
     Read(Read),
     Close,
@@ -73,7 +87,7 @@ impl Engine for SqliteEngine {
     type Session = Session;
 
     async fn open(config: &SqliteConfig) -> Result<Self> {
-        let (writer, commands) = crossbeam_channel::unbounded();
+        let (writer, commands) = Queue::new();
         let for_writer = config.clone();
         let open = move || {
             let (connection, _) = schema::open(&for_writer)?;
@@ -86,19 +100,19 @@ impl Engine for SqliteEngine {
         let readers = match &config.location {
             Location::Memory => None,
             Location::File(path) => {
-                let (readers, jobs) = crossbeam_channel::unbounded::<Option<Read>>();
-                for _ in 0..config.readers.get() {
-                    let (path, config, jobs) = (path.clone(), config.clone(), jobs.clone());
+                let (calls, of_calls) = Queue::new();
+                let (health, of_health) = Queue::new();
+                for commands in std::iter::repeat_n(of_calls, config.readers.get()).chain([of_health]) {
+                    let (path, config) = (path.clone(), config.clone());
                     let open = move || Session::to_read(&path, &config);
-                    let serve = move |mut session| jobs.iter().map_while(|job| job).for_each(|read| read(&mut session));
+                    let serve = move |session| read_until_closed(session, &commands);
                     threads.push(start("memory-sqlite-read", open, serve).await?);
                 }
-                Some(readers)
+                Some(Readers { calls, health })
             }
         };
         let (deadline, has_ledger_text) = (config.settings().deadline, config.text_index == TextIndex::All);
-        let (places, threads) = (Arc::new(Semaphore::new(QUEUE)), Mutex::new(threads));
-        Ok(Self { writer, places, readers, deadline, has_ledger_text, threads })
+        Ok(Self { writer, readers, deadline, has_ledger_text, threads: Mutex::new(threads) })
     }
 
     async fn pending(&self) -> Result<Option<Backfill>> {
@@ -133,10 +147,13 @@ impl Engine for SqliteEngine {
         // Readers can't put the log into the file and remove it, so the connection that writes is the last to close.
         let reading = threads.split_off(threads.len().min(1));
         if let Some(readers) = &self.readers {
-            reading.iter().try_for_each(|_| readers.send(None)).map_err(|_| gone())?;
+            readers.health.send(Command::Close).await?;
+            for _ in 1..reading.len() {
+                readers.calls.send(Command::Close).await?;
+            }
         }
         join(reading).await?;
-        self.command(Command::Close).await?;
+        self.writer.send(Command::Close).await?;
         join(threads).await
     }
 
@@ -145,7 +162,8 @@ impl Engine for SqliteEngine {
         let work: Work<Session, (), Option<u32>> = |session, ()| {
             Box::pin(ready(first(&session.connection, statements::SCHEMA_VERSION, [], |row| column(row, 0))))
         };
-        let schema_version = self.run(Access::Read, self.until(), Arc::new(()), work).await?.unwrap_or_default();
+        let queue = self.readers.as_ref().map_or(&self.writer, |readers| &readers.health);
+        let schema_version = queue.read(self.until(), Arc::new(()), work).await?.unwrap_or_default();
         let durability = match self.readers {
             Some(_) => Durability::Durable,
             None => Durability::AtRisk { reason: "the database is in memory".into(), bound: None },
@@ -158,29 +176,17 @@ impl Engine for SqliteEngine {
         A: Send + Sync + 'static,
         T: Send + 'static,
     {
+        if access != Access::Write {
+            let queue = self.readers.as_ref().map_or(&self.writer, |readers| &readers.calls);
+            return queue.read(until, argument, work).await;
+        }
+        // A little less, so that the caller hears what it waited for.
+        let until = until - until.saturating_duration_since(Instant::now()) / 10;
+        let (waits, caller) = Caller::waiting(until);
         let (reply, answer) = oneshot::channel::<Result<T>>();
-        if access == Access::Write {
-            // A little less, so that the caller hears what it waited for.
-            let until = until - until.saturating_duration_since(Instant::now()) / 10;
-            let (waits, caller) = Caller::waiting(until);
-            self.command(Command::Write(Box::new(Call { argument, work, caller, result: None, reply }))).await?;
-            let result = answer.await.map_err(|_| gone().with_outcome(Outcome::Unknown))?;
-            drop(waits);
-            return result;
-        }
-        let waiting = Arc::new(());
-        let waits = Arc::downgrade(&waiting);
-        let read: Read = Box::new(move |session| {
-            let is_abandoned = move || waits.strong_count() == 0;
-            // Nobody waits any more when the call was dropped.
-            let _ = reply.send(session.in_one_view(is_abandoned, |session| finish(work(session, &argument))));
-        });
-        match &self.readers {
-            Some(readers) => readers.send(Some(read)).map_err(|_| gone())?,
-            None => self.command(Command::Read(read)).await?,
-        }
-        let result = answer.await.map_err(|_| gone())?;
-        drop(waiting);
+        self.writer.send(Command::Write(Box::new(Call { argument, work, caller, result: None, reply }))).await?;
+        let result = answer.await.map_err(|_| gone().with_outcome(Outcome::Unknown))?;
+        drop(waits);
         result
     }
 }
@@ -190,11 +196,41 @@ impl SqliteEngine {
     fn until(&self) -> Instant {
         Instant::now() + self.deadline
     }
+}
 
-    /// Asks something of the writer's thread, as soon as there is a place in its queue.
-    async fn command(&self, command: Command) -> Result<()> {
+impl Queue {
+    fn new() -> (Self, Receiver<Waiting>) {
+        let (sender, commands) = crossbeam_channel::unbounded();
+        (Self { commands: sender, places: Arc::new(Semaphore::new(QUEUE)) }, commands)
+    }
+
+    /// Asks something as soon as there is a place.
+    async fn send(&self, command: Command) -> Result<()> {
         let place = Arc::clone(&self.places).acquire_owned().await.map_err(|_| gone())?;
-        self.writer.send((command, place)).map_err(|_| gone())
+        self.commands.send((command, place)).map_err(|_| gone())
+    }
+
+    /// Runs work that reads.
+    async fn read<A, T>(&self, until: Instant, argument: Arc<A>, work: Work<Session, A, T>) -> Result<T>
+    where
+        A: Send + Sync + 'static,
+        T: Send + 'static,
+    {
+        let (waits, caller) = Caller::waiting(until);
+        let (reply, answer) = oneshot::channel::<Result<T>>();
+        let read: Read = Box::new(move |session| {
+            let result = if caller.has_gone() {
+                Err(late())
+            } else {
+                session.in_one_view(move || caller.has_gone(), |session| finish(work(session, &argument)))
+            };
+            // Nobody waits any more when the call was dropped.
+            let _ = reply.send(result);
+        });
+        self.send(Command::Read(read)).await?;
+        let result = answer.await.map_err(|_| gone())?;
+        drop(waits);
+        result
     }
 }
 
@@ -266,6 +302,13 @@ impl<A: Send + Sync, T: Send> Write for Call<A, T> {
 fn finish<T>(steps: Steps<'_, T>) -> Result<T> {
     let waits = || Error::new(ErrorKind::Unexpected, "a step waits on a thread of the database");
     steps.now_or_never().unwrap_or_else(|| Err(waits()))
+}
+
+/// The loop of a thread that reads. Ends when it is told to, or when the engine is gone and the queue is empty.
+fn read_until_closed(mut session: Session, commands: &Receiver<Waiting>) {
+    while let Ok((Command::Read(read), _place)) = commands.recv() {
+        read(&mut session);
+    }
 }
 
 /// The loop of the writer's thread. Ends when it is told to, or when the engine is gone and the queue is empty.

@@ -1,5 +1,6 @@
 //! Calls that take long, that wait, or that nobody waits for any more: what the threads of an engine make of them.
 
+use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
@@ -13,7 +14,9 @@ use memory_sqlite::{SqliteConfig, SqliteEngine};
 use rusqlite::Connection;
 use tempfile::TempDir;
 use tokio::sync::Semaphore;
+use tokio::time::timeout;
 
+const READERS: usize = 2;
 /// Longer than anything here takes, also on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -63,6 +66,50 @@ async fn a_write_that_is_given_up_or_late_before_its_turn_never_begins() {
     assert_eq!((late.kind(), late.outcome(), late.is_retryable()), (ErrorKind::Timeout, Outcome::NotDone, true));
     first_blocks.await.expect("the first");
     second_blocks.await.expect("the second");
+    engine.close().await.expect("closes");
+}
+
+#[tokio::test]
+async fn health_answers_while_all_readers_are_busy() {
+    let (_folder, engine) = open().await;
+    let (block, end) = Block::new();
+    let blocking = (0..READERS).map(|_| engine.run(Access::Read, later(), Arc::clone(&block), BLOCK));
+    let mut blocking = join_all(blocking);
+    assert!(poll!(&mut blocking).is_pending());
+    for _ in 0..READERS {
+        block.has_begun().await;
+    }
+    timeout(PATIENCE, engine.health()).await.expect("an answer").expect("health");
+    (0..READERS).for_each(|_| end());
+    assert!(blocking.await.iter().all(Result::is_ok));
+    engine.close().await.expect("closes");
+}
+
+#[tokio::test]
+async fn reads_that_are_given_up_before_their_turn_never_begin_and_do_not_pile_up() {
+    let (_folder, engine) = open().await;
+    let (block, end) = Block::new();
+    let blocking = (0..READERS).map(|_| engine.run(Access::Read, later(), Arc::clone(&block), BLOCK));
+    let mut blocking = join_all(blocking);
+    assert!(poll!(&mut blocking).is_pending());
+    for _ in 0..READERS {
+        block.has_begun().await;
+    }
+    let begun = Arc::new(AtomicUsize::new(0));
+    let late = engine.run(Access::Read, Instant::now(), Arc::clone(&begun), COUNT);
+    let mut late = Box::pin(late);
+    assert!(poll!(late.as_mut()).is_pending());
+    for _ in 0..10_000 {
+        let mut given_up = Box::pin(engine.run(Access::ReadLatest, later(), Arc::clone(&begun), COUNT));
+        assert!(poll!(given_up.as_mut()).is_pending());
+    }
+    let waiting = Arc::strong_count(&begun);
+    assert!(waiting < 2_000, "{waiting} reads wait for which nobody waits");
+    (0..READERS).for_each(|_| end());
+    assert_eq!(late.await.expect_err("its deadline has passed").kind(), ErrorKind::Timeout);
+    let last = engine.run(Access::Read, later(), begun, COUNT).await;
+    assert_eq!(last.expect("the last"), 1, "another one has begun");
+    assert!(blocking.await.iter().all(Result::is_ok));
     engine.close().await.expect("closes");
 }
 
@@ -138,7 +185,8 @@ fn done<T: Send + 'static>(value: T) -> Steps<'static, T> {
 
 async fn open() -> (TempDir, SqliteEngine) {
     let folder = TempDir::new().expect("a temporary folder");
-    let config = SqliteConfig::new(folder.path().join("memory.db"));
+    let mut config = SqliteConfig::new(folder.path().join("memory.db"));
+    config.readers = NonZeroUsize::new(READERS).expect("not zero");
     let engine = SqliteEngine::open(&config).await.expect("an open database");
     (folder, engine)
 }
