@@ -16,8 +16,8 @@ use crate::statements::{self, column, execute, first};
 
 /// How many statements each connection keeps prepared: more than there are.
 const STATEMENTS: usize = 64;
-/// After how many steps of its virtual machine SQLite looks whether anybody waits for the answer: well below a millisecond.
-const STEPS: i32 = 10_000;
+/// After how many steps of its virtual machine SQLite looks whether anybody waits for the answer: some thirty rows, which can be large.
+const STEPS: i32 = 1_000;
 /// How much of the file each connection keeps in memory, in KiB: what a filtered recall of scattered rows looks at.
 const CACHE_KIB: i64 = 8 << 10;
 /// The bytes of a page of a new file: twice SQLite's own, of which four rows of 880 bytes leave a seventh empty, as small rows are not
@@ -103,16 +103,26 @@ impl Session {
         self.connection.total_changes() != changes || self.connection.is_autocommit()
     }
 
-    /// Runs work that reads with one view of the database from beginning to end. It ends early when nobody waits for it any more.
+    /// Runs work whose statements end early once it is over: when nobody waits for it any more.
+    pub(crate) fn unless_over<T>(
+        &mut self,
+        is_over: impl FnMut() -> bool + Send + 'static,
+        work: impl FnOnce(&mut Self) -> Result<T>,
+    ) -> Result<T> {
+        self.connection.progress_handler(STEPS, Some(is_over)).map_err(native)?;
+        let result = work(self);
+        self.connection.progress_handler(0, None::<fn() -> bool>).map_err(native)?;
+        result
+    }
+
+    /// Runs work that reads with one view of the database from beginning to end. It ends early once it is over.
     pub(crate) fn in_one_view<T>(
         &mut self,
-        is_abandoned: impl FnMut() -> bool + Send + 'static,
+        is_over: impl FnMut() -> bool + Send + 'static,
         work: impl FnOnce(&mut Self) -> Result<T>,
     ) -> Result<T> {
         execute(&self.connection, "BEGIN", [])?;
-        self.connection.progress_handler(STEPS, Some(is_abandoned)).map_err(native)?;
-        let result = work(self);
-        self.connection.progress_handler(0, None::<fn() -> bool>).map_err(native)?;
+        let result = self.unless_over(is_over, work);
         // After some failures SQLite has ended the view itself.
         if !self.connection.is_autocommit() {
             execute(&self.connection, "ROLLBACK", [])?;

@@ -275,8 +275,10 @@ struct Call<A, T> {
 
 impl<A: Send + Sync, T: Send> Write for Call<A, T> {
     fn run(&mut self, session: &mut Session) -> Result<()> {
-        let before = session.connection.total_changes();
-        let result = finish((self.work)(session, &self.argument));
+        let (before, begun, caller) = (session.connection.total_changes(), Instant::now(), self.caller.clone());
+        // What is short goes on, since the whole group would be rolled back with it.
+        let is_over = move || begun.elapsed() >= GROUP_TIME && caller.has_gone();
+        let result = session.unless_over(is_over, |session| finish((self.work)(session, &self.argument)));
         let has_written = result.is_err() && session.has_written_since(before);
         self.result = Some(result);
         if has_written { Err(given_up()) } else { Ok(()) }

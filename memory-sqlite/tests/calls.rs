@@ -3,13 +3,17 @@
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
+use std::task::Poll;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use futures::future::{join_all, ready};
 use futures::poll;
-use memory_core::engine::{Access, Append, Appended, Atomicity, Engine, Steps, Work, Writer};
-use memory_core::{ErrorKind, Memory, MemoryId, NewMemory, Outcome, Result, SpaceId, Timestamp, Trigger};
+use memory_core::engine::{Access, Append, Appended, Atomicity, Engine, Reader, Steps, Work, Writer};
+use memory_core::{
+    Collection, Content, Document, DocumentId, DocumentWrite, ErrorKind, Memory, MemoryId, NewMemory, Outcome, Result,
+    SpaceId, Timestamp, Trigger,
+};
 use memory_sqlite::{SqliteConfig, SqliteEngine};
 use rusqlite::Connection;
 use tempfile::TempDir;
@@ -113,6 +117,52 @@ async fn reads_that_are_given_up_before_their_turn_never_begin_and_do_not_pile_u
     engine.close().await.expect("closes");
 }
 
+/// The work would go on for ever.
+#[tokio::test]
+async fn what_reads_or_writes_past_its_deadline_ends() {
+    let (_folder, engine) = open().await;
+    for access in [Access::Read, Access::ReadLatest, Access::Write] {
+        let soon = Instant::now() + Duration::from_millis(200);
+        let endless = engine.run(access, soon, Arc::new(document()), |session, document| {
+            Box::pin(async move {
+                loop {
+                    session.documents(&document.collection, std::slice::from_ref(&document.id)).await?;
+                }
+            })
+        });
+        let ended: Result<()> = timeout(PATIENCE, endless).await.expect("an end");
+        let ended = ended.expect_err("its deadline has passed");
+        assert_eq!((ended.kind(), ended.outcome()), (ErrorKind::Timeout, Outcome::NotDone), "{access:?}: {ended:?}");
+    }
+    engine.close().await.expect("closes");
+}
+
+#[tokio::test]
+async fn a_write_that_is_given_up_in_the_middle_ends_and_leaves_nothing() {
+    let (_folder, engine) = open().await;
+    let (document, begun) = (document(), Semaphore::new(0));
+    let argument = Arc::new((document.clone(), begun));
+    let mut endless =
+        Box::pin(engine.run(Access::Write, later(), Arc::clone(&argument), |session, (document, begun)| {
+            Box::pin(async move {
+                session.put(None, document).await?;
+                begun.add_permits(1);
+                loop {
+                    session.documents(&document.collection, std::slice::from_ref(&document.id)).await?;
+                }
+            })
+        }));
+    let endless_result: Poll<Result<()>> = poll!(endless.as_mut());
+    assert!(endless_result.is_pending());
+    argument.1.acquire().await.expect("never closed").forget();
+    drop(endless);
+
+    let put = engine
+        .run(Access::Write, later(), Arc::new(document), |session, document| Box::pin(session.put(None, document)));
+    assert!(timeout(PATIENCE, put).await.expect("the writer goes on").expect("a put"), "its id is taken");
+    engine.close().await.expect("closes");
+}
+
 /// For each of some calls that wait together: how many before it are not committed when it begins.
 async fn uncommitted(calls: usize, bytes: usize, takes: Duration) -> Vec<usize> {
     let (folder, engine) = open().await;
@@ -211,4 +261,11 @@ fn append<'s>(session: &'s mut Session, memory: &'s Memory) -> Steps<'s, ()> {
         assert_eq!(session.append(append).await?, [Appended::Written]);
         Ok(())
     })
+}
+
+fn document() -> Document {
+    let (collection, id) = (Collection::parse("notes").expect("valid"), DocumentId::parse("one").expect("valid"));
+    let (space, content) = (SpaceId::parse("a").expect("valid"), Content::parse("a text").expect("valid"));
+    let write = DocumentWrite::new(collection, space, content, Timestamp::MIN);
+    write.apply(&id, None, Timestamp::MIN).expect("a document")
 }
