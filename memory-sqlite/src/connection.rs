@@ -1,6 +1,8 @@
 //! Sessions: connections with their settings, and the transactions that calls share.
 
+use std::fs::OpenOptions;
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -26,6 +28,8 @@ const PAGE_BYTES: i64 = 8 << 10;
 /// After how many pages the log is put into the file: four times SQLite's own, so that an import in random order, which
 /// writes the same pages of its indexes again and again, puts each there less often.
 const LOG_PAGES: i64 = 4_000;
+/// What has been committed is on the disk itself: macOS leaves it in the disk's own memory unless it is asked for more.
+const SYNCED: &str = "PRAGMA synchronous = FULL; PRAGMA fullfsync = TRUE; PRAGMA checkpoint_fullfsync = TRUE";
 /// How long to wait before trying again what SQLite refuses without asking its busy handler.
 const RETRY_PAUSE: Duration = Duration::from_millis(10);
 /// How long the writer waits before it looks again whether another program still holds the file.
@@ -138,23 +142,38 @@ pub(crate) fn connect(config: &SqliteConfig) -> Result<Connection> {
         Location::Memory => Connection::open_in_memory().map_err(native)?,
         Location::File(path) => {
             make_folder_of(path)?;
+            make_private(path);
             open_file(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE)?
         }
     };
     prepare(&connection, deadline)?;
     // A file that has pages already keeps their size.
     connection.pragma_update(None, "page_size", PAGE_BYTES).map_err(native)?;
-    let until = Instant::now() + deadline;
-    // Switching to WAL needs the file for a moment, and SQLite does not wait for it by itself.
-    while let Err(error) = connection.pragma_update(None, "journal_mode", "wal").map_err(native) {
-        if !error.is_retryable() || Instant::now() >= until {
-            return Err(error);
-        }
-        thread::sleep(RETRY_PAUSE);
+    if let Location::File(_) = config.location {
+        write_ahead(&connection, Instant::now() + deadline)?;
     }
-    connection.pragma_update(None, "synchronous", "full").map_err(native)?;
-    connection.pragma_update(None, "wal_autocheckpoint", LOG_PAGES).map_err(native)?;
+    connection.execute_batch(&format!("{SYNCED}; PRAGMA wal_autocheckpoint = {LOG_PAGES}")).map_err(native)?;
     Ok(connection)
+}
+
+/// Sees to it that the file has a log, without which a flush of the log would promise nothing.
+pub(crate) fn write_ahead(connection: &Connection, until: Instant) -> Result<()> {
+    let mode = loop {
+        // Switching needs the file for a moment, and SQLite does not wait for it by itself.
+        match connection
+            .pragma_update_and_check(None, "journal_mode", "wal", |row| row.get::<_, String>(0))
+            .map_err(native)
+        {
+            Err(error) if error.is_retryable() && Instant::now() < until => thread::sleep(RETRY_PAUSE),
+            mode => break mode?,
+        }
+    };
+    if mode == "wal" {
+        return Ok(());
+    }
+    // Such as a file system of a network, which shares no memory: SQLite leaves the mode as it is, and says no more than that.
+    let message = "the database can't have a write-ahead log where its file is: put it on a local disk";
+    Err(Error::new(ErrorKind::Unavailable, message))
 }
 
 /// A connection on a file, whatever its name: SQLite would read one that begins with `file:` as a URL with settings.
@@ -188,4 +207,18 @@ fn make_folder_of(path: &Path) -> Result<()> {
         }),
         _ => Ok(()),
     }
+}
+
+/// Makes the file, if it is missing, so that only its owner can read and write it; SQLite gives its log the same mode. A file that is
+/// there keeps its mode.
+fn make_private(path: &Path) {
+    /// To close a file takes away all locks that the process has on it, so none may be opened by SQLite in between.
+    static MAKING: Mutex<()> = Mutex::new(());
+    let _alone = MAKING.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    // What prevents it prevents SQLite, too, which tells it.
+    let _ = options.open(path);
 }

@@ -1,12 +1,15 @@
 //! Sessions that read: what a recall examines, and how a view ends.
 
+use std::time::Instant;
+
 use memory_core::engine::{Place, Reader, Row, Source, Walk};
 use memory_core::{
     CursorKey, Error, ErrorKind, Ledger, MemoryProvider, MemoryQuery, Metadata, NewMemory, Order, PageBuilder, Result,
     SpaceId, Timestamp, Trigger,
 };
 use memory_sqlite::SqliteMemory;
-use rusqlite::{Connection, StatementStatus};
+use rusqlite::types::Value;
+use rusqlite::{Connection, OpenFlags, StatementStatus};
 
 use config::SqliteConfig;
 use connection::Session;
@@ -105,6 +108,33 @@ async fn a_filter_and_a_glob_examine_what_their_spaces_hold() {
             "{steps} steps where {examined} rows are to be examined: {query:?}"
         );
     }
+}
+
+#[test]
+fn a_file_is_written_ahead_and_synced_as_far_as_the_disk_itself() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let connection = connection::connect(&SqliteConfig::new(folder.path().join("memory.db"))).expect("a file");
+    let value = |pragma| connection.query_row(&format!("PRAGMA {pragma}"), [], |row| row.get::<_, Value>(0));
+    for (pragma, expected) in [
+        ("journal_mode", Value::from("wal".to_owned())),
+        ("synchronous", Value::from(2)),
+        ("fullfsync", Value::from(1)),
+        ("checkpoint_fullfsync", Value::from(1)),
+    ] {
+        assert_eq!(value(pragma), Ok(expected), "{pragma}");
+    }
+}
+
+/// As on a file system that shares no memory between processes.
+#[cfg(unix)]
+#[test]
+fn a_file_that_can_not_have_a_log_is_refused() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (path, flags) = (folder.path().join("memory.db"), OpenFlags::default());
+    let connection = Connection::open_with_flags_and_vfs(path, flags, c"unix-dotfile").expect("a file");
+    let refused = connection::write_ahead(&connection, Instant::now()).expect_err("no log");
+    assert_eq!((refused.kind(), refused.is_retryable()), (ErrorKind::Unavailable, false));
+    assert!(refused.message().contains("write-ahead log"), "{refused:?}");
 }
 
 /// As SQLite does after an error of the file.

@@ -145,6 +145,28 @@ async fn the_folder_is_made_and_a_closed_database_is_one_file() {
     assert_eq!(names, ["memory.db"]);
 }
 
+#[cfg(unix)]
+#[tokio::test]
+async fn only_the_owner_reads_a_new_file_and_an_old_one_keeps_its_mode() {
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::PermissionsExt;
+
+    let folder = TempDir::new().expect("a temporary folder");
+    let path = folder.path().join("memory.db");
+    let modes = || {
+        let mode =
+            |ending| fs::metadata(format!("{}{ending}", path.display())).expect(ending).permissions().mode() & 0o777;
+        ["", "-wal", "-shm"].map(mode)
+    };
+    for mode in [0o600, 0o640] {
+        let provider = open(path.clone()).await;
+        provider.store(event("a", 1)).await.expect("a store");
+        assert_eq!(modes(), [mode; 3]);
+        provider.shutdown().await.expect("a shutdown");
+        fs::set_permissions(&path, Permissions::from_mode(0o640)).expect("another mode");
+    }
+}
+
 #[tokio::test]
 async fn a_call_that_fails_in_a_group_fails_alone() {
     let folder = TempDir::new().expect("a temporary folder");
