@@ -1,7 +1,7 @@
 //! Sessions: connections with their settings, and the transactions that calls share.
 
-use std::fs::OpenOptions;
-use std::path::Path;
+use std::fs::{self, OpenOptions};
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -28,6 +28,15 @@ const PAGE_BYTES: i64 = 8 << 10;
 /// After how many pages the log is put into the file: four times SQLite's own, so that an import in random order, which
 /// writes the same pages of its indexes again and again, puts each there less often.
 const LOG_PAGES: i64 = 4_000;
+/// From how many bytes on the writer waits for readers, so that the log can begin anew, and to how many SQLite cuts it then: twice
+/// what it has when no reader is in the way. By how much it has to grow before the next attempt.
+const LOG_BYTES: u64 = 2 * (LOG_PAGES * PAGE_BYTES) as u64;
+const LOG_GROWTH: u64 = LOG_BYTES / 2;
+/// How often its size is looked at: to ask for it takes some file systems 0.1 ms.
+const LOG_LOOK: Duration = Duration::from_millis(100);
+/// How long readers are waited for at most, while nobody can write: so long for each of those bytes, and no longer than that.
+const LOG_PATIENCE: Duration = Duration::from_millis(100);
+const MOST_LOG_PATIENCE: Duration = Duration::from_secs(1);
 /// What has been committed is on the disk itself: macOS leaves it in the disk's own memory unless it is asked for more.
 const SYNCED: &str = "PRAGMA synchronous = FULL; PRAGMA fullfsync = TRUE; PRAGMA checkpoint_fullfsync = TRUE";
 /// How long to wait before trying again what SQLite refuses without asking its busy handler.
@@ -135,6 +144,44 @@ impl Session {
     }
 }
 
+/// The log of a file. SQLite goes on to write behind its end while anybody reads from it, so readers that overlap would let it grow for
+/// ever.
+#[derive(Debug)]
+pub(crate) struct Log {
+    path: PathBuf,
+    /// How many bytes it had when it could not begin anew.
+    tried: u64,
+    looked: Instant,
+}
+
+impl Log {
+    pub(crate) fn of(file: &Path) -> Self {
+        let mut path = file.as_os_str().to_owned();
+        path.push("-wal");
+        Self { path: path.into(), tried: 0, looked: Instant::now() }
+    }
+
+    /// Lets the log begin anew when it has grown too large. Who reads from it is waited for, the longer the larger it is.
+    pub(crate) fn keep_short(&mut self, connection: &Connection) {
+        if self.looked.elapsed() < LOG_LOOK {
+            return;
+        }
+        self.looked = Instant::now();
+        let bytes = fs::metadata(&self.path).map_or(0, |file| file.len());
+        self.tried = if bytes < self.tried { 0 } else { self.tried };
+        if bytes <= LOG_BYTES.max(self.tried + LOG_GROWTH) {
+            return;
+        }
+        let times = u32::try_from(bytes / LOG_BYTES).unwrap_or(u32::MAX);
+        let patience = LOG_PATIENCE.saturating_mul(times).min(MOST_LOG_PATIENCE);
+        let restart = || connection.query_row("PRAGMA wal_checkpoint(RESTART)", [], |row| row.get(0));
+        let is_blocked = connection.busy_timeout(patience).and_then(|()| restart());
+        let _ = connection.busy_timeout(Duration::ZERO);
+        // The log stays as it is where that fails: what is wrong with the file is told by the next call.
+        self.tried = if is_blocked.unwrap_or(true) { bytes } else { 0 };
+    }
+}
+
 /// A connection that can write, with the settings that durability needs.
 pub(crate) fn connect(config: &SqliteConfig) -> Result<Connection> {
     let deadline = config.settings().deadline;
@@ -152,7 +199,8 @@ pub(crate) fn connect(config: &SqliteConfig) -> Result<Connection> {
     if let Location::File(_) = config.location {
         write_ahead(&connection, Instant::now() + deadline)?;
     }
-    connection.execute_batch(&format!("{SYNCED}; PRAGMA wal_autocheckpoint = {LOG_PAGES}")).map_err(native)?;
+    let log = format!("PRAGMA wal_autocheckpoint = {LOG_PAGES}; PRAGMA journal_size_limit = {LOG_BYTES}");
+    connection.execute_batch(&format!("{SYNCED}; {log}")).map_err(native)?;
     Ok(connection)
 }
 
@@ -202,7 +250,7 @@ fn check_path(path: &Path) -> Result<()> {
 
 fn make_folder_of(path: &Path) -> Result<()> {
     match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => std::fs::create_dir_all(folder).map_err(|error| {
+        Some(folder) if !folder.as_os_str().is_empty() => fs::create_dir_all(folder).map_err(|error| {
             Error::new(ErrorKind::Unavailable, "the folder of the database can't be made").with_source(error)
         }),
         _ => Ok(()),

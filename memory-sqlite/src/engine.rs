@@ -13,7 +13,7 @@ use memory_core::{Backfill, Durability, Error, ErrorKind, Health, Outcome, Resul
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use crate::config::{Location, SqliteConfig};
-use crate::connection::Session;
+use crate::connection::{Log, Session};
 use crate::error::native;
 use crate::statements::{self, column, first};
 use crate::{paths, schema};
@@ -95,8 +95,12 @@ impl Engine for SqliteEngine {
             connection.busy_timeout(Duration::ZERO).map_err(native)?;
             Ok(Session::new(connection))
         };
-        let mut threads =
-            vec![start("memory-sqlite-write", open, |session| write_until_closed(session, commands)).await?];
+        let log = match &config.location {
+            Location::Memory => None,
+            Location::File(path) => Some(Log::of(path)),
+        };
+        let serve = |session| write_until_closed(session, log, commands);
+        let mut threads = vec![start("memory-sqlite-write", open, serve).await?];
         let readers = match &config.location {
             Location::Memory => None,
             Location::File(path) => {
@@ -314,7 +318,7 @@ fn read_until_closed(mut session: Session, commands: &Receiver<Waiting>) {
 }
 
 /// The loop of the writer's thread. Ends when it is told to, or when the engine is gone and the queue is empty.
-fn write_until_closed(mut session: Session, commands: Receiver<Waiting>) {
+fn write_until_closed(mut session: Session, mut log: Option<Log>, commands: Receiver<Waiting>) {
     let mut group = VecDeque::with_capacity(GROUP);
     let mut patience = IDLE;
     let mut rows_when_whole = paths::last_row(&session.connection).unwrap_or_default();
@@ -352,6 +356,9 @@ fn write_until_closed(mut session: Session, commands: Receiver<Waiting>) {
             }
         }
         write_group(&mut session, &mut group);
+        if let Some(log) = &mut log {
+            log.keep_short(&session.connection);
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::{Arc, Condvar, Mutex, mpsc};
 use std::task::Poll;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -161,6 +161,59 @@ async fn a_write_that_is_given_up_in_the_middle_ends_and_leaves_nothing() {
         .run(Access::Write, later(), Arc::new(document), |session, document| Box::pin(session.put(None, document)));
     assert!(timeout(PATIENCE, put).await.expect("the writer goes on").expect("a put"), "its id is taken");
     engine.close().await.expect("closes");
+}
+
+#[tokio::test]
+async fn readers_that_overlap_do_not_let_the_log_grow_for_ever() {
+    const STORES: u64 = 64;
+    let (folder, engine) = open().await;
+    let engine = &engine;
+    let relay = Arc::new(Relay { begun: Mutex::new(0), changed: Condvar::new() });
+    let read = async || {
+        while *relay.begun.lock().expect("no panic") < usize::MAX {
+            let work = engine.run(Access::Read, later(), Arc::clone(&relay), |session, relay| {
+                Box::pin(async move {
+                    session.collections().await?;
+                    relay.pass_on();
+                    Ok(())
+                })
+            });
+            work.await.expect("a read");
+        }
+    };
+    let write = async || {
+        let trigger = trigger(4_000_000);
+        for _ in 0..STORES {
+            engine.run(Access::Write, later(), Arc::new(memory(&trigger)), append).await.expect("a store");
+        }
+        let log = std::fs::metadata(folder.path().join("memory.db-wal")).expect("the log").len();
+        *relay.begun.lock().expect("no panic") = usize::MAX;
+        relay.changed.notify_all();
+        log
+    };
+    let (log, (), ()) = futures::join!(write(), read(), read());
+    assert!(log < 3_000_000 * STORES, "the log has {log} bytes, and 4 MB were stored {STORES} times");
+    engine.close().await.expect("closes");
+}
+
+/// Readers of whom each ends soon after the next one has begun, so that there is always one.
+struct Relay {
+    /// How many have begun; the greatest number ends them all.
+    begun: Mutex<usize>,
+    changed: Condvar,
+}
+
+impl Relay {
+    fn pass_on(&self) {
+        let mut begun = self.begun.lock().expect("no panic");
+        let before = *begun;
+        if before < usize::MAX {
+            *begun += 1;
+            self.changed.notify_all();
+            drop(self.changed.wait_while(begun, |begun| *begun <= before + 1));
+            thread::sleep(Duration::from_millis(2));
+        }
+    }
 }
 
 /// For each of some calls that wait together: how many before it are not committed when it begins.
