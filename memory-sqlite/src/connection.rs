@@ -41,8 +41,13 @@ const MOST_LOG_PATIENCE: Duration = Duration::from_secs(1);
 const SYNCED: &str = "PRAGMA synchronous = FULL; PRAGMA fullfsync = TRUE; PRAGMA checkpoint_fullfsync = TRUE";
 /// How long to wait before trying again what SQLite refuses without asking its busy handler.
 const RETRY_PAUSE: Duration = Duration::from_millis(10);
-/// How long the writer waits before it looks again whether another program still holds the file.
-const LOCK_PAUSE: Duration = Duration::from_millis(1);
+/// How long the writer waits before it looks again whether another program still holds the file. SQLite's own pauses grow to 100 ms, and
+/// who has waited longest waits longest again.
+const LOCK_PAUSE: Duration = Duration::from_micros(250);
+/// How long a writer leaves the file alone after a transaction while others write too: each of them looks at it in that time.
+const TURN_PAUSE: Duration = Duration::from_micros(500);
+/// How long others count as there after the file was last found locked.
+const RIVALRY: Duration = Duration::from_millis(100);
 
 /// A connection, and what its transaction has learned and left to do. Only one thread uses it.
 #[derive(Debug)]
@@ -54,6 +59,8 @@ pub struct Session {
     pub(crate) paths: Vec<PathEntry>,
     /// How many bytes of records the transaction has written.
     pub(crate) bytes: usize,
+    /// When another program was last found to write.
+    rival: Option<Instant>,
 }
 
 impl Session {
@@ -65,7 +72,7 @@ impl Session {
     }
 
     pub(crate) fn new(connection: Connection) -> Self {
-        Self { connection, has_ledger_text: false, paths: Vec::new(), bytes: 0 }
+        Self { connection, has_ledger_text: false, paths: Vec::new(), bytes: 0, rival: None }
     }
 
     /// Begins a transaction with the right to write, so that no later statement can find the database locked. `Timeout` when another
@@ -73,9 +80,19 @@ impl Session {
     pub(crate) fn begin(&mut self, until: Instant) -> Result<()> {
         loop {
             match execute(&self.connection, "BEGIN IMMEDIATE", []) {
-                Err(error) if error.kind() == ErrorKind::Timeout && Instant::now() < until => thread::sleep(LOCK_PAUSE),
+                Err(error) if error.kind() == ErrorKind::Timeout && Instant::now() < until => {
+                    self.rival = Some(Instant::now());
+                    thread::sleep(LOCK_PAUSE);
+                }
                 begun => return begun.map(drop),
             }
+        }
+    }
+
+    /// Leaves the file to other programs for a moment if they write too, since who goes on at once would find it free each time.
+    pub(crate) fn give_way(&self) {
+        if self.rival.is_some_and(|rival| rival.elapsed() < RIVALRY) {
+            thread::sleep(TURN_PAUSE);
         }
     }
 

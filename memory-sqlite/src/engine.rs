@@ -401,6 +401,7 @@ fn write_group(session: &mut Session, calls: &mut VecDeque<Box<dyn Write>>) {
             Err(_) if group.is_empty() => answer(std::mem::take(calls), &written),
             _ => answer(group, &written),
         }
+        session.give_way();
     }
 }
 

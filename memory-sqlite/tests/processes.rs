@@ -5,6 +5,7 @@ use std::env;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use memory_core::{
@@ -24,6 +25,8 @@ const KILL_ROUNDS: &str = "MEMORY_TEST_KILL_ROUNDS";
 const WRITERS: usize = 3;
 const READERS: usize = 2;
 const STORES: usize = 300;
+/// How long a measurement of stores takes.
+const MEASURED: Duration = Duration::from_secs(5);
 /// The bytes of the stores of one group: more than SQLite keeps in memory, so that it writes before the commit.
 const LARGE_GROUP: [usize; 9] = [0, 0, 4_000_000, 4_000_000, 4_000_000, 4_000_000, 4_000_000, 0, 0];
 
@@ -34,6 +37,7 @@ fn main() -> ExitCode {
     let trials = vec![
         Trial::test("eight_processes_make_one_database", eight_processes_make_one_database),
         Trial::test("writers_and_readers_share_a_file", writers_and_readers_share_a_file),
+        Trial::test("how_long_stores_of_three_processes_take", how_long_stores_take).with_ignored_flag(true),
         Trial::test("a_killed_writer_loses_nothing_that_it_acknowledged", a_killed_writer_loses_nothing),
         #[cfg(unix)]
         Trial::test("a_log_that_may_not_grow_loses_nothing_that_was_acknowledged", a_log_that_may_not_grow),
@@ -84,6 +88,26 @@ fn writers_and_readers_share_a_file() -> Result<(), Failed> {
     same(&acknowledged.into_iter().collect(), &stored.iter().map(|memory| memory.id.to_string()).collect::<Vec<_>>())?;
     check_keys(&stored)?;
     check_integrity(&path)
+}
+
+/// Prints what stores take in three processes that store without a pause, alone and beside each other. A measurement: it fails for no
+/// figure.
+fn how_long_stores_take() -> Result<(), Failed> {
+    for processes in [1, 3] {
+        let folder = TempDir::new()?;
+        let path = folder.path().join("memory.db");
+        run(&path, async |_| Ok(()))?;
+        let children = (0..processes).map(|_| start("measure", &path)).collect::<Result<Vec<_>, _>>()?;
+        for child in children {
+            let lines = finish(child)?;
+            let mut micros: Vec<u64> = lines.iter().map(|line| line.parse()).collect::<Result<_, _>>()?;
+            micros.sort_unstable();
+            let at = |share: f64| micros.get((micros.len() as f64 * share) as usize).or(micros.last()).copied();
+            let [median, p99, most] = [0.5, 0.99, 1.0].map(|share| at(share).unwrap_or_default());
+            println!("one of {processes}: {} stores, median {median} µs, p99 {p99} µs, most {most} µs", micros.len());
+        }
+    }
+    Ok(())
 }
 
 fn a_killed_writer_loses_nothing() -> Result<(), Failed> {
@@ -191,6 +215,16 @@ fn play(role: &str) -> ExitCode {
             for number in 0..STORES {
                 tell(provider.store(event(number, 0)).await?);
             }
+            Ok(())
+        }),
+        "measure" => run(&path, async |provider| {
+            let (begun, mut micros) = (Instant::now(), Vec::new());
+            while begun.elapsed() < MEASURED {
+                let store = Instant::now();
+                provider.store(event(micros.len(), 600)).await?;
+                micros.push(store.elapsed().as_micros());
+            }
+            micros.iter().for_each(|micros| println!("{micros}"));
             Ok(())
         }),
         "write-for-ever" => run(&path, async |provider| {
