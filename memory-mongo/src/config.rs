@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use memory_core::engine::{Config, DEFAULT_DEADLINE, Settings, parameter};
 use memory_core::{Clock, Error, Result, SystemClock, TextIndex};
-use mongodb::options::{Acknowledgment, ClientOptions, ConnectionString, ReadConcern, ReadConcernLevel, WriteConcern};
+use mongodb::options::{
+    Acknowledgment, ClientOptions, ConnectionString, DriverInfo, ReadConcern, ReadConcernLevel, WriteConcern,
+};
 
 use crate::error::native;
 
@@ -81,6 +83,7 @@ impl MongoConfig {
     pub(crate) async fn client_options(&self) -> Result<ClientOptions> {
         let mut options = ClientOptions::parse(self.server.0.clone()).await.map_err(native)?;
         options.app_name.get_or_insert_with(|| "agent-memory".to_owned());
+        options.driver_info = Some(DriverInfo::builder().name(program(&self.namespace)).build());
         options.server_selection_timeout.get_or_insert(SERVER_SELECTION);
         options.max_pool_size.get_or_insert(POOL_SIZE);
         options.write_concern = Some(WriteConcern::builder().w(Acknowledgment::Majority).journal(true).build());
@@ -113,6 +116,11 @@ impl fmt::Debug for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Server").field(&self.0.host_info).finish()
     }
+}
+
+/// How programs on a namespace call themselves to the server, beside what the URL calls the application: a part of the driver's name.
+pub(crate) fn program(namespace: &str) -> String {
+    format!("agent-memory/{namespace}")
 }
 
 /// The namespace is the name of a database.

@@ -1,27 +1,36 @@
 //! Connections: the collections of a namespace, sessions, and transactions.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use futures::TryStreamExt;
+
 use memory_core::engine::Retry;
 use memory_core::{Error, ErrorKind, MemoryId, Outcome, Result, TextIndex};
-use mongodb::bson::RawDocumentBuf;
+use mongodb::bson::{RawDocumentBuf, doc};
 use mongodb::error::UNKNOWN_TRANSACTION_COMMIT_RESULT;
 use mongodb::options::{
     CollectionOptions, DatabaseOptions, ReadConcern, ReadPreference, SelectionCriteria, TransactionOptions,
 };
 use mongodb::{Client, ClientSession, Collection, Database};
 use tokio::sync::Mutex;
+use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 
-use crate::config::MongoConfig;
-use crate::error::{is_temporary, native, native_write};
+use crate::config::{MongoConfig, program};
+use crate::error::{WRITE_CONFLICT, code, is_temporary, native, native_write};
+use crate::statements::abandoned;
 
 /// The pause before a commit or the lock is asked for again.
 pub(crate) const PAUSE: Duration = Duration::from_millis(20);
 /// The longest time for a set-up, however long calls may take.
 const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
+/// After this time a write is held up, perhaps by a transaction whose program is gone.
+const HELD_UP: Duration = Duration::from_millis(500);
+/// How much time lies between two searches for such transactions.
+const BETWEEN: Duration = Duration::from_millis(200);
 
 /// The collections of a namespace, as an open provider has them.
 #[derive(Debug)]
@@ -38,6 +47,11 @@ pub(crate) struct Connections {
     has_ledger_text: AtomicBool,
     /// What is under way, also when nobody waits for it any more.
     running: TaskTracker,
+    /// Locked by a search for transactions whose programs are gone. Holds when the last one ended.
+    searched: Arc<Mutex<Option<Instant>>>,
+    /// The database of the server itself, and what marks the connections of programs on this namespace there.
+    admin: Database,
+    program: String,
     /// Locked while the words of the ledger are being indexed: each attempt holds a connection to its end.
     pub(crate) indexing: Arc<Mutex<()>>,
     /// Who has the lock while these connections migrate: the same in each attempt, so that the next one has what one left locked.
@@ -74,12 +88,16 @@ impl Connections {
         let client = Client::with_options(options).map_err(native)?;
         let database = DatabaseOptions::builder().selection_criteria(primary()).build();
         let database = client.database_with_options(&config.namespace, database);
+        let admin = DatabaseOptions::builder().selection_criteria(primary()).read_concern(ReadConcern::local()).build();
         let majority = |from| CollectionOptions::builder().selection_criteria(from).build();
         let local = CollectionOptions::builder().selection_criteria(primary()).read_concern(ReadConcern::local());
         Ok(Self {
             configured: Collections::new(&database, &majority(read_from)),
             latest: Collections::new(&database, &majority(primary())),
             primary: Collections::new(&database, &local.build()),
+            searched: Arc::default(),
+            admin: client.database_with_options("admin", admin),
+            program: program(&config.namespace),
             client,
             database,
             has_ledger_text: AtomicBool::new(config.text_index == TextIndex::All),
@@ -100,6 +118,46 @@ impl Connections {
         ended.unwrap_or_else(|panic| {
             Err(Error::new(ErrorKind::Unexpected, "a task of the provider ended early").with_source(panic))
         })
+    }
+
+    /// Runs a write as [`Self::run`] does. While it is held up, and when it has given way to a transaction, those are ended whose programs
+    /// are gone.
+    pub(crate) async fn run_write<T>(&self, work: impl Future<Output = Result<T>> + Send + 'static) -> Result<T>
+    where
+        T: Send + 'static,
+    {
+        let mut work = pin!(self.run(work));
+        let written = loop {
+            match timeout(HELD_UP, &mut work).await {
+                Ok(written) => break written,
+                Err(_) => self.end_abandoned(),
+            }
+        };
+        if written.as_ref().is_err_and(|error| code(error) == Some(WRITE_CONFLICT)) {
+            self.end_abandoned();
+        }
+        written
+    }
+
+    /// Begins to end the transactions whose programs are gone, unless that was just done: the server would keep what they hold for a minute.
+    fn end_abandoned(&self) {
+        let Ok(mut searched) = Arc::clone(&self.searched).try_lock_owned() else { return };
+        if searched.is_some_and(|searched| searched.elapsed() < BETWEEN) {
+            return;
+        }
+        let (admin, program) = (self.admin.clone(), self.program.clone());
+        self.running.spawn(async move {
+            let end = async {
+                let mut found = admin.aggregate(abandoned(&program)).await?;
+                if let Some(found) = found.try_next().await? {
+                    admin.run_command(doc! { "killSessions": found.get("sessions") }).await?;
+                }
+                Ok::<_, mongodb::error::Error>(())
+            };
+            // Where that fails, the server ends them in time.
+            let _ = end.await;
+            *searched = Some(Instant::now());
+        });
     }
 
     /// A session on the primary for what is no call of a user: set-up, migrations and health.

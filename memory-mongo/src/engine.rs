@@ -94,7 +94,11 @@ impl Engine for MongoEngine {
             Access::Write => &self.connections.primary,
         };
         let mut session = MongoSession::new(&self.connections, reads, until);
-        self.connections.run(async move { work(&mut session, &argument).await }).await
+        let work = async move { work(&mut session, &argument).await };
+        match access {
+            Access::Read | Access::ReadLatest => self.connections.run(work).await,
+            Access::Write => self.connections.run_write(work).await,
+        }
     }
 
     fn is_temporary(&self, error: &Error) -> bool {

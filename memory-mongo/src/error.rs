@@ -10,6 +10,8 @@ use mongodb::error::{ErrorKind as DriverKind, TRANSIENT_TRANSACTION_ERROR, Write
 pub(crate) const DUPLICATE_KEY: i32 = 11000;
 /// A row without words, where the words of the ledger are indexed, or one of a program below the minimum writer version.
 pub(crate) const NOT_VALID: i32 = 121;
+/// A transaction that another one is in the way of.
+pub(crate) const WRITE_CONFLICT: i32 = 112;
 
 /// What the driver reported, without its texts: those quote keys and values.
 #[derive(Debug)]
@@ -120,7 +122,6 @@ pub(crate) fn code(error: &Error) -> Option<i32> {
 }
 
 const LOST: &str = "the connection to the server failed";
-const WRITE_CONFLICT: i32 = 112;
 
 /// Whether the code says that the server is not the primary any more, or not yet.
 fn is_moving(code: i32) -> bool {

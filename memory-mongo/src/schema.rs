@@ -26,7 +26,7 @@ const LOCK: &str = "lock";
 /// The `_id` of what seals the cursors, and its field.
 const SECRET: &str = "secret";
 /// When a lock whose owner is gone is free again, in milliseconds.
-const LEASE: i64 = 10_000;
+const LEASE: i64 = 2_000;
 /// What `create` answers where the collection is there.
 const EXISTS: i32 = 48;
 /// How many rows a slice of the backfill goes over.

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use memory_core::engine::{Mark, Place, Source, Walk};
 use memory_core::{Collection, Context, DocumentId, MAX_EXAMINED, Memory, Order, Timestamp, path_hash};
-use mongodb::bson::{Document, doc};
+use mongodb::bson::{Bson, Document, doc};
 
 use crate::row::{EVERYTHING, Stored, open_path, paths_of, uuid, written};
 
@@ -137,5 +137,28 @@ pub(crate) fn ranked(within: Document, wanted: &BTreeSet<String>) -> [Document; 
         doc! { "$sort": { "hits": -1, "words": 1, "createdAt": -1, "_id": -1 } },
         doc! { "$limit": MAX_EXAMINED as i64 },
         doc! { "$project": { "_id": 1 } },
+    ]
+}
+
+/// What finds the sessions of transactions whose programs are gone, as one list: their connection is closed, and they wait. Of a program
+/// that goes on, the connection may have been opened while the server looked: its transaction has not waited for long.
+pub(crate) fn abandoned(program: &str) -> [Document; 6] {
+    let name = doc! { "$split": ["$clientMetadata.driver.name", "|"] };
+    [
+        // Of the user's own: that needs no privilege.
+        doc! { "$currentOp": { "allUsers": false, "idleConnections": true, "idleSessions": true } },
+        doc! { "$group": {
+            "_id": "$connectionId",
+            "types": { "$addToSet": "$type" },
+            "found": { "$push": {
+                "session": { "id": "$lsid.id" },
+                "program": { "$arrayElemAt": [name, -1] },
+                "waited": "$transaction.timeInactiveMicros",
+            } },
+        } },
+        doc! { "$match": { "types": ["idleSession"] } },
+        doc! { "$unwind": "$found" },
+        doc! { "$match": { "found.program": program, "found.waited": { "$gte": 100_000 } } },
+        doc! { "$group": { "_id": Bson::Null, "sessions": { "$push": "$found.session" } } },
     ]
 }

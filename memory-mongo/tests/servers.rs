@@ -11,17 +11,20 @@ use conformance::server::async_trial;
 use conformance::server::mongo::LocalMongo;
 use libtest_mimic::Arguments;
 use memory_core::{
-    Context, Error, ErrorKind, IdempotencyKey, MemoryId, MemoryPatch, MemoryProvider, MemoryQuery, Metadata, NewMemory,
-    Order, Outcome, SpaceId, Status, TextIndex, Timestamp, Trigger,
+    Collection, Content, Context, DocumentId, DocumentWrite, Error, ErrorKind, IdempotencyKey, MemoryId, MemoryPatch,
+    MemoryProvider, MemoryQuery, Metadata, NewMemory, Order, Outcome, SpaceId, Status, TextIndex, Timestamp, Trigger,
 };
 use memory_mongo::{MongoConfig, MongoMemory};
 use mongodb::bson::{Bson, Document, doc};
-use mongodb::options::{Acknowledgment, WriteConcern};
+use mongodb::options::{Acknowledgment, DriverInfo, WriteConcern};
 use mongodb::{Client, Database};
 use tokio::task::JoinHandle;
+use tokio::time::timeout;
 
 /// Stands in payloads and passwords; no error may show it.
 const SECRET: &str = "xyzzy";
+/// Within this time everybody is served whom a dead program was in the way of.
+const SOON: Duration = Duration::from_secs(5);
 /// Another number of times that the primary is killed.
 const ROUNDS: &str = "MEMORY_TEST_MONGO_ROUNDS";
 
@@ -37,6 +40,7 @@ fn main() -> ExitCode {
             "mongo::what_a_dead_program_has_locked_is_free_again",
             what_a_dead_program_has_locked_is_free_again,
         ),
+        async_trial("mongo::a_dead_program_holds_nobody_up", a_dead_program_holds_nobody_up),
         async_trial("mongo::the_failure_of_one_store_touches_no_other", the_failure_of_one_store_touches_no_other),
         async_trial("mongo::one_key_does_not_part_a_batch", one_key_does_not_part_a_batch),
         async_trial("mongo::stores_learn_that_the_ledger_is_indexed", stores_learn_that_the_ledger_is_indexed),
@@ -222,6 +226,48 @@ async fn what_a_dead_program_has_locked_is_free_again() -> CaseResult {
     steps.update_one(doc! { "_id": "lock" }, vec![until]).upsert(true).await?;
     open(config(&server.url())).await?.store(event("a-b", 1)).await?;
     assert_eq!(steps.count_documents(doc! { "_id": "lock" }).await?, 0, "the lock is given back");
+    Ok(())
+}
+
+/// What a program was writing when it was killed is served at once: the server itself would keep its transactions for a minute.
+async fn a_dead_program_holds_nobody_up() -> CaseResult {
+    let (open_to_all, guarded) = (LocalMongo::start()?, LocalMongo::start_with_user("admin", SECRET)?);
+    let roles = ["readWrite", "dbAdmin"].map(|role| doc! { "role": role, "db": "agent_memory" });
+    admin(&guarded.url()).await?.run_command(doc! { "createUser": "app", "pwd": SECRET, "roles": roles }).await?;
+    for url in [open_to_all.url(), guarded.url().replace("admin:", "app:")] {
+        let provider = open(config(&url)).await?;
+        provider.documents().put(note("dead")).await?;
+        let (dead, living) = (program(&url).await?, program(&url).await?);
+        let mut sessions = Vec::new();
+        for (client, id) in [(&dead, "dead"), (&living, "living")] {
+            let database = client.database("agent_memory");
+            let (keys, documents) =
+                (database.collection("idempotency_keys"), database.collection::<Document>("documents"));
+            let mut session = client.start_session().await?;
+            session.start_transaction().await?;
+            keys.insert_one(doc! { "_id": id }).session(&mut session).await?;
+            documents.delete_many(doc! { "_id.id": id }).session(&mut session).await?;
+            sessions.push(session);
+        }
+        dead.shutdown().immediate(true).await;
+        let keyed = |key: &str| event("a-b", 1).with_idempotency_key(IdempotencyKey::parse(key).expect("a key"));
+        let id = timeout(SOON, provider.store(keyed("dead"))).await??;
+        assert_eq!(timeout(SOON, provider.store_many(vec![keyed("dead"), keyed("other")])).await??[0], id);
+        assert_eq!(timeout(SOON, provider.documents().put(note("dead"))).await??.revision.get(), 2);
+
+        // Documents are written without a transaction, and wait for the one that is in their way.
+        let another = program(&url).await?;
+        let mut session = another.start_session().await?;
+        session.start_transaction().await?;
+        let documents = another.database("agent_memory").collection::<Document>("documents");
+        documents.delete_many(doc! { "_id.id": "dead" }).session(&mut session).await?;
+        another.shutdown().immediate(true).await;
+        assert_eq!(timeout(SOON, provider.documents().put(note("dead"))).await??.revision.get(), 3);
+
+        // Whoever is alive goes on.
+        sessions[1].commit_transaction().await?;
+        assert_eq!(all(&provider).await?.len(), 2);
+    }
     Ok(())
 }
 
@@ -573,6 +619,13 @@ async fn admin(url: &str) -> mongodb::error::Result<Database> {
     Ok(Client::with_options(options)?.database("admin"))
 }
 
+/// A client that the server takes for a program on the usual namespace.
+async fn program(url: &str) -> mongodb::error::Result<Client> {
+    let mut options = mongodb::options::ClientOptions::parse(url).await?;
+    options.driver_info = Some(DriverInfo::builder().name("agent-memory/agent_memory").build());
+    Client::with_options(options)
+}
+
 /// Makes the commands of providers fail, and leaves those of this test alone.
 async fn fail(admin: &Database, mode: Bson, mut what: Document) -> mongodb::error::Result<()> {
     if mode != Bson::from("off") {
@@ -593,6 +646,12 @@ fn large() -> NewMemory {
 fn event(space: &str, millis: i64) -> NewMemory {
     let trigger = Trigger::parse(&format!(r#"{{"text":"{SECRET}"}}"#)).expect("valid");
     NewMemory::new(SpaceId::parse(space).expect("valid"), trigger, at(millis))
+}
+
+fn note(id: &str) -> DocumentWrite {
+    let (collection, content) = (Collection::parse("notes").expect("valid"), Content::parse(SECRET).expect("valid"));
+    let write = DocumentWrite::new(collection, SpaceId::parse("a-b").expect("valid"), content, at(1));
+    write.with_id(DocumentId::parse(id).expect("valid"))
 }
 
 fn at(millis: i64) -> Timestamp {
@@ -618,7 +677,7 @@ async fn eventually(is_so: impl AsyncFn() -> bool) -> CaseResult {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     };
-    Ok(tokio::time::timeout(Duration::from_secs(60), wait).await?)
+    Ok(timeout(Duration::from_secs(60), wait).await?)
 }
 
 #[track_caller]
