@@ -10,7 +10,7 @@ use futures::TryStreamExt;
 use memory_core::engine::Retry;
 use memory_core::{Error, ErrorKind, MemoryId, Outcome, Result, TextIndex};
 use mongodb::bson::{RawDocumentBuf, doc};
-use mongodb::error::UNKNOWN_TRANSACTION_COMMIT_RESULT;
+use mongodb::error::{TRANSIENT_TRANSACTION_ERROR, UNKNOWN_TRANSACTION_COMMIT_RESULT};
 use mongodb::options::{
     CollectionOptions, DatabaseOptions, ReadConcern, ReadPreference, SelectionCriteria, TransactionOptions,
 };
@@ -20,7 +20,7 @@ use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 
 use crate::config::{MongoConfig, program};
-use crate::error::{WRITE_CONFLICT, code, is_temporary, native, native_write};
+use crate::error::{WRITE_CONFLICT, code, is_temporary, native};
 use crate::statements::abandoned;
 
 /// The pause before a commit or the lock is asked for again.
@@ -228,14 +228,18 @@ impl MongoSession {
         Ok(transaction)
     }
 
-    /// Asks again while it is not known whether that was done.
+    /// Asks again while it is not known whether that was done. The driver itself asks twice and tells of the second answer, so that only
+    /// one shows that nothing was done: that the server has given up the transaction.
     async fn commit(&self, mut transaction: ClientSession) -> Result<()> {
         loop {
             match transaction.commit_transaction().await {
                 Ok(()) => return Ok(()),
-                Err(error) if !error.contains_label(UNKNOWN_TRANSACTION_COMMIT_RESULT) => return Err(native(error)),
-                Err(error) if Instant::now() + PAUSE >= self.until => {
-                    return Err(native_write(error).with_outcome(Outcome::Unknown));
+                Err(error) if error.contains_label(TRANSIENT_TRANSACTION_ERROR) => return Err(native(error)),
+                Err(error)
+                    if !error.contains_label(UNKNOWN_TRANSACTION_COMMIT_RESULT)
+                        || Instant::now() + PAUSE >= self.until =>
+                {
+                    return Err(native(error).with_outcome(Outcome::Unknown));
                 }
                 Err(_) => tokio::time::sleep(PAUSE).await,
             }

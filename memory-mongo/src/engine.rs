@@ -25,8 +25,10 @@ pub struct MongoEngine {
 
 impl Engine for MongoEngine {
     const NAME: &'static str = "mongo";
-    const BATCH: Option<(usize, usize)> = Some((1_000, 16 << 20));
-    const RESTORE: (usize, usize) = (1_000, 16 << 20);
+    // With its words, a text takes less than five times its bytes, and an insert of 48 MB is one command: what fails of it has failed
+    // as a whole.
+    const BATCH: Option<(usize, usize)> = Some((1_000, 8 << 20));
+    const RESTORE: (usize, usize) = (1_000, 8 << 20);
 
     type Config = MongoConfig;
     type Session = MongoSession;

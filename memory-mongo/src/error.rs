@@ -69,22 +69,27 @@ pub(crate) fn native(error: mongodb::error::Error) -> Error {
     };
     let is_temporary = error.contains_label(TRANSIENT_TRANSACTION_ERROR)
         || matches!(error.kind.as_ref(), DriverKind::Io(_) | DriverKind::ConnectionPoolCleared { .. })
-        || code.is_some_and(|code| code == WRITE_CONFLICT || is_moving(code));
+        || code.is_some_and(|code| code == WRITE_CONFLICT || is_moving(code) || is_unreachable(code));
     meaning.with_source(Native { code, text, is_temporary }).retryable_if(is_temporary)
 }
 
-/// As [`native`], for a command that may have had its effect although it failed.
+/// As [`native`], for a write that was sent once: the outcome is unknown unless the error shows that nothing was written.
 pub(crate) fn native_write(error: mongodb::error::Error) -> Error {
-    let is_unknown = match error.kind.as_ref() {
-        DriverKind::Io(_) | DriverKind::ConnectionPoolCleared { .. } => true,
-        DriverKind::Write(WriteFailure::WriteConcernError(_)) => true,
-        DriverKind::InsertMany(refusals) => refusals.write_concern_error.is_some(),
-        // Of a primary that is ending it is not known what it has handed on.
-        DriverKind::Command(refusal) => matches!(refusal.code, 91 | 11600 | 11602 | 50),
+    use DriverKind::{
+        Authentication, Command, DnsResolve, IncompatibleServer, InsertMany, InvalidArgument, InvalidTlsConfig, Io,
+        ServerSelection, SessionsNotSupported, Shutdown, Write,
+    };
+    let is_not_done = match error.kind.as_ref() {
+        Command(refusal) => !is_interruption(refusal.code),
+        Write(refusal) => matches!(refusal, WriteFailure::WriteError(_)),
+        InsertMany(refusals) => refusals.write_concern_error.is_none(),
+        Io(cause) => cause.kind() == std::io::ErrorKind::ConnectionRefused,
+        // Nothing was sent.
+        ServerSelection { .. } | DnsResolve { .. } | Authentication { .. } | InvalidTlsConfig { .. } => true,
+        InvalidArgument { .. } | SessionsNotSupported | IncompatibleServer { .. } | Shutdown => true,
         _ => false,
     };
-    let error = native(error);
-    if is_unknown { error.with_outcome(Outcome::Unknown) } else { error }
+    native(error).with_outcome(if is_not_done { Outcome::NotDone } else { Outcome::Unknown })
 }
 
 /// Which documents of an unordered insert were refused, by their place, and the codes of that.
@@ -123,9 +128,20 @@ pub(crate) fn code(error: &Error) -> Option<i32> {
 
 const LOST: &str = "the connection to the server failed";
 
+/// Whether the code says that a command was cut off, which may then have had its effect, or a part of it, or of which a server behind
+/// this one has not told that.
+fn is_interruption(code: i32) -> bool {
+    matches!(code, 6 | 7 | 24 | 50 | 89 | 91 | 189 | 262 | 279 | 9001 | 11600 | 11601 | 11602)
+}
+
 /// Whether the code says that the server is not the primary any more, or not yet.
 fn is_moving(code: i32) -> bool {
     matches!(code, 91 | 189 | 10058 | 10107 | 11600 | 11602 | 13435 | 13436)
+}
+
+/// Whether the code says that the server does not reach another one.
+fn is_unreachable(code: i32) -> bool {
+    matches!(code, 6 | 7 | 89 | 9001)
 }
 
 /// What each code means: kind, message, and whether a later call can succeed.
@@ -140,13 +156,15 @@ fn meaning(code: i32) -> Error {
         20 => (ErrorKind::Unsupported, "the server has no transactions", false),
         24 | 46 | 12587 => (Unavailable, "a lock of the server is taken, or an index is being built", true),
         26 => (SchemaMismatch, "a collection of the namespace is gone: open the provider again", false),
-        50 => (Timeout, "the server gave up on a command that took too long", true),
+        50 | 262 => (Timeout, "the server gave up on a command that took too long", true),
         64 | 100 => (Unavailable, "too few members of the replica set confirm writes", true),
         NOT_VALID => return Error::newer_writer(),
         225 | 251 | 290 => (Unavailable, "the server has ended the transaction", true),
         388 => (Unavailable, "the cache of the server is too small for the transaction", false),
         10334 | 17419 | 17420 => (TooLarge, "a value is larger than the server takes", false),
+        279 | 11601 => (Unavailable, "somebody has ended the command", true),
         14031 => (Unavailable, "the disk of the server is full", true),
+        code if is_unreachable(code) => (Unavailable, "the server does not reach another one", true),
         code if is_moving(code) => (Unavailable, "the server is not the primary, or not any more", true),
         213 | 214 | 266 => (Corrupt, "the data of the server is damaged", false),
         _ => (Unexpected, "the server refused a command", false),

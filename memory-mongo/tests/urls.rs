@@ -9,6 +9,7 @@ fn urls_name_servers_and_a_namespace() {
         ("mongodb://db:99/", "99", "agent_memory"),
         ("mongodb://db?text_index=all", "db", "agent_memory"),
         ("mongodb://a:1,b/agents?replicaSet=rs0&retryWrites=true&w=majority&journal=true", "a,b", "agents"),
+        ("mongodb://db?retryWrites=false", "db", "agent_memory"),
         ("mongodb+srv://cluster.example.com/agents", "cluster.example.com", "agents"),
     ] {
         let config = MongoConfig::from_url(url).expect(url);
@@ -26,7 +27,6 @@ fn unknown_and_weakening_parameters_are_refused_by_name() {
         ("mongodb://h/d?journal=false", "journal"),
         ("mongodb://h/d?wTimeoutMS=1", "wTimeoutMS"),
         ("mongodb://h/d?readConcernLevel=local", "readConcernLevel"),
-        ("mongodb://h/d?retryWrites=false", "retryWrites"),
         ("mongodb://h/d?deadline_ms=soon", "deadline_ms"),
         ("mongodb://h/d?text_index=some", "text_index"),
         ("mongodb://h/d?maxPoolSize=xyzzy", "maxPoolSize"),
