@@ -209,21 +209,28 @@ impl MongoSession {
         Retry::until(self.until).repeatable().run(is_temporary, |_| work()).await
     }
 
-    /// Waits before something is tried again, unless nobody waits for it any more.
-    pub(crate) async fn pause(&self, pause: Duration) -> Result<()> {
-        if Instant::now() + pause >= self.until {
+    /// How much time is left, for the server to keep to: it ends by itself what takes longer. `Timeout` when nobody waits any more.
+    pub(crate) fn left(&self) -> Result<Duration> {
+        let left = self.until.saturating_duration_since(Instant::now()).min(LONGEST);
+        // The server counts milliseconds, of which none would be no limit.
+        if left < Duration::from_millis(1) {
             return Err(Error::new(ErrorKind::Timeout, "the call was not over at its deadline").retryable());
         }
-        tokio::time::sleep(pause).await;
-        Ok(())
+        Ok(left)
+    }
+
+    /// Waits before something is tried again, unless nobody waits for it any more.
+    pub(crate) async fn pause(&self, pause: Duration) -> Result<()> {
+        tokio::time::sleep(pause.min(self.left()?)).await;
+        self.left().map(drop)
     }
 
     /// Begins a transaction. It is given up when the driver's session is dropped.
     pub(crate) async fn begin(&self) -> Result<ClientSession> {
         let mut transaction = self.on.client.start_session().await.map_err(native)?;
-        let options =
-            TransactionOptions::builder().read_concern(ReadConcern::snapshot()).selection_criteria(primary()).build();
+        let options = TransactionOptions::builder().read_concern(ReadConcern::snapshot()).selection_criteria(primary());
         // The write concern is that of the client.
+        let options = options.max_commit_time(self.left()?).build();
         transaction.start_transaction().with_options(options).await.map_err(native)?;
         Ok(transaction)
     }
@@ -246,9 +253,10 @@ impl MongoSession {
         }
     }
 
-    /// Commits a transaction that is done. Gives up any other, at once: the failure of that says nothing, since the server ends what
-    /// nobody goes on with.
+    /// Commits a transaction that is done while somebody waits for it. Gives up any other, at once: the failure of that says nothing, since
+    /// the server ends what nobody goes on with.
     pub(crate) async fn end(&self, mut transaction: ClientSession, is_done: Result<bool>) -> Result<bool> {
+        let is_done = is_done.and_then(|is_done| self.left().map(|_| is_done));
         if let Ok(true) = is_done {
             return self.commit(transaction).await.map(|()| true);
         }

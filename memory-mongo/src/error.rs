@@ -103,14 +103,16 @@ pub(crate) fn refusals(error: mongodb::error::Error) -> Result<HashMap<usize, i3
     }
 }
 
-/// Whether the server has done all that a command asked for: what the driver finds out only where the command is its own. Of several
-/// failures, the one that a row is too large is told last.
+/// Whether the server has done all that a command asked for: what the driver finds out only where the command is its own. The outcome is
+/// that of a command of one statement. Of several failures, the one that a row is too large is told last.
 pub(crate) fn check(answer: &Document) -> Result<()> {
-    let refusals = answer.get_array("writeErrors").into_iter().flatten().filter_map(Bson::as_document);
-    let refusals = refusals.chain(answer.get_document("writeConcernError").ok());
-    let errors = refusals.map(|refusal| of_code(refusal.get_i32("code").unwrap_or_default()));
-    let error = errors.min_by_key(|error| error.kind() == ErrorKind::TooLarge);
-    error.map_or(Ok(()), |error| Err(error.with_outcome(Outcome::Unknown)))
+    let error = |refusal: &Document| of_code(refusal.get_i32("code").unwrap_or_default());
+    let refusals = answer.get_array("writeErrors").into_iter().flatten().filter_map(Bson::as_document).map(error);
+    // What too few servers have confirmed is done all the same.
+    let unconfirmed =
+        answer.get_document("writeConcernError").map(|concern| error(concern).with_outcome(Outcome::Unknown));
+    let error = refusals.chain(unconfirmed).min_by_key(|error| error.kind() == ErrorKind::TooLarge);
+    error.map_or(Ok(()), Err)
 }
 
 pub(crate) fn of_code(code: i32) -> Error {

@@ -27,15 +27,15 @@ impl Reader for MongoSession {
     async fn memories(&mut self, ids: &[MemoryId]) -> Result<MemoriesFound<()>> {
         let ids = ids.iter().map(|id| uuid(id.as_bytes()).into()).collect();
         let read = |row: &RawDocument| Ok((memory_id(row, "_id")?, found::<Ledger>(row)));
-        Ok(each(&self.reads.memories, ids, read).await?.into_iter().collect())
+        Ok(each(self, &self.reads.memories, ids, read).await?.into_iter().collect())
     }
 
     async fn walk_memories(&mut self, walk: &Walk<'_>, visit: &mut Visit<'_, Ledger>) -> Result<Option<Mark>> {
-        offer_next(&self.reads.memories, &lists(&walk.source), walk, visit).await
+        offer_next(self, &self.reads.memories, &lists(&walk.source), walk, visit).await
     }
 
     async fn search_memories(&mut self, search: &Search<'_>, visit: &mut Visit<'_, Ledger>) -> Result<()> {
-        offer_best(&self.reads.memories, doc! {}, search, visit).await
+        offer_best(self, &self.reads.memories, doc! {}, search, visit).await
     }
 
     async fn siblings(&mut self, prefix: &str, most: usize) -> Result<Option<Vec<Place>>> {
@@ -47,7 +47,7 @@ impl Reader for MongoSession {
             let known = siblings.len();
             let find = self.reads.memories.find(doc! { "spaceId": from }).sort(doc! { "spaceId": 1 });
             let find = find.limit(slice as i64).projection(doc! { "_id": 0, "spaceId": 1 });
-            let mut rows = find.await.map_err(native)?;
+            let mut rows = find.max_time(self.left()?).await.map_err(native)?;
             let (mut count, mut next) = (0, None);
             while rows.advance().await.map_err(native)? {
                 let space = text(rows.current(), "spaceId")?;
@@ -77,7 +77,7 @@ impl Reader for MongoSession {
 
     async fn documents(&mut self, collection: &Collection, ids: &[DocumentId]) -> Result<DocumentsFound<()>> {
         let keys = ids.iter().map(|id| document_key(collection, id).into()).collect();
-        each(&self.reads.documents, keys, |row| Ok(found::<Documents>(row))).await
+        each(self, &self.reads.documents, keys, |row| Ok(found::<Documents>(row))).await
     }
 
     async fn walk_documents(
@@ -86,7 +86,7 @@ impl Reader for MongoSession {
         walk: &Walk<'_>,
         visit: &mut Visit<'_, Documents>,
     ) -> Result<Option<Mark>> {
-        offer_next(&self.reads.documents, &[within(collection)], walk, visit).await
+        offer_next(self, &self.reads.documents, &[within(collection)], walk, visit).await
     }
 
     async fn search_documents(
@@ -95,11 +95,12 @@ impl Reader for MongoSession {
         search: &Search<'_>,
         visit: &mut Visit<'_, Documents>,
     ) -> Result<()> {
-        offer_best(&self.reads.documents, within(collection), search, visit).await
+        offer_best(self, &self.reads.documents, within(collection), search, visit).await
     }
 
     async fn collections(&mut self) -> Result<Vec<Collection>> {
-        let names = self.reads.documents.distinct("_id.collection", doc! {}).await.map_err(native)?;
+        let names = self.reads.documents.distinct("_id.collection", doc! {}).max_time(self.left()?);
+        let names = names.await.map_err(native)?;
         let names = names.iter().map(|name| Collection::parse(name.as_str().unwrap_or_default()).map_err(corrupt));
         let collections = names.collect::<Result<BTreeSet<_>>>()?;
         Ok(collections.into_iter().collect())
@@ -112,26 +113,29 @@ fn within(collection: &Collection) -> Document {
 
 /// Reads each row with one of these `_id`s.
 pub(crate) async fn each<T: Send>(
+    session: &MongoSession,
     on: &Rows,
     ids: Vec<Bson>,
     read: impl Fn(&RawDocument) -> Result<T> + Send + Sync,
 ) -> Result<Vec<T>> {
     if let [id] = ids.as_slice() {
-        return on.find_one(doc! { "_id": id }).await.map_err(native)?.iter().map(|row| read(row)).collect();
+        let row = on.find_one(doc! { "_id": id }).max_time(session.left()?).await.map_err(native)?;
+        return row.iter().map(|row| read(row)).collect();
     }
     let mut found = Vec::with_capacity(ids.len());
     for ids in ids.chunks(IDS) {
-        found.append(&mut all(on.find(doc! { "_id": { "$in": ids } }), &read).await?);
+        found.append(&mut all(session, on.find(doc! { "_id": { "$in": ids } }), &read).await?);
     }
     Ok(found)
 }
 
 /// Reads all rows that are found.
 pub(crate) async fn all<T: Send>(
+    session: &MongoSession,
     find: Find<'_, RawDocumentBuf>,
     read: impl Fn(&RawDocument) -> Result<T> + Send,
 ) -> Result<Vec<T>> {
-    let (mut rows, mut all) = (find.await.map_err(native)?, Vec::new());
+    let (mut rows, mut all) = (find.max_time(session.left()?).await.map_err(native)?, Vec::new());
     while rows.advance().await.map_err(native)? {
         all.push(read(rows.current())?);
     }
@@ -140,6 +144,7 @@ pub(crate) async fn all<T: Send>(
 
 /// Offers the next rows of these lists by one search.
 async fn offer_next<K: Stored>(
+    session: &MongoSession,
     on: &Rows,
     lists: &[Document],
     walk: &Walk<'_>,
@@ -148,7 +153,7 @@ async fn offer_next<K: Stored>(
     let Some(condition) = rest::<K>(lists, walk) else { return Ok(None) };
     let limit = walk.count.clamp(1, MOST);
     let find = on.find(condition).sort(sort::<K>(walk.order)).limit(limit as i64).batch_size(limit as u32);
-    let mut rows = find.await.map_err(native)?;
+    let mut rows = find.max_time(session.left()?).await.map_err(native)?;
     for _ in 1..limit {
         if !rows.advance().await.map_err(native)? || visit(&StoredRow(rows.current()))? == Verdict::Stop {
             return Ok(None);
@@ -161,14 +166,15 @@ async fn offer_next<K: Stored>(
 
 /// Offers the rows within a condition that hold one of the words, best first.
 async fn offer_best<K: Stored>(
+    session: &MongoSession,
     on: &Rows,
     within: Document,
     search: &Search<'_>,
     visit: &mut Visit<'_, K>,
 ) -> Result<()> {
     let mut slice = search.count.clamp(1, MOST);
-    let ranked = on.aggregate(ranked(within, search.words)).batch_size(MOST as u32).with_type::<RawDocumentBuf>();
-    let mut ranked = ranked.await.map_err(native)?;
+    let ranked = on.aggregate(ranked(within, search.words)).batch_size(MOST as u32).max_time(session.left()?);
+    let mut ranked = ranked.with_type::<RawDocumentBuf>().await.map_err(native)?;
     loop {
         let mut ids = Vec::with_capacity(slice);
         while ids.len() < slice && ranked.advance().await.map_err(native)? {
@@ -177,7 +183,7 @@ async fn offer_best<K: Stored>(
         if ids.is_empty() {
             return Ok(());
         }
-        let found = each(on, ids.clone(), |row| Ok((bson(row, "_id")?, row.to_owned()))).await?;
+        let found = each(session, on, ids.clone(), |row| Ok((bson(row, "_id")?, row.to_owned()))).await?;
         for id in ids {
             // A row that is gone was removed meanwhile.
             if let Some((_, row)) = found.iter().find(|(found, _)| *found == id)

@@ -79,7 +79,7 @@ pub(crate) async fn set_up(session: &MongoSession, text_index: TextIndex) -> Res
     for step in migrations::mongo().iter().filter(|step| applied.iter().any(|applied| applied.name == step.name)) {
         for command in commands(step)? {
             if !holds(&session.on.database, &command).await? {
-                execute(&session.on.database, &command).await?;
+                execute(session, &command).await?;
             }
         }
     }
@@ -91,7 +91,8 @@ pub(crate) async fn pending(session: MongoSession) -> Result<Option<Backfill>> {
     let Some(entry) = incomplete(&session).await? else { return Ok(None) };
     let (on, done) = (&session.on, u64::try_from(number(&entry, "done")?).unwrap_or_default());
     let behind = doc! { "_id": { "$gt": bson(&entry, "mark")? } };
-    let mut total = done + on.latest.memories.count_documents(behind).limit(MANY).await.map_err(native)?;
+    let left = on.latest.memories.count_documents(behind).limit(MANY).max_time(session.left()?);
+    let mut total = done + left.await.map_err(native)?;
     // The index of a large ledger takes its time, also when all rows have words.
     if total >= done + MANY || total >= MANY && on.indexing.try_lock().is_err() {
         let estimate = on.primary.memories.estimated_document_count().await.map_err(native)?;
@@ -105,7 +106,7 @@ pub(crate) async fn backfill(session: MongoSession) -> Result<()> {
     let Some(entry) = incomplete(&session).await? else { return Ok(()) };
     let (bookkeeping, mark) = (&session.on.primary.bookkeeping, bson(&entry, "mark")?);
     let Some((count, reached)) = index_rows(&session, &mark).await? else {
-        if !index_words(&session.on, WAIT).await? {
+        if !index_words(&session, WAIT).await? {
             return Ok(());
         }
         let complete = bookkeeping.update_one(doc! { "_id": WORDS }, doc! { "$set": { "complete": true } });
@@ -113,7 +114,7 @@ pub(crate) async fn backfill(session: MongoSession) -> Result<()> {
     };
     if mark == Bson::MinKey {
         // While few rows have words. The server goes on with it by itself, and the last slices wait for its end.
-        index_words(&session.on, Duration::ZERO).await?;
+        index_words(&session, Duration::ZERO).await?;
     }
     // Of two programs that take the same slice, one counts it.
     let next = doc! { "$set": { "mark": reached }, "$inc": { "done": count } };
@@ -195,7 +196,7 @@ impl Target for MongoTarget<'_> {
                 complete: step.get_bool("complete").unwrap_or(true),
             })
         };
-        all(self.bookkeeping().find(doc! { "checksum": { "$exists": true } }), applied).await
+        all(self.0, self.bookkeeping().find(doc! { "checksum": { "$exists": true } }), applied).await
     }
 
     async fn apply(&mut self, step: &Step) -> Result<()> {
@@ -211,7 +212,7 @@ impl Target for MongoTarget<'_> {
                     continue;
                 }
             }
-            execute(&on.database, &command).await?;
+            execute(self.0, &command).await?;
         }
         let mut entry = doc! { "version": version, "name": step.name, "checksum": step.checksum() };
         if !is_complete {
@@ -235,8 +236,8 @@ fn commands(step: &Step) -> Result<Vec<Document>> {
 }
 
 /// Has the server do one command of a step, until its rule is in place if it has one.
-async fn execute(database: &Database, command: &Document) -> Result<()> {
-    let mut whole = command.clone();
+async fn execute(session: &MongoSession, command: &Document) -> Result<()> {
+    let (database, mut whole) = (&session.on.database, command.clone());
     whole.insert("writeConcern", doc! { "w": "majority" });
     loop {
         if let Ok(rule) = command.get_document("validator").cloned().map(Bson::from) {
@@ -250,7 +251,7 @@ async fn execute(database: &Database, command: &Document) -> Result<()> {
             Err(error) if code(&error) != Some(EXISTS) => return Err(error),
             _ if holds(database, command).await? => return Ok(()),
             // Another program that added a rule at the same time has taken this one away.
-            _ => tokio::time::sleep(PAUSE).await,
+            _ => session.pause(PAUSE).await?,
         }
     }
 }
@@ -304,18 +305,20 @@ async fn look(session: &MongoSession, text_index: TextIndex) -> Result<Inspectio
 
 /// The entry of the words of the ledger, while a backfill has to go on.
 async fn incomplete(session: &MongoSession) -> Result<Option<RawDocumentBuf>> {
-    session.on.latest.bookkeeping.find_one(doc! { "_id": WORDS, "complete": false }).await.map_err(native)
+    let entry = session.on.latest.bookkeeping.find_one(doc! { "_id": WORDS, "complete": false });
+    entry.max_time(session.left()?).await.map_err(native)
 }
 
 /// Makes the index on the words of the ledger, or waits for whoever does. Tells whether it is there after this time, and goes on with it.
-async fn index_words(on: &Connections, wait: Duration) -> Result<bool> {
+async fn index_words(session: &MongoSession, wait: Duration) -> Result<bool> {
+    let on = &session.on;
     let steps = migrations::mongo().iter().filter(|step| step.name == WORDS).map(commands);
     let commands = steps.collect::<Result<Vec<_>>>()?.concat();
     let index = async {
-        let (lock, database) = (Arc::clone(&on.indexing).lock_owned().await, on.database.clone());
+        let (lock, session) = (Arc::clone(&on.indexing).lock_owned().await, on.session());
         let build = async move {
             for command in commands.iter().filter(|command| command.contains_key("createIndexes")) {
-                execute(&database, command).await?;
+                execute(&session, command).await?;
             }
             drop(lock);
             Ok(true)
@@ -329,7 +332,8 @@ async fn index_words(on: &Connections, wait: Duration) -> Result<bool> {
 async fn index_rows(session: &MongoSession, mark: &Bson) -> Result<Option<(i64, Bson)>> {
     // What a majority has: words that are lost with a primary are not passed over.
     let find = session.on.latest.memories.find(doc! { "_id": { "$gt": mark } }).sort(doc! { "_id": 1 });
-    let mut rows = find.limit(SLICE_ROWS).batch_size(SLICE_ROWS as u32).await.map_err(native)?;
+    let find = find.limit(SLICE_ROWS).batch_size(SLICE_ROWS as u32).max_time(session.left()?);
+    let mut rows = find.await.map_err(native)?;
     let (mut updates, mut size, mut count, mut reached) = (Vec::new(), 0, 0, None);
     while count < SLICE_ROWS {
         if !rows.advance().await.map_err(native)? {
@@ -359,6 +363,7 @@ async fn index_rows(session: &MongoSession, mark: &Bson) -> Result<Option<(i64, 
             "updates": updates,
             "ordered": false,
             "writeConcern": { "w": "majority", "j": true },
+            "maxTimeMS": session.left()?.as_millis() as i64,
         };
         check(&session.on.database.run_command(command).await.map_err(native)?)?;
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use memory_core::engine::{Append, Appended, Atomicity, Found, Writer};
 use memory_core::{Collection, Document, Error, Memory, MemoryId, Outcome, Result};
-use mongodb::bson::{RawDocument, RawDocumentBuf, doc};
+use mongodb::bson::{self, RawDocument, RawDocumentBuf, doc};
 
 use crate::connection::{MongoSession, Rows};
 use crate::error::{DUPLICATE_KEY, NOT_VALID, check, code, native, native_write, of_code, refusals};
@@ -42,10 +42,10 @@ impl Writer for MongoSession {
         // A row that is indexed keeps its words unless they change.
         let mut has_words = self.on.has_ledger_text() && after.context != before.context;
         loop {
-            let update = self.on.primary.memories.update_one(same_memory(before), changes(before, after, has_words));
-            match update.await.map_err(native_write) {
+            let (rows, set) = (&self.on.primary.memories, changes(before, after, has_words));
+            match self.update(rows, same_memory(before), set).await {
                 Err(error) if code(&error) == Some(NOT_VALID) && !has_words => self.on.learn_of_ledger_text(),
-                updated => return Ok(updated?.matched_count == 1),
+                updated => return updated,
             }
             has_words = true;
         }
@@ -53,15 +53,15 @@ impl Writer for MongoSession {
 
     async fn put(&mut self, before: Option<&Found<Document, ()>>, after: &Document) -> Result<bool> {
         let (documents, row) = (&self.on.primary.documents, document_row(after));
-        let is_put = match before {
-            None => documents.insert_one(row).await.map(|_| true),
+        match before {
             Some(before) => {
-                documents.replace_one(same_version(&before.record), row).await.map(|done| done.matched_count == 1)
+                let row = bson::Document::try_from(row).map_err(|error| native(error.into()))?;
+                self.update(documents, same_version(&before.record), row).await
             }
-        };
-        match is_put.map_err(native_write) {
-            Err(error) if code(&error) == Some(DUPLICATE_KEY) => Ok(false),
-            is_put => is_put,
+            None => match documents.insert_one(row).await.map_err(native_write) {
+                Err(error) if code(&error) == Some(DUPLICATE_KEY) => Ok(false),
+                is_put => is_put.map(|_| true),
+            },
         }
     }
 
@@ -77,8 +77,9 @@ impl Writer for MongoSession {
 
     async fn remove(&mut self, _: &Collection, found: &[Found<Document, ()>]) -> Result<bool> {
         if let [found] = found {
-            let delete = self.on.primary.documents.delete_one(same_document(&found.record));
-            return Ok(delete.await.map_err(native_write)?.deleted_count == 1);
+            let delete = doc! { "q": same_document(&found.record), "limit": 1 };
+            let command = doc! { "delete": self.on.primary.documents.name(), "deletes": [delete] };
+            return self.change(command).await;
         }
         let mut transaction = self.begin().await?;
         let delete = async {
@@ -87,7 +88,9 @@ impl Writer for MongoSession {
                 let (some, others) = rest.split_at(removed_at_once(rest));
                 let delete = |found: &Found<Document, _>| doc! { "q": same_document(&found.record), "limit": 1 };
                 let deletes: Vec<_> = some.iter().map(delete).collect();
-                let command = doc! { "delete": self.on.primary.documents.name(), "deletes": deletes };
+                let left = self.left()?.as_millis() as i64;
+                let command =
+                    doc! { "delete": self.on.primary.documents.name(), "deletes": deletes, "maxTimeMS": left };
                 let answer = self.on.database.run_command(command).session(&mut transaction).await.map_err(native)?;
                 check(&answer)?;
                 removed += answer.get_i32("n").ok().and_then(|count| usize::try_from(count).ok()).unwrap_or_default();
@@ -101,6 +104,23 @@ impl Writer for MongoSession {
 }
 
 impl MongoSession {
+    /// Updates the row that this finds. `false` when there is none.
+    async fn update(&self, on: &Rows, found: bson::Document, update: bson::Document) -> Result<bool> {
+        self.change(doc! { "update": on.name(), "updates": [{ "q": found, "u": update }] }).await
+    }
+
+    /// Runs a command that changes one row. `false` when that is not there.
+    ///
+    /// The server ends it in the time of the call, also while a transaction is in its way. The driver's own methods can't say that; an
+    /// insert uses them all the same, since it may be larger than a command.
+    async fn change(&self, mut command: bson::Document) -> Result<bool> {
+        let concern = doc! { "w": "majority", "j": true };
+        command.extend(doc! { "writeConcern": concern, "maxTimeMS": self.left()?.as_millis() as i64 });
+        let answer = self.on.database.run_command(command).await.map_err(native_write)?;
+        check(&answer)?;
+        Ok(answer.get_i32("n").is_ok_and(|count| count == 1))
+    }
+
     /// Appends memories in one transaction: all, or where each counts by itself, all but those that are taken.
     async fn append_together(&self, append: Append<'_>) -> Result<Vec<Appended>> {
         let (mut rest, mut owners) = (append.memories.to_vec(), HashMap::new());
@@ -175,14 +195,14 @@ impl MongoSession {
         let keyed: HashMap<_, _> = keyed.collect();
         let keys = keyed.keys().map(|key| (*key).into()).collect();
         let owner = |row: &RawDocument| Ok((keyed.get(text(row, "_id")?).copied(), memory_id(row, "memory")?));
-        let owners = each(&self.on.latest.keys, keys, owner).await?.into_iter();
+        let owners = each(self, &self.on.latest.keys, keys, owner).await?.into_iter();
         let mut owners: HashMap<_, _> = owners.filter_map(|(id, owner)| Some((id?, owner))).collect();
         // A new id is in nobody's way.
         let ids = memories.iter().filter(|memory| is_repeated || memory.idempotency_key.is_none());
         let ids: Vec<_> = ids.map(|memory| uuid(memory.id.as_bytes())).collect();
         if !ids.is_empty() {
             let find = self.on.latest.memories.find(doc! { "_id": { "$in": ids } }).projection(doc! { "_id": 1 });
-            owners.extend(all(find, |row| memory_id(row, "_id").map(|id| (id, id))).await?);
+            owners.extend(all(self, find, |row| memory_id(row, "_id").map(|id| (id, id))).await?);
         }
         Ok(owners)
     }

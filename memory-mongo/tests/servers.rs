@@ -12,9 +12,9 @@ use conformance::server::async_trial;
 use conformance::server::mongo::LocalMongo;
 use libtest_mimic::Arguments;
 use memory_core::{
-    Collection, Content, Context, DocumentId, DocumentSelection, DocumentWrite, Error, ErrorKind, Expect,
-    IdempotencyKey, MemoryId, MemoryPatch, MemoryProvider, MemoryQuery, Metadata, NewMemory, Order, Outcome, SpaceId,
-    Status, TextIndex, Timestamp, Trigger,
+    Collection, Content, Context, DocumentId, DocumentQuery, DocumentSelection, DocumentWrite, Error, ErrorKind,
+    Expect, IdempotencyKey, MemoryId, MemoryPatch, MemoryProvider, MemoryQuery, Metadata, NewMemory, Order, Outcome,
+    SpaceId, Status, TextIndex, Timestamp, Trigger,
 };
 use memory_mongo::{MongoConfig, MongoMemory};
 use mongodb::bson::{Bson, Document, doc};
@@ -38,6 +38,8 @@ fn main() -> ExitCode {
         async_trial("mongo::each_refusal_has_its_kind", each_refusal_has_its_kind),
         async_trial("mongo::what_is_passing_is_tried_again", what_is_passing_is_tried_again),
         async_trial("mongo::what_is_told_of_a_write_is_true", what_is_told_of_a_write_is_true),
+        async_trial("mongo::a_call_ends_at_the_server_too", a_call_ends_at_the_server_too),
+        async_trial("mongo::reads_tell_the_server_their_time", reads_tell_the_server_their_time),
         async_trial("mongo::a_newer_schema_is_refused", a_newer_schema_is_refused),
         async_trial(
             "mongo::what_a_dead_program_has_locked_is_free_again",
@@ -368,6 +370,97 @@ impl Write {
         assert!(fits, "{self:?} was told {told:?} and is there {times} times: {trouble}");
         Ok(())
     }
+}
+
+/// What is behind its deadline does not go on at the server, whether it searches or waits.
+async fn a_call_ends_at_the_server_too() -> CaseResult {
+    let server = LocalMongo::start_with(1, &["--setParameter", "enableTestCommands=1"])?;
+    let (provider, admin) = (open(config(&server.url())).await?, admin(&server.url()).await?);
+    provider.documents().put(note("held")).await?;
+    let hasty = open(config(&format!("{}&deadline_ms=500", server.url()))).await?;
+    let is_under_way = async |command: &str| {
+        let command = format!("command.{command}");
+        let found = doc! { "currentOp": true, "active": true, "ns": { "$regex": "^agent_memory" }, command: { "$exists": true } };
+        let found = admin.run_command(found).await.expect("an answer");
+        !found.get_array("inprog").expect("a list").is_empty()
+    };
+
+    let stuck = |mode: &str| {
+        let data = doc! { "nss": "agent_memory.memories", "shouldCheckForInterrupt": true };
+        doc! { "configureFailPoint": "waitInFindBeforeMakingBatch", "mode": mode, "data": data }
+    };
+    admin.run_command(stuck("alwaysOn")).await?;
+    let everything = MemoryQuery::builder().all().build()?;
+    let (queried, began) = futures::join!(hasty.query(&everything), eventually(async || is_under_way("find").await));
+    began?;
+    assert_eq!(queried.expect_err("it is stuck").kind(), ErrorKind::Timeout);
+    timeout(SOON, eventually(async || !is_under_way("find").await)).await??;
+    admin.run_command(stuck("off")).await?;
+
+    let documents = admin.client().database("agent_memory").collection::<Document>("documents");
+    let mut session = admin.client().start_session().await?;
+    session.start_transaction().await?;
+    documents.delete_many(doc! {}).session(&mut session).await?;
+    let (hasty, selection) = (hasty.documents(), note("held").collection);
+    let selection = DocumentSelection::ids(selection, [DocumentId::parse("held")?])?;
+    let put = async { hasty.put(note("held")).await.map(drop) };
+    let remove = async { hasty.remove(&selection, 1).await.map(drop) };
+    let (put, removed, began) = futures::join!(put, remove, eventually(async || is_under_way("q").await));
+    began?;
+    for late in [put, removed] {
+        let late = late.expect_err("it is held");
+        assert_eq!((late.kind(), late.outcome()), (ErrorKind::Timeout, Outcome::Unknown));
+    }
+    timeout(SOON, eventually(async || !is_under_way("q").await)).await??;
+    session.abort_transaction().await?;
+    assert_eq!(provider.documents().put(note("held")).await?.revision.get(), 2);
+    Ok(())
+}
+
+async fn reads_tell_the_server_their_time() -> CaseResult {
+    let server = LocalMongo::start()?;
+    let mut config = config(&server.url());
+    config.text_index = TextIndex::All;
+    let provider = open(config).await?;
+    let database = admin(&server.url()).await?.client().database("agent_memory");
+    database.run_command(doc! { "profile": 2 }).await?;
+    let (id, documents) = (provider.store(event("a-b", 1)).await?, provider.documents());
+    let keyed = || event("a-b", 1).with_idempotency_key(IdempotencyKey::parse("key").expect("a key"));
+    assert_eq!(provider.store(keyed()).await?, provider.store(keyed()).await?);
+    provider.update(id, MemoryPatch::new().with_status(Status::Completed)).await?;
+    provider.update(id, MemoryPatch::new()).await?;
+    provider.get(id).await?;
+    let query = || MemoryQuery::builder().limit(1);
+    for query in [query().all(), query().under("a"), query().prefix("a"), query().all().text(SECRET)] {
+        provider.query(&query.build()?).await?;
+    }
+    let collection = documents.put(note("x")).await?.collection;
+    documents.put(note("x")).await?;
+    let query = || DocumentQuery::builder(collection.clone()).all();
+    documents.query(&query().build()?).await?;
+    documents.query(&query().text(SECRET).build()?).await?;
+    documents.collections().await?;
+    documents.remove(&DocumentSelection::matching(DocumentQuery::builder(collection.clone()).under("a"))?, 1).await?;
+    provider.check_health().await?;
+    provider.backfill().await?;
+    database.run_command(doc! { "profile": 0 }).await?;
+
+    let mut reads =
+        database.collection::<Document>("system.profile").find(doc! { "op": { "$in": ["query", "command"] } }).await?;
+    let mut kinds = HashSet::new();
+    while reads.advance().await? {
+        let command = reads.deserialize_current()?.get_document("command")?.clone();
+        let (kind, target) = command.iter().next().ok_or("no command")?;
+        if ["find", "aggregate", "distinct"].contains(&kind.as_str()) {
+            assert!(command.contains_key("maxTimeMS"), "{command}");
+            kinds.insert(format!("{kind} {}", target.as_str().unwrap_or_default()));
+        }
+    }
+    let expected =
+        ["memories", "documents", "idempotency_keys", "schema_migrations"].map(|name| format!("find {name}"));
+    let searches = ["aggregate memories", "aggregate documents", "distinct documents"].map(str::to_owned);
+    assert_eq!(kinds, expected.into_iter().chain(searches).collect());
+    Ok(())
 }
 
 async fn a_newer_schema_is_refused() -> CaseResult {
