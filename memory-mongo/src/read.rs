@@ -9,11 +9,13 @@ use mongodb::bson::{Bson, Document, RawDocument, RawDocumentBuf, doc};
 
 use crate::connection::{MongoSession, Rows};
 use crate::error::native;
-use crate::row::{Stored, StoredRow, bson, found, mark, memory_id, text, uuid};
+use crate::row::{Stored, StoredRow, any_number, bson, found, mark, memory_id, text, uuid};
 use crate::statements::{document_key, lists, ranked, rest, sort};
 
 /// The most rows that one search gives.
 const MOST: usize = 2_048;
+/// About how many bytes of rows are read at once where they come by their rank.
+const BYTES: i64 = 8 << 20;
 /// How many ids one search looks for: a command has at most 16 MiB, and the id of a document at most 400 bytes.
 const IDS: usize = 10_000;
 
@@ -176,9 +178,10 @@ async fn offer_best<K: Stored>(
     let ranked = on.aggregate(ranked(within, search.words)).batch_size(MOST as u32).max_time(session.left()?);
     let mut ranked = ranked.with_type::<RawDocumentBuf>().await.map_err(native)?;
     loop {
-        let mut ids = Vec::with_capacity(slice);
-        while ids.len() < slice && ranked.advance().await.map_err(native)? {
+        let (mut ids, mut bytes) = (Vec::with_capacity(slice), 0);
+        while ids.len() < slice && bytes < BYTES && ranked.advance().await.map_err(native)? {
             ids.push(bson(ranked.current(), "_id")?);
+            bytes += any_number(&bson(ranked.current(), "bytes")?).unwrap_or_default();
         }
         if ids.is_empty() {
             return Ok(());

@@ -121,8 +121,8 @@ pub(crate) fn sort<K: Stored>(order: Order) -> Document {
     doc! { "createdAt": direction, K::ID: direction }
 }
 
-/// What finds the `_id`s of the rows that hold a word: those with the most distinct ones first, then those with few others, then the
-/// newest.
+/// What finds the `_id`s and the sizes of the rows that hold a word: those with the most distinct ones first, then those with few others,
+/// then the newest.
 pub(crate) fn ranked(within: Document, wanted: &BTreeSet<String>) -> [Document; 5] {
     let wanted: Vec<_> = wanted.iter().map(String::as_str).collect();
     let mut matching = within;
@@ -133,10 +133,11 @@ pub(crate) fn ranked(within: Document, wanted: &BTreeSet<String>) -> [Document; 
             "createdAt": 1,
             "hits": { "$size": { "$setIntersection": ["$words", { "$literal": wanted }] } },
             "words": { "$size": "$words" },
+            "bytes": { "$bsonSize": "$$ROOT" },
         } },
         doc! { "$sort": { "hits": -1, "words": 1, "createdAt": -1, "_id": -1 } },
         doc! { "$limit": MAX_EXAMINED as i64 },
-        doc! { "$project": { "_id": 1 } },
+        doc! { "$project": { "_id": 1, "bytes": 1 } },
     ]
 }
 
