@@ -31,7 +31,7 @@ const LEASE: i64 = 2_000;
 const EXISTS: i32 = 48;
 /// How many rows a slice of the backfill goes over.
 const SLICE_ROWS: i64 = 500;
-/// About how many bytes of words it writes: one command has at most 16 MiB.
+/// About how many bytes it reads, and writes as words: one command has at most 16 MiB.
 const SLICE_BYTES: usize = 8 << 20;
 /// How large a row may become, in bytes: the server takes 16 MiB, of which the other fields of the backfill need some.
 const ROW: usize = (16 << 20) - 64;
@@ -341,6 +341,8 @@ async fn index_rows(session: &MongoSession, mark: &Bson) -> Result<Option<(i64, 
             break;
         }
         let row = rows.current();
+        size += row.as_bytes().len();
+        let mut update = None;
         // By a row whose revision can't be read the server can't tell who has written it.
         if matches!(row.get("words"), Ok(None))
             && let Ok(revision) = number(row, "revision").and_then(|number| Revision::new(number as u64))
@@ -349,12 +351,13 @@ async fn index_rows(session: &MongoSession, mark: &Bson) -> Result<Option<(i64, 
             let words = found::<Ledger>(row).ok().map(|found| found.record.words().into_iter().collect::<Vec<_>>());
             let words = words.filter(|words| row.as_bytes().len() + size_of(words) <= ROW).unwrap_or_default();
             size += size_of(&words);
-            if size > SLICE_BYTES && !updates.is_empty() {
-                break;
-            }
             let set = doc! { "$set": { "words": words, "written": written(revision) } };
-            updates.push(doc! { "q": { "_id": bson(row, "_id")?, "words": { "$exists": false } }, "u": set });
+            update = Some(doc! { "q": { "_id": bson(row, "_id")?, "words": { "$exists": false } }, "u": set });
         }
+        if size > SLICE_BYTES && count > 0 {
+            break;
+        }
+        updates.extend(update);
         (count, reached) = (count + 1, Some(bson(row, "_id")?));
     }
     if !updates.is_empty() {

@@ -35,6 +35,7 @@ fn main() -> ExitCode {
         ),
         async_trial("mongo::a_new_ledger_needs_no_backfill", a_new_ledger_needs_no_backfill),
         async_trial("mongo::one_build_of_the_index_serves_all_slices", one_build_of_the_index_serves_all_slices),
+        async_trial("mongo::a_slice_of_large_rows_is_short", a_slice_of_large_rows_is_short),
         async_trial("mongo::what_has_no_words_is_passed_over", what_has_no_words_is_passed_over),
     ];
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
@@ -303,6 +304,30 @@ async fn one_build_of_the_index_serves_all_slices() -> CaseResult {
     let entries = database.collection::<Document>("schema_migrations");
     entries.update_one(doc! { "_id": "words" }, doc! { "$set": entry }).await?;
     assert_eq!(open(config).await?.query(&query).await?.memories.len(), 1);
+    Ok(())
+}
+
+async fn a_slice_of_large_rows_is_short() -> CaseResult {
+    const ROWS: u64 = 24;
+    let server = LocalMongo::start()?;
+    let (mut config, database) = (config(&server.url()), database(&server.url()).await?);
+    let provider = open(config.clone()).await?;
+    // A mebibyte with one word.
+    let text = format!("word{}", ".".repeat(1 << 20));
+    for number in 0..ROWS {
+        provider.store(event("a", number as i64).with_context(context(&text))).await?;
+    }
+    into_version_1(&database).await?;
+    config.text_index = TextIndex::All;
+    let provider = open(config).await?;
+    let mut done = 0;
+    while let Some(progress) = provider.backfill().await? {
+        assert!(progress.done - done <= 8, "{} rows in one slice", progress.done - done);
+        done = progress.done;
+    }
+    assert!(done >= ROWS - 8, "{done} rows, and no more");
+    let page = provider.query(&MemoryQuery::builder().all().text("word").limit(1_000).build()?).await?;
+    assert!(!page.memories.is_empty());
     Ok(())
 }
 
