@@ -25,7 +25,7 @@ use crate::error::native;
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct MongoConfig {
-    /// The replica set or the routers, and how they are reached.
+    /// The replica set, and how it is reached.
     pub server: Server,
     /// The database that holds everything; `agent_memory` by default.
     pub namespace: String,

@@ -12,7 +12,7 @@ use crate::connection::{Connections, MongoSession};
 use crate::error::{is_temporary, native};
 use crate::schema;
 
-/// Agent memory in a database of a MongoDB replica set or of shards.
+/// Agent memory in a database of a MongoDB replica set.
 ///
 /// Open it, call [`init`](memory_core::MemoryProvider::init), and hold it as `Arc<dyn MemoryProvider>`. Clones share the connections.
 pub type MongoMemory = Provider<MongoEngine>;

@@ -88,18 +88,51 @@ async fn users_are_asked_for_their_password() -> CaseResult {
     let guest = server.url().replace("admin:", "guest:");
     check(&init(config(&guest)).await, ErrorKind::Unauthorized, "lacks a permission");
 
-    // Who may write, but not change the rules of a collection, needs somebody else to migrate.
-    let writes = doc! { "createUser": "app", "pwd": SECRET, "roles": ["readWriteAnyDatabase"] };
-    admin(&server.url()).await?.run_command(writes).await?;
+    // Exactly what README names: who may write, but not change the rules of a collection, needs somebody else to migrate.
+    let role = |role: &str| doc! { "role": role, "db": "agent_memory" };
+    let create = |name: &str, roles: Vec<Document>| doc! { "createUser": name, "pwd": SECRET, "roles": roles };
+    admin(&server.url()).await?.run_command(create("app", vec![role("readWrite")])).await?;
+    let owner = create("owner", vec![role("readWrite"), role("dbAdmin")]);
+    admin(&server.url()).await?.run_command(owner).await?;
     let mut app = config(&server.url().replace("admin:", "app:"));
-    open(app.clone()).await?.store(event("a-b", 2)).await?;
+    use_everything(open(app.clone()).await?).await?;
     app.text_index = TextIndex::All;
     check(&init(app.clone()).await, ErrorKind::Unauthorized, "lacks a permission");
-    let mut owner = config(&server.url());
+    let mut owner = config(&server.url().replace("admin:", "owner:"));
     owner.text_index = TextIndex::All;
     memory_mongo::migrate(&owner).await?;
-    assert_eq!(open(app).await?.backfill().await?, None);
+    let backfilled = open(app.clone()).await?;
+    while backfilled.backfill().await?.is_some() {}
     assert!(provider.get(id).await?.is_some());
+    memory_mongo::remove(&owner).await?;
+    memory_mongo::migrate(&owner).await?;
+    assert_eq!(memory_mongo::inspect(&app).await?.missing, [""; 0]);
+    let provider = open(app).await?;
+    use_everything(provider.clone()).await?;
+    provider.query(&MemoryQuery::builder().all().text(SECRET).build()?).await?;
+    Ok(())
+}
+
+/// A call of each kind.
+async fn use_everything(provider: MongoMemory) -> CaseResult {
+    let keyed = event("a-b", 2).with_idempotency_key(IdempotencyKey::parse("key")?);
+    let ids = provider.store_many(vec![event("a-b", 1), keyed]).await?;
+    provider.update(ids[0], MemoryPatch::new().with_status(Status::Completed)).await?;
+    let memory = provider.get(ids[0]).await?.ok_or("a memory is gone")?;
+    assert_eq!(provider.restore(vec![memory]).await?.equal, 1);
+    provider.query(&MemoryQuery::builder().prefix("a").build()?).await?;
+    let documents = provider.documents();
+    for id in ["a", "b", "a"] {
+        documents.put(note(id)).await?;
+    }
+    let query = DocumentQuery::builder(note("a").collection).under("a");
+    assert_eq!(documents.query(&query.clone().text(SECRET).build()?).await?.documents.len(), 2);
+    let copies = documents.query(&query.clone().build()?).await?.documents;
+    assert_eq!(documents.remove(&DocumentSelection::matching(query)?, 2).await?.len(), 2);
+    assert_eq!(documents.restore(copies).await?.written, 2);
+    documents.collections().await?;
+    provider.check_health().await?;
+    provider.backfill().await?;
     Ok(())
 }
 
@@ -487,8 +520,12 @@ async fn what_a_dead_program_has_locked_is_free_again() -> CaseResult {
 /// What a program was writing when it was killed is served at once: the server itself would keep its transactions for a minute.
 async fn a_dead_program_holds_nobody_up() -> CaseResult {
     let (open_to_all, guarded) = (LocalMongo::start()?, LocalMongo::start_with_user("admin", SECRET)?);
-    let roles = ["readWrite", "dbAdmin"].map(|role| doc! { "role": role, "db": "agent_memory" });
-    admin(&guarded.url()).await?.run_command(doc! { "createUser": "app", "pwd": SECRET, "roles": roles }).await?;
+    let roles = [doc! { "role": "readWrite", "db": "agent_memory" }];
+    admin(&guarded.url())
+        .await?
+        .run_command(doc! { "createUser": "app", "pwd": SECRET, "roles": roles.as_slice() })
+        .await?;
+    memory_mongo::migrate(&config(&guarded.url())).await?;
     for url in [open_to_all.url(), guarded.url().replace("admin:", "app:")] {
         let provider = open(config(&url)).await?;
         provider.documents().put(note("dead")).await?;
