@@ -36,7 +36,7 @@ pub struct PostgresConfig {
     pub pool_size: NonZeroU32,
     /// How long a call waits for a connection; 20 s by default.
     pub acquire_timeout: Duration,
-    /// After how long the server gives up on a statement; the deadline by default.
+    /// After how long the server gives up on a statement; the deadline by default and at most.
     pub statement_timeout: Option<Duration>,
     /// Whether a pooler in transaction mode is in between: then each call is a transaction, and no session keeps a state.
     pub pooler: bool,

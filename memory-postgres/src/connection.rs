@@ -3,7 +3,7 @@
 use std::iter;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use memory_core::Result;
 use memory_core::engine::{Access, Work};
@@ -13,7 +13,7 @@ use tokio::runtime::Handle;
 
 use crate::config::{PostgresConfig, Server};
 use crate::error::{is_starting, native, native_write, of_driver};
-use crate::pool::{Connector, Pool, Pooled, settings};
+use crate::pool::{BACKEND, Backend, Connector, Pool, Pooled, millis, recover, settings, statement_timeout};
 use crate::statements::Statements;
 
 /// How long to wait for a connection to the host that was the primary, before asking the others.
@@ -24,8 +24,6 @@ const PAUSE: Duration = Duration::from_millis(200);
 const STARTING: Duration = Duration::from_secs(2);
 /// Begins a transaction that sees what others have committed while it waited, whatever the default of the database is.
 const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED";
-/// How long a connection may take to recover from a session that was given up, before it is closed.
-const RECOVERY: Duration = Duration::from_secs(10);
 
 /// The connections of an open engine.
 #[derive(Debug)]
@@ -43,15 +41,29 @@ struct Namespace {
     has_ledger_text: AtomicBool,
     /// Whether every session is a transaction, since a pooler gives a connection to others between two of them.
     is_pooled: bool,
-    /// Begins a session that is a transaction.
-    begin: Arc<str>,
+    /// What follows in each transaction of a pooler.
+    settings: String,
+    /// After how long the server gives up on a statement.
+    statement_timeout: Duration,
+}
+
+impl Namespace {
+    /// Begins a session that is a transaction, whose call has until then. Behind a pooler the session keeps no time limit, and one that
+    /// has to be cancelled must be known.
+    fn begin(&self, until: Option<Instant>) -> String {
+        if !self.is_pooled {
+            return BEGIN.to_owned();
+        }
+        let left = until.map_or(Duration::MAX, |until| until.saturating_duration_since(Instant::now()));
+        let timeout = millis(self.statement_timeout.min(left));
+        format!("{BEGIN}; SET LOCAL statement_timeout = {timeout}{}; SELECT {BACKEND}", self.settings)
+    }
 }
 
 impl Connections {
     /// Connects to nothing yet.
     pub(crate) fn new(config: &PostgresConfig) -> Result<Self> {
         let set = |(name, value)| format!("; SET LOCAL {name} = {value}");
-        let local: String = if config.pooler { settings(config).map(set).concat() } else { String::new() };
         Ok(Self {
             primary: Hosts::new(&config.server, config, true),
             replica: config.read_server.as_ref().map(|server| Hosts::new(server, config, false)),
@@ -59,21 +71,23 @@ impl Connections {
                 statements: Statements::new(&config.namespace)?,
                 has_ledger_text: AtomicBool::new(false),
                 is_pooled: config.pooler,
-                begin: format!("{BEGIN}{local}").into(),
+                settings: settings().map(set).concat(),
+                statement_timeout: statement_timeout(config),
             }),
         })
     }
 
-    /// A session, in which each statement is a transaction; behind a pooler, all of them are one.
-    pub(crate) async fn session(&self, access: Access) -> Result<Session> {
+    /// A session, in which each statement is a transaction; behind a pooler, all of them are one. Its call may have an end.
+    pub(crate) async fn session(&self, access: Access, until: Option<Instant>) -> Result<Session> {
         let replica = self.replica.as_ref().filter(|_| access == Access::Read);
-        replica.unwrap_or(&self.primary).session(&self.namespace, self.namespace.is_pooled).await
+        let is_transaction = self.namespace.is_pooled;
+        replica.unwrap_or(&self.primary).session(&self.namespace, is_transaction, until).await
     }
 
     /// The first transaction. A server that is starting up is waited for a little; one that can't be reached is `Unavailable`, with
     /// the cause, which the pool does not tell.
     pub(crate) async fn first_transaction(&self) -> Result<Session> {
-        let transaction = || self.primary.session(&self.namespace, true);
+        let transaction = || self.primary.session(&self.namespace, true, None);
         if let Ok(Ok(session)) = tokio::time::timeout(STARTING, transaction()).await {
             return Ok(session);
         }
@@ -107,20 +121,29 @@ impl Hosts {
     }
 
     /// A session on the primary, which may be a transaction.
-    async fn session(&self, namespace: &Arc<Namespace>, is_transaction: bool) -> Result<Session> {
+    async fn session(
+        &self,
+        namespace: &Arc<Namespace>,
+        is_transaction: bool,
+        until: Option<Instant>,
+    ) -> Result<Session> {
+        let open = |pool| Session::open(pool, namespace, is_transaction, until);
         if let [only] = self.pools.as_slice() {
-            return Session::open(only, namespace, is_transaction).await.map_err(native);
+            return open(only).await.map_err(native);
         }
-        let search = tokio::time::timeout(self.acquire_timeout, self.search(namespace, is_transaction));
+        let search = tokio::time::timeout(self.acquire_timeout, self.search(open));
         search.await.unwrap_or(Err(sqlx::Error::PoolTimedOut)).map_err(native)
     }
 
-    /// Goes from host to host until one of them has a session.
-    async fn search(&self, namespace: &Arc<Namespace>, is_transaction: bool) -> sqlx::Result<Session> {
+    /// Goes from host to host until one of them does the work.
+    async fn search<'h, T, F>(&'h self, work: impl Fn(&'h Pool) -> F) -> sqlx::Result<T>
+    where
+        F: Future<Output = sqlx::Result<T>>,
+    {
         loop {
             let pool = &self.pools[self.current.load(Ordering::Relaxed)];
-            match tokio::time::timeout(PATIENCE, Session::open(pool, namespace, is_transaction)).await {
-                Ok(Ok(session)) => return Ok(session),
+            match tokio::time::timeout(PATIENCE, work(pool)).await {
+                Ok(Ok(done)) => return Ok(done),
                 Ok(Err(sqlx::Error::PoolClosed)) => return Err(sqlx::Error::PoolClosed),
                 // Also when all its connections are busy; then the search ends where it began.
                 _ => match self.find_primary().await {
@@ -165,11 +188,19 @@ pub struct Session {
 pub(crate) type Statement = sqlx::query::Query<'static, Postgres, PgArguments>;
 
 impl Session {
-    async fn open(pool: &Pool, namespace: &Arc<Namespace>, is_transaction: bool) -> sqlx::Result<Self> {
-        let (connection, namespace) = (Some(pool.get().await?), Arc::clone(namespace));
-        let begin = Arc::clone(&namespace.begin);
-        let mut session = Self { connection, namespace, is_transaction: false };
+    async fn open(
+        pool: &Pool,
+        namespace: &Arc<Namespace>,
+        is_transaction: bool,
+        until: Option<Instant>,
+    ) -> sqlx::Result<Self> {
+        let (mut link, namespace) = (pool.get().await?, Arc::clone(namespace));
+        if namespace.is_pooled {
+            link.backend = None;
+        }
+        let mut session = Self { connection: Some(link), namespace, is_transaction: false };
         if is_transaction {
+            let begin = session.namespace.begin(until);
             session.begin_with(begin).await?;
         }
         Ok(session)
@@ -191,6 +222,10 @@ impl Session {
     /// Ends the session, with all that it wrote. Not after a failure, which its connection may not have outlived.
     pub(crate) async fn end(mut self) -> Result<()> {
         if self.is_transaction {
+            if let Some(link) = self.connection.as_mut().filter(|_| self.namespace.is_pooled) {
+                // Somebody else may have it as soon as the pooler has this.
+                link.backend = None;
+            }
             self.command("COMMIT").await.map_err(native_write)?;
         }
         self.put_back();
@@ -200,7 +235,7 @@ impl Session {
     /// Begins a transaction, or behind a pooler, where the session is one, a part of it. `and` follows at once.
     pub(crate) async fn begin(&mut self, and: &str) -> Result<()> {
         let begin = if self.namespace.is_pooled { "SAVEPOINT step" } else { BEGIN };
-        self.begin_with(Arc::from(format!("{begin}{and}"))).await.map_err(native)
+        self.begin_with(format!("{begin}{and}")).await.map_err(native)
     }
 
     /// Ends what was begun, and keeps what it wrote. Behind a pooler that is sure only when the session has ended.
@@ -278,10 +313,14 @@ impl Session {
         Ok(self.has_ledger_text())
     }
 
-    async fn begin_with(&mut self, sql: Arc<str>) -> sqlx::Result<()> {
+    async fn begin_with(&mut self, sql: String) -> sqlx::Result<()> {
         // Also when it is given up before the server has answered.
         self.is_transaction = true;
-        self.command(AssertSqlSafe(sql)).await
+        let rows = sqlx::raw_sql(AssertSqlSafe(sql)).fetch_all(self.connection()).await?;
+        if let (Some(link), Some(row)) = (&mut self.connection, rows.first()) {
+            link.backend = Some(Backend::of(row)?);
+        }
+        Ok(())
     }
 
     fn connection(&mut self) -> &mut PgConnection {
@@ -297,18 +336,10 @@ impl Session {
 }
 
 impl Drop for Session {
-    /// A session that was given up: its connection may have a statement under way, which is waited for.
+    /// A session that was given up: what its connection has under way ends at the server too.
     fn drop(&mut self) {
-        let (Some(mut link), Ok(runtime)) = (self.connection.take(), Handle::try_current()) else { return };
-        let is_transaction = self.is_transaction;
-        runtime.spawn(async move {
-            let recovered = async {
-                match is_transaction {
-                    true => sqlx::raw_sql("ROLLBACK").execute(&mut link.connection).await.map(drop),
-                    false => link.connection.ping().await,
-                }
-            };
-            link.is_clean = matches!(tokio::time::timeout(RECOVERY, recovered).await, Ok(Ok(())));
-        });
+        if let (Some(link), Ok(runtime)) = (self.connection.take(), Handle::try_current()) {
+            runtime.spawn(recover(link, self.is_transaction));
+        }
     }
 }

@@ -49,7 +49,7 @@ impl Engine for PostgresEngine {
     }
 
     async fn secret(&self, proposed: &str) -> Result<String> {
-        let mut session = self.connections.session(Access::Write).await?;
+        let mut session = self.connections.session(Access::Write, None).await?;
         let mut kept = session.rows(session.statement(|on| &on.secret)).await?;
         if kept.is_empty() {
             kept = session.rows(session.statement(|on| &on.keep_secret).bind(proposed.to_owned())).await?;
@@ -65,7 +65,7 @@ impl Engine for PostgresEngine {
 
     async fn health(&self) -> Result<Health> {
         let start = Instant::now();
-        let mut session = self.connections.session(Access::Write).await?;
+        let mut session = self.connections.session(Access::Write, None).await?;
         let row = session.row(session.statement(|on| &on.health)).await?;
         session.end().await?;
         let text = |index| column::<&str>(&row, index);
@@ -80,12 +80,12 @@ impl Engine for PostgresEngine {
         Ok(Health::new(Self::NAME, text(0)?, version.unwrap_or_default(), start.elapsed(), durability))
     }
 
-    async fn run<A, T>(&self, access: Access, _: Instant, argument: Arc<A>, work: Work<Session, A, T>) -> Result<T>
+    async fn run<A, T>(&self, access: Access, until: Instant, argument: Arc<A>, work: Work<Session, A, T>) -> Result<T>
     where
         A: Send + Sync + 'static,
         T: Send + 'static,
     {
-        self.connections.session(access).await?.run(&*argument, work).await
+        self.connections.session(access, Some(until)).await?.run(&*argument, work).await
     }
 
     fn is_temporary(&self, error: &Error) -> bool {

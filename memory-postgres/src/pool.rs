@@ -1,13 +1,15 @@
 //! The connections to one host.
 
 use std::fmt;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use deadpool::managed::{Manager, Metrics, Object, PoolError, QueueMode, RecycleError, RecycleResult};
 use memory_core::Host;
 use migrations::WRITER;
-use sqlx::postgres::{PgConnectOptions, PgConnection};
-use sqlx::{ConnectOptions, Connection, Row};
+use sqlx::postgres::{PgConnectOptions, PgConnection, PgRow};
+use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Row};
+use tokio::sync::Mutex;
+use tokio::time::timeout;
 
 use crate::config::{PostgresConfig, Server, TlsMode};
 use crate::error::is_starting;
@@ -19,6 +21,12 @@ const STATEMENTS: usize = 128;
 const MAX_IDLE: Duration = Duration::from_secs(600);
 /// How long to wait before a server that is starting up is asked again.
 const PAUSE: Duration = Duration::from_millis(50);
+/// How long a statement that was given up may take to end by itself, before it is cancelled.
+const PROMPT: Duration = Duration::from_millis(100);
+/// How long a connection may take to recover from a session that was given up, before it is closed.
+const RECOVERY: Duration = Duration::from_secs(3);
+/// What a [`Backend`] is made of.
+pub(crate) const BACKEND: &str = "pg_backend_pid(), (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint";
 
 /// Connections to one host, as many as there may be.
 ///
@@ -43,7 +51,7 @@ impl Pool {
 
     /// A connection that nobody uses. A server that is starting up is waited for.
     pub(crate) async fn get(&self) -> sqlx::Result<Pooled> {
-        match tokio::time::timeout(self.acquire_timeout, self.connections.get()).await {
+        match timeout(self.acquire_timeout, self.connections.get()).await {
             Ok(Ok(mut connection)) => {
                 connection.is_clean = false;
                 Ok(connection)
@@ -56,14 +64,15 @@ impl Pool {
 
     /// Connects once, beside the pool.
     pub(crate) async fn probe(&self) -> sqlx::Result<()> {
-        self.connections.manager().connect().await?.close().await
+        self.connections.manager().connect().await?.connection.close().await
     }
 
     /// Closes the connections that nobody uses now, and the others as soon as nobody does.
     pub(crate) async fn close(&self) {
         let idle = self.connections.retain(|_, _| false).removed;
         self.connections.close();
-        for Link { connection, .. } in idle {
+        let aside = self.connections.manager().aside.lock().await.take();
+        for Link { connection, .. } in idle.into_iter().chain(aside) {
             // What matters is that it is closed, not what the server says to it.
             let _ = connection.close().await;
         }
@@ -79,12 +88,65 @@ pub(crate) struct Link {
     pub(crate) connection: PgConnection,
     /// Whether nothing is under way on it, so that others can use it.
     pub(crate) is_clean: bool,
+    /// Who works on it at the server, as far as is known: behind a pooler, during a transaction.
+    pub(crate) backend: Option<Backend>,
+}
+
+/// A process of a server, and when that server was started, in microseconds since 1970: behind one address there may be several.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Backend {
+    process: i32,
+    server_start: i64,
+}
+
+impl Backend {
+    /// From the columns of [`BACKEND`], which begin a row.
+    pub(crate) fn of(row: &PgRow) -> sqlx::Result<Self> {
+        Ok(Self { process: row.try_get(0)?, server_start: row.try_get(1)? })
+    }
+}
+
+/// Gives back a connection whose user has given up, perhaps in the middle of a statement, which is cancelled, or of a transaction,
+/// which is rolled back. One that does not answer to that is closed.
+pub(crate) async fn recover(mut link: Pooled, is_transaction: bool) {
+    // Without a pool nobody needs it.
+    let Some(pool) = Object::pool(&link) else { return };
+    let recovered = async {
+        match timeout(PROMPT, until_ready(&mut link.connection)).await {
+            Ok(ready) => ready?,
+            Err(_) => {
+                // Behind a pooler somebody else has the backend once the transaction has ended, so it goes on for so long, and a
+                // connection that can't be sure whether it was cancelled is closed.
+                pool.manager().cancel(link.backend.ok_or(sqlx::Error::WorkerCrashed)?).await?;
+                until_ready(&mut link.connection).await?;
+            }
+        }
+        if is_transaction {
+            sqlx::raw_sql("ROLLBACK").execute(&mut link.connection).await?;
+        }
+        Ok::<_, sqlx::Error>(())
+    };
+    link.is_clean = matches!(timeout(RECOVERY, recovered).await, Ok(Ok(())));
+}
+
+/// Waits for the end of all that is under way on a connection, with or without success.
+async fn until_ready(connection: &mut PgConnection) -> sqlx::Result<()> {
+    loop {
+        match connection.ping().await {
+            Err(sqlx::Error::Database(_)) => {}
+            ready => return ready,
+        }
+    }
 }
 
 /// How to connect to a host.
 pub(crate) struct Connector {
     options: PgConnectOptions,
     must_be_primary: bool,
+    is_pooled: bool,
+    /// A connection beside the pool, for what must not wait for its calls. Whoever uses it takes it out, so that one that fails, or
+    /// is given up, is not used again.
+    aside: Mutex<Option<Link>>,
 }
 
 impl Connector {
@@ -105,29 +167,60 @@ impl Connector {
         let options = tls.key.iter().fold(options, PgConnectOptions::ssl_client_key);
         let options = match config.pooler {
             true => options.statement_cache_capacity(0),
-            false => options.statement_cache_capacity(STATEMENTS).options(settings(config)),
+            false => {
+                let timeout = ("statement_timeout", millis(statement_timeout(config)));
+                options.statement_cache_capacity(STATEMENTS).options(settings().into_iter().chain([timeout]))
+            }
         };
-        Self { options, must_be_primary }
+        Self { options, must_be_primary, is_pooled: config.pooler, aside: Mutex::default() }
     }
 
-    async fn connect(&self) -> sqlx::Result<PgConnection> {
+    async fn connect(&self) -> sqlx::Result<Link> {
         let mut connection = self.options.connect().await?;
-        if self.must_be_primary {
+        let mut backend = None;
+        if self.must_be_primary || !self.is_pooled {
             // Without a prepared statement, which a pooler would not keep.
-            let row = sqlx::raw_sql("SELECT pg_is_in_recovery()").fetch_one(&mut connection).await?;
-            if row.try_get(0)? {
+            let sql = format!("SELECT {BACKEND}, pg_is_in_recovery()");
+            let row = sqlx::raw_sql(AssertSqlSafe(sql)).fetch_one(&mut connection).await?;
+            if self.must_be_primary && row.try_get(2)? {
                 return Err(sqlx::Error::Protocol("the host is not the primary".to_owned()));
             }
+            backend = (!self.is_pooled).then(|| Backend::of(&row)).transpose()?;
         }
-        Ok(connection)
+        Ok(Link { connection, is_clean: true, backend })
+    }
+
+    /// Ends what a backend is doing. It has heard of that when this returns.
+    async fn cancel(&self, backend: Backend) -> sqlx::Result<()> {
+        let Backend { process, server_start } = backend;
+        let sql = format!(
+            "SELECT pg_cancel_backend({process}) FROM (SELECT {BACKEND}) AS own (process, server_start)
+            WHERE server_start = {server_start}"
+        );
+        // The connection may have ended while nobody used it.
+        match self.ask(&sql).await {
+            Ok(_) => Ok(()),
+            Err(_) => self.ask(&sql).await.map(drop),
+        }
+    }
+
+    /// The row that a statement without values gives on the connection beside the pool.
+    async fn ask(&self, sql: &str) -> sqlx::Result<PgRow> {
+        let mut aside = self.aside.lock().await;
+        let mut link = match aside.take() {
+            Some(link) => link,
+            None => Box::pin(self.connect()).await?,
+        };
+        let row = sqlx::raw_sql(AssertSqlSafe(sql.to_owned())).fetch_all(&mut link.connection).await?.pop();
+        *aside = Some(link);
+        row.ok_or(sqlx::Error::RowNotFound)
     }
 }
 
-/// What a session needs: by a setting of it where it is ours alone, else in each transaction.
-pub(crate) fn settings(config: &PostgresConfig) -> [(&'static str, String); 5] {
-    let timeout = config.statement_timeout.unwrap_or(config.deadline).as_millis().clamp(1, i32::MAX as u128);
+/// What a session needs, beside the time after which the server gives up on a statement: by a setting of it where it is ours alone,
+/// else in each transaction.
+pub(crate) fn settings() -> [(&'static str, String); 4] {
     [
-        ("statement_timeout", timeout.to_string()),
         // The server refuses writes of a program that is too old.
         ("agent_memory.writer", WRITER.to_string()),
         // Plans outlive the moment they are made in, when a table may have been empty; and to make one takes longer than to recall.
@@ -135,6 +228,16 @@ pub(crate) fn settings(config: &PostgresConfig) -> [(&'static str, String); 5] {
         ("enable_seqscan", "off".to_owned()),
         ("jit", "off".to_owned()),
     ]
+}
+
+/// After how long the server gives up on a statement, however long its call may take.
+pub(crate) fn statement_timeout(config: &PostgresConfig) -> Duration {
+    config.statement_timeout.unwrap_or(config.deadline).min(config.deadline)
+}
+
+/// A time as a setting has it, where 0 would be none.
+pub(crate) fn millis(time: Duration) -> String {
+    time.as_millis().clamp(1, i32::MAX as u128).to_string()
 }
 
 impl fmt::Debug for Connector {
@@ -152,7 +255,7 @@ impl Manager for Connector {
         loop {
             // Boxed, since futures of the driver nest too deep for the compiler.
             match Box::pin(self.connect()).await {
-                Ok(connection) => return Ok(Link { connection, is_clean: true }),
+                Ok(link) => return Ok(link),
                 Err(error) if is_starting(&error) => tokio::time::sleep(PAUSE).await,
                 Err(error) => return Err(error),
             }

@@ -84,7 +84,7 @@ pub(crate) async fn set_up(connections: &Connections, config: &PostgresConfig) -
 
 /// How far the index of the ledger's words is; `None` when it is complete.
 pub(crate) async fn pending(connections: &Connections) -> Result<Option<Backfill>> {
-    let mut session = connections.session(Access::ReadLatest).await?;
+    let mut session = connections.session(Access::ReadLatest, None).await?;
     let pending = session.statement(|on| &on.pending_words).bind(SHORT_BACKFILL as i64);
     let rows = session.rows(pending).await?;
     session.end().await?;
@@ -95,7 +95,7 @@ pub(crate) async fn pending(connections: &Connections) -> Result<Option<Backfill
 
 /// Indexes the words of some more memories. Programs that do so at once index the same ones.
 pub(crate) async fn backfill(connections: &Connections) -> Result<()> {
-    let mut session = connections.session(Access::Write).await?;
+    let mut session = connections.session(Access::Write, None).await?;
     let reached = session.row(session.statement(|on| &on.reached_words)).await?;
     let slice =
         session.prepare(&session.on().newest.by_time.between).bind(SLICE as i64).bind(i64::MIN).bind(Uuid::nil());

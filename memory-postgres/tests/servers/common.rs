@@ -13,6 +13,8 @@ pub(crate) type Case = Result<(), Box<dyn std::error::Error + Send + Sync>>;
 /// Stands in payloads and passwords; no error may show it.
 pub(crate) const SECRET: &str = "xyzzy";
 
+pub(crate) const WAITS_FOR_A_LOCK: &str = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock')";
+
 pub(crate) fn run(case: impl Future<Output = Case>) -> Case {
     tokio::runtime::Runtime::new()?.block_on(case)
 }

@@ -2,6 +2,7 @@
 
 mod common;
 mod crashes;
+mod given_up;
 mod migrations;
 mod plans;
 mod pooler;
@@ -24,6 +25,8 @@ fn main() -> ExitCode {
         trial("refusals::the_failure_of_one_store_touches_no_other", refusals::one_failure),
         trial("crashes::acknowledged_stores_survive_kills", crashes::acknowledged_stores_survive),
         trial("crashes::calls_work_again_after_a_restart", crashes::calls_work_again),
+        trial("given_up::a_dropped_call_ends_at_the_server", given_up::dropped),
+        trial("given_up::a_late_call_ends_at_the_server", given_up::late),
         trial("standby::reads_can_go_to_a_replica", standby::reads),
         trial("standby::the_primary_is_followed_after_a_failover", standby::failover),
         trial("tls::each_mode_checks_what_it_promises", tls::modes),

@@ -15,13 +15,12 @@ use sqlx::postgres::PgConnection;
 use sqlx::{AssertSqlSafe, Connection, Executor, Row};
 use tokio::task::JoinSet;
 
-use crate::common::{Case, all, at, check, config, event, holds, open, run};
+use crate::common::{Case, WAITS_FOR_A_LOCK, all, at, check, config, event, holds, open, run};
 
 /// A store as version 1 had it.
 const STORE: &str = "
     INSERT INTO agent_memory.memories (id, created_at, revision, status, space_id, metadata, trigger, path_1)
     VALUES (gen_random_uuid(), 7, 1, 'completed', 'a-b', '{}', '{\"text\":\"word7\"}', 42)";
-const WAITS_FOR_A_LOCK: &str = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock')";
 
 /// A connection that does not say which version writes is refused each write by the server, and may read.
 pub(crate) fn old_writers() -> Case {
