@@ -36,6 +36,8 @@ pub struct PostgresConfig {
     pub pool_size: NonZeroU32,
     /// How long a call waits for a connection; 20 s by default.
     pub acquire_timeout: Duration,
+    /// How long a connection that nobody uses stays open; 4 minutes by default, after which the first firewalls forget one.
+    pub idle_timeout: Duration,
     /// After how long the server gives up on a statement; the deadline by default and at most.
     pub statement_timeout: Option<Duration>,
     /// Whether a pooler in transaction mode is in between: then each call is a transaction, and no session keeps a state.
@@ -92,6 +94,7 @@ impl PostgresConfig {
             pool_size: const { NonZeroU32::new(16).unwrap() },
             // Shorter than most calls may take, so that a server that is not there is told as such; longer than a busy one lets wait.
             acquire_timeout: Duration::from_secs(20),
+            idle_timeout: Duration::from_secs(4 * 60),
             statement_timeout: None,
             pooler: false,
             text_index: TextIndex::default(),
@@ -116,6 +119,7 @@ impl PostgresConfig {
             ("namespace", _) => self.namespace = value.to_owned(),
             ("pool_size", _) => self.pool_size = parameter(name, value)?,
             ("acquire_timeout_ms", _) => self.acquire_timeout = millis()?,
+            ("idle_timeout_ms", _) => self.idle_timeout = millis()?,
             ("statement_timeout_ms", _) => self.statement_timeout = Some(millis()?),
             ("deadline_ms", _) => self.deadline = millis()?,
             ("text_index", _) => self.text_index = parameter(name, value)?,

@@ -330,7 +330,7 @@ impl Session {
 
     fn put_back(mut self) {
         if let Some(mut link) = self.connection.take() {
-            link.is_clean = true;
+            link.clear();
         }
     }
 }

@@ -3,11 +3,12 @@
 use std::fmt;
 use std::time::{Duration, Instant};
 
-use deadpool::managed::{Manager, Metrics, Object, PoolError, QueueMode, RecycleError, RecycleResult};
+use deadpool::managed::{Manager, Metrics, Object, PoolError, QueueMode, RecycleError, RecycleResult, WeakPool};
 use memory_core::Host;
 use migrations::WRITER;
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgRow};
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Row};
+use tokio::runtime::Handle;
 use tokio::sync::Mutex;
 use tokio::time::timeout;
 
@@ -17,8 +18,13 @@ use crate::error::is_starting;
 /// How many statements each connection keeps prepared: more than are usual. Each depth of a path has some of its own, and each set of
 /// depths that a query asks for; what was used last stays.
 const STATEMENTS: usize = 128;
-/// How long a connection may be out of use. Firewalls forget one that is idle for longer, and tell nobody.
-const MAX_IDLE: Duration = Duration::from_secs(600);
+/// How often at most it is looked for connections that nobody uses.
+const REAPING: Duration = Duration::from_millis(100);
+/// From when on a connection that nobody has used is tested before it is, and how long that may take.
+const TESTED: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(1));
+/// After how many seconds of silence the server asks, how often, and how many times.
+const KEEPALIVES: [(&str, &str); 3] =
+    [("tcp_keepalives_idle", "60"), ("tcp_keepalives_interval", "10"), ("tcp_keepalives_count", "6")];
 /// How long to wait before a server that is starting up is asked again.
 const PAUSE: Duration = Duration::from_millis(50);
 /// How long a statement that was given up may take to end by itself, before it is cancelled.
@@ -46,6 +52,9 @@ impl Pool {
         let builder = deadpool::managed::Pool::builder(connector).max_size(size).queue_mode(QueueMode::Lifo);
         // It fails where there are time limits without a runtime.
         let connections = builder.build().expect("a pool without time limits");
+        if let Ok(runtime) = Handle::try_current() {
+            runtime.spawn(reap(connections.weak(), config.idle_timeout));
+        }
         Self { connections, acquire_timeout: config.acquire_timeout }
     }
 
@@ -72,10 +81,7 @@ impl Pool {
         let idle = self.connections.retain(|_, _| false).removed;
         self.connections.close();
         let aside = self.connections.manager().aside.lock().await.take();
-        for Link { connection, .. } in idle.into_iter().chain(aside) {
-            // What matters is that it is closed, not what the server says to it.
-            let _ = connection.close().await;
-        }
+        close(idle.into_iter().chain(aside)).await;
     }
 }
 
@@ -88,8 +94,17 @@ pub(crate) struct Link {
     pub(crate) connection: PgConnection,
     /// Whether nothing is under way on it, so that others can use it.
     pub(crate) is_clean: bool,
+    /// When the server was last known to answer.
+    pub(crate) answered: Instant,
     /// Who works on it at the server, as far as is known: behind a pooler, during a transaction.
     pub(crate) backend: Option<Backend>,
+}
+
+impl Link {
+    /// Makes it one that others can use, since the server has answered.
+    pub(crate) fn clear(&mut self) {
+        (self.is_clean, self.answered) = (true, Instant::now());
+    }
 }
 
 /// A process of a server, and when that server was started, in microseconds since 1970: behind one address there may be several.
@@ -126,7 +141,32 @@ pub(crate) async fn recover(mut link: Pooled, is_transaction: bool) {
         }
         Ok::<_, sqlx::Error>(())
     };
-    link.is_clean = matches!(timeout(RECOVERY, recovered).await, Ok(Ok(())));
+    match timeout(RECOVERY, recovered).await {
+        Ok(Ok(())) => link.clear(),
+        _ => drop(Object::take(link)),
+    }
+}
+
+/// Closes connections that nobody uses, until the pool is closed.
+async fn reap(pool: WeakPool<Connector>, idle_timeout: Duration) {
+    loop {
+        tokio::time::sleep((idle_timeout / 2).max(REAPING)).await;
+        let Some(pool) = pool.upgrade().filter(|pool| !pool.is_closed()) else { return };
+        let is_used = |link: &Link| link.answered.elapsed() < idle_timeout;
+        let mut idle = pool.retain(|link, _| is_used(link)).removed;
+        // While somebody uses it, it is not idle.
+        if let Ok(mut aside) = pool.manager().aside.try_lock() {
+            idle.extend(aside.take_if(|link| !is_used(link)));
+        }
+        close(idle).await;
+    }
+}
+
+async fn close(links: impl IntoIterator<Item = Link>) {
+    for Link { connection, .. } in links {
+        // What matters is that it is closed, not what the server says to it.
+        let _ = timeout(TESTED.1, connection.close()).await;
+    }
 }
 
 /// Waits for the end of all that is under way on a connection, with or without success.
@@ -144,6 +184,7 @@ pub(crate) struct Connector {
     options: PgConnectOptions,
     must_be_primary: bool,
     is_pooled: bool,
+    idle_timeout: Duration,
     /// A connection beside the pool, for what must not wait for its calls. Whoever uses it takes it out, so that one that fails, or
     /// is given up, is not used again.
     aside: Mutex<Option<Link>>,
@@ -168,11 +209,20 @@ impl Connector {
         let options = match config.pooler {
             true => options.statement_cache_capacity(0),
             false => {
-                let timeout = ("statement_timeout", millis(statement_timeout(config)));
-                options.statement_cache_capacity(STATEMENTS).options(settings().into_iter().chain([timeout]))
+                let timeout = [("statement_timeout", millis(statement_timeout(config)))];
+                // The server asks whether this side is there, which also keeps firewalls in between from forgetting the connection. The
+                // driver can't ask.
+                let options = options.statement_cache_capacity(STATEMENTS).options(settings()).options(timeout);
+                options.options(KEEPALIVES)
             }
         };
-        Self { options, must_be_primary, is_pooled: config.pooler, aside: Mutex::default() }
+        Self {
+            options,
+            must_be_primary,
+            is_pooled: config.pooler,
+            idle_timeout: config.idle_timeout,
+            aside: Mutex::default(),
+        }
     }
 
     async fn connect(&self) -> sqlx::Result<Link> {
@@ -187,7 +237,7 @@ impl Connector {
             }
             backend = (!self.is_pooled).then(|| Backend::of(&row)).transpose()?;
         }
-        Ok(Link { connection, is_clean: true, backend })
+        Ok(Link { connection, is_clean: true, answered: Instant::now(), backend })
     }
 
     /// Ends what a backend is doing. It has heard of that when this returns.
@@ -207,11 +257,12 @@ impl Connector {
     /// The row that a statement without values gives on the connection beside the pool.
     async fn ask(&self, sql: &str) -> sqlx::Result<PgRow> {
         let mut aside = self.aside.lock().await;
-        let mut link = match aside.take() {
+        let mut link = match aside.take().filter(|link| link.answered.elapsed() < TESTED.0) {
             Some(link) => link,
             None => Box::pin(self.connect()).await?,
         };
         let row = sqlx::raw_sql(AssertSqlSafe(sql.to_owned())).fetch_all(&mut link.connection).await?.pop();
+        link.clear();
         *aside = Some(link);
         row.ok_or(sqlx::Error::RowNotFound)
     }
@@ -262,10 +313,14 @@ impl Manager for Connector {
         }
     }
 
-    async fn recycle(&self, link: &mut Link, metrics: &Metrics) -> RecycleResult<sqlx::Error> {
-        match link.is_clean && metrics.last_used() < MAX_IDLE {
-            true => Ok(()),
-            false => Err(RecycleError::message("it is in the middle of something, or may be lost")),
+    async fn recycle(&self, link: &mut Link, _: &Metrics) -> RecycleResult<sqlx::Error> {
+        let idle = link.answered.elapsed();
+        if !link.is_clean || idle >= self.idle_timeout {
+            return Err(RecycleError::message("it is in the middle of something, or may be lost"));
         }
+        if idle >= TESTED.0 {
+            timeout(TESTED.1, link.connection.ping()).await.map_err(|_| sqlx::Error::PoolTimedOut)??;
+        }
+        Ok(())
     }
 }

@@ -1,6 +1,7 @@
 //! PostgreSQL as it is in operation: refusals, crashes, standbys, encryption, a pooler, migrations, and plans at size.
 
 mod common;
+mod connections;
 mod crashes;
 mod given_up;
 mod migrations;
@@ -25,6 +26,7 @@ fn main() -> ExitCode {
         trial("refusals::the_failure_of_one_store_touches_no_other", refusals::one_failure),
         trial("crashes::acknowledged_stores_survive_kills", crashes::acknowledged_stores_survive),
         trial("crashes::calls_work_again_after_a_restart", crashes::calls_work_again),
+        trial("connections::those_that_nobody_uses_are_closed", connections::idle),
         trial("given_up::a_dropped_call_ends_at_the_server", given_up::dropped),
         trial("given_up::a_late_call_ends_at_the_server", given_up::late),
         trial("standby::reads_can_go_to_a_replica", standby::reads),
