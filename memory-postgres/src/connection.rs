@@ -9,7 +9,6 @@ use memory_core::Result;
 use memory_core::engine::{Access, Work};
 use sqlx::postgres::{PgArguments, PgConnection, PgRow, Postgres};
 use sqlx::{AssertSqlSafe, Connection, Row, SqlSafeStr};
-use tokio::runtime::Handle;
 
 use crate::config::{PostgresConfig, Server};
 use crate::error::{is_starting, native, native_write, of_driver};
@@ -84,6 +83,20 @@ impl Connections {
         replica.unwrap_or(&self.primary).session(&self.namespace, is_transaction, until).await
     }
 
+    /// The row that a statement without values gives, on a connection that no call uses.
+    pub(crate) async fn ask(&self, choose: impl FnOnce(&Statements) -> &Arc<str>) -> Result<PgRow> {
+        let sql = choose(&self.namespace.statements);
+        let ask = |pool| async move {
+            // One that has to be made first can take long where there is much to do.
+            let Some(link) = Pool::idle(pool).await else { return pool.ask(sql).await };
+            let mut session = Session::new(link, &self.namespace);
+            let row = sqlx::raw_sql(AssertSqlSafe(Arc::clone(sql))).fetch_one(session.connection()).await?;
+            session.put_back();
+            Ok(row)
+        };
+        self.primary.on_primary(ask).await.map_err(native)
+    }
+
     /// The first transaction. A server that is starting up is waited for a little; one that can't be reached is `Unavailable`, with
     /// the cause, which the pool does not tell.
     pub(crate) async fn first_transaction(&self) -> Result<Session> {
@@ -127,12 +140,18 @@ impl Hosts {
         is_transaction: bool,
         until: Option<Instant>,
     ) -> Result<Session> {
-        let open = |pool| Session::open(pool, namespace, is_transaction, until);
+        self.on_primary(|pool| Session::open(pool, namespace, is_transaction, until)).await.map_err(native)
+    }
+
+    /// Does something at the primary.
+    async fn on_primary<'h, T, F>(&'h self, work: impl Fn(&'h Pool) -> F) -> sqlx::Result<T>
+    where
+        F: Future<Output = sqlx::Result<T>>,
+    {
         if let [only] = self.pools.as_slice() {
-            return open(only).await.map_err(native);
+            return work(only).await;
         }
-        let search = tokio::time::timeout(self.acquire_timeout, self.search(open));
-        search.await.unwrap_or(Err(sqlx::Error::PoolTimedOut)).map_err(native)
+        tokio::time::timeout(self.acquire_timeout, self.search(work)).await.unwrap_or(Err(sqlx::Error::PoolTimedOut))
     }
 
     /// Goes from host to host until one of them does the work.
@@ -188,17 +207,20 @@ pub struct Session {
 pub(crate) type Statement = sqlx::query::Query<'static, Postgres, PgArguments>;
 
 impl Session {
+    fn new(mut link: Pooled, namespace: &Arc<Namespace>) -> Self {
+        if namespace.is_pooled {
+            link.backend = None;
+        }
+        Self { connection: Some(link), namespace: Arc::clone(namespace), is_transaction: false }
+    }
+
     async fn open(
         pool: &Pool,
         namespace: &Arc<Namespace>,
         is_transaction: bool,
         until: Option<Instant>,
     ) -> sqlx::Result<Self> {
-        let (mut link, namespace) = (pool.get().await?, Arc::clone(namespace));
-        if namespace.is_pooled {
-            link.backend = None;
-        }
-        let mut session = Self { connection: Some(link), namespace, is_transaction: false };
+        let mut session = Self::new(pool.get().await?, namespace);
         if is_transaction {
             let begin = session.namespace.begin(until);
             session.begin_with(begin).await?;
@@ -209,12 +231,11 @@ impl Session {
     /// Runs work, and ends the session.
     pub(crate) async fn run<A, T>(mut self, argument: &A, work: Work<Self, A, T>) -> Result<T> {
         let done = work(&mut self, argument).await;
-        // After a failure of the driver the connection may be lost, or in the middle of something.
-        let is_sound = done.as_ref().err().and_then(of_driver).is_none();
-        if done.is_ok() {
-            self.end().await?;
-        } else if is_sound && !self.is_transaction {
-            self.put_back();
+        match done.as_ref().err().map(of_driver) {
+            None => self.end().await?,
+            Some(None) if !self.is_transaction => self.put_back(),
+            // After a failure of the driver the connection may be lost, or in the middle of something.
+            Some(failure) => self.give_up(matches!(failure, Some(error) if error.as_database_error().is_none())),
         }
         done
     }
@@ -328,6 +349,12 @@ impl Session {
         &mut self.connection.as_mut().expect("a session has a connection until it ends").connection
     }
 
+    fn give_up(&mut self, is_silent: bool) {
+        if let Some(link) = self.connection.take() {
+            recover(link, self.is_transaction, is_silent);
+        }
+    }
+
     fn put_back(mut self) {
         if let Some(mut link) = self.connection.take() {
             link.clear();
@@ -338,8 +365,6 @@ impl Session {
 impl Drop for Session {
     /// A session that was given up: what its connection has under way ends at the server too.
     fn drop(&mut self) {
-        if let (Some(link), Ok(runtime)) = (self.connection.take(), Handle::try_current()) {
-            runtime.spawn(recover(link, self.is_transaction));
-        }
+        self.give_up(true);
     }
 }

@@ -65,9 +65,7 @@ impl Engine for PostgresEngine {
 
     async fn health(&self) -> Result<Health> {
         let start = Instant::now();
-        let mut session = self.connections.session(Access::Write, None).await?;
-        let row = session.row(session.statement(|on| &on.health)).await?;
-        session.end().await?;
+        let row = self.connections.ask(|on| &on.health).await?;
         let text = |index| column::<&str>(&row, index);
         let at_risk = |reason: &str| Durability::AtRisk { reason: reason.to_owned(), bound: None };
         let durability = match (text(2)?, text(3)?, text(4)?) {

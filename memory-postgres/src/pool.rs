@@ -1,9 +1,12 @@
 //! The connections to one host.
 
 use std::fmt;
+use std::sync::{MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use deadpool::managed::{Manager, Metrics, Object, PoolError, QueueMode, RecycleError, RecycleResult, WeakPool};
+use deadpool::managed::{
+    Manager, Metrics, Object, PoolError, QueueMode, RecycleError, RecycleResult, Timeouts, WeakPool,
+};
 use memory_core::Host;
 use migrations::WRITER;
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgRow};
@@ -13,7 +16,7 @@ use tokio::sync::Mutex;
 use tokio::time::timeout;
 
 use crate::config::{PostgresConfig, Server, TlsMode};
-use crate::error::is_starting;
+use crate::error::{is_full, is_starting};
 
 /// How many statements each connection keeps prepared: more than are usual. Each depth of a path has some of its own, and each set of
 /// depths that a query asks for; what was used last stays.
@@ -76,6 +79,31 @@ impl Pool {
         self.connections.manager().connect().await?.connection.close().await
     }
 
+    /// A connection that nobody uses, if there is one at once.
+    pub(crate) async fn idle(&self) -> Option<Pooled> {
+        if self.connections.status().available == 0 {
+            return None;
+        }
+        let at_once = Timeouts { wait: Some(Duration::ZERO), ..Timeouts::default() };
+        let mut link = self.connections.timeout_get(&at_once).await.ok()?;
+        link.is_clean = false;
+        Some(link)
+    }
+
+    /// The row that a statement without values gives, whatever the calls of the pool are doing.
+    pub(crate) async fn ask(&self, sql: &str) -> sqlx::Result<PgRow> {
+        match self.connections.manager().ask(sql).await {
+            // The pool may have all connections that the role is allowed.
+            Err(error) if is_full(&error) => {
+                let mut link = self.get().await?;
+                let row = sqlx::raw_sql(AssertSqlSafe(sql.to_owned())).fetch_one(&mut link.connection).await?;
+                link.clear();
+                Ok(row)
+            }
+            row => row,
+        }
+    }
+
     /// Closes the connections that nobody uses now, and the others as soon as nobody does.
     pub(crate) async fn close(&self) {
         let idle = self.connections.retain(|_, _| false).removed;
@@ -122,29 +150,39 @@ impl Backend {
 }
 
 /// Gives back a connection whose user has given up, perhaps in the middle of a statement, which is cancelled, or of a transaction,
-/// which is rolled back. One that does not answer to that is closed.
-pub(crate) async fn recover(mut link: Pooled, is_transaction: bool) {
+/// which is rolled back. One that does not answer to that is closed. If the user has had no answer, the server may have fallen silent.
+pub(crate) fn recover(mut link: Pooled, is_transaction: bool, is_silent: bool) {
     // Without a pool nobody needs it.
-    let Some(pool) = Object::pool(&link) else { return };
-    let recovered = async {
-        match timeout(PROMPT, until_ready(&mut link.connection)).await {
-            Ok(ready) => ready?,
-            Err(_) => {
-                // Behind a pooler somebody else has the backend once the transaction has ended, so it goes on for so long, and a
-                // connection that can't be sure whether it was cancelled is closed.
-                pool.manager().cancel(link.backend.ok_or(sqlx::Error::WorkerCrashed)?).await?;
-                until_ready(&mut link.connection).await?;
-            }
-        }
-        if is_transaction {
-            sqlx::raw_sql("ROLLBACK").execute(&mut link.connection).await?;
-        }
-        Ok::<_, sqlx::Error>(())
-    };
-    match timeout(RECOVERY, recovered).await {
-        Ok(Ok(())) => link.clear(),
-        _ => drop(Object::take(link)),
+    let (Some(pool), Ok(runtime)) = (Object::pool(&link), Handle::try_current()) else { return };
+    let start = Instant::now();
+    if is_silent {
+        pool.manager().silence().suspected = start;
     }
+    runtime.spawn(async move {
+        let recovered = async {
+            match timeout(PROMPT, until_ready(&mut link.connection)).await {
+                Ok(ready) => ready?,
+                Err(_) => {
+                    // Behind a pooler somebody else has the backend once the transaction has ended, so that does not end before the cancel has
+                    // arrived.
+                    pool.manager().cancel(link.backend.ok_or(sqlx::Error::WorkerCrashed)?).await?;
+                    until_ready(&mut link.connection).await?;
+                }
+            }
+            if is_transaction {
+                sqlx::raw_sql("ROLLBACK").execute(&mut link.connection).await?;
+            }
+            Ok::<_, sqlx::Error>(())
+        };
+        let recovered = timeout(RECOVERY, recovered).await;
+        if recovered.is_err() {
+            pool.manager().silence().lost = start;
+        }
+        match recovered {
+            Ok(Ok(())) => link.clear(),
+            _ => drop(Object::take(link)),
+        }
+    });
 }
 
 /// Closes connections that nobody uses, until the pool is closed.
@@ -185,9 +223,19 @@ pub(crate) struct Connector {
     must_be_primary: bool,
     is_pooled: bool,
     idle_timeout: Duration,
+    silence: std::sync::Mutex<Silence>,
     /// A connection beside the pool, for what must not wait for its calls. Whoever uses it takes it out, so that one that fails, or
     /// is given up, is not used again.
     aside: Mutex<Option<Link>>,
+}
+
+/// Since when connections have to have answered. A primary that falls silent must not cost one deadline for each of them.
+#[derive(Debug)]
+struct Silence {
+    /// Others are tested before they are used.
+    suspected: Instant,
+    /// Others are closed.
+    lost: Instant,
 }
 
 impl Connector {
@@ -216,11 +264,13 @@ impl Connector {
                 options.options(KEEPALIVES)
             }
         };
+        let now = Instant::now();
         Self {
             options,
             must_be_primary,
             is_pooled: config.pooler,
             idle_timeout: config.idle_timeout,
+            silence: std::sync::Mutex::new(Silence { suspected: now, lost: now }),
             aside: Mutex::default(),
         }
     }
@@ -238,6 +288,11 @@ impl Connector {
             backend = (!self.is_pooled).then(|| Backend::of(&row)).transpose()?;
         }
         Ok(Link { connection, is_clean: true, answered: Instant::now(), backend })
+    }
+
+    fn silence(&self) -> MutexGuard<'_, Silence> {
+        // Nothing panics while it is held.
+        self.silence.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Ends what a backend is doing. It has heard of that when this returns.
@@ -314,12 +369,19 @@ impl Manager for Connector {
     }
 
     async fn recycle(&self, link: &mut Link, _: &Metrics) -> RecycleResult<sqlx::Error> {
+        let Silence { suspected, lost } = *self.silence();
         let idle = link.answered.elapsed();
-        if !link.is_clean || idle >= self.idle_timeout {
+        if !link.is_clean || idle >= self.idle_timeout || link.answered < lost {
             return Err(RecycleError::message("it is in the middle of something, or may be lost"));
         }
-        if idle >= TESTED.0 {
-            timeout(TESTED.1, link.connection.ping()).await.map_err(|_| sqlx::Error::PoolTimedOut)??;
+        if idle >= TESTED.0 || link.answered < suspected {
+            let start = Instant::now();
+            let Ok(answer) = timeout(TESTED.1, link.connection.ping()).await else {
+                self.silence().lost = start;
+                return Err(RecycleError::message("the server does not answer"));
+            };
+            answer?;
+            link.clear();
         }
         Ok(())
     }

@@ -1,16 +1,20 @@
 //! The connections that a provider keeps.
 
+use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
 use conformance::server::postgres::LocalPostgres;
-use memory_core::{Error, MemoryPage, MemoryProvider, MemoryQuery};
-use memory_postgres::PostgresMemory;
+use memory_core::{Error, ErrorKind, MemoryPage, MemoryProvider, MemoryQuery, Outcome};
+use memory_postgres::{Password, PostgresMemory};
 use sqlx::postgres::PgConnection;
-use sqlx::{Connection, Executor};
+use sqlx::{AssertSqlSafe, Connection, Executor};
+use tokio::io::copy_bidirectional;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::common::{Case, all, config, event, holds, open, run};
+use crate::common::{Case, SECRET, all, config, event, holds, open, run};
 
 const NOBODY_IS_CONNECTED: &str =
     "SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE application_name = 'agent-memory')";
@@ -38,6 +42,109 @@ pub(crate) fn idle() -> Case {
         assert_eq!(all(&provider).await?.len(), 1);
         Ok(())
     })
+}
+
+/// Health is told on a connection of its own, while all others wait for a lock.
+pub(crate) fn busy() -> Case {
+    let server = LocalPostgres::start()?;
+    run(async {
+        let provider = Arc::new(open(config(server.url())).await?);
+        let mut admin = PgConnection::connect(server.url()).await?;
+        let mut lock = admin.begin().await?;
+        lock.execute(LOCK).await?;
+        let queries = queries(&provider, 2);
+        holds(server.url(), TWO_WAIT).await?;
+        assert_eq!(provider.check_health().await?.schema_version, 2);
+        lock.rollback().await?;
+        for page in queries.join_all().await {
+            page?;
+        }
+        Ok(())
+    })
+}
+
+/// Where the pool has all connections that its role may have, health is told on one of these.
+pub(crate) fn full() -> Case {
+    let server = LocalPostgres::start()?;
+    run(async {
+        let mut admin = PgConnection::connect(server.url()).await?;
+        let role = format!("CREATE ROLE guest LOGIN PASSWORD '{SECRET}' CONNECTION LIMIT 2");
+        admin.execute(AssertSqlSafe(role)).await?;
+        admin.execute("GRANT CREATE ON DATABASE postgres TO guest").await?;
+        let mut guest = config(server.url());
+        guest.server.user = Some("guest".to_owned());
+        guest.server.password = Some(Password(SECRET.to_owned()));
+        let provider = Arc::new(open(guest).await?);
+        let mut lock = admin.begin().await?;
+        lock.execute(LOCK).await?;
+        let queries = queries(&provider, 2);
+        holds(server.url(), TWO_WAIT).await?;
+        lock.rollback().await?;
+        for page in queries.join_all().await {
+            page?;
+        }
+        assert_eq!(provider.check_health().await?.schema_version, 2);
+        Ok(())
+    })
+}
+
+/// A firewall that forgets all connections costs one call its deadline, and not each connection one.
+pub(crate) fn forgotten() -> Case {
+    let server = LocalPostgres::start()?;
+    run(async {
+        let mut config = config(server.url());
+        let address = &mut config.server.hosts[0];
+        let firewall = Firewall::before(format!("{}:{}", address.name, address.port)).await?;
+        address.port = firewall.port;
+        config.deadline = Duration::from_secs(3);
+        let provider = Arc::new(open(config).await?);
+        let mut admin = PgConnection::connect(server.url()).await?;
+        let mut lock = admin.begin().await?;
+        lock.execute(LOCK).await?;
+        let queries = queries(&provider, 2);
+        holds(server.url(), TWO_WAIT).await?;
+        lock.rollback().await?;
+        for page in queries.join_all().await {
+            page?;
+        }
+        firewall.forgotten.send_modify(|times| *times += 1);
+        let lost = provider.store(event("a-b", 1)).await.expect_err("no answer");
+        assert_eq!((lost.kind(), lost.outcome()), (ErrorKind::Timeout, Outcome::Unknown));
+        let stored = provider.store(event("a-b", 2)).await?;
+        assert_eq!(all(&provider).await?.iter().map(|memory| memory.id).collect::<Vec<_>>(), [stored]);
+        Ok(())
+    })
+}
+
+/// What carries connections to a server, until it forgets those that it has: then it carries nothing more, and ends nothing.
+struct Firewall {
+    port: u16,
+    forgotten: watch::Sender<u32>,
+}
+
+impl Firewall {
+    async fn before(server: String) -> std::io::Result<Self> {
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let (port, forgotten) = (listener.local_addr()?.port(), watch::Sender::new(0));
+        let times = forgotten.subscribe();
+        tokio::spawn(async move {
+            while let Ok((mut client, _)) = listener.accept().await {
+                let (server, mut times) = (server.clone(), times.clone());
+                tokio::spawn(async move {
+                    let known = *times.borrow();
+                    let Ok(mut server) = TcpStream::connect(server).await else { return };
+                    let is_over = tokio::select! {
+                        _ = copy_bidirectional(&mut client, &mut server) => true,
+                        forgotten = times.wait_for(|times| *times != known) => forgotten.is_err(),
+                    };
+                    if !is_over {
+                        pending().await
+                    }
+                });
+            }
+        });
+        Ok(Self { port, forgotten })
+    }
 }
 
 /// Begins some queries of the whole ledger.
