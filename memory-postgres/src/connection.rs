@@ -8,11 +8,12 @@ use std::time::{Duration, Instant};
 use memory_core::Result;
 use memory_core::engine::{Access, Work};
 use sqlx::postgres::{PgArguments, PgConnection, PgRow, Postgres};
-use sqlx::{AssertSqlSafe, Connection, Row, SqlSafeStr};
+use sqlx::{AssertSqlSafe, Row, SqlSafeStr};
+use tokio::sync::Mutex;
 
 use crate::config::{PostgresConfig, Server};
-use crate::error::{is_starting, native, native_write, of_driver};
-use crate::pool::{BACKEND, Backend, Connector, Pool, Pooled, millis, recover, settings, statement_timeout};
+use crate::error::{is_read_only, is_starting, native, native_write, of_driver};
+use crate::pool::{BACKEND, Backend, Connector, Pool, Pooled, demoted, millis, recover, settings, statement_timeout};
 use crate::statements::Statements;
 
 /// How long to wait for a connection to the host that was the primary, before asking the others.
@@ -122,6 +123,10 @@ struct Hosts {
     pools: Vec<Pool>,
     /// Which of them is the primary, as far as is known.
     current: AtomicUsize,
+    /// How often it was found.
+    found: AtomicUsize,
+    /// Held by the one call that looks for it.
+    search: Mutex<()>,
     acquire_timeout: Duration,
 }
 
@@ -130,7 +135,8 @@ impl Hosts {
         let must_be_primary = is_primary && server.hosts.len() > 1;
         let pool = |host| Pool::new(Connector::new(server, host, config, must_be_primary), config);
         let pools = server.hosts.iter().map(pool).collect();
-        Self { pools, current: AtomicUsize::new(0), acquire_timeout: config.acquire_timeout }
+        let (current, found, search) = Default::default();
+        Self { pools, current, found, search, acquire_timeout: config.acquire_timeout }
     }
 
     /// A session on the primary, which may be a transaction.
@@ -174,8 +180,14 @@ impl Hosts {
         }
     }
 
-    /// Makes the first host that takes writes the current one, or tells why none does. The only host is taken as it is.
+    /// Makes the first host that takes writes the current one, or tells why none does. The only host is taken as it is. Of several
+    /// calls that ask, one after the other looks, until one has found it.
     async fn find_primary(&self) -> sqlx::Result<()> {
+        let found = self.found.load(Ordering::Relaxed);
+        let _search = self.search.lock().await;
+        if self.found.load(Ordering::Relaxed) != found {
+            return Ok(());
+        }
         let patience = if self.pools.len() == 1 { self.acquire_timeout } else { PATIENCE };
         let current = self.current.load(Ordering::Relaxed);
         let mut refusal = sqlx::Error::PoolTimedOut;
@@ -183,6 +195,7 @@ impl Hosts {
             match tokio::time::timeout(patience, self.pools[place].probe()).await {
                 Ok(Ok(())) => {
                     self.current.store(place, Ordering::Relaxed);
+                    self.found.fetch_add(1, Ordering::Relaxed);
                     return Ok(());
                 }
                 // What a server says tells more than that there is none.
@@ -234,6 +247,7 @@ impl Session {
         match done.as_ref().err().map(of_driver) {
             None => self.end().await?,
             Some(None) if !self.is_transaction => self.put_back(),
+            Some(Some(error)) if is_read_only(error) => self.connection.take().into_iter().for_each(demoted),
             // After a failure of the driver the connection may be lost, or in the middle of something.
             Some(failure) => self.give_up(matches!(failure, Some(error) if error.as_database_error().is_none())),
         }

@@ -69,6 +69,11 @@ fn state_of(error: &sqlx::Error) -> Cow<'_, str> {
     error.as_database_error().and_then(|refusal| refusal.code()).unwrap_or_default()
 }
 
+/// Whether the server, or the session, takes no writes.
+pub(crate) fn is_read_only(error: &sqlx::Error) -> bool {
+    state_of(error) == "25006"
+}
+
 /// Whether the server has no connection left, or none for this role.
 pub(crate) fn is_full(error: &sqlx::Error) -> bool {
     state_of(error) == "53300"

@@ -28,8 +28,10 @@ const TESTED: (Duration, Duration) = (Duration::from_secs(30), Duration::from_se
 /// After how many seconds of silence the server asks, how often, and how many times.
 const KEEPALIVES: [(&str, &str); 3] =
     [("tcp_keepalives_idle", "60"), ("tcp_keepalives_interval", "10"), ("tcp_keepalives_count", "6")];
-/// How long to wait before a server that is starting up is asked again.
-const PAUSE: Duration = Duration::from_millis(50);
+/// How long to wait before it is looked again for a connection that others no longer use.
+const PAUSE: Duration = Duration::from_millis(20);
+/// How long to wait before a server that refuses connections is asked again: at first, and at most.
+const REFUSED: (Duration, Duration) = (Duration::from_millis(50), Duration::from_millis(800));
 /// How long a statement that was given up may take to end by itself, before it is cancelled.
 const PROMPT: Duration = Duration::from_millis(100);
 /// How long a connection may take to recover from a session that was given up, before it is closed.
@@ -61,17 +63,24 @@ impl Pool {
         Self { connections, acquire_timeout: config.acquire_timeout }
     }
 
-    /// A connection that nobody uses. A server that is starting up is waited for.
+    /// A connection that nobody uses. Where a server refuses more of them, or is starting up, it is waited for until it takes one, or
+    /// others are done with theirs.
     pub(crate) async fn get(&self) -> sqlx::Result<Pooled> {
-        match timeout(self.acquire_timeout, self.connections.get()).await {
-            Ok(Ok(mut connection)) => {
-                connection.is_clean = false;
-                Ok(connection)
+        let search = async {
+            loop {
+                match self.connections.get().await {
+                    Ok(mut connection) => {
+                        connection.is_clean = false;
+                        return Ok(connection);
+                    }
+                    Err(PoolError::Backend(error)) if is_starting(&error) => tokio::time::sleep(PAUSE).await,
+                    Err(PoolError::Backend(error)) => return Err(error),
+                    Err(PoolError::Closed) => return Err(sqlx::Error::PoolClosed),
+                    Err(_) => return Err(sqlx::Error::PoolTimedOut),
+                }
             }
-            Ok(Err(PoolError::Backend(error))) => Err(error),
-            Ok(Err(PoolError::Closed)) => Err(sqlx::Error::PoolClosed),
-            Ok(Err(_)) | Err(_) => Err(sqlx::Error::PoolTimedOut),
-        }
+        };
+        timeout(self.acquire_timeout, search).await.unwrap_or(Err(sqlx::Error::PoolTimedOut))
     }
 
     /// Connects once, beside the pool.
@@ -207,6 +216,14 @@ async fn close(links: impl IntoIterator<Item = Link>) {
     }
 }
 
+/// Closes a connection to a server that is not the primary any more, and with it the idle ones.
+pub(crate) fn demoted(link: Pooled) {
+    if let Some(pool) = Object::pool(&link) {
+        pool.manager().silence().lost = Instant::now();
+    }
+    drop(Object::take(link));
+}
+
 /// Waits for the end of all that is under way on a connection, with or without success.
 async fn until_ready(connection: &mut PgConnection) -> sqlx::Result<()> {
     loop {
@@ -223,10 +240,35 @@ pub(crate) struct Connector {
     must_be_primary: bool,
     is_pooled: bool,
     idle_timeout: Duration,
+    refusal: std::sync::Mutex<Option<Refusal>>,
     silence: std::sync::Mutex<Silence>,
     /// A connection beside the pool, for what must not wait for its calls. Whoever uses it takes it out, so that one that fails, or
     /// is given up, is not used again.
     aside: Mutex<Option<Link>>,
+}
+
+/// That a server refuses connections, and when it is asked again.
+#[derive(Debug)]
+struct Refusal {
+    until: Instant,
+    pause: Duration,
+}
+
+impl Refusal {
+    fn new() -> Self {
+        Self { until: Instant::now() + REFUSED.0, pause: REFUSED.0 }
+    }
+
+    /// Whether it is time to ask the server again: for one call, and later for the next.
+    fn is_over(&mut self) -> bool {
+        let now = Instant::now();
+        let is_over = now >= self.until;
+        if is_over {
+            self.pause = (self.pause * 2).min(REFUSED.1);
+            self.until = now + self.pause;
+        }
+        is_over
+    }
 }
 
 /// Since when connections have to have answered. A primary that falls silent must not cost one deadline for each of them.
@@ -270,6 +312,7 @@ impl Connector {
             must_be_primary,
             is_pooled: config.pooler,
             idle_timeout: config.idle_timeout,
+            refusal: std::sync::Mutex::default(),
             silence: std::sync::Mutex::new(Silence { suspected: now, lost: now }),
             aside: Mutex::default(),
         }
@@ -290,9 +333,13 @@ impl Connector {
         Ok(Link { connection, is_clean: true, answered: Instant::now(), backend })
     }
 
+    // Nothing panics while one of these is held.
     fn silence(&self) -> MutexGuard<'_, Silence> {
-        // Nothing panics while it is held.
         self.silence.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn refusal(&self) -> MutexGuard<'_, Option<Refusal>> {
+        self.refusal.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Ends what a backend is doing. It has heard of that when this returns.
@@ -358,14 +405,20 @@ impl Manager for Connector {
     type Error = sqlx::Error;
 
     async fn create(&self) -> sqlx::Result<Link> {
-        loop {
-            // Boxed, since futures of the driver nest too deep for the compiler.
-            match Box::pin(self.connect()).await {
-                Ok(link) => return Ok(link),
-                Err(error) if is_starting(&error) => tokio::time::sleep(PAUSE).await,
-                Err(error) => return Err(error),
-            }
+        // While a server refuses, one call asks for all.
+        if !self.refusal().as_mut().is_none_or(Refusal::is_over) {
+            return Err(sqlx::Error::PoolTimedOut);
         }
+        // Boxed, since futures of the driver nest too deep for the compiler.
+        let connected = Box::pin(self.connect()).await;
+        let mut refusal = self.refusal();
+        match &connected {
+            Err(error) if is_starting(error) => {
+                refusal.get_or_insert_with(Refusal::new);
+            }
+            _ => *refusal = None,
+        }
+        connected
     }
 
     async fn recycle(&self, link: &mut Link, _: &Metrics) -> RecycleResult<sqlx::Error> {

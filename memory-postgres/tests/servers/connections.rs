@@ -1,6 +1,7 @@
 //! The connections that a provider keeps.
 
 use std::future::pending;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::common::{Case, SECRET, all, config, event, holds, open, run};
+use crate::common::{Case, SECRET, all, check, config, event, holds, open, run};
 
 const NOBODY_IS_CONNECTED: &str =
     "SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE application_name = 'agent-memory')";
@@ -112,6 +113,62 @@ pub(crate) fn forgotten() -> Case {
         assert_eq!((lost.kind(), lost.outcome()), (ErrorKind::Timeout, Outcome::Unknown));
         let stored = provider.store(event("a-b", 2)).await?;
         assert_eq!(all(&provider).await?.iter().map(|memory| memory.id).collect::<Vec<_>>(), [stored]);
+        Ok(())
+    })
+}
+
+/// A server without a connection left is asked by one call for all, ever less often, and meanwhile the calls share those that are there.
+pub(crate) fn refused() -> Case {
+    const CALLS: u32 = 16;
+    let server = LocalPostgres::start_with(&[("max_connections", "12")])?;
+    run(async {
+        let mut config = config(server.url());
+        config.pool_size = NonZeroU32::new(CALLS).ok_or("it is not 0")?;
+        let provider = Arc::new(open(config).await?);
+        let mut admin = PgConnection::connect(server.url()).await?;
+        let mut lock = admin.begin().await?;
+        lock.execute(LOCK).await?;
+        let mut taken = Vec::new();
+        while let Ok(connection) = PgConnection::connect(server.url()).await {
+            taken.push(connection);
+        }
+        let queries = queries(&provider, CALLS as usize);
+        let log = server.folder().join("log");
+        let refusals = || Ok::<_, std::io::Error>(std::fs::read_to_string(&log)?.matches("too many clients").count());
+        while refusals()? < 5 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        lock.rollback().await?;
+        for page in queries.join_all().await {
+            page?;
+        }
+        // One for each call that came before the first refusal, and some for each second.
+        let refusals = refusals()?;
+        assert!(refusals < 4 * CALLS as usize, "the server was asked {refusals} times");
+        Ok(())
+    })
+}
+
+/// Connections that take no writes are not used again, since others may.
+pub(crate) fn read_only() -> Case {
+    let server = LocalPostgres::start()?;
+    run(async {
+        open(config(server.url())).await?.shutdown().await?;
+        let mut admin = PgConnection::connect(server.url()).await?;
+        admin.execute("ALTER DATABASE postgres SET default_transaction_read_only = on").await?;
+        let provider = Arc::new(open(config(server.url())).await?);
+        let mut lock = admin.begin().await?;
+        lock.execute(LOCK).await?;
+        let queries = queries(&provider, 2);
+        holds(server.url(), TWO_WAIT).await?;
+        lock.rollback().await?;
+        for page in queries.join_all().await {
+            page?;
+        }
+        let refused = provider.store(event("a-b", 1)).await.expect_err("read-only");
+        check(&refused, ErrorKind::Unauthorized, "read-only");
+        admin.execute("ALTER DATABASE postgres RESET default_transaction_read_only").await?;
+        provider.store(event("a-b", 2)).await?;
         Ok(())
     })
 }

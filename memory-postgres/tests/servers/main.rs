@@ -30,6 +30,8 @@ fn main() -> ExitCode {
         trial("connections::health_needs_none_of_the_pool", connections::busy),
         trial("connections::health_shares_the_last_one", connections::full),
         trial("connections::a_silent_server_costs_one_deadline", connections::forgotten),
+        trial("connections::a_full_server_is_asked_by_one_call", connections::refused),
+        trial("connections::those_that_take_no_writes_are_closed", connections::read_only),
         trial("given_up::a_dropped_call_ends_at_the_server", given_up::dropped),
         trial("given_up::a_late_call_ends_at_the_server", given_up::late),
         trial("standby::reads_can_go_to_a_replica", standby::reads),
