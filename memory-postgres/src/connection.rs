@@ -1,15 +1,22 @@
 //! Connections: pools that follow the primary, and the sessions on them.
 
+use std::future::poll_fn;
 use std::iter;
-use std::sync::Arc;
+use std::num::NonZeroUsize;
+use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock};
+use std::task::Poll;
+use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
 
-use memory_core::Result;
 use memory_core::engine::{Access, Work};
+use memory_core::{Error, ErrorKind, Outcome, Result};
 use sqlx::postgres::{PgArguments, PgConnection, PgRow, Postgres};
 use sqlx::{AssertSqlSafe, Row, SqlSafeStr};
-use tokio::sync::Mutex;
+use tokio::runtime::Handle;
+use tokio::sync::{Mutex, Semaphore, SemaphorePermit, oneshot};
+use tokio::task::yield_now;
 
 use crate::config::{PostgresConfig, Server};
 use crate::error::{is_read_only, is_starting, native, native_write, of_driver};
@@ -24,6 +31,12 @@ const PAUSE: Duration = Duration::from_millis(200);
 const STARTING: Duration = Duration::from_secs(2);
 /// Begins a transaction that sees what others have committed while it waited, whatever the default of the database is.
 const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED";
+
+/// From how many bytes on they are not to be parsed, matched or split into words by a worker of the executor, which has other calls.
+const LIGHT: usize = 128 << 10;
+/// For heavy work, whose threads would take the processors from the workers.
+static TURNS: LazyLock<Semaphore> =
+    LazyLock::new(|| Semaphore::new(available_parallelism().map_or(1, NonZeroUsize::get)));
 
 /// The connections of an open engine.
 #[derive(Debug)]
@@ -214,6 +227,8 @@ pub struct Session {
     connection: Option<Pooled>,
     namespace: Arc<Namespace>,
     is_transaction: bool,
+    /// Whether its call wants a thread of its own.
+    is_heavy: Arc<AtomicBool>,
 }
 
 /// A statement to which values are bound.
@@ -224,7 +239,12 @@ impl Session {
         if namespace.is_pooled {
             link.backend = None;
         }
-        Self { connection: Some(link), namespace: Arc::clone(namespace), is_transaction: false }
+        Self {
+            connection: Some(link),
+            namespace: Arc::clone(namespace),
+            is_transaction: false,
+            is_heavy: Arc::default(),
+        }
     }
 
     async fn open(
@@ -239,6 +259,52 @@ impl Session {
             session.begin_with(begin).await?;
         }
         Ok(session)
+    }
+
+    /// Runs a call, and moves it to a thread of its own, which it may keep busy, as soon as it is heavy.
+    pub(crate) async fn lend<T, F>(self, call: impl FnOnce(Self) -> F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T>> + Send + 'static,
+    {
+        let is_heavy = Arc::clone(&self.is_heavy);
+        let mut call = Box::pin(call(self));
+        let light = poll_fn(|context| match call.as_mut().poll(context) {
+            Poll::Pending if is_heavy.load(Ordering::Relaxed) => Poll::Ready(None),
+            done => done.map(Some),
+        });
+        if let Some(done) = light.await {
+            return done;
+        }
+        // Dropped with this future: then nobody waits for the call any more.
+        let (_waits, dropped) = oneshot::channel::<()>();
+        let runtime = Handle::current();
+        let moved = tokio::task::spawn_blocking(move || {
+            runtime.block_on(async move {
+                tokio::select! {
+                    biased;
+                    _ = dropped => None,
+                    done = call => Some(done),
+                }
+            })
+        });
+        match moved.await {
+            Ok(Some(done)) => done,
+            Err(error) if error.is_panic() => resume_unwind(error.into_panic()),
+            _ => Err(Error::new(ErrorKind::Unavailable, "the executor has ended").with_outcome(Outcome::Unknown)),
+        }
+    }
+
+    /// A turn for work on so many bytes: what is heavy leaves the executor, and takes a processor each.
+    pub(crate) async fn turn(&self, bytes: usize) -> Option<SemaphorePermit<'static>> {
+        if bytes <= LIGHT {
+            return None;
+        }
+        if !self.is_heavy.swap(true, Ordering::Relaxed) {
+            yield_now().await;
+        }
+        // Nobody closes it.
+        TURNS.acquire().await.ok()
     }
 
     /// Runs work, and ends the session.

@@ -83,7 +83,8 @@ impl Engine for PostgresEngine {
         A: Send + Sync + 'static,
         T: Send + 'static,
     {
-        self.connections.session(access, Some(until)).await?.run(&*argument, work).await
+        let session = self.connections.session(access, Some(until)).await?;
+        session.lend(|session| async move { session.run(&*argument, work).await }).await
     }
 
     fn is_temporary(&self, error: &Error) -> bool {

@@ -21,6 +21,8 @@ use crate::statements::id_to_sql;
 
 /// The most candidates of a slice. Payloads of more than 64 KiB don't come with them, so a slice has at most 16 MiB.
 const LARGEST_SLICE: usize = 256;
+/// How many bytes of payloads are read and looked at together, at least one payload.
+const GROUP: usize = 4 << 20;
 /// The column of the payload in a slice.
 const PAYLOAD: usize = 7;
 /// Before and behind every place of (createdAt, id), whose times are some 10^13 ms at most.
@@ -46,7 +48,7 @@ impl Reader for Session {
 
     async fn walk_memories(&mut self, walk: &Walk<'_>, visit: &mut Visit<'_, Ledger>) -> Result<Option<Mark>> {
         let count = walk.count.min(LARGEST_SLICE);
-        self.offer_slice(self.slice(walk, count), count, memory_by_id, visit).await
+        self.offer_slice(self.slice(walk, count), count, memories_by_ids, visit).await
     }
 
     async fn search_memories(&mut self, search: &Search<'_>, visit: &mut Visit<'_, Ledger>) -> Result<()> {
@@ -54,7 +56,7 @@ impl Reader for Session {
         let ids = ids_of::<Uuid>(&self.rows(ranked).await?)?;
         for ids in ids.chunks(search.count.min(LARGEST_SLICE)) {
             let rows = self.rows(self.statement(|on| &on.memories_in_order).bind(ids)).await?;
-            if self.offer(rows, memory_by_id, visit).await? == Verdict::Stop {
+            if self.offer(rows, memories_by_ids, visit).await? == Verdict::Stop {
                 break;
             }
         }
@@ -92,7 +94,7 @@ impl Reader for Session {
         let id = walk.behind.map_or_else(Default::default, |behind| String::from_utf8_lossy(&behind.id));
         let millis = walk.behind.map_or(walk.order.choose(i64::MAX, i64::MIN), |behind| behind.millis);
         let slice = statement.bind(collection.as_str()).bind(millis).bind(id).bind(count as i64);
-        self.offer_slice(slice, count, document_by_id, visit).await
+        self.offer_slice(slice, count, documents_by_ids, visit).await
     }
 
     async fn search_documents(
@@ -106,7 +108,7 @@ impl Reader for Session {
         for ids in ids.chunks(search.count.min(LARGEST_SLICE)) {
             let slice = self.statement(|on| &on.documents_in_order).bind(ids).bind(collection.as_str());
             let rows = self.rows(slice).await?;
-            if self.offer(rows, document_by_id, visit).await? == Verdict::Stop {
+            if self.offer(rows, documents_by_ids, visit).await? == Verdict::Stop {
                 break;
             }
         }
@@ -165,7 +167,7 @@ impl Session {
         &mut self,
         slice: Statement,
         count: usize,
-        by_id: ById,
+        by_ids: ByIds,
         visit: &mut Visit<'_, K>,
     ) -> Result<Option<Mark>>
     where
@@ -176,30 +178,61 @@ impl Session {
             Some(row) if rows.len() == count => Some(Mark { millis: column(row, 1)?, id: bytes(row, 0)?.to_vec() }),
             _ => None,
         };
-        let verdict = self.offer(rows, by_id, visit).await?;
+        let verdict = self.offer(rows, by_ids, visit).await?;
         Ok(mark.filter(|_| verdict != Verdict::Stop))
     }
 
     /// Offers rows until it is stopped.
-    async fn offer<K: Selects>(&mut self, rows: Vec<PgRow>, by_id: ById, visit: &mut Visit<'_, K>) -> Result<Verdict>
+    async fn offer<K: Selects>(&mut self, rows: Vec<PgRow>, by_ids: ByIds, visit: &mut Visit<'_, K>) -> Result<Verdict>
     where
         for<'r> Fetched<'r>: Row<K>,
     {
-        for row in rows {
-            let is_too_large = row.try_get_raw(PAYLOAD).is_ok_and(|value| value.is_null());
-            // Its payload has not come with the others, which may be as large.
-            let row = if is_too_large { self.rows(by_id(self, &row)?).await?.pop() } else { Some(row) };
-            let Some(row) = row else { continue };
-            if visit(&Fetched(&row))? == Verdict::Stop {
-                return Ok(Verdict::Stop);
+        let mut rest = rows.as_slice();
+        while !rest.is_empty() {
+            let (group, size) = first_group(rest)?;
+            rest = &rest[group.len()..];
+            let without: Vec<_> = group.iter().filter(|row| !has_payload(row)).collect();
+            let mut large = HashMap::new();
+            if !without.is_empty() {
+                for row in self.rows(by_ids(self, &without)?).await? {
+                    large.insert(bytes(&row, 0)?.to_vec(), row);
+                }
+            }
+            let _turn = self.turn(size).await;
+            for row in group {
+                // One that is gone meanwhile is left out.
+                let row = if has_payload(row) { Some(row) } else { large.get(bytes(row, 0)?) };
+                if let Some(row) = row
+                    && visit(&Fetched(row))? == Verdict::Stop
+                {
+                    return Ok(Verdict::Stop);
+                }
             }
         }
         Ok(Verdict::Skip)
     }
 }
 
-/// How a row of a slice is read by itself.
-pub(crate) type ById = fn(&Session, &PgRow) -> Result<Statement>;
+/// How rows of a slice are read with their payloads.
+pub(crate) type ByIds = fn(&Session, &[&PgRow]) -> Result<Statement>;
+
+/// The first rows whose payloads are read together, and how many bytes these have.
+fn first_group(rows: &[PgRow]) -> Result<(&[PgRow], usize)> {
+    let mut bytes = 0;
+    for (place, row) in rows.iter().enumerate() {
+        let size = usize::try_from(column::<i32>(row, row.len() - 1)?).unwrap_or_default();
+        if place > 0 && bytes + size > GROUP {
+            return Ok((&rows[..place], bytes));
+        }
+        bytes += size;
+    }
+    Ok((rows, bytes))
+}
+
+/// Whether a row of a slice has come with its payload.
+fn has_payload(row: &PgRow) -> bool {
+    !row.try_get_raw(PAYLOAD).is_ok_and(|value| value.is_null())
+}
 
 /// A row as it came.
 pub(crate) struct Fetched<'r>(&'r PgRow);
@@ -275,13 +308,16 @@ fn document_of(row: &PgRow) -> Result<Document> {
     stored.read()
 }
 
-pub(crate) fn memory_by_id(session: &Session, row: &PgRow) -> Result<Statement> {
-    Ok(session.statement(|on| &on.memories_by_ids).bind(vec![column::<Uuid>(row, 0)?]))
+pub(crate) fn memories_by_ids(session: &Session, rows: &[&PgRow]) -> Result<Statement> {
+    let ids = rows.iter().map(|row| column(row, 0)).collect::<Result<Vec<Uuid>>>()?;
+    Ok(session.statement(|on| &on.memories_by_ids).bind(ids))
 }
 
-fn document_by_id(session: &Session, row: &PgRow) -> Result<Statement> {
-    let by_id = session.statement(|on| &on.documents_by_ids);
-    Ok(by_id.bind(column::<&str>(row, 3)?).bind(vec![column::<&str>(row, 0)?]))
+/// Of one collection.
+fn documents_by_ids(session: &Session, rows: &[&PgRow]) -> Result<Statement> {
+    let ids = rows.iter().map(|row| column(row, 0)).collect::<Result<Vec<&str>>>()?;
+    let collection: &str = rows.first().map_or(Ok(""), |row| column(row, 3))?;
+    Ok(session.statement(|on| &on.documents_by_ids).bind(collection).bind(ids))
 }
 
 fn ids_of<T: for<'r> Decode<'r, Postgres> + Type<Postgres>>(rows: &[PgRow]) -> Result<Vec<T>> {

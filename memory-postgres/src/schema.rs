@@ -13,7 +13,7 @@ use uuid::Uuid;
 use crate::config::PostgresConfig;
 use crate::connection::{Connections, Session};
 use crate::error::{is_locked, is_passing, native};
-use crate::read::{column, memory_by_id};
+use crate::read::{column, memories_by_ids};
 use crate::statements::{id_to_sql, words_of};
 
 /// How long the set-up is tried again where a call may take longer.
@@ -95,7 +95,10 @@ pub(crate) async fn pending(connections: &Connections) -> Result<Option<Backfill
 
 /// Indexes the words of some more memories. Programs that do so at once index the same ones.
 pub(crate) async fn backfill(connections: &Connections) -> Result<()> {
-    let mut session = connections.session(Access::Write, None).await?;
+    connections.session(Access::Write, None).await?.lend(backfill_in).await
+}
+
+async fn backfill_in(mut session: Session) -> Result<()> {
     let reached = session.row(session.statement(|on| &on.reached_words)).await?;
     let slice =
         session.prepare(&session.on().newest.by_time.between).bind(SLICE as i64).bind(i64::MIN).bind(Uuid::nil());
@@ -114,7 +117,7 @@ pub(crate) async fn backfill(connections: &Connections) -> Result<()> {
         }
         Ok(Verdict::Skip)
     };
-    let next = session.offer_slice(slice, SLICE, memory_by_id, &mut index).await?.or(stopped);
+    let next = session.offer_slice(slice, SLICE, memories_by_ids, &mut index).await?.or(stopped);
     let backfill = session.statement(|on| &on.backfill_words).bind(ids).bind(words);
     let backfill = backfill.bind(next.as_ref().map(|next| next.millis));
     session.write(backfill.bind(next.and_then(|next| Uuid::from_slice(&next.id).ok()))).await?;

@@ -30,12 +30,13 @@ impl Slice {
     }
 }
 
-/// What a memory of a slice is read from, without a payload of more than 64 KiB, which is read by itself.
+/// What a memory of a slice is read from, without a payload of more than 64 KiB, which is read later, and in the end the size of that.
 macro_rules! memory_slice_columns {
     () => {
         "m.id, m.created_at, m.space_id, m.status, m.revision, m.updated_at, m.metadata,
             CASE WHEN octet_length(m.trigger) + coalesce(octet_length(m.context), 0) <= 65536 THEN m.trigger END,
-            CASE WHEN octet_length(m.trigger) + octet_length(m.context) <= 65536 THEN m.context END, m.idempotency_key"
+            CASE WHEN octet_length(m.trigger) + octet_length(m.context) <= 65536 THEN m.context END, m.idempotency_key,
+            octet_length(m.trigger) + coalesce(octet_length(m.context), 0)"
     };
 }
 pub(crate) use memory_slice_columns;

@@ -46,11 +46,11 @@ macro_rules! statements {
     };
 }
 
-/// What a document of a slice is read from, without a content of more than 64 KiB, which is read by itself.
+/// What a document of a slice is read from, without a content of more than 64 KiB, which is read later, and in the end the size of that.
 macro_rules! document_slice_columns {
     () => {
         "m.id, m.created_at, m.space_id, m.collection, m.revision, m.updated_at, m.metadata, \
-         CASE WHEN octet_length(m.content) <= 65536 THEN m.content END"
+         CASE WHEN octet_length(m.content) <= 65536 THEN m.content END, octet_length(m.content)"
     };
 }
 

@@ -52,6 +52,13 @@ impl Writer for Session {
         let has_new_words = after.context != before.record.context;
         loop {
             let has_words = self.has_ledger_text();
+            let words = match has_new_words && has_words {
+                true => {
+                    let _turn = self.turn(after.size()).await;
+                    Some(words_of(after))
+                }
+                false => None,
+            };
             let update = self.statement(|on| &on.update_memory);
             let update = update
                 .bind(id_to_sql(after.id))
@@ -60,7 +67,7 @@ impl Writer for Session {
                 .bind(after.context.as_ref().map(Context::as_str))
                 .bind(after.updated_at.map(Timestamp::as_millis))
                 .bind(after.metadata.as_str())
-                .bind((has_new_words && has_words).then(|| words_of(after)))
+                .bind(words)
                 .bind(has_new_words);
             let is_replaced = self.write(update).await? > 0;
             // Nothing is written without the words either, where they are indexed.
@@ -71,6 +78,10 @@ impl Writer for Session {
     }
 
     async fn put(&mut self, before: Option<&Found<Document, i64>>, after: &Document) -> Result<bool> {
+        let words: Vec<_> = {
+            let _turn = self.turn(after.size()).await;
+            words::distinct(after.content.as_str()).into_iter().collect()
+        };
         let put = match before {
             None => self.statement(|on| &on.insert_document),
             Some(_) => self.statement(|on| &on.update_document),
@@ -84,7 +95,7 @@ impl Writer for Session {
             .bind(after.space_id.as_str())
             .bind(after.metadata.as_str())
             .bind(after.content.as_str())
-            .bind(words::distinct(after.content.as_str()).into_iter().collect::<Vec<_>>());
+            .bind(words);
         let put = before.into_iter().map(|before| before.version).fold(put, Query::bind);
         Ok(self.write(put).await? == 1)
     }
@@ -141,7 +152,11 @@ impl Session {
             let is_written = self.insert_one(memory).await?;
             return Ok(is_written.then_some((memory.id, Appended::Written)).into_iter().collect());
         }
-        let words = |memory: &&Memory| has_words.then(|| words_of(memory));
+        let words: Vec<_> = {
+            let size = if has_words { memories.iter().map(|memory| memory.size()).sum() } else { 0 };
+            let _turn = self.turn(size).await;
+            memories.iter().map(|memory| has_words.then(|| words_of(memory))).collect()
+        };
         let insert = self.statement(|on| &on.insert_memories);
         let insert = insert
             .bind(all(memories, |memory| id_to_sql(memory.id)))
@@ -154,7 +169,7 @@ impl Session {
             .bind(all(memories, |memory| memory.metadata.as_str()))
             .bind(all(memories, |memory| memory.trigger.as_str()))
             .bind(all(memories, |memory| memory.context.as_ref().map(Context::as_str)))
-            .bind(memories.iter().map(words).collect::<Vec<_>>())
+            .bind(words)
             .bind(all(memories, paths_as_text));
         let rows = self.written_rows(insert).await?;
         rows.iter().map(|row| Ok((memory_id(row)?, Appended::Written))).collect()

@@ -4,6 +4,7 @@ mod common;
 mod connections;
 mod crashes;
 mod given_up;
+mod heavy;
 mod migrations;
 mod plans;
 mod pooler;
@@ -34,6 +35,8 @@ fn main() -> ExitCode {
         trial("connections::those_that_take_no_writes_are_closed", connections::read_only),
         trial("given_up::a_dropped_call_ends_at_the_server", given_up::dropped),
         trial("given_up::a_late_call_ends_at_the_server", given_up::late),
+        trial("heavy::much_work_leaves_the_executor", heavy::own_thread),
+        trial("heavy::large_payloads_are_read_together", heavy::large_payloads),
         trial("standby::reads_can_go_to_a_replica", standby::reads),
         trial("standby::the_primary_is_followed_after_a_failover", standby::failover),
         trial("tls::each_mode_checks_what_it_promises", tls::modes),

@@ -1,0 +1,88 @@
+//! Calls that have much to parse, to match or to split into words.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use conformance::server::postgres::LocalPostgres;
+use memory_core::{
+    Collection, Content, Context, DocumentWrite, MemoryPatch, MemoryProvider, MemoryQuery, NewMemory, TextIndex,
+    Trigger,
+};
+use tokio::runtime::Builder;
+
+use crate::common::{Case, at, config, event, open, run};
+
+/// What is heavy is done on a thread of its own, and what is light is not.
+pub(crate) fn own_thread() -> Case {
+    let server = LocalPostgres::start()?;
+    let text = "a word ".repeat(8 << 10);
+    let collection = Collection::parse("notes")?;
+    let document = |text: &str| {
+        let content = Content::parse(text).expect("valid");
+        DocumentWrite::new(collection.clone(), "a-b".parse().expect("valid"), content, at(1))
+    };
+    for is_heavy in [false, true] {
+        let text = if is_heavy { text.repeat(4) } else { "a word".to_owned() };
+        for call in 0..4 {
+            let threads = Arc::new(AtomicUsize::new(0));
+            let count = Arc::clone(&threads);
+            let mut runtime = Builder::new_current_thread();
+            let runtime = runtime.enable_all().on_thread_start(move || {
+                count.fetch_add(1, Ordering::Relaxed);
+            });
+            let done: Case = runtime.build()?.block_on(async {
+                let mut config = config(server.url());
+                config.text_index = TextIndex::All;
+                let provider = open(config).await?;
+                // The words of all that is stored are indexed.
+                assert_eq!(provider.backfill().await?, None);
+                match call {
+                    0 => drop(provider.store_many(vec![large(&text, 1), large(&text, 2)]).await?),
+                    1 => drop(provider.documents().put(document(&text)).await?),
+                    2 => {
+                        let id = provider.store(event("a-b", 3)).await?;
+                        provider.update(id, MemoryPatch::new().set_context(Context::parse(&json(&text))?)).await?;
+                    }
+                    _ => {
+                        // Without a filter, with which the provider itself takes a query for heavy.
+                        let page = provider.query(&MemoryQuery::builder().all().build()?).await?;
+                        assert!(!page.memories.is_empty());
+                    }
+                }
+                Ok(())
+            });
+            done?;
+            assert_eq!(threads.load(Ordering::Relaxed) > 0, is_heavy, "call {call}");
+        }
+    }
+    Ok(())
+}
+
+/// Large payloads are read several at once.
+pub(crate) fn large_payloads() -> Case {
+    let server = LocalPostgres::start_with(&[("log_statement", "all")])?;
+    run(async {
+        let provider = open(config(server.url())).await?;
+        let text = "a".repeat(100 << 10);
+        let ids = provider.store_many((1..=32).map(|number| large(&text, number)).collect()).await?;
+        let log = || std::fs::read_to_string(server.folder().join("log"));
+        let before = log()?.len();
+        let page = provider.query(&MemoryQuery::builder().all().build()?).await?;
+        assert!(page.memories.iter().map(|memory| memory.id).eq(ids.into_iter().rev()));
+        assert!(page.memories.iter().all(|memory| memory.trigger.as_str().len() > text.len()));
+        let read = log()?.split_off(before).matches("WHERE id = ANY($1)").count();
+        assert_eq!(read, 1);
+        Ok(())
+    })
+}
+
+fn large(text: &str, number: i64) -> NewMemory {
+    let mut memory = event("a-b", number);
+    memory.trigger = Trigger::parse(&json(text)).expect("valid");
+    memory
+}
+
+/// A text of letters and spaces as JSON.
+fn json(text: &str) -> String {
+    format!("\"{text}\"")
+}
