@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use memory_core::engine::{Access, Mark, Retry, Row, SHORT_BACKFILL};
-use memory_core::{Backfill, Blocks, Error, Inspection, Ledger, Result, Timestamp, Verdict};
+use memory_core::{Backfill, Blocks, Error, ErrorKind, Inspection, Ledger, Outcome, Result, Timestamp, Verdict};
 use migrations::{Applied, Kind, Report, Step, Target, WRITER, wanted};
 use sqlx::AssertSqlSafe;
 use sqlx::postgres::PgRow;
@@ -24,7 +24,7 @@ const SLICE_BYTES: usize = 4 << 20;
 
 /// Creates or migrates the schema, as `init` does, and tells which steps that took.
 pub async fn migrate(config: &PostgresConfig) -> Result<Report> {
-    on_connections(config, async |connections| set_up(connections, config).await).await
+    on_connections(config, Outcome::Unknown, async |connections| set_up(connections, config).await).await
 }
 
 /// Tells which steps [`migrate`] would take, and changes nothing; a missing schema stays missing.
@@ -33,7 +33,7 @@ pub async fn plan(config: &PostgresConfig) -> Result<Report> {
         let mut target = PostgresTarget(connections.first_transaction().await?);
         migrations::plan(&mut target, migrations::postgres(), wanted(config.text_index)).await
     };
-    on_connections(config, plan).await
+    on_connections(config, Outcome::NotDone, plan).await
 }
 
 /// Removes the schema with everything in it, for ever. Nothing happens when there is none.
@@ -43,7 +43,7 @@ pub async fn remove(config: &PostgresConfig) -> Result<()> {
         session.write(session.statement(|on| &on.remove_schema)).await?;
         session.end().await
     };
-    on_connections(config, remove).await
+    on_connections(config, Outcome::Unknown, remove).await
 }
 
 /// Tells which tables, indexes and triggers of the schema are missing, and what time it is at the server; changes nothing.
@@ -60,7 +60,7 @@ pub async fn inspect(config: &PostgresConfig) -> Result<Inspection> {
         let server_time = Timestamp::from_millis(column(&row, 0)?)?;
         Ok(Inspection::new(missing, Some(server_time), u64::try_from(column::<i64>(&row, 2)?).ok()))
     };
-    on_connections(config, look).await
+    on_connections(config, Outcome::NotDone, look).await
 }
 
 /// Creates or migrates the schema. Of the index of the ledger's words it makes the beginning, if the configuration wants it.
@@ -124,10 +124,17 @@ async fn backfill_in(mut session: Session) -> Result<()> {
     session.end().await
 }
 
-/// Runs something on connections of its own.
-async fn on_connections<T>(config: &PostgresConfig, work: impl AsyncFnOnce(&Connections) -> Result<T>) -> Result<T> {
+/// Runs something on connections of its own, within the deadline. Past it, `late` tells whether something may have been changed.
+async fn on_connections<T>(
+    config: &PostgresConfig,
+    late: Outcome,
+    work: impl AsyncFnOnce(&Connections) -> Result<T>,
+) -> Result<T> {
     let connections = Connections::new(config)?;
-    let done = work(&connections).await;
+    let done = tokio::time::timeout(config.deadline, work(&connections)).await.unwrap_or_else(|_| {
+        let message = format!("no answer within {} ms", config.deadline.as_millis());
+        Err(Error::new(ErrorKind::Timeout, message).with_outcome(late).retryable())
+    });
     connections.close().await;
     done
 }

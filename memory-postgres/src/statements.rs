@@ -70,6 +70,13 @@ macro_rules! has_ledger_text {
     };
 }
 
+/// What writes to a table without a trigger of its own does this too: the ledger's refuses a program that is too old.
+macro_rules! if_writer {
+    () => {
+        "writer AS (UPDATE {schema}.memories SET revision = revision WHERE FALSE)"
+    };
+}
+
 statements! {
     is_writer: "SELECT current_setting('agent_memory.writer', TRUE) IS NOT DISTINCT FROM $1";
     lock_schema: "SELECT pg_advisory_xact_lock(hashtextextended('agent memory ' || {name}, 0))";
@@ -80,10 +87,11 @@ statements! {
     create_bookkeeping: "CREATE TABLE {schema}.schema_migrations (
         version bigint PRIMARY KEY, name text NOT NULL, checksum text NOT NULL, complete boolean NOT NULL)";
     applied: "SELECT version, name, checksum, complete FROM {schema}.schema_migrations";
-    insert_applied: "INSERT INTO {schema}.schema_migrations (version, name, checksum, complete) VALUES ($1, $2, $3, $4)";
+    insert_applied: concat!("WITH ", if_writer!(), "
+        INSERT INTO {schema}.schema_migrations (version, name, checksum, complete) VALUES ($1, $2, $3, $4)");
     secret: "SELECT secret FROM {schema}.secrets";
-    keep_secret: "INSERT INTO {schema}.secrets (id, secret) VALUES (1, $1)
-        ON CONFLICT (id) DO UPDATE SET secret = secrets.secret RETURNING secret";
+    keep_secret: concat!("WITH ", if_writer!(), " INSERT INTO {schema}.secrets (id, secret) VALUES (1, $1)
+        ON CONFLICT (id) DO UPDATE SET secret = secrets.secret RETURNING secret");
     health: "SELECT current_setting('server_version'), (SELECT max(version) FROM {schema}.schema_migrations),
         current_setting('fsync'), current_setting('full_page_writes'), current_setting('synchronous_commit')";
     /// The time at the server, the tables, valid indexes and triggers of the schema, and how many bytes it takes.
@@ -168,15 +176,15 @@ statements! {
     reached_words: "SELECT created_at, id FROM {schema}.words_backfill";
     /// What an update has indexed meanwhile stays. The backfill goes on at ($3, $4), unless another program is further, and is complete
     /// where these are NULL.
-    backfill_words: "
-        WITH words AS (
+    backfill_words: concat!("WITH ", if_writer!(), ",
+        words AS (
             INSERT INTO {schema}.memory_words (id, words)
             SELECT id, string_to_array(words, ' ') FROM unnest($1::uuid[], $2::text[]) AS given (id, words)
             ON CONFLICT DO NOTHING),
         reached AS (
             UPDATE {schema}.words_backfill SET created_at = $3, id = $4, done = done + cardinality($1)
             WHERE (created_at, id) > ($3, $4))
-        UPDATE {schema}.schema_migrations SET complete = TRUE WHERE name = 'words' AND $3 IS NULL";
+        UPDATE {schema}.schema_migrations SET complete = TRUE WHERE name = 'words' AND $3 IS NULL");
 
     insert_document: "
         INSERT INTO {schema}.documents

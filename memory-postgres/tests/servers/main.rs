@@ -42,6 +42,8 @@ fn main() -> ExitCode {
         trial("tls::each_mode_checks_what_it_promises", tls::modes),
         trial("migrations::old_writers_are_refused_by_the_server", migrations::old_writers),
         trial("migrations::a_program_below_the_minimum_only_reads", migrations::newer_minimum),
+        trial("migrations::a_program_below_the_minimum_takes_no_step", migrations::no_steps),
+        trial("migrations::what_operators_ask_for_has_a_deadline", migrations::deadlines),
         trial("migrations::a_long_transaction_holds_nobody_up", migrations::long_transaction),
         trial("migrations::an_autovacuum_gives_way", migrations::vacuumed),
         trial("migrations::version_1_has_indexed_all_or_nothing", migrations::indexed_by_version_1),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use conformance::fault::{Fault, Proxy};
 use conformance::server::postgres::{LocalPostgres, PgBouncer};
 use memory_core::{
     Blocks, Collection, Content, Context, DocumentId, DocumentQuery, DocumentSelection, DocumentWrite, Error,
@@ -21,6 +22,12 @@ use crate::common::{Case, WAITS_FOR_A_LOCK, all, at, check, config, event, holds
 const STORE: &str = "
     INSERT INTO agent_memory.memories (id, created_at, revision, status, space_id, metadata, trigger, path_1)
     VALUES (gen_random_uuid(), 7, 1, 'completed', 'a-b', '{}', '{\"text\":\"word7\"}', 42)";
+
+/// Makes 3 the minimum, as a later version will, and takes that back.
+const RAISE: &str = "DO $$ BEGIN
+    EXECUTE replace(pg_get_functiondef('agent_memory.check_writer'::regproc), '< 2', '< 3'); END $$";
+const LOWER: &str = "DO $$ BEGIN
+    EXECUTE replace(pg_get_functiondef('agent_memory.check_writer'::regproc), '< 3', '< 2'); END $$";
 
 /// A connection that does not say which version writes is refused each write by the server, and may read.
 pub(crate) fn old_writers() -> Case {
@@ -82,9 +89,7 @@ pub(crate) fn newer_minimum() -> Case {
         let id = providers[0].store(event("a-b", 1)).await?;
         providers[1].documents().put(document("d")).await?;
         let before = (all(&providers[0]).await?, documents(&providers[0]).await?);
-        let raise = "DO $$ BEGIN
-            EXECUTE replace(pg_get_functiondef('agent_memory.check_writer'::regproc), '< 2', '< 3'); END $$";
-        PgConnection::connect(server.url()).await?.execute(raise).await?;
+        PgConnection::connect(server.url()).await?.execute(RAISE).await?;
 
         for provider in providers {
             let store = |number| {
@@ -109,6 +114,55 @@ pub(crate) fn newer_minimum() -> Case {
             }
             assert!(provider.get(id).await?.is_some());
             assert_eq!((all(&provider).await?, documents(&provider).await?), before);
+        }
+        Ok(())
+    })
+}
+
+/// A program below the minimum takes no step of the schema and no slice of a backfill, and makes no secret.
+pub(crate) fn no_steps() -> Case {
+    let server = LocalPostgres::start()?;
+    run(async {
+        let mut admin = PgConnection::connect(server.url()).await?;
+        open(config(server.url())).await?.store(event("a-b", 1)).await?;
+        admin.execute(RAISE).await?;
+        let refused = memory_postgres::migrate(&indexed(server.url())).await.expect_err("no writer");
+        check(&refused, ErrorKind::SchemaMismatch, "upgrade this program");
+        holds(server.url(), "SELECT to_regclass('agent_memory.words_backfill') IS NULL").await?;
+
+        admin.execute(LOWER).await?;
+        let provider = open(indexed(server.url())).await?;
+        admin.execute(RAISE).await?;
+        let refused = provider.backfill().await.expect_err("no writer");
+        check(&refused, ErrorKind::SchemaMismatch, "upgrade this program");
+        holds(server.url(), "SELECT done = 0 FROM agent_memory.words_backfill").await?;
+        holds(server.url(), "SELECT NOT EXISTS (SELECT FROM agent_memory.memory_words)").await?;
+
+        admin.execute("DELETE FROM agent_memory.secrets").await?;
+        let refused = open(config(server.url())).await.expect_err("no writer");
+        check(&refused, ErrorKind::SchemaMismatch, "upgrade this program");
+        holds(server.url(), "SELECT NOT EXISTS (SELECT FROM agent_memory.secrets)").await
+    })
+}
+
+/// What an operator asks for has the deadline that calls have, where a server says nothing at all.
+pub(crate) fn deadlines() -> Case {
+    let server = LocalPostgres::start()?;
+    run(async {
+        let proxy = Proxy::before(server.url()).await?;
+        proxy.set(Fault::Hold);
+        let mut config = config(proxy.url());
+        config.deadline = Duration::from_millis(500);
+        let unanswered = [
+            (memory_postgres::migrate(&config).await.map(drop), Outcome::Unknown),
+            (memory_postgres::plan(&config).await.map(drop), Outcome::NotDone),
+            (memory_postgres::inspect(&config).await.map(drop), Outcome::NotDone),
+            (memory_postgres::remove(&config).await, Outcome::Unknown),
+        ];
+        for (done, outcome) in unanswered {
+            let error = done.expect_err("no answer");
+            check(&error, ErrorKind::Timeout, "no answer within 500 ms");
+            assert_eq!(error.outcome(), outcome);
         }
         Ok(())
     })
