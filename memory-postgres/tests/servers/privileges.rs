@@ -1,0 +1,134 @@
+//! The privileges that the README lists: enough, and not one too many.
+
+use conformance::server::postgres::LocalPostgres;
+use memory_core::{
+    Collection, Content, Context, DocumentQuery, DocumentSelection, DocumentWrite, Error, ErrorKind, IdempotencyKey,
+    MemoryPatch, MemoryProvider, MemoryQuery, TextIndex,
+};
+use memory_postgres::{Password, PostgresConfig, PostgresMemory};
+use sqlx::postgres::PgConnection;
+use sqlx::{AssertSqlSafe, Connection, Executor};
+
+use crate::common::{Case, SECRET, at, check, config, event, open, run};
+
+const README: &str = include_str!("../../README.md");
+
+pub(crate) fn documented() -> Case {
+    let server = LocalPostgres::start()?;
+    run(async {
+        let mut admin = PgConnection::connect(server.url()).await?;
+        let (_, sql) = README.split_once("```sql\n").ok_or("the README lists the privileges")?;
+        let (sql, _) = sql.split_once("```").ok_or("the list has an end")?;
+        let sql = sql.replace("DATABASE agents", "DATABASE postgres");
+        let grants: Vec<_> = sql.lines().filter_map(|line| line.strip_prefix("GRANT ")?.strip_suffix(';')).collect();
+        for role in ["migrator", "writer", "reader"] {
+            execute(&mut admin, &format!("CREATE ROLE {role} LOGIN PASSWORD '{SECRET}'")).await?;
+        }
+        let config = |role: &str| {
+            let mut config = config(server.url());
+            config.server.user = Some(role.to_owned());
+            config.server.password = Some(Password(SECRET.to_owned()));
+            config.text_index = TextIndex::All;
+            config
+        };
+        for grant in grants.iter().filter(|grant| grant.ends_with("TO migrator")) {
+            execute(&mut admin, &format!("GRANT {grant}")).await?;
+        }
+        work(&mut admin, config("migrator"), true).await??;
+        for grant in grants.iter().filter(|grant| !grant.ends_with("TO migrator")) {
+            execute(&mut admin, &format!("GRANT {grant}")).await?;
+        }
+        let mut count = 0;
+        // The reader first, since what the writer may not do leaves a backfill pending.
+        for (role, writes) in [("reader", false), ("writer", true)] {
+            work(&mut admin, config(role), writes).await??;
+            for grant in &grants {
+                let (privileges, rest) = grant.split_once(" ON ").ok_or("a privilege on something")?;
+                let (objects, roles) = rest.split_once(" TO ").ok_or("a privilege for somebody")?;
+                let of_role = roles.split(", ").any(|other| other == role);
+                for privilege in privileges.split(", ").filter(|_| of_role) {
+                    for object in objects.split(", ") {
+                        execute(&mut admin, &format!("REVOKE {privilege} ON {object} FROM {role}")).await?;
+                        let refused = work(&mut admin, config(role), writes).await?.expect_err(grant);
+                        check(&refused, ErrorKind::Unauthorized, "the role lacks a permission");
+                        execute(&mut admin, &format!("GRANT {privilege} ON {object} TO {role}")).await?;
+                        count += 1;
+                    }
+                }
+            }
+        }
+        assert!(count > 20, "only {count} privileges are listed");
+        work(&mut admin, config("writer"), true).await??;
+        let reader = open(config("reader")).await?;
+        let refused = reader.store(event("a-b", 1)).await.expect_err("it may only read");
+        check(&refused, ErrorKind::Unauthorized, "the role lacks a permission");
+        assert_eq!(memory_postgres::migrate(&config("reader")).await?.applied, []);
+        assert_eq!(memory_postgres::inspect(&config("reader")).await?.missing, [""; 0]);
+        Ok(())
+    })
+}
+
+/// Does everything that a role may be there for, on a ledger whose backfill is pending where it may write.
+async fn work(
+    admin: &mut PgConnection,
+    config: PostgresConfig,
+    writes: bool,
+) -> Result<Result<(), Error>, Box<dyn std::error::Error + Send + Sync>> {
+    let provider = match open(config).await {
+        Ok(provider) => provider,
+        Err(error) => return Ok(Err(error)),
+    };
+    if writes {
+        let again = "UPDATE agent_memory.words_backfill SET created_at = 9223372036854775807;
+            UPDATE agent_memory.schema_migrations SET complete = FALSE WHERE name = 'words'";
+        execute(admin, again).await?;
+    }
+    let done = async {
+        if writes {
+            write(&provider).await?;
+        }
+        read(&provider).await
+    };
+    let done = done.await;
+    provider.shutdown().await?;
+    Ok(done)
+}
+
+async fn write(provider: &PostgresMemory) -> Result<(), Error> {
+    while provider.backfill().await?.is_some() {}
+    let key = || IdempotencyKey::parse(uuid::Uuid::now_v7().to_string()).expect("valid");
+    let id = provider.store(event("a-b", 1)).await?;
+    provider.store_many(vec![event("a-b", 1), event("a-b", 2).with_idempotency_key(key())]).await?;
+    provider.update(id, MemoryPatch::new().set_context(Context::parse("\"a dog\"")?)).await?;
+    let documents = provider.documents();
+    let document = || DocumentWrite::new(notes(), "a-b".parse().expect("valid"), content(), at(1));
+    let put = documents.put(document()).await?;
+    documents.put(document().with_id(put.id.clone())).await?;
+    assert_eq!(documents.remove(&DocumentSelection::ids(notes(), [put.id.clone()])?, 1).await?, [put.id]);
+    Ok(())
+}
+
+async fn read(provider: &PostgresMemory) -> Result<(), Error> {
+    provider.check_health().await?;
+    let page = provider.query(&MemoryQuery::builder().under("a").build()?).await?;
+    for memory in page.memories.iter().take(1) {
+        provider.get(memory.id).await?;
+    }
+    provider.query(&MemoryQuery::builder().all().text("dog").build()?).await?;
+    provider.documents().query(&DocumentQuery::builder(notes()).all().build()?).await?;
+    provider.documents().query(&DocumentQuery::builder(notes()).all().text("cat").build()?).await?;
+    provider.documents().collections().await.map(drop)
+}
+
+fn notes() -> Collection {
+    Collection::parse("notes").expect("valid")
+}
+
+fn content() -> Content {
+    Content::parse("a cat").expect("valid")
+}
+
+async fn execute(admin: &mut PgConnection, sql: &str) -> Case {
+    admin.execute(AssertSqlSafe(sql.to_owned())).await?;
+    Ok(())
+}
