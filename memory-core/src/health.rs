@@ -111,6 +111,9 @@ pub struct Backfill {
 pub enum Blocks {
     /// Nothing: it only gives space back.
     Nothing,
+    /// No call, but until it is complete queries and removals of documents go over their whole collection. An engine tells of it when no
+    /// other backfill is left.
+    DocumentPlaces,
     /// Text search of the ledger.
     LedgerText,
     /// Every call but those of the life cycle.

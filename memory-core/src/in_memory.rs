@@ -136,14 +136,17 @@ impl Reader for InMemorySession {
         offer_in_order(wanted.cloned().map(Scanned::new), walk, visit)
     }
 
-    async fn siblings(&mut self, prefix: &str, most: usize) -> Result<Option<Vec<Place>>> {
+    async fn siblings(&mut self, of: Option<&Collection>, prefix: &str, most: usize) -> Result<Option<Vec<Place>>> {
         let data = self.lock();
-        let spaces = data.memories.values().map(|memory| memory.space_id.as_str());
+        let spaces: Vec<_> = match of {
+            None => data.memories.values().map(|memory| memory.space_id.as_str()).collect(),
+            Some(collection) => data.of(collection).map(|document| document.space_id.as_str()).collect(),
+        };
         let sibling = |space: &str| match space.strip_prefix(prefix)?.find(BOUNDARIES) {
             Some(end) => Some(Place::Below(space[..prefix.len() + end].to_owned())),
             None => Some(Place::Space(space.to_owned())),
         };
-        let siblings: BTreeSet<_> = spaces.filter_map(sibling).collect();
+        let siblings: BTreeSet<_> = spaces.into_iter().filter_map(sibling).collect();
         Ok((siblings.len() <= most).then(|| siblings.into_iter().collect()))
     }
 
@@ -160,7 +163,8 @@ impl Reader for InMemorySession {
         visit: &mut Visit<'_, Documents>,
     ) -> Result<Option<Mark>> {
         let data = self.lock();
-        offer_in_order(data.of(collection).cloned().map(Scanned::new), walk, visit)
+        let wanted = data.of(collection).filter(|document| walk.wants_document(document));
+        offer_in_order(wanted.cloned().map(Scanned::new), walk, visit)
     }
 
     async fn collections(&mut self) -> Result<Vec<Collection>> {

@@ -40,7 +40,11 @@ impl Reader for MongoSession {
         offer_best(self, &self.reads.memories, doc! {}, search, visit).await
     }
 
-    async fn siblings(&mut self, prefix: &str, most: usize) -> Result<Option<Vec<Place>>> {
+    async fn siblings(&mut self, of: Option<&Collection>, prefix: &str, most: usize) -> Result<Option<Vec<Place>>> {
+        // Documents have no index by place yet.
+        if of.is_some() {
+            return Ok(None);
+        }
         let mut siblings = BTreeSet::new();
         let mut from = doc! { "$gte": prefix };
         // Many spaces at once, since each may be a sibling by itself.

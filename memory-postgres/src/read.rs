@@ -63,7 +63,11 @@ impl Reader for Session {
         Ok(())
     }
 
-    async fn siblings(&mut self, prefix: &str, most: usize) -> Result<Option<Vec<Place>>> {
+    async fn siblings(&mut self, of: Option<&Collection>, prefix: &str, most: usize) -> Result<Option<Vec<Place>>> {
+        // Documents have no index by place yet.
+        if of.is_some() {
+            return Ok(None);
+        }
         // A sibling takes a step for itself and one for each boundary.
         let most_steps = 4 * most + 1;
         let rows = self.rows(self.statement(|on| &on.siblings).bind(prefix).bind(most_steps as i32)).await?;

@@ -75,7 +75,11 @@ impl Reader for RedisSession {
         self.search(None, search, visit).await
     }
 
-    async fn siblings(&mut self, prefix: &str, most: usize) -> Result<Option<Vec<Place>>> {
+    async fn siblings(&mut self, of: Option<&Collection>, prefix: &str, most: usize) -> Result<Option<Vec<Place>>> {
+        // Documents have no index by place yet.
+        if of.is_some() {
+            return Ok(None);
+        }
         let (above, last) = parted(prefix);
         let (node, above) = (self.on.keys.node(above), above.unwrap_or_default());
         // No text in UTF-8 has the byte at the end.

@@ -59,8 +59,9 @@ impl Reader for Session {
         offer_ranked(&self.connection, statements::SEQS_BY_WORDS, parameters, statements::MEMORY_BY_SEQ, visit)
     }
 
-    async fn siblings(&mut self, prefix: &str, most: usize) -> Result<Option<Vec<Place>>> {
-        paths::siblings(&self.connection, prefix, most)
+    async fn siblings(&mut self, of: Option<&Collection>, prefix: &str, most: usize) -> Result<Option<Vec<Place>>> {
+        // Documents have no index by place yet.
+        if of.is_some() { Ok(None) } else { paths::siblings(&self.connection, prefix, most) }
     }
 
     async fn documents(&mut self, collection: &Collection, ids: &[DocumentId]) -> Result<DocumentsFound<i64>> {

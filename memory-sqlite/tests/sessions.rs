@@ -69,9 +69,9 @@ async fn a_filter_and_a_glob_examine_what_their_spaces_hold() {
     ];
     let in_and_below = |path: &str| vec![Place::Space(path.to_owned()), Place::Below(path.to_owned())];
     let below = |path: &str| vec![Place::Below(path.to_owned())];
-    assert_eq!(session.siblings("t-c7-", 100).await.expect("reads"), None);
-    let channels = session.siblings("t-c", 100).await.expect("reads").expect("few");
-    let sparse = session.siblings("t-s", 100).await.expect("reads").expect("few");
+    assert_eq!(session.siblings(None, "t-c7-", 100).await.expect("reads"), None);
+    let channels = session.siblings(None, "t-c", 100).await.expect("reads").expect("few");
+    let sparse = session.siblings(None, "t-s", 100).await.expect("reads").expect("few");
     let query = || MemoryQuery::builder().limit(50);
     let key = CursorKey::generate().expect("a key");
     let every_tenth = "metadata.topic = 7";

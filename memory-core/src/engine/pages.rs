@@ -4,9 +4,9 @@ use std::cmp::Ordering;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::places::Places;
+use super::places::{Part, Places};
 use super::session::Reader;
-use super::walk::{Mark, Place, Row, Search, Source, Visit, Walk};
+use super::walk::{Mark, Row, Search, Visit, Walk};
 use super::watch::Watch;
 use crate::cursor::CursorKey;
 use crate::page::{DocumentPage, Head, MemoryPage, PageBuilder, Selects, Verdict};
@@ -49,23 +49,21 @@ pub(super) async fn memories(
     if wants_open {
         walks.push(Racer::new(PageBuilder::new(query, key)?, vec![Part::Open(statuses)]));
     }
-    match Places::of(reader, query).await? {
+    match Places::of(reader, None, query).await? {
         Places::Everywhere if wants_open => {}
-        Places::Everywhere => walks.push(Racer::new(page, vec![Part::Everything])),
-        Places::Only(places) if places.is_empty() => return page.finish(),
-        Places::Only(places) => {
-            let places: Vec<_> = places.into_iter().collect();
-            let parts = divided(reader, &places).map(|places| Part::Places(places.to_vec()));
-            walks.push(Racer::new(page, parts.collect()));
-        }
+        places => match places.parts(reader) {
+            parts if parts.is_empty() => return page.finish(),
+            parts => walks.push(Racer::new(page, parts)),
+        },
     }
     race(reader, &Memories, walks, watch).await
 }
 
-/// The page of a query of documents.
+/// The page of a query of documents, which are looked for by place if the engine has them all there.
 pub(super) async fn documents(
     reader: &mut impl Reader,
     Asked { query, key, watch }: &Asked<DocumentQuery>,
+    has_places: bool,
 ) -> Result<DocumentPage> {
     let page = PageBuilder::new(query, key)?;
     if query.limit == 0 {
@@ -80,8 +78,24 @@ pub(super) async fn documents(
         }
         return page.finish();
     }
-    let walk = Racer::new(page, vec![Part::Everything]);
-    race(reader, &DocumentsOf(query.collection()), vec![walk], watch).await
+    let parts = document_parts(reader, query, has_places).await?;
+    if parts.is_empty() {
+        return page.finish();
+    }
+    race(reader, &DocumentsOf(query.collection()), vec![Racer::new(page, parts)], watch).await
+}
+
+/// What the walks go along that together go over the documents of a query; none where there can be no documents.
+pub(super) async fn document_parts<R: Reader>(
+    reader: &mut R,
+    query: &DocumentQuery,
+    has_places: bool,
+) -> Result<Vec<Part>> {
+    let places = match has_places {
+        true => Places::of(reader, Some(query.collection()), query).await?,
+        false => Places::Everywhere,
+    };
+    Ok(places.parts(reader))
 }
 
 /// Whether the bounds leave no time between them.
@@ -90,11 +104,6 @@ fn is_never(query: &MemoryQuery) -> bool {
         (Some(after), Some(before)) => after >= before,
         _ => false,
     }
-}
-
-/// The places in groups that one walk can have.
-fn divided<'p, R: Reader>(_: &R, places: &'p [Place]) -> std::slice::Chunks<'p, Place> {
-    places.chunks(R::PLACES)
 }
 
 /// Stops too when nobody waits for the page any more, which then is not finished.
@@ -287,13 +296,6 @@ where
     }
 }
 
-/// What a lane goes along.
-enum Part {
-    Everything,
-    Open(Vec<Status>),
-    Places(Vec<Place>),
-}
-
 /// One walk of the engine, and the candidates that it has given and that are not offered yet.
 struct Lane<K: Selects> {
     part: Part,
@@ -325,13 +327,9 @@ where
         is_shared: bool,
         visit: &mut Visit<'_, K>,
     ) -> Result<()> {
-        let source = match &self.part {
-            Part::Everything => Source::Everything,
-            Part::Open(statuses) => Source::Open(statuses),
-            Part::Places(places) => Source::Places(places),
-        };
         let (created_after, created_before) = W::bounds(query);
         let behind = self.behind.as_ref();
+        let source = self.part.source();
         let walk = Walk { source, order: query.order, created_after, created_before, behind, count, is_shared };
         self.behind = on.walk(reader, &walk, visit).await?;
         self.is_over = self.behind.is_none();

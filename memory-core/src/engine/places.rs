@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 
 use super::session::Reader;
-use super::walk::Place;
+use super::walk::{Place, Source};
 use crate::query::Query;
-use crate::{BOUNDARIES, Result, SpaceId, SpaceRange, Spaces};
+use crate::{BOUNDARIES, Collection, Result, SpaceId, SpaceRange, Spaces, Status};
 
 /// Up to this many paths that share a prefix are walked each; above it, what their parent holds is walked.
 const MAX_SIBLINGS: usize = 100;
@@ -19,19 +19,52 @@ pub(super) enum Places {
     Only(BTreeSet<Place>),
 }
 
+/// What one walk goes along.
+#[derive(Debug, Clone)]
+pub(super) enum Part {
+    Everything,
+    Open(Vec<Status>),
+    Places(Vec<Place>),
+}
+
+impl Part {
+    pub(super) fn source(&self) -> Source<'_> {
+        match self {
+            Self::Everything => Source::Everything,
+            Self::Open(statuses) => Source::Open(statuses),
+            Self::Places(places) => Source::Places(places),
+        }
+    }
+}
+
 impl Places {
-    /// Where the query looks, as far as its host confines it to.
-    pub(super) async fn of<K: Sync>(reader: &mut impl Reader, query: &Query<K>) -> Result<Self> {
-        let places = Self::of_spaces(reader, query.spaces()).await?;
+    /// Where a query of the ledger or of a collection looks, as far as its host confines it to.
+    pub(super) async fn of<K: Sync>(
+        reader: &mut impl Reader,
+        of: Option<&Collection>,
+        query: &Query<K>,
+    ) -> Result<Self> {
+        let places = Self::of_spaces(reader, of, query.spaces()).await?;
         match query.within() {
             Some(within) if places != Self::Only(BTreeSet::new()) => {
-                Ok(places.and(Self::of_spaces(reader, within).await?))
+                Ok(places.and(Self::of_spaces(reader, of, within).await?))
             }
             _ => Ok(places),
         }
     }
 
-    async fn of_spaces(reader: &mut impl Reader, spaces: &Spaces) -> Result<Self> {
+    /// What the walks go along that together go over the places; none where there are none.
+    pub(super) fn parts<R: Reader>(self, _: &R) -> Vec<Part> {
+        match self {
+            Self::Everywhere => vec![Part::Everything],
+            Self::Only(places) => {
+                let places: Vec<_> = places.into_iter().collect();
+                places.chunks(R::PLACES).map(|places| Part::Places(places.to_vec())).collect()
+            }
+        }
+    }
+
+    async fn of_spaces(reader: &mut impl Reader, of: Option<&Collection>, spaces: &Spaces) -> Result<Self> {
         let Spaces::Any(selectors) = spaces else { return Ok(Self::Everywhere) };
         let mut places = BTreeSet::new();
         for selector in selectors {
@@ -46,7 +79,7 @@ impl Places {
                 // No space holds a control character.
                 SpaceRange::Prefix(prefix) if prefix.contains(char::is_control) => {}
                 SpaceRange::Prefix(prefix) => {
-                    match (reader.siblings(prefix, MAX_SIBLINGS).await?, prefix.rfind(BOUNDARIES)) {
+                    match (reader.siblings(of, prefix, MAX_SIBLINGS).await?, prefix.rfind(BOUNDARIES)) {
                         (Some(siblings), _) => places.extend(siblings),
                         (None, Some(parent)) => drop(places.insert(Place::Below(prefix[..parent].to_owned()))),
                         (None, None) => return Ok(Self::Everywhere),

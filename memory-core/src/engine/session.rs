@@ -49,13 +49,18 @@ pub trait Reader: Send {
         }
     }
 
-    /// The paths that start with `prefix` and have no further boundary (`-`, `/`, `:`): as a space where a memory has the path as its
-    /// space, as an ancestor where a memory has it above. `None` when there are more than `most`, or more than the engine wants to
-    /// look for.
+    /// The paths that start with `prefix` and have no further boundary (`-`, `/`, `:`), of the ledger or of a collection: as a space where
+    /// a record has the path as its space, as an ancestor where a record has it above. `None` when there are more than `most`, or more than
+    /// the engine wants to look for.
     ///
     /// Here always `None`, which suits an engine without an index by place.
-    fn siblings(&mut self, prefix: &str, most: usize) -> impl Future<Output = Result<Option<Vec<Place>>>> + Send {
-        let _ = (prefix, most);
+    fn siblings(
+        &mut self,
+        of: Option<&Collection>,
+        prefix: &str,
+        most: usize,
+    ) -> impl Future<Output = Result<Option<Vec<Place>>>> + Send {
+        let _ = (of, prefix, most);
         async { Ok(None) }
     }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::page::{Head, Selects, Verdict};
-use crate::{BOUNDARIES, Memory, Order, Result, Status, Timestamp};
+use crate::{BOUNDARIES, Document, Memory, Order, Result, Status, Timestamp};
 
 /// A part of a collection of records that an engine can go along in the order (createdAt, id).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -103,6 +103,16 @@ impl Walk<'_> {
             Source::Everything => true,
             Source::Open(statuses) => statuses.contains(&memory.status),
             Source::Places(places) => places.iter().any(|place| place.holds(memory.space_id.as_str())),
+        }
+    }
+
+    /// Whether the source has documents like this one, of the collection that is walked.
+    pub fn wants_document(&self, document: &Document) -> bool {
+        match self.source {
+            Source::Everything => true,
+            // Only memories have a status.
+            Source::Open(_) => false,
+            Source::Places(places) => places.iter().any(|place| place.holds(document.space_id.as_str())),
         }
     }
 }

@@ -2,7 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use memory_core::{Content, DocumentQuery, DocumentSelection, DocumentWrite, ErrorKind, Order, SpaceSelector};
+use futures::future::join_all;
+use memory_core::{
+    Content, Document, DocumentQuery, DocumentSelection, DocumentStore, DocumentWrite, Documents, ErrorKind, Order,
+    QueryBuilder, Result, Revision, SpaceSelector,
+};
 
 use super::{NOTES, all_notes, ids, note, note_at, notes, removed};
 use crate::case::{CaseResult, Stage, chapter};
@@ -17,6 +21,7 @@ chapter!("documents":
     offset_and_limit_count_documents ["D3"],
     walk_is_exact_while_others_write ["D3"],
     cursor_survives_and_belongs_to_its_query ["D3"],
+    what_lies_elsewhere_changes_no_answer ["D3", "D4"],
 );
 
 /// A query of documents takes every selector of spaces, and their union, as one of the ledger does.
@@ -219,4 +224,82 @@ async fn cursor_survives_and_belongs_to_its_query(stage: Stage) -> CaseResult {
         assert_eq!(refused.kind(), ErrorKind::InvalidInput);
     }
     Ok(())
+}
+
+/// A scope answers beside 10,000 documents of its collection what it answers alone: the same pages, the same dry run, the same removal.
+async fn what_lies_elsewhere_changes_no_answer(stage: Stage) -> CaseResult {
+    let documents = stage.open().await?.documents();
+    // More spaces than an engine merges at once, and several documents of one time, in the scope and beside it.
+    let scope = (0..900).map(|place| lying(place, format!("me-{}{}", place % 150, ["", "-a", "/b:c"][place / 7 % 3])));
+    restore(&*documents, scope.collect()).await?;
+    let within = SpaceSelector::under("me")?;
+    let questions: [(&str, Ask<'_>); 9] = [
+        ("under", &|query| query.under("me").limit(40)),
+        ("under, oldest first", &|query| query.under("me").order(Order::OldestFirst).limit(40)),
+        ("under, with a filter", &|query| query.under("me").filter_text("metadata.n = 7").limit(3)),
+        ("exact", &|query| query.exact("me-9").exact("me-9-a").exact("nowhere")),
+        ("many exact", &|query| (0..150).fold(query, |query, place| query.exact(format!("me-{place}")).limit(90))),
+        ("prefix", &|query| query.prefix("me-1").limit(40)),
+        ("glob and regex", &|query| query.glob("me-*[13]/b:c").regex("^me-2[0-9]-").limit(7)),
+        ("within", &|query| query.all().within(within.clone()).limit(40)),
+        ("prefix within", &|query| query.prefix("m").exact("other-1").within(within.clone()).limit(40)),
+    ];
+    let selection = DocumentSelection::matching(notes().under("me").filter_text("metadata.n < 7"))?;
+    let mut alone = Vec::new();
+    for (_, ask) in questions {
+        alone.push(pages(&*documents, ask).await?);
+    }
+    let dry_run = selection.preview(&*documents, 1_000).await?;
+    assert!(alone.iter().all(|pages| pages.iter().any(|page| !page.is_empty())) && !dry_run.is_empty());
+
+    let elsewhere = (0..10_000).map(|place| {
+        let path = ["other", "mean", "m", "me2-a", "ME-1", "me_"][place % 6];
+        lying(1_000 + place, format!("{path}-{}", place % 700))
+    });
+    let elsewhere: Vec<_> = elsewhere.collect();
+    for done in join_all(elsewhere.chunks(1_250).map(|some| restore(&*documents, some.to_vec()))).await {
+        done?;
+    }
+    for (question, alone) in questions.into_iter().zip(alone) {
+        assert!(pages(&*documents, question.1).await? == alone, "the pages of {}", question.0);
+    }
+    assert_eq!(selection.preview(&*documents, 1_000).await?, dry_run);
+    assert_eq!(documents.remove(&selection, 1_000).await?, dry_run);
+    assert!(selection.preview(&*documents, 0).await?.is_empty());
+    assert_eq!(all_notes(&*documents).await?.len(), 10_900 - dry_run.len());
+    Ok(())
+}
+
+/// What is asked for, of the notes.
+type Ask<'a> = &'a (dyn Fn(QueryBuilder<Documents>) -> QueryBuilder<Documents> + Sync);
+
+/// A note in a space, of one of 300 times.
+fn lying(place: usize, space_id: String) -> Document {
+    Document {
+        id: document_id(&format!("{place:05}")),
+        collection: collection(NOTES),
+        space_id: space(&space_id),
+        content: Content::parse("text").expect("a valid content"),
+        metadata: metadata(&format!(r#"{{"n":{}}}"#, place % 30)),
+        created_at: at((place * 7 % 300) as i64),
+        updated_at: None,
+        revision: Revision::FIRST,
+    }
+}
+
+async fn restore(documents: &dyn DocumentStore, some: Vec<Document>) -> CaseResult {
+    let count = some.len();
+    assert_eq!(documents.restore(some).await?.written, count);
+    Ok(())
+}
+
+/// What is on each page of a walk.
+async fn pages(documents: &dyn DocumentStore, ask: Ask<'_>) -> Result<Vec<Vec<Document>>> {
+    let mut pages = Vec::new();
+    let mut page = documents.query(&ask(notes()).build()?).await?;
+    loop {
+        pages.push(page.documents);
+        let Some(cursor) = page.next else { return Ok(pages) };
+        page = documents.query(&ask(notes()).cursor(&cursor).build()?).await?;
+    }
 }

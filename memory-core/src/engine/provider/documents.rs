@@ -60,10 +60,15 @@ impl<E: Engine> DocumentStore for ProviderDocuments<E> {
             let open = self.shared.ready().await?;
             let watching = Watching::new(open.until());
             let permit = self.shared.permit(query.is_heavy()).await?;
+            let has_places = query.text().is_none() && open.has_document_places().await;
             let asked = Asked { query: query.clone(), key: open.key.clone(), watch: watching.watch() };
-            let page = open.run_watched(permit, &watching, Access::Read, asked, |reader, asked| {
-                Box::pin(pages::documents(reader, asked))
-            });
+            let page = open.run_watched(
+                permit,
+                &watching,
+                Access::Read,
+                (asked, has_places),
+                |reader, (asked, has_places)| Box::pin(pages::documents(reader, asked, *has_places)),
+            );
             let page = page.await?;
             record_rows(page.documents.len());
             Ok(page)

@@ -360,6 +360,20 @@ impl<E: Engine> Open<E> {
         Ok(())
     }
 
+    /// Whether documents can be looked for by place. Completes a short backfill of their places; while a longer one is pending, or where
+    /// this fails, as with a program that may only read, the caller does without.
+    async fn has_document_places(&self) -> bool {
+        while self.blocked().is_some() {
+            let Ok(pending) = self.pending().await else { return false };
+            let Some(backfill) = pending else { break };
+            let is_short = backfill.blocks == Blocks::DocumentPlaces && backfill.left() <= SHORT_BACKFILL;
+            if !is_short || self.backfill().await.is_err() {
+                return false;
+            }
+        }
+        true
+    }
+
     fn blocked(&self) -> MutexGuard<'_, Option<Blocks>> {
         self.blocked.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -5,8 +5,10 @@ use std::sync::Arc;
 use super::Open;
 use crate::document::Selected;
 use crate::engine::gate::Permit;
+use crate::engine::pages;
+use crate::engine::places::Part;
 use crate::engine::session::{Reader, Writer};
-use crate::engine::walk::{Row, Source, Walk};
+use crate::engine::walk::{Row, Walk};
 use crate::engine::watch::{Watch, Watching};
 use crate::engine::{Access, Engine};
 use crate::page::Verdict;
@@ -30,7 +32,8 @@ impl<E: Engine> Open<E> {
             let ids = match selection.candidate_ids() {
                 Some(ids) => ids.to_vec(),
                 None => {
-                    let search = Search { selection: selection.clone(), max, watch: watching.watch() };
+                    let has_places = self.has_document_places().await;
+                    let search = Search { selection: selection.clone(), max, watch: watching.watch(), has_places };
                     let found =
                         self.run_watched(permit.clone(), watching, Access::ReadLatest, search, |reader, search| {
                             Box::pin(find(reader, search))
@@ -54,6 +57,7 @@ struct Search {
     selection: DocumentSelection,
     max: usize,
     watch: Arc<Watch>,
+    has_places: bool,
 }
 
 struct Removal {
@@ -65,11 +69,25 @@ struct Removal {
 
 /// The ids of the selected documents, in ascending order.
 async fn find(reader: &mut impl Reader, search: &Search) -> Result<Vec<DocumentId>> {
-    let Search { selection, max, watch } = search;
-    let (mut selected, mut behind) = (Selected::new(*max), None);
+    let Search { selection, max, watch, has_places } = search;
+    let mut selected = Selected::new(*max);
+    for part in pages::document_parts(reader, selection.query(), *has_places).await? {
+        find_in(reader, &part, selection, watch, &mut selected).await?;
+    }
+    Ok(selected.into_ids())
+}
+
+async fn find_in(
+    reader: &mut impl Reader,
+    part: &Part,
+    selection: &DocumentSelection,
+    watch: &Watch,
+    selected: &mut Selected,
+) -> Result<()> {
+    let mut behind = None;
     loop {
         let walk = Walk {
-            source: Source::Everything,
+            source: part.source(),
             order: Order::OldestFirst,
             created_after: None,
             created_before: None,
@@ -94,7 +112,7 @@ async fn find(reader: &mut impl Reader, search: &Search) -> Result<Vec<DocumentI
         behind = reader.walk_documents(selection.collection(), &walk, &mut visit).await?;
         watch.check()?;
         if behind.is_none() {
-            return Ok(selected.into_ids());
+            return Ok(());
         }
     }
 }
