@@ -120,16 +120,15 @@ impl Engine for SqliteEngine {
     }
 
     async fn pending(&self) -> Result<Option<Backfill>> {
-        if !self.has_ledger_text {
-            return Ok(None);
-        }
-        let work: Work<Session, (), _> = |session, ()| Box::pin(ready(schema::pending(&session.connection)));
-        self.run(Access::ReadLatest, self.until(), Arc::new(()), work).await
+        let work: Work<Session, bool, _> =
+            |session, wants_words| Box::pin(ready(schema::pending(&session.connection, *wants_words)));
+        self.run(Access::ReadLatest, self.until(), Arc::new(self.has_ledger_text), work).await
     }
 
     async fn backfill(&self) -> Result<()> {
-        let work: Work<Session, (), _> = |session, ()| Box::pin(ready(schema::backfill(&session.connection)));
-        self.run(Access::Write, self.until(), Arc::new(()), work).await
+        let work: Work<Session, bool, _> =
+            |session, wants_words| Box::pin(ready(schema::backfill(&session.connection, *wants_words)));
+        self.run(Access::Write, self.until(), Arc::new(self.has_ledger_text), work).await
     }
 
     async fn secret(&self, proposed: &str) -> Result<String> {

@@ -10,7 +10,7 @@
 use std::fmt::Write as _;
 
 use memory_core::engine::Place;
-use memory_core::{BOUNDARIES, Error, Memory, Result};
+use memory_core::{BOUNDARIES, Collection, Error, Memory, Result};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::error::native;
@@ -102,6 +102,38 @@ pub(crate) fn siblings(connection: &Connection, prefix: &str, most: usize) -> Re
         }
     }
     Ok(Some(siblings))
+}
+
+/// The same of the paths of a collection of documents.
+pub(crate) fn document_siblings(
+    connection: &Connection,
+    collection: &Collection,
+    prefix: &str,
+    most: usize,
+) -> Result<Option<Vec<Place>>> {
+    let mut next = prepare(connection, statements::NEXT_DOCUMENT_PATH)?;
+    let mut siblings = Vec::new();
+    for place in [Place::Space, Place::Below] {
+        let (level, mut from) = (level_of(&place(prefix.to_owned())), prefix.to_owned());
+        let mut next = |from: &str| {
+            let path = next.query_row(params![collection.as_str(), level, from], |row| row.get::<_, String>(0));
+            path.optional().map_err(native)
+        };
+        while let Some(path) = next(&from)?.filter(|path| path.starts_with(prefix)) {
+            if siblings.len() == most {
+                return Ok(None);
+            }
+            // No path holds a control character, so nothing else lies between.
+            from = format!("{path}\u{1}");
+            siblings.push(place(path));
+        }
+    }
+    Ok(Some(siblings))
+}
+
+/// The level of a place of documents: twice the number of boundaries in its path, and one more of an ancestor.
+pub(crate) fn level_of(place: &Place) -> i64 {
+    2 * place.path().matches(BOUNDARIES).count() as i64 + i64::from(matches!(place, Place::Below(_)))
 }
 
 /// Merges some of the index, whose parts a recall has to look into one by one; `true` when there is nothing left to merge.

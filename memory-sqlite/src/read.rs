@@ -1,12 +1,12 @@
 //! What a session reads: records by their ids, and candidates in the order of a walk.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::ops::ControlFlow;
 use std::rc::Rc;
 
 use memory_core::engine::{self, DocumentsFound, Mark, MemoriesFound, Place, Reader, Search, Source, Visit, Walk};
 use memory_core::{
-    Collection, DocumentId, Documents, Ledger, MemoryId, Order, Result, Selects, Status, Timestamp, Verdict,
+    Collection, DocumentId, Documents, Error, Ledger, MemoryId, Order, Result, Selects, Status, Timestamp, Verdict,
 };
 use rusqlite::types::{ToSqlOutput, Value, ValueRef};
 use rusqlite::{Connection, Params, Row, Rows, params};
@@ -17,7 +17,7 @@ use crate::paths;
 use crate::slots::{Slots, Windows};
 use crate::statements::{self, InOrder, SLOT_BITS, Stored, column, first, prepare};
 
-/// The most slots whose rows are read in one go.
+/// The most slots whose rows are read in one go, and the most documents of a place.
 pub(crate) const STRIDE: usize = 64;
 
 impl Reader for Session {
@@ -60,8 +60,10 @@ impl Reader for Session {
     }
 
     async fn siblings(&mut self, of: Option<&Collection>, prefix: &str, most: usize) -> Result<Option<Vec<Place>>> {
-        // Documents have no index by place yet.
-        if of.is_some() { Ok(None) } else { paths::siblings(&self.connection, prefix, most) }
+        match of {
+            None => paths::siblings(&self.connection, prefix, most),
+            Some(collection) => paths::document_siblings(&self.connection, collection, prefix, most),
+        }
     }
 
     async fn documents(&mut self, collection: &Collection, ids: &[DocumentId]) -> Result<DocumentsFound<i64>> {
@@ -80,9 +82,10 @@ impl Reader for Session {
         walk: &Walk<'_>,
         visit: &mut Visit<'_, Documents>,
     ) -> Result<Option<Mark>> {
-        let edge = walk.order.choose(i64::MAX, i64::MIN);
-        let (millis, id) = walk.behind.map_or((edge, &[][..]), |mark| (mark.millis, &mark.id));
-        let id = ToSqlOutput::Borrowed(ValueRef::Text(id));
+        if let Source::Places(places) = walk.source {
+            return walk_documents_in(&self.connection, collection, places, walk, visit);
+        }
+        let (millis, id) = behind(walk.order, walk.behind);
         let parameters = params![collection.as_str(), millis, id];
         walk_rows(&self.connection, &statements::DOCUMENTS, parameters, walk, visit)
     }
@@ -219,6 +222,53 @@ fn walk_places(
             return Ok(mark);
         }
     }
+}
+
+/// Offers the documents of places, whose lists are merged.
+fn walk_documents_in(
+    connection: &Connection,
+    collection: &Collection,
+    places: &[Place],
+    walk: &Walk<'_>,
+    visit: &mut Visit<'_, Documents>,
+) -> Result<Option<Mark>> {
+    let mut list = prepare(connection, statements::DOCUMENTS_IN_PLACE.of(walk.order))?;
+    let mut by_id = prepare(connection, statements::DOCUMENT_BY_ID)?;
+    let mut read = |place: &Place, mark: Option<&Mark>| {
+        let (millis, id) = behind(walk.order, mark);
+        let parameters = params![collection.as_str(), paths::level_of(place), place.path(), millis, id, STRIDE as i64];
+        let mut rows = list.query(parameters).map_err(native)?;
+        let mut marks = VecDeque::with_capacity(STRIDE);
+        while let Some(row) = rows.next().map_err(native)? {
+            marks.push_back(Mark { millis: column(row, 0)?, id: statements::bytes(row, 1)?.to_vec() });
+        }
+        Ok::<_, Error>(marks)
+    };
+    let mut lists = places.iter().map(|place| read(place, walk.behind)).collect::<Result<Vec<_>>>()?;
+    let heads = lists.iter_mut().enumerate().filter_map(|(number, list)| Some((list.pop_front()?, number)));
+    let (mut heads, mut left) = (heads.collect::<BTreeSet<_>>(), most(walk));
+    let next = |heads: &mut BTreeSet<_>| match walk.order {
+        Order::NewestFirst => heads.pop_last(),
+        Order::OldestFirst => heads.pop_first(),
+    };
+    while let Some((mark, number)) = next(&mut heads) {
+        let id = ToSqlOutput::Borrowed(ValueRef::Text(&mark.id));
+        let mut rows = by_id.query(params![collection.as_str(), id]).map_err(native)?;
+        if let ControlFlow::Break(mark) = offer(&mut rows, &mut left, visit)? {
+            return Ok(mark);
+        }
+        if lists[number].is_empty() {
+            lists[number] = read(&places[number], Some(&mark))?;
+        }
+        heads.extend(lists[number].pop_front().map(|mark| (mark, number)));
+    }
+    Ok(None)
+}
+
+/// Behind which time and id a list of documents goes on.
+fn behind(order: Order, mark: Option<&Mark>) -> (i64, ToSqlOutput<'_>) {
+    let (millis, id) = mark.map_or((order.choose(i64::MAX, i64::MIN), &[][..]), |mark| (mark.millis, &mark.id));
+    (millis, ToSqlOutput::Borrowed(ValueRef::Text(id)))
 }
 
 /// Offers the records that have any of the words.

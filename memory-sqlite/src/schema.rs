@@ -8,7 +8,7 @@ use std::{fs, io, thread};
 use async_trait::async_trait;
 use futures::executor::block_on;
 use memory_core::{Backfill, Blocks, Error, ErrorKind, Inspection, Ledger, Result};
-use migrations::{Applied, Kind, Report, Step, Target, wanted};
+use migrations::{Applied, PATHS, Report, Step, Target, WORDS, wanted};
 use rusqlite::{Connection, OpenFlags};
 
 use crate::config::{Location, SqliteConfig};
@@ -20,7 +20,7 @@ use crate::statements::{self, Stored, column, execute, first, prepare};
 const CLOSING: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// How many memories a slice of the backfill indexes at most.
+/// How many records a slice of a backfill indexes at most.
 const SLICE_ROWS: i64 = 500;
 /// From how many bytes of text on it ends.
 const SLICE_BYTES: i64 = 4 << 20;
@@ -98,18 +98,32 @@ pub(crate) fn open(config: &SqliteConfig) -> Result<(Connection, Report)> {
     Ok((connection, report))
 }
 
-/// How far the index of the ledger's words is; `None` when it is complete.
-pub(crate) fn pending(connection: &Connection) -> Result<Option<Backfill>> {
+/// How far the backfill is that comes next: that of the ledger's words, if they are wanted, and then that of the documents' places.
+pub(crate) fn pending(connection: &Connection, wants_words: bool) -> Result<Option<Backfill>> {
     let count = |rows: i64| u64::try_from(rows).unwrap_or_default();
-    let unindexed = unindexed(connection)?;
-    Ok(unindexed.map(|(from, last)| {
-        Backfill::new("the index of words", count(last - from + 1), count(last), Blocks::LedgerText)
-    }))
+    let backfill =
+        |name, blocks, (from, last): (i64, i64)| Backfill::new(name, count(last - from + 1), count(last), blocks);
+    if wants_words && let Some(reached) = reached(connection, statements::UNINDEXED)? {
+        return Ok(Some(backfill("the index of words", Blocks::LedgerText, reached)));
+    }
+    let unplaced = reached(connection, statements::UNPLACED)?;
+    Ok(unplaced.map(|reached| backfill("the places of documents", Blocks::DocumentPlaces, reached)))
 }
 
-/// Indexes the words of some more memories. Slices go from the newest to the oldest; within one FTS5 is faster upwards.
-pub(crate) fn backfill(connection: &Connection) -> Result<()> {
-    let Some((from, _)) = unindexed(connection)? else { return Ok(()) };
+/// Takes its next slice. Slices go from the newest row to the oldest.
+pub(crate) fn backfill(connection: &Connection, wants_words: bool) -> Result<()> {
+    if wants_words && let Some((from, _)) = reached(connection, statements::UNINDEXED)? {
+        return index_words(connection, from);
+    }
+    let Some((from, _)) = reached(connection, statements::UNPLACED)? else { return Ok(()) };
+    let low = first(connection, statements::DOCUMENT_FURTHER_DOWN, [from, SLICE_ROWS - 1], |row| column(row, 0))?;
+    let low = low.unwrap_or_default();
+    execute(connection, statements::PLACE_DOCUMENTS, [low, from])?;
+    advance(connection, statements::SET_UNPLACED, low, PATHS)
+}
+
+/// Indexes the words of the next memories below a row. Within a slice FTS5 is faster upwards.
+fn index_words(connection: &Connection, from: i64) -> Result<()> {
     let (mut low, mut bytes) = (0, 0);
     let mut sizes = prepare(connection, statements::SIZES_BELOW)?;
     let mut sizes = sizes.query([from, SLICE_ROWS]).map_err(native)?;
@@ -126,13 +140,18 @@ pub(crate) fn backfill(connection: &Connection) -> Result<()> {
             statements::insert_memory_words(connection, found.version, &found.record)?;
         }
     }
-    execute(connection, statements::SET_UNINDEXED, [low])?;
-    if low <= 1 { execute(connection, statements::COMPLETE_WORDS, []).map(drop) } else { Ok(()) }
+    advance(connection, statements::SET_UNINDEXED, low, WORDS)
 }
 
-/// From which row on the words are indexed, and the last row.
-fn unindexed(connection: &Connection) -> Result<Option<(i64, i64)>> {
-    first(connection, statements::UNINDEXED, [], |row| Ok((column(row, 0)?, column(row, 1)?)))
+/// Keeps the row that a backfill has reached, and completes its step with the last.
+fn advance(connection: &Connection, set: &str, low: i64, step: &str) -> Result<()> {
+    execute(connection, set, [low])?;
+    if low <= 1 { execute(connection, statements::COMPLETE, [step]).map(drop) } else { Ok(()) }
+}
+
+/// From which row on a backfill is done, and the last row; `None` when it is complete.
+fn reached(connection: &Connection, sql: &str) -> Result<Option<(i64, i64)>> {
+    first(connection, sql, [], |row| Ok((column(row, 0)?, column(row, 1)?)))
 }
 
 fn names(connection: &Connection) -> Result<BTreeSet<String>> {
@@ -165,8 +184,12 @@ const INSERT_APPLIED: &str =
 impl SqliteTarget<'_> {
     fn execute(&self, step: &Step) -> Result<()> {
         self.0.execute_batch(step.text).map_err(native)?;
-        // An empty ledger has nothing to be indexed, and neither has one that version 1 has indexed.
-        let is_complete = step.kind == Kind::Quick || unindexed(self.0)?.is_none();
+        // Nothing has to be indexed where nothing is, and neither what version 1 has indexed.
+        let is_complete = match step.name {
+            WORDS => reached(self.0, statements::UNINDEXED)?.is_none(),
+            PATHS => reached(self.0, statements::UNPLACED)?.is_none(),
+            _ => true,
+        };
         let entry = (step.version, step.name, step.checksum(), is_complete);
         self.0.execute(INSERT_APPLIED, entry).map(drop).map_err(native)
     }

@@ -98,6 +98,11 @@ in_both_orders! {
         SELECT {memory}, slot FROM memories WHERE ?5 AND status = 'running' AND status IN ('pending', 'running')
             AND slot {until} ?1 AND (slot, id) {behind} (?2, ?3)
         ORDER BY slot {order}, id {order}";
+    /// The next of one place behind (?4, ?5), at most ?6.
+    DOCUMENTS_IN_PLACE: "
+        SELECT created_at, id FROM document_paths
+        WHERE collection = ?1 AND level = ?2 AND path = ?3 AND (created_at, id) {behind} (?4, ?5)
+        ORDER BY created_at {order}, id {order} LIMIT ?6";
     DOCUMENTS: "
         SELECT {document} FROM documents WHERE collection = ?1 AND (created_at, id) {behind} (?2, ?3)
         ORDER BY created_at {order}, id {order}";
@@ -125,8 +130,17 @@ pub(crate) const KEEP_SECRET: &str = "
     INSERT INTO agreements (name, value) VALUES ('secret', ?1)
     ON CONFLICT (name) DO UPDATE SET value = value RETURNING value";
 pub(crate) const SET_UNINDEXED: &str = "UPDATE agreements SET value = ?1 WHERE name = 'unindexed_below'";
-pub(crate) const COMPLETE_WORDS: &str =
-    "UPDATE schema_migrations SET complete = TRUE WHERE version = 2 AND name = 'words'";
+/// The same of the places of documents.
+pub(crate) const UNPLACED: &str = "
+    SELECT CAST(value AS INTEGER), coalesce((SELECT max(seq) FROM documents), 0) FROM agreements
+    WHERE name = 'unplaced_below' AND CAST(value AS INTEGER) > 1";
+pub(crate) const SET_UNPLACED: &str = "UPDATE agreements SET value = ?1 WHERE name = 'unplaced_below'";
+pub(crate) const DOCUMENT_FURTHER_DOWN: &str =
+    "SELECT seq FROM documents WHERE seq < ?1 ORDER BY seq DESC LIMIT 1 OFFSET ?2";
+pub(crate) const PLACE_DOCUMENTS: &str = "
+    INSERT OR IGNORE INTO document_paths (collection, level, path, created_at, id)
+    SELECT collection, level, path, created_at, id FROM document_entries WHERE seq >= ?1 AND seq < ?2";
+pub(crate) const COMPLETE: &str = "UPDATE schema_migrations SET complete = TRUE WHERE version = 2 AND name = ?1";
 
 pub(crate) const DOCUMENT_BY_ID: &str =
     concat!("SELECT ", document_columns!(), " FROM documents WHERE collection = ?1 AND id = ?2");
@@ -150,6 +164,8 @@ pub(crate) const UPDATE_DOCUMENT: &str = concat!(
 pub(crate) const DELETE_DOCUMENT: &str = "DELETE FROM documents WHERE seq = ?1";
 pub(crate) const INSERT_DOCUMENT_WORDS: &str = "INSERT INTO document_words (rowid, words) VALUES (?1, ?2)";
 pub(crate) const DELETE_DOCUMENT_WORDS: &str = "DELETE FROM document_words WHERE rowid = ?1";
+pub(crate) const NEXT_DOCUMENT_PATH: &str = "
+    SELECT path FROM document_paths WHERE collection = ?1 AND level = ?2 AND path >= ?3 ORDER BY path LIMIT 1";
 pub(crate) const COLLECTIONS: &str = "SELECT DISTINCT collection FROM documents ORDER BY collection";
 pub(crate) const DOCUMENT_SEQS_BY_WORDS: &str = "
     SELECT seq FROM document_words CROSS JOIN documents ON seq = document_words.rowid

@@ -1,8 +1,9 @@
 //! A schema that changes beside running programs: who may write, and what a backfill leaves to be done.
 
 use memory_core::{
-    Blocks, Collection, Content, Context, DocumentId, DocumentSelection, DocumentWrite, ErrorKind, MemoryId,
-    MemoryPatch, MemoryProvider, MemoryQuery, NewMemory, Outcome, SpaceId, TextIndex, Timestamp, Trigger,
+    Blocks, Collection, Content, Context, Document, DocumentId, DocumentQuery, DocumentSelection, DocumentStore,
+    DocumentWrite, ErrorKind, MemoryId, MemoryPatch, MemoryProvider, MemoryQuery, Metadata, NewMemory, Order, Outcome,
+    Revision, SpaceId, TextIndex, Timestamp, Trigger,
 };
 use memory_sqlite::{SqliteConfig, SqliteMemory};
 use rusqlite::Connection;
@@ -101,6 +102,75 @@ async fn an_index_that_lacks_nothing_is_complete_at_once() {
     open(config).await;
     let file = Connection::open(folder.path().join("memory.db")).expect("the file");
     let complete = "SELECT complete FROM schema_migrations WHERE name = 'words'";
+    assert!(file.query_row(complete, [], |row| row.get::<_, bool>(0)).expect("the step"));
+}
+
+#[tokio::test]
+async fn the_places_of_older_documents_are_filled_in_beside_programs_that_write() {
+    let folder = TempDir::new().expect("a temporary folder");
+    let path = folder.path().join("memory.db");
+    let older = open(SqliteConfig::new(&path)).await;
+    let documents = older.documents();
+    let document = |number: usize| Document {
+        id: DocumentId::parse(format!("{number:05}")).expect("valid"),
+        collection: notes(),
+        space_id: SpaceId::parse(["a", "a-b", "a/b:c", "ab-c"][number % 4]).expect("valid"),
+        content: Content::parse("text").expect("valid"),
+        metadata: Metadata::default(),
+        created_at: Timestamp::from_millis((number % 100) as i64).expect("valid"),
+        updated_at: None,
+        revision: Revision::FIRST,
+    };
+    documents.restore((0..4_200).map(document).collect()).await.expect("a restore");
+    let found = async |documents: &dyn DocumentStore| {
+        let query = DocumentQuery::builder(notes()).under("a").limit(1_000).order(Order::OldestFirst);
+        let query = query.filter_text("id BETWEEN '00100' AND '04000'").build().expect("a query");
+        documents.query(&query).await.expect("a page").documents
+    };
+    let before = found(&*documents).await;
+    assert_eq!(before.len(), 1_000);
+
+    let file = Connection::open(&path).expect("the file");
+    // As a program has left it that does not know the step.
+    let without = "
+        DROP TRIGGER document_is_new; DROP TRIGGER document_leaves; DROP TRIGGER document_arrives;
+        DROP TRIGGER document_is_gone; DROP VIEW document_entries; DROP TABLE space_positions;
+        DROP TABLE document_paths; DELETE FROM agreements WHERE name = 'unplaced_below';
+        DELETE FROM schema_migrations WHERE name = 'paths'";
+    file.execute_batch(without).expect("the schema before");
+    let newer = open(SqliteConfig::new(&path)).await;
+    let same = async || assert!(found(&*newer.documents()).await == before, "the answer is another");
+    same().await;
+    let mut left = newer.backfill().await.expect("a slice").expect("it is not complete");
+    assert_eq!((left.blocks, left.total), (Blocks::DocumentPlaces, 4_200));
+    // The program that does not know of the places writes among those that are filled in, and those that are not.
+    for (moved, gone) in [("00000", "00001"), ("04100", "04101")] {
+        let mut write = note().with_id(DocumentId::parse(moved).expect("valid"));
+        write.space_id = SpaceId::parse("z-1").expect("valid");
+        documents.put(write).await.expect("a put");
+        let gone = DocumentSelection::ids(notes(), [DocumentId::parse(gone).expect("valid")]).expect("a selection");
+        assert_eq!(documents.remove(&gone, 1).await.expect("a removal").len(), 1);
+    }
+    documents.put(note()).await.expect("a put");
+    while left.left() > 2_000 {
+        same().await;
+        let next = newer.backfill().await.expect("a slice").expect("it is not complete");
+        assert!(next.left() < left.left(), "it goes on: {next}");
+        left = next;
+    }
+    // The query completes what is left.
+    same().await;
+    assert_eq!(newer.backfill().await.expect("a state"), None);
+    let differing = "
+        WITH wanted AS (SELECT collection, level, path, created_at, id FROM document_entries),
+            missing AS (SELECT * FROM wanted EXCEPT SELECT * FROM document_paths),
+            wrong AS (SELECT * FROM document_paths EXCEPT SELECT * FROM wanted)
+        SELECT (SELECT count(*) FROM missing) + (SELECT count(*) FROM wrong), (SELECT count(*) FROM wanted)";
+    let counts = file.query_row(differing, [], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?)));
+    let (differing, entries) = counts.expect("counts");
+    assert!(differing == 0 && entries > 8_000, "{differing} of {entries} entries");
+    same().await;
+    let complete = "SELECT complete FROM schema_migrations WHERE name = 'paths'";
     assert!(file.query_row(complete, [], |row| row.get::<_, bool>(0)).expect("the step"));
 }
 

@@ -4,8 +4,8 @@ use std::time::Instant;
 
 use memory_core::engine::{Place, Reader, Row, Source, Walk};
 use memory_core::{
-    CursorKey, Error, ErrorKind, Ledger, MemoryProvider, MemoryQuery, Metadata, NewMemory, Order, PageBuilder, Result,
-    SpaceId, Timestamp, Trigger,
+    Collection, Content, CursorKey, Document, DocumentId, Documents, Error, ErrorKind, Ledger, MemoryProvider,
+    MemoryQuery, Metadata, NewMemory, Order, PageBuilder, Result, Revision, SpaceId, Timestamp, Trigger, Verdict,
 };
 use memory_sqlite::SqliteMemory;
 use rusqlite::types::Value;
@@ -135,6 +135,48 @@ fn a_file_that_can_not_have_a_log_is_refused() {
     let refused = connection::write_ahead(&connection, Instant::now()).expect_err("no log");
     assert_eq!((refused.kind(), refused.is_retryable()), (ErrorKind::Unavailable, false));
     assert!(refused.message().contains("write-ahead log"), "{refused:?}");
+}
+#[tokio::test]
+async fn a_walk_along_documents_examines_what_its_places_hold() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("memory.db");
+    let provider = SqliteMemory::open(path.clone()).expect("a provider");
+    provider.init().await.expect("an open database");
+    let notes = Collection::parse("notes").expect("valid");
+    let document = |number: usize| Document {
+        id: DocumentId::parse(format!("{number}")).expect("valid"),
+        collection: notes.clone(),
+        space_id: SpaceId::parse(if number.is_multiple_of(50) { format!("t-1-{number}") } else { "t-2".to_owned() })
+            .expect("valid"),
+        content: Content::parse("text").expect("valid"),
+        metadata: Metadata::default(),
+        created_at: Timestamp::from_millis(number as i64).expect("valid"),
+        updated_at: None,
+        revision: Revision::FIRST,
+    };
+    provider.documents().restore((0..20_000).map(document).collect()).await.expect("a restore");
+    provider.shutdown().await.expect("a shutdown");
+
+    let mut session = Session::to_read(&path, &SqliteConfig::new(&path)).expect("the file");
+    assert_eq!(session.siblings(Some(&notes), "t-1-1", 100).await.expect("reads"), None);
+    let siblings = session.siblings(Some(&notes), "t-1-19", 100).await.expect("reads").expect("few");
+    assert_eq!(siblings.len(), 22, "1900, 1950, and 19000 to 19950");
+    let below = [Place::Below("t-1".to_owned())];
+    for (places, count) in [(below.as_slice(), 400), (&siblings, siblings.len())] {
+        let mut found = Vec::new();
+        let mut visit = |row: &dyn Row<Documents>| {
+            found.push(row.head()?.created_at);
+            Ok(Verdict::Skip)
+        };
+        let walk = Walk { source: Source::Places(places), ..Walk::EVERYTHING };
+        assert_eq!(session.walk_documents(&notes, &walk, &mut visit).await.expect("reads"), None);
+        assert!(found.len() == count && found.is_sorted_by(|one, next| one > next), "{found:?}");
+        let statements = [statements::DOCUMENTS_IN_PLACE.of(Order::NewestFirst), statements::DOCUMENT_BY_ID];
+        let steps_of =
+            |sql| prepare(&session.connection, sql).expect("a statement").reset_status(StatementStatus::VmStep);
+        let steps: i32 = statements.iter().map(|sql| steps_of(sql)).sum();
+        assert!((20 * count..=60 * count).contains(&(steps as usize)), "{steps} steps for {count} documents");
+    }
 }
 
 /// As SQLite does after an error of the file.

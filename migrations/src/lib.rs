@@ -7,6 +7,6 @@ mod step;
 mod target;
 
 pub use runner::{Report, migrate, plan};
-pub use schemas::{WORDS, WRITER, mongo, postgres, redis, sqlite, wanted};
+pub use schemas::{PATHS, WORDS, WRITER, mongo, postgres, redis, sqlite, wanted};
 pub use step::{Kind, Step};
 pub use target::{Applied, Target};

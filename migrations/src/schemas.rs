@@ -9,6 +9,9 @@ pub const WRITER: u32 = 2;
 /// The name of the optional step that indexes the words of the ledger, on every engine that has it.
 pub const WORDS: &str = "words";
 
+/// The name of the step that indexes the places of documents, on every engine.
+pub const PATHS: &str = "paths";
+
 /// The optional steps that a configuration wants.
 pub fn wanted(text_index: TextIndex) -> &'static [&'static str] {
     if text_index == TextIndex::All { &[WORDS] } else { &[] }
@@ -20,6 +23,7 @@ pub fn sqlite() -> &'static [Step] {
         &[
             Step::quick(1, "ledger", include_str!("../sqlite/0001_ledger.sql")),
             Step::quick(2, "writers", include_str!("../sqlite/0002_writers.sql")),
+            paths(include_str!("../sqlite/0002_paths.sql")),
             optional_words(include_str!("../sqlite/0002_words.sql")),
         ]
     }
@@ -58,6 +62,10 @@ pub fn redis() -> &'static [Step] {
             Step { version: 2, name: "layout", text: include_str!("../redis/0002_layout.lua"), kind: Kind::Backfill },
         ]
     }
+}
+
+const fn paths(text: &'static str) -> Step {
+    Step { version: 2, name: PATHS, text, kind: Kind::Backfill }
 }
 
 const fn optional_words(text: &'static str) -> Step {
