@@ -41,11 +41,11 @@ impl Engine for PostgresEngine {
     }
 
     async fn pending(&self) -> Result<Option<Backfill>> {
-        if self.has_ledger_text { schema::pending(&self.connections).await } else { Ok(None) }
+        schema::pending(&self.connections, self.has_ledger_text).await
     }
 
     async fn backfill(&self) -> Result<()> {
-        schema::backfill(&self.connections).await
+        schema::backfill(&self.connections, self.has_ledger_text).await
     }
 
     async fn secret(&self, proposed: &str) -> Result<String> {

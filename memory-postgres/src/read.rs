@@ -64,9 +64,8 @@ impl Reader for Session {
     }
 
     async fn siblings(&mut self, of: Option<&Collection>, prefix: &str, most: usize) -> Result<Option<Vec<Place>>> {
-        // Documents have no index by place yet.
-        if of.is_some() {
-            return Ok(None);
+        if let Some(collection) = of {
+            return self.document_siblings(collection, prefix, most).await;
         }
         // A sibling takes a step for itself and one for each boundary.
         let most_steps = 4 * most + 1;
@@ -94,10 +93,18 @@ impl Reader for Session {
         visit: &mut Visit<'_, Documents>,
     ) -> Result<Option<Mark>> {
         let count = walk.count.min(LARGEST_SLICE);
-        let statement = self.statement(|on| walk.order.choose(&on.newest_documents, &on.oldest_documents));
         let id = walk.behind.map_or_else(Default::default, |behind| String::from_utf8_lossy(&behind.id));
         let millis = walk.behind.map_or(walk.order.choose(i64::MAX, i64::MIN), |behind| behind.millis);
-        let slice = statement.bind(collection.as_str()).bind(millis).bind(id).bind(count as i64);
+        let bound = |statement: Statement| statement.bind(collection.as_str()).bind(millis).bind(id).bind(count as i64);
+        let slice = match walk.source {
+            Source::Places(places) => {
+                let (levels, paths): (Vec<_>, Vec<_>) =
+                    places.iter().map(|place| (level_of(place), place.path())).unzip();
+                let slice = self.statement(|on| walk.order.choose(&on.newest_documents_in, &on.oldest_documents_in));
+                bound(slice).bind(levels).bind(paths)
+            }
+            _ => bound(self.statement(|on| walk.order.choose(&on.newest_documents, &on.oldest_documents))),
+        };
         self.offer_slice(slice, count, documents_by_ids, visit).await
     }
 
@@ -126,6 +133,26 @@ impl Reader for Session {
 }
 
 impl Session {
+    /// The siblings of a collection.
+    async fn document_siblings(
+        &mut self,
+        collection: &Collection,
+        prefix: &str,
+        most: usize,
+    ) -> Result<Option<Vec<Place>>> {
+        let mut siblings = Vec::new();
+        for place in [Place::Space, Place::Below] {
+            let level = level_of(&place(prefix.to_owned()));
+            let paths = self.statement(|on| &on.document_siblings).bind(collection.as_str()).bind(level).bind(prefix);
+            let paths = self.rows(paths.bind(most as i32 + 1)).await?;
+            for path in &paths {
+                siblings.push(place(column(path, 0)?));
+            }
+        }
+        let distinct = siblings.iter().map(Place::path).collect::<BTreeSet<_>>().len();
+        Ok((distinct <= most).then_some(siblings))
+    }
+
     /// The statement that reads the next rows of a walk through the ledger.
     fn slice(&self, walk: &Walk<'_>, count: usize) -> Statement {
         let slices = walk.order.choose(&self.on().newest, &self.on().oldest);
@@ -339,6 +366,11 @@ fn bounds(walk: &Walk<'_>) -> ((i64, Uuid), (i64, Uuid)) {
 /// The place of a path among the ancestors of what is below it, from 1 on.
 fn depth_of(path: &str) -> usize {
     path.matches(BOUNDARIES).count() + 1
+}
+
+/// The level of a place of documents: twice the number of boundaries in its path, and one more of an ancestor.
+fn level_of(place: &Place) -> i32 {
+    2 * place.path().matches(BOUNDARIES).count() as i32 + i32::from(matches!(place, Place::Below(_)))
 }
 
 /// The bytes of a uuid or of a text, without a copy.

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use memory_core::engine::{Access, Mark, Retry, Row, SHORT_BACKFILL};
 use memory_core::{Backfill, Blocks, Error, ErrorKind, Inspection, Ledger, Outcome, Result, Timestamp, Verdict};
-use migrations::{Applied, Kind, Report, Step, Target, WRITER, wanted};
+use migrations::{Applied, Kind, PATHS, Report, Step, Target, WRITER, wanted};
 use sqlx::AssertSqlSafe;
 use sqlx::postgres::PgRow;
 use uuid::Uuid;
@@ -18,7 +18,7 @@ use crate::statements::{id_to_sql, words_of};
 
 /// How long the set-up is tried again where a call may take longer.
 const LONGEST_SET_UP: Duration = Duration::from_secs(60 * 60);
-/// How many memories a slice of the backfill indexes, and from how many bytes on it takes no more.
+/// How many records a slice of a backfill indexes, and from how many bytes of memories on it takes no more.
 const SLICE: usize = 128;
 const SLICE_BYTES: usize = 4 << 20;
 
@@ -82,23 +82,55 @@ pub(crate) async fn set_up(connections: &Connections, config: &PostgresConfig) -
     retry.run(|error| is_passing(error) || is_locked(error), migrate).await
 }
 
-/// How far the index of the ledger's words is; `None` when it is complete.
-pub(crate) async fn pending(connections: &Connections) -> Result<Option<Backfill>> {
+/// How far the backfill is that comes next: that of the ledger's words, if they are wanted, and then that of the documents' places.
+pub(crate) async fn pending(connections: &Connections, wants_words: bool) -> Result<Option<Backfill>> {
     let mut session = connections.session(Access::ReadLatest, None).await?;
-    let pending = session.statement(|on| &on.pending_words).bind(SHORT_BACKFILL as i64);
-    let rows = session.rows(pending).await?;
+    let words = session.statement(|on| &on.pending_words).bind(SHORT_BACKFILL as i64);
+    let words = if wants_words { session.rows(words).await? } else { Vec::new() };
+    let paths = session.statement(|on| &on.pending_paths).bind(SHORT_BACKFILL as i64);
+    let paths = if words.is_empty() { session.rows(paths).await? } else { Vec::new() };
     session.end().await?;
     let count = |row: &PgRow, index| Ok::<_, Error>(u64::try_from(column::<i64>(row, index)?).unwrap_or_default());
-    let pending = |row| Ok(Backfill::new("the index of words", count(row, 0)?, count(row, 1)?, Blocks::LedgerText));
-    rows.first().map(pending).transpose()
+    let pending = |row, name, blocks| Ok(Some(Backfill::new(name, count(row, 0)?, count(row, 1)?, blocks)));
+    match (words.first(), paths.first()) {
+        (Some(row), _) => pending(row, "the index of words", Blocks::LedgerText),
+        (None, Some(row)) => pending(row, "the places of documents", Blocks::DocumentPlaces),
+        (None, None) => Ok(None),
+    }
 }
 
-/// Indexes the words of some more memories. Programs that do so at once index the same ones.
-pub(crate) async fn backfill(connections: &Connections) -> Result<()> {
-    connections.session(Access::Write, None).await?.lend(backfill_in).await
+/// Takes its next slice. Programs that take one at once do the same.
+pub(crate) async fn backfill(connections: &Connections, wants_words: bool) -> Result<()> {
+    let session = async || connections.session(Access::Write, None).await;
+    match pending(connections, wants_words).await?.map(|backfill| backfill.blocks) {
+        Some(Blocks::LedgerText) => session().await?.lend(index_words).await,
+        Some(_) => session().await?.lend(place_documents).await,
+        None => Ok(()),
+    }
 }
 
-async fn backfill_in(mut session: Session) -> Result<()> {
+/// Makes the entries of some more documents.
+async fn place_documents(mut session: Session) -> Result<()> {
+    if let Some(reached) = session.rows(session.statement(|on| &on.reached_paths)).await?.first() {
+        let slice = session.statement(|on| &on.backfill_paths);
+        let slice = slice.bind(column::<String>(reached, 0)?).bind(column::<String>(reached, 1)?).bind(SLICE as i64);
+        let last = session.written_rows(slice).await?;
+        let count = last.first().map_or(Ok(0), |last| column::<i64>(last, 2))?;
+        if let Some(last) = last.first() {
+            let advance = session.statement(|on| &on.advance_paths);
+            let advance = advance.bind(column::<String>(last, 0)?).bind(column::<String>(last, 1)?).bind(count);
+            session.write(advance).await?;
+        }
+        if count < SLICE as i64 {
+            session.write(session.statement(|on| &on.end_paths)).await?;
+            session.write(session.statement(|on| &on.complete_paths)).await?;
+        }
+    }
+    session.end().await
+}
+
+/// Indexes the words of some more memories.
+async fn index_words(mut session: Session) -> Result<()> {
     let reached = session.row(session.statement(|on| &on.reached_words)).await?;
     let slice =
         session.prepare(&session.on().newest.by_time.between).bind(SLICE as i64).bind(i64::MIN).bind(Uuid::nil());
@@ -197,7 +229,11 @@ impl Target for PostgresTarget {
         let applied = session.command(AssertSqlSafe(text)).await.map_err(native);
         let insert = session.statement(|on| &on.insert_applied).bind(i64::from(step.version)).bind(step.name);
         let insert = insert.bind(step.checksum()).bind(step.kind == Kind::Quick);
-        let applied = if applied.is_ok() { session.write(insert).await.map(drop) } else { applied };
+        let mut applied = if applied.is_ok() { session.write(insert).await.map(drop) } else { applied };
+        if applied.is_ok() && step.name == PATHS {
+            // Where no documents are, nothing is left to do.
+            applied = session.write(session.statement(|on| &on.complete_paths)).await.map(drop);
+        }
         let end = if applied.is_ok() { "RELEASE migration" } else { "ROLLBACK TO migration; RELEASE migration" };
         let ended = session.command(end).await.map_err(native);
         applied.and(ended)

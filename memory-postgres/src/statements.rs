@@ -186,6 +186,29 @@ statements! {
             WHERE (created_at, id) > ($3, $4))
         UPDATE {schema}.schema_migrations SET complete = TRUE WHERE name = 'words' AND $3 IS NULL");
 
+    /// The same of the places of documents.
+    pending_paths: "SELECT done, greatest(done + rest, CASE WHEN rest > $1 THEN reltuples::bigint END)
+        FROM {schema}.paths_backfill reached CROSS JOIN LATERAL (SELECT count(*) AS rest FROM (
+            SELECT FROM {schema}.documents WHERE (collection, id) > (reached.collection, reached.id) LIMIT $1 + 1) further) counted
+        JOIN pg_class ON relname = 'documents' AND relnamespace = to_regnamespace(quote_ident({name}))";
+    reached_paths: "SELECT collection, id FROM {schema}.paths_backfill";
+    /// Gives the last of the next $3 documents, and how many there are. They are locked, so that who moves or removes one meanwhile finds
+    /// its entries.
+    backfill_paths: "
+        WITH slice AS (
+            SELECT collection, id, created_at, space_id FROM {schema}.documents
+            WHERE (collection, id) > ($1, $2) ORDER BY collection, id LIMIT $3 FOR SHARE),
+        placed AS (
+            INSERT INTO {schema}.document_paths (collection, level, path, created_at, id)
+            SELECT slice.collection, places.level, places.path, slice.created_at, slice.id
+            FROM slice CROSS JOIN LATERAL {schema}.places_of(slice.space_id) AS places
+            ON CONFLICT DO NOTHING)
+        SELECT collection, id, count(*) OVER () FROM slice ORDER BY collection DESC, id DESC LIMIT 1";
+    advance_paths: "UPDATE {schema}.paths_backfill SET collection = $1, id = $2, done = done + $3 WHERE (collection, id) < ($1, $2)";
+    end_paths: "DELETE FROM {schema}.paths_backfill";
+    complete_paths: "UPDATE {schema}.schema_migrations SET complete = TRUE
+        WHERE name = 'paths' AND NOT EXISTS (SELECT FROM {schema}.paths_backfill)";
+
     insert_document: "
         INSERT INTO {schema}.documents
             (collection, id, created_at, updated_at, revision, space_id, metadata, content, words)
@@ -218,6 +241,19 @@ statements! {
         SELECT collection FROM step";
     newest_documents: &documents_by_time("<", "DESC");
     oldest_documents: &documents_by_time(">", "ASC");
+    newest_documents_in: &documents_in_places("<", "DESC");
+    oldest_documents_in: &documents_in_places(">", "ASC");
+    /// The paths of a level of a collection that start with $3, one after the other, each from the index; at most $4.
+    document_siblings: "
+        WITH RECURSIVE step (path, number) AS (
+            (SELECT path, 1 FROM {schema}.document_paths
+            WHERE collection = $1 AND level = $2 AND path >= $3 ORDER BY path LIMIT 1)
+            UNION ALL
+            SELECT next.path, number + 1 FROM step CROSS JOIN LATERAL (
+                SELECT path FROM {schema}.document_paths
+                WHERE collection = $1 AND level = $2 AND path > step.path ORDER BY path LIMIT 1) next
+            WHERE number < $4 AND starts_with(step.path, $3))
+        SELECT path FROM step WHERE starts_with(path, $3)";
     documents_by_words: concat!(
         "SELECT id FROM {schema}.documents WHERE words && $1::text[] AND collection = $3", best_first!());
     documents_in_order: concat!("SELECT ", document_slice_columns!(), " FROM unnest($1::text[]) WITH ORDINALITY AS c (id, place)
@@ -246,6 +282,26 @@ fn documents_by_time(comparison: &str, order: &str) -> String {
         " FROM {schema}.documents m
         WHERE collection = $1 AND (created_at, id) {comparison} ($2, $3)
         ORDER BY created_at {order}, id {order} LIMIT $4"
+    );
+    text.replace("{comparison}", comparison).replace("{order}", order)
+}
+
+/// The same of the documents in some places: the heads of their lists are merged, and only what is wanted in the end is read. `OFFSET 0`
+/// keeps that from becoming a join, for which the server might read the whole collection.
+fn documents_in_places(comparison: &str, order: &str) -> String {
+    let text = concat!(
+        "SELECT ",
+        document_slice_columns!(),
+        " FROM (
+            SELECT found.created_at, found.id
+            FROM unnest($5::integer[], $6::text[]) AS place (level, path) CROSS JOIN LATERAL (
+                SELECT created_at, id FROM {schema}.document_paths p
+                WHERE collection = $1 AND p.level = place.level AND p.path = place.path
+                    AND (created_at, id) {comparison} ($2, $3)
+                ORDER BY created_at {order}, id {order} LIMIT $4) found
+            ORDER BY created_at {order}, id {order} LIMIT $4) c
+        CROSS JOIN LATERAL (SELECT * FROM {schema}.documents WHERE collection = $1 AND id = c.id OFFSET 0) m
+        ORDER BY c.created_at {order}, c.id {order}"
     );
     text.replace("{comparison}", comparison).replace("{order}", order)
 }

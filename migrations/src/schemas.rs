@@ -37,6 +37,7 @@ pub fn postgres() -> &'static [Step] {
             Step::quick(1, "ledger", include_str!("../postgres/0001_ledger.sql")),
             Step::quick(2, "writers", include_str!("../postgres/0002_writers.sql")),
             Step::quick(2, "secrets", include_str!("../postgres/0002_secrets.sql")),
+            paths(include_str!("../postgres/0002_paths.sql")),
             optional_words(include_str!("../postgres/0002_words.sql")),
         ]
     }

@@ -53,6 +53,7 @@ fn main() -> ExitCode {
         trial("migrations::a_ledger_is_indexed_beside_running_programs", migrations::switched_on),
         trial("migrations::a_slice_of_large_memories_is_short", migrations::large_memories),
         trial("privileges::those_of_the_readme_are_needed_and_enough", privileges::documented),
+        trial("migrations::older_documents_get_places_beside_running_programs", migrations::placed),
         trial("plans::no_recall_scans_a_table", plans::no_scan),
         trial("plans::every_depth_has_its_index", plans::every_depth),
         trial("pooler::each_call_gets_its_own_answer", pooler::own_answers),

@@ -8,8 +8,9 @@ use std::time::Duration;
 use conformance::fault::{Fault, Proxy};
 use conformance::server::postgres::{LocalPostgres, PgBouncer};
 use memory_core::{
-    Blocks, Collection, Content, Context, DocumentId, DocumentQuery, DocumentSelection, DocumentWrite, Error,
-    ErrorKind, MemoryId, MemoryPatch, MemoryProvider, MemoryQuery, NewMemory, Outcome, Status, TextIndex, Trigger,
+    Blocks, Collection, Content, Context, Document, DocumentId, DocumentQuery, DocumentSelection, DocumentWrite, Error,
+    ErrorKind, MemoryId, MemoryPatch, MemoryProvider, MemoryQuery, Metadata, NewMemory, Order, Outcome, Revision,
+    SpaceId, Status, TextIndex, Trigger,
 };
 use memory_postgres::{PostgresConfig, PostgresMemory};
 use sqlx::postgres::PgConnection;
@@ -372,6 +373,87 @@ pub(crate) fn large_memories() -> Case {
         for (number, id) in ids.into_iter().enumerate() {
             assert_eq!(by_word(&provider, &format!("word{number}")).await?, [id]);
         }
+        Ok(())
+    })
+}
+
+/// The entries of documents that were there are made while a program that does not know of them moves, removes and puts documents. Then
+/// the entries are those that the documents have to have, and the answer is what it was all the time.
+pub(crate) fn placed() -> Case {
+    let server = LocalPostgres::start()?;
+    run(async {
+        let older = Arc::new(open(config(server.url())).await?);
+        let document = |number: usize| Document {
+            id: DocumentId::parse(format!("{number:05}")).expect("valid"),
+            collection: Collection::parse("notes").expect("valid"),
+            space_id: SpaceId::parse(["a", "a-b", "a/é:c", "ab-c"][number % 4]).expect("valid"),
+            content: Content::parse("text").expect("valid"),
+            metadata: Metadata::default(),
+            created_at: at((number % 100) as i64),
+            updated_at: None,
+            revision: Revision::FIRST,
+        };
+        older.documents().restore((0..4_200).map(document).collect()).await?;
+        let found = async |provider: &PostgresMemory| {
+            let query = DocumentQuery::builder(Collection::parse("notes")?).under("a").limit(1_000);
+            let query = query.filter_text("id LIKE '___0_'").order(Order::OldestFirst).build()?;
+            Ok::<_, Error>(provider.documents().query(&query).await?.documents)
+        };
+        let before = found(&older).await?;
+        assert_eq!(before.len(), 336);
+        let without = "DROP TRIGGER documents_placed ON agent_memory.documents;
+            DROP TRIGGER documents_moved ON agent_memory.documents;
+            DROP FUNCTION agent_memory.place_document(), agent_memory.places_of(text);
+            DROP TABLE agent_memory.document_paths, agent_memory.paths_backfill;
+            DELETE FROM agent_memory.schema_migrations WHERE name = 'paths'";
+        let mut admin = PgConnection::connect(server.url()).await?;
+        sqlx::raw_sql(without).execute(&mut admin).await?;
+
+        let newer = open(config(server.url())).await?;
+        let mut progress = newer.backfill().await?.ok_or("some are left")?;
+        assert!(progress.blocks == Blocks::DocumentPlaces && progress.done == 128 && progress.total >= 2_129, "{progress}");
+        let is_over = Arc::new(AtomicBool::new(false));
+        let (over, writer) = (Arc::clone(&is_over), Arc::clone(&older));
+        let writing = tokio::spawn(async move {
+            for number in (0..4_200).cycle().step_by(61).filter(|number| number / 10 % 10 != 0) {
+                let Document { id, collection, content, created_at, .. } = document(number);
+                let space = SpaceId::parse(["z", "a-b-c", "a", "é/b"][number / 7 % 4])?;
+                let write = DocumentWrite::new(collection.clone(), space, content, created_at).with_id(id.clone());
+                writer.documents().put(write.clone()).await?;
+                if number % 3 == 0 {
+                    writer.documents().remove(&DocumentSelection::ids(collection, [id])?, 1).await?;
+                }
+                if number % 2 == 0 {
+                    writer.documents().put(write).await?;
+                }
+                if over.load(Ordering::Relaxed) {
+                    break;
+                }
+            }
+            Ok::<_, Error>(())
+        });
+        // At last the query completes what is left.
+        loop {
+            assert_eq!(found(&newer).await?, before);
+            let Some(next) = newer.backfill().await? else { break };
+            assert!(next.done > progress.done, "{next} after {progress}");
+            progress = next;
+        }
+        is_over.store(true, Ordering::Relaxed);
+        writing.await??;
+        assert_eq!(found(&newer).await?, before);
+        let differing = "
+            WITH wanted AS (
+                SELECT collection, places.level, places.path, created_at, id
+                FROM agent_memory.documents, agent_memory.places_of(space_id) AS places),
+            missing AS (SELECT * FROM wanted EXCEPT SELECT * FROM agent_memory.document_paths),
+            wrong AS (SELECT * FROM agent_memory.document_paths EXCEPT SELECT * FROM wanted)
+            SELECT (SELECT count(*) FROM missing), (SELECT count(*) FROM wrong), (SELECT count(*) FROM wanted),
+                (SELECT complete FROM agent_memory.schema_migrations WHERE name = 'paths')";
+        let row = admin.fetch_one(differing).await?;
+        let count = |index| row.try_get::<i64, _>(index);
+        assert!((count(0)?, count(1)?) == (0, 0) && count(2)? > 8_000, "{:?} of {}", (count(0), count(1)), count(2)?);
+        assert!(row.try_get::<bool, _>(3)?);
         Ok(())
     })
 }

@@ -4,7 +4,7 @@ use std::fs;
 
 use conformance::server::postgres::LocalPostgres;
 use memory_core::{
-    Collection, DocumentQuery, MemoryProvider, MemoryQuery, Metadata, Order, SpaceId, Status, TextIndex,
+    Collection, DocumentQuery, MemoryProvider, MemoryQuery, Metadata, Order, SpaceId, SpaceSelector, Status, TextIndex,
 };
 use sqlx::postgres::PgConnection;
 use sqlx::{Connection, Executor};
@@ -92,14 +92,19 @@ pub(crate) fn no_scan() -> Case {
         for _ in 0..TIMES {
             provider.query(&query().all().text("77").build()?).await?;
             provider.query(&query().under("plugin-discord-7").text("107").build()?).await?;
-            for builder in
-                [documents().all(), documents().all().order(Order::OldestFirst), documents().all().text("word77")]
-            {
+            for builder in [
+                documents().all(),
+                documents().all().order(Order::OldestFirst),
+                documents().all().text("word77"),
+                documents().under("guild-7"),
+                documents().under("guild-7").exact("guild-8-8").order(Order::OldestFirst),
+                documents().prefix("guild-7"),
+                (10..30).fold(documents(), |query, guild| query.under(format!("guild-{guild}"))),
+            ] {
                 provider.documents().query(&builder.build()?).await?;
             }
-            asked += 5;
+            asked += 9;
         }
-        provider.documents().query(&documents().under("guild-7").build()?).await?;
 
         // Of many lists, no more is read than they give together. What a predicate or a pattern leaves out has to be read too, but
         // only of what lies where its space can lie.
@@ -122,6 +127,21 @@ pub(crate) fn no_scan() -> Case {
                 assert!((1..=most).contains(&read), "{read} rows were read for {query:?}:\n{log}");
                 asked += 1;
             }
+        }
+        // The entries of a place, and the rows that they lead to.
+        let bounded = [
+            (documents().under("guild-7").filter_text("content = 'word'"), 2_200),
+            (documents().under("guild-7").exact("guild-8-108").limit(3), 60),
+            (documents().prefix("guild-77-1").filter_text("content = 'word'"), 700),
+            (documents().all().within(SpaceSelector::under("guild-7-207")?).filter_text("content = 'word'"), 5),
+        ];
+        for (builder, most) in bounded {
+            let start = log_since(0)?.len();
+            provider.documents().query(&builder.clone().build()?).await?;
+            let log = log_since(start)?;
+            let read: u64 = log.lines().filter_map(rows_read).sum();
+            assert!((1..=most).contains(&read), "{read} rows were read for {builder:?}:\n{log}");
+            asked += 1;
         }
         provider.shutdown().await?;
 
