@@ -17,7 +17,7 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use crate::connection::{Connections, command, decoded};
 use crate::rows::{self, Stored, Version};
-use crate::statements::{COLLECTIONS, Call, INDEXED, LONG_ROWS, Range, UNINDEXED, parted, step};
+use crate::statements::{COLLECTIONS, Call, INDEXED, Keys, LONG_ROWS, Range, UNINDEXED, parted, step};
 
 /// How many rows are read by one command, and taken into the index of words at once.
 const ROWS: usize = 64;
@@ -61,7 +61,7 @@ impl Reader for RedisSession {
             // In this order: a memory goes from the first to the second.
             Source::Everything => [keys.of(UNINDEXED), keys.of(INDEXED)].map(Range::of).into(),
             Source::Open(statuses) => statuses.iter().map(|status| Range::of_open(keys, *status)).collect(),
-            Source::Places(places) => places.iter().map(|place| Range::of_place(keys, place)).collect::<Vec<_>>(),
+            Source::Places(places) => ranges_of(keys, None, places),
         };
         self.walk(None, &ranges, walk, visit).await
     }
@@ -76,12 +76,8 @@ impl Reader for RedisSession {
     }
 
     async fn siblings(&mut self, of: Option<&Collection>, prefix: &str, most: usize) -> Result<Option<Vec<Place>>> {
-        // Documents have no index by place yet.
-        if of.is_some() {
-            return Ok(None);
-        }
         let (above, last) = parted(prefix);
-        let (node, above) = (self.on.keys.node(above), above.unwrap_or_default());
+        let (node, above) = (self.on.keys.node(of, above), above.unwrap_or_default());
         // No text in UTF-8 has the byte at the end.
         let (mut from, end) = (["[", last].concat().into_bytes(), [b"(", last.as_bytes(), &[0xff]].concat());
         let mut found = BTreeSet::new();
@@ -125,8 +121,12 @@ impl Reader for RedisSession {
         walk: &Walk<'_>,
         visit: &mut Visit<'_, Documents>,
     ) -> Result<Option<Mark>> {
-        let all = Range::of(self.on.keys.collection(collection));
-        self.walk(Some(collection), &[all], walk, visit).await
+        let keys = &self.on.keys;
+        let ranges = match walk.source {
+            Source::Places(places) => ranges_of(keys, Some(collection), places),
+            _ => vec![Range::of(keys.collection(collection))],
+        };
+        self.walk(Some(collection), &ranges, walk, visit).await
     }
 
     async fn search_documents(
@@ -156,7 +156,7 @@ impl RedisSession {
         let keys = &self.on.keys;
         for _ in 0..=most / ROWS {
             let unindexed = [Range::of(keys.of(UNINDEXED))];
-            let (marks, goes_on) = self.entries(&unindexed, &Walk::EVERYTHING, ROWS).await?;
+            let (marks, goes_on) = self.entries(&unindexed, &Walk::EVERYTHING, ROWS, false).await?;
             let count = marks.len();
             if count == 0 {
                 return Ok(true);
@@ -206,7 +206,9 @@ impl RedisSession {
         visit: &mut Visit<'_, K>,
     ) -> Result<Option<Mark>> {
         self.take_turn().await;
-        let (mut marks, goes_on) = self.entries(ranges, walk, walk.count.clamp(1, MAX_SLICE)).await?;
+        // An update moves a memory from a status to another, and a put a document from a place to another.
+        let is_moving = ranges.len() > 1 && (of.is_some() || matches!(walk.source, Source::Open(_)));
+        let (mut marks, goes_on) = self.entries(ranges, walk, walk.count.clamp(1, MAX_SLICE), is_moving).await?;
         match self.offer_rows(of, &marks, visit).await? {
             Verdict::Stop => Ok(None),
             _ => Ok(marks.pop().filter(|_| goes_on)),
@@ -215,15 +217,20 @@ impl RedisSession {
 
     /// The next entries of some ranges, each once, as many as are wanted unless there are no more. Tells whether there are.
     ///
-    /// Of many ranges some of each are read, and merged up to the horizon: the nearest end of what was read of a range that goes on.
-    async fn entries(&self, ranges: &[Range], walk: &Walk<'_>, count: usize) -> Result<(Vec<Mark>, bool)> {
+    /// Of many ranges some of each are read, and merged up to the horizon: the nearest end of what was read of a range that goes on. Where
+    /// records move from one to the other, they are read at once.
+    async fn entries(
+        &self,
+        ranges: &[Range],
+        walk: &Walk<'_>,
+        count: usize,
+        is_moving: bool,
+    ) -> Result<(Vec<Mark>, bool)> {
         let mut each = if ranges.len() <= 2 { count } else { (2 * count / ranges.len()).max(MIN_ENTRIES) };
         let is_nearer = |left: &Mark, right: &Mark| match walk.order {
             Order::NewestFirst => right.cmp(left),
             Order::OldestFirst => left.cmp(right),
         };
-        // An update moves a memory from one to the other.
-        let is_moving = matches!(walk.source, Source::Open(_)) && ranges.len() > 1;
         let mut found = Vec::new();
         loop {
             let walk = Walk { behind: found.last().or(walk.behind), ..*walk };
@@ -382,6 +389,11 @@ impl RedisSession {
         }
         Ok(self.on.read_as::<Vec<Vec<_>>>(&commands).await?.into_iter().flatten().collect())
     }
+}
+
+/// The ranges of places of the ledger or of a collection.
+fn ranges_of(keys: &Keys, of: Option<&Collection>, places: &[Place]) -> Vec<Range> {
+    places.iter().map(|place| Range::of_place(keys, of, place)).collect()
 }
 
 /// A row of the ledger or of a collection.

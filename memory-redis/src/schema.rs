@@ -7,14 +7,14 @@ use memory_core::engine::{Config, Mark, corrupt};
 use memory_core::{
     Backfill, Blocks, Collection, Documents, Error, Inspection, Ledger, Result, SpaceId, TextIndex, Timestamp,
 };
-use migrations::{Applied, Kind, Report, Step, Target};
+use migrations::{Applied, Kind, PATHS, Report, Step, Target};
 use redis::{InfoDict, Pipeline, Value};
 
 use crate::config::RedisConfig;
 use crate::connection::{Connections, command};
 use crate::read::{LATE, RedisSession};
 use crate::rows::{self, Stored};
-use crate::statements::{Call, INDEXED, MOVE, SCHEMA, UNINDEXED, Words, step};
+use crate::statements::{COLLECTIONS, Call, INDEXED, MOVE, PLACES, SCHEMA, UNINDEXED, WRITER, Words, step};
 
 /// The keys that writes of version 1 touch, and the names that their values get.
 const MOVED: [[&str; 2]; 7] = [
@@ -44,6 +44,17 @@ const ADVANCE: &str = "
     local steps = redis.call('HGET', KEYS[2], ARGV[1])
     redis.call('HSET', KEYS[2], ARGV[1], (string.gsub(steps, ARGV[2] .. ARGV[3], ARGV[2])))
     return redis.call('DEL', KEYS[1])";
+/// Keeps which document the backfill of places has reached, and how many it has gone over; completes the step where there is no further
+/// one. Does nothing when another program has completed it.
+const ADVANCE_PLACES: &str = "
+    local steps = redis.call('HGET', KEYS[2], ARGV[1])
+    if not string.find(steps, ARGV[2] .. ARGV[3], 1, true) then return 0 end
+    if ARGV[4] ~= '' then
+      redis.call('HINCRBY', KEYS[1], 'done', ARGV[6])
+      return redis.call('HSET', KEYS[1], 'collection', ARGV[4], 'step', ARGV[5])
+    end
+    redis.call('HSET', KEYS[2], ARGV[1], (string.gsub(steps, ARGV[2] .. ARGV[3], ARGV[2])))
+    return redis.call('DEL', KEYS[1])";
 /// Makes a step incomplete that was complete.
 const BEGIN_AGAIN: &str = "
     local steps = redis.call('HGET', KEYS[1], ARGV[1])
@@ -53,6 +64,10 @@ const BEGIN_AGAIN: &str = "
 const CREATED_AT_1: (usize, usize) = (17, 24);
 /// How many records a slice moves.
 const SLICE: usize = 256;
+/// The last byte of what a row begins with: more than all up to its space.
+const BEGIN: usize = 599;
+/// How many bytes of a step are its time.
+const TIME: usize = 6;
 /// How many memories a slice takes into the index of words.
 const TAKEN_OVER: usize = 512;
 /// What is behind the line of a step in the bookkeeping that its backfill has not completed.
@@ -118,7 +133,7 @@ async fn begun(connections: &Connections) -> Result<Option<&'static Step>> {
 
 /// Begins the move again where a program of version 1 that ran on has left rows since it was complete.
 async fn begin_again(connections: &Connections) -> Result<()> {
-    let steps = migrations::redis().iter().filter(|step| step.kind == Kind::Backfill);
+    let steps = migrations::redis().iter().filter(|step| step.kind == Kind::Backfill && step.name != PATHS);
     let (left, mut cursor) = (LEFT.map(|prefix| connections.keys.of(prefix)), b"0".to_vec());
     loop {
         let (next, keys) = scan(connections, &cursor).await?;
@@ -200,15 +215,16 @@ impl Target for RedisTarget<'_> {
     async fn apply(&mut self, step: &Step) -> Result<()> {
         // A field is a version, its value a line for each step. A step whose text sets the state is not complete, and a program of version 1
         // may store while one is taken that has a backfill.
-        let state = if step.kind == Kind::Backfill && !self.is_new { BEGUN } else { "" };
+        let is_begun = step.kind == Kind::Backfill && step.name != PATHS && !self.is_new;
+        let state = if is_begun { BEGUN } else { "" };
         let text = format!(
             "local steps, state = redis.call('HGET', KEYS[1], ARGV[1]), ARGV[3]\n\
              if steps and string.find(steps, ARGV[2], 1, true) then return 0 end\n{}\n\
              return redis.call('HSET', KEYS[1], ARGV[1], (steps and steps .. '\\n' or '') .. ARGV[2] .. state)",
             step.text
         );
-        let keys: Vec<_> =
-            [SCHEMA].iter().chain(MOVED.as_flattened()).map(|name| self.connections.keys.of(name)).collect();
+        let others = if step.name == PATHS { [WRITER, COLLECTIONS].as_slice() } else { MOVED.as_flattened() };
+        let keys: Vec<_> = [SCHEMA].iter().chain(others).map(|name| self.connections.keys.of(name)).collect();
         let mut pipeline = Pipeline::with_capacity(1);
         pipeline.cmd("EVAL").arg(text).arg(keys.len()).arg(keys).arg(step.version).arg(line(step)).arg(state);
         let is_done = self.connections.write(pipeline, Instant::now()).await? != [Value::Int(0)];
@@ -225,16 +241,18 @@ impl RedisSession {
     /// How far the backfill is that comes next; `None` when all are complete.
     pub(crate) async fn pending(&self) -> Result<Option<Backfill>> {
         let (on, keys) = (&self.on, &self.on.keys);
-        let mut counts = Pipeline::new();
-        if begun(on).await?.is_none() {
-            if on.config.text_index != TextIndex::All {
-                return Ok(None);
-            }
+        let begun = begun(on).await?;
+        if begun.is_none_or(|step| step.name == PATHS) {
+            let mut counts = Pipeline::new();
             counts.cmd("ZCARD").arg(keys.of(INDEXED)).cmd("ZCARD").arg(keys.of(UNINDEXED));
             let (indexed, unindexed): (u64, u64) = on.read_as(&counts).await?;
-            let backfill = Backfill::new("the index of words", indexed, indexed + unindexed, Blocks::LedgerText);
-            return Ok(Some(backfill).filter(|_| unindexed > LATE as u64));
+            if on.config.text_index == TextIndex::All && unindexed > LATE as u64 {
+                let total = indexed + unindexed;
+                return Ok(Some(Backfill::new("the index of words", indexed, total, Blocks::LedgerText)));
+            }
+            return if begun.is_some() { self.unplaced().await.map(Some) } else { Ok(None) };
         }
+        let mut counts = Pipeline::new();
         counts.cmd("HGET").arg(keys.of(MOVE)).arg("done");
         for set in ["old:time", "old:time:words"] {
             counts.cmd("ZCARD").arg(keys.of(set));
@@ -251,10 +269,32 @@ impl RedisSession {
         }))
     }
 
-    /// Takes its next slice.
+    /// How many documents have their places.
+    async fn unplaced(&self) -> Result<Backfill> {
+        let (on, keys) = (&self.on, &self.on.keys);
+        let names: Vec<Vec<u8>> = on.read_one(&command("ZRANGE", &[&keys.of(COLLECTIONS), b"0", b"-1"])).await?;
+        let mut counts = Pipeline::new();
+        counts.cmd("HGET").arg(keys.of(PLACES)).arg("done");
+        for name in names {
+            counts.cmd("ZCARD").arg(keys.with("et:", name));
+        }
+        let counts: Vec<Option<u64>> = on.read_as(&counts).await?;
+        let (done, total) = (counts[0].unwrap_or_default(), counts[1..].iter().flatten().sum());
+        Ok(Backfill::new("the places of documents", done, total, Blocks::DocumentPlaces))
+    }
+
+    /// Takes the next slice of the backfill that comes next.
     pub(crate) async fn backfill(&self) -> Result<()> {
         let (on, keys) = (&self.on, &self.on.keys);
-        let Some(step) = begun(on).await? else { return self.index_words(TAKEN_OVER).await.map(drop) };
+        let step = match begun(on).await? {
+            Some(step) if step.name != PATHS => step,
+            step => {
+                return match (step, self.pending().await?.map(|backfill| backfill.blocks)) {
+                    (Some(step), Some(Blocks::DocumentPlaces)) => self.place_some(step).await,
+                    _ => self.index_words(TAKEN_OVER).await.map(drop),
+                };
+            }
+        };
         for (set, has_words) in [("old:time", false), ("old:time:words", true)] {
             if self.move_some(&keys.of(set), &keys.of("m:"), None, has_words).await? {
                 return Ok(());
@@ -303,6 +343,49 @@ impl RedisSession {
         clear.cmd("ZREM").arg(set).arg(&ids).cmd("HINCRBY").arg(on.keys.of(MOVE)).arg("done").arg(ids.len());
         on.write(clear, Instant::now()).await?;
         Ok(true)
+    }
+
+    /// Places the next documents, along the collections and in each in the order of time. Who changes one meanwhile has placed it.
+    async fn place_some(&self, step: &Step) -> Result<()> {
+        let (on, keys) = (&self.on, &self.on.keys);
+        let reached = command("HMGET", &[&keys.of(PLACES), b"collection", b"step"]);
+        let (name, behind): (Option<Vec<u8>>, Option<Vec<u8>>) = on.read_one(&reached).await?;
+        let (name, behind) = (name.unwrap_or_default(), behind.unwrap_or_default());
+        let next = |set: &[u8], from: Vec<u8>, count: usize| {
+            command("ZRANGEBYLEX", &[set, &from, b"+", b"LIMIT", b"0", count.to_string().as_bytes()])
+        };
+        let from = [b"[", name.as_slice()].concat();
+        let found: Vec<Vec<u8>> = on.read_one(&next(&keys.of(COLLECTIONS), from, 1)).await?;
+        let mut reached = (Vec::new(), Vec::new(), 0);
+        if let Some(found) = found.into_iter().next() {
+            let collection = Collection::parse(String::from_utf8_lossy(&found)).map_err(corrupt)?;
+            let is_same = found == name && !behind.is_empty();
+            let behind = if is_same { [b"(", behind.as_slice()].concat() } else { b"-".to_vec() };
+            let steps: Vec<Vec<u8>> = on.read_one(&next(&keys.collection(&collection), behind, SLICE)).await?;
+            let key = |step: &[u8]| keys.row(Some(&collection), step.get(TIME..).unwrap_or_default());
+            let (mut begins, mut place) = (Pipeline::with_capacity(steps.len()), Pipeline::with_capacity(steps.len()));
+            for step in &steps {
+                begins.cmd("GETRANGE").arg(key(step)).arg(0).arg(BEGIN);
+            }
+            for (step, row) in steps.iter().zip(on.read_as::<Vec<Vec<u8>>>(&begins).await?) {
+                // One that can't be read is in no place.
+                if let Ok(space) = rows::read_head(&[], &row).and_then(|head| SpaceId::parse(head.space)) {
+                    let mut call = Call::change(keys, key(step), rows::head(&row), &[], None);
+                    call.place_document(&collection, step, &space);
+                    place.add_command(call.into_cmd());
+                }
+            }
+            on.write(place, Instant::now()).await?;
+            reached = match steps.last() {
+                Some(last) => (found, last.clone(), steps.len()),
+                // The next name that there can be.
+                None => ([found.as_slice(), b"\0"].concat(), Vec::new(), 0),
+            };
+        }
+        let mut advance = Pipeline::with_capacity(1);
+        advance.cmd("EVAL").arg(ADVANCE_PLACES).arg(2).arg(keys.of(PLACES)).arg(keys.of(SCHEMA)).arg(step.version);
+        advance.arg(line(step)).arg(BEGUN).arg(reached.0).arg(reached.1).arg(reached.2);
+        on.write(advance, Instant::now()).await.map(drop)
     }
 
     /// Removes some of what is left of version 1. Completes the step when a whole round over the keys has found nothing: after a restart or
@@ -356,6 +439,9 @@ fn index(call: &mut Call<'_>, Mark { millis, id }: &Mark, row: &[u8], of: Option
     let step = step(*millis, id);
     if let Some(collection) = of {
         let words = Documents::read(of, id, row).map(|document| document.words()).unwrap_or_default();
+        if let Ok(space) = rows::read_head(id, row).and_then(|head| SpaceId::parse(head.space)) {
+            call.place_document(collection, &step, &space);
+        }
         return call.list_document(collection, step, &Words::new(), &words);
     }
     if let Ok(head) = rows::read_head(id, row)

@@ -1,5 +1,6 @@
 //! Every key, every script, and the commands that are made of them.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 
@@ -32,6 +33,8 @@ pub(crate) const SCHEMA: &str = "schema";
 pub(crate) const SECRET: &str = "secret";
 /// How far the move from version 1 is.
 pub(crate) const MOVE: &str = "move";
+/// How far the backfill of the places of documents is.
+pub(crate) const PLACES: &str = "places";
 
 /// The keys of one namespace. All of them begin with its hash tag, and so share a slot.
 #[derive(Debug)]
@@ -54,11 +57,12 @@ impl Keys {
         [self.prefix.as_bytes(), kind.as_bytes(), name.as_ref()].concat()
     }
 
-    /// What is known below a path, or in all: the steps of the memories below the path; for each space that is the path and one
-    /// segment more, the boundary, the segment, a zero byte and the steps of its memories; for each path of this kind with
-    /// memories below, the boundary, the segment, and the boundary behind it.
-    pub(crate) fn node(&self, path: Option<&str>) -> Vec<u8> {
-        path.map_or_else(|| self.of("n"), |path| self.with("n:", path))
+    /// What is known below a path, or in all, of the ledger or of a collection: the steps of the records below the path; for each space that
+    /// is the path and one segment more, the boundary, the segment, a zero byte and the steps of its records; for each path of this kind with
+    /// records below, the boundary, the segment, and the boundary behind it (of documents, which can be removed, one for all boundaries).
+    pub(crate) fn node(&self, of: Option<&Collection>, path: Option<&str>) -> Vec<u8> {
+        let kind = of.map_or_else(|| "n".to_owned(), |collection| format!("en:{collection}"));
+        path.map_or_else(|| self.of(&kind), |path| self.with(&kind, format!(":{path}")))
     }
 
     /// What the keys of all rows of the ledger or of a collection begin with. No name of a collection holds a colon.
@@ -135,6 +139,16 @@ pub(crate) struct Call<'k> {
     coming: BTreeMap<Vec<u8>, BTreeSet<Vec<u8>>>,
     /// The members that leave each.
     going: BTreeMap<Vec<u8>, BTreeSet<Vec<u8>>>,
+    pruned: BTreeSet<Pruned>,
+}
+
+/// Where a node is gone, the node above it loses what it has of it. The deeper ones come first.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Pruned {
+    depth: Reverse<usize>,
+    node: Vec<u8>,
+    above: Vec<u8>,
+    member: Vec<u8>,
 }
 
 /// That a set has a member, or has it not; nothing is expected otherwise.
@@ -142,8 +156,8 @@ type Expected<'m> = Option<(Vec<u8>, &'m [u8], bool)>;
 
 impl<'k> Call<'k> {
     pub(crate) fn new(script: Lua, namespace: &'k Keys) -> Self {
-        let (keys, (coming, going)) = (vec![namespace.of(WRITER)], Default::default());
-        Self { namespace, script, keys, arguments: Vec::new(), coming, going }
+        let (keys, (coming, going, pruned)) = (vec![namespace.of(WRITER)], Default::default());
+        Self { namespace, script, keys, arguments: Vec::new(), coming, going, pruned }
     }
 
     /// Appends memories, all or none, unless one's id or idempotency key is taken.
@@ -183,14 +197,39 @@ impl<'k> Call<'k> {
         let (keys, space) = (self.namespace, space_id.as_str());
         for path in space_id.ancestors() {
             let (above, last) = parted(path);
-            self.add(keys.node(above), [last, &space[path.len()..=path.len()]].concat().into_bytes());
-            self.add(keys.node(Some(path)), step.to_vec());
+            self.add(keys.node(None, above), [last, &space[path.len()..=path.len()]].concat().into_bytes());
+            self.add(keys.node(None, Some(path)), step.to_vec());
         }
         let (above, last) = parted(space);
-        self.add(keys.node(above), [last.as_bytes(), &[0], step].concat());
+        self.add(keys.node(None, above), [last.as_bytes(), &[0], step].concat());
         if let Some(status) = status.filter(|status| status.is_open()) {
             self.add(keys.of(OPEN), open_entry(status, step));
         }
+    }
+
+    /// Adds a document to its space, and to the paths above it.
+    pub(crate) fn place_document(&mut self, collection: &Collection, step: &[u8], space_id: &SpaceId) {
+        let keys = self.namespace;
+        for path in space_id.ancestors() {
+            let (above, last) = parted(path);
+            self.add(keys.node(Some(collection), above), goes_on(last));
+            self.add(keys.node(Some(collection), Some(path)), step.to_vec());
+        }
+        let (above, last) = parted(space_id.as_str());
+        self.add(keys.node(Some(collection), above), [last.as_bytes(), &[0], step].concat());
+    }
+
+    /// Takes a document from its space, and from the paths above it.
+    pub(crate) fn displace_document(&mut self, collection: &Collection, step: &[u8], space_id: &SpaceId) {
+        let keys = self.namespace;
+        for path in space_id.ancestors() {
+            let (above, last) = parted(path);
+            let (node, above) = (keys.node(Some(collection), Some(path)), keys.node(Some(collection), above));
+            self.remove(node.clone(), step.to_vec());
+            self.pruned.insert(Pruned { depth: Reverse(path.len()), node, above, member: goes_on(last) });
+        }
+        let (above, last) = parted(space_id.as_str());
+        self.remove(keys.node(Some(collection), above), [last.as_bytes(), &[0], step].concat());
     }
 
     /// Adds a memory to all memories: to those with its words, or to those whose words are not indexed.
@@ -214,7 +253,11 @@ impl<'k> Call<'k> {
         new.difference(old).for_each(|word| self.add(keys.word(of, word), step.to_vec()));
     }
 
+    /// Adds a member, also where it was to be removed.
     pub(crate) fn add(&mut self, set: Vec<u8>, member: Vec<u8>) {
+        if let Some(going) = self.going.get_mut(&set) {
+            going.remove(&member);
+        }
         self.coming.entry(set).or_default().insert(member);
     }
 
@@ -225,6 +268,9 @@ impl<'k> Call<'k> {
     pub(crate) fn into_cmd(mut self) -> Cmd {
         let mut call = cmd("EVALSHA");
         self.keys.extend(self.coming.keys().chain(self.going.keys()).cloned());
+        let pruned = self.pruned.into_iter().map(|pruned| ([pruned.node, pruned.above], pruned.member));
+        let (nodes, pruned): (Vec<_>, Vec<_>) = pruned.unzip();
+        self.keys.extend(nodes.into_iter().flatten());
         call.arg(SCRIPTS[self.script as usize].get_hash()).arg(self.keys.len()).arg(self.keys).arg(self.arguments);
         call.arg(self.coming.len());
         for members in self.coming.values() {
@@ -233,9 +279,11 @@ impl<'k> Call<'k> {
                 call.arg(0).arg(member);
             }
         }
+        call.arg(self.going.len());
         for members in self.going.values() {
             call.arg(members.len()).arg(members);
         }
+        call.arg(pruned);
         call
     }
 }
@@ -258,14 +306,14 @@ impl Range {
         Self { key: keys.of(OPEN), head: open_entry(status, &[]) }
     }
 
-    /// The memories of a place.
-    pub(crate) fn of_place(keys: &Keys, place: &Place) -> Self {
+    /// The records of a place, of the ledger or of a collection.
+    pub(crate) fn of_place(keys: &Keys, of: Option<&Collection>, place: &Place) -> Self {
         match place {
             Place::Space(space) => {
                 let (above, last) = parted(space);
-                Self { key: keys.node(above), head: [last.as_bytes(), &[0]].concat() }
+                Self { key: keys.node(of, above), head: [last.as_bytes(), &[0]].concat() }
             }
-            Place::Below(path) => Self::of(keys.node(Some(path))),
+            Place::Below(path) => Self::of(keys.node(of, Some(path))),
         }
     }
 
@@ -324,6 +372,11 @@ pub(crate) fn open_entry(status: Status, step: &[u8]) -> Vec<u8> {
 /// The path above a path or a space, and how it goes on from there: by a boundary and a segment.
 pub(crate) fn parted(path: &str) -> (Option<&str>, &str) {
     path.rfind(BOUNDARIES).map_or((None, path), |at| (Some(&path[..at]), &path[at..]))
+}
+
+/// What the node above a path of documents has while something is below the path.
+fn goes_on(last: &str) -> Vec<u8> {
+    [last, "-"].concat().into_bytes()
 }
 
 /// The name of a command.

@@ -67,7 +67,12 @@ impl Writer for RedisSession {
         let mut call = Call::change(keys, key, head, &rows::from_document(after), None);
         // A document that is put again keeps its createdAt, and so its step.
         let old = before.map(|before| before.record.words()).unwrap_or_default();
-        call.list_document(collection, step_of::<Documents>(after), &old, &after.words());
+        let step = step_of::<Documents>(after);
+        if let Some(before) = before.filter(|before| before.record.space_id != after.space_id) {
+            call.displace_document(collection, &step, &before.record.space_id);
+        }
+        call.place_document(collection, &step, &after.space_id);
+        call.list_document(collection, step, &old, &after.words());
         Ok(self.run(call).await? == 1)
     }
 
@@ -82,6 +87,7 @@ impl Writer for RedisSession {
             call = call.key(keys.row(Some(collection), record.id.as_str())).arg(*version);
             let step = step_of::<Documents>(record);
             call.change_words(Some(collection), &step, &record.words(), &Words::new());
+            call.displace_document(collection, &step, &record.space_id);
             call.remove(keys.collection(collection), step);
         }
         Ok(self.run(call).await? == 1)

@@ -245,6 +245,8 @@ async fn a_slot_that_is_not_served_is_unavailable() -> Case {
 async fn a_value_of_another_type_is_corrupt() -> Case {
     let server = LocalRedis::start()?;
     let provider = open(config(&server.url())).await?;
+    // Before the first store it looks at what is pending.
+    provider.store(event("a-b", 0)).await?;
     server.command(&["SET", "{agent_memory}:steps", SECRET])?;
     let error = provider.store(event("a-b", 1)).await.expect_err("no sorted set");
     check(&error, ErrorKind::Corrupt, "another type");

@@ -2,6 +2,7 @@
 //!
 //! `MEMORY_TEST_MEMORIES` says how many memories the long ledger has; some thousand by default.
 
+use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -13,8 +14,8 @@ use conformance::server::redis::LocalRedis;
 use conformance::server::trial;
 use libtest_mimic::Arguments;
 use memory_core::{
-    Blocks, Collection, DocumentId, DocumentQuery, Error, ErrorKind, MemoryId, MemoryProvider, MemoryQuery, Outcome,
-    TextIndex,
+    Blocks, Collection, Content, Document, DocumentId, DocumentQuery, DocumentSelection, DocumentWrite, Error,
+    ErrorKind, MemoryId, MemoryProvider, MemoryQuery, Metadata, Outcome, Revision, SpaceId, TextIndex, Timestamp,
 };
 use memory_redis::{RedisConfig, RedisMemory};
 use redis::cmd;
@@ -46,6 +47,7 @@ fn main() -> ExitCode {
         trial("redis::what_cannot_be_read_is_moved_too", || run(what_cannot_be_read_is_moved_too())),
         trial("redis::what_was_removed_meanwhile_stays_removed", || run(what_was_removed_meanwhile_stays_removed())),
         trial("redis::many_words_are_left_to_the_backfill", || run(many_words_are_left_to_the_backfill())),
+        trial("redis::older_documents_get_their_places", || run(older_documents_get_their_places())),
     ];
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }
@@ -258,7 +260,7 @@ async fn what_was_removed_meanwhile_stays_removed() -> Case {
         for name in documents.collections().await? {
             let found = documents.query(&DocumentQuery::builder(name.clone()).all().build()?).await?.documents;
             let ids = found.into_iter().map(|document| document.id);
-            documents.remove(&memory_core::DocumentSelection::ids(name, ids)?, 1_000).await?;
+            documents.remove(&DocumentSelection::ids(name, ids)?, 1_000).await?;
         }
         if !is_completed {
             init.await?;
@@ -292,6 +294,86 @@ async fn many_words_are_left_to_the_backfill() -> Case {
     assert_eq!((error.kind(), error.is_retryable()), (ErrorKind::Unavailable, true), "{error}");
     assert_eq!(program.query(&by_word).await?.memories.len(), 1_000);
     Ok(())
+}
+
+/// Beside a program that writes. In the end the index is what it is where the documents were put into a new namespace.
+async fn older_documents_get_their_places() -> Case {
+    let (server, config) = laid("").await?;
+    let (program, admin) = (open(config.clone()).await?, Admin::of(&server.url()));
+    let documents = program.documents();
+    let document = |number: usize| Document {
+        id: DocumentId::parse(format!("{number:05}")).expect("valid"),
+        collection: Collection::parse(["notes", "notes-2"][number / 4_000]).expect("valid"),
+        space_id: SpaceId::parse(["a", "a-b", "a/b:c", "ab-c"][number % 4]).expect("valid"),
+        content: Content::parse("text").expect("valid"),
+        metadata: Metadata::default(),
+        created_at: Timestamp::from_millis((number % 100) as i64).expect("valid"),
+        updated_at: None,
+        revision: Revision::FIRST,
+    };
+    documents.restore((0..4_200).map(document).collect()).await?;
+    let found = async |provider: &RedisMemory| {
+        let query = DocumentQuery::builder(Collection::parse("notes")?).under("a").limit(1_000);
+        let query = query.filter_text("id LIKE '___0_'").build()?;
+        Ok::<_, Error>(provider.documents().query(&query).await?.documents)
+    };
+    let before = found(&program).await?;
+    assert_eq!(before.len(), 320);
+    // As a program has left it that does not know the step.
+    for key in places(&admin, NAMESPACE).await?.into_keys() {
+        admin.query::<()>(cmd("DEL").arg([format!("{{{NAMESPACE}}}:").as_bytes(), &key].concat())).await?;
+    }
+    admin.query::<()>(cmd("DEL").arg(format!("{{{NAMESPACE}}}:writer"))).await?;
+    let schema = format!("{{{NAMESPACE}}}:schema");
+    let steps: String = admin.query(cmd("HGET").arg(&schema).arg(2)).await?;
+    let others: Vec<_> = steps.lines().filter(|line| !line.ends_with(" paths")).collect();
+    admin.query::<()>(cmd("HSET").arg(&schema).arg(2).arg(others.join("\n"))).await?;
+
+    let newer = open(config.clone()).await?;
+    let mut progress = newer.backfill().await?.ok_or("some are left")?;
+    assert_eq!((progress.blocks, progress.done, progress.total), (Blocks::DocumentPlaces, 64, 4_200));
+    for (moved, gone) in [(10, 11), (3_910, 3_911), (4_110, 4_111)] {
+        let Document { id, collection, content, created_at, .. } = document(moved);
+        let write = DocumentWrite::new(collection, SpaceId::parse("z-1")?, content, created_at).with_id(id);
+        newer.documents().put(write).await?;
+        let Document { id, collection, .. } = document(gone);
+        assert_eq!(newer.documents().remove(&DocumentSelection::ids(collection, [id])?, 1).await?.len(), 1);
+    }
+    // At last the query completes what is left.
+    loop {
+        assert_eq!(found(&newer).await?, before);
+        let Some(next) = newer.backfill().await? else { break };
+        assert!(next.done > progress.done, "{next} after {progress}");
+        progress = next;
+    }
+    assert_eq!(found(&newer).await?, before);
+
+    let mut other = config.clone();
+    other.namespace = "other".to_owned();
+    let copy = open(other).await?;
+    for name in newer.documents().collections().await? {
+        let query = |name| DocumentQuery::builder(name).all().limit(1_000);
+        let mut page = newer.documents().query(&query(name.clone()).build()?).await?;
+        loop {
+            copy.documents().restore(page.documents).await?;
+            let Some(cursor) = page.next else { break };
+            page = newer.documents().query(&query(name.clone()).cursor(&cursor).build()?).await?;
+        }
+    }
+    let there = places(&admin, NAMESPACE).await?;
+    assert!(there.len() > 5 && there == places(&admin, "other").await?, "the index is another");
+    assert!(!admin.query::<bool>(cmd("EXISTS").arg(format!("{{{NAMESPACE}}}:places"))).await?);
+    Ok(())
+}
+
+/// The index of the places of documents.
+async fn places(admin: &Admin, namespace: &str) -> redis::RedisResult<BTreeMap<Vec<u8>, Vec<Vec<u8>>>> {
+    let (prefix, mut places) = (format!("{{{namespace}}}:"), BTreeMap::new());
+    for key in admin.query::<Vec<Vec<u8>>>(cmd("KEYS").arg(format!("{prefix}en:*"))).await? {
+        let members = admin.query(cmd("ZRANGE").arg(&key).arg(0).arg(-1)).await?;
+        places.insert(key[prefix.len()..].to_vec(), members);
+    }
+    Ok(places)
 }
 
 /// A server with a ledger of version 1.

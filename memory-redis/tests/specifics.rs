@@ -52,9 +52,11 @@ async fn removed_documents_leave_no_key() -> Case {
     for (collection, content) in
         [("notes", "an apple and a pear"), ("notes", "a plum"), ("other", "an apple"), ("n", "")]
     {
-        for id in ["1", "1:an", "notes:1"] {
+        for (id, space) in [("1", "a-b/c"), ("1:an", "a"), ("notes:1", "a-b-d")] {
             documents.put(document(collection, id, content)?).await?;
-            documents.put(document(collection, id, &format!("{content} again"))?).await?;
+            let mut again = document(collection, id, &format!("{content} again"))?;
+            again.space_id = SpaceId::parse(space)?;
+            documents.put(again).await?;
         }
     }
     assert!(keys(&server).await?.len() > before.len());
@@ -214,7 +216,7 @@ async fn a_write_waits_for_its_replicas() -> Case {
 async fn a_newer_schema_is_refused_by_its_name() -> Case {
     let server = LocalRedis::start()?;
     let config = RedisConfig::from_url(&server.url())?;
-    assert_eq!(memory_redis::plan(&config).await?.applied, [(1, "ledger"), (2, "layout")]);
+    assert_eq!(memory_redis::plan(&config).await?.applied, [(1, "ledger"), (2, "layout"), (2, "paths")]);
     assert!(keys(&server).await?.is_empty(), "a plan changes nothing");
     assert_eq!(memory_redis::migrate(&config).await?.now, 2);
     server.command(&["HSET", "{agent_memory}:schema", "3", "0123 from the future"])?;
@@ -230,9 +232,8 @@ async fn a_program_that_is_too_old_writes_nothing() -> Case {
     let provider = open(RedisConfig::from_url(&server.url())?).await?;
     let (id, documents) = (provider.store(event("a-b", 1)).await?, provider.documents());
     documents.put(document("notes", "1", "apple")?).await?;
-    server.command(&["SET", "{agent_memory}:writer", "2"])?;
     provider.store(event("a-b", 2)).await?;
-    server.command(&["SET", "{agent_memory}:writer", "3"])?;
+    server.command(&["SET", "{agent_memory}:writer", "4"])?;
     let patch = MemoryPatch::new().with_status(Status::Completed);
     let selection = DocumentSelection::ids(Collection::parse("notes")?, [DocumentId::parse("1")?])?;
     let with_key = event("a-b", 3).with_idempotency_key(IdempotencyKey::parse("k")?);
@@ -489,7 +490,7 @@ async fn keys(server: &LocalRedis) -> redis::RedisResult<BTreeSet<Vec<u8>>> {
 
 /// What all keys are behind the hash tag, without ids, that are not as the steps of the schema left them.
 async fn names(server: &LocalRedis) -> redis::RedisResult<Vec<String>> {
-    let of_steps = ["collections", "keys", "pending", "running", "schema", "spaces", "time", "time:words"];
+    let of_steps = ["collections", "keys", "pending", "running", "schema", "spaces", "time", "time:words", "writer"];
     let name = |key: Vec<u8>| {
         let name = String::from_utf8_lossy(&key).replace("{agent_memory}:", "");
         if name.starts_with("r:") { "r:".to_owned() } else { name }

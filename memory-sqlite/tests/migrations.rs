@@ -27,7 +27,7 @@ async fn below_the_minimum_writer_version_a_program_still_reads() {
     let folder = TempDir::new().expect("a temporary folder");
     let (provider, id) = filled(&folder).await;
     let newer = Connection::open(folder.path().join("memory.db")).expect("the file");
-    newer.execute_batch("UPDATE agreements SET value = '3' WHERE name = 'writer'").expect("a later step");
+    newer.execute_batch("UPDATE agreements SET value = '4' WHERE name = 'writer'").expect("a later step");
     let one = DocumentSelection::ids(notes(), [document_id()]).expect("a selection");
     let errors = [
         provider.store(event(2)).await.expect_err("a store"),

@@ -5,7 +5,7 @@ use memory_core::TextIndex;
 use crate::{Kind, Step};
 
 /// The version of a program that writes: what a step compares with the lowest that may.
-pub const WRITER: u32 = 2;
+pub const WRITER: u32 = 3;
 /// The name of the optional step that indexes the words of the ledger, on every engine that has it.
 pub const WORDS: &str = "words";
 
@@ -61,6 +61,7 @@ pub fn redis() -> &'static [Step] {
         &[
             Step::quick(1, "ledger", include_str!("../redis/0001_ledger.lua")),
             Step { version: 2, name: "layout", text: include_str!("../redis/0002_layout.lua"), kind: Kind::Backfill },
+            paths(include_str!("../redis/0002_paths.lua")),
         ]
     }
 }

@@ -26,9 +26,9 @@ const STORE: &str = "
 
 /// Makes 3 the minimum, as a later version will, and takes that back.
 const RAISE: &str = "DO $$ BEGIN
-    EXECUTE replace(pg_get_functiondef('agent_memory.check_writer'::regproc), '< 2', '< 3'); END $$";
+    EXECUTE replace(pg_get_functiondef('agent_memory.check_writer'::regproc), '< 2', '< 4'); END $$";
 const LOWER: &str = "DO $$ BEGIN
-    EXECUTE replace(pg_get_functiondef('agent_memory.check_writer'::regproc), '< 3', '< 2'); END $$";
+    EXECUTE replace(pg_get_functiondef('agent_memory.check_writer'::regproc), '< 4', '< 2'); END $$";
 
 /// A connection that does not say which version writes is refused each write by the server, and may read.
 pub(crate) fn old_writers() -> Case {
@@ -411,7 +411,10 @@ pub(crate) fn placed() -> Case {
 
         let newer = open(config(server.url())).await?;
         let mut progress = newer.backfill().await?.ok_or("some are left")?;
-        assert!(progress.blocks == Blocks::DocumentPlaces && progress.done == 128 && progress.total >= 2_129, "{progress}");
+        assert!(
+            progress.blocks == Blocks::DocumentPlaces && progress.done == 128 && progress.total >= 2_129,
+            "{progress}"
+        );
         let is_over = Arc::new(AtomicBool::new(false));
         let (over, writer) = (Arc::clone(&is_over), Arc::clone(&older));
         let writing = tokio::spawn(async move {

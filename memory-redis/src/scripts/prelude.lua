@@ -1,5 +1,5 @@
 -- What each script begins with. KEYS[1] is the version of the programs that may write; one that changes the layout raises it first.
-if tonumber(redis.call('GET', KEYS[1]) or 0) > 2 then return redis.error_reply('NEWER the ledger was migrated') end
+if tonumber(redis.call('GET', KEYS[1]) or 0) > 3 then return redis.error_reply('NEWER the ledger was migrated') end
 
 -- Adds members to sorted sets, from a key to another, or removes some. ARGV has from a place on, for each set, how many arguments the
 -- command takes, and these. Gives the place behind them. A script adds first: what the server has no memory or no permission for is
@@ -13,5 +13,13 @@ local function change(command, key, last_key, at)
     at = last + 1
   end
   return at
+end
+
+-- Takes members out of sorted sets where another key is gone. KEYS has from a place on, for each member, that key and its set.
+local function prune(key, at)
+  for place = key, #KEYS, 2 do
+    if redis.call('EXISTS', KEYS[place]) == 0 then redis.call('ZREM', KEYS[place + 1], ARGV[at]) end
+    at = at + 1
+  end
 end
 
