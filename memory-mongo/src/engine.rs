@@ -45,9 +45,6 @@ impl Engine for MongoEngine {
     }
 
     async fn pending(&self) -> Result<Option<Backfill>> {
-        if !self.connections.has_ledger_text() {
-            return Ok(None);
-        }
         self.connections.run(schema::pending(self.connections.session())).await
     }
 

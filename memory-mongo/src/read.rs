@@ -2,15 +2,17 @@
 
 use std::collections::BTreeSet;
 
-use memory_core::engine::{DocumentsFound, Mark, MemoriesFound, Place, Reader, Search, Visit, Walk, corrupt};
+use memory_core::engine::{DocumentsFound, Mark, MemoriesFound, Place, Reader, Search, Source, Visit, Walk, corrupt};
 use memory_core::{BOUNDARIES, Collection, DocumentId, Documents, Ledger, MemoryId, Result, Verdict};
+use migrations::PATHS;
 use mongodb::action::Find;
 use mongodb::bson::{Bson, Document, RawDocument, RawDocumentBuf, doc};
+use mongodb::options::Hint;
 
 use crate::connection::{MongoSession, Rows};
 use crate::error::native;
 use crate::row::{Stored, StoredRow, any_number, bson, found, mark, memory_id, text, uuid};
-use crate::statements::{document_key, lists, ranked, rest, sort};
+use crate::statements::{document_key, documents_of, lists, ranked, rest, sort, within};
 
 /// The most rows that one search gives.
 const MOST: usize = 2_048;
@@ -33,7 +35,7 @@ impl Reader for MongoSession {
     }
 
     async fn walk_memories(&mut self, walk: &Walk<'_>, visit: &mut Visit<'_, Ledger>) -> Result<Option<Mark>> {
-        offer_next(self, &self.reads.memories, &lists(&walk.source), walk, visit).await
+        offer_next(self, &self.reads.memories, &lists(&walk.source), None, walk, visit).await
     }
 
     async fn search_memories(&mut self, search: &Search<'_>, visit: &mut Visit<'_, Ledger>) -> Result<()> {
@@ -41,22 +43,24 @@ impl Reader for MongoSession {
     }
 
     async fn siblings(&mut self, of: Option<&Collection>, prefix: &str, most: usize) -> Result<Option<Vec<Place>>> {
-        // Documents have no index by place yet.
-        if of.is_some() {
-            return Ok(None);
-        }
+        let (rows, within) = match of {
+            None => (&self.reads.memories, doc! {}),
+            Some(collection) => (&self.reads.documents, within(collection)),
+        };
         let mut siblings = BTreeSet::new();
         let mut from = doc! { "$gte": prefix };
         // Many spaces at once, since each may be a sibling by itself.
         let mut slice = most;
         loop {
             let known = siblings.len();
-            let find = self.reads.memories.find(doc! { "spaceId": from }).sort(doc! { "spaceId": 1 });
+            let mut condition = within.clone();
+            condition.insert("spaceId", from);
+            let find = rows.find(condition).sort(doc! { "spaceId": 1 });
             let find = find.limit(slice as i64).projection(doc! { "_id": 0, "spaceId": 1 });
-            let mut rows = find.max_time(self.left()?).await.map_err(native)?;
+            let mut found = find.max_time(self.left()?).await.map_err(native)?;
             let (mut count, mut next) = (0, None);
-            while rows.advance().await.map_err(native)? {
-                let space = text(rows.current(), "spaceId")?;
+            while found.advance().await.map_err(native)? {
+                let space = text(found.current(), "spaceId")?;
                 let Some(rest) = space.strip_prefix(prefix) else { return Ok(Some(siblings.into_iter().collect())) };
                 let (sibling, behind) = match rest.find(BOUNDARIES).map(|end| space.split_at(prefix.len() + end)) {
                     // Behind all that belongs to the same sibling by the same boundary.
@@ -92,7 +96,9 @@ impl Reader for MongoSession {
         walk: &Walk<'_>,
         visit: &mut Visit<'_, Documents>,
     ) -> Result<Option<Mark>> {
-        offer_next(self, &self.reads.documents, &[within(collection)], walk, visit).await
+        // By time, the server might look at all documents for those of a few places.
+        let index = matches!(walk.source, Source::Places(_)).then(|| Hint::Name(PATHS.to_owned()));
+        offer_next(self, &self.reads.documents, &[documents_of(collection, &walk.source)], index, walk, visit).await
     }
 
     async fn search_documents(
@@ -111,10 +117,6 @@ impl Reader for MongoSession {
         let collections = names.collect::<Result<BTreeSet<_>>>()?;
         Ok(collections.into_iter().collect())
     }
-}
-
-fn within(collection: &Collection) -> Document {
-    doc! { "_id.collection": collection.as_str() }
 }
 
 /// Reads each row with one of these `_id`s.
@@ -148,17 +150,19 @@ pub(crate) async fn all<T: Send>(
     Ok(all)
 }
 
-/// Offers the next rows of these lists by one search.
+/// Offers the next rows of these lists by one search, which may have to go along an index.
 async fn offer_next<K: Stored>(
     session: &MongoSession,
     on: &Rows,
     lists: &[Document],
+    index: Option<Hint>,
     walk: &Walk<'_>,
     visit: &mut Visit<'_, K>,
 ) -> Result<Option<Mark>> {
     let Some(condition) = rest::<K>(lists, walk) else { return Ok(None) };
     let limit = walk.count.clamp(1, MOST);
     let find = on.find(condition).sort(sort::<K>(walk.order)).limit(limit as i64).batch_size(limit as u32);
+    let find = index.into_iter().fold(find, Find::hint);
     let mut rows = find.max_time(session.left()?).await.map_err(native)?;
     for _ in 1..limit {
         if !rows.advance().await.map_err(native)? || visit(&StoredRow(rows.current()))? == Verdict::Stop {

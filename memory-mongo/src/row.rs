@@ -30,6 +30,18 @@ pub(crate) fn paths_of(space: &SpaceId, status: Status) -> Vec<i64> {
     paths
 }
 
+/// The same of a document: its space, and its ancestors.
+pub(crate) fn document_paths(space: &SpaceId) -> Vec<i64> {
+    let mut paths: Vec<_> = space.ancestors().map(path_hash).collect();
+    paths.push(space_path(space.as_str()));
+    paths
+}
+
+/// The path of the documents of a space.
+pub(crate) fn space_path(space: &str) -> i64 {
+    path_hash(&format!("\0={space}"))
+}
+
 pub(crate) fn uuid(id: &[u8]) -> Binary {
     Binary { subtype: BinarySubtype::Uuid, bytes: id.to_vec() }
 }
@@ -69,6 +81,7 @@ pub(crate) fn document_row(document: &Document) -> RawDocumentBuf {
         "_id": { "collection": document.collection.as_str(), "id": document.id.as_str() },
         "createdAt": document.created_at.as_millis(),
         "spaceId": document.space_id.as_str(),
+        "paths": document_paths(&document.space_id).into_iter().collect::<RawArrayBuf>(),
         "revision": i64::from(document.revision),
         "written": written(document.revision),
         "metadata": document.metadata.as_str(),

@@ -6,17 +6,19 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures::TryStreamExt;
 use memory_core::engine::SHORT_BACKFILL;
-use memory_core::{Backfill, Error, ErrorKind, Inspection, Ledger, Result, Revision, TextIndex, Timestamp};
-use migrations::{Applied, Kind, Report, Step, Target, WORDS, wanted};
+use memory_core::{
+    Backfill, Blocks, Error, ErrorKind, Inspection, Ledger, Result, Revision, SpaceId, TextIndex, Timestamp,
+};
+use migrations::{Applied, PATHS, Report, Step, Target, WORDS, wanted};
 use mongodb::Database;
 use mongodb::bson::{Bson, Document, RawDocument, RawDocumentBuf, doc};
 use mongodb::options::ReturnDocument;
 
 use crate::config::MongoConfig;
-use crate::connection::{Connections, MongoSession, PAUSE, Rows};
+use crate::connection::{Collections, Connections, MongoSession, PAUSE, Rows};
 use crate::error::{DUPLICATE_KEY, check, code, native};
 use crate::read::all;
-use crate::row::{any_number, bson, found, number, written};
+use crate::row::{any_number, bson, document_paths, found, number, text, written};
 
 /// The refusal of a server that is no member of a replica set, with the way out.
 const STANDALONE: &str = "the server is standalone, so it has no transactions: restart it with `mongod --replSet rs0` and run \
@@ -86,39 +88,86 @@ pub(crate) async fn set_up(session: &MongoSession, text_index: TextIndex) -> Res
     Ok(report)
 }
 
-/// How far the index of the ledger's words is; `None` when it is complete.
-pub(crate) async fn pending(session: MongoSession) -> Result<Option<Backfill>> {
-    let Some(entry) = incomplete(&session).await? else { return Ok(None) };
-    let (on, done) = (&session.on, u64::try_from(number(&entry, "done")?).unwrap_or_default());
-    let behind = doc! { "_id": { "$gt": bson(&entry, "mark")? } };
-    let left = on.latest.memories.count_documents(behind).limit(MANY).max_time(session.left()?);
-    let mut total = done + left.await.map_err(native)?;
-    // The index of a large ledger takes its time, also when all rows have words.
-    if total >= done + MANY || total >= MANY && on.indexing.try_lock().is_err() {
-        let estimate = on.primary.memories.estimated_document_count().await.map_err(native)?;
-        total = estimate.max(done + MANY);
-    }
-    Ok(Some(Backfill::of_words(done, total)))
+/// What a backfill gives to rows that lack it. The step, the field and the index have the same name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Filled {
+    /// The words of the ledger.
+    Words,
+    /// The places of documents.
+    Paths,
 }
 
-/// Gives words to some more rows, in the order of their ids. New rows have theirs, since the server takes none without.
+impl Filled {
+    fn by(step: &Step) -> Option<Self> {
+        [Self::Words, Self::Paths].into_iter().find(|filled| filled.name() == step.name)
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Words => WORDS,
+            Self::Paths => PATHS,
+        }
+    }
+
+    fn rows(self, of: &Collections) -> &Rows {
+        match self {
+            Self::Words => &of.memories,
+            Self::Paths => &of.documents,
+        }
+    }
+
+    /// What a row gets. One that can't be read gets nothing that finds it.
+    fn of(self, row: &RawDocument) -> Vec<Bson> {
+        match self {
+            Self::Words => {
+                let words = found::<Ledger>(row).map(|found| found.record.words()).unwrap_or_default();
+                words.into_iter().map(Bson::from).collect()
+            }
+            Self::Paths => {
+                let space = text(row, "spaceId").and_then(SpaceId::parse);
+                let paths = space.map(|space| document_paths(&space)).unwrap_or_default();
+                paths.into_iter().map(Bson::from).collect()
+            }
+        }
+    }
+}
+
+/// How far the backfill is that comes next: that of the ledger's words, if they are wanted, and then that of the documents' places.
+pub(crate) async fn pending(session: MongoSession) -> Result<Option<Backfill>> {
+    let Some((filled, entry)) = incomplete(&session).await? else { return Ok(None) };
+    let (on, done) = (&session.on, u64::try_from(number(&entry, "done")?).unwrap_or_default());
+    let behind = doc! { "_id": { "$gt": bson(&entry, "mark")? } };
+    let left = filled.rows(&on.latest).count_documents(behind).limit(MANY).max_time(session.left()?);
+    let mut total = done + left.await.map_err(native)?;
+    // The index of many rows takes its time, also when all of them have what it is of.
+    if total >= done + MANY || total >= MANY && on.indexing.try_lock().is_err() {
+        let estimate = filled.rows(&on.primary).estimated_document_count().await.map_err(native)?;
+        total = estimate.max(done + MANY);
+    }
+    Ok(Some(match filled {
+        Filled::Words => Backfill::of_words(done, total),
+        Filled::Paths => Backfill::new("the places of documents", done, total, Blocks::DocumentPlaces),
+    }))
+}
+
+/// Takes its next slice: fills some more rows, in the order of their ids. New rows need none, since the server takes none without.
 pub(crate) async fn backfill(session: MongoSession) -> Result<()> {
-    let Some(entry) = incomplete(&session).await? else { return Ok(()) };
+    let Some((filled, entry)) = incomplete(&session).await? else { return Ok(()) };
     let (bookkeeping, mark) = (&session.on.primary.bookkeeping, bson(&entry, "mark")?);
-    let Some((count, reached)) = index_rows(&session, &mark).await? else {
-        if !index_words(&session, WAIT).await? {
+    let Some((count, reached)) = fill_rows(&session, filled, &mark).await? else {
+        if !index(&session, filled, WAIT).await? {
             return Ok(());
         }
-        let complete = bookkeeping.update_one(doc! { "_id": WORDS }, doc! { "$set": { "complete": true } });
+        let complete = bookkeeping.update_one(doc! { "_id": filled.name() }, doc! { "$set": { "complete": true } });
         return complete.await.map(drop).map_err(native);
     };
     if mark == Bson::MinKey {
-        // While few rows have words. The server goes on with it by itself, and the last slices wait for its end.
-        index_words(&session, Duration::ZERO).await?;
+        // While few rows are filled. The server goes on with it by itself, and the last slices wait for its end.
+        index(&session, filled, Duration::ZERO).await?;
     }
     // Of two programs that take the same slice, one counts it.
     let next = doc! { "$set": { "mark": reached }, "$inc": { "done": count } };
-    bookkeeping.update_one(doc! { "_id": WORDS, "mark": mark }, next).await.map(drop).map_err(native)
+    bookkeeping.update_one(doc! { "_id": filled.name(), "mark": mark }, next).await.map(drop).map_err(native)
 }
 
 /// What seals the cursors: what was kept first.
@@ -200,14 +249,19 @@ impl Target for MongoTarget<'_> {
     }
 
     async fn apply(&mut self, step: &Step) -> Result<()> {
-        let (on, version) = (&self.0.on, i64::from(step.version));
+        let (on, version, filled) = (&self.0.on, i64::from(step.version), Filled::by(step));
         // A program of version 1 has made the index when all rows had their words.
-        let mut is_complete = step.kind == Kind::Quick
-            || on.primary.memories.list_index_names().await.map_err(native)?.iter().any(|index| index == step.name);
+        let mut is_complete = match filled {
+            Some(filled) => {
+                let indexes = filled.rows(&on.primary).list_index_names().await.map_err(native)?;
+                indexes.iter().any(|index| index == step.name)
+            }
+            None => true,
+        };
         for command in commands(step)? {
-            if !is_complete && command.contains_key("createIndexes") {
-                // The backfill makes what goes over a ledger. An empty one needs none: behind its rule every row has words.
-                is_complete = on.latest.memories.find_one(doc! {}).await.map_err(native)?.is_none();
+            if let Some(filled) = filled.filter(|_| !is_complete && command.contains_key("createIndexes")) {
+                // The backfill makes what goes over many rows. Where there are none, no row lacks anything behind the rule.
+                is_complete = filled.rows(&on.latest).find_one(doc! {}).await.map_err(native)?.is_none();
                 if !is_complete {
                     continue;
                 }
@@ -286,7 +340,13 @@ async fn look(session: &MongoSession, text_index: TextIndex) -> Result<Inspectio
         let Some((kind, Bson::String(name))) = command.iter().next() else { continue };
         match (kind.as_str(), present.contains(name)) {
             ("create", false) => missing.push(name.clone()),
-            ("collMod", true) if !holds(database, &command).await? => missing.push(format!("{name}.validator")),
+            ("collMod", true) if !holds(database, &command).await? => {
+                let validator = format!("{name}.validator");
+                // Several steps add rules to one.
+                if !missing.contains(&validator) {
+                    missing.push(validator);
+                }
+            }
             // What a collection that is missing would have is missing with it.
             ("createIndexes", true) => {
                 let present = database.collection::<Document>(name).list_index_names().await.map_err(native)?;
@@ -303,16 +363,22 @@ async fn look(session: &MongoSession, text_index: TextIndex) -> Result<Inspectio
     Ok(Inspection::new(missing, server_time.transpose()?, bytes))
 }
 
-/// The entry of the words of the ledger, while a backfill has to go on.
-async fn incomplete(session: &MongoSession) -> Result<Option<RawDocumentBuf>> {
-    let entry = session.on.latest.bookkeeping.find_one(doc! { "_id": WORDS, "complete": false });
-    entry.max_time(session.left()?).await.map_err(native)
+/// The backfill that has to go on, with its entry.
+async fn incomplete(session: &MongoSession) -> Result<Option<(Filled, RawDocumentBuf)>> {
+    let words = session.on.has_ledger_text().then_some(Filled::Words);
+    for filled in words.into_iter().chain([Filled::Paths]) {
+        let entry = session.on.latest.bookkeeping.find_one(doc! { "_id": filled.name(), "complete": false });
+        if let Some(entry) = entry.max_time(session.left()?).await.map_err(native)? {
+            return Ok(Some((filled, entry)));
+        }
+    }
+    Ok(None)
 }
 
-/// Makes the index on the words of the ledger, or waits for whoever does. Tells whether it is there after this time, and goes on with it.
-async fn index_words(session: &MongoSession, wait: Duration) -> Result<bool> {
+/// Makes the index on what a backfill fills in, or waits for whoever does. Tells whether it is there after this time, and goes on with it.
+async fn index(session: &MongoSession, filled: Filled, wait: Duration) -> Result<bool> {
     let on = &session.on;
-    let steps = migrations::mongo().iter().filter(|step| step.name == WORDS).map(commands);
+    let steps = migrations::mongo().iter().filter(|step| Filled::by(step) == Some(filled)).map(commands);
     let commands = steps.collect::<Result<Vec<_>>>()?.concat();
     let index = async {
         let (lock, session) = (Arc::clone(&on.indexing).lock_owned().await, on.session());
@@ -328,10 +394,10 @@ async fn index_words(session: &MongoSession, wait: Duration) -> Result<bool> {
     tokio::time::timeout(wait, index).await.unwrap_or(Ok(false))
 }
 
-/// Gives words to the next rows. Tells how many rows it went over, and the last of them; `None` at the end of the ledger.
-async fn index_rows(session: &MongoSession, mark: &Bson) -> Result<Option<(i64, Bson)>> {
-    // What a majority has: words that are lost with a primary are not passed over.
-    let find = session.on.latest.memories.find(doc! { "_id": { "$gt": mark } }).sort(doc! { "_id": 1 });
+/// Fills the next rows. Tells how many rows it went over, and the last of them; `None` where there are no more.
+async fn fill_rows(session: &MongoSession, filled: Filled, mark: &Bson) -> Result<Option<(i64, Bson)>> {
+    // What a majority has: what is lost with a primary is not passed over.
+    let find = filled.rows(&session.on.latest).find(doc! { "_id": { "$gt": mark } }).sort(doc! { "_id": 1 });
     let find = find.limit(SLICE_ROWS).batch_size(SLICE_ROWS as u32).max_time(session.left()?);
     let mut rows = find.await.map_err(native)?;
     let (mut updates, mut size, mut count, mut reached) = (Vec::new(), 0, 0, None);
@@ -344,15 +410,17 @@ async fn index_rows(session: &MongoSession, mark: &Bson) -> Result<Option<(i64, 
         size += row.as_bytes().len();
         let mut update = None;
         // By a row whose revision can't be read the server can't tell who has written it.
-        if matches!(row.get("words"), Ok(None))
+        if matches!(row.get(filled.name()), Ok(None))
             && let Ok(revision) = number(row, "revision").and_then(|number| Revision::new(number as u64))
         {
-            // A row that can't be read, or has no room for its words, is not found by any.
-            let words = found::<Ledger>(row).ok().map(|found| found.record.words().into_iter().collect::<Vec<_>>());
-            let words = words.filter(|words| row.as_bytes().len() + size_of(words) <= ROW).unwrap_or_default();
-            size += size_of(&words);
-            let set = doc! { "$set": { "words": words, "written": written(revision) } };
-            update = Some(doc! { "q": { "_id": bson(row, "_id")?, "words": { "$exists": false } }, "u": set });
+            let mut values = filled.of(row);
+            if row.as_bytes().len() + size_of(&values) > ROW {
+                // One that has no room for its words is not found by any.
+                values.clear();
+            }
+            size += size_of(&values);
+            let set = doc! { "$set": { filled.name(): values, "written": written(revision) } };
+            update = Some(doc! { "q": { "_id": bson(row, "_id")?, filled.name(): { "$exists": false } }, "u": set });
         }
         if size > SLICE_BYTES && count > 0 {
             break;
@@ -362,7 +430,7 @@ async fn index_rows(session: &MongoSession, mark: &Bson) -> Result<Option<(i64, 
     }
     if !updates.is_empty() {
         let command = doc! {
-            "update": session.on.primary.memories.name(),
+            "update": filled.rows(&session.on.primary).name(),
             "updates": updates,
             "ordered": false,
             "writeConcern": { "w": "majority", "j": true },
@@ -373,7 +441,8 @@ async fn index_rows(session: &MongoSession, mark: &Bson) -> Result<Option<(i64, 
     Ok(reached.map(|reached| (count, reached)))
 }
 
-/// How many bytes words take in a row. Each comes with its place, in digits, and seven bytes more.
-fn size_of(words: &[String]) -> usize {
-    words.iter().enumerate().map(|(at, word)| word.len() + at.max(1).ilog10() as usize + 8).sum()
+/// How many bytes values take in a row, numbers or texts. Each comes with its place, in digits, and seven bytes more.
+fn size_of(values: &[Bson]) -> usize {
+    let size = |value: &Bson| value.as_str().map_or(8, str::len);
+    values.iter().enumerate().map(|(at, value)| size(value) + at.max(1).ilog10() as usize + 8).sum()
 }

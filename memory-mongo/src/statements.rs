@@ -6,7 +6,7 @@ use memory_core::engine::{Mark, Place, Source, Walk};
 use memory_core::{Collection, Context, DocumentId, MAX_EXAMINED, Memory, Order, Timestamp, path_hash};
 use mongodb::bson::{Bson, Document, doc};
 
-use crate::row::{EVERYTHING, Stored, open_path, paths_of, uuid, written};
+use crate::row::{EVERYTHING, Stored, open_path, paths_of, space_path, uuid, written};
 
 pub(crate) fn document_key(collection: &Collection, id: &DocumentId) -> Document {
     doc! { "collection": collection.as_str(), "id": id.as_str() }
@@ -80,6 +80,23 @@ pub(crate) fn lists(source: &Source<'_>) -> Vec<Document> {
     let paths = (!paths.is_empty()).then(|| doc! { "paths": { "$in": paths } });
     let spaces = (!spaces.is_empty()).then(|| doc! { "spaceId": { "$in": spaces } });
     paths.into_iter().chain(spaces).collect()
+}
+
+/// The condition of the documents of a collection that a walk goes along.
+pub(crate) fn documents_of(collection: &Collection, source: &Source<'_>) -> Document {
+    let mut documents = within(collection);
+    if let Source::Places(places) = source {
+        let path = |place: &Place| match place {
+            Place::Space(id) => space_path(id),
+            Place::Below(path) => path_hash(path),
+        };
+        documents.insert("paths", doc! { "$in": places.iter().map(path).collect::<Vec<_>>() });
+    }
+    documents
+}
+
+pub(crate) fn within(collection: &Collection) -> Document {
+    doc! { "_id.collection": collection.as_str() }
 }
 
 /// What the rows of these lists have that are left to a walk, unless there are none.

@@ -8,8 +8,9 @@ use conformance::server::async_trial;
 use conformance::server::mongo::LocalMongo;
 use libtest_mimic::Arguments;
 use memory_core::{
-    Collection, Content, Context, DocumentId, DocumentWrite, Error, ErrorKind, IdempotencyKey, MemoryId, MemoryPatch,
-    MemoryProvider, MemoryQuery, NewMemory, Outcome, SpaceId, Status, TextIndex, Timestamp, Trigger,
+    Blocks, Collection, Content, Context, DocumentId, DocumentQuery, DocumentSelection, DocumentWrite, Error,
+    ErrorKind, IdempotencyKey, MemoryId, MemoryPatch, MemoryProvider, MemoryQuery, Metadata, NewMemory, Outcome,
+    Revision, SpaceId, Status, TextIndex, Timestamp, Trigger,
 };
 use memory_mongo::{MongoConfig, MongoMemory};
 use migrations::Report;
@@ -37,6 +38,7 @@ fn main() -> ExitCode {
         async_trial("mongo::one_build_of_the_index_serves_all_slices", one_build_of_the_index_serves_all_slices),
         async_trial("mongo::a_slice_of_large_rows_is_short", a_slice_of_large_rows_is_short),
         async_trial("mongo::what_has_no_words_is_passed_over", what_has_no_words_is_passed_over),
+        async_trial("mongo::older_documents_get_their_places", older_documents_get_their_places),
     ];
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }
@@ -48,7 +50,7 @@ async fn writes_of_version_1_are_refused() -> CaseResult {
     let old = provider.store(event("old", 1)).await?;
     provider.documents().put(write("old")).await?;
     into_version_1(&database).await?;
-    assert_eq!(memory_mongo::migrate(&config).await?.applied, [(2, "writers")]);
+    assert_eq!(memory_mongo::migrate(&config).await?.applied, [(2, "writers"), (2, "paths")]);
     let new = provider.store(event("new", 2)).await?;
     provider.documents().put(write("new")).await?;
 
@@ -85,7 +87,7 @@ async fn writes_of_version_1_are_refused() -> CaseResult {
     database.run_command(doc! { "collMod": "memories", "validator": &validator }).await?;
     assert_eq!(memory_mongo::inspect(&config).await?.missing, ["memories.validator"]);
     database.collection::<Document>("schema_migrations").delete_many(doc! { "version": 2 }).await?;
-    assert_eq!(memory_mongo::migrate(&config).await?.applied, [(2, "writers")]);
+    assert_eq!(memory_mongo::migrate(&config).await?.applied, [(2, "writers"), (2, "paths")]);
     assert_eq!(memory_mongo::inspect(&config).await?.missing, [""; 0]);
     assert_eq!(refusal(memories.update_one(doc! {}, doc! { "$unset": { "status": "" } }).await), NOT_VALID);
     // A rule that another program has taken away comes back.
@@ -108,7 +110,7 @@ async fn writes_below_the_minimum_are_refused() -> CaseResult {
     let id = provider.store(event("a", 1)).await?;
     let document = provider.documents().put(write("a")).await?;
     let database = database(&server.url()).await?;
-    let steps: Vec<Document> = serde_json::from_str(&migrations::mongo()[1].text.replace(", 2]", ", 3]"))?;
+    let steps: Vec<Document> = serde_json::from_str(&migrations::mongo()[1].text.replace(", 2]", ", 4]"))?;
     for step in steps {
         database.run_command(step).await?;
     }
@@ -359,6 +361,62 @@ async fn what_has_no_words_is_passed_over() -> CaseResult {
     let patch = MemoryPatch::new().set_context(context(&words(500_001..1_000_001)));
     let error = provider.update(large, patch).await.expect_err("too many words");
     assert_eq!((error.kind(), error.outcome()), (ErrorKind::TooLarge, Outcome::NotDone));
+    Ok(())
+}
+
+/// Beside a program that writes, while one that does not know of places is refused.
+async fn older_documents_get_their_places() -> CaseResult {
+    let server = LocalMongo::start()?;
+    let (config, database) = (config(&server.url()), database(&server.url()).await?);
+    let provider = open(config.clone()).await?;
+    let document = |number: usize| memory_core::Document {
+        id: DocumentId::parse(format!("{number:05}")).expect("valid"),
+        collection: Collection::parse("c").expect("valid"),
+        space_id: SpaceId::parse(["a", "a-b", "a/b:c", "ab-c"][number % 4]).expect("valid"),
+        content: Content::parse("text").expect("valid"),
+        metadata: Metadata::default(),
+        created_at: at((number % 100) as i64),
+        updated_at: None,
+        revision: Revision::FIRST,
+    };
+    provider.documents().restore((0..4_200).map(document).collect()).await?;
+    let found = async |provider: &MongoMemory| {
+        let query = DocumentQuery::builder(Collection::parse("c")?).under("a").limit(1_000);
+        let query = query.filter_text("id LIKE '___0_'").build()?;
+        Ok::<_, Error>(provider.documents().query(&query).await?.documents)
+    };
+    let before = found(&provider).await?;
+    assert_eq!(before.len(), 336);
+    // As a program has left it that does not know the step.
+    let rows = database.collection::<Document>("documents");
+    database.run_command(doc! { "collMod": "documents", "validator": {} }).await?;
+    rows.drop_index("paths").await?;
+    rows.drop_index("spaces").await?;
+    let older = doc! { "$unset": { "paths": "" }, "$set": { "written": 256 + 2 } };
+    rows.update_many(doc! {}, older.clone()).await?;
+    database.collection::<Document>("schema_migrations").delete_one(doc! { "_id": "paths" }).await?;
+
+    let newer = open(config).await?;
+    let mut progress = newer.backfill().await?.ok_or("some are left")?;
+    assert_eq!((progress.blocks, progress.done, progress.total), (Blocks::DocumentPlaces, 500, 4_200));
+    assert_eq!(refusal(rows.update_one(doc! { "_id.id": "00010" }, older).await), NOT_VALID);
+    for (moved, gone) in [("00010", "00011"), ("04110", "04111")] {
+        newer.documents().put(write("z-1").with_id(DocumentId::parse(moved)?)).await?;
+        let gone = DocumentSelection::ids(Collection::parse("c")?, [DocumentId::parse(gone)?])?;
+        assert_eq!(newer.documents().remove(&gone, 1).await?.len(), 1);
+    }
+    // At last the query completes what is left.
+    loop {
+        assert_eq!(found(&newer).await?, before);
+        let Some(next) = newer.backfill().await? else { break };
+        assert!(next.done >= progress.done, "{next} after {progress}");
+        progress = next;
+    }
+    assert_eq!(found(&newer).await?, before);
+    assert_eq!(rows.count_documents(doc! { "paths": { "$exists": false } }).await?, 0);
+    let moved = DocumentQuery::builder(Collection::parse("c")?).under("z").build()?;
+    assert_eq!(newer.documents().query(&moved).await?.documents.len(), 2);
+    assert_eq!(memory_mongo::inspect(&self::config(&server.url())).await?.missing, [""; 0]);
     Ok(())
 }
 

@@ -50,6 +50,7 @@ pub fn mongo() -> &'static [Step] {
         &[
             Step::quick(1, "ledger", include_str!("../mongo/0001_ledger.json")),
             Step::quick(2, "writers", include_str!("../mongo/0002_writers.json")),
+            paths(include_str!("../mongo/0002_paths.json")),
             optional_words(include_str!("../mongo/0002_words.json")),
         ]
     }
