@@ -8,13 +8,20 @@ use async_trait::async_trait;
 use criterion::{Criterion, SamplingMode};
 use futures::future::BoxFuture;
 use futures::{StreamExt, stream};
-use memory_core::{Context, MemoryId, MemoryPatch, MemoryProvider, NewMemory};
+use memory_core::{
+    Collection, Content, Context, Document, DocumentId, DocumentQuery, DocumentSelection, Documents, MemoryId,
+    MemoryPatch, MemoryProvider, Metadata, NewMemory, QueryBuilder, Revision, SpaceId, Timestamp,
+};
 use tokio::runtime::Runtime;
 
-use crate::workload::{Ledger, Ratios, RowOrder, SpaceForm, size};
+use crate::workload::{BATCH, Ledger, PAYLOAD, Ratios, RowOrder, SpaceForm, size};
 
 /// How many tasks store at the same time.
 const TASKS: usize = 64;
+/// How many documents a scope has, and the collections in which it lies alone and beside others.
+const SCOPE: usize = 1_000;
+const ALONE: &str = "alone";
+const BESIDE: &str = "beside";
 /// How many batches are under way while a ledger is loaded.
 const LOADING: usize = 4;
 
@@ -74,6 +81,9 @@ pub fn run(engine: &dyn Engine) {
     let wanted = if rows == 0 { 0 } else { minimum.map_or(usize::MAX, |_| 1) };
     for (form, order) in ledgers.take(wanted) {
         bench.recall(Ledger { order, form, ..Ledger::new(rows) });
+    }
+    if rows > 0 {
+        bench.documents(rows);
     }
     bench.criterion.final_summary();
     println!("\nRecall from {rows} rows.\n\n{}\n{}", bench.ratios.table(), bench.loads);
@@ -182,6 +192,63 @@ impl Bench<'_> {
         self.close(ours, &namespace);
     }
 
+    /// What a scope of documents costs alone, which stands in the place of the bare driver, and beside as many others of its collection as a
+    /// ledger has rows.
+    fn documents(&mut self, others: usize) {
+        let namespace = "bench_documents";
+        let (ours, _) = self.runtime.block_on(self.engine.open(namespace));
+        let (documents, handle) = (ours.documents(), self.runtime.handle().clone());
+        let put = async |rows: Vec<Document>| drop(documents.restore(rows).await.expect("restores"));
+        let scope = |name| (0..SCOPE).map(move |place| document(name, "scope", place, place * others.div_ceil(SCOPE)));
+        handle.block_on(async {
+            for name in [ALONE, BESIDE] {
+                put(scope(name).collect()).await;
+            }
+            let batch = |batch: usize| {
+                let places = batch * BATCH..others.min((batch + 1) * BATCH);
+                put(places.map(|place| document(BESIDE, "elsewhere", SCOPE + place, place)).collect())
+            };
+            stream::iter(0..others.div_ceil(BATCH)).for_each_concurrent(LOADING, batch).await;
+        });
+        let scoped = |name| DocumentQuery::builder(Collection::parse(name).expect("a name")).under("scope");
+        let rare = |name| scoped(name).filter_text("metadata.n = 7");
+        let selection = |name| DocumentSelection::matching(rare(name)).expect("a selection");
+        let page = async |query: QueryBuilder<Documents>, times: Vec<()>| {
+            let query = query.build().expect("a query");
+            for () in times {
+                documents.query(&query).await.expect("answers");
+            }
+        };
+        let preview = async |name, times: Vec<()>| {
+            for () in times {
+                selection(name).preview(&*documents, SCOPE).await.expect("answers");
+            }
+        };
+        let remove = async |name, _: Vec<()>| drop(documents.remove(&selection(name), SCOPE).await.expect("removes"));
+
+        let name = "documents: newest 50 of a scope, alone and beside others";
+        let alone = async |times| page(scoped(ALONE), times).await;
+        self.compare(name, || vec![(); 20], Some(alone), async |times| page(scoped(BESIDE), times).await);
+        let name = "documents: a filter in a scope, alone and beside others";
+        let alone = async |times| page(rare(ALONE), times).await;
+        self.compare(name, || vec![(); 20], Some(alone), async |times| page(rare(BESIDE), times).await);
+        let name = "documents: a dry run in a scope, alone and beside others";
+        let alone = async |times| preview(ALONE, times).await;
+        self.compare(name, || vec![(); 20], Some(alone), async |times| preview(BESIDE, times).await);
+        let name = "documents: a removal in a scope, alone and beside others";
+        let alone = async |times| remove(ALONE, times).await;
+        // What the one before has removed is there again.
+        let again = || {
+            for name in [ALONE, BESIDE] {
+                let removed = scope(name).filter(|document| selection(name).matches(document));
+                handle.block_on(put(removed.collect()));
+            }
+            vec![()]
+        };
+        self.compare(name, again, Some(alone), async |times| remove(BESIDE, times).await);
+        self.close(ours, namespace);
+    }
+
     /// Stores a ledger; one with plain spaces beside the bare driver in a namespace of its own.
     fn load(&mut self, ledger: Ledger, namespace: &str, ours: &dyn MemoryProvider) {
         let before = self.runtime.block_on(self.engine.size(namespace));
@@ -248,6 +315,21 @@ impl Bench<'_> {
             });
         });
         group.finish();
+    }
+}
+
+/// A document below a path, at a place in time.
+fn document(collection: &str, path: &str, number: usize, place: usize) -> Document {
+    let metadata = format!(r#"{{"n":{}}}"#, number % 100);
+    Document {
+        id: DocumentId::parse(format!("{number:07}")).expect("an id"),
+        collection: Collection::parse(collection).expect("a name"),
+        space_id: SpaceId::parse(format!("{path}-{}-{number}", number % 10)).expect("a space"),
+        content: Content::parse("words ".repeat(PAYLOAD / 6)).expect("a content"),
+        metadata: Metadata::parse(&metadata).expect("metadata"),
+        created_at: Timestamp::from_millis(place as i64).expect("a time"),
+        updated_at: None,
+        revision: Revision::FIRST,
     }
 }
 

@@ -14,7 +14,7 @@ use libtest_mimic::Arguments;
 use memory_core::{
     Collection, Content, Context, DocumentId, DocumentQuery, DocumentSelection, DocumentWrite, Error, ErrorKind,
     Expect, IdempotencyKey, MemoryId, MemoryPatch, MemoryProvider, MemoryQuery, Metadata, NewMemory, Order, Outcome,
-    SpaceId, Status, TextIndex, Timestamp, Trigger,
+    Revision, SpaceId, SpaceSelector, Status, TextIndex, Timestamp, Trigger,
 };
 use memory_mongo::{MongoConfig, MongoMemory};
 use mongodb::bson::{Bson, Document, doc};
@@ -56,6 +56,10 @@ fn main() -> ExitCode {
         async_trial(
             "mongo::a_filter_and_a_glob_examine_what_their_spaces_hold",
             a_filter_and_a_glob_examine_what_their_spaces_hold,
+        ),
+        async_trial(
+            "mongo::a_query_of_documents_examines_what_its_places_hold",
+            a_query_of_documents_examines_what_its_places_hold,
         ),
     ];
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
@@ -885,6 +889,50 @@ async fn a_filter_and_a_glob_examine_what_their_spaces_hold() -> CaseResult {
             "{rows} rows where {held} are to be examined: {query:?}"
         );
         // Siblings are looked for in keys alone: a hundred at once, and two once one has filled a slice.
+        assert!(keys <= rows + 200, "{keys} keys for {rows} rows: {query:?}");
+    }
+    Ok(())
+}
+
+/// By the server's own count of all searches that a query makes.
+async fn a_query_of_documents_examines_what_its_places_hold() -> CaseResult {
+    let server = LocalMongo::start()?;
+    let provider = open(config(&server.url())).await?;
+    let notes = Collection::parse("notes")?;
+    let document = |number: i64| memory_core::Document {
+        id: DocumentId::parse(number.to_string()).expect("valid"),
+        collection: notes.clone(),
+        space_id: SpaceId::parse(if number % 50 == 0 { format!("t-1-{number}") } else { "t-2".to_owned() })
+            .expect("valid"),
+        content: Content::parse("text").expect("valid"),
+        metadata: Metadata::default(),
+        created_at: Timestamp::from_millis(number).expect("valid"),
+        updated_at: None,
+        revision: Revision::FIRST,
+    };
+    provider.documents().restore((0..20_000).map(document).collect()).await?;
+    let database = admin(&server.url()).await?.client().database("agent_memory");
+    let profile = database.collection::<Document>("system.profile");
+    let query = || DocumentQuery::builder(notes.clone());
+    for (query, held) in [
+        (query().under("t-1").filter_text("content = 'other'"), 400),
+        (query().exact("t-1-50").exact("t-1-950").order(Order::OldestFirst), 2),
+        (query().prefix("t-1-19").filter_text("content = 'other'"), 22),
+        (query().all().within(SpaceSelector::under("t-1-100")?), 1),
+    ] {
+        let query = query.build()?;
+        database.run_command(doc! { "profile": 2 }).await?;
+        provider.documents().query(&query).await?;
+        database.run_command(doc! { "profile": 0 }).await?;
+        let (mut rows, mut keys) = (0, 0);
+        let mut searches = profile.find(doc! { "ns": "agent_memory.documents" }).await?;
+        while searches.advance().await? {
+            let search = searches.deserialize_current()?;
+            rows += search.get_i32("docsExamined")?;
+            keys += search.get_i32("keysExamined")?;
+        }
+        profile.drop().await?;
+        assert!((1..=2 * held + 51).contains(&rows), "{rows} rows where {held} are to be examined: {query:?}");
         assert!(keys <= rows + 200, "{keys} keys for {rows} rows: {query:?}");
     }
     Ok(())
