@@ -161,8 +161,8 @@ async fn a_ledger_is_indexed_beside_running_programs() -> CaseResult {
     let mut indexed = config(&format!("{}&appName={INDEXING}", server.url()));
     indexed.text_index = TextIndex::All;
     let applied = |report: Report| report.applied;
-    assert_eq!(applied(memory_mongo::plan(&indexed).await?), [(2, "writers"), (2, "words")]);
-    assert_eq!(applied(memory_mongo::migrate(&indexed).await?), [(2, "writers"), (2, "words")]);
+    assert_eq!(applied(memory_mongo::plan(&indexed).await?), [(2, "writers"), (2, "paths"), (2, "words")]);
+    assert_eq!(applied(memory_mongo::migrate(&indexed).await?), [(2, "writers"), (2, "paths"), (2, "words")]);
     assert_eq!(applied(memory_mongo::migrate(&indexed).await?), []);
     let start = std::time::Instant::now();
 

@@ -393,7 +393,9 @@ pub(crate) fn placed() -> Case {
             updated_at: None,
             revision: Revision::FIRST,
         };
-        older.documents().restore((0..4_200).map(document).collect()).await?;
+        for start in (0..4_200).step_by(300) {
+            older.documents().restore((start..start + 300).map(document).collect()).await?;
+        }
         let found = async |provider: &PostgresMemory| {
             let query = DocumentQuery::builder(Collection::parse("notes")?).under("a").limit(1_000);
             let query = query.filter_text("id LIKE '___0_'").order(Order::OldestFirst).build()?;

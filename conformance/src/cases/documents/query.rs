@@ -231,7 +231,9 @@ async fn what_lies_elsewhere_changes_no_answer(stage: Stage) -> CaseResult {
     let documents = stage.open().await?.documents();
     // More spaces than an engine merges at once, and several documents of one time, in the scope and beside it.
     let scope = (0..900).map(|place| lying(place, format!("me-{}{}", place % 150, ["", "-a", "/b:c"][place / 7 % 3])));
-    restore(&*documents, scope.collect()).await?;
+    for some in scope.collect::<Vec<_>>().chunks(200) {
+        restore(&*documents, some.to_vec()).await?;
+    }
     let within = SpaceSelector::under("me")?;
     let questions: [(&str, Ask<'_>); 9] = [
         ("under", &|query| query.under("me").limit(40)),
@@ -257,8 +259,10 @@ async fn what_lies_elsewhere_changes_no_answer(stage: Stage) -> CaseResult {
         lying(1_000 + place, format!("{path}-{}", place % 700))
     });
     let elsewhere: Vec<_> = elsewhere.collect();
-    for done in join_all(elsewhere.chunks(1_250).map(|some| restore(&*documents, some.to_vec()))).await {
-        done?;
+    for some in elsewhere.chunks(1_000) {
+        for done in join_all(some.chunks(250).map(|some| restore(&*documents, some.to_vec()))).await {
+            done?;
+        }
     }
     for (question, alone) in questions.into_iter().zip(alone) {
         assert!(pages(&*documents, question.1).await? == alone, "the pages of {}", question.0);
