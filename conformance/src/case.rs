@@ -92,7 +92,8 @@ impl Settings {
     }
 }
 
-fn variable<T: FromStr>(name: &str, default: T) -> std::result::Result<T, String> {
+/// What a variable of the environment says; `Err` when it is no number.
+pub(crate) fn variable<T: FromStr>(name: &str, default: T) -> std::result::Result<T, String> {
     match std::env::var(name) {
         Ok(text) => text.parse().map_err(|_| format!("{name} must be a number")),
         Err(_) => Ok(default),

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use conformance::CaseResult;
-use conformance::fault::{Fault, Proxy};
+use conformance::fault::{Fault, Place, Proxy};
 use conformance::server::async_trial;
 use conformance::server::mongo::LocalMongo;
 use libtest_mimic::Arguments;
@@ -295,7 +295,7 @@ async fn what_is_told_of_a_write_is_true() -> CaseResult {
         for write in prepare(&direct, round).await? {
             behind.check_health().await?;
             fail(&admin, doc! { "skip": 1 }.into(), refuse.clone()).await?;
-            proxy.set(Fault::CutAnswer(bytes));
+            proxy.set(Fault::CutAnswer(Place::Bytes(bytes)));
             let told = write.attempt(&behind).await;
             lost += usize::from(proxy.fault() == Fault::None);
             proxy.set(Fault::None);

@@ -1,11 +1,13 @@
 //! Trouble between the engine and its server: what was acknowledged is there, once, and the provider works again by itself.
 
+mod attempt;
 mod client;
 mod connection;
 mod crash;
+mod cuts;
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use memory_core::{DEFAULT_DEADLINE, ErrorKind, MemoryProvider, Result};
 
@@ -15,7 +17,7 @@ use crate::fixture::new_memory;
 
 /// The cases of this chapter.
 pub(crate) fn cases() -> Vec<Case> {
-    [connection::cases(), crash::cases()].concat()
+    [connection::cases(), cuts::cases(), crash::cases()].concat()
 }
 
 /// How long a provider may take to work again after the trouble is over: more than the minute for which a server keeps the locks of
@@ -34,11 +36,11 @@ struct BehindProxy {
 
 impl BehindProxy {
     /// The deadline of the stage is that of the provider behind the proxy, unless the machine is too busy to open one within it;
-    /// the other handle has time.
+    /// the other handle has time. Neither may a connection be there within the time for it.
     async fn open(stage: &Stage) -> std::result::Result<Self, Error> {
         let direct = stage.clone().with_deadline(DEFAULT_DEADLINE).open().await?;
         let proxy = Proxy::before(faults(stage).url()).await?;
-        let mut namespace = stage.namespace().clone();
+        let (mut namespace, start) = (stage.namespace().clone(), Instant::now());
         loop {
             let provider = faults(stage).open(proxy.url(), &namespace).await?;
             match provider.init().await {
@@ -46,6 +48,7 @@ impl BehindProxy {
                 Err(error) if error.kind() == ErrorKind::Timeout && namespace.deadline < DEFAULT_DEADLINE => {
                     namespace.deadline *= 2;
                 }
+                Err(error) if error.kind() == ErrorKind::Unavailable && start.elapsed() < PATIENCE => {}
                 Err(error) => return Err(error.into()),
             }
         }

@@ -13,7 +13,7 @@ use memory_core::{MemoryProvider, Result};
 
 use crate::namespace::Namespace;
 
-pub use proxy::{Fault, Proxy};
+pub use proxy::{Fault, Place, Proxy};
 
 /// How an engine that is a server is brought into trouble.
 #[async_trait]

@@ -19,17 +19,26 @@ pub enum Fault {
     None,
     /// Whatever arrives in one piece goes on after this time.
     Delay(Duration),
-    /// Once: when this many bytes of requests have gone through, over all connections, the one that carried the last of
-    /// them breaks. The rest works.
-    CutRequest(usize),
-    /// The same for bytes of answers: the server has done what its client never hears of.
-    CutAnswer(usize),
+    /// Once: the connection on which the requests reach this place breaks there. The rest works.
+    CutRequest(Place),
+    /// The same for answers: the server has done what its client never hears of.
+    CutAnswer(Place),
     /// As [`Fault::CutAnswer`], and from then on as [`Fault::Refuse`].
-    LastAnswer(usize),
+    LastAnswer(Place),
     /// Nothing goes through, and nothing breaks; what was held goes on afterwards.
     Hold,
     /// All connections break, and new ones are closed at once.
     Refuse,
+}
+
+/// Where a cut comes: counted over all connections, from when it was ordered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// Behind this many bytes.
+    Bytes(usize),
+    /// Behind this many halves of pieces, of which 0, 2 and so on lie between two pieces. A piece is what arrives at once: a request, an
+    /// answer, or 16 KiB of one.
+    Halves(usize),
 }
 
 /// A proxy in front of a server. Ended, with its connections, when dropped.
@@ -42,7 +51,7 @@ pub struct Proxy {
 struct Shared {
     target: String,
     fault: watch::Sender<Fault>,
-    /// How many bytes are left until a cut.
+    /// How many bytes, or halves of pieces, are left until a cut.
     left: Mutex<usize>,
 }
 
@@ -77,8 +86,9 @@ impl Proxy {
 
     /// What happens from now on. A cut that was ordered and did not come yet is forgotten.
     pub fn set(&self, fault: Fault) {
-        if let Fault::CutRequest(bytes) | Fault::CutAnswer(bytes) | Fault::LastAnswer(bytes) = fault {
-            *self.shared.left() = bytes;
+        if let Fault::CutRequest(place) | Fault::CutAnswer(place) | Fault::LastAnswer(place) = fault {
+            let (Place::Bytes(left) | Place::Halves(left)) = place;
+            *self.shared.left() = left;
         }
         self.shared.fault.send_replace(fault);
     }
@@ -86,6 +96,11 @@ impl Proxy {
     /// What happens now: [`Fault::None`] after a cut has come, or [`Fault::Refuse`].
     pub fn fault(&self) -> Fault {
         *self.shared.fault.borrow()
+    }
+
+    /// How far the last cut that was ordered is from its place, or was when it came: in bytes, or in halves of pieces.
+    pub fn left(&self) -> usize {
+        *self.shared.left()
     }
 }
 
@@ -113,17 +128,21 @@ impl Shared {
     /// How much of a piece goes on, and whether its connection breaks behind it.
     fn passes(&self, direction: Direction, length: usize) -> (usize, bool) {
         let mut left = self.left();
-        let next = match (*self.fault.borrow(), direction) {
-            (Fault::CutRequest(_), Direction::Request) | (Fault::CutAnswer(_), Direction::Answer) => Fault::None,
-            (Fault::LastAnswer(_), Direction::Answer) => Fault::Refuse,
+        let (place, next) = match (*self.fault.borrow(), direction) {
+            (Fault::CutRequest(place), Direction::Request) | (Fault::CutAnswer(place), Direction::Answer) => {
+                (place, Fault::None)
+            }
+            (Fault::LastAnswer(place), Direction::Answer) => (place, Fault::Refuse),
             _ => return (length, false),
         };
-        if length <= *left {
-            *left -= length;
+        let takes = if let Place::Bytes(_) = place { length } else { 2 };
+        if takes <= *left {
+            *left -= takes;
             return (length, false);
         }
+        let passes = if let Place::Bytes(_) = place { *left } else { *left * length / 2 };
         self.fault.send_replace(next);
-        (*left, true)
+        (passes, true)
     }
 }
 
@@ -251,7 +270,10 @@ mod tests {
 
     #[tokio::test]
     async fn a_cut_comes_once_and_in_the_middle() -> io::Result<()> {
-        for (fault, is_request) in [(Fault::CutRequest(7), true), (Fault::CutAnswer(7), false)] {
+        let places = [Place::Bytes(7), Place::Halves(3)];
+        for (fault, is_request) in
+            places.into_iter().flat_map(|place| [(Fault::CutRequest(place), true), (Fault::CutAnswer(place), false)])
+        {
             let (proxy, mut connection) = echo().await?;
             proxy.set(fault);
             assert_eq!(says(&mut connection, "hello").await?, "hello");
@@ -269,7 +291,7 @@ mod tests {
     #[tokio::test]
     async fn behind_the_last_answer_nobody_is_let_in() -> io::Result<()> {
         let (proxy, mut connection) = echo().await?;
-        proxy.set(Fault::LastAnswer(7));
+        proxy.set(Fault::LastAnswer(Place::Bytes(7)));
         assert_eq!(says(&mut connection, "hello").await?, "hello");
         assert!(says(&mut connection, "world").await.is_err());
         assert_eq!(proxy.fault(), Fault::Refuse);

@@ -1,71 +1,39 @@
 //! A client that keeps a journal of what it asked for and what it was told.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use memory_core::{
-    Error, ErrorKind, Expect, MemoryId, MemoryPatch, MemoryProvider, NewMemory, Outcome, Result, Revision,
-};
+use memory_core::{MemoryProvider, Result};
 use tokio::task::{JoinError, JoinHandle};
 
-use super::in_good_time;
-use crate::fixture::{collection, document_id, key, metadata, new_document, new_memory, the, walk};
+use super::attempt::{Attempt, CALLS};
 
-/// How many memories a batch has.
-const BATCH: usize = 5;
-/// The collection that the documents go to.
-const COLLECTION: &str = "faults";
+/// How many records a restore has.
+const RECORDS: usize = 5;
 
 /// Writes in all ways that there are, each time under a name of its own.
 #[derive(Debug)]
 pub(super) struct Client {
     name: String,
-    /// What all its updates change.
-    memory: MemoryId,
-    /// Which of the ways to write comes first.
-    first: usize,
-    journal: Vec<Entry>,
-}
-
-#[derive(Debug)]
-struct Entry {
-    what: What,
-    name: String,
-    told: Told,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum What {
-    Store,
-    StoreWithKey,
-    Batch,
-    Update,
-    Put,
-}
-
-/// The ways in which a client writes, in turn.
-const TURNS: [What; 5] = [What::Store, What::StoreWithKey, What::Batch, What::Update, What::Put];
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Told {
-    Done,
-    NotDone,
-    Unknown,
-    /// An error that trouble with the server does not explain.
-    Wrong(ErrorKind),
+    /// How many of its calls were prepared.
+    count: usize,
+    /// What it calls next.
+    prepared: VecDeque<Attempt>,
+    journal: Vec<Attempt>,
 }
 
 impl Client {
-    /// A client with a memory to update, which it stores.
+    /// A client whose first call in each way is prepared.
     pub(super) async fn new(name: &str, provider: &dyn MemoryProvider) -> Result<Self> {
-        let memory = provider.store(new_memory(&format!("{name}-updated"), 1)).await?;
-        Ok(Self { name: name.to_owned(), memory, first: 0, journal: Vec::new() })
-    }
-
-    /// Leaves out some of its first calls.
-    pub(super) fn skip(&mut self, calls: usize) {
-        self.first += calls;
+        let (prepared, journal) = Default::default();
+        let mut client = Self { name: name.to_owned(), count: 0, prepared, journal };
+        for _ in CALLS {
+            let attempt = client.prepare(provider).await?;
+            client.prepared.push_back(attempt);
+        }
+        Ok(client)
     }
 
     /// How many calls it made.
@@ -75,68 +43,37 @@ impl Client {
 
     /// How many of them were acknowledged.
     pub(super) fn acknowledged(&self) -> usize {
-        self.journal.iter().filter(|entry| entry.told == Told::Done).count()
+        self.journal.iter().filter(|attempt| attempt.is_done()).count()
     }
 
-    /// Makes the next call, and notes what it is told.
+    /// Makes the next call, and notes what it is told. One that can't be prepared is left out.
     pub(super) async fn call(&mut self, provider: &dyn MemoryProvider) {
-        let (what, name) =
-            (TURNS[(self.first + self.calls()) % TURNS.len()], format!("{}-{}", self.name, self.calls()));
-        let result = match what {
-            What::Store => provider.store(new_memory(&name, 1)).await.map(drop),
-            What::StoreWithKey => provider.store(with_key(&name)).await.map(drop),
-            What::Batch => provider.store_many(vec![new_memory(&name, 1); BATCH]).await.map(drop),
-            What::Update => {
-                let patch = MemoryPatch::new().merge_metadata(metadata(&format!(r#"{{"{name}":1}}"#)));
-                provider.update(self.memory, patch).await.map(drop)
-            }
-            What::Put => {
-                let write = new_document(COLLECTION, &name, &name, "text").expect(Expect::Absent);
-                provider.documents().put(write).await.map(drop)
-            }
+        let next = match self.prepared.pop_front() {
+            Some(attempt) => Ok(attempt),
+            None => self.prepare(provider).await,
         };
-        self.journal.push(Entry { what, name, told: told(result) });
+        if let Ok(mut attempt) = next {
+            attempt.make(provider).await;
+            self.journal.push(attempt);
+        }
     }
 
-    /// What is not as the journal has it, given a provider that works: an acknowledged write that is not there, one that is
-    /// there twice or in half, or one that is there though it was said not to be.
+    /// What is not as the journal has it, given a provider that works.
     pub(super) async fn mistakes(&self, provider: &dyn MemoryProvider) -> Result<Vec<String>> {
         let mut mistakes = Vec::new();
-        let updated = the(provider, self.memory).await?;
-        let patched = updated.metadata.to_object();
-        for Entry { what, name, told } in &self.journal {
-            let (found, whole) = match what {
-                What::Update => (usize::from(patched.contains_key(name)), 1),
-                What::Put => {
-                    let document = provider.documents().get(&collection(COLLECTION), &document_id(name)).await?;
-                    (usize::from(document.is_some_and(|document| document.revision == Revision::FIRST)), 1)
-                }
-                What::Store | What::StoreWithKey => (walk(provider, |query| query.exact(name)).await?.len(), 1),
-                What::Batch => (walk(provider, |query| query.exact(name)).await?.len(), BATCH),
-            };
-            let fits = match told {
-                Told::Done => found == whole,
-                Told::NotDone => found == 0,
-                Told::Unknown => found == 0 || found == whole,
-                Told::Wrong(_) => false,
-            };
-            if !fits {
-                mistakes.push(format!("{what:?} {name}: told {told:?}, and {found} of {whole} are there"));
+        for attempt in &self.journal {
+            mistakes.extend(attempt.mistake(provider).await?);
+            if attempt.can_be_repeated() {
+                mistakes.extend(attempt.mistake_repeated(provider).await?);
             }
-            // Whatever became of it, to repeat it with its key makes one of it.
-            if *what == What::StoreWithKey {
-                in_good_time(|| async { provider.store(with_key(name)).await.map(drop) }).await?;
-                let found = walk(provider, |query| query.exact(name)).await?.len();
-                if found != 1 {
-                    mistakes.push(format!("{name}: {found} memories of one key"));
-                }
-            }
-        }
-        let revision = patched.len() as u64 + 1;
-        if updated.revision.get() != revision {
-            mistakes.push(format!("{} updates make the revision {}", patched.len(), updated.revision));
         }
         Ok(mistakes)
+    }
+
+    async fn prepare(&mut self, provider: &dyn MemoryProvider) -> Result<Attempt> {
+        let (call, name) = (CALLS[self.count % CALLS.len()], format!("{}-{}", self.name, self.count));
+        self.count += 1;
+        Attempt::prepare(call, name, RECORDS, provider).await
     }
 }
 
@@ -176,22 +113,4 @@ impl Load {
         self.is_over.store(true, Ordering::Relaxed);
         futures::future::try_join_all(self.tasks).await
     }
-}
-
-fn with_key(name: &str) -> NewMemory {
-    new_memory(name, 1).with_idempotency_key(key(name))
-}
-
-fn told(result: Result<()>) -> Told {
-    let Err(error) = result else { return Told::Done };
-    match (error.kind(), error.outcome()) {
-        (ErrorKind::Unavailable | ErrorKind::Timeout, Outcome::NotDone) => Told::NotDone,
-        (ErrorKind::Unavailable | ErrorKind::Timeout, Outcome::Unknown) => Told::Unknown,
-        (kind, _) => Told::Wrong(kind),
-    }
-}
-
-/// Whether an error is what a call gets while its server can't be reached.
-pub(super) fn is_trouble(error: &Error) -> bool {
-    matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Timeout)
 }

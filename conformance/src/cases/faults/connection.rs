@@ -5,100 +5,32 @@ use std::time::Duration;
 use futures::future::{join_all, try_join_all};
 use memory_core::{DocumentQuery, DocumentSelection, ErrorKind};
 
-use super::client::{Client, Load, is_trouble};
+use super::attempt::{CALLS, is_trouble};
+use super::client::{Client, Load};
 use super::{BehindProxy, works_again};
 use crate::case::{CaseResult, Stage, chapter};
-use crate::fault::Fault;
+use crate::fault::{Fault, Place};
 use crate::fixture::{collection, document_id, ledger, new_document, new_memory, query};
 use crate::random::Random;
 
 chapter!("faults":
     a_slow_server_is_waited_for ["L6", "W1"] needs Server,
-    requests_cut_in_the_middle_are_whole_or_none ["W1", "W2", "W4", "W8", "W11", "D1"] needs Server,
-    answers_cut_in_the_middle_leave_one_write ["W1", "W2", "W3", "W4", "W11", "D1"] needs Server,
-    what_may_have_been_done_is_never_called_not_done ["W1", "W11", "D1"] needs Server,
     a_server_that_holds_is_a_timeout_and_works_again ["L3", "L6", "W11"] needs Server,
     a_server_that_refuses_is_unavailable_and_works_again ["L3", "L6"] needs Server,
     a_slow_removal_spares_what_was_put_in_its_place ["D4"] needs Server,
     clients_lose_nothing_while_connections_break ["W1", "W2", "W4", "W10", "W11"] needs Server,
 );
 
-/// How many connections the cases of cuts try to break.
-const CUTS: usize = 40;
-/// How many answers are lost at the same time.
-const LOST: usize = 10;
-
 /// A slow line is no trouble: every call is done.
 async fn a_slow_server_is_waited_for(stage: Stage) -> CaseResult {
     let trouble = BehindProxy::open(&stage).await?;
     let mut client = Client::new("slow", &*trouble.direct).await?;
     trouble.proxy.set(Fault::Delay(Duration::from_millis(5)));
-    for _ in 0..10 {
+    for _ in CALLS {
         client.call(&*trouble.provider).await;
     }
-    assert_eq!(client.acknowledged(), client.calls());
+    assert_eq!((client.acknowledged(), client.calls()), (CALLS.len(), CALLS.len()));
     assert_eq!(client.mistakes(&*trouble.direct).await?, [""; 0]);
-    Ok(())
-}
-
-/// A request of which the server got the first bytes only changes nothing, or is repeated, and is then there once.
-async fn requests_cut_in_the_middle_are_whole_or_none(stage: Stage) -> CaseResult {
-    cut(&stage, 700, Fault::CutRequest).await
-}
-
-/// What the server has done and could not tell is there once, and what is told of it is true (a replayed write that was
-/// doubled).
-async fn answers_cut_in_the_middle_leave_one_write(stage: Stage) -> CaseResult {
-    cut(&stage, 150, Fault::CutAnswer).await
-}
-
-/// Within how many bytes the half of the cuts are.
-const EARLY: usize = 16;
-
-/// Calls, each with a connection that breaks after a random number of bytes.
-async fn cut(stage: &Stage, most_bytes: usize, fault: fn(usize) -> Fault) -> CaseResult {
-    let seed = stage.settings().seed;
-    let mut random = Random::new(seed);
-    let trouble = BehindProxy::open(stage).await?;
-    let mut client = Client::new("cut", &*trouble.direct).await?;
-    let mut cuts = 0;
-    for number in 0..CUTS {
-        // Half of them early: the answer to a store may be a few bytes.
-        let most_bytes = if number % 2 == 0 { EARLY } else { most_bytes };
-        trouble.proxy.set(fault(random.below(most_bytes)));
-        client.call(&*trouble.provider).await;
-        cuts += usize::from(trouble.proxy.fault() == Fault::None);
-    }
-    trouble.recover().await?;
-    assert!(cuts >= CUTS / 4, "only {cuts} connections broke: seed {seed}");
-    assert_eq!(client.mistakes(&*trouble.direct).await?, [""; 0], "seed {seed}");
-    Ok(())
-}
-
-/// The answer is lost and the server can't be reached any more, so that nobody knows what became of the write: however it ends, the
-/// caller is not told that nothing was done (an attempt that was cut off, and hidden by the refusal of the next one).
-async fn what_may_have_been_done_is_never_called_not_done(stage: Stage) -> CaseResult {
-    let seed = stage.settings().seed;
-    let mut random = Random::new(seed);
-    let short = stage.clone().with_deadline(Duration::from_secs(3));
-    let (mut ways, mut clients) = (Vec::new(), Vec::new());
-    for number in 0..LOST {
-        let way = BehindProxy::open(&short).await?;
-        let mut client = Client::new(&format!("lost{number}"), &*way.direct).await?;
-        // Each begins with another one of the ways to write.
-        client.skip(number);
-        way.proxy.set(Fault::LastAnswer(random.below(60)));
-        ways.push(way);
-        clients.push(client);
-    }
-    join_all(clients.iter_mut().zip(&ways).map(|(client, way)| client.call(&*way.provider))).await;
-    let direct = stage.open().await?;
-    let mut lost = 0;
-    for (client, way) in clients.iter().zip(&ways) {
-        lost += usize::from(way.proxy.fault() == Fault::Refuse);
-        assert_eq!(client.mistakes(&*direct).await?, [""; 0], "seed {seed}");
-    }
-    assert!(lost >= LOST / 3, "only {lost} answers were lost: seed {seed}");
     Ok(())
 }
 
@@ -118,12 +50,10 @@ async fn a_server_that_holds_is_a_timeout_and_works_again(stage: Stage) -> CaseR
     let read = read.err().ok_or("a read through a dead line answers")?;
     assert!(is_trouble(&read), "{read:?}");
     assert_eq!(health.map_err(|error| error.kind()).err(), Some(ErrorKind::Unavailable));
-    for client in &mut clients {
-        for _ in 0..4 {
-            client.call(&*trouble.provider).await;
-        }
-        assert_eq!(client.acknowledged(), 0);
+    for _ in &CALLS[1..] {
+        join_all(clients.iter_mut().map(|client| client.call(&*trouble.provider))).await;
     }
+    assert!(clients.iter().all(|client| client.acknowledged() == 0));
     trouble.recover().await?;
     // What was held up belongs to the provider that timed out.
     trouble.provider.shutdown().await?;
@@ -194,8 +124,8 @@ async fn clients_lose_nothing_while_connections_break(stage: Stage) -> CaseResul
             0 => Fault::Refuse,
             1 => Fault::Hold,
             2 => Fault::Delay(Duration::from_millis(2)),
-            3 | 4 => Fault::CutRequest(random.below(3_000)),
-            5 | 6 => Fault::CutAnswer(random.below(1_000)),
+            3 | 4 => Fault::CutRequest(Place::Bytes(random.below(3_000))),
+            5 | 6 => Fault::CutAnswer(Place::Bytes(random.below(1_000))),
             _ => Fault::None,
         });
         tokio::time::sleep(Duration::from_millis(random.below(30) as u64)).await;

@@ -1,0 +1,317 @@
+//! A write that is made once, what was told of it, and what became of it.
+
+use memory_core::{
+    Document, DocumentQuery, DocumentSelection, DocumentWrite, Error, ErrorKind, Expect, Memory, MemoryId, MemoryPatch,
+    MemoryProvider, Metadata, NewMemory, Order, Outcome, RestoreReport, Result, Revision, Updated,
+};
+
+use super::in_good_time;
+use crate::fixture::{
+    at, collection, context, document_id, ids, key, new_document, new_memory, the, walk, walk_documents,
+};
+
+/// How many memories a batch has, and how many documents a removal takes.
+const FEW: usize = 5;
+/// What is restored, and what an update or a put finds.
+const BEFORE: &str = "before";
+/// What an update or a put leaves behind.
+const AFTER: &str = "after";
+
+/// The ways to write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Call {
+    Store,
+    StoreWithKey,
+    Batch,
+    BatchWithKeys,
+    Update,
+    UpdateIfRevision,
+    Put,
+    PutAbsent,
+    PutRevision,
+    RemoveIds,
+    RemoveMatching,
+    Restore,
+    RestoreWithKeys,
+    RestoreDocuments,
+}
+
+/// All of them.
+pub(super) const CALLS: [Call; 14] = [
+    Call::Store,
+    Call::StoreWithKey,
+    Call::Batch,
+    Call::BatchWithKeys,
+    Call::Update,
+    Call::UpdateIfRevision,
+    Call::Put,
+    Call::PutAbsent,
+    Call::PutRevision,
+    Call::RemoveIds,
+    Call::RemoveMatching,
+    Call::Restore,
+    Call::RestoreWithKeys,
+    Call::RestoreDocuments,
+];
+
+/// A call under a name that nobody else has: its space, and the collection of its documents.
+#[derive(Debug)]
+pub(super) struct Attempt {
+    call: Call,
+    name: String,
+    /// What an update finds, or what is restored.
+    memories: Vec<Memory>,
+    /// What a put or a removal finds, or what is restored.
+    documents: Vec<Document>,
+    answer: Option<Result<Answer>>,
+}
+
+#[derive(Debug)]
+enum Answer {
+    Stored(Vec<MemoryId>),
+    Updated(Updated),
+    Put(Document),
+    Removed(Vec<String>),
+    Restored(RestoreReport),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Told {
+    Done,
+    NotDone,
+    Unknown,
+    /// An error that trouble with the server does not explain.
+    Wrong,
+}
+
+/// What is there.
+struct Effect {
+    /// How many parts of what was asked for, or how often.
+    done: usize,
+    /// Whether that is as it was asked for, and as the answer says, if there is one.
+    is_right: bool,
+}
+
+impl Attempt {
+    /// Prepares a call, which may take that something is there. A restore is one of so many records.
+    pub(super) async fn prepare(
+        call: Call,
+        name: String,
+        records: usize,
+        provider: &dyn MemoryProvider,
+    ) -> Result<Self> {
+        let mut attempt = Self { call, name, memories: Vec::new(), documents: Vec::new(), answer: None };
+        match call {
+            Call::Update | Call::UpdateIfRevision => {
+                attempt.memories = attempt.records(1, Self::memory);
+                provider.restore(attempt.memories.clone()).await?;
+            }
+            Call::Put | Call::PutRevision | Call::RemoveIds | Call::RemoveMatching => {
+                let is_put = matches!(call, Call::Put | Call::PutRevision);
+                attempt.documents = attempt.records(if is_put { 1 } else { FEW }, Self::document);
+                provider.documents().restore(attempt.documents.clone()).await?;
+            }
+            Call::Restore | Call::RestoreWithKeys => attempt.memories = attempt.records(records, Self::memory),
+            Call::RestoreDocuments => attempt.documents = attempt.records(records, Self::document),
+            Call::Store | Call::StoreWithKey | Call::Batch | Call::BatchWithKeys | Call::PutAbsent => {}
+        }
+        Ok(attempt)
+    }
+
+    /// Makes the call.
+    pub(super) async fn make(&mut self, provider: &dyn MemoryProvider) {
+        self.answer = Some(self.ask(provider).await);
+    }
+
+    /// Whether it was acknowledged.
+    pub(super) fn is_done(&self) -> bool {
+        self.told() == Told::Done
+    }
+
+    /// What is not as it was told, given a provider that works: an acknowledged write that is not there, one that is there twice or in
+    /// half, or one that is there though it was said not to be.
+    pub(super) async fn mistake(&self, provider: &dyn MemoryProvider) -> Result<Option<String>> {
+        let (Effect { done, is_right }, whole) = (self.effect(provider).await?, self.whole());
+        let is_each_by_itself = matches!(self.call, Call::Restore | Call::RestoreWithKeys | Call::RestoreDocuments);
+        let fits = match self.told() {
+            Told::Done => done == whole,
+            Told::NotDone => done == 0,
+            Told::Unknown => done == 0 || done == whole || is_each_by_itself && done < whole,
+            Told::Wrong => false,
+        };
+        Ok((!fits || !is_right).then(|| {
+            let what = if is_right { "as asked for" } else { "not as asked for or told" };
+            format!("{}: {done} of {whole} are there, {what}, and the answer was {:?}", self.name, self.answer)
+        }))
+    }
+
+    /// Whether it is a store with keys.
+    pub(super) fn can_be_repeated(&self) -> bool {
+        matches!(self.call, Call::StoreWithKey | Call::BatchWithKeys)
+    }
+
+    /// Repeats a store with keys: whatever became of it, that makes one of it, and the ids that were told stay.
+    pub(super) async fn mistake_repeated(&self, provider: &dyn MemoryProvider) -> Result<Option<String>> {
+        in_good_time(|| async { self.ask(provider).await.map(drop) }).await?;
+        let (Effect { done, is_right }, whole) = (self.effect(provider).await?, self.whole());
+        let message = || format!("{}: {done} of {whole} are there when it is repeated", self.name);
+        Ok((done != whole || !is_right).then(message))
+    }
+
+    async fn ask(&self, provider: &dyn MemoryProvider) -> Result<Answer> {
+        let (name, documents) = (self.name.as_str(), provider.documents());
+        let patch = MemoryPatch::new().set_context(context(&format!("{AFTER:?}")));
+        let put = async |expect| documents.put(new_document(name, "0", name, AFTER).expect(expect)).await;
+        let remove = async |selection| {
+            let ids = documents.remove(&selection, FEW).await?;
+            Ok(Answer::Removed(ids.iter().map(ToString::to_string).collect()))
+        };
+        let of_documents = self.documents.iter().map(|document| document.id.clone());
+        match self.call {
+            Call::Store | Call::StoreWithKey => Ok(Answer::Stored(vec![provider.store(self.new_memory(0)).await?])),
+            Call::Batch | Call::BatchWithKeys => {
+                let memories = self.records(FEW, Self::new_memory);
+                provider.store_many(memories).await.map(Answer::Stored)
+            }
+            Call::Update => provider.update(self.memories[0].id, patch).await.map(Answer::Updated),
+            Call::UpdateIfRevision => {
+                let patch = patch.if_revision(Revision::FIRST);
+                provider.update(self.memories[0].id, patch).await.map(Answer::Updated)
+            }
+            Call::Put => put(Expect::Any).await.map(Answer::Put),
+            Call::PutAbsent => put(Expect::Absent).await.map(Answer::Put),
+            Call::PutRevision => put(Expect::Revision(Revision::FIRST)).await.map(Answer::Put),
+            Call::RemoveIds => remove(DocumentSelection::ids(collection(name), of_documents)?).await,
+            Call::RemoveMatching => {
+                let query = DocumentQuery::builder(collection(name)).under(name);
+                remove(DocumentSelection::matching(query)?).await
+            }
+            Call::Restore | Call::RestoreWithKeys => {
+                provider.restore(with_a_repetition(&self.memories)).await.map(Answer::Restored)
+            }
+            Call::RestoreDocuments => documents.restore(with_a_repetition(&self.documents)).await.map(Answer::Restored),
+        }
+    }
+
+    async fn effect(&self, provider: &dyn MemoryProvider) -> Result<Effect> {
+        let (name, documents) = (self.name.as_str(), provider.documents());
+        let answer = self.answer.as_ref().and_then(|answer| answer.as_ref().ok());
+        let all_memories =
+            async || walk(provider, |query| query.exact(name).order(Order::OldestFirst).limit(1_000)).await;
+        let all_documents = async || {
+            walk_documents(&*documents, name, |query| query.all().order(Order::OldestFirst).limit(1_000)).await
+        };
+        // Of one more, since the first of them comes twice.
+        let is_whole = |report: &RestoreReport, records: usize| {
+            report.written + report.equal == records + 1 && report.conflicts.is_empty()
+        };
+        Ok(match self.call {
+            Call::Store | Call::StoreWithKey | Call::Batch | Call::BatchWithKeys => {
+                let found = all_memories().await?;
+                let is_right = !matches!(answer, Some(Answer::Stored(told)) if *told != ids(&found));
+                Effect { done: found.len(), is_right }
+            }
+            Call::Update | Call::UpdateIfRevision => {
+                let (before, found) = (&self.memories[0], the(provider, self.memories[0].id).await?);
+                let is_changed = found.context == Some(context(&format!("{AFTER:?}"))) && found.updated_at.is_some();
+                let is_told = !matches!(answer, Some(Answer::Updated(told)) if *told != Updated::from(&found));
+                let done = (found.revision.get() - 1) as usize;
+                Effect { done, is_right: is_told && if done == 0 { found == *before } else { is_changed } }
+            }
+            Call::Put | Call::PutAbsent | Call::PutRevision => {
+                let found = documents.get(&collection(name), &document_id("0")).await?;
+                let revision = found.as_ref().map_or(0, |document| document.revision.get() as usize);
+                let is_changed = found.as_ref().is_some_and(|document| document.content.as_str() == AFTER);
+                let is_told = !matches!(answer, Some(Answer::Put(told)) if Some(told) != found.as_ref());
+                let done = revision.saturating_sub(self.documents.len());
+                let is_right = is_told && if done == 0 { found.as_ref() == self.documents.first() } else { is_changed };
+                Effect { done, is_right }
+            }
+            Call::RemoveIds | Call::RemoveMatching => {
+                let found = all_documents().await?;
+                let is_all =
+                    |told: &Vec<String>| told.iter().eq(self.documents.iter().map(|document| document.id.as_str()));
+                let is_told = !matches!(answer, Some(Answer::Removed(told)) if !is_all(told));
+                let is_right = is_told && found.iter().all(|found| self.documents.contains(found));
+                Effect { done: self.documents.len() - found.len(), is_right }
+            }
+            Call::Restore | Call::RestoreWithKeys => {
+                let found = all_memories().await?;
+                let given = |found: &Memory| self.memories.get(found.created_at.as_millis() as usize);
+                let is_told = !matches!(answer, Some(Answer::Restored(told)) if !is_whole(told, self.memories.len()));
+                let is_right = is_told && found.iter().all(|found| given(found) == Some(found));
+                Effect { done: found.len(), is_right }
+            }
+            Call::RestoreDocuments => {
+                let found = all_documents().await?;
+                let given = |found: &Document| self.documents.get(found.created_at.as_millis() as usize);
+                let is_told = !matches!(answer, Some(Answer::Restored(told)) if !is_whole(told, self.documents.len()));
+                let is_right = is_told && found.iter().all(|found| given(found) == Some(found));
+                Effect { done: found.len(), is_right }
+            }
+        })
+    }
+
+    /// How much there is when all of it is done.
+    fn whole(&self) -> usize {
+        match self.call {
+            Call::Batch | Call::BatchWithKeys | Call::RemoveIds | Call::RemoveMatching => FEW,
+            Call::Restore | Call::RestoreWithKeys => self.memories.len(),
+            Call::RestoreDocuments => self.documents.len(),
+            _ => 1,
+        }
+    }
+
+    fn told(&self) -> Told {
+        match &self.answer {
+            Some(Ok(_)) => Told::Done,
+            Some(Err(error)) if !is_trouble(error) => Told::Wrong,
+            Some(Err(error)) if error.outcome() == Outcome::Unknown => Told::Unknown,
+            Some(Err(_)) | None => Told::NotDone,
+        }
+    }
+
+    fn has_keys(&self) -> bool {
+        self.can_be_repeated() || self.call == Call::RestoreWithKeys
+    }
+
+    fn records<T>(&self, count: usize, record: impl Fn(&Self, usize) -> T) -> Vec<T> {
+        (0..count).map(|place| record(self, place)).collect()
+    }
+
+    fn new_memory(&self, place: usize) -> NewMemory {
+        let memory = new_memory(&self.name, place as i64).with_context(context(&format!("{BEFORE:?}")));
+        match self.has_keys() {
+            true => memory.with_idempotency_key(key(&format!("{}-{place}", self.name))),
+            false => memory,
+        }
+    }
+
+    fn memory(&self, place: usize) -> Memory {
+        self.new_memory(place).into_memory(MemoryId::generate())
+    }
+
+    fn document(&self, place: usize) -> Document {
+        let DocumentWrite { collection, space_id, content, .. } = new_document(&self.name, "0", &self.name, BEFORE);
+        Document {
+            id: document_id(&place.to_string()),
+            collection,
+            space_id,
+            content,
+            metadata: Metadata::default(),
+            created_at: at(place as i64),
+            updated_at: None,
+            revision: Revision::FIRST,
+        }
+    }
+}
+
+/// The records, of which the first comes again: it is there then, or is written by another step than the rest.
+fn with_a_repetition<T: Clone>(records: &[T]) -> Vec<T> {
+    records.iter().take(1).chain(records).cloned().collect()
+}
+
+/// Whether an error is what a call gets while its server can't be reached.
+pub(super) fn is_trouble(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Timeout)
+}
