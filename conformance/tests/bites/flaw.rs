@@ -85,6 +85,18 @@ pub(crate) enum Flaw {
     BackslashesHideWords,
     UnsupportedTextFindsEverything,
 
+    // Between a provider and its server.
+    LostAnswersAreNotDone,
+    StoresAreRepeated,
+    UpdatesAreRepeated,
+    RemovalsAreRepeated,
+    RemovalTakesWhatComesBetween,
+    BatchGoesOneByOne,
+    RestoreForgetsItsStart,
+    RefusalHidesTheLoss,
+    HealthForgetsTheServer,
+    SlowIsBroken,
+
     // The plugin.
     PluginForgetsReadableSpaces,
     PluginIgnoresDryRun,

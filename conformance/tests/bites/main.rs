@@ -8,16 +8,18 @@ mod harness;
 mod naive;
 mod plugin;
 mod report;
+mod wired;
 
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use conformance::{Case, Harness, Outcome, Settings, play_random_sequences, run_case};
+use conformance::{Case, Harness, Needs, Outcome, Settings, play_random_sequences, run_case};
 use libtest_mimic::{Arguments, Failed, Trial};
 use tokio::runtime::Runtime;
 
 use flaw::Flaw;
 use harness::BrokenHarness;
+use wired::WiredHarness;
 
 /// Which case must find which bug.
 const BITES: &[(&str, Flaw, &str)] = &[
@@ -118,6 +120,24 @@ const BITES: &[(&str, Flaw, &str)] = &[
     ),
     ("text_hits_end_at_ten", Flaw::TextHitsEndAtTen, "text.hundreds_of_hits_are_found"),
     ("backslashes_hide_words", Flaw::BackslashesHideWords, "text.backslashes_in_a_content_hurt_no_search"),
+    ("lost_answers_are_not_done", Flaw::LostAnswersAreNotDone, "faults.answers_cut_in_the_middle_leave_one_write"),
+    ("stores_are_repeated", Flaw::StoresAreRepeated, "faults.answers_cut_in_the_middle_leave_one_write"),
+    ("updates_are_repeated", Flaw::UpdatesAreRepeated, "faults.answers_cut_in_the_middle_leave_one_write"),
+    ("removals_are_repeated", Flaw::RemovalsAreRepeated, "faults.answers_cut_in_the_middle_leave_one_write"),
+    (
+        "removal_takes_what_comes_between",
+        Flaw::RemovalTakesWhatComesBetween,
+        "faults.a_slow_removal_spares_what_was_put_in_its_place",
+    ),
+    ("batch_goes_one_by_one", Flaw::BatchGoesOneByOne, "faults.requests_cut_in_the_middle_are_whole_or_none"),
+    ("restore_forgets_its_start", Flaw::RestoreForgetsItsStart, "faults.requests_cut_in_the_middle_are_whole_or_none"),
+    ("refusal_hides_the_loss", Flaw::RefusalHidesTheLoss, "faults.what_may_have_been_done_is_never_called_not_done"),
+    (
+        "health_forgets_the_server",
+        Flaw::HealthForgetsTheServer,
+        "faults.a_server_that_refuses_is_unavailable_and_works_again",
+    ),
+    ("slow_is_broken", Flaw::SlowIsBroken, "faults.a_slow_server_is_waited_for"),
 ];
 
 /// Bugs that the random sequences have to find. No case is about the first; the others are mistakes in what engines and the reference
@@ -164,7 +184,7 @@ fn main() -> ExitCode {
 
 /// The broken provider must fail the case.
 fn bites(runtime: &Runtime, flaw: Flaw, case: &str) -> Result<(), Failed> {
-    let outcome = runtime.block_on(run_case(BrokenHarness::new(flaw), find(case)?, Settings::default()));
+    let outcome = outcome(runtime, flaw, case)?;
     match outcome.is_failure() {
         true => Ok(()),
         false => Err(format!("{case} ends with {} on a provider with the bug {flaw:?}", outcome.name()).into()),
@@ -173,10 +193,21 @@ fn bites(runtime: &Runtime, flaw: Flaw, case: &str) -> Result<(), Failed> {
 
 /// The same wrapper without the bug must pass it.
 fn passes(runtime: &Runtime, case: &str) -> Result<(), Failed> {
-    match runtime.block_on(run_case(BrokenHarness::new(Flaw::None), find(case)?, Settings::default())) {
+    match outcome(runtime, Flaw::None, case)? {
         Outcome::Pass => Ok(()),
         outcome => Err(format!("{outcome:?}").into()),
     }
+}
+
+fn outcome(runtime: &Runtime, flaw: Flaw, case: &str) -> Result<Outcome, Failed> {
+    let case = find(case)?;
+    runtime.block_on(async {
+        let harness: Arc<dyn Harness> = match case.needs {
+            Needs::Server => WiredHarness::new(flaw).await?,
+            _ => BrokenHarness::new(flaw),
+        };
+        Ok(run_case(harness, case, Settings::default()).await)
+    })
 }
 
 fn random_sequences_pass(runtime: &Runtime) -> Result<(), Failed> {
