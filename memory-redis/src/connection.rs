@@ -59,7 +59,7 @@ impl Connections {
 
     /// Sends commands that only read, in one piece, and gives the answer to each.
     pub(crate) async fn read(&self, commands: &Pipeline) -> Result<Vec<Value>> {
-        let answers = match self.send(&self.link, commands).await {
+        let answers = match self.send(&self.link, None, commands).await {
             Err(error) if is_moving(&error) => self.read_apart(commands).await,
             answers => answers,
         };
@@ -80,17 +80,18 @@ impl Connections {
     /// Sends scripts or commands that write, in one piece, gives the answer to each, and waits for the replicas.
     ///
     /// While the slot moves, what the server refuses is sent again: a script finds what it has done before.
-    pub(crate) async fn write(&self, mut commands: Pipeline, until: Instant) -> Result<Vec<Value>> {
-        let retry = Retry::until(until).repeatable();
-        let send = async |commands: &Pipeline| retry.run(is_moving, |_| self.send(&self.writes, commands)).await;
+    pub(crate) async fn write(&self, commands: Pipeline, until: Instant) -> Result<Vec<Value>> {
+        if commands.is_empty() {
+            return Ok(Vec::new());
+        }
+        let (retry, wait) = (Retry::until(until).repeatable(), self.config.wait);
         if has_long_row(&commands) {
             let tell = command("SET", &[&self.keys.of(LONG_ROWS), b"1"]);
-            send(&tell).await.map_err(|error| error.with_outcome(Outcome::NotDone))?;
+            let told = retry.run(is_moving, |_| self.send(&self.link, None, &tell)).await;
+            told.map_err(|error| error.with_outcome(Outcome::NotDone))?;
         }
-        let Some(Wait { replicas, timeout }) = self.config.wait else { return send(&commands).await };
-        // A timeout of 0 would be none.
-        commands.cmd("WAIT").arg(replicas.get()).arg(timeout.as_millis().max(1) as u64);
-        let mut answers = send(&commands).await?;
+        let mut answers = retry.run(is_moving, |_| self.send(&self.writes, wait, &commands)).await?;
+        let Some(Wait { replicas, .. }) = wait else { return Ok(answers) };
         match answers.pop() {
             Some(Value::Int(reached)) if reached >= i64::from(replicas.get()) => Ok(answers),
             _ => {
@@ -174,11 +175,15 @@ impl Connections {
         Ok(link)
     }
 
-    async fn send(&self, link: &Link, commands: &Pipeline) -> Result<Vec<Value>> {
+    async fn send(&self, link: &Arc<Link>, wait: Option<Wait>, commands: &Pipeline) -> Result<Vec<Value>> {
         if commands.is_empty() {
             return Ok(Vec::new());
         }
-        let answers = link.send(commands).await?;
+        let send = async || match wait {
+            Some(wait) => link.send_and_wait(commands, wait).await,
+            None => link.send(commands).await,
+        };
+        let answers = send().await?;
         if !has_code(&answers, &["NOSCRIPT"]) {
             return checked(commands, answers);
         }
@@ -188,7 +193,7 @@ impl Connections {
         let again = async {
             let load = load_scripts();
             checked(&load, link.send(&load).await?)?;
-            checked(commands, link.send(commands).await?)
+            checked(commands, send().await?)
         };
         again.await.map_err(|error| error.after(earlier))
     }

@@ -3,11 +3,11 @@
 use std::fmt;
 use std::fs;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex as StdMutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use memory_core::{Error, ErrorKind, Host, Password, Result};
+use memory_core::{Error, ErrorKind, Host, Outcome, Password, Result};
 use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::cluster::ClusterClient;
 use redis::cluster_async::ClusterConnection;
@@ -18,9 +18,9 @@ use redis::{
     AsyncConnectionConfig, Client, ClientTlsConfig, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, Pipeline,
     RedisConnectionInfo, RedisError, RedisResult, TlsCertificates, TlsMode, Value,
 };
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, oneshot};
 
-use crate::config::{Login, RedisConfig, Tls, Topology};
+use crate::config::{Login, RedisConfig, Tls, Topology, Wait};
 use crate::error::{has_code, native, native_write};
 
 /// One connection that all calls share. It is made when the first of them comes, and made anew after it was lost.
@@ -30,6 +30,16 @@ pub(crate) struct Link {
     current: Mutex<Option<Arc<Current>>>,
     /// How long it may take to connect.
     patience: Duration,
+    /// Held by those who send with a `WAIT`.
+    turn: Mutex<()>,
+    /// What goes with the next `WAIT`.
+    queue: StdMutex<Vec<Queued>>,
+}
+
+/// Commands that write, and who waits for the answers.
+struct Queued {
+    commands: Pipeline,
+    reply: oneshot::Sender<Result<Vec<Value>>>,
 }
 
 enum Source {
@@ -58,7 +68,8 @@ impl Link {
         let invalid =
             |error: RedisError| Error::invalid("the settings of the connection are not valid").with_source(error);
         let source = Source::new(config, key, certificates).map_err(invalid)?;
-        Ok(Self { source, current: Mutex::default(), patience: config.connect_timeout })
+        let (current, turn, queue) = Default::default();
+        Ok(Self { source, current, patience: config.connect_timeout, turn, queue })
     }
 
     /// Sends all commands in one piece, and gives the answer to each.
@@ -76,7 +87,7 @@ impl Link {
         waiting.current.answers.fetch_add(1, Ordering::Relaxed);
         let is_stale = match &answers {
             // Of a server that is not the primary any more.
-            Ok(answers) => has_code(answers, &["READONLY", "MASTERDOWN"]),
+            Ok(answers) => has_code(answers, &["READONLY", "MASTERDOWN", "UNBLOCKED"]),
             Err(error) => error.is_unrecoverable_error() || error.is_connection_dropped(),
         };
         // A cluster finds its nodes again by itself.
@@ -84,6 +95,60 @@ impl Link {
             waiting.current.is_lost.store(true, Ordering::Relaxed);
         }
         answers.map_err(|error| native_write(error, commands))
+    }
+
+    /// Sends all commands in one piece and a `WAIT` behind them, and gives the answer to each, with that of the `WAIT` in the end.
+    ///
+    /// While a server waits it takes nothing from the connection. So what comes meanwhile goes together, and one `WAIT` is for all of it.
+    pub(crate) async fn send_and_wait(self: &Arc<Self>, commands: &Pipeline, wait: Wait) -> Result<Vec<Value>> {
+        let (reply, answers) = oneshot::channel();
+        self.queue().push(Queued { commands: commands.clone(), reply });
+        // A task, since others depend on it and this call may be dropped. There are as many tasks as calls, so each is taken.
+        tokio::spawn(Arc::clone(self).send_queue(wait));
+        // Without an answer, the task has ended early.
+        let ended = || Error::new(ErrorKind::Unexpected, "a write was given up").with_outcome(Outcome::Unknown);
+        answers.await.unwrap_or_else(|_| Err(ended()))
+    }
+
+    /// Sends what is in the queue when its turn comes. It is given up when nobody waits for it any more.
+    async fn send_queue(self: Arc<Self>, wait: Wait) {
+        let _turn = self.turn.lock().await;
+        let queued = std::mem::take(&mut *self.queue()).into_iter().filter(|queued| !queued.reply.is_closed());
+        let (group, mut replies): (Vec<_>, Vec<_>) = queued.map(|queued| (queued.commands, queued.reply)).unzip();
+        if group.is_empty() {
+            return;
+        }
+        let mut all = Pipeline::new();
+        for command in group.iter().flat_map(Pipeline::cmd_iter) {
+            all.add_command(command.clone());
+        }
+        // A timeout of 0 would be none.
+        let millis = wait.timeout.as_millis().clamp(1, u32::MAX.into());
+        all.cmd("WAIT").arg(wait.replicas.get()).arg(millis as u64);
+        let nobody_waits = async {
+            for reply in &mut replies {
+                reply.closed().await;
+            }
+        };
+        let answers = tokio::select! {
+            biased;
+            () = nobody_waits => return,
+            answers = self.send(&all) => answers,
+        };
+        let mut answers = answers.map(|mut answers| (answers.pop(), answers.into_iter()));
+        for (commands, reply) in group.iter().zip(replies) {
+            let own = match &mut answers {
+                Ok((waited, answers)) => Ok(answers.by_ref().take(commands.len()).chain(waited.clone()).collect()),
+                Err(error) => Err(error.clone()),
+            };
+            // Its caller may be gone.
+            let _ = reply.send(own);
+        }
+    }
+
+    fn queue(&self) -> MutexGuard<'_, Vec<Queued>> {
+        // Nothing panics while it is held.
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Closes the connection.

@@ -12,7 +12,7 @@ use memory_core::{
     Collection, Content, Context, DocumentId, DocumentSelection, DocumentWrite, Durability, ErrorKind, IdempotencyKey,
     MemoryId, MemoryPatch, MemoryProvider, MemoryQuery, Outcome, SpaceId, Status, TextIndex, Timestamp,
 };
-use memory_redis::RedisConfig;
+use memory_redis::{RedisConfig, RedisMemory};
 
 mod common;
 use common::{Admin, Case, event, open, run};
@@ -25,6 +25,7 @@ fn main() -> ExitCode {
         trial("redis::flushed_scripts_are_loaded_again", || run(flushed_scripts_are_loaded_again())),
         trial("redis::durability_follows_the_configuration", || run(durability_follows_the_configuration())),
         trial("redis::a_write_waits_for_its_replicas", || run(a_write_waits_for_its_replicas())),
+        trial("redis::concurrent_writes_share_a_wait", || run(concurrent_writes_share_a_wait())),
         trial("redis::a_newer_schema_is_refused_by_its_name", || run(a_newer_schema_is_refused_by_its_name())),
         trial("redis::a_program_that_is_too_old_writes_nothing", || run(a_program_that_is_too_old_writes_nothing())),
         trial("redis::a_namespace_is_removed_alone", || run(a_namespace_is_removed_alone())),
@@ -210,6 +211,63 @@ async fn a_write_waits_for_its_replicas() -> Case {
     waiting.update(id, MemoryPatch::new().with_status(Status::Completed)).await?;
     let row = |keys: &str| keys.lines().filter(|key| key.contains("}:r:")).count();
     assert_eq!(row(&replica.command(&["KEYS", "*"])?), 1);
+    Ok(())
+}
+
+/// A server takes nothing from a connection on which it waits: writes that waited one after the other would take the time of all.
+async fn concurrent_writes_share_a_wait() -> Case {
+    let server = LocalRedis::start_with(&[("repl-diskless-sync", "yes"), ("repl-diskless-sync-delay", "0")])?;
+    let provider = open(RedisConfig::from_url(&server.url())?).await?;
+    let ids = provider.store_many((0..64).map(|time| event("a-b", time)).collect()).await?;
+    let waiting = async |millis: u64| {
+        let url = format!("{}?wait_replicas=1&wait_timeout_ms={millis}", server.url());
+        open(RedisConfig::from_url(&url)?).await
+    };
+    let updates = |on: &RedisMemory| {
+        let update = |id: MemoryId| {
+            let (on, patch) = (on.clone(), MemoryPatch::new().with_status(Status::Completed));
+            tokio::spawn(async move { on.update(id, patch).await })
+        };
+        ids.iter().copied().map(update).collect::<Vec<_>>()
+    };
+    let impatient = waiting(1_000).await?;
+    server.command(&["CONFIG", "RESETSTAT"])?;
+    for update in updates(&impatient) {
+        let error = update.await?.expect_err("there is no replica");
+        assert_eq!((error.kind(), error.outcome()), (ErrorKind::Unavailable, Outcome::Unknown), "{error:?}");
+        assert!(error.message().contains("replicas"), "{error:?}");
+    }
+    // The first one is on its way before the others come; more only where these took longer than a second to be sent.
+    let stats = server.command(&["INFO", "commandstats"])?;
+    let waits = stats.lines().find_map(|line| line.strip_prefix("cmdstat_wait:calls=")?.split(',').next());
+    let waits: usize = waits.ok_or("nothing was waited for")?.parse()?;
+    assert!((1..=6).contains(&waits), "{waits} waits for 64 updates");
+    let all = MemoryQuery::builder().all().limit(100).build()?;
+    let found = provider.query(&all).await?.memories;
+    assert!(found.len() == 64 && found.iter().all(|memory| memory.revision.get() == 2), "each was done once");
+
+    let _replica = LocalRedis::start_replica(&server)?;
+    while !server.command(&["INFO", "replication"])?.contains("state=online") {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let patient = waiting(60_000).await?;
+    for update in updates(&patient) {
+        assert_eq!(update.await??.revision.get(), 3);
+    }
+    // What the server refuses to one it refuses to no other.
+    server.command(&["SET", "{agent_memory}:et:bad", "no sorted set"])?;
+    let put = |number: usize| {
+        let (documents, collection) = (patient.documents(), if number.is_multiple_of(2) { "good" } else { "bad" });
+        let write = document(collection, &number.to_string(), "apple").expect("valid");
+        (collection, tokio::spawn(async move { documents.put(write).await }))
+    };
+    for (collection, put) in (0..64).map(put).collect::<Vec<_>>() {
+        match (put.await?, collection) {
+            (Ok(document), "good") => assert_eq!(document.revision.get(), 1),
+            (Err(error), "bad") => assert_eq!((error.kind(), error.outcome()), (ErrorKind::Corrupt, Outcome::Unknown)),
+            (result, _) => panic!("{collection}: {result:?}"),
+        }
+    }
     Ok(())
 }
 
