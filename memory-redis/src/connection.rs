@@ -10,7 +10,7 @@ use redis::{Arg, Cmd, FromRedisValue, Pipeline, RedisError, Value};
 use tokio::sync::Semaphore;
 
 use crate::config::{RedisConfig, Topology, Wait};
-use crate::error::{asked_node, has_code, is_moving, is_passing, is_read_only, native_reply};
+use crate::error::{asked_node, has_code, is_moving, is_passing, is_read_only, may_have_written, native};
 use crate::link::Link;
 use crate::statements::{Keys, LONG_ROWS, is_write, load_scripts, name_of};
 
@@ -219,17 +219,17 @@ fn has_long_row(commands: &Pipeline) -> bool {
     arguments.any(|argument| matches!(argument, Arg::Simple(bytes) if bytes.len() >= LONG))
 }
 
-/// Whether one of the commands was carried out that write.
+/// Whether one of the commands may have written.
 fn has_written(commands: &Pipeline, answers: &[Value]) -> bool {
     let mut answers = commands.cmd_iter().zip(answers);
-    answers.any(|(command, answer)| is_write(command) && !matches!(answer, Value::ServerError(_)))
+    answers.any(|(command, answer)| is_write(command) && may_have_written(answer))
 }
 
 /// The answers, or the first error among them. It decides about its own command only, and others of the pipeline may have written.
 fn checked(commands: &Pipeline, answers: Vec<Value>) -> Result<Vec<Value>> {
     let Some(error) = refusal(&answers) else { return Ok(answers) };
     let outcome = if has_written(commands, &answers) { Outcome::Unknown } else { Outcome::NotDone };
-    Err(native_reply(error).after(outcome))
+    Err(native(error).with_outcome(outcome))
 }
 
 /// The first error among answers.

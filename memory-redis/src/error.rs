@@ -5,9 +5,9 @@ use std::fmt;
 
 use memory_core::ErrorKind::{self, Corrupt, InvalidInput, Unauthorized, Unavailable, Unexpected};
 use memory_core::{Error, Outcome};
-use redis::{ErrorKind as Kind, Pipeline, RedisError, Value};
+use redis::{ErrorKind as Kind, Pipeline, RedisError, ServerError, Value};
 
-use crate::statements::{is_write, name_of};
+use crate::statements::is_write;
 
 /// What a script says that a program is too old for.
 const NEWER: &str = "NEWER";
@@ -34,23 +34,26 @@ pub(crate) fn native(error: RedisError) -> Error {
 
 /// As [`native`], for commands that may have had their effect although no answers came.
 pub(crate) fn native_write(error: RedisError, commands: &Pipeline) -> Error {
-    // A cluster gives one error in place of all answers: behind a write, another command may have met it.
-    let behind = commands.cmd_iter().skip_while(|command| !is_write(command));
+    let writes = commands.cmd_iter().filter(|command| is_write(command)).count();
     let is_unknown = match error.code() {
-        Some(_) => behind.filter(|command| name_of(command) != b"WAIT").count() > 1,
+        // A cluster gives one error in place of all answers: one command met it, and others may have been carried out. Of a pipeline with
+        // one that writes, a `WAIT` behind it meets the errors of a server that is not ready, and none of a slot.
+        Some("LOADING" | "MASTERDOWN") => writes > 0 && commands.len() > 1,
+        Some(_) => writes > 1,
         // A server that was never reached has done nothing.
-        None => is_lost(&error) && !error.is_connection_refusal(),
+        None => writes > 0 && is_lost(&error) && !error.is_connection_refusal(),
     };
     let error = native(error);
     if is_unknown { error.with_outcome(Outcome::Unknown) } else { error }
 }
 
-/// As [`native`], for an error reply to a command that writes. A script is not rolled back, so what it meets in its midst may come
+/// Whether a command that writes may have written, by its answer. A script is not rolled back, so what it meets in its midst may come
 /// behind a write.
-pub(crate) fn native_reply(error: RedisError) -> Error {
-    let is_unknown = is_from_within_a_script(&error);
-    let error = native(error);
-    if is_unknown { error.with_outcome(Outcome::Unknown) } else { error }
+pub(crate) fn may_have_written(answer: &Value) -> bool {
+    match answer {
+        Value::ServerError(error) => is_from_within_a_script(error),
+        _ => true,
+    }
 }
 
 /// Whether the server has refused a command with one of these codes.
@@ -116,6 +119,7 @@ fn of_code(code: &str, detail: &str) -> (ErrorKind, &'static str, bool) {
         "NOPERM" => (Unauthorized, "the user lacks a permission", false),
         "DENIED" => (Unauthorized, "the server takes no connections from here", false),
         "READONLY" => (Unavailable, "the server is a read-only replica", true),
+        "UNBLOCKED" => (Unavailable, "the server is not the primary any more", true),
         "OOM" => (Unavailable, "the server is out of memory", true),
         "LOADING" => (Unavailable, "the server is loading its data", true),
         "MASTERDOWN" => (Unavailable, "the server has lost its primary", true),
@@ -137,11 +141,9 @@ fn of_code(code: &str, detail: &str) -> (ErrorKind, &'static str, bool) {
 }
 
 /// Whether a command of a script failed that may not be its first write. What the server is not ready for is refused at the first one.
-fn is_from_within_a_script(error: &RedisError) -> bool {
-    let detail = error.detail().unwrap_or_default();
-    matches!(error.code(), Some("ERR" | "NOPERM" | "WRONGTYPE"))
-        && detail.contains("@user_script")
-        && !is_killed(detail)
+fn is_from_within_a_script(error: &ServerError) -> bool {
+    let detail = error.details().unwrap_or_default();
+    matches!(error.code(), "ERR" | "NOPERM" | "WRONGTYPE") && detail.contains("@user_script") && !is_killed(detail)
 }
 
 /// Only a script that has written nothing can be killed.

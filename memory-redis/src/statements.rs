@@ -387,9 +387,9 @@ pub(crate) fn name_of(command: &Cmd) -> &[u8] {
     }
 }
 
-/// Whether a command may write.
+/// Whether a command writes, of those that are not sent to read.
 pub(crate) fn is_write(command: &Cmd) -> bool {
-    matches!(name_of(command), b"EVAL" | b"EVALSHA" | b"UNLINK")
+    !matches!(name_of(command), b"SCRIPT" | b"WAIT")
 }
 
 /// The distinct words of a record.

@@ -23,6 +23,12 @@ fn main() -> ExitCode {
         trial("redis::a_wrong_password_is_unauthorized", || run(a_wrong_password_is_unauthorized())),
         trial("redis::a_missing_permission_is_unauthorized", || run(a_missing_permission_is_unauthorized())),
         trial("redis::an_error_behind_a_write_leaves_it_unknown", || run(an_error_behind_a_write_leaves_it_unknown())),
+        trial("redis::a_refusal_beside_half_a_script_leaves_it_unknown", || {
+            run(a_refusal_beside_half_a_script_leaves_it_unknown())
+        }),
+        trial("redis::a_primary_that_steps_down_leaves_it_unknown", || {
+            run(a_primary_that_steps_down_leaves_it_unknown())
+        }),
         trial(
             "redis::what_the_server_cannot_take_is_unavailable",
             || run(what_the_server_cannot_take_is_unavailable()),
@@ -88,7 +94,11 @@ async fn an_error_behind_a_write_leaves_it_unknown() -> Case {
         check(error, ErrorKind::Unauthorized, "lacks a permission");
         assert_eq!(error.outcome(), Outcome::Unknown, "{error:?}");
     };
-    // All is migrated, so that nothing is written by `init`.
+    // What is no script writes too: `init` keeps the secret of a namespace that is migrated and new.
+    server.command(&["DEL", "{agent_memory}:secret"])?;
+    unknown(&refused(guest.clone()).await);
+    assert!(!server.command(&["GET", "{agent_memory}:secret"])?.is_empty(), "it was written all the same");
+    // Now all is there, so that nothing is written by `init`.
     let waiting = open(guest.clone()).await?;
     unknown(&waiting.store(event("a-b", 1)).await.expect_err("no permission to wait"));
     let query = MemoryQuery::builder().all().build()?;
@@ -104,6 +114,48 @@ async fn an_error_behind_a_write_leaves_it_unknown() -> Case {
     let present = all.query(&query).await?.memories.remove(0);
     let absent = event("a-b", 3).into_memory(MemoryId::generate());
     unknown(&provider.restore(vec![present, absent]).await.expect_err("no permission to index"));
+    Ok(())
+}
+
+/// One script is refused as a whole, and the next ends in its midst: the first error tells nothing of the second script.
+async fn a_refusal_beside_half_a_script_leaves_it_unknown() -> Case {
+    let server = LocalRedis::start()?;
+    let all = open(config(&server.url())).await?;
+    let password = format!(">{SECRET}");
+    let keys = ["~{agent_memory}:[^n]*", "~{agent_memory}:n", "~{agent_memory}:n:a"];
+    let rights = ["+@all", "-mset"];
+    server.command(&[&["ACL", "SETUSER", "guest", "on", &password][..], &keys, &rights].concat())?;
+    let mut guest = config(&server.url());
+    guest.login = Login { user: Some("guest".to_owned()), password: Some(Password(SECRET.to_owned())) };
+    let guest = open(guest).await?;
+    // The keys of the one are forbidden; the other is listed before its row is refused.
+    let memories = ["b-b", "a-b"].map(|space| event(space, 1).into_memory(MemoryId::generate()));
+    let error = guest.restore(memories.into()).await.expect_err("no permission");
+    check(&error, ErrorKind::Unauthorized, "lacks a permission");
+    assert_eq!(error.outcome(), Outcome::Unknown, "{error:?}");
+    assert_eq!(server.command(&["EXISTS", "{agent_memory}:n:a"])?, "1", "the second script has written");
+    assert_eq!(server.command(&["EXISTS", "{agent_memory}:n:b"])?, "0", "the first has not");
+    assert_eq!(all.query(&MemoryQuery::builder().all().build()?).await?.memories.len(), 0, "half a memory is none");
+    Ok(())
+}
+
+/// While a write waits for a replica, the server becomes one: it has the write, and nobody knows for how long.
+async fn a_primary_that_steps_down_leaves_it_unknown() -> Case {
+    let server = LocalRedis::start()?;
+    let provider = open(config(&server.url())).await?;
+    let id = provider.store(event("a-b", 1)).await?;
+    let waiting = open(config(&format!("{}?wait_replicas=1&wait_timeout_ms=3600000", server.url()))).await?;
+    let update =
+        tokio::spawn(async move { waiting.update(id, MemoryPatch::new().with_status(Status::Completed)).await });
+    while !server.command(&["INFO", "clients"])?.contains("blocked_clients:1") {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    server.command(&["REPLICAOF", "127.0.0.1", "1"])?;
+    let error = update.await?.expect_err("it waits no more");
+    check(&error, ErrorKind::Unavailable, "not the primary any more");
+    assert!(error.is_retryable() && error.outcome() == Outcome::Unknown, "{error:?}");
+    server.command(&["REPLICAOF", "NO", "ONE"])?;
+    assert_eq!(provider.get(id).await?.ok_or("gone")?.revision.get(), 2, "it was done, once");
     Ok(())
 }
 
