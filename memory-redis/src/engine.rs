@@ -75,7 +75,7 @@ impl Engine for RedisEngine {
         // Often denied, which is no failure. One by one, as servers before 7.0 want it, and no more than is needed: there are
         // passwords among the settings.
         let mut commands = Pipeline::new();
-        for setting in ["appendonly", "appendfsync", "no-appendfsync-on-rewrite", "maxmemory", "maxmemory-policy"] {
+        for setting in ["appendfsync", "no-appendfsync-on-rewrite"] {
             commands.cmd("CONFIG").arg("GET").arg(setting);
         }
         let settings = self.connections.read_as::<Vec<HashMap<String, String>>>(&commands).await.ok();
@@ -101,26 +101,33 @@ impl Engine for RedisEngine {
 
 impl RedisEngine {
     fn durability(&self, info: &InfoDict, settings: Option<&HashMap<String, String>>) -> Durability {
-        let Some(settings) = settings else {
-            return Durability::Unknown { reason: "the server does not tell its configuration".to_owned() };
-        };
-        let is = |name: &str, value: &str| settings.get(name).is_some_and(|found| found == value);
-        let can_evict = settings.get("maxmemory-policy").is_some_and(|policy| policy.starts_with("allkeys"));
+        let is =
+            |name: &str, value: &str| settings.is_some_and(|all| all.get(name).is_some_and(|found| found == value));
+        let policy = info.get::<String>("maxmemory_policy").unwrap_or_default();
+        // Of what has no time to live, as no key of a namespace has one, the other policies drop nothing.
+        let can_evict = policy.starts_with("allkeys") && info.get("maxmemory") != Some(0_u64);
         let replicas = info.get::<u32>("connected_slaves").unwrap_or_default();
         let waited_for = self.connections.config.wait.map_or(0, |wait| wait.replicas.get());
-        let is_behind = self.connections.fails_over() && waited_for < replicas;
+        // A replica that is away right now may take over all the same.
+        let is_behind = self.connections.fails_over() && waited_for < replicas.max(1);
+        let is_flushed = settings.is_none() || is("appendfsync", "always");
         let is_put_off = is("no-appendfsync-on-rewrite", "yes");
         // The first that applies is told, with how much is lost at most.
         let risks = [
-            (can_evict && !is("maxmemory", "0"), "maxmemory-policy lets the server drop keys", None),
-            (!is("appendonly", "yes"), "appendonly is off", None),
+            (can_evict, "maxmemory-policy lets the server drop keys", None),
+            (info.get("aof_enabled") == Some(0_u64), "appendonly is off", None),
             (is_behind, "a failover loses what its replica has not got yet: set wait_replicas to all of them", None),
             (is("appendfsync", "everysec"), "appendfsync is everysec", Some(Duration::from_secs(1))),
-            (!is("appendfsync", "always"), "appendfsync leaves flushing to the system", None),
+            (!is_flushed, "appendfsync leaves flushing to the system", None),
             (is_put_off, "no-appendfsync-on-rewrite leaves the log unflushed while it is rewritten", None),
         ];
+        let unknown = |reason: &str| Durability::Unknown { reason: reason.to_owned() };
         match risks.into_iter().find(|(applies, ..)| *applies) {
             Some((_, reason, bound)) => Durability::AtRisk { reason: reason.to_owned(), bound },
+            None if settings.is_none() => unknown("the server does not tell its configuration"),
+            None if waited_for < replicas => {
+                unknown("a replica may take over the address of the server: set wait_replicas to all of them")
+            }
             None => Durability::Durable,
         }
     }

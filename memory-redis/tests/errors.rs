@@ -57,9 +57,9 @@ async fn a_wrong_password_is_unauthorized() -> Case {
 }
 
 async fn a_missing_permission_is_unauthorized() -> Case {
-    let server = LocalRedis::start()?;
+    let server = LocalRedis::start_with(&[("appendonly", "yes")])?;
     open(config(&server.url())).await?.shutdown().await?;
-    // As the README tells, but for the keys of another namespace.
+    // Without the right to read the configuration, and with none to the keys of another namespace.
     let rights = ["+@read", "+@write", "+@transaction", "+eval", "+evalsha", "+script|load", "+info"];
     let password = format!(">{SECRET}");
     let user = ["ACL", "SETUSER", "guest", "on", &password, "~{agent_memory}:*"];
@@ -70,6 +70,15 @@ async fn a_missing_permission_is_unauthorized() -> Case {
     provider.store(event("a-b", 1)).await?;
     let health = provider.check_health().await?;
     assert!(health.durability.to_string().starts_with("unknown"), "{}", health.durability);
+    // What `INFO` tells is enough to know of a risk.
+    for (setting, value, risk) in [
+        ("appendonly", "no", "at risk: appendonly is off"),
+        ("maxmemory-policy", "allkeys-lfu", "at risk: appendonly is off"),
+        ("maxmemory", "1gb", "at risk: maxmemory-policy lets the server drop keys"),
+    ] {
+        server.command(&["CONFIG", "SET", setting, value])?;
+        assert_eq!(provider.check_health().await?.durability.to_string(), risk, "{setting}");
+    }
     guest.namespace = "elsewhere".to_owned();
     check(&refused(guest).await, ErrorKind::Unauthorized, "lacks a permission");
     server.command(&["ACL", "SETUSER", "guest", "-zadd"])?;

@@ -2,15 +2,18 @@
 
 use std::collections::BTreeSet;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
-use conformance::server::redis::LocalRedis;
+use conformance::ledgers;
+use conformance::server::redis::{LocalRedis, LocalSentinel};
+use conformance::server::redis_cluster::RedisCluster;
 use conformance::server::trial;
 use conformance::workload::Ledger;
 use libtest_mimic::Arguments;
 use memory_core::{
-    Collection, Content, Context, DocumentId, DocumentSelection, DocumentWrite, Durability, ErrorKind, IdempotencyKey,
-    MemoryId, MemoryPatch, MemoryProvider, MemoryQuery, Outcome, SpaceId, Status, TextIndex, Timestamp,
+    Collection, Content, Context, DocumentId, DocumentQuery, DocumentSelection, DocumentWrite, Durability, ErrorKind,
+    IdempotencyKey, MemoryId, MemoryPatch, MemoryProvider, MemoryQuery, Outcome, SpaceId, Status, TextIndex, Timestamp,
 };
 use memory_redis::{RedisConfig, RedisMemory};
 
@@ -26,6 +29,9 @@ fn main() -> ExitCode {
         trial("redis::durability_follows_the_configuration", || run(durability_follows_the_configuration())),
         trial("redis::a_write_waits_for_its_replicas", || run(a_write_waits_for_its_replicas())),
         trial("redis::concurrent_writes_share_a_wait", || run(concurrent_writes_share_a_wait())),
+        trial("redis::durability_follows_the_replicas", || run(durability_follows_the_replicas())),
+        trial("redis::the_documented_user_may_do_everything", || run(the_documented_user_may_do_everything())),
+        trial("redis-cluster::the_documented_user_may_do_everything", || run(the_documented_user_may_use_a_cluster())),
         trial("redis::a_newer_schema_is_refused_by_its_name", || run(a_newer_schema_is_refused_by_its_name())),
         trial("redis::a_program_that_is_too_old_writes_nothing", || run(a_program_that_is_too_old_writes_nothing())),
         trial("redis::a_namespace_is_removed_alone", || run(a_namespace_is_removed_alone())),
@@ -182,6 +188,116 @@ async fn durability_follows_the_configuration() -> Case {
     Ok(())
 }
 
+/// An address may lead to a replica one day, and to a replica that is away now as well.
+async fn durability_follows_the_replicas() -> Case {
+    let settings = [("appendonly", "yes"), ("appendfsync", "always"), ("repl-diskless-sync-delay", "0")];
+    let server = LocalRedis::start_with(&settings)?;
+    let durability = async |url: String| {
+        let durability = open(RedisConfig::from_url(&url)?).await?.check_health().await?.durability;
+        Ok::<_, memory_core::Error>(durability.to_string())
+    };
+    assert_eq!(durability(server.url()).await?, "durable");
+    let behind = "at risk: a failover loses what its replica has not got yet: set wait_replicas to all of them";
+    let sentinel = LocalSentinel::start(&server)?;
+    assert_eq!(durability(sentinel.url()).await?, behind, "it has none right now");
+    let _replica = LocalRedis::start_replica(&server)?;
+    until_online(&server).await?;
+    let maybe = "unknown: a replica may take over the address of the server: set wait_replicas to all of them";
+    assert_eq!(durability(server.url()).await?, maybe);
+    assert_eq!(durability(sentinel.url()).await?, behind);
+    for url in [server.url(), sentinel.url()] {
+        assert_eq!(durability(format!("{url}?wait_replicas=1&wait_timeout_ms=60000")).await?, "durable");
+    }
+    Ok(())
+}
+
+/// What README grants, on a ledger of version 1 in another database, with a replica to wait for.
+async fn the_documented_user_may_do_everything() -> Case {
+    let server = LocalRedis::start_with(&[("repl-diskless-sync-delay", "0"), ("appendonly", "yes")])?;
+    let _replica = LocalRedis::start_replica(&server)?;
+    until_online(&server).await?;
+    Admin::of(&server.url()).query::<()>(&documented_user()).await?;
+    let url = server.url().replace(&format!(":{}@", server.password()), "app:secret@");
+    let config = RedisConfig::from_url(&format!("{url}/1?wait_replicas=1&wait_timeout_ms=60000"))?;
+    let ledger = include_str!("../../conformance/ledgers/v1/redis-text.txt");
+    Admin::of(&format!("{}/1", server.url())).lay(ledger, &config.namespace).await?;
+    assert_eq!(memory_redis::plan(&config).await?.before, 1);
+    ledgers::check(TextIndex::All, async |text_index| {
+        let mut config = config.clone();
+        config.text_index = text_index;
+        Ok(Arc::new(RedisMemory::open(config)?) as _)
+    })
+    .await?;
+    use_everything(config).await
+}
+
+async fn the_documented_user_may_use_a_cluster() -> Case {
+    let cluster = RedisCluster::start_with(&[("appendonly", "yes")])?;
+    let url = cluster.url();
+    let (admin, hosts) = url.rsplit_once('@').ok_or("no password")?;
+    for host in hosts.split(',') {
+        let node = format!("{}@{host}", admin.replace("redis+cluster", "redis"));
+        Admin::of(&node).query::<()>(&documented_user()).await?;
+    }
+    let url = format!("redis+cluster://app:secret@{hosts}?wait_replicas=1&wait_timeout_ms=60000");
+    use_everything(RedisConfig::from_url(&url)?).await
+}
+
+/// The command of README that makes a user.
+fn documented_user() -> redis::Cmd {
+    let line = include_str!("../README.md").lines().find(|line| line.starts_with("ACL SETUSER app "));
+    let mut command = redis::Cmd::new();
+    command.arg(line.expect("a line of README").split(' ').collect::<Vec<_>>());
+    command
+}
+
+/// Calls whatever there is, and removes all that is there.
+async fn use_everything(mut config: RedisConfig) -> Case {
+    config.text_index = TextIndex::All;
+    assert_eq!(memory_redis::migrate(&config).await?.now, 2);
+    let (provider, word) = (open(config.clone()).await?, Context::parse(r#""umbrella""#)?);
+    let with_key = event("a-b", 1).with_idempotency_key(IdempotencyKey::parse("k")?);
+    let id = provider.store(with_key.clone()).await?;
+    assert_eq!(provider.store(with_key).await?, id);
+    provider.store_many((2..99).map(|time| event("a-b", time)).collect()).await?;
+    provider.store(event("a-c", 99).with_context(Context::parse(&format!("\"{}\"", "x".repeat(1 << 16)))?)).await?;
+    provider.update(id, MemoryPatch::new().set_context(word).with_status(Status::Completed)).await?;
+    for (query, count) in [
+        (MemoryQuery::builder().prefix("a-b").status(Status::Pending).limit(1_000), 97),
+        (MemoryQuery::builder().all().text("umbrella"), 1),
+    ] {
+        let found = provider.query(&query.build()?).await?.memories;
+        assert!(found.len() >= count, "{} of {count}", found.len());
+    }
+    let copy = provider.get(id).await?.ok_or("gone")?;
+    assert_eq!(provider.restore(vec![copy]).await?.equal, 1);
+    let documents = provider.documents();
+    for content in ["apple", "pear"] {
+        documents.put(document("n", "1", content)?).await?;
+    }
+    let query = DocumentQuery::builder(Collection::parse("n")?).all().text("pear").build()?;
+    let found = documents.query(&query).await?.documents;
+    documents.restore(found).await?;
+    let selection = DocumentSelection::ids(Collection::parse("n")?, [DocumentId::parse("1")?])?;
+    assert_eq!(documents.remove(&selection, 1).await?.len(), 1);
+    assert!(!documents.collections().await?.contains(&Collection::parse("n")?));
+    while provider.backfill().await?.is_some() {}
+    let risk = provider.check_health().await?.durability.to_string();
+    assert_eq!(risk, "at risk (up to 1s): appendfsync is everysec", "it may see the configuration");
+    assert!(memory_redis::inspect(&config).await?.server_time.is_some());
+    provider.shutdown().await?;
+    memory_redis::remove(&config).await?;
+    assert!(memory_redis::plan(&config).await?.before == 0, "all is gone");
+    Ok(())
+}
+
+async fn until_online(server: &LocalRedis) -> Case {
+    while !server.command(&["INFO", "replication"])?.contains("state=online") {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    Ok(())
+}
+
 async fn a_write_waits_for_its_replicas() -> Case {
     let server = LocalRedis::start_with(&[("repl-diskless-sync", "yes"), ("repl-diskless-sync-delay", "0")])?;
     let url = server.url();
@@ -247,9 +363,7 @@ async fn concurrent_writes_share_a_wait() -> Case {
     assert!(found.len() == 64 && found.iter().all(|memory| memory.revision.get() == 2), "each was done once");
 
     let _replica = LocalRedis::start_replica(&server)?;
-    while !server.command(&["INFO", "replication"])?.contains("state=online") {
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    until_online(&server).await?;
     let patient = waiting(60_000).await?;
     for update in updates(&patient) {
         assert_eq!(update.await??.revision.get(), 3);
