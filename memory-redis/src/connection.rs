@@ -2,7 +2,7 @@
 
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use memory_core::engine::Retry;
 use memory_core::{Error, ErrorKind, Host, Outcome, Result};
@@ -16,6 +16,9 @@ use crate::statements::{Keys, LONG_ROWS, is_write, load_scripts, name_of};
 
 /// How many sessions walk or search at the same time.
 const RECALLS: usize = 32;
+
+/// For how long at most it is tried to reach a server, so that no clock overflows.
+const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// A page of rows of at least this many bytes is not read at once.
 const LONG: usize = 1 << 16;
@@ -113,10 +116,16 @@ impl Connections {
         self.nodes.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
-    /// Tries work that can be done twice, until the time to reach a server is over.
+    /// Tries work that can be done twice, until the time to reach a server is over. Waits for it no longer than for a call.
     pub(crate) async fn retry<T, F: Future<Output = Result<T>>>(&self, work: impl Fn() -> F) -> Result<T> {
-        let retry = Retry::until(Instant::now() + self.config.connect_timeout).repeatable();
-        retry.run(|error| self.is_temporary(error), |_| work()).await
+        let RedisConfig { deadline, connect_timeout, .. } = self.config;
+        let patience = connect_timeout.min(deadline).min(LONGEST);
+        let retry = Retry::until(Instant::now() + patience).repeatable();
+        let tries = retry.run(|error| self.is_temporary(error), |_| work());
+        tokio::time::timeout(deadline, tries).await.unwrap_or_else(|_| {
+            let message = format!("no answer within {} ms", deadline.as_millis());
+            Err(Error::new(ErrorKind::Timeout, message).with_outcome(Outcome::Unknown).retryable())
+        })
     }
 
     /// Whether the same call can succeed soon.

@@ -20,7 +20,7 @@ use crate::rows::{self, Stored, Version};
 use crate::statements::{COLLECTIONS, Call, INDEXED, Keys, LONG_ROWS, Range, UNINDEXED, parted, step};
 
 /// How many rows are read by one command, and taken into the index of words at once.
-const ROWS: usize = 64;
+pub(crate) const ROWS: usize = 64;
 /// How many candidates a slice of a walk has at most.
 const MAX_SLICE: usize = 1_024;
 /// How many entries are read of each of many sets at least.

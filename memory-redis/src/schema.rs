@@ -5,14 +5,14 @@ use std::time::Instant;
 use async_trait::async_trait;
 use memory_core::engine::{Config, Mark, corrupt};
 use memory_core::{
-    Backfill, Blocks, Collection, Documents, Error, Inspection, Ledger, Result, SpaceId, TextIndex, Timestamp,
+    Backfill, Blocks, Collection, Documents, Error, Inspection, Ledger, Outcome, Result, SpaceId, TextIndex, Timestamp,
 };
 use migrations::{Applied, Kind, PATHS, Report, Step, Target};
 use redis::{InfoDict, Pipeline, Value};
 
 use crate::config::RedisConfig;
 use crate::connection::{Connections, command};
-use crate::read::{LATE, RedisSession};
+use crate::read::{LATE, ROWS, RedisSession};
 use crate::rows::{self, Stored};
 use crate::statements::{COLLECTIONS, Call, INDEXED, MOVE, PLACES, SCHEMA, UNINDEXED, WRITER, Words, step};
 
@@ -32,6 +32,8 @@ const LEFT: [&str; 8] = ["m:", "p:", "c:", "w:", "d:", "dt:", "dw:", "old:"];
 const SET_ASIDE: &str = "
     if redis.call('TYPE', KEYS[1]).ok == 'zset' then redis.call('RENAME', KEYS[1], KEYS[2]) end
     return redis.call('SET', KEYS[1], 'version 2')";
+/// How many documents of a collection are left, also before it was set aside.
+const COUNT: &str = "return redis.call('ZCARD', redis.call('TYPE', KEYS[1]).ok == 'zset' and KEYS[1] or KEYS[2])";
 /// Goes on in the sweep. Where a whole round has found nothing, and nothing is left to move, the step is complete. Does nothing when
 /// another program has gone on.
 const ADVANCE: &str = "
@@ -62,8 +64,8 @@ const BEGIN_AGAIN: &str = "
     return redis.call('HSET', KEYS[1], ARGV[1], (string.gsub(steps, ARGV[2], ARGV[2] .. ARGV[3])))";
 /// Where a row of version 1 has its createdAt, as a big-endian number.
 const CREATED_AT_1: (usize, usize) = (17, 24);
-/// How many records a slice moves.
-const SLICE: usize = 256;
+/// How many records a slice moves, unless they are long.
+const SLICE: usize = ROWS;
 /// The last byte of what a row begins with: more than all up to its space.
 const BEGIN: usize = 599;
 /// How many bytes of a step are its time.
@@ -73,11 +75,13 @@ const TAKEN_OVER: usize = 512;
 /// What is behind the line of a step in the bookkeeping that its backfill has not completed.
 const BEGUN: &str = " begun";
 
-/// Creates or migrates the schema, as `init` does, and tells which steps that took.
+/// Creates or migrates the schema, as `init` does, and tells which steps that took. Goes over all keys of the server, slice by slice, for
+/// what older programs have left; as in all that is for operators, each command has the deadline of a call (`Timeout`).
 pub async fn migrate(config: &RedisConfig) -> Result<Report> {
     let connections = connect(config)?;
     let report = connections.retry(|| run(&connections)).await?;
-    connections.retry(|| begin_again(&connections)).await?;
+    let earlier = if report.applied.is_empty() { Outcome::NotDone } else { Outcome::Unknown };
+    begin_again(&connections).await.map_err(|error| error.after(earlier))?;
     Ok(report)
 }
 
@@ -85,16 +89,21 @@ pub async fn migrate(config: &RedisConfig) -> Result<Report> {
 pub async fn plan(config: &RedisConfig) -> Result<Report> {
     let connections = connect(config)?;
     let plan = || async { migrations::plan(&mut RedisTarget::new(&connections), migrations::redis(), &[]).await };
-    connections.retry(plan).await
+    connections.retry(plan).await.map_err(|error| error.with_outcome(Outcome::NotDone))
 }
 
 /// Removes all keys of the namespace, for ever. Goes over all keys of the server, slice by slice. Nothing happens when there is none.
+/// What was removed before an error is gone, and to call it again goes on (`Unknown`).
 pub async fn remove(config: &RedisConfig) -> Result<()> {
     let connections = connect(config)?;
-    let mut cursor = b"0".to_vec();
+    let (mut cursor, mut earlier) = (b"0".to_vec(), Outcome::NotDone);
     loop {
-        let (next, keys) = connections.retry(|| scan(&connections, &cursor)).await?;
-        connections.retry(|| unlink(&connections, keys.clone())).await?;
+        let slice = connections.retry(|| scan(&connections, &cursor)).await;
+        let (next, keys) = slice.map_err(|error| error.after(earlier))?;
+        if !keys.is_empty() {
+            connections.retry(|| unlink(&connections, keys.clone())).await.map_err(|error| error.after(earlier))?;
+            earlier = Outcome::Unknown;
+        }
         cursor = next;
         if cursor == b"0" {
             return Ok(());
@@ -109,8 +118,8 @@ pub async fn inspect(config: &RedisConfig) -> Result<Inspection> {
     let mut commands = Pipeline::new();
     commands.cmd("TIME").cmd("INFO").arg("memory");
     // Seconds, and the microseconds beyond them.
-    let ((seconds, micros), memory): ((i64, i64), InfoDict) =
-        connections.retry(|| connections.read_as(&commands)).await?;
+    let told = connections.retry(|| connections.read_as::<((i64, i64), InfoDict)>(&commands)).await;
+    let ((seconds, micros), memory) = told.map_err(|error| error.with_outcome(Outcome::NotDone))?;
     let millis = seconds.saturating_mul(1_000).saturating_add(micros / 1_000);
     let bytes = |name| memory.get::<u64>(name);
     // What goes through the connections stays in their buffers for a while.
@@ -121,7 +130,9 @@ pub async fn inspect(config: &RedisConfig) -> Result<Inspection> {
 
 /// Migrates over the connections of a provider.
 pub(crate) async fn run(connections: &Connections) -> Result<Report> {
-    migrations::migrate(&mut RedisTarget::new(connections), migrations::redis(), &[]).await
+    let mut target = RedisTarget::new(connections);
+    let migrated = migrations::migrate(&mut target, migrations::redis(), &[]).await;
+    migrated.map_err(|error| error.after(target.outcome))
 }
 
 /// The step that a backfill has to complete.
@@ -136,14 +147,14 @@ async fn begin_again(connections: &Connections) -> Result<()> {
     let steps = migrations::redis().iter().filter(|step| step.kind == Kind::Backfill && step.name != PATHS);
     let (left, mut cursor) = (LEFT.map(|prefix| connections.keys.of(prefix)), b"0".to_vec());
     loop {
-        let (next, keys) = scan(connections, &cursor).await?;
+        let (next, keys) = connections.retry(|| scan(connections, &cursor)).await?;
         if keys.iter().any(|key| left.iter().any(|prefix| key.starts_with(prefix))) {
             let mut again = Pipeline::with_capacity(1);
             for step in steps {
                 again.cmd("EVAL").arg(BEGIN_AGAIN).arg(1).arg(connections.keys.of(SCHEMA));
                 again.arg(step.version).arg(line(step)).arg(BEGUN);
             }
-            return connections.write(again, Instant::now()).await.map(drop);
+            return connections.retry(|| connections.write(again.clone(), Instant::now())).await.map(drop);
         }
         cursor = next;
         if cursor == b"0" {
@@ -182,11 +193,13 @@ struct RedisTarget<'c> {
     connections: &'c Connections,
     /// Whether this has made the first version, so that no program of version 1 can have been there.
     is_new: bool,
+    /// What a failure leaves behind: that of a later step does not undo an earlier one.
+    outcome: Outcome,
 }
 
 impl<'c> RedisTarget<'c> {
     fn new(connections: &'c Connections) -> Self {
-        Self { connections, is_new: false }
+        Self { connections, is_new: false, outcome: Outcome::NotDone }
     }
 }
 
@@ -229,6 +242,7 @@ impl Target for RedisTarget<'_> {
         pipeline.cmd("EVAL").arg(text).arg(keys.len()).arg(keys).arg(step.version).arg(line(step)).arg(state);
         let is_done = self.connections.write(pipeline, Instant::now()).await? != [Value::Int(0)];
         self.is_new |= step.version == 1 && is_done;
+        self.outcome = if is_done { Outcome::Unknown } else { self.outcome };
         Ok(())
     }
 
@@ -259,7 +273,8 @@ impl RedisSession {
         }
         let collections = self.old_collections().await?;
         for name in &collections {
-            counts.cmd("ZCARD").arg(keys.with("old:dt:", name));
+            let sets = ["dt:", "old:dt:"].map(|kind| keys.with(kind, name));
+            counts.cmd("EVAL").arg(COUNT).arg(sets.len()).arg(&sets);
         }
         let counts: Vec<Option<u64>> = on.read_as(&counts).await?;
         let (done, left) = (counts[0].unwrap_or_default(), counts[1..].iter().flatten().sum::<u64>());
@@ -314,7 +329,7 @@ impl RedisSession {
     }
 
     /// Moves the next records of a set of version 1: writes their rows under their new keys, where they still stand in the set. Where
-    /// another program has moved one, it may be changed or removed already. Tells whether there were any.
+    /// another program has moved one, it may be changed or removed already. Tells whether there may be more.
     async fn move_some(&self, set: &[u8], from: &[u8], of: Option<&Collection>, has_words: bool) -> Result<bool> {
         let (on, last) = (&self.on, (SLICE - 1).to_string());
         let entries = command("ZRANGE", &[set, b"0", last.as_bytes(), b"WITHSCORES"]);
@@ -323,6 +338,7 @@ impl RedisSession {
         if marks.is_empty() {
             return Ok(false);
         }
+        let found = marks.len();
         // Version 1 told of rows from 1 MiB on only.
         marks.truncate(self.measured(from, &marks).await?);
         let ids: Vec<_> = marks.iter().map(|mark| mark.id.as_slice()).collect();
@@ -342,7 +358,7 @@ impl RedisSession {
         clear.cmd("UNLINK").arg(ids.iter().map(|id| [from, id].concat()).collect::<Vec<_>>());
         clear.cmd("ZREM").arg(set).arg(&ids).cmd("HINCRBY").arg(on.keys.of(MOVE)).arg("done").arg(ids.len());
         on.write(clear, Instant::now()).await?;
-        Ok(true)
+        Ok(found == SLICE || marks.len() < found)
     }
 
     /// Places the next documents, along the collections and in each in the order of time. Who changes one meanwhile has placed it.

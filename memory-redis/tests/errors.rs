@@ -39,6 +39,7 @@ fn main() -> ExitCode {
         trial("redis::a_slot_that_is_not_served_is_unavailable", || run(a_slot_that_is_not_served_is_unavailable())),
         trial("redis::a_value_of_another_type_is_corrupt", || run(a_value_of_another_type_is_corrupt())),
         trial("redis::a_row_that_is_cut_anywhere_is_corrupt", || run(a_row_that_is_cut_anywhere_is_corrupt())),
+        trial("redis::an_operator_waits_no_longer_than_a_call", || run(an_operator_waits_no_longer_than_a_call())),
         trial("redis::nobody_at_the_port_is_unavailable", || run(nobody_at_the_port_is_unavailable())),
     ];
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
@@ -334,6 +335,27 @@ async fn a_row_that_is_cut_anywhere_is_corrupt() -> Case {
     }
     admin.query::<()>(redis::cmd("SET").arg(&key).arg(&row)).await?;
     assert_eq!(provider.get(id).await?.ok_or("gone")?.status, Status::Observed);
+    Ok(())
+}
+
+/// Nor does any setting overflow a clock.
+async fn an_operator_waits_no_longer_than_a_call() -> Case {
+    let server = LocalRedis::start()?;
+    let mut config = config(&server.url());
+    config.connect_timeout = Duration::MAX;
+    assert_eq!(memory_redis::migrate(&config).await?.now, 2);
+    config.deadline = Duration::from_millis(300);
+    server.command(&["CLIENT", "PAUSE", "3600000"])?;
+    for (name, error, outcome) in [
+        ("plan", memory_redis::plan(&config).await.map(drop), Outcome::NotDone),
+        ("inspect", memory_redis::inspect(&config).await.map(drop), Outcome::NotDone),
+        ("migrate", memory_redis::migrate(&config).await.map(drop), Outcome::Unknown),
+        ("remove", memory_redis::remove(&config).await, Outcome::Unknown),
+    ] {
+        let error = error.expect_err(name);
+        check(&error, ErrorKind::Timeout, "no answer within 300 ms");
+        assert_eq!((error.outcome(), error.is_retryable()), (outcome, true), "{name}");
+    }
     Ok(())
 }
 

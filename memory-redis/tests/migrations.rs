@@ -38,6 +38,7 @@ fn main() -> ExitCode {
         trial("redis::a_move_that_is_cut_anywhere_loses_nothing", || run(a_move_that_is_cut_anywhere_loses_nothing())),
         trial("redis::programs_that_move_a_ledger_at_once_lose_nothing", || run(at_once())),
         trial("redis::a_long_move_tells_its_progress", || run(a_long_move_tells_its_progress())),
+        trial("redis::a_long_collection_counts_before_its_turn", || run(a_long_collection_counts_before_its_turn())),
         trial("redis::a_program_of_version_1_is_refused_each_write", || {
             run(a_program_of_version_1_is_refused_each_write())
         }),
@@ -135,6 +136,28 @@ async fn a_long_move_tells_its_progress() -> Case {
         assert_eq!(backfill.blocks, Blocks::Nothing, "the rest only gives space back");
     }
     check_no_old_key(&server).await
+}
+
+/// Nobody takes it for short, and begins to move it in a call.
+async fn a_long_collection_counts_before_its_turn() -> Case {
+    let (server, config) = laid("").await?;
+    let admin = Admin::of(&server.url());
+    admin.query::<()>(cmd("ZADD").arg("{agent_memory}:collections").arg(0).arg("notes")).await?;
+    let mut add = cmd("ZADD");
+    add.arg("{agent_memory}:dt:notes");
+    for number in 0..3_000 {
+        add.arg(number).arg(number);
+    }
+    admin.query::<()>(&add).await?;
+    let program = open(config).await?;
+    for expected in ["0 of 3000 records", "64 of 3000 records"] {
+        let error = program.store(event("a-b", 1)).await.expect_err("not complete");
+        assert!(error.kind() == ErrorKind::Unavailable && error.message().contains(expected), "{error}");
+        program.backfill().await?;
+    }
+    while program.backfill().await?.is_some_and(|backfill| backfill.blocks == Blocks::Everything) {}
+    program.store(event("a-b", 1)).await?;
+    Ok(())
 }
 
 /// What programs of version 1 write with, in short.
