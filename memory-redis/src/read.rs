@@ -17,7 +17,7 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use crate::connection::{Connections, command, decoded};
 use crate::rows::{self, Stored, Version};
-use crate::statements::{COLLECTIONS, Call, INDEXED, Keys, LONG_ROWS, Range, UNINDEXED, parted, step};
+use crate::statements::{COLLECTIONS, Call, INDEXED, Keys, LONG_ROWS, Range, UNINDEXED, indexed_words, parted, step};
 
 /// How many rows are read by one command, and taken into the index of words at once.
 pub(crate) const ROWS: usize = 64;
@@ -169,7 +169,7 @@ impl RedisSession {
                 let unindexed = Some((keys.of(UNINDEXED), step.as_slice(), true));
                 let mut call = Call::change(keys, keys.row(None, id), rows::head(&row), &[], unindexed);
                 // A row that can't be read has no words.
-                let words = Ledger::read(None, id, &row).map(|memory| memory.words()).unwrap_or_default();
+                let words = Ledger::read(None, id, &row).map(|memory| indexed_words(&memory)).unwrap_or_default();
                 call.remove(keys.of(UNINDEXED), step.clone());
                 call.list(step, Some(words));
                 pipeline.add_command(call.into_cmd());

@@ -14,7 +14,7 @@ use crate::config::RedisConfig;
 use crate::connection::{Connections, command};
 use crate::read::{LATE, ROWS, RedisSession};
 use crate::rows::{self, Stored};
-use crate::statements::{COLLECTIONS, Call, INDEXED, MOVE, PLACES, SCHEMA, UNINDEXED, WRITER, Words, step};
+use crate::statements::{COLLECTIONS, Call, INDEXED, MOVE, PLACES, SCHEMA, UNINDEXED, WRITER, Words, indexed_words, step};
 
 /// The keys that writes of version 1 touch, and the names that their values get.
 const MOVED: [[&str; 2]; 7] = [
@@ -465,6 +465,6 @@ fn index(call: &mut Call<'_>, Mark { millis, id }: &Mark, row: &[u8], of: Option
     {
         call.place(&step, &space, head.status);
     }
-    let words = || Ledger::read(None, id, row).map(|memory| memory.words()).unwrap_or_default();
+    let words = || Ledger::read(None, id, row).map(|memory| indexed_words(&memory)).unwrap_or_default();
     call.list(step, has_words.then(words));
 }

@@ -160,8 +160,9 @@ impl<'k> Call<'k> {
         Self { namespace, script, keys, arguments: Vec::new(), coming, going, pruned }
     }
 
-    /// Appends memories, all or none, unless one's id or idempotency key is taken.
-    pub(crate) fn append(keys: &'k Keys, memories: &[&Memory], with_words: bool) -> Self {
+    /// Appends memories, all or none, unless one's id or idempotency key is taken. Tells whether their words come with them, if they are
+    /// wanted: those of several memories must not be too many for one script.
+    pub(crate) fn append(keys: &'k Keys, memories: &[&Memory], with_words: bool) -> (Self, bool) {
         let mut call = Self::new(Lua::Append, keys).key(keys.of(IDEMPOTENCY)).arg(memories.len().to_string());
         for memory in memories {
             let idempotency_key = memory.idempotency_key.as_ref().map_or("", IdempotencyKey::as_str);
@@ -169,9 +170,12 @@ impl<'k> Call<'k> {
             call = call.arg(*memory.id.as_bytes()).arg(idempotency_key).arg(rows::from_memory(memory));
             let step = step_of::<Ledger>(memory);
             call.place(&step, &memory.space_id, Some(memory.status));
-            call.list(step, with_words.then(|| memory.words()));
+            call.list(step, with_words.then(|| indexed_words(memory)));
+            if with_words && memories.len() > 1 && call.is_full() {
+                return Self::append(keys, memories, false);
+            }
         }
-        call
+        (call, with_words)
     }
 
     /// Writes a row if what was read of it is still in place: its head, or nothing. Without a new row it stays as it is.
@@ -263,6 +267,11 @@ impl<'k> Call<'k> {
 
     pub(crate) fn remove(&mut self, set: Vec<u8>, member: Vec<u8>) {
         self.going.entry(set).or_default().insert(member);
+    }
+
+    /// Whether it touches so many sets that no words of another record should come.
+    pub(crate) fn is_full(&self) -> bool {
+        self.coming.len() + self.going.len() > MOST_KEYS
     }
 
     pub(crate) fn into_cmd(mut self) -> Cmd {
@@ -394,3 +403,17 @@ pub(crate) fn is_write(command: &Cmd) -> bool {
 
 /// The distinct words of a record.
 pub(crate) type Words = BTreeSet<String>;
+
+/// How many keys a script may have before no more words come to it: nobody else is served meanwhile.
+const MOST_KEYS: usize = 100_000;
+/// The most words of a memory that are indexed. No document of a valid size has as many.
+const MOST_WORDS: usize = 300_000;
+
+/// The words of a memory that are indexed: the first in the order of their bytes, where it has too many.
+pub(crate) fn indexed_words(memory: &Memory) -> Words {
+    let mut words = memory.words();
+    while words.len() > MOST_WORDS {
+        words.pop_last();
+    }
+    words
+}

@@ -10,7 +10,7 @@ use redis::{Pipeline, Value};
 use crate::connection::decoded;
 use crate::read::RedisSession;
 use crate::rows::{self, Version};
-use crate::statements::{COLLECTIONS, Call, INDEXED, Lua, OPEN, Words, open_entry, step_of};
+use crate::statements::{COLLECTIONS, Call, INDEXED, Lua, OPEN, Words, indexed_words, open_entry, step_of};
 
 impl Writer for RedisSession {
     async fn append(&mut self, append: Append<'_>) -> Result<Vec<Appended>> {
@@ -20,9 +20,12 @@ impl Writer for RedisSession {
         let (shared, alone): (Vec<_>, Vec<_>) =
             memories.iter().partition(|memory| append.atomicity == Atomicity::All || is_new(memory));
         let groups = shared.chunks(shared.len().max(1)).chain(alone.chunks(1));
-        let mut scripts = Pipeline::with_capacity(1 + alone.len());
+        let (mut scripts, wants_words) =
+            (Pipeline::with_capacity(1 + alone.len()), on.config.text_index == TextIndex::All);
+        let mut has_words = true;
         for group in groups {
-            let call = Call::append(&on.keys, group, on.config.text_index == TextIndex::All);
+            let (call, is_indexed) = Call::append(&on.keys, group, wants_words);
+            has_words &= is_indexed;
             scripts.add_command(call.into_cmd());
         }
         // Of those that a script did not append, as their id or key is taken: who has it.
@@ -31,6 +34,10 @@ impl Writer for RedisSession {
             let bad = |_| Error::corrupt("a stored id is not a UUID").with_outcome(Outcome::Unknown);
             let taken: Vec<([u8; 16], [u8; 16])> = decoded(answer).map_err(bad)?;
             owners.extend(taken.into_iter().map(|(id, owner)| (MemoryId::from_bytes(id), MemoryId::from_bytes(owner))));
+        }
+        if wants_words && !has_words {
+            // A script for each memory. What fails here is left to the next search: the memories are stored.
+            let _ = self.index_words(usize::MAX).await;
         }
         Ok(append.outcomes(&owners))
     }
@@ -51,7 +58,7 @@ impl Writer for RedisSession {
                 call.add(on.keys.of(OPEN), open_entry(new, &step));
             }
             if !is_same_text && is_indexed {
-                call.change_words(None, &step, &before.record.words(), &after.words());
+                call.change_words(None, &step, &indexed_words(&before.record), &indexed_words(after));
             }
             match self.run(call).await? {
                 2 => is_indexed = !is_indexed,
@@ -77,20 +84,34 @@ impl Writer for RedisSession {
     }
 
     async fn remove(&mut self, collection: &Collection, found: &[Found<Document, Version>]) -> Result<bool> {
-        let keys = &self.on.keys;
+        let (keys, mut late) = (&self.on.keys, Vec::new());
+        let row = |document: &Document| keys.row(Some(collection), document.id.as_str());
         let mut call = Call::new(Lua::Remove, keys)
             .key(keys.collection(collection))
             .key(keys.of(COLLECTIONS))
             .arg(collection.as_str())
             .arg(found.len().to_string());
         for Found { record, version } in found {
-            call = call.key(keys.row(Some(collection), record.id.as_str())).arg(*version);
+            call = call.key(row(record)).arg(*version);
             let step = step_of::<Documents>(record);
-            call.change_words(Some(collection), &step, &record.words(), &Words::new());
+            match call.is_full() {
+                true => late.push(record),
+                false => call.change_words(Some(collection), &step, &record.words(), &Words::new()),
+            }
             call.displace_document(collection, &step, &record.space_id);
             call.remove(keys.collection(collection), step);
         }
-        Ok(self.run(call).await? == 1)
+        if self.run(call).await? != 1 {
+            return Ok(false);
+        }
+        // Entries without a row are none, so those that are too many for one script go behind it, unless a document has come there.
+        for document in late {
+            let mut clear = Call::change(keys, row(document), &[], &[], None);
+            let step = step_of::<Documents>(document);
+            clear.change_words(Some(collection), &step, &document.words(), &Words::new());
+            self.run(clear).await.map_err(|error| error.with_outcome(Outcome::Unknown))?;
+        }
+        Ok(true)
     }
 }
 

@@ -41,6 +41,7 @@ fn main() -> ExitCode {
             run(a_recall_looks_up_little_more_than_it_gives())
         }),
         trial("redis::long_rows_are_never_read_as_a_whole_page", || run(long_rows_are_never_read_as_a_whole_page())),
+        trial("redis::no_script_has_keys_without_end", || run(no_script_has_keys_without_end())),
         trial("redis::a_search_between_times_ranks_no_others", || run(a_search_between_times_ranks_no_others())),
         trial("redis::a_restore_brings_back_a_row_that_was_lost", || run(a_restore_brings_back_a_row_that_was_lost())),
         trial("redis::a_damaged_row_is_reported_on_one_page", || run(a_damaged_row_is_reported_on_one_page())),
@@ -579,6 +580,65 @@ async fn long_rows_are_never_read_as_a_whole_page() -> Case {
         let stored = usize::from(way != "update" && way != "put");
         assert_eq!(lengths().await?, (1 + stored, true), "{way}");
     }
+    Ok(())
+}
+
+/// The server serves nobody else meanwhile. A script with 100,000 keys gets no words of another record, by the server's own log.
+async fn no_script_has_keys_without_end() -> Case {
+    const WORDS: u32 = 60_000;
+    let settings = [("slowlog-log-slower-than", "0"), ("slowlog-max-len", "1000000")];
+    let server = LocalRedis::start_with(&settings)?;
+    let mut config = RedisConfig::from_url(&server.url())?;
+    // So many words take a debug build its time.
+    (config.text_index, config.deadline) = (TextIndex::All, Duration::from_secs(600));
+    let provider = open(config).await?;
+    let before = keys(&server).await?;
+    // Each number in four letters and digits, as short as so many can be.
+    let text = |first: u32, count: u32| {
+        let digit = |number: u32, place: u32| char::from_digit(number / 36_u32.pow(place) % 36, 36).expect("a digit");
+        let word = |number: u32| (0..4).rev().map(|place| digit(number, place)).chain([' ']).collect::<String>();
+        (first..first + count).map(word).collect::<String>()
+    };
+    // What replaces another document has the words of both, and a removal would have those of all.
+    let (documents, collection) = (provider.documents(), Collection::parse("n")?);
+    for (id, first) in [("1", 0), ("1", WORDS), ("2", 2 * WORDS), ("3", 3 * WORDS)] {
+        documents.put(document("n", id, &text(first, WORDS))?).await?;
+    }
+    let found = async |word: &str| {
+        let query = DocumentQuery::builder(Collection::parse("n")?).all().text(word).build()?;
+        Ok::<_, memory_core::Error>(documents.query(&query).await?.documents.len())
+    };
+    assert_eq!(
+        (found(&text(0, 1)).await?, found(&text(WORDS, 1)).await?, found(&text(3 * WORDS, 1)).await?),
+        (0, 1, 1)
+    );
+    let ids = ["1", "2", "3"].into_iter().map(DocumentId::parse).collect::<Result<Vec<_>, _>>()?;
+    assert_eq!(documents.remove(&DocumentSelection::ids(collection, ids)?, 3).await?.len(), 3);
+    let mut left = keys(&server).await?;
+    left.remove(b"{agent_memory}:long".as_slice());
+    assert_eq!(left, before, "no word is left");
+
+    let memory = |number: u32| {
+        let context = Context::parse(&format!("\"{}\"", text(number * WORDS, WORDS))).expect("valid");
+        event("a-b", number.into()).with_context(context)
+    };
+    let ids = provider.store_many((0..3).map(memory).collect()).await?;
+    for (number, id) in (0..).zip(ids) {
+        let query = MemoryQuery::builder().all().text(text(number * WORDS + 1, 1)).build()?;
+        let found = provider.query(&query).await?.memories;
+        assert_eq!(found.iter().map(|memory| memory.id).collect::<Vec<_>>(), [id], "it is found at once");
+    }
+
+    type Entry = (i64, i64, i64, Vec<Vec<u8>>, String, String);
+    let log: Vec<Entry> = Admin::of(&server.url()).query(redis::cmd("SLOWLOG").arg("GET").arg(-1)).await?;
+    let scripts = log.iter().filter(|(.., arguments, _, _)| arguments[0] == b"EVALSHA");
+    let count = |arguments: &[Vec<u8>]| String::from_utf8_lossy(&arguments[2]).parse::<u32>();
+    let (mut most, mut longest) = (0, 0);
+    for (_, _, micros, arguments, _, _) in scripts {
+        (most, longest) = (count(arguments)?.max(most), longest.max(*micros));
+    }
+    println!("the longest script had {most} keys and took {longest} µs");
+    assert!((WORDS..=100_000 + WORDS).contains(&most), "a script of {most} keys");
     Ok(())
 }
 
