@@ -21,6 +21,8 @@ use crate::statements::{COLLECTIONS, Call, INDEXED, Keys, LONG_ROWS, Range, UNIN
 
 /// How many rows are read by one command, and taken into the index of words at once.
 pub(crate) const ROWS: usize = 64;
+/// How many rows are held at once where none is long: below 64 KiB each.
+const HELD: usize = 256;
 /// How many candidates a slice of a walk has at most.
 const MAX_SLICE: usize = 1_024;
 /// How many entries are read of each of many sets at least.
@@ -352,11 +354,11 @@ impl RedisSession {
         Ok(Verdict::Skip)
     }
 
-    /// Of how many of these entries the rows can be held at once: of all, unless rows may be long.
+    /// Of how many of these entries the rows can be held at once: of some hundred, unless rows may be long.
     async fn readable(&self, prefix: &[u8], marks: &[Mark]) -> Result<usize> {
         match self.on.has_long_rows.load(Ordering::Relaxed) {
             true => self.measured(prefix, marks).await,
-            false => Ok(marks.len()),
+            false => Ok(marks.len().min(HELD)),
         }
     }
 
