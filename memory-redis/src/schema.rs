@@ -14,7 +14,9 @@ use crate::config::RedisConfig;
 use crate::connection::{Connections, command};
 use crate::read::{LATE, ROWS, RedisSession};
 use crate::rows::{self, Stored};
-use crate::statements::{COLLECTIONS, Call, INDEXED, MOVE, PLACES, SCHEMA, UNINDEXED, WRITER, Words, indexed_words, step};
+use crate::statements::{
+    COLLECTIONS, Call, INDEXED, MOVE, PLACES, SCHEMA, UNINDEXED, WRITER, Words, indexed_words, step,
+};
 
 /// The keys that writes of version 1 touch, and the names that their values get.
 const MOVED: [[&str; 2]; 7] = [
@@ -435,8 +437,9 @@ impl RedisSession {
         }
         let created: Vec<Vec<u8>> = on.read_as(&created).await?;
         for (id, created_at) in ids.iter().zip(created) {
-            // One that is cut before stands at the beginning.
-            let created_at = created_at.try_into().map_or(0, i64::from_be_bytes);
+            // One that is cut before, or has no time there, stands at the beginning.
+            let created_at = created_at.try_into().map(i64::from_be_bytes).ok();
+            let created_at = created_at.filter(|millis| Timestamp::from_millis(*millis).is_ok()).unwrap_or_default();
             adopt.cmd("ZADD").arg(on.keys.of("old:time")).arg(created_at).arg(id);
         }
         on.write(adopt, Instant::now()).await?;
