@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use memory_core::engine::{Config, Settings, parameter};
+use memory_core::engine::{Config, Settings, heavy_calls, parameter};
 use memory_core::{Address, Clock, DEFAULT_DEADLINE, Error, Result, SystemClock, TextIndex};
 
 /// The longest deadline; SQLite can't wait for more than 24 days.
@@ -30,7 +30,8 @@ pub struct SqliteConfig {
     pub text_index: TextIndex,
     /// How long a call may take; 30 s by default, a day at most.
     pub deadline: Duration,
-    /// How many threads read at the same time; 4 by default. Memory has none: its one connection does both.
+    /// How many threads read at the same time; by default one for each heavy call that goes at once (L8), and two more for the others.
+    /// Memory has none: its one connection does both.
     pub readers: NonZeroUsize,
     /// Where `updatedAt` comes from; the clock of the machine by default.
     pub clock: Arc<dyn Clock>,
@@ -78,7 +79,7 @@ impl SqliteConfig {
             location,
             text_index: TextIndex::default(),
             deadline: DEFAULT_DEADLINE,
-            readers: const { NonZeroUsize::new(4).unwrap() },
+            readers: NonZeroUsize::MIN.saturating_add(heavy_calls() + 1),
             clock: Arc::new(SystemClock),
         }
     }

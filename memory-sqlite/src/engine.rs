@@ -82,6 +82,7 @@ impl Engine for SqliteEngine {
     const BATCH: Option<(usize, usize)> = None;
     // A step of a restore is one transaction.
     const RESTORE: (usize, usize) = (10_000, 64 << 20);
+    const OWN_THREADS: bool = true;
 
     type Config = SqliteConfig;
     type Session = Session;

@@ -175,7 +175,8 @@ async fn a_walk_along_documents_examines_what_its_places_hold() {
         let steps_of =
             |sql| prepare(&session.connection, sql).expect("a statement").reset_status(StatementStatus::VmStep);
         let steps: i32 = statements.iter().map(|sql| steps_of(sql)).sum();
-        assert!((20 * count..=60 * count).contains(&(steps as usize)), "{steps} steps for {count} documents");
+        // Of a list that has one document, most of them tell that there are no more.
+        assert!((20 * count..=100 * count).contains(&(steps as usize)), "{steps} steps for {count} documents");
     }
 }
 
