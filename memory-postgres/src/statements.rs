@@ -194,8 +194,8 @@ statements! {
     reached_paths: "SELECT collection, id FROM {schema}.paths_backfill";
     /// Gives the last of the next $3 documents, and how many there are. They are locked, so that who moves or removes one meanwhile finds
     /// its entries.
-    backfill_paths: "
-        WITH slice AS (
+    backfill_paths: concat!("WITH ", if_writer!(), ",
+        slice AS (
             SELECT collection, id, created_at, space_id FROM {schema}.documents
             WHERE (collection, id) > ($1, $2) ORDER BY collection, id LIMIT $3 FOR SHARE),
         placed AS (
@@ -203,7 +203,7 @@ statements! {
             SELECT slice.collection, places.level, places.path, slice.created_at, slice.id
             FROM slice CROSS JOIN LATERAL {schema}.places_of(slice.space_id) AS places
             ON CONFLICT DO NOTHING)
-        SELECT collection, id, count(*) OVER () FROM slice ORDER BY collection DESC, id DESC LIMIT 1";
+        SELECT collection, id, count(*) OVER () FROM slice ORDER BY collection DESC, id DESC LIMIT 1");
     advance_paths: "UPDATE {schema}.paths_backfill SET collection = $1, id = $2, done = done + $3 WHERE (collection, id) < ($1, $2)";
     end_paths: "DELETE FROM {schema}.paths_backfill";
     complete_paths: "UPDATE {schema}.schema_migrations SET complete = TRUE

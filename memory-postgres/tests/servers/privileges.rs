@@ -2,8 +2,8 @@
 
 use conformance::server::postgres::LocalPostgres;
 use memory_core::{
-    Collection, Content, Context, DocumentQuery, DocumentSelection, DocumentWrite, Error, ErrorKind, IdempotencyKey,
-    MemoryPatch, MemoryProvider, MemoryQuery, TextIndex,
+    Collection, Content, Context, DocumentId, DocumentQuery, DocumentSelection, DocumentWrite, Error, ErrorKind,
+    IdempotencyKey, MemoryPatch, MemoryProvider, MemoryQuery, TextIndex,
 };
 use memory_postgres::{Password, PostgresConfig, PostgresMemory};
 use sqlx::postgres::PgConnection;
@@ -68,7 +68,7 @@ pub(crate) fn documented() -> Case {
     })
 }
 
-/// Does everything that a role may be there for, on a ledger whose backfill is pending where it may write.
+/// Does everything that a role may be there for, on a ledger whose backfills are pending where it may write.
 async fn work(
     admin: &mut PgConnection,
     config: PostgresConfig,
@@ -80,7 +80,9 @@ async fn work(
     };
     if writes {
         let again = "UPDATE agent_memory.words_backfill SET created_at = 9223372036854775807;
-            UPDATE agent_memory.schema_migrations SET complete = FALSE WHERE name = 'words'";
+            DELETE FROM agent_memory.paths_backfill;
+            INSERT INTO agent_memory.paths_backfill (collection, id, done) VALUES ('', '', 0);
+            UPDATE agent_memory.schema_migrations SET complete = FALSE WHERE name IN ('words', 'paths')";
         execute(admin, again).await?;
     }
     let done = async {
@@ -101,6 +103,10 @@ async fn write(provider: &PostgresMemory) -> Result<(), Error> {
     provider.store_many(vec![event("a-b", 1), event("a-b", 2).with_idempotency_key(key())]).await?;
     provider.update(id, MemoryPatch::new().set_context(Context::parse("\"a dog\"")?)).await?;
     let documents = provider.documents();
+    // For the next backfill.
+    documents
+        .put(DocumentWrite::new(notes(), "a-b".parse()?, content(), at(1)).with_id(DocumentId::parse("kept")?))
+        .await?;
     let document = || DocumentWrite::new(notes(), "a-b".parse().expect("valid"), content(), at(1));
     let put = documents.put(document()).await?;
     documents.put(document().with_id(put.id.clone())).await?;
@@ -116,6 +122,7 @@ async fn read(provider: &PostgresMemory) -> Result<(), Error> {
     }
     provider.query(&MemoryQuery::builder().all().text("dog").build()?).await?;
     provider.documents().query(&DocumentQuery::builder(notes()).all().build()?).await?;
+    provider.documents().query(&DocumentQuery::builder(notes()).under("a").build()?).await?;
     provider.documents().query(&DocumentQuery::builder(notes()).all().text("cat").build()?).await?;
     provider.documents().collections().await.map(drop)
 }
