@@ -98,11 +98,15 @@ impl Connections {
     }
 
     /// The row that a statement without values gives, on a connection that no call uses.
-    pub(crate) async fn ask(&self, choose: impl FnOnce(&Statements) -> &Arc<str>) -> Result<PgRow> {
+    pub(crate) async fn ask<'a>(&'a self, choose: impl FnOnce(&Statements) -> &Arc<str>) -> Result<PgRow> {
         let sql = choose(&self.namespace.statements);
-        let ask = |pool| async move {
-            // One that has to be made first can take long where there is much to do.
-            let Some(link) = Pool::idle(pool).await else { return pool.ask(sql).await };
+        let ask = |pool: &'a Pool| async move {
+            // The one beside the pool may have to be made first, which takes longer than most calls, or be more than the role may have.
+            let link = tokio::select! {
+                biased;
+                link = pool.get() => link?,
+                Ok(row) = pool.ask(sql), if pool.is_busy() => return Ok(row),
+            };
             let mut session = Session::new(link, &self.namespace);
             let row = sqlx::raw_sql(AssertSqlSafe(Arc::clone(sql))).fetch_one(session.connection()).await?;
             session.put_back();

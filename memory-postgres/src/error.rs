@@ -74,11 +74,6 @@ pub(crate) fn is_read_only(error: &sqlx::Error) -> bool {
     state_of(error) == "25006"
 }
 
-/// Whether the server has no connection left, or none for this role.
-pub(crate) fn is_full(error: &sqlx::Error) -> bool {
-    state_of(error) == "53300"
-}
-
 /// Whether a server that refuses a connection so may take one in a moment.
 pub(crate) fn is_starting(error: &sqlx::Error) -> bool {
     match error {

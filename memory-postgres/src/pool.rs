@@ -4,9 +4,7 @@ use std::fmt;
 use std::sync::{MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use deadpool::managed::{
-    Manager, Metrics, Object, PoolError, QueueMode, RecycleError, RecycleResult, Timeouts, WeakPool,
-};
+use deadpool::managed::{Manager, Metrics, Object, PoolError, QueueMode, RecycleError, RecycleResult, WeakPool};
 use memory_core::Host;
 use migrations::WRITER;
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgRow};
@@ -16,7 +14,7 @@ use tokio::sync::Mutex;
 use tokio::time::timeout;
 
 use crate::config::{PostgresConfig, Server, TlsMode};
-use crate::error::{is_full, is_starting};
+use crate::error::is_starting;
 
 /// How many statements each connection keeps prepared: more than are usual. Each depth of a path has some of its own, and each set of
 /// depths that a query asks for; what was used last stays.
@@ -88,29 +86,15 @@ impl Pool {
         self.connections.manager().connect().await?.connection.close().await
     }
 
-    /// A connection that nobody uses, if there is one at once.
-    pub(crate) async fn idle(&self) -> Option<Pooled> {
-        if self.connections.status().available == 0 {
-            return None;
-        }
-        let at_once = Timeouts { wait: Some(Duration::ZERO), ..Timeouts::default() };
-        let mut link = self.connections.timeout_get(&at_once).await.ok()?;
-        link.is_clean = false;
-        Some(link)
+    /// Whether calls use all the connections that there may be.
+    pub(crate) fn is_busy(&self) -> bool {
+        let status = self.connections.status();
+        status.available == 0 && status.size == status.max_size
     }
 
-    /// The row that a statement without values gives, whatever the calls of the pool are doing.
+    /// The row that a statement without values gives on the connection beside the pool.
     pub(crate) async fn ask(&self, sql: &str) -> sqlx::Result<PgRow> {
-        match self.connections.manager().ask(sql).await {
-            // The pool may have all connections that the role is allowed.
-            Err(error) if is_full(&error) => {
-                let mut link = self.get().await?;
-                let row = sqlx::raw_sql(AssertSqlSafe(sql.to_owned())).fetch_one(&mut link.connection).await?;
-                link.clear();
-                Ok(row)
-            }
-            row => row,
-        }
+        self.connections.manager().ask(sql).await
     }
 
     /// Closes the connections that nobody uses now, and the others as soon as nobody does.

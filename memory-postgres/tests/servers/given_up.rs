@@ -47,7 +47,7 @@ pub(crate) fn dropped() -> Case {
 pub(crate) fn late() -> Case {
     // As many as the pooler has.
     const CALLS: u32 = 8;
-    on_each(Duration::from_secs(2), CALLS, async |server, config| {
+    on_each(Duration::from_secs(5), CALLS, async |server, config| {
         let provider = Arc::new(open(config).await?);
         let query = MemoryQuery::builder().all().build()?;
         let mut admin = PgConnection::connect(server.url()).await?;

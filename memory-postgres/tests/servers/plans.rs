@@ -131,8 +131,10 @@ pub(crate) fn no_scan() -> Case {
         // The entries of a place, and the rows that they lead to.
         let bounded = [
             (documents().under("guild-7").filter_text("content = 'word'"), 2_200),
-            (documents().under("guild-7").exact("guild-8-108").limit(3), 60),
-            (documents().prefix("guild-77-1").filter_text("content = 'word'"), 700),
+            (documents().under("guild-7").exact("guild-8-108").limit(3), 70),
+            // Of more siblings than are merged, the list of their parent.
+            (documents().prefix("guild-77-1").filter_text("content = 'word'"), 2_500),
+            (documents().prefix("guild-77-10").filter_text("content = 'word'"), 100),
             (documents().all().within(SpaceSelector::under("guild-7-207")?).filter_text("content = 'word'"), 5),
         ];
         for (builder, most) in bounded {
