@@ -69,7 +69,8 @@ pub(crate) fn native(error: mongodb::error::Error) -> Error {
     };
     let is_temporary = error.contains_label(TRANSIENT_TRANSACTION_ERROR)
         || matches!(error.kind.as_ref(), DriverKind::Io(_) | DriverKind::ConnectionPoolCleared { .. })
-        || code.is_some_and(|code| code == WRITE_CONFLICT || is_moving(code) || is_unreachable(code));
+        // Another program may have taken a transaction for one that nobody goes on with.
+        || code.is_some_and(|code| matches!(code, WRITE_CONFLICT | 279 | 11601) || is_moving(code) || is_unreachable(code));
     meaning.with_source(Native { code, text, is_temporary }).retryable_if(is_temporary)
 }
 
