@@ -20,6 +20,9 @@ use crate::statements::{SCHEMA, SECRET};
 /// `Arc<dyn MemoryProvider>`. Clones share the connections.
 pub type RedisMemory = Provider<RedisEngine>;
 
+/// How long a slice of a backfill is sent again.
+const SLICE_PATIENCE: Duration = Duration::from_secs(1);
+
 /// The engine of [`RedisMemory`].
 #[derive(Debug)]
 pub struct RedisEngine {
@@ -46,7 +49,8 @@ impl Engine for RedisEngine {
     }
 
     async fn backfill(&self) -> Result<()> {
-        RedisSession::new(&self.connections, Instant::now()).backfill().await
+        // A slice is short, and so is what refuses it while the slot moves.
+        RedisSession::new(&self.connections, Instant::now() + SLICE_PATIENCE).backfill().await
     }
 
     async fn secret(&self, proposed: &str) -> Result<String> {
