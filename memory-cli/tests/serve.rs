@@ -1,6 +1,7 @@
 //! The server over HTTP.
 
 use std::io::{Read as _, Write};
+use std::net::TcpStream;
 
 use common::server::{Mcp, Server, read, read_rest};
 use common::{Cli, TOKENS, eventually, stderr};
@@ -223,6 +224,9 @@ fn what_the_server_does_is_counted_and_described() {
     assert_eq!(server.post("/v1/memories", r#"{"spaceId":"a","trigger":1}"#).status, 201);
     assert_eq!(server.get("/v1/memories?all=true").status, 200);
     assert_eq!(server.get("/v1/memories?all=true&where=id+IS+NULL").status, 200);
+    // The permit is given back when the work has ended, which may be behind its answer.
+    let is_given_back = || server.get("/metrics").body.contains("\nagent_memory_heavy_calls_running 0\n");
+    eventually("the permit is given back", is_given_back);
     let metrics = server.get("/metrics").body;
     for counted in [
         "calls_in_flight 0",
@@ -261,13 +265,7 @@ fn requests_are_bounded_in_number_and_time() {
     let database = cli.database("memory.db");
     database.execute_batch("BEGIN IMMEDIATE").expect("the lock");
     let body = r#"{"spaceId":"a","trigger":"waits for the lock"}"#;
-    let store = server.raw("POST", "/v1/memories", &[("expect", "100-continue")], body);
-    let mut waiting = server.connect();
-    waiting.write_all(&store.as_bytes()[..store.len() - body.len()]).expect("the server reads");
-    // The server asks for the body when it has let the request in.
-    let mut go_on = [0; 25];
-    waiting.read_exact(&mut go_on).expect("the server answers");
-    assert_eq!(&go_on, b"HTTP/1.1 100 Continue\r\n\r\n");
+    let mut waiting = let_in(&server, &[], body);
     let full = server.get("/v1/health");
     full.problem(503);
     assert_eq!((full.header("retry-after"), full.json()["retryable"].as_bool()), (Some("1"), Some(true)));
@@ -276,6 +274,35 @@ fn requests_are_bounded_in_number_and_time() {
     late.problem(504);
     assert_eq!(late.json()["outcome"], "unknown");
     assert_eq!(server.get("/v1/health").status, 200, "the place is free again");
+}
+
+#[test]
+fn no_token_takes_the_places_of_all_others() {
+    let cli = Cli::new();
+    let tokens = cli.write("tokens.toml", TOKENS);
+    let server = Server::start(&cli, &["--concurrency", "2", "--tokens", &tokens]);
+    let as_runtime = ("authorization", "Bearer runtime-0123456789abcdef");
+    let as_model = ("authorization", "Bearer model-0123456789abcdef");
+    let body = r#"{"spaceId":"guild1","trigger":"waits for its body"}"#;
+    let mut waiting = let_in(&server, &[as_runtime], body);
+    let get = |token| server.request("GET", "/v1/memories?under=guild1", &[token], "").status;
+    assert_eq!(get(as_runtime), 503, "the request that waits has the token's one place");
+    assert_eq!(get(as_model), 200, "half of the places are left to the others");
+    waiting.write_all(body.as_bytes()).expect("the server reads");
+    assert_eq!(read(&mut waiting).status, 201);
+    assert_eq!(get(as_runtime), 200);
+}
+
+/// A request to store that the server has let in: it waits for the body.
+fn let_in(server: &Server, headers: &[(&str, &str)], body: &str) -> TcpStream {
+    let headers = [headers, &[("expect", "100-continue")]].concat();
+    let store = server.raw("POST", "/v1/memories", &headers, body);
+    let mut waiting = server.connect();
+    waiting.write_all(&store.as_bytes()[..store.len() - body.len()]).expect("the server reads");
+    let mut go_on = [0; 25];
+    waiting.read_exact(&mut go_on).expect("the server answers");
+    assert_eq!(&go_on, b"HTTP/1.1 100 Continue\r\n\r\n");
+    waiting
 }
 
 #[test]

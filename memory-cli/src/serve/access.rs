@@ -194,6 +194,11 @@ impl Tokens {
         Self::parse(&text).with_context(|| input::name(path))
     }
 
+    /// The names of all of them, of which no two are equal.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(|token| token.access.name.as_str())
+    }
+
     fn parse(text: &str) -> anyhow::Result<Self> {
         let file: File = toml::from_str(text).map_err(|error| {
             let end = error.span().map_or(0, |span| span.start).min(text.len());

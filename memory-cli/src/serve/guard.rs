@@ -28,9 +28,10 @@ pub(crate) async fn guard(State(server): State<Server>, mut request: Request, ne
     let response = match admit(&server.callers, &request) {
         Ok(access) => {
             span.record("caller", &access.name);
+            let caller = access.name.clone();
             request.extensions_mut().insert(access);
             request.extensions_mut().insert(RequestSpan(span.clone()));
-            bounded(&server, request, next).instrument(span.clone()).await
+            bounded(&server, &caller, request, next).instrument(span.clone()).await
         }
         Err(problem) => problem.into_response(),
     };
@@ -58,8 +59,8 @@ fn span(route: &str, method: &str) -> Span {
     )
 }
 
-async fn bounded(server: &Server, request: Request, next: Next) -> Response {
-    let Ok(_permit) = server.limits.requests.try_acquire() else {
+async fn bounded(server: &Server, caller: &str, request: Request, next: Next) -> Response {
+    let Some(_place) = server.limits.requests.take(caller) else {
         let detail = "the server answers as many requests as it takes at once: try again";
         return Problem { retryable: true, ..Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail) }.into_response();
     };

@@ -105,13 +105,14 @@ pub(crate) async fn over_stdio(provider: &Arc<dyn MemoryProvider>, settings: Set
 }
 
 fn server(provider: &Arc<dyn MemoryProvider>, settings: Settings) -> anyhow::Result<Server> {
+    let limits = Limits::new(settings.time, settings.concurrency, settings.callers.tokens.as_ref());
     Ok(Arc::new(ServerState {
         provider: Arc::clone(provider),
         documents: provider.documents(),
         tools: tools::tools(provider),
         metrics: Metrics::new()?,
         callers: settings.callers,
-        limits: Limits::new(settings.time, settings.concurrency),
+        limits,
     }))
 }
 

@@ -1,12 +1,13 @@
 //! What all requests share.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::http::StatusCode;
 use memory_core::engine::heavy_calls;
 use memory_core::{DocumentStore, MemoryProvider};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 
 use super::access::{Access, Tokens};
 use super::metrics::Metrics;
@@ -48,26 +49,32 @@ pub(crate) struct Limits {
     /// How long one may take.
     pub(crate) time: Duration,
     /// How many are answered at once.
-    pub(crate) requests: Semaphore,
+    pub(crate) requests: Places,
     /// How many tools run at once; those of MCP go on when their request has been answered.
-    pub(crate) tool_calls: Semaphore,
+    pub(crate) tool_calls: Places,
     /// How many MCP sessions are open over HTTP; each goes on until its client ends it or has been silent for five minutes.
     pub(crate) sessions: Arc<Semaphore>,
     /// How many requests with globs or regexes are worked on at once.
     patterns: Arc<Semaphore>,
-    /// How many requests, and how many tool calls.
-    pub(crate) concurrency: u32,
+}
+
+/// How many go on at once: so many in all, and half as many of each token, so that none leaves the others without a place.
+#[derive(Debug)]
+pub(crate) struct Places {
+    count: u32,
+    all: Semaphore,
+    of_tokens: HashMap<String, Semaphore>,
 }
 
 /// Most sessions wait most of the time, so there may be more of them than of requests: this many times.
 const SESSIONS: usize = 16;
 
 impl Limits {
-    pub(crate) fn new(time: Duration, concurrency: u32) -> Self {
-        let permits = || Semaphore::new(concurrency as usize);
+    pub(crate) fn new(time: Duration, concurrency: u32, tokens: Option<&Tokens>) -> Self {
+        let places = || Places::new(concurrency, tokens);
         let sessions = Arc::new(Semaphore::new(SESSIONS * concurrency as usize));
         let patterns = Arc::new(Semaphore::new(heavy_calls()));
-        Self { time, requests: permits(), tool_calls: permits(), sessions, patterns, concurrency }
+        Self { time, requests: places(), tool_calls: places(), sessions, patterns }
     }
 
     /// A place for a request whose patterns are to be compiled, after those that came before it. It waits as a heavy call does (L8).
@@ -85,10 +92,31 @@ impl Limits {
     /// Waits until nothing runs, but not for ever.
     pub(crate) async fn drain(&self, patience: Duration) {
         let all = async {
-            // A closed semaphore can't be waited for, and nothing closes these.
-            let _requests = self.requests.acquire_many(self.concurrency).await;
-            let _tool_calls = self.tool_calls.acquire_many(self.concurrency).await;
+            let _requests = self.requests.take_all().await;
+            let _tool_calls = self.tool_calls.take_all().await;
         };
         let _ = tokio::time::timeout(patience, all).await;
+    }
+}
+
+impl Places {
+    fn new(count: u32, tokens: Option<&Tokens>) -> Self {
+        let half = || Semaphore::new(count.div_ceil(2) as usize);
+        let of_tokens = tokens.into_iter().flat_map(Tokens::names).map(|name| (name.to_owned(), half())).collect();
+        Self { count, all: Semaphore::new(count as usize), of_tokens }
+    }
+
+    /// A place for this caller until it is dropped; `None` when there is none.
+    pub(crate) fn take(&self, caller: &str) -> Option<(SemaphorePermit<'_>, Option<SemaphorePermit<'_>>)> {
+        let of_token = match self.of_tokens.get(caller) {
+            Some(places) => Some(places.try_acquire().ok()?),
+            None => None,
+        };
+        Some((self.all.try_acquire().ok()?, of_token))
+    }
+
+    /// All places, when they are free. A closed semaphore can't be waited for, and nothing closes this one.
+    async fn take_all(&self) -> Option<SemaphorePermit<'_>> {
+        self.all.acquire_many(self.count).await.ok()
     }
 }

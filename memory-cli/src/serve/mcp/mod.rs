@@ -88,7 +88,7 @@ impl Mcp {
 
     async fn bounded(&self, tool: &Tool, access: &Access, arguments: &str) -> memory_core::Result<Answer> {
         // Held until the answer is complete, so that a shutdown waits for it.
-        let Ok(_permit) = self.server.limits.tool_calls.try_acquire() else {
+        let Some(_place) = self.server.limits.tool_calls.take(&access.name) else {
             let sentence = "the server answers as many calls as it takes at once: try again";
             return Err(Error::new(ErrorKind::Unavailable, sentence).retryable());
         };
