@@ -152,37 +152,38 @@ impl RedisSession {
         Self { on: Arc::clone(on), until, turn: None }
     }
 
-    /// Takes the words of memories into the index that were stored by providers that don't keep it, about so many at most. Tells whether
-    /// those were all.
+    /// Takes the words of memories into the index that were stored without them, about so many at most. Tells whether those were all.
     pub(crate) async fn index_words(&self, most: usize) -> Result<bool> {
         let keys = &self.on.keys;
+        let unindexed = [Range::of(keys.of(UNINDEXED))];
         for _ in 0..=most / ROWS {
-            let unindexed = [Range::of(keys.of(UNINDEXED))];
             let (marks, goes_on) = self.entries(&unindexed, &Walk::EVERYTHING, ROWS, false).await?;
-            let count = marks.len();
-            if count == 0 {
-                return Ok(true);
-            }
-            let marks = &marks[..self.readable(&keys.rows(None), &marks).await?];
-            let rows = self.rows(&keys.rows(None), marks.iter().map(|mark| mark.id.as_slice()).collect()).await?;
-            let mut pipeline = Pipeline::with_capacity(marks.len());
-            for (Mark { millis, id }, row) in marks.iter().zip(rows) {
-                let (row, step) = (row.unwrap_or_default(), step(*millis, id));
-                let unindexed = Some((keys.of(UNINDEXED), step.as_slice(), true));
-                let mut call = Call::change(keys, keys.row(None, id), rows::head(&row), &[], unindexed);
-                // A row that can't be read has no words.
-                let words = Ledger::read(None, id, &row).map(|memory| indexed_words(&memory)).unwrap_or_default();
-                call.remove(keys.of(UNINDEXED), step.clone());
-                call.list(step, Some(words));
-                pipeline.add_command(call.into_cmd());
-            }
+            let some = &marks[..self.readable(&keys.rows(None), &marks).await?];
             // One that was changed meanwhile is looked at again.
-            let answers = self.on.write(pipeline, self.until).await?;
-            if !goes_on && marks.len() == count && answers.iter().all(|answer| *answer == Value::Int(1)) {
+            if self.index_words_of(some).await? && some.len() == marks.len() && !goes_on {
                 return Ok(true);
             }
         }
         Ok(false)
+    }
+
+    /// The same for these memories, by a script for each. Tells whether each was there without its words, and unchanged.
+    pub(crate) async fn index_words_of(&self, marks: &[Mark]) -> Result<bool> {
+        let keys = &self.on.keys;
+        let rows = self.rows(&keys.rows(None), marks.iter().map(|mark| mark.id.as_slice()).collect()).await?;
+        let mut pipeline = Pipeline::with_capacity(marks.len());
+        for (Mark { millis, id }, row) in marks.iter().zip(rows) {
+            let (row, step) = (row.unwrap_or_default(), step(*millis, id));
+            let unindexed = Some((keys.of(UNINDEXED), step.as_slice(), true));
+            let mut call = Call::change(keys, keys.row(None, id), rows::head(&row), &[], unindexed);
+            // A row that can't be read has no words.
+            let words = Ledger::read(None, id, &row).map(|memory| indexed_words(&memory)).unwrap_or_default();
+            call.remove(keys.of(UNINDEXED), step.clone());
+            call.list(step, Some(words));
+            pipeline.add_command(call.into_cmd());
+        }
+        let answers = self.on.write(pipeline, self.until).await?;
+        Ok(answers.iter().all(|answer| *answer == Value::Int(1)))
     }
 
     /// The records of the ledger or of a collection with these ids, in their order.

@@ -269,9 +269,14 @@ impl<'k> Call<'k> {
         self.going.entry(set).or_default().insert(member);
     }
 
-    /// Whether it touches so many sets that no words of another record should come.
+    /// How many keys it has beside those of rows.
+    pub(crate) fn size(&self) -> usize {
+        self.coming.len() + self.going.len() + 2 * self.pruned.len()
+    }
+
+    /// Whether it has so many keys that no entries of another record should come, if they can do without.
     pub(crate) fn is_full(&self) -> bool {
-        self.coming.len() + self.going.len() > MOST_KEYS
+        self.size() > MOST_KEYS
     }
 
     pub(crate) fn into_cmd(mut self) -> Cmd {
@@ -404,8 +409,8 @@ pub(crate) fn is_write(command: &Cmd) -> bool {
 /// The distinct words of a record.
 pub(crate) type Words = BTreeSet<String>;
 
-/// How many keys a script may have before no more words come to it: nobody else is served meanwhile.
-const MOST_KEYS: usize = 100_000;
+/// How many keys a script may have before it is full: nobody else is served meanwhile.
+pub(crate) const MOST_KEYS: usize = 100_000;
 /// The most words of a memory that are indexed. No document of a valid size has as many.
 const MOST_WORDS: usize = 300_000;
 

@@ -3,14 +3,14 @@
 
 use std::collections::HashMap;
 
-use memory_core::engine::{Append, Appended, Atomicity, Found, Writer};
+use memory_core::engine::{Append, Appended, Atomicity, Found, Mark, Writer};
 use memory_core::{Collection, Document, Documents, Error, Ledger, Memory, MemoryId, Outcome, Result, TextIndex};
 use redis::{Pipeline, Value};
 
 use crate::connection::decoded;
 use crate::read::RedisSession;
 use crate::rows::{self, Version};
-use crate::statements::{COLLECTIONS, Call, INDEXED, Lua, OPEN, Words, indexed_words, open_entry, step_of};
+use crate::statements::{COLLECTIONS, Call, INDEXED, Lua, MOST_KEYS, OPEN, Words, indexed_words, open_entry, step_of};
 
 impl Writer for RedisSession {
     async fn append(&mut self, append: Append<'_>) -> Result<Vec<Appended>> {
@@ -22,10 +22,12 @@ impl Writer for RedisSession {
         let groups = shared.chunks(shared.len().max(1)).chain(alone.chunks(1));
         let (mut scripts, wants_words) =
             (Pipeline::with_capacity(1 + alone.len()), on.config.text_index == TextIndex::All);
-        let mut has_words = true;
+        let mut late = Vec::new();
         for group in groups {
-            let (call, is_indexed) = Call::append(&on.keys, group, wants_words);
-            has_words &= is_indexed;
+            let (call, has_words) = Call::append(&on.keys, group, wants_words);
+            if wants_words && !has_words {
+                late.extend_from_slice(group);
+            }
             scripts.add_command(call.into_cmd());
         }
         // Of those that a script did not append, as their id or key is taken: who has it.
@@ -35,10 +37,8 @@ impl Writer for RedisSession {
             let taken: Vec<([u8; 16], [u8; 16])> = decoded(answer).map_err(bad)?;
             owners.extend(taken.into_iter().map(|(id, owner)| (MemoryId::from_bytes(id), MemoryId::from_bytes(owner))));
         }
-        if wants_words && !has_words {
-            // A script for each memory. What fails here is left to the next search: the memories are stored.
-            let _ = self.index_words(usize::MAX).await;
-        }
+        // What fails here is left to the next search: the memories are stored.
+        let _ = self.index_late(&late).await;
         Ok(append.outcomes(&owners))
     }
 
@@ -91,31 +91,54 @@ impl Writer for RedisSession {
             .key(keys.of(COLLECTIONS))
             .arg(collection.as_str())
             .arg(found.len().to_string());
+        let clear = |call: &mut Call<'_>, document: &Document| {
+            let step = step_of::<Documents>(document);
+            call.change_words(Some(collection), &step, &document.words(), &Words::new());
+            call.displace_document(collection, &step, &document.space_id);
+        };
         for Found { record, version } in found {
             call = call.key(row(record)).arg(*version);
-            let step = step_of::<Documents>(record);
+            call.remove(keys.collection(collection), step_of::<Documents>(record));
             match call.is_full() {
                 true => late.push(record),
-                false => call.change_words(Some(collection), &step, &record.words(), &Words::new()),
+                false => clear(&mut call, record),
             }
-            call.displace_document(collection, &step, &record.space_id);
-            call.remove(keys.collection(collection), step);
         }
         if self.run(call).await? != 1 {
             return Ok(false);
         }
         // Entries without a row are none, so those that are too many for one script go behind it, unless a document has come there.
-        for document in late {
-            let mut clear = Call::change(keys, row(document), &[], &[], None);
-            let step = step_of::<Documents>(document);
-            clear.change_words(Some(collection), &step, &document.words(), &Words::new());
-            self.run(clear).await.map_err(|error| error.with_outcome(Outcome::Unknown))?;
+        let mut late = late.into_iter().peekable();
+        while late.peek().is_some() {
+            let (mut scripts, mut size) = (Pipeline::new(), 0);
+            while size <= MOST_KEYS
+                && let Some(document) = late.next()
+            {
+                let mut call = Call::change(keys, row(document), &[], &[], None);
+                clear(&mut call, document);
+                size += call.size();
+                scripts.add_command(call.into_cmd());
+            }
+            self.on.write(scripts, self.until).await.map_err(|error| error.with_outcome(Outcome::Unknown))?;
         }
         Ok(true)
     }
 }
 
 impl RedisSession {
+    /// Takes the words of these memories into the index, which were stored without them.
+    async fn index_late(&self, memories: &[&Memory]) -> Result<()> {
+        let mark = |memory: &&Memory| Mark { millis: memory.created_at.as_millis(), id: memory.id.as_bytes().to_vec() };
+        let (rows, marks) = (self.on.keys.rows(None), memories.iter().map(mark).collect::<Vec<_>>());
+        let mut left = marks.as_slice();
+        while !left.is_empty() {
+            let (some, others) = left.split_at(self.measured(&rows, left).await?);
+            self.index_words_of(some).await?;
+            left = others;
+        }
+        Ok(())
+    }
+
     /// Runs a script that answers with a number.
     async fn run(&self, call: Call<'_>) -> Result<i64> {
         let mut pipeline = Pipeline::with_capacity(1);

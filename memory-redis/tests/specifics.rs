@@ -13,7 +13,8 @@ use conformance::workload::Ledger;
 use libtest_mimic::Arguments;
 use memory_core::{
     Collection, Content, Context, DocumentId, DocumentQuery, DocumentSelection, DocumentWrite, Durability, ErrorKind,
-    IdempotencyKey, MemoryId, MemoryPatch, MemoryProvider, MemoryQuery, Outcome, SpaceId, Status, TextIndex, Timestamp,
+    IdempotencyKey, MemoryId, MemoryPatch, MemoryProvider, MemoryQuery, NewMemory, Outcome, SpaceId, Status, TextIndex,
+    Timestamp,
 };
 use memory_redis::{RedisConfig, RedisMemory};
 
@@ -42,6 +43,9 @@ fn main() -> ExitCode {
         }),
         trial("redis::long_rows_are_never_read_as_a_whole_page", || run(long_rows_are_never_read_as_a_whole_page())),
         trial("redis::no_script_has_keys_without_end", || run(no_script_has_keys_without_end())),
+        trial("redis::no_removal_has_keys_without_end", || run(no_removal_has_keys_without_end())),
+        trial("redis::entries_of_removed_documents_are_none", || run(entries_of_removed_documents_are_none())),
+        trial("redis::a_store_indexes_no_words_but_its_own", || run(a_store_indexes_no_words_but_its_own())),
         trial("redis::a_search_between_times_ranks_no_others", || run(a_search_between_times_ranks_no_others())),
         trial("redis::a_restore_brings_back_a_row_that_was_lost", || run(a_restore_brings_back_a_row_that_was_lost())),
         trial("redis::a_damaged_row_is_reported_on_one_page", || run(a_damaged_row_is_reported_on_one_page())),
@@ -585,20 +589,12 @@ async fn long_rows_are_never_read_as_a_whole_page() -> Case {
 
 /// The server serves nobody else meanwhile. A script with 100,000 keys gets no words of another record, by the server's own log.
 async fn no_script_has_keys_without_end() -> Case {
-    const WORDS: u32 = 60_000;
-    let settings = [("slowlog-log-slower-than", "0"), ("slowlog-max-len", "1000000")];
-    let server = LocalRedis::start_with(&settings)?;
+    let server = LocalRedis::start_with(&LOGGING)?;
     let mut config = RedisConfig::from_url(&server.url())?;
     // So many words take a debug build its time.
     (config.text_index, config.deadline) = (TextIndex::All, Duration::from_secs(600));
     let provider = open(config).await?;
     let before = keys(&server).await?;
-    // Each number in four letters and digits, as short as so many can be.
-    let text = |first: u32, count: u32| {
-        let digit = |number: u32, place: u32| char::from_digit(number / 36_u32.pow(place) % 36, 36).expect("a digit");
-        let word = |number: u32| (0..4).rev().map(|place| digit(number, place)).chain([' ']).collect::<String>();
-        (first..first + count).map(word).collect::<String>()
-    };
     // What replaces another document has the words of both, and a removal would have those of all.
     let (documents, collection) = (provider.documents(), Collection::parse("n")?);
     for (id, first) in [("1", 0), ("1", WORDS), ("2", 2 * WORDS), ("3", 3 * WORDS)] {
@@ -618,27 +614,80 @@ async fn no_script_has_keys_without_end() -> Case {
     left.remove(b"{agent_memory}:long".as_slice());
     assert_eq!(left, before, "no word is left");
 
-    let memory = |number: u32| {
-        let context = Context::parse(&format!("\"{}\"", text(number * WORDS, WORDS))).expect("valid");
-        event("a-b", number.into()).with_context(context)
-    };
-    let ids = provider.store_many((0..3).map(memory).collect()).await?;
+    let ids = provider.store_many((0..3).map(wordy).collect()).await?;
     for (number, id) in (0..).zip(ids) {
         let query = MemoryQuery::builder().all().text(text(number * WORDS + 1, 1)).build()?;
         let found = provider.query(&query).await?.memories;
         assert_eq!(found.iter().map(|memory| memory.id).collect::<Vec<_>>(), [id], "it is found at once");
     }
 
-    type Entry = (i64, i64, i64, Vec<Vec<u8>>, String, String);
-    let log: Vec<Entry> = Admin::of(&server.url()).query(redis::cmd("SLOWLOG").arg("GET").arg(-1)).await?;
-    let scripts = log.iter().filter(|(.., arguments, _, _)| arguments[0] == b"EVALSHA");
-    let count = |arguments: &[Vec<u8>]| String::from_utf8_lossy(&arguments[2]).parse::<u32>();
-    let (mut most, mut longest) = (0, 0);
-    for (_, _, micros, arguments, _, _) in scripts {
-        (most, longest) = (count(arguments)?.max(most), longest.max(*micros));
-    }
-    println!("the longest script had {most} keys and took {longest} µs");
+    let most = most_keys(&server).await?;
     assert!((WORDS..=100_000 + WORDS).contains(&most), "a script of {most} keys");
+    Ok(())
+}
+
+/// A removal of many documents on deep paths leaves the entries of some to later scripts.
+async fn no_removal_has_keys_without_end() -> Case {
+    let server = LocalRedis::start_with(&LOGGING)?;
+    let provider = open(RedisConfig::from_url(&server.url())?).await?;
+    let before = keys(&server).await?;
+    put_deep(&provider).await?;
+    assert_eq!(provider.documents().remove(&all_deep()?, 10_000).await?.len(), DEEP as usize);
+    assert_eq!(keys(&server).await?, before, "no path is left");
+    let most = most_keys(&server).await?;
+    assert!((50_000..=100_000 + 2 * DEEP).contains(&most), "a script of {most} keys");
+    Ok(())
+}
+
+/// A removal that ends before its later scripts leaves some behind.
+async fn entries_of_removed_documents_are_none() -> Case {
+    let server = LocalRedis::start()?;
+    let provider = open(RedisConfig::from_url(&server.url())?).await?;
+    put_deep(&provider).await?;
+    // Who may not clear the last paths.
+    let user = ["ACL", "SETUSER", "guest", "on", ">guest", "+@all"];
+    let allowed = ["[^e]*", "e[^n]*", "en:n", "en:n:a*"].map(|keys| format!("~{{agent_memory}}:{keys}"));
+    server.command(&[&user[..], &allowed.each_ref().map(String::as_str)].concat())?;
+    let guest = server.url().replace(&format!(":{}@", server.password()), "guest:guest@");
+    let guest = open(RedisConfig::from_url(&guest)?).await?;
+    let error = guest.documents().remove(&all_deep()?, 10_000).await.expect_err("no permission");
+    assert_eq!((error.kind(), error.outcome()), (ErrorKind::Unauthorized, Outcome::Unknown), "{error:?}");
+    let left = keys(&server).await?;
+    assert!(left.contains(b"{agent_memory}:en:n:z1499".as_slice()), "an entry is left");
+
+    let documents = provider.documents();
+    assert_eq!(documents.collections().await?, []);
+    // At the same time as before, in another space.
+    let again = document("n", "1499", "deep")?;
+    for found in [0, 1] {
+        let query = || Ok::<_, memory_core::Error>(DocumentQuery::builder(Collection::parse("n")?));
+        for (query, expected) in [
+            (query()?.all().text("deep"), found),
+            (query()?.prefix("z1"), 0),
+            (query()?.under("z1499"), 0),
+            (query()?.prefix("a"), found),
+        ] {
+            assert_eq!(documents.query(&query.build()?).await?.documents.len(), expected);
+        }
+        documents.put(again.clone()).await?;
+    }
+    Ok(())
+}
+
+/// The memories that were there without their words, which may be many, are left to the backfill.
+async fn a_store_indexes_no_words_but_its_own() -> Case {
+    let server = LocalRedis::start()?;
+    let mut config = RedisConfig::from_url(&server.url())?;
+    open(config.clone()).await?.store_many((0..3_000).map(|time| event("a-b", time)).collect()).await?;
+    (config.text_index, config.deadline) = (TextIndex::All, Duration::from_secs(600));
+    let provider = open(config).await?;
+    let ids = provider.store_many((0..2).map(wordy).collect()).await?;
+    let count = |set: &str| server.command(&["ZCARD", &format!("{{agent_memory}}:{set}")]);
+    assert_eq!((count("steps")?.as_str(), count("steps:words")?.as_str()), ("3000", "2"));
+    while provider.backfill().await?.is_some() {}
+    let query = MemoryQuery::builder().all().text(text(WORDS, 1)).build()?;
+    let found = provider.query(&query).await?.memories;
+    assert_eq!(found.iter().map(|memory| memory.id).collect::<Vec<_>>(), ids[1..]);
     Ok(())
 }
 
@@ -706,6 +755,57 @@ async fn a_damaged_row_is_reported_on_one_page() -> Case {
     }
     assert_eq!((read, reported), (39, 1));
     Ok(())
+}
+
+/// Settings of a server that logs each command.
+const LOGGING: [(&str, &str); 2] = [("slowlog-log-slower-than", "0"), ("slowlog-max-len", "1000000")];
+
+/// How many keys the largest script had, by the log of the server.
+async fn most_keys(server: &LocalRedis) -> Result<u32, Box<dyn std::error::Error + Send + Sync>> {
+    type Entry = (i64, i64, i64, Vec<Vec<u8>>, String, String);
+    let log: Vec<Entry> = Admin::of(&server.url()).query(redis::cmd("SLOWLOG").arg("GET").arg(-1)).await?;
+    let scripts = log.iter().filter(|(.., arguments, _, _)| arguments[0] == b"EVALSHA");
+    let count = |arguments: &[Vec<u8>]| String::from_utf8_lossy(&arguments[2]).parse::<u32>();
+    let (mut most, mut longest) = (0, 0);
+    for (_, _, micros, arguments, _, _) in scripts {
+        (most, longest) = (count(arguments)?.max(most), longest.max(*micros));
+    }
+    println!("the longest script had {most} keys and took {longest} µs");
+    Ok(most)
+}
+
+/// How many documents [`put_deep`] puts: more than one script clears.
+const DEEP: u32 = 1_500;
+
+/// Puts documents whose paths no other one has; the last ones are below `z`.
+async fn put_deep(provider: &RedisMemory) -> memory_core::Result<()> {
+    for number in 0..DEEP {
+        let top = if number < 1_400 { "a" } else { "z" };
+        let mut write = document("n", &format!("{number:04}"), "deep")?;
+        write.space_id = SpaceId::parse(format!("{top}{number:04}{}", "-x".repeat(32)))?;
+        provider.documents().put(write).await?;
+    }
+    Ok(())
+}
+
+fn all_deep() -> memory_core::Result<DocumentSelection> {
+    DocumentSelection::matching(DocumentQuery::builder(Collection::parse("n")?).all().text("deep"))
+}
+
+/// How many words a text has, of which two are more than one script gets.
+const WORDS: u32 = 60_000;
+
+/// Each number in four letters and digits, as short as so many can be.
+fn text(first: u32, count: u32) -> String {
+    let digit = |number: u32, place: u32| char::from_digit(number / 36_u32.pow(place) % 36, 36).expect("a digit");
+    let word = |number: u32| (0..4).rev().map(|place| digit(number, place)).chain([' ']).collect::<String>();
+    (first..first + count).map(word).collect()
+}
+
+/// A memory whose words no other one has.
+fn wordy(number: u32) -> NewMemory {
+    let context = Context::parse(&format!("\"{}\"", text(number * WORDS, WORDS))).expect("valid");
+    event("a-b", number.into()).with_context(context)
 }
 
 fn document(collection: &str, id: &str, content: &str) -> memory_core::Result<DocumentWrite> {
