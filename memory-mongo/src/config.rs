@@ -10,6 +10,7 @@ use mongodb::options::{
     Acknowledgment, ClientOptions, ConnectionString, DriverInfo, ReadConcern, ReadConcernLevel, WriteConcern,
 };
 
+use crate::connection::LONGEST;
 use crate::error::native;
 
 /// Which servers, and the settings of the provider.
@@ -87,7 +88,10 @@ impl MongoConfig {
         options.driver_info = Some(DriverInfo::builder().name(program(&self.namespace)).build());
         options.server_selection_timeout.get_or_insert(SERVER_SELECTION);
         options.max_pool_size.get_or_insert(POOL_SIZE);
-        options.write_concern = Some(WriteConcern::builder().w(Acknowledgment::Majority).journal(true).build());
+        // Zero would be no limit.
+        let end = self.deadline.clamp(Duration::from_millis(1), LONGEST);
+        let concern = WriteConcern::builder().w(Acknowledgment::Majority).w_timeout(end).journal(true);
+        options.write_concern = Some(concern.build());
         options.read_concern = Some(ReadConcern::majority());
         // Of two attempts the driver tells the second answer, so that a write which the first one has done can seem refused.
         options.retry_writes = Some(false);

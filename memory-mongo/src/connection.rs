@@ -25,12 +25,16 @@ use crate::statements::abandoned;
 
 /// The pause before a commit or the lock is asked for again.
 pub(crate) const PAUSE: Duration = Duration::from_millis(20);
-/// The longest time for a set-up, however long calls may take.
-const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
+/// The longest time for a set-up, or for a write to be confirmed, however long calls may take.
+pub(crate) const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 /// After this time a write is held up, perhaps by a transaction whose program is gone.
 const HELD_UP: Duration = Duration::from_millis(500);
-/// How much time lies between two searches for such transactions.
+/// How much time lies between two searches for such transactions while they find some. Each that finds none doubles it,
 const BETWEEN: Duration = Duration::from_millis(200);
+/// up to this: a server that is merely slow is not asked again and again, and a dead program still holds nobody up for five seconds.
+const BETWEEN_AT_MOST: Duration = Duration::from_millis(3_200);
+/// How long the server may take for such a search, and for ending what it finds.
+const SEARCH: Duration = Duration::from_secs(1);
 
 /// The collections of a namespace, as an open provider has them.
 #[derive(Debug)]
@@ -47,8 +51,8 @@ pub(crate) struct Connections {
     has_ledger_text: AtomicBool,
     /// What is under way, also when nobody waits for it any more.
     running: TaskTracker,
-    /// Locked by a search for transactions whose programs are gone. Holds when the last one ended.
-    searched: Arc<Mutex<Option<Instant>>>,
+    /// Locked by a search for transactions whose programs are gone.
+    searches: Arc<Mutex<Searches>>,
     /// The database of the server itself, and what marks the connections of programs on this namespace there.
     admin: Database,
     program: String,
@@ -67,6 +71,13 @@ pub(crate) struct Collections {
     pub(crate) documents: Rows,
     /// Which migrations were applied, and the lock of who migrates.
     pub(crate) bookkeeping: Rows,
+}
+
+/// When it may be searched again for transactions whose programs are gone, and how long to pause after that if none is found.
+#[derive(Debug)]
+struct Searches {
+    next: Instant,
+    pause: Duration,
 }
 
 /// A collection whose rows stay as the server sends them until they are read.
@@ -95,7 +106,7 @@ impl Connections {
             configured: Collections::new(&database, &majority(read_from)),
             latest: Collections::new(&database, &majority(primary())),
             primary: Collections::new(&database, &local.build()),
-            searched: Arc::default(),
+            searches: Arc::new(Mutex::new(Searches { next: Instant::now(), pause: BETWEEN })),
             admin: client.database_with_options("admin", admin),
             program: program(&config.namespace),
             client,
@@ -108,8 +119,8 @@ impl Connections {
         })
     }
 
-    /// Runs work in a task of its own: a future of the driver that is dropped can leave its connection in the middle of an answer, so
-    /// the work comes to its end also when nobody waits any more.
+    /// Runs work in a task of its own, so that it comes to its end also when nobody waits any more: a future of the driver that is dropped
+    /// takes its connection with it, and a write would end between two steps.
     pub(crate) async fn run<T>(&self, work: impl Future<Output = Result<T>> + Send + 'static) -> Result<T>
     where
         T: Send + 'static,
@@ -118,6 +129,11 @@ impl Connections {
         ended.unwrap_or_else(|panic| {
             Err(Error::new(ErrorKind::Unexpected, "a task of the provider ended early").with_source(panic))
         })
+    }
+
+    /// Runs a read where it is waited for: what it does with what it has read may keep its thread busy for long (L8).
+    pub(crate) async fn run_read<T>(&self, work: impl Future<Output = Result<T>>) -> Result<T> {
+        self.running.track_future(work).await
     }
 
     /// Runs a write as [`Self::run`] does. While it is held up, and when it has given way to a transaction, those are ended whose programs
@@ -141,22 +157,33 @@ impl Connections {
 
     /// Begins to end the transactions whose programs are gone, unless that was just done: the server would keep what they hold for a minute.
     fn end_abandoned(&self) {
-        let Ok(mut searched) = Arc::clone(&self.searched).try_lock_owned() else { return };
-        if searched.is_some_and(|searched| searched.elapsed() < BETWEEN) {
+        let Ok(mut searches) = Arc::clone(&self.searches).try_lock_owned() else { return };
+        if Instant::now() < searches.next {
             return;
+        }
+        // What was looked for long ago tells nothing of now.
+        if searches.next.elapsed() > BETWEEN_AT_MOST {
+            searches.pause = BETWEEN;
         }
         let (admin, program) = (self.admin.clone(), self.program.clone());
         self.running.spawn(async move {
             let end = async {
-                let mut found = admin.aggregate(abandoned(&program)).await?;
-                if let Some(found) = found.try_next().await? {
-                    admin.run_command(doc! { "killSessions": found.get("sessions") }).await?;
+                let mut found = admin.aggregate(abandoned(&program)).max_time(SEARCH).await?;
+                let found = found.try_next().await?;
+                if let Some(found) = &found {
+                    let sessions = found.get("sessions");
+                    admin
+                        .run_command(doc! { "killSessions": sessions, "maxTimeMS": SEARCH.as_millis() as i64 })
+                        .await?;
                 }
-                Ok::<_, mongodb::error::Error>(())
+                Ok::<_, mongodb::error::Error>(found.is_some())
             };
             // Where that fails, the server ends them in time.
-            let _ = end.await;
-            *searched = Some(Instant::now());
+            if end.await.unwrap_or(false) {
+                searches.pause = BETWEEN;
+            }
+            searches.next = Instant::now() + searches.pause;
+            searches.pause = (searches.pause * 2).min(BETWEEN_AT_MOST);
         });
     }
 

@@ -16,7 +16,7 @@ use mongodb::options::ReturnDocument;
 
 use crate::config::MongoConfig;
 use crate::connection::{Collections, Connections, MongoSession, PAUSE, Rows};
-use crate::error::{DUPLICATE_KEY, check, code, native};
+use crate::error::{DUPLICATE_KEY, check, code, native, native_write};
 use crate::read::all;
 use crate::row::{any_number, bson, document_paths, found, number, text, written};
 
@@ -57,7 +57,7 @@ pub async fn plan(config: &MongoConfig) -> Result<Report> {
 
 /// Removes the database with everything in it, for ever. Nothing happens when there is none.
 pub async fn remove(config: &MongoConfig) -> Result<()> {
-    with_session(config, async |session, _| session.on.database.drop().await.map_err(native)).await
+    with_session(config, async |session, _| session.on.database.drop().await.map_err(native_write)).await
 }
 
 /// Tells which collections and indexes are missing, how many bytes they take in their files (which follow within a minute), and

@@ -112,10 +112,12 @@ impl MongoSession {
     /// Runs a command that changes one row. `false` when that is not there.
     ///
     /// The server ends it in the time of the call, also while a transaction is in its way. The driver's own methods can't say that; an
-    /// insert uses them all the same, since it may be larger than a command.
+    /// insert uses them all the same, since it may be larger than a command. It waits for a majority as long as the client's write concern
+    /// says: one deadline.
     async fn change(&self, mut command: bson::Document) -> Result<bool> {
-        let concern = doc! { "w": "majority", "j": true };
-        command.extend(doc! { "writeConcern": concern, "maxTimeMS": self.left()?.as_millis() as i64 });
+        let left = self.left()?.as_millis() as i64;
+        let concern = doc! { "w": "majority", "j": true, "wtimeout": left };
+        command.extend(doc! { "writeConcern": concern, "maxTimeMS": left });
         let answer = self.on.database.run_command(command).await.map_err(native_write)?;
         check(&answer)?;
         Ok(answer.get_i32("n").is_ok_and(|count| count == 1))

@@ -67,8 +67,9 @@ impl Faults for Mongo {
     async fn open(&self, url: &str, namespace: &Namespace) -> Result<Arc<dyn MemoryProvider>> {
         let is_direct = url.contains("directConnection=true");
         let url = if is_direct { url.to_owned() } else { format!("{url}&directConnection=true") };
-        // That there is no server is to be found out within a call.
-        open(MongoConfig::from_url(&format!("{url}&serverSelectionTimeoutMS=1000"))?, namespace)
+        // That there is no server is to be found out within a call, and that there is one again soon after.
+        let url = format!("{url}&serverSelectionTimeoutMS=1000&heartbeatFrequencyMS=500");
+        open(MongoConfig::from_url(&url)?, namespace)
     }
 
     fn can_start(&self) -> bool {

@@ -11,13 +11,14 @@ use conformance::fault::{Fault, Place, Proxy};
 use conformance::server::async_trial;
 use conformance::server::mongo::LocalMongo;
 use libtest_mimic::Arguments;
+use memory_core::engine::Engine;
 use memory_core::{
     Collection, Content, Context, DocumentId, DocumentQuery, DocumentSelection, DocumentWrite, Error, ErrorKind,
     Expect, IdempotencyKey, MemoryId, MemoryPatch, MemoryProvider, MemoryQuery, Metadata, NewMemory, Order, Outcome,
     Revision, SpaceId, SpaceSelector, Status, TextIndex, Timestamp, Trigger,
 };
-use memory_mongo::{MongoConfig, MongoMemory};
-use mongodb::bson::{Bson, Document, doc};
+use memory_mongo::{MongoConfig, MongoEngine, MongoMemory};
+use mongodb::bson::{Bson, Document, RawDocumentBuf, doc};
 use mongodb::options::{Acknowledgment, DriverInfo, WriteConcern};
 use mongodb::{Client, Database};
 use tokio::task::JoinHandle;
@@ -39,6 +40,7 @@ fn main() -> ExitCode {
         async_trial("mongo::what_is_passing_is_tried_again", what_is_passing_is_tried_again),
         async_trial("mongo::what_is_told_of_a_write_is_true", what_is_told_of_a_write_is_true),
         async_trial("mongo::a_call_ends_at_the_server_too", a_call_ends_at_the_server_too),
+        async_trial("mongo::an_insert_waits_for_one_deadline", an_insert_waits_for_one_deadline),
         async_trial("mongo::reads_tell_the_server_their_time", reads_tell_the_server_their_time),
         async_trial("mongo::a_newer_schema_is_refused", a_newer_schema_is_refused),
         async_trial(
@@ -46,8 +48,10 @@ fn main() -> ExitCode {
             what_a_dead_program_has_locked_is_free_again,
         ),
         async_trial("mongo::a_dead_program_holds_nobody_up", a_dead_program_holds_nobody_up),
+        async_trial("mongo::slow_writes_ask_the_server_little", slow_writes_ask_the_server_little),
         async_trial("mongo::the_failure_of_one_store_touches_no_other", the_failure_of_one_store_touches_no_other),
         async_trial("mongo::one_key_does_not_part_a_batch", one_key_does_not_part_a_batch),
+        async_trial("mongo::the_largest_insert_is_one_command", the_largest_insert_is_one_command),
         async_trial("mongo::stores_learn_that_the_ledger_is_indexed", stores_learn_that_the_ledger_is_indexed),
         async_trial("mongo::restores_that_race_find_no_conflict", restores_that_race_find_no_conflict),
         async_trial("mongo::calls_work_again_after_a_restart", calls_work_again_after_a_restart),
@@ -415,12 +419,6 @@ async fn a_call_ends_at_the_server_too() -> CaseResult {
     let (provider, admin) = (open(config(&server.url())).await?, admin(&server.url()).await?);
     provider.documents().put(note("held")).await?;
     let hasty = open(config(&format!("{}&deadline_ms=500", server.url()))).await?;
-    let is_under_way = async |command: &str| {
-        let command = format!("command.{command}");
-        let found = doc! { "currentOp": true, "active": true, "ns": { "$regex": "^agent_memory" }, command: { "$exists": true } };
-        let found = admin.run_command(found).await.expect("an answer");
-        !found.get_array("inprog").expect("a list").is_empty()
-    };
 
     let stuck = |mode: &str| {
         let data = doc! { "nss": "agent_memory.memories", "shouldCheckForInterrupt": true };
@@ -428,10 +426,11 @@ async fn a_call_ends_at_the_server_too() -> CaseResult {
     };
     admin.run_command(stuck("alwaysOn")).await?;
     let everything = MemoryQuery::builder().all().build()?;
-    let (queried, began) = futures::join!(hasty.query(&everything), eventually(async || is_under_way("find").await));
+    let (queried, began) =
+        futures::join!(hasty.query(&everything), eventually(async || is_under_way(&admin, "find").await));
     began?;
     assert_eq!(queried.expect_err("it is stuck").kind(), ErrorKind::Timeout);
-    timeout(SOON, eventually(async || !is_under_way("find").await)).await??;
+    timeout(SOON, eventually(async || !is_under_way(&admin, "find").await)).await??;
     admin.run_command(stuck("off")).await?;
 
     let documents = admin.client().database("agent_memory").collection::<Document>("documents");
@@ -442,16 +441,53 @@ async fn a_call_ends_at_the_server_too() -> CaseResult {
     let selection = DocumentSelection::ids(selection, [DocumentId::parse("held")?])?;
     let put = async { hasty.put(note("held")).await.map(drop) };
     let remove = async { hasty.remove(&selection, 1).await.map(drop) };
-    let (put, removed, began) = futures::join!(put, remove, eventually(async || is_under_way("q").await));
+    let (put, removed, began) = futures::join!(put, remove, eventually(async || is_under_way(&admin, "q").await));
     began?;
     for late in [put, removed] {
         let late = late.expect_err("it is held");
         assert_eq!((late.kind(), late.outcome()), (ErrorKind::Timeout, Outcome::Unknown));
     }
-    timeout(SOON, eventually(async || !is_under_way("q").await)).await??;
+    timeout(SOON, eventually(async || !is_under_way(&admin, "q").await)).await??;
     session.abort_transaction().await?;
     assert_eq!(provider.documents().put(note("held")).await?.revision.get(), 2);
     Ok(())
+}
+
+/// While the only secondary is behind, nothing is confirmed: inserts end all the same, and with them what their calls hold.
+async fn an_insert_waits_for_one_deadline() -> CaseResult {
+    let server = LocalMongo::start_with(2, &["--setParameter", "enableTestCommands=1"])?;
+    memory_mongo::migrate(&config(&server.url())).await?;
+    let (hasty, admin) =
+        (open(config(&format!("{}&deadline_ms=1000", server.url()))).await?, admin(&server.url()).await?);
+    let secondary = Client::with_uri_str(server.url_of(1 - server.primary()?)).await?;
+    let replicates = async |does: bool| {
+        let mode = if does { "off" } else { "alwaysOn" };
+        let command = doc! { "configureFailPoint": "stopReplProducer", "mode": mode };
+        secondary.database("admin").run_command(command).await
+    };
+
+    replicates(false).await?;
+    let (store, documents) = (hasty.store(event("a-b", 1)), hasty.documents());
+    let (stored, put, began) =
+        futures::join!(store, documents.put(note("new")), eventually(async || is_under_way(&admin, "insert").await));
+    began?;
+    for late in [stored.map(drop), put.map(drop)] {
+        let late = late.expect_err("no majority has it");
+        assert!(matches!(late.kind(), ErrorKind::Timeout | ErrorKind::Unavailable), "{late:?}");
+        assert_eq!(late.outcome(), Outcome::Unknown, "{late:?}");
+    }
+    timeout(SOON, eventually(async || !is_under_way(&admin, "insert").await)).await??;
+    replicates(true).await?;
+    eventually(async || hasty.store(event("a-b", 2)).await.is_ok()).await
+}
+
+/// Whether a command of a provider is at work.
+async fn is_under_way(admin: &Database, command: &str) -> bool {
+    let command = format!("command.{command}");
+    let found =
+        doc! { "currentOp": true, "active": true, "ns": { "$regex": "^agent_memory" }, command: { "$exists": true } };
+    let found = admin.run_command(found).await.expect("an answer");
+    !found.get_array("inprog").expect("a list").is_empty()
 }
 
 async fn reads_tell_the_server_their_time() -> CaseResult {
@@ -567,6 +603,39 @@ async fn a_dead_program_holds_nobody_up() -> CaseResult {
     Ok(())
 }
 
+/// Writes that wait for a living program look for dead ones a few times only, and each look has an end.
+async fn slow_writes_ask_the_server_little() -> CaseResult {
+    let server = LocalMongo::start()?;
+    let (provider, admin) = (Arc::new(open(config(&server.url())).await?), admin(&server.url()).await?);
+    provider.documents().put(note("held")).await?;
+    let documents = admin.client().database("agent_memory").collection::<Document>("documents");
+    let mut session = admin.client().start_session().await?;
+    session.start_transaction().await?;
+    documents.delete_many(doc! {}).session(&mut session).await?;
+    // The server's log has every command from now on.
+    admin.run_command(doc! { "profile": 0, "slowms": -1 }).await?;
+    let write = |number| {
+        let provider = Arc::clone(&provider);
+        tokio::spawn(async move {
+            // Each looks at another moment than the others.
+            tokio::time::sleep(Duration::from_millis(100) * number).await;
+            provider.documents().put(note("held")).await
+        })
+    };
+    let writes: Vec<_> = (0..5).map(write).collect();
+    tokio::time::sleep(SOON).await;
+    admin.run_command(doc! { "profile": 0, "slowms": 100 }).await?;
+    session.abort_transaction().await?;
+    for write in writes {
+        write.await??;
+    }
+    let log = std::fs::read_to_string(server.folder(0).join("log"))?;
+    let searches: Vec<_> = log.lines().filter(|line| line.contains("$currentOp")).collect();
+    assert!((1..=8).contains(&searches.len()), "{} searches", searches.len());
+    assert!(searches.iter().all(|search| search.contains("maxTimeMS")), "{searches:?}");
+    Ok(())
+}
+
 async fn the_failure_of_one_store_touches_no_other() -> CaseResult {
     let server = LocalMongo::start()?;
     let mut config = config(&server.url());
@@ -636,6 +705,31 @@ async fn one_key_does_not_part_a_batch() -> CaseResult {
         store.await??;
     }
     assert_eq!(all(&provider).await?.len(), 17);
+    Ok(())
+}
+
+/// Of no other text do the words take as much room: what the driver sends as two commands might be done by half.
+async fn the_largest_insert_is_one_command() -> CaseResult {
+    /// What one command takes, but for what the driver adds.
+    const COMMAND: usize = 48_000_000 - (1 << 16);
+    let server = LocalMongo::start()?;
+    let mut config = config(&server.url());
+    config.text_index = TextIndex::All;
+    let provider = open(config).await?;
+    // An ideograph is a word, and parts two others.
+    let letters = || ('a'..='z').chain('0'..='9');
+    let pairs = letters().flat_map(|first| letters().map(move |second| format!("{first}{second}")));
+    let text: String = pairs.zip('\u{4e00}'..).map(|(pair, ideograph)| format!("{pair}{ideograph}")).collect();
+    let trigger = Trigger::parse(&format!("\"{text}\""))?;
+    let id = provider.store(NewMemory::new(SpaceId::parse("a")?, trigger, at(1))).await?;
+    let memory = provider.get(id).await?.ok_or("a memory is gone")?;
+    let rows = admin(&server.url()).await?.client().database("agent_memory").collection::<RawDocumentBuf>("memories");
+    let row = rows.find_one(doc! {}).await?.ok_or("a row is gone")?.as_bytes().len();
+    assert!(row > 6 * memory.size(), "{row} bytes");
+    for (_, most) in [MongoEngine::RESTORE].into_iter().chain(MongoEngine::BATCH) {
+        let insert = most * row / memory.size();
+        assert!(insert < COMMAND, "{most} bytes of text become {insert}");
+    }
     Ok(())
 }
 

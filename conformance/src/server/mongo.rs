@@ -102,6 +102,11 @@ impl LocalMongo {
         format!("mongodb://{}{}/?{}", self.credentials, hosts.join(","), self.options)
     }
 
+    /// Where one node is reached, whether or not it is the primary.
+    pub fn url_of(&self, node: usize) -> String {
+        format!("mongodb://{}127.0.0.1:{}/?directConnection=true", self.credentials, self.nodes[node].port())
+    }
+
     /// The folder of a node, removed in the end.
     pub fn folder(&self, node: usize) -> &Path {
         self.nodes[node].home().path()
