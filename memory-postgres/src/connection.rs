@@ -105,7 +105,7 @@ impl Connections {
             let link = tokio::select! {
                 biased;
                 link = pool.get() => link?,
-                Ok(row) = pool.ask(sql), if pool.is_busy() => return Ok(row),
+                Ok(row) = pool.ask(sql), if pool.asks_aside() => return Ok(row),
             };
             let mut session = Session::new(link, &self.namespace);
             let row = sqlx::raw_sql(AssertSqlSafe(Arc::clone(sql))).fetch_one(session.connection()).await?;

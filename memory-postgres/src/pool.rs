@@ -21,15 +21,21 @@ use crate::error::is_starting;
 const STATEMENTS: usize = 128;
 /// How often at most it is looked for connections that nobody uses.
 const REAPING: Duration = Duration::from_millis(100);
-/// From when on a connection that nobody has used is tested before it is, and how long that may take.
-const TESTED: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(1));
+/// From when on a connection that nobody has used is tested before it is.
+const UNTESTED: Duration = Duration::from_secs(30);
+/// How long a test of a connection, or its end, may take.
+const TEST: Duration = Duration::from_secs(1);
+/// How long to wait at least before all idle connections are closed again because the server takes no writes.
+const BETWEEN_DEMOTIONS: Duration = Duration::from_secs(1);
 /// After how many seconds of silence the server asks, how often, and how many times.
 const KEEPALIVES: [(&str, &str); 3] =
     [("tcp_keepalives_idle", "60"), ("tcp_keepalives_interval", "10"), ("tcp_keepalives_count", "6")];
 /// How long to wait before it is looked again for a connection that others no longer use.
 const PAUSE: Duration = Duration::from_millis(20);
-/// How long to wait before a server that refuses connections is asked again: at first, and at most.
-const REFUSED: (Duration, Duration) = (Duration::from_millis(50), Duration::from_millis(800));
+/// How long to wait at first before a server that refuses connections is asked again.
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+/// How long to wait at most; each pause is twice as long as the one before.
+const LONGEST_PAUSE: Duration = Duration::from_millis(800);
 /// How long a statement that was given up may take to end by itself, before it is cancelled.
 const PROMPT: Duration = Duration::from_millis(100);
 /// How long a connection may take to recover from a session that was given up, before it is closed.
@@ -86,10 +92,13 @@ impl Pool {
         self.connections.manager().connect().await?.connection.close().await
     }
 
-    /// Whether calls use all the connections that there may be.
-    pub(crate) fn is_busy(&self) -> bool {
+    /// Whether to ask on the connection beside the pool as well: where it is there, or where calls use all the connections that there may
+    /// be, so that it has to be made.
+    pub(crate) fn asks_aside(&self) -> bool {
         let status = self.connections.status();
-        status.available == 0 && status.size == status.max_size
+        let is_busy = status.available == 0 && status.size == status.max_size;
+        // While somebody uses it, it is there.
+        is_busy || self.connections.manager().aside.try_lock().map_or(true, |aside| aside.is_some())
     }
 
     /// The row that a statement without values gives on the connection beside the pool.
@@ -196,14 +205,18 @@ async fn reap(pool: WeakPool<Connector>, idle_timeout: Duration) {
 async fn close(links: impl IntoIterator<Item = Link>) {
     for Link { connection, .. } in links {
         // What matters is that it is closed, not what the server says to it.
-        let _ = timeout(TESTED.1, connection.close()).await;
+        let _ = timeout(TEST, connection.close()).await;
     }
 }
 
-/// Closes a connection to a server that is not the primary any more, and with it the idle ones.
+/// Closes a connection to a server that is not the primary any more, and with it the idle ones: these once a second at most, since a
+/// server may take no writes at all.
 pub(crate) fn demoted(link: Pooled) {
     if let Some(pool) = Object::pool(&link) {
-        pool.manager().silence().lost = Instant::now();
+        let (now, mut silence) = (Instant::now(), pool.manager().silence());
+        if silence.demoted.is_none_or(|before| now.duration_since(before) >= BETWEEN_DEMOTIONS) {
+            (silence.lost, silence.demoted) = (now, Some(now));
+        }
     }
     drop(Object::take(link));
 }
@@ -240,7 +253,7 @@ struct Refusal {
 
 impl Refusal {
     fn new() -> Self {
-        Self { until: Instant::now() + REFUSED.0, pause: REFUSED.0 }
+        Self { until: Instant::now() + FIRST_PAUSE, pause: FIRST_PAUSE }
     }
 
     /// Whether it is time to ask the server again: for one call, and later for the next.
@@ -248,20 +261,22 @@ impl Refusal {
         let now = Instant::now();
         let is_over = now >= self.until;
         if is_over {
-            self.pause = (self.pause * 2).min(REFUSED.1);
+            self.pause = (self.pause * 2).min(LONGEST_PAUSE);
             self.until = now + self.pause;
         }
         is_over
     }
 }
 
-/// Since when connections have to have answered. A primary that falls silent must not cost one deadline for each of them.
+/// When the server may have fallen silent. A primary that falls silent must not cost one deadline for each of them.
 #[derive(Debug)]
 struct Silence {
-    /// Others are tested before they are used.
+    /// A connection without an answer since then is tested before it is used.
     suspected: Instant,
-    /// Others are closed.
+    /// A connection without an answer since then is closed.
     lost: Instant,
+    /// When idle connections were last closed because the server takes no writes.
+    demoted: Option<Instant>,
 }
 
 impl Connector {
@@ -297,7 +312,7 @@ impl Connector {
             is_pooled: config.pooler,
             idle_timeout: config.idle_timeout,
             refusal: std::sync::Mutex::default(),
-            silence: std::sync::Mutex::new(Silence { suspected: now, lost: now }),
+            silence: std::sync::Mutex::new(Silence { suspected: now, lost: now, demoted: None }),
             aside: Mutex::default(),
         }
     }
@@ -343,7 +358,13 @@ impl Connector {
     /// The row that a statement without values gives on the connection beside the pool.
     async fn ask(&self, sql: &str) -> sqlx::Result<PgRow> {
         let mut aside = self.aside.lock().await;
-        let mut link = match aside.take().filter(|link| link.answered.elapsed() < TESTED.0) {
+        let mut known = aside.take();
+        if let Some(link) = &mut known
+            && self.recycle(link, &Metrics::default()).await.is_err()
+        {
+            known = None;
+        }
+        let mut link = match known {
             Some(link) => link,
             None => Box::pin(self.connect()).await?,
         };
@@ -406,14 +427,14 @@ impl Manager for Connector {
     }
 
     async fn recycle(&self, link: &mut Link, _: &Metrics) -> RecycleResult<sqlx::Error> {
-        let Silence { suspected, lost } = *self.silence();
+        let Silence { suspected, lost, .. } = *self.silence();
         let idle = link.answered.elapsed();
         if !link.is_clean || idle >= self.idle_timeout || link.answered < lost {
             return Err(RecycleError::message("it is in the middle of something, or may be lost"));
         }
-        if idle >= TESTED.0 || link.answered < suspected {
+        if idle >= UNTESTED || link.answered < suspected {
             let start = Instant::now();
-            let Ok(answer) = timeout(TESTED.1, link.connection.ping()).await else {
+            let Ok(answer) = timeout(TEST, link.connection.ping()).await else {
                 self.silence().lost = start;
                 return Err(RecycleError::message("the server does not answer"));
             };

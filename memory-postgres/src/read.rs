@@ -344,7 +344,7 @@ pub(crate) fn memories_by_ids(session: &Session, rows: &[&PgRow]) -> Result<Stat
     Ok(session.statement(|on| &on.memories_by_ids).bind(ids))
 }
 
-/// Of one collection.
+/// Reads the documents of these rows whole, which all are of one collection.
 fn documents_by_ids(session: &Session, rows: &[&PgRow]) -> Result<Statement> {
     let ids = rows.iter().map(|row| column(row, 0)).collect::<Result<Vec<&str>>>()?;
     let collection: &str = rows.first().map_or(Ok(""), |row| column(row, 3))?;

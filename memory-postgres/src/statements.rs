@@ -313,9 +313,10 @@ fn for_each_depth(deepest: usize, part: impl Fn(usize) -> String) -> String {
 
 /// The name of a schema, as a literal and as an identifier.
 fn quote(name: &str) -> Result<(String, String)> {
-    // A longer name would be cut, and two namespaces could become one.
-    if name.is_empty() || name.len() > 63 || name.contains(char::is_control) {
-        return Err(Error::invalid("a namespace is the name of a schema: 1 to 63 bytes without control characters"));
+    // A longer name would be cut, and two namespaces could become one. The steps name the schema within texts between two $$.
+    if name.is_empty() || name.len() > 63 || name.contains(char::is_control) || name.contains("$$") {
+        let message = "a namespace is the name of a schema: 1 to 63 bytes without control characters and $$";
+        return Err(Error::invalid(message));
     }
     if name.starts_with("pg_") || name == "information_schema" {
         return Err(Error::invalid("the namespace is a schema of the server's own"));

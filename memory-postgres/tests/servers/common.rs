@@ -13,7 +13,11 @@ pub(crate) type Case = Result<(), Box<dyn std::error::Error + Send + Sync>>;
 /// Stands in payloads and passwords; no error may show it.
 pub(crate) const SECRET: &str = "xyzzy";
 
+/// Lets all calls on the ledger wait until the transaction ends.
+pub(crate) const LOCK: &str = "LOCK TABLE agent_memory.memories IN ACCESS EXCLUSIVE MODE";
 pub(crate) const WAITS_FOR_A_LOCK: &str = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock')";
+
+pub(crate) const NOBODY_WAITS: &str = "SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock')";
 
 pub(crate) fn run(case: impl Future<Output = Case>) -> Case {
     tokio::runtime::Runtime::new()?.block_on(case)
@@ -68,6 +72,16 @@ pub(crate) async fn holds(url: &str, condition: &'static str) -> Case {
     let until = Instant::now() + Duration::from_secs(60);
     while !sqlx::query(condition).fetch_one(&mut connection).await?.try_get::<bool, _>(0)? {
         assert!(Instant::now() < until, "it never holds that {condition}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    Ok(())
+}
+
+/// Waits until something is so on this side.
+pub(crate) async fn until(mut is_so: impl FnMut() -> std::io::Result<bool>) -> Case {
+    let end = Instant::now() + Duration::from_secs(60);
+    while !is_so()? {
+        assert!(Instant::now() < end, "it never is so");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     Ok(())

@@ -3,23 +3,24 @@
 use std::future::pending;
 use std::num::NonZeroU32;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use conformance::server::postgres::LocalPostgres;
-use memory_core::{Error, ErrorKind, MemoryPage, MemoryProvider, MemoryQuery, Outcome};
+use memory_core::{Error, ErrorKind, Health, MemoryPage, MemoryProvider, MemoryQuery, Outcome};
 use memory_postgres::{Password, PostgresMemory};
-use sqlx::postgres::PgConnection;
-use sqlx::{AssertSqlSafe, Connection, Executor};
+use sqlx::postgres::{PgConnection, PgRow};
+use sqlx::{AssertSqlSafe, Connection, Executor, Row};
 use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::common::{Case, SECRET, all, check, config, event, holds, open, run};
+use crate::common::{
+    Case, LOCK, NOBODY_WAITS, SECRET, WAITS_FOR_A_LOCK, all, check, config, event, holds, open, run, until,
+};
 
 const NOBODY_IS_CONNECTED: &str =
     "SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE application_name = 'agent-memory')";
-const LOCK: &str = "LOCK TABLE agent_memory.memories IN ACCESS EXCLUSIVE MODE";
 const TWO_WAIT: &str = "SELECT count(*) = 2 FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
 
 /// Those that were opened for many calls are closed when there are few; the next call opens another one.
@@ -29,15 +30,7 @@ pub(crate) fn idle() -> Case {
         let mut config = config(server.url());
         config.idle_timeout = Duration::from_millis(200);
         let provider = Arc::new(open(config).await?);
-        let mut admin = PgConnection::connect(server.url()).await?;
-        let mut lock = admin.begin().await?;
-        lock.execute(LOCK).await?;
-        let queries = queries(&provider, 2);
-        holds(server.url(), TWO_WAIT).await?;
-        lock.rollback().await?;
-        for page in queries.join_all().await {
-            page?;
-        }
+        while_two_wait(server.url(), &provider, async || Ok(())).await?;
         holds(server.url(), NOBODY_IS_CONNECTED).await?;
         provider.store(event("a-b", 1)).await?;
         assert_eq!(all(&provider).await?.len(), 1);
@@ -50,23 +43,11 @@ pub(crate) fn busy() -> Case {
     let server = LocalPostgres::start()?;
     run(async {
         let provider = Arc::new(open(config(server.url())).await?);
-        let mut admin = PgConnection::connect(server.url()).await?;
-        let mut lock = admin.begin().await?;
-        lock.execute(LOCK).await?;
-        let queries = queries(&provider, 2);
-        holds(server.url(), TWO_WAIT).await?;
-        // On a machine that is as busy, more than one may have to try.
-        let mut health = provider.check_health().await;
-        for _ in 0..10 {
-            if health.is_err() {
-                health = provider.check_health().await;
-            }
-        }
-        assert_eq!(health?.schema_version, 2);
-        lock.rollback().await?;
-        for page in queries.join_all().await {
-            page?;
-        }
+        while_two_wait(server.url(), &provider, async || {
+            assert_eq!(health(&provider).await?.schema_version, 2);
+            Ok(())
+        })
+        .await?;
         Ok(())
     })
 }
@@ -83,14 +64,7 @@ pub(crate) fn full() -> Case {
         guest.server.user = Some("guest".to_owned());
         guest.server.password = Some(Password(SECRET.to_owned()));
         let provider = Arc::new(open(guest).await?);
-        let mut lock = admin.begin().await?;
-        lock.execute(LOCK).await?;
-        let queries = queries(&provider, 2);
-        holds(server.url(), TWO_WAIT).await?;
-        lock.rollback().await?;
-        for page in queries.join_all().await {
-            page?;
-        }
+        while_two_wait(server.url(), &provider, async || Ok(())).await?;
         assert_eq!(provider.check_health().await?.schema_version, 2);
         Ok(())
     })
@@ -106,15 +80,7 @@ pub(crate) fn forgotten() -> Case {
         address.port = firewall.port;
         config.deadline = Duration::from_secs(5);
         let provider = Arc::new(open(config).await?);
-        let mut admin = PgConnection::connect(server.url()).await?;
-        let mut lock = admin.begin().await?;
-        lock.execute(LOCK).await?;
-        let queries = queries(&provider, 2);
-        holds(server.url(), TWO_WAIT).await?;
-        lock.rollback().await?;
-        for page in queries.join_all().await {
-            page?;
-        }
+        while_two_wait(server.url(), &provider, async || Ok(())).await?;
         firewall.forgotten.send_modify(|times| *times += 1);
         let lost = provider.store(event("a-b", 1)).await.expect_err("no answer");
         assert_eq!((lost.kind(), lost.outcome()), (ErrorKind::Timeout, Outcome::Unknown));
@@ -135,6 +101,11 @@ pub(crate) fn refused() -> Case {
         let mut admin = PgConnection::connect(server.url()).await?;
         let mut lock = admin.begin().await?;
         lock.execute(LOCK).await?;
+        // To cancel what was given up, there is a connection beside the pool from now on.
+        let given_up = queries(&provider, 1);
+        holds(server.url(), WAITS_FOR_A_LOCK).await?;
+        drop(given_up);
+        holds(server.url(), NOBODY_WAITS).await?;
         let mut taken = Vec::new();
         while let Ok(connection) = PgConnection::connect(server.url()).await {
             taken.push(connection);
@@ -142,9 +113,8 @@ pub(crate) fn refused() -> Case {
         let queries = queries(&provider, CALLS as usize);
         let log = server.folder().join("log");
         let refusals = || Ok::<_, std::io::Error>(std::fs::read_to_string(&log)?.matches("too many clients").count());
-        while refusals()? < 5 {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
+        until(|| Ok(refusals()? >= 5)).await?;
+        assert_eq!(health(&provider).await?.schema_version, 2);
         lock.rollback().await?;
         for page in queries.join_all().await {
             page?;
@@ -164,19 +134,41 @@ pub(crate) fn read_only() -> Case {
         let mut admin = PgConnection::connect(server.url()).await?;
         admin.execute("ALTER DATABASE postgres SET default_transaction_read_only = on").await?;
         let provider = Arc::new(open(config(server.url())).await?);
-        let mut lock = admin.begin().await?;
-        lock.execute(LOCK).await?;
-        let queries = queries(&provider, 2);
-        holds(server.url(), TWO_WAIT).await?;
-        lock.rollback().await?;
-        for page in queries.join_all().await {
-            page?;
-        }
+        while_two_wait(server.url(), &provider, async || Ok(())).await?;
         let refused = provider.store(event("a-b", 1)).await.expect_err("read-only");
         check(&refused, ErrorKind::Unauthorized, "read-only");
         admin.execute("ALTER DATABASE postgres RESET default_transaction_read_only").await?;
         provider.store(event("a-b", 2)).await?;
         Ok(())
+    })
+}
+
+/// A server that takes no writes at all closes the idle connections of its readers now and then, and not at each write that it refuses.
+pub(crate) fn read_only_for_all() -> Case {
+    let server = LocalPostgres::start()?;
+    run(async {
+        open(config(server.url())).await?.shutdown().await?;
+        let mut admin = PgConnection::connect(server.url()).await?;
+        admin.execute("ALTER DATABASE postgres SET default_transaction_read_only = on").await?;
+        let provider = Arc::new(open(config(server.url())).await?);
+        let processes = "SELECT pid FROM pg_stat_activity WHERE application_name = 'agent-memory'";
+        // Until two writes come close enough to each other for a busy machine.
+        loop {
+            let start = Instant::now();
+            provider.store(event("a-b", 1)).await.expect_err("read-only");
+            while_two_wait(server.url(), &provider, async || Ok(())).await?;
+            let before = admin.fetch_all(processes).await?;
+            provider.store(event("a-b", 2)).await.expect_err("read-only");
+            all(&provider).await?;
+            let is_close = start.elapsed() < Duration::from_millis(900);
+            let after = admin.fetch_all(processes).await?;
+            if is_close {
+                let process = |row: &PgRow| row.get::<i32, _>(0);
+                let stays = |row| after.iter().any(|other| process(other) == process(row));
+                assert!(before.iter().any(stays), "the connection that nobody wrote on is closed");
+                return Ok(());
+            }
+        }
     })
 }
 
@@ -209,6 +201,32 @@ impl Firewall {
         });
         Ok(Self { port, forgotten })
     }
+}
+
+/// Does something while two queries of the provider wait for a lock, each on a connection.
+async fn while_two_wait(url: &str, provider: &Arc<PostgresMemory>, meanwhile: impl AsyncFnOnce() -> Case) -> Case {
+    let mut admin = PgConnection::connect(url).await?;
+    let mut lock = admin.begin().await?;
+    lock.execute(LOCK).await?;
+    let queries = queries(provider, 2);
+    holds(url, TWO_WAIT).await?;
+    meanwhile().await?;
+    lock.rollback().await?;
+    for page in queries.join_all().await {
+        page?;
+    }
+    Ok(())
+}
+
+/// The health of a server, for which more than one may have to ask on a machine that is as busy.
+async fn health(provider: &PostgresMemory) -> Result<Health, Error> {
+    let mut health = provider.check_health().await;
+    for _ in 0..10 {
+        if health.is_err() {
+            health = provider.check_health().await;
+        }
+    }
+    health
 }
 
 /// Begins some queries of the whole ledger.

@@ -12,10 +12,7 @@ use sqlx::Executor;
 use sqlx::postgres::PgConnection;
 use tokio::task::JoinSet;
 
-use crate::common::{Case, WAITS_FOR_A_LOCK, all, config, event, holds, open, run};
-
-const NOBODY_WAITS: &str = "SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock')";
-const LOCK: &str = "LOCK TABLE agent_memory.memories IN ACCESS EXCLUSIVE MODE";
+use crate::common::{Case, LOCK, NOBODY_WAITS, WAITS_FOR_A_LOCK, all, config, event, holds, open, run};
 
 /// What nobody waits for any more is cancelled, long before its deadline, and its connection is used again.
 pub(crate) fn dropped() -> Case {

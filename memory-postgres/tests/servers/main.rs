@@ -34,6 +34,7 @@ fn main() -> ExitCode {
         trial("connections::a_silent_server_costs_one_deadline", connections::forgotten),
         trial("connections::a_full_server_is_asked_by_one_call", connections::refused),
         trial("connections::those_that_take_no_writes_are_closed", connections::read_only),
+        trial("connections::a_server_that_takes_no_writes_keeps_its_readers", connections::read_only_for_all),
         trial("given_up::a_dropped_call_ends_at_the_server", given_up::dropped),
         trial("given_up::a_late_call_ends_at_the_server", given_up::late),
         trial("heavy::much_work_leaves_the_executor", heavy::own_thread),

@@ -15,7 +15,7 @@ use sqlx::postgres::{PgConnectOptions, PgConnection};
 use sqlx::{AssertSqlSafe, Connection, Executor};
 use tokio::task::JoinHandle;
 
-use crate::common::{Case, SECRET, all, check, config, event, open, run};
+use crate::common::{Case, LOCK, SECRET, all, check, config, event, open, run};
 
 /// `init`, `migrate` and `plan` answer alike, long before the deadline.
 pub(crate) fn unreachable() -> Case {
@@ -85,7 +85,7 @@ pub(crate) fn statements() -> Case {
         hasty.statement_timeout = Some(Duration::from_millis(50));
         let hasty = open(hasty).await?;
         let mut lock = admin.begin().await?;
-        lock.execute("LOCK TABLE agent_memory.memories IN ACCESS EXCLUSIVE MODE").await?;
+        lock.execute(LOCK).await?;
         let late = hasty.store(event("a-b", 2)).await.expect_err("a statement timeout");
         check(&late, ErrorKind::Timeout, "took too long");
         assert_eq!(late.outcome(), Outcome::NotDone);
@@ -124,6 +124,12 @@ pub(crate) fn states() -> Case {
     run(async {
         let mut admin = PgConnection::connect(server.url()).await?;
         let mut config = config(server.url());
+        config.namespace = "a$$b".to_owned();
+        check(
+            &PostgresMemory::open(config.clone()).expect_err("its steps could not be taken"),
+            ErrorKind::InvalidInput,
+            "$$",
+        );
         config.namespace = "{name} of '{schema}'".to_owned();
         let provider = open(config).await?;
         let id = provider.store(event("a-b", 1)).await?;
