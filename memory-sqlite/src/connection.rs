@@ -172,8 +172,10 @@ pub(crate) struct Log {
 }
 
 impl Log {
+    /// The log of a file that is there. SQLite has it beside the target of a link.
     pub(crate) fn of(file: &Path) -> Self {
-        let mut path = file.as_os_str().to_owned();
+        let file = fs::canonicalize(file).unwrap_or_else(|_| file.to_owned());
+        let mut path = file.into_os_string();
         path.push("-wal");
         Self { path: path.into(), tried: 0, looked: Instant::now() }
     }

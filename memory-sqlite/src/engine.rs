@@ -362,7 +362,8 @@ fn write_until_closed(mut session: Session, mut log: Option<Log>, commands: Rece
     }
 }
 
-/// Runs calls in their order, as many in each transaction as its bounds allow. If one fails, each of its calls gets its own.
+/// Runs calls in their order, as many in each transaction as its bounds allow. If one fails, each half of its calls gets its own, so
+/// that a call that fails, or that was given up, costs the others few flushes.
 fn write_group(session: &mut Session, calls: &mut VecDeque<Box<dyn Write>>) {
     while let Some(until) = calls.iter().map(|call| call.caller().until).min() {
         if let Err(error) = session.begin(until) {
@@ -377,7 +378,8 @@ fn write_group(session: &mut Session, calls: &mut VecDeque<Box<dyn Write>>) {
         let mut group: VecDeque<Box<dyn Write>> = VecDeque::new();
         let begun = Instant::now();
         let written = session.in_transaction(|session| {
-            while session.bytes < GROUP_BYTES && begun.elapsed() < GROUP_TIME {
+            // The first call begins whatever the beginning of the transaction took.
+            while group.is_empty() || session.bytes < GROUP_BYTES && begun.elapsed() < GROUP_TIME {
                 match calls.pop_front() {
                     // What nobody waits for never begins, also when it was in time to be taken into the group.
                     Some(call) if call.caller().has_gone() => call.answer(Err(late())),
@@ -393,9 +395,9 @@ fn write_group(session: &mut Session, calls: &mut VecDeque<Box<dyn Write>>) {
         });
         match &written {
             Err(error) if group.len() > 1 && error.outcome() == Outcome::NotDone => {
-                for call in group {
-                    write_group(session, &mut VecDeque::from([call]));
-                }
+                let mut rest = group.split_off(group.len() / 2);
+                write_group(session, &mut group);
+                write_group(session, &mut rest);
             }
             // Before any call has run, the failure is that of all.
             Err(_) if group.is_empty() => answer(std::mem::take(calls), &written),

@@ -19,6 +19,8 @@ use crate::statements::{self, InOrder, SLOT_BITS, Stored, column, first, prepare
 
 /// The most slots whose rows are read in one go, and the most documents of a place.
 pub(crate) const STRIDE: usize = 64;
+/// About the most documents that are read ahead, of all places together.
+const MARKS: usize = 4_096;
 
 impl Reader for Session {
     /// The seq, which tells a version together with the record as it was read.
@@ -234,11 +236,12 @@ fn walk_documents_in(
 ) -> Result<Option<Mark>> {
     let mut list = prepare(connection, statements::DOCUMENTS_IN_PLACE.of(walk.order))?;
     let mut by_id = prepare(connection, statements::DOCUMENT_BY_ID)?;
+    let stride = (MARKS / places.len()).clamp(1, STRIDE);
     let mut read = |place: &Place, mark: Option<&Mark>| {
         let (millis, id) = behind(walk.order, mark);
-        let parameters = params![collection.as_str(), paths::level_of(place), place.path(), millis, id, STRIDE as i64];
+        let parameters = params![collection.as_str(), paths::level_of(place), place.path(), millis, id, stride as i64];
         let mut rows = list.query(parameters).map_err(native)?;
-        let mut marks = VecDeque::with_capacity(STRIDE);
+        let mut marks = VecDeque::with_capacity(stride);
         while let Some(row) = rows.next().map_err(native)? {
             marks.push_back(Mark { millis: column(row, 0)?, id: statements::bytes(row, 1)?.to_vec() });
         }

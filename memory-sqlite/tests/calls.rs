@@ -7,7 +7,7 @@ use std::task::Poll;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use futures::future::{join_all, ready};
+use futures::future::{JoinAll, join_all, ready};
 use futures::poll;
 use memory_core::engine::{Access, Append, Appended, Atomicity, Engine, Reader, Steps, Work, Writer};
 use memory_core::{
@@ -76,15 +76,9 @@ async fn a_write_that_is_given_up_or_late_before_its_turn_never_begins() {
 #[tokio::test]
 async fn health_answers_while_all_readers_are_busy() {
     let (_folder, engine) = open().await;
-    let (block, end) = Block::new();
-    let blocking = (0..READERS).map(|_| engine.run(Access::Read, later(), Arc::clone(&block), BLOCK));
-    let mut blocking = join_all(blocking);
-    assert!(poll!(&mut blocking).is_pending());
-    for _ in 0..READERS {
-        block.has_begun().await;
-    }
+    let (blocking, end) = block_readers(&engine).await;
     timeout(PATIENCE, engine.health()).await.expect("an answer").expect("health");
-    (0..READERS).for_each(|_| end());
+    end();
     assert!(blocking.await.iter().all(Result::is_ok));
     engine.close().await.expect("closes");
 }
@@ -92,13 +86,7 @@ async fn health_answers_while_all_readers_are_busy() {
 #[tokio::test]
 async fn reads_that_are_given_up_before_their_turn_never_begin_and_do_not_pile_up() {
     let (_folder, engine) = open().await;
-    let (block, end) = Block::new();
-    let blocking = (0..READERS).map(|_| engine.run(Access::Read, later(), Arc::clone(&block), BLOCK));
-    let mut blocking = join_all(blocking);
-    assert!(poll!(&mut blocking).is_pending());
-    for _ in 0..READERS {
-        block.has_begun().await;
-    }
+    let (blocking, end) = block_readers(&engine).await;
     let begun = Arc::new(AtomicUsize::new(0));
     let late = engine.run(Access::Read, Instant::now(), Arc::clone(&begun), COUNT);
     let mut late = Box::pin(late);
@@ -109,7 +97,7 @@ async fn reads_that_are_given_up_before_their_turn_never_begin_and_do_not_pile_u
     }
     let waiting = Arc::strong_count(&begun);
     assert!(waiting < 2_000, "{waiting} reads wait for which nobody waits");
-    (0..READERS).for_each(|_| end());
+    end();
     assert_eq!(late.await.expect_err("its deadline has passed").kind(), ErrorKind::Timeout);
     let last = engine.run(Access::Read, later(), begun, COUNT).await;
     assert_eq!(last.expect("the last"), 1, "another one has begun");
@@ -271,6 +259,18 @@ impl Block {
     async fn has_begun(&self) {
         self.begun.acquire().await.expect("never closed").forget();
     }
+}
+
+/// Keeps all readers busy until the test ends that: what they do, and what ends it.
+async fn block_readers(engine: &SqliteEngine) -> (JoinAll<impl Future<Output = Result<()>>>, impl Fn()) {
+    let (block, end) = Block::new();
+    let blocking = (0..READERS).map(|_| engine.run(Access::Read, later(), Arc::clone(&block), BLOCK));
+    let mut blocking = join_all(blocking);
+    assert!(poll!(&mut blocking).is_pending());
+    for _ in 0..READERS {
+        block.has_begun().await;
+    }
+    (blocking, move || (0..READERS).for_each(|_| end()))
 }
 
 const BLOCK: Work<Session, Block, ()> = |_, block| {
