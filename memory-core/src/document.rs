@@ -293,12 +293,12 @@ impl DocumentSelection {
     /// What [`DocumentStore::remove`] would take, in the same order and within the same limit (D4). Removes nothing. `Timeout` after
     /// 30 seconds.
     pub async fn preview(&self, documents: &dyn DocumentStore, max: usize) -> Result<Vec<DocumentId>> {
-        let mut selected = Selected::new(max);
+        let (selection, mut selected) = (Arc::new(self.clone()), Selected::new(max));
         // It is many calls, with a deadline each.
         let look = tokio::time::timeout(DEFAULT_DEADLINE, async {
             match &self.ids {
-                Some(ids) => self.preview_ids(documents, ids, &mut selected).await,
-                None => self.preview_query(documents, &mut selected).await,
+                Some(ids) => selection.preview_ids(documents, ids, &mut selected).await,
+                None => selection.preview_query(documents, &mut selected).await,
             }
         });
         let late = || Error::new(ErrorKind::Timeout, "the documents were not all looked at in time").retryable();
@@ -328,7 +328,7 @@ impl DocumentSelection {
     }
 
     async fn preview_ids(
-        &self,
+        self: &Arc<Self>,
         documents: &dyn DocumentStore,
         ids: &[DocumentId],
         selected: &mut Selected,
@@ -337,41 +337,43 @@ impl DocumentSelection {
             match documents.get(self.collection(), id).await {
                 // What can't be read is not selected.
                 Err(error) if error.kind() == ErrorKind::Corrupt => {}
-                document => {
-                    let found = self.selected_of(document?.into_iter().collect()).await?;
-                    found.iter().try_for_each(|document| selected.add(document))?;
-                }
+                document => self.select(document?.into_iter().collect(), selected).await?,
             }
         }
         Ok(())
     }
 
-    /// Those that are selected. To look into texts takes a while: that is done on a thread of its own, and for few at once (L8).
-    async fn selected_of(&self, mut documents: Vec<Document>) -> Result<Vec<Document>> {
+    /// Adds those that are selected. To look into texts takes a while: that is done on a thread of its own, and for few at once (L8).
+    async fn select(self: &Arc<Self>, mut documents: Vec<Document>, selected: &mut Selected) -> Result<()> {
         static PLACES: Semaphore = Semaphore::const_new(2);
-        if !self.is_heavy() {
+        if self.is_heavy() {
+            let selection = Arc::clone(self);
+            // Nobody closes the semaphore. While a place is held, no other is waited for.
+            let place = PLACES.acquire().await;
+            let look = spawn_blocking(move || {
+                let _place = place;
+                documents.retain(|document| selection.matches(document));
+                documents
+            });
+            let gone =
+                |error| Error::new(ErrorKind::Unexpected, "the documents could not be looked at").with_source(error);
+            documents = look.await.map_err(gone)?;
+        } else {
             documents.retain(|document| self.matches(document));
-            return Ok(documents);
         }
-        let selection = self.clone();
-        // Nobody closes the semaphore. While a place is held, no other is waited for.
-        let place = PLACES.acquire().await;
-        let work = move || {
-            let _place = place;
-            documents.retain(|document| selection.matches(document));
-            documents
-        };
-        let gone = |error| Error::new(ErrorKind::Unexpected, "the documents could not be looked at").with_source(error);
-        spawn_blocking(work).await.map_err(gone)
+        documents.iter().try_for_each(|document| selected.add(document))
     }
 
     /// Goes over what a removal does: a page of a text ends without a cursor.
-    async fn preview_query(&self, documents: &dyn DocumentStore, selected: &mut Selected) -> Result<()> {
+    async fn preview_query(self: &Arc<Self>, documents: &dyn DocumentStore, selected: &mut Selected) -> Result<()> {
         let mut query = DocumentQuery { text: None, limit: MAX_LIMIT, offset: 0, cursor: None, ..self.query.clone() };
         loop {
             let page = documents.query(&query).await?;
-            let found = self.selected_of(page.documents).await?;
-            found.iter().try_for_each(|document| selected.add(document))?;
+            match self.query.text.is_some() {
+                true => self.select(page.documents, selected).await?,
+                // The query has looked at everything else.
+                false => page.documents.iter().try_for_each(|document| selected.add(document))?,
+            }
             match page.next {
                 Some(cursor) => query.cursor = Some(cursor.to_string()),
                 None => return Ok(()),

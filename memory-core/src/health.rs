@@ -111,13 +111,19 @@ pub struct Backfill {
 pub enum Blocks {
     /// Nothing: it only gives space back.
     Nothing,
-    /// No call, but until it is complete queries and removals of documents go over their whole collection. An engine tells of it when no
-    /// other backfill is left.
+    /// No call, but until it is complete queries and removals of documents go over their whole collection.
     DocumentPlaces,
     /// Text search of the ledger.
     LedgerText,
     /// Every call but those of the life cycle.
     Everything,
+}
+
+impl Blocks {
+    /// Whether it stops what waits for a backfill that blocks `wanted`.
+    pub(crate) fn stops(self, wanted: Self) -> bool {
+        self == wanted || self == Self::Everything
+    }
 }
 
 impl Backfill {
@@ -129,6 +135,11 @@ impl Backfill {
     /// A backfill of the index of the ledger's words.
     pub fn of_words(done: u64, total: u64) -> Self {
         Self::new("the index of words", done, total, Blocks::LedgerText)
+    }
+
+    /// A backfill of the places of documents.
+    pub fn of_places(done: u64, total: u64) -> Self {
+        Self::new("the places of documents", done, total, Blocks::DocumentPlaces)
     }
 
     /// How many records it still has to go over, about.

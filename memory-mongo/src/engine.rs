@@ -44,7 +44,7 @@ impl Engine for MongoEngine {
         Ok(Self { connections })
     }
 
-    async fn pending(&self) -> Result<Option<Backfill>> {
+    async fn pending(&self) -> Result<Vec<Backfill>> {
         self.connections.run(schema::pending(self.connections.session())).await
     }
 

@@ -6,9 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures::TryStreamExt;
 use memory_core::engine::SHORT_BACKFILL;
-use memory_core::{
-    Backfill, Blocks, Error, ErrorKind, Inspection, Ledger, Result, Revision, SpaceId, TextIndex, Timestamp,
-};
+use memory_core::{Backfill, Error, ErrorKind, Inspection, Ledger, Result, Revision, SpaceId, TextIndex, Timestamp};
 use migrations::{Applied, PATHS, Report, Step, Target, WORDS, wanted};
 use mongodb::Database;
 use mongodb::bson::{Bson, Document, RawDocument, RawDocumentBuf, doc};
@@ -133,26 +131,29 @@ impl Filled {
 }
 
 /// How far the backfill is that comes next: that of the ledger's words, if they are wanted, and then that of the documents' places.
-pub(crate) async fn pending(session: MongoSession) -> Result<Option<Backfill>> {
-    let Some((filled, entry)) = incomplete(&session).await? else { return Ok(None) };
-    let (on, done) = (&session.on, u64::try_from(number(&entry, "done")?).unwrap_or_default());
-    let behind = doc! { "_id": { "$gt": bson(&entry, "mark")? } };
-    let left = filled.rows(&on.latest).count_documents(behind).limit(MANY).max_time(session.left()?);
-    let mut total = done + left.await.map_err(native)?;
-    // The index of many rows takes its time, also when all of them have what it is of.
-    if total >= done + MANY || total >= MANY && on.indexing.try_lock().is_err() {
-        let estimate = filled.rows(&on.primary).estimated_document_count().await.map_err(native)?;
-        total = estimate.max(done + MANY);
+pub(crate) async fn pending(session: MongoSession) -> Result<Vec<Backfill>> {
+    let mut pending = Vec::new();
+    for (filled, entry) in incomplete(&session).await? {
+        let (on, done) = (&session.on, u64::try_from(number(&entry, "done")?).unwrap_or_default());
+        let behind = doc! { "_id": { "$gt": bson(&entry, "mark")? } };
+        let left = filled.rows(&on.latest).count_documents(behind).limit(MANY).max_time(session.left()?);
+        let mut total = done + left.await.map_err(native)?;
+        // The index of many rows takes its time, also when all of them have what it is of.
+        if total >= done + MANY || total >= MANY && on.indexing.try_lock().is_err() {
+            let estimate = filled.rows(&on.primary).estimated_document_count().await.map_err(native)?;
+            total = estimate.max(done + MANY);
+        }
+        pending.push(match filled {
+            Filled::Words => Backfill::of_words(done, total),
+            Filled::Paths => Backfill::of_places(done, total),
+        });
     }
-    Ok(Some(match filled {
-        Filled::Words => Backfill::of_words(done, total),
-        Filled::Paths => Backfill::new("the places of documents", done, total, Blocks::DocumentPlaces),
-    }))
+    Ok(pending)
 }
 
 /// Takes its next slice: fills some more rows, in the order of their ids. New rows need none, since the server takes none without.
 pub(crate) async fn backfill(session: MongoSession) -> Result<()> {
-    let Some((filled, entry)) = incomplete(&session).await? else { return Ok(()) };
+    let Some((filled, entry)) = incomplete(&session).await?.into_iter().next() else { return Ok(()) };
     let (bookkeeping, mark) = (&session.on.primary.bookkeeping, bson(&entry, "mark")?);
     let Some((count, reached)) = fill_rows(&session, filled, &mark).await? else {
         if !index(&session, filled, WAIT).await? {
@@ -363,16 +364,16 @@ async fn look(session: &MongoSession, text_index: TextIndex) -> Result<Inspectio
     Ok(Inspection::new(missing, server_time.transpose()?, bytes))
 }
 
-/// The backfill that has to go on, with its entry.
-async fn incomplete(session: &MongoSession) -> Result<Option<(Filled, RawDocumentBuf)>> {
+/// The backfills that have to go on, with their entries, in the order in which they are done.
+async fn incomplete(session: &MongoSession) -> Result<Vec<(Filled, RawDocumentBuf)>> {
+    let mut incomplete = Vec::new();
     let words = session.on.has_ledger_text().then_some(Filled::Words);
     for filled in words.into_iter().chain([Filled::Paths]) {
         let entry = session.on.latest.bookkeeping.find_one(doc! { "_id": filled.name(), "complete": false });
-        if let Some(entry) = entry.max_time(session.left()?).await.map_err(native)? {
-            return Ok(Some((filled, entry)));
-        }
+        let entry = entry.max_time(session.left()?).await.map_err(native)?;
+        incomplete.extend(entry.map(|entry| (filled, entry)));
     }
-    Ok(None)
+    Ok(incomplete)
 }
 
 /// Makes the index on what a backfill fills in, or waits for whoever does. Tells whether it is there after this time, and goes on with it.

@@ -40,7 +40,7 @@ impl Engine for PostgresEngine {
         Ok(Self { connections, has_ledger_text: config.text_index == TextIndex::All })
     }
 
-    async fn pending(&self) -> Result<Option<Backfill>> {
+    async fn pending(&self) -> Result<Vec<Backfill>> {
         schema::pending(&self.connections, self.has_ledger_text).await
     }
 

@@ -83,26 +83,21 @@ pub(crate) async fn set_up(connections: &Connections, config: &PostgresConfig) -
 }
 
 /// How far the backfill is that comes next: that of the ledger's words, if they are wanted, and then that of the documents' places.
-pub(crate) async fn pending(connections: &Connections, wants_words: bool) -> Result<Option<Backfill>> {
+pub(crate) async fn pending(connections: &Connections, wants_words: bool) -> Result<Vec<Backfill>> {
     let mut session = connections.session(Access::ReadLatest, None).await?;
     let words = session.statement(|on| &on.pending_words).bind(SHORT_BACKFILL as i64);
     let words = if wants_words { session.rows(words).await? } else { Vec::new() };
-    let paths = session.statement(|on| &on.pending_paths).bind(SHORT_BACKFILL as i64);
-    let paths = if words.is_empty() { session.rows(paths).await? } else { Vec::new() };
+    let paths = session.rows(session.statement(|on| &on.pending_paths).bind(SHORT_BACKFILL as i64)).await?;
     session.end().await?;
     let count = |row: &PgRow, index| Ok::<_, Error>(u64::try_from(column::<i64>(row, index)?).unwrap_or_default());
-    let pending = |row, name, blocks| Ok(Some(Backfill::new(name, count(row, 0)?, count(row, 1)?, blocks)));
-    match (words.first(), paths.first()) {
-        (Some(row), _) => pending(row, "the index of words", Blocks::LedgerText),
-        (None, Some(row)) => pending(row, "the places of documents", Blocks::DocumentPlaces),
-        (None, None) => Ok(None),
-    }
+    let words = words.iter().map(|row| Ok(Backfill::of_words(count(row, 0)?, count(row, 1)?)));
+    words.chain(paths.iter().map(|row| Ok(Backfill::of_places(count(row, 0)?, count(row, 1)?)))).collect()
 }
 
 /// Takes its next slice. Programs that take one at once do the same.
 pub(crate) async fn backfill(connections: &Connections, wants_words: bool) -> Result<()> {
     let session = async || connections.session(Access::Write, None).await;
-    match pending(connections, wants_words).await?.map(|backfill| backfill.blocks) {
+    match pending(connections, wants_words).await?.first().map(|backfill| backfill.blocks) {
         Some(Blocks::LedgerText) => session().await?.lend(index_words).await,
         Some(_) => session().await?.lend(place_documents).await,
         None => Ok(()),

@@ -44,7 +44,7 @@ impl Engine for RedisEngine {
         Ok(Self { connections })
     }
 
-    async fn pending(&self) -> Result<Option<Backfill>> {
+    async fn pending(&self) -> Result<Vec<Backfill>> {
         RedisSession::new(&self.connections, Instant::now()).pending().await
     }
 

@@ -1,5 +1,6 @@
 //! The schema: its migrations and their backfills, its removal, and what an operator looks at.
 
+use std::cmp::Ordering;
 use std::time::Instant;
 
 use async_trait::async_trait;
@@ -48,15 +49,12 @@ const ADVANCE: &str = "
     local steps = redis.call('HGET', KEYS[2], ARGV[1])
     redis.call('HSET', KEYS[2], ARGV[1], (string.gsub(steps, ARGV[2] .. ARGV[3], ARGV[2])))
     return redis.call('DEL', KEYS[1])";
-/// Keeps which document the backfill of places has reached, and how many it has gone over; completes the step where there is no further
-/// one. Does nothing when another program has completed it.
+/// Keeps which document the backfill of places has reached; completes the step where there is no further one. Does nothing when another
+/// program has completed it.
 const ADVANCE_PLACES: &str = "
     local steps = redis.call('HGET', KEYS[2], ARGV[1])
     if not string.find(steps, ARGV[2] .. ARGV[3], 1, true) then return 0 end
-    if ARGV[4] ~= '' then
-      redis.call('HINCRBY', KEYS[1], 'done', ARGV[6])
-      return redis.call('HSET', KEYS[1], 'collection', ARGV[4], 'step', ARGV[5])
-    end
+    if ARGV[4] ~= '' then return redis.call('HSET', KEYS[1], 'collection', ARGV[4], 'step', ARGV[5]) end
     redis.call('HSET', KEYS[2], ARGV[1], (string.gsub(steps, ARGV[2] .. ARGV[3], ARGV[2])))
     return redis.call('DEL', KEYS[1])";
 /// Makes a step incomplete that was complete.
@@ -103,7 +101,8 @@ pub async fn remove(config: &RedisConfig) -> Result<()> {
         let slice = connections.retry(|| scan(&connections, &cursor)).await;
         let (next, keys) = slice.map_err(|error| error.after(earlier))?;
         if !keys.is_empty() {
-            connections.retry(|| unlink(&connections, keys.clone())).await.map_err(|error| error.after(earlier))?;
+            let unlink = || unlink(&connections, keys.clone(), Instant::now());
+            connections.retry(unlink).await.map_err(|error| error.after(earlier))?;
             earlier = Outcome::Unknown;
         }
         cursor = next;
@@ -172,12 +171,12 @@ async fn scan(connections: &Connections, cursor: &[u8]) -> Result<(Vec<u8>, Vec<
 }
 
 /// Removes these keys with all that they hold.
-async fn unlink(connections: &Connections, keys: Vec<Vec<u8>>) -> Result<()> {
+async fn unlink(connections: &Connections, keys: Vec<Vec<u8>>, until: Instant) -> Result<()> {
     let mut unlink = Pipeline::with_capacity(keys.len());
     for key in keys {
         unlink.cmd("UNLINK").arg(key);
     }
-    connections.write(unlink, Instant::now()).await.map(drop)
+    connections.write(unlink, until).await.map(drop)
 }
 
 fn connect(config: &RedisConfig) -> Result<Connections> {
@@ -188,6 +187,24 @@ fn connect(config: &RedisConfig) -> Result<Connections> {
 /// The line of a step in the bookkeeping, if it is complete.
 fn line(step: &Step) -> String {
     format!("{} {}", step.checksum(), step.name)
+}
+
+/// How far the backfill of places is: the last document that it has gone over, or before the first one of a collection.
+#[derive(Debug, Default)]
+struct Reached {
+    collection: Vec<u8>,
+    step: Vec<u8>,
+}
+
+impl Reached {
+    /// From where on the steps of a collection are left.
+    fn bound(&self, collection: &[u8]) -> Vec<u8> {
+        match collection.cmp(&self.collection) {
+            Ordering::Less => b"+".to_vec(),
+            Ordering::Equal if !self.step.is_empty() => [b"(", self.step.as_slice()].concat(),
+            _ => b"-".to_vec(),
+        }
+    }
 }
 
 /// Needs no lock: a step is one script, which the server runs alone, and which does nothing where the step was applied.
@@ -255,18 +272,17 @@ impl Target for RedisTarget<'_> {
 
 impl RedisSession {
     /// How far the backfill is that comes next; `None` when all are complete.
-    pub(crate) async fn pending(&self) -> Result<Option<Backfill>> {
+    pub(crate) async fn pending(&self) -> Result<Vec<Backfill>> {
         let (on, keys) = (&self.on, &self.on.keys);
         let begun = begun(on).await?;
         if begun.is_none_or(|step| step.name == PATHS) {
             let mut counts = Pipeline::new();
             counts.cmd("ZCARD").arg(keys.of(INDEXED)).cmd("ZCARD").arg(keys.of(UNINDEXED));
             let (indexed, unindexed): (u64, u64) = on.read_as(&counts).await?;
-            if on.config.text_index == TextIndex::All && unindexed > LATE as u64 {
-                let total = indexed + unindexed;
-                return Ok(Some(Backfill::new("the index of words", indexed, total, Blocks::LedgerText)));
-            }
-            return if begun.is_some() { self.unplaced().await.map(Some) } else { Ok(None) };
+            let is_late = on.config.text_index == TextIndex::All && unindexed > LATE as u64;
+            let words = is_late.then(|| Backfill::of_words(indexed, indexed + unindexed));
+            let places = if begun.is_some() { Some(self.unplaced().await?) } else { None };
+            return Ok(words.into_iter().chain(places).collect());
         }
         let mut counts = Pipeline::new();
         counts.cmd("HGET").arg(keys.of(MOVE)).arg("done");
@@ -280,24 +296,34 @@ impl RedisSession {
         }
         let counts: Vec<Option<u64>> = on.read_as(&counts).await?;
         let (done, left) = (counts[0].unwrap_or_default(), counts[1..].iter().flatten().sum::<u64>());
-        Ok(Some(match left == 0 && collections.is_empty() {
-            true => Backfill::new("the keys of version 1", 0, 1, Blocks::Nothing),
-            false => Backfill::new("the layout of version 2", done, done + left, Blocks::Everything),
-        }))
+        Ok(match left == 0 && collections.is_empty() {
+            true => vec![Backfill::new("the keys of version 1", 0, 1, Blocks::Nothing), self.unplaced().await?],
+            false => vec![Backfill::new("the layout of version 2", done, done + left, Blocks::Everything)],
+        })
     }
 
-    /// How many documents have their places.
+    /// How many documents have their places: all but those behind the one that the backfill has reached.
     async fn unplaced(&self) -> Result<Backfill> {
-        let (on, keys) = (&self.on, &self.on.keys);
+        let (on, keys, reached) = (&self.on, &self.on.keys, self.reached().await?);
         let names: Vec<Vec<u8>> = on.read_one(&command("ZRANGE", &[&keys.of(COLLECTIONS), b"0", b"-1"])).await?;
-        let mut counts = Pipeline::new();
-        counts.cmd("HGET").arg(keys.of(PLACES)).arg("done");
-        for name in names {
+        let mut counts = Pipeline::with_capacity(2 * names.len());
+        for name in &names {
+            counts.cmd("ZLEXCOUNT").arg(keys.with("et:", name)).arg(reached.bound(name)).arg("+");
+        }
+        for name in &names {
             counts.cmd("ZCARD").arg(keys.with("et:", name));
         }
-        let counts: Vec<Option<u64>> = on.read_as(&counts).await?;
-        let (done, total) = (counts[0].unwrap_or_default(), counts[1..].iter().flatten().sum());
-        Ok(Backfill::new("the places of documents", done, total, Blocks::DocumentPlaces))
+        let counts: Vec<u64> = on.read_as(&counts).await?;
+        let (left, all) = counts.split_at(names.len());
+        let (left, total): (u64, u64) = (left.iter().sum(), all.iter().sum());
+        Ok(Backfill::of_places(total.saturating_sub(left), total))
+    }
+
+    /// Which document the backfill of places has reached.
+    async fn reached(&self) -> Result<Reached> {
+        let reached = command("HMGET", &[&self.on.keys.of(PLACES), b"collection", b"step"]);
+        let (collection, step): (Option<Vec<u8>>, Option<Vec<u8>>) = self.on.read_one(&reached).await?;
+        Ok(Reached { collection: collection.unwrap_or_default(), step: step.unwrap_or_default() })
     }
 
     /// Takes the next slice of the backfill that comes next.
@@ -306,7 +332,7 @@ impl RedisSession {
         let step = match begun(on).await? {
             Some(step) if step.name != PATHS => step,
             step => {
-                return match (step, self.pending().await?.map(|backfill| backfill.blocks)) {
+                return match (step, self.pending().await?.first().map(|backfill| backfill.blocks)) {
                     (Some(step), Some(Blocks::DocumentPlaces)) => self.place_some(step).await,
                     _ => self.index_words(TAKEN_OVER).await.map(drop),
                 };
@@ -322,10 +348,10 @@ impl RedisSession {
         // A removal of version 1 is an error from here on.
         let mut aside = Pipeline::with_capacity(1);
         aside.cmd("EVAL").arg(SET_ASIDE).arg(2).arg(keys.with("dt:", &name)).arg(&set);
-        on.write(aside, Instant::now()).await?;
+        on.write(aside, self.until).await?;
         let collection = Collection::parse(String::from_utf8_lossy(&name)).map_err(corrupt)?;
         if !self.move_some(&set, &rows, Some(&collection), true).await? {
-            on.write(command("ZREM", &[&keys.of("old:collections"), &name]), Instant::now()).await?;
+            on.write(command("ZREM", &[&keys.of("old:collections"), &name]), self.until).await?;
         }
         Ok(())
     }
@@ -354,32 +380,29 @@ impl RedisSession {
             index(&mut call, mark, &row, of, has_words);
             moves.add_command(call.into_cmd());
         }
-        on.write(moves, Instant::now()).await?;
+        on.write(moves, self.until).await?;
         // Only when all of them have arrived.
         let mut clear = Pipeline::with_capacity(3);
         clear.cmd("UNLINK").arg(ids.iter().map(|id| [from, id].concat()).collect::<Vec<_>>());
         clear.cmd("ZREM").arg(set).arg(&ids).cmd("HINCRBY").arg(on.keys.of(MOVE)).arg("done").arg(ids.len());
-        on.write(clear, Instant::now()).await?;
+        on.write(clear, self.until).await?;
         Ok(found == SLICE || marks.len() < found)
     }
 
     /// Places the next documents, along the collections and in each in the order of time. Who changes one meanwhile has placed it.
     async fn place_some(&self, step: &Step) -> Result<()> {
         let (on, keys) = (&self.on, &self.on.keys);
-        let reached = command("HMGET", &[&keys.of(PLACES), b"collection", b"step"]);
-        let (name, behind): (Option<Vec<u8>>, Option<Vec<u8>>) = on.read_one(&reached).await?;
-        let (name, behind) = (name.unwrap_or_default(), behind.unwrap_or_default());
-        let next = |set: &[u8], from: Vec<u8>, count: usize| {
-            command("ZRANGEBYLEX", &[set, &from, b"+", b"LIMIT", b"0", count.to_string().as_bytes()])
+        let reached = self.reached().await?;
+        let next = |set: &[u8], from: &[u8], count: usize| {
+            command("ZRANGEBYLEX", &[set, from, b"+", b"LIMIT", b"0", count.to_string().as_bytes()])
         };
-        let from = [b"[", name.as_slice()].concat();
-        let found: Vec<Vec<u8>> = on.read_one(&next(&keys.of(COLLECTIONS), from, 1)).await?;
-        let mut reached = (Vec::new(), Vec::new(), 0);
-        if let Some(found) = found.into_iter().next() {
-            let collection = Collection::parse(String::from_utf8_lossy(&found)).map_err(corrupt)?;
-            let is_same = found == name && !behind.is_empty();
-            let behind = if is_same { [b"(", behind.as_slice()].concat() } else { b"-".to_vec() };
-            let steps: Vec<Vec<u8>> = on.read_one(&next(&keys.collection(&collection), behind, SLICE)).await?;
+        let from = [b"[", reached.collection.as_slice()].concat();
+        let found: Vec<Vec<u8>> = on.read_one(&next(&keys.of(COLLECTIONS), &from, 1)).await?;
+        let mut last = Reached::default();
+        if let Some(name) = found.into_iter().next() {
+            let collection = Collection::parse(String::from_utf8_lossy(&name)).map_err(corrupt)?;
+            let from = reached.bound(&name);
+            let steps: Vec<Vec<u8>> = on.read_one(&next(&keys.collection(&collection), &from, SLICE)).await?;
             let key = |step: &[u8]| keys.row(Some(&collection), step.get(TIME..).unwrap_or_default());
             let (mut begins, mut place) = (Pipeline::with_capacity(steps.len()), Pipeline::with_capacity(steps.len()));
             for step in &steps {
@@ -393,17 +416,17 @@ impl RedisSession {
                     place.add_command(call.into_cmd());
                 }
             }
-            on.write(place, Instant::now()).await?;
-            reached = match steps.last() {
-                Some(last) => (found, last.clone(), steps.len()),
+            on.write(place, self.until).await?;
+            last = match steps.last() {
+                Some(step) => Reached { collection: name, step: step.clone() },
                 // The next name that there can be.
-                None => ([found.as_slice(), b"\0"].concat(), Vec::new(), 0),
+                None => Reached { collection: [name.as_slice(), b"\0"].concat(), step: Vec::new() },
             };
         }
         let mut advance = Pipeline::with_capacity(1);
         advance.cmd("EVAL").arg(ADVANCE_PLACES).arg(2).arg(keys.of(PLACES)).arg(keys.of(SCHEMA)).arg(step.version);
-        advance.arg(line(step)).arg(BEGUN).arg(reached.0).arg(reached.1).arg(reached.2);
-        on.write(advance, Instant::now()).await.map(drop)
+        advance.arg(line(step)).arg(BEGUN).arg(last.collection).arg(last.step);
+        on.write(advance, self.until).await.map(drop)
     }
 
     /// Removes some of what is left of version 1. Completes the step when a whole round over the keys has found nothing: after a restart or
@@ -416,13 +439,13 @@ impl RedisSession {
         some.retain(|key| left.iter().any(|prefix| key.starts_with(prefix)));
         if !some.is_empty() {
             // Before they are removed: another program that sweeps finds nothing there.
-            on.write(command("HSET", &[&keys.of(MOVE), b"found", b"1"]), Instant::now()).await?;
-            unlink(on, self.adopt(some).await?).await?;
+            on.write(command("HSET", &[&keys.of(MOVE), b"found", b"1"]), self.until).await?;
+            unlink(on, self.adopt(some).await?, self.until).await?;
         }
         let (keys, mut advance) = ([MOVE, SCHEMA, "old:time"].map(|name| keys.of(name)), Pipeline::with_capacity(1));
         advance.cmd("EVAL").arg(ADVANCE).arg(keys.len()).arg(&keys).arg(step.version).arg(line(step)).arg(BEGUN);
         advance.arg(from).arg(next);
-        on.write(advance, Instant::now()).await.map(drop)
+        on.write(advance, self.until).await.map(drop)
     }
 
     /// Lets memories be moved that a program of version 1 has stored since the step began: it writes the row of a store before it meets the
@@ -442,7 +465,7 @@ impl RedisSession {
             let created_at = created_at.filter(|millis| Timestamp::from_millis(*millis).is_ok()).unwrap_or_default();
             adopt.cmd("ZADD").arg(on.keys.of("old:time")).arg(created_at).arg(id);
         }
-        on.write(adopt, Instant::now()).await?;
+        on.write(adopt, self.until).await?;
         Ok(others)
     }
 

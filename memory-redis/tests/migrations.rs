@@ -49,6 +49,8 @@ fn main() -> ExitCode {
         trial("redis::what_was_removed_meanwhile_stays_removed", || run(what_was_removed_meanwhile_stays_removed())),
         trial("redis::many_words_are_left_to_the_backfill", || run(many_words_are_left_to_the_backfill())),
         trial("redis::older_documents_get_their_places", || run(older_documents_get_their_places())),
+        trial("redis::documents_without_a_place_are_counted", || run(documents_without_a_place_are_counted())),
+        trial("redis::a_slice_that_is_refused_is_sent_again", || run(a_slice_that_is_refused_is_sent_again())),
     ];
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }
@@ -324,15 +326,9 @@ async fn older_documents_get_their_places() -> Case {
     let (server, config) = laid("").await?;
     let (program, admin) = (open(config.clone()).await?, Admin::of(&server.url()));
     let documents = program.documents();
-    let document = |number: usize| Document {
-        id: DocumentId::parse(format!("{number:05}")).expect("valid"),
-        collection: Collection::parse(["notes", "notes-2"][number / 4_000]).expect("valid"),
-        space_id: SpaceId::parse(["a", "a-b", "a/b:c", "ab-c"][number % 4]).expect("valid"),
-        content: Content::parse("text").expect("valid"),
-        metadata: Metadata::default(),
-        created_at: Timestamp::from_millis((number % 100) as i64).expect("valid"),
-        updated_at: None,
-        revision: Revision::FIRST,
+    let document = |number: usize| {
+        let space = ["a", "a-b", "a/b:c", "ab-c"][number % 4];
+        document(number, ["notes", "notes-2"][number / 4_000], space, (number % 100) as i64)
     };
     documents.restore((0..4_200).map(document).collect()).await?;
     let found = async |provider: &RedisMemory| {
@@ -342,16 +338,7 @@ async fn older_documents_get_their_places() -> Case {
     };
     let before = found(&program).await?;
     assert_eq!(before.len(), 320);
-    // As a program has left it that does not know the step.
-    for key in places(&admin, NAMESPACE).await?.into_keys() {
-        admin.query::<()>(cmd("DEL").arg([format!("{{{NAMESPACE}}}:").as_bytes(), &key].concat())).await?;
-    }
-    admin.query::<()>(cmd("DEL").arg(format!("{{{NAMESPACE}}}:writer"))).await?;
-    let schema = format!("{{{NAMESPACE}}}:schema");
-    let steps: String = admin.query(cmd("HGET").arg(&schema).arg(2)).await?;
-    let others: Vec<_> = steps.lines().filter(|line| !line.ends_with(" paths")).collect();
-    admin.query::<()>(cmd("HSET").arg(&schema).arg(2).arg(others.join("\n"))).await?;
-
+    forget_places(&admin).await?;
     let newer = open(config.clone()).await?;
     let mut progress = newer.backfill().await?.ok_or("some are left")?;
     assert_eq!((progress.blocks, progress.done, progress.total), (Blocks::DocumentPlaces, 64, 4_200));
@@ -387,6 +374,90 @@ async fn older_documents_get_their_places() -> Case {
     assert!(there.len() > 5 && there == places(&admin, "other").await?, "the index is another");
     assert!(!admin.query::<bool>(cmd("EXISTS").arg(format!("{{{NAMESPACE}}}:places"))).await?);
     Ok(())
+}
+
+/// Whoever took a slice at the same time, and whatever was removed meanwhile.
+async fn documents_without_a_place_are_counted() -> Case {
+    let (server, config) = laid("").await?;
+    let (program, admin) = (open(config.clone()).await?, Admin::of(&server.url()));
+    let collection = |number| if number < 200 { "notes" } else { "notes-2" };
+    let documents = (0..300).map(|number| document(number, collection(number), "a", number as i64));
+    program.documents().restore(documents.collect()).await?;
+    forget_places(&admin).await?;
+    let (newer, other) = (open(config.clone()).await?, open(config).await?);
+    let (first, second) = tokio::join!(newer.backfill(), other.backfill());
+    first.and(second)?;
+    let ids = (0..64).map(|number| DocumentId::parse(format!("{number:05}"))).collect::<Result<Vec<_>, _>>()?;
+    let removed = newer.documents().remove(&DocumentSelection::ids(Collection::parse("notes")?, ids)?, 64).await?;
+    assert_eq!(removed.len(), 64);
+    while let Some(progress) = newer.backfill().await? {
+        let (mut placed, mut all) = (0, 0);
+        for name in ["notes", "notes-2"] {
+            placed += admin.query::<u64>(cmd("ZCARD").arg(format!("{{{NAMESPACE}}}:en:{name}"))).await?;
+            all += admin.query::<u64>(cmd("ZCARD").arg(format!("{{{NAMESPACE}}}:et:{name}"))).await?;
+        }
+        assert_eq!((progress.done, progress.total), (placed, all));
+    }
+    Ok(())
+}
+
+/// What a node refuses while the slot of the namespace moves from there.
+async fn a_slice_that_is_refused_is_sent_again() -> Case {
+    let settings = [("cluster-enabled", "yes")];
+    let (server, other) = (LocalRedis::start_with(&settings)?, LocalRedis::start_with(&settings)?);
+    server.command(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"])?;
+    server.command(&["CLUSTER", "MEET", "127.0.0.1", &other.port().to_string()])?;
+    let target = other.command(&["CLUSTER", "MYID"])?;
+    while !server.command(&["CLUSTER", "NODES"])?.contains(&target)
+        || !server.command(&["CLUSTER", "INFO"])?.contains("cluster_state:ok")
+    {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let mut config = RedisConfig::from_url(&server.url())?;
+    let program = open(config.clone()).await?;
+    // All that is read is there: only a new path is nowhere.
+    program.store(event("a-b", 1)).await?;
+    let space = |number| if number == 99 { "a-b" } else { "a" };
+    program.documents().restore((0..100).map(|number| document(number, "notes", space(number), 1)).collect()).await?;
+    forget_places(&Admin::of(&server.url())).await?;
+    config.text_index = TextIndex::All;
+    let newer = open(config).await?;
+    newer.store(event("a-b", 1)).await?;
+    newer.backfill().await?;
+    let slot = server.command(&["CLUSTER", "KEYSLOT", &format!("{{{NAMESPACE}}}")])?;
+    server.command(&["CLUSTER", "SETSLOT", &slot, "MIGRATING", &target])?;
+    let slice = tokio::spawn(async move { newer.backfill().await });
+    while !server.command(&["INFO", "errorstats"])?.contains("TRYAGAIN") {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    server.command(&["CLUSTER", "SETSLOT", &slot, "STABLE"])?;
+    assert_eq!(slice.await??.ok_or("complete too early")?.left(), 0);
+    Ok(())
+}
+
+fn document(number: usize, collection: &str, space: &str, millis: i64) -> Document {
+    Document {
+        id: DocumentId::parse(format!("{number:05}")).expect("valid"),
+        collection: Collection::parse(collection).expect("valid"),
+        space_id: SpaceId::parse(space).expect("valid"),
+        content: Content::parse("text").expect("valid"),
+        metadata: Metadata::default(),
+        created_at: Timestamp::from_millis(millis).expect("valid"),
+        updated_at: None,
+        revision: Revision::FIRST,
+    }
+}
+
+/// Leaves documents as a program has that does not know of the index of their places.
+async fn forget_places(admin: &Admin) -> redis::RedisResult<()> {
+    for key in places(admin, NAMESPACE).await?.into_keys() {
+        admin.query::<()>(cmd("DEL").arg([format!("{{{NAMESPACE}}}:").as_bytes(), &key].concat())).await?;
+    }
+    admin.query::<()>(cmd("DEL").arg(format!("{{{NAMESPACE}}}:writer"))).await?;
+    let schema = format!("{{{NAMESPACE}}}:schema");
+    let steps: String = admin.query(cmd("HGET").arg(&schema).arg(2)).await?;
+    let others: Vec<_> = steps.lines().filter(|line| !line.ends_with(" paths")).collect();
+    admin.query(cmd("HSET").arg(&schema).arg(2).arg(others.join("\n"))).await
 }
 
 /// The index of the places of documents.

@@ -120,7 +120,7 @@ impl Engine for SqliteEngine {
         Ok(Self { writer, readers, deadline, has_ledger_text, threads: Mutex::new(threads) })
     }
 
-    async fn pending(&self) -> Result<Option<Backfill>> {
+    async fn pending(&self) -> Result<Vec<Backfill>> {
         let work: Work<Session, bool, _> =
             |session, wants_words| Box::pin(ready(schema::pending(&session.connection, *wants_words)));
         self.run(Access::ReadLatest, self.until(), Arc::new(self.has_ledger_text), work).await

@@ -7,7 +7,7 @@ use std::{fs, io, thread};
 
 use async_trait::async_trait;
 use futures::executor::block_on;
-use memory_core::{Backfill, Blocks, Error, ErrorKind, Inspection, Ledger, Result};
+use memory_core::{Backfill, Error, ErrorKind, Inspection, Ledger, Result};
 use migrations::{Applied, PATHS, Report, Step, Target, WORDS, wanted};
 use rusqlite::{Connection, OpenFlags};
 
@@ -99,15 +99,14 @@ pub(crate) fn open(config: &SqliteConfig) -> Result<(Connection, Report)> {
 }
 
 /// How far the backfill is that comes next: that of the ledger's words, if they are wanted, and then that of the documents' places.
-pub(crate) fn pending(connection: &Connection, wants_words: bool) -> Result<Option<Backfill>> {
+pub(crate) fn pending(connection: &Connection, wants_words: bool) -> Result<Vec<Backfill>> {
     let count = |rows: i64| u64::try_from(rows).unwrap_or_default();
-    let backfill =
-        |name, blocks, (from, last): (i64, i64)| Backfill::new(name, count(last - from + 1), count(last), blocks);
-    if wants_words && let Some(reached) = reached(connection, statements::UNINDEXED)? {
-        return Ok(Some(backfill("the index of words", Blocks::LedgerText, reached)));
-    }
+    let progress = |(from, last): (i64, i64)| (count(last - from + 1), count(last));
+    let unindexed = if wants_words { reached(connection, statements::UNINDEXED)? } else { None };
+    let words = unindexed.map(progress).map(|(done, total)| Backfill::of_words(done, total));
     let unplaced = reached(connection, statements::UNPLACED)?;
-    Ok(unplaced.map(|reached| backfill("the places of documents", Blocks::DocumentPlaces, reached)))
+    let places = unplaced.map(progress).map(|(done, total)| Backfill::of_places(done, total));
+    Ok(words.into_iter().chain(places).collect())
 }
 
 /// Takes its next slice. Slices go from the newest row to the oldest.

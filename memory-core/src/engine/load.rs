@@ -1,7 +1,11 @@
 //! What the providers of this process do and have done, for an operator to watch.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
 use std::time::Duration;
+
+/// How long heavy work rests at most between two stretches.
+const LONGEST_REST: Duration = Duration::from_millis(50);
 
 /// How much all providers of this process do, and what they have done since it began.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -44,6 +48,14 @@ pub fn load() -> Load {
     }
 }
 
+/// Rests after heavy work for twice as long as it went on, though not long, while calls go on that are not heavy: heavy work alone keeps
+/// every core busy. Blocks its thread.
+pub fn give_way(worked: Duration) {
+    if COUNTERS.has_light_calls() {
+        thread::sleep((worked * 2).min(LONGEST_REST));
+    }
+}
+
 pub(super) static COUNTERS: Counters = Counters::new();
 
 /// The numbers of [`Load`].
@@ -78,6 +90,11 @@ impl Counters {
             examined: Counter::new(),
             cut: Counter::new(),
         }
+    }
+
+    /// Whether calls go on that are not heavy.
+    fn has_light_calls(&self) -> bool {
+        self.calls.get() > self.heavy.get() + self.heavy_waiting.get()
     }
 }
 

@@ -30,7 +30,7 @@ use std::time::Instant;
 use crate::{Backfill, Error, Health, Result};
 
 pub use gate::{DEFAULT_DEADLINE, Gate, Permit, heavy_calls, record_rows};
-pub use load::{Load, load};
+pub use load::{Load, give_way, load};
 pub use provider::{Provider, SHORT_BACKFILL};
 pub use retry::Retry;
 pub use scan::{Scanned, offer_in_order};
@@ -63,12 +63,13 @@ pub trait Engine: fmt::Debug + Send + Sync + Sized + 'static {
     /// Creates or migrates the schema, and opens the storage (L1, L4).
     fn open(config: &Self::Config) -> impl Future<Output = Result<Self>> + Send;
 
-    /// How far the backfill is that the schema and the configuration want; `None` when it is complete. Changes nothing.
-    fn pending(&self) -> impl Future<Output = Result<Option<Backfill>>> + Send {
-        async { Ok(None) }
+    /// How far the backfills are that the schema and the configuration want, without those that are complete, in the order in which they are
+    /// done. Changes nothing.
+    fn pending(&self) -> impl Future<Output = Result<Vec<Backfill>>> + Send {
+        async { Ok(Vec::new()) }
     }
 
-    /// Takes the next slice of the backfill that is pending, in well below a second. What a slice has done is not done again, whoever takes
+    /// Takes the next slice of the first backfill that is pending, in well below a second. What a slice has done is not done again, whoever takes
     /// the next one; two that are taken at once do no harm.
     fn backfill(&self) -> impl Future<Output = Result<()>> + Send {
         async { Ok(()) }

@@ -11,24 +11,30 @@ use super::watch::Watch;
 use crate::cursor::CursorKey;
 use crate::page::{DocumentPage, Head, MemoryPage, PageBuilder, Selects, Verdict};
 use crate::query::{DocumentQuery, Documents, Ledger, MemoryQuery, Query};
-use crate::{Collection, Error, Result, Status, Timestamp, compare_heads};
+use crate::{
+    Collection, Document, DocumentId, Error, ErrorKind, Memory, MemoryId, Result, Status, Timestamp, compare_heads,
+};
 
 /// How many candidates the first slice of a walk has at least, and a later one at most. Each has twice as many as the one before.
 const SLICE: (usize, usize) = (32, 2_048);
 /// How many candidates each of several walks that are merged may ask for at least.
 const LANE: usize = 64;
+/// Walks that are merged keep the heads alone of what they have read once their records have so many bytes together.
+const KEPT_BYTES: usize = 16 << 20;
 
 /// A query, and the key of the namespace that it is put to.
 pub(super) struct Asked<Q> {
     pub(super) query: Q,
     pub(super) key: CursorKey,
     pub(super) watch: Arc<Watch>,
+    /// Whether documents can be looked for by place.
+    pub(super) has_places: bool,
 }
 
 /// The page of a query of the ledger.
 pub(super) async fn memories(
     reader: &mut impl Reader,
-    Asked { query, key, watch }: &Asked<MemoryQuery>,
+    Asked { query, key, watch, .. }: &Asked<MemoryQuery>,
 ) -> Result<MemoryPage> {
     let page = PageBuilder::new(query, key)?;
     if query.limit == 0 || is_never(query) {
@@ -59,11 +65,10 @@ pub(super) async fn memories(
     race(reader, &Memories, walks, watch).await
 }
 
-/// The page of a query of documents, which are looked for by place if the engine has them all there.
+/// The page of a query of documents.
 pub(super) async fn documents(
     reader: &mut impl Reader,
-    Asked { query, key, watch }: &Asked<DocumentQuery>,
-    has_places: bool,
+    Asked { query, key, watch, has_places }: &Asked<DocumentQuery>,
 ) -> Result<DocumentPage> {
     let page = PageBuilder::new(query, key)?;
     if query.limit == 0 {
@@ -78,7 +83,7 @@ pub(super) async fn documents(
         }
         return page.finish();
     }
-    let parts = document_parts(reader, query, has_places).await?;
+    let parts = document_parts(reader, query, *has_places).await?;
     if parts.is_empty() {
         return page.finish();
     }
@@ -132,6 +137,9 @@ trait Walkable<K: Selects>: Sync {
         visit: &mut Visit<'_, K>,
     ) -> impl Future<Output = Result<Option<Mark>>> + Send;
 
+    /// Reads a record of which only the head was kept; `None` when it is gone.
+    fn read<R: Reader>(&self, reader: &mut R, id: &[u8]) -> impl Future<Output = Result<Option<K::Record>>> + Send;
+
     /// Between which times the query wants records.
     fn bounds(query: &Query<K>) -> (Option<Timestamp>, Option<Timestamp>);
 }
@@ -146,6 +154,12 @@ impl Walkable<Ledger> for Memories {
         visit: &mut Visit<'_, Ledger>,
     ) -> Result<Option<Mark>> {
         reader.walk_memories(walk, visit).await
+    }
+
+    async fn read<R: Reader>(&self, reader: &mut R, id: &[u8]) -> Result<Option<Memory>> {
+        let Ok(id) = id.try_into().map(MemoryId::from_bytes) else { return Ok(None) };
+        let found = reader.memories(&[id]).await?.remove(&id).transpose()?;
+        Ok(found.map(|found| found.record))
     }
 
     fn bounds(query: &MemoryQuery) -> (Option<Timestamp>, Option<Timestamp>) {
@@ -163,6 +177,12 @@ impl Walkable<Documents> for DocumentsOf<'_> {
         visit: &mut Visit<'_, Documents>,
     ) -> Result<Option<Mark>> {
         reader.walk_documents(self.0, walk, visit).await
+    }
+
+    async fn read<R: Reader>(&self, reader: &mut R, id: &[u8]) -> Result<Option<Document>> {
+        let Some(id) = str::from_utf8(id).ok().and_then(|id| DocumentId::parse(id).ok()) else { return Ok(None) };
+        let found = reader.documents(self.0, &[id]).await?.pop().transpose()?;
+        Ok(found.map(|found| found.record))
     }
 
     fn bounds(_: &DocumentQuery) -> (Option<Timestamp>, Option<Timestamp>) {
@@ -207,6 +227,8 @@ struct Racer<'q, K: Selects> {
     slice: usize,
     /// The last candidate of a merge.
     last: Option<(Timestamp, Vec<u8>)>,
+    /// How many bytes the records have that the lanes keep.
+    kept: usize,
 }
 
 impl<'q, K: Selects> Racer<'q, K>
@@ -218,7 +240,7 @@ where
         let behind = page.after().map(|after| Mark { millis: after.created_at.as_millis(), id: after.id.clone() });
         let lane = |part| Lane { part, behind: behind.clone(), is_over: false, found: VecDeque::new() };
         let lanes = parts.into_iter().map(lane).collect();
-        Self { query, page, lanes, slice: first_slice(query), last: None }
+        Self { query, page, lanes, slice: first_slice(query), last: None, kept: 0 }
     }
 
     /// Offers the next candidates to the page. `Stop` when it is complete or there are no more.
@@ -256,7 +278,7 @@ where
         let slice = slice.min((slice / self.lanes.len()).max(LANE));
         for lane in &mut self.lanes {
             while lane.found.is_empty() && !lane.is_over {
-                lane.fill(reader, on, &self.page, self.query, slice, watch).await?;
+                lane.fill(reader, on, &self.page, slice, &mut self.kept, watch).await?;
                 watch.check()?;
             }
         }
@@ -274,7 +296,7 @@ where
                 (Some(Kept::Damaged { .. }), _) => Ordering::Less,
                 _ => Ordering::Greater,
             });
-            let candidate = match nearest.and_then(|lane| lane.found.pop_front()) {
+            let mut candidate = match nearest.and_then(|lane| lane.found.pop_front()) {
                 Some(Kept::Candidate(candidate)) => candidate,
                 Some(Kept::Damaged { error, id }) => {
                     let read = |_: &Head<'_>| Err(Error::corrupt("its head can't be read"));
@@ -285,12 +307,27 @@ where
                 }
                 None => return Ok(Verdict::Stop),
             };
+            self.kept -= candidate.bytes;
             // An engine may know places by their hashes, and find a record in two.
-            if self.last.as_ref() != Some(&(candidate.created_at, candidate.id.clone())) {
-                self.last = Some((candidate.created_at, candidate.id.clone()));
-                if candidate.offer(&mut self.page)? == Verdict::Stop {
-                    return Ok(Verdict::Stop);
-                }
+            let position = (candidate.created_at, candidate.id.clone());
+            if self.last.as_ref() == Some(&position) {
+                continue;
+            }
+            self.last = Some(position);
+            if let Content::Left = candidate.content {
+                let read = on.read(reader, &candidate.id).await;
+                candidate.content = match read {
+                    Ok(Some(record)) if self.page.admits(&K::head(&record)) && candidate.is_at(&record) => {
+                        Content::Read(Ok(record))
+                    }
+                    // It is gone, or has moved.
+                    Ok(_) => continue,
+                    Err(error) if error.kind() == ErrorKind::Corrupt => Content::Read(Err(error)),
+                    Err(error) => return Err(error),
+                };
+            }
+            if candidate.offer(&mut self.page)? == Verdict::Stop {
+                return Ok(Verdict::Stop);
             }
         }
     }
@@ -336,14 +373,14 @@ where
         Ok(())
     }
 
-    /// Keeps the next candidates.
+    /// Keeps the next candidates, and counts the bytes of their records.
     async fn fill<W: Walkable<K>>(
         &mut self,
         reader: &mut impl Reader,
         on: &W,
         page: &PageBuilder<'_, K>,
-        query: &Query<K>,
         count: usize,
+        kept: &mut usize,
         watch: &Watch,
     ) -> Result<()> {
         let mut found = VecDeque::new();
@@ -353,14 +390,20 @@ where
             }
             found.push_back(match row.head() {
                 Ok(head) => {
-                    let record = page.admits(&head).then(|| row.read(&head));
-                    Kept::Candidate(Candidate::new(&head, record, row.id()))
+                    let content = match page.admits(&head) {
+                        true if *kept < KEPT_BYTES => Content::Read(row.read(&head)),
+                        true => Content::Left,
+                        false => Content::Unwanted,
+                    };
+                    let candidate = Candidate::new(&head, content, row.id());
+                    *kept += candidate.bytes;
+                    Kept::Candidate(candidate)
                 }
                 Err(error) => Kept::Damaged { error, id: row.id() },
             });
             Ok(Verdict::Skip)
         };
-        self.walk(reader, on, query, count, true, &mut visit).await?;
+        self.walk(reader, on, page.query(), count, true, &mut visit).await?;
         self.found = found;
         Ok(())
     }
@@ -372,25 +415,44 @@ struct Candidate<K: Selects> {
     space: String,
     created_at: Timestamp,
     status: Option<Status>,
-    /// Read where the head is what the query wants.
-    record: Option<Result<K::Record>>,
+    content: Content<K::Record>,
+    /// How many the record has that it keeps.
+    bytes: usize,
     id_as_text: String,
 }
 
+/// What a candidate keeps of its record.
+enum Content<R> {
+    /// The query does not want what its head tells.
+    Unwanted,
+    Read(Result<R>),
+    /// There was no room for it.
+    Left,
+}
+
 impl<K: Selects> Candidate<K> {
-    fn new(head: &Head<'_>, record: Option<Result<K::Record>>, id_as_text: String) -> Self {
+    fn new(head: &Head<'_>, content: Content<K::Record>, id_as_text: String) -> Self {
         let (id, space) = (head.id.to_vec(), head.space.to_owned());
-        Self { id, space, created_at: head.created_at, status: head.status, record, id_as_text }
+        let bytes = if let Content::Read(Ok(record)) = &content { K::size(record) } else { 0 };
+        Self { id, space, created_at: head.created_at, status: head.status, content, bytes, id_as_text }
     }
 
     fn head(&self) -> Head<'_> {
         Head { id: &self.id, space: &self.space, created_at: self.created_at, status: self.status }
     }
 
+    /// Whether the record has the place in the order that the candidate has.
+    fn is_at(&self, record: &K::Record) -> bool {
+        K::created_at(record) == self.created_at
+    }
+
     fn offer(mut self, page: &mut PageBuilder<'_, K>) -> Result<Verdict> {
-        let record = self.record.take();
+        let content = std::mem::replace(&mut self.content, Content::Left);
         // The page reads only what it admits.
-        let read = |_: &Head<'_>| record.unwrap_or_else(|| Err(Error::corrupt("the record was not read")));
+        let read = |_: &Head<'_>| match content {
+            Content::Read(record) => record,
+            Content::Unwanted | Content::Left => Err(Error::corrupt("the record was not read")),
+        };
         page.offer(Ok(self.head()), read, || self.id_as_text.clone())
     }
 }

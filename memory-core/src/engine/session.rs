@@ -19,7 +19,7 @@ pub type Steps<'s, T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 's>>;
 /// An embedded engine runs a session on a thread of its own, with futures that are always ready.
 pub trait Reader: Send {
     /// How the engine tells one version of a record from all others under the same id, also after it was removed and put again.
-    type Version: Clone + Send + Sync;
+    type Version: Clone + Send + Sync + 'static;
 
     /// The most places of one walk. More are divided among several walks, whose candidates [`Provider`](super::Provider) merges.
     const PLACES: usize;

@@ -3,17 +3,27 @@
 use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tracing::Span;
 
-use super::load::COUNTERS;
+use super::load::{COUNTERS, give_way};
 use crate::{Error, ErrorKind, Result};
+
+/// How long a heavy call goes on like any other. From then on it gives way.
+const SHORT: Duration = Duration::from_millis(20);
+/// How long it works between two rests.
+const STRETCH: Duration = Duration::from_millis(1);
 
 /// How far the work of a call is, and whether anybody still waits for it.
 #[derive(Debug)]
 pub(super) struct Watch {
     until: Instant,
+    /// How many records are examined at most, unless it is a heavy call.
+    most: Option<u64>,
+    begun: Instant,
+    /// When it rested last, in microseconds since it began.
+    rested: AtomicU64,
     is_given_up: AtomicBool,
     examined: AtomicU64,
     is_cut: AtomicBool,
@@ -24,13 +34,14 @@ pub(super) struct Watch {
 pub(super) struct Watching(Arc<Watch>);
 
 impl Watching {
-    /// The watch of a call that begins now and has so much time.
-    pub(super) fn new(until: Instant) -> Self {
-        let (is_given_up, examined, is_cut) = Default::default();
-        Self(Arc::new(Watch { until, is_given_up, examined, is_cut }))
+    /// A call for which somebody waits until then, and which examines so many records at most. A heavy call examines as many as it has to.
+    pub(super) fn new(until: Instant, most: Option<u64>) -> Self {
+        let (rested, is_given_up, examined, is_cut) = Default::default();
+        let begun = Instant::now();
+        Self(Arc::new(Watch { until, most, begun, rested, is_given_up, examined, is_cut }))
     }
 
-    /// For the work.
+    /// What the work looks at, to learn whether it goes on.
     pub(super) fn watch(&self) -> Arc<Watch> {
         Arc::clone(&self.0)
     }
@@ -60,10 +71,24 @@ impl Watch {
         self.until
     }
 
-    /// Counts one more record, unless nobody waits any more.
+    /// Counts one more record, and tells whether it is to be examined. A heavy call, which has a thread for itself, may rest here.
     pub(super) fn goes_on(&self) -> bool {
         self.examined.fetch_add(1, Ordering::Relaxed);
+        if self.most.is_none() {
+            self.give_way();
+        }
         self.is_waited_for()
+    }
+
+    /// Lets others go first after each stretch.
+    fn give_way(&self) {
+        let rested = Duration::from_micros(self.rested.load(Ordering::Relaxed)).max(SHORT);
+        let stretch = self.begun.elapsed().saturating_sub(rested);
+        if stretch < STRETCH {
+            return;
+        }
+        give_way(stretch);
+        self.rested.store(self.begun.elapsed().as_micros() as u64, Ordering::Relaxed);
     }
 
     /// The page ended because it had examined as many records as a page may.
@@ -71,30 +96,34 @@ impl Watch {
         self.is_cut.store(true, Ordering::Relaxed);
     }
 
-    /// `Timeout` when nobody waits any more: what was found so far is not all.
+    /// `Timeout` when nobody waits any more, or not for this attempt: what was found so far is not all.
     pub(super) fn check(&self) -> Result<()> {
         let late = || Error::new(ErrorKind::Timeout, "nobody waits for the answer any more").retryable();
         if self.is_waited_for() { Ok(()) } else { Err(late()) }
     }
 
     fn is_waited_for(&self) -> bool {
-        !self.is_given_up.load(Ordering::Relaxed) && Instant::now() < self.until
+        !self.is_given_up.load(Ordering::Relaxed) && !self.is_spent() && Instant::now() < self.until
+    }
+
+    /// Whether the work ended because it had examined as many as it might, so that what it gave is no answer.
+    pub(super) fn is_spent(&self) -> bool {
+        self.most.is_some_and(|most| self.examined.load(Ordering::Relaxed) > most)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     #[test]
     fn work_ends_when_nobody_waits_or_time_is_over() {
-        let in_time = || Watching::new(Instant::now() + Duration::from_secs(3_600));
+        let in_time = || Watching::new(Instant::now() + Duration::from_secs(3_600), Some(1));
         let (waiting, gone) = (in_time(), in_time().watch());
         assert!(waiting.goes_on() && waiting.check().is_ok());
         assert!(!gone.goes_on());
-        let late = Watching::new(Instant::now());
+        assert!(!waiting.goes_on() && waiting.is_spent(), "one was all that it might examine");
+        let late = Watching::new(Instant::now(), None);
         assert!(!late.goes_on());
         assert_eq!(late.check().expect_err("late").kind(), ErrorKind::Timeout);
     }

@@ -22,6 +22,7 @@ chapter!("documents":
     walk_is_exact_while_others_write ["D3"],
     cursor_survives_and_belongs_to_its_query ["D3"],
     what_lies_elsewhere_changes_no_answer ["D3", "D4"],
+    large_documents_of_many_places_come_in_order ["D3", "Q5"],
 );
 
 /// A query of documents takes every selector of spaces, and their union, as one of the ledger does.
@@ -276,6 +277,27 @@ async fn what_lies_elsewhere_changes_no_answer(stage: Stage) -> CaseResult {
 
 /// What is asked for, of the notes.
 type Ask<'a> = &'a (dyn Fn(QueryBuilder<Documents>) -> QueryBuilder<Documents> + Sync);
+
+/// More bytes than a page has, in more spaces than an engine walks along at once: each document comes once, in its turn.
+async fn large_documents_of_many_places_come_in_order(stage: Stage) -> CaseResult {
+    const SPACES: usize = 150;
+    let documents = stage.open().await?.documents();
+    let content = Content::parse("x".repeat(150_000))?;
+    let large = |place| Document { content: content.clone(), ..lying(place, format!("me-{place}")) };
+    let mut expected: Vec<_> = (0..SPACES).map(large).collect();
+    for some in expected.chunks(25) {
+        restore(&*documents, some.to_vec()).await?;
+    }
+    expected.sort_by_key(|document| (document.created_at, document.id.clone()));
+    let found = walk_documents(&*documents, NOTES, |query| {
+        let query = (0..SPACES).fold(query, |query, place| query.exact(format!("me-{place}")));
+        query.order(Order::OldestFirst).limit(1_000)
+    })
+    .await?;
+    assert_eq!(ids(&found), ids(&expected));
+    assert!(found == expected, "a document is not the one that was put");
+    Ok(())
+}
 
 /// A note in a space, of one of 300 times.
 fn lying(place: usize, space_id: String) -> Document {

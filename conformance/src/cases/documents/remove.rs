@@ -9,7 +9,7 @@ use memory_core::{DocumentSelection, ErrorKind, Expect, MAX_REMOVED_BYTES, Revis
 
 use super::{NOTES, all_notes, get, note, notes, removed, with_ids};
 use crate::case::{CaseResult, Stage, chapter};
-use crate::fixture::{at, collection, document_id, kind, metadata, new_document, space, walk_documents};
+use crate::fixture::{at, collection, document_id, kind, metadata, new_document, new_memory, space, walk_documents};
 
 chapter!("documents":
     remove_by_ids_reports_what_was_there ["D4"],
@@ -23,9 +23,33 @@ chapter!("documents":
     remove_is_exact_about_ids ["D4", "D5"],
     concurrent_removals_report_each_id_once ["D4"],
     removal_spares_what_changed_meanwhile ["D4"],
+    a_removal_that_looks_into_much_holds_up_no_store ["D4", "L8"],
     removed_documents_are_gone_everywhere ["D5"],
     put_after_removal_starts_anew ["D5", "D1"],
 );
+
+/// Long before a removal has looked into all the texts that it names, others have stored (an engine with one writer, which matched in its
+/// transaction).
+async fn a_removal_that_looks_into_much_holds_up_no_store(stage: Stage) -> CaseResult {
+    const NOTES: usize = 40;
+    let provider = stage.open().await?;
+    let documents = provider.documents();
+    let text = "ab".repeat(100_000);
+    let names: Vec<_> = (0..NOTES).map(|number| number.to_string()).collect();
+    for name in &names {
+        documents.put(note(name, "x", &text)).await?;
+    }
+    let filter: Vec<_> = (0..100).map(|number| format!("text LIKE '%a_a{number}b%'")).collect();
+    let ids = names.iter().map(|name| document_id(name));
+    let selection = DocumentSelection::ids_where(ids, notes().all().filter_text(&filter.join(" OR ")))?;
+    let removal = tokio::spawn(async move { documents.remove(&selection, NOTES).await });
+    for time in 0..20 {
+        provider.store(new_memory("a", time)).await?;
+    }
+    assert!(!removal.is_finished(), "the stores came behind the removal: {:?}", removal.await?);
+    removal.abort();
+    Ok(())
+}
 
 /// A removal by ids takes those that are there, and reports them once and in ascending order.
 async fn remove_by_ids_reports_what_was_there(stage: Stage) -> CaseResult {

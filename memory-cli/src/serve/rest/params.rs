@@ -1,6 +1,9 @@
 //! The parameters, in parts that several paths share.
 
+use std::time::Instant;
+
 use axum::http::StatusCode;
+use memory_core::engine::give_way;
 use memory_core::{Collection, DocumentId, Kind, Ledger, MemoryId, Order, QueryBuilder, Timestamp};
 use serde::Deserialize;
 use tokio::sync::OwnedSemaphorePermit;
@@ -147,7 +150,13 @@ impl SpaceParams {
             return Ok((self.named(query), None));
         }
         let place = limits.place_for_patterns().await?;
-        let named = spawn_blocking(move || (self.named(query), Some(place))).await;
+        let named = spawn_blocking(move || {
+            let begun = Instant::now();
+            let named = self.named(query);
+            give_way(begun.elapsed());
+            (named, Some(place))
+        })
+        .await;
         named.map_err(|_| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "the patterns could not be compiled"))
     }
 

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 
 use super::Shared;
 use crate::engine::gate::record_rows;
-use crate::engine::pages::{self, Asked};
+use crate::engine::pages;
 use crate::engine::session::{Reader, Writer};
 use crate::engine::watch::Watching;
 use crate::engine::{Access, Engine};
@@ -58,17 +58,9 @@ impl<E: Engine> DocumentStore for ProviderDocuments<E> {
     async fn query(&self, query: &DocumentQuery) -> Result<DocumentPage> {
         let work = async {
             let open = self.shared.ready().await?;
-            let watching = Watching::new(open.until());
-            let permit = self.shared.permit(query.is_heavy()).await?;
             let has_places = query.text().is_none() && open.has_document_places().await;
-            let asked = Asked { query: query.clone(), key: open.key.clone(), watch: watching.watch() };
-            let page = open.run_watched(
-                permit,
-                &watching,
-                Access::Read,
-                (asked, has_places),
-                |reader, (asked, has_places)| Box::pin(pages::documents(reader, asked, *has_places)),
-            );
+            let page =
+                self.shared.page(&open, query, has_places, |reader, asked| Box::pin(pages::documents(reader, asked)));
             let page = page.await?;
             record_rows(page.documents.len());
             Ok(page)
@@ -80,7 +72,7 @@ impl<E: Engine> DocumentStore for ProviderDocuments<E> {
         let selection = selection.clone();
         let work = async {
             let open = self.shared.ready().await?;
-            let watching = Watching::new(open.until());
+            let watching = Watching::new(open.until(), (!selection.is_heavy()).then_some(u64::MAX));
             let permit = self.shared.permit(selection.is_heavy()).await?;
             let removed = open.remove(selection, max, permit, &watching).await?;
             record_rows(removed.len());

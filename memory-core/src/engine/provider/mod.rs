@@ -25,6 +25,7 @@ use super::watch::{Watch, Watching};
 use super::{Access, Engine};
 use crate::cursor::CursorKey;
 use crate::provider::check_batch;
+use crate::query::{Kind, Query};
 use crate::{
     Backfill, Blocks, Capabilities, DocumentStore, Error, ErrorKind, Health, Memory, MemoryId, MemoryPage, MemoryPatch,
     MemoryProvider, MemoryQuery, NewMemory, Outcome, RestoreReport, Result, TextIndex, Timestamp, Updated,
@@ -34,6 +35,10 @@ use documents::ProviderDocuments;
 /// A backfill that has at most so many records left to go over is completed by the call that needs it (L7). An engine that estimates how
 /// many are left counts up to here.
 pub const SHORT_BACKFILL: u64 = 2_000;
+/// How many records a query examines at most before it takes a permit (L8).
+const MAX_LIGHT_EXAMINED: u64 = 1_000;
+/// How long it is not tried again to look for documents by place, where that can't be.
+const NO_PLACES: Duration = Duration::from_secs(1);
 
 /// Agent memory on an engine: the contract of [`MemoryProvider`] and [`DocumentStore`], the same for all.
 ///
@@ -61,8 +66,10 @@ struct Open<E: Engine> {
     /// Seals the cursors of the namespace.
     key: CursorKey,
     batch: Batch,
-    /// What has to wait for the backfill that is pending, as far as is known; everything, before that was asked.
-    blocked: Mutex<Option<Blocks>>,
+    /// What has to wait for the backfills that are pending, as far as is known; everything, before that was asked.
+    blocked: Mutex<Vec<Blocks>>,
+    /// Since when documents can't be looked for by place, if that was found.
+    no_places: Mutex<Option<Instant>>,
 }
 
 impl<E: Engine> Provider<E> {
@@ -116,8 +123,9 @@ impl<E: Engine> MemoryProvider for Provider<E> {
                 }
             };
             let (most, most_bytes) = E::BATCH.unwrap_or_default();
-            let (batch, blocked) = (Batch::new(most, most_bytes), Mutex::new(Some(Blocks::Everything)));
-            self.shared.set_open(Some(Arc::new(Open { engine, settings, key, batch, blocked })));
+            let (batch, blocked) = (Batch::new(most, most_bytes), Mutex::new(vec![Blocks::Everything]));
+            let open = Open { engine, settings, key, batch, blocked, no_places: Mutex::default() };
+            self.shared.set_open(Some(Arc::new(open)));
             Ok(())
         };
         self.shared.gate.init(work).await
@@ -135,11 +143,12 @@ impl<E: Engine> MemoryProvider for Provider<E> {
     async fn backfill(&self) -> Result<Option<Backfill>> {
         let work = async {
             let open = self.shared.open()?;
-            if open.pending().await?.is_none() {
+            if open.pending().await?.is_empty() {
                 return Ok(None);
             }
             let done = open.backfill().await;
-            done.and(open.pending().await).map_err(|error| error.after(Outcome::Unknown))
+            let left = done.and(open.pending().await).map_err(|error| error.after(Outcome::Unknown))?;
+            Ok(left.into_iter().next())
         };
         self.shared.gate.write("backfill", work).await
     }
@@ -212,12 +221,7 @@ impl<E: Engine> MemoryProvider for Provider<E> {
                 }
                 open.check_backfill(Blocks::LedgerText).await?;
             }
-            let watching = Watching::new(open.until());
-            let permit = self.shared.permit(query.is_heavy()).await?;
-            let asked = Asked { query: query.clone(), key: open.key.clone(), watch: watching.watch() };
-            let page = open.run_watched(permit, &watching, Access::Read, asked, |reader, asked| {
-                Box::pin(pages::memories(reader, asked))
-            });
+            let page = self.shared.page(&open, query, true, |reader, asked| Box::pin(pages::memories(reader, asked)));
             let page = page.await?;
             record_rows(page.memories.len());
             Ok(page)
@@ -256,6 +260,31 @@ impl<E: Engine> Shared<E> {
     /// The permit of a call that needs one (L8).
     async fn permit(&self, is_heavy: bool) -> Result<Option<Arc<Permit>>> {
         if is_heavy { self.gate.permit().await.map(|permit| Some(Arc::new(permit))) } else { Ok(None) }
+    }
+
+    /// The page of a query. One that seemed light and has examined many records begins anew, with a permit (L8).
+    async fn page<K, T>(
+        &self,
+        open: &Arc<Open<E>>,
+        query: &Query<K>,
+        has_places: bool,
+        work: Work<E::Session, Asked<Query<K>>, T>,
+    ) -> Result<T>
+    where
+        K: Kind + Clone + Send + Sync + 'static,
+        T: Send + 'static,
+    {
+        let (until, mut is_heavy) = (open.until(), query.is_heavy());
+        loop {
+            let permit = self.permit(is_heavy).await?;
+            let watching = Watching::new(until, (!is_heavy).then_some(MAX_LIGHT_EXAMINED));
+            let asked = Asked { query: query.clone(), key: open.key.clone(), watch: watching.watch(), has_places };
+            let page = open.run_watched(permit, &watching, Access::Read, asked, work).await;
+            if !watching.is_spent() {
+                return page;
+            }
+            is_heavy = true;
+        }
     }
 
     fn set_open(&self, open: Option<Arc<Open<E>>>) -> Option<Arc<Open<E>>> {
@@ -305,76 +334,92 @@ impl<E: Engine> Open<E> {
         A: Send + Sync + 'static,
         T: Send + 'static,
     {
-        if permit.is_none() || E::OWN_THREADS {
-            return self.run_until(watch.until(), access, argument, work).await;
+        let is_apart = permit.is_some() && !E::OWN_THREADS;
+        let (until, watched) = (watch.until(), Watched { argument, work, _permit: permit });
+        let work: Work<E::Session, Watched<E::Session, A, T>, T> =
+            |session, watched| (watched.work)(session, &watched.argument);
+        if !is_apart {
+            return self.run_until(until, access, watched, work).await;
         }
-        let (open, until, executor) = (Arc::clone(self), watch.until(), Handle::current());
+        let (open, executor) = (Arc::clone(self), Handle::current());
         // Closed when this future is dropped.
         let (_caller, given_up) = oneshot::channel::<()>();
         let run = async move {
             tokio::select! {
                 biased;
                 _ = given_up => Err(Error::new(ErrorKind::Timeout, "nobody waits for the answer any more")),
-                done = open.run_until(until, access, argument, work) => done,
+                done = open.run_until(until, access, watched, work) => done,
             }
         };
         let run = run.instrument(Span::current());
-        let done = spawn_blocking(move || {
-            let _permit = permit;
-            executor.block_on(run)
-        });
-        done.await.unwrap_or_else(|error| match error.try_into_panic() {
+        spawn_blocking(move || executor.block_on(run)).await.unwrap_or_else(|error| match error.try_into_panic() {
             Ok(panic) => resume_unwind(panic),
             Err(_) => Err(Error::new(ErrorKind::Unavailable, "the executor is shutting down")),
         })
     }
 
-    /// The backfill that is pending.
-    async fn pending(&self) -> Result<Option<Backfill>> {
+    /// The backfills that are pending.
+    async fn pending(&self) -> Result<Vec<Backfill>> {
         let pending = self.retry().run(|error| self.engine.is_temporary(error), |_| self.engine.pending()).await?;
-        *self.blocked() = pending.as_ref().map(|backfill| backfill.blocks);
+        *self.blocked() = pending.iter().map(|backfill| backfill.blocks).collect();
         Ok(pending)
     }
 
-    /// Takes its next slice.
+    /// Takes the next slice of the first of them.
     async fn backfill(&self) -> Result<()> {
+        *self.no_places() = None;
         self.retry().run(|error| self.engine.is_temporary(error), |_| self.engine.backfill()).await
     }
 
     /// Completes a short backfill that this waits for. `Unavailable`, with its progress, while another one is pending (L7).
     async fn check_backfill(&self, wanted: Blocks) -> Result<()> {
-        let is_blocked = |blocked| blocked == wanted || blocked == Blocks::Everything;
-        while self.blocked().is_some_and(is_blocked) {
-            match self.pending().await? {
-                Some(backfill) if is_blocked(backfill.blocks) && backfill.left() > SHORT_BACKFILL => {
-                    let message = format!("not yet: {backfill}; agent-memory migrate does the rest");
-                    return Err(Error::new(ErrorKind::Unavailable, message).retryable());
-                }
-                // Whatever became of the slice, the call that waits for it has done nothing.
-                Some(backfill) if is_blocked(backfill.blocks) => {
-                    self.backfill().await.map_err(|error| error.with_outcome(Outcome::NotDone))?;
-                }
-                _ => {}
-            }
-        }
-        Ok(())
+        // Whatever became of a slice, the call that waits for it has done nothing.
+        let left = self.complete(wanted).await.map_err(|error| error.with_outcome(Outcome::NotDone))?;
+        let Some(backfill) = left else { return Ok(()) };
+        let message = format!("not yet: {backfill}; agent-memory migrate does the rest");
+        Err(Error::new(ErrorKind::Unavailable, message).retryable())
     }
 
     /// Whether documents can be looked for by place. Completes a short backfill of their places; while a longer one is pending, or where
-    /// this fails, as with a program that may only read, the caller does without.
+    /// this fails, as with a program that may only read, the caller does without, and for a while it is not tried again.
     async fn has_document_places(&self) -> bool {
-        while self.blocked().is_some() {
-            let Ok(pending) = self.pending().await else { return false };
-            let Some(backfill) = pending else { break };
-            let is_short = backfill.blocks == Blocks::DocumentPlaces && backfill.left() <= SHORT_BACKFILL;
-            if !is_short || self.backfill().await.is_err() {
-                return false;
-            }
+        if !self.is_blocked(Blocks::DocumentPlaces) {
+            return true;
         }
-        true
+        if self.no_places().is_some_and(|since| since.elapsed() < NO_PLACES) {
+            return false;
+        }
+        let has_places = matches!(self.complete(Blocks::DocumentPlaces).await, Ok(None));
+        *self.no_places() = (!has_places).then(Instant::now);
+        has_places
     }
 
-    fn blocked(&self) -> MutexGuard<'_, Option<Blocks>> {
+    /// Completes the backfill that this waits for if it is short together with those that come before it. Otherwise gives it.
+    async fn complete(&self, wanted: Blocks) -> Result<Option<Backfill>> {
+        while self.is_blocked(wanted) {
+            let mut pending = self.pending().await?;
+            let Some(last) = pending.iter().rposition(|backfill| backfill.blocks.stops(wanted)) else { break };
+            pending.truncate(last + 1);
+            // What blocks nothing may take long, however little of it is left.
+            let is_short = pending.iter().all(|backfill| backfill.blocks != Blocks::Nothing)
+                && pending.iter().map(Backfill::left).sum::<u64>() <= SHORT_BACKFILL;
+            if !is_short {
+                return Ok(pending.pop());
+            }
+            self.backfill().await?;
+        }
+        Ok(None)
+    }
+
+    fn is_blocked(&self, wanted: Blocks) -> bool {
+        self.blocked().iter().any(|blocks| blocks.stops(wanted))
+    }
+
+    fn no_places(&self) -> MutexGuard<'_, Option<Instant>> {
+        self.no_places.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn blocked(&self) -> MutexGuard<'_, Vec<Blocks>> {
         self.blocked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -386,6 +431,13 @@ impl<E: Engine> Open<E> {
     fn retry(&self) -> Retry {
         Retry::until(after(self.settings.patience.min(self.settings.deadline)))
     }
+}
+
+/// Work with the permit of its call, which is given back when the work has ended, also where its caller has gone before.
+struct Watched<S, A, T> {
+    argument: A,
+    work: Work<S, A, T>,
+    _permit: Option<Arc<Permit>>,
 }
 
 /// The time after a duration; a year from now where that is beyond what the clock has.

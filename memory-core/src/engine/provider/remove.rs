@@ -7,13 +7,13 @@ use crate::document::Selected;
 use crate::engine::gate::Permit;
 use crate::engine::pages;
 use crate::engine::places::Part;
-use crate::engine::session::{Reader, Writer};
+use crate::engine::session::{Found, Reader, Writer};
 use crate::engine::walk::{Row, Walk};
 use crate::engine::watch::{Watch, Watching};
 use crate::engine::{Access, Engine};
 use crate::page::Verdict;
 use crate::query::Documents;
-use crate::{DocumentId, DocumentSelection, ErrorKind, Order, Result};
+use crate::{Document, DocumentId, DocumentSelection, ErrorKind, Order, Result};
 
 /// How many documents are looked at between two pauses of the walk.
 const SLICE: usize = 256;
@@ -28,47 +28,75 @@ impl<E: Engine> Open<E> {
         permit: Option<Arc<Permit>>,
         watching: &Watching,
     ) -> Result<Vec<DocumentId>> {
+        let selection = Arc::new(selection);
         loop {
-            let ids = match selection.candidate_ids() {
-                Some(ids) => ids.to_vec(),
-                None => {
-                    let has_places = self.has_document_places().await;
-                    let search = Search { selection: selection.clone(), max, watch: watching.watch(), has_places };
-                    let found =
-                        self.run_watched(permit.clone(), watching, Access::ReadLatest, search, |reader, search| {
-                            Box::pin(find(reader, search))
-                        });
-                    found.await?
-                }
-            };
-            let removal = Removal { selection: selection.clone(), ids, max, watch: watching.watch() };
+            let has_places = selection.candidate_ids().is_none() && self.has_document_places().await;
+            let search = Search { selection: Arc::clone(&selection), max, watch: watching.watch(), has_places };
+            let found = self.run_watched(permit.clone(), watching, Access::ReadLatest, search, |reader, search| {
+                Box::pin(find(reader, search))
+            });
+            let Selection { ids, documents } = found.await?;
+            if ids.is_empty() {
+                return Ok(ids);
+            }
+            // Whether a document is selected is not asked again: while an engine writes, others wait.
+            let removal = (selection.collection().clone(), documents);
             let removed = self.run_watched(permit.clone(), watching, Access::Write, removal, |writer, removal| {
-                Box::pin(remove(writer, removal))
+                let (collection, documents) = removal;
+                Box::pin(writer.remove(collection, documents))
             });
             // What has changed since it was found is looked at again.
-            if let Some(removed) = removed.await? {
-                return Ok(removed);
+            if removed.await? {
+                return Ok(ids);
             }
         }
     }
 }
 
 struct Search {
-    selection: DocumentSelection,
+    selection: Arc<DocumentSelection>,
     max: usize,
     watch: Arc<Watch>,
     has_places: bool,
 }
 
-struct Removal {
-    selection: DocumentSelection,
+/// The documents of a removal, and their ids in ascending order.
+struct Selection<V> {
     ids: Vec<DocumentId>,
-    max: usize,
-    watch: Arc<Watch>,
+    documents: Vec<Found<Document, V>>,
+}
+
+/// Finds the selected documents.
+async fn find<R: Reader>(reader: &mut R, search: &Search) -> Result<Selection<R::Version>> {
+    let Search { selection, max, watch, .. } = search;
+    let ids = match selection.candidate_ids() {
+        Some(ids) => ids.to_vec(),
+        None => find_ids(reader, search).await?,
+    };
+    let (mut selected, mut documents) = (Selected::new(*max), Vec::new());
+    // Only some at once, since what is there and not selected may be large.
+    for some in ids.chunks(SLICE_OF_IDS) {
+        for found in reader.documents(selection.collection(), some).await? {
+            if !watch.goes_on() {
+                break;
+            }
+            match found {
+                Ok(found) if selection.matches(&found.record) => {
+                    selected.add(&found.record)?;
+                    documents.push(found);
+                }
+                // What can't be read is not selected.
+                Err(error) if error.kind() != ErrorKind::Corrupt => return Err(error),
+                _ => {}
+            }
+        }
+        watch.check()?;
+    }
+    Ok(Selection { ids: selected.into_ids(), documents })
 }
 
 /// The ids of the selected documents, in ascending order.
-async fn find(reader: &mut impl Reader, search: &Search) -> Result<Vec<DocumentId>> {
+async fn find_ids(reader: &mut impl Reader, search: &Search) -> Result<Vec<DocumentId>> {
     let Search { selection, max, watch, has_places } = search;
     let mut selected = Selected::new(*max);
     for part in pages::document_parts(reader, selection.query(), *has_places).await? {
@@ -115,29 +143,4 @@ async fn find_in(
             return Ok(());
         }
     }
-}
-
-/// Removes what of these ids is selected, and gives it in ascending order. `None`, and nothing is removed, when some of it has changed
-/// meanwhile.
-async fn remove(writer: &mut impl Writer, removal: &Removal) -> Result<Option<Vec<DocumentId>>> {
-    let Removal { selection, ids, max, watch } = removal;
-    let (mut selected, mut documents) = (Selected::new(*max), Vec::new());
-    // Only some at once, since what is there and not selected may be large.
-    for some in ids.chunks(SLICE_OF_IDS) {
-        let found = writer.documents(selection.collection(), some).await?;
-        for found in found.into_iter().flatten() {
-            // Nothing is written yet.
-            if !watch.goes_on() {
-                return watch.check().map(|()| None);
-            }
-            if selection.matches(&found.record) {
-                selected.add(&found.record)?;
-                documents.push(found);
-            }
-        }
-    }
-    if !documents.is_empty() && !writer.remove(selection.collection(), &documents).await? {
-        return Ok(None);
-    }
-    Ok(Some(selected.into_ids()))
 }

@@ -1,0 +1,82 @@
+//! Calls that look at much, by what the process tells of its load: this file is a process of its own.
+
+use std::time::Duration;
+
+use memory_core::engine::load;
+use memory_core::{
+    Collection, Content, Document, DocumentId, DocumentQuery, MemoryProvider, MemoryQuery, Metadata, NewMemory,
+    Revision, SpaceId, TextIndex, Timestamp, Trigger,
+};
+use memory_sqlite::{SqliteConfig, SqliteMemory};
+use tempfile::TempDir;
+
+#[tokio::test]
+async fn a_call_keeps_its_permit_until_its_work_ends_also_when_it_was_given_up() {
+    let folder = TempDir::new().expect("a temporary folder");
+    let provider = open(SqliteConfig::new(folder.path().join("memory.db"))).await;
+    // One record is looked at as a whole.
+    provider.store(event(1, &"ab".repeat(500_000))).await.expect("a store");
+    let filter: Vec<_> = (0..200).map(|number| format!("text LIKE '%a_a{number}b%'")).collect();
+    let query = MemoryQuery::builder().all().filter_text(&filter.join(" OR ")).build().expect("a query");
+    // Nobody sees when the look begins, so each attempt leaves it more time than the one before.
+    for millis in [1, 10, 100, 1_000] {
+        let (provider, query) = (provider.clone(), query.clone());
+        let asked = tokio::spawn(async move { provider.query(&query).await });
+        tokio::time::sleep(Duration::from_millis(millis)).await;
+        asked.abort();
+        assert!(asked.await.is_err(), "the look has ended");
+        if load().heavy > 0 {
+            return;
+        }
+    }
+    panic!("the permit was given back while the work went on");
+}
+
+#[tokio::test]
+async fn documents_are_looked_for_by_place_while_words_are_missing() {
+    let folder = TempDir::new().expect("a temporary folder");
+    let path = folder.path().join("memory.db");
+    let provider = open(SqliteConfig::new(&path)).await;
+    // More than a call completes by itself.
+    provider.store_many((0..1_000).map(|time| event(time, "text")).collect()).await.expect("a batch");
+    for first in [1_000, 2_000] {
+        provider.store_many((first..first + 1_000).map(|time| event(time, "text")).collect()).await.expect("a batch");
+    }
+    let document = |number: usize| Document {
+        id: DocumentId::parse(format!("{number:05}")).expect("valid"),
+        collection: notes(),
+        space_id: SpaceId::parse(if number == 0 { "mine" } else { "elsewhere" }).expect("valid"),
+        content: Content::parse("text").expect("valid"),
+        metadata: Metadata::default(),
+        created_at: Timestamp::from_millis(number as i64).expect("valid"),
+        updated_at: None,
+        revision: Revision::FIRST,
+    };
+    provider.documents().restore((0..3_000).map(document).collect()).await.expect("a restore");
+    provider.shutdown().await.expect("closes");
+
+    let mut config = SqliteConfig::new(&path);
+    config.text_index = TextIndex::All;
+    let provider = open(config).await;
+    let query = DocumentQuery::builder(notes()).under("mine").filter_text("text = 'text'").build().expect("a query");
+    let before = load().examined;
+    assert_eq!(provider.documents().query(&query).await.expect("a page").documents.len(), 1);
+    let examined = load().examined - before;
+    assert!(examined < 100, "{examined} records were examined");
+    assert!(provider.backfill().await.expect("a slice").is_some(), "words are missing");
+}
+
+async fn open(config: SqliteConfig) -> SqliteMemory {
+    let provider = SqliteMemory::open(config).expect("valid");
+    provider.init().await.expect("opens");
+    provider
+}
+
+fn notes() -> Collection {
+    Collection::parse("notes").expect("valid")
+}
+
+fn event(time: i64, text: &str) -> NewMemory {
+    let trigger = Trigger::parse(&format!("\"{text}\"")).expect("valid");
+    NewMemory::new(SpaceId::parse("a-b").expect("valid"), trigger, Timestamp::from_millis(time).expect("valid"))
+}
