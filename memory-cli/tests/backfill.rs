@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use common::Cli;
 use common::servers::{Servers, with_parameter};
+use common::{Cli, Random};
 use memory_core::{
     Clock as _, Context, MemoryId, MemoryPatch, MemoryProvider, MemoryQuery, NewMemory, SpaceId, SystemClock, Trigger,
 };
@@ -37,9 +37,8 @@ fn on_servers() {
 async fn check(cli: &Cli, url: &str) {
     let count = std::env::var(MEMORIES).map_or(6_000, |count| count.parse::<usize>().expect("a number"));
     let engine = url.split(':').next().unwrap_or_default();
-    let seed = SystemClock.now().as_millis() as u64;
-    println!("{engine}: {count} memories, seed {seed}");
-    let mut random = Random(seed);
+    let mut random = Random::new();
+    println!("{engine}: {count} memories, {random:?}");
 
     let provider = memory_runtime::open(url).expect("a URL");
     provider.init().await.expect("opens");
@@ -117,15 +116,4 @@ fn event(word: &str, number: usize) -> NewMemory {
     let space = SpaceId::parse(format!("plugin-chat-{}", number % 50)).expect("valid");
     let trigger = Trigger::parse(&format!(r#"{{"text":"an event with the word {word}{number}"}}"#)).expect("valid");
     NewMemory::new(space, trigger, SystemClock.now())
-}
-
-/// Numbers that look like chance, the same for the same seed.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: usize) -> usize {
-        // As Knuth's MMIX has it; its high bits are the better ones.
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) as usize % bound
-    }
 }

@@ -13,6 +13,7 @@ use memory_core::{
     MetadataPatch, NewMemory, Number, RestoreReport, Result, Revision, SpaceId, SystemClock, Timestamp, Trigger,
     Updated,
 };
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::documents::BrokenDocuments;
 use crate::flaw::Flaw;
@@ -32,6 +33,8 @@ pub(crate) struct Broken {
     half: Arc<Mutex<BTreeSet<MemoryId>>>,
     /// Whether a call holds what there is one of.
     is_held: AtomicBool,
+    /// What calls wait for with [`Flaw::LightCallsWaitForHeavyOnes`].
+    turns: Semaphore,
 }
 
 impl Broken {
@@ -45,6 +48,7 @@ impl Broken {
             fresh: Mutex::default(),
             half,
             is_held: AtomicBool::new(false),
+            turns: Semaphore::new(2),
         }
     }
 
@@ -54,6 +58,14 @@ impl Broken {
 
     fn fresh(&self) -> std::sync::MutexGuard<'_, Option<MemoryId>> {
         self.fresh.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The turn of a call, after those that came before it.
+    async fn turn(&self) -> Option<SemaphorePermit<'_>> {
+        match self.flaw {
+            Flaw::LightCallsWaitForHeavyOnes => self.turns.acquire().await.ok(),
+            _ => None,
+        }
     }
 
     /// The memory as this provider takes it.
@@ -218,10 +230,12 @@ impl MemoryProvider for Broken {
     }
 
     async fn get(&self, id: MemoryId) -> Result<Option<Memory>> {
+        let _turn = self.turn().await;
         Ok(self.inner().get(id).await?.map(|memory| self.seen(memory)))
     }
 
     async fn query(&self, query: &MemoryQuery) -> Result<MemoryPage> {
+        let _turn = self.turn().await;
         let mut page = match self.flaw {
             Flaw::DroppedReadKeepsItsConnection => self.holding(self.naive.query(query)).await?,
             _ => self.naive.query(query).await?,

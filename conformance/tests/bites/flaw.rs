@@ -12,6 +12,7 @@ pub(crate) enum Flaw {
     NamespacesAreShared,
     SecondShutdownFails,
     HealthWrites,
+    LightCallsWaitForHeavyOnes,
 
     // Writing.
     BatchIsPartlyApplied,
@@ -86,6 +87,7 @@ pub(crate) enum Flaw {
     UnsupportedTextFindsEverything,
 
     // Between a provider and its server.
+    GoesAroundTheProxy,
     LostAnswersAreNotDone,
     StoresAreRepeated,
     UpdatesAreRepeated,

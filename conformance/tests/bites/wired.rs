@@ -101,6 +101,7 @@ impl Faults for WiredHarness {
     }
 
     async fn open(&self, url: &str, namespace: &Namespace) -> Result<Arc<dyn MemoryProvider>> {
+        let url = if self.flaw == Flaw::GoesAroundTheProxy { &self.url } else { url };
         Ok(self.provider(url, namespace))
     }
 }

@@ -6,7 +6,7 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use tempfile::TempDir;
 
@@ -112,6 +112,26 @@ impl Cli {
         let args: Vec<_> =
             ["query", "--json", "--limit", "1000"].into_iter().chain(selection.iter().copied()).collect();
         self.ok(&args).lines().count()
+    }
+}
+
+/// Numbers that look like chance, the same for the same seed.
+#[derive(Debug)]
+pub(crate) struct Random {
+    seed: u64,
+}
+
+impl Random {
+    /// Begins at the time of day. Whoever uses it prints it first.
+    pub(crate) fn new() -> Self {
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("a time after 1970");
+        Self { seed: now.as_millis() as u64 }
+    }
+
+    pub(crate) fn below(&mut self, bound: usize) -> usize {
+        // As Knuth's MMIX has it; its high bits are the better ones.
+        self.seed = self.seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.seed >> 33) as usize % bound
     }
 }
 

@@ -67,17 +67,7 @@ impl Server {
 
     /// The bytes of a request. `host` among the headers takes the place of the server's own.
     pub(crate) fn raw(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> String {
-        let mut text = format!("{method} {path} HTTP/1.1\r\nconnection: close\r\n");
-        if !headers.iter().any(|(name, _)| *name == "host") {
-            text += &format!("host: {}\r\n", self.address);
-        }
-        if !body.is_empty() {
-            text += &format!("content-type: application/json\r\ncontent-length: {}\r\n", body.len());
-        }
-        for (name, value) in headers {
-            text += &format!("{name}: {value}\r\n");
-        }
-        text + "\r\n" + body
+        raw(&self.address, method, path, headers, body)
     }
 
     pub(crate) fn get(&self, path: &str) -> Response {
@@ -113,6 +103,14 @@ impl Drop for Server {
 }
 
 impl Response {
+    /// A whole answer; `None` if the server broke it off.
+    fn parse(bytes: Vec<u8>) -> Option<Self> {
+        let text = String::from_utf8(bytes).ok()?;
+        let (head, body) = text.split_once("\r\n\r\n")?;
+        let status = head.split(' ').nth(1)?.parse().ok()?;
+        Some(Self { status, head: head.to_owned(), body: body.to_owned() })
+    }
+
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         let mut lines = self.head.lines().skip(1).filter_map(|line| line.split_once(": "));
         lines.find(|(found, _)| found.eq_ignore_ascii_case(name)).map(|(_, value)| value)
@@ -192,6 +190,30 @@ fn call(tool: &str, arguments: &Value) -> Value {
     json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": tool, "arguments": arguments}})
 }
 
+/// The bytes of a request to the server at an address, unless the headers name another host.
+fn raw(address: &str, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> String {
+    let mut text = format!("{method} {path} HTTP/1.1\r\nconnection: close\r\n");
+    if !headers.iter().any(|(name, _)| *name == "host") {
+        text += &format!("host: {address}\r\n");
+    }
+    if !body.is_empty() {
+        text += &format!("content-type: application/json\r\ncontent-length: {}\r\n", body.len());
+    }
+    for (name, value) in headers {
+        text += &format!("{name}: {value}\r\n");
+    }
+    text + "\r\n" + body
+}
+
+/// Sends a body to a server that may be killed meanwhile: then there is no answer.
+pub(crate) fn try_post(address: &str, path: &str, body: &str) -> Option<Response> {
+    let mut stream = TcpStream::connect(address).ok()?;
+    stream.write_all(raw(address, "POST", path, &[], body).as_bytes()).ok()?;
+    let mut bytes = Vec::new();
+    stream.read_to_end(&mut bytes).ok()?;
+    Response::parse(bytes)
+}
+
 /// What is left of an answer.
 pub(crate) fn read_rest(stream: &mut impl Read) -> String {
     let mut text = String::new();
@@ -204,8 +226,5 @@ pub(crate) fn read(stream: &mut TcpStream) -> Response {
     let mut bytes = Vec::new();
     // A server that refuses a body closes before it has read it, and that may reset the connection.
     let _ = stream.read_to_end(&mut bytes);
-    let text = String::from_utf8(bytes).expect("UTF-8");
-    let (head, body) = text.split_once("\r\n\r\n").expect("a head and a body");
-    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status");
-    Response { status, head: head.to_owned(), body: body.to_owned() }
+    Response::parse(bytes).expect("a head and a body")
 }

@@ -36,7 +36,7 @@ pub(super) enum Call {
     RestoreDocuments,
 }
 
-/// All of them.
+/// Every kind of call that writes.
 pub(super) const CALLS: [Call; 14] = [
     Call::Store,
     Call::StoreWithKey,
@@ -84,7 +84,7 @@ enum Told {
     Wrong,
 }
 
-/// What is there.
+/// What the ledger shows of a call.
 struct Effect {
     /// How many parts of what was asked for, or how often.
     done: usize,
@@ -118,7 +118,7 @@ impl Attempt {
         Ok(attempt)
     }
 
-    /// Makes the call.
+    /// Calls the provider, and keeps what it tells.
     pub(super) async fn make(&mut self, provider: &dyn MemoryProvider) {
         self.answer = Some(self.ask(provider).await);
     }
