@@ -3,11 +3,13 @@
 use std::fs;
 
 /// Now.
+#[cfg(feature = "suite")]
 pub(crate) fn now_mib() -> Option<u64> {
     status("VmRSS:")
 }
 
 /// The most so far.
+#[cfg(feature = "bench")]
 pub(crate) fn peak_mib() -> Option<u64> {
     status("VmHWM:")
 }

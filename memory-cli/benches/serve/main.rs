@@ -1,7 +1,7 @@
 //! What the server and `copy` cost beside the library in process. The machine decides on the figures: what counts is how those of
 //! one run compare.
 //!
-//! - `cargo bench -p agent-memory-cli --features postgres -- stdio`: `memory_query` over the standard streams, on 100,000 documents in SQLite
+//! - `cargo bench -p agent-memory-cli --features bench,postgres -- stdio`: `memory_query` over the standard streams, on 100,000 documents in SQLite
 //! - `… -- rest`: a store over REST, at 64 connections on PostgreSQL
 //! - `… -- copy`: `copy` of 1,000,000 memories from SQLite to PostgreSQL, with the memory that it takes
 //! - `… -- hostile`: stores over REST beside 200 hostile callers, on SQLite or at the `MEMORY_BENCH_URL` of an empty database
