@@ -4,17 +4,17 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use memory_core::engine::Retry;
+use memory_core::engine::{Retry, heavy_calls};
 use memory_core::{Error, ErrorKind, Host, Outcome, Result};
 use redis::{Arg, Cmd, FromRedisValue, Pipeline, RedisError, Value};
 use tokio::sync::Semaphore;
 
 use crate::config::{RedisConfig, Topology, Wait};
-use crate::error::{asked_node, has_code, is_moving, is_passing, is_read_only, may_have_written, native};
+use crate::error::{has_code, is_moving, is_passing, is_read_only, may_have_written, named_node, native};
 use crate::link::Link;
 use crate::statements::{Keys, LONG_ROWS, is_write, load_scripts, name_of};
 
-/// How many sessions walk or search at the same time.
+/// How many sessions walk or search at the same time, beside the heavy ones.
 const RECALLS: usize = 32;
 
 /// For how long at most it is tried to reach a server, so that no clock overflows.
@@ -51,7 +51,7 @@ impl Connections {
         };
         Ok(Self {
             keys,
-            recalls: Arc::new(Semaphore::new(RECALLS)),
+            recalls: Arc::new(Semaphore::new(RECALLS + heavy_calls())),
             has_long_rows: AtomicBool::new(false),
             link,
             writes,
@@ -162,7 +162,7 @@ impl Connections {
             Ok(answers) => return checked(commands, answers),
             Err(error) => error,
         };
-        let Some((name, port)) = asked_node(&error) else { return Err(error) };
+        let Some((name, port)) = named_node(&error) else { return Err(error) };
         let mut asking = Pipeline::with_capacity(commands.len() + 1);
         asking.cmd("ASKING");
         for command in commands.cmd_iter() {

@@ -71,14 +71,14 @@ pub(crate) fn is_passing(error: &Error) -> bool {
     })
 }
 
-/// Whether the slot of the namespace is on its way from node to node, and the commands were refused for that.
+/// Whether the slot of the namespace is on its way from node to node, or has just arrived, and commands were refused for that.
 pub(crate) fn is_moving(error: &Error) -> bool {
-    source(error).is_some_and(|source| matches!(source.code(), Some("ASK" | "TRYAGAIN")))
+    source(error).is_some_and(|source| matches!(source.code(), Some("ASK" | "MOVED" | "TRYAGAIN")))
 }
 
-/// The host and the port of the node where the slot goes, if that has to be asked.
-pub(crate) fn asked_node(error: &Error) -> Option<(String, u16)> {
-    let (node, _) = source(error).filter(|source| source.code() == Some("ASK"))?.redirect_node()?;
+/// The host and the port of the node where the slot goes or is, if the one that was asked has told.
+pub(crate) fn named_node(error: &Error) -> Option<(String, u16)> {
+    let (node, _) = source(error)?.redirect_node()?;
     let (host, port) = node.rsplit_once(':')?;
     Some((host.to_owned(), port.parse().ok()?))
 }

@@ -1,4 +1,4 @@
-//! The slot of a namespace moves from node to node while stores, updates and recalls run.
+//! The slot of a namespace moves from node to node while stores, updates, restores and recalls run.
 //!
 //! `MEMORY_TEST_MEMORIES` says how many memories there are before; some thousand by default.
 
@@ -13,8 +13,8 @@ use conformance::server::redis_cluster::RedisCluster;
 use conformance::server::trial;
 use libtest_mimic::Arguments;
 use memory_core::{
-    Cursor, IdempotencyKey, MemoryId, MemoryPatch, MemoryProvider, MemoryQuery, NewMemory, Order, QueryBuilder, Result,
-    SpaceId, Status, Timestamp,
+    Collection, Content, Cursor, Document, DocumentId, IdempotencyKey, MemoryId, MemoryPatch, MemoryProvider,
+    MemoryQuery, Metadata, NewMemory, Order, QueryBuilder, Result, Revision, SpaceId, Status, Timestamp,
 };
 use memory_redis::{RedisConfig, RedisMemory};
 use redis::aio::MultiplexedConnection;
@@ -31,6 +31,8 @@ const NAMESPACE: &str = "moving";
 const STORING: usize = 4;
 /// How many open memories there are before.
 const OPEN: usize = 20;
+/// How many documents one call restores.
+const RESTORED: usize = 20;
 /// How many keys one command moves.
 const MOVED: usize = 20;
 
@@ -60,6 +62,7 @@ async fn nothing_is_lost_while_the_slot_moves() -> Case {
         (0..STORING).map(|task| tokio::spawn(Arc::clone(&load).store(Arc::clone(&provider), task))).collect();
     let recalling = tokio::spawn(Arc::clone(&load).recall(Arc::clone(&provider), before.clone()));
     let updating = tokio::spawn(Arc::clone(&load).update(Arc::clone(&provider), before.open[0]));
+    let restoring = tokio::spawn(Arc::clone(&load).restore(Arc::clone(&provider)));
     for target in [target, other] {
         // Not before each kind of call was answered since the last move.
         load.more().await;
@@ -69,14 +72,16 @@ async fn nothing_is_lost_while_the_slot_moves() -> Case {
     }
     load.more().await;
     load.is_over.store(true, Ordering::Relaxed);
-    let (longest_recall, longest_update) = (recalling.await??, updating.await??);
+    let (longest_recall, longest_update, longest_restore) = (recalling.await??, updating.await??, restoring.await??);
     let (mut stored, mut longest_store) = (before.ids.clone(), Duration::ZERO);
     for task in tasks.drain(..) {
         let (acknowledged, longest) = task.await??;
         longest_store = longest_store.max(longest);
         stored.extend(acknowledged);
     }
-    println!("the longest wait: a store {longest_store:?}, an update {longest_update:?}, a recall {longest_recall:?}");
+    println!(
+        "the longest wait: a store {longest_store:?}, an update {longest_update:?}, a recall {longest_recall:?}, a restore {longest_restore:?}"
+    );
     println!("{} memories were stored meanwhile", stored.len() - before.ids.len());
     check(&provider, &stored).await
 }
@@ -131,12 +136,13 @@ struct Load {
     stores: AtomicUsize,
     updates: AtomicUsize,
     recalls: AtomicUsize,
+    restores: AtomicUsize,
 }
 
 impl Load {
     /// Waits until each kind of call was answered some times more.
     async fn more(&self) {
-        for count in [&self.stores, &self.updates, &self.recalls] {
+        for count in [&self.stores, &self.updates, &self.recalls, &self.restores] {
             let goal = count.load(Ordering::Relaxed) + 20;
             while count.load(Ordering::Relaxed) < goal && !self.is_over.load(Ordering::Relaxed) {
                 tokio::time::sleep(Duration::from_millis(5)).await;
@@ -188,6 +194,36 @@ impl Load {
             provider.update(id, MemoryPatch::new().with_status(status)).await?;
             longest = longest.max(start.elapsed());
             self.updates.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(longest)
+    }
+
+    /// Restores documents until it is over: some are there when the rest is refused, since the slot has moved. Returns the longest wait.
+    async fn restore(self: Arc<Self>, provider: Arc<RedisMemory>) -> Result<Duration> {
+        let _end = End(Arc::clone(&self));
+        let (documents, mut longest) = (provider.documents(), Duration::ZERO);
+        for call in 0.. {
+            if self.is_over.load(Ordering::Relaxed) {
+                break;
+            }
+            let document = |number: usize| {
+                let document = Document {
+                    id: DocumentId::parse(format!("{call}-{number}"))?,
+                    collection: Collection::parse("restored")?,
+                    space_id: SpaceId::parse(format!("a-restored:{call}"))?,
+                    content: Content::parse("text")?,
+                    metadata: Metadata::default(),
+                    created_at: Timestamp::from_millis(1)?,
+                    updated_at: None,
+                    revision: Revision::FIRST,
+                };
+                Ok::<_, memory_core::Error>(document)
+            };
+            let start = Instant::now();
+            let report = documents.restore((0..RESTORED).map(document).collect::<Result<_, _>>()?).await?;
+            assert_eq!(report.written + report.equal, RESTORED);
+            longest = longest.max(start.elapsed());
+            self.restores.fetch_add(1, Ordering::Relaxed);
         }
         Ok(longest)
     }
