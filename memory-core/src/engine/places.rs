@@ -9,6 +9,8 @@ use crate::{BOUNDARIES, Collection, Result, SpaceId, SpaceRange, Spaces, Status}
 
 /// Up to this many paths that share a prefix are walked each; above it, what their parent holds is walked.
 const MAX_SIBLINGS: usize = 100;
+/// The most paths that the prefixes of a query find together, in equal shares, unless there are more prefixes.
+const MAX_OF_PREFIXES: usize = 4_000;
 
 /// Where the records of a query can lie.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -67,6 +69,8 @@ impl Places {
     async fn of_spaces(reader: &mut impl Reader, of: Option<&Collection>, spaces: &Spaces) -> Result<Self> {
         let Spaces::Any(selectors) = spaces else { return Ok(Self::Everywhere) };
         let mut places = BTreeSet::new();
+        let prefixes = selectors.iter().filter(|selector| matches!(selector.range(), SpaceRange::Prefix(_))).count();
+        let share = siblings_of_each(prefixes);
         for selector in selectors {
             match selector.range() {
                 SpaceRange::Nowhere => {}
@@ -79,7 +83,7 @@ impl Places {
                 // No space holds a control character.
                 SpaceRange::Prefix(prefix) if prefix.contains(char::is_control) => {}
                 SpaceRange::Prefix(prefix) => {
-                    match (reader.siblings(of, prefix, MAX_SIBLINGS).await?, prefix.rfind(BOUNDARIES)) {
+                    match (reader.siblings(of, prefix, share).await?, prefix.rfind(BOUNDARIES)) {
                         (Some(siblings), _) => places.extend(siblings),
                         (None, Some(parent)) => drop(places.insert(Place::Below(prefix[..parent].to_owned()))),
                         (None, None) => return Ok(Self::Everywhere),
@@ -102,6 +106,11 @@ impl Places {
         let in_left = right.iter().filter(|place| is_inside(place, &left));
         Self::Only(in_right.chain(in_left).cloned().collect())
     }
+}
+
+/// Up to how many paths that share a prefix are walked each, when a query has so many prefixes.
+fn siblings_of_each(prefixes: usize) -> usize {
+    (MAX_OF_PREFIXES / prefixes.max(1)).clamp(1, MAX_SIBLINGS)
 }
 
 /// Whether a space can lie there.
@@ -136,6 +145,11 @@ mod tests {
             None => Place::Space((*text).to_owned()),
         };
         Places::Only(outermost(places.iter().map(place).collect()))
+    }
+
+    #[test]
+    fn prefixes_find_so_many_paths_together() {
+        assert_eq!([0, 1, 40, 80, 1_000, 10_000].map(siblings_of_each), [100, 100, 100, 50, 4, 1]);
     }
 
     #[test]
