@@ -1,7 +1,7 @@
 //! From a query to its page: which walks can answer it, and the race among them.
 
 use std::cmp::Ordering;
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use super::places::{Part, Places};
@@ -19,8 +19,10 @@ use crate::{
 const SLICE: (usize, usize) = (32, 2_048);
 /// How many candidates each of several walks that are merged may ask for at least.
 const LANE: usize = 64;
-/// Walks that are merged keep the heads alone of what they have read once their records have so many bytes together.
+/// Walks that are merged keep the heads alone of what they have read once their records have so many bytes together,
 const KEPT_BYTES: usize = 16 << 20;
+/// and read so many of these records at once when the turn of the first one comes.
+const READ_AGAIN: usize = 16;
 
 /// A query, and the key of the namespace that it is put to.
 pub(super) struct Asked<Q> {
@@ -137,8 +139,12 @@ trait Walkable<K: Selects>: Sync {
         visit: &mut Visit<'_, K>,
     ) -> impl Future<Output = Result<Option<Mark>>> + Send;
 
-    /// Reads a record of which only the head was kept; `None` when it is gone.
-    fn read<R: Reader>(&self, reader: &mut R, id: &[u8]) -> impl Future<Output = Result<Option<K::Record>>> + Send;
+    /// Reads the records with these ids, in any order. One that is gone is left out.
+    fn read<R: Reader>(
+        &self,
+        reader: &mut R,
+        ids: &[Vec<u8>],
+    ) -> impl Future<Output = Result<Vec<Result<K::Record>>>> + Send;
 
     /// Between which times the query wants records.
     fn bounds(query: &Query<K>) -> (Option<Timestamp>, Option<Timestamp>);
@@ -156,10 +162,10 @@ impl Walkable<Ledger> for Memories {
         reader.walk_memories(walk, visit).await
     }
 
-    async fn read<R: Reader>(&self, reader: &mut R, id: &[u8]) -> Result<Option<Memory>> {
-        let Ok(id) = id.try_into().map(MemoryId::from_bytes) else { return Ok(None) };
-        let found = reader.memories(&[id]).await?.remove(&id).transpose()?;
-        Ok(found.map(|found| found.record))
+    async fn read<R: Reader>(&self, reader: &mut R, ids: &[Vec<u8>]) -> Result<Vec<Result<Memory>>> {
+        let ids = ids.iter().filter_map(|id| Some(MemoryId::from_bytes(id.as_slice().try_into().ok()?)));
+        let found = reader.memories(&ids.collect::<Vec<_>>()).await?.into_values();
+        Ok(found.map(|found| found.map(|found| found.record)).collect())
     }
 
     fn bounds(query: &MemoryQuery) -> (Option<Timestamp>, Option<Timestamp>) {
@@ -179,10 +185,10 @@ impl Walkable<Documents> for DocumentsOf<'_> {
         reader.walk_documents(self.0, walk, visit).await
     }
 
-    async fn read<R: Reader>(&self, reader: &mut R, id: &[u8]) -> Result<Option<Document>> {
-        let Some(id) = str::from_utf8(id).ok().and_then(|id| DocumentId::parse(id).ok()) else { return Ok(None) };
-        let found = reader.documents(self.0, &[id]).await?.pop().transpose()?;
-        Ok(found.map(|found| found.record))
+    async fn read<R: Reader>(&self, reader: &mut R, ids: &[Vec<u8>]) -> Result<Vec<Result<Document>>> {
+        let ids = ids.iter().filter_map(|id| DocumentId::parse(str::from_utf8(id).ok()?).ok());
+        let found = reader.documents(self.0, &ids.collect::<Vec<_>>()).await?.into_iter();
+        Ok(found.map(|found| found.map(|found| found.record)).collect())
     }
 
     fn bounds(_: &DocumentQuery) -> (Option<Timestamp>, Option<Timestamp>) {
@@ -287,8 +293,8 @@ where
                 return Ok(Verdict::Skip);
             }
             let order = self.query.order;
-            let ready = self.lanes.iter_mut().filter(|lane| !lane.found.is_empty());
-            let nearest = ready.min_by(|left, right| match (left.found.front(), right.found.front()) {
+            let ready = self.lanes.iter().enumerate().filter(|(_, lane)| !lane.found.is_empty());
+            let nearest = ready.min_by(|(_, left), (_, right)| match (left.found.front(), right.found.front()) {
                 (Some(Kept::Candidate(left)), Some(Kept::Candidate(right))) => {
                     compare_heads(&left.head(), &right.head(), order)
                 }
@@ -296,7 +302,8 @@ where
                 (Some(Kept::Damaged { .. }), _) => Ordering::Less,
                 _ => Ordering::Greater,
             });
-            let mut candidate = match nearest.and_then(|lane| lane.found.pop_front()) {
+            let Some((place, _)) = nearest else { return Ok(Verdict::Stop) };
+            let mut candidate = match self.lanes[place].found.pop_front() {
                 Some(Kept::Candidate(candidate)) => candidate,
                 Some(Kept::Damaged { error, id }) => {
                     let read = |_: &Head<'_>| Err(Error::corrupt("its head can't be read"));
@@ -315,20 +322,56 @@ where
             }
             self.last = Some(position);
             if let Content::Left = candidate.content {
-                let read = on.read(reader, &candidate.id).await;
-                candidate.content = match read {
-                    Ok(Some(record)) if self.page.admits(&K::head(&record)) && candidate.is_at(&record) => {
-                        Content::Read(Ok(record))
-                    }
+                match self.read_left(reader, on, place, &candidate).await? {
+                    Some(read) => candidate.content = Content::Read(read),
                     // It is gone, or has moved.
-                    Ok(_) => continue,
-                    Err(error) if error.kind() == ErrorKind::Corrupt => Content::Read(Err(error)),
-                    Err(error) => return Err(error),
-                };
+                    None => continue,
+                }
             }
             if candidate.offer(&mut self.page)? == Verdict::Stop {
                 return Ok(Verdict::Stop);
             }
+        }
+    }
+}
+
+impl<K: Selects> Racer<'_, K> {
+    /// Reads the record of a candidate that was left, and with it those of the next ones of its lane that were left.
+    async fn read_left(
+        &mut self,
+        reader: &mut impl Reader,
+        on: &impl Walkable<K>,
+        place: usize,
+        candidate: &Candidate<K>,
+    ) -> Result<Option<Result<K::Record>>> {
+        let lane = &mut self.lanes[place].found;
+        let left = lane.iter_mut().filter_map(|kept| match kept {
+            Kept::Candidate(next) if matches!(next.content, Content::Left) => Some(next),
+            _ => None,
+        });
+        let mut next: Vec<_> = left.take(READ_AGAIN - 1).collect();
+        let ids: Vec<_> = std::iter::once(&candidate.id).chain(next.iter().map(|next| &next.id)).cloned().collect();
+        let records = on.read(reader, &ids).await?.into_iter().flatten();
+        let mut records: HashMap<_, _> = records.map(|record| (K::head(&record).id.to_vec(), record)).collect();
+        let mut take = |candidate: &Candidate<K>| {
+            let record = records.remove(&candidate.id)?;
+            (self.page.admits(&K::head(&record)) && candidate.is_at(&record)).then_some(record)
+        };
+        let read = take(candidate);
+        for next in &mut next {
+            if let Some(record) = take(next) {
+                next.bytes = K::size(&record);
+                self.kept += next.bytes;
+                next.content = Content::Read(Ok(record));
+            }
+        }
+        match read {
+            Some(record) => Ok(Some(Ok(record))),
+            // Only by itself it tells whether it is damaged.
+            None => match on.read(reader, std::slice::from_ref(&candidate.id)).await?.pop() {
+                Some(Err(error)) if error.kind() != ErrorKind::Corrupt => Err(error),
+                read => Ok(read.filter(|read| read.is_err())),
+            },
         }
     }
 }
