@@ -59,12 +59,14 @@ pub trait Bare: Send + Sync {
 }
 
 /// Measures an engine, and prints a table of the medians and their ratios, which are what counts: figures of one machine in
-/// one run. Recalls from 10,000 rows, or from as many as `MEMORY_BENCH_ROWS` says; from none with 0.
+/// one run. Recalls from 10,000 rows, or from as many as `MEMORY_BENCH_ROWS` says; from none with 0. Looks for documents beside as many
+/// others, or beside as many as `MEMORY_BENCH_DOCUMENTS` says.
 ///
 /// With a ratio in `MEMORY_BENCH_MINIMUM` it is a smoke test: with one ledger only, and it panics where the provider is slower than
 /// that in proportion to the bare driver.
 pub fn run(engine: &dyn Engine) {
     let rows = variable("MEMORY_BENCH_ROWS").unwrap_or(10_000);
+    let documents = variable("MEMORY_BENCH_DOCUMENTS").unwrap_or(rows);
     let minimum = variable::<f64>("MEMORY_BENCH_MINIMUM");
     let criterion = Criterion::default().sample_size(10).warm_up_time(Duration::from_millis(200));
     let mut bench = Bench {
@@ -82,11 +84,15 @@ pub fn run(engine: &dyn Engine) {
     for (form, order) in ledgers.take(wanted) {
         bench.recall(Ledger { order, form, ..Ledger::new(rows) });
     }
-    if rows > 0 {
-        bench.documents(rows);
+    if documents > 0 {
+        bench.documents(documents);
     }
     bench.criterion.final_summary();
-    println!("\nRecall from {rows} rows.\n\n{}\n{}", bench.ratios.table(), bench.loads);
+    println!(
+        "\nRecall from {rows} rows, documents beside {documents} others.\n\n{}\n{}",
+        bench.ratios.table(),
+        bench.loads
+    );
     if let Some(minimum) = minimum {
         let slow = bench.ratios.below(minimum);
         assert!(slow.is_empty(), "slower than {minimum} of the bare driver: {slow:?}");
