@@ -2,7 +2,8 @@
 
 use std::fs::{self, OpenOptions};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -61,18 +62,20 @@ pub struct Session {
     pub(crate) bytes: usize,
     /// When another program was last found to write.
     rival: Option<Instant>,
+    /// Whether the writer waits for the views of those that read; `None` for one that writes.
+    log_waits: Option<Arc<AtomicBool>>,
 }
 
 impl Session {
     /// A session that only reads.
-    pub(crate) fn to_read(path: &Path, config: &SqliteConfig) -> Result<Self> {
+    pub(crate) fn to_read(path: &Path, config: &SqliteConfig, log_waits: Arc<AtomicBool>) -> Result<Self> {
         let connection = open_file(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
         prepare(&connection, config.settings().deadline)?;
-        Ok(Self::new(connection))
+        Ok(Self { log_waits: Some(log_waits), ..Self::new(connection) })
     }
 
     pub(crate) fn new(connection: Connection) -> Self {
-        Self { connection, has_ledger_text: false, paths: Vec::new(), bytes: 0, rival: None }
+        Self { connection, has_ledger_text: false, paths: Vec::new(), bytes: 0, rival: None, log_waits: None }
     }
 
     /// Begins a transaction with the right to write, so that no later statement can find the database locked. `Timeout` when another
@@ -145,7 +148,18 @@ impl Session {
         result
     }
 
-    /// Runs work that reads with one view of the database from beginning to end. It ends early once it is over.
+    /// Begins a new view between two reads of one piece of work if the writer waits for the one that it has.
+    pub(crate) fn renew_view(&self) -> Result<()> {
+        if self.log_waits.as_ref().is_some_and(|waits| waits.load(Ordering::Relaxed))
+            && !self.connection.is_autocommit()
+        {
+            execute(&self.connection, "ROLLBACK", [])?;
+            execute(&self.connection, "BEGIN", [])?;
+        }
+        Ok(())
+    }
+
+    /// Runs work that reads with one view of the database, unless the writer waits for that. It ends early once it is over.
     pub(crate) fn in_one_view<T>(
         &mut self,
         is_over: impl FnMut() -> bool + Send + 'static,
@@ -166,6 +180,8 @@ impl Session {
 #[derive(Debug)]
 pub(crate) struct Log {
     path: PathBuf,
+    /// Whether readers are waited for.
+    waits: Arc<AtomicBool>,
     /// How many bytes it had when it could not begin anew.
     tried: u64,
     looked: Instant,
@@ -173,11 +189,11 @@ pub(crate) struct Log {
 
 impl Log {
     /// The log of a file that is there. SQLite has it beside the target of a link.
-    pub(crate) fn of(file: &Path) -> Self {
+    pub(crate) fn of(file: &Path, waits: Arc<AtomicBool>) -> Self {
         let file = fs::canonicalize(file).unwrap_or_else(|_| file.to_owned());
         let mut path = file.into_os_string();
         path.push("-wal");
-        Self { path: path.into(), tried: 0, looked: Instant::now() }
+        Self { path: path.into(), waits, tried: 0, looked: Instant::now() }
     }
 
     /// Lets the log begin anew when it has grown too large. Who reads from it is waited for, the longer the larger it is.
@@ -194,7 +210,9 @@ impl Log {
         let times = u32::try_from(bytes / LOG_BYTES).unwrap_or(u32::MAX);
         let patience = LOG_PATIENCE.saturating_mul(times).min(MOST_LOG_PATIENCE);
         let restart = || connection.query_row("PRAGMA wal_checkpoint(RESTART)", [], |row| row.get(0));
+        self.waits.store(true, Ordering::Relaxed);
         let is_blocked = connection.busy_timeout(patience).and_then(|()| restart());
+        self.waits.store(false, Ordering::Relaxed);
         let _ = connection.busy_timeout(Duration::ZERO);
         // The log stays as it is where that fails: what is wrong with the file is told by the next call.
         self.tried = if is_blocked.unwrap_or(true) { bytes } else { 0 };

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::future::ready;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -96,11 +97,12 @@ impl Engine for SqliteEngine {
             connection.busy_timeout(Duration::ZERO).map_err(native)?;
             Ok(Session::new(connection))
         };
-        let log = match &config.location {
-            Location::Memory => None,
-            Location::File(path) => Some(Log::of(path)),
+        let (location, log_waits) = (config.location.clone(), Arc::new(AtomicBool::new(false)));
+        let waits = Arc::clone(&log_waits);
+        let serve = move |session| match location {
+            Location::Memory => write_until_closed(session, None, commands),
+            Location::File(path) => write_until_closed(session, Some(Log::of(&path, waits)), commands),
         };
-        let serve = |session| write_until_closed(session, log, commands);
         let mut threads = vec![start("memory-sqlite-write", open, serve).await?];
         let readers = match &config.location {
             Location::Memory => None,
@@ -108,8 +110,8 @@ impl Engine for SqliteEngine {
                 let (calls, of_calls) = Queue::new();
                 let (health, of_health) = Queue::new();
                 for commands in std::iter::repeat_n(of_calls, config.readers.get()).chain([of_health]) {
-                    let (path, config) = (path.clone(), config.clone());
-                    let open = move || Session::to_read(&path, &config);
+                    let (path, config, waits) = (path.clone(), config.clone(), Arc::clone(&log_waits));
+                    let open = move || Session::to_read(&path, &config, waits);
                     let serve = move |session| read_until_closed(session, &commands);
                     threads.push(start("memory-sqlite-read", open, serve).await?);
                 }

@@ -40,6 +40,7 @@ impl Reader for Session {
     }
 
     async fn walk_memories(&mut self, walk: &Walk<'_>, visit: &mut Visit<'_, Ledger>) -> Result<Option<Mark>> {
+        self.renew_view()?;
         let bounds = Bounds::of(&self.connection, walk)?;
         match walk.source {
             Source::Everything => {
@@ -69,6 +70,7 @@ impl Reader for Session {
     }
 
     async fn documents(&mut self, collection: &Collection, ids: &[DocumentId]) -> Result<DocumentsFound<i64>> {
+        self.renew_view()?;
         let mut documents = Vec::with_capacity(ids.len());
         for id in ids {
             let key = [collection.as_str(), id.as_str()];
@@ -84,6 +86,7 @@ impl Reader for Session {
         walk: &Walk<'_>,
         visit: &mut Visit<'_, Documents>,
     ) -> Result<Option<Mark>> {
+        self.renew_view()?;
         if let Source::Places(places) = walk.source {
             return walk_documents_in(&self.connection, collection, places, walk, visit);
         }

@@ -1,5 +1,6 @@
 //! Sessions that read: what a recall examines, and how a view ends.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use memory_core::engine::{Place, Reader, Row, Source, Walk};
@@ -61,7 +62,7 @@ async fn a_filter_and_a_glob_examine_what_their_spaces_hold() {
     }
     provider.shutdown().await.expect("a shutdown");
 
-    let mut session = Session::to_read(&path, &SqliteConfig::new(&path)).expect("the file");
+    let mut session = Session::to_read(&path, &SqliteConfig::new(&path), Arc::default()).expect("the file");
     let statements = [
         statements::NEXT_PATH_TOKEN,
         statements::SLOTS.of(Order::NewestFirst),
@@ -157,7 +158,7 @@ async fn a_walk_along_documents_examines_what_its_places_hold() {
     provider.documents().restore((0..5_000).map(document).collect()).await.expect("a restore");
     provider.shutdown().await.expect("a shutdown");
 
-    let mut session = Session::to_read(&path, &SqliteConfig::new(&path)).expect("the file");
+    let mut session = Session::to_read(&path, &SqliteConfig::new(&path), Arc::default()).expect("the file");
     assert_eq!(session.siblings(Some(&notes), "t-1-1", 21).await.expect("reads"), None);
     let siblings = session.siblings(Some(&notes), "t-1-1", 22).await.expect("reads").expect("few");
     assert_eq!(siblings.len(), 22, "100, 150, and 1000 to 1950");
