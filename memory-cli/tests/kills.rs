@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use common::server::{Server, try_post};
 use common::servers::Servers;
-use common::{Cli, Random, eventually};
+use common::{Cli, PATIENCE, Random, eventually};
 use memory_core::{Cursor, MemoryQuery};
 use serde_json::{Value, json};
 
@@ -61,6 +61,8 @@ fn check(cli: &Cli, url: &str) {
     };
     let mut longest = Duration::ZERO;
     let told = thread::scope(|scope| {
+        // Also when something fails meanwhile, since the clients are waited for.
+        let ends = Ends(&has_ended);
         let clients: Vec<_> = (0..CLIENTS)
             .map(|client| (client, &address, &served[client], &has_ended))
             .map(|(client, address, served, has_ended)| {
@@ -78,7 +80,7 @@ fn check(cli: &Cli, url: &str) {
             all_are_served();
             longest = longest.max(killed.elapsed());
         }
-        has_ended.store(true, Ordering::Relaxed);
+        drop(ends);
         clients.into_iter().flat_map(|client| client.join().expect("no panic")).collect::<Ledger>()
     });
     println!(
@@ -86,6 +88,15 @@ fn check(cli: &Cli, url: &str) {
         told.len()
     );
     assert_eq!(found(url), told, "nothing is lost, and nothing is there twice");
+}
+
+/// Ends the clients when it is dropped.
+struct Ends<'e>(&'e AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 /// Stores until it is told to end, and then until its last call is answered.
@@ -118,7 +129,8 @@ fn store_until(has_ended: &AtomicBool, client: usize, address: &RwLock<String>, 
 
 /// Sends the same until it is answered that it is stored.
 fn repeat(address: &RwLock<String>, path: &str, body: &str) -> Value {
-    loop {
+    let begun = Instant::now();
+    while begun.elapsed() < PATIENCE {
         let address = address.read().expect("no panic").clone();
         // An answer that was broken off is none.
         let answer = try_post(&address, path, body);
@@ -129,6 +141,7 @@ fn repeat(address: &RwLock<String>, path: &str, body: &str) -> Value {
         }
         thread::sleep(Duration::from_millis(PAUSE));
     }
+    panic!("nobody has stored it");
 }
 
 /// What the ledger holds.

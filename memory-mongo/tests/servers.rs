@@ -458,7 +458,7 @@ async fn an_insert_waits_for_one_deadline() -> CaseResult {
     let server = LocalMongo::start_with(2, &["--setParameter", "enableTestCommands=1"])?;
     memory_mongo::migrate(&config(&server.url())).await?;
     let (hasty, admin) =
-        (open(config(&format!("{}&deadline_ms=1000", server.url()))).await?, admin(&server.url()).await?);
+        (open(config(&format!("{}&deadline_ms=3000", server.url()))).await?, admin(&server.url()).await?);
     let secondary = Client::with_uri_str(server.url_of(1 - server.primary()?)).await?;
     let replicates = async |does: bool| {
         let mode = if does { "off" } else { "alwaysOn" };

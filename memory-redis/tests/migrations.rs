@@ -408,9 +408,13 @@ async fn a_slice_that_is_refused_is_sent_again() -> Case {
     server.command(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"])?;
     server.command(&["CLUSTER", "MEET", "127.0.0.1", &other.port().to_string()])?;
     let target = other.command(&["CLUSTER", "MYID"])?;
-    while !server.command(&["CLUSTER", "NODES"])?.contains(&target)
-        || !server.command(&["CLUSTER", "INFO"])?.contains("cluster_state:ok")
-    {
+    let is_one = || {
+        let (nodes, info) = (server.command(&["CLUSTER", "NODES"])?, server.command(&["CLUSTER", "INFO"])?);
+        Ok::<_, std::io::Error>(nodes.contains(&target) && info.contains("cluster_state:ok"))
+    };
+    let begun = Instant::now();
+    while !is_one()? {
+        assert!(begun.elapsed() < Duration::from_secs(60), "the nodes do not become a cluster");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     let mut config = RedisConfig::from_url(&server.url())?;
@@ -428,6 +432,7 @@ async fn a_slice_that_is_refused_is_sent_again() -> Case {
     server.command(&["CLUSTER", "SETSLOT", &slot, "MIGRATING", &target])?;
     let slice = tokio::spawn(async move { newer.backfill().await });
     while !server.command(&["INFO", "errorstats"])?.contains("TRYAGAIN") {
+        assert!(!slice.is_finished(), "the slice ended before the server refused it");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     server.command(&["CLUSTER", "SETSLOT", &slot, "STABLE"])?;

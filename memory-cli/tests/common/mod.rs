@@ -143,10 +143,12 @@ pub(crate) fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
+/// Well above what anything takes; it ends a test that would never end.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
 /// Waits until a condition holds that nothing tells of by itself.
 pub(crate) fn eventually(what: &str, condition: impl Fn() -> bool) {
-    // Well above what anything takes; it ends a test that would never end.
-    let limit = Instant::now() + Duration::from_secs(60);
+    let limit = Instant::now() + PATIENCE;
     while !condition() {
         assert!(Instant::now() < limit, "in vain: {what}");
         std::thread::yield_now();
