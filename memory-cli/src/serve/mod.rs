@@ -16,10 +16,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use axum::body::Bytes;
 use axum::extract::DefaultBodyLimit;
-use axum::http::{StatusCode, Uri};
+use axum::http::{StatusCode, Uri, header};
 use axum::routing::get;
-use axum::{Json, Router, middleware};
+use axum::{Router, middleware};
 use memory_core::MemoryProvider;
 use rmcp::ServiceExt as _;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
@@ -62,7 +63,7 @@ pub(crate) async fn over_http(
     let max_body = settings.max_body;
     let server = server(provider, settings)?;
     let sessions = CancellationToken::new();
-    let app = app(&server, max_body, &sessions);
+    let app = app(&server, max_body, &sessions)?;
     let listener = TcpListener::bind(address).await.with_context(|| format!("can't listen on {address}"))?;
     let signal = signal::asked_to_end()?;
     listening(listener.local_addr()?);
@@ -116,8 +117,11 @@ fn server(provider: &Arc<dyn MemoryProvider>, settings: Settings) -> anyhow::Res
     }))
 }
 
-fn app(server: &Server, max_body: usize, sessions: &CancellationToken) -> Router {
+fn app(server: &Server, max_body: usize, sessions: &CancellationToken) -> anyhow::Result<Router> {
     let (rest, api) = rest::routes(server.callers.tokens.is_some());
+    // As bytes, since each connection has a copy of what the routes hold.
+    let api = Bytes::from(serde_json::to_vec(&api)?);
+    let api = move || async { ([(header::CONTENT_TYPE, "application/json")], api) };
     // The guard has checked host and origin already.
     let config = StreamableHttpServerConfig::default()
         .disable_allowed_hosts()
@@ -129,12 +133,14 @@ fn app(server: &Server, max_body: usize, sessions: &CancellationToken) -> Router
         Arc::new(LocalSessionManager::default()),
         config,
     );
-    rest.route("/v1/openapi.json", get(move || async { Json(api) }))
+    let app = rest
+        .route("/v1/openapi.json", get(api))
         .fallback(async |_: Uri| Problem::new(StatusCode::NOT_FOUND, "nothing is served at this path"))
         .method_not_allowed_fallback(async || Problem::new(StatusCode::METHOD_NOT_ALLOWED, "not with this method"))
         .with_state(Arc::clone(server))
         .layer(middleware::map_response(rest::log_answer))
         .route_service("/mcp", mcp)
         .layer(DefaultBodyLimit::max(max_body))
-        .layer(middleware::from_fn_with_state(Arc::clone(server), guard::guard))
+        .layer(middleware::from_fn_with_state(Arc::clone(server), guard::guard));
+    Ok(app)
 }
