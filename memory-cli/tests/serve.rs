@@ -230,6 +230,7 @@ fn what_the_server_does_is_counted_and_described() {
     let metrics = server.get("/metrics").body;
     for counted in [
         "calls_in_flight 0",
+        "sessions_in_use 0",
         "heavy_calls_running 0",
         "heavy_calls_waiting 0",
         "heavy_calls_total 1",
@@ -328,10 +329,24 @@ fn sessions_are_bounded_in_number() {
     let cli = Cli::new();
     let server = Server::start(&cli, &["--concurrency", "1"]);
     let mut clients: Vec<_> = (0..16).map(|_| Mcp::connect(&server)).collect();
-    let refused = Mcp::introduce(&server);
+    let refused = Mcp::introduce(&server, &[]);
     assert!(refused.body.contains("as many sessions as it takes"), "{refused:?}");
     clients.pop().expect("a client").end();
-    eventually("the place is free again", || Mcp::introduce(&server).body.contains("serverInfo"));
+    eventually("the place is free again", || Mcp::introduce(&server, &[]).body.contains("serverInfo"));
+}
+
+#[test]
+fn no_token_takes_the_sessions_of_all_others() {
+    let cli = Cli::new();
+    let tokens = cli.write("tokens.toml", TOKENS);
+    let server = Server::start(&cli, &["--concurrency", "1", "--tokens", &tokens]);
+    let introduce = |token| Mcp::introduce(&server, &[("authorization", token)]);
+    for _ in 0..8 {
+        assert!(introduce("Bearer runtime-0123456789abcdef").body.contains("serverInfo"));
+    }
+    let refused = introduce("Bearer runtime-0123456789abcdef");
+    assert!(refused.body.contains("as many sessions as it takes"), "{refused:?}");
+    assert!(introduce("Bearer model-0123456789abcdef").body.contains("serverInfo"), "half are left to the others");
 }
 
 #[test]

@@ -410,6 +410,11 @@ impl Selected {
         }
     }
 
+    /// How many bytes the documents have together.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// In ascending order.
     pub(crate) fn into_ids(self) -> Vec<DocumentId> {
         self.ids.into_iter().collect()

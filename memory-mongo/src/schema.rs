@@ -130,7 +130,7 @@ impl Filled {
     }
 }
 
-/// How far the backfill is that comes next: that of the ledger's words, if they are wanted, and then that of the documents' places.
+/// How far the backfills are that are not complete: that of the ledger's words, if they are wanted, and then that of the documents' places.
 pub(crate) async fn pending(session: MongoSession) -> Result<Vec<Backfill>> {
     let mut pending = Vec::new();
     for (filled, entry) in incomplete(&session).await? {

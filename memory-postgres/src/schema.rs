@@ -82,7 +82,7 @@ pub(crate) async fn set_up(connections: &Connections, config: &PostgresConfig) -
     retry.run(|error| is_passing(error) || is_locked(error), migrate).await
 }
 
-/// How far the backfill is that comes next: that of the ledger's words, if they are wanted, and then that of the documents' places.
+/// How far the backfills are that are not complete: that of the ledger's words, if they are wanted, and then that of the documents' places.
 pub(crate) async fn pending(connections: &Connections, wants_words: bool) -> Result<Vec<Backfill>> {
     let mut session = connections.session(Access::ReadLatest, None).await?;
     let words = session.statement(|on| &on.pending_words).bind(SHORT_BACKFILL as i64);

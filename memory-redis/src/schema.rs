@@ -271,7 +271,7 @@ impl Target for RedisTarget<'_> {
 }
 
 impl RedisSession {
-    /// How far the backfill is that comes next; `None` when all are complete.
+    /// How far the backfills are that are not complete, in the order in which they are done.
     pub(crate) async fn pending(&self) -> Result<Vec<Backfill>> {
         let (on, keys) = (&self.on, &self.on.keys);
         let begun = begun(on).await?;

@@ -98,7 +98,7 @@ pub(crate) fn open(config: &SqliteConfig) -> Result<(Connection, Report)> {
     Ok((connection, report))
 }
 
-/// How far the backfill is that comes next: that of the ledger's words, if they are wanted, and then that of the documents' places.
+/// How far the backfills are that are not complete: that of the ledger's words, if they are wanted, and then that of the documents' places.
 pub(crate) fn pending(connection: &Connection, wants_words: bool) -> Result<Vec<Backfill>> {
     let count = |rows: i64| u64::try_from(rows).unwrap_or_default();
     let progress = |(from, last): (i64, i64)| (count(last - from + 1), count(last));

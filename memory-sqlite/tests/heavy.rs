@@ -4,14 +4,19 @@ use std::time::Duration;
 
 use memory_core::engine::load;
 use memory_core::{
-    Collection, Content, Document, DocumentId, DocumentQuery, MemoryProvider, MemoryQuery, Metadata, NewMemory,
-    Revision, SpaceId, TextIndex, Timestamp, Trigger,
+    Collection, Content, Document, DocumentId, DocumentQuery, DocumentSelection, DocumentWrite, MemoryProvider,
+    MemoryQuery, Metadata, NewMemory, Revision, SpaceId, TextIndex, Timestamp, Trigger,
 };
 use memory_sqlite::{SqliteConfig, SqliteMemory};
 use tempfile::TempDir;
+use tokio::sync::Mutex;
+
+/// Held by the test that looks at the load.
+static LOAD: Mutex<()> = Mutex::const_new(());
 
 #[tokio::test]
 async fn a_call_keeps_its_permit_until_its_work_ends_also_when_it_was_given_up() {
+    let _alone = LOAD.lock().await;
     let folder = TempDir::new().expect("a temporary folder");
     let provider = open(SqliteConfig::new(folder.path().join("memory.db"))).await;
     // One record is looked at as a whole.
@@ -34,6 +39,7 @@ async fn a_call_keeps_its_permit_until_its_work_ends_also_when_it_was_given_up()
 
 #[tokio::test]
 async fn documents_are_looked_for_by_place_while_words_are_missing() {
+    let _alone = LOAD.lock().await;
     let folder = TempDir::new().expect("a temporary folder");
     let path = folder.path().join("memory.db");
     let provider = open(SqliteConfig::new(&path)).await;
@@ -64,6 +70,38 @@ async fn documents_are_looked_for_by_place_while_words_are_missing() {
     let examined = load().examined - before;
     assert!(examined < 100, "{examined} records were examined");
     assert!(provider.backfill().await.expect("a slice").is_some(), "words are missing");
+}
+
+#[tokio::test]
+async fn a_removal_comes_to_its_end_while_what_it_takes_goes_on_to_change() {
+    let _alone = LOAD.lock().await;
+    let folder = TempDir::new().expect("a temporary folder");
+    let provider = open(SqliteConfig::new(folder.path().join("memory.db"))).await;
+    let documents = provider.documents();
+    let write = |number: usize, text: &str| {
+        let space = SpaceId::parse("mine").expect("valid");
+        let (content, time) = (Content::parse(text).expect("valid"), Timestamp::from_millis(1).expect("valid"));
+        let id = DocumentId::parse(format!("{number}")).expect("valid");
+        DocumentWrite::new(notes(), space, content, time).with_id(id)
+    };
+    // To look at one takes longer than to change one.
+    let text = "ab".repeat(10_000);
+    for number in 0..20 {
+        documents.put(write(number, &text)).await.expect("a put");
+    }
+    let changing = tokio::spawn({
+        let (documents, write) = (provider.documents(), write(0, &text));
+        async move {
+            loop {
+                documents.put(write.clone()).await.expect("a put");
+            }
+        }
+    });
+    let filter = (0..5).map(|number| format!("text LIKE '%a_a{number}b%'")).collect::<Vec<_>>().join(" OR ");
+    let query = DocumentQuery::builder(notes()).under("mine").filter_text(&format!("NOT ({filter})"));
+    let selection = DocumentSelection::matching(query).expect("a selection");
+    assert_eq!(documents.remove(&selection, 20).await.expect("its end").len(), 20);
+    changing.abort();
 }
 
 async fn open(config: SqliteConfig) -> SqliteMemory {

@@ -75,6 +75,7 @@ fn of_load(load: &Load) -> prometheus::Result<Vec<MetricFamily>> {
     let mut families = Vec::new();
     for (name, help, value) in [
         ("agent_memory_calls_in_flight", "Calls of the engine that have not ended.", load.calls),
+        ("agent_memory_sessions_in_use", "Connections or threads of the engine that are at work.", load.sessions),
         ("agent_memory_heavy_calls_limit", "How many heavy calls go at once.", heavy_calls() as u64),
         ("agent_memory_heavy_calls_running", "Heavy calls that are at work.", load.heavy),
         ("agent_memory_heavy_calls_waiting", "Heavy calls that wait for others to end.", load.heavy_waiting),

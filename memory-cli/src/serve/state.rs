@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::http::StatusCode;
-use memory_core::engine::heavy_calls;
+use memory_core::engine::{HeavyWork, Permit};
 use memory_core::{DocumentStore, MemoryProvider};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::access::{Access, Tokens};
 use super::metrics::Metrics;
@@ -53,40 +53,44 @@ pub(crate) struct Limits {
     /// How many tools run at once; those of MCP go on when their request has been answered.
     pub(crate) tool_calls: Places,
     /// How many MCP sessions are open over HTTP; each goes on until its client ends it or has been silent for five minutes.
-    pub(crate) sessions: Arc<Semaphore>,
+    pub(crate) sessions: Places,
     /// How many requests with globs or regexes are worked on at once.
-    patterns: Arc<Semaphore>,
+    patterns: HeavyWork,
 }
 
-/// How many go on at once: so many in all, and half as many of each token, so that none leaves the others without a place.
+/// How many go on at once: so many in all, and where there are several tokens, half as many of each, so that no token alone takes the places of
+/// the others.
 #[derive(Debug)]
 pub(crate) struct Places {
     count: u32,
-    all: Semaphore,
-    of_tokens: HashMap<String, Semaphore>,
+    all: Arc<Semaphore>,
+    of_tokens: HashMap<String, Arc<Semaphore>>,
+}
+
+/// One of the places, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Place {
+    _of_all: OwnedSemaphorePermit,
+    _of_token: Option<OwnedSemaphorePermit>,
 }
 
 /// Most sessions wait most of the time, so there may be more of them than of requests: this many times.
-const SESSIONS: usize = 16;
+const SESSIONS: u32 = 16;
 
 impl Limits {
     pub(crate) fn new(time: Duration, concurrency: u32, tokens: Option<&Tokens>) -> Self {
-        let places = || Places::new(concurrency, tokens);
-        let sessions = Arc::new(Semaphore::new(SESSIONS * concurrency as usize));
-        let patterns = Arc::new(Semaphore::new(heavy_calls()));
-        Self { time, requests: places(), tool_calls: places(), sessions, patterns }
+        let places = |count| Places::new(count, tokens);
+        let sessions = places(concurrency.saturating_mul(SESSIONS));
+        let (requests, tool_calls) = (places(concurrency), places(concurrency));
+        Self { time, requests, tool_calls, sessions, patterns: HeavyWork::default() }
     }
 
     /// A place for a request whose patterns are to be compiled, after those that came before it. It waits as a heavy call does (L8).
-    pub(crate) async fn place_for_patterns(&self) -> Result<OwnedSemaphorePermit, Problem> {
-        match tokio::time::timeout(self.time / 2, Arc::clone(&self.patterns).acquire_owned()).await {
-            Ok(Ok(place)) => Ok(place),
-            // Nothing closes the semaphore.
-            _ => {
-                let detail = "too many requests with globs or regexes at once: try again later";
-                Err(Problem { retryable: true, ..Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail) })
-            }
-        }
+    pub(crate) async fn place_for_patterns(&self) -> Result<Permit, Problem> {
+        self.patterns.permit(self.time / 2).await.ok_or_else(|| {
+            let detail = "too many requests with globs or regexes at once: try again later";
+            Problem { retryable: true, ..Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail) }
+        })
     }
 
     /// Waits until nothing runs, but not for ever.
@@ -101,22 +105,26 @@ impl Limits {
 
 impl Places {
     fn new(count: u32, tokens: Option<&Tokens>) -> Self {
-        let half = || Semaphore::new(count.div_ceil(2) as usize);
-        let of_tokens = tokens.into_iter().flat_map(Tokens::names).map(|name| (name.to_owned(), half())).collect();
-        Self { count, all: Semaphore::new(count as usize), of_tokens }
+        let places = |count: u32| Arc::new(Semaphore::new(count as usize));
+        let half = |name: &str| (name.to_owned(), places(count.div_ceil(2)));
+        // A single one has nobody to leave a place to.
+        let several = tokens.filter(|tokens| tokens.names().count() > 1);
+        let of_tokens = several.into_iter().flat_map(Tokens::names).map(half).collect();
+        Self { count, all: places(count), of_tokens }
     }
 
-    /// A place for this caller until it is dropped; `None` when there is none.
-    pub(crate) fn take(&self, caller: &str) -> Option<(SemaphorePermit<'_>, Option<SemaphorePermit<'_>>)> {
+    /// A place for this caller; `None` when there is none.
+    pub(crate) fn take(&self, caller: &str) -> Option<Place> {
+        let take = |places: &Arc<Semaphore>| Arc::clone(places).try_acquire_owned().ok();
         let of_token = match self.of_tokens.get(caller) {
-            Some(places) => Some(places.try_acquire().ok()?),
+            Some(places) => Some(take(places)?),
             None => None,
         };
-        Some((self.all.try_acquire().ok()?, of_token))
+        Some(Place { _of_all: take(&self.all)?, _of_token: of_token })
     }
 
     /// All places, when they are free. A closed semaphore can't be waited for, and nothing closes this one.
-    async fn take_all(&self) -> Option<SemaphorePermit<'_>> {
-        self.all.acquire_many(self.count).await.ok()
+    async fn take_all(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.all).acquire_many_owned(self.count).await.ok()
     }
 }

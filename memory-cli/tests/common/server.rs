@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 
 use serde_json::{Value, json};
 
-use super::Cli;
+use super::{Cli, PATIENCE};
 
 /// A server on a free port, on the database of a [`Cli`]. Killed when it is dropped.
 pub(crate) struct Server {
@@ -137,18 +137,18 @@ pub(crate) struct Mcp<'a> {
 
 impl<'a> Mcp<'a> {
     pub(crate) fn connect(server: &'a Server) -> Self {
-        let session = Self::introduce(server).header("mcp-session-id").expect("a session").to_owned();
+        let session = Self::introduce(server, &[]).header("mcp-session-id").expect("a session").to_owned();
         let client = Self { server, session };
         let ready = client.send(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
         assert_eq!(ready.status, 202, "{ready:?}");
         client
     }
 
-    /// What the server answers to one more client.
-    pub(crate) fn introduce(server: &Server) -> Response {
+    /// What the server answers to one more client, which sends these headers.
+    pub(crate) fn introduce(server: &Server, headers: &[(&str, &str)]) -> Response {
         let hello = json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}});
         let hello = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": hello});
-        server.request("POST", "/mcp", &[ACCEPT], &hello.to_string())
+        server.request("POST", "/mcp", &[headers, &[ACCEPT]].concat(), &hello.to_string())
     }
 
     /// What the server sends for a call, as the events of a stream.
@@ -208,6 +208,7 @@ fn raw(address: &str, method: &str, path: &str, headers: &[(&str, &str)], body: 
 /// Sends a body to a server that may be killed meanwhile: then there is no answer.
 pub(crate) fn try_post(address: &str, path: &str, body: &str) -> Option<Response> {
     let mut stream = TcpStream::connect(address).ok()?;
+    stream.set_read_timeout(Some(PATIENCE)).ok()?;
     stream.write_all(raw(address, "POST", path, &[], body).as_bytes()).ok()?;
     let mut bytes = Vec::new();
     stream.read_to_end(&mut bytes).ok()?;

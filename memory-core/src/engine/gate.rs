@@ -2,27 +2,20 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
-use std::thread;
 use std::time::{Duration, Instant};
 
-use tokio::sync::{Mutex, OwnedSemaphorePermit, RwLock, Semaphore};
+use tokio::sync::{Mutex, RwLock};
 use tracing::field::Empty;
 use tracing::{Instrument, Span, info_span};
 
-use super::load::{COUNTERS, Counted};
+use super::heavy::{HeavyWork, Permit};
+use super::load::COUNTERS;
 use crate::{Error, ErrorKind, Outcome, Result};
 
 /// How long a call may take unless the configuration says otherwise (L6).
 pub const DEFAULT_DEADLINE: Duration = Duration::from_secs(30);
 /// How long a health check may take (L3).
 pub(super) const HEALTH_DEADLINE: Duration = Duration::from_secs(2);
-
-/// How many heavy calls of a provider go at once (L8): as many as there are cores, and at least two. An engine that has as many
-/// connections, and some more, has one for every call that does not wait.
-pub fn heavy_calls() -> usize {
-    thread::available_parallelism().map_or(2, |cores| cores.get().max(2))
-}
 
 /// Keeps the life cycle (L2) and the deadline (L6) of a provider, and how many of its heavy calls go at once (L8), names operation and
 /// backend in its errors, and makes each call a `tracing` span without payloads. One gate is shared by a provider and its documents.
@@ -34,15 +27,7 @@ pub struct Gate {
     state: RwLock<State>,
     // Held by init and shutdown, one at a time. Calls don't need it, so that none waits for an init.
     turn: Mutex<()>,
-    heavy: Arc<Semaphore>,
-}
-
-/// What a heavy call holds while it is at work: another one waits for it meanwhile.
-#[derive(Debug)]
-pub struct Permit {
-    /// Given back when it is dropped.
-    _place: OwnedSemaphorePermit,
-    _counted: Counted,
+    heavy: HeavyWork,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,8 +40,7 @@ enum State {
 impl Gate {
     /// A gate that [`Gate::init`] opens.
     pub fn new(backend: &'static str, deadline: Duration) -> Self {
-        let heavy = Arc::new(Semaphore::new(heavy_calls()));
-        Self { backend, deadline, state: RwLock::new(State::New), turn: Mutex::new(()), heavy }
+        Self { backend, deadline, state: RwLock::new(State::New), turn: Mutex::new(()), heavy: HeavyWork::default() }
     }
 
     /// Runs `work` unless the gate is open already, and opens it (L1).
@@ -98,19 +82,18 @@ impl Gate {
     /// `Unavailable`, which can be retried, when none comes free within half of the deadline: what is left is for the work.
     pub async fn permit(&self) -> Result<Permit> {
         let (begun, waiting) = (Instant::now(), COUNTERS.heavy_waiting.count());
-        let place = tokio::time::timeout(self.deadline / 2, Arc::clone(&self.heavy).acquire_owned()).await;
+        let permit = self.heavy.permit(self.deadline / 2).await;
         drop(waiting);
         let waited = begun.elapsed();
         COUNTERS.heavy_micros.add(waited.as_micros() as u64);
         Span::current().record("waited_ms", waited.as_millis() as u64);
-        // Nobody closes the semaphore.
-        let Ok(Ok(place)) = place else {
+        let Some(permit) = permit else {
             COUNTERS.heavy_refused.add(1);
             let message = "too many heavy calls at once: try again later";
             return Err(Error::new(ErrorKind::Unavailable, message).retryable());
         };
         COUNTERS.heavy_admitted.add(1);
-        Ok(Permit { _place: place, _counted: COUNTERS.heavy.count() })
+        Ok(permit.of_call())
     }
 
     /// Runs a health check, which has less time; not to answer is to be down (L3).
@@ -129,6 +112,8 @@ impl Gate {
 
     /// Closes the gate, waits for the calls in flight, and runs `work` if the gate was open (L2).
     pub async fn shutdown(&self, work: impl Future<Output = Result<()>>) -> Result<()> {
+        // It waits for heavy calls, too.
+        let _background = COUNTERS.background.count();
         self.run("shutdown", self.deadline, Outcome::Unknown, async {
             let _turn = self.turn.lock().await;
             let mut state = self.state.write().await;
@@ -200,6 +185,7 @@ fn check_not_closed(state: State) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::heavy_calls;
 
     #[tokio::test]
     async fn a_gate_opens_once_and_closes_for_good() {

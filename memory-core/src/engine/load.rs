@@ -1,11 +1,7 @@
 //! What the providers of this process do and have done, for an operator to watch.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::thread;
 use std::time::Duration;
-
-/// How long heavy work rests at most between two stretches.
-const LONGEST_REST: Duration = Duration::from_millis(50);
 
 /// How much all providers of this process do, and what they have done since it began.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -13,6 +9,8 @@ const LONGEST_REST: Duration = Duration::from_millis(50);
 pub struct Load {
     /// How many calls have begun and not ended.
     pub calls: u64,
+    /// How many sessions are at work: connections of a pool, or threads of an embedded engine. Calls beyond these wait for one.
+    pub sessions: u64,
     /// How many heavy calls have a permit (L8).
     pub heavy: u64,
     /// How many wait for one.
@@ -33,10 +31,22 @@ pub struct Load {
 
 /// How much the providers of this process do now.
 pub fn load() -> Load {
-    let Counters { calls, heavy, heavy_waiting, heavy_admitted, heavy_refused, heavy_micros, late, examined, cut } =
-        &COUNTERS;
+    let Counters {
+        calls,
+        sessions,
+        heavy,
+        heavy_waiting,
+        heavy_admitted,
+        heavy_refused,
+        heavy_micros,
+        late,
+        examined,
+        cut,
+        ..
+    } = &COUNTERS;
     Load {
         calls: calls.get(),
+        sessions: sessions.get(),
         heavy: heavy.get(),
         heavy_waiting: heavy_waiting.get(),
         heavy_admitted: heavy_admitted.get(),
@@ -48,19 +58,16 @@ pub fn load() -> Load {
     }
 }
 
-/// Rests after heavy work for twice as long as it went on, though not long, while calls go on that are not heavy: heavy work alone keeps
-/// every core busy. Blocks its thread.
-pub fn give_way(worked: Duration) {
-    if COUNTERS.has_light_calls() {
-        thread::sleep((worked * 2).min(LONGEST_REST));
-    }
-}
-
 pub(super) static COUNTERS: Counters = Counters::new();
 
 /// The numbers of [`Load`].
 pub(super) struct Counters {
     pub(super) calls: Counter,
+    /// Of those, the ones for which nobody else has to give way.
+    pub(super) background: Counter,
+    pub(super) sessions: Counter,
+    /// Permits of heavy work that are not free, also those that rest.
+    pub(super) permits: Counter,
     pub(super) heavy: Counter,
     pub(super) heavy_waiting: Counter,
     pub(super) heavy_admitted: Counter,
@@ -81,6 +88,9 @@ impl Counters {
     const fn new() -> Self {
         Self {
             calls: Counter::new(),
+            background: Counter::new(),
+            sessions: Counter::new(),
+            permits: Counter::new(),
             heavy: Counter::new(),
             heavy_waiting: Counter::new(),
             heavy_admitted: Counter::new(),
@@ -92,9 +102,9 @@ impl Counters {
         }
     }
 
-    /// Whether calls go on that are not heavy.
-    fn has_light_calls(&self) -> bool {
-        self.calls.get() > self.heavy.get() + self.heavy_waiting.get()
+    /// Whether callers wait for calls that are not heavy.
+    pub(super) fn has_light_calls(&self) -> bool {
+        self.calls.get() > self.background.get() + self.heavy.get() + self.heavy_waiting.get()
     }
 }
 
@@ -112,7 +122,7 @@ impl Counter {
         Counted(&self.0)
     }
 
-    fn get(&self) -> u64 {
+    pub(super) fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }

@@ -11,6 +11,7 @@
 
 mod batch;
 mod gate;
+mod heavy;
 mod load;
 mod pages;
 mod places;
@@ -29,8 +30,9 @@ use std::time::Instant;
 
 use crate::{Backfill, Error, Health, Result};
 
-pub use gate::{DEFAULT_DEADLINE, Gate, Permit, heavy_calls, record_rows};
-pub use load::{Load, give_way, load};
+pub use gate::{DEFAULT_DEADLINE, Gate, record_rows};
+pub use heavy::{HeavyWork, Permit, heavy_calls};
+pub use load::{Load, load};
 pub use provider::{Provider, SHORT_BACKFILL};
 pub use retry::Retry;
 pub use scan::{Scanned, offer_in_order};
@@ -69,8 +71,8 @@ pub trait Engine: fmt::Debug + Send + Sync + Sized + 'static {
         async { Ok(Vec::new()) }
     }
 
-    /// Takes the next slice of the first backfill that is pending, in well below a second. What a slice has done is not done again, whoever takes
-    /// the next one; two that are taken at once do no harm.
+    /// Takes the next slice of the first backfill that is pending, in well below a second. What a slice has done is not done again,
+    /// whoever takes the next one; two that are taken at once do no harm.
     fn backfill(&self) -> impl Future<Output = Result<()>> + Send {
         async { Ok(()) }
     }

@@ -3,17 +3,12 @@
 use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use tracing::Span;
 
-use super::load::{COUNTERS, give_way};
+use super::load::COUNTERS;
 use crate::{Error, ErrorKind, Result};
-
-/// How long a heavy call goes on like any other. From then on it gives way.
-const SHORT: Duration = Duration::from_millis(20);
-/// How long it works between two rests.
-const STRETCH: Duration = Duration::from_millis(1);
 
 /// How far the work of a call is, and whether anybody still waits for it.
 #[derive(Debug)]
@@ -21,10 +16,8 @@ pub(super) struct Watch {
     until: Instant,
     /// How many records are examined at most, unless it is a heavy call.
     most: Option<u64>,
-    begun: Instant,
-    /// When it rested last, in microseconds since it began.
-    rested: AtomicU64,
     is_given_up: AtomicBool,
+    is_spent: AtomicBool,
     examined: AtomicU64,
     is_cut: AtomicBool,
 }
@@ -36,9 +29,8 @@ pub(super) struct Watching(Arc<Watch>);
 impl Watching {
     /// A call for which somebody waits until then, and which examines so many records at most. A heavy call examines as many as it has to.
     pub(super) fn new(until: Instant, most: Option<u64>) -> Self {
-        let (rested, is_given_up, examined, is_cut) = Default::default();
-        let begun = Instant::now();
-        Self(Arc::new(Watch { until, most, begun, rested, is_given_up, examined, is_cut }))
+        let (is_given_up, is_spent, examined, is_cut) = Default::default();
+        Self(Arc::new(Watch { until, most, is_given_up, is_spent, examined, is_cut }))
     }
 
     /// What the work looks at, to learn whether it goes on.
@@ -71,24 +63,23 @@ impl Watch {
         self.until
     }
 
-    /// Counts one more record, and tells whether it is to be examined. A heavy call, which has a thread for itself, may rest here.
+    /// Counts one more record of a walk, and tells whether it is to be examined.
     pub(super) fn goes_on(&self) -> bool {
-        self.examined.fetch_add(1, Ordering::Relaxed);
-        if self.most.is_none() {
-            self.give_way();
+        let examined = self.examined.fetch_add(1, Ordering::Relaxed);
+        if self.most.is_some_and(|most| examined >= most) {
+            self.spend();
         }
         self.is_waited_for()
     }
 
-    /// Lets others go first after each stretch.
-    fn give_way(&self) {
-        let rested = Duration::from_micros(self.rested.load(Ordering::Relaxed)).max(SHORT);
-        let stretch = self.begun.elapsed().saturating_sub(rested);
-        if stretch < STRETCH {
-            return;
-        }
-        give_way(stretch);
-        self.rested.store(self.begun.elapsed().as_micros() as u64, Ordering::Relaxed);
+    /// Whether it is a heavy call.
+    pub(super) fn is_heavy(&self) -> bool {
+        self.most.is_none()
+    }
+
+    /// The call is heavy after all.
+    pub(super) fn spend(&self) {
+        self.is_spent.store(true, Ordering::Relaxed);
     }
 
     /// The page ended because it had examined as many records as a page may.
@@ -106,14 +97,16 @@ impl Watch {
         !self.is_given_up.load(Ordering::Relaxed) && !self.is_spent() && Instant::now() < self.until
     }
 
-    /// Whether the work ended because it had examined as many as it might, so that what it gave is no answer.
+    /// Whether the work ended because it is heavy after all, so that what it gave is no answer.
     pub(super) fn is_spent(&self) -> bool {
-        self.most.is_some_and(|most| self.examined.load(Ordering::Relaxed) > most)
+        self.is_spent.load(Ordering::Relaxed)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]

@@ -15,13 +15,12 @@ use rmcp::model::{
 };
 use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer, ServerHandler};
-use tokio::sync::OwnedSemaphorePermit;
 use tracing::field::Empty;
 use tracing::{Instrument, Span};
 
 use super::access::Access;
 use super::guard::RequestSpan;
-use super::state::Server;
+use super::state::{Place, Server};
 use super::tools::{self, Tool};
 use crate::telemetry::PAYLOADS;
 
@@ -32,7 +31,7 @@ pub(crate) struct Mcp {
     /// What the client may do; `None` when each request brings it along.
     access: Option<Access>,
     /// Its place among the sessions, from when it has introduced itself until it is gone.
-    place: Arc<OnceLock<OwnedSemaphorePermit>>,
+    place: Arc<OnceLock<Place>>,
 }
 
 const INSTRUCTIONS: &str = "Long-term memory. Look with memory_query before you answer what may have come up earlier; save with \
@@ -135,7 +134,7 @@ impl ServerHandler for Mcp {
         request: InitializeRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<InitializeResult, ErrorData> {
-        if let Ok(place) = Arc::clone(&self.server.limits.sessions).try_acquire_owned() {
+        if let Some(place) = self.server.limits.sessions.take(&self.access(&context)?.name) {
             // A client that introduces itself twice keeps its first place.
             let _ = self.place.set(place);
         } else if self.place.get().is_none() {

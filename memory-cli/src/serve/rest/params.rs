@@ -1,12 +1,9 @@
 //! The parameters, in parts that several paths share.
 
-use std::time::Instant;
-
 use axum::http::StatusCode;
-use memory_core::engine::give_way;
+use memory_core::engine::Permit;
 use memory_core::{Collection, DocumentId, Kind, Ledger, MemoryId, Order, QueryBuilder, Timestamp};
 use serde::Deserialize;
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::spawn_blocking;
 use utoipa::{IntoParams, ToSchema};
 
@@ -142,7 +139,7 @@ impl SpaceParams {
         self,
         query: QueryBuilder<K>,
         limits: &Limits,
-    ) -> Result<(QueryBuilder<K>, Option<OwnedSemaphorePermit>), Problem>
+    ) -> Result<(QueryBuilder<K>, Option<Permit>), Problem>
     where
         K: Kind + Send + 'static,
     {
@@ -151,9 +148,8 @@ impl SpaceParams {
         }
         let place = limits.place_for_patterns().await?;
         let named = spawn_blocking(move || {
-            let begun = Instant::now();
             let named = self.named(query);
-            give_way(begun.elapsed());
+            place.end_work();
             (named, Some(place))
         })
         .await;

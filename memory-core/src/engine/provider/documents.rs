@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use super::Shared;
+use super::{MAX_LIGHT_EXAMINED, Shared};
 use crate::engine::gate::record_rows;
 use crate::engine::pages;
 use crate::engine::session::{Reader, Writer};
@@ -69,14 +69,20 @@ impl<E: Engine> DocumentStore for ProviderDocuments<E> {
     }
 
     async fn remove(&self, selection: &DocumentSelection, max: usize) -> Result<Vec<DocumentId>> {
-        let selection = selection.clone();
+        let selection = Arc::new(selection.clone());
         let work = async {
             let open = self.shared.ready().await?;
-            let watching = Watching::new(open.until(), (!selection.is_heavy()).then_some(u64::MAX));
-            let permit = self.shared.permit(selection.is_heavy()).await?;
-            let removed = open.remove(selection, max, permit, &watching).await?;
-            record_rows(removed.len());
-            Ok(removed)
+            let (until, mut is_heavy) = (open.until(), selection.is_heavy());
+            loop {
+                let permit = self.shared.permit(is_heavy).await?;
+                let watching = Watching::new(until, (!is_heavy).then_some(MAX_LIGHT_EXAMINED));
+                let removed = open.remove(&selection, max, permit, &watching).await;
+                if !watching.is_spent() {
+                    record_rows(removed.as_ref().map_or(0, Vec::len));
+                    return removed;
+                }
+                is_heavy = true;
+            }
         };
         self.shared.gate.write("documents.remove", work).await
     }

@@ -16,7 +16,9 @@ use tokio::task::spawn_blocking;
 use tracing::{Instrument, Span};
 
 use super::batch::Batch;
-use super::gate::{Gate, HEALTH_DEADLINE, Permit, record_rows};
+use super::gate::{Gate, HEALTH_DEADLINE, record_rows};
+use super::heavy::Permit;
+use super::load::COUNTERS;
 use super::pages::{self, Asked};
 use super::retry::Retry;
 use super::session::{Reader, Work, Writer};
@@ -35,7 +37,7 @@ use documents::ProviderDocuments;
 /// A backfill that has at most so many records left to go over is completed by the call that needs it (L7). An engine that estimates how
 /// many are left counts up to here.
 pub const SHORT_BACKFILL: u64 = 2_000;
-/// How many records a query examines at most before it takes a permit (L8).
+/// How many records a call examines at most before it takes a permit (L8).
 const MAX_LIGHT_EXAMINED: u64 = 1_000;
 /// How long it is not tried again to look for documents by place, where that can't be.
 const NO_PLACES: Duration = Duration::from_secs(1);
@@ -141,6 +143,7 @@ impl<E: Engine> MemoryProvider for Provider<E> {
     }
 
     async fn backfill(&self) -> Result<Option<Backfill>> {
+        let _background = COUNTERS.background.count();
         let work = async {
             let open = self.shared.open()?;
             if open.pending().await?.is_empty() {
@@ -313,8 +316,14 @@ impl<E: Engine> Open<E> {
         A: Send + Sync + 'static,
         T: Send + 'static,
     {
-        let argument = Arc::new(argument);
-        let attempt = |_| self.engine.run(access, until, Arc::clone(&argument), work);
+        let counted: Work<E::Session, Counted<E::Session, A, T>, T> = |session, counted| {
+            Box::pin(async move {
+                let _session = COUNTERS.sessions.count();
+                (counted.work)(session, &counted.argument).await
+            })
+        };
+        let argument = Arc::new(Counted { argument, work });
+        let attempt = |_| self.engine.run(access, until, Arc::clone(&argument), counted);
         self.retry().run(|error| self.engine.is_temporary(error), attempt).await
     }
 
@@ -431,6 +440,12 @@ impl<E: Engine> Open<E> {
     fn retry(&self) -> Retry {
         Retry::until(after(self.settings.patience.min(self.settings.deadline)))
     }
+}
+
+/// Work that counts the sessions in which it runs.
+struct Counted<S, A, T> {
+    argument: A,
+    work: Work<S, A, T>,
 }
 
 /// Work with the permit of its call, which is given back when the work has ended, also where its caller has gone before.

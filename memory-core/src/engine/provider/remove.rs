@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::Open;
 use crate::document::Selected;
-use crate::engine::gate::Permit;
+use crate::engine::heavy::Permit;
 use crate::engine::pages;
 use crate::engine::places::Part;
 use crate::engine::session::{Found, Reader, Writer};
@@ -19,35 +19,44 @@ use crate::{Document, DocumentId, DocumentSelection, ErrorKind, Order, Result};
 const SLICE: usize = 256;
 /// How many are read at once by their ids.
 const SLICE_OF_IDS: usize = 64;
+/// A removal that has found documents of so many bytes is heavy: it keeps them until its turn to write (L8).
+const LIGHT_BYTES: usize = 16 << 20;
 
 impl<E: Engine> Open<E> {
     pub(super) async fn remove(
         self: &Arc<Self>,
-        selection: DocumentSelection,
+        selection: &Arc<DocumentSelection>,
         max: usize,
         permit: Option<Arc<Permit>>,
         watching: &Watching,
     ) -> Result<Vec<DocumentId>> {
-        let selection = Arc::new(selection);
+        let has_places = selection.candidate_ids().is_none() && self.has_document_places().await;
+        let search = |ids| Search { selection: Arc::clone(selection), ids, max, watch: watching.watch(), has_places };
+        let first = search(selection.candidate_ids().map(<[_]>::to_vec));
+        let found = self.run_watched(permit.clone(), watching, Access::ReadLatest, first, |reader, search| {
+            Box::pin(find(reader, search))
+        });
+        let Selection { ids, documents } = found.await?;
+        if ids.is_empty() {
+            return Ok(ids);
+        }
+        // Whether a document is selected is not asked again: while an engine writes, others wait.
+        let removal = (selection.collection().clone(), documents);
+        let removed = self.run_watched(permit.clone(), watching, Access::Write, removal, |writer, removal| {
+            let (collection, documents) = removal;
+            Box::pin(writer.remove(collection, documents))
+        });
+        if removed.await? {
+            return Ok(ids);
+        }
+        // Something has changed since. Where it goes on to change, only who looks and removes in one step comes to an end.
         loop {
-            let has_places = selection.candidate_ids().is_none() && self.has_document_places().await;
-            let search = Search { selection: Arc::clone(&selection), max, watch: watching.watch(), has_places };
-            let found = self.run_watched(permit.clone(), watching, Access::ReadLatest, search, |reader, search| {
-                Box::pin(find(reader, search))
+            let again = search(Some(ids.clone()));
+            let removed = self.run_watched(permit.clone(), watching, Access::Write, again, |writer, search| {
+                Box::pin(remove(writer, search))
             });
-            let Selection { ids, documents } = found.await?;
-            if ids.is_empty() {
-                return Ok(ids);
-            }
-            // Whether a document is selected is not asked again: while an engine writes, others wait.
-            let removal = (selection.collection().clone(), documents);
-            let removed = self.run_watched(permit.clone(), watching, Access::Write, removal, |writer, removal| {
-                let (collection, documents) = removal;
-                Box::pin(writer.remove(collection, documents))
-            });
-            // What has changed since it was found is looked at again.
-            if removed.await? {
-                return Ok(ids);
+            if let Some(removed) = removed.await? {
+                return Ok(removed);
             }
         }
     }
@@ -55,6 +64,8 @@ impl<E: Engine> Open<E> {
 
 struct Search {
     selection: Arc<DocumentSelection>,
+    /// Only these, if they are known.
+    ids: Option<Vec<DocumentId>>,
     max: usize,
     watch: Arc<Watch>,
     has_places: bool,
@@ -69,17 +80,15 @@ struct Selection<V> {
 /// Finds the selected documents.
 async fn find<R: Reader>(reader: &mut R, search: &Search) -> Result<Selection<R::Version>> {
     let Search { selection, max, watch, .. } = search;
-    let ids = match selection.candidate_ids() {
-        Some(ids) => ids.to_vec(),
+    let ids = match &search.ids {
+        Some(ids) => ids.clone(),
         None => find_ids(reader, search).await?,
     };
     let (mut selected, mut documents) = (Selected::new(*max), Vec::new());
     // Only some at once, since what is there and not selected may be large.
     for some in ids.chunks(SLICE_OF_IDS) {
         for found in reader.documents(selection.collection(), some).await? {
-            if !watch.goes_on() {
-                break;
-            }
+            watch.check()?;
             match found {
                 Ok(found) if selection.matches(&found.record) => {
                     selected.add(&found.record)?;
@@ -89,15 +98,25 @@ async fn find<R: Reader>(reader: &mut R, search: &Search) -> Result<Selection<R:
                 Err(error) if error.kind() != ErrorKind::Corrupt => return Err(error),
                 _ => {}
             }
+            if selected.bytes() > LIGHT_BYTES && !watch.is_heavy() {
+                watch.spend();
+            }
         }
         watch.check()?;
     }
     Ok(Selection { ids: selected.into_ids(), documents })
 }
 
+/// Finds and removes them in one step. `None`, and nothing is removed, when some have changed meanwhile.
+async fn remove<W: Writer>(writer: &mut W, search: &Search) -> Result<Option<Vec<DocumentId>>> {
+    let Selection { ids, documents } = find(writer, search).await?;
+    let is_removed = ids.is_empty() || writer.remove(search.selection.collection(), &documents).await?;
+    Ok(is_removed.then_some(ids))
+}
+
 /// The ids of the selected documents, in ascending order.
 async fn find_ids(reader: &mut impl Reader, search: &Search) -> Result<Vec<DocumentId>> {
-    let Search { selection, max, watch, has_places } = search;
+    let Search { selection, max, watch, has_places, .. } = search;
     let mut selected = Selected::new(*max);
     for part in pages::document_parts(reader, selection.query(), *has_places).await? {
         find_in(reader, &part, selection, watch, &mut selected).await?;
