@@ -99,6 +99,16 @@ impl DocumentStore for BrokenDocuments {
 
     async fn remove(&self, selection: &DocumentSelection, max: usize) -> Result<Vec<DocumentId>> {
         let collection = selection.collection();
+        if let (Flaw::DroppedRemovalIsHalf, Some(ids)) = (self.flaw, selection.candidate_ids()) {
+            let mut removed = Vec::new();
+            for id in ids {
+                // Without a search, whose permit the caller might never get while it stays.
+                let one = DocumentSelection::ids(collection.clone(), [id.clone()])?;
+                removed.extend(self.inner.remove(&one, 1).await?);
+                tokio::task::yield_now().await;
+            }
+            return Ok(removed);
+        }
         let found = self.selected(|document| selection.matches(document), collection).await?;
         match (self.flaw, selection.candidate_ids()) {
             (Flaw::RemoveIgnoresMax, _) => self.inner.remove(selection, usize::MAX).await,
@@ -120,15 +130,6 @@ impl DocumentStore for BrokenDocuments {
                 self.inner.remove(selection, max).await?;
                 let mut ids: Vec<_> = found.into_iter().map(|document| document.id).collect();
                 ids.sort_unstable();
-                Ok(ids)
-            }
-            (Flaw::DroppedRemovalIsHalf, _) => {
-                let mut ids = Vec::new();
-                for document in found {
-                    let one = DocumentSelection::ids(collection.clone(), [document.id])?;
-                    ids.extend(self.inner.remove(&one, 1).await?);
-                    tokio::task::yield_now().await;
-                }
                 Ok(ids)
             }
             (Flaw::RemovalIgnoresTheFilter, None) if selection.query().filter().is_some() => {
