@@ -10,7 +10,7 @@ use redis::{Arg, Cmd, FromRedisValue, Pipeline, RedisError, Value};
 use tokio::sync::Semaphore;
 
 use crate::config::{RedisConfig, Topology, Wait};
-use crate::error::{has_code, is_moving, is_passing, is_read_only, may_have_written, named_node, native};
+use crate::error::{has_code, has_moved, is_moving, is_passing, is_read_only, may_have_written, named_node, native};
 use crate::link::Link;
 use crate::statements::{Keys, LONG_ROWS, is_write, load_scripts, name_of};
 
@@ -82,7 +82,8 @@ impl Connections {
 
     /// Sends scripts or commands that write, in one piece, gives the answer to each, and waits for the replicas.
     ///
-    /// While the slot moves, what the server refuses is sent again: a script finds what it has done before.
+    /// While the slot moves, what the server refuses is sent again: a script finds what it has done before. Once it has moved, only what
+    /// was refused as a whole is: others may have written in between.
     pub(crate) async fn write(&self, commands: Pipeline, until: Instant) -> Result<Vec<Value>> {
         if commands.is_empty() {
             return Ok(Vec::new());
@@ -93,7 +94,8 @@ impl Connections {
             let told = retry.run(is_moving, |_| self.send(&self.link, None, &tell)).await;
             told.map_err(|error| error.with_outcome(Outcome::NotDone))?;
         }
-        let mut answers = retry.run(is_moving, |_| self.send(&self.writes, wait, &commands)).await?;
+        let goes_on = |error: &Error| is_moving(error) && (!has_moved(error) || error.outcome() == Outcome::NotDone);
+        let mut answers = retry.run(goes_on, |_| self.send(&self.writes, wait, &commands)).await?;
         let Some(Wait { replicas, .. }) = wait else { return Ok(answers) };
         match answers.pop() {
             Some(Value::Int(reached)) if reached >= i64::from(replicas.get()) => Ok(answers),

@@ -76,6 +76,11 @@ pub(crate) fn is_moving(error: &Error) -> bool {
     source(error).is_some_and(|source| matches!(source.code(), Some("ASK" | "MOVED" | "TRYAGAIN")))
 }
 
+/// Whether the slot has arrived at another node, or the node was replaced: commands before this one may have been carried out.
+pub(crate) fn has_moved(error: &Error) -> bool {
+    source(error).is_some_and(|source| source.code() == Some("MOVED"))
+}
+
 /// The host and the port of the node where the slot goes or is, if the one that was asked has told.
 pub(crate) fn named_node(error: &Error) -> Option<(String, u16)> {
     let (node, _) = source(error)?.redirect_node()?;
