@@ -63,7 +63,7 @@ pub struct Session {
     /// When another program was last found to write.
     rival: Option<Instant>,
     /// Whether the writer waits for the views of those that read; `None` for one that writes.
-    log_waits: Option<Arc<AtomicBool>>,
+    pub(crate) log_waits: Option<Arc<AtomicBool>>,
 }
 
 impl Session {

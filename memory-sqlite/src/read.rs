@@ -3,6 +3,7 @@
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::ops::ControlFlow;
 use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use memory_core::engine::{self, DocumentsFound, Mark, MemoriesFound, Place, Reader, Search, Source, Visit, Walk};
 use memory_core::{
@@ -40,20 +41,22 @@ impl Reader for Session {
     }
 
     async fn walk_memories(&mut self, walk: &Walk<'_>, visit: &mut Visit<'_, Ledger>) -> Result<Option<Mark>> {
-        self.renew_view()?;
+        if walk.behind.is_some() {
+            self.renew_view()?;
+        }
         let bounds = Bounds::of(&self.connection, walk)?;
         match walk.source {
             Source::Everything => {
                 let parameters = params![bounds.far, bounds.near, bounds.id];
-                walk_rows(&self.connection, &statements::MEMORIES, parameters, walk, visit)
+                walk_rows(self, &statements::MEMORIES, parameters, walk, visit)
             }
             Source::Open(statuses) => {
                 let wants = |status| statuses.contains(&status);
                 let (pending, running) = (wants(Status::Pending), wants(Status::Running));
                 let parameters = params![bounds.far, bounds.near, bounds.id, pending, running];
-                walk_rows(&self.connection, &statements::OPEN_MEMORIES, parameters, walk, visit)
+                walk_rows(self, &statements::OPEN_MEMORIES, parameters, walk, visit)
             }
-            Source::Places(places) => walk_places(&self.connection, places, &bounds, walk, visit),
+            Source::Places(places) => walk_places(self, places, &bounds, walk, visit),
         }
     }
 
@@ -86,13 +89,15 @@ impl Reader for Session {
         walk: &Walk<'_>,
         visit: &mut Visit<'_, Documents>,
     ) -> Result<Option<Mark>> {
-        self.renew_view()?;
+        if walk.behind.is_some() {
+            self.renew_view()?;
+        }
         if let Source::Places(places) = walk.source {
-            return walk_documents_in(&self.connection, collection, places, walk, visit);
+            return walk_documents_in(self, collection, places, walk, visit);
         }
         let (millis, id) = behind(walk.order, walk.behind);
         let parameters = params![collection.as_str(), millis, id];
-        walk_rows(&self.connection, &statements::DOCUMENTS, parameters, walk, visit)
+        walk_rows(self, &statements::DOCUMENTS, parameters, walk, visit)
     }
 
     async fn search_documents(
@@ -163,7 +168,7 @@ fn before_all(walk: &Walk<'_>) -> &'static [u8] {
 
 /// Offers the rows of a statement in the order of the walk.
 fn walk_rows<K: Selects>(
-    connection: &Connection,
+    session: &Session,
     sql: &InOrder,
     parameters: impl Params,
     walk: &Walk<'_>,
@@ -172,19 +177,20 @@ fn walk_rows<K: Selects>(
 where
     for<'r> Stored<'r>: engine::Row<K>,
 {
-    let mut statement = prepare(connection, sql.of(walk.order))?;
+    let mut statement = prepare(&session.connection, sql.of(walk.order))?;
     let mut rows = statement.query(parameters).map_err(native)?;
-    Ok(offer(&mut rows, &mut most(walk), visit)?.break_value().flatten())
+    Ok(offer(&mut rows, &mut Left::of(session, walk), visit)?.break_value().flatten())
 }
 
 /// Offers the rows of places.
 fn walk_places(
-    connection: &Connection,
+    session: &Session,
     places: &[Place],
     bounds: &Bounds<'_>,
     walk: &Walk<'_>,
     visit: &mut Visit<'_, Ledger>,
 ) -> Result<Option<Mark>> {
+    let connection = &session.connection;
     let (low, high) = walk.order.choose((bounds.far, bounds.near), (bounds.near, bounds.far));
     let expression = paths::match_places(places);
     let begins_at_end = walk.behind.is_none() && walk.created_before.is_none();
@@ -200,7 +206,7 @@ fn walk_places(
         Slots::Back(Windows::new(&mut statement, expression, (low, high), walk.count, reach))
     };
     let mut memories = prepare(connection, statements::MEMORIES_IN_SLOTS.of(walk.order))?;
-    let (wanted, mut left) = (walk.count.min(STRIDE), most(walk));
+    let (wanted, mut left) = (walk.count.min(STRIDE), Left::of(session, walk));
     loop {
         let mut some = Vec::with_capacity(wanted);
         let mut behind = before_all(walk);
@@ -231,12 +237,13 @@ fn walk_places(
 
 /// Offers the documents of places, whose lists are merged.
 fn walk_documents_in(
-    connection: &Connection,
+    session: &Session,
     collection: &Collection,
     places: &[Place],
     walk: &Walk<'_>,
     visit: &mut Visit<'_, Documents>,
 ) -> Result<Option<Mark>> {
+    let connection = &session.connection;
     let mut list = prepare(connection, statements::DOCUMENTS_IN_PLACE.of(walk.order))?;
     let mut by_id = prepare(connection, statements::DOCUMENT_BY_ID)?;
     let stride = (MARKS / places.len()).clamp(1, STRIDE);
@@ -252,7 +259,7 @@ fn walk_documents_in(
     };
     let mut lists = places.iter().map(|place| read(place, walk.behind)).collect::<Result<Vec<_>>>()?;
     let heads = lists.iter_mut().enumerate().filter_map(|(number, list)| Some((list.pop_front()?, number)));
-    let (mut heads, mut left) = (heads.collect::<BTreeSet<_>>(), most(walk));
+    let (mut heads, mut left) = (heads.collect::<BTreeSet<_>>(), Left::of(session, walk));
     let next = |heads: &mut BTreeSet<_>| match walk.order {
         Order::NewestFirst => heads.pop_last(),
         Order::OldestFirst => heads.pop_first(),
@@ -290,7 +297,7 @@ where
 {
     let (mut seqs, mut records) = (prepare(connection, seqs)?, prepare(connection, by_seq)?);
     let mut seqs = seqs.query(parameters).map_err(native)?;
-    let mut left = usize::MAX;
+    let mut left = Left { count: usize::MAX, log_waits: None };
     while let Some(seq) = seqs.next().map_err(native)? {
         let mut rows = records.query([column::<i64>(seq, 0)?]).map_err(native)?;
         if offer(&mut rows, &mut left, visit)?.is_break() {
@@ -300,16 +307,29 @@ where
     Ok(())
 }
 
-/// How many candidates a walk may offer: SQLite reads ahead at no cost.
-fn most(walk: &Walk<'_>) -> usize {
-    if walk.is_shared { walk.count } else { usize::MAX }
+/// How many candidates a walk may still offer.
+struct Left<'s> {
+    count: usize,
+    log_waits: Option<&'s AtomicBool>,
+}
+
+impl<'s> Left<'s> {
+    /// SQLite reads ahead at no cost. But while the writer waits for the view, the walk pauses.
+    fn of(session: &'s Session, walk: &Walk<'_>) -> Self {
+        let count = if walk.is_shared { walk.count } else { usize::MAX };
+        Self { count, log_waits: session.log_waits.as_deref() }
+    }
+
+    fn is_over(&self) -> bool {
+        self.count == 0 || self.log_waits.is_some_and(|waits| waits.load(Ordering::Relaxed))
+    }
 }
 
 /// Offers rows while some are `left` to offer. Breaks with the mark of the last one when none is left, and with `None` when the
 /// visitor has stopped.
 fn offer<K: Selects>(
     rows: &mut Rows<'_>,
-    left: &mut usize,
+    left: &mut Left<'_>,
     visit: &mut Visit<'_, K>,
 ) -> Result<ControlFlow<Option<Mark>>>
 where
@@ -319,8 +339,8 @@ where
         if visit(&Stored(row))? == Verdict::Stop {
             return Ok(ControlFlow::Break(None));
         }
-        *left -= 1;
-        if *left == 0 {
+        left.count -= 1;
+        if left.is_over() {
             return Ok(ControlFlow::Break(Some(Stored(row).mark()?)));
         }
     }

@@ -1,6 +1,7 @@
 //! Sessions that read: what a recall examines, and how a view ends.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use memory_core::engine::{Place, Reader, Row, Source, Walk};
@@ -109,6 +110,44 @@ async fn a_filter_and_a_glob_examine_what_their_spaces_hold() {
             "{steps} steps where {examined} rows are to be examined: {query:?}"
         );
     }
+}
+
+#[tokio::test]
+async fn a_walk_pauses_and_goes_on_in_a_new_view_while_the_writer_waits() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("memory.db");
+    let provider = SqliteMemory::open(path.clone()).expect("a provider");
+    provider.init().await.expect("an open database");
+    let store = async |time| {
+        let trigger = Trigger::parse("1").expect("valid");
+        let time = Timestamp::from_millis(time).expect("valid");
+        provider.store(NewMemory::new(SpaceId::parse("a").expect("valid"), trigger, time)).await.expect("a store");
+    };
+    for time in 0..3 {
+        store(time).await;
+    }
+    let waits = Arc::new(AtomicBool::new(true));
+    let mut session = Session::to_read(&path, &SqliteConfig::new(&path), Arc::clone(&waits)).expect("the file");
+    execute(&session.connection, "BEGIN", []).expect("a view");
+    let (mut found, mut behind) = (0, None);
+    loop {
+        let walk = Walk { order: Order::OldestFirst, behind: behind.as_ref(), ..Walk::EVERYTHING };
+        let before = found;
+        let mut visit = |_: &dyn Row<Ledger>| {
+            found += 1;
+            Ok(Verdict::Skip)
+        };
+        behind = session.walk_memories(&walk, &mut visit).await.expect("reads");
+        if behind.is_none() {
+            break;
+        }
+        assert_eq!(found, before + 1, "it pauses behind each");
+        if found == 1 {
+            store(3).await;
+        }
+        waits.store(found < 2, Ordering::Relaxed);
+    }
+    assert_eq!(found, 4, "with what was stored meanwhile");
 }
 
 #[test]
