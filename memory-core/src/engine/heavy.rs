@@ -1,6 +1,6 @@
 //! How many heavy calls go at once, and how much of the machine they take.
 
-use std::sync::{Arc, LazyLock, OnceLock};
+use std::sync::{Arc, LazyLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -24,15 +24,19 @@ pub fn heavy_calls() -> usize {
 #[derive(Debug)]
 pub struct HeavyWork(Arc<Semaphore>);
 
-/// What heavy work holds. When it is dropped, it rests before it is given back, so long that all heavy work of the process together takes a
-/// third of the cores. Where no other calls go on, it does not rest.
+/// What heavy work holds. Where other calls go on when it is dropped, it rests before it is given back, so long that all heavy work of the
+/// process together takes about a third of the cores.
 #[derive(Debug)]
 pub struct Permit {
-    place: Option<(OwnedSemaphorePermit, Counted)>,
+    place: Option<OwnedSemaphorePermit>,
+    /// Until the work has ended.
+    working: Option<Counted>,
+    /// Until the call has.
     running: Option<Counted>,
     executor: Handle,
     begun: Instant,
-    worked: OnceLock<Duration>,
+    worked: Option<Duration>,
+    longest_rest: Duration,
 }
 
 impl Default for HeavyWork {
@@ -46,16 +50,20 @@ impl HeavyWork {
     pub async fn permit(&self, patience: Duration) -> Option<Permit> {
         let place = tokio::time::timeout(patience, Arc::clone(&self.0).acquire_owned()).await;
         // Nobody closes the semaphore.
-        let place = Some((place.ok()?.ok()?, COUNTERS.permits.count()));
-        let (begun, worked) = (Instant::now(), OnceLock::new());
-        Some(Permit { place, running: None, executor: Handle::current(), begun, worked })
+        let place = Some(place.ok()?.ok()?);
+        let (working, running) = (Some(COUNTERS.heavy_work.count()), None);
+        let (executor, begun) = (Handle::current(), Instant::now());
+        // Who waits gets one in time also when all of them rest.
+        let longest_rest = LONGEST_REST.min(patience / 4);
+        Some(Permit { place, working, running, executor, begun, worked: None, longest_rest })
     }
 }
 
 impl Permit {
     /// From here on it is kept for what the work has made, and no longer for the work.
-    pub fn end_work(&self) {
-        let _ = self.worked.set(self.begun.elapsed());
+    pub fn end_work(&mut self) {
+        self.worked.get_or_insert_with(|| self.begun.elapsed());
+        self.working = None;
     }
 
     /// Counts as a heavy call until it is dropped.
@@ -63,19 +71,29 @@ impl Permit {
         self.running = Some(COUNTERS.heavy.count());
         self
     }
+
+    /// How long it rests: of those who work in turn with such rests, all together keep to the share.
+    fn rest(&self) -> Duration {
+        // Its own call is counted both as a call and as a heavy one.
+        if !COUNTERS.has_light_calls() {
+            return Duration::ZERO;
+        }
+        let (worked, at_work) = (self.worked.unwrap_or_default(), COUNTERS.heavy_work.get());
+        let share = SHARE.saturating_mul(u32::try_from(at_work).unwrap_or(u32::MAX));
+        (worked.saturating_mul(share) / *CORES).saturating_sub(worked).min(self.longest_rest)
+    }
 }
 
 impl Drop for Permit {
     fn drop(&mut self) {
         self.end_work();
-        drop(self.running.take());
-        let rest = rest(self.worked.get().copied().unwrap_or_default());
-        if let Some(place) = self.place.take()
-            && !rest.is_zero()
-        {
+        // As long as it rests, it counts among those that share.
+        let resting = COUNTERS.heavy_work.count();
+        let (rest, place) = (self.rest(), self.place.take());
+        if !rest.is_zero() {
             self.executor.spawn(async move {
                 tokio::time::sleep(rest).await;
-                drop(place);
+                drop((place, resting));
             });
         }
     }
@@ -83,16 +101,6 @@ impl Drop for Permit {
 
 static CORES: LazyLock<u32> =
     LazyLock::new(|| thread::available_parallelism().map_or(1, |cores| u32::try_from(cores.get()).unwrap_or(u32::MAX)));
-
-/// How long a permit rests after so much work: of those who work in turn with such rests, all together keep to the share.
-fn rest(worked: Duration) -> Duration {
-    if !COUNTERS.has_light_calls() {
-        return Duration::ZERO;
-    }
-    let permits = u32::try_from(COUNTERS.permits.get()).unwrap_or(u32::MAX);
-    let whole = worked.saturating_mul(permits.saturating_mul(SHARE)) / *CORES;
-    whole.saturating_sub(worked).min(LONGEST_REST)
-}
 
 #[cfg(test)]
 mod tests {
@@ -102,15 +110,15 @@ mod tests {
     async fn a_permit_rests_while_light_calls_go_on() {
         let heavy = HeavyWork::default();
         let work = async || {
-            let permit = heavy.permit(Duration::ZERO).await.expect("a free one");
+            let permit = heavy.permit(Duration::from_secs(30)).await.expect("a free one");
             thread::sleep(Duration::from_millis(5));
             drop(permit);
             heavy.0.available_permits()
         };
+        // All that there are, so that all of them have to be shared with.
+        let others: Vec<_> = (1..heavy_calls()).map(|_| COUNTERS.heavy_work.count()).collect();
         // A light call of another test of the process would do as well.
         let light = COUNTERS.calls.count();
-        // All that there are, so that all of them have to be shared with.
-        let others: Vec<_> = (1..heavy_calls()).map(|_| COUNTERS.permits.count()).collect();
         assert_eq!(work().await, heavy_calls() - 1, "it rests");
         drop((light, others));
         while heavy.0.available_permits() < heavy_calls() {

@@ -66,8 +66,8 @@ pub(super) struct Counters {
     /// Of those, the ones for which nobody else has to give way.
     pub(super) background: Counter,
     pub(super) sessions: Counter,
-    /// Permits of heavy work that are not free, also those that rest.
-    pub(super) permits: Counter,
+    /// Heavy work that goes on or rests, also where it is no call.
+    pub(super) heavy_work: Counter,
     pub(super) heavy: Counter,
     pub(super) heavy_waiting: Counter,
     pub(super) heavy_admitted: Counter,
@@ -90,7 +90,7 @@ impl Counters {
             calls: Counter::new(),
             background: Counter::new(),
             sessions: Counter::new(),
-            permits: Counter::new(),
+            heavy_work: Counter::new(),
             heavy: Counter::new(),
             heavy_waiting: Counter::new(),
             heavy_admitted: Counter::new(),

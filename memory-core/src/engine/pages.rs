@@ -19,9 +19,9 @@ use crate::{
 const SLICE: (usize, usize) = (32, 2_048);
 /// How many candidates each of several walks that are merged may ask for at least.
 const LANE: usize = 64;
-/// Walks that are merged keep the heads alone of what they have read once their records have so many bytes together,
+/// Walks that are merged keep the heads alone of what they have read once their records have so many bytes together.
 const KEPT_BYTES: usize = 16 << 20;
-/// and read so many of these records at once when the turn of the first one comes.
+/// When the turn of such a head comes, so many records of its walk are read at once, while all that is kept has at most twice those bytes.
 const READ_AGAIN: usize = 16;
 
 /// A query, and the key of the namespace that it is put to.
@@ -349,7 +349,9 @@ impl<K: Selects> Racer<'_, K> {
             Kept::Candidate(next) if matches!(next.content, Content::Left) => Some(next),
             _ => None,
         });
-        let mut next: Vec<_> = left.take(READ_AGAIN - 1).collect();
+        // As much room again, which small records never fill.
+        let ahead = if self.kept < 2 * KEPT_BYTES { READ_AGAIN - 1 } else { 0 };
+        let mut next: Vec<_> = left.take(ahead).collect();
         let ids: Vec<_> = std::iter::once(&candidate.id).chain(next.iter().map(|next| &next.id)).cloned().collect();
         let records = on.read(reader, &ids).await?.into_iter().flatten();
         let mut records: HashMap<_, _> = records.map(|record| (K::head(&record).id.to_vec(), record)).collect();

@@ -63,6 +63,11 @@ impl Watch {
         self.until
     }
 
+    /// Counts one more record that was named by its id.
+    pub(super) fn count(&self) {
+        self.examined.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// Counts one more record of a walk, and tells whether it is to be examined.
     pub(super) fn goes_on(&self) -> bool {
         let examined = self.examined.fetch_add(1, Ordering::Relaxed);

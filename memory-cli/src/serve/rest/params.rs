@@ -146,7 +146,7 @@ impl SpaceParams {
         if self.glob.is_empty() && self.regex.is_empty() {
             return Ok((self.named(query), None));
         }
-        let place = limits.place_for_patterns().await?;
+        let mut place = limits.place_for_patterns().await?;
         let named = spawn_blocking(move || {
             let named = self.named(query);
             place.end_work();

@@ -49,7 +49,8 @@ impl<E: Engine> Open<E> {
         if removed.await? {
             return Ok(ids);
         }
-        // Something has changed since. Where it goes on to change, only who looks and removes in one step comes to an end.
+        // Something has changed since. Where it goes on to change, who looks and removes in one session is the first: on SQLite that is one
+        // transaction, and elsewhere little comes in between.
         loop {
             let again = search(Some(ids.clone()));
             let removed = self.run_watched(permit.clone(), watching, Access::Write, again, |writer, search| {
@@ -98,6 +99,7 @@ async fn find<R: Reader>(reader: &mut R, search: &Search) -> Result<Selection<R:
                 Err(error) if error.kind() != ErrorKind::Corrupt => return Err(error),
                 _ => {}
             }
+            watch.count();
             if selected.bytes() > LIGHT_BYTES && !watch.is_heavy() {
                 watch.spend();
             }
