@@ -117,8 +117,8 @@ mod tests {
         };
         // All that there are, so that all of them have to be shared with.
         let others: Vec<_> = (1..heavy_calls()).map(|_| COUNTERS.heavy_work.count()).collect();
-        // A light call of another test of the process would do as well.
-        let light = COUNTERS.calls.count();
+        // More than the heavy ones that other tests of the process have.
+        let light: Vec<_> = (0..100).map(|_| COUNTERS.calls.count()).collect();
         assert_eq!(work().await, heavy_calls() - 1, "it rests");
         drop((light, others));
         while heavy.0.available_permits() < heavy_calls() {
