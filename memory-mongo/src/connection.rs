@@ -9,8 +9,11 @@ use futures::TryStreamExt;
 
 use memory_core::engine::Retry;
 use memory_core::{Error, ErrorKind, MemoryId, Outcome, Result, TextIndex};
+use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{RawDocumentBuf, doc};
 use mongodb::error::{TRANSIENT_TRANSACTION_ERROR, UNKNOWN_TRANSACTION_COMMIT_RESULT};
+use mongodb::event::EventHandler;
+use mongodb::event::sdam::SdamEvent;
 use mongodb::options::{
     CollectionOptions, DatabaseOptions, ReadConcern, ReadPreference, SelectionCriteria, TransactionOptions,
 };
@@ -20,6 +23,7 @@ use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 
 use crate::config::{MongoConfig, program};
+use crate::election::Elections;
 use crate::error::{WRITE_CONFLICT, code, is_temporary, native};
 use crate::statements::abandoned;
 
@@ -41,6 +45,8 @@ const SEARCH: Duration = Duration::from_secs(1);
 pub(crate) struct Connections {
     client: Client,
     pub(crate) database: Database,
+    elections: Arc<Elections>,
+    reads_from_primary: bool,
     /// What a majority has, from where the URL says.
     pub(crate) configured: Arc<Collections>,
     /// What a majority has, from the primary.
@@ -94,8 +100,15 @@ pub struct MongoSession {
 impl Connections {
     /// Connects, which is done when the first command is sent.
     pub(crate) async fn new(config: &MongoConfig) -> Result<Self> {
-        let options = config.client_options().await?;
+        let mut options = config.client_options().await?;
         let read_from = options.selection_criteria.clone().unwrap_or(primary());
+        let elections = Arc::new(Elections::default());
+        let seen = Arc::clone(&elections);
+        options.sdam_event_handler = Some(EventHandler::callback(move |event| {
+            if let SdamEvent::ServerHeartbeatSucceeded(heartbeat) = event {
+                seen.see(&heartbeat.reply);
+            }
+        }));
         let client = Client::with_options(options).map_err(native)?;
         let database = DatabaseOptions::builder().selection_criteria(primary()).build();
         let database = client.database_with_options(&config.namespace, database);
@@ -103,6 +116,8 @@ impl Connections {
         let majority = |from| CollectionOptions::builder().selection_criteria(from).build();
         let local = CollectionOptions::builder().selection_criteria(primary()).read_concern(ReadConcern::local());
         Ok(Self {
+            reads_from_primary: read_from == primary(),
+            elections,
             configured: Collections::new(&database, &majority(read_from)),
             latest: Collections::new(&database, &majority(primary())),
             primary: Collections::new(&database, &local.build()),
@@ -134,6 +149,29 @@ impl Connections {
     /// Runs a read where it is waited for: what it does with what it has read may keep its thread busy for long (L8).
     pub(crate) async fn run_read<T>(&self, work: impl Future<Output = Result<T>>) -> Result<T> {
         self.running.track_future(work).await
+    }
+
+    /// Waits until the primary that a session reads from knows what a majority has. Gives its election, which a read compares with the last
+    /// one at its end; `None` where it reads from elsewhere.
+    pub(crate) async fn election(&self, session: &MongoSession) -> Result<Option<ObjectId>> {
+        if Arc::ptr_eq(&session.reads, &self.configured) && !self.reads_from_primary {
+            return Ok(None);
+        }
+        loop {
+            if let Some(election) = self.elections.over() {
+                return Ok(Some(election));
+            }
+            let hello = doc! { "hello": 1, "maxTimeMS": session.left()?.as_millis() as i64 };
+            self.elections.see(&self.admin.run_command(hello).await.map_err(native)?);
+            if self.elections.over().is_none() {
+                session.pause(PAUSE).await?;
+            }
+        }
+    }
+
+    /// Whether there was none since.
+    pub(crate) fn is_last(&self, election: Option<ObjectId>) -> bool {
+        election.is_none() || election == self.elections.over()
     }
 
     /// Runs a write as [`Self::run`] does. While it is held up, and when it has given way to a transaction, those are ended whose programs

@@ -93,11 +93,19 @@ impl Engine for MongoEngine {
             Access::Write => &self.connections.primary,
         };
         let mut session = MongoSession::new(&self.connections, reads, until);
-        let work = async move { work(&mut session, &argument).await };
-        match access {
-            Access::Read | Access::ReadLatest => self.connections.run_read(work).await,
-            Access::Write => self.connections.run_write(work).await,
+        if access == Access::Write {
+            return self.connections.run_write(async move { work(&mut session, &argument).await }).await;
         }
+        let read = async {
+            loop {
+                let election = self.connections.election(&session).await?;
+                let read = work(&mut session, &argument).await;
+                if self.connections.is_last(election) {
+                    return read;
+                }
+            }
+        };
+        self.connections.run_read(read).await
     }
 
     fn is_temporary(&self, error: &Error) -> bool {

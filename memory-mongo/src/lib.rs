@@ -2,6 +2,7 @@
 
 mod config;
 mod connection;
+mod election;
 mod engine;
 mod error;
 mod read;

@@ -55,6 +55,7 @@ fn main() -> ExitCode {
         async_trial("mongo::stores_learn_that_the_ledger_is_indexed", stores_learn_that_the_ledger_is_indexed),
         async_trial("mongo::restores_that_race_find_no_conflict", restores_that_race_find_no_conflict),
         async_trial("mongo::calls_work_again_after_a_restart", calls_work_again_after_a_restart),
+        async_trial("mongo::a_new_primary_is_read_when_it_knows", a_new_primary_is_read_when_it_knows),
         async_trial("mongo::acknowledged_stores_survive_elections", acknowledged_stores_survive_elections),
         async_trial("mongo::recalls_walk_an_index", recalls_walk_an_index),
         async_trial(
@@ -796,6 +797,43 @@ async fn calls_work_again_after_a_restart() -> CaseResult {
     let patch = MemoryPatch::new().with_status(Status::Completed);
     assert_eq!(provider.update(id, patch).await?.revision.get(), 2);
     Ok(())
+}
+
+/// Until a majority has the first write of its term, a new primary does not know what a majority has acknowledged before: reads wait.
+async fn a_new_primary_is_read_when_it_knows() -> CaseResult {
+    let server = LocalMongo::start_with(3, &["--setParameter", "enableTestCommands=1"])?;
+    let provider = open(config(&format!("{}&deadline_ms=2000", server.url()))).await?;
+    let id = provider.store(event("a-b", 1)).await?;
+    let old = server.primary()?;
+    let elected = (old + 1) % 3;
+    let mut nodes = Vec::new();
+    for node in 0..3 {
+        let options = mongodb::options::ClientOptions::parse(server.url_of(node)).await?;
+        nodes.push(Client::with_options(options)?.database("admin"));
+    }
+    // The others vote and do not replicate.
+    let others_replicate = async |do_they: bool| {
+        let mode = if do_they { "off" } else { "alwaysOn" };
+        for node in (0..3).filter(|node| *node != elected) {
+            nodes[node].run_command(doc! { "configureFailPoint": "stopReplProducer", "mode": mode }).await?;
+        }
+        Ok::<_, mongodb::error::Error>(())
+    };
+    others_replicate(false).await?;
+    eventually(async || nodes[elected].run_command(doc! { "replSetStepUp": 1 }).await.is_ok()).await?;
+    eventually(async || {
+        let hello = nodes[elected].run_command(doc! { "hello": 1 }).await.expect("an answer");
+        hello.get_bool("isWritablePrimary").is_ok_and(|is_primary| is_primary)
+    })
+    .await?;
+    // While the driver looks for the primary it is the same to the caller.
+    eventually(async || {
+        let late = provider.get(id).await.expect_err("what a majority has is not known");
+        late.kind() == ErrorKind::Timeout
+    })
+    .await?;
+    others_replicate(true).await?;
+    eventually(async || provider.get(id).await.is_ok_and(|found| found.is_some())).await
 }
 
 /// Three nodes, of which the primary is killed under load, again and again.

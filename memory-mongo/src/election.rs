@@ -1,0 +1,49 @@
+//! Elections: a new primary learns a moment late what a majority has.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use mongodb::bson::Document;
+use mongodb::bson::oid::ObjectId;
+
+/// The last election that is known of, and whether its primary knows what a majority has.
+///
+/// A new primary knows it when a majority has the first write of its own term. Before that it shows as the majority's what it knew
+/// of then, and the last writes that its predecessor has acknowledged may not be among that.
+#[derive(Debug, Default)]
+pub(crate) struct Elections(Mutex<Option<Election>>);
+
+#[derive(Debug, Clone, Copy)]
+struct Election {
+    /// Later elections have greater ones.
+    id: ObjectId,
+    is_over: bool,
+}
+
+impl Elections {
+    /// Learns from what a server says of itself.
+    pub(crate) fn see(&self, hello: &Document) {
+        let is_primary = hello.get_bool("isWritablePrimary").or(hello.get_bool("ismaster")).unwrap_or(false);
+        let Ok(id) = hello.get_object_id("electionId") else { return };
+        if !is_primary {
+            return;
+        }
+        let term = |of: &str| hello.get_document("lastWrite").ok()?.get_document(of).ok()?.get_i64("t").ok();
+        // A server that does not tell is not asked again and again.
+        let is_over = term("opTime").zip(term("majorityOpTime")).is_none_or(|(last, known)| known >= last);
+        let mut seen = self.seen();
+        match &mut *seen {
+            Some(known) if known.id > id => {}
+            Some(known) if known.id == id => known.is_over |= is_over,
+            _ => *seen = Some(Election { id, is_over }),
+        }
+    }
+
+    /// The last election, if it is over.
+    pub(crate) fn over(&self) -> Option<ObjectId> {
+        self.seen().filter(|election| election.is_over).map(|election| election.id)
+    }
+
+    fn seen(&self) -> MutexGuard<'_, Option<Election>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
