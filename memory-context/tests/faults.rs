@@ -8,8 +8,9 @@ use async_trait::async_trait;
 use memory_context::prompt::MemoryStore::{Memory, User};
 use memory_context::prompt::{COLLECTION, MemoryLoadContext, MemoryUpdate, OnFailure, PromptConfig, PromptMemory};
 use memory_core::{
-    Collection, Content, Document, DocumentId, DocumentPage, DocumentQuery, DocumentSelection, DocumentStore,
-    DocumentWrite, Error, ErrorKind, IdempotencyKey, InMemory, MemoryProvider, Outcome, RestoreReport, Result,
+    Collection, Content, Document, DocumentId, DocumentPage, DocumentQuery, DocumentRecall, DocumentSelection,
+    DocumentStore, DocumentWrite, Error, ErrorKind, IdempotencyKey, InMemory, MemoryProvider, Outcome, Recalled,
+    RestoreReport, Result,
 };
 use tokio::sync::Mutex;
 use tokio::time::{Instant, advance};
@@ -57,6 +58,10 @@ impl DocumentStore for Doors {
 
     async fn query(&self, query: &DocumentQuery) -> Result<DocumentPage> {
         self.documents.query(query).await
+    }
+
+    async fn recall(&self, recall: &DocumentRecall) -> Result<Recalled<Document>> {
+        self.documents.recall(recall).await
     }
 
     async fn remove(&self, selection: &DocumentSelection, max: usize) -> Result<Vec<DocumentId>> {

@@ -95,23 +95,21 @@ impl<const MAX: usize> JsonText<MAX> {
     }
 
     /// All string values, in reading order; keys are not among them.
-    pub(crate) fn strings(&self) -> Vec<String> {
+    pub(crate) fn strings(&self) -> impl Iterator<Item = String> {
         let bytes = self.0.as_bytes();
-        let mut strings = Vec::new();
         let mut at = 0;
-        while at < bytes.len() {
-            if bytes[at] != b'"' {
-                at += 1;
-                continue;
+        std::iter::from_fn(move || {
+            loop {
+                let start = at + bytes.get(at..)?.iter().position(|byte| *byte == b'"')?;
+                at = string_end(bytes, start);
+                // The text holds no white space, so a key is followed by its colon at once.
+                let is_value = bytes.get(at) != Some(&b':');
+                let text = is_value.then(|| serde_json::from_str(&self.0[start..at]).ok()).flatten();
+                if text.is_some() {
+                    return text;
+                }
             }
-            let end = string_end(bytes, at);
-            // The text holds no white space, so a key is followed by its colon at once.
-            if bytes.get(end) != Some(&b':') {
-                strings.extend(serde_json::from_str::<String>(&self.0[at..end]).ok());
-            }
-            at = end;
-        }
-        strings
+        })
     }
 }
 
@@ -279,7 +277,7 @@ mod tests {
     #[test]
     fn strings_are_the_values_and_not_the_keys() {
         let text = Context::parse(r#"{"key": ["a", {"k2": "b\n\"c"}, 1e400, null], "empty": ""}"#).expect("valid");
-        assert_eq!(text.strings(), ["a", "b\n\"c", ""]);
+        assert_eq!(text.strings().collect::<Vec<_>>(), ["a", "b\n\"c", ""]);
     }
 
     #[test]

@@ -17,6 +17,7 @@ mod pattern;
 pub mod plugin;
 mod provider;
 mod query;
+mod recall;
 mod space;
 mod time;
 pub mod words;
@@ -45,6 +46,10 @@ pub use provider::{
 pub use query::{
     DEFAULT_LIMIT, DocumentQuery, Documents, Kind, Ledger, MAX_EXCLUDED, MAX_LIMIT, MAX_OFFSET, MAX_PATTERNS,
     MAX_SELECTORS, MAX_TEXT, MAX_WORDS, MemoryQuery, Order, Query, QueryBuilder,
+};
+pub use recall::{
+    Container, DocumentRecall, Explained, Hit, Language, MAX_NEIGHBOURS, MemoryRecall, Parts, Recall, RecallOptions,
+    Recalled, Term, Weights,
 };
 pub use space::{BOUNDARIES, SpaceId, SpaceRange, SpaceSelector, Spaces, path_hash};
 pub use time::{Clock, ManualClock, SystemClock, Timestamp};

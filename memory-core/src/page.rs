@@ -6,7 +6,7 @@ use crate::cursor::{Cursor, CursorKey, Position};
 use crate::document::Document;
 use crate::filter::Subject;
 use crate::query::{DEFAULT_LIMIT, Documents, Kind, Ledger, Query};
-use crate::{Error, ErrorKind, Memory, MemoryId, Order, Result, Status, Timestamp};
+use crate::{Error, ErrorKind, Memory, MemoryId, Metadata, Order, Result, Status, Timestamp, words};
 
 /// A page ends before it grows beyond this, in bytes of its records' texts; one record always fits (Q5).
 pub const MAX_PAGE_BYTES: usize = 16 << 20;
@@ -225,10 +225,7 @@ impl<'q, K: Selects> PageBuilder<'q, K> {
 
     /// Whether the query wants what the head tells.
     pub(crate) fn admits(&self, head: &Head<'_>) -> bool {
-        let query = self.query;
-        query.of.admits(head)
-            && query.spaces.matches(head.space)
-            && query.within.as_ref().is_none_or(|within| within.matches(head.space))
+        self.query.of.admits(head) && self.query.has_in_scope(head)
     }
 
     fn pass(&mut self, created_at: Timestamp, id: &[u8]) {
@@ -249,6 +246,19 @@ impl<'q, K: Selects> PageBuilder<'q, K> {
     fn stop(&mut self) -> Verdict {
         self.goes_on = true;
         Verdict::Stop
+    }
+}
+
+impl<K: Selects> Query<K> {
+    /// Whether a record lies in the spaces of the query and of its host.
+    pub(crate) fn has_in_scope(&self, head: &Head<'_>) -> bool {
+        self.spaces.matches(head.space) && self.within.as_ref().is_none_or(|within| within.matches(head.space))
+    }
+
+    /// Whether it is a record that the query wants of its scope.
+    pub(crate) fn wants(&self, record: &K::Record) -> bool {
+        self.of.admits(&K::head(record))
+            && self.filter.as_ref().is_none_or(|filter| filter.matches(&K::subject(record)))
     }
 }
 
@@ -273,6 +283,10 @@ pub trait Selects: Kind {
     fn size(record: &Self::Record) -> usize;
     /// What a filter sees of it.
     fn subject(record: &Self::Record) -> Subject<'_>;
+    /// Shows each of its texts, in reading order.
+    fn each_text(record: &Self::Record, see: &mut dyn FnMut(&str));
+    /// Its metadata.
+    fn metadata(record: &Self::Record) -> &Metadata;
     /// Puts a page together.
     fn page(records: Vec<Self::Record>, unreadable: Vec<Unreadable>, next: Option<Cursor>) -> Self::Page;
 }
@@ -319,6 +333,14 @@ impl Selects for Ledger {
         Subject::from(memory)
     }
 
+    fn each_text(memory: &Memory, see: &mut dyn FnMut(&str)) {
+        words::texts_of(&memory.trigger, memory.context.as_ref()).for_each(|text| see(&text));
+    }
+
+    fn metadata(memory: &Memory) -> &Metadata {
+        &memory.metadata
+    }
+
     fn page(memories: Vec<Memory>, unreadable: Vec<Unreadable>, next: Option<Cursor>) -> MemoryPage {
         MemoryPage { memories, unreadable, next }
     }
@@ -354,6 +376,14 @@ impl Selects for Documents {
 
     fn subject(document: &Document) -> Subject<'_> {
         Subject::from(document)
+    }
+
+    fn each_text(document: &Document, see: &mut dyn FnMut(&str)) {
+        see(document.content.as_str());
+    }
+
+    fn metadata(document: &Document) -> &Metadata {
+        &document.metadata
     }
 
     fn page(documents: Vec<Document>, unreadable: Vec<Unreadable>, next: Option<Cursor>) -> DocumentPage {

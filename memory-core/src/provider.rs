@@ -8,9 +8,9 @@ use async_trait::async_trait;
 
 use crate::plugin::{MemoryPlugin, Plugin};
 use crate::{
-    Backfill, Capabilities, Collection, Document, DocumentId, DocumentPage, DocumentQuery, DocumentSelection,
-    DocumentWrite, Error, Health, Memory, MemoryId, MemoryPage, MemoryPatch, MemoryQuery, NewMemory, Result, Updated,
-    check_repetition,
+    Backfill, Capabilities, Collection, Document, DocumentId, DocumentPage, DocumentQuery, DocumentRecall,
+    DocumentSelection, DocumentWrite, Error, Health, Memory, MemoryId, MemoryPage, MemoryPatch, MemoryQuery,
+    MemoryRecall, NewMemory, Recalled, Result, Updated, check_repetition,
 };
 
 /// An engine behind the contract, held as `Arc<dyn MemoryProvider>`.
@@ -79,6 +79,13 @@ pub trait MemoryProvider: IntoDynProvider + fmt::Debug + Send + Sync + 'static {
     /// One page of what a query finds (Q1 to Q9).
     async fn query(&self, query: &MemoryQuery) -> Result<MemoryPage>;
 
+    /// What answers a question in words, best first (R1 to R6).
+    ///
+    /// # Behavior
+    /// - The order is a function of the scope's memories and of the question: the same on every engine, and whatever lies outside (R1).
+    /// - `complete` is false when a budget has ended it (R5).
+    async fn recall(&self, recall: &MemoryRecall) -> Result<Recalled<Memory>>;
+
     /// Writes memories exactly as they are, each by itself (W12). For operators: backup and copy.
     ///
     /// # Behavior
@@ -124,6 +131,9 @@ pub trait DocumentStore: fmt::Debug + Send + Sync + 'static {
 
     /// One page of what a query finds (D3).
     async fn query(&self, query: &DocumentQuery) -> Result<DocumentPage>;
+
+    /// What answers a question in words, best first; like [`MemoryProvider::recall`].
+    async fn recall(&self, recall: &DocumentRecall) -> Result<Recalled<Document>>;
 
     /// Removes what a selection finds, and tells the ids in ascending order.
     ///

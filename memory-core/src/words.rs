@@ -10,14 +10,20 @@ use crate::{Context, Trigger};
 /// Of a longer word only this much counts, in bytes.
 const MAX_WORD: usize = 128;
 
+/// One ideograph or kana.
+const CHARACTER: &str = r"[\p{Han}\p{Hiragana}\p{Katakana}]";
+
 /// A run of letters and digits with the marks on them, or one ideograph or kana.
-static WORD: LazyLock<Regex> = LazyLock::new(|| {
-    let ideographs = r"\p{Han}\p{Hiragana}\p{Katakana}";
-    let word = format!(r"[{ideographs}]|[\p{{L}}\p{{Nd}}\p{{Nl}}\p{{No}}\p{{M}}--[{ideographs}]]+");
-    // The expression is constant and a test compiles it.
+static WORD: LazyLock<Regex> =
+    LazyLock::new(|| expression(&format!(r"{CHARACTER}|[\p{{L}}\p{{Nd}}\p{{Nl}}\p{{No}}\p{{M}}--{CHARACTER}]+")));
+
+static IDEOGRAPH: LazyLock<Regex> = LazyLock::new(|| expression(&format!("^{CHARACTER}$")));
+
+fn expression(text: &str) -> Regex {
+    // The expressions are constant and a test compiles them.
     #[allow(clippy::expect_used)]
-    Regex::new(&word).expect("a valid expression")
-});
+    Regex::new(text).expect("a valid expression")
+}
 
 /// The words of a text in reading order: runs of Unicode letters and digits, lowercased, diacritics kept; each ideograph
 /// and each kana is a word. Of a word over 128 bytes the first 128 count.
@@ -27,11 +33,53 @@ static WORD: LazyLock<Regex> = LazyLock::new(|| {
 /// assert_eq!(words, ["don", "t", "panic", "café", "42", "東", "京"]);
 /// ```
 pub fn of(text: &str) -> impl Iterator<Item = String> {
-    WORD.find_iter(text).map(|word| {
-        let mut word = word.as_str().to_lowercase();
+    found(text).map(|word| word.lower())
+}
+
+/// The words of a text where they stand.
+pub(crate) fn found(text: &str) -> impl Iterator<Item = Word<'_>> {
+    let (mut at, is_ascii) = (0, text.is_ascii());
+    std::iter::from_fn(move || {
+        let found = match is_ascii {
+            // The same in a tenth of the time.
+            true => {
+                let start = at + text.as_bytes()[at..].iter().position(u8::is_ascii_alphanumeric)?;
+                let rest = &text.as_bytes()[start..];
+                let length = rest.iter().position(|byte| !byte.is_ascii_alphanumeric()).unwrap_or(rest.len());
+                start..start + length
+            }
+            false => WORD.find_at(text, at)?.range(),
+        };
+        at = found.end;
+        Some(Word { text: &text[found.clone()], start: found.start })
+    })
+}
+
+/// A word where it stands in its text.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Word<'t> {
+    pub(crate) text: &'t str,
+    /// In bytes from the beginning.
+    pub(crate) start: usize,
+}
+
+impl Word<'_> {
+    /// Where it ends, in bytes from the beginning.
+    pub(crate) fn end(&self) -> usize {
+        self.start + self.text.len()
+    }
+
+    /// Whether it is an ideograph or a kana.
+    pub(crate) fn is_character(&self) -> bool {
+        !self.text.is_ascii() && IDEOGRAPH.is_match(self.text)
+    }
+
+    /// The word as it counts: lowercased, and not too long.
+    pub(crate) fn lower(&self) -> String {
+        let mut word = self.text.to_lowercase();
         word.truncate(word.floor_char_boundary(MAX_WORD));
         word
-    })
+    }
 }
 
 /// The words of a text, each once.
@@ -42,9 +90,17 @@ pub fn distinct(text: &str) -> BTreeSet<String> {
 /// The text of a memory, as text search and the `text` field of filters have it: all string values of trigger and context
 /// in reading order, one a line.
 pub fn text_of(trigger: &Trigger, context: Option<&Context>) -> String {
-    let mut strings = trigger.strings();
-    strings.extend(context.map(Context::strings).unwrap_or_default());
-    strings.join("\n")
+    let mut text = String::new();
+    for (number, string) in texts_of(trigger, context).enumerate() {
+        text.push_str(if number > 0 { "\n" } else { "" });
+        text.push_str(&string);
+    }
+    text
+}
+
+/// The same, each by itself.
+pub(crate) fn texts_of(trigger: &Trigger, context: Option<&Context>) -> impl Iterator<Item = String> {
+    trigger.strings().chain(context.into_iter().flat_map(Context::strings))
 }
 
 #[cfg(test)]

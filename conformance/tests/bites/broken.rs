@@ -9,9 +9,9 @@ use async_trait::async_trait;
 use memory_core::plugin::Plugin;
 use memory_core::{
     BOUNDARIES, Backfill, Capabilities, Clock as _, Context, ContextPatch, DocumentStore, Error, ErrorKind, Health,
-    InMemory, IntoDynProvider, Json, Memory, MemoryId, MemoryPage, MemoryPatch, MemoryProvider, MemoryQuery, Metadata,
-    MetadataPatch, NewMemory, Number, RestoreReport, Result, Revision, SpaceId, SystemClock, Timestamp, Trigger,
-    Updated,
+    InMemory, IntoDynProvider, Json, Memory, MemoryId, MemoryPage, MemoryPatch, MemoryProvider, MemoryQuery,
+    MemoryRecall, Metadata, MetadataPatch, NewMemory, Number, Recalled, RestoreReport, Result, Revision,
+    SpaceId, SystemClock, Timestamp, Trigger, Updated,
 };
 use tokio::sync::{Semaphore, SemaphorePermit};
 
@@ -246,6 +246,10 @@ impl MemoryProvider for Broken {
         }
         page.memories = page.memories.into_iter().map(|memory| self.seen(memory)).collect();
         Ok(page)
+    }
+
+    async fn recall(&self, recall: &MemoryRecall) -> Result<Recalled<Memory>> {
+        self.inner().recall(recall).await
     }
 
     async fn restore(&self, mut memories: Vec<Memory>) -> Result<RestoreReport> {

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use memory_core::{
-    Collection, Content, Document, DocumentId, DocumentPage, DocumentQuery, DocumentSelection, DocumentStore,
-    DocumentWrite, Expect, RestoreReport, Result, words,
+    Collection, Content, Document, DocumentId, DocumentPage, DocumentQuery, DocumentRecall, DocumentSelection,
+    DocumentStore, DocumentWrite, Expect, Recalled, RestoreReport, Result, words,
 };
 
 use crate::flaw::Flaw;
@@ -95,6 +95,10 @@ impl DocumentStore for BrokenDocuments {
             _ => {}
         }
         Ok(page)
+    }
+
+    async fn recall(&self, recall: &DocumentRecall) -> Result<Recalled<Document>> {
+        self.inner.recall(recall).await
     }
 
     async fn remove(&self, selection: &DocumentSelection, max: usize) -> Result<Vec<DocumentId>> {

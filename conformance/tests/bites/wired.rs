@@ -13,9 +13,10 @@ use conformance::fault::Faults;
 use conformance::{Harness, Namespace};
 use futures::future::BoxFuture;
 use memory_core::{
-    Backfill, Capabilities, Clock, Collection, Document, DocumentId, DocumentPage, DocumentQuery, DocumentSelection,
-    DocumentStore, DocumentWrite, Error, ErrorKind, Health, InMemory, Memory, MemoryId, MemoryPage, MemoryPatch,
-    MemoryProvider, MemoryQuery, NewMemory, Outcome, RestoreReport, Result, Updated,
+    Backfill, Capabilities, Clock, Collection, Document, DocumentId, DocumentPage, DocumentQuery, DocumentRecall,
+    DocumentSelection, DocumentStore, DocumentWrite, Error, ErrorKind, Health, InMemory, Memory, MemoryId, MemoryPage,
+    MemoryPatch, MemoryProvider, MemoryQuery, MemoryRecall, NewMemory, Outcome, Recalled, RestoreReport, Result,
+    Updated,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -282,6 +283,11 @@ impl MemoryProvider for Wired {
         self.0.read(|inner| async move { inner.query(&query).await }).await
     }
 
+    async fn recall(&self, recall: &MemoryRecall) -> Result<Recalled<Memory>> {
+        let recall = recall.clone();
+        self.0.read(|inner| async move { inner.recall(&recall).await }).await
+    }
+
     async fn restore(&self, memories: Vec<Memory>) -> Result<RestoreReport> {
         let mut report = RestoreReport::default();
         let slice = if self.0.flaw == Flaw::RestoreForgetsItsStart { SLICE } else { usize::MAX };
@@ -326,6 +332,11 @@ impl DocumentStore for WiredDocuments {
     async fn query(&self, query: &DocumentQuery) -> Result<DocumentPage> {
         let query = query.clone();
         self.0.read(|inner| async move { inner.documents().query(&query).await }).await
+    }
+
+    async fn recall(&self, recall: &DocumentRecall) -> Result<Recalled<Document>> {
+        let recall = recall.clone();
+        self.0.read(|inner| async move { inner.documents().recall(&recall).await }).await
     }
 
     async fn remove(&self, selection: &DocumentSelection, max: usize) -> Result<Vec<DocumentId>> {

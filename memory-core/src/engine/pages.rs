@@ -131,7 +131,7 @@ fn first_slice<K>(query: &Query<K>) -> usize {
 }
 
 /// Where a walk goes along.
-trait Walkable<K: Selects>: Sync {
+pub(super) trait Walkable<K: Selects>: Sync {
     fn walk<R: Reader>(
         &self,
         reader: &mut R,
@@ -150,7 +150,7 @@ trait Walkable<K: Selects>: Sync {
     fn bounds(query: &Query<K>) -> (Option<Timestamp>, Option<Timestamp>);
 }
 
-struct Memories;
+pub(super) struct Memories;
 
 impl Walkable<Ledger> for Memories {
     async fn walk<R: Reader>(
@@ -173,7 +173,7 @@ impl Walkable<Ledger> for Memories {
     }
 }
 
-struct DocumentsOf<'c>(&'c Collection);
+pub(super) struct DocumentsOf<'c>(pub(super) &'c Collection);
 
 impl Walkable<Documents> for DocumentsOf<'_> {
     async fn walk<R: Reader>(

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::{MemoryPage, MemoryProvider, MemoryQuery, Result};
+use crate::{Memory, MemoryPage, MemoryProvider, MemoryQuery, MemoryRecall, Recalled, Result};
 
-/// A provider of which only the query of the ledger can be called.
+/// A provider of which only what reads the ledger can be called.
 #[derive(Debug)]
 pub(super) struct ReadOnlyLedger(Arc<dyn MemoryProvider>);
 
@@ -16,6 +16,11 @@ impl ReadOnlyLedger {
     /// See [`MemoryProvider::query`].
     pub(super) async fn query(&self, query: &MemoryQuery) -> Result<MemoryPage> {
         self.0.query(query).await
+    }
+
+    /// See [`MemoryProvider::recall`].
+    pub(super) async fn recall(&self, recall: &MemoryRecall) -> Result<Recalled<Memory>> {
+        self.0.recall(recall).await
     }
 
     /// Whether it can be searched by text.

@@ -13,8 +13,8 @@ use super::record::Show;
 use super::{Answer, Arguments, Executor, Scope};
 use crate::query::{Documents, Kind, Ledger};
 use crate::{
-    Cursor, Document, DocumentQuery, DocumentStore, Error, ErrorKind, Filter, Memory, MemoryQuery, Order, Query,
-    QueryBuilder, Result,
+    Cursor, Document, DocumentQuery, DocumentRecall, DocumentStore, Error, ErrorKind, Filter, Memory, MemoryQuery,
+    MemoryRecall, Order, Query, QueryBuilder, Recall, Recalled, Result,
 };
 
 /// Where the records of an answer end, in bytes of their JSON and of what is said of them; one record always fits (P5).
@@ -44,6 +44,26 @@ struct Found {
     cut: Vec<String>,
 }
 
+impl Found {
+    /// Takes records until the answer is full.
+    fn show<'r, K: Show>(&mut self, records: impl IntoIterator<Item = &'r K::Record>) -> Result<()>
+    where
+        K::Record: 'r,
+    {
+        let mut bytes = 0;
+        for record in records {
+            let shown = K::show(record)?;
+            bytes += shown.size();
+            if bytes > MAX_ANSWER_BYTES && !self.records.is_empty() {
+                break;
+            }
+            self.records.push(shown.json);
+            self.cut.extend(shown.cut);
+        }
+        Ok(())
+    }
+}
+
 impl QueryMemory {
     pub(super) fn new(documents: Arc<dyn DocumentStore>, ledger: ReadOnlyLedger) -> Self {
         let arguments = json!({
@@ -53,6 +73,11 @@ impl QueryMemory {
                     "type": "string",
                     "enum": ["documents", "ledger"],
                     "description": "documents (the default): what was saved. ledger: what happened, task by task; it can only be read."
+                },
+                "question": {
+                    "type": "string",
+                    "description": "What you want to know, in your own words. What answers it best comes first, understood by what was said \
+                        around it. Does not go with text, order and cursor."
                 },
                 "text": {
                     "type": "string",
@@ -136,8 +161,8 @@ impl Executor for QueryMemory {
     }
 
     fn description(&self) -> &str {
-        "Searches long-term memory: by words (text), by a condition (where), or both. Looks in the documents that were saved \
-         with memory:add_document, or in the ledger of what happened. Without text and where it gives the newest."
+        "Searches long-term memory: by a question, by words (text), by a condition (where). Looks in the documents that were saved \
+         with memory:add_document, or in the ledger of what happened. Without any of them it gives the newest."
     }
 
     fn arguments(&self) -> &Value {
@@ -154,20 +179,22 @@ impl Executor for QueryMemory {
         match source.as_deref() {
             None | Some("documents") => {
                 let builder = DocumentQuery::builder(scope.collection(collection.as_deref())?.clone());
+                let asked = arguments.text("question")?;
                 let query = build(builder, scope, &mut arguments)?;
-                self.answer(query).await
+                self.answer(query, asked).await
             }
             Some("ledger") => {
                 if collection.is_some() {
                     return Err(Error::invalid("collection: does not go with the ledger"));
                 }
+                let asked = arguments.text("question")?;
                 let query = build(MemoryQuery::builder(), scope, &mut arguments)?;
                 if query.text().is_some() && !self.ledger.has_text() {
                     let message =
                         "text: the ledger can't be searched by words here; use where, as in text ILIKE '%word%'";
                     return Err(Error::new(ErrorKind::Unsupported, message));
                 }
-                self.answer(query).await
+                self.answer(query, asked).await
             }
             Some(_) => Err(Error::invalid("source: must be documents or ledger")),
         }
@@ -200,6 +227,9 @@ fn build<K: Kind>(mut query: QueryBuilder<K>, scope: &Scope, arguments: &mut Nam
 trait Ask: Show + Sized {
     /// The records of a page, its cursor, and whether some of it can't be read.
     async fn ask(verb: &QueryMemory, query: &Query<Self>) -> Result<(Vec<Self::Record>, Option<Cursor>, bool)>;
+
+    /// What answers a question.
+    async fn recall(verb: &QueryMemory, recall: &Recall<Self>) -> Result<Recalled<Self::Record>>;
 }
 
 #[async_trait]
@@ -207,6 +237,10 @@ impl Ask for Documents {
     async fn ask(verb: &QueryMemory, query: &DocumentQuery) -> Result<(Vec<Document>, Option<Cursor>, bool)> {
         let page = verb.documents.query(query).await?;
         Ok((page.documents, page.next, !page.unreadable.is_empty()))
+    }
+
+    async fn recall(verb: &QueryMemory, recall: &DocumentRecall) -> Result<Recalled<Document>> {
+        verb.documents.recall(recall).await
     }
 }
 
@@ -216,25 +250,45 @@ impl Ask for Ledger {
         let page = verb.ledger.query(query).await?;
         Ok((page.memories, page.next, !page.unreadable.is_empty()))
     }
+
+    async fn recall(verb: &QueryMemory, recall: &MemoryRecall) -> Result<Recalled<Memory>> {
+        verb.ledger.recall(recall).await
+    }
 }
 
 impl QueryMemory {
+    /// As much of an answer as fits.
+    async fn answer<K: Ask>(&self, query: Query<K>, question: Option<String>) -> Result<Answer> {
+        match question {
+            Some(question) => self.best(Recall::new(&question, query)?).await,
+            None => self.page(query).await,
+        }
+    }
+
+    /// The best hits, as many as an answer holds.
+    async fn best<K: Ask>(&self, recall: Recall<K>) -> Result<Answer> {
+        let recalled = K::recall(self, &recall).await?;
+        let mut found = Found::default();
+        found.show::<K>(recalled.hits.iter().map(|hit| &hit.record))?;
+        let left_out = recalled.hits.len() - found.records.len();
+        if left_out > 0 {
+            found.cut.push(format!(
+                "{left_out} records that answer less well did not fit, as an answer ends at {MAX_ANSWER_BYTES} bytes"
+            ));
+        }
+        if !recalled.complete {
+            found.cut.push("there is more than could be looked at: name a space to look further".to_owned());
+        }
+        Answer::from_value(&found)
+    }
+
     /// As much of a page as an answer holds.
-    async fn answer<K: Ask>(&self, mut query: Query<K>) -> Result<Answer> {
+    async fn page<K: Ask>(&self, mut query: Query<K>) -> Result<Answer> {
         let mut left_out = 0;
         loop {
             let (records, next, has_unreadable) = K::ask(self, &query).await?;
-            let (mut found, mut bytes) =
-                (Found { cursor: next.map(|cursor| cursor.to_string()), ..Found::default() }, 0);
-            for record in &records {
-                let shown = K::show(record)?;
-                bytes += shown.size();
-                if bytes > MAX_ANSWER_BYTES && !found.records.is_empty() {
-                    break;
-                }
-                found.records.push(shown.json);
-                found.cut.extend(shown.cut);
-            }
+            let mut found = Found { cursor: next.map(|cursor| cursor.to_string()), ..Found::default() };
+            found.show::<K>(&records)?;
             let shown = found.records.len();
             left_out += records.len() - shown;
             if shown < records.len() && query.text.is_none() {

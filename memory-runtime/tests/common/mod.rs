@@ -12,7 +12,8 @@ use futures::future::BoxFuture;
 use memory_core::plugin::{Answer, Arguments, Executor, Plugin, Scope};
 use memory_core::{
     Backfill, Capabilities, DocumentStore, Error, ErrorKind, Health, Memory, MemoryId, MemoryPage, MemoryPatch,
-    MemoryProvider, MemoryQuery, NewMemory, Outcome, RestoreReport, Result, SpaceId, Timestamp, Updated,
+    MemoryProvider, MemoryQuery, MemoryRecall, NewMemory, Outcome, Recalled, RestoreReport, Result, SpaceId, Timestamp,
+    Updated,
 };
 use memory_runtime::{Context, ContextContent, FixedPlanner, NewTask, Pipeline, Space, Step};
 use serde_json::{Value, json};
@@ -169,6 +170,12 @@ impl MemoryProvider for Recording {
         let page = self.inner.query(query).await?;
         self.log.push(Event::Queried(Box::new(query.clone())));
         Ok(page)
+    }
+
+    async fn recall(&self, recall: &MemoryRecall) -> Result<Recalled<Memory>> {
+        let recalled = self.inner.recall(recall).await?;
+        self.called("recall");
+        Ok(recalled)
     }
 
     async fn restore(&self, memories: Vec<Memory>) -> Result<RestoreReport> {

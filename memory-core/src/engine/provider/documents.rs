@@ -7,12 +7,13 @@ use async_trait::async_trait;
 use super::{MAX_LIGHT_EXAMINED, Shared};
 use crate::engine::gate::record_rows;
 use crate::engine::pages;
-use crate::engine::session::{Reader, Writer};
+use crate::engine::recall;
+use crate::engine::session::{Reader, Work, Writer};
 use crate::engine::watch::Watching;
 use crate::engine::{Access, Engine};
 use crate::{
-    Collection, Document, DocumentId, DocumentPage, DocumentQuery, DocumentSelection, DocumentStore, DocumentWrite,
-    RestoreReport, Result, Timestamp,
+    Blocks, Collection, Document, DocumentId, DocumentPage, DocumentQuery, DocumentRecall, DocumentSelection,
+    DocumentStore, DocumentWrite, Recalled, RestoreReport, Result, Timestamp,
 };
 
 /// The documents of a [`Provider`](super::Provider).
@@ -59,13 +60,25 @@ impl<E: Engine> DocumentStore for ProviderDocuments<E> {
         let work = async {
             let open = self.shared.ready().await?;
             let has_places = query.text().is_none() && open.has_document_places().await;
-            let page =
-                self.shared.page(&open, query, has_places, |reader, asked| Box::pin(pages::documents(reader, asked)));
-            let page = page.await?;
+            let work: Work<E::Session, _, _> = |reader, asked| Box::pin(pages::documents(reader, asked));
+            let page = self.shared.look(&open, query, query.is_heavy(), has_places, work).await?;
             record_rows(page.documents.len());
             Ok(page)
         };
         self.shared.gate.read("documents.query", work).await
+    }
+
+    async fn recall(&self, recall: &DocumentRecall) -> Result<Recalled<Document>> {
+        let work = async {
+            let open = self.shared.ready().await?;
+            // Without their places, others' documents would be looked at too.
+            open.check_backfill(Blocks::DocumentPlaces).await?;
+            let work: Work<E::Session, _, _> = |reader, asked| Box::pin(recall::documents(reader, asked));
+            let recalled = self.shared.look(&open, recall, recall.query.is_heavy(), true, work).await?;
+            record_rows(recalled.hits.len());
+            Ok(recalled)
+        };
+        self.shared.gate.read("documents.recall", work).await
     }
 
     async fn remove(&self, selection: &DocumentSelection, max: usize) -> Result<Vec<DocumentId>> {

@@ -20,6 +20,7 @@ use super::gate::{Gate, HEALTH_DEADLINE, record_rows};
 use super::heavy::Permit;
 use super::load::COUNTERS;
 use super::pages::{self, Asked};
+use super::recall;
 use super::retry::Retry;
 use super::session::{Reader, Work, Writer};
 use super::settings::{Config, Settings};
@@ -27,10 +28,10 @@ use super::watch::{Watch, Watching};
 use super::{Access, Engine};
 use crate::cursor::CursorKey;
 use crate::provider::check_batch;
-use crate::query::{Kind, Query};
 use crate::{
     Backfill, Blocks, Capabilities, DocumentStore, Error, ErrorKind, Health, Memory, MemoryId, MemoryPage, MemoryPatch,
-    MemoryProvider, MemoryQuery, NewMemory, Outcome, RestoreReport, Result, TextIndex, Timestamp, Updated,
+    MemoryProvider, MemoryQuery, MemoryRecall, NewMemory, Outcome, Recalled, RestoreReport, Result, TextIndex,
+    Timestamp, Updated,
 };
 use documents::ProviderDocuments;
 
@@ -224,12 +225,23 @@ impl<E: Engine> MemoryProvider for Provider<E> {
                 }
                 open.check_backfill(Blocks::LedgerText).await?;
             }
-            let page = self.shared.page(&open, query, true, |reader, asked| Box::pin(pages::memories(reader, asked)));
-            let page = page.await?;
+            let work: Work<E::Session, _, _> = |reader, asked| Box::pin(pages::memories(reader, asked));
+            let page = self.shared.look(&open, query, query.is_heavy(), true, work).await?;
             record_rows(page.memories.len());
             Ok(page)
         };
         self.shared.gate.read("query", work).await
+    }
+
+    async fn recall(&self, recall: &MemoryRecall) -> Result<Recalled<Memory>> {
+        let work = async {
+            let open = self.shared.ready().await?;
+            let work: Work<E::Session, _, _> = |reader, asked| Box::pin(recall::memories(reader, asked));
+            let recalled = self.shared.look(&open, recall, recall.query.is_heavy(), true, work).await?;
+            record_rows(recalled.hits.len());
+            Ok(recalled)
+        };
+        self.shared.gate.read("recall", work).await
     }
 
     async fn restore(&self, memories: Vec<Memory>) -> Result<RestoreReport> {
@@ -265,26 +277,27 @@ impl<E: Engine> Shared<E> {
         if is_heavy { self.gate.permit().await.map(|permit| Some(Arc::new(permit))) } else { Ok(None) }
     }
 
-    /// The page of a query. One that seemed light and has examined many records begins anew, with a permit (L8).
-    async fn page<K, T>(
+    /// What is found for a question. One that seemed light and has examined many records begins anew, with a permit (L8).
+    async fn look<Q, T>(
         &self,
         open: &Arc<Open<E>>,
-        query: &Query<K>,
+        question: &Q,
+        mut is_heavy: bool,
         has_places: bool,
-        work: Work<E::Session, Asked<Query<K>>, T>,
+        work: Work<E::Session, Asked<Q>, T>,
     ) -> Result<T>
     where
-        K: Kind + Clone + Send + Sync + 'static,
+        Q: Clone + Send + Sync + 'static,
         T: Send + 'static,
     {
-        let (until, mut is_heavy) = (open.until(), query.is_heavy());
+        let until = open.until();
         loop {
             let permit = self.permit(is_heavy).await?;
             let watching = Watching::new(until, (!is_heavy).then_some(MAX_LIGHT_EXAMINED));
-            let asked = Asked { query: query.clone(), key: open.key.clone(), watch: watching.watch(), has_places };
-            let page = open.run_watched(permit, &watching, Access::Read, asked, work).await;
+            let asked = Asked { query: question.clone(), key: open.key.clone(), watch: watching.watch(), has_places };
+            let found = open.run_watched(permit, &watching, Access::Read, asked, work).await;
             if !watching.is_spent() {
-                return page;
+                return found;
             }
             is_heavy = true;
         }

@@ -1,0 +1,306 @@
+//! From a question to its answer: the digests of its scope, the ranking, and the records of the hits.
+
+use std::collections::{BTreeSet, HashMap};
+
+use super::pages::{Asked, DocumentsOf, Memories, Walkable, document_parts};
+use super::places::{Part, Places};
+use super::session::Reader;
+use super::walk::{Mark, Row, Walk};
+use super::watch::Watch;
+use crate::page::{Head, MAX_EXAMINED, MAX_PAGE_BYTES, Selects, Verdict};
+use crate::recall::{Digest, Digester, Ranking, rank};
+use crate::{
+    Document, DocumentRecall, ErrorKind, Hit, Memory, MemoryRecall, Order, Recall, RecallOptions, Recalled, Result,
+};
+
+/// A recall looks at the newest records of its scope, up to so many (R5).
+pub const MAX_RECALLED: usize = 20_000;
+/// Their texts have so many bytes at most, but for the first (R5).
+pub const MAX_RECALLED_BYTES: usize = 64 << 20;
+/// A recall that has read so many bytes takes a permit (L8).
+const LIGHT_BYTES: usize = 1 << 20;
+/// How many candidates a walk is asked for at once.
+const SLICE: usize = 1_024;
+/// The same of each of several walks, at least.
+const MIN_SLICE: usize = 64;
+/// How many records are read at once by their ids.
+const READ: usize = 64;
+
+pub(super) async fn memories(
+    reader: &mut impl Reader,
+    Asked { query: recall, watch, .. }: &Asked<MemoryRecall>,
+) -> Result<Recalled<Memory>> {
+    if is_idle(recall) {
+        return Ok(nothing());
+    }
+    let parts = Places::of(reader, None, &recall.query).await?.parts(reader);
+    answer(reader, &Memories, &parts, recall, watch).await
+}
+
+pub(super) async fn documents(
+    reader: &mut impl Reader,
+    Asked { query: recall, watch, .. }: &Asked<DocumentRecall>,
+) -> Result<Recalled<Document>> {
+    if is_idle(recall) {
+        return Ok(nothing());
+    }
+    let parts = document_parts(reader, &recall.query, true).await?;
+    answer(reader, &DocumentsOf(recall.query.collection()), &parts, recall, watch).await
+}
+
+/// Whether there is nothing to look for.
+fn is_idle<K>(recall: &Recall<K>) -> bool {
+    recall.terms.is_empty() || recall.query.limit == 0
+}
+
+fn nothing<T>() -> Recalled<T> {
+    Recalled { hits: Vec::new(), examined: 0, complete: true, explained: None }
+}
+
+async fn answer<K: Selects, R: Reader>(
+    reader: &mut R,
+    on: &impl Walkable<K>,
+    parts: &[Part],
+    recall: &Recall<K>,
+    watch: &Watch,
+) -> Result<Recalled<K::Record>>
+where
+    Recall<K>: Sync,
+    K::Record: Clone,
+{
+    let newest = newest(reader, on, parts, recall, watch).await?;
+    let (is_whole, examined) = (newest.is_whole, newest.digests.len());
+    if !is_whole {
+        watch.cut();
+    }
+    let ranking = rank(newest.digests, recall);
+    watch.check()?;
+    let (hits, are_all) = hits(reader, on, &ranking, recall, watch).await?;
+    let explained = recall.options.explain.then_some(ranking.explained);
+    Ok(Recalled { hits, examined, complete: is_whole && are_all, explained })
+}
+
+/// The digests of the scope's newest records.
+///
+/// Several walks take turns, and the one that is at the newest record goes on, so that none goes further back than the answer does.
+async fn newest<K: Selects, R: Reader>(
+    reader: &mut R,
+    on: &impl Walkable<K>,
+    parts: &[Part],
+    recall: &Recall<K>,
+    watch: &Watch,
+) -> Result<Newest>
+where
+    Recall<K>: Sync,
+{
+    let goes_on = || watch.check().is_ok();
+    let mut digester = Digester::new(recall, &goes_on);
+    let (mut newest, mut examined, mut bytes) = (Newest::new(), 0, 0);
+    // One that has not begun is before all others.
+    let mut walks: Vec<(&Part, Option<Mark>)> = parts.iter().map(|part| (part, None)).collect();
+    let is_shared = parts.len() > 1;
+    let count = (SLICE / parts.len().max(1)).max(MIN_SLICE);
+    loop {
+        let ahead = walks.iter().enumerate().max_by_key(|(_, (_, behind))| (behind.is_none(), behind.as_ref()));
+        let Some(at) = ahead.map(|(at, _)| at) else { break };
+        let (part, behind) = &walks[at];
+        let walk = Walk {
+            source: part.source(),
+            order: Order::NewestFirst,
+            created_after: None,
+            created_before: None,
+            behind: behind.as_ref(),
+            count,
+            is_shared,
+        };
+        let mut is_over = false;
+        let mut visit = |row: &dyn Row<K>| {
+            is_over = !watch.goes_on() || newest.is_full(examined);
+            if is_over {
+                return Ok(Verdict::Stop);
+            }
+            examined += 1;
+            let record = row.head().and_then(|head| {
+                is_over = newest.has_passed(&head);
+                let is_looked_at = !is_over && recall.query.has_in_scope(&head);
+                is_looked_at.then(|| row.read(&head)).transpose()
+            });
+            match record {
+                Ok(Some(record)) => {
+                    bytes += K::size(&record);
+                    is_over = bytes > LIGHT_BYTES && !watch.is_heavy();
+                    if is_over {
+                        watch.spend();
+                    } else {
+                        newest.add(digester.digest(&record));
+                    }
+                }
+                // What can't be read has no words.
+                Err(error) if error.kind() != ErrorKind::Corrupt => return Err(error),
+                _ => {}
+            }
+            Ok(if is_over { Verdict::Stop } else { Verdict::Skip })
+        };
+        let behind = on.walk(reader, &walk, &mut visit).await?;
+        watch.check()?;
+        if is_over || behind.is_none() {
+            walks.swap_remove(at);
+        } else {
+            walks[at].1 = behind;
+        }
+    }
+    newest.trim();
+    Ok(newest)
+}
+
+/// The hits with their neighbours, and whether they are all that were ranked.
+async fn hits<K: Selects, R: Reader>(
+    reader: &mut R,
+    on: &impl Walkable<K>,
+    ranking: &Ranking,
+    recall: &Recall<K>,
+    watch: &Watch,
+) -> Result<(Vec<Hit<K::Record>>, bool)>
+where
+    K::Record: Clone,
+{
+    let RecallOptions { neighbours, explain, .. } = recall.options;
+    let digests = &ranking.digests;
+    let (mut room, mut are_all, mut fitting) = (MAX_PAGE_BYTES, true, Vec::new());
+    for ranked in &ranking.ranked {
+        let bytes = digests[ranked.place].bytes;
+        if bytes > room && !fitting.is_empty() {
+            are_all = false;
+            break;
+        }
+        room = room.saturating_sub(bytes);
+        let mut around = ranking.around(ranked.place, neighbours);
+        let bytes = digests[around.clone()].iter().map(|digest| digest.bytes).sum::<usize>() - bytes;
+        if bytes > room {
+            are_all = false;
+            around = ranked.place..ranked.place + 1;
+        } else {
+            room -= bytes;
+        }
+        fitting.push((ranked, around));
+    }
+    let wanted: BTreeSet<usize> = fitting.iter().flat_map(|(_, around)| around.clone()).collect();
+    let ids: Vec<_> = wanted.into_iter().map(|place| digests[place].mark.id.clone()).collect();
+    let mut records = HashMap::with_capacity(ids.len());
+    for ids in ids.chunks(READ) {
+        for record in on.read(reader, ids).await?.into_iter().flatten() {
+            records.insert(K::head(&record).id.to_vec(), record);
+        }
+        watch.check()?;
+    }
+    // It may have changed since, have gone, or be another one under the same id.
+    let in_scope = |place: usize| {
+        let Mark { id, millis } = &digests[place].mark;
+        let is_it = |head: Head<'_>| head.created_at.as_millis() == *millis && recall.query.has_in_scope(&head);
+        records.get(id).filter(|record| is_it(K::head(record)))
+    };
+    let hits = fitting.iter().filter_map(|(ranked, around)| {
+        let record = in_scope(ranked.place).filter(|record| recall.query.wants(record))?.clone();
+        let before = (around.start..ranked.place).filter_map(in_scope).cloned().collect();
+        let after = (ranked.place + 1..around.end).filter_map(in_scope).cloned().collect();
+        let terms = explain.then(|| ranking.terms_of(ranked.place, &recall.terms));
+        Some(Hit { score: ranked.parts.sum(), parts: ranked.parts, record, before, after, terms })
+    });
+    Ok((hits.collect(), are_all))
+}
+
+/// The digests of the newest records, as far as they count (R5).
+struct Newest {
+    digests: Vec<Digest>,
+    bytes: usize,
+    /// The newest record that was left out: what is older is out too.
+    left_out: Option<Mark>,
+    is_whole: bool,
+}
+
+impl Newest {
+    fn new() -> Self {
+        Self { digests: Vec::new(), bytes: 0, left_out: None, is_whole: true }
+    }
+
+    /// Whether so many were examined that no more are.
+    fn is_full(&mut self, examined: usize) -> bool {
+        let is_full = examined == MAX_EXAMINED;
+        self.is_whole &= !is_full;
+        is_full
+    }
+
+    fn has_passed(&self, head: &Head<'_>) -> bool {
+        let position = (head.created_at.as_millis(), head.id);
+        self.left_out.as_ref().is_some_and(|left_out| position <= (left_out.millis, left_out.id.as_slice()))
+    }
+
+    fn add(&mut self, digest: Digest) {
+        self.bytes += digest.bytes;
+        self.digests.push(digest);
+        // Not for each one again.
+        let slack = if self.left_out.is_none() { 0 } else { 1 };
+        let is_over = |count: usize, most: usize| count > most + most * slack / 8;
+        if is_over(self.digests.len(), MAX_RECALLED) || is_over(self.bytes, MAX_RECALLED_BYTES) {
+            self.trim();
+        }
+    }
+
+    /// Leaves out what is too old, so that what stays is the longest row of newest records that the limits allow. An engine may know places by their hashes, and find a record in two.
+    fn trim(&mut self) {
+        self.digests.sort_unstable_by(|left, right| right.mark.cmp(&left.mark));
+        self.digests.dedup_by(|left, right| left.mark == right.mark);
+        self.bytes = 0;
+        let fitting = self.digests.iter().enumerate().take_while(|(number, digest)| {
+            self.bytes += digest.bytes;
+            *number == 0 || *number < MAX_RECALLED && self.bytes <= MAX_RECALLED_BYTES
+        });
+        let fitting = fitting.count();
+        if fitting < self.digests.len() {
+            self.left_out = Some(self.digests.swap_remove(fitting).mark);
+            self.digests.truncate(fitting);
+            self.is_whole = false;
+        }
+        self.bytes = self.digests.iter().map(|digest| digest.bytes).sum();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The places in time of the newest records of some, which come in this order.
+    fn kept(records: &[(i64, usize)]) -> (Vec<i64>, bool) {
+        let mut newest = Newest::new();
+        for (millis, bytes) in records {
+            let mark = Mark { millis: *millis, id: vec![0] };
+            let head = Head {
+                id: &mark.id,
+                space: "a",
+                created_at: crate::Timestamp::from_millis(*millis).expect("valid"),
+                status: None,
+            };
+            if !newest.has_passed(&head) {
+                newest.add(Digest { mark, bytes: *bytes, ..Digest::default() });
+            }
+        }
+        newest.trim();
+        (newest.digests.iter().map(|digest| digest.mark.millis).collect(), newest.is_whole)
+    }
+
+    #[test]
+    fn what_is_kept_does_not_depend_on_the_order_in_which_it_came() {
+        const MIB: usize = 1 << 20;
+        let mut records = [(5, 60 * MIB), (3, 8 * MIB), (4, 1), (2, 1), (1, 90 * MIB)];
+        for turn in 0..records.len() {
+            records.rotate_left(1);
+            assert_eq!(kept(&records), (vec![5, 4], false), "turn {turn}");
+        }
+        assert_eq!(kept(&[(1, 90 * MIB)]), (vec![1], true), "one always fits");
+        assert_eq!(kept(&[(1, 1), (2, 90 * MIB)]), (vec![2], false));
+        let many = |count: usize| (0..count).map(|millis| (millis as i64, 1)).collect::<Vec<_>>();
+        assert!(kept(&many(MAX_RECALLED)).1);
+        let (newest, is_whole) = kept(&many(3 * MAX_RECALLED));
+        assert_eq!((newest.len(), newest[0], is_whole), (MAX_RECALLED, 3 * MAX_RECALLED as i64 - 1, false));
+    }
+}

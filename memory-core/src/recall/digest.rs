@@ -1,0 +1,237 @@
+//! What the ranking has to know of a record.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+
+use super::language::{Terms, pair};
+use super::{Container, Recall};
+use crate::engine::Mark;
+use crate::page::Selects;
+use crate::{BOUNDARIES, Json, JsonObject, Timestamp, words};
+
+/// The known words are forgotten when there are so many, since the records decide how many different words there are.
+const MAX_KNOWN: usize = 65_536;
+/// As many speakers are known.
+const MAX_SPEAKERS: usize = 1_024;
+/// How many words are counted between two looks at whether it goes on.
+const PAUSE: usize = 4_096;
+/// Of a name only this much counts, in bytes.
+const MAX_NAME: usize = 256;
+
+/// What the ranking has to know of a record.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(crate) struct Digest {
+    /// Where it stands in the order of its container.
+    pub(crate) mark: Mark,
+    /// The hash of its container.
+    pub(crate) container: u64,
+    /// How many terms it has.
+    pub(crate) length: u32,
+    /// The terms of the question that it has, by their numbers, in ascending order, and how often.
+    pub(crate) counts: Box<[(u16, u32)]>,
+    /// Whether a text of it ends with a question mark.
+    pub(crate) asks: bool,
+    /// The hash of its speaker, where the question names whom.
+    pub(crate) named: Option<u64>,
+    /// Whether it may be a hit.
+    pub(crate) is_wanted: bool,
+    /// About how many bytes its record has.
+    pub(crate) bytes: usize,
+}
+
+/// Makes the digests of one recall.
+pub(crate) struct Digester<'r, K> {
+    recall: &'r Recall<K>,
+    terms: Terms,
+    /// What the words are that were seen.
+    known: HashMap<String, Known>,
+    /// The speakers that were seen, and whether the question names them.
+    speakers: HashMap<String, Option<u64>>,
+    /// Its key is secret, so that nobody can make two containers one.
+    hasher: RandomState,
+    goes_on: &'r (dyn Fn() -> bool + Sync),
+}
+
+#[derive(Clone, Copy)]
+enum Known {
+    /// It is left out.
+    Stop,
+    /// It counts towards the length.
+    Other,
+    /// The number of a term of the question.
+    Asked(u16),
+}
+
+impl<'r, K: Selects> Digester<'r, K> {
+    /// Asks now and then whether it goes on; a digest that it has not is of no use.
+    pub(crate) fn new(recall: &'r Recall<K>, goes_on: &'r (dyn Fn() -> bool + Sync)) -> Self {
+        let (known, speakers, hasher) = Default::default();
+        Self { recall, terms: Terms::new(recall.options.language), known, speakers, hasher, goes_on }
+    }
+
+    /// The digest of a record of the scope.
+    pub(crate) fn digest(&mut self, record: &K::Record) -> Digest {
+        let (head, metadata) = (K::head(record), K::metadata(record).to_object());
+        let mut counts = Counts::default();
+        K::each_text(record, &mut |text| {
+            self.count(text, &mut counts);
+            counts.asks |= text.trim_end().ends_with(['?', '？', '؟', '\u{37e}']);
+        });
+        for word in date(head.created_at) {
+            self.count(&word, &mut counts);
+        }
+        let mut terms: Box<[_]> = counts.terms.into_iter().collect();
+        terms.sort_unstable();
+        Digest {
+            mark: Mark { millis: head.created_at.as_millis(), id: head.id.to_vec() },
+            container: self.container(head.space, &metadata),
+            length: counts.length,
+            counts: terms,
+            asks: counts.asks,
+            named: self.named(&metadata),
+            is_wanted: self.recall.query.wants(record),
+            bytes: K::size(record),
+        }
+    }
+
+    /// Counts the terms of a text.
+    fn count(&mut self, text: &str, counts: &mut Counts) {
+        let mut before: Option<words::Word<'_>> = None;
+        for (number, word) in words::found(text).enumerate() {
+            if number % PAUSE == PAUSE - 1 && !(self.goes_on)() {
+                return;
+            }
+            let is_beside = |before: &words::Word<'_>| before.end() == word.start;
+            if let Some(before) = before.filter(is_beside).filter(|before| before.is_character() && word.is_character())
+            {
+                counts.add(self.asked(&pair(before.text, word.text)));
+            }
+            counts.add(self.known(&word.lower()));
+            before = Some(word);
+        }
+    }
+
+    /// What a word is to the question.
+    fn known(&mut self, word: &str) -> Known {
+        if let Some(known) = self.known.get(word) {
+            return *known;
+        }
+        let known = self.terms.of(word).map_or(Known::Stop, |term| self.asked(&term));
+        if self.known.len() == MAX_KNOWN {
+            self.known.clear();
+        }
+        self.known.insert(word.to_owned(), known);
+        known
+    }
+
+    fn asked(&self, term: &str) -> Known {
+        let asked = self.recall.terms.binary_search_by(|asked| asked.as_str().cmp(term));
+        asked.map_or(Known::Other, |number| Known::Asked(number as u16))
+    }
+
+    fn container(&self, space: &str, metadata: &JsonObject) -> u64 {
+        let parent = || space.rfind(BOUNDARIES).map_or(space, |at| &space[..at]);
+        // A space and a text of the metadata may have the same bytes.
+        let container = match &self.recall.options.container {
+            Container::Parent => (false, parent()),
+            Container::Depth(depth) => {
+                let end = space.match_indices(BOUNDARIES).nth(depth - 1).map_or(space.len(), |(at, _)| at);
+                (false, &space[..end])
+            }
+            Container::Metadata(key) => text_of(metadata, key).map_or_else(|| (false, parent()), |text| (true, text)),
+        };
+        self.hasher.hash_one(container)
+    }
+
+    /// The hash of the speaker, where a term of the name is one of the question.
+    fn named(&mut self, metadata: &JsonObject) -> Option<u64> {
+        let name = text_of(metadata, &self.recall.options.speaker)?;
+        if let Some(named) = self.speakers.get(name) {
+            return *named;
+        }
+        let is_asked = |term: &String| {
+            // One letter names nobody.
+            term.chars().nth(1).is_some() && self.recall.terms.binary_search(term).is_ok()
+        };
+        let is_named = self.terms.of_question(name).iter().any(is_asked);
+        let named = is_named.then(|| self.hasher.hash_one(name));
+        if self.speakers.len() == MAX_SPEAKERS {
+            self.speakers.clear();
+        }
+        self.speakers.insert(name.to_owned(), named);
+        named
+    }
+}
+
+/// What was counted of a record.
+#[derive(Default)]
+struct Counts {
+    terms: HashMap<u16, u32>,
+    length: u32,
+    asks: bool,
+}
+
+impl Counts {
+    fn add(&mut self, known: Known) {
+        self.length = self.length.saturating_add(u32::from(!matches!(known, Known::Stop)));
+        if let Known::Asked(number) = known {
+            let count = self.terms.entry(number).or_default();
+            *count = count.saturating_add(1);
+        }
+    }
+}
+
+/// The text of a key, as far as it counts.
+fn text_of<'m>(metadata: &'m JsonObject, key: &str) -> Option<&'m str> {
+    match metadata.get(key)? {
+        Json::String(text) => Some(&text[..text.floor_char_boundary(MAX_NAME)]),
+        _ => None,
+    }
+}
+
+/// The words of a date: `may 2023 8`.
+fn date(time: Timestamp) -> [String; 3] {
+    const MONTHS: [&str; 12] = [
+        "january",
+        "february",
+        "march",
+        "april",
+        "may",
+        "june",
+        "july",
+        "august",
+        "september",
+        "october",
+        "november",
+        "december",
+    ];
+    // The calendar repeats every 146,097 days; a year that begins in March ends with its leap day.
+    let days = time.as_millis().div_euclid(86_400_000) + 719_468;
+    let (era, day) = (days.div_euclid(146_097), days.rem_euclid(146_097));
+    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let day = day - (153 * month + 2) / 5 + 1;
+    let (month, next) = if month < 10 { (month + 2, 0) } else { (month - 10, 1) };
+    [MONTHS[month as usize].to_owned(), (year + era * 400 + next).to_string(), day.to_string()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_date_has_the_words_of_the_calendar() {
+        let check = |millis, words: &str| {
+            let time = Timestamp::from_millis(millis).expect("in range");
+            assert_eq!(date(time).join(" "), words, "{millis}");
+        };
+        check(0, "january 1970 1");
+        check(-1, "december 1969 31");
+        check(1_683_554_160_000, "may 2023 8");
+        check(951_782_400_000, "february 2000 29");
+        check(951_868_800_000, "march 2000 1");
+        check(-8_640_000_000_000, "march 1696 17");
+        check(4_107_542_400_000, "march 2100 1");
+    }
+}

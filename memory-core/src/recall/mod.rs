@@ -1,0 +1,168 @@
+//! Recall: a question in words within a scope, answered best first (R1 to R6).
+
+mod answer;
+mod digest;
+mod language;
+mod score;
+mod weights;
+
+use std::str::FromStr;
+
+use crate::query::{Documents, Kind, Ledger, MAX_TEXT, MAX_WORDS, Order, Query};
+use crate::{Error, Result};
+use language::Terms;
+
+pub use answer::{Explained, Hit, Parts, Recalled, Term};
+pub(crate) use digest::{Digest, Digester};
+pub use language::Language;
+pub(crate) use score::{Ranking, rank};
+pub use weights::Weights;
+
+/// A question to the ledger.
+///
+/// ```
+/// use memory_core::{MemoryQuery, Recall};
+///
+/// let scope = MemoryQuery::builder().under("guild-1").limit(10).build()?;
+/// let recall = Recall::new("When did Caroline go to the support group?", scope)?;
+/// assert_eq!(recall.terms(), ["carolin", "go", "group", "support"]);
+/// # Ok::<(), memory_core::Error>(())
+/// ```
+pub type MemoryRecall = Recall<Ledger>;
+
+/// A question to one collection of documents.
+pub type DocumentRecall = Recall<Documents>;
+
+/// A question in words, within the spaces of a query. What else the query asks for (statuses, times, filter) hits satisfy too, and
+/// its limit says how many there are at most.
+#[derive(Debug, Clone)]
+pub struct Recall<K> {
+    pub(crate) query: Query<K>,
+    pub(crate) question: String,
+    /// The terms of the question, each once, in the order of their bytes.
+    pub(crate) terms: Vec<String>,
+    pub(crate) options: RecallOptions,
+}
+
+/// How a question is read and ranked.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RecallOptions {
+    /// The language of the question and of the records.
+    pub language: Language,
+    /// What holds records together.
+    pub container: Container,
+    /// The key of the metadata that names the speaker of a record; `speaker` by default.
+    pub speaker: String,
+    /// What counts how much.
+    pub weights: Weights,
+    /// How many records of its container are given on each side of a hit; at most [`MAX_NEIGHBOURS`].
+    pub neighbours: usize,
+    /// Whether the terms that matched and the divisors of the scores are told.
+    pub explain: bool,
+}
+
+/// What holds a record together with others, in the order of time: a conversation, a room, a file (R3).
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Container {
+    /// The space above that of the record; its own space where there is none above.
+    #[default]
+    Parent,
+    /// So many segments of the space from the beginning, at least one; the whole space where it has fewer.
+    Depth(usize),
+    /// The text of this key of the metadata; the parent where there is none.
+    Metadata(String),
+}
+
+impl FromStr for Container {
+    type Err = Error;
+
+    /// `parent`, `depth:N` or `metadata:KEY`; else `InvalidInput`.
+    fn from_str(text: &str) -> Result<Self> {
+        let container = match text.split_once(':') {
+            None if text == "parent" => Some(Self::Parent),
+            Some(("depth", depth)) => depth.parse().ok().filter(|depth| *depth > 0).map(Self::Depth),
+            Some(("metadata", key)) => Some(Self::Metadata(key.to_owned())),
+            _ => None,
+        };
+        container.ok_or_else(|| Error::invalid("a container is parent, depth:N with N from 1 on, or metadata:KEY"))
+    }
+}
+
+/// The most records that are given on each side of a hit.
+pub const MAX_NEIGHBOURS: usize = 10;
+
+impl Default for RecallOptions {
+    fn default() -> Self {
+        Self {
+            language: Language::default(),
+            container: Container::default(),
+            speaker: "speaker".to_owned(),
+            weights: Weights::default(),
+            neighbours: 0,
+            explain: false,
+        }
+    }
+}
+
+impl<K: Kind> Recall<K> {
+    /// This question within the spaces of a query: see [`Recall::with`].
+    pub fn new(question: &str, query: Query<K>) -> Result<Self> {
+        Self::with(question, query, RecallOptions::default())
+    }
+
+    /// This question within the spaces of a query, read and ranked as the options say. One without a term finds nothing.
+    ///
+    /// `InvalidInput` when the query has a text, an order, a cursor or an offset of its own, or when an option is out of its range;
+    /// `TooLarge` when the question has more than [`MAX_TEXT`] bytes or [`MAX_WORDS`] distinct terms.
+    pub fn with(question: &str, query: Query<K>, options: RecallOptions) -> Result<Self> {
+        if query.text.is_some() || query.cursor.is_some() || query.offset > 0 || query.order != Order::default() {
+            return Err(Error::invalid(
+                "text, order, cursor and offset do not go with a recall, which gives the best first",
+            ));
+        }
+        options.check()?;
+        if question.len() > MAX_TEXT {
+            let length = question.len();
+            return Err(Error::too_large(format!("a question of {length} bytes; at most {MAX_TEXT} are allowed")));
+        }
+        let terms = Terms::new(options.language).of_question(question);
+        if terms.len() > MAX_WORDS {
+            let count = terms.len();
+            return Err(Error::too_large(format!("a question of {count} terms; at most {MAX_WORDS} are allowed")));
+        }
+        Ok(Self { query, question: question.to_owned(), terms, options })
+    }
+
+    /// The question as it was given.
+    pub fn question(&self) -> &str {
+        &self.question
+    }
+
+    /// The scope and the conditions.
+    pub fn query(&self) -> &Query<K> {
+        &self.query
+    }
+
+    /// How it is read and ranked.
+    pub fn options(&self) -> &RecallOptions {
+        &self.options
+    }
+
+    /// The terms of the question, each once, in the order of their bytes.
+    pub fn terms(&self) -> &[String] {
+        &self.terms
+    }
+}
+
+impl RecallOptions {
+    fn check(&self) -> Result<()> {
+        if self.neighbours > MAX_NEIGHBOURS {
+            let count = self.neighbours;
+            return Err(Error::invalid(format!("{count} neighbours; at most {MAX_NEIGHBOURS} are allowed")));
+        }
+        if self.container == Container::Depth(0) {
+            return Err(Error::invalid("a container has at least one segment of the space"));
+        }
+        self.weights.check()
+    }
+}

@@ -1,0 +1,206 @@
+//! The ranking: the best records by the terms that they hold, and then by exact scores of these and their neighbours (R4).
+
+use std::collections::{BTreeSet, HashMap};
+use std::ops::Range;
+
+use super::Recall;
+use super::answer::{Explained, Parts, Term};
+use super::digest::Digest;
+use super::weights::Weights;
+
+/// The records of a scope in their order, those that answer, and how they were scored.
+#[derive(Debug, Default)]
+pub(crate) struct Ranking {
+    /// By container, and within it by time.
+    pub(crate) digests: Vec<Digest>,
+    /// The best first, at most as many as were wanted.
+    pub(crate) ranked: Vec<Ranked>,
+    pub(crate) explained: Explained,
+    /// How rare each term is.
+    idf: Vec<f64>,
+}
+
+/// A record that answers, by its place among the digests.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Ranked {
+    pub(crate) place: usize,
+    pub(crate) parts: Parts,
+}
+
+/// Ranks the records of a scope.
+pub(crate) fn rank<K>(mut digests: Vec<Digest>, recall: &Recall<K>) -> Ranking {
+    let mut named = digests.iter().filter_map(|digest| digest.named);
+    let first = named.next();
+    let names_one = first.is_some() && named.all(|other| Some(other) == first);
+    let (terms, weights) = (recall.terms.len(), &recall.options.weights);
+    digests.sort_unstable_by(|left, right| (left.container, &left.mark).cmp(&(right.container, &right.mark)));
+    let scope = Scope::new(digests, terms, weights);
+    let candidates = scope.candidates();
+    // In a fixed order, and with it what they add up to.
+    let scored: BTreeSet<usize> = candidates.iter().flat_map(|place| scope.window(*place, weights.window)).collect();
+    let containers = scope.best_by_container(&candidates);
+    let none = vec![0.0; terms];
+    let sums: Vec<_> = scored
+        .iter()
+        .map(|place| {
+            let own = scope.own(*place);
+            let mut window = own.clone();
+            for neighbour in scope.window(*place, weights.window) {
+                raise(&mut window, &scope.own(neighbour));
+            }
+            let container = containers.get(&scope.digests[*place].container).unwrap_or(&none);
+            [sum(&own), sum(&window), sum(container)]
+        })
+        .collect();
+    let [words, neighbours, container] = [0, 1, 2].map(|part| best(sums.iter().map(|sums| sums[part])));
+    let together =
+        best(sums.iter().map(|[own, window, _]| share(*own, words) + weights.neighbours * share(*window, neighbours)));
+    let shares = |[own, window, all]: &[f64; 3]| {
+        let of_both =
+            [share(share(*own, words), together), share(weights.neighbours * share(*window, neighbours), together)];
+        [of_both[0], of_both[1], weights.container * share(*all, container)]
+    };
+    let total = best(sums.iter().map(|sums| shares(sums).iter().sum()));
+    let mut ranked: Vec<_> = scored
+        .iter()
+        .zip(&sums)
+        .filter(|(place, _)| scope.digests[**place].is_wanted)
+        .map(|(place, sums)| {
+            let [words, neighbours, container] = shares(sums).map(|part| share(part, total));
+            let digest = &scope.digests[*place];
+            let question = if digest.asks { -weights.question } else { 0.0 };
+            let plain = Parts { words, neighbours, container, question, speaker: 0.0 };
+            let speaker =
+                if names_one && digest.named.is_some() { weights.speaker * plain.sum().max(0.0) } else { 0.0 };
+            Ranked { place: *place, parts: Parts { speaker, ..plain } }
+        })
+        .collect();
+    ranked.sort_by(|left, right| {
+        let by_score = right.parts.sum().total_cmp(&left.parts.sum());
+        by_score.then_with(|| scope.digests[right.place].mark.cmp(&scope.digests[left.place].mark))
+    });
+    ranked.truncate(recall.query.limit);
+    let (records, average_length) = (scope.digests.len(), scope.average_length);
+    let explained = Explained { records, average_length, words, neighbours, together, container, total };
+    Ranking { idf: scope.idf, digests: scope.digests, ranked, explained }
+}
+
+impl Ranking {
+    /// The places of the records around one in its container, so many on each side.
+    pub(crate) fn around(&self, place: usize, count: usize) -> Range<usize> {
+        window(&self.digests, place, count)
+    }
+
+    /// Which of these terms a record holds.
+    pub(crate) fn terms_of(&self, place: usize, terms: &[String]) -> Vec<Term> {
+        let term = |(number, count): &(u16, u32)| Term {
+            term: terms[usize::from(*number)].clone(),
+            idf: self.idf[usize::from(*number)],
+            count: *count,
+        };
+        self.digests[place].counts.iter().map(term).collect()
+    }
+}
+
+/// The records of a scope, by container and time, and what is true of all of them.
+struct Scope<'w> {
+    digests: Vec<Digest>,
+    weights: &'w Weights,
+    average_length: f64,
+    idf: Vec<f64>,
+}
+
+impl<'w> Scope<'w> {
+    fn new(digests: Vec<Digest>, terms: usize, weights: &'w Weights) -> Self {
+        let mut holders = vec![0_u64; terms];
+        let mut length = 0_u64;
+        for digest in &digests {
+            length += u64::from(digest.length);
+            for (number, _) in &digest.counts {
+                holders[usize::from(*number)] += 1;
+            }
+        }
+        let count = digests.len() as f64;
+        let idf = |holders: &u64| (1.0 + (count - *holders as f64 + 0.5) / (*holders as f64 + 0.5)).ln();
+        let idf = holders.iter().map(idf).collect();
+        Self { average_length: length as f64 / count.max(1.0), digests, weights, idf }
+    }
+
+    /// The places of the best records that hold a term and are wanted, or have a neighbour that is.
+    fn candidates(&self) -> Vec<usize> {
+        let mut found: Vec<_> =
+            (0..self.digests.len()).filter_map(|place| Some((self.presence(place)?, place))).collect();
+        let best_first = |(left, at): &(u64, usize), (right, other): &(u64, usize)| {
+            let newest_first = || self.digests[*other].mark.cmp(&self.digests[*at].mark);
+            right.cmp(left).then_with(newest_first)
+        };
+        if found.len() > self.weights.candidates {
+            found.select_nth_unstable_by(self.weights.candidates, best_first);
+            found.truncate(self.weights.candidates);
+        }
+        found.into_iter().map(|(_, place)| place).collect()
+    }
+
+    /// How rare the terms are together that a candidate holds, in whole numbers, which add up to the same in every order.
+    fn presence(&self, place: usize) -> Option<u64> {
+        let counts = &self.digests[place].counts;
+        let is_wanted = || self.window(place, self.weights.window).any(|near| self.digests[near].is_wanted);
+        let rarity = |(number, _): &(u16, u32)| (self.idf[usize::from(*number)] * 65_536.0).round() as u64;
+        (!counts.is_empty() && is_wanted()).then(|| counts.iter().map(rarity).sum())
+    }
+
+    fn window(&self, place: usize, count: usize) -> Range<usize> {
+        window(&self.digests, place, count)
+    }
+
+    /// What each term brings to a record by itself (BM25).
+    fn own(&self, place: usize) -> Vec<f64> {
+        let Weights { saturation, length, .. } = self.weights;
+        let digest = &self.digests[place];
+        let norm = saturation * (1.0 - length + length * f64::from(digest.length) / self.average_length);
+        let mut own = vec![0.0; self.idf.len()];
+        for (number, count) in &digest.counts {
+            let (number, count) = (usize::from(*number), f64::from(*count));
+            own[number] = self.idf[number] * count * (saturation + 1.0) / (count + norm);
+        }
+        own
+    }
+
+    /// The best that each term brings to a candidate of a container.
+    fn best_by_container(&self, candidates: &[usize]) -> HashMap<u64, Vec<f64>> {
+        let mut containers = HashMap::new();
+        for place in candidates {
+            let best = containers.entry(self.digests[*place].container).or_insert_with(|| vec![0.0; self.idf.len()]);
+            raise(best, &self.own(*place));
+        }
+        containers
+    }
+}
+
+/// The places around one in its container, so many on each side.
+fn window(digests: &[Digest], place: usize, count: usize) -> Range<usize> {
+    let is_beside = |other: &usize| digests[*other].container == digests[place].container;
+    let start = (place.saturating_sub(count)..place).find(is_beside).unwrap_or(place);
+    let end = (place..digests.len().min(place + count + 1)).rev().find(is_beside).unwrap_or(place);
+    start..end + 1
+}
+
+/// Raises each number to the other one, where that is greater.
+fn raise(numbers: &mut [f64], others: &[f64]) {
+    for (number, other) in numbers.iter_mut().zip(others) {
+        *number = number.max(*other);
+    }
+}
+
+fn sum(numbers: &[f64]) -> f64 {
+    numbers.iter().sum()
+}
+
+fn best(numbers: impl Iterator<Item = f64>) -> f64 {
+    numbers.fold(0.0, f64::max)
+}
+
+/// The part of the best.
+fn share(number: f64, best: f64) -> f64 {
+    if best > 0.0 { number / best } else { 0.0 }
+}
