@@ -10,7 +10,7 @@ use futures::future::BoxFuture;
 use futures::{StreamExt, stream};
 use memory_core::{
     Collection, Content, Context, Document, DocumentId, DocumentQuery, DocumentSelection, Documents, MemoryId,
-    MemoryPatch, MemoryProvider, Metadata, NewMemory, QueryBuilder, Revision, SpaceId, Timestamp,
+    MemoryPatch, MemoryProvider, Metadata, NewMemory, QueryBuilder, Recall, Revision, SpaceId, Timestamp,
 };
 use tokio::runtime::Runtime;
 
@@ -230,6 +230,13 @@ impl Bench<'_> {
                 selection(name).preview(&*documents, SCOPE).await.expect("answers");
             }
         };
+        let recall = async |name, times: Vec<()>| {
+            let query = scoped(name).limit(10).build().expect("a query");
+            let recall = Recall::new("Which words are about topic7?", query).expect("a question");
+            for () in times {
+                documents.recall(&recall).await.expect("answers");
+            }
+        };
         let remove = async |name, _: Vec<()>| drop(documents.remove(&selection(name), SCOPE).await.expect("removes"));
 
         let name = "documents: newest 50 of a scope, alone and beside others";
@@ -238,6 +245,12 @@ impl Bench<'_> {
         let name = "documents: a filter in a scope, alone and beside others";
         let alone = async |times| page(rare(ALONE), times).await;
         self.compare(name, || vec![(); 20], Some(alone), async |times| page(rare(BESIDE), times).await);
+        let name = "recall: a question in a scope, alone and beside others";
+        let alone = async |times| recall(ALONE, times).await;
+        self.compare(name, || vec![(); 20], Some(alone), async |times| recall(BESIDE, times).await);
+        let name = "recall: a question in a scope, beside reading all of it";
+        let reading = async |times| page(scoped(BESIDE).limit(SCOPE), times).await;
+        self.compare(name, || vec![(); 20], Some(reading), async |times| recall(BESIDE, times).await);
         let name = "documents: a dry run in a scope, alone and beside others";
         let alone = async |times| preview(ALONE, times).await;
         self.compare(name, || vec![(); 20], Some(alone), async |times| preview(BESIDE, times).await);
@@ -331,7 +344,7 @@ fn document(collection: &str, path: &str, number: usize, place: usize) -> Docume
         id: DocumentId::parse(format!("{number:07}")).expect("an id"),
         collection: Collection::parse(collection).expect("a name"),
         space_id: SpaceId::parse(format!("{path}-{}-{number}", number % 10)).expect("a space"),
-        content: Content::parse("words ".repeat(PAYLOAD / 6)).expect("a content"),
+        content: Content::parse(format!("topic{} {}", number % 100, "words ".repeat(PAYLOAD / 6))).expect("a content"),
         metadata: Metadata::parse(&metadata).expect("metadata"),
         created_at: Timestamp::from_millis(place as i64).expect("a time"),
         updated_at: None,

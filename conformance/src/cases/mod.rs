@@ -7,6 +7,7 @@ mod filters;
 mod lifecycle;
 mod plugin;
 mod reading;
+mod recall;
 mod spaces;
 mod text;
 mod writing;
@@ -23,6 +24,7 @@ pub fn all() -> Vec<Case> {
         filters::cases(),
         documents::cases(),
         text::cases(),
+        recall::cases(),
         #[cfg(feature = "faults")]
         faults::cases(),
         crate::model::cases(),

@@ -10,7 +10,7 @@ use memory_core::plugin::Plugin;
 use memory_core::{
     BOUNDARIES, Backfill, Capabilities, Clock as _, Context, ContextPatch, DocumentStore, Error, ErrorKind, Health,
     InMemory, IntoDynProvider, Json, Memory, MemoryId, MemoryPage, MemoryPatch, MemoryProvider, MemoryQuery,
-    MemoryRecall, Metadata, MetadataPatch, NewMemory, Number, Recalled, RestoreReport, Result, Revision,
+    MemoryRecall, Metadata, MetadataPatch, NewMemory, Number, Recall, Recalled, RestoreReport, Result, Revision,
     SpaceId, SystemClock, Timestamp, Trigger, Updated,
 };
 use tokio::sync::{Semaphore, SemaphorePermit};
@@ -249,7 +249,24 @@ impl MemoryProvider for Broken {
     }
 
     async fn recall(&self, recall: &MemoryRecall) -> Result<Recalled<Memory>> {
-        self.inner().recall(recall).await
+        let mut options = recall.options().clone();
+        match self.flaw {
+            Flaw::RecallDropsTheWindow => options.weights.window = 0,
+            Flaw::RecallCutsCandidates => options.weights.candidates = 3,
+            _ => {}
+        }
+        let query = recall.query();
+        let asked = match self.flaw {
+            Flaw::RecallCountsOthers => MemoryQuery::builder().all().limit(query.limit()).build()?,
+            _ => query.clone(),
+        };
+        let mut recalled = self.inner().recall(&Recall::with(recall.question(), asked, options)?).await?;
+        recalled.hits.retain(|hit| match self.flaw {
+            Flaw::RecallCountsOthers => query.spaces().matches(hit.record.space_id.as_str()),
+            Flaw::RecallForgetsUpdates => hit.record.updated_at.is_none(),
+            _ => true,
+        });
+        Ok(recalled)
     }
 
     async fn restore(&self, mut memories: Vec<Memory>) -> Result<RestoreReport> {

@@ -86,6 +86,12 @@ pub(crate) enum Flaw {
     BackslashesHideWords,
     UnsupportedTextFindsEverything,
 
+    // Recall.
+    RecallCountsOthers,
+    RecallDropsTheWindow,
+    RecallCutsCandidates,
+    RecallForgetsUpdates,
+
     // Between a provider and its server.
     GoesAroundTheProxy,
     LostAnswersAreNotDone,

@@ -13,6 +13,7 @@ use crate::fixture::{at, context, kind, metadata, new_document, new_memory, spac
 
 chapter!("plugin":
     query_finds_by_text_and_condition ["P4"],
+    query_answers_a_question ["P4", "P2", "R1"],
     query_reads_the_ledger ["P4", "P3"],
     text_in_the_ledger_depends_on_the_engine ["P4", "T3"],
     query_walks_in_both_orders ["P4", "Q6"],
@@ -44,6 +45,32 @@ async fn query_finds_by_text_and_condition(stage: Stage) -> CaseResult {
     let record = json!({"id": "mine-1", "collection": NOTES, "spaceId": "mine-a", "content": "apple pie", "createdAt": 1_000,
                         "revision": 1, "metadata": {"topic": "fruit"}});
     assert_eq!(answer, json!({ "records": [record] }));
+    Ok(())
+}
+
+/// A question is answered best first, from what the scope holds alone.
+async fn query_answers_a_question(stage: Stage) -> CaseResult {
+    let world = World::new(stage.open().await?).await?;
+    for (arguments, expected) in [
+        (json!({"question": "Which apples were there?", "limit": 1}), &["mine-1"][..]),
+        (json!({"question": "bananas", "where": "metadata.topic = 'fruit'", "limit": 1}), &["mine-2"]),
+        (json!({"question": "apples", "space": "mine-b"}), &[]),
+        (json!({"question": "what was the"}), &[]),
+    ] {
+        let answer = call(&*world.plugin, &scope(), QUERY, arguments.clone()).await?;
+        assert_eq!(ids(&answer), expected, "{arguments}");
+    }
+    let event = json!({"source": "ledger", "question": "Were there any events?", "limit": 1});
+    assert_eq!(ids(&call(&*world.plugin, &scope(), QUERY, event).await?), ["00000000-0000-7000-8000-000000000001"]);
+    for refused in [
+        json!({"question": "pies", "text": "pies"}),
+        json!({"question": "pies", "order": "oldest"}),
+        json!({"question": "pies", "cursor": "x"}),
+    ] {
+        let error = call(&*world.plugin, &scope(), QUERY, refused.clone()).await.expect_err("they don't go together");
+        assert_eq!(error.kind(), ErrorKind::InvalidInput, "{refused}");
+    }
+    world.check_and_mend(&[]).await?;
     Ok(())
 }
 
@@ -116,15 +143,19 @@ async fn answers_end_at_their_bytes_and_say_so(stage: Stage) -> CaseResult {
         provider.store(new_memory("mine-a", 7).with_context(context(&format!("\"{}\"", "x".repeat(9_000))))).await?;
     }
     let plugin = provider.plugin();
-    for arguments in
-        [json!({"limit": 30}), json!({"limit": 30, "text": "apple"}), json!({"limit": 30, "source": "ledger"})]
-    {
+    for arguments in [
+        json!({"limit": 30}),
+        json!({"limit": 30, "text": "apple"}),
+        json!({"limit": 30, "source": "ledger"}),
+        json!({"limit": 30, "question": "apple"}),
+    ] {
         let answer = call_raw(&*plugin, &scope(), QUERY, &arguments.to_string()).await?;
         assert!((MAX_ANSWER_BYTES / 2..MAX_ANSWER_BYTES + 1_000).contains(&answer.len()), "{} bytes", answer.len());
         let answer: Value = serde_json::from_str(&answer)?;
-        let left_out = format!("{} records did not fit", 30 - ids(&answer).len());
+        let less_well = if arguments.get("question").is_some() { " that answer less well" } else { "" };
+        let left_out = format!("{} records{less_well} did not fit", 30 - ids(&answer).len());
         assert!(answer["cut"][0].as_str().is_some_and(|cut| cut.starts_with(&left_out)), "{}", answer["cut"]);
-        let has_cursor = arguments.get("text").is_none();
+        let has_cursor = arguments.get("text").or(arguments.get("question")).is_none();
         assert_eq!(answer.get("cursor").is_some(), has_cursor, "{arguments}");
         if has_cursor {
             let walked: BTreeSet<_> = walk(&*plugin, &scope(), arguments).await?.into_iter().collect();
