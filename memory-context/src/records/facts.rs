@@ -7,7 +7,7 @@ use futures::{StreamExt, TryStreamExt, stream};
 use memory_core::filter::Field;
 use memory_core::{
     Collection, Content, DocumentId, DocumentQuery, DocumentWrite, Documents, Error, ErrorKind, Expect, MAX_TEXT,
-    MAX_WORDS, QueryBuilder, Result, words,
+    MAX_WORDS, QueryBuilder, Recall, RecallOptions, Result, Weights, words,
 };
 
 use super::layout::{document_id, fact_collection, is_fact_collection, room_space};
@@ -178,8 +178,7 @@ impl Facts<'_> {
         Ok(marked)
     }
 
-    /// The facts by the words of a text, best first; those of each room by the measure of the engine, which does not compare
-    /// between rooms: their places do.
+    /// The facts by the words of a text, best first. Scores are those of a room, and do not compare between rooms: places do.
     async fn by_words(
         &self,
         rooms: &[RoomId],
@@ -192,9 +191,12 @@ impl Facts<'_> {
         }
         let of_rooms = stream::iter(rooms.to_vec()).map(|room| async move {
             let collection = fact_collection(self.records.agent(), &room)?;
-            let query = asked_of(DocumentQuery::builder(collection).all()).text(text).limit(CANDIDATES);
-            let page = self.records.documents().query(&query.build()?).await?;
-            Ok::<_, Error>(page.documents.into_iter().map(|document| document.id).collect::<Vec<_>>())
+            let query = asked_of(DocumentQuery::builder(collection).all()).limit(CANDIDATES);
+            // A fact stands for itself, unlike a turn of a conversation.
+            let weights = Weights { window: 0, container: 0.0, question: 0.0, ..Weights::default() };
+            let options = RecallOptions { weights, ..RecallOptions::default() };
+            let recalled = self.records.documents().recall(&Recall::with(text, query.build()?, options)?).await?;
+            Ok::<_, Error>(recalled.hits.into_iter().map(|hit| hit.record.id).collect::<Vec<_>>())
         });
         let lists: Vec<_> = of_rooms.buffered(AT_ONCE).try_collect().await?;
         Ok(fuse(&lists).into_iter().map(|(id, _)| id).take(CANDIDATES).collect())

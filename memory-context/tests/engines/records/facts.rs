@@ -148,7 +148,7 @@ async fn any_text_is_a_question(stage: Stage) -> CaseResult {
         ("", 0),
         (" \n", 0),
         ("?!", 0),
-        ("' OR 1=1; --", 0),
+        ("' OR x=x; --", 0),
         ("tea* AND (", 1),
         ("\"tea\"", 1),
         (&long, 1),
