@@ -12,8 +12,8 @@ use crate::commands::bench;
 #[cfg(feature = "suite")]
 use crate::commands::conformance;
 use crate::commands::{
-    chat, compose, copy, doctor, document, export, health, import, migrate, prompt, query, quickstart, run, serve,
-    store,
+    chat, compose, copy, doctor, document, eval, export, health, import, migrate, prompt, query, quickstart, recall,
+    run, serve, store,
 };
 use crate::engine::{self, DEFAULT_URL};
 use crate::output::Output;
@@ -61,6 +61,7 @@ impl Cli {
             Command::Migrate(args) => migrate::run(self.url()?, args, output).await,
             Command::Run(args) => run::run(self.url()?, args, output).await,
             Command::Doctor(args) => doctor::run(self.url()?, args, output).await,
+            Command::Eval(args) => eval::run(self.url()?, args, output).await,
             #[cfg(feature = "bench")]
             Command::Bench(args) => bench::run(self.url()?, args, output).await,
             #[cfg(feature = "suite")]
@@ -90,6 +91,7 @@ async fn run_on(
         MemoryCommand::Update(args) => store::update(provider, args, output).await,
         MemoryCommand::Get(args) => store::get(provider, args, output).await,
         MemoryCommand::Query(args) => query::run(provider, args, output).await,
+        MemoryCommand::Recall(args) => recall::run(provider, args, output).await,
         MemoryCommand::Document(command) => document::run(provider, command, output).await,
         MemoryCommand::Prompt(command) => prompt::run(provider, command, output).await,
         MemoryCommand::Chat(args) => chat::run(shared, args, output).await,

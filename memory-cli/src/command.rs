@@ -7,7 +7,7 @@ use crate::commands::bench;
 #[cfg(feature = "suite")]
 use crate::commands::conformance;
 use crate::commands::{
-    chat, compose, copy, doctor, document, export, import, migrate, prompt, query, run, serve, store,
+    chat, compose, copy, doctor, document, eval, export, import, migrate, prompt, query, recall, run, serve, store,
 };
 
 /// What the user asks for.
@@ -27,6 +27,12 @@ pub(crate) enum Command {
     /// Connection, schema, indexes, the clock, versions, durability, recall, and a probe that writes and reads in a place of its
     /// own, which is removed. The exit code is 1 when something is bad.
     Doctor(doctor::DoctorArgs),
+    /// Measure how much of what answers known questions recall finds, in a place of its own that is removed afterwards.
+    ///
+    /// For each set of questions, the memories of NAME.jsonl are stored; then each line of NAME.qa.jsonl is asked within the deepest space that
+    /// holds them all: {"question": "When did Mel paint?", "evidence": ["D1:12"], "category": 2}. Evidence names memories by a key of
+    /// their metadata. Shown is the mean part of the evidence among the best 5, 10, 25 and 50 hits, by category, and how long a question takes.
+    Eval(eval::EvalArgs),
     /// Bring the schema up to date, as every other command does on its own.
     Migrate(migrate::MigrateArgs),
     /// Run the suite that proves an engine, in a place of its own that is removed afterwards.
@@ -60,6 +66,12 @@ pub(crate) enum MemoryCommand {
     /// each memory is one line on standard output, as import reads it. --text needs a text index, which the URL asks for:
     /// sqlite://data/memory.db?text_index=all.
     Query(query::QueryArgs),
+    /// Ask a question in words: what answers it best comes first.
+    ///
+    /// Words count by their stems, rare ones more, and those of the neighbours in the same container with them, so that a turn of a
+    /// conversation is found by the turns beside it. With --json, each hit is one line: its score, the parts of it, and the memory or
+    /// the document.
+    Recall(recall::RecallArgs),
     /// Keep and search documents, the texts that an agent itself saves.
     #[command(subcommand)]
     Document(document::DocumentCommand),

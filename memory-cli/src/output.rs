@@ -135,7 +135,8 @@ impl Output {
         self.out.flush().map_err(OutputFailed)
     }
 
-    fn table_or(&mut self, table: &Table, nothing: &str) -> Result<(), OutputFailed> {
+    /// A table, or a sentence where it is empty.
+    pub(crate) fn table_or(&mut self, table: &Table, nothing: &str) -> Result<(), OutputFailed> {
         if table.is_empty() { self.line(nothing) } else { self.line(table) }
     }
 }
@@ -246,7 +247,8 @@ pub(crate) fn table(header: &[&str]) -> Table {
     table
 }
 
-fn preview(text: &str) -> String {
+/// The beginning of a payload.
+pub(crate) fn preview(text: &str) -> String {
     let mut characters = text.chars();
     let mut shown: String = characters.by_ref().take(PREVIEW).collect();
     if characters.next().is_some() {

@@ -1,9 +1,11 @@
 //! Values of the core, as clap parses them.
 
+use std::str::FromStr as _;
+
 use memory_context::records::AgentId;
 use memory_core::{
-    Collection, DocumentId, Error, Filter, IdempotencyKey, MAX_LIMIT, MAX_OFFSET, MemoryId, Revision, SpaceId,
-    SpaceSelector, Status, Timestamp,
+    Collection, Container, DocumentId, Error, Filter, IdempotencyKey, Language, MAX_LIMIT, MAX_OFFSET, MemoryId,
+    Revision, SpaceId, SpaceSelector, Status, Timestamp,
 };
 
 /// Reads a value of the core; its own sentence says what is wrong.
@@ -31,6 +33,8 @@ value_parsers! {
     agent_id: AgentId = AgentId::parse;
     document_id: DocumentId = DocumentId::parse;
     collection: Collection = Collection::parse;
+    container: Container = Container::from_str;
+    language: Language = Language::from_str;
     idempotency_key: IdempotencyKey = IdempotencyKey::parse;
 }
 

@@ -9,6 +9,7 @@ pub(crate) mod conformance;
 pub(crate) mod copy;
 pub(crate) mod doctor;
 pub(crate) mod document;
+pub(crate) mod eval;
 pub(crate) mod export;
 pub(crate) mod health;
 pub(crate) mod import;
@@ -16,6 +17,7 @@ pub(crate) mod migrate;
 pub(crate) mod prompt;
 pub(crate) mod query;
 pub(crate) mod quickstart;
+pub(crate) mod recall;
 #[cfg(any(feature = "bench", feature = "suite"))]
 mod report;
 pub(crate) mod run;

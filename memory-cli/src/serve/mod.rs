@@ -6,7 +6,7 @@ mod guard;
 mod mcp;
 mod metrics;
 mod problem;
-mod rest;
+pub(crate) mod rest;
 mod state;
 mod tools;
 mod unquoted;

@@ -69,6 +69,7 @@ async def use_everything(session, space):
     assert "id:" in await refusal(session, "memory_add_document", id="cat", content="Ana has a dog")
 
     assert ids(await answer(session, "memory_query", text="cat")) == ["cat"]
+    assert ids(await answer(session, "memory_query", question="Who has cats?")) == ["cat"]
     assert ids(await answer(session, "memory_query", where="content ILIKE '%CAT%'")) == ["cat"]
     assert "column 1" in await refusal(session, "memory_query", where="1 = 1")
     assert "limit" in await refusal(session, "memory_query", limit=1000)
@@ -86,6 +87,8 @@ async def use_everything(session, space):
     found = await answer(session, "memory_recall", after=4, before=6, status=["completed"], where="metadata.topic = 'pets'")
     assert ids(found) == [stored["id"]] and found["records"][0]["context"] == {"reply": "hi"}, found
     assert ids(await answer(session, "memory_recall", before=5)) == []
+    assert ids(await answer(session, "memory_recall", question="Who said hello?")) == [stored["id"]]
+    assert ids(await answer(session, "memory_recall", question="hello", before=5)) == []
     assert ids(await answer(session, "memory_query", source="ledger", space=space)) == [stored["id"]]
 
     resources = [str(resource.uri) for resource in (await session.list_resources()).resources]

@@ -35,7 +35,7 @@ pub(crate) struct Mcp {
 }
 
 const INSTRUCTIONS: &str = "Long-term memory. Look with memory_query before you answer what may have come up earlier; save with \
-    memory_add_document what is worth keeping. memory_recall reads the ledger of what happened, newest first.";
+    memory_add_document what is worth keeping. memory_recall answers a question from the ledger of what happened, or reads it, newest first.";
 
 impl Mcp {
     /// A client over HTTP, whose requests have passed the guard.

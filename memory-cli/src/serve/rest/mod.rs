@@ -1,8 +1,10 @@
 //! REST at `/v1`: the ledger, the documents, and how the engine is. The OpenAPI document is made of the same code.
 
 mod documents;
+pub(crate) mod hits;
 mod memories;
 mod params;
+mod recall;
 mod wire;
 
 use axum::body::to_bytes;
@@ -33,6 +35,7 @@ pub(crate) fn routes(needs_token: bool) -> (Router<Server>, utoipa::openapi::Ope
         .routes(routes!(memories::store, memories::query))
         .routes(routes!(memories::store_many))
         .routes(routes!(memories::get, memories::update))
+        .routes(routes!(recall::recall))
         .routes(routes!(documents::add, documents::query, documents::remove))
         .routes(routes!(documents::put, documents::get, documents::remove_one))
         .routes(routes!(documents::collections))

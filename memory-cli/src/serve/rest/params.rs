@@ -2,7 +2,9 @@
 
 use axum::http::StatusCode;
 use memory_core::engine::Permit;
-use memory_core::{Collection, DocumentId, Kind, Ledger, MemoryId, Order, QueryBuilder, Timestamp};
+use memory_core::{
+    Collection, DocumentId, Kind, Ledger, MemoryId, Order, QueryBuilder, Recall, RecallOptions, Timestamp,
+};
 use serde::Deserialize;
 use tokio::task::spawn_blocking;
 use utoipa::{IntoParams, ToSchema};
@@ -10,6 +12,9 @@ use utoipa::{IntoParams, ToSchema};
 use super::wire::StatusName;
 use crate::serve::problem::Problem;
 use crate::serve::state::Limits;
+
+/// How many hits a recall has unless the caller says otherwise.
+const DEFAULT_HITS: usize = 10;
 
 /// Which spaces: at least one of `space`, `under`, `prefix`, `glob` and `regex` (their union), or `all`.
 #[derive(Debug, Default, Deserialize, IntoParams)]
@@ -57,6 +62,34 @@ pub(crate) struct LedgerParams {
     status: Vec<StatusName>,
     /// Leaves out this memory.
     exclude: Vec<String>,
+}
+
+/// What is asked in words, and how it is read.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(default)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct RecallParams {
+    /// The question, of at most 16 KiB.
+    text: String,
+    /// Asks the documents of this collection instead of the ledger.
+    #[param(pattern = "^[a-z0-9_-]{1,64}$")]
+    collection: Option<String>,
+    /// A condition that hits satisfy, as in `metadata.topic = 'rust'`.
+    r#where: Option<String>,
+    /// How many hits at most; 10 by default.
+    #[param(maximum = 1000)]
+    limit: Option<usize>,
+    /// How many records on each side of a hit in its container, for who reads on.
+    #[param(maximum = 10)]
+    neighbours: usize,
+    /// Whether the terms that matched and the divisors of the scores are told.
+    explain: bool,
+    /// `english`, another of Snowball's languages, or `none`.
+    language: Option<String>,
+    /// What holds records together: `parent` (the space above, the default), `depth:N` (so many segments of the space) or `metadata:KEY`.
+    container: Option<String>,
+    /// The key of the metadata that names who speaks; `speaker` by default.
+    speaker: Option<String>,
 }
 
 /// Which page of what was found.
@@ -180,7 +213,39 @@ impl SearchParams {
     }
 }
 
+impl RecallParams {
+    /// The collection that is asked, if it is not the ledger.
+    pub(crate) fn collection(&self) -> memory_core::Result<Option<Collection>> {
+        self.collection.as_deref().map(Collection::parse).transpose()
+    }
+
+    /// The question within the spaces of a query.
+    pub(crate) fn recall<K: Kind>(&self, mut query: QueryBuilder<K>) -> memory_core::Result<Recall<K>> {
+        if let Some(predicate) = &self.r#where {
+            query = query.filter_text(predicate);
+        }
+        let query = query.limit(self.limit.unwrap_or(DEFAULT_HITS)).build()?;
+        let mut options =
+            RecallOptions { neighbours: self.neighbours, explain: self.explain, ..RecallOptions::default() };
+        if let Some(language) = &self.language {
+            options.language = language.parse()?;
+        }
+        if let Some(container) = &self.container {
+            options.container = container.parse()?;
+        }
+        if let Some(speaker) = &self.speaker {
+            options.speaker = speaker.clone();
+        }
+        Recall::with(&self.text, query, options)
+    }
+}
+
 impl LedgerParams {
+    /// Whether nothing is asked that only memories have.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.after.is_none() && self.before.is_none() && self.status.is_empty() && self.exclude.is_empty()
+    }
+
     pub(crate) fn apply(self, mut query: QueryBuilder<Ledger>) -> memory_core::Result<QueryBuilder<Ledger>> {
         if let Some(after) = self.after {
             query = query.created_after(Timestamp::from_millis(after)?);

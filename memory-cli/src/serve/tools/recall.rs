@@ -1,4 +1,4 @@
-//! `memory:recall`: what happened, by place and time.
+//! `memory:recall`: what happened, by a question, by place and by time.
 
 use std::sync::Arc;
 
@@ -22,6 +22,7 @@ impl RecallMemory {
         let arguments = json!({
             "type": "object",
             "properties": {
+                "question": of_query("question"),
                 "space": of_query("space"),
                 "after": { "type": "integer", "description": "Only what happened after this, in milliseconds since 1970 UTC." },
                 "before": { "type": "integer", "description": "Only what happened before this, in milliseconds since 1970 UTC." },
@@ -49,8 +50,8 @@ impl Executor for RecallMemory {
     }
 
     fn description(&self) -> &str {
-        "Recalls what happened from the ledger, the newest first: what triggered each task, and what came of it. Narrow it by \
-         space, time and status."
+        "Recalls what happened from the ledger: ask a question in your own words, and what answers it best comes first. Without a \
+         question the newest comes first. Narrow it by space, time and status."
     }
 
     fn arguments(&self) -> &Value {
@@ -81,7 +82,7 @@ impl Executor for RecallMemory {
         if let Some(filter) = conditions.into_iter().reduce(Filter::and) {
             query.insert("where".to_owned(), json!(filter.to_string()));
         }
-        for name in ["space", "text", "order", "limit", "cursor"] {
+        for name in ["question", "space", "text", "order", "limit", "cursor"] {
             // The query checks them.
             if let Some(value) = given.json(name) {
                 query.insert(name.to_owned(), serde_json::from_str(value.get()).unwrap_or_default());

@@ -1,0 +1,247 @@
+//! `eval`: how much of what answers known questions recall finds.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail};
+use clap::Args;
+use memory_core::{BOUNDARIES, Json, Memory, MemoryProvider, MemoryQuery, Recall};
+use memory_runtime::Sandbox;
+use serde::{Deserialize, Serialize};
+
+use super::import::{self, Source};
+use crate::args::{self, RankingArgs};
+use crate::engine;
+use crate::output::{self, Output};
+use crate::progress::Progress;
+
+/// Of how many of the best hits is told how much they have.
+const AT: [usize; 4] = [5, 10, 25, 50];
+
+#[derive(Debug, Args)]
+pub(crate) struct EvalArgs {
+    /// The folder of the question sets: NAME.jsonl with memories, as import reads them, and NAME.qa.jsonl with questions.
+    folder: PathBuf,
+    /// The key of the metadata whose text the evidence of a question names.
+    #[arg(long, value_name = "KEY", default_value = "diaId")]
+    id: String,
+    #[command(flatten)]
+    ranking: RankingArgs,
+}
+
+/// A line of a set of questions.
+#[derive(Debug, Deserialize)]
+struct Question {
+    question: String,
+    /// The memories that answer it.
+    evidence: Vec<String>,
+    #[serde(default)]
+    category: serde_json::Value,
+}
+
+/// What was found for questions of one kind.
+#[derive(Debug, Default, Clone, Copy)]
+struct Tally {
+    questions: usize,
+    /// The sums of the parts of the evidence that were found.
+    found: [f64; AT.len()],
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Row {
+    category: String,
+    questions: usize,
+    /// By how many of the best hits were looked at.
+    recall: BTreeMap<usize, f64>,
+}
+
+pub(crate) async fn run(url: &str, args: &EvalArgs, output: &mut Output) -> anyhow::Result<ExitCode> {
+    let sets = sets(&args.folder)?;
+    let place = engine::sandbox("eval");
+    let result = async {
+        let provider = place.open(url).map_err(engine::refused)?;
+        provider.init().await?;
+        let measured = measure(&*provider, &sets, args).await;
+        provider.shutdown().await?;
+        measured
+    };
+    let measured = result.await;
+    // What was measured tells more than that it could not be cleared away.
+    let removed = Sandbox::remove(&place, url).await;
+    let (tallies, mut times) = measured?;
+    removed?;
+    times.sort();
+    let rows = tallies.into_iter().map(|(category, tally)| tally.row(category));
+    let rows: Vec<_> = rows.collect();
+    let [half, most] = [50, 95].map(|share| times.get((times.len() * share / 100).min(times.len().saturating_sub(1))));
+    let millis = |time: Option<&Duration>| time.map_or(0.0, |time| time.as_secs_f64() * 1_000.0);
+    if output.is_json() {
+        output.json(&serde_json::json!({ "rows": rows, "p50Ms": millis(half), "p95Ms": millis(most) }))?;
+    } else {
+        let mut table = output::table(&["category", "questions", "@5", "@10", "@25", "@50"]);
+        for row in rows {
+            let parts = row.recall.values().map(|part| format!("{part:.3}"));
+            table.add_row([output::printable(&row.category), row.questions.to_string()].into_iter().chain(parts));
+        }
+        output.line(table)?;
+        output.line(format!("p50 {:.2} ms, p95 {:.2} ms", millis(half), millis(most)))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The files of memories, each with that of its questions.
+fn sets(folder: &Path) -> anyhow::Result<Vec<(PathBuf, PathBuf)>> {
+    let mut sets = Vec::new();
+    for entry in folder.read_dir().with_context(|| format!("the folder {} can't be read", folder.display()))? {
+        let questions = entry?.path();
+        let name = questions.file_name().and_then(|name| name.to_str()).and_then(|name| name.strip_suffix(".qa.jsonl"));
+        if let Some(name) = name {
+            sets.push((folder.join(format!("{name}.jsonl")), questions));
+        }
+    }
+    if sets.is_empty() {
+        bail!("{} has no file NAME.qa.jsonl", folder.display());
+    }
+    sets.sort();
+    Ok(sets)
+}
+
+async fn measure(
+    provider: &dyn MemoryProvider,
+    sets: &[(PathBuf, PathBuf)],
+    args: &EvalArgs,
+) -> anyhow::Result<(BTreeMap<String, Tally>, Vec<Duration>)> {
+    let mut known = BTreeSet::new();
+    let mut asked = Vec::new();
+    for (memories, questions) in sets {
+        let (scope, ids) = load(provider, memories, &args.id, &mut known).await?;
+        asked.push((scope, ids, read(questions)?));
+    }
+    let options = args.ranking.options();
+    let (mut tallies, mut times) = (BTreeMap::<String, Tally>::new(), Vec::new());
+    for (scope, ids, questions) in asked {
+        for question in questions {
+            let evidence: Vec<_> = question.evidence.iter().filter(|id| ids.contains(*id)).collect();
+            // What is not among the memories can't be found.
+            if evidence.is_empty() {
+                continue;
+            }
+            let query = args::build(MemoryQuery::builder().under(&scope).limit(AT[AT.len() - 1]))?;
+            let recall = Recall::with(&question.question, query, options.clone())?;
+            let begun = Instant::now();
+            let hits = provider.recall(&recall).await?.hits;
+            times.push(begun.elapsed());
+            let found: Vec<_> = hits.iter().map(|hit| text_of(&hit.record, &args.id)).collect();
+            let part = |most: usize| {
+                let is_found = |id: &&&String| found.iter().take(most).flatten().any(|found| found == **id);
+                evidence.iter().filter(is_found).count() as f64 / evidence.len() as f64
+            };
+            let category = match question.category {
+                serde_json::Value::String(name) => name,
+                other => other.to_string(),
+            };
+            for category in ["all".to_owned(), category] {
+                let tally = tallies.entry(category).or_default();
+                tally.questions += 1;
+                AT.iter().zip(&mut tally.found).for_each(|(most, sum)| *sum += part(*most));
+            }
+        }
+    }
+    Ok((tallies, times))
+}
+
+/// Imports memories, and tells the deepest space that holds all of them, and their names.
+async fn load(
+    provider: &dyn MemoryProvider,
+    path: &Path,
+    id: &str,
+    known: &mut BTreeSet<memory_core::MemoryId>,
+) -> anyhow::Result<(String, BTreeSet<String>)> {
+    let open = || File::open(path).with_context(|| format!("{} can't be read", path.display()));
+    let progress = Progress::new(None, false);
+    let summary = import::load(provider, Source::lines(BufReader::new(open()?)), &progress).await;
+    progress.finish();
+    summary?;
+    let (mut scope, mut ids) = (None::<String>, BTreeSet::new());
+    let mut page = provider.query(&args::build(MemoryQuery::builder().all().limit(1_000))?).await?;
+    loop {
+        for memory in page.memories {
+            if !known.insert(memory.id) {
+                continue;
+            }
+            ids.extend(text_of(&memory, id));
+            let space = memory.space_id.as_str();
+            scope = Some(scope.map_or_else(|| space.to_owned(), |scope| shared(&scope, space).to_owned()));
+        }
+        let Some(cursor) = page.next else { break };
+        page = provider.query(&args::build(MemoryQuery::builder().all().limit(1_000).cursor(&cursor))?).await?;
+    }
+    match scope.filter(|scope| !scope.is_empty()) {
+        Some(scope) => Ok((scope, ids)),
+        None => bail!("the memories of {} have no space above them that holds them all", path.display()),
+    }
+}
+
+/// The deepest space that holds both.
+fn shared<'s>(left: &'s str, right: &str) -> &'s str {
+    let same = left.bytes().zip(right.bytes()).take_while(|(left, right)| left == right).count();
+    let is_end = |text: &str| text.get(same..).is_some_and(|rest| rest.is_empty() || rest.starts_with(BOUNDARIES));
+    // Up to where they differ they are the same characters.
+    let same = left.floor_char_boundary(same);
+    if is_end(left) && is_end(right) {
+        &left[..same]
+    } else {
+        left[..same].rfind(BOUNDARIES).map_or("", |at| &left[..at])
+    }
+}
+
+fn text_of(memory: &Memory, key: &str) -> Option<String> {
+    match memory.metadata.to_object().remove(key) {
+        Some(Json::String(text)) => Some(text),
+        _ => None,
+    }
+}
+
+fn read(path: &Path) -> anyhow::Result<Vec<Question>> {
+    let file = File::open(path).with_context(|| format!("{} can't be read", path.display()))?;
+    let mut questions = Vec::new();
+    for (number, line) in BufReader::new(file).lines().enumerate() {
+        let question = serde_json::from_str(&line?).map_err(|_| {
+            let wanted = "a question is an object with question (a text) and evidence (a list of texts)";
+            anyhow::anyhow!("{}, line {}: {wanted}", path.display(), number + 1)
+        });
+        questions.push(question?);
+    }
+    Ok(questions)
+}
+
+impl Tally {
+    fn row(self, category: String) -> Row {
+        let part = |(most, sum): (&usize, &f64)| (*most, sum / self.questions as f64);
+        Row { category, questions: self.questions, recall: AT.iter().zip(&self.found).map(part).collect() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_two_spaces_share_ends_at_a_boundary() {
+        for (left, right, both) in [
+            ("a-b-c", "a-b-d", "a-b"),
+            ("a-b1", "a-b12", "a"),
+            ("a-b", "a-b-c", "a-b"),
+            ("a-b", "a-b", "a-b"),
+            ("é-x", "è-x", ""),
+        ] {
+            assert_eq!(shared(left, right), both);
+            assert_eq!(shared(right, left), both);
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! `recall`: a question in words.
+
+use std::process::ExitCode;
+
+use clap::Args;
+use memory_core::{
+    Collection, DocumentQuery, Explained, Hit, Kind, MemoryProvider, QueryBuilder, Recall, RecallOptions, Recalled,
+};
+
+use crate::args::{self, LedgerArgs, RankingArgs, SpaceArgs, values, with_filter};
+use crate::output::{self, Output};
+use crate::serve::rest::hits::{HitBody, RecordBody};
+use crate::usage::Usage;
+
+#[derive(Debug, Args)]
+#[command(group(SpaceArgs::required()))]
+pub(crate) struct RecallArgs {
+    /// The question.
+    #[arg(allow_hyphen_values = true)]
+    question: String,
+    /// Ask the documents of this collection instead of the ledger.
+    #[arg(long, value_parser = values::collection)]
+    collection: Option<Collection>,
+    #[command(flatten)]
+    spaces: SpaceArgs,
+    #[command(flatten)]
+    conditions: LedgerArgs,
+    #[command(flatten)]
+    ranking: RankingArgs,
+    #[command(flatten)]
+    answer: AnswerArgs,
+}
+
+/// What is shown.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Answer")]
+struct AnswerArgs {
+    /// How many hits at most, up to 1,000.
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = values::limit)]
+    limit: usize,
+    /// Also show so many records on each side of a hit in its container, up to 10.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    neighbours: usize,
+    /// Also show which terms matched, how rare they are, and by what the scores were divided.
+    #[arg(long)]
+    explain: bool,
+}
+
+pub(crate) async fn run(
+    provider: &dyn MemoryProvider,
+    args: &RecallArgs,
+    output: &mut Output,
+) -> anyhow::Result<ExitCode> {
+    match &args.collection {
+        None => {
+            let recall = recall(args, args.conditions.query(&args.spaces))?;
+            show(provider.recall(&recall).await?, output, |memory| {
+                let text = output::preview(memory.trigger.as_str());
+                [memory.id.to_string(), output::date(memory.created_at), memory.space_id.to_string(), text]
+            })
+        }
+        Some(collection) => {
+            if !args.conditions.is_only_filter() {
+                let message =
+                    "--after, --before, --status and --exclude ask for memories, and --collection for documents";
+                return Err(Usage(message.to_owned()).into());
+            }
+            let query = args.spaces.apply(DocumentQuery::builder(collection.clone()));
+            let recall = recall(args, with_filter(query, args.conditions.filter()))?;
+            show(provider.documents().recall(&recall).await?, output, |document| {
+                let (id, text) = (output::printable(document.id.as_str()), output::preview(document.content.as_str()));
+                [id, output::date(document.created_at), document.space_id.to_string(), text]
+            })
+        }
+    }
+}
+
+fn recall<K: Kind>(args: &RecallArgs, query: QueryBuilder<K>) -> Result<Recall<K>, Usage> {
+    let AnswerArgs { limit, neighbours, explain } = args.answer;
+    let options = RecallOptions { neighbours, explain, ..args.ranking.options() };
+    Ok(Recall::with(&args.question, args::build(query.limit(limit))?, options)?)
+}
+
+fn show<T: Into<RecordBody>>(
+    recalled: Recalled<T>,
+    output: &mut Output,
+    columns: fn(&T) -> [String; 4],
+) -> anyhow::Result<ExitCode> {
+    let Recalled { hits, examined, complete, explained } = recalled;
+    if output.is_json() {
+        hits.into_iter().try_for_each(|hit| output.json(&HitBody::from(hit)))?;
+    } else {
+        let has_terms = hits.iter().any(|hit| hit.terms.is_some());
+        let header = ["score", "id", "created", "space", "text", "terms"];
+        let mut table = output::table(&header[..header.len() - usize::from(!has_terms)]);
+        for Hit { score, record, before, after, terms, .. } in &hits {
+            let row = |score: String, record: &T, terms: String| {
+                [vec![score], columns(record).to_vec(), has_terms.then_some(terms).into_iter().collect()].concat()
+            };
+            let terms = terms.iter().flatten().map(|term| format!("{} {:.2}", term.term, term.idf));
+            let terms = output::printable(&terms.collect::<Vec<_>>().join(", "));
+            let beside = |records: &[T]| -> Vec<_> {
+                records.iter().map(|record| row(String::new(), record, String::new())).collect()
+            };
+            table.add_rows(beside(before));
+            table.add_row(row(format!("{score:.3}"), record, terms));
+            table.add_rows(beside(after));
+        }
+        output.table_or(&table, "nothing found")?;
+    }
+    output.flush()?;
+    if let Some(Explained { records, average_length, words, neighbours, together, container, total }) = explained {
+        output::note(&format!(
+            "{records} records of {average_length:.1} terms on average; scores were divided by {words:.3} (words), {neighbours:.3} \
+             (neighbours), {together:.3} (both), {container:.3} (container) and {total:.3} (all)"
+        ));
+    }
+    if !complete {
+        output::note(&format!("not complete: the best of the newest {examined} records; name a smaller scope"));
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,137 @@
+//! What a question found, as JSON: for the server and the command line.
+
+use memory_core::{Document, Explained, Hit, Memory, Parts, Recalled, Term};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::wire::{DocumentBody, MemoryBody};
+
+/// What a question found.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct RecalledBody {
+    /// The best first.
+    hits: Vec<HitBody>,
+    /// How many records of the scope were looked at.
+    examined: usize,
+    /// Whether all of the scope was. If not, these are the best of what was examined, the newest part.
+    complete: bool,
+    /// By what the parts were divided, if it was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    explained: Option<ExplainedBody>,
+}
+
+/// A record that answers.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct HitBody {
+    /// The sum of the parts.
+    score: f64,
+    parts: PartsBody,
+    #[serde(flatten)]
+    record: RecordBody,
+    /// The records before it in its container, oldest first, as many as were asked for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    before: Vec<RecordBody>,
+    /// The records behind it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    after: Vec<RecordBody>,
+    /// The terms of the question that it holds, if it was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    terms: Option<Vec<TermBody>>,
+}
+
+/// A memory, or a document.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct RecordBody {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    memory: Option<MemoryBody>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    document: Option<DocumentBody>,
+}
+
+/// What each property of a record brings to its score.
+#[derive(Debug, Serialize, ToSchema)]
+struct PartsBody {
+    /// Its own words.
+    words: f64,
+    /// Those of its neighbours in the container.
+    neighbours: f64,
+    /// Those of its container.
+    container: f64,
+    /// What it loses as a question.
+    question: f64,
+    /// What it gains by its speaker, whom the question names.
+    speaker: f64,
+}
+
+/// A term of the question that a record holds.
+#[derive(Debug, Serialize, ToSchema)]
+struct TermBody {
+    term: String,
+    /// How rare it is within the scope.
+    idf: f64,
+    /// How often the record has it.
+    count: u32,
+}
+
+/// By what the parts of the scores were divided: the best of each in this answer.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct ExplainedBody {
+    records: usize,
+    average_length: f64,
+    words: f64,
+    neighbours: f64,
+    together: f64,
+    container: f64,
+    total: f64,
+}
+
+impl From<Memory> for RecordBody {
+    fn from(memory: Memory) -> Self {
+        Self { memory: Some(memory.into()), document: None }
+    }
+}
+
+impl From<Document> for RecordBody {
+    fn from(document: Document) -> Self {
+        Self { memory: None, document: Some(document.into()) }
+    }
+}
+
+impl<T: Into<RecordBody>> From<Recalled<T>> for RecalledBody {
+    fn from(Recalled { hits, examined, complete, explained }: Recalled<T>) -> Self {
+        Self {
+            hits: hits.into_iter().map(HitBody::from).collect(),
+            examined,
+            complete,
+            explained: explained.map(ExplainedBody::from),
+        }
+    }
+}
+
+impl<T: Into<RecordBody>> From<Hit<T>> for HitBody {
+    fn from(Hit { score, parts, record, before, after, terms }: Hit<T>) -> Self {
+        let Parts { words, neighbours, container, question, speaker } = parts;
+        Self {
+            score,
+            parts: PartsBody { words, neighbours, container, question, speaker },
+            record: record.into(),
+            before: before.into_iter().map(T::into).collect(),
+            after: after.into_iter().map(T::into).collect(),
+            terms: terms.map(|terms| terms.into_iter().map(TermBody::from).collect()),
+        }
+    }
+}
+
+impl From<Term> for TermBody {
+    fn from(Term { term, idf, count }: Term) -> Self {
+        Self { term, idf, count }
+    }
+}
+
+impl From<Explained> for ExplainedBody {
+    fn from(explained: Explained) -> Self {
+        let Explained { records, average_length, words, neighbours, together, container, total } = explained;
+        Self { records, average_length, words, neighbours, together, container, total }
+    }
+}
