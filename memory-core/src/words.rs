@@ -76,9 +76,21 @@ impl Word<'_> {
 
     /// The word as it counts: lowercased, and not too long.
     pub(crate) fn lower(&self) -> String {
-        let mut word = self.text.to_lowercase();
-        word.truncate(word.floor_char_boundary(MAX_WORD));
+        let mut word = String::new();
+        self.lower_into(&mut word);
         word
+    }
+
+    /// The same in a place that is used again and again.
+    pub(crate) fn lower_into(&self, word: &mut String) {
+        word.clear();
+        if self.text.is_ascii() {
+            word.push_str(&self.text[..self.text.len().min(MAX_WORD)]);
+            word.make_ascii_lowercase();
+        } else {
+            word.push_str(&self.text.to_lowercase());
+            word.truncate(word.floor_char_boundary(MAX_WORD));
+        }
     }
 }
 

@@ -80,7 +80,7 @@ impl<'r, K: Selects> Digester<'r, K> {
         for word in date(head.created_at) {
             self.count(&word, &mut counts);
         }
-        let mut terms: Box<[_]> = counts.terms.into_iter().collect();
+        let mut terms = counts.terms.into_boxed_slice();
         terms.sort_unstable();
         Digest {
             mark: Mark { millis: head.created_at.as_millis(), id: head.id.to_vec() },
@@ -96,7 +96,7 @@ impl<'r, K: Selects> Digester<'r, K> {
 
     /// Counts the terms of a text.
     fn count(&mut self, text: &str, counts: &mut Counts) {
-        let mut before: Option<words::Word<'_>> = None;
+        let (mut before, mut lower): (Option<words::Word<'_>>, _) = (None, String::new());
         for (number, word) in words::found(text).enumerate() {
             if number % PAUSE == PAUSE - 1 && !(self.goes_on)() {
                 return;
@@ -106,7 +106,8 @@ impl<'r, K: Selects> Digester<'r, K> {
             {
                 counts.add(self.asked(&pair(before.text, word.text)));
             }
-            counts.add(self.known(&word.lower()));
+            word.lower_into(&mut lower);
+            counts.add(self.known(&lower));
             before = Some(word);
         }
     }
@@ -166,7 +167,8 @@ impl<'r, K: Selects> Digester<'r, K> {
 /// What was counted of a record.
 #[derive(Default)]
 struct Counts {
-    terms: HashMap<u16, u32>,
+    /// Few, of which each comes again and again.
+    terms: Vec<(u16, u32)>,
     length: u32,
     asks: bool,
 }
@@ -175,8 +177,10 @@ impl Counts {
     fn add(&mut self, known: Known) {
         self.length = self.length.saturating_add(u32::from(!matches!(known, Known::Stop)));
         if let Known::Asked(number) = known {
-            let count = self.terms.entry(number).or_default();
-            *count = count.saturating_add(1);
+            match self.terms.iter_mut().find(|(other, _)| *other == number) {
+                Some((_, count)) => *count = count.saturating_add(1),
+                None => self.terms.push((number, 1)),
+            }
         }
     }
 }
