@@ -161,7 +161,7 @@ async fn attack(address: String, ends: Arc<AtomicBool>) -> (BTreeMap<(&'static s
 }
 
 /// A name, a method and a path of each kind of hostile call.
-fn kinds() -> [(&'static str, &'static str, String); 5] {
+fn kinds() -> [(&'static str, &'static str, String); 6] {
     let never = "where=text+LIKE+%27%25nowhere%25%27+AND+metadata.x+IS+NOT+NULL";
     let places: String = (0..960).map(|number| format!("under=plugin-discord-g{}-c{number}&", number % 100)).collect();
     let patterns = format!("regex={}$&", "%5B%5Cw%5D".repeat(30)).repeat(32);
@@ -171,6 +171,7 @@ fn kinds() -> [(&'static str, &'static str, String); 5] {
         ("a thousand places", "GET", memories(&format!("{places}{never}"))),
         ("many patterns", "GET", memories(&format!("{patterns}{never}"))),
         ("frequent words", "GET", "/v1/documents/notes?all=true&limit=1000&text=rust+music+travel+books".to_owned()),
+        ("a question to everything", "GET", "/v1/recall?all=true&limit=1000&text=rust+music+travel+books".to_owned()),
         (
             "a removal of everything",
             "DELETE",
