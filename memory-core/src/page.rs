@@ -283,9 +283,9 @@ pub trait Selects: Kind {
     fn size(record: &Self::Record) -> usize;
     /// What a filter sees of it.
     fn subject(record: &Self::Record) -> Subject<'_>;
-    /// Shows each of its texts, in reading order.
+    /// Calls `see` with each text that can be searched, in reading order.
     fn each_text(record: &Self::Record, see: &mut dyn FnMut(&str));
-    /// Its metadata.
+    /// The metadata, which may name container and speaker.
     fn metadata(record: &Self::Record) -> &Metadata;
     /// Puts a page together.
     fn page(records: Vec<Self::Record>, unreadable: Vec<Unreadable>, next: Option<Cursor>) -> Self::Page;

@@ -281,7 +281,8 @@ mod tests {
                 status: None,
             };
             if !newest.has_passed(&head) {
-                newest.add(Digest { mark, bytes: *bytes, ..Digest::default() });
+                let (container, length, counts, asks, named) = (0, 0, Box::default(), false, None);
+                newest.add(Digest { mark, bytes: *bytes, container, length, counts, asks, named, is_wanted: true });
             }
         }
         newest.trim();

@@ -59,7 +59,7 @@ pub enum Place {
 }
 
 /// A position in the order (createdAt, id), as the engine has it: of a damaged row too.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Mark {
     /// When the record was created, in milliseconds since 1970.
     pub millis: i64,

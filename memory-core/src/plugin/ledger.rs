@@ -18,7 +18,7 @@ impl ReadOnlyLedger {
         self.0.query(query).await
     }
 
-    /// See [`MemoryProvider::recall`].
+    /// What answers a question best: [`MemoryProvider::recall`].
     pub(super) async fn recall(&self, recall: &MemoryRecall) -> Result<Recalled<Memory>> {
         self.0.recall(recall).await
     }

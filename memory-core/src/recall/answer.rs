@@ -3,7 +3,7 @@
 /// What a recall found, best first.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Recalled<T> {
-    /// The best first; what scores the same comes newest first, and then by the bytes of the ids.
+    /// Ordered by score; what scores the same comes newest first, and then by the bytes of the ids.
     pub hits: Vec<Hit<T>>,
     /// How many records of the scope were looked at.
     pub examined: usize,
@@ -21,7 +21,7 @@ pub struct Hit<T> {
     pub score: f64,
     /// What brought it.
     pub parts: Parts,
-    /// The record.
+    /// The memory or the document.
     pub record: T,
     /// The records before it in its container, oldest first, as many as were asked for.
     pub before: Vec<T>,
@@ -34,11 +34,11 @@ pub struct Hit<T> {
 /// What each property of a record brings to its score.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Parts {
-    /// Its own words.
+    /// The terms that it holds itself.
     pub words: f64,
-    /// The words of its neighbours.
+    /// The terms that it or its neighbours hold.
     pub neighbours: f64,
-    /// The words of its container.
+    /// The terms that candidates of its container hold.
     pub container: f64,
     /// What it loses as a question.
     pub question: f64,
@@ -56,7 +56,7 @@ impl Parts {
 /// A term of the question.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Term {
-    /// The stem.
+    /// The word as it counts: its stem, or a pair of ideographs.
     pub term: String,
     /// How rare it is within the scope.
     pub idf: f64,

@@ -11,7 +11,7 @@ use crate::{BOUNDARIES, Json, JsonObject, Timestamp, words};
 
 /// The known words are forgotten when there are so many, since the records decide how many different words there are.
 const MAX_KNOWN: usize = 65_536;
-/// As many speakers are known.
+/// The names of speakers are forgotten when there are so many, as words are.
 const MAX_SPEAKERS: usize = 1_024;
 /// How many words are counted between two looks at whether it goes on.
 const PAUSE: usize = 4_096;
@@ -19,7 +19,7 @@ const PAUSE: usize = 4_096;
 const MAX_NAME: usize = 256;
 
 /// What the ranking has to know of a record.
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Digest {
     /// Where it stands in the order of its container.
     pub(crate) mark: Mark,
@@ -31,7 +31,7 @@ pub(crate) struct Digest {
     pub(crate) counts: Box<[(u16, u32)]>,
     /// Whether a text of it ends with a question mark.
     pub(crate) asks: bool,
-    /// The hash of its speaker, where the question names whom.
+    /// The hash of its speaker's name, if the question names this speaker.
     pub(crate) named: Option<u64>,
     /// Whether it may be a hit.
     pub(crate) is_wanted: bool,
@@ -63,7 +63,7 @@ enum Known {
 }
 
 impl<'r, K: Selects> Digester<'r, K> {
-    /// Asks now and then whether it goes on; a digest that it has not is of no use.
+    /// Asks `goes_on` now and then whether anybody still waits; if not, a digest ends early and is of no use.
     pub(crate) fn new(recall: &'r Recall<K>, goes_on: &'r (dyn Fn() -> bool + Sync)) -> Self {
         let (known, speakers, hasher) = Default::default();
         Self { recall, terms: Terms::new(recall.options.language), known, speakers, hasher, goes_on }
@@ -216,6 +216,7 @@ fn date(time: Timestamp) -> [String; 3] {
     let day = day - (365 * year + year / 4 - year / 100);
     let month = (5 * day + 2) / 153;
     let day = day - (153 * month + 2) / 5 + 1;
+    // The days of a year that begins in March make months 0 to 11, so that there is a name for each.
     let (month, next) = if month < 10 { (month + 2, 0) } else { (month - 10, 1) };
     [MONTHS[month as usize].to_owned(), (year + era * 400 + next).to_string(), day.to_string()]
 }

@@ -9,101 +9,65 @@ use snowball_stemmers_rs::{Algorithm, Stemmer};
 
 use crate::{Error, Result, words};
 
-/// In which language questions and records are read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-#[non_exhaustive]
-#[allow(missing_docs)]
-pub enum Language {
-    /// None in particular: a word counts by its first five characters, and no word is left out.
-    None,
-    Arabic,
-    Basque,
-    Catalan,
-    Danish,
-    Dutch,
-    #[default]
-    English,
-    Finnish,
-    French,
-    German,
-    Greek,
-    Hungarian,
-    Indonesian,
-    Italian,
-    Nepali,
-    Norwegian,
-    Portuguese,
-    Romanian,
-    Russian,
-    Spanish,
-    Swedish,
-    Tamil,
-    Turkish,
-}
-
 /// How many characters of a word count where there is no stemmer.
 const PREFIX: usize = 5;
 
-impl Language {
-    /// All of them.
-    pub const ALL: [Self; 23] = [
-        Self::None,
-        Self::Arabic,
-        Self::Basque,
-        Self::Catalan,
-        Self::Danish,
-        Self::Dutch,
-        Self::English,
-        Self::Finnish,
-        Self::French,
-        Self::German,
-        Self::Greek,
-        Self::Hungarian,
-        Self::Indonesian,
-        Self::Italian,
-        Self::Nepali,
-        Self::Norwegian,
-        Self::Portuguese,
-        Self::Romanian,
-        Self::Russian,
-        Self::Spanish,
-        Self::Swedish,
-        Self::Tamil,
-        Self::Turkish,
-    ];
+/// The languages that have both a stemmer and a list of stop words, each with its name and the code of the list.
+macro_rules! languages {
+    ($($(#[$attribute:meta])? $variant:ident $name:literal $code:literal,)+) => {
+        /// In which language questions and records are read.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+        #[non_exhaustive]
+        pub enum Language {
+            /// None in particular: a word counts by its first five characters, and no word is left out.
+            None,
+            $(#[doc = concat!("Written `", $name, "` in options and URLs.")] $(#[$attribute])? $variant,)+
+        }
 
-    /// The name, as configurations have it: `english`.
+        impl Language {
+            /// Every language that is known, `none` among them.
+            pub const ALL: &[Self] = &[Self::None, $(Self::$variant,)+];
+
+            /// Its name, the code of its stop list, and its stemmer.
+            fn parts(self) -> (&'static str, &'static str, Option<Algorithm>) {
+                match self {
+                    Self::None => ("none", "", None),
+                    $(Self::$variant => ($name, $code, Some(Algorithm::$variant)),)+
+                }
+            }
+        }
+    };
+}
+
+languages! {
+    Arabic "arabic" "ar",
+    Basque "basque" "eu",
+    Catalan "catalan" "ca",
+    Danish "danish" "da",
+    Dutch "dutch" "nl",
+    #[default] English "english" "en",
+    Finnish "finnish" "fi",
+    French "french" "fr",
+    German "german" "de",
+    Greek "greek" "el",
+    Hungarian "hungarian" "hu",
+    Indonesian "indonesian" "id",
+    Italian "italian" "it",
+    Nepali "nepali" "ne",
+    Norwegian "norwegian" "no",
+    Portuguese "portuguese" "pt",
+    Romanian "romanian" "ro",
+    Russian "russian" "ru",
+    Spanish "spanish" "es",
+    Swedish "swedish" "sv",
+    Tamil "tamil" "ta",
+    Turkish "turkish" "tr",
+}
+
+impl Language {
+    /// The name, as options have it: `english`.
     pub fn as_str(self) -> &'static str {
         self.parts().0
-    }
-
-    /// Its name, the code of its stop list, and its stemmer.
-    fn parts(self) -> (&'static str, &'static str, Option<Algorithm>) {
-        match self {
-            Self::None => ("none", "", None),
-            Self::Arabic => ("arabic", "ar", Some(Algorithm::Arabic)),
-            Self::Basque => ("basque", "eu", Some(Algorithm::Basque)),
-            Self::Catalan => ("catalan", "ca", Some(Algorithm::Catalan)),
-            Self::Danish => ("danish", "da", Some(Algorithm::Danish)),
-            Self::Dutch => ("dutch", "nl", Some(Algorithm::Dutch)),
-            Self::English => ("english", "en", Some(Algorithm::English)),
-            Self::Finnish => ("finnish", "fi", Some(Algorithm::Finnish)),
-            Self::French => ("french", "fr", Some(Algorithm::French)),
-            Self::German => ("german", "de", Some(Algorithm::German)),
-            Self::Greek => ("greek", "el", Some(Algorithm::Greek)),
-            Self::Hungarian => ("hungarian", "hu", Some(Algorithm::Hungarian)),
-            Self::Indonesian => ("indonesian", "id", Some(Algorithm::Indonesian)),
-            Self::Italian => ("italian", "it", Some(Algorithm::Italian)),
-            Self::Nepali => ("nepali", "ne", Some(Algorithm::Nepali)),
-            Self::Norwegian => ("norwegian", "no", Some(Algorithm::Norwegian)),
-            Self::Portuguese => ("portuguese", "pt", Some(Algorithm::Portuguese)),
-            Self::Romanian => ("romanian", "ro", Some(Algorithm::Romanian)),
-            Self::Russian => ("russian", "ru", Some(Algorithm::Russian)),
-            Self::Spanish => ("spanish", "es", Some(Algorithm::Spanish)),
-            Self::Swedish => ("swedish", "sv", Some(Algorithm::Swedish)),
-            Self::Tamil => ("tamil", "ta", Some(Algorithm::Tamil)),
-            Self::Turkish => ("turkish", "tr", Some(Algorithm::Turkish)),
-        }
     }
 }
 
@@ -118,14 +82,14 @@ impl FromStr for Language {
 
     /// `InvalidInput` when it is none of [`Language::ALL`].
     fn from_str(name: &str) -> Result<Self> {
-        Self::ALL.into_iter().find(|language| language.as_str() == name).ok_or_else(|| {
-            let names = Self::ALL.map(Self::as_str).join(", ");
-            Error::invalid(format!("this language is not known; the known ones are {names}"))
+        Self::ALL.iter().copied().find(|language| language.as_str() == name).ok_or_else(|| {
+            let names: Vec<_> = Self::ALL.iter().map(|language| language.as_str()).collect();
+            Error::invalid(format!("this language is not known; the known ones are {}", names.join(", ")))
         })
     }
 }
 
-/// Makes terms of the words of a language.
+/// The stop words and the stemmer of a language, which make terms of its words.
 pub(super) struct Terms {
     stop: HashSet<&'static str>,
     stemmer: Option<Stemmer>,
@@ -210,8 +174,8 @@ mod tests {
     #[test]
     fn every_language_has_a_name_and_a_list_of_stop_words() {
         for language in Language::ALL {
-            assert_eq!(language.as_str().parse::<Language>().expect("its own name"), language);
-            assert_eq!(Terms::new(language).stop.is_empty(), language == Language::None, "{language}");
+            assert_eq!(language.as_str().parse::<Language>().expect("its own name"), *language);
+            assert_eq!(Terms::new(*language).stop.is_empty(), *language == Language::None, "{language}");
         }
         "klingon".parse::<Language>().expect_err("unknown");
     }

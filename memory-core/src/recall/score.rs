@@ -185,7 +185,7 @@ fn window(digests: &[Digest], place: usize, count: usize) -> Range<usize> {
     start..end + 1
 }
 
-/// Raises each number to the other one, where that is greater.
+/// Takes the greater of each two numbers.
 fn raise(numbers: &mut [f64], others: &[f64]) {
     for (number, other) in numbers.iter_mut().zip(others) {
         *number = number.max(*other);
@@ -200,7 +200,7 @@ fn best(numbers: impl Iterator<Item = f64>) -> f64 {
     numbers.fold(0.0, f64::max)
 }
 
-/// The part of the best.
+/// A number in parts of the best one; 0 where the best is 0.
 fn share(number: f64, best: f64) -> f64 {
     if best > 0.0 { number / best } else { 0.0 }
 }

@@ -42,9 +42,9 @@ impl Default for Weights {
 }
 
 impl Weights {
-    /// The widest window.
+    /// How wide a window may be, on each side.
     pub const MAX_WINDOW: usize = 10;
-    /// The most candidates.
+    /// How many candidates may be ranked exactly.
     pub const MAX_CANDIDATES: usize = 2_000;
 
     /// `InvalidInput` when a number is negative, not finite, or over its limit.

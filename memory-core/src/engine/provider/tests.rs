@@ -1,0 +1,147 @@
+//! How heavy and light calls stand to each other.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{self, Receiver};
+
+use tokio::sync::Semaphore;
+use tokio::task::{JoinHandle, yield_now};
+
+use super::*;
+use crate::engine::{Config, heavy_calls};
+use crate::in_memory::InMemorySession;
+use crate::{Durability, QueryBuilder, SpaceId, Trigger};
+
+/// What takes longer hangs.
+const HANG: Duration = Duration::from_secs(60);
+
+/// An engine whose reads wait until they are let go.
+#[derive(Debug, Clone)]
+struct Held {
+    begun: Arc<AtomicUsize>,
+    go: Arc<Semaphore>,
+    /// Where they keep their thread meanwhile.
+    busy: Option<Arc<Mutex<Receiver<()>>>>,
+}
+
+impl Config for Held {
+    fn settings(&self) -> Settings {
+        Settings::default()
+    }
+}
+
+impl Engine for Held {
+    const NAME: &'static str = "held";
+    const BATCH: Option<(usize, usize)> = None;
+    const RESTORE: (usize, usize) = (1, 1);
+
+    type Config = Self;
+    type Session = InMemorySession;
+
+    async fn open(config: &Self) -> Result<Self> {
+        Ok(config.clone())
+    }
+
+    async fn secret(&self, proposed: &str) -> Result<String> {
+        Ok(proposed.to_owned())
+    }
+
+    async fn close(&self) -> Result<()> {
+        Ok(())
+    }
+
+    async fn health(&self) -> Result<Health> {
+        Ok(Health::new(Self::NAME, "1", 1, Duration::ZERO, Durability::Durable))
+    }
+
+    async fn run<A, T>(
+        &self,
+        access: Access,
+        _: Instant,
+        argument: Arc<A>,
+        work: Work<InMemorySession, A, T>,
+    ) -> Result<T>
+    where
+        A: Send + Sync + 'static,
+        T: Send + 'static,
+    {
+        if access != Access::Write {
+            self.begun.fetch_add(1, Ordering::Relaxed);
+            match &self.busy {
+                None => self.go.acquire().await.expect("nobody closes it").forget(),
+                Some(busy) => busy.lock().expect("sound").recv_timeout(HANG).expect("let go"),
+            }
+        }
+        work(&mut InMemorySession::default(), &argument).await
+    }
+}
+
+impl Held {
+    fn new() -> Self {
+        Self { begun: Arc::default(), go: Arc::new(Semaphore::new(0)), busy: None }
+    }
+
+    /// Waits until so many reads have begun, and sees that no further one does.
+    async fn until_begun(&self, count: usize) {
+        while self.begun.load(Ordering::Relaxed) < count {
+            yield_now().await;
+        }
+        for _ in 0..100 {
+            yield_now().await;
+        }
+        assert_eq!(self.begun.load(Ordering::Relaxed), count);
+    }
+}
+
+fn query(
+    provider: &Provider<Held>,
+    build: impl FnOnce(QueryBuilder<crate::Ledger>) -> QueryBuilder<crate::Ledger>,
+) -> JoinHandle<Result<MemoryPage>> {
+    let (provider, query) = (provider.clone(), build(MemoryQuery::builder().all()).build().expect("valid"));
+    tokio::spawn(async move { provider.query(&query).await })
+}
+
+fn memory() -> NewMemory {
+    let (space, trigger) = (SpaceId::parse("a").expect("valid"), Trigger::parse("1").expect("valid"));
+    NewMemory::new(space, trigger, Timestamp::MIN)
+}
+
+/// The executor of the test has one thread.
+#[tokio::test]
+async fn heavy_work_keeps_no_thread_of_the_executor() {
+    let (go, busy) = mpsc::channel();
+    let engine = Held { busy: Some(Arc::new(Mutex::new(busy))), ..Held::new() };
+    let provider = Provider::<Held>::open(engine.clone()).expect("valid");
+    provider.init().await.expect("opens");
+    let heavy = query(&provider, |query| query.filter_text("id IS NULL"));
+    engine.until_begun(1).await;
+    provider.store(memory()).await.expect("stored");
+    go.send(()).expect("it waits");
+    heavy.await.expect("not dropped").expect("a page");
+}
+
+#[tokio::test]
+async fn only_heavy_calls_wait_for_heavy_calls() {
+    let engine = Held::new();
+    let provider = Provider::<Held>::open(engine.clone()).expect("valid");
+    provider.init().await.expect("opens");
+    let heavy = || query(&provider, |query| query.filter_text("id IS NULL"));
+    let (most, mut begun) = (heavy_calls(), heavy_calls());
+    let mut calls: Vec<_> = (0..most + 3).map(|_| heavy()).collect();
+    engine.until_begun(begun).await;
+    // Light calls pass.
+    calls.push(query(&provider, |query| query));
+    begun += 1;
+    engine.until_begun(begun).await;
+    provider.store(memory()).await.expect("stored");
+    provider.check_health().await.expect("healthy");
+    // Of two that are dropped, one is at work and makes room, and one waits.
+    calls.swap_remove(0).abort();
+    calls.remove(most).abort();
+    begun += 1;
+    engine.until_begun(begun).await;
+    engine.go.add_permits(calls.len());
+    for call in calls {
+        assert!(call.await.expect("not dropped").expect("a page").memories.is_empty());
+    }
+    provider.shutdown().await.expect("closes");
+}
