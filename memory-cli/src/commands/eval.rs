@@ -2,22 +2,24 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
-use std::io::{BufRead, BufReader};
+use std::io::BufReader;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use clap::Args;
-use memory_core::{BOUNDARIES, Json, Memory, MemoryProvider, MemoryQuery, Recall};
+use memory_core::{BOUNDARIES, Json, MemoryProvider, MemoryQuery, Metadata, Recall};
 use memory_runtime::Sandbox;
 use serde::{Deserialize, Serialize};
 
 use super::import::{self, Source};
 use crate::args::{self, RankingArgs};
-use crate::engine;
+use crate::line::{self, Record};
+use crate::line_reader::{Line, LineReader};
 use crate::output::{self, Output};
 use crate::progress::Progress;
+use crate::{engine, input};
 
 /// Of how many of the best hits is told how much they have.
 const AT: [usize; 4] = [5, 10, 25, 50];
@@ -76,8 +78,7 @@ pub(crate) async fn run(url: &str, args: &EvalArgs, output: &mut Output) -> anyh
     let (tallies, mut times) = measured?;
     removed?;
     times.sort();
-    let rows = tallies.into_iter().map(|(category, tally)| tally.row(category));
-    let rows: Vec<_> = rows.collect();
+    let rows: Vec<_> = tallies.into_iter().map(|(category, tally)| tally.row(category)).collect();
     let [half, most] = [50, 95].map(|share| times.get((times.len() * share / 100).min(times.len().saturating_sub(1))));
     let millis = |time: Option<&Duration>| time.map_or(0.0, |time| time.as_secs_f64() * 1_000.0);
     if output.is_json() {
@@ -116,10 +117,9 @@ async fn measure(
     sets: &[(PathBuf, PathBuf)],
     args: &EvalArgs,
 ) -> anyhow::Result<(BTreeMap<String, Tally>, Vec<Duration>)> {
-    let mut known = BTreeSet::new();
     let mut asked = Vec::new();
     for (memories, questions) in sets {
-        let (scope, ids) = load(provider, memories, &args.id, &mut known).await?;
+        let (scope, ids) = load(provider, memories, &args.id).await?;
         asked.push((scope, ids, read(questions)?));
     }
     let options = args.ranking.options();
@@ -136,7 +136,7 @@ async fn measure(
             let begun = Instant::now();
             let hits = provider.recall(&recall).await?.hits;
             times.push(begun.elapsed());
-            let found: Vec<_> = hits.iter().map(|hit| text_of(&hit.record, &args.id)).collect();
+            let found: Vec<_> = hits.iter().map(|hit| text_of(&hit.record.metadata, &args.id)).collect();
             let part = |most: usize| {
                 let is_found = |id: &&&String| found.iter().take(most).flatten().any(|found| found == **id);
                 evidence.iter().filter(is_found).count() as f64 / evidence.len() as f64
@@ -156,30 +156,22 @@ async fn measure(
 }
 
 /// Imports memories, and tells the deepest space that holds all of them, and their names.
-async fn load(
-    provider: &dyn MemoryProvider,
-    path: &Path,
-    id: &str,
-    known: &mut BTreeSet<memory_core::MemoryId>,
-) -> anyhow::Result<(String, BTreeSet<String>)> {
-    let open = || File::open(path).with_context(|| format!("{} can't be read", path.display()));
+async fn load(provider: &dyn MemoryProvider, path: &Path, id: &str) -> anyhow::Result<(String, BTreeSet<String>)> {
     let progress = Progress::new(None, false);
-    let summary = import::load(provider, Source::lines(BufReader::new(open()?)), &progress).await;
+    let imported = import::load(provider, Source::lines(open(path)?), &progress).await;
     progress.finish();
-    summary?;
+    imported?;
     let (mut scope, mut ids) = (None::<String>, BTreeSet::new());
-    let mut page = provider.query(&args::build(MemoryQuery::builder().all().limit(1_000))?).await?;
-    loop {
-        for memory in page.memories {
-            if !known.insert(memory.id) {
-                continue;
-            }
-            ids.extend(text_of(&memory, id));
-            let space = memory.space_id.as_str();
-            scope = Some(scope.map_or_else(|| space.to_owned(), |scope| shared(&scope, space).to_owned()));
-        }
-        let Some(cursor) = page.next else { break };
-        page = provider.query(&args::build(MemoryQuery::builder().all().limit(1_000).cursor(&cursor))?).await?;
+    let mut lines = LineReader::new(open(path)?);
+    // The import has read each of them.
+    while let Some((_, Line::Text(line))) = lines.next()? {
+        let (space, metadata) = match line::parse(line).map_err(anyhow::Error::msg)? {
+            Record::New(memory) => (memory.space_id, memory.metadata),
+            Record::Memory(memory) => (memory.space_id, memory.metadata),
+            Record::Document(_) => continue,
+        };
+        ids.extend(text_of(&metadata, id));
+        scope = Some(scope.map_or_else(|| space.to_string(), |scope| shared(&scope, space.as_str()).to_owned()));
     }
     match scope.filter(|scope| !scope.is_empty()) {
         Some(scope) => Ok((scope, ids)),
@@ -187,37 +179,36 @@ async fn load(
     }
 }
 
-/// The deepest space that holds both.
+/// The deepest space that holds both; empty where there is none.
 fn shared<'s>(left: &'s str, right: &str) -> &'s str {
-    let same = left.bytes().zip(right.bytes()).take_while(|(left, right)| left == right).count();
-    let is_end = |text: &str| text.get(same..).is_some_and(|rest| rest.is_empty() || rest.starts_with(BOUNDARIES));
-    // Up to where they differ they are the same characters.
-    let same = left.floor_char_boundary(same);
-    if is_end(left) && is_end(right) {
-        &left[..same]
-    } else {
-        left[..same].rfind(BOUNDARIES).map_or("", |at| &left[..at])
-    }
+    let above = left.rmatch_indices(BOUNDARIES).map(|(at, _)| &left[..at]);
+    let holds =
+        |path: &&str| right.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with(BOUNDARIES));
+    std::iter::once(left).chain(above).find(holds).unwrap_or_default()
 }
 
-fn text_of(memory: &Memory, key: &str) -> Option<String> {
-    match memory.metadata.to_object().remove(key) {
+fn text_of(metadata: &Metadata, key: &str) -> Option<String> {
+    match metadata.to_object().remove(key) {
         Some(Json::String(text)) => Some(text),
         _ => None,
     }
 }
 
 fn read(path: &Path) -> anyhow::Result<Vec<Question>> {
-    let file = File::open(path).with_context(|| format!("{} can't be read", path.display()))?;
-    let mut questions = Vec::new();
-    for (number, line) in BufReader::new(file).lines().enumerate() {
-        let question = serde_json::from_str(&line?).map_err(|_| {
-            let wanted = "a question is an object with question (a text) and evidence (a list of texts)";
-            anyhow::anyhow!("{}, line {}: {wanted}", path.display(), number + 1)
-        });
-        questions.push(question?);
+    let (mut lines, mut questions) = (LineReader::new(open(path)?), Vec::new());
+    while let Some((number, line)) = lines.next()? {
+        let question = match line {
+            Line::Text(line) => serde_json::from_slice(line).ok(),
+            Line::TooLong => None,
+        };
+        let wanted = "a question is an object with question (a text) and evidence (a list of texts)";
+        questions.push(question.with_context(|| format!("{}, line {number}: {wanted}", path.display()))?);
     }
     Ok(questions)
+}
+
+fn open(path: &Path) -> anyhow::Result<BufReader<File>> {
+    input::open(path).map(BufReader::new)
 }
 
 impl Tally {

@@ -15,7 +15,7 @@ use crate::usage::Usage;
 #[derive(Debug, Args)]
 #[command(group(SpaceArgs::required()))]
 pub(crate) struct RecallArgs {
-    /// The question.
+    /// What you want to know, in your own words; in quotes.
     #[arg(allow_hyphen_values = true)]
     question: String,
     /// Ask the documents of this collection instead of the ledger.

@@ -9,7 +9,7 @@ use super::wire::{DocumentBody, MemoryBody};
 /// What a question found.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct RecalledBody {
-    /// The best first.
+    /// What answers best comes first.
     hits: Vec<HitBody>,
     /// How many records of the scope were looked at.
     examined: usize,
@@ -51,7 +51,7 @@ pub(crate) struct RecordBody {
 /// What each property of a record brings to its score.
 #[derive(Debug, Serialize, ToSchema)]
 struct PartsBody {
-    /// Its own words.
+    /// The terms that it holds itself.
     words: f64,
     /// Those of its neighbours in the container.
     neighbours: f64,
