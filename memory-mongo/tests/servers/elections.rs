@@ -1,0 +1,126 @@
+//! Servers that go away, and primaries that others follow.
+
+use super::*;
+
+/// Another number of times that the primary is killed.
+const ROUNDS: &str = "MEMORY_TEST_MONGO_ROUNDS";
+
+pub(crate) async fn calls_work_again_after_a_restart() -> CaseResult {
+    let mut server = LocalMongo::start()?;
+    let provider = open(config(&format!("{}&serverSelectionTimeoutMS=500", server.url()))).await?;
+    let id = provider.store(event("a-b", 1)).await?;
+    server.kill(0)?;
+    let down = provider.check_health().await.expect_err("the server is down");
+    assert_eq!(down.kind(), ErrorKind::Unavailable, "{down:?}");
+    let down = provider.store(event("a-b", 2)).await.expect_err("the server is down");
+    assert_eq!(down.kind(), ErrorKind::Unavailable, "{down:?}");
+    server.restart(0)?;
+    let provider = Arc::new(provider);
+    eventually(async || provider.check_health().await.is_ok()).await?;
+    assert_eq!(provider.get(id).await?.map(|memory| memory.id), Some(id));
+    let patch = MemoryPatch::new().with_status(Status::Completed);
+    assert_eq!(provider.update(id, patch).await?.revision.get(), 2);
+    Ok(())
+}
+
+/// Until a majority has the first write of its term, a new primary does not know what a majority has acknowledged before: reads wait.
+pub(crate) async fn a_new_primary_is_read_when_it_knows() -> CaseResult {
+    let server = LocalMongo::start_with(3, &["--setParameter", "enableTestCommands=1"])?;
+    let provider = open(config(&format!("{}&deadline_ms=2000", server.url()))).await?;
+    let id = provider.store(event("a-b", 1)).await?;
+    let old = server.primary()?;
+    let elected = (old + 1) % 3;
+    let mut nodes = Vec::new();
+    for node in 0..3 {
+        let options = mongodb::options::ClientOptions::parse(server.url_of(node)).await?;
+        nodes.push(Client::with_options(options)?.database("admin"));
+    }
+    // The others vote and do not replicate.
+    let others_replicate = async |do_they: bool| {
+        let mode = if do_they { "off" } else { "alwaysOn" };
+        for node in (0..3).filter(|node| *node != elected) {
+            nodes[node].run_command(doc! { "configureFailPoint": "stopReplProducer", "mode": mode }).await?;
+        }
+        Ok::<_, mongodb::error::Error>(())
+    };
+    others_replicate(false).await?;
+    eventually(async || nodes[elected].run_command(doc! { "replSetStepUp": 1 }).await.is_ok()).await?;
+    eventually(async || {
+        let hello = nodes[elected].run_command(doc! { "hello": 1 }).await.expect("an answer");
+        hello.get_bool("isWritablePrimary").is_ok_and(|is_primary| is_primary)
+    })
+    .await?;
+    // While the driver looks for the primary it is the same to the caller.
+    eventually(async || {
+        let late = provider.get(id).await.expect_err("what a majority has is not known");
+        late.kind() == ErrorKind::Timeout
+    })
+    .await?;
+    others_replicate(true).await?;
+    eventually(async || provider.get(id).await.is_ok_and(|found| found.is_some())).await
+}
+
+/// Three nodes, of which the primary is killed under load, again and again.
+pub(crate) async fn acknowledged_stores_survive_elections() -> CaseResult {
+    const TASKS: usize = 8;
+    const BEFORE: usize = 100;
+    let rounds = std::env::var(ROUNDS).ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(3);
+    let mut server = LocalMongo::start_with(3, &[])?;
+    let provider = Arc::new(open(config(&server.url())).await?);
+    let (mut acknowledged, mut expected) = (HashSet::new(), 0);
+    for round in 0..rounds {
+        let (stop, stopped) = tokio::sync::watch::channel(false);
+        let progress = Arc::new(AtomicUsize::new(0));
+        let start = |task| writer(&provider, round * TASKS + task, Arc::clone(&progress), stopped.clone());
+        let tasks: Vec<_> = (0..TASKS).map(start).collect();
+        let primary = server.primary()?;
+        eventually(async || progress.load(Ordering::Relaxed) >= BEFORE).await?;
+        server.kill(primary)?;
+        // The others elect a new one, and the writers go on by themselves.
+        let after = provider.store(event("after", round as i64)).await?;
+        acknowledged.insert(after);
+        expected += 1;
+        stop.send(true)?;
+        for task in tasks {
+            let (stored, count) = task.await??;
+            acknowledged.extend(stored);
+            expected += count;
+        }
+        server.restart(primary)?;
+        assert_eq!(provider.check_health().await?.engine, "mongo");
+    }
+    let found = all(&provider).await?;
+    let ids: HashSet<_> = found.iter().copied().collect();
+    println!("{rounds} primaries killed, {} stores acknowledged, {} found", acknowledged.len(), found.len());
+    assert_eq!(ids.len(), found.len(), "an id came twice");
+    assert!(acknowledged.is_subset(&ids), "an acknowledged store is lost");
+    assert_eq!((acknowledged.len(), found.len()), (expected, expected), "a store was lost or done twice");
+    Ok(())
+}
+
+/// Stores until it is told to stop; every second one has a key and is repeated. Gives the ids, and how many memories that are.
+fn writer(
+    provider: &Arc<MongoMemory>,
+    number: usize,
+    progress: Arc<AtomicUsize>,
+    stopped: tokio::sync::watch::Receiver<bool>,
+) -> JoinHandle<Result<(Vec<MemoryId>, usize), Error>> {
+    let provider = Arc::clone(provider);
+    tokio::spawn(async move {
+        let (mut stored, mut count) = (Vec::new(), 0);
+        while !*stopped.borrow() || count < 2 {
+            let event = event(&format!("writer-{number}"), count as i64);
+            if count % 2 == 0 {
+                stored.push(provider.store(event).await?);
+            } else {
+                let event = event.with_idempotency_key(IdempotencyKey::parse(format!("{number}-{count}"))?);
+                let id = provider.store(event.clone()).await?;
+                assert_eq!(provider.store(event).await?, id, "a repetition");
+                stored.push(id);
+            }
+            count += 1;
+            progress.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok((stored, count))
+    })
+}

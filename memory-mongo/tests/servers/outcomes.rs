@@ -1,0 +1,205 @@
+//! What is told of a write that the server refuses or that is cut.
+
+use super::*;
+
+pub(crate) async fn what_is_passing_is_tried_again() -> CaseResult {
+    let server = LocalMongo::start_with(1, &["--setParameter", "enableTestCommands=1"])?;
+    // A server that only pretends not to be the primary does not tell that it is one again, but has to be asked.
+    let provider = open(config(&format!("{}&heartbeatFrequencyMS=500", server.url()))).await?;
+    let admin = admin(&server.url()).await?;
+    let mut stored = vec![provider.store(event("a-b", 1)).await?];
+    let keyed = |number: i64| {
+        event("a-b", number).with_idempotency_key(IdempotencyKey::parse(format!("k{number}")).expect("a key"))
+    };
+
+    // The driver asks twice, but for a write, so it is we who ask a third time.
+    for what in [doc! { "closeConnection": true }, doc! { "errorCode": 10107 }, doc! { "errorCode": 91 }] {
+        for command in ["insert", "commitTransaction", "find"] {
+            let mut what = what.clone();
+            what.insert("failCommands", [command]);
+            fail(&admin, doc! { "times": 3 }.into(), what).await?;
+            stored.push(provider.store(event("a-b", 1)).await?);
+            stored.push(provider.store(keyed(stored.len() as i64)).await?);
+            assert_eq!(provider.get(stored[0]).await?.map(|memory| memory.id), Some(stored[0]), "{command}");
+        }
+    }
+    // Done, and the answer lost.
+    for number in 0..3 {
+        let lost = doc! { "failCommands": ["insert"], "writeConcernError": { "code": 91, "errmsg": "on purpose" } };
+        fail(&admin, doc! { "times": 1 }.into(), lost).await?;
+        stored.push(provider.store(event("a-b", number)).await?);
+    }
+    stored.sort_unstable();
+    let mut found = all(&provider).await?;
+    found.sort_unstable();
+    assert_eq!(found, stored, "each is there once");
+
+    // What can't be repeated is not.
+    let lost = doc! { "failCommands": ["update"], "closeConnection": true };
+    fail(&admin, doc! { "times": 1 }.into(), lost).await?;
+    let patch = || MemoryPatch::new().with_status(Status::Completed);
+    let unknown = provider.update(stored[0], patch()).await.expect_err("a lost answer");
+    check(&unknown, ErrorKind::Unavailable, "connection to the server failed");
+    assert_eq!(unknown.outcome(), Outcome::Unknown);
+    assert_eq!(provider.update(stored[0], patch()).await?.revision.get(), 2);
+    Ok(())
+}
+
+/// Whatever the server refuses, cuts off or does without telling: nothing that was done is told as not done, or is done twice.
+pub(crate) async fn what_is_told_of_a_write_is_true() -> CaseResult {
+    const WRITES: &[&str] = &["insert", "update", "delete"];
+    const COMMIT: &[&str] = &["commitTransaction"];
+    let server = LocalMongo::start_with(1, &["--setParameter", "enableTestCommands=1"])?;
+    let (direct, admin) = (open(config(&server.url())).await?, admin(&server.url()).await?);
+    let url = format!("{}&heartbeatFrequencyMS=500&deadline_ms=1000", server.url());
+    let (provider, mut round) = (open(config(&url)).await?, 0);
+    let error = |code: i32| doc! { "errorCode": code };
+    let concern = |code: i32| doc! { "writeConcernError": { "code": code, "errmsg": "on purpose" } };
+    let refused = [6, 7, 13, 50, 89, 91, 189, 262, 9001, 10107, 11602, 13435].map(|code| (WRITES, error(code)));
+    let done = [64, 91, 10107].map(|code| (WRITES, concern(code)));
+    let ends = [error(6), error(13), error(10107), concern(64), doc! { "closeConnection": true }];
+    let ends = ends.map(|what| (COMMIT, what));
+    let cut = (WRITES, doc! { "closeConnection": true });
+    for (commands, mut what) in refused.into_iter().chain(done).chain(ends).chain([cut]) {
+        round += 1;
+        let writes = prepare(&direct, round).await?;
+        what.insert("failCommands", commands);
+        fail(&admin, "alwaysOn".into(), what.clone()).await?;
+        let told = futures::future::join_all(writes.iter().map(|write| write.attempt(&provider))).await;
+        fail(&admin, "off".into(), doc! {}).await?;
+        for (write, told) in writes.iter().zip(told) {
+            write.check(&direct, told, &what).await?;
+            match what.get_i32("errorCode") {
+                Ok(13) if commands == WRITES => assert_eq!(told, Some(Outcome::NotDone), "{write:?}"),
+                // What was cut off may be done all the same, unless it is a part of a transaction.
+                Ok(6 | 7 | 50 | 89 | 91 | 189 | 262 | 9001 | 11602) if commands == WRITES && !write.is_together() => {
+                    assert_eq!(told, Some(Outcome::Unknown), "{write:?} {what}");
+                }
+                _ => {}
+            }
+        }
+    }
+
+    // The answer is lost, and who asks again is refused.
+    let proxy = Proxy::before(&server.url()).await?;
+    let url = format!("{}&directConnection=true&heartbeatFrequencyMS=500&deadline_ms=1000", proxy.url());
+    let (behind, mut lost) = (open(config(&url)).await?, 0);
+    let refuse = doc! { "failCommands": WRITES, "errorCode": 10107 };
+    for bytes in (0..600).step_by(100) {
+        round += 1;
+        for write in prepare(&direct, round).await? {
+            behind.check_health().await?;
+            fail(&admin, doc! { "skip": 1 }.into(), refuse.clone()).await?;
+            proxy.set(Fault::CutAnswer(Place::Bytes(bytes)));
+            let told = write.attempt(&behind).await;
+            lost += usize::from(proxy.fault() == Fault::None);
+            proxy.set(Fault::None);
+            fail(&admin, "off".into(), doc! {}).await?;
+            write.check(&direct, told, &doc! { "cut": bytes as i64 }).await?;
+        }
+    }
+    assert!(lost >= 20, "only {lost} answers were lost");
+    Ok(())
+}
+
+/// A write, and what it is about.
+#[derive(Debug)]
+enum Write {
+    Append(String),
+    AppendTogether(String),
+    Replace(MemoryId),
+    PutNew(String),
+    Put(String),
+    Remove(String),
+    RemoveTogether(String),
+    Restore(Box<memory_core::Document>),
+}
+
+/// One write of each kind, with what has to be there before.
+async fn prepare(direct: &MongoMemory, round: usize) -> Result<Vec<Write>, Error> {
+    let name = |kind: &str| format!("{kind}-{round}");
+    let documents = direct.documents();
+    for id in ["put", "remove", "together", "also-together"] {
+        documents.put(note(&name(id))).await?;
+    }
+    let mut restored = documents.put(note("given")).await?;
+    restored.id = DocumentId::parse(name("restored"))?;
+    Ok(vec![
+        Write::Append(name("append")),
+        Write::AppendTogether(name("append-together")),
+        Write::Replace(direct.store(event("replaced", 1)).await?),
+        Write::PutNew(name("new")),
+        Write::Put(name("put")),
+        Write::Remove(name("remove")),
+        Write::RemoveTogether(name("together")),
+        Write::Restore(Box::new(restored)),
+    ])
+}
+
+impl Write {
+    /// Whether it is a transaction.
+    fn is_together(&self) -> bool {
+        matches!(self, Self::AppendTogether(_) | Self::RemoveTogether(_))
+    }
+
+    /// Writes, and gives what the caller is told of its outcome; `None` when it is done.
+    async fn attempt(&self, provider: &MongoMemory) -> Option<Outcome> {
+        let documents = provider.documents();
+        let selection = |ids: &[&str]| {
+            let ids = ids.iter().map(|id| DocumentId::parse(*id).expect("valid"));
+            DocumentSelection::ids(note("any").collection, ids).expect("valid")
+        };
+        let keyed = |name: &str| event(name, 1).with_idempotency_key(IdempotencyKey::parse(name).expect("a key"));
+        let done = match self {
+            Self::Append(name) => provider.store(event(name, 1)).await.map(drop),
+            Self::AppendTogether(name) => provider.store_many(vec![event(name, 1), keyed(name)]).await.map(drop),
+            Self::Replace(id) => provider.update(*id, MemoryPatch::new().with_status(Status::Failed)).await.map(drop),
+            Self::PutNew(name) => documents.put(note(name).expect(Expect::Absent)).await.map(drop),
+            Self::Put(name) => documents.put(note(name)).await.map(drop),
+            Self::Remove(name) => documents.remove(&selection(&[name.as_str()]), 1).await.map(drop),
+            Self::RemoveTogether(name) => {
+                documents.remove(&selection(&[name.as_str(), &format!("also-{name}")]), 2).await.map(drop)
+            }
+            Self::Restore(document) => documents.restore(vec![(**document).clone()]).await.map(drop),
+        };
+        done.err().map(|error| error.outcome())
+    }
+
+    /// Fails when what was told is not what is there.
+    async fn check(&self, direct: &MongoMemory, told: Option<Outcome>, trouble: &Document) -> CaseResult {
+        let documents = direct.documents();
+        let revision = async |id: &str| {
+            let document = documents.get(&note(id).collection, &DocumentId::parse(id).expect("valid")).await;
+            document.map(|document| document.map_or(0, |document| document.revision.get()))
+        };
+        let stored = async |name: &str| {
+            let page = direct.query(&MemoryQuery::builder().exact(name).build()?).await;
+            page.map(|page| page.memories.len() as u64)
+        };
+        let times = match self {
+            Self::Append(name) => stored(name).await?,
+            Self::AppendTogether(name) => match stored(name).await? {
+                0 => 0,
+                2 => 1,
+                some => return Err(format!("{some} of two are there: {self:?} {trouble}").into()),
+            },
+            Self::Replace(id) => direct.get(*id).await?.ok_or("a memory is gone")?.revision.get() - 1,
+            Self::PutNew(name) => revision(name).await?,
+            Self::Put(name) => revision(name).await? - 1,
+            Self::Remove(name) => 1 - revision(name).await?,
+            Self::RemoveTogether(name) => match (revision(name).await?, revision(&format!("also-{name}")).await?) {
+                (1, 1) => 0,
+                (0, 0) => 1,
+                some => return Err(format!("{some:?} of two are there: {self:?} {trouble}").into()),
+            },
+            Self::Restore(document) => u64::from(revision(document.id.as_str()).await? > 0),
+        };
+        let fits = match told {
+            None => times == 1,
+            Some(Outcome::NotDone) => times == 0,
+            Some(Outcome::Unknown) => times <= 1,
+        };
+        assert!(fits, "{self:?} was told {told:?} and is there {times} times: {trouble}");
+        Ok(())
+    }
+}

@@ -1,0 +1,172 @@
+//! The server's own explanation of what a search examines.
+
+use super::*;
+
+/// The server's own explanation of each search that recalls make: none sorts, and none looks at much more than it gives.
+pub(crate) async fn recalls_walk_an_index() -> CaseResult {
+    const ROWS: i64 = 20_000;
+    let server = LocalMongo::start()?;
+    let provider = open(config(&server.url())).await?;
+    for start in (0..ROWS).step_by(5_000) {
+        let space = |number| format!("plugin-discord-{}-{}-{number}", number % 100, number % 1_000);
+        let status = |number| if number % 500 == 0 { Status::Pending } else { Status::Completed };
+        let batch = (start..start + 5_000).map(|number| event(&space(number), number / 3).with_status(status(number)));
+        provider.store_many(batch.collect()).await?;
+    }
+    let database = admin(&server.url()).await?.client().database("agent_memory");
+    database.run_command(doc! { "profile": 2 }).await?;
+    let query = || MemoryQuery::builder();
+    for builder in [
+        query().all(),
+        query().under("plugin"),
+        query().under("plugin-discord-7"),
+        query().exact("plugin-discord-7-7-7"),
+        query().prefix("plugin-discord-1"),
+        query().glob("plugin-discord-1?-*"),
+        query().under("plugin-discord-7").under("plugin-discord-8").exact("plugin-discord-9-9-9"),
+        query().all().status(Status::Pending),
+        query().under("plugin-discord-7").status(Status::Running),
+        query().under("plugin").created_before(at(5_000)).created_after(at(4_000)),
+        (0..100).fold(query(), |query, number| query.under(format!("plugin-discord-{number}"))),
+        query().under("plugin").created_before(at(5_001)).created_after(at(4_999)).limit(1),
+    ] {
+        for order in [Order::NewestFirst, Order::OldestFirst] {
+            let page = provider.query(&builder.clone().order(order).build()?).await?;
+            if let Some(cursor) = page.next {
+                provider.query(&builder.clone().order(order).cursor(cursor).build()?).await?;
+            }
+        }
+    }
+    database.run_command(doc! { "profile": 0 }).await?;
+
+    let mut searches = database.collection::<Document>("system.profile").find(doc! { "op": "query" }).await?;
+    let (mut explained, mut within_one) = (0, 0);
+    while searches.advance().await? {
+        let command = searches.deserialize_current()?.get_document("command")?.clone();
+        if !command.get_str("find").is_ok_and(|name| name == "memories") {
+            continue;
+        }
+        let parts = ["find", "filter", "sort", "limit", "projection"];
+        let search: Document = command.into_iter().filter(|(name, _)| parts.contains(&name.as_str())).collect();
+        let explain = doc! { "explain": &search, "verbosity": "executionStats" };
+        let plan = database.run_command(explain).await?;
+        let text = plan.get_document("queryPlanner")?.get_document("winningPlan")?.to_string();
+        assert!(text.contains("IXSCAN") && !text.contains("COLLSCAN"), "{search} {text}");
+        assert!(!text.contains("\"SORT\""), "a blocking sort: {search} {text}");
+        let stats = plan.get_document("executionStats")?;
+        let count = |name: &str| stats.get_i32(name);
+        let (keys, rows, given) = (count("totalKeysExamined")?, count("totalDocsExamined")?, count("nReturned")?);
+        // Each of the merged lists has a head that may not be given.
+        let lists = text.matches("IXSCAN").count() as i32;
+        assert!(
+            keys <= 2 * given + lists && rows <= 2 * given,
+            "{keys} keys, {rows} rows for {given}: {search} {text}"
+        );
+        explained += 1;
+        let filter = search.get_document("filter")?.to_string();
+        within_one += usize::from(filter.contains("4999") && filter.contains("5001") && !filter.contains("$lte"));
+    }
+    assert!(explained >= 30, "{explained} searches");
+    // Behind a row of the only millisecond that is asked for comes the rest of it, and no range that is empty.
+    assert_eq!(within_one, 2, "one in each order");
+    Ok(())
+}
+
+/// By the server's own count of all searches that a recall makes.
+pub(crate) async fn a_filter_and_a_glob_examine_what_their_spaces_hold() -> CaseResult {
+    const ROWS: i64 = 20_000;
+    let server = LocalMongo::start()?;
+    let provider = open(config(&server.url())).await?;
+    let row = |number: i64| {
+        // Twenty are sparse, two hundred in each channel, and the rest is dense.
+        let space = match number % 100 {
+            _ if number % 1_000 == 0 => "t-sparse-1".to_owned(),
+            channel @ 1..=9 => format!("t-c{channel}-{number}"),
+            _ => format!("t-dense-{number}"),
+        };
+        let metadata = Metadata::parse(&format!(r#"{{"topic":{}}}"#, (number + number / 100) % 10));
+        event(&space, number).with_metadata(metadata.expect("valid"))
+    };
+    for start in (0..ROWS).step_by(5_000) {
+        provider.store_many((start..start + 5_000).map(row).collect()).await?;
+    }
+    let database = admin(&server.url()).await?.client().database("agent_memory");
+    let profile = database.collection::<Document>("system.profile");
+    let query = || MemoryQuery::builder().limit(50);
+    let every_tenth = "metadata.topic = 7";
+    for (query, given, held) in [
+        (query().under("t-sparse").filter_text("metadata.topic = 0"), 20, 20),
+        (query().under("t-sparse").filter_text(every_tenth), 0, 20),
+        (query().under("t-dense").filter_text(every_tenth), 50, 510),
+        (query().glob("t-c7-*"), 50, 50),
+        (query().glob("t-c7-*x"), 0, 200),
+        (query().glob("t-c?-*").filter_text(every_tenth), 50, 510),
+        (query().glob("t-s*").filter_text(every_tenth), 0, 20),
+    ] {
+        let query = query.build()?;
+        database.run_command(doc! { "profile": 2 }).await?;
+        let found = provider.query(&query).await?.memories.len();
+        database.run_command(doc! { "profile": 0 }).await?;
+        assert_eq!(found, given, "{query:?}");
+        let (mut rows, mut keys) = (0, 0);
+        let mut searches = profile.find(doc! { "ns": "agent_memory.memories" }).await?;
+        while searches.advance().await? {
+            let search = searches.deserialize_current()?;
+            rows += search.get_i32("docsExamined")?;
+            keys += search.get_i32("keysExamined")?;
+        }
+        profile.drop().await?;
+        // Slices double, so that the last one reaches as far again as all before it, and the first has a row more than a page.
+        assert!(
+            rows >= held.min(51) && rows <= 2 * held + 51,
+            "{rows} rows where {held} are to be examined: {query:?}"
+        );
+        // Siblings are looked for in keys alone: a hundred at once, and two once one has filled a slice.
+        assert!(keys <= rows + 200, "{keys} keys for {rows} rows: {query:?}");
+    }
+    Ok(())
+}
+
+/// By the server's own count of all searches that a query makes.
+pub(crate) async fn a_query_of_documents_examines_what_its_places_hold() -> CaseResult {
+    let server = LocalMongo::start()?;
+    let provider = open(config(&server.url())).await?;
+    let notes = Collection::parse("notes")?;
+    let document = |number: i64| memory_core::Document {
+        id: DocumentId::parse(number.to_string()).expect("valid"),
+        collection: notes.clone(),
+        space_id: SpaceId::parse(if number % 50 == 0 { format!("t-1-{number}") } else { "t-2".to_owned() })
+            .expect("valid"),
+        content: Content::parse("text").expect("valid"),
+        metadata: Metadata::default(),
+        created_at: Timestamp::from_millis(number).expect("valid"),
+        updated_at: None,
+        revision: Revision::FIRST,
+    };
+    provider.documents().restore((0..20_000).map(document).collect()).await?;
+    let database = admin(&server.url()).await?.client().database("agent_memory");
+    let profile = database.collection::<Document>("system.profile");
+    let query = || DocumentQuery::builder(notes.clone());
+    for (query, held) in [
+        (query().under("t-1").filter_text("content = 'other'"), 400),
+        (query().exact("t-1-50").exact("t-1-950").order(Order::OldestFirst), 2),
+        (query().prefix("t-1-19").filter_text("content = 'other'"), 22),
+        (query().all().within(SpaceSelector::under("t-1-100")?), 1),
+    ] {
+        let query = query.build()?;
+        database.run_command(doc! { "profile": 2 }).await?;
+        provider.documents().query(&query).await?;
+        database.run_command(doc! { "profile": 0 }).await?;
+        let (mut rows, mut keys) = (0, 0);
+        let mut searches = profile.find(doc! { "ns": "agent_memory.documents" }).await?;
+        while searches.advance().await? {
+            let search = searches.deserialize_current()?;
+            rows += search.get_i32("docsExamined")?;
+            keys += search.get_i32("keysExamined")?;
+        }
+        profile.drop().await?;
+        assert!((1..=2 * held + 51).contains(&rows), "{rows} rows where {held} are to be examined: {query:?}");
+        assert!(keys <= rows + 200, "{keys} keys for {rows} rows: {query:?}");
+    }
+    Ok(())
+}
