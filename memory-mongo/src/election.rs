@@ -23,10 +23,11 @@ impl Elections {
     /// Learns from what a server says of itself.
     pub(crate) fn see(&self, hello: &Document) {
         let is_primary = hello.get_bool("isWritablePrimary").or(hello.get_bool("ismaster")).unwrap_or(false);
-        let Ok(id) = hello.get_object_id("electionId") else { return };
         if !is_primary {
             return;
         }
+        // One that tells no election, as a router does, is as one that has none.
+        let id = hello.get_object_id("electionId").unwrap_or(ObjectId::from_bytes([0; 12]));
         let term = |of: &str| hello.get_document("lastWrite").ok()?.get_document(of).ok()?.get_i64("t").ok();
         // A server that does not tell is not asked again and again.
         let is_over = term("opTime").zip(term("majorityOpTime")).is_none_or(|(last, known)| known >= last);
@@ -45,5 +46,41 @@ impl Elections {
 
     fn seen(&self) -> MutexGuard<'_, Option<Election>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mongodb::bson::doc;
+
+    use super::*;
+
+    fn primary(election: u8, last: i64, known: i64) -> Document {
+        let last_write = doc! { "opTime": { "t": last }, "majorityOpTime": { "t": known } };
+        doc! { "isWritablePrimary": true, "electionId": ObjectId::from_bytes([election; 12]), "lastWrite": last_write }
+    }
+
+    #[test]
+    fn an_election_is_over_when_a_majority_has_a_write_of_its_term() {
+        let elections = Elections::default();
+        elections.see(&doc! { "secondary": true, "electionId": ObjectId::from_bytes([1; 12]) });
+        assert_eq!(elections.over(), None, "no primary");
+        elections.see(&primary(2, 2, 1));
+        assert_eq!(elections.over(), None);
+        elections.see(&primary(2, 2, 2));
+        assert_eq!(elections.over(), Some(ObjectId::from_bytes([2; 12])));
+        elections.see(&primary(3, 3, 2));
+        assert_eq!(elections.over(), None);
+        elections.see(&primary(2, 2, 2));
+        assert_eq!(elections.over(), None, "of the past");
+    }
+
+    #[test]
+    fn who_tells_no_election_is_waited_for_by_nobody() {
+        let elections = Elections::default();
+        elections.see(&doc! { "isWritablePrimary": true, "msg": "isdbgrid" });
+        assert!(elections.over().is_some());
+        elections.see(&primary(1, 2, 1));
+        assert_eq!(elections.over(), None, "but for one that does");
     }
 }
