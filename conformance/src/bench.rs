@@ -10,15 +10,15 @@ use futures::future::BoxFuture;
 use futures::{StreamExt, stream};
 use memory_core::{
     Collection, Content, Context, Document, DocumentId, DocumentQuery, DocumentSelection, Documents, MemoryId,
-    MemoryPatch, MemoryProvider, Metadata, NewMemory, QueryBuilder, Recall, Revision, SpaceId, Timestamp,
+    MemoryPatch, MemoryProvider, MemoryQuery, Metadata, NewMemory, QueryBuilder, Recall, Revision, SpaceId, Timestamp,
 };
 use tokio::runtime::Runtime;
 
-use crate::workload::{BATCH, Ledger, PAYLOAD, Ratios, RowOrder, SpaceForm, size};
+use crate::workload::{BATCH, Ledger, PAYLOAD, Ratios, RowOrder, SpaceForm, WORD, size};
 
 /// How many tasks store at the same time.
 const TASKS: usize = 64;
-/// How many documents a scope has, and the collections in which it lies alone and beside others.
+/// How many memories or documents a scope has, and the collections in which it lies alone and beside others.
 const SCOPE: usize = 1_000;
 const ALONE: &str = "alone";
 const BESIDE: &str = "beside";
@@ -84,12 +84,15 @@ pub fn run(engine: &dyn Engine) {
     for (form, order) in ledgers.take(wanted) {
         bench.recall(Ledger { order, form, ..Ledger::new(rows) });
     }
+    if rows > 0 {
+        bench.text(rows);
+    }
     if documents > 0 {
         bench.documents(documents);
     }
     bench.criterion.final_summary();
     println!(
-        "\nRecall from {rows} rows, documents beside {documents} others.\n\n{}\n{}",
+        "\nRecall from {rows} rows, texts beside as many others, documents beside {documents}.\n\n{}\n{}",
         bench.ratios.table(),
         bench.loads
     );
@@ -185,7 +188,9 @@ impl Bench<'_> {
             };
             // Once is enough for what takes long.
             let times = if question.name.starts_with("prefix") { 1 } else { 20 };
-            let expected = self.runtime.block_on(bare.answer(question.name));
+            // No statement of a database knows what a word is (T1).
+            let is_bare = question.query.text().is_none();
+            let expected = if is_bare { self.runtime.block_on(bare.answer(question.name)) } else { None };
             let found: Vec<_> = found.iter().map(|memory| memory.id).collect();
             assert!(expected.as_ref().is_none_or(|ids| *ids == found), "the bare driver answers {name} differently");
             let alone = async |times| {
@@ -196,6 +201,40 @@ impl Bench<'_> {
             self.compare(&name, || vec![(); times], expected.map(|_| alone), query);
         }
         self.close(ours, &namespace);
+    }
+
+    /// What a text costs in a scope of the ledger alone, which stands in the place of the bare driver, and beside so many other memories.
+    fn text(&mut self, others: usize) {
+        let (ledger, namespaces) = (Ledger::new(others), ["bench_text_alone", "bench_text_beside"]);
+        let [alone, beside] = namespaces.map(|namespace| self.runtime.block_on(self.engine.open(namespace)).0);
+        let scope = (0..SCOPE).map(|number| {
+            let mut row = ledger.row(number * others.div_ceil(SCOPE));
+            row.space_id = space("scope", number);
+            row
+        });
+        let scope: Vec<_> = scope.collect();
+        self.runtime.block_on(async {
+            for ours in [&alone, &beside] {
+                ours.store_many(scope.clone()).await.expect("stores");
+            }
+            let store = async |batch| drop(beside.store_many(batch).await.expect("stores"));
+            stream::iter(ledger.batches()).for_each_concurrent(LOADING, store).await;
+        });
+        // On a page of 50, and only behind all of the scope.
+        for (name, text) in [("a word of every eighth", WORD), ("a word of none", "zebra")] {
+            let query = MemoryQuery::builder().under("scope").text(text).build().expect("a query");
+            let ask = async |ours: &Arc<dyn MemoryProvider>, times: Vec<()>| {
+                for () in times {
+                    ours.query(&query).await.expect("answers");
+                }
+            };
+            let name = format!("text: {name} in a scope, alone and beside others");
+            let bare = async |times| ask(&alone, times).await;
+            self.compare(&name, || vec![(); 20], Some(bare), async |times| ask(&beside, times).await);
+        }
+        for (ours, namespace) in [alone, beside].into_iter().zip(namespaces) {
+            self.close(ours, namespace);
+        }
     }
 
     /// What a scope of documents costs alone, which stands in the place of the bare driver, and beside as many others of its collection as a
@@ -245,6 +284,10 @@ impl Bench<'_> {
         let name = "documents: a filter in a scope, alone and beside others";
         let alone = async |times| page(rare(ALONE), times).await;
         self.compare(name, || vec![(); 20], Some(alone), async |times| page(rare(BESIDE), times).await);
+        let text = |name| scoped(name).text("topic7");
+        let name = "documents: a text in a scope, alone and beside others";
+        let alone = async |times| page(text(ALONE), times).await;
+        self.compare(name, || vec![(); 20], Some(alone), async |times| page(text(BESIDE), times).await);
         let name = "recall: a question in a scope, alone and beside others";
         let alone = async |times| recall(ALONE, times).await;
         self.compare(name, || vec![(); 20], Some(alone), async |times| recall(BESIDE, times).await);
@@ -343,13 +386,18 @@ fn document(collection: &str, path: &str, number: usize, place: usize) -> Docume
     Document {
         id: DocumentId::parse(format!("{number:07}")).expect("an id"),
         collection: Collection::parse(collection).expect("a name"),
-        space_id: SpaceId::parse(format!("{path}-{}-{number}", number % 10)).expect("a space"),
+        space_id: space(path, number),
         content: Content::parse(format!("topic{} {}", number % 100, "words ".repeat(PAYLOAD / 6))).expect("a content"),
         metadata: Metadata::parse(&metadata).expect("metadata"),
         created_at: Timestamp::from_millis(place as i64).expect("a time"),
         updated_at: None,
         revision: Revision::FIRST,
     }
+}
+
+/// One of many spaces below a path.
+fn space(path: &str, number: usize) -> SpaceId {
+    SpaceId::parse(format!("{path}-{}-{number}", number % 10)).expect("a space")
 }
 
 /// How a row is stored, for many tasks.

@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::str::FromStr;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use memory_core::{MemoryProvider, Result, TextIndex};
+use memory_core::{MemoryProvider, Result};
 
 #[cfg(feature = "faults")]
 use crate::fault::Faults;
@@ -142,13 +142,6 @@ impl Stage {
     /// The place and the settings that [`Stage::open`] uses.
     pub fn namespace(&self) -> &Namespace {
         &self.namespace
-    }
-
-    /// The same namespace with the ledger's text index switched on.
-    #[must_use]
-    pub fn with_ledger_text(mut self) -> Self {
-        self.namespace.text_index = TextIndex::All;
-        self
     }
 
     /// The same namespace with another deadline.

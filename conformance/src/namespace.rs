@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use memory_core::{DEFAULT_DEADLINE, ManualClock, TextIndex, Timestamp};
+use memory_core::{DEFAULT_DEADLINE, ManualClock, Timestamp};
 use uuid::Uuid;
 
 /// What a provider is opened with: a place of its own, and the settings that a case wants.
@@ -13,8 +13,6 @@ pub struct Namespace {
     pub name: String,
     /// Where `updatedAt` comes from. Stands at 1,000,000 ms until the case sets it.
     pub clock: Arc<ManualClock>,
-    /// What text search covers.
-    pub text_index: TextIndex,
     /// How long a call may take.
     pub deadline: Duration,
 }
@@ -25,7 +23,6 @@ impl Namespace {
         Self {
             name: format!("t_{}", Uuid::now_v7().simple()),
             clock: Arc::new(ManualClock::new(Timestamp::try_from(1_000_000).unwrap_or(Timestamp::MIN))),
-            text_index: TextIndex::Documents,
             deadline: DEFAULT_DEADLINE,
         }
     }

@@ -25,7 +25,7 @@ impl Harness for Reference {
         let clock = Arc::clone(&namespace.clock) as Arc<dyn Clock>;
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         let first = open.entry(namespace.name.clone()).or_default();
-        Ok(Arc::new(first.reopen(clock, namespace.text_index, namespace.deadline)))
+        Ok(Arc::new(first.reopen(clock, namespace.deadline)))
     }
 
     async fn remove(&self, namespace: &Namespace) -> Result<()> {

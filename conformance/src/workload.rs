@@ -135,6 +135,7 @@ impl Ledger {
             ("prefix, siblings", MemoryQuery::builder().prefix("plugin-discord-g1")),
             ("glob, a guild's channel", MemoryQuery::builder().glob(channel)),
             ("filter under dense", under("plugin-discord-dense").filter_text("metadata.topic = 'rust'")),
+            ("text under dense", under("plugin-discord-dense").text(WORD)),
             ("pending rows", MemoryQuery::builder().all().status(Status::Pending)),
             ("pending under dense", under("plugin-discord-dense").status(Status::Pending)),
         ];
@@ -155,12 +156,14 @@ impl Ledger {
         }
     }
 
-    /// Words that differ from row to row.
+    /// Words that differ from row to row. The first is one of eight, and the others are in nearly all rows.
     fn text(self, place: usize) -> String {
         let mut text = String::with_capacity(self.payload + 16);
         let mut state = mix(place as u64);
         while text.len() < self.payload {
-            text.push_str(TOPICS[state as usize % TOPICS.len()]);
+            let words = if text.is_empty() { MOODS } else { TOPICS };
+            let word = words[state as usize % words.len()];
+            text.push_str(word);
             text.push(' ');
             state = mix(state);
         }
@@ -249,6 +252,10 @@ impl Samples {
     }
 }
 
+/// The word of a row's text that every eighth row has.
+pub(crate) const WORD: &str = MOODS[0];
+
+const MOODS: [&str; 8] = ["glad", "calm", "bored", "tired", "proud", "shy", "angry", "amused"];
 const TOPICS: [&str; 8] = ["rust", "music", "travel", "cooking", "sport", "books", "weather", "work"];
 
 fn time(place: usize) -> Timestamp {

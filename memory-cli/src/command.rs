@@ -63,8 +63,7 @@ pub(crate) enum MemoryCommand {
     /// Recall memories from the spaces that you name.
     ///
     /// When there are more, the option that asks for the next page goes to standard error: "next: --cursor ...". With --json,
-    /// each memory is one line on standard output, as import reads it. --text needs a text index, which the URL asks for:
-    /// sqlite://data/memory.db?text_index=all.
+    /// each memory is one line on standard output, as import reads it.
     Query(query::QueryArgs),
     /// Ask a question in words: what answers it best comes first.
     ///

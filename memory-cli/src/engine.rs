@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use memory_core::{DEFAULT_DEADLINE, Error, Inspection, MemoryId, MemoryProvider, SystemClock, TextIndex};
+use memory_core::{DEFAULT_DEADLINE, Error, Inspection, MemoryId, MemoryProvider, SystemClock};
 use memory_runtime::{EngineUrl, Sandbox};
 use migrations::Report;
 
@@ -45,8 +45,7 @@ pub(crate) async fn inspect(url: &str) -> anyhow::Result<Inspection> {
 /// A place beside what a URL names that nobody else has, with the usual settings.
 pub(crate) fn sandbox(purpose: &str) -> Sandbox {
     let name = format!("{purpose}_{}", MemoryId::generate().to_string().replace('-', ""));
-    let (text_index, deadline) = (TextIndex::Documents, DEFAULT_DEADLINE);
-    Sandbox { name, clock: Arc::new(SystemClock), text_index, deadline }
+    Sandbox { name, clock: Arc::new(SystemClock), deadline: DEFAULT_DEADLINE }
 }
 
 /// The provider, untouched.

@@ -216,7 +216,6 @@ fn advice(error: &memory_core::Error) -> Option<&'static str> {
             "check the permissions of the file and its folder, or the user and the password of the server"
         }
         ErrorKind::Corrupt => "restore a backup, or name another database with --url",
-        ErrorKind::Unsupported => "that is ?text_index=all behind the URL",
         _ => return None,
     })
 }

@@ -15,7 +15,7 @@ const OPERATIONS: u64 = 20;
 const CLIENTS: u64 = 4;
 
 /// Name, clients and operations of every workload.
-const WORKLOADS: [(&str, u64, u64); 20] = [
+const WORKLOADS: [(&str, u64, u64); 21] = [
     ("load in batches of 1,000", 4, ROWS),
     ("exact, a room", 1, OPERATIONS),
     ("exact, a parent above half", 1, OPERATIONS),
@@ -27,6 +27,7 @@ const WORKLOADS: [(&str, u64, u64); 20] = [
     ("prefix, siblings", 1, OPERATIONS),
     ("glob, a guild's channel", 1, OPERATIONS),
     ("filter under dense", 1, OPERATIONS),
+    ("text under dense", 1, OPERATIONS),
     ("pending rows", 1, OPERATIONS),
     ("pending under dense", 1, OPERATIONS),
     ("walk under dense, second page", 1, OPERATIONS),
@@ -103,7 +104,7 @@ fn each_recall_is_measured_on_cold_caches_too() {
     let workloads = report["workloads"].as_array().expect("workloads");
     let named = |name: &str| workloads.iter().filter(|one| one["name"] == name).count();
     let cold: Vec<_> = workloads.iter().filter_map(|one| one["name"].as_str()?.strip_suffix(", cold")).collect();
-    assert_eq!(cold.len(), 11);
+    assert_eq!(cold.len(), 12);
     assert!(cold.iter().all(|name| named(name) >= 1), "{cold:?}");
     assert_eq!(std::fs::read_to_string(emptied).expect("a line for each time").lines().count(), cold.len());
     let short = ["bench", "--url", &url, "--rows", "1000", "--operations", "1", "--cold", "exit 3"];

@@ -13,7 +13,7 @@ use crate::engine::Retry;
 use crate::query::Documents;
 use crate::{
     Collection, DEFAULT_DEADLINE, DocumentId, DocumentQuery, DocumentStore, Error, ErrorKind, Filter, MAX_LIMIT,
-    Metadata, QueryBuilder, Result, Revision, SpaceId, SpaceSelector, Spaces, Timestamp, words,
+    Metadata, QueryBuilder, Result, Revision, SpaceId, SpaceSelector, Spaces, Timestamp,
 };
 
 /// One document. Its JSON has camelCase names.
@@ -45,11 +45,6 @@ impl Document {
     /// About how much the document weighs in a page: the bytes of its texts.
     pub fn size(&self) -> usize {
         self.space_id.as_str().len() + self.content.as_str().len() + self.metadata.as_str().len()
-    }
-
-    /// The words of its content, each once, as text search has them (T1).
-    pub fn words(&self) -> BTreeSet<String> {
-        words::distinct(self.content.as_str())
     }
 }
 
@@ -312,8 +307,7 @@ impl DocumentSelection {
         document.collection == query.of.collection
             && self.ids.as_ref().is_none_or(|ids| ids.binary_search(&document.id).is_ok())
             && self.covers(document.space_id.as_str())
-            && query.filter.as_ref().is_none_or(|filter| filter.matches(&document.into()))
-            && (query.text.is_none() || words::of(document.content.as_str()).any(|word| query.words.contains(&word)))
+            && query.has_content_of(document)
     }
 
     /// Whether the removal looks for documents, or into those that it names, so that it takes a permit (L8).

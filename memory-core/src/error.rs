@@ -125,12 +125,6 @@ impl Error {
         Self::new(ErrorKind::SchemaMismatch, "a newer program has migrated the ledger: upgrade this program")
     }
 
-    /// What a text query of a ledger without text index answers (T3).
-    pub fn no_ledger_text() -> Self {
-        let message = "the ledger has no text index: open the provider with text_index All";
-        Self::new(ErrorKind::Unsupported, message)
-    }
-
     /// Names the call that failed, unless it is named already.
     #[must_use]
     pub fn with_operation(mut self, operation: &'static str) -> Self {

@@ -1,48 +1,9 @@
 //! What a provider tells of itself.
 
 use std::fmt;
-use std::str::FromStr;
 use std::time::Duration;
 
-use crate::{Error, Result, Timestamp};
-
-/// What configuration or server switched on or off. Everything else in the contract is always there.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[non_exhaustive]
-pub struct Capabilities {
-    /// Whether the ledger can be searched by text (T3). Documents always can.
-    pub ledger_text: bool,
-}
-
-/// What text search covers: a setting of every engine (T3).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub enum TextIndex {
-    /// Only documents.
-    #[default]
-    Documents,
-    /// Documents and the ledger.
-    All,
-}
-
-impl TextIndex {
-    /// The capabilities that the setting makes.
-    pub fn capabilities(self) -> Capabilities {
-        Capabilities { ledger_text: self == Self::All }
-    }
-}
-
-impl FromStr for TextIndex {
-    type Err = Error;
-
-    /// Reads `documents` or `all`, as database URLs write it.
-    fn from_str(name: &str) -> Result<Self> {
-        match name {
-            "documents" => Ok(Self::Documents),
-            "all" => Ok(Self::All),
-            _ => Err(Error::invalid("a text index covers documents or all")),
-        }
-    }
-}
+use crate::Timestamp;
 
 /// How an engine is (L3).
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -96,7 +57,7 @@ impl Inspection {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Backfill {
-    /// What the records get by it, for people: `the index of words`.
+    /// What the records get by it, for people: `the places of documents`.
     pub name: &'static str,
     /// How many records it has gone over, about.
     pub done: u64,
@@ -113,8 +74,6 @@ pub enum Blocks {
     Nothing,
     /// No call, but until it is complete queries and removals of documents go over their whole collection.
     DocumentPlaces,
-    /// Text search of the ledger.
-    LedgerText,
     /// Every call but those of the life cycle.
     Everything,
 }
@@ -132,9 +91,9 @@ impl Backfill {
         Self { name, done, total, blocks }
     }
 
-    /// A backfill of the index of the ledger's words.
-    pub fn of_words(done: u64, total: u64) -> Self {
-        Self::new("the index of words", done, total, Blocks::LedgerText)
+    /// A removal of the index of words, which older programs made.
+    pub fn of_no_words(done: u64, total: u64) -> Self {
+        Self::new("the removal of the index of words", done, total, Blocks::Nothing)
     }
 
     /// A backfill of the places of documents.

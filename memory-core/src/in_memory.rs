@@ -12,7 +12,7 @@ use crate::engine::{
 use crate::query::{Documents, Ledger};
 use crate::{
     BOUNDARIES, Clock, Collection, DEFAULT_DEADLINE, Document, DocumentId, Durability, Health, IdempotencyKey, Memory,
-    MemoryId, Result, SystemClock, TextIndex,
+    MemoryId, Result, SystemClock,
 };
 
 /// A provider that keeps everything in memory and loses it when it is dropped.
@@ -29,7 +29,6 @@ pub struct InMemoryEngine {
 pub struct InMemoryConfig {
     data: InMemorySession,
     clock: Arc<dyn Clock>,
-    text_index: TextIndex,
     deadline: Duration,
 }
 
@@ -50,22 +49,22 @@ struct Data {
 impl InMemory {
     /// An empty provider.
     pub fn new() -> Self {
-        Self::with(Arc::new(SystemClock), TextIndex::default(), DEFAULT_DEADLINE)
+        Self::with(Arc::new(SystemClock), DEFAULT_DEADLINE)
     }
 
     /// An empty provider with its settings.
-    pub fn with(clock: Arc<dyn Clock>, text_index: TextIndex, deadline: Duration) -> Self {
-        Self::on(InMemorySession::default(), clock, text_index, deadline)
+    pub fn with(clock: Arc<dyn Clock>, deadline: Duration) -> Self {
+        Self::on(InMemorySession::default(), clock, deadline)
     }
 
     /// Another provider on the same data, with a life cycle of its own, as a second process on one engine is.
     #[must_use]
-    pub fn reopen(&self, clock: Arc<dyn Clock>, text_index: TextIndex, deadline: Duration) -> Self {
-        Self::on(self.config().data.clone(), clock, text_index, deadline)
+    pub fn reopen(&self, clock: Arc<dyn Clock>, deadline: Duration) -> Self {
+        Self::on(self.config().data.clone(), clock, deadline)
     }
 
-    fn on(data: InMemorySession, clock: Arc<dyn Clock>, text_index: TextIndex, deadline: Duration) -> Self {
-        Self::with_config(InMemoryConfig { data, clock, text_index, deadline })
+    fn on(data: InMemorySession, clock: Arc<dyn Clock>, deadline: Duration) -> Self {
+        Self::with_config(InMemoryConfig { data, clock, deadline })
     }
 }
 
@@ -77,8 +76,8 @@ impl Default for InMemory {
 
 impl Config for InMemoryConfig {
     fn settings(&self) -> Settings {
-        let Self { clock, text_index, deadline, .. } = self.clone();
-        Settings { deadline, patience: Duration::ZERO, text_index, clock }
+        let Self { clock, deadline, .. } = self.clone();
+        Settings { deadline, patience: Duration::ZERO, clock, ..Settings::default() }
     }
 }
 
@@ -244,27 +243,5 @@ impl Data {
     fn of(&self, collection: &Collection) -> impl Iterator<Item = &Document> {
         let found = self.documents.get(collection).into_iter().flat_map(BTreeMap::values);
         found.map(|found| &found.record)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{MemoryProvider, MemoryQuery, NewMemory, SpaceId, Timestamp, Trigger};
-
-    #[tokio::test]
-    async fn equal_ranks_come_newest_first() {
-        let provider = InMemory::with(Arc::new(SystemClock), TextIndex::All, DEFAULT_DEADLINE);
-        provider.init().await.expect("opens");
-        for millis in [4, 2, 9, 7, 1, 3, 8] {
-            let (space, time) = (SpaceId::parse("a").expect("valid"), Timestamp::from_millis(millis).expect("valid"));
-            let trigger = if millis == 3 { r#""both words""# } else { r#""some words""# };
-            let memory = NewMemory::new(space, Trigger::parse(trigger).expect("valid"), time);
-            provider.store(memory).await.expect("stored");
-        }
-        let query = MemoryQuery::builder().all().text("both words").build().expect("valid");
-        let page = provider.query(&query).await.expect("a page");
-        let times: Vec<_> = page.memories.iter().map(|memory| memory.created_at.as_millis()).collect();
-        assert_eq!(times, [3, 9, 8, 7, 4, 2, 1]);
     }
 }

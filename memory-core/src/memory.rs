@@ -1,11 +1,10 @@
 //! The ledger's row, what makes one, and what changes one.
 
-use std::collections::BTreeSet;
 use std::fmt;
 
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::{Context, Error, IdempotencyKey, MemoryId, Metadata, Result, SpaceId, Timestamp, Trigger, words};
+use crate::{Context, Error, IdempotencyKey, MemoryId, Metadata, Result, SpaceId, Timestamp, Trigger};
 
 /// One row of the ledger: what triggered a task, and later the context chain that came of it.
 ///
@@ -47,11 +46,6 @@ impl Memory {
     pub fn size(&self) -> usize {
         let context = self.context.as_ref().map_or(0, |context| context.as_str().len());
         self.space_id.as_str().len() + self.trigger.as_str().len() + context + self.metadata.as_str().len()
-    }
-
-    /// The words of its trigger and its context, each once, as text search has them (T1).
-    pub fn words(&self) -> BTreeSet<String> {
-        words::distinct(&words::text_of(&self.trigger, self.context.as_ref()))
     }
 }
 

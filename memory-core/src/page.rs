@@ -12,7 +12,8 @@ use crate::{Error, ErrorKind, Memory, MemoryId, Metadata, Order, Result, Status,
 pub const MAX_PAGE_BYTES: usize = 16 << 20;
 /// A page ends after this many examined candidates (Q5).
 pub const MAX_EXAMINED: usize = 100_000;
-/// A full page looks at this many further records of its spaces, times and statuses at most for one that its filter has (Q5).
+/// A full page looks at this many further records of its spaces, times and statuses at most for one that its filter and its text have
+/// (Q5).
 pub const MAX_LOOK_AHEAD: usize = 1_000;
 
 /// Memories that a query found.
@@ -162,19 +163,18 @@ impl<'q, K: Selects> PageBuilder<'q, K> {
         }
         self.examined += 1;
         if self.admits(head) {
-            // A full page looks for one more record, which tells whether there is a next page. A text has none (T2).
-            let is_certain = self.query.filter.is_none() || self.query.text.is_some();
-            return if self.is_full() && is_certain { self.stop() } else { Verdict::Take };
+            // A full page looks for one more record, which tells whether there is a next page.
+            return if self.is_full() && !self.query.has_conditions() { self.stop() } else { Verdict::Take };
         }
         self.pass(head.created_at, head.id);
         Verdict::Skip
     }
 
-    /// Puts a candidate on the page that [`PageBuilder::examine`] wanted, if the filter has it; `Skip` if it has not, `Stop` if
+    /// Puts a candidate on the page that [`PageBuilder::examine`] wanted, if filter and text have it; `Skip` if not, `Stop` if
     /// the page is complete without it.
     pub fn push(&mut self, record: K::Record) -> Verdict {
         let (created_at, size) = (K::created_at(&record), K::size(&record));
-        let wanted = self.query.filter.as_ref().is_none_or(|filter| filter.matches(&K::subject(&record)));
+        let wanted = self.query.has_content_of(&record);
         if wanted && self.skip == 0 {
             if self.is_full() || !self.records.is_empty() && self.bytes + size > MAX_PAGE_BYTES {
                 return self.stop();
@@ -195,8 +195,7 @@ impl<'q, K: Selects> PageBuilder<'q, K> {
     /// The page, when a verdict was to stop or when there are no more candidates.
     pub fn finish(self) -> Result<K::Page> {
         let Self { query, key, last, skip, .. } = self;
-        // Text comes in no order that a cursor could continue (T2).
-        let last = last.filter(|_| self.goes_on && query.text.is_none());
+        let last = last.filter(|_| self.goes_on);
         let next = last.map(|last| key.seal(&query.fingerprint, &last, skip)).transpose()?;
         Ok(K::page(self.records, self.unreadable, next))
     }
@@ -257,8 +256,26 @@ impl<K: Selects> Query<K> {
 
     /// Whether it is a record that the query wants of its scope.
     pub(crate) fn wants(&self, record: &K::Record) -> bool {
-        self.of.admits(&K::head(record))
-            && self.filter.as_ref().is_none_or(|filter| filter.matches(&K::subject(record)))
+        self.of.admits(&K::head(record)) && self.has_content_of(record)
+    }
+
+    /// Whether filter and text have a record, which only its whole content tells.
+    pub(crate) fn has_content_of(&self, record: &K::Record) -> bool {
+        self.filter.as_ref().is_none_or(|filter| filter.matches(&K::subject(record))) && self.has_a_word_of(record)
+    }
+
+    /// Whether the record holds one of the words, if the query has a text (T2).
+    fn has_a_word_of(&self, record: &K::Record) -> bool {
+        if self.text.is_none() {
+            return true;
+        }
+        let (mut has_one, mut lower) = (false, String::new());
+        let mut is_wanted = |word: words::Word<'_>| {
+            word.lower_into(&mut lower);
+            self.words.contains(lower.as_str())
+        };
+        K::each_text(record, &mut |text| has_one = has_one || words::found(text).any(&mut is_wanted));
+        has_one
     }
 }
 

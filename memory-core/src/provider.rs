@@ -8,9 +8,9 @@ use async_trait::async_trait;
 
 use crate::plugin::{MemoryPlugin, Plugin};
 use crate::{
-    Backfill, Capabilities, Collection, Document, DocumentId, DocumentPage, DocumentQuery, DocumentRecall,
-    DocumentSelection, DocumentWrite, Error, Health, Memory, MemoryId, MemoryPage, MemoryPatch, MemoryQuery,
-    MemoryRecall, NewMemory, Recalled, Result, Updated, check_repetition,
+    Backfill, Collection, Document, DocumentId, DocumentPage, DocumentQuery, DocumentRecall, DocumentSelection,
+    DocumentWrite, Error, Health, Memory, MemoryId, MemoryPage, MemoryPatch, MemoryQuery, MemoryRecall, NewMemory,
+    Recalled, Result, Updated, check_repetition,
 };
 
 /// An engine behind the contract, held as `Arc<dyn MemoryProvider>`.
@@ -47,9 +47,6 @@ pub trait MemoryProvider: IntoDynProvider + fmt::Debug + Send + Sync + 'static {
 
     /// Lets calls in flight finish, and closes. A second call does nothing (L2).
     async fn shutdown(&self) -> Result<()>;
-
-    /// What configuration or server switched on or off.
-    fn capabilities(&self) -> Capabilities;
 
     /// Appends a memory to the ledger.
     ///

@@ -88,9 +88,9 @@ pub const MAX_LIMIT: usize = 1_000;
 pub const DEFAULT_LIMIT: usize = 50;
 /// The furthest offset (Q5).
 pub const MAX_OFFSET: usize = 10_000;
-/// The longest text of a text query, in bytes (T2).
+/// The longest text of a query, in bytes (T2).
 pub const MAX_TEXT: usize = 16 << 10;
-/// The most distinct words of a text query (T2).
+/// The most distinct words of the text of a query (T2).
 pub const MAX_WORDS: usize = 256;
 /// The most selectors that a query names, and that it is confined to (Q1).
 pub const MAX_SELECTORS: usize = 1_000;
@@ -141,15 +141,29 @@ impl<K> Query<K> {
 }
 
 impl<K: Kind> Query<K> {
+    /// Whether it asks for less than all spaces.
+    pub(crate) fn names_places(&self) -> bool {
+        std::iter::once(&self.spaces).chain(&self.within).any(|spaces| !matches!(spaces, Spaces::All))
+    }
+
+    /// Whether it can be told without a look that the page is empty.
+    pub(crate) fn finds_nothing(&self) -> bool {
+        self.limit == 0 || self.text.is_some() && self.words.is_empty()
+    }
+
+    /// Whether it asks for more than the head of a record tells.
+    pub(crate) fn has_conditions(&self) -> bool {
+        self.filter.is_some() || self.text.is_some()
+    }
+
     /// Whether the page may cost much more than a short page does, so that the call takes a permit (L8). What tells is the question, before
     /// anything is looked at: it is light where nearly every candidate is on the page.
     pub(crate) fn is_heavy(&self) -> bool {
         let spaces = std::iter::once(&self.spaces).chain(&self.within);
-        let is_light = self.filter.is_none()
-            && self.text.is_none()
+        let is_light = !self.has_conditions()
             && spaces.into_iter().all(|spaces| spaces.are_few_places(MAX_LIGHT_SELECTORS))
             && self.of.left_out().is_some_and(|left_out| self.limit + self.offset + left_out <= MAX_LIGHT_RECORDS);
-        self.limit > 0 && !is_light
+        !self.finds_nothing() && !is_light
     }
 }
 
@@ -195,7 +209,7 @@ pub struct QueryBuilder<K> {
     within: Option<Spaces>,
     filter: Option<Filter>,
     text: Option<String>,
-    order: Option<Order>,
+    order: Order,
     limit: usize,
     offset: usize,
     cursor: Option<String>,
@@ -212,7 +226,7 @@ impl<K: Kind> QueryBuilder<K> {
             within: None,
             filter: None,
             text: None,
-            order: None,
+            order: Order::default(),
             limit: DEFAULT_LIMIT,
             offset: 0,
             cursor: None,
@@ -289,8 +303,8 @@ impl<K: Kind> QueryBuilder<K> {
         self
     }
 
-    /// Only records that hold at least one word of this text, best first (T2); at most [`MAX_TEXT`] bytes and
-    /// [`MAX_WORDS`] distinct words. Goes without order and cursor.
+    /// Only records that hold at least one word of this text (T2); at most [`MAX_TEXT`] bytes and [`MAX_WORDS`] distinct words. One
+    /// without a word finds nothing.
     #[must_use]
     pub fn text(mut self, text: impl Into<String>) -> Self {
         self.text = Some(text.into());
@@ -300,7 +314,7 @@ impl<K: Kind> QueryBuilder<K> {
     /// The order of the answer; newest first by default.
     #[must_use]
     pub fn order(mut self, order: Order) -> Self {
-        self.order = Some(order);
+        self.order = order;
         self
     }
 
@@ -358,9 +372,6 @@ impl<K: Kind> QueryBuilder<K> {
         }
         let mut words = BTreeSet::new();
         if let Some(text) = &self.text {
-            if self.order.is_some() || self.cursor.is_some() {
-                return Err(Error::invalid("order and cursor do not go with text, which comes best first"));
-            }
             if text.len() > MAX_TEXT {
                 return Err(Error::too_large(format!(
                     "a text of {} bytes; at most {MAX_TEXT} are allowed",
@@ -384,7 +395,7 @@ impl<K: Kind> QueryBuilder<K> {
             filter: self.filter,
             text: self.text,
             words,
-            order: self.order.unwrap_or_default(),
+            order: self.order,
             limit: self.limit,
             offset: self.offset,
             cursor: self.cursor,
@@ -520,6 +531,14 @@ impl<K: Kind> Query<K> {
             hash.update((part.len() as u64).to_be_bytes());
             hash.update(part);
         }
+        // Only where there is one, so that the cursors of other queries stay as they were.
+        if self.text.is_some() {
+            for word in &self.words {
+                hash.update((word.len() as u64).to_be_bytes());
+                hash.update(word);
+            }
+            hash.update([1]);
+        }
         Fingerprint(hash.finalize().into())
     }
 }
@@ -634,20 +653,16 @@ mod tests {
         let notes = Collection::parse("notes").expect("a valid name");
         let documents = DocumentQuery::builder(notes).all().build().expect("a valid query");
         assert_eq!(documents.fingerprint.0[..6], [0xec, 0x1c, 0xc3, 0x1c, 0x9a, 0x53]);
+        let of_text =
+            |text: &str| MemoryQuery::builder().all().text(text).build().expect("a valid query").fingerprint.0;
+        assert_eq!(of_text("b, A"), of_text("a b"), "the same words");
+        assert_ne!(of_text("ab"), of_text("a b"));
+        assert_ne!(of_text(""), MemoryQuery::builder().all().build().expect("a valid query").fingerprint.0);
     }
 
     #[test]
     fn the_first_mistake_comes_out() {
         let error = MemoryQuery::builder().under("").regex("(").build().expect_err("two mistakes");
         assert!(error.message().contains("empty path"), "{error}");
-    }
-
-    #[test]
-    fn text_goes_without_order_and_cursor() {
-        assert_eq!(
-            kind(MemoryQuery::builder().all().text("x").order(Order::NewestFirst)),
-            Some(ErrorKind::InvalidInput)
-        );
-        assert_eq!(kind(MemoryQuery::builder().all().text("x").cursor("x")), Some(ErrorKind::InvalidInput));
     }
 }

@@ -1,6 +1,7 @@
-//! What a word is, for text search on every engine (T1).
+//! What a word is, for the text of a query and for recall (T1).
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::sync::LazyLock;
 
 use regex::Regex;
@@ -48,11 +49,17 @@ pub(crate) fn found(text: &str) -> impl Iterator<Item = Word<'_>> {
                 let length = rest.iter().position(|byte| !byte.is_ascii_alphanumeric()).unwrap_or(rest.len());
                 start..start + length
             }
-            false => WORD.find_at(text, at)?.range(),
+            false => any_found(text, at)?,
         };
         at = found.end;
         Some(Word { text: &text[found.clone()], start: found.start })
     })
+}
+
+/// Where the next word stands, in whatever script.
+#[inline(never)]
+fn any_found(text: &str, at: usize) -> Option<Range<usize>> {
+    WORD.find_at(text, at).map(|found| found.range())
 }
 
 /// A word where it stands in its text.

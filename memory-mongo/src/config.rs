@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use memory_core::engine::{Config, DEFAULT_DEADLINE, Settings, parameter};
-use memory_core::{Clock, Error, Result, SystemClock, TextIndex};
+use memory_core::{Clock, Error, Language, Result, SystemClock};
 use mongodb::options::{
     Acknowledgment, ClientOptions, ConnectionString, DriverInfo, ReadConcern, ReadConcernLevel, WriteConcern,
 };
@@ -30,9 +30,8 @@ pub struct MongoConfig {
     pub server: Server,
     /// The database that holds everything; `agent_memory` by default.
     pub namespace: String,
-    /// What text search covers; only documents by default. Once switched on for a namespace, every program that writes to
-    /// it keeps the index.
-    pub text_index: TextIndex,
+    /// In which language `recall` reads questions and records; English by default.
+    pub language: Language,
     /// How long a call may take; 30 s by default.
     pub deadline: Duration,
     /// Where `updatedAt` comes from; the clock of the machine by default.
@@ -52,10 +51,10 @@ const POOL_SIZE: u32 = 100;
 impl MongoConfig {
     /// Reads `mongodb://USER:PASSWORD@HOST:PORT,HOST:PORT/DATABASE?PARAMETERS`, also with `mongodb+srv:`.
     ///
-    /// The database is the namespace. Parameters of its own are `text_index` (`documents` or `all`) and `deadline_ms`; the
-    /// others are those of the driver. Any other is `InvalidInput` that names it, and so are those that ask for less than
-    /// the contract promises: `w`, `journal` and `readConcernLevel` can only be what they are anyway. `retryWrites` means
-    /// nothing: the provider itself repeats what can be repeated.
+    /// The database is the namespace. Parameters of its own are `language` and `deadline_ms`; the others are those of the
+    /// driver. Any other is `InvalidInput` that names it, and so are those that ask for less than the contract promises:
+    /// `w`, `journal` and `readConcernLevel` can only be what they are anyway. `retryWrites` means nothing: the provider
+    /// itself repeats what can be repeated.
     pub fn from_url(url: &str) -> Result<Self> {
         let (address, parameters) = url.split_once('?').unwrap_or((url, ""));
         let rest = ["mongodb://", "mongodb+srv://"].iter().find_map(|scheme| address.strip_prefix(scheme));
@@ -64,10 +63,10 @@ impl MongoConfig {
         if rest.split_once('/').is_some_and(|(_, database)| database.contains('@')) || parameters.contains('@') {
             return Err(Error::invalid("the password in the MongoDB URL has a / or a ? that is not percent-encoded"));
         }
-        let (mut text_index, mut deadline, mut others) = (TextIndex::default(), DEFAULT_DEADLINE, Vec::new());
+        let (mut language, mut deadline, mut others) = (Language::default(), DEFAULT_DEADLINE, Vec::new());
         for given in parameters.split('&').filter(|given| !given.is_empty()) {
             match given.split_once('=').unwrap_or((given, "")) {
-                (name @ "text_index", value) => text_index = parameter(name, value)?,
+                (name @ "language", value) => language = parameter(name, value)?,
                 (name @ "deadline_ms", millis) => deadline = Duration::from_millis(parameter(name, millis)?),
                 _ => others.push(given),
             }
@@ -78,7 +77,7 @@ impl MongoConfig {
         check_promises(&server)?;
         let namespace = server.default_database.clone().unwrap_or_else(|| DEFAULT_NAMESPACE.to_owned());
         check_namespace(&namespace)?;
-        Ok(Self { server: Server(server), namespace, text_index, deadline, clock: Arc::new(SystemClock) })
+        Ok(Self { server: Server(server), namespace, language, deadline, clock: Arc::new(SystemClock) })
     }
 
     /// What the driver is opened with. Asks the name service where the URL wants that.
@@ -101,8 +100,8 @@ impl MongoConfig {
 
 impl Config for MongoConfig {
     fn settings(&self) -> Settings {
-        let (deadline, text_index, clock) = (self.deadline, self.text_index, Arc::clone(&self.clock));
-        Settings { deadline, patience: deadline, text_index, clock }
+        let (deadline, language, clock) = (self.deadline, self.language, Arc::clone(&self.clock));
+        Settings { deadline, patience: deadline, language, clock }
     }
 
     fn check(&self) -> Result<()> {

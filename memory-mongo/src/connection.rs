@@ -2,13 +2,12 @@
 
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use futures::TryStreamExt;
 
 use memory_core::engine::Retry;
-use memory_core::{Error, ErrorKind, MemoryId, Outcome, Result, TextIndex};
+use memory_core::{Error, ErrorKind, MemoryId, Outcome, Result};
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{RawDocumentBuf, doc};
 use mongodb::error::{TRANSIENT_TRANSACTION_ERROR, UNKNOWN_TRANSACTION_COMMIT_RESULT};
@@ -53,8 +52,6 @@ pub(crate) struct Connections {
     pub(crate) latest: Arc<Collections>,
     /// What the primary has at this moment, and all writes.
     pub(crate) primary: Arc<Collections>,
-    /// Whether the words of the ledger are indexed: as the configuration wants it, or as this provider has learned. Never goes back.
-    has_ledger_text: AtomicBool,
     /// What is under way, also when nobody waits for it any more.
     running: TaskTracker,
     /// Locked by a search for transactions whose programs are gone.
@@ -62,7 +59,7 @@ pub(crate) struct Connections {
     /// The database of the server itself, and what marks the connections of programs on this namespace there.
     admin: Database,
     program: String,
-    /// Locked while the words of the ledger are being indexed: each attempt holds a connection to its end.
+    /// Locked while the places of documents are being indexed: each attempt holds a connection to its end.
     pub(crate) indexing: Arc<Mutex<()>>,
     /// Who has the lock while these connections migrate: the same in each attempt, so that the next one has what one left locked.
     pub(crate) owner: String,
@@ -126,7 +123,6 @@ impl Connections {
             program: program(&config.namespace),
             client,
             database,
-            has_ledger_text: AtomicBool::new(config.text_index == TextIndex::All),
             running: TaskTracker::new(),
             indexing: Arc::default(),
             owner: MemoryId::generate().to_string(),
@@ -236,15 +232,6 @@ impl Connections {
         self.running.close();
         let _ = tokio::time::timeout(self.deadline / 2, self.running.wait()).await;
         self.client.clone().shutdown().immediate(true).await;
-    }
-
-    pub(crate) fn has_ledger_text(&self) -> bool {
-        self.has_ledger_text.load(Ordering::Relaxed)
-    }
-
-    /// Learns that the words of the ledger are indexed.
-    pub(crate) fn learn_of_ledger_text(&self) {
-        self.has_ledger_text.store(true, Ordering::Relaxed);
     }
 }
 

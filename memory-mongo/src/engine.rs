@@ -25,18 +25,17 @@ pub struct MongoEngine {
 
 impl Engine for MongoEngine {
     const NAME: &'static str = "mongo";
-    // With its words, a text takes less than seven times its bytes, also where ideographs stand between short words, and an insert of
-    // 48 MB is one command: what fails of it has failed as a whole.
-    const BATCH: Option<(usize, usize)> = Some((1_000, 6 << 20));
-    const RESTORE: (usize, usize) = (1_000, 6 << 20);
+    // An insert of up to 48 MB is one command: what fails of it has failed as a whole.
+    const BATCH: Option<(usize, usize)> = Some((1_000, 16 << 20));
+    const RESTORE: (usize, usize) = (1_000, 16 << 20);
 
     type Config = MongoConfig;
     type Session = MongoSession;
 
     async fn open(config: &MongoConfig) -> Result<Self> {
         let connections = Arc::new(Connections::new(config).await?);
-        let (session, text_index) = (connections.session(), config.text_index);
-        let set_up = async move { session.retry(|| schema::set_up(&session, text_index)).await };
+        let session = connections.session();
+        let set_up = async move { session.retry(|| schema::set_up(&session)).await };
         if let Err(error) = connections.run(set_up).await {
             connections.close().await;
             return Err(error);

@@ -8,7 +8,7 @@ use mongodb::bson::{Bson, Document};
 use mongodb::error::{ErrorKind as DriverKind, TRANSIENT_TRANSACTION_ERROR, WriteFailure};
 
 pub(crate) const DUPLICATE_KEY: i32 = 11000;
-/// A row without words, where the words of the ledger are indexed, or one of a program below the minimum writer version.
+/// A row of a program below the minimum writer version.
 pub(crate) const NOT_VALID: i32 = 121;
 /// A transaction that another one is in the way of.
 pub(crate) const WRITE_CONFLICT: i32 = 112;
@@ -32,7 +32,7 @@ impl std::error::Error for Native {}
 
 /// The error that the driver gave, as the contract has it.
 pub(crate) fn native(error: mongodb::error::Error) -> Error {
-    use ErrorKind::{Closed, InvalidInput, TooLarge, Unauthorized, Unavailable, Unexpected, Unsupported};
+    use ErrorKind::{Closed, InvalidInput, Unauthorized, Unavailable, Unexpected, Unsupported};
     let refused = |code, name: &str| (Some(code), format!("code {code} {name}"), meaning(code));
     let told = |text: &str, kind, message, retryable| {
         (None, text.to_owned(), Error::new(kind, message).retryable_if(retryable))
@@ -59,8 +59,6 @@ pub(crate) fn native(error: mongodb::error::Error) -> Error {
         }
         DriverKind::Authentication { .. } => other(Unauthorized, "the server refused the user or its password", false),
         DriverKind::InvalidTlsConfig { .. } => other(InvalidInput, "the settings of TLS are not valid", false),
-        // The driver refuses a document of more than 16 MiB so, and everything else that it is given is valid.
-        DriverKind::InvalidArgument { .. } => other(TooLarge, "a value is larger than the server takes", false),
         DriverKind::Shutdown => other(Closed, "the provider was shut down", false),
         DriverKind::SessionsNotSupported | DriverKind::IncompatibleServer { .. } => {
             other(Unsupported, "the server is too old, or has no transactions", false)
@@ -105,15 +103,14 @@ pub(crate) fn refusals(error: mongodb::error::Error) -> Result<HashMap<usize, i3
 }
 
 /// Whether the server has done all that a command asked for: what the driver finds out only where the command is its own. The outcome is
-/// that of a command of one statement. Of several failures, the one that a row is too large is told last.
+/// that of a command of one statement.
 pub(crate) fn check(answer: &Document) -> Result<()> {
     let error = |refusal: &Document| of_code(refusal.get_i32("code").unwrap_or_default());
     let refusals = answer.get_array("writeErrors").into_iter().flatten().filter_map(Bson::as_document).map(error);
     // What too few servers have confirmed is done all the same.
     let unconfirmed =
         answer.get_document("writeConcernError").map(|concern| error(concern).with_outcome(Outcome::Unknown));
-    let error = refusals.chain(unconfirmed).min_by_key(|error| error.kind() == ErrorKind::TooLarge);
-    error.map_or(Ok(()), Err)
+    refusals.chain(unconfirmed).next().map_or(Ok(()), Err)
 }
 
 pub(crate) fn of_code(code: i32) -> Error {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use memory_core::engine::{DocumentsFound, Mark, MemoriesFound, Place, Reader, Search, Source, Visit, Walk, corrupt};
+use memory_core::engine::{DocumentsFound, Mark, MemoriesFound, Place, Reader, Source, Visit, Walk, corrupt};
 use memory_core::{BOUNDARIES, Collection, DocumentId, Documents, Ledger, MemoryId, Result, Verdict};
 use migrations::PATHS;
 use mongodb::action::Find;
@@ -11,13 +11,11 @@ use mongodb::options::Hint;
 
 use crate::connection::{MongoSession, Rows};
 use crate::error::native;
-use crate::row::{Stored, StoredRow, any_number, bson, found, mark, memory_id, text, uuid};
-use crate::statements::{document_key, documents_of, lists, ranked, rest, sort, within};
+use crate::row::{Stored, StoredRow, found, mark, memory_id, text, uuid};
+use crate::statements::{document_key, documents_of, lists, rest, sort, within};
 
 /// The most rows that one search gives.
 const MOST: usize = 2_048;
-/// About how many bytes of rows are read at once where they come by their rank.
-const BYTES: i64 = 8 << 20;
 /// How many ids one search looks for: a command has at most 16 MiB, and the id of a document at most 400 bytes.
 const IDS: usize = 10_000;
 
@@ -36,10 +34,6 @@ impl Reader for MongoSession {
 
     async fn walk_memories(&mut self, walk: &Walk<'_>, visit: &mut Visit<'_, Ledger>) -> Result<Option<Mark>> {
         offer_next(self, &self.reads.memories, &lists(&walk.source), None, walk, visit).await
-    }
-
-    async fn search_memories(&mut self, search: &Search<'_>, visit: &mut Visit<'_, Ledger>) -> Result<()> {
-        offer_best(self, &self.reads.memories, doc! {}, search, visit).await
     }
 
     async fn siblings(&mut self, of: Option<&Collection>, prefix: &str, most: usize) -> Result<Option<Vec<Place>>> {
@@ -99,15 +93,6 @@ impl Reader for MongoSession {
         // By time, the server might look at all documents for those of a few places.
         let index = matches!(walk.source, Source::Places(_)).then(|| Hint::Name(PATHS.to_owned()));
         offer_next(self, &self.reads.documents, &[documents_of(collection, &walk.source)], index, walk, visit).await
-    }
-
-    async fn search_documents(
-        &mut self,
-        collection: &Collection,
-        search: &Search<'_>,
-        visit: &mut Visit<'_, Documents>,
-    ) -> Result<()> {
-        offer_best(self, &self.reads.documents, within(collection), search, visit).await
     }
 
     async fn collections(&mut self) -> Result<Vec<Collection>> {
@@ -172,37 +157,4 @@ async fn offer_next<K: Stored>(
     // Behind the last one there may be more.
     let goes_on = rows.advance().await.map_err(native)? && visit(&StoredRow(rows.current()))? != Verdict::Stop;
     Ok(goes_on.then(|| mark::<K>(rows.current())))
-}
-
-/// Offers the rows within a condition that hold one of the words, best first.
-async fn offer_best<K: Stored>(
-    session: &MongoSession,
-    on: &Rows,
-    within: Document,
-    search: &Search<'_>,
-    visit: &mut Visit<'_, K>,
-) -> Result<()> {
-    let mut slice = search.count.clamp(1, MOST);
-    let ranked = on.aggregate(ranked(within, search.words)).batch_size(MOST as u32).max_time(session.left()?);
-    let mut ranked = ranked.with_type::<RawDocumentBuf>().await.map_err(native)?;
-    loop {
-        let (mut ids, mut bytes) = (Vec::with_capacity(slice), 0);
-        while ids.len() < slice && bytes < BYTES && ranked.advance().await.map_err(native)? {
-            ids.push(bson(ranked.current(), "_id")?);
-            bytes += any_number(&bson(ranked.current(), "bytes")?).unwrap_or_default();
-        }
-        if ids.is_empty() {
-            return Ok(());
-        }
-        let found = each(session, on, ids.clone(), |row| Ok((bson(row, "_id")?, row.to_owned()))).await?;
-        for id in ids {
-            // A row that is gone was removed meanwhile.
-            if let Some((_, row)) = found.iter().find(|(found, _)| *found == id)
-                && visit(&StoredRow(row))? == Verdict::Stop
-            {
-                return Ok(());
-            }
-        }
-        slice = (slice * 2).min(MOST);
-    }
 }

@@ -52,8 +52,7 @@ pub(crate) fn written(revision: Revision) -> i64 {
     i64::from(revision) * 256 + i64::from(WRITER)
 }
 
-/// The row of a memory, with its words if they are indexed.
-pub(crate) fn memory_row(memory: &Memory, has_words: bool) -> RawDocumentBuf {
+pub(crate) fn memory_row(memory: &Memory) -> RawDocumentBuf {
     let mut row = rawdoc! {
         "_id": uuid(memory.id.as_bytes()),
         "createdAt": memory.created_at.as_millis(),
@@ -68,7 +67,6 @@ pub(crate) fn memory_row(memory: &Memory, has_words: bool) -> RawDocumentBuf {
     append(&mut row, cstr!("updatedAt"), memory.updated_at.map(Timestamp::as_millis));
     append(&mut row, cstr!("context"), memory.context.as_ref().map(Context::as_str));
     append(&mut row, cstr!("idempotencyKey"), memory.idempotency_key.as_ref().map(IdempotencyKey::as_str));
-    append(&mut row, cstr!("words"), has_words.then(|| memory.words().into_iter().collect::<RawArrayBuf>()));
     row
 }
 
@@ -86,7 +84,6 @@ pub(crate) fn document_row(document: &Document) -> RawDocumentBuf {
         "written": written(document.revision),
         "metadata": document.metadata.as_str(),
         "content": document.content.as_str(),
-        "words": document.words().into_iter().collect::<RawArrayBuf>(),
     };
     append(&mut row, cstr!("updatedAt"), document.updated_at.map(Timestamp::as_millis));
     row

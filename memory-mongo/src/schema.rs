@@ -1,4 +1,4 @@
-//! The collections, their indexes and the words of the ledger: how they are made, migrated, looked at and removed.
+//! The collections and their indexes: how they are made, migrated, looked at and removed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,17 +6,17 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures::TryStreamExt;
 use memory_core::engine::SHORT_BACKFILL;
-use memory_core::{Backfill, Error, ErrorKind, Inspection, Ledger, Result, Revision, SpaceId, TextIndex, Timestamp};
-use migrations::{Applied, PATHS, Report, Step, Target, WORDS, wanted};
+use memory_core::{Backfill, Error, ErrorKind, Inspection, Result, Revision, SpaceId, Timestamp};
+use migrations::{Applied, Kind, NO_WORDS, PATHS, Report, Step, Target};
 use mongodb::Database;
-use mongodb::bson::{Bson, Document, RawDocument, RawDocumentBuf, doc};
+use mongodb::bson::{Bson, Document, RawDocument, doc};
 use mongodb::options::ReturnDocument;
 
 use crate::config::MongoConfig;
 use crate::connection::{Collections, Connections, MongoSession, PAUSE, Rows};
 use crate::error::{DUPLICATE_KEY, check, code, native, native_write};
 use crate::read::all;
-use crate::row::{any_number, bson, document_paths, found, number, text, written};
+use crate::row::{any_number, bson, document_paths, number, text, written};
 
 /// The refusal of a server that is no member of a replica set, with the way out.
 const STANDALONE: &str = "the server is standalone, so it has no transactions: restart it with `mongod --replSet rs0` and run \
@@ -29,13 +29,15 @@ const SECRET: &str = "secret";
 const LEASE: i64 = 2_000;
 /// What `create` answers where the collection is there.
 const EXISTS: i32 = 48;
-/// How many rows a slice of the backfill goes over.
+/// What `dropIndexes` answers where the index is not there.
+const NO_INDEX: i32 = 27;
+/// What `collMod` answers while an index of the collection is being built.
+const BEING_BUILT: i32 = 12587;
+/// How many rows a slice of a backfill goes over.
 const SLICE_ROWS: i64 = 500;
-/// About how many bytes it reads, and writes as words: one command has at most 16 MiB.
+/// About how many bytes they have, unless it is one.
 const SLICE_BYTES: usize = 8 << 20;
-/// How large a row may become, in bytes: the server takes 16 MiB, of which the other fields of the backfill need some.
-const ROW: usize = (16 << 20) - 64;
-/// How long a slice waits for the index when all rows have words; the next one goes on waiting.
+/// How long a slice waits for the index when all documents have places; the next one goes on waiting.
 const WAIT: Duration = Duration::from_millis(200);
 /// So many records left are more than a call goes over that needs them.
 const MANY: u64 = SHORT_BACKFILL + 1;
@@ -47,15 +49,12 @@ pub async fn migrate(config: &MongoConfig) -> Result<Report> {
 
 /// Tells which steps [`migrate`] would take, and changes nothing; a missing database stays missing.
 pub async fn plan(config: &MongoConfig) -> Result<Report> {
-    let plan = async |session: &MongoSession, text_index| {
-        migrations::plan(&mut MongoTarget(session), migrations::mongo(), wanted(text_index)).await
-    };
-    with_session(config, plan).await
+    with_session(config, async |session| migrations::plan(&mut MongoTarget(session), migrations::mongo()).await).await
 }
 
 /// Removes the database with everything in it, for ever. Nothing happens when there is none.
 pub async fn remove(config: &MongoConfig) -> Result<()> {
-    with_session(config, async |session, _| session.on.database.drop().await.map_err(native_write)).await
+    with_session(config, async |session| session.on.database.drop().await.map_err(native_write)).await
 }
 
 /// Tells which collections and indexes are missing, how many bytes they take in their files (which follow within a minute), and
@@ -65,110 +64,201 @@ pub async fn inspect(config: &MongoConfig) -> Result<Inspection> {
 }
 
 /// Creates or migrates the collections. Can be repeated.
-pub(crate) async fn set_up(session: &MongoSession, text_index: TextIndex) -> Result<Report> {
+pub(crate) async fn set_up(session: &MongoSession) -> Result<Report> {
     let answer = session.on.database.run_command(doc! { "hello": 1 }).await.map_err(native)?;
     let is_router = answer.get_str("msg").is_ok_and(|message| message == "isdbgrid");
     if !is_router && !answer.contains_key("setName") {
         return Err(Error::new(ErrorKind::Unsupported, STANDALONE));
     }
-    let mut target = MongoTarget(session);
-    let report = migrations::migrate(&mut target, migrations::mongo(), wanted(text_index)).await?;
-    // A program that was held up while it added a rule may have taken away others that it did not know: once both have recorded their
-    // steps, one of them finds that out.
-    let applied = target.applied().await?;
-    for step in migrations::mongo().iter().filter(|step| applied.iter().any(|applied| applied.name == step.name)) {
+    let report = migrations::migrate(&mut MongoTarget(session), migrations::mongo()).await?;
+    mend(session).await?;
+    Ok(report)
+}
+
+/// Does again what another program has undone: one that was held up while it added a rule may have taken away others that it did not know,
+/// or have brought back one that is retired. Once both have done their steps, one of them finds that out.
+async fn mend(session: &MongoSession) -> Result<()> {
+    let applied = MongoTarget(session).applied().await?;
+    for step in taken().filter(|step| applied.iter().any(|applied| applied.name == step.name)) {
         for command in commands(step)? {
             if !holds(&session.on.database, &command).await? {
                 execute(session, &command).await?;
             }
         }
     }
-    Ok(report)
+    Ok(())
 }
 
-/// What a backfill gives to rows that lack it. The step, the field and the index have the same name.
+/// The steps of every ledger.
+fn taken() -> impl Iterator<Item = &'static Step> {
+    migrations::mongo().iter().filter(|step| step.is_taken())
+}
+
+/// What a backfill does to all rows of some collections. The step has the same name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Filled {
-    /// The words of the ledger.
-    Words,
-    /// The places of documents.
+enum Sweep {
+    /// It gives places to the documents that have none.
     Paths,
+    /// It takes away the words that older programs have left.
+    NoWords,
 }
 
-impl Filled {
-    fn by(step: &Step) -> Option<Self> {
-        [Self::Words, Self::Paths].into_iter().find(|filled| filled.name() == step.name)
+impl Sweep {
+    fn by(name: &str) -> Option<Self> {
+        [Self::Paths, Self::NoWords].into_iter().find(|sweep| sweep.name() == name)
     }
 
     fn name(self) -> &'static str {
         match self {
-            Self::Words => WORDS,
             Self::Paths => PATHS,
+            Self::NoWords => NO_WORDS,
         }
     }
 
-    fn rows(self, of: &Collections) -> &Rows {
+    /// The collections, in the order in which it goes over them.
+    fn collections(self, of: &Collections) -> Vec<&Rows> {
         match self {
-            Self::Words => &of.memories,
-            Self::Paths => &of.documents,
+            Self::Paths => vec![&of.documents],
+            Self::NoWords => vec![&of.memories, &of.documents],
         }
     }
 
-    /// What a row gets. One that can't be read gets nothing that finds it.
-    fn of(self, row: &RawDocument) -> Vec<Bson> {
+    /// The update of a row that needs one. Whoever has changed that since it was read, has done the same.
+    fn update(self, row: &RawDocument) -> Result<Option<Document>> {
+        let (field, has_it) = match self {
+            Self::Paths => (PATHS, false),
+            Self::NoWords => ("words", true),
+        };
+        // By a row whose revision can't be read the server can't tell who has written it.
+        let revision = number(row, "revision").and_then(|number| Revision::new(number as u64));
+        let Ok(revision) = revision else { return Ok(None) };
+        if matches!(row.get(field), Ok(None)) == has_it {
+            return Ok(None);
+        }
+        let mut set = doc! { "written": written(revision) };
+        let mut unset = Document::new();
         match self {
-            Self::Words => {
-                let words = found::<Ledger>(row).map(|found| found.record.words()).unwrap_or_default();
-                words.into_iter().map(Bson::from).collect()
-            }
             Self::Paths => {
+                // One whose space can't be read is nowhere.
                 let space = text(row, "spaceId").and_then(SpaceId::parse);
-                let paths = space.map(|space| document_paths(&space)).unwrap_or_default();
-                paths.into_iter().map(Bson::from).collect()
+                set.insert(field, space.map(|space| document_paths(&space)).unwrap_or_default());
+            }
+            Self::NoWords => drop(unset.insert(field, "")),
+        }
+        let found = doc! { "_id": bson(row, "_id")?, field: { "$exists": has_it } };
+        Ok(Some(doc! { "q": found, "u": { "$set": set, "$unset": unset } }))
+    }
+
+    /// Whether a step that is begun is complete: where there are no rows, none needs an update behind the rule of the step.
+    async fn is_over(self, session: &MongoSession) -> Result<bool> {
+        if self == Self::Paths {
+            // The index was made when there were none.
+            let indexes = session.on.primary.documents.list_index_names().await.map_err(native)?;
+            if indexes.iter().any(|index| index == PATHS) {
+                return Ok(true);
             }
         }
+        for rows in self.collections(&session.on.latest) {
+            if rows.find_one(doc! {}).await.map_err(native)?.is_some() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 }
 
-/// How far the backfills are that are not complete: that of the ledger's words, if they are wanted, and then that of the documents' places.
+/// Where a backfill is that has to go on, as the bookkeeping says.
+#[derive(Debug)]
+struct Standing {
+    sweep: Sweep,
+    /// The collection; the first where none is named.
+    within: Option<String>,
+    /// The `_id` behind which it goes on.
+    mark: Bson,
+    done: u64,
+}
+
+impl Standing {
+    /// `None` of a step that is retired.
+    fn read(entry: &RawDocument) -> Result<Option<Self>> {
+        let Some(sweep) = Sweep::by(text(entry, "name")?) else { return Ok(None) };
+        let within = entry.get_str("in").ok().map(str::to_owned);
+        let done = u64::try_from(number(entry, "done")?).unwrap_or_default();
+        Ok(Some(Self { sweep, within, mark: bson(entry, "mark")?, done }))
+    }
+
+    /// The collections that are left to go over, the first of them from behind the mark.
+    fn left<'c>(&self, of: &'c Collections) -> Vec<&'c Rows> {
+        let mut collections = self.sweep.collections(of);
+        let at = collections.iter().position(|rows| Some(rows.name()) == self.within.as_deref());
+        collections.split_off(at.unwrap_or_default())
+    }
+
+    /// Notes where it is after a slice. Of two programs that take the same slice, one counts it.
+    async fn note(&self, session: &MongoSession, now: Document, count: i64) -> Result<()> {
+        let same = doc! { "name": self.sweep.name(), "in": &self.within, "mark": &self.mark };
+        let next = doc! { "$set": now, "$inc": { "done": count } };
+        session.on.primary.bookkeeping.update_one(same, next).await.map(drop).map_err(native)
+    }
+}
+
+/// The backfills that have to go on, in the order of their steps.
+async fn incomplete(session: &MongoSession) -> Result<Vec<Standing>> {
+    let entries = session.on.latest.bookkeeping.find(doc! { "complete": false }).sort(doc! { "version": 1 });
+    Ok(all(session, entries, Standing::read).await?.into_iter().flatten().collect())
+}
+
+/// How far the backfills are that are not complete.
 pub(crate) async fn pending(session: MongoSession) -> Result<Vec<Backfill>> {
-    let mut pending = Vec::new();
-    for (filled, entry) in incomplete(&session).await? {
-        let (on, done) = (&session.on, u64::try_from(number(&entry, "done")?).unwrap_or_default());
-        let behind = doc! { "_id": { "$gt": bson(&entry, "mark")? } };
-        let left = filled.rows(&on.latest).count_documents(behind).limit(MANY).max_time(session.left()?);
-        let mut total = done + left.await.map_err(native)?;
+    let (on, mut pending) = (&session.on, Vec::new());
+    for standing in incomplete(&session).await? {
+        let (sweep, done) = (standing.sweep, standing.done);
+        let (mut left, mut mark) = (0, standing.mark.clone());
+        for rows in standing.left(&on.latest) {
+            let behind = rows.count_documents(doc! { "_id": { "$gt": mark } }).limit(MANY).max_time(session.left()?);
+            left += behind.await.map_err(native)?;
+            mark = Bson::MinKey;
+        }
+        let mut total = done + left;
         // The index of many rows takes its time, also when all of them have what it is of.
-        if total >= done + MANY || total >= MANY && on.indexing.try_lock().is_err() {
-            let estimate = filled.rows(&on.primary).estimated_document_count().await.map_err(native)?;
+        if left >= MANY || total >= MANY && on.indexing.try_lock().is_err() {
+            let mut estimate = 0;
+            for rows in sweep.collections(&on.primary) {
+                estimate += rows.estimated_document_count().await.map_err(native)?;
+            }
             total = estimate.max(done + MANY);
         }
-        pending.push(match filled {
-            Filled::Words => Backfill::of_words(done, total),
-            Filled::Paths => Backfill::of_places(done, total),
+        pending.push(match sweep {
+            Sweep::Paths => Backfill::of_places(done, total),
+            Sweep::NoWords => Backfill::of_no_words(done, total),
         });
     }
     Ok(pending)
 }
 
-/// Takes its next slice: fills some more rows, in the order of their ids. New rows need none, since the server takes none without.
+/// Takes the next slice of the first of them: some more rows, in the order of their ids. New rows need no update, since the server takes
+/// those of this version only.
 pub(crate) async fn backfill(session: MongoSession) -> Result<()> {
-    let Some((filled, entry)) = incomplete(&session).await?.into_iter().next() else { return Ok(()) };
-    let (bookkeeping, mark) = (&session.on.primary.bookkeeping, bson(&entry, "mark")?);
-    let Some((count, reached)) = fill_rows(&session, filled, &mark).await? else {
-        if !index(&session, filled, WAIT).await? {
-            return Ok(());
+    let Some(standing) = incomplete(&session).await?.into_iter().next() else { return Ok(()) };
+    let left = standing.left(&session.on.latest);
+    let slice = go_over(&session, standing.sweep, left[0], &standing.mark).await?;
+    let now = match (slice.reached, left.get(1)) {
+        (Some(reached), _) => {
+            if standing.mark == Bson::MinKey {
+                // While few rows are filled. The server goes on with it by itself, and the last slices wait for its end.
+                index(&session, standing.sweep, Duration::ZERO).await?;
+            }
+            doc! { "mark": reached }
         }
-        let complete = bookkeeping.update_one(doc! { "_id": filled.name() }, doc! { "$set": { "complete": true } });
-        return complete.await.map(drop).map_err(native);
+        (None, Some(next)) => doc! { "in": next.name(), "mark": Bson::MinKey },
+        (None, None) => {
+            if !index(&session, standing.sweep, WAIT).await? {
+                return Ok(());
+            }
+            doc! { "complete": true }
+        }
     };
-    if mark == Bson::MinKey {
-        // While few rows are filled. The server goes on with it by itself, and the last slices wait for its end.
-        index(&session, filled, Duration::ZERO).await?;
-    }
-    // Of two programs that take the same slice, one counts it.
-    let next = doc! { "$set": { "mark": reached }, "$inc": { "done": count } };
-    bookkeeping.update_one(doc! { "_id": filled.name(), "mark": mark }, next).await.map(drop).map_err(native)
+    standing.note(&session, now, slice.count).await
 }
 
 /// What seals the cursors: what was kept first.
@@ -191,10 +281,10 @@ pub(crate) async fn version(session: &MongoSession) -> Result<u32> {
 }
 
 /// Runs work that can be repeated, over connections of its own.
-async fn with_session<T>(config: &MongoConfig, work: impl AsyncFn(&MongoSession, TextIndex) -> Result<T>) -> Result<T> {
+async fn with_session<T>(config: &MongoConfig, work: impl AsyncFn(&MongoSession) -> Result<T>) -> Result<T> {
     let connections = Arc::new(Connections::new(config).await?);
     let session = connections.session();
-    let result = session.retry(|| work(&session, config.text_index)).await;
+    let result = session.retry(|| work(&session)).await;
     connections.close().await;
     result
 }
@@ -250,24 +340,22 @@ impl Target for MongoTarget<'_> {
     }
 
     async fn apply(&mut self, step: &Step) -> Result<()> {
-        let (on, version, filled) = (&self.0.on, i64::from(step.version), Filled::by(step));
-        // A program of version 1 has made the index when all rows had their words.
-        let mut is_complete = match filled {
-            Some(filled) => {
-                let indexes = filled.rows(&on.primary).list_index_names().await.map_err(native)?;
-                indexes.iter().any(|index| index == step.name)
-            }
+        let version = i64::from(step.version);
+        // Nobody goes on with the backfill of a step that is retired, or brings back its rule.
+        let retired: Vec<_> = retired().map(|step| step.name).collect();
+        self.bookkeeping().delete_many(doc! { "name": { "$in": retired } }).await.map_err(native)?;
+        let makes_index = |command: &Document| command.contains_key("createIndexes");
+        let (indexes, others): (Vec<_>, Vec<_>) = commands(step)?.into_iter().partition(makes_index);
+        for command in &others {
+            execute(self.0, command).await?;
+        }
+        let is_complete = match Sweep::by(step.name) {
+            Some(sweep) => sweep.is_over(self.0).await?,
             None => true,
         };
-        for command in commands(step)? {
-            if let Some(filled) = filled.filter(|_| !is_complete && command.contains_key("createIndexes")) {
-                // The backfill makes what goes over many rows. Where there are none, no row lacks anything behind the rule.
-                is_complete = filled.rows(&on.latest).find_one(doc! {}).await.map_err(native)?.is_none();
-                if !is_complete {
-                    continue;
-                }
-            }
-            execute(self.0, &command).await?;
+        // The index of many rows is made beside the backfill.
+        for command in indexes.iter().filter(|_| is_complete) {
+            execute(self.0, command).await?;
         }
         let mut entry = doc! { "version": version, "name": step.name, "checksum": step.checksum() };
         if !is_complete {
@@ -285,25 +373,28 @@ impl Target for MongoTarget<'_> {
     }
 }
 
+/// The steps that are taken no more. What is left of their rules goes with the next rule that is added.
+fn retired() -> impl Iterator<Item = &'static Step> {
+    migrations::mongo().iter().filter(|step| step.kind == Kind::Retired)
+}
+
 fn commands(step: &Step) -> Result<Vec<Document>> {
     serde_json::from_str(step.text)
         .map_err(|error| Error::new(ErrorKind::Unexpected, "the step is not JSON").with_source(error))
 }
 
-/// Has the server do one command of a step, until its rule is in place if it has one.
+/// Has the server do one command of a step, until that holds.
 async fn execute(session: &MongoSession, command: &Document) -> Result<()> {
     let (database, mut whole) = (&session.on.database, command.clone());
     whole.insert("writeConcern", doc! { "w": "majority" });
     loop {
-        if let Ok(rule) = command.get_document("validator").cloned().map(Bson::from) {
-            let mut rules = rules(database, command).await?;
-            if !rules.contains(&rule) {
-                rules.push(rule);
-            }
+        if let Ok(rule) = command.get_document("validator") {
+            let rules = with_rule(command, rule, rules(database, command).await?)?;
             whole.insert("validator", doc! { "$and": rules });
         }
         match database.run_command(whole.clone()).await.map_err(native) {
-            Err(error) if code(&error) != Some(EXISTS) => return Err(error),
+            Err(error) if code(&error) == Some(BEING_BUILT) => session.pause(PAUSE).await.map_err(|_| error)?,
+            Err(error) if !matches!(code(&error), Some(EXISTS | NO_INDEX)) => return Err(error),
             _ if holds(database, command).await? => return Ok(()),
             // Another program that added a rule at the same time has taken this one away.
             _ => session.pause(PAUSE).await?,
@@ -311,10 +402,28 @@ async fn execute(session: &MongoSession, command: &Document) -> Result<()> {
     }
 }
 
-/// Whether the rule that a command adds is in place.
+/// Whether the rule that a command adds is in place, or the index is gone that it drops.
 async fn holds(database: &Database, command: &Document) -> Result<bool> {
-    let Ok(rule) = command.get_document("validator") else { return Ok(true) };
-    Ok(rules(database, command).await?.contains(&rule.clone().into()))
+    if let Ok(rule) = command.get_document("validator") {
+        let rules = rules(database, command).await?;
+        return Ok(with_rule(command, rule, rules.clone())? == rules);
+    }
+    let (Ok(name), Ok(dropped)) = (command.get_str("dropIndexes"), command.get_str("index")) else { return Ok(true) };
+    let indexes = database.collection::<Document>(name).list_index_names().await.map_err(native)?;
+    Ok(!indexes.iter().any(|index| index == dropped))
+}
+
+/// The rules of a collection with the one that a command adds, and without those of retired steps.
+fn with_rule(command: &Document, rule: &Document, mut rules: Vec<Bson>) -> Result<Vec<Bson>> {
+    let retired = retired().map(commands).collect::<Result<Vec<_>>>()?.concat();
+    let of_same = retired.iter().filter(|retired| retired.get("collMod") == command.get("collMod"));
+    let retired: Vec<_> = of_same.filter_map(|retired| retired.get("validator")).collect();
+    rules.retain(|rule| !retired.contains(&rule));
+    let rule = rule.clone().into();
+    if !rules.contains(&rule) {
+        rules.push(rule);
+    }
+    Ok(rules)
 }
 
 /// The rules of the collection that a command changes, which together are its validator.
@@ -330,18 +439,18 @@ async fn rules(database: &Database, command: &Document) -> Result<Vec<Bson>> {
     })
 }
 
-async fn look(session: &MongoSession, text_index: TextIndex) -> Result<Inspection> {
+async fn look(session: &MongoSession) -> Result<Inspection> {
     let database = &session.on.database;
     let answer = database.run_command(doc! { "hello": 1 }).await.map_err(native)?;
     let server_time = answer.get_datetime("localTime").ok().map(|time| Timestamp::from_millis(time.timestamp_millis()));
     let present = database.list_collection_names().await.map_err(native)?;
     let mut missing = Vec::new();
-    let steps = migrations::mongo().iter().filter(|step| step.is_taken(wanted(text_index))).map(commands);
-    for command in steps.collect::<Result<Vec<_>>>()?.concat() {
+    let commands = taken().map(commands).collect::<Result<Vec<_>>>()?.concat();
+    for command in &commands {
         let Some((kind, Bson::String(name))) = command.iter().next() else { continue };
         match (kind.as_str(), present.contains(name)) {
             ("create", false) => missing.push(name.clone()),
-            ("collMod", true) if !holds(database, &command).await? => {
+            ("collMod", true) if !holds(database, command).await? => {
                 let validator = format!("{name}.validator");
                 // Several steps add rules to one.
                 if !missing.contains(&validator) {
@@ -353,7 +462,12 @@ async fn look(session: &MongoSession, text_index: TextIndex) -> Result<Inspectio
                 let present = database.collection::<Document>(name).list_index_names().await.map_err(native)?;
                 let indexes = command.get_array("indexes").into_iter().flatten().filter_map(Bson::as_document);
                 let names = indexes.filter_map(|index| index.get_str("name").ok());
-                let absent = names.filter(|index| !present.iter().any(|present| present == index));
+                let has = |command: &Document, field: &str, text: &str| {
+                    command.get_str(field).is_ok_and(|found| found == text)
+                };
+                let drops = |drop: &Document, index: &str| has(drop, "dropIndexes", name) && has(drop, "index", index);
+                let kept = names.filter(|index| !commands.iter().any(|command| drops(command, index)));
+                let absent = kept.filter(|index| !present.iter().any(|present| present == index));
                 missing.extend(absent.map(|index| format!("{name}.{index}")));
             }
             _ => {}
@@ -364,22 +478,11 @@ async fn look(session: &MongoSession, text_index: TextIndex) -> Result<Inspectio
     Ok(Inspection::new(missing, server_time.transpose()?, bytes))
 }
 
-/// The backfills that have to go on, with their entries, in the order in which they are done.
-async fn incomplete(session: &MongoSession) -> Result<Vec<(Filled, RawDocumentBuf)>> {
-    let mut incomplete = Vec::new();
-    let words = session.on.has_ledger_text().then_some(Filled::Words);
-    for filled in words.into_iter().chain([Filled::Paths]) {
-        let entry = session.on.latest.bookkeeping.find_one(doc! { "_id": filled.name(), "complete": false });
-        let entry = entry.max_time(session.left()?).await.map_err(native)?;
-        incomplete.extend(entry.map(|entry| (filled, entry)));
-    }
-    Ok(incomplete)
-}
-
-/// Makes the index on what a backfill fills in, or waits for whoever does. Tells whether it is there after this time, and goes on with it.
-async fn index(session: &MongoSession, filled: Filled, wait: Duration) -> Result<bool> {
+/// Makes the index on what a backfill fills in, if there is one, or waits for whoever does. Tells whether it is there after this time, and
+/// goes on with it.
+async fn index(session: &MongoSession, sweep: Sweep, wait: Duration) -> Result<bool> {
     let on = &session.on;
-    let steps = migrations::mongo().iter().filter(|step| Filled::by(step) == Some(filled)).map(commands);
+    let steps = taken().filter(|step| step.name == sweep.name()).map(commands);
     let commands = steps.collect::<Result<Vec<_>>>()?.concat();
     let index = async {
         let (lock, session) = (Arc::clone(&on.indexing).lock_owned().await, on.session());
@@ -395,43 +498,36 @@ async fn index(session: &MongoSession, filled: Filled, wait: Duration) -> Result
     tokio::time::timeout(wait, index).await.unwrap_or(Ok(false))
 }
 
-/// Fills the next rows. Tells how many rows it went over, and the last of them; `None` where there are no more.
-async fn fill_rows(session: &MongoSession, filled: Filled, mark: &Bson) -> Result<Option<(i64, Bson)>> {
+/// Some rows that a backfill went over.
+struct Slice {
+    count: i64,
+    /// The last of them; `None` where no more come behind them.
+    reached: Option<Bson>,
+}
+
+/// Goes over the next rows of a collection.
+async fn go_over(session: &MongoSession, sweep: Sweep, rows: &Rows, mark: &Bson) -> Result<Slice> {
     // What a majority has: what is lost with a primary is not passed over.
-    let find = filled.rows(&session.on.latest).find(doc! { "_id": { "$gt": mark } }).sort(doc! { "_id": 1 });
+    let find = rows.find(doc! { "_id": { "$gt": mark } }).sort(doc! { "_id": 1 });
     let find = find.limit(SLICE_ROWS).batch_size(SLICE_ROWS as u32).max_time(session.left()?);
-    let mut rows = find.await.map_err(native)?;
-    let (mut updates, mut size, mut count, mut reached) = (Vec::new(), 0, 0, None);
-    while count < SLICE_ROWS {
-        if !rows.advance().await.map_err(native)? {
-            reached = None;
+    let mut found = find.await.map_err(native)?;
+    let (mut slice, mut updates, mut size) = (Slice { count: 0, reached: None }, Vec::new(), 0);
+    while slice.count < SLICE_ROWS {
+        if !found.advance().await.map_err(native)? {
+            slice.reached = None;
             break;
         }
-        let row = rows.current();
+        let row = found.current();
         size += row.as_bytes().len();
-        let mut update = None;
-        // By a row whose revision can't be read the server can't tell who has written it.
-        if matches!(row.get(filled.name()), Ok(None))
-            && let Ok(revision) = number(row, "revision").and_then(|number| Revision::new(number as u64))
-        {
-            let mut values = filled.of(row);
-            if row.as_bytes().len() + size_of(&values) > ROW {
-                // One that has no room for its words is not found by any.
-                values.clear();
-            }
-            size += size_of(&values);
-            let set = doc! { "$set": { filled.name(): values, "written": written(revision) } };
-            update = Some(doc! { "q": { "_id": bson(row, "_id")?, filled.name(): { "$exists": false } }, "u": set });
-        }
-        if size > SLICE_BYTES && count > 0 {
+        if size > SLICE_BYTES && slice.count > 0 {
             break;
         }
-        updates.extend(update);
-        (count, reached) = (count + 1, Some(bson(row, "_id")?));
+        updates.extend(sweep.update(row)?);
+        slice = Slice { count: slice.count + 1, reached: Some(bson(row, "_id")?) };
     }
     if !updates.is_empty() {
         let command = doc! {
-            "update": filled.rows(&session.on.primary).name(),
+            "update": rows.name(),
             "updates": updates,
             "ordered": false,
             "writeConcern": { "w": "majority", "j": true },
@@ -439,11 +535,5 @@ async fn fill_rows(session: &MongoSession, filled: Filled, mark: &Bson) -> Resul
         };
         check(&session.on.database.run_command(command).await.map_err(native)?)?;
     }
-    Ok(reached.map(|reached| (count, reached)))
-}
-
-/// How many bytes values take in a row, numbers or texts. Each comes with its place, in digits, and seven bytes more.
-fn size_of(values: &[Bson]) -> usize {
-    let size = |value: &Bson| value.as_str().map_or(8, str::len);
-    values.iter().enumerate().map(|(at, value)| size(value) + at.max(1).ilog10() as usize + 8).sum()
+    Ok(slice)
 }

@@ -1,9 +1,7 @@
 //! The conditions and commands that are sent to the server.
 
-use std::collections::BTreeSet;
-
 use memory_core::engine::{Mark, Place, Source, Walk};
-use memory_core::{Collection, Context, DocumentId, MAX_EXAMINED, Memory, Order, Timestamp, path_hash};
+use memory_core::{Collection, Context, DocumentId, Memory, Order, Timestamp, path_hash};
 use mongodb::bson::{Bson, Document, doc};
 
 use crate::row::{EVERYTHING, Stored, open_path, paths_of, space_path, uuid, written};
@@ -38,22 +36,16 @@ pub(crate) fn same_document(document: &memory_core::Document) -> Document {
     same
 }
 
-/// What changes a memory into its next version: only the fields that differ. With its words, if they are indexed; otherwise words that
-/// would not be its own any more are taken away, which the server refuses where they are indexed.
-pub(crate) fn changes(before: &Memory, after: &Memory, has_words: bool) -> Document {
+/// What changes a memory into its next version: only the fields that differ. The words that an older program has left in the row go, since
+/// beside them a longer text might have no room.
+pub(crate) fn changes(before: &Memory, after: &Memory) -> Document {
     let mut set = doc! { "revision": i64::from(after.revision), "written": written(after.revision) };
-    let mut unset = Document::new();
+    let mut unset = doc! { "words": "" };
     set.extend(after.updated_at.map(|time| ("updatedAt".to_owned(), time.as_millis().into())));
-    if has_words {
-        set.insert("words", after.words().into_iter().collect::<Vec<_>>());
-    }
     if after.context != before.context {
         match after.context.as_ref().map(Context::as_str) {
             Some(context) => drop(set.insert("context", context)),
             None => drop(unset.insert("context", "")),
-        }
-        if !has_words {
-            unset.insert("words", "");
         }
     }
     if after.metadata != before.metadata {
@@ -136,26 +128,6 @@ fn ranges<K: Stored>(walk: &Walk<'_>) -> Vec<Document> {
 pub(crate) fn sort<K: Stored>(order: Order) -> Document {
     let direction = if order == Order::NewestFirst { -1 } else { 1 };
     doc! { "createdAt": direction, K::ID: direction }
-}
-
-/// What finds the `_id`s and the sizes of the rows that hold a word: those with the most distinct ones first, then those with few others,
-/// then the newest.
-pub(crate) fn ranked(within: Document, wanted: &BTreeSet<String>) -> [Document; 5] {
-    let wanted: Vec<_> = wanted.iter().map(String::as_str).collect();
-    let mut matching = within;
-    matching.insert("words", doc! { "$in": &wanted });
-    [
-        doc! { "$match": matching },
-        doc! { "$project": {
-            "createdAt": 1,
-            "hits": { "$size": { "$setIntersection": ["$words", { "$literal": wanted }] } },
-            "words": { "$size": "$words" },
-            "bytes": { "$bsonSize": "$$ROOT" },
-        } },
-        doc! { "$sort": { "hits": -1, "words": 1, "createdAt": -1, "_id": -1 } },
-        doc! { "$limit": MAX_EXAMINED as i64 },
-        doc! { "$project": { "_id": 1, "bytes": 1 } },
-    ]
 }
 
 /// What finds the sessions of transactions whose programs are gone, as one list: their connection is closed, and they wait. Of a program

@@ -8,7 +8,7 @@ use memory_core::{Collection, Document, Error, Memory, MemoryId, Outcome, Result
 use mongodb::bson::{self, RawDocument, RawDocumentBuf, doc};
 
 use crate::connection::{MongoSession, Rows};
-use crate::error::{DUPLICATE_KEY, NOT_VALID, check, code, native, native_write, of_code, refusals};
+use crate::error::{DUPLICATE_KEY, check, code, native, native_write, of_code, refusals};
 use crate::read::{all, each};
 use crate::row::{document_row, key_row, memory_id, memory_row, text, uuid};
 use crate::statements::{changes, same_document, same_memory, same_version};
@@ -39,16 +39,7 @@ impl Writer for MongoSession {
 
     async fn replace(&mut self, before: &Found<Memory, ()>, after: &Memory) -> Result<bool> {
         let before = &before.record;
-        // A row that is indexed keeps its words unless they change.
-        let mut has_words = self.on.has_ledger_text() && after.context != before.context;
-        loop {
-            let (rows, set) = (&self.on.primary.memories, changes(before, after, has_words));
-            match self.update(rows, same_memory(before), set).await {
-                Err(error) if code(&error) == Some(NOT_VALID) && !has_words => self.on.learn_of_ledger_text(),
-                updated => return updated,
-            }
-            has_words = true;
-        }
+        self.update(&self.on.primary.memories, same_memory(before), changes(before, after)).await
     }
 
     async fn put(&mut self, before: Option<&Found<Document, ()>>, after: &Document) -> Result<bool> {
@@ -127,10 +118,8 @@ impl MongoSession {
     async fn append_together(&self, append: Append<'_>) -> Result<Vec<Appended>> {
         let (mut rest, mut owners) = (append.memories.to_vec(), HashMap::new());
         while !rest.is_empty() {
-            let has_words = self.on.has_ledger_text();
-            match self.insert_all(&rest, has_words).await {
+            match self.insert_all(&rest).await {
                 Ok(()) => break,
-                Err(error) if code(&error) == Some(NOT_VALID) && !has_words => self.on.learn_of_ledger_text(),
                 Err(error) if code(&error) == Some(DUPLICATE_KEY) => {
                     let found = self.owners(&rest, append.is_repeated).await?;
                     if found.is_empty() {
@@ -149,8 +138,7 @@ impl MongoSession {
 
     /// Appends memories without keys, each by itself. One that the server refuses for itself is not written.
     async fn append_alone(&self, memories: &[&Memory]) -> Result<Vec<Appended>> {
-        let has_words = self.on.has_ledger_text();
-        let rows = memories.iter().map(|memory| memory_row(memory, has_words)).collect();
+        let rows = memories.iter().map(|memory| memory_row(memory)).collect();
         let refused = insert_each(&self.on.primary.memories, rows).await?;
         let appended = memories.iter().enumerate().map(|(place, memory)| match refused.get(&place) {
             None => Appended::Written,
@@ -158,10 +146,7 @@ impl MongoSession {
             Some(_) => Appended::NotWritten,
         });
         let appended: Vec<_> = appended.collect();
-        if !has_words && refused.values().any(|code| *code == NOT_VALID) {
-            // The caller tries again what is not written, then with its words.
-            self.on.learn_of_ledger_text();
-        } else if appended.iter().all(|appended| *appended == Appended::NotWritten)
+        if appended.iter().all(|appended| *appended == Appended::NotWritten)
             && let Some(code) = refused.values().next()
         {
             return Err(of_code(*code));
@@ -170,16 +155,15 @@ impl MongoSession {
     }
 
     /// Writes memories, all or none; a duplicate of one is an error.
-    async fn insert_all(&self, memories: &[&Memory], has_words: bool) -> Result<()> {
+    async fn insert_all(&self, memories: &[&Memory]) -> Result<()> {
         if let [memory] = memories
             && memory.idempotency_key.is_none()
         {
-            let row = memory_row(memory, has_words);
-            return self.on.primary.memories.insert_one(row).await.map(drop).map_err(native_write);
+            return self.on.primary.memories.insert_one(memory_row(memory)).await.map(drop).map_err(native_write);
         }
         let keys = memories.iter().filter_map(|memory| Some(key_row(memory.idempotency_key.as_ref()?, memory.id)));
         let keys: Vec<_> = keys.collect();
-        let rows = memories.iter().map(|memory| memory_row(memory, has_words));
+        let rows = memories.iter().map(|memory| memory_row(memory));
         let mut transaction = self.begin().await?;
         let write = async {
             if !keys.is_empty() {

@@ -1,4 +1,4 @@
-//! How much a text search holds at once. Alone in its process.
+//! How much a query by text holds at once. Alone in its process.
 
 use std::process::ExitCode;
 
@@ -23,11 +23,11 @@ const MOST: usize = 48 * MEBIBYTE;
 
 fn main() -> ExitCode {
     let _profiler = Profiler::builder().testing().build();
-    let trial = async_trial("mongo::a_text_search_holds_little_more_than_its_page", a_text_search_holds_little);
+    let trial = async_trial("mongo::a_query_by_text_holds_little_more_than_its_page", a_query_by_text_holds_little);
     libtest_mimic::run(&Arguments::from_args(), vec![trial]).exit_code()
 }
 
-async fn a_text_search_holds_little() -> CaseResult {
+async fn a_query_by_text_holds_little() -> CaseResult {
     let server = LocalMongo::start()?;
     let provider = MongoMemory::open(MongoConfig::from_url(&server.url())?)?;
     provider.init().await?;

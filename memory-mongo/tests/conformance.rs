@@ -84,7 +84,6 @@ impl Faults for Mongo {
 fn open(mut config: MongoConfig, namespace: &Namespace) -> Result<Arc<dyn MemoryProvider>> {
     config.namespace = namespace.name.clone();
     config.clock = Arc::<ManualClock>::clone(&namespace.clock);
-    config.text_index = namespace.text_index;
     config.deadline = namespace.deadline;
     Ok(Arc::new(MongoMemory::open(config)?))
 }

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use conformance::server::TestServer;
 use conformance::{CaseResult, Namespace, ledgers};
-use memory_core::{MemoryProvider, TextIndex};
+use memory_core::MemoryProvider;
 use memory_mongo::{MongoConfig, MongoMemory};
 use mongodb::Client;
-use mongodb::bson::Document;
+use mongodb::bson::{Document, doc};
 use tokio::runtime::Runtime;
 
 fn main() -> ExitCode {
@@ -19,7 +19,7 @@ fn main() -> ExitCode {
     ledgers::run("mongo", ledgers, goes_on)
 }
 
-fn goes_on(text_index: TextIndex, ledger: &str) -> CaseResult {
+fn goes_on(ledger: &str) -> CaseResult {
     let server = TestServer::mongo()?;
     let mut config = MongoConfig::from_url(server.url())?;
     config.namespace = Namespace::unique().name;
@@ -31,12 +31,13 @@ fn goes_on(text_index: TextIndex, ledger: &str) -> CaseResult {
         }
         assert_eq!(memory_mongo::plan(&config).await?.before, 1);
 
-        let open = async |text_index| {
-            let mut config = config.clone();
-            config.text_index = text_index;
-            Ok(Arc::new(MongoMemory::open(config)?) as Arc<dyn MemoryProvider>)
-        };
-        ledgers::check(text_index, open).await?;
+        let open = async || Ok(Arc::new(MongoMemory::open(config.clone())?) as Arc<dyn MemoryProvider>);
+        ledgers::check(open).await?;
+        for name in ["memories", "documents"] {
+            let rows = database.collection::<Document>(name);
+            assert_eq!(rows.count_documents(doc! { "words": { "$exists": true } }).await?, 0);
+            assert!(!rows.list_index_names().await?.contains(&"words".to_owned()));
+        }
         assert_eq!(memory_mongo::inspect(&config).await?.missing, [""; 0]);
         Ok(memory_mongo::remove(&config).await?)
     })

@@ -1,5 +1,6 @@
-//! A ledger of version 1 under programs of this version: writers that are refused, and the backfill of its words beside running programs.
+//! Ledgers of older programs under those of this version: writers that are refused, and backfills beside running programs.
 
+use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -8,12 +9,12 @@ use conformance::server::async_trial;
 use conformance::server::mongo::LocalMongo;
 use libtest_mimic::Arguments;
 use memory_core::{
-    Blocks, Collection, Content, Context, DocumentId, DocumentQuery, DocumentSelection, DocumentWrite, Error,
-    ErrorKind, IdempotencyKey, MemoryId, MemoryPatch, MemoryProvider, MemoryQuery, Metadata, NewMemory, Outcome,
-    Revision, SpaceId, Status, TextIndex, Timestamp, Trigger,
+    Backfill, Blocks, Collection, Content, Context, DocumentId, DocumentQuery, DocumentSelection, DocumentWrite, Error,
+    ErrorKind, IdempotencyKey, Memory, MemoryId, MemoryPatch, MemoryProvider, MemoryQuery, Metadata, NewMemory,
+    Outcome, Revision, SpaceId, Status, Timestamp, Trigger,
 };
 use memory_mongo::{MongoConfig, MongoMemory};
-use migrations::Report;
+use migrations::{NO_WORDS, PATHS};
 use mongodb::bson::{Bson, Document, doc};
 use mongodb::error::{ErrorKind as DriverKind, WriteFailure};
 use mongodb::{Client, Database};
@@ -22,22 +23,24 @@ use mongodb::{Client, Database};
 const NOT_VALID: i32 = 121;
 /// Another number of memories for the backfill.
 const MEMORIES: &str = "MEMORY_TEST_MEMORIES";
-/// What the programs that index a ledger are called.
-const INDEXING: &str = "indexing";
+/// What the programs that take slices are called.
+const BACKFILL: &str = "backfill";
 
 fn main() -> ExitCode {
     let trials = vec![
         async_trial("mongo::writes_of_version_1_are_refused", writes_of_version_1_are_refused),
         async_trial("mongo::writes_below_the_minimum_are_refused", writes_below_the_minimum_are_refused),
-        async_trial("mongo::a_ledger_is_indexed_beside_running_programs", a_ledger_is_indexed_beside_running_programs),
+        async_trial("mongo::words_go_in_slices_beside_running_programs", words_go_in_slices_beside_running_programs),
+        async_trial("mongo::what_version_1_has_indexed_goes_too", what_version_1_has_indexed_goes_too),
         async_trial(
-            "mongo::a_ledger_that_version_1_has_indexed_is_complete",
-            a_ledger_that_version_1_has_indexed_is_complete,
+            "mongo::an_index_of_words_that_is_being_built_goes_too",
+            an_index_of_words_that_is_being_built_goes_too,
         ),
+        async_trial("mongo::what_is_brought_back_goes_again", what_is_brought_back_goes_again),
         async_trial("mongo::a_new_ledger_needs_no_backfill", a_new_ledger_needs_no_backfill),
         async_trial("mongo::one_build_of_the_index_serves_all_slices", one_build_of_the_index_serves_all_slices),
         async_trial("mongo::a_slice_of_large_rows_is_short", a_slice_of_large_rows_is_short),
-        async_trial("mongo::what_has_no_words_is_passed_over", what_has_no_words_is_passed_over),
+        async_trial("mongo::a_row_that_is_damaged_is_passed_over", a_row_that_is_damaged_is_passed_over),
         async_trial("mongo::older_documents_get_their_places", older_documents_get_their_places),
     ];
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
@@ -50,7 +53,7 @@ async fn writes_of_version_1_are_refused() -> CaseResult {
     let old = provider.store(event("old", 1)).await?;
     provider.documents().put(write("old")).await?;
     into_version_1(&database).await?;
-    assert_eq!(memory_mongo::migrate(&config).await?.applied, [(2, "writers"), (2, "paths")]);
+    assert_eq!(memory_mongo::migrate(&config).await?.applied, [(2, "writers"), (2, PATHS), (3, NO_WORDS)]);
     let new = provider.store(event("new", 2)).await?;
     provider.documents().put(write("new")).await?;
 
@@ -86,8 +89,8 @@ async fn writes_of_version_1_are_refused() -> CaseResult {
     let validator = doc! { "$and": [{ "revision": { "$gt": 0 } }], "status": { "$exists": true } };
     database.run_command(doc! { "collMod": "memories", "validator": &validator }).await?;
     assert_eq!(memory_mongo::inspect(&config).await?.missing, ["memories.validator"]);
-    database.collection::<Document>("schema_migrations").delete_many(doc! { "version": 2 }).await?;
-    assert_eq!(memory_mongo::migrate(&config).await?.applied, [(2, "writers"), (2, "paths")]);
+    database.collection::<Document>("schema_migrations").delete_many(doc! { "version": { "$gte": 2 } }).await?;
+    assert_eq!(memory_mongo::migrate(&config).await?.applied, [(2, "writers"), (2, PATHS), (3, NO_WORDS)]);
     assert_eq!(memory_mongo::inspect(&config).await?.missing, [""; 0]);
     assert_eq!(refusal(memories.update_one(doc! {}, doc! { "$unset": { "status": "" } }).await), NOT_VALID);
     // A rule that another program has taken away comes back.
@@ -97,10 +100,12 @@ async fn writes_of_version_1_are_refused() -> CaseResult {
     assert_eq!(memory_mongo::inspect(&config).await?.missing, [""; 0]);
     // A program of version 1 reads the entries whose ids are longs, and of those only these fields.
     let entries = database.collection::<Document>("schema_migrations");
-    let entry = entries.find_one(doc! { "_id": { "$type": "long", "$gt": 1 } }).await?.ok_or("no entry")?;
-    assert_eq!((entry.get_i64("_id")?, entry.get_str("name")?), (2, "writers"));
-    assert!(entry.get_str("checksum").is_ok());
-    assert_eq!(provider.check_health().await?.schema_version, 2);
+    for (version, name) in [(2_i64, "writers"), (3, NO_WORDS)] {
+        let entry = entries.find_one(doc! { "_id": version }).await?.ok_or("no entry")?;
+        assert_eq!(entry.get_str("name")?, name);
+        assert!(entry.get_str("checksum").is_ok());
+    }
+    assert_eq!(provider.check_health().await?.schema_version, 3);
     Ok(())
 }
 
@@ -110,7 +115,7 @@ async fn writes_below_the_minimum_are_refused() -> CaseResult {
     let id = provider.store(event("a", 1)).await?;
     let document = provider.documents().put(write("a")).await?;
     let database = database(&server.url()).await?;
-    let steps: Vec<Document> = serde_json::from_str(&migrations::mongo()[1].text.replace(", 2]", ", 4]"))?;
+    let steps: Vec<Document> = serde_json::from_str(&migrations::mongo()[1].text.replace(", 2]", ", 5]"))?;
     for step in steps {
         database.run_command(step).await?;
     }
@@ -147,220 +152,280 @@ async fn writes_below_the_minimum_are_refused() -> CaseResult {
     Ok(())
 }
 
-async fn a_ledger_is_indexed_beside_running_programs() -> CaseResult {
+async fn words_go_in_slices_beside_running_programs() -> CaseResult {
     let count = std::env::var(MEMORIES).ok().and_then(|count| count.parse().ok()).unwrap_or(4_000);
     let server = LocalMongo::start_with(1, &["--setParameter", "enableTestCommands=1"])?;
-    let database = database(&server.url()).await?;
-    let other = Arc::new(open(config(&server.url())).await?);
+    let (config, database) = (config(&server.url()), database(&server.url()).await?);
+    let other = Arc::new(open(config.clone()).await?);
     let mut ids = Vec::new();
     for start in (0..count).step_by(1_000) {
         ids.extend(other.store_many((start..count.min(start + 1_000)).map(|at| event("a", at)).collect()).await?);
     }
-    into_version_1(&database).await?;
+    other.documents().restore((0..900).map(document).collect()).await?;
+    let (mut memories, documents) = (memories(&other).await?, documents(&other).await?);
+    into_version_2(&database, false).await?;
 
-    let mut indexed = config(&format!("{}&appName={INDEXING}", server.url()));
-    indexed.text_index = TextIndex::All;
-    let applied = |report: Report| report.applied;
-    assert_eq!(applied(memory_mongo::plan(&indexed).await?), [(2, "writers"), (2, "paths"), (2, "words")]);
-    assert_eq!(applied(memory_mongo::migrate(&indexed).await?), [(2, "writers"), (2, "paths"), (2, "words")]);
-    assert_eq!(applied(memory_mongo::migrate(&indexed).await?), []);
+    assert_eq!(memory_mongo::plan(&config).await?.applied, [(3, NO_WORDS)]);
+    assert_eq!(memory_mongo::migrate(&config).await?.applied, [(3, NO_WORDS)]);
+    assert_eq!(memory_mongo::migrate(&config).await?.applied, []);
+    check_no_index(&database).await?;
+    let entries = database.collection::<Document>("schema_migrations");
+    assert_eq!(entries.count_documents(doc! { "name": "words" }).await?, 0);
+    for name in ["memories", "documents"] {
+        let rows = database.collection::<Document>(name);
+        let set = doc! { "$set": { "revision": 2_i64, "written": 2 * 256 + 3 } };
+        assert_eq!(refusal(rows.update_one(doc! {}, set).await), NOT_VALID, "{name}");
+        let row = doc! { "_id": name, "revision": 1_i64, "written": 256 + 3, "words": [] };
+        assert_eq!(refusal(rows.insert_one(row).await), NOT_VALID, "{name}");
+    }
     let start = std::time::Instant::now();
 
     // A program that was opened before stores and updates meanwhile, from the last row to the first.
+    let patch = |number: usize| match number % 2 {
+        0 => MemoryPatch::new().set_context(context("changed")),
+        _ => completed(),
+    };
     let (stop, stopped) = tokio::sync::watch::channel(false);
     let writer = tokio::spawn({
         let (other, ids) = (Arc::clone(&other), ids.clone());
         async move {
-            let (mut stored, mut updated) = (Vec::new(), 0);
+            let (mut stored, mut updated) = (Vec::new(), Vec::new());
             for (number, id) in ids.into_iter().rev().enumerate() {
-                if *stopped.borrow() && updated >= 20 {
+                if *stopped.borrow() && updated.len() >= 20 {
                     break;
                 }
                 stored.push(other.store(event("b", count + number as i64)).await?);
-                let patch = match number % 2 {
-                    0 => MemoryPatch::new().set_context(context("changed")),
-                    _ => completed(),
-                };
-                other.update(id, patch).await?;
-                updated += 1;
+                updated.push((id, other.update(id, patch(number)).await?));
             }
             Ok::<_, Error>((stored, updated))
         }
     });
 
-    let query = |word: String| MemoryQuery::builder().all().text(word).build();
-    let first = open_without_a_slice(&database, &indexed).await?;
+    let slices = self::config(&format!("{}&appName={BACKFILL}", server.url()));
+    let first = open(slices.clone()).await?;
     let progress = first.backfill().await?.ok_or("one slice is all")?;
-    assert!(progress.done > 0 && progress.done < progress.total, "{progress:?}");
-    let error = first.query(&query("n1".to_owned())?).await.expect_err("an index that is not complete");
-    assert_eq!(error.kind(), ErrorKind::Unavailable);
-    assert!(error.is_retryable() && error.message().contains(&format!("{} of", progress.done)), "{error}");
-    assert_eq!(first.get(ids[0]).await?.map(|memory| memory.id), Some(ids[0]));
+    assert_eq!((progress.blocks, progress.done), (Blocks::Nothing, 500));
+    assert!(progress.total >= count as u64 + 900, "{progress:?}");
+    // One that dies between its rows and its mark.
+    let admin = database.client().database("admin");
+    let what = doc! {
+        "errorCode": 13, "failCommands": ["update"], "namespace": "agent_memory.schema_migrations", "appName": BACKFILL,
+    };
+    admin.run_command(doc! { "configureFailPoint": "failCommand", "mode": "alwaysOn", "data": what }).await?;
+    assert_eq!(first.backfill().await.expect_err("it dies").kind(), ErrorKind::Unauthorized);
+    admin.run_command(doc! { "configureFailPoint": "failCommand", "mode": "off" }).await?;
     drop(first);
+    let rows = database.collection::<Document>("memories");
+    let last = rows.find_one(doc! {}).sort(doc! { "_id": 1 }).skip(999).await?.ok_or("a row is gone")?;
+    let reached = doc! { "_id": { "$lte": last.get("_id") }, "words": { "$exists": true } };
+    assert_eq!(rows.count_documents(reached).await?, 0);
 
-    let second = open_without_a_slice(&database, &indexed).await?;
-    let third = open_without_a_slice(&database, &indexed).await?;
+    let (second, third) = (open(slices.clone()).await?, open(slices).await?);
     let further = second.backfill().await?.ok_or("two slices are all")?;
-    assert!(further.done > progress.done, "it does not begin again: {further:?}");
+    assert_eq!(further.done, 1_000, "it goes on from the mark");
     let (slices, others) = futures::try_join!(to_the_end(&second), to_the_end(&third))?;
     stop.send(true)?;
     let (stored, updated) = writer.await??;
     println!(
-        "{count} memories, {updated} updated and {} stored meanwhile, {:?}, {slices} and {others} slices",
+        "{count} memories, {} updated and {} stored meanwhile, {:?}, {slices} and {others} slices",
+        updated.len(),
         stored.len(),
         start.elapsed()
     );
 
-    let memories = database.collection::<Document>("memories");
-    assert_eq!(memories.count_documents(doc! { "words": { "$exists": false } }).await?, 0);
-    let all: Vec<_> = ids.iter().chain(&stored).copied().enumerate().collect();
-    for (number, id) in all.iter().step_by(all.len().div_ceil(5_000)) {
-        let page = third.query(&query(format!("n{number}"))?).await?;
-        assert_eq!(page.memories.iter().map(|memory| memory.id).collect::<Vec<_>>(), [*id], "n{number}");
+    assert_eq!(with_words(&database).await?, [0, 0]);
+    check_no_index(&database).await?;
+    for provider in [&second, &open(config.clone()).await?] {
+        assert_eq!(provider.backfill().await?, None);
     }
-    let changed = ids.iter().rev().take(updated).step_by(2).count();
-    for (word, expected) in [("changed", changed), ("first", all.len() - changed)] {
-        let found = memories.count_documents(doc! { "words": word }).await?;
-        assert_eq!(found, expected as u64, "{word}");
+    let mut found = self::memories(&third).await?;
+    found.retain(|id, _| !stored.contains(id));
+    for (number, (id, updated)) in updated.into_iter().enumerate() {
+        let before = memories.get_mut(&id).ok_or("an update of nothing")?;
+        *before =
+            patch(number).apply(before, updated.updated_at.ok_or("an update has no time")?)?.ok_or("no change")?;
     }
-    let plan = doc! { "explain": { "find": "memories", "filter": { "words": "n1" } }, "verbosity": "queryPlanner" };
-    assert!(database.run_command(plan).await?.to_string().contains("IXSCAN"));
-    assert_eq!(second.backfill().await?, None);
-    assert_eq!(memory_mongo::inspect(&indexed).await?.missing, [""; 0]);
+    assert!(found == memories, "the memories are not what they were");
+    assert!(self::documents(&third).await? == documents, "the documents are not what they were");
+    assert_eq!(memory_mongo::inspect(&config).await?.missing, [""; 0]);
     Ok(())
 }
 
-async fn a_ledger_that_version_1_has_indexed_is_complete() -> CaseResult {
+async fn what_version_1_has_indexed_goes_too() -> CaseResult {
     let server = LocalMongo::start()?;
     let (config, database) = (config(&server.url()), database(&server.url()).await?);
-    let mut indexed = config.clone();
-    indexed.text_index = TextIndex::All;
-    let provider = open(indexed.clone()).await?;
-    let id = provider.store(event("a", 1)).await?;
+    let id = open(config.clone()).await?.store(event("a", 1)).await?;
     into_version_1(&database).await?;
+    let memories = database.collection::<Document>("memories");
+    memories.update_many(doc! {}, doc! { "$set": { "words": ["first"] } }).await?;
     let validator = doc! { "words": { "$exists": true } };
     database.run_command(doc! { "collMod": "memories", "validator": validator, "validationLevel": "moderate" }).await?;
+    database.run_command(index_of_words("memories")?).await?;
 
-    // A program that does not want the index keeps it all the same.
-    let other = open(config).await?;
-    assert_eq!(other.check_health().await?.schema_version, 2);
-    other.store(event("a", 2)).await?;
-    other.update(id, MemoryPatch::new().set_context(context("changed"))).await?;
-    let memories = database.collection::<Document>("memories");
-    assert_eq!(memories.count_documents(doc! { "words": "changed" }).await?, 1);
-    memory_mongo::migrate(&indexed).await?;
-    let entries = database.collection::<Document>("schema_migrations");
-    assert_eq!(entries.count_documents(doc! { "name": "words", "complete": { "$ne": false } }).await?, 1);
+    let provider = open(config.clone()).await?;
+    check_no_index(&database).await?;
+    provider.store(event("a", 2)).await?;
+    provider.update(id, MemoryPatch::new().set_context(context("changed"))).await?;
+    to_the_end(&provider).await?;
+    assert_eq!(with_words(&database).await?, [0, 0]);
+    assert_eq!(memory_mongo::inspect(&config).await?.missing, [""; 0]);
+    Ok(())
+}
+
+async fn an_index_of_words_that_is_being_built_goes_too() -> CaseResult {
+    let server = LocalMongo::start_with(1, &["--setParameter", "enableTestCommands=1"])?;
+    let (config, database) = (config(&server.url()), database(&server.url()).await?);
+    open(config.clone()).await?.store(event("a", 1)).await?;
+    into_version_2(&database, false).await?;
+    let rows = database.collection::<Document>("memories");
+    rows.drop_index("words").await?;
+    let admin = database.client().database("admin");
+    let hang = |mode: &str| doc! { "configureFailPoint": "hangAfterStartingIndexBuildUnlocked", "mode": mode };
+    admin.run_command(hang("alwaysOn")).await?;
+    let build = tokio::spawn({
+        let (database, index) = (database.clone(), index_of_words("memories")?);
+        async move { database.run_command(index).await }
+    });
+    while !rows.list_index_names().await?.contains(&"words".to_owned()) {
+        tokio::task::yield_now().await;
+    }
+
+    let migrated = tokio::spawn(async move { open(config).await });
+    let dropped = doc! { "currentOp": 1, "command.dropIndexes": "memories" };
+    while admin.run_command(dropped.clone()).await?.get_array("inprog")?.is_empty() {
+        tokio::task::yield_now().await;
+    }
+    admin.run_command(hang("off")).await?;
+    assert!(build.await?.is_err(), "the build came to its end");
+    let provider = migrated.await??;
+    check_no_index(&database).await?;
+    to_the_end(&provider).await?;
+    assert_eq!(with_words(&database).await?, [0, 0]);
+    Ok(())
+}
+
+/// By a program of version 2 that was held up while the ledger was migrated.
+async fn what_is_brought_back_goes_again() -> CaseResult {
+    let server = LocalMongo::start()?;
+    let (config, database) = (config(&server.url()), database(&server.url()).await?);
+    open(config.clone()).await?.store(event("a", 1)).await?;
+    into_version_2(&database, true).await?;
+    let provider = open(config.clone()).await?;
+    bring_back(&database).await?;
+    check_refused(&provider.store(event("a", 2)).await.expect_err("a row without words"));
+    assert_eq!(memory_mongo::inspect(&config).await?.missing, ["memories.validator", "documents.validator"]);
+    let again = open(config.clone()).await?;
+    check_no_index(&database).await?;
+    assert_eq!(memory_mongo::inspect(&config).await?.missing, [""; 0]);
+    for provider in [provider, again] {
+        provider.store(event("a", 3)).await?;
+        to_the_end(&provider).await?;
+    }
+    assert_eq!(with_words(&database).await?, [0, 0]);
     Ok(())
 }
 
 async fn a_new_ledger_needs_no_backfill() -> CaseResult {
     let server = LocalMongo::start()?;
-    let mut config = config(&server.url());
-    config.text_index = TextIndex::All;
+    let (config, database) = (config(&server.url()), database(&server.url()).await?);
     let provider = open(config.clone()).await?;
+    check_no_index(&database).await?;
     for start in [0, 1_000, 2_000] {
         provider.store_many((start..start + 1_000).map(|number| event("a", number)).collect()).await?;
     }
+    provider.documents().put(write("a")).await?;
     for provider in [&provider, &open(config.clone()).await?] {
-        let page = provider.query(&MemoryQuery::builder().all().text("n2500").build()?).await?;
-        assert_eq!(page.memories.len(), 1);
         assert_eq!(provider.backfill().await?, None);
     }
+    assert_eq!(with_words(&database).await?, [0, 0]);
     assert_eq!(memory_mongo::inspect(&config).await?.missing, [""; 0]);
     Ok(())
 }
 
 async fn one_build_of_the_index_serves_all_slices() -> CaseResult {
     let server = LocalMongo::start_with(1, &["--setParameter", "enableTestCommands=1"])?;
-    let (mut config, database) =
-        (config(&format!("{}&appName={INDEXING}", server.url())), database(&server.url()).await?);
-    let provider = open(config.clone()).await?;
-    for start in [0, 1_000, 2_000] {
-        provider.store_many((start..start + 1_000).map(|number| event("a", number)).collect()).await?;
-    }
-    into_version_1(&database).await?;
-    config.text_index = TextIndex::All;
+    let (config, database) = (config(&format!("{}&appName={BACKFILL}", server.url())), database(&server.url()).await?);
+    open(config.clone()).await?.documents().restore((0..3_000).map(document).collect()).await?;
+    without_places(&database).await?;
     let provider = open(config.clone()).await?;
     let admin = database.client().database("admin");
     let hang = |mode: &str| doc! { "configureFailPoint": "hangAfterSettingUpIndexBuild", "mode": mode };
     admin.run_command(hang("alwaysOn")).await?;
 
     while provider.backfill().await?.ok_or("there is no index")?.done < 3_000 {}
-    let query = MemoryQuery::builder().all().text("n2500").build()?;
+    let query = DocumentQuery::builder(Collection::parse("c")?).exact("a-b").limit(1_000).build()?;
     // More than there are connections.
-    for answer in futures::future::join_all((0..128).map(|_| provider.query(&query))).await {
-        assert_eq!(answer.expect_err("there is no index").kind(), ErrorKind::Unavailable);
+    let documents = provider.documents();
+    for answer in futures::future::join_all((0..128).map(|_| documents.query(&query))).await {
+        assert_eq!(answer?.documents.len(), 750);
     }
-    assert!(provider.backfill().await?.is_some());
-    let builds = doc! { "currentOp": 1, "appName": INDEXING, "command.createIndexes": "memories" };
+    assert_eq!(places(provider.backfill().await?).ok_or("there is no index")?.done, 3_000);
+    let builds = doc! { "currentOp": 1, "appName": BACKFILL, "command.createIndexes": "documents" };
     assert_eq!(admin.run_command(builds).await?.get_array("inprog")?.len(), 1);
+    // Meanwhile the server changes no rule, and who has to change one waits.
+    let entries = database.collection::<Document>("schema_migrations");
+    entries.delete_one(doc! { "name": NO_WORDS }).await?;
+    let hasty = MongoConfig::from_url(&format!("{}&deadline_ms=1000", server.url()))?;
+    assert!(open(hasty).await.expect_err("it waits").is_retryable());
     admin.run_command(hang("off")).await?;
     to_the_end(&provider).await?;
-    assert_eq!(provider.query(&query).await?.memories.len(), 1);
+    assert_eq!(documents.query(&query).await?.documents.len(), 750);
+    assert_eq!(memory_mongo::inspect(&config).await?.missing, [""; 0]);
 
     // Rows that lie before the mark are not left, even if nobody has counted them.
-    let memories = database.collection::<Document>("memories");
-    let last = memories.find_one(doc! {}).sort(doc! { "_id": 1 }).skip(2_000).await?.ok_or("a row is gone")?;
+    let rows = database.collection::<Document>("documents");
+    let last = rows.find_one(doc! {}).sort(doc! { "_id": 1 }).skip(2_000).await?.ok_or("a row is gone")?;
     let entry = doc! { "complete": false, "done": 0_i64, "mark": last.get("_id") };
-    let entries = database.collection::<Document>("schema_migrations");
-    entries.update_one(doc! { "_id": "words" }, doc! { "$set": entry }).await?;
-    assert_eq!(open(config).await?.query(&query).await?.memories.len(), 1);
+    entries.update_one(doc! { "_id": PATHS }, doc! { "$set": entry }).await?;
+    let again = open(config).await?;
+    assert_eq!(again.documents().query(&query).await?.documents.len(), 750);
+    assert_eq!(places(again.backfill().await?), None);
     Ok(())
 }
 
 async fn a_slice_of_large_rows_is_short() -> CaseResult {
     const ROWS: u64 = 24;
     let server = LocalMongo::start()?;
-    let (mut config, database) = (config(&server.url()), database(&server.url()).await?);
+    let (config, database) = (config(&server.url()), database(&server.url()).await?);
     let provider = open(config.clone()).await?;
-    // A mebibyte with one word.
-    let text = format!("word{}", ".".repeat(1 << 20));
+    let text = ".".repeat(1 << 20);
     for number in 0..ROWS {
         provider.store(event("a", number as i64).with_context(context(&text))).await?;
     }
-    into_version_1(&database).await?;
-    config.text_index = TextIndex::All;
+    into_version_2(&database, true).await?;
     let provider = open(config).await?;
     let mut done = 0;
     while let Some(progress) = provider.backfill().await? {
         assert!(progress.done - done <= 8, "{} rows in one slice", progress.done - done);
         done = progress.done;
     }
-    assert!(done >= ROWS - 8, "{done} rows, and no more");
-    let page = provider.query(&MemoryQuery::builder().all().text("word").limit(1_000).build()?).await?;
-    assert!(!page.memories.is_empty());
+    assert_eq!(done, ROWS);
+    assert_eq!(with_words(&database).await?, [0, 0]);
     Ok(())
 }
 
-/// A row that is damaged, and one that has no place for its words.
-async fn what_has_no_words_is_passed_over() -> CaseResult {
+/// The server takes no update of a row whose revision can't be read.
+async fn a_row_that_is_damaged_is_passed_over() -> CaseResult {
     let server = LocalMongo::start()?;
-    let (mut config, database) = (config(&server.url()), database(&server.url()).await?);
+    let (config, database) = (config(&server.url()), database(&server.url()).await?);
     let provider = open(config.clone()).await?;
-    let damaged = provider.store(event("a", 1)).await?;
-    let words = |numbers: std::ops::Range<u32>| numbers.map(|word| format!("{word:x} ")).collect::<String>();
-    let trigger = Trigger::parse(&format!("\"{}\"", words(0..500_000)))?;
-    let large = NewMemory::new(SpaceId::parse("a")?, trigger, at(2)).with_context(context(&words(500_000..1_000_000)));
-    let large = provider.store(large).await?;
+    let damaged = [provider.store(event("a", 1)).await?, provider.store(event("a", 2)).await?];
     let sound = provider.store(event("a", 3)).await?;
+    into_version_2(&database, true).await?;
     let memories = database.collection::<Document>("memories");
-    let damage = doc! { "$set": { "trigger": "{\"cut" } };
-    memories.update_one(doc! { "createdAt": 1_i64 }, damage).await?;
-    into_version_1(&database).await?;
+    for (number, damage) in [(1_i64, doc! { "trigger": "{\"cut" }), (2, doc! { "revision": "many" })] {
+        let damage = memories.update_one(doc! { "createdAt": number }, doc! { "$set": damage });
+        damage.bypass_document_validation(true).await?;
+    }
 
-    config.text_index = TextIndex::All;
     let provider = open(config).await?;
+    to_the_end(&provider).await?;
     assert_eq!(provider.backfill().await?, None);
-    let page = provider.query(&MemoryQuery::builder().all().text("first").build()?).await?;
-    assert_eq!(page.memories.iter().map(|memory| memory.id).collect::<Vec<_>>(), [sound]);
-    assert_eq!(provider.get(damaged).await.expect_err("a damaged row").kind(), ErrorKind::Corrupt);
-    assert!(provider.get(large).await?.is_some());
-    assert_eq!(memories.count_documents(doc! { "words": { "$exists": false } }).await?, 0);
-    assert_eq!(provider.update(large, completed()).await?.revision.get(), 2);
-    let patch = MemoryPatch::new().set_context(context(&words(500_001..1_000_001)));
-    let error = provider.update(large, patch).await.expect_err("too many words");
-    assert_eq!((error.kind(), error.outcome()), (ErrorKind::TooLarge, Outcome::NotDone));
+    assert_eq!(with_words(&database).await?, [1, 0]);
+    for id in damaged {
+        assert_eq!(provider.get(id).await.expect_err("a damaged row").kind(), ErrorKind::Corrupt);
+    }
+    assert_eq!(provider.update(sound, completed()).await?.revision.get(), 2);
     Ok(())
 }
 
@@ -369,16 +434,6 @@ async fn older_documents_get_their_places() -> CaseResult {
     let server = LocalMongo::start()?;
     let (config, database) = (config(&server.url()), database(&server.url()).await?);
     let provider = open(config.clone()).await?;
-    let document = |number: usize| memory_core::Document {
-        id: DocumentId::parse(format!("{number:05}")).expect("valid"),
-        collection: Collection::parse("c").expect("valid"),
-        space_id: SpaceId::parse(["a", "a-b", "a/b:c", "ab-c"][number % 4]).expect("valid"),
-        content: Content::parse("text").expect("valid"),
-        metadata: Metadata::default(),
-        created_at: at((number % 100) as i64),
-        updated_at: None,
-        revision: Revision::FIRST,
-    };
     provider.documents().restore((0..4_200).map(document).collect()).await?;
     let found = async |provider: &MongoMemory| {
         let query = DocumentQuery::builder(Collection::parse("c")?).under("a").limit(1_000);
@@ -387,14 +442,8 @@ async fn older_documents_get_their_places() -> CaseResult {
     };
     let before = found(&provider).await?;
     assert_eq!(before.len(), 336);
-    // As a program has left it that does not know the step.
     let rows = database.collection::<Document>("documents");
-    database.run_command(doc! { "collMod": "documents", "validator": {} }).await?;
-    rows.drop_index("paths").await?;
-    rows.drop_index("spaces").await?;
-    let older = doc! { "$unset": { "paths": "" }, "$set": { "written": 256 + 2 } };
-    rows.update_many(doc! {}, older.clone()).await?;
-    database.collection::<Document>("schema_migrations").delete_one(doc! { "_id": "paths" }).await?;
+    let older = without_places(&database).await?;
 
     let newer = open(config).await?;
     let mut progress = newer.backfill().await?.ok_or("some are left")?;
@@ -408,7 +457,7 @@ async fn older_documents_get_their_places() -> CaseResult {
     // At last the query completes what is left.
     loop {
         assert_eq!(found(&newer).await?, before);
-        let Some(next) = newer.backfill().await? else { break };
+        let Some(next) = places(newer.backfill().await?) else { break };
         assert!(next.done >= progress.done, "{next} after {progress}");
         progress = next;
     }
@@ -428,24 +477,94 @@ async fn into_version_1(database: &Database) -> mongodb::error::Result<()> {
         rows.update_many(doc! {}, doc! { "$unset": { "written": "" } }).await?;
     }
     let entries = database.collection::<Document>("schema_migrations");
-    entries.delete_many(doc! { "version": 2 }).await?;
+    entries.delete_many(doc! { "version": { "$gte": 2 } }).await?;
     entries.update_many(doc! {}, doc! { "$unset": { "version": "" } }).await.map(drop)
 }
 
-/// A provider whose `init` can't do a slice of the backfill.
-async fn open_without_a_slice(database: &Database, config: &MongoConfig) -> Result<MongoMemory, Error> {
-    let fail = async |mode: Bson| {
-        let what = doc! {
-            "errorCode": 13, "failCommands": ["find"], "namespace": "agent_memory.memories", "appName": INDEXING,
-        };
-        let command = doc! { "configureFailPoint": "failCommand", "mode": mode, "data": what };
-        let unexpected = |error| Error::new(ErrorKind::Unexpected, "no fail point").with_source(error);
-        database.client().database("admin").run_command(command).await.map(drop).map_err(unexpected)
+/// Makes the ledger what a program of version 2 has left that has indexed its words, or some of them.
+async fn into_version_2(database: &Database, is_complete: bool) -> CaseResult {
+    let some = if is_complete {
+        doc! {}
+    } else {
+        doc! { "createdAt": { "$lt": 2_000 } }
     };
-    fail("alwaysOn".into()).await?;
-    let provider = open(config.clone()).await?;
-    fail("off".into()).await?;
-    Ok(provider)
+    for (name, indexed) in [("memories", some), ("documents", doc! {})] {
+        database.run_command(doc! { "collMod": name, "validator": {} }).await?;
+        let rows = database.collection::<Document>(name);
+        let words = doc! { "words": [{ "$toString": "$createdAt" }, "first"] };
+        rows.update_many(indexed, vec![doc! { "$set": words }]).await?;
+        let written = doc! { "written": { "$add": [{ "$multiply": ["$revision", 256] }, 3] } };
+        rows.update_many(doc! {}, vec![doc! { "$set": written }]).await?;
+    }
+    bring_back(database).await?;
+    let words = migrations::mongo().iter().find(|step| step.name == "words").ok_or("no step")?;
+    let mut entry = doc! { "_id": "words", "version": 2_i64, "name": "words", "checksum": words.checksum() };
+    if !is_complete {
+        entry.extend(doc! { "complete": false, "mark": Bson::MinKey, "done": 0_i64 });
+    }
+    let entries = database.collection::<Document>("schema_migrations");
+    entries.delete_one(doc! { "name": NO_WORDS }).await?;
+    entries.insert_one(entry).await?;
+    Ok(())
+}
+
+/// Gives the ledger the rules and the indexes that version 2 has where it indexes words.
+async fn bring_back(database: &Database) -> CaseResult {
+    for name in ["memories", "documents"] {
+        let rules = commands("collMod", name)?.into_iter();
+        let rules: Vec<_> = rules.filter_map(|command| command.get("validator").cloned()).collect();
+        let validator = doc! { "collMod": name, "validator": { "$and": rules }, "validationLevel": "strict" };
+        database.run_command(validator).await?;
+        database.run_command(index_of_words(name)?).await?;
+    }
+    Ok(())
+}
+
+/// The commands of this kind, up to version 2, on a collection.
+fn commands(kind: &str, name: &str) -> serde_json::Result<Vec<Document>> {
+    let steps = migrations::mongo().iter().filter(|step| step.version <= 2);
+    let commands: Vec<Vec<Document>> = steps.map(|step| serde_json::from_str(step.text)).collect::<Result<_, _>>()?;
+    let is_one = |command: &Document| command.get_str(kind).is_ok_and(|on| on == name);
+    Ok(commands.into_iter().flatten().filter(is_one).collect())
+}
+
+/// The command that makes the index of the words of a collection.
+fn index_of_words(name: &str) -> serde_json::Result<Document> {
+    let mut commands = commands("createIndexes", name)?.into_iter();
+    Ok(commands.find(|command| command.to_string().contains("words")).expect("a command"))
+}
+
+/// Makes the documents what a program of version 2 has left that does not know of places, and gives how it updates one.
+async fn without_places(database: &Database) -> mongodb::error::Result<Document> {
+    let rows = database.collection::<Document>("documents");
+    database.run_command(doc! { "collMod": "documents", "validator": {} }).await?;
+    rows.drop_index("paths").await?;
+    rows.drop_index("spaces").await?;
+    let older = doc! { "$unset": { "paths": "" }, "$set": { "written": 256 + 2 } };
+    rows.update_many(doc! {}, older.clone()).await?;
+    let entries = database.collection::<Document>("schema_migrations");
+    entries.delete_many(doc! { "name": { "$in": [PATHS, NO_WORDS] } }).await?;
+    Ok(older)
+}
+
+/// A backfill of places.
+fn places(backfill: Option<Backfill>) -> Option<Backfill> {
+    backfill.filter(|backfill| backfill.blocks == Blocks::DocumentPlaces)
+}
+
+/// How many memories and documents have words.
+async fn with_words(database: &Database) -> mongodb::error::Result<[u64; 2]> {
+    let count =
+        async |name| database.collection::<Document>(name).count_documents(doc! { "words": { "$exists": true } }).await;
+    Ok([count("memories").await?, count("documents").await?])
+}
+
+async fn check_no_index(database: &Database) -> CaseResult {
+    for name in ["memories", "documents"] {
+        let indexes = database.collection::<Document>(name).list_index_names().await?;
+        assert!(!indexes.contains(&"words".to_owned()), "{name}: {indexes:?}");
+    }
+    Ok(())
 }
 
 /// Takes slices until nothing is left to do, and tells how many.
@@ -471,7 +590,6 @@ async fn database(url: &str) -> mongodb::error::Result<Database> {
     Ok(Client::with_uri_str(url).await?.database("agent_memory"))
 }
 
-/// A memory with a word of its own, and one of its context.
 fn event(space: &str, number: i64) -> NewMemory {
     let trigger = Trigger::parse(&format!(r#"{{"text":"n{number} was here"}}"#)).expect("valid");
     NewMemory::new(SpaceId::parse(space).expect("valid"), trigger, at(number)).with_context(context("first"))
@@ -482,6 +600,37 @@ fn write(space: &str) -> DocumentWrite {
     let (collection, content) = (Collection::parse("c").expect("valid"), Content::parse("text").expect("valid"));
     DocumentWrite::new(collection, SpaceId::parse(space).expect("valid"), content, at(1))
         .with_id(DocumentId::parse(space).expect("valid"))
+}
+
+fn document(number: usize) -> memory_core::Document {
+    memory_core::Document {
+        id: DocumentId::parse(format!("{number:05}")).expect("valid"),
+        collection: Collection::parse("c").expect("valid"),
+        space_id: SpaceId::parse(["a", "a-b", "a/b:c", "ab-c"][number % 4]).expect("valid"),
+        content: Content::parse("text").expect("valid"),
+        metadata: Metadata::default(),
+        created_at: at((number % 100) as i64),
+        updated_at: None,
+        revision: Revision::FIRST,
+    }
+}
+
+/// The whole ledger, by its ids.
+async fn memories(provider: &MongoMemory) -> Result<BTreeMap<MemoryId, Memory>, Error> {
+    let query = || MemoryQuery::builder().all().limit(1_000);
+    let mut page = provider.query(&query().build()?).await?;
+    let mut memories = page.memories;
+    while let Some(cursor) = page.next {
+        page = provider.query(&query().cursor(cursor).build()?).await?;
+        memories.append(&mut page.memories);
+    }
+    Ok(memories.into_iter().map(|memory| (memory.id, memory)).collect())
+}
+
+/// The documents, of which there are not more than a page.
+async fn documents(provider: &MongoMemory) -> Result<Vec<memory_core::Document>, Error> {
+    let query = DocumentQuery::builder(Collection::parse("c")?).all().limit(1_000).build()?;
+    Ok(provider.documents().query(&query).await?.documents)
 }
 
 fn context(text: &str) -> Context {

@@ -7,7 +7,7 @@ fn urls_name_servers_and_a_namespace() {
     for (url, hosts, namespace) in [
         ("mongodb://db", "db", "agent_memory"),
         ("mongodb://db:99/", "99", "agent_memory"),
-        ("mongodb://db?text_index=all", "db", "agent_memory"),
+        ("mongodb://db?language=german", "db", "agent_memory"),
         ("mongodb://a:1,b/agents?replicaSet=rs0&retryWrites=true&w=majority&journal=true", "a,b", "agents"),
         ("mongodb://db?retryWrites=false", "db", "agent_memory"),
         ("mongodb+srv://cluster.example.com/agents", "cluster.example.com", "agents"),
@@ -28,7 +28,8 @@ fn unknown_and_weakening_parameters_are_refused_by_name() {
         ("mongodb://h/d?wTimeoutMS=1", "wTimeoutMS"),
         ("mongodb://h/d?readConcernLevel=local", "readConcernLevel"),
         ("mongodb://h/d?deadline_ms=soon", "deadline_ms"),
-        ("mongodb://h/d?text_index=some", "text_index"),
+        ("mongodb://h/d?language=some", "language"),
+        ("mongodb://h/d?text_index=all", "text_index"),
         ("mongodb://h/d?maxPoolSize=xyzzy", "maxPoolSize"),
         ("mongodb://h/admin", "authSource"),
         ("mongodb://u:xyzzy@h:port/d", "hosts"),

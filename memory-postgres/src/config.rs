@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use memory_core::engine::{Config, Settings, parameter};
-use memory_core::{Address, Clock, DEFAULT_DEADLINE, Error, Host, Password, Result, SystemClock, TextIndex};
+use memory_core::{Address, Clock, DEFAULT_DEADLINE, Error, Host, Language, Password, Result, SystemClock};
 pub use sqlx::postgres::PgSslMode as TlsMode;
 
 use crate::statements::Statements;
@@ -42,9 +42,8 @@ pub struct PostgresConfig {
     pub statement_timeout: Option<Duration>,
     /// Whether a pooler in transaction mode is in between: then each call is a transaction, and no session keeps a state.
     pub pooler: bool,
-    /// What text search covers; only documents by default. Once switched on for a namespace, every program that writes to
-    /// it keeps the index.
-    pub text_index: TextIndex,
+    /// The language of the questions and of the records, unless a question has its own; English by default.
+    pub language: Language,
     /// How long a call may take; 30 s by default.
     pub deadline: Duration,
     /// Where `updatedAt` comes from; the clock of the machine by default.
@@ -97,7 +96,7 @@ impl PostgresConfig {
             idle_timeout: Duration::from_secs(4 * 60),
             statement_timeout: None,
             pooler: false,
-            text_index: TextIndex::default(),
+            language: Language::default(),
             deadline: DEFAULT_DEADLINE,
             clock: Arc::new(SystemClock),
         }
@@ -122,7 +121,7 @@ impl PostgresConfig {
             ("idle_timeout_ms", _) => self.idle_timeout = millis()?,
             ("statement_timeout_ms", _) => self.statement_timeout = Some(millis()?),
             ("deadline_ms", _) => self.deadline = millis()?,
-            ("text_index", _) => self.text_index = parameter(name, value)?,
+            ("language", _) => self.language = parameter(name, value)?,
             ("pooler", "none") => self.pooler = false,
             ("pooler", "transaction") => self.pooler = true,
             ("target_session_attrs", "read-write") => {}
@@ -135,8 +134,8 @@ impl PostgresConfig {
 
 impl Config for PostgresConfig {
     fn settings(&self) -> Settings {
-        let Self { deadline, text_index, .. } = *self;
-        Settings { deadline, patience: deadline, text_index, clock: Arc::clone(&self.clock) }
+        let Self { deadline, language, .. } = *self;
+        Settings { deadline, patience: deadline, language, clock: Arc::clone(&self.clock) }
     }
 
     fn check(&self) -> Result<()> {

@@ -32,7 +32,7 @@ const STARTING: Duration = Duration::from_secs(2);
 /// Begins a transaction that sees what others have committed while it waited, whatever the default of the database is.
 const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED";
 
-/// From how many bytes on they are not to be parsed, matched or split into words by a worker of the executor, which has other calls.
+/// From how many bytes on they are not to be parsed and matched by a worker of the executor, which has other calls.
 const LIGHT: usize = 128 << 10;
 /// For heavy work, whose threads would take the processors from the workers.
 static TURNS: LazyLock<Semaphore> =
@@ -50,8 +50,6 @@ pub(crate) struct Connections {
 #[derive(Debug)]
 struct Namespace {
     statements: Statements,
-    /// Whether the words of the ledger are indexed, as far as this program has heard. Never goes back.
-    has_ledger_text: AtomicBool,
     /// Whether every session is a transaction, since a pooler gives a connection to others between two of them.
     is_pooled: bool,
     /// What follows in each transaction of a pooler.
@@ -82,7 +80,6 @@ impl Connections {
             replica: config.read_server.as_ref().map(|server| Hosts::new(server, config, false)),
             namespace: Arc::new(Namespace {
                 statements: Statements::new(&config.namespace)?,
-                has_ledger_text: AtomicBool::new(false),
                 is_pooled: config.pooler,
                 settings: settings().map(set).concat(),
                 statement_timeout: statement_timeout(config),
@@ -403,19 +400,6 @@ impl Session {
     /// Runs statements without values, which are not prepared.
     pub(crate) async fn command(&mut self, sql: impl SqlSafeStr) -> sqlx::Result<()> {
         sqlx::raw_sql(sql).execute(self.connection()).await.map(drop)
-    }
-
-    /// Whether the words of the ledger are indexed, as far as this program has heard.
-    pub(crate) fn has_ledger_text(&self) -> bool {
-        self.namespace.has_ledger_text.load(Ordering::Relaxed)
-    }
-
-    /// Asks the server whether the words of the ledger are indexed, and tells all sessions.
-    pub(crate) async fn learn_ledger_text(&mut self) -> Result<bool> {
-        if self.holds(self.statement(|on| &on.has_ledger_text)).await? {
-            self.namespace.has_ledger_text.store(true, Ordering::Relaxed);
-        }
-        Ok(self.has_ledger_text())
     }
 
     async fn begin_with(&mut self, sql: String) -> sqlx::Result<()> {

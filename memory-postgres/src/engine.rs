@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use memory_core::engine::{Access, Engine, Provider, Work};
-use memory_core::{Backfill, Durability, Error, Health, Result, TextIndex};
+use memory_core::{Backfill, Durability, Error, Health, Result};
 
 use crate::config::PostgresConfig;
 use crate::connection::{Connections, Session};
@@ -19,8 +19,6 @@ pub type PostgresMemory = Provider<PostgresEngine>;
 #[derive(Debug)]
 pub struct PostgresEngine {
     connections: Connections,
-    /// Whether the configuration wants the words of the ledger indexed.
-    has_ledger_text: bool,
 }
 
 impl Engine for PostgresEngine {
@@ -37,15 +35,15 @@ impl Engine for PostgresEngine {
             connections.close().await;
             return Err(error);
         }
-        Ok(Self { connections, has_ledger_text: config.text_index == TextIndex::All })
+        Ok(Self { connections })
     }
 
     async fn pending(&self) -> Result<Vec<Backfill>> {
-        schema::pending(&self.connections, self.has_ledger_text).await
+        schema::pending(&self.connections).await
     }
 
     async fn backfill(&self) -> Result<()> {
-        schema::backfill(&self.connections, self.has_ledger_text).await
+        schema::backfill(&self.connections).await
     }
 
     async fn secret(&self, proposed: &str) -> Result<String> {

@@ -3,12 +3,12 @@
 use std::collections::{BTreeSet, HashMap};
 
 use memory_core::engine::{
-    DocumentsFound, Found, Mark, MemoriesFound, Place, Reader, Row, Search, Source, StoredDocument, StoredMemory,
-    Visit, Walk, corrupt,
+    DocumentsFound, Found, Mark, MemoriesFound, Place, Reader, Row, Source, StoredDocument, StoredMemory, Visit, Walk,
+    corrupt,
 };
 use memory_core::{
-    BOUNDARIES, Collection, Document, DocumentId, Documents, Error, Head, Ledger, MAX_EXAMINED, Memory, MemoryId,
-    Result, Selects, Status, Timestamp, Verdict, path_hash,
+    BOUNDARIES, Collection, Document, DocumentId, Documents, Error, Head, Ledger, Memory, MemoryId, Result, Selects,
+    Status, Timestamp, Verdict, path_hash,
 };
 use sqlx::postgres::{PgRow, Postgres};
 use sqlx::{Decode, Row as _, Type, ValueRef};
@@ -49,18 +49,6 @@ impl Reader for Session {
     async fn walk_memories(&mut self, walk: &Walk<'_>, visit: &mut Visit<'_, Ledger>) -> Result<Option<Mark>> {
         let count = walk.count.min(LARGEST_SLICE);
         self.offer_slice(self.slice(walk, count), count, memories_by_ids, visit).await
-    }
-
-    async fn search_memories(&mut self, search: &Search<'_>, visit: &mut Visit<'_, Ledger>) -> Result<()> {
-        let ranked = self.statement(|on| &on.memories_by_words).bind(all(search.words)).bind(MAX_EXAMINED as i64);
-        let ids = ids_of::<Uuid>(&self.rows(ranked).await?)?;
-        for ids in ids.chunks(search.count.min(LARGEST_SLICE)) {
-            let rows = self.rows(self.statement(|on| &on.memories_in_order).bind(ids)).await?;
-            if self.offer(rows, memories_by_ids, visit).await? == Verdict::Stop {
-                break;
-            }
-        }
-        Ok(())
     }
 
     async fn siblings(&mut self, of: Option<&Collection>, prefix: &str, most: usize) -> Result<Option<Vec<Place>>> {
@@ -106,24 +94,6 @@ impl Reader for Session {
             _ => bound(self.statement(|on| walk.order.choose(&on.newest_documents, &on.oldest_documents))),
         };
         self.offer_slice(slice, count, documents_by_ids, visit).await
-    }
-
-    async fn search_documents(
-        &mut self,
-        collection: &Collection,
-        search: &Search<'_>,
-        visit: &mut Visit<'_, Documents>,
-    ) -> Result<()> {
-        let ranked = self.statement(|on| &on.documents_by_words).bind(all(search.words)).bind(MAX_EXAMINED as i64);
-        let ids = ids_of::<String>(&self.rows(ranked.bind(collection.as_str())).await?)?;
-        for ids in ids.chunks(search.count.min(LARGEST_SLICE)) {
-            let slice = self.statement(|on| &on.documents_in_order).bind(ids).bind(collection.as_str());
-            let rows = self.rows(slice).await?;
-            if self.offer(rows, documents_by_ids, visit).await? == Verdict::Stop {
-                break;
-            }
-        }
-        Ok(())
     }
 
     async fn collections(&mut self) -> Result<Vec<Collection>> {
@@ -194,7 +164,7 @@ impl Session {
     }
 
     /// Offers the next rows of a walk. Returns where to go on, if it was not stopped and there may be more.
-    pub(crate) async fn offer_slice<K: Selects>(
+    async fn offer_slice<K: Selects>(
         &mut self,
         slice: Statement,
         count: usize,
@@ -245,7 +215,7 @@ impl Session {
 }
 
 /// How rows of a slice are read with their payloads.
-pub(crate) type ByIds = fn(&Session, &[&PgRow]) -> Result<Statement>;
+type ByIds = fn(&Session, &[&PgRow]) -> Result<Statement>;
 
 /// The first rows whose payloads are read together, and how many bytes these have.
 fn first_group(rows: &[PgRow]) -> Result<(&[PgRow], usize)> {
@@ -266,7 +236,7 @@ fn has_payload(row: &PgRow) -> bool {
 }
 
 /// A row as it came.
-pub(crate) struct Fetched<'r>(&'r PgRow);
+struct Fetched<'r>(&'r PgRow);
 
 impl Row<Ledger> for Fetched<'_> {
     fn head(&self) -> Result<Head<'_>> {
@@ -339,7 +309,8 @@ fn document_of(row: &PgRow) -> Result<Document> {
     stored.read()
 }
 
-pub(crate) fn memories_by_ids(session: &Session, rows: &[&PgRow]) -> Result<Statement> {
+/// Reads the memories of these rows whole.
+fn memories_by_ids(session: &Session, rows: &[&PgRow]) -> Result<Statement> {
     let ids = rows.iter().map(|row| column(row, 0)).collect::<Result<Vec<Uuid>>>()?;
     Ok(session.statement(|on| &on.memories_by_ids).bind(ids))
 }
@@ -349,10 +320,6 @@ fn documents_by_ids(session: &Session, rows: &[&PgRow]) -> Result<Statement> {
     let ids = rows.iter().map(|row| column(row, 0)).collect::<Result<Vec<&str>>>()?;
     let collection: &str = rows.first().map_or(Ok(""), |row| column(row, 3))?;
     Ok(session.statement(|on| &on.documents_by_ids).bind(collection).bind(ids))
-}
-
-fn ids_of<T: for<'r> Decode<'r, Postgres> + Type<Postgres>>(rows: &[PgRow]) -> Result<Vec<T>> {
-    rows.iter().map(|row| column(row, 0)).collect()
 }
 
 /// Between which places of (createdAt, id) a walk goes, both exclusive.
@@ -377,8 +344,4 @@ fn level_of(place: &Place) -> i32 {
 fn bytes(row: &PgRow, index: usize) -> Result<&[u8]> {
     let value = row.try_get_raw(index).map_err(native)?;
     value.as_bytes().map_err(|error| Error::corrupt("a stored id has an impossible type").with_source(error))
-}
-
-fn all(words: &BTreeSet<String>) -> Vec<&str> {
-    words.iter().map(String::as_str).collect()
 }

@@ -1,26 +1,23 @@
-//! The schema: PostgreSQL as a target of the migrations crate, the text index of the ledger, and what operators ask.
+//! The schema: PostgreSQL as a target of the migrations crate, the places of older documents, and what operators ask.
 
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use memory_core::engine::{Access, Mark, Retry, Row, SHORT_BACKFILL};
-use memory_core::{Backfill, Blocks, Error, ErrorKind, Inspection, Ledger, Outcome, Result, Timestamp, Verdict};
-use migrations::{Applied, Kind, PATHS, Report, Step, Target, WRITER, wanted};
+use memory_core::engine::{Access, Retry, SHORT_BACKFILL};
+use memory_core::{Backfill, Error, ErrorKind, Inspection, Outcome, Result, Timestamp};
+use migrations::{Applied, Kind, PATHS, Report, Step, Target, WRITER};
 use sqlx::AssertSqlSafe;
 use sqlx::postgres::PgRow;
-use uuid::Uuid;
 
 use crate::config::PostgresConfig;
 use crate::connection::{Connections, Session};
 use crate::error::{is_locked, is_passing, native};
-use crate::read::{column, memories_by_ids};
-use crate::statements::{id_to_sql, words_of};
+use crate::read::column;
 
 /// How long the set-up is tried again where a call may take longer.
 const LONGEST_SET_UP: Duration = Duration::from_secs(60 * 60);
-/// How many records a slice of a backfill indexes, and from how many bytes of memories on it takes no more.
-const SLICE: usize = 128;
-const SLICE_BYTES: usize = 4 << 20;
+/// How many documents a slice of the backfill goes over.
+const SLICE: i64 = 128;
 
 /// Creates or migrates the schema, as `init` does, and tells which steps that took.
 pub async fn migrate(config: &PostgresConfig) -> Result<Report> {
@@ -31,7 +28,7 @@ pub async fn migrate(config: &PostgresConfig) -> Result<Report> {
 pub async fn plan(config: &PostgresConfig) -> Result<Report> {
     let plan = async |connections: &Connections| {
         let mut target = PostgresTarget(connections.first_transaction().await?);
-        migrations::plan(&mut target, migrations::postgres(), wanted(config.text_index)).await
+        migrations::plan(&mut target, migrations::postgres()).await
     };
     on_connections(config, Outcome::NotDone, plan).await
 }
@@ -53,23 +50,21 @@ pub async fn inspect(config: &PostgresConfig) -> Result<Inspection> {
         let row = session.row(session.statement(|on| &on.inspect)).await?;
         session.end().await?;
         let present: Vec<String> = column(&row, 1)?;
-        let wanted = wanted(config.text_index);
-        let steps = migrations::postgres().iter().filter(|step| step.is_taken(wanted));
-        let names = steps.flat_map(|step| names(step.text));
-        let missing = names.filter(|name| !present.iter().any(|present| present == name)).map(str::to_owned).collect();
+        let is_missing = |name: &&str| !present.iter().any(|present| present == name);
+        let missing = names().into_iter().filter(is_missing).map(str::to_owned).collect();
         let server_time = Timestamp::from_millis(column(&row, 0)?)?;
         Ok(Inspection::new(missing, Some(server_time), u64::try_from(column::<i64>(&row, 2)?).ok()))
     };
     on_connections(config, Outcome::NotDone, look).await
 }
 
-/// Creates or migrates the schema. Of the index of the ledger's words it makes the beginning, if the configuration wants it.
+/// Creates or migrates the schema.
 pub(crate) async fn set_up(connections: &Connections, config: &PostgresConfig) -> Result<Report> {
     let retry = Retry::until(Instant::now() + config.deadline.min(LONGEST_SET_UP)).repeatable();
     let migrate = async |_| {
         let start = Instant::now();
         let mut target = PostgresTarget(connections.first_transaction().await?);
-        let report = migrations::migrate(&mut target, migrations::postgres(), wanted(config.text_index)).await;
+        let report = migrations::migrate(&mut target, migrations::postgres()).await;
         // The steps before one that failed stay.
         let ended = target.0.end().await;
         let report = report.and_then(|report| ended.map(|()| report));
@@ -82,33 +77,21 @@ pub(crate) async fn set_up(connections: &Connections, config: &PostgresConfig) -
     retry.run(|error| is_passing(error) || is_locked(error), migrate).await
 }
 
-/// How far the backfills are that are not complete: that of the ledger's words, if they are wanted, and then that of the documents' places.
-pub(crate) async fn pending(connections: &Connections, wants_words: bool) -> Result<Vec<Backfill>> {
+/// How far the backfill of the documents' places is, unless it is complete.
+pub(crate) async fn pending(connections: &Connections) -> Result<Vec<Backfill>> {
     let mut session = connections.session(Access::ReadLatest, None).await?;
-    let words = session.statement(|on| &on.pending_words).bind(SHORT_BACKFILL as i64);
-    let words = if wants_words { session.rows(words).await? } else { Vec::new() };
     let paths = session.rows(session.statement(|on| &on.pending_paths).bind(SHORT_BACKFILL as i64)).await?;
     session.end().await?;
     let count = |row: &PgRow, index| Ok::<_, Error>(u64::try_from(column::<i64>(row, index)?).unwrap_or_default());
-    let words = words.iter().map(|row| Ok(Backfill::of_words(count(row, 0)?, count(row, 1)?)));
-    words.chain(paths.iter().map(|row| Ok(Backfill::of_places(count(row, 0)?, count(row, 1)?)))).collect()
+    paths.iter().map(|row| Ok(Backfill::of_places(count(row, 0)?, count(row, 1)?))).collect()
 }
 
-/// Takes its next slice. Programs that take one at once do the same.
-pub(crate) async fn backfill(connections: &Connections, wants_words: bool) -> Result<()> {
-    let session = async || connections.session(Access::Write, None).await;
-    match pending(connections, wants_words).await?.first().map(|backfill| backfill.blocks) {
-        Some(Blocks::LedgerText) => session().await?.lend(index_words).await,
-        Some(_) => session().await?.lend(place_documents).await,
-        None => Ok(()),
-    }
-}
-
-/// Makes the entries of some more documents.
-async fn place_documents(mut session: Session) -> Result<()> {
+/// Makes the entries of some more documents. Programs that do so at once do the same.
+pub(crate) async fn backfill(connections: &Connections) -> Result<()> {
+    let mut session = connections.session(Access::Write, None).await?;
     if let Some(reached) = session.rows(session.statement(|on| &on.reached_paths)).await?.first() {
         let slice = session.statement(|on| &on.backfill_paths);
-        let slice = slice.bind(column::<String>(reached, 0)?).bind(column::<String>(reached, 1)?).bind(SLICE as i64);
+        let slice = slice.bind(column::<String>(reached, 0)?).bind(column::<String>(reached, 1)?).bind(SLICE);
         let last = session.written_rows(slice).await?;
         let count = last.first().map_or(Ok(0), |last| column::<i64>(last, 2))?;
         if let Some(last) = last.first() {
@@ -116,38 +99,11 @@ async fn place_documents(mut session: Session) -> Result<()> {
             let advance = advance.bind(column::<String>(last, 0)?).bind(column::<String>(last, 1)?).bind(count);
             session.write(advance).await?;
         }
-        if count < SLICE as i64 {
+        if count < SLICE {
             session.write(session.statement(|on| &on.end_paths)).await?;
             session.write(session.statement(|on| &on.complete_paths)).await?;
         }
     }
-    session.end().await
-}
-
-/// Indexes the words of some more memories.
-async fn index_words(mut session: Session) -> Result<()> {
-    let reached = session.row(session.statement(|on| &on.reached_words)).await?;
-    let slice =
-        session.prepare(&session.on().newest.by_time.between).bind(SLICE as i64).bind(i64::MIN).bind(Uuid::nil());
-    let slice = slice.bind(column::<i64>(&reached, 0)?).bind(column::<Uuid>(&reached, 1)?);
-    let (mut ids, mut words, mut bytes, mut stopped) = (Vec::new(), Vec::new(), 0, None);
-    let mut index = |row: &dyn Row<Ledger>| {
-        // A row that can't be read has no words.
-        if let Ok(memory) = row.head().and_then(|head| row.read(&head)) {
-            ids.push(id_to_sql(memory.id));
-            words.push(words_of(&memory));
-            bytes += memory.size();
-            if bytes >= SLICE_BYTES {
-                stopped = Some(Mark { millis: memory.created_at.as_millis(), id: memory.id.as_bytes().to_vec() });
-                return Ok(Verdict::Stop);
-            }
-        }
-        Ok(Verdict::Skip)
-    };
-    let next = session.offer_slice(slice, SLICE, memories_by_ids, &mut index).await?.or(stopped);
-    let backfill = session.statement(|on| &on.backfill_words).bind(ids).bind(words);
-    let backfill = backfill.bind(next.as_ref().map(|next| next.millis));
-    session.write(backfill.bind(next.and_then(|next| Uuid::from_slice(&next.id).ok()))).await?;
     session.end().await
 }
 
@@ -166,13 +122,22 @@ async fn on_connections<T>(
     done
 }
 
-/// The tables, indexes and triggers that a step creates, each by a statement that begins a line.
-fn names(text: &str) -> impl Iterator<Item = &str> {
-    text.lines().filter(|line| line.starts_with("CREATE ")).filter_map(|line| {
+/// The tables, indexes and triggers that the steps leave. Each is created, or dropped, by a statement that begins a line.
+fn names() -> Vec<&'static str> {
+    let mut names = Vec::new();
+    let steps = migrations::postgres().iter().filter(|step| step.kind != Kind::Retired);
+    for line in steps.flat_map(|step| step.text.lines()) {
         let mut words = line.split_whitespace().filter(|word| !["IF", "NOT", "EXISTS"].contains(word));
-        words.find(|word| ["TABLE", "INDEX", "TRIGGER"].contains(word))?;
-        words.next().map(|name| name.trim_start_matches("{schema}."))
-    })
+        let verb = words.next();
+        let name = words.find(|word| ["TABLE", "INDEX", "TRIGGER"].contains(word)).and_then(|_| words.next());
+        let name = name.map(|name| name.trim_start_matches("{schema}.").trim_end_matches(';'));
+        match (verb, name) {
+            (Some("CREATE"), Some(name)) => names.push(name),
+            (Some("DROP"), Some(name)) => names.retain(|other| *other != name),
+            _ => {}
+        }
+    }
+    names
 }
 
 /// All steps go in one transaction, which holds the lock; its end gives that back, and so does the end of the connection.

@@ -39,7 +39,6 @@ macro_rules! memory_slice_columns {
             octet_length(m.trigger) + coalesce(octet_length(m.context), 0)"
     };
 }
-pub(crate) use memory_slice_columns;
 
 /// In the order (createdAt, id), at most $1.
 macro_rules! in_order {

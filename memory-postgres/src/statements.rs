@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use memory_core::{Error, Memory, MemoryId, Result, SpaceId, words};
+use memory_core::{Error, MemoryId, Result, SpaceId};
 use uuid::Uuid;
 
-use crate::slices::{Slices, memory_slice_columns};
+use crate::slices::Slices;
 
 macro_rules! statements {
     ($($(#[$doc:meta])* $name:ident: $text:expr;)*) => {
@@ -17,7 +17,7 @@ macro_rules! statements {
             /// From the newest on, and from the oldest on.
             pub(crate) newest: Slices,
             pub(crate) oldest: Slices,
-            /// By the number of its ancestors. Writes nothing when the ledger's words are indexed.
+            /// By the number of its ancestors.
             pub(crate) insert_memory: Vec<Arc<str>>,
             $($(#[$doc])* pub(crate) $name: Arc<str>,)*
         }
@@ -54,22 +54,6 @@ macro_rules! document_slice_columns {
     };
 }
 
-/// How many of the words in $1 a row has, then how few it has besides.
-macro_rules! best_first {
-    () => {
-        " ORDER BY (SELECT count(*) FROM (SELECT unnest(words) INTERSECT SELECT unnest($1::text[])) hits) DESC,
-            cardinality(words), created_at DESC, id DESC LIMIT $2"
-    };
-}
-
-/// Whether the words of the ledger are indexed: a table is there then, whose absence the server has in its caches. To look for a row
-/// takes a store a tenth of its time.
-macro_rules! has_ledger_text {
-    () => {
-        "to_regclass(quote_ident({name}) || '.ledger_text') IS NOT NULL"
-    };
-}
-
 /// What writes to a table without a trigger of its own does this too: the ledger's refuses a program that is too old.
 macro_rules! if_writer {
     () => {
@@ -103,41 +87,23 @@ statements! {
             SELECT tgname::text FROM pg_trigger JOIN relations ON tgrelid = relations.oid WHERE tgenabled IN ('O', 'A')),
         (SELECT coalesce(sum(pg_total_relation_size(oid)), 0)::bigint FROM relations WHERE relkind = 'r')";
 
-    /// Writes nothing when the ledger's words are indexed and none are given.
     /// Paths come as the texts of arrays, since an array of arrays would have to have as many of each.
-    /// `IS TRUE` keeps the search for what was stored from becoming a join, whose plan would depend on guesses at the number of rows.
-    insert_memories: concat!(
-        "WITH given AS MATERIALIZED (
-            SELECT id, created_at, updated_at, revision, status, space_id, idempotency_key, metadata, trigger, context, words,
+    insert_memories: "
+        WITH given AS MATERIALIZED (
+            SELECT id, created_at, updated_at, revision, status, space_id, idempotency_key, metadata, trigger, context,
                 paths::bigint[] AS paths
             FROM unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::bigint[], $5::text[], $6::text[], $7::text[],
-                $8::text[], $9::text[], $10::text[], $11::text[], $12::text[]) AS given (id, created_at, updated_at, revision,
-                status, space_id, idempotency_key, metadata, trigger, context, words, paths)),
-        stored AS (
-            INSERT INTO {schema}.memories (id, created_at, updated_at, revision, status, space_id, idempotency_key, metadata,
-                trigger, context{path_columns})
-            SELECT id, created_at, updated_at, revision, status, space_id, idempotency_key, metadata, trigger, context{path_values}
-            FROM given WHERE words IS NOT NULL OR NOT ", has_ledger_text!(), "
-            ON CONFLICT DO NOTHING RETURNING id),
-        words AS (
-            INSERT INTO {schema}.memory_words (id, words)
-            SELECT id, string_to_array(words, ' ') FROM given
-            WHERE words IS NOT NULL AND (id IN (SELECT id FROM stored)) IS TRUE)
-        SELECT id FROM stored"
-    );
-    /// $8: whether the words have changed, which then are $7 if they are indexed.
-    update_memory: concat!(
-        "WITH changed AS (
-            UPDATE {schema}.memories
-            SET status = $3, context = $4, updated_at = $5, metadata = $6, revision = revision + 1
-            WHERE id = $1 AND revision = $2 AND ($7::text IS NOT NULL OR NOT $8 OR NOT ", has_ledger_text!(), ")
-            RETURNING id),
-        words AS (
-            INSERT INTO {schema}.memory_words (id, words)
-            SELECT id, string_to_array($7, ' ') FROM changed WHERE $7 IS NOT NULL
-            ON CONFLICT (id) DO UPDATE SET words = EXCLUDED.words)
-        SELECT id FROM changed"
-    );
+                $8::text[], $9::text[], $10::text[], $11::text[]) AS given (id, created_at, updated_at, revision, status,
+                space_id, idempotency_key, metadata, trigger, context, paths))
+        INSERT INTO {schema}.memories (id, created_at, updated_at, revision, status, space_id, idempotency_key, metadata,
+            trigger, context{path_columns})
+        SELECT id, created_at, updated_at, revision, status, space_id, idempotency_key, metadata, trigger, context{path_values}
+        FROM given
+        ON CONFLICT DO NOTHING RETURNING id";
+    update_memory: "
+        UPDATE {schema}.memories
+        SET status = $3, context = $4, updated_at = $5, metadata = $6, revision = revision + 1
+        WHERE id = $1 AND revision = $2";
     memories_by_ids: "SELECT id, created_at, space_id, status, revision, updated_at, metadata, trigger, context, idempotency_key
         FROM {schema}.memories WHERE id = ANY($1)";
     known_memories: "
@@ -160,33 +126,8 @@ statements! {
             WHERE number < $2 AND starts_with(next.space_id, $1))
         SELECT sibling, space_id = sibling FROM step";
 
-    memories_by_words: concat!(
-        "SELECT id FROM {schema}.memory_words JOIN {schema}.memories USING (id) WHERE words && $1::text[]", best_first!());
-    memories_in_order: concat!("SELECT ", memory_slice_columns!(), " FROM unnest($1::uuid[]) WITH ORDINALITY AS c (id, place)
-        JOIN {schema}.memories m ON m.id = c.id ORDER BY place");
-
-    has_ledger_text: concat!("SELECT ", has_ledger_text!());
-    /// How many memories the backfill has gone over, and how many there are; nothing when it is complete. Beyond the $1 that a call
+    /// How many documents the backfill has gone over, and how many there are; nothing when it is complete. Beyond the $1 that a call
     /// completes by itself, the estimate of the server will do.
-    pending_words: "SELECT done, greatest(done + rest, CASE WHEN rest > $1 THEN reltuples::bigint END)
-        FROM {schema}.words_backfill reached CROSS JOIN LATERAL (SELECT count(*) AS rest FROM (
-            SELECT FROM {schema}.memories WHERE (created_at, id) < (reached.created_at, reached.id) LIMIT $1 + 1) further) counted
-        JOIN pg_class ON relname = 'memories' AND relnamespace = to_regnamespace(quote_ident({name}))
-        WHERE EXISTS (SELECT FROM {schema}.schema_migrations WHERE name = 'words' AND NOT complete)";
-    reached_words: "SELECT created_at, id FROM {schema}.words_backfill";
-    /// What an update has indexed meanwhile stays. The backfill goes on at ($3, $4), unless another program is further, and is complete
-    /// where these are NULL.
-    backfill_words: concat!("WITH ", if_writer!(), ",
-        words AS (
-            INSERT INTO {schema}.memory_words (id, words)
-            SELECT id, string_to_array(words, ' ') FROM unnest($1::uuid[], $2::text[]) AS given (id, words)
-            ON CONFLICT DO NOTHING),
-        reached AS (
-            UPDATE {schema}.words_backfill SET created_at = $3, id = $4, done = done + cardinality($1)
-            WHERE (created_at, id) > ($3, $4))
-        UPDATE {schema}.schema_migrations SET complete = TRUE WHERE name = 'words' AND $3 IS NULL");
-
-    /// The same of the places of documents.
     pending_paths: "SELECT done, greatest(done + rest, CASE WHEN rest > $1 THEN reltuples::bigint END)
         FROM {schema}.paths_backfill reached CROSS JOIN LATERAL (SELECT count(*) AS rest FROM (
             SELECT FROM {schema}.documents WHERE (collection, id) > (reached.collection, reached.id) LIMIT $1 + 1) further) counted
@@ -211,12 +152,12 @@ statements! {
 
     insert_document: "
         INSERT INTO {schema}.documents
-            (collection, id, created_at, updated_at, revision, space_id, metadata, content, words)
-        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT DO NOTHING";
+            (collection, id, created_at, updated_at, revision, space_id, metadata, content)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT DO NOTHING";
     update_document: "
         UPDATE {schema}.documents
-        SET updated_at = $4, revision = $5, space_id = $6, metadata = $7, content = $8, words = $9
-        WHERE collection = $1 AND id = $2 AND created_at = $3 AND xmin::text::bigint = $10";
+        SET updated_at = $4, revision = $5, space_id = $6, metadata = $7, content = $8
+        WHERE collection = $1 AND id = $2 AND created_at = $3 AND xmin::text::bigint = $9";
     /// The last is the transaction that wrote it: a document that was removed and put again can have the same revision, and is
     /// another one.
     documents_by_ids: "
@@ -254,24 +195,16 @@ statements! {
                 WHERE collection = $1 AND level = $2 AND path > step.path ORDER BY path LIMIT 1) next
             WHERE number < $4 AND starts_with(step.path, $3))
         SELECT path FROM step WHERE starts_with(path, $3)";
-    documents_by_words: concat!(
-        "SELECT id FROM {schema}.documents WHERE words && $1::text[] AND collection = $3", best_first!());
-    documents_in_order: concat!("SELECT ", document_slice_columns!(), " FROM unnest($1::text[]) WITH ORDINALITY AS c (id, place)
-        JOIN {schema}.documents m ON m.collection = $2 AND m.id = c.id ORDER BY place");
 }
 
 /// Writes one memory. The ancestors that it does not have are not named, and it gives nothing back.
 fn insert_memory(ancestors: usize) -> String {
-    let text = concat!(
-        "INSERT INTO {schema}.memories (id, created_at, updated_at, revision, status, space_id, idempotency_key, metadata,
+    let text = "
+        INSERT INTO {schema}.memories (id, created_at, updated_at, revision, status, space_id, idempotency_key, metadata,
             trigger, context{columns})
-        SELECT $1::uuid, $2::bigint, $3::bigint, $4::bigint, $5, $6, $7, $8, $9, $10{values}
-        WHERE NOT ",
-        has_ledger_text!(),
-        " ON CONFLICT DO NOTHING"
-    );
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10{values}) ON CONFLICT DO NOTHING";
     let text = text.replace("{columns}", &for_each_depth(ancestors, |depth| format!(", path_{depth}")));
-    text.replace("{values}", &for_each_depth(ancestors, |depth| format!(", ${}::bigint", 10 + depth)))
+    text.replace("{values}", &for_each_depth(ancestors, |depth| format!(", ${}", 10 + depth)))
 }
 
 /// The next documents of a collection behind a place of (createdAt, id).
@@ -328,10 +261,4 @@ fn quote(name: &str) -> Result<(String, String)> {
 /// An id as the server has it.
 pub(crate) fn id_to_sql(id: MemoryId) -> Uuid {
     Uuid::from_bytes(*id.as_bytes())
-}
-
-/// The words of a memory, each once, with spaces between them.
-pub(crate) fn words_of(memory: &Memory) -> String {
-    let words = words::distinct(&words::text_of(&memory.trigger, memory.context.as_ref()));
-    words.into_iter().collect::<Vec<_>>().join(" ")
 }

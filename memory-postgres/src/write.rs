@@ -4,13 +4,13 @@ use std::collections::HashMap;
 
 use memory_core::engine::{Append, Appended, Atomicity, Found, Writer};
 use memory_core::{
-    Collection, Context, Document, IdempotencyKey, Memory, MemoryId, Outcome, Result, Timestamp, path_hash, words,
+    Collection, Context, Document, IdempotencyKey, Memory, MemoryId, Outcome, Result, Timestamp, path_hash,
 };
 use sqlx::query::Query;
 
 use crate::connection::Session;
 use crate::read::{column, memory_id};
-use crate::statements::{id_to_sql, words_of};
+use crate::statements::id_to_sql;
 
 /// Gives a transaction up that waits longer than 100 ms for another one, which holds a key that it writes.
 const WITHOUT_PATIENCE: &str = "; SET LOCAL lock_timeout = 100";
@@ -49,39 +49,18 @@ impl Writer for Session {
     }
 
     async fn replace(&mut self, before: &Found<Memory, i64>, after: &Memory) -> Result<bool> {
-        let has_new_words = after.context != before.record.context;
-        loop {
-            let has_words = self.has_ledger_text();
-            let words = match has_new_words && has_words {
-                true => {
-                    let _turn = self.turn(after.size()).await;
-                    Some(words_of(after))
-                }
-                false => None,
-            };
-            let update = self.statement(|on| &on.update_memory);
-            let update = update
-                .bind(id_to_sql(after.id))
-                .bind(before.version)
-                .bind(after.status.as_str())
-                .bind(after.context.as_ref().map(Context::as_str))
-                .bind(after.updated_at.map(Timestamp::as_millis))
-                .bind(after.metadata.as_str())
-                .bind(words)
-                .bind(has_new_words);
-            let is_replaced = self.write(update).await? > 0;
-            // Nothing is written without the words either, where they are indexed.
-            if is_replaced || has_words || !has_new_words || !self.learn_ledger_text().await? {
-                return Ok(is_replaced);
-            }
-        }
+        let update = self.statement(|on| &on.update_memory);
+        let update = update
+            .bind(id_to_sql(after.id))
+            .bind(before.version)
+            .bind(after.status.as_str())
+            .bind(after.context.as_ref().map(Context::as_str))
+            .bind(after.updated_at.map(Timestamp::as_millis))
+            .bind(after.metadata.as_str());
+        Ok(self.write(update).await? > 0)
     }
 
     async fn put(&mut self, before: Option<&Found<Document, i64>>, after: &Document) -> Result<bool> {
-        let words: Vec<_> = {
-            let _turn = self.turn(after.size()).await;
-            words::distinct(after.content.as_str()).into_iter().collect()
-        };
         let put = match before {
             None => self.statement(|on| &on.insert_document),
             Some(_) => self.statement(|on| &on.update_document),
@@ -94,8 +73,7 @@ impl Writer for Session {
             .bind(i64::from(after.revision))
             .bind(after.space_id.as_str())
             .bind(after.metadata.as_str())
-            .bind(after.content.as_str())
-            .bind(words);
+            .bind(after.content.as_str());
         let put = before.into_iter().map(|before| before.version).fold(put, Query::bind);
         Ok(self.write(put).await? == 1)
     }
@@ -122,8 +100,7 @@ impl Session {
             if missing.is_empty() {
                 return Ok(());
             }
-            // Their words were missing, or what held their keys is gone again.
-            self.learn_ledger_text().await?;
+            // What held their keys is gone again.
         }
     }
 
@@ -147,16 +124,10 @@ impl Session {
 
     /// Writes memories that are not there, and tells which those are.
     async fn insert(&mut self, memories: &[&Memory]) -> Result<HashMap<MemoryId, Appended>> {
-        let has_words = self.has_ledger_text();
-        if let ([memory], false) = (memories, has_words) {
+        if let [memory] = memories {
             let is_written = self.insert_one(memory).await?;
             return Ok(is_written.then_some((memory.id, Appended::Written)).into_iter().collect());
         }
-        let words: Vec<_> = {
-            let size = if has_words { memories.iter().map(|memory| memory.size()).sum() } else { 0 };
-            let _turn = self.turn(size).await;
-            memories.iter().map(|memory| has_words.then(|| words_of(memory))).collect()
-        };
         let insert = self.statement(|on| &on.insert_memories);
         let insert = insert
             .bind(all(memories, |memory| id_to_sql(memory.id)))
@@ -169,13 +140,12 @@ impl Session {
             .bind(all(memories, |memory| memory.metadata.as_str()))
             .bind(all(memories, |memory| memory.trigger.as_str()))
             .bind(all(memories, |memory| memory.context.as_ref().map(Context::as_str)))
-            .bind(words)
             .bind(all(memories, paths_as_text));
         let rows = self.written_rows(insert).await?;
         rows.iter().map(|row| Ok((memory_id(row)?, Appended::Written))).collect()
     }
 
-    /// The same for one, without its words.
+    /// The same for one.
     async fn insert_one(&mut self, memory: &Memory) -> Result<bool> {
         let paths = paths_of(memory);
         let insert = self.statement(|on| &on.insert_memory[paths.len()]);

@@ -35,14 +35,13 @@ impl Postgres {
         // Many cases run at the same time, each with several providers.
         config.pool_size = const { NonZeroU32::new(8).unwrap() };
         let options: PgConnectOptions = direct.parse().expect("the URL of a test server");
-        let pool = PgPool::connect_lazy_with(options.options([("agent_memory.writer", "2")]));
+        let pool = PgPool::connect_lazy_with(options.options([("agent_memory.writer", "4")]));
         Arc::new(Self { name, url: url.to_owned(), config, pool })
     }
 
     fn open_with(mut config: PostgresConfig, namespace: &Namespace) -> Result<Arc<dyn MemoryProvider>> {
         config.namespace = namespace.name.clone();
         config.clock = Arc::<memory_core::ManualClock>::clone(&namespace.clock);
-        config.text_index = namespace.text_index;
         config.deadline = namespace.deadline;
         Ok(Arc::new(PostgresMemory::open(config)?))
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use memory_core::engine::{Config, Settings, parameter};
-use memory_core::{Address, Clock, DEFAULT_DEADLINE, Error, Host, Password, Result, SystemClock, TextIndex};
+use memory_core::{Address, Clock, DEFAULT_DEADLINE, Error, Host, Language, Password, Result, SystemClock};
 
 /// Which Redis, and the settings of the provider.
 ///
@@ -36,8 +36,8 @@ pub struct RedisConfig {
     pub wait: Option<Wait>,
     /// How long a call tries to reach a server that takes it, over restarts and failovers; 10 s by default.
     pub connect_timeout: Duration,
-    /// What text search covers; only documents by default.
-    pub text_index: TextIndex,
+    /// In which language questions and records are read; English by default.
+    pub language: Language,
     /// How long a call may take; 30 s by default.
     pub deadline: Duration,
     /// Where `updatedAt` comes from; the clock of the machine by default.
@@ -108,7 +108,7 @@ impl RedisConfig {
             namespace: "agent_memory".to_owned(),
             wait: None,
             connect_timeout: Duration::from_secs(10),
-            text_index: TextIndex::default(),
+            language: Language::default(),
             deadline: DEFAULT_DEADLINE,
             clock: Arc::new(SystemClock),
         }
@@ -120,9 +120,9 @@ impl RedisConfig {
     /// - `redis+sentinel://USER:PASSWORD@HOST:PORT,HOST:PORT/PRIMARY/DATABASE?PARAMETERS`
     /// - `redis+cluster://USER:PASSWORD@HOST:PORT,HOST:PORT?PARAMETERS`
     ///
-    /// The parameters are `namespace`, `wait_replicas`, `wait_timeout_ms`, `connect_timeout_ms`, `deadline_ms`, `text_index`
-    /// (`documents` or `all`), `tls_ca_file`, `tls_cert_file`, `tls_key_file`, `sentinel_user` and `sentinel_password`. Any
-    /// other is `InvalidInput` that names it.
+    /// The parameters are `namespace`, `wait_replicas`, `wait_timeout_ms`, `connect_timeout_ms`, `deadline_ms`, `language`,
+    /// `tls_ca_file`, `tls_cert_file`, `tls_key_file`, `sentinel_user` and `sentinel_password`. Any other is `InvalidInput`
+    /// that names it.
     pub fn from_url(url: &str) -> Result<Self> {
         let schemes = "a Redis URL begins with redis://, rediss://, redis+sentinel:// or redis+cluster://";
         let (scheme, rest) = url.split_once("://").ok_or_else(|| Error::invalid(schemes))?;
@@ -175,7 +175,7 @@ impl RedisConfig {
             ("wait_timeout_ms", ..) => self.wait.get_or_insert(DEFAULT_WAIT).timeout = millis()?,
             ("connect_timeout_ms", ..) => self.connect_timeout = millis()?,
             ("deadline_ms", ..) => self.deadline = millis()?,
-            ("text_index", ..) => self.text_index = parameter(name, value)?,
+            ("language", ..) => self.language = parameter(name, value)?,
             ("tls_ca_file", Some(tls), _) => tls.root_certificate = Some(value.into()),
             ("tls_cert_file", Some(tls), _) => tls.client.get_or_insert_default().0 = value.into(),
             ("tls_key_file", Some(tls), _) => tls.client.get_or_insert_default().1 = value.into(),
@@ -194,8 +194,8 @@ impl RedisConfig {
 
 impl Config for RedisConfig {
     fn settings(&self) -> Settings {
-        let Self { deadline, connect_timeout: patience, text_index, clock, .. } = self.clone();
-        Settings { deadline, patience, text_index, clock }
+        let Self { deadline, connect_timeout: patience, language, clock, .. } = self.clone();
+        Settings { deadline, patience, language, clock }
     }
 
     /// Refuses what no server would take, and what would let two namespaces meet.

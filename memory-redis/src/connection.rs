@@ -14,7 +14,7 @@ use crate::error::{has_code, has_moved, is_moving, is_passing, is_read_only, may
 use crate::link::Link;
 use crate::statements::{Keys, LONG_ROWS, is_write, load_scripts, name_of};
 
-/// How many sessions walk or search at the same time, beside the heavy ones.
+/// How many sessions walk at the same time, beside the heavy ones.
 const RECALLS: usize = 32;
 
 /// For how long at most it is tried to reach a server, so that no clock overflows.
@@ -27,8 +27,8 @@ const LONG: usize = 1 << 16;
 #[derive(Debug)]
 pub(crate) struct Connections {
     pub(crate) keys: Keys,
-    /// Bounds the walks and searches under way: the server answers them one after the other anyway, and answers that wait to be
-    /// read take memory.
+    /// Bounds the walks under way: the server answers them one after the other anyway, and answers that wait to be read take
+    /// memory.
     pub(crate) recalls: Arc<Semaphore>,
     /// Whether it is known that rows may be long. Never goes back.
     pub(crate) has_long_rows: AtomicBool,

@@ -1,25 +1,22 @@
 //! What a session reads: each command touches one key, or rows only, so that it finds what it wants while the slot moves.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use memory_core::engine::{
-    DocumentsFound, Found, Mark, MemoriesFound, Place, Reader, Row, Search, Source, Visit, Walk, corrupt,
+    DocumentsFound, Found, Mark, MemoriesFound, Place, Reader, Row, Source, Visit, Walk, corrupt,
 };
-use memory_core::{
-    Collection, DocumentId, Documents, Error, ErrorKind, Head, Ledger, MAX_EXAMINED, MemoryId, Order, Outcome, Result,
-    Verdict,
-};
+use memory_core::{Collection, DocumentId, Documents, Head, Ledger, MemoryId, Order, Result, Verdict};
 use redis::{Pipeline, Value};
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::connection::{Connections, command, decoded};
 use crate::rows::{self, Stored, Version};
-use crate::statements::{COLLECTIONS, Call, INDEXED, Keys, LONG_ROWS, Range, UNINDEXED, indexed_words, parted, step};
+use crate::statements::{COLLECTIONS, INDEXED, Keys, LONG_ROWS, Range, STEPS, parted};
 
-/// How many rows are read by one command, and taken into the index of words at once.
+/// How many rows are read by one command.
 pub(crate) const ROWS: usize = 64;
 /// How many rows are held at once where none is long: below 64 KiB each.
 const HELD: usize = 256;
@@ -27,10 +24,6 @@ const HELD: usize = 256;
 const MAX_SLICE: usize = 1_024;
 /// How many entries are read of each of many sets at least.
 const MIN_ENTRIES: usize = 8;
-/// How many entries of each word are read at once.
-const ENTRIES: usize = 1_000;
-/// About how many memories a text query takes into the index of words at most. More of them are left to the backfill.
-pub(crate) const LATE: usize = 1_000;
 /// How many entries are looked through at once for the paths that share a prefix.
 const SIBLINGS: usize = 128;
 /// How many bytes of rows are held at once, apart from the last row.
@@ -42,7 +35,7 @@ pub struct RedisSession {
     pub(crate) on: Arc<Connections>,
     /// When nobody waits for it any more.
     pub(crate) until: Instant,
-    /// Held from the first walk or search on.
+    /// Held from the first walk on.
     turn: Option<OwnedSemaphorePermit>,
 }
 
@@ -61,20 +54,11 @@ impl Reader for RedisSession {
         let keys = &self.on.keys;
         let ranges = match walk.source {
             // In this order: a memory goes from the first to the second.
-            Source::Everything => [keys.of(UNINDEXED), keys.of(INDEXED)].map(Range::of).into(),
+            Source::Everything => [keys.of(INDEXED), keys.of(STEPS)].map(Range::of).into(),
             Source::Open(statuses) => statuses.iter().map(|status| Range::of_open(keys, *status)).collect(),
             Source::Places(places) => ranges_of(keys, None, places),
         };
         self.walk(None, &ranges, walk, visit).await
-    }
-
-    async fn search_memories(&mut self, search: &Search<'_>, visit: &mut Visit<'_, Ledger>) -> Result<()> {
-        self.take_turn().await;
-        // What it writes does not count: a search that fails has done nothing.
-        if !self.index_words(LATE).await.map_err(|error| error.with_outcome(Outcome::NotDone))? {
-            return Err(Error::new(ErrorKind::Unavailable, "not yet: the index of words is not complete").retryable());
-        }
-        self.search(None, search, visit).await
     }
 
     async fn siblings(&mut self, of: Option<&Collection>, prefix: &str, most: usize) -> Result<Option<Vec<Place>>> {
@@ -131,15 +115,6 @@ impl Reader for RedisSession {
         self.walk(Some(collection), &ranges, walk, visit).await
     }
 
-    async fn search_documents(
-        &mut self,
-        collection: &Collection,
-        search: &Search<'_>,
-        visit: &mut Visit<'_, Documents>,
-    ) -> Result<()> {
-        self.search(Some(collection), search, visit).await
-    }
-
     async fn collections(&mut self) -> Result<Vec<Collection>> {
         let names = command("ZRANGE", &[&self.on.keys.of(COLLECTIONS), b"0", b"-1"]);
         let names: Vec<String> = self.on.read_one(&names).await?;
@@ -150,40 +125,6 @@ impl Reader for RedisSession {
 impl RedisSession {
     pub(crate) fn new(on: &Arc<Connections>, until: Instant) -> Self {
         Self { on: Arc::clone(on), until, turn: None }
-    }
-
-    /// Takes the words of memories into the index that were stored without them, about so many at most. Tells whether those were all.
-    pub(crate) async fn index_words(&self, most: usize) -> Result<bool> {
-        let keys = &self.on.keys;
-        let unindexed = [Range::of(keys.of(UNINDEXED))];
-        for _ in 0..=most / ROWS {
-            let (marks, goes_on) = self.entries(&unindexed, &Walk::EVERYTHING, ROWS, false).await?;
-            let some = &marks[..self.readable(&keys.rows(None), &marks).await?];
-            // One that was changed meanwhile is looked at again.
-            if self.index_words_of(some).await? && some.len() == marks.len() && !goes_on {
-                return Ok(true);
-            }
-        }
-        Ok(false)
-    }
-
-    /// The same for these memories, by a script for each. Tells whether each was there without its words, and unchanged.
-    pub(crate) async fn index_words_of(&self, marks: &[Mark]) -> Result<bool> {
-        let keys = &self.on.keys;
-        let rows = self.rows(&keys.rows(None), marks.iter().map(|mark| mark.id.as_slice()).collect()).await?;
-        let mut pipeline = Pipeline::with_capacity(marks.len());
-        for (Mark { millis, id }, row) in marks.iter().zip(rows) {
-            let (row, step) = (row.unwrap_or_default(), step(*millis, id));
-            let unindexed = Some((keys.of(UNINDEXED), step.as_slice(), true));
-            let mut call = Call::change(keys, keys.row(None, id), rows::head(&row), &[], unindexed);
-            // A row that can't be read has no words.
-            let words = Ledger::read(None, id, &row).map(|memory| indexed_words(&memory)).unwrap_or_default();
-            call.remove(keys.of(UNINDEXED), step.clone());
-            call.list(step, Some(words));
-            pipeline.add_command(call.into_cmd());
-        }
-        let answers = self.on.write(pipeline, self.until).await?;
-        Ok(answers.iter().all(|answer| *answer == Value::Int(1)))
     }
 
     /// The records of the ledger or of a collection with these ids, in their order.
@@ -271,46 +212,6 @@ impl RedisSession {
             }
             each *= 2;
         }
-    }
-
-    /// Offers what has at least one of the words, that with most of them first, and then the newest. Of more than can be examined, the
-    /// newest are looked at.
-    async fn search<K: Stored>(
-        &mut self,
-        of: Option<&Collection>,
-        search: &Search<'_>,
-        visit: &mut Visit<'_, K>,
-    ) -> Result<()> {
-        self.take_turn().await;
-        let Search { created_after, created_before, .. } = *search;
-        let words = search.words.iter().map(|word| (Range::of(self.on.keys.word(of, word)), None));
-        let (mut left, mut hits) = (words.collect::<Vec<_>>(), BTreeMap::<Mark, usize>::new());
-        while hits.len() < MAX_EXAMINED && !left.is_empty() {
-            let mut commands = Pipeline::with_capacity(left.len());
-            for (range, behind) in &left {
-                let walk = Walk { created_after, created_before, behind: behind.as_ref(), ..Walk::EVERYTHING };
-                commands.add_command(range.read(&walk, ENTRIES));
-            }
-            let answers = self.indexes(commands).await?;
-            for ((range, _), answer) in std::mem::take(&mut left).into_iter().zip(answers) {
-                let entries = range.marks(answer)?;
-                if let Some(last) = entries.get(ENTRIES - 1) {
-                    left.push((range, Some(last.clone())));
-                }
-                for mark in entries {
-                    *hits.entry(mark).or_default() += 1;
-                }
-            }
-        }
-        let mut ranked: Vec<_> = hits.into_iter().map(|(mark, hits)| (hits, mark)).collect();
-        ranked.sort_unstable_by(|left, right| right.cmp(left));
-        let ranked: Vec<_> = ranked.into_iter().map(|(_, mark)| mark).collect();
-        for some in ranked.chunks(search.count.max(1)) {
-            if self.offer_rows(of, some, visit).await? == Verdict::Stop {
-                break;
-            }
-        }
-        Ok(())
     }
 
     async fn take_turn(&mut self) {

@@ -5,19 +5,15 @@ use std::time::Instant;
 
 use async_trait::async_trait;
 use memory_core::engine::{Config, Mark, corrupt};
-use memory_core::{
-    Backfill, Blocks, Collection, Documents, Error, Inspection, Ledger, Outcome, Result, SpaceId, TextIndex, Timestamp,
-};
-use migrations::{Applied, Kind, PATHS, Report, Step, Target};
+use memory_core::{Backfill, Blocks, Collection, Error, Inspection, Outcome, Result, SpaceId, Timestamp};
+use migrations::{Applied, Kind, NO_WORDS, PATHS, Report, Step, Target};
 use redis::{InfoDict, Pipeline, Value};
 
 use crate::config::RedisConfig;
 use crate::connection::{Connections, command};
-use crate::read::{LATE, ROWS, RedisSession};
-use crate::rows::{self, Stored};
-use crate::statements::{
-    COLLECTIONS, Call, INDEXED, MOVE, PLACES, SCHEMA, UNINDEXED, WRITER, Words, indexed_words, step,
-};
+use crate::read::{ROWS, RedisSession};
+use crate::rows;
+use crate::statements::{COLLECTIONS, Call, INDEXED, MOVE, PLACES, SCHEMA, STEPS, WRITER, step};
 
 /// The keys that writes of version 1 touch, and the names that their values get.
 const MOVED: [[&str; 2]; 7] = [
@@ -29,25 +25,27 @@ const MOVED: [[&str; 2]; 7] = [
     ["pending", "old:pending"],
     ["running", "old:running"],
 ];
-/// What the keys begin with that are removed in the end: all others of version 1, and what is left of those that have moved.
-const LEFT: [&str; 8] = ["m:", "p:", "c:", "w:", "d:", "dt:", "dw:", "old:"];
+/// What the keys begin with that are removed in the end: all others of version 1, what is left of those that have moved, and the words of
+/// version 2.
+const LEFT: [&str; 10] = ["m:", "p:", "c:", "w:", "d:", "dt:", "dw:", "old:", "x:", "ew:"];
 /// Puts a string in the place of the documents of a collection, by time.
 const SET_ASIDE: &str = "
     if redis.call('TYPE', KEYS[1]).ok == 'zset' then redis.call('RENAME', KEYS[1], KEYS[2]) end
     return redis.call('SET', KEYS[1], 'version 2')";
 /// How many documents of a collection are left, also before it was set aside.
 const COUNT: &str = "return redis.call('ZCARD', redis.call('TYPE', KEYS[1]).ok == 'zset' and KEYS[1] or KEYS[2])";
-/// Goes on in the sweep. Where a whole round has found nothing, and nothing is left to move, the step is complete. Does nothing when
-/// another program has gone on.
+/// Goes on in the sweep. Where a round has come to its end, and nothing is left to move, the steps are complete. Does nothing when another
+/// program has gone on, or when another server answers than the one that was swept. While the slot moves, some of what is left may be on
+/// the other node: then a node refuses this, since the last key is absent unless there is something left to move.
 const ADVANCE: &str = "
-    local cursor, found = unpack(redis.call('HMGET', KEYS[1], 'cursor', 'found'))
-    if (cursor or '0') ~= ARGV[4] then return 0 end
-    if ARGV[5] ~= '0' then return redis.call('HSET', KEYS[1], 'cursor', ARGV[5]) end
-    if found == '1' or redis.call('EXISTS', KEYS[3]) == 1 then
-      return redis.call('HSET', KEYS[1], 'cursor', '0', 'found', '0')
+    if (redis.call('HGET', KEYS[1], 'swept') or '') ~= ARGV[1] then return 0 end
+    if not string.find(redis.call('INFO', 'server'), ARGV[2], 1, true) then return 0 end
+    if ARGV[3] ~= '0' then return redis.call('HSET', KEYS[1], 'swept', ARGV[2] .. ' ' .. ARGV[3]) end
+    if redis.call('EXISTS', KEYS[3]) == 1 then return redis.call('HDEL', KEYS[1], 'swept') end
+    for place = 5, #ARGV, 2 do
+      local steps = redis.call('HGET', KEYS[2], ARGV[place])
+      redis.call('HSET', KEYS[2], ARGV[place], (string.gsub(steps, ARGV[place + 1] .. ARGV[4], ARGV[place + 1])))
     end
-    local steps = redis.call('HGET', KEYS[2], ARGV[1])
-    redis.call('HSET', KEYS[2], ARGV[1], (string.gsub(steps, ARGV[2] .. ARGV[3], ARGV[2])))
     return redis.call('DEL', KEYS[1])";
 /// Keeps which document the backfill of places has reached; completes the step where there is no further one. Does nothing when another
 /// program has completed it.
@@ -70,8 +68,8 @@ const SLICE: usize = ROWS;
 const BEGIN: usize = 599;
 /// How many bytes of a step are its time.
 const TIME: usize = 6;
-/// How many memories a slice takes into the index of words.
-const TAKEN_OVER: usize = 512;
+/// How many memories a slice moves from one list of all memories to the other, and how many keys of the server it goes over.
+const LONG_SLICE: usize = 4_000;
 /// What is behind the line of a step in the bookkeeping that its backfill has not completed.
 const BEGUN: &str = " begun";
 
@@ -88,7 +86,7 @@ pub async fn migrate(config: &RedisConfig) -> Result<Report> {
 /// Tells which steps [`migrate`] would take, and changes nothing.
 pub async fn plan(config: &RedisConfig) -> Result<Report> {
     let connections = connect(config)?;
-    let plan = || async { migrations::plan(&mut RedisTarget::new(&connections), migrations::redis(), &[]).await };
+    let plan = || async { migrations::plan(&mut RedisTarget::new(&connections), migrations::redis()).await };
     connections.retry(plan).await.map_err(|error| error.with_outcome(Outcome::NotDone))
 }
 
@@ -132,26 +130,30 @@ pub async fn inspect(config: &RedisConfig) -> Result<Inspection> {
 /// Migrates over the connections of a provider.
 pub(crate) async fn run(connections: &Connections) -> Result<Report> {
     let mut target = RedisTarget::new(connections);
-    let migrated = migrations::migrate(&mut target, migrations::redis(), &[]).await;
+    let migrated = migrations::migrate(&mut target, migrations::redis()).await;
     migrated.map_err(|error| error.after(target.outcome))
 }
 
-/// The step that a backfill has to complete.
-async fn begun(connections: &Connections) -> Result<Option<&'static Step>> {
+/// The steps that backfills have to complete.
+async fn begun(connections: &Connections) -> Result<Vec<&'static Step>> {
     let applied = RedisTarget::new(connections).applied().await?;
     let is_begun = |step: &&Step| applied.iter().any(|applied| applied.name == step.name && !applied.complete);
-    Ok(migrations::redis().iter().find(is_begun))
+    Ok(migrations::redis().iter().filter(is_begun).collect())
 }
 
-/// Begins the move again where a program of version 1 that ran on has left rows since it was complete.
+/// Whether the backfill of a step removes what older programs have left. One sweep does for all of these.
+fn removes(step: &Step) -> bool {
+    step.kind == Kind::Backfill && step.name != PATHS
+}
+
+/// Begins the removals again where a program of version 1 that ran on has left rows since they were complete.
 async fn begin_again(connections: &Connections) -> Result<()> {
-    let steps = migrations::redis().iter().filter(|step| step.kind == Kind::Backfill && step.name != PATHS);
     let (left, mut cursor) = (LEFT.map(|prefix| connections.keys.of(prefix)), b"0".to_vec());
     loop {
         let (next, keys) = connections.retry(|| scan(connections, &cursor)).await?;
         if keys.iter().any(|key| left.iter().any(|prefix| key.starts_with(prefix))) {
-            let mut again = Pipeline::with_capacity(1);
-            for step in steps {
+            let mut again = Pipeline::new();
+            for step in migrations::redis().iter().filter(|step| removes(step)) {
                 again.cmd("EVAL").arg(BEGIN_AGAIN).arg(1).arg(connections.keys.of(SCHEMA));
                 again.arg(step.version).arg(line(step)).arg(BEGUN);
             }
@@ -166,8 +168,8 @@ async fn begin_again(connections: &Connections) -> Result<()> {
 
 /// Some of the next keys of the namespace, and where the following are.
 async fn scan(connections: &Connections, cursor: &[u8]) -> Result<(Vec<u8>, Vec<Vec<u8>>)> {
-    let pattern = connections.keys.pattern();
-    connections.read_one(&command("SCAN", &[cursor, b"MATCH", pattern.as_bytes(), b"COUNT", b"4000"])).await
+    let (pattern, count) = (connections.keys.pattern(), LONG_SLICE.to_string());
+    connections.read_one(&command("SCAN", &[cursor, b"MATCH", pattern.as_bytes(), b"COUNT", count.as_bytes()])).await
 }
 
 /// Removes these keys with all that they hold.
@@ -245,17 +247,20 @@ impl Target for RedisTarget<'_> {
     }
 
     async fn apply(&mut self, step: &Step) -> Result<()> {
-        // A field is a version, its value a line for each step. A step whose text sets the state is not complete, and a program of version 1
-        // may store while one is taken that has a backfill.
-        let is_begun = step.kind == Kind::Backfill && step.name != PATHS && !self.is_new;
-        let state = if is_begun { BEGUN } else { "" };
+        // A field is a version, its value a line for each step. A step whose text sets the state is not complete, and an older program may
+        // store while one is taken that removes what such programs leave.
+        let state = if removes(step) && !self.is_new { BEGUN } else { "" };
         let text = format!(
             "local steps, state = redis.call('HGET', KEYS[1], ARGV[1]), ARGV[3]\n\
              if steps and string.find(steps, ARGV[2], 1, true) then return 0 end\n{}\n\
              return redis.call('HSET', KEYS[1], ARGV[1], (steps and steps .. '\\n' or '') .. ARGV[2] .. state)",
             step.text
         );
-        let others = if step.name == PATHS { [WRITER, COLLECTIONS].as_slice() } else { MOVED.as_flattened() };
+        let others = match step.name {
+            PATHS => [WRITER, COLLECTIONS].as_slice(),
+            NO_WORDS => &[WRITER],
+            _ => MOVED.as_flattened(),
+        };
         let keys: Vec<_> = [SCHEMA].iter().chain(others).map(|name| self.connections.keys.of(name)).collect();
         let mut pipeline = Pipeline::with_capacity(1);
         pipeline.cmd("EVAL").arg(text).arg(keys.len()).arg(keys).arg(step.version).arg(line(step)).arg(state);
@@ -273,17 +278,24 @@ impl Target for RedisTarget<'_> {
 impl RedisSession {
     /// How far the backfills are that are not complete, in the order in which they are done.
     pub(crate) async fn pending(&self) -> Result<Vec<Backfill>> {
-        let (on, keys) = (&self.on, &self.on.keys);
-        let begun = begun(on).await?;
-        if begun.is_none_or(|step| step.name == PATHS) {
-            let mut counts = Pipeline::new();
-            counts.cmd("ZCARD").arg(keys.of(INDEXED)).cmd("ZCARD").arg(keys.of(UNINDEXED));
-            let (indexed, unindexed): (u64, u64) = on.read_as(&counts).await?;
-            let is_late = on.config.text_index == TextIndex::All && unindexed > LATE as u64;
-            let words = is_late.then(|| Backfill::of_words(indexed, indexed + unindexed));
-            let places = if begun.is_some() { Some(self.unplaced().await?) } else { None };
-            return Ok(words.into_iter().chain(places).collect());
+        let begun = begun(&self.on).await?;
+        let has_left = begun.iter().any(|step| removes(step));
+        if has_left && let Some(layout) = self.unmoved().await? {
+            return Ok(vec![layout]);
         }
+        let mut pending = Vec::new();
+        if begun.iter().any(|step| step.name == PATHS) {
+            pending.push(self.unplaced().await?);
+        }
+        if has_left {
+            pending.push(self.unswept().await?);
+        }
+        Ok(pending)
+    }
+
+    /// How many records of version 1 have moved, if some have not.
+    async fn unmoved(&self) -> Result<Option<Backfill>> {
+        let (on, keys) = (&self.on, &self.on.keys);
         let mut counts = Pipeline::new();
         counts.cmd("HGET").arg(keys.of(MOVE)).arg("done");
         for set in ["old:time", "old:time:words"] {
@@ -296,10 +308,18 @@ impl RedisSession {
         }
         let counts: Vec<Option<u64>> = on.read_as(&counts).await?;
         let (done, left) = (counts[0].unwrap_or_default(), counts[1..].iter().flatten().sum::<u64>());
-        Ok(match left == 0 && collections.is_empty() {
-            true => vec![Backfill::new("the keys of version 1", 0, 1, Blocks::Nothing), self.unplaced().await?],
-            false => vec![Backfill::new("the layout of version 2", done, done + left, Blocks::Everything)],
-        })
+        let is_left = left > 0 || !collections.is_empty();
+        Ok(is_left.then(|| Backfill::new("the layout of version 2", done, done + left, Blocks::Everything)))
+    }
+
+    /// How many memories are on the list of all memories that stays. The sweep, which comes behind them, counts as one more.
+    async fn unswept(&self) -> Result<Backfill> {
+        let mut counts = Pipeline::new();
+        for set in [STEPS, INDEXED] {
+            counts.cmd("ZCARD").arg(self.on.keys.of(set));
+        }
+        let (listed, others): (u64, u64) = self.on.read_as(&counts).await?;
+        Ok(Backfill::of_no_words(listed, listed + others + 1))
     }
 
     /// How many documents have their places: all but those behind the one that the backfill has reached.
@@ -328,37 +348,44 @@ impl RedisSession {
 
     /// Takes the next slice of the backfill that comes next.
     pub(crate) async fn backfill(&self) -> Result<()> {
+        let begun = begun(&self.on).await?;
+        let removals: Vec<_> = begun.iter().copied().filter(|step| removes(step)).collect();
+        if !removals.is_empty() && self.move_next().await? {
+            return Ok(());
+        }
+        if let Some(paths) = begun.iter().find(|step| step.name == PATHS) {
+            return self.place_some(paths).await;
+        }
+        match removals.is_empty() || self.list_some().await? {
+            true => Ok(()),
+            false => self.sweep(&removals).await,
+        }
+    }
+
+    /// Moves the next records of version 1. Tells whether there may be more.
+    async fn move_next(&self) -> Result<bool> {
         let (on, keys) = (&self.on, &self.on.keys);
-        let step = match begun(on).await? {
-            Some(step) if step.name != PATHS => step,
-            step => {
-                return match (step, self.pending().await?.first().map(|backfill| backfill.blocks)) {
-                    (Some(step), Some(Blocks::DocumentPlaces)) => self.place_some(step).await,
-                    _ => self.index_words(TAKEN_OVER).await.map(drop),
-                };
-            }
-        };
-        for (set, has_words) in [("old:time", false), ("old:time:words", true)] {
-            if self.move_some(&keys.of(set), &keys.of("m:"), None, has_words).await? {
-                return Ok(());
+        for set in ["old:time", "old:time:words"] {
+            if self.move_some(&keys.of(set), &keys.of("m:"), None).await? {
+                return Ok(true);
             }
         }
-        let Some(name) = self.old_collections().await?.pop() else { return self.sweep(step).await };
+        let Some(name) = self.old_collections().await?.pop() else { return Ok(false) };
         let (set, rows) = (keys.with("old:dt:", &name), [keys.with("d:", &name).as_slice(), b":"].concat());
         // A removal of version 1 is an error from here on.
         let mut aside = Pipeline::with_capacity(1);
         aside.cmd("EVAL").arg(SET_ASIDE).arg(2).arg(keys.with("dt:", &name)).arg(&set);
         on.write(aside, self.until).await?;
         let collection = Collection::parse(String::from_utf8_lossy(&name)).map_err(corrupt)?;
-        if !self.move_some(&set, &rows, Some(&collection), true).await? {
+        if !self.move_some(&set, &rows, Some(&collection)).await? {
             on.write(command("ZREM", &[&keys.of("old:collections"), &name]), self.until).await?;
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Moves the next records of a set of version 1: writes their rows under their new keys, where they still stand in the set. Where
     /// another program has moved one, it may be changed or removed already. Tells whether there may be more.
-    async fn move_some(&self, set: &[u8], from: &[u8], of: Option<&Collection>, has_words: bool) -> Result<bool> {
+    async fn move_some(&self, set: &[u8], from: &[u8], of: Option<&Collection>) -> Result<bool> {
         let (on, last) = (&self.on, (SLICE - 1).to_string());
         let entries = command("ZRANGE", &[set, b"0", last.as_bytes(), b"WITHSCORES"]);
         let entries: Vec<(Vec<u8>, i64)> = on.read_one(&entries).await?;
@@ -375,9 +402,9 @@ impl RedisSession {
             // An entry whose row is gone is none.
             let Some(row) = row else { continue };
             let row = rows::from_form_1(&row).unwrap_or(row);
-            let expected = Some((set.to_vec(), mark.id.as_slice(), true));
+            let expected = Some((set.to_vec(), mark.id.as_slice()));
             let mut call = Call::change(&on.keys, on.keys.row(of, &mark.id), &[], &row, expected);
-            index(&mut call, mark, &row, of, has_words);
+            index(&mut call, mark, &row, of);
             moves.add_command(call.into_cmd());
         }
         on.write(moves, self.until).await?;
@@ -429,22 +456,40 @@ impl RedisSession {
         on.write(advance, self.until).await.map(drop)
     }
 
-    /// Removes some of what is left of version 1. Completes the step when a whole round over the keys has found nothing: after a restart or
-    /// a failover, the server may go over them in another order.
-    async fn sweep(&self, step: &Step) -> Result<()> {
-        let (on, keys) = (&self.on, &self.on.keys);
-        let cursor: Option<Vec<u8>> = on.read_one(&command("HGET", &[&keys.of(MOVE), b"cursor"])).await?;
-        let (from, left) = (cursor.unwrap_or(b"0".to_vec()), LEFT.map(|prefix| keys.of(prefix)));
-        let (next, mut some) = scan(on, &from).await?;
-        some.retain(|key| left.iter().any(|prefix| key.starts_with(prefix)));
-        if !some.is_empty() {
-            // Before they are removed: another program that sweeps finds nothing there.
-            on.write(command("HSET", &[&keys.of(MOVE), b"found", b"1"]), self.until).await?;
-            unlink(on, self.adopt(some).await?, self.until).await?;
+    /// Lists the next memories among all others that an older program has listed apart. Tells whether there were any.
+    async fn list_some(&self) -> Result<bool> {
+        let (on, keys, last) = (&self.on, &self.on.keys, (LONG_SLICE - 1).to_string());
+        let some: Vec<Vec<u8>> = on.read_one(&command("ZRANGE", &[&keys.of(INDEXED), b"0", last.as_bytes()])).await?;
+        if some.is_empty() {
+            return Ok(false);
         }
+        let (mut list, mut clear) = (Pipeline::with_capacity(1), Pipeline::with_capacity(1));
+        list.cmd("ZADD").arg(keys.of(STEPS)).arg(some.iter().map(|step| (0, step)).collect::<Vec<_>>());
+        on.write(list, self.until).await?;
+        // Only when all of them are there.
+        clear.cmd("ZREM").arg(keys.of(INDEXED)).arg(&some);
+        on.write(clear, self.until).await?;
+        Ok(true)
+    }
+
+    /// Removes some of what older programs have left. Completes the steps when a whole round over the keys of one server is behind it: after
+    /// a restart or a failover, and where the slot has moved, the server goes over them in another order, and the round begins anew.
+    async fn sweep(&self, steps: &[&Step]) -> Result<()> {
+        let (on, keys) = (&self.on, &self.on.keys);
+        let mut look = Pipeline::with_capacity(2);
+        look.cmd("HGET").arg(keys.of(MOVE)).arg("swept").cmd("INFO").arg("server");
+        let (swept, info): (Option<String>, InfoDict) = on.read_as(&look).await?;
+        let (swept, server) = (swept.unwrap_or_default(), info.get::<String>("run_id").unwrap_or_default());
+        let from = swept.strip_prefix(&server).and_then(|rest| rest.strip_prefix(' ')).unwrap_or("0");
+        let left = LEFT.map(|prefix| keys.of(prefix));
+        let (next, mut some) = scan(on, from.as_bytes()).await?;
+        some.retain(|key| left.iter().any(|prefix| key.starts_with(prefix)));
+        unlink(on, self.adopt(some).await?, self.until).await?;
         let (keys, mut advance) = ([MOVE, SCHEMA, "old:time"].map(|name| keys.of(name)), Pipeline::with_capacity(1));
-        advance.cmd("EVAL").arg(ADVANCE).arg(keys.len()).arg(&keys).arg(step.version).arg(line(step)).arg(BEGUN);
-        advance.arg(from).arg(next);
+        advance.cmd("EVAL").arg(ADVANCE).arg(keys.len()).arg(&keys).arg(&swept).arg(server).arg(next).arg(BEGUN);
+        for step in steps {
+            advance.arg(step.version).arg(line(step));
+        }
         on.write(advance, self.until).await.map(drop)
     }
 
@@ -476,21 +521,19 @@ impl RedisSession {
     }
 }
 
-/// Lists a record. A memory that can't be read to its end stands where its head says, or among all memories at least.
-fn index(call: &mut Call<'_>, Mark { millis, id }: &Mark, row: &[u8], of: Option<&Collection>, has_words: bool) {
+/// Lists a record. One that can't be read to its end stands where its head says, or among all others at least.
+fn index(call: &mut Call<'_>, Mark { millis, id }: &Mark, row: &[u8], of: Option<&Collection>) {
     let step = step(*millis, id);
     if let Some(collection) = of {
-        let words = Documents::read(of, id, row).map(|document| document.words()).unwrap_or_default();
         if let Ok(space) = rows::read_head(id, row).and_then(|head| SpaceId::parse(head.space)) {
             call.place_document(collection, &step, &space);
         }
-        return call.list_document(collection, step, &Words::new(), &words);
+        return call.list_document(collection, step);
     }
     if let Ok(head) = rows::read_head(id, row)
         && let Ok(space) = SpaceId::parse(head.space)
     {
         call.place(&step, &space, head.status);
     }
-    let words = || Ledger::read(None, id, row).map(|memory| indexed_words(&memory)).unwrap_or_default();
-    call.list(step, has_words.then(words));
+    call.list(step);
 }

@@ -15,9 +15,9 @@ use crate::rows;
 
 /// The version that a program must know to write; absent while it may be any.
 pub(crate) const WRITER: &str = "writer";
-/// The memories whose words are not indexed.
-pub(crate) const UNINDEXED: &str = "steps";
-/// The memories whose words are. With the others these are the whole ledger.
+/// All memories, but for those in [`INDEXED`].
+pub(crate) const STEPS: &str = "steps";
+/// The memories that an older program has put into its index of words, until a backfill has moved them to [`STEPS`].
 pub(crate) const INDEXED: &str = "steps:words";
 /// The memories with an open status: its name, and their steps.
 pub(crate) const OPEN: &str = "open";
@@ -31,7 +31,7 @@ pub(crate) const LONG_ROWS: &str = "long";
 pub(crate) const SCHEMA: &str = "schema";
 /// What seals the cursors.
 pub(crate) const SECRET: &str = "secret";
-/// How far the move from version 1 is.
+/// How far the move from version 1 and the removal of the keys of older versions are.
 pub(crate) const MOVE: &str = "move";
 /// How far the backfill of the places of documents is.
 pub(crate) const PLACES: &str = "places";
@@ -73,14 +73,6 @@ impl Keys {
     /// The row of a record with this id.
     pub(crate) fn row(&self, collection: Option<&Collection>, id: impl AsRef<[u8]>) -> Vec<u8> {
         [&self.rows(collection), id.as_ref()].concat()
-    }
-
-    /// The records of the ledger or of a collection with this word.
-    pub(crate) fn word(&self, collection: Option<&Collection>, word: &str) -> Vec<u8> {
-        match collection {
-            None => self.with("x:", word),
-            Some(collection) => self.with("ew:", format!("{collection}:{word}")),
-        }
     }
 
     /// The documents of a collection.
@@ -151,8 +143,8 @@ struct Pruned {
     member: Vec<u8>,
 }
 
-/// That a set has a member, or has it not; nothing is expected otherwise.
-type Expected<'m> = Option<(Vec<u8>, &'m [u8], bool)>;
+/// A sorted set, and a member that has to be in it.
+type Expected<'m> = Option<(Vec<u8>, &'m [u8])>;
 
 impl<'k> Call<'k> {
     pub(crate) fn new(script: Lua, namespace: &'k Keys) -> Self {
@@ -160,9 +152,8 @@ impl<'k> Call<'k> {
         Self { namespace, script, keys, arguments: Vec::new(), coming, going, pruned }
     }
 
-    /// Appends memories, all or none, unless one's id or idempotency key is taken. Tells whether their words come with them, if they are
-    /// wanted: those of several memories must not be too many for one script.
-    pub(crate) fn append(keys: &'k Keys, memories: &[&Memory], with_words: bool) -> (Self, bool) {
+    /// Appends memories, all or none, unless one's id or idempotency key is taken.
+    pub(crate) fn append(keys: &'k Keys, memories: &[&Memory]) -> Self {
         let mut call = Self::new(Lua::Append, keys).key(keys.of(IDEMPOTENCY)).arg(memories.len().to_string());
         for memory in memories {
             let idempotency_key = memory.idempotency_key.as_ref().map_or("", IdempotencyKey::as_str);
@@ -170,20 +161,16 @@ impl<'k> Call<'k> {
             call = call.arg(*memory.id.as_bytes()).arg(idempotency_key).arg(rows::from_memory(memory));
             let step = step_of::<Ledger>(memory);
             call.place(&step, &memory.space_id, Some(memory.status));
-            call.list(step, with_words.then(|| indexed_words(memory)));
-            if with_words && memories.len() > 1 && call.is_full() {
-                return Self::append(keys, memories, false);
-            }
+            call.list(step);
         }
-        (call, with_words)
+        call
     }
 
     /// Writes a row if what was read of it is still in place: its head, or nothing. Without a new row it stays as it is.
     pub(crate) fn change(keys: &'k Keys, row: Vec<u8>, head: &[u8], new: &[u8], expected: Expected<'_>) -> Self {
         // Of no member nothing is expected, whatever the set.
-        let (set, member, is_there) = expected.unwrap_or_else(|| (row.clone(), &[], false));
-        let call = Self::new(Lua::Change, keys).key(row).key(set);
-        call.arg(head).arg(new).arg(member).arg(if is_there { "1" } else { "0" })
+        let (set, member) = expected.unwrap_or_else(|| (row.clone(), &[]));
+        Self::new(Lua::Change, keys).key(row).key(set).arg(head).arg(new).arg(member)
     }
 
     pub(crate) fn key(mut self, key: Vec<u8>) -> Self {
@@ -236,25 +223,15 @@ impl<'k> Call<'k> {
         self.remove(keys.node(Some(collection), above), [last.as_bytes(), &[0], step].concat());
     }
 
-    /// Adds a memory to all memories: to those with its words, or to those whose words are not indexed.
-    pub(crate) fn list(&mut self, step: Vec<u8>, words: Option<Words>) {
-        let all = self.namespace.of(if words.is_some() { INDEXED } else { UNINDEXED });
-        self.change_words(None, &step, &Words::new(), &words.unwrap_or_default());
-        self.add(all, step);
+    /// Adds a memory to all memories.
+    pub(crate) fn list(&mut self, step: Vec<u8>) {
+        self.add(self.namespace.of(STEPS), step);
     }
 
-    /// Adds a document to its collection, and to its words instead of those that it had.
-    pub(crate) fn list_document(&mut self, collection: &Collection, step: Vec<u8>, old: &Words, new: &Words) {
-        self.change_words(Some(collection), &step, old, new);
+    /// Adds a document to its collection.
+    pub(crate) fn list_document(&mut self, collection: &Collection, step: Vec<u8>) {
         self.add(self.namespace.of(COLLECTIONS), collection.as_str().into());
         self.add(self.namespace.collection(collection), step);
-    }
-
-    /// Takes a record from the words that it had to those that it has.
-    pub(crate) fn change_words(&mut self, of: Option<&Collection>, step: &[u8], old: &Words, new: &Words) {
-        let keys = self.namespace;
-        old.difference(new).for_each(|word| self.remove(keys.word(of, word), step.to_vec()));
-        new.difference(old).for_each(|word| self.add(keys.word(of, word), step.to_vec()));
     }
 
     /// Adds a member, also where it was to be removed.
@@ -406,19 +383,5 @@ pub(crate) fn is_write(command: &Cmd) -> bool {
     !matches!(name_of(command), b"SCRIPT" | b"WAIT")
 }
 
-/// The distinct words of a record.
-pub(crate) type Words = BTreeSet<String>;
-
 /// How many keys a script may have before it is full: nobody else is served meanwhile.
 pub(crate) const MOST_KEYS: usize = 100_000;
-/// The most words of a memory that are indexed. No document of a valid size has as many.
-const MOST_WORDS: usize = 300_000;
-
-/// The words of a memory that are indexed: the first in the order of their bytes, where it has too many.
-pub(crate) fn indexed_words(memory: &Memory) -> Words {
-    let mut words = memory.words();
-    while words.len() > MOST_WORDS {
-        words.pop_last();
-    }
-    words
-}

@@ -3,14 +3,14 @@
 
 use std::collections::HashMap;
 
-use memory_core::engine::{Append, Appended, Atomicity, Found, Mark, Writer};
-use memory_core::{Collection, Document, Documents, Error, Ledger, Memory, MemoryId, Outcome, Result, TextIndex};
+use memory_core::engine::{Append, Appended, Atomicity, Found, Writer};
+use memory_core::{Collection, Document, Documents, Error, Ledger, Memory, MemoryId, Outcome, Result};
 use redis::{Pipeline, Value};
 
 use crate::connection::decoded;
 use crate::read::RedisSession;
 use crate::rows::{self, Version};
-use crate::statements::{COLLECTIONS, Call, INDEXED, Lua, MOST_KEYS, OPEN, Words, indexed_words, open_entry, step_of};
+use crate::statements::{COLLECTIONS, Call, Lua, MOST_KEYS, OPEN, open_entry, step_of};
 
 impl Writer for RedisSession {
     async fn append(&mut self, append: Append<'_>) -> Result<Vec<Appended>> {
@@ -20,15 +20,9 @@ impl Writer for RedisSession {
         let (shared, alone): (Vec<_>, Vec<_>) =
             memories.iter().partition(|memory| append.atomicity == Atomicity::All || is_new(memory));
         let groups = shared.chunks(shared.len().max(1)).chain(alone.chunks(1));
-        let (mut scripts, wants_words) =
-            (Pipeline::with_capacity(1 + alone.len()), on.config.text_index == TextIndex::All);
-        let mut late = Vec::new();
+        let mut scripts = Pipeline::with_capacity(1 + alone.len());
         for group in groups {
-            let (call, has_words) = Call::append(&on.keys, group, wants_words);
-            if wants_words && !has_words {
-                late.extend_from_slice(group);
-            }
-            scripts.add_command(call.into_cmd());
+            scripts.add_command(Call::append(&on.keys, group).into_cmd());
         }
         // Of those that a script did not append, as their id or key is taken: who has it.
         let mut owners = HashMap::new();
@@ -37,34 +31,21 @@ impl Writer for RedisSession {
             let taken: Vec<([u8; 16], [u8; 16])> = decoded(answer).map_err(bad)?;
             owners.extend(taken.into_iter().map(|(id, owner)| (MemoryId::from_bytes(id), MemoryId::from_bytes(owner))));
         }
-        // What fails here is left to the next search: the memories are stored.
-        let _ = self.index_late(&late).await;
         Ok(append.outcomes(&owners))
     }
 
     async fn replace(&mut self, before: &Found<Memory, Version>, after: &Memory) -> Result<bool> {
         let (on, step) = (&self.on, step_of::<Ledger>(after));
-        let is_same_text = after.context == before.record.context;
-        let mut is_indexed = on.config.text_index == TextIndex::All;
-        loop {
-            let expected = Some((on.keys.of(INDEXED), step.as_slice(), is_indexed)).filter(|_| !is_same_text);
-            let (key, row) = (on.keys.row(None, after.id.as_bytes()), rows::from_memory(after));
-            let mut call = Call::change(&on.keys, key, &before.version, &row, expected);
-            let (old, new) = (before.record.status, after.status);
-            if old.is_open() && old != new {
-                call.remove(on.keys.of(OPEN), open_entry(old, &step));
-            }
-            if new.is_open() && old != new {
-                call.add(on.keys.of(OPEN), open_entry(new, &step));
-            }
-            if !is_same_text && is_indexed {
-                call.change_words(None, &step, &indexed_words(&before.record), &indexed_words(after));
-            }
-            match self.run(call).await? {
-                2 => is_indexed = !is_indexed,
-                done => return Ok(done == 1),
-            }
+        let (key, row) = (on.keys.row(None, after.id.as_bytes()), rows::from_memory(after));
+        let mut call = Call::change(&on.keys, key, &before.version, &row, None);
+        let (old, new) = (before.record.status, after.status);
+        if old.is_open() && old != new {
+            call.remove(on.keys.of(OPEN), open_entry(old, &step));
         }
+        if new.is_open() && old != new {
+            call.add(on.keys.of(OPEN), open_entry(new, &step));
+        }
+        Ok(self.run(call).await? == 1)
     }
 
     async fn put(&mut self, before: Option<&Found<Document, Version>>, after: &Document) -> Result<bool> {
@@ -73,13 +54,12 @@ impl Writer for RedisSession {
             (keys.row(Some(collection), after.id.as_str()), before.map_or(&[][..], |before| &before.version));
         let mut call = Call::change(keys, key, head, &rows::from_document(after), None);
         // A document that is put again keeps its createdAt, and so its step.
-        let old = before.map(|before| before.record.words()).unwrap_or_default();
         let step = step_of::<Documents>(after);
         if let Some(before) = before.filter(|before| before.record.space_id != after.space_id) {
             call.displace_document(collection, &step, &before.record.space_id);
         }
         call.place_document(collection, &step, &after.space_id);
-        call.list_document(collection, step, &old, &after.words());
+        call.list_document(collection, step);
         Ok(self.run(call).await? == 1)
     }
 
@@ -92,9 +72,7 @@ impl Writer for RedisSession {
             .arg(collection.as_str())
             .arg(found.len().to_string());
         let clear = |call: &mut Call<'_>, document: &Document| {
-            let step = step_of::<Documents>(document);
-            call.change_words(Some(collection), &step, &document.words(), &Words::new());
-            call.displace_document(collection, &step, &document.space_id);
+            call.displace_document(collection, &step_of::<Documents>(document), &document.space_id);
         };
         for Found { record, version } in found {
             call = call.key(row(record)).arg(*version);
@@ -126,19 +104,6 @@ impl Writer for RedisSession {
 }
 
 impl RedisSession {
-    /// Takes the words of these memories into the index, which were stored without them.
-    async fn index_late(&self, memories: &[&Memory]) -> Result<()> {
-        let mark = |memory: &&Memory| Mark { millis: memory.created_at.as_millis(), id: memory.id.as_bytes().to_vec() };
-        let (rows, marks) = (self.on.keys.rows(None), memories.iter().map(mark).collect::<Vec<_>>());
-        let mut left = marks.as_slice();
-        while !left.is_empty() {
-            let (some, others) = left.split_at(self.measured(&rows, left).await?);
-            self.index_words_of(some).await?;
-            left = others;
-        }
-        Ok(())
-    }
-
     /// Runs a script that answers with a number.
     async fn run(&self, call: Call<'_>) -> Result<i64> {
         let mut pipeline = Pipeline::with_capacity(1);

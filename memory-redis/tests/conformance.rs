@@ -95,7 +95,6 @@ fn open(config: RedisConfig, namespace: &Namespace) -> Result<Arc<dyn MemoryProv
 fn with_settings_of(mut config: RedisConfig, namespace: &Namespace) -> RedisConfig {
     config.namespace = namespace.name.clone();
     config.clock = Arc::<ManualClock>::clone(&namespace.clock);
-    config.text_index = namespace.text_index;
     config.deadline = namespace.deadline;
     config
 }

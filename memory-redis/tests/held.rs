@@ -1,4 +1,4 @@
-//! How much memory a search by text holds at once, however long the records are. Alone in its process.
+//! How much memory a query holds at once, however long the records are. Alone in its process.
 
 use std::process::ExitCode;
 
@@ -15,17 +15,17 @@ use common::{Case, open, run};
 #[global_allocator]
 static ALLOCATOR: Alloc = Alloc;
 
-/// How many bytes a search may hold: a page of 16 MiB, what is read for it at once, and what of that waits in the connection.
+/// How many bytes a query may hold: a page of 16 MiB, what is read for it at once, and what of that waits in the connection.
 const MOST: usize = 40 << 20;
 
 fn main() -> ExitCode {
     let trial =
-        trial("redis::a_search_holds_little_more_than_its_page", || run(a_search_holds_little_more_than_its_page()));
+        trial("redis::a_query_holds_little_more_than_its_page", || run(a_query_holds_little_more_than_its_page()));
     libtest_mimic::run(&Arguments::from_args(), vec![trial]).exit_code()
 }
 
 /// Each collection has far more than a page: rows whose lengths are asked for, and the longest of the others.
-async fn a_search_holds_little_more_than_its_page() -> Case {
+async fn a_query_holds_little_more_than_its_page() -> Case {
     let server = LocalRedis::start()?;
     for (name, count, length) in [("short", 1_001, 60_000), ("long", 40, 1 << 20)] {
         let mut config = RedisConfig::from_url(&server.url())?;

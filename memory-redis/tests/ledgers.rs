@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use conformance::server::TestServer;
 use conformance::{Namespace, ledgers};
-use memory_core::{MemoryProvider, TextIndex};
+use memory_core::MemoryProvider;
 use memory_redis::{RedisConfig, RedisMemory};
 
 mod common;
@@ -19,7 +19,7 @@ fn main() -> ExitCode {
     ledgers::run("redis", ledgers, goes_on)
 }
 
-fn goes_on(text_index: TextIndex, ledger: &str) -> Case {
+fn goes_on(ledger: &str) -> Case {
     let server = TestServer::redis()?;
     let mut config = RedisConfig::from_url(server.url())?;
     config.namespace = Namespace::unique().name;
@@ -27,12 +27,7 @@ fn goes_on(text_index: TextIndex, ledger: &str) -> Case {
         Admin::of(server.url()).lay(ledger, &config.namespace).await?;
         assert_eq!(memory_redis::plan(&config).await?.before, 1);
 
-        let open = async |text_index| {
-            let mut config = config.clone();
-            config.text_index = text_index;
-            Ok(Arc::new(RedisMemory::open(config)?) as Arc<dyn MemoryProvider>)
-        };
-        ledgers::check(text_index, open).await?;
+        ledgers::check(async || Ok(Arc::new(RedisMemory::open(config.clone())?) as Arc<dyn MemoryProvider>)).await?;
         assert_eq!(memory_redis::inspect(&config).await?.missing, [""; 0]);
         Ok(memory_redis::remove(&config).await?)
     })

@@ -14,8 +14,8 @@ use conformance::server::redis::LocalRedis;
 use conformance::server::trial;
 use libtest_mimic::Arguments;
 use memory_core::{
-    Blocks, Collection, Content, Document, DocumentId, DocumentQuery, DocumentSelection, DocumentWrite, Error,
-    ErrorKind, MemoryId, MemoryProvider, MemoryQuery, Metadata, Outcome, Revision, SpaceId, TextIndex, Timestamp,
+    Backfill, Blocks, Collection, Content, Document, DocumentId, DocumentQuery, DocumentSelection, DocumentWrite,
+    Error, ErrorKind, MemoryId, MemoryProvider, MemoryQuery, Metadata, Outcome, Revision, SpaceId, Timestamp,
 };
 use memory_redis::{RedisConfig, RedisMemory};
 use redis::cmd;
@@ -23,14 +23,14 @@ use redis::cmd;
 mod common;
 use common::{Admin, Case, event, open, run};
 
-const LEDGERS: [(TextIndex, &str); 2] = [
-    (TextIndex::Documents, include_str!("../../conformance/ledgers/v1/redis.txt")),
-    (TextIndex::All, include_str!("../../conformance/ledgers/v1/redis-text.txt")),
+const LEDGERS: [&str; 2] = [
+    include_str!("../../conformance/ledgers/v1/redis.txt"),
+    include_str!("../../conformance/ledgers/v1/redis-text.txt"),
 ];
 /// The keys of a ledger of version 1 that are strings afterwards.
 const STRINGS: [&str; 7] = ["collections", "keys", "pending", "running", "spaces", "time", "time:words"];
-/// What all other keys of version 1 begin with, and those that the backfill reads.
-const PREFIXES: [&str; 8] = ["m:", "p:", "c:", "w:", "d:", "dt:", "dw:", "old:"];
+/// What all other keys of version 1 begin with, those of words of version 2, and those that the backfills read.
+const PREFIXES: [&str; 12] = ["m:", "p:", "c:", "w:", "d:", "dt:", "dw:", "old:", "x:", "ew:", "steps:words", "move"];
 const NAMESPACE: &str = "agent_memory";
 
 fn main() -> ExitCode {
@@ -47,7 +47,9 @@ fn main() -> ExitCode {
         }),
         trial("redis::what_cannot_be_read_is_moved_too", || run(what_cannot_be_read_is_moved_too())),
         trial("redis::what_was_removed_meanwhile_stays_removed", || run(what_was_removed_meanwhile_stays_removed())),
-        trial("redis::many_words_are_left_to_the_backfill", || run(many_words_are_left_to_the_backfill())),
+        trial("redis::words_go_beside_running_programs", || run(words_go_beside_running_programs())),
+        trial("redis::a_program_that_indexes_words_is_refused", || run(a_program_that_indexes_words_is_refused())),
+        trial("redis::a_sweep_begins_anew_on_another_server", || run(a_sweep_begins_anew_on_another_server())),
         trial("redis::older_documents_get_their_places", || run(older_documents_get_their_places())),
         trial("redis::documents_without_a_place_are_counted", || run(documents_without_a_place_are_counted())),
         trial("redis::a_slice_that_is_refused_is_sent_again", || run(a_slice_that_is_refused_is_sent_again())),
@@ -57,35 +59,33 @@ fn main() -> ExitCode {
 
 /// Each program gets a little further than the one before it would have got from the start.
 async fn a_move_that_is_cut_anywhere_loses_nothing() -> Case {
-    for (text_index, ledger) in LEDGERS {
-        let (server, config) = laid(ledger).await?;
+    for (server, config) in older().await? {
         let mut cuts = 0;
-        while polled(moved(provider(&config, text_index)?), cuts + 1).await.transpose()?.is_none() {
+        while polled(moved(RedisMemory::open(config.clone())?), cuts + 1).await.transpose()?.is_none() {
             cuts += 1;
         }
         assert!(cuts > 3, "it was cut {cuts} times");
-        check_goes_on(&server, &config, text_index).await?;
+        check_goes_on(&server, &config).await?;
     }
     Ok(())
 }
 
 async fn at_once() -> Case {
-    for (text_index, ledger) in LEDGERS {
-        let (server, config) = laid(ledger).await?;
-        let programs = (0..8).map(|_| provider(&config, text_index)).collect::<Result<Vec<_>, _>>()?;
+    for (server, config) in older().await? {
+        let programs = (0..8).map(|_| RedisMemory::open(config.clone())).collect::<Result<Vec<_>, _>>()?;
         let moves = programs.into_iter().map(|program| tokio::spawn(moved(program)));
         for moved in moves.collect::<Vec<_>>() {
             moved.await??;
         }
-        check_goes_on(&server, &config, text_index).await?;
+        check_goes_on(&server, &config).await?;
     }
     Ok(())
 }
 
-/// The ledger is moved, no key of version 1 is left, and it has all that it had.
-async fn check_goes_on(server: &LocalRedis, config: &RedisConfig, text_index: TextIndex) -> Case {
+/// The ledger is moved, no key of an older version is left, and it has all that it had.
+async fn check_goes_on(server: &LocalRedis, config: &RedisConfig) -> Case {
     check_no_old_key(server).await?;
-    ledgers::check(text_index, async |text_index| Ok(Arc::new(provider(config, text_index)?) as _)).await
+    ledgers::check(async || Ok(Arc::new(RedisMemory::open(config.clone())?) as _)).await
 }
 
 async fn a_long_move_tells_its_progress() -> Case {
@@ -180,7 +180,7 @@ const PUT: &str = "
     return 1";
 
 async fn a_program_of_version_1_is_refused_each_write() -> Case {
-    let (server, config) = laid(LEDGERS[0].1).await?;
+    let (server, config) = laid(LEDGERS[0]).await?;
     let program = open(config.clone()).await?;
     let (before, documents) = everything(&program).await?;
     let (admin, row) = (Admin::of(&server.url()), old_row("a-b", 7));
@@ -211,11 +211,11 @@ async fn a_program_of_version_1_is_refused_each_write() -> Case {
         assert_eq!(error.code(), Some("WRONGTYPE"), "{error}");
     }
     let fields: Vec<(u32, String)> = admin.query(cmd("HGETALL").arg(key("schema"))).await?;
-    assert_eq!(fields.iter().map(|(version, _)| *version).max(), Some(2), "it reads numbers, and that it is too old");
+    assert_eq!(fields.iter().map(|(version, _)| *version).max(), Some(3), "it reads numbers, and that it is too old");
     assert_eq!(everything(&program).await?, (before, documents));
     assert_eq!((program.get(id(7)).await?, program.get(new).await?), (None, None));
     assert_eq!(program.documents().get(&Collection::parse("notes")?, &DocumentId::parse("new")?).await?, None);
-    assert_eq!(program.check_health().await?.schema_version, 2);
+    assert_eq!(program.check_health().await?.schema_version, 3);
 
     // It repeats a store whose outcome it does not know, finds the row, and takes it for done.
     while program.backfill().await?.is_some() {}
@@ -271,12 +271,12 @@ async fn what_cannot_be_read_is_moved_too() -> Case {
 
 /// A program that is late with its slice moves nothing any more.
 async fn what_was_removed_meanwhile_stays_removed() -> Case {
-    let (server, config) = laid(LEDGERS[0].1).await?;
+    let (server, config) = laid(LEDGERS[0]).await?;
     let (mut polls, mut completed) = (0, 0);
     // How many polls it takes to the end varies.
     while completed < 20 {
         polls += 1;
-        let late = provider(&config, TextIndex::Documents)?;
+        let late = RedisMemory::open(config.clone())?;
         let mut init = Box::pin(moved(late));
         let is_completed = polled(&mut init, polls).await.transpose()?.is_some();
         completed += usize::from(is_completed);
@@ -292,32 +292,80 @@ async fn what_was_removed_meanwhile_stays_removed() -> Case {
         }
         assert_eq!(documents.collections().await?, [], "after {polls} polls");
         memory_redis::remove(&config).await?;
-        Admin::of(&server.url()).lay(LEDGERS[0].1, NAMESPACE).await?;
+        Admin::of(&server.url()).lay(LEDGERS[0], NAMESPACE).await?;
     }
     Ok(())
 }
 
-async fn many_words_are_left_to_the_backfill() -> Case {
-    let (_server, mut config) = laid("").await?;
-    let without = open(config.clone()).await?;
-    without.store_many((0..2_600).map(|time| event("a-b", time)).collect::<Vec<_>>()).await?;
-    config.text_index = TextIndex::All;
-    let program = open(config).await?;
-    let by_word = MemoryQuery::builder().all().text(common::PAYLOAD).limit(1_000).build()?;
-    let error = program.query(&by_word).await.expect_err("not complete");
-    assert!(error.kind() == ErrorKind::Unavailable && error.message().contains("0 of 2600 records"), "{error}");
-    program.store(event("a-b", 1)).await?;
-    while let Some(backfill) = program.backfill().await? {
-        assert_eq!((backfill.blocks, backfill.total), (Blocks::LedgerText, 2_601));
+/// Each slice is taken by a program of its own, while another one reads and stores.
+async fn words_go_beside_running_programs() -> Case {
+    let (server, config) = laid("").await?;
+    let (program, admin) = (open(config.clone()).await?, Admin::of(&server.url()));
+    assert_eq!(program.backfill().await?, None, "a new ledger has no words");
+    // More memories in the index than a slice takes out of it.
+    let mut stored = program.store_many((0..9_000).map(|time| event("a-b", time)).collect()).await?;
+    program.documents().restore(vec![document(1, "notes", "a", 1)]).await?;
+    admin.index_words(NAMESPACE).await?;
+    let (mut left, mut slices) = (u64::MAX, 0);
+    loop {
+        let newer = open(config.clone()).await?;
+        let (progress, found) = tokio::join!(newer.backfill(), found_by_word(&program));
+        assert!(found?.into_iter().rev().eq(stored.iter().copied()), "each once, the newest first");
+        let Some(progress) = progress? else { break };
+        assert_eq!((progress.blocks, progress.total), (Blocks::Nothing, stored.len() as u64 + 1), "{progress}");
+        assert!(progress.left() <= left, "it goes on and does not begin anew: {progress}");
+        (left, slices) = (progress.left(), slices + 1);
+        stored.push(program.store(event("a-b", 9_000 + slices)).await?);
     }
-    assert_eq!(program.query(&by_word).await?.memories.len(), 1_000);
-    // What comes later is taken over by the query itself, a part at a time.
-    without.store_many((0..1_000).map(|time| event("a-d", time)).collect()).await?;
-    assert_eq!(program.query(&by_word).await?.memories.len(), 1_000);
-    without.store_many((0..1_500).map(|time| event("a-c", time)).collect::<Vec<_>>()).await?;
-    let error = program.query(&by_word).await.expect_err("too many at once");
-    assert_eq!((error.kind(), error.is_retryable()), (ErrorKind::Unavailable, true), "{error}");
-    assert_eq!(program.query(&by_word).await?.memories.len(), 1_000);
+    assert!(slices > 3, "it took {slices} slices");
+    check_no_old_key(&server).await
+}
+
+/// The ids of all pages of a query with a word.
+async fn found_by_word(program: &RedisMemory) -> Result<Vec<MemoryId>, Error> {
+    let (mut found, mut cursor) = (Vec::new(), None::<memory_core::Cursor>);
+    loop {
+        let query = MemoryQuery::builder().all().text(common::PAYLOAD).limit(1_000);
+        let page = cursor.iter().fold(query, |query, cursor| query.cursor(cursor.as_str())).build()?;
+        let page = program.query(&page).await?;
+        found.extend(page.memories.into_iter().map(|memory| memory.id));
+        let Some(next) = page.next else { return Ok(found) };
+        cursor = Some(next);
+    }
+}
+
+/// Its scripts begin as those of this program do, but know one version less.
+async fn a_program_that_indexes_words_is_refused() -> Case {
+    let (server, config) = with_words().await?;
+    let (admin, newer) = (Admin::of(&server.url()), include_str!("../src/scripts/prelude.lua"));
+    let older = newer.replace("> 4 then", "> 3 then");
+    assert!(older != newer, "the versions are others");
+    let [writer, word] = ["writer", "x:late"].map(|name| format!("{{{NAMESPACE}}}:{name}"));
+    let script = format!("{older}\nreturn redis.call('ZADD', KEYS[2], 0, ARGV[1])");
+    let index = |step: &str| cmd("EVAL").arg(&script).arg(2).arg(&writer).arg(&word).arg(step).clone();
+    assert_eq!(admin.query::<i64>(&index("before")).await?, 1);
+    let program = open(config).await?;
+    let error = admin.query::<i64>(&index("behind")).await.expect_err("refused");
+    assert_eq!(error.code(), Some("NEWER"), "{error}");
+    while program.backfill().await?.is_some() {}
+    check_no_old_key(&server).await
+}
+
+/// After a restart, a failover or a move of the slot, the place that another server has told says nothing.
+async fn a_sweep_begins_anew_on_another_server() -> Case {
+    for is_another in [false, true] {
+        let (server, config) = with_words().await?;
+        let program = open(config).await?;
+        let info = server.command(&["INFO", "server"])?;
+        let own = info.lines().find_map(|line| line.trim().strip_prefix("run_id:")).ok_or("a server without an id")?;
+        let id = if is_another { "0".repeat(own.len()) } else { own.to_owned() };
+        // The last place of each table, however large it is.
+        let swept = format!("{id} {}", u64::MAX);
+        server.command(&["HSET", &format!("{{{NAMESPACE}}}:move"), "swept", &swept])?;
+        while program.backfill().await?.is_some() {}
+        let left = server.command(&["KEYS", &format!("{{{NAMESPACE}}}:x:*")])?;
+        assert_eq!(left.is_empty(), is_another, "the own server goes on there");
+    }
     Ok(())
 }
 
@@ -349,10 +397,10 @@ async fn older_documents_get_their_places() -> Case {
         let Document { id, collection, .. } = document(gone);
         assert_eq!(newer.documents().remove(&DocumentSelection::ids(collection, [id])?, 1).await?.len(), 1);
     }
-    // At last the query completes what is left.
+    // At last the query completes what is left of them.
     loop {
         assert_eq!(found(&newer).await?, before);
-        let Some(next) = newer.backfill().await? else { break };
+        let Some(next) = newer.backfill().await?.filter(is_of_places) else { break };
         assert!(next.done > progress.done, "{next} after {progress}");
         progress = next;
     }
@@ -390,7 +438,7 @@ async fn documents_without_a_place_are_counted() -> Case {
     let ids = (0..64).map(|number| DocumentId::parse(format!("{number:05}"))).collect::<Result<Vec<_>, _>>()?;
     let removed = newer.documents().remove(&DocumentSelection::ids(Collection::parse("notes")?, ids)?, 64).await?;
     assert_eq!(removed.len(), 64);
-    while let Some(progress) = newer.backfill().await? {
+    while let Some(progress) = newer.backfill().await?.filter(is_of_places) {
         let (mut placed, mut all) = (0, 0);
         for name in ["notes", "notes-2"] {
             placed += admin.query::<u64>(cmd("ZCARD").arg(format!("{{{NAMESPACE}}}:en:{name}"))).await?;
@@ -417,16 +465,18 @@ async fn a_slice_that_is_refused_is_sent_again() -> Case {
         assert!(begun.elapsed() < Duration::from_secs(60), "the nodes do not become a cluster");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    let mut config = RedisConfig::from_url(&server.url())?;
+    let config = RedisConfig::from_url(&server.url())?;
     let program = open(config.clone()).await?;
     // All that is read is there: only a new path is nowhere.
     program.store(event("a-b", 1)).await?;
     let space = |number| if number == 99 { "a-b" } else { "a" };
     program.documents().restore((0..100).map(|number| document(number, "notes", space(number), 1)).collect()).await?;
-    forget_places(&Admin::of(&server.url())).await?;
-    config.text_index = TextIndex::All;
+    let (schema, admin) = (format!("{{{NAMESPACE}}}:schema"), Admin::of(&server.url()));
+    let last: String = admin.query(cmd("HGET").arg(&schema).arg(3)).await?;
+    forget_places(&admin).await?;
     let newer = open(config).await?;
-    newer.store(event("a-b", 1)).await?;
+    // What comes behind the places would read keys that are nowhere.
+    admin.query::<()>(cmd("HSET").arg(&schema).arg(3).arg(last)).await?;
     newer.backfill().await?;
     let slot = server.command(&["CLUSTER", "KEYSLOT", &format!("{{{NAMESPACE}}}")])?;
     server.command(&["CLUSTER", "SETSLOT", &slot, "MIGRATING", &target])?;
@@ -462,7 +512,12 @@ async fn forget_places(admin: &Admin) -> redis::RedisResult<()> {
     let schema = format!("{{{NAMESPACE}}}:schema");
     let steps: String = admin.query(cmd("HGET").arg(&schema).arg(2)).await?;
     let others: Vec<_> = steps.lines().filter(|line| !line.ends_with(" paths")).collect();
-    admin.query(cmd("HSET").arg(&schema).arg(2).arg(others.join("\n"))).await
+    admin.query::<()>(cmd("HSET").arg(&schema).arg(2).arg(others.join("\n"))).await?;
+    admin.query(cmd("HDEL").arg(&schema).arg(3)).await
+}
+
+fn is_of_places(backfill: &Backfill) -> bool {
+    backfill.blocks == Blocks::DocumentPlaces
 }
 
 /// The index of the places of documents.
@@ -485,10 +540,17 @@ async fn laid(ledger: &str) -> Result<(LocalRedis, RedisConfig), Box<dyn std::er
     Ok((server, config))
 }
 
-fn provider(config: &RedisConfig, text_index: TextIndex) -> Result<RedisMemory, Error> {
-    let mut config = config.clone();
-    config.text_index = text_index;
-    RedisMemory::open(config)
+/// A server with each kind of older ledger: of version 1, without words and with them, and of version 2.
+async fn older() -> Result<Vec<(LocalRedis, RedisConfig)>, Box<dyn std::error::Error + Send + Sync>> {
+    Ok(vec![laid(LEDGERS[0]).await?, laid(LEDGERS[1]).await?, with_words().await?])
+}
+
+/// A server with a ledger of version 2 that has an index of words.
+async fn with_words() -> Result<(LocalRedis, RedisConfig), Box<dyn std::error::Error + Send + Sync>> {
+    let (server, config) = laid(LEDGERS[0]).await?;
+    moved(RedisMemory::open(config.clone())?).await?;
+    Admin::of(&server.url()).index_words(NAMESPACE).await?;
+    Ok((server, config))
 }
 
 /// Opens a ledger, and moves all of it.

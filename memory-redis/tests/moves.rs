@@ -13,8 +13,9 @@ use conformance::server::redis_cluster::RedisCluster;
 use conformance::server::trial;
 use libtest_mimic::Arguments;
 use memory_core::{
-    Collection, Content, Cursor, Document, DocumentId, IdempotencyKey, MemoryId, MemoryPatch, MemoryProvider,
-    MemoryQuery, Metadata, NewMemory, Order, QueryBuilder, Result, Revision, SpaceId, Status, Timestamp,
+    Collection, Content, Cursor, Document, DocumentId, ErrorKind, IdempotencyKey, MemoryId, MemoryPatch,
+    MemoryProvider, MemoryQuery, Metadata, NewMemory, Order, QueryBuilder, Result, Revision, SpaceId, Status,
+    Timestamp,
 };
 use memory_redis::{RedisConfig, RedisMemory};
 use redis::aio::MultiplexedConnection;
@@ -22,7 +23,7 @@ use redis::{AsyncConnectionConfig, Client, cmd};
 use tokio::task::block_in_place;
 
 mod common;
-use common::{Case, event, run};
+use common::{Admin, Case, WORDS, event, open, run};
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
@@ -37,9 +38,10 @@ const RESTORED: usize = 20;
 const MOVED: usize = 20;
 
 fn main() -> ExitCode {
-    let trials = vec![trial("redis-cluster::nothing_is_lost_while_the_slot_moves", || {
-        run(nothing_is_lost_while_the_slot_moves())
-    })];
+    let trials = vec![
+        trial("redis-cluster::nothing_is_lost_while_the_slot_moves", || run(nothing_is_lost_while_the_slot_moves())),
+        trial("redis-cluster::no_word_is_left_while_the_slot_moves", || run(no_word_is_left_while_the_slot_moves())),
+    ];
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }
 
@@ -84,6 +86,32 @@ async fn nothing_is_lost_while_the_slot_moves() -> Case {
     );
     println!("{} memories were stored meanwhile", stored.len() - before.ids.len());
     check(&provider, &stored).await
+}
+
+/// While some of the keys are on the one node and some on the other, none of the two tells all of them.
+async fn no_word_is_left_while_the_slot_moves() -> Case {
+    let cluster = RedisCluster::start_with(&[])?;
+    let mut config = RedisConfig::from_url(&cluster.url())?;
+    (config.namespace, config.connect_timeout) = (NAMESPACE.to_owned(), Duration::from_secs(1));
+    let before = Before::store(&open(config.clone()).await?, 100).await?;
+    Admin::of(&cluster.url()).index_words(NAMESPACE).await?;
+    let (nodes, provider) = (Nodes::of(&cluster).await?, open(config).await?);
+    let from = block_in_place(|| cluster.primary_of(&nodes.key))?;
+    let to = *nodes.known.keys().find(|port| **port != from).ok_or("no other primary")?;
+    assert!(nodes.count_words().await? > WORDS);
+    provider.backfill().await?;
+    nodes.begin_move(from, to).await?;
+    for _ in 0..WORDS / MOVED {
+        assert!(nodes.move_keys(from, to).await?, "some keys stay");
+    }
+    let error = provider.backfill().await.expect_err("the slot moves");
+    assert!(error.kind() == ErrorKind::Unavailable && error.is_retryable(), "{error:?}");
+    while nodes.move_keys(from, to).await? {}
+    nodes.end_move(to).await?;
+    assert!(nodes.count_words().await? > 0, "what has moved before was swept nowhere");
+    while provider.backfill().await?.is_some() {}
+    assert_eq!(nodes.count_words().await?, 0);
+    check(&provider, &before.ids).await
 }
 
 /// What was stored before anything moved.
@@ -364,26 +392,63 @@ impl Nodes {
 
     /// Moves the slot of the namespace from primary to primary, some keys at a time.
     async fn move_slot(&self, from: u16, to: u16) -> Case {
-        let ((mut node, id), (mut next_node, next_id)) = (self.known[&from].clone(), self.known[&to].clone());
-        let slot: u16 = cmd("CLUSTER").arg("KEYSLOT").arg(&self.key).query_async(&mut node).await?;
-        let set_slot = |state: &str, id: &str| cmd("CLUSTER").arg("SETSLOT").arg(slot).arg(state).arg(id).clone();
-        set_slot("IMPORTING", &id).query_async::<()>(&mut next_node).await?;
-        set_slot("MIGRATING", &next_id).query_async::<()>(&mut node).await?;
-        loop {
-            let slice = cmd("CLUSTER").arg("GETKEYSINSLOT").arg(slot).arg(MOVED).clone();
-            let keys: Vec<Vec<u8>> = slice.query_async(&mut node).await?;
-            if keys.is_empty() {
-                break;
-            }
-            let mut migrate = cmd("MIGRATE");
-            migrate.arg("127.0.0.1").arg(to).arg("").arg(0).arg(60_000).arg("AUTH").arg(&self.password);
-            migrate.arg("KEYS").arg(keys).query_async::<()>(&mut node).await?;
+        self.begin_move(from, to).await?;
+        while self.move_keys(from, to).await? {}
+        self.end_move(to).await
+    }
+
+    async fn begin_move(&self, from: u16, to: u16) -> Case {
+        let (node, next) = (&self.known[&from], &self.known[&to]);
+        self.set_slot("IMPORTING", &node.1).await?.query_async::<()>(&mut next.0.clone()).await?;
+        Ok(self.set_slot("MIGRATING", &next.1).await?.query_async::<()>(&mut node.0.clone()).await?)
+    }
+
+    /// Moves some keys. Tells whether there were any.
+    async fn move_keys(&self, from: u16, to: u16) -> Result<bool, Failure> {
+        let mut node = self.known[&from].0.clone();
+        let slice = cmd("CLUSTER").arg("GETKEYSINSLOT").arg(self.slot().await?).arg(MOVED).clone();
+        let keys: Vec<Vec<u8>> = slice.query_async(&mut node).await?;
+        if keys.is_empty() {
+            return Ok(false);
         }
-        set_slot("NODE", &next_id).query_async::<()>(&mut next_node).await?;
+        let mut migrate = cmd("MIGRATE");
+        migrate.arg("127.0.0.1").arg(to).arg("").arg(0).arg(60_000).arg("AUTH").arg(&self.password);
+        migrate.arg("KEYS").arg(keys).query_async::<()>(&mut node).await?;
+        Ok(true)
+    }
+
+    async fn end_move(&self, to: u16) -> Case {
+        let (mut next, id) = self.known[&to].clone();
+        let set_slot = self.set_slot("NODE", &id).await?;
+        set_slot.query_async::<()>(&mut next).await?;
         for (mut node, _) in self.known.clone().into_values() {
             // A node whose last slot has gone becomes a replica by itself, and refuses.
-            let _ = set_slot("NODE", &next_id).query_async::<()>(&mut node).await;
+            let _ = set_slot.query_async::<()>(&mut node).await;
         }
         Ok(())
+    }
+
+    /// The command that tells a node what becomes of the slot.
+    async fn set_slot(&self, state: &str, id: &str) -> Result<redis::Cmd, Failure> {
+        Ok(cmd("CLUSTER").arg("SETSLOT").arg(self.slot().await?).arg(state).arg(id).clone())
+    }
+
+    /// The slot of the namespace.
+    async fn slot(&self) -> Result<u16, Failure> {
+        let (mut node, _) = self.known.values().next().ok_or("no node")?.clone();
+        Ok(cmd("CLUSTER").arg("KEYSLOT").arg(&self.key).query_async(&mut node).await?)
+    }
+
+    /// How many keys an index of words has on all nodes together.
+    async fn count_words(&self) -> Result<usize, Failure> {
+        let mut count = 0;
+        for (mut node, _) in self.known.clone().into_values() {
+            for kind in ["x:", "ew:", "steps:words"] {
+                let keys: Vec<Vec<u8>> =
+                    cmd("KEYS").arg(format!("{}:{kind}*", self.key)).query_async(&mut node).await?;
+                count += keys.len();
+            }
+        }
+        Ok(count)
     }
 }

@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use memory_core::engine::Config;
-use memory_core::{Host, Password};
+use memory_core::{Host, Language, Password};
 use memory_redis::{RedisConfig, Topology, Wait};
 
 fn host(name: &str, port: u16) -> Host {
@@ -48,6 +48,14 @@ fn waiting_has_a_number_and_a_time() {
 }
 
 #[test]
+fn the_language_is_english_unless_it_is_named() {
+    let language = |url: &str| RedisConfig::from_url(url).expect(url).settings().language;
+    assert_eq!(language("redis://h"), Language::English);
+    assert_eq!(language("redis://h?language=german"), Language::German);
+    assert_eq!(language("redis://h?language=none"), Language::None);
+}
+
+#[test]
 fn mistakes_are_named_and_quote_nothing() {
     for (url, named) in [
         ("mysql://u:xyzzy@h", "redis://"),
@@ -60,6 +68,8 @@ fn mistakes_are_named_and_quote_nothing() {
         ("redis://u:1/xyzzy@h", "percent-encoded"),
         ("redis://h?password=xyzzy", "password"),
         ("redis://h?wait_replicas=0", "wait_replicas"),
+        ("redis://h?language=xyzzy", "language"),
+        ("redis://h?text_index=xyzzy", "text_index"),
         ("redis://h?sentinel_user=xyzzy", "sentinel_user"),
         ("redis://h?tls_ca_file=xyzzy", "rediss"),
         ("rediss://h?tls_cert_file=xyzzy", "go together"),

@@ -13,8 +13,7 @@ use conformance::workload::Ledger;
 use libtest_mimic::Arguments;
 use memory_core::{
     Collection, Content, Context, DocumentId, DocumentQuery, DocumentSelection, DocumentWrite, Durability, ErrorKind,
-    IdempotencyKey, MemoryId, MemoryPatch, MemoryProvider, MemoryQuery, NewMemory, Outcome, SpaceId, Status, TextIndex,
-    Timestamp,
+    IdempotencyKey, MemoryId, MemoryPatch, MemoryProvider, MemoryQuery, Outcome, SpaceId, Status, Timestamp,
 };
 use memory_redis::{RedisConfig, RedisMemory};
 
@@ -42,11 +41,8 @@ fn main() -> ExitCode {
             run(a_recall_looks_up_little_more_than_it_gives())
         }),
         trial("redis::long_rows_are_never_read_as_a_whole_page", || run(long_rows_are_never_read_as_a_whole_page())),
-        trial("redis::no_script_has_keys_without_end", || run(no_script_has_keys_without_end())),
         trial("redis::no_removal_has_keys_without_end", || run(no_removal_has_keys_without_end())),
         trial("redis::entries_of_removed_documents_are_none", || run(entries_of_removed_documents_are_none())),
-        trial("redis::a_store_indexes_no_words_but_its_own", || run(a_store_indexes_no_words_but_its_own())),
-        trial("redis::a_search_between_times_ranks_no_others", || run(a_search_between_times_ranks_no_others())),
         trial("redis::a_restore_brings_back_a_row_that_was_lost", || run(a_restore_brings_back_a_row_that_was_lost())),
         trial("redis::a_damaged_row_is_reported_on_one_page", || run(a_damaged_row_is_reported_on_one_page())),
         trial("redis::no_command_goes_over_the_whole_keyspace", || run(no_command_goes_over_the_whole_keyspace())),
@@ -81,26 +77,20 @@ async fn removed_documents_leave_no_key() -> Case {
     Ok(())
 }
 
-/// What a memory has left, a status or words, has no entry of it any more.
+/// The status that a memory has left has no entry of it any more, and no word has a key.
 async fn an_update_leaves_no_stale_entry() -> Case {
     let server = LocalRedis::start()?;
-    let mut config = RedisConfig::from_url(&server.url())?;
-    config.text_index = TextIndex::All;
-    let provider = open(config.clone()).await?;
+    let provider = open(RedisConfig::from_url(&server.url())?).await?;
     let id = provider.store(event("a-b", 1).with_context(Context::parse(r#""apple pear""#)?)).await?;
     let patch = MemoryPatch::new().with_status(Status::Completed).set_context(Context::parse(r#""pear plum""#)?);
     provider.update(id, patch).await?;
-    let expected = ["n", "n:a", "r:", "secret", "steps:words", "x:pear", "x:plum", "x:xyzzy"];
-    assert_eq!(names(&server).await?, expected);
-    // A provider that keeps no words itself leaves those right that are there.
-    config.text_index = TextIndex::Documents;
-    let without = open(config).await?;
-    without.update(id, MemoryPatch::new().clear_context().with_status(Status::Running)).await?;
-    assert_eq!(names(&server).await?, ["n", "n:a", "open", "r:", "secret", "steps:words", "x:xyzzy"]);
+    assert_eq!(names(&server).await?, ["n", "n:a", "r:", "secret", "steps"]);
+    provider.update(id, MemoryPatch::new().clear_context().with_status(Status::Running)).await?;
+    assert_eq!(names(&server).await?, ["n", "n:a", "open", "r:", "secret", "steps"]);
     Ok(())
 }
 
-/// Ids, spaces, words and collections that look like parts of keys are kept apart.
+/// Ids, spaces and collections that look like parts of keys are kept apart.
 async fn keys_of_odd_names_do_not_collide() -> Case {
     let server = LocalRedis::start()?;
     let mut config = RedisConfig::from_url(&server.url())?;
@@ -188,7 +178,7 @@ async fn durability_follows_the_configuration() -> Case {
         };
         let health = provider.check_health().await?;
         assert_eq!(health.durability, expected, "{settings:?}");
-        assert!(health.server_version.contains('.') && health.schema_version == 2, "{health:?}");
+        assert!(health.server_version.contains('.') && health.schema_version == 3, "{health:?}");
     }
     Ok(())
 }
@@ -227,12 +217,7 @@ async fn the_documented_user_may_do_everything() -> Case {
     let ledger = include_str!("../../conformance/ledgers/v1/redis-text.txt");
     Admin::of(&format!("{}/1", server.url())).lay(ledger, &config.namespace).await?;
     assert_eq!(memory_redis::plan(&config).await?.before, 1);
-    ledgers::check(TextIndex::All, async |text_index| {
-        let mut config = config.clone();
-        config.text_index = text_index;
-        Ok(Arc::new(RedisMemory::open(config)?) as _)
-    })
-    .await?;
+    ledgers::check(async || Ok(Arc::new(RedisMemory::open(config.clone())?) as _)).await?;
     use_everything(config).await
 }
 
@@ -257,9 +242,8 @@ fn documented_user() -> redis::Cmd {
 }
 
 /// Calls whatever there is, and removes all that is there.
-async fn use_everything(mut config: RedisConfig) -> Case {
-    config.text_index = TextIndex::All;
-    assert_eq!(memory_redis::migrate(&config).await?.now, 2);
+async fn use_everything(config: RedisConfig) -> Case {
+    assert_eq!(memory_redis::migrate(&config).await?.now, 3);
     let (provider, word) = (open(config.clone()).await?, Context::parse(r#""umbrella""#)?);
     let with_key = event("a-b", 1).with_idempotency_key(IdempotencyKey::parse("k")?);
     let id = provider.store(with_key.clone()).await?;
@@ -393,13 +377,14 @@ async fn concurrent_writes_share_a_wait() -> Case {
 async fn a_newer_schema_is_refused_by_its_name() -> Case {
     let server = LocalRedis::start()?;
     let config = RedisConfig::from_url(&server.url())?;
-    assert_eq!(memory_redis::plan(&config).await?.applied, [(1, "ledger"), (2, "layout"), (2, "paths")]);
+    let steps = [(1, "ledger"), (2, "layout"), (2, "paths"), (3, "no_words")];
+    assert_eq!(memory_redis::plan(&config).await?.applied, steps);
     assert!(keys(&server).await?.is_empty(), "a plan changes nothing");
-    assert_eq!(memory_redis::migrate(&config).await?.now, 2);
-    server.command(&["HSET", "{agent_memory}:schema", "3", "0123 from the future"])?;
+    assert_eq!(memory_redis::migrate(&config).await?.now, 3);
+    server.command(&["HSET", "{agent_memory}:schema", "4", "0123 from the future"])?;
     let error = open(config).await.expect_err("a newer schema");
     assert_eq!(error.kind(), ErrorKind::SchemaMismatch, "{error:?}");
-    assert!(error.message().contains("version 3") && error.message().contains("from the future"), "{error:?}");
+    assert!(error.message().contains("version 4") && error.message().contains("from the future"), "{error:?}");
     Ok(())
 }
 
@@ -410,7 +395,8 @@ async fn a_program_that_is_too_old_writes_nothing() -> Case {
     let (id, documents) = (provider.store(event("a-b", 1)).await?, provider.documents());
     documents.put(document("notes", "1", "apple")?).await?;
     provider.store(event("a-b", 2)).await?;
-    server.command(&["SET", "{agent_memory}:writer", "4"])?;
+    assert_eq!(server.command(&["GET", "{agent_memory}:writer"])?, migrations::WRITER.to_string());
+    server.command(&["SET", "{agent_memory}:writer", &(migrations::WRITER + 1).to_string()])?;
     let patch = MemoryPatch::new().with_status(Status::Completed);
     let selection = DocumentSelection::ids(Collection::parse("notes")?, [DocumentId::parse("1")?])?;
     let with_key = event("a-b", 3).with_idempotency_key(IdempotencyKey::parse("k")?);
@@ -501,9 +487,7 @@ fn listen_for_tls(server: &mut LocalRedis) -> Result<u16, Box<dyn std::error::Er
 /// Every command that a full life of a provider sends, by the server's own count.
 async fn no_command_goes_over_the_whole_keyspace() -> Case {
     let server = LocalRedis::start()?;
-    let mut config = RedisConfig::from_url(&server.url())?;
-    config.text_index = TextIndex::All;
-    let provider = open(config).await?;
+    let provider = open(RedisConfig::from_url(&server.url())?).await?;
     let stored = provider.store_many((0..300).map(|time| event(&format!("a-{time}"), time)).collect()).await?;
     provider.update(stored[0], MemoryPatch::new().clear_context().with_status(Status::Failed)).await?;
     for query in [
@@ -587,46 +571,8 @@ async fn long_rows_are_never_read_as_a_whole_page() -> Case {
     Ok(())
 }
 
-/// The server serves nobody else meanwhile. A script with 100,000 keys gets no words of another record, by the server's own log.
-async fn no_script_has_keys_without_end() -> Case {
-    let server = LocalRedis::start_with(&LOGGING)?;
-    let mut config = RedisConfig::from_url(&server.url())?;
-    // So many words take a debug build its time.
-    (config.text_index, config.deadline) = (TextIndex::All, Duration::from_secs(600));
-    let provider = open(config).await?;
-    let before = keys(&server).await?;
-    // What replaces another document has the words of both, and a removal would have those of all.
-    let (documents, collection) = (provider.documents(), Collection::parse("n")?);
-    for (id, first) in [("1", 0), ("1", WORDS), ("2", 2 * WORDS), ("3", 3 * WORDS)] {
-        documents.put(document("n", id, &text(first, WORDS))?).await?;
-    }
-    let found = async |word: &str| {
-        let query = DocumentQuery::builder(Collection::parse("n")?).all().text(word).build()?;
-        Ok::<_, memory_core::Error>(documents.query(&query).await?.documents.len())
-    };
-    assert_eq!(
-        (found(&text(0, 1)).await?, found(&text(WORDS, 1)).await?, found(&text(3 * WORDS, 1)).await?),
-        (0, 1, 1)
-    );
-    let ids = ["1", "2", "3"].into_iter().map(DocumentId::parse).collect::<Result<Vec<_>, _>>()?;
-    assert_eq!(documents.remove(&DocumentSelection::ids(collection, ids)?, 3).await?.len(), 3);
-    let mut left = keys(&server).await?;
-    left.remove(b"{agent_memory}:long".as_slice());
-    assert_eq!(left, before, "no word is left");
-
-    let ids = provider.store_many((0..3).map(wordy).collect()).await?;
-    for (number, id) in (0..).zip(ids) {
-        let query = MemoryQuery::builder().all().text(text(number * WORDS + 1, 1)).build()?;
-        let found = provider.query(&query).await?.memories;
-        assert_eq!(found.iter().map(|memory| memory.id).collect::<Vec<_>>(), [id], "it is found at once");
-    }
-
-    let most = most_keys(&server).await?;
-    assert!((WORDS..=100_000 + WORDS).contains(&most), "a script of {most} keys");
-    Ok(())
-}
-
-/// A removal of many documents on deep paths leaves the entries of some to later scripts.
+/// The server serves nobody else meanwhile. A removal of many documents on deep paths leaves the entries of some to later scripts, by the
+/// server's own log.
 async fn no_removal_has_keys_without_end() -> Case {
     let server = LocalRedis::start_with(&LOGGING)?;
     let provider = open(RedisConfig::from_url(&server.url())?).await?;
@@ -671,47 +617,6 @@ async fn entries_of_removed_documents_are_none() -> Case {
         }
         documents.put(again.clone()).await?;
     }
-    Ok(())
-}
-
-/// The memories that were there without their words, which may be many, are left to the backfill.
-async fn a_store_indexes_no_words_but_its_own() -> Case {
-    let server = LocalRedis::start()?;
-    let mut config = RedisConfig::from_url(&server.url())?;
-    open(config.clone()).await?.store_many((0..3_000).map(|time| event("a-b", time)).collect()).await?;
-    (config.text_index, config.deadline) = (TextIndex::All, Duration::from_secs(600));
-    let provider = open(config).await?;
-    let ids = provider.store_many((0..2).map(wordy).collect()).await?;
-    let count = |set: &str| server.command(&["ZCARD", &format!("{{agent_memory}}:{set}")]);
-    assert_eq!((count("steps")?.as_str(), count("steps:words")?.as_str()), ("3000", "2"));
-    while provider.backfill().await?.is_some() {}
-    let query = MemoryQuery::builder().all().text(text(WORDS, 1)).build()?;
-    let found = provider.query(&query).await?.memories;
-    assert_eq!(found.iter().map(|memory| memory.id).collect::<Vec<_>>(), ids[1..]);
-    Ok(())
-}
-
-/// More newer memories than a search examines hide no older one that lies between the bounds.
-async fn a_search_between_times_ranks_no_others() -> Case {
-    let server = LocalRedis::start()?;
-    let mut config = RedisConfig::from_url(&server.url())?;
-    config.text_index = TextIndex::All;
-    let key = format!("{{{}}}:x:xyzzy", config.namespace);
-    let provider = open(config).await?;
-    let id = provider.store(event("a-b", 1)).await?;
-    let admin = Admin::of(&server.url());
-    for start in (0..100_001_u128).step_by(10_000) {
-        let mut add = redis::cmd("ZADD");
-        add.arg(&key);
-        for number in start..start + 10_000 {
-            // Of a later time than the first memory has.
-            add.arg(0).arg([&[8, 0, 0, 0, 0, 0], number.to_be_bytes().as_slice()].concat());
-        }
-        admin.query::<()>(&add).await?;
-    }
-    let search = MemoryQuery::builder().all().text("xyzzy").created_before(Timestamp::from_millis(2)?);
-    let found = provider.query(&search.build()?).await?.memories;
-    assert_eq!(found.iter().map(|memory| memory.id).collect::<Vec<_>>(), [id]);
     Ok(())
 }
 
@@ -790,22 +695,6 @@ async fn put_deep(provider: &RedisMemory) -> memory_core::Result<()> {
 
 fn all_deep() -> memory_core::Result<DocumentSelection> {
     DocumentSelection::matching(DocumentQuery::builder(Collection::parse("n")?).all().text("deep"))
-}
-
-/// How many words a text has, of which two are more than one script gets.
-const WORDS: u32 = 60_000;
-
-/// Each number in four letters and digits, as short as so many can be.
-fn text(first: u32, count: u32) -> String {
-    let digit = |number: u32, place: u32| char::from_digit(number / 36_u32.pow(place) % 36, 36).expect("a digit");
-    let word = |number: u32| (0..4).rev().map(|place| digit(number, place)).chain([' ']).collect::<String>();
-    (first..first + count).map(word).collect()
-}
-
-/// A memory whose words no other one has.
-fn wordy(number: u32) -> NewMemory {
-    let context = Context::parse(&format!("\"{}\"", text(number * WORDS, WORDS))).expect("valid");
-    event("a-b", number.into()).with_context(context)
 }
 
 fn document(collection: &str, id: &str, content: &str) -> memory_core::Result<DocumentWrite> {

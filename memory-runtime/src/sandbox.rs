@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use memory_core::{Clock, Inspection, MemoryProvider, Result, TextIndex};
+use memory_core::{Clock, Inspection, MemoryProvider, Result};
 
 use crate::engine::{self, Engine};
 
@@ -15,8 +15,6 @@ pub struct Sandbox {
     pub name: String,
     /// Where `updatedAt` comes from.
     pub clock: Arc<dyn Clock>,
-    /// What text search covers.
-    pub text_index: TextIndex,
     /// How long a call may take.
     pub deadline: Duration,
 }
@@ -44,7 +42,7 @@ impl Sandbox {
     fn engine(&self, url: &str) -> Result<Box<dyn Engine>> {
         let mut engine = engine::engine(url)?;
         engine.set_place(&self.name)?;
-        engine.set(&self.clock, self.text_index, self.deadline);
+        engine.set(&self.clock, self.deadline);
         Ok(engine)
     }
 }
@@ -56,8 +54,7 @@ mod tests {
     use super::*;
 
     fn sandbox() -> Sandbox {
-        let (clock, text_index) = (Arc::new(SystemClock), TextIndex::Documents);
-        Sandbox { name: "t_1".to_owned(), clock, text_index, deadline: DEFAULT_DEADLINE }
+        Sandbox { name: "t_1".to_owned(), clock: Arc::new(SystemClock), deadline: DEFAULT_DEADLINE }
     }
 
     #[tokio::test]

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use memory_core::{ErrorKind, InMemory, MemoryId, MemoryProvider, Status, SystemClock, TextIndex, Trigger};
+use memory_core::{ErrorKind, InMemory, MemoryId, MemoryProvider, Status, SystemClock, Trigger};
 use memory_runtime::{Context, ContextContent, HttpTrigger, NewTask, Runtime, Space};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -56,7 +56,7 @@ async fn send(address: SocketAddr, method: &str, path: &str, headers: &str, body
 async fn what_is_posted_is_persisted_and_worked_on() {
     let log = Log::new();
     let provider = InMemory::new();
-    let aside = provider.reopen(Arc::new(SystemClock), TextIndex::default(), memory_core::DEFAULT_DEADLINE);
+    let aside = provider.reopen(Arc::new(SystemClock), memory_core::DEFAULT_DEADLINE);
     aside.init().await.expect("opens");
     let (listener, address) = listener().await;
     let trigger = HttpTrigger::new("events", listener, "/events", read).expect("a route");

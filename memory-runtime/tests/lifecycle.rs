@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use memory_core::plugin::{Executor, Plugin, Scope};
 use memory_core::{
     Collection, Content, DocumentWrite, Error, ErrorKind, Expect, InMemory, MemoryProvider, MemoryQuery, Result,
-    Revision, SpaceSelector, SystemClock, TextIndex,
+    Revision, SpaceSelector, SystemClock,
 };
 use memory_runtime::{Runtime, RuntimeBuilder, TaskSender, TriggerSource};
 use serde_json::json;
@@ -175,7 +175,7 @@ async fn triggers_start_last_and_stop_first() {
 async fn a_plugin_gets_memory_within_its_scope() {
     let log = Log::new();
     let provider = InMemory::new();
-    let aside = provider.reopen(Arc::new(SystemClock), TextIndex::default(), memory_core::DEFAULT_DEADLINE);
+    let aside = provider.reopen(Arc::new(SystemClock), memory_core::DEFAULT_DEADLINE);
     aside.init().await.expect("opens");
     let notes = Collection::parse("notes").expect("valid");
     let write = |collection: &str, id: &str, place: &str| {

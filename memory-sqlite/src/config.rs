@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use memory_core::engine::{Config, Settings, heavy_calls, parameter};
-use memory_core::{Address, Clock, DEFAULT_DEADLINE, Error, Result, SystemClock, TextIndex};
+use memory_core::{Address, Clock, DEFAULT_DEADLINE, Error, Language, Result, SystemClock};
 
 /// The longest deadline; SQLite can't wait for more than 24 days.
 const MAX_DEADLINE: Duration = Duration::from_secs(24 * 60 * 60);
@@ -16,7 +16,7 @@ const MAX_DEADLINE: Duration = Duration::from_secs(24 * 60 * 60);
 /// ```
 /// use memory_sqlite::SqliteConfig;
 ///
-/// let config = SqliteConfig::from_url("sqlite://data/memory.db?text_index=all&deadline_ms=5000")?;
+/// let config = SqliteConfig::from_url("sqlite://data/memory.db?language=german&deadline_ms=5000")?;
 /// assert_eq!(config.deadline.as_secs(), 5);
 /// # Ok::<(), memory_core::Error>(())
 /// ```
@@ -25,9 +25,8 @@ const MAX_DEADLINE: Duration = Duration::from_secs(24 * 60 * 60);
 pub struct SqliteConfig {
     /// The file, or memory.
     pub location: Location,
-    /// What text search covers; only documents by default. Once switched on for a file, every program that writes to it
-    /// keeps the index.
-    pub text_index: TextIndex,
+    /// The language of the questions and of the records, unless a question has its own; English by default.
+    pub language: Language,
     /// How long a call may take; 30 s by default, a day at most.
     pub deadline: Duration,
     /// How many threads read at the same time; by default one for each heavy call that goes at once (L8), and two more for the others.
@@ -58,7 +57,7 @@ impl SqliteConfig {
     }
 
     /// Reads `sqlite://PATH` (relative, or absolute with a third slash) or `sqlite::memory:`, with the parameters
-    /// `text_index` (`documents` or `all`), `deadline_ms` and `readers`. Any other is `InvalidInput` that names it.
+    /// `language` (such as `german`, or `none`), `deadline_ms` and `readers`. Any other is `InvalidInput` that names it.
     pub fn from_url(url: &str) -> Result<Self> {
         let rest = url.strip_prefix("sqlite:").ok_or_else(|| Error::invalid("an SQLite URL begins with sqlite:"))?;
         let (path, parameters) = rest.split_once('?').unwrap_or((rest, ""));
@@ -77,7 +76,7 @@ impl SqliteConfig {
     fn at(location: Location) -> Self {
         Self {
             location,
-            text_index: TextIndex::default(),
+            language: Language::default(),
             deadline: DEFAULT_DEADLINE,
             readers: NonZeroUsize::MIN.saturating_add(heavy_calls() + 1),
             clock: Arc::new(SystemClock),
@@ -86,7 +85,7 @@ impl SqliteConfig {
 
     fn set(&mut self, name: &str, value: &str) -> Result<()> {
         match name {
-            "text_index" => self.text_index = parameter(name, value)?,
+            "language" => self.language = parameter(name, value)?,
             "deadline_ms" => self.deadline = Duration::from_millis(parameter(name, value)?),
             "readers" => self.readers = parameter(name, value)?,
             _ => return Err(Error::invalid(format!("the SQLite URL has an unknown parameter: {name}"))),
@@ -101,7 +100,7 @@ impl Config for SqliteConfig {
             deadline: self.deadline.min(MAX_DEADLINE),
             // SQLite itself waits for other programs.
             patience: Duration::ZERO,
-            text_index: self.text_index,
+            language: self.language,
             clock: Arc::clone(&self.clock),
         }
     }

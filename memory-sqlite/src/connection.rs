@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use memory_core::engine::Config;
 use memory_core::{Error, ErrorKind, Outcome, Result};
 use migrations::WRITER;
-use rusqlite::{Connection, OpenFlags, Row};
+use rusqlite::{Connection, OpenFlags};
 
 use crate::config::{Location, SqliteConfig};
 use crate::error::native;
@@ -54,8 +54,6 @@ const RIVALRY: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub struct Session {
     pub(crate) connection: Connection,
-    /// Whether the words of the ledger are indexed, as all programs on the file have agreed. Known in transactions that write.
-    pub(crate) has_ledger_text: bool,
     /// What goes into the path index at the end of the transaction.
     pub(crate) paths: Vec<PathEntry>,
     /// How many bytes of records the transaction has written.
@@ -75,7 +73,7 @@ impl Session {
     }
 
     pub(crate) fn new(connection: Connection) -> Self {
-        Self { connection, has_ledger_text: false, paths: Vec::new(), bytes: 0, rival: None, log_waits: None }
+        Self { connection, paths: Vec::new(), bytes: 0, rival: None, log_waits: None }
     }
 
     /// Begins a transaction with the right to write, so that no later statement can find the database locked. `Timeout` when another
@@ -103,7 +101,7 @@ impl Session {
     pub(crate) fn in_transaction(&mut self, work: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
         self.paths.clear();
         self.bytes = 0;
-        let result = self.learn_agreements().and_then(|()| work(self)).and_then(|()| self.commit());
+        let result = self.check_writer().and_then(|()| work(self)).and_then(|()| self.commit());
         // After some failures SQLite itself has ended the transaction.
         if result.is_err() && !self.connection.is_autocommit() {
             // The first failure is the one to tell.
@@ -112,13 +110,10 @@ impl Session {
         result
     }
 
-    /// Learns what all programs on the file have agreed on, and whether this one may still write (L7).
-    fn learn_agreements(&mut self) -> Result<()> {
-        let agreements = |row: &Row<'_>| Ok((column::<u32>(row, 0)?, column(row, 1)?));
-        let (writer, has_ledger_text) =
-            first(&self.connection, statements::AGREEMENTS, [], agreements)?.unwrap_or_default();
-        self.has_ledger_text = has_ledger_text;
-        if writer > WRITER { Err(Error::newer_writer()) } else { Ok(()) }
+    /// Whether this program may still write to the file (L7).
+    fn check_writer(&self) -> Result<()> {
+        let least: Option<u32> = first(&self.connection, statements::LEAST_WRITER, [], |row| column(row, 0))?;
+        if least.is_some_and(|least| least > WRITER) { Err(Error::newer_writer()) } else { Ok(()) }
     }
 
     fn commit(&mut self) -> Result<()> {

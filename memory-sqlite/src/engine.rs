@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 use futures::FutureExt;
 use memory_core::engine::{Access, Config, Engine, Provider, Steps, Work};
-use memory_core::{Backfill, Durability, Error, ErrorKind, Health, Outcome, Result, TextIndex};
+use memory_core::{Backfill, Durability, Error, ErrorKind, Health, Outcome, Result};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use crate::config::{Location, SqliteConfig};
@@ -43,8 +43,6 @@ pub struct SqliteEngine {
     readers: Option<Readers>,
     /// How long a call may take.
     deadline: Duration,
-    /// Whether the configuration wants the words of the ledger indexed.
-    has_ledger_text: bool,
     /// The writer's comes first.
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
@@ -118,20 +116,17 @@ impl Engine for SqliteEngine {
                 Some(Readers { calls, health })
             }
         };
-        let (deadline, has_ledger_text) = (config.settings().deadline, config.text_index == TextIndex::All);
-        Ok(Self { writer, readers, deadline, has_ledger_text, threads: Mutex::new(threads) })
+        Ok(Self { writer, readers, deadline: config.settings().deadline, threads: Mutex::new(threads) })
     }
 
     async fn pending(&self) -> Result<Vec<Backfill>> {
-        let work: Work<Session, bool, _> =
-            |session, wants_words| Box::pin(ready(schema::pending(&session.connection, *wants_words)));
-        self.run(Access::ReadLatest, self.until(), Arc::new(self.has_ledger_text), work).await
+        let work: Work<Session, (), _> = |session, ()| Box::pin(ready(schema::pending(&session.connection)));
+        self.run(Access::ReadLatest, self.until(), Arc::new(()), work).await
     }
 
     async fn backfill(&self) -> Result<()> {
-        let work: Work<Session, bool, _> =
-            |session, wants_words| Box::pin(ready(schema::backfill(&session.connection, *wants_words)));
-        self.run(Access::Write, self.until(), Arc::new(self.has_ledger_text), work).await
+        let work: Work<Session, (), _> = |session, ()| Box::pin(ready(schema::backfill(&session.connection)));
+        self.run(Access::Write, self.until(), Arc::new(()), work).await
     }
 
     async fn secret(&self, proposed: &str) -> Result<String> {

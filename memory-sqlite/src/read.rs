@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use memory_core::engine::{self, DocumentsFound, Mark, MemoriesFound, Place, Reader, Search, Source, Visit, Walk};
+use memory_core::engine::{self, DocumentsFound, Mark, MemoriesFound, Place, Reader, Source, Visit, Walk};
 use memory_core::{
     Collection, DocumentId, Documents, Error, Ledger, MemoryId, Order, Result, Selects, Status, Timestamp, Verdict,
 };
@@ -60,11 +60,6 @@ impl Reader for Session {
         }
     }
 
-    async fn search_memories(&mut self, search: &Search<'_>, visit: &mut Visit<'_, Ledger>) -> Result<()> {
-        let parameters = [paths::match_any(search.words)];
-        offer_ranked(&self.connection, statements::SEQS_BY_WORDS, parameters, statements::MEMORY_BY_SEQ, visit)
-    }
-
     async fn siblings(&mut self, of: Option<&Collection>, prefix: &str, most: usize) -> Result<Option<Vec<Place>>> {
         match of {
             None => paths::siblings(&self.connection, prefix, most),
@@ -98,22 +93,6 @@ impl Reader for Session {
         let (millis, id) = behind(walk.order, walk.behind);
         let parameters = params![collection.as_str(), millis, id];
         walk_rows(self, &statements::DOCUMENTS, parameters, walk, visit)
-    }
-
-    async fn search_documents(
-        &mut self,
-        collection: &Collection,
-        search: &Search<'_>,
-        visit: &mut Visit<'_, Documents>,
-    ) -> Result<()> {
-        let parameters = params![paths::match_any(search.words), collection.as_str()];
-        offer_ranked(
-            &self.connection,
-            statements::DOCUMENT_SEQS_BY_WORDS,
-            parameters,
-            statements::DOCUMENT_BY_SEQ,
-            visit,
-        )
     }
 
     async fn collections(&mut self) -> Result<Vec<Collection>> {
@@ -282,29 +261,6 @@ fn walk_documents_in(
 fn behind(order: Order, mark: Option<&Mark>) -> (i64, ToSqlOutput<'_>) {
     let (millis, id) = mark.map_or((order.choose(i64::MAX, i64::MIN), &[][..]), |mark| (mark.millis, &mark.id));
     (millis, ToSqlOutput::Borrowed(ValueRef::Text(id)))
-}
-
-/// Offers the records that have any of the words.
-fn offer_ranked<K: Selects>(
-    connection: &Connection,
-    seqs: &str,
-    parameters: impl Params,
-    by_seq: &str,
-    visit: &mut Visit<'_, K>,
-) -> Result<()>
-where
-    for<'r> Stored<'r>: engine::Row<K>,
-{
-    let (mut seqs, mut records) = (prepare(connection, seqs)?, prepare(connection, by_seq)?);
-    let mut seqs = seqs.query(parameters).map_err(native)?;
-    let mut left = Left { count: usize::MAX, log_waits: None };
-    while let Some(seq) = seqs.next().map_err(native)? {
-        let mut rows = records.query([column::<i64>(seq, 0)?]).map_err(native)?;
-        if offer(&mut rows, &mut left, visit)?.is_break() {
-            break;
-        }
-    }
-    Ok(())
 }
 
 /// How many candidates a walk may still offer.

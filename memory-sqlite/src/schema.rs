@@ -7,23 +7,31 @@ use std::{fs, io, thread};
 
 use async_trait::async_trait;
 use futures::executor::block_on;
-use memory_core::{Backfill, Error, ErrorKind, Inspection, Ledger, Result};
-use migrations::{Applied, PATHS, Report, Step, Target, WORDS, wanted};
+use memory_core::{Backfill, Error, ErrorKind, Inspection, Result};
+use migrations::{Applied, NO_WORDS, PATHS, Report, Step, Target};
 use rusqlite::{Connection, OpenFlags};
 
 use crate::config::{Location, SqliteConfig};
 use crate::connection::{connect, open_file};
 use crate::error::native;
-use crate::statements::{self, Stored, column, execute, first, prepare};
+use crate::statements::{self, column, execute, first};
 
 /// How long files are waited for that are still open, on Windows, and how long between two attempts.
 const CLOSING: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// How many records a slice of a backfill indexes at most.
+/// How many documents a slice of the backfill places at most.
 const SLICE_ROWS: i64 = 500;
-/// From how many bytes of text on it ends.
-const SLICE_BYTES: i64 = 4 << 20;
+/// The tables that are left of the indexes of words: the key of each, and how many of its rows a slice of the removal deletes. A row of
+/// `data` has 4 KiB; one of `docsize` has some ten bytes, and each indexed record has one.
+const REMOVED: [(&str, &str, usize); 6] = [
+    ("removed_memory_words_data", "id", 500),
+    ("removed_memory_words_idx", "segid, term", 500),
+    ("removed_memory_words_docsize", "id", 2_000),
+    ("removed_document_words_data", "id", 500),
+    ("removed_document_words_idx", "segid, term", 500),
+    ("removed_document_words_docsize", "id", 2_000),
+];
 
 const NAMES: &str = "SELECT name FROM sqlite_schema";
 const BYTES: &str = "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size";
@@ -40,7 +48,7 @@ pub async fn plan(config: &SqliteConfig) -> Result<Report> {
             Location::File(path) if path.exists() => open_file(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?,
             _ => Connection::open_in_memory().map_err(native)?,
         };
-        block_on(migrations::plan(&mut SqliteTarget(&mut connection), migrations::sqlite(), wanted(config.text_index)))
+        block_on(migrations::plan(&mut SqliteTarget(&mut connection), migrations::sqlite()))
     })
     .await
 }
@@ -90,67 +98,79 @@ fn remove_file(file: &Path) -> io::Result<()> {
 /// waits for no other program.
 pub(crate) fn open(config: &SqliteConfig) -> Result<(Connection, Report)> {
     let mut connection = connect(config)?;
-    let (mut target, wanted) = (SqliteTarget(&mut connection), wanted(config.text_index));
-    let mut report = block_on(migrations::plan(&mut target, migrations::sqlite(), wanted))?;
+    let mut target = SqliteTarget(&mut connection);
+    let mut report = block_on(migrations::plan(&mut target, migrations::sqlite()))?;
     if !report.applied.is_empty() {
-        report = block_on(migrations::migrate(&mut target, migrations::sqlite(), wanted))?;
+        report = block_on(migrations::migrate(&mut target, migrations::sqlite()))?;
     }
     Ok((connection, report))
 }
 
-/// How far the backfills are that are not complete: that of the ledger's words, if they are wanted, and then that of the documents' places.
-pub(crate) fn pending(connection: &Connection, wants_words: bool) -> Result<Vec<Backfill>> {
+/// How far the backfills are that are not complete: that of the documents' places, and then the removal of the index of words.
+pub(crate) fn pending(connection: &Connection) -> Result<Vec<Backfill>> {
     let count = |rows: i64| u64::try_from(rows).unwrap_or_default();
-    let progress = |(from, last): (i64, i64)| (count(last - from + 1), count(last));
-    let unindexed = if wants_words { reached(connection, statements::UNINDEXED)? } else { None };
-    let words = unindexed.map(progress).map(|(done, total)| Backfill::of_words(done, total));
-    let unplaced = reached(connection, statements::UNPLACED)?;
-    let places = unplaced.map(progress).map(|(done, total)| Backfill::of_places(done, total));
-    Ok(words.into_iter().chain(places).collect())
+    let places = unplaced(connection)?.map(|(from, last)| Backfill::of_places(count(last - from + 1), count(last)));
+    let words = words_left(connection)?.map(|(left, all)| Backfill::of_no_words(count(all - left), count(all)));
+    Ok(places.into_iter().chain(words).collect())
 }
 
-/// Takes its next slice. Slices go from the newest row to the oldest.
-pub(crate) fn backfill(connection: &Connection, wants_words: bool) -> Result<()> {
-    if wants_words && let Some((from, _)) = reached(connection, statements::UNINDEXED)? {
-        return index_words(connection, from);
-    }
-    let Some((from, _)) = reached(connection, statements::UNPLACED)? else { return Ok(()) };
-    let low = first(connection, statements::DOCUMENT_FURTHER_DOWN, [from, SLICE_ROWS - 1], |row| column(row, 0))?;
-    let low = low.unwrap_or_default();
-    execute(connection, statements::PLACE_DOCUMENTS, [low, from])?;
-    advance(connection, statements::SET_UNPLACED, low, PATHS)
-}
-
-/// Indexes the words of the next memories below a row. Within a slice FTS5 is faster upwards.
-fn index_words(connection: &Connection, from: i64) -> Result<()> {
-    let (mut low, mut bytes) = (0, 0);
-    let mut sizes = prepare(connection, statements::SIZES_BELOW)?;
-    let mut sizes = sizes.query([from, SLICE_ROWS]).map_err(native)?;
-    while bytes < SLICE_BYTES
-        && let Some(row) = sizes.next().map_err(native)?
-    {
-        (low, bytes) = (column(row, 0)?, bytes + column::<i64>(row, 1)?);
-    }
-    let mut rows = prepare(connection, statements::MEMORIES_FROM_TO)?;
-    let mut rows = rows.query([low, from]).map_err(native)?;
-    while let Some(row) = rows.next().map_err(native)? {
-        // A row that can't be read has no words.
-        if let Ok(found) = Stored(row).found::<Ledger>() {
-            statements::insert_memory_words(connection, found.version, &found.record)?;
+/// Takes the next slice of the first of them. Documents get their places from the newest row to the oldest.
+pub(crate) fn backfill(connection: &Connection) -> Result<()> {
+    let is_complete = match unplaced(connection)? {
+        Some((from, _)) => {
+            let last = [from, SLICE_ROWS - 1];
+            let low = first(connection, statements::DOCUMENT_FURTHER_DOWN, last, |row| column(row, 0))?;
+            let low: i64 = low.unwrap_or_default();
+            execute(connection, statements::PLACE_DOCUMENTS, [low, from])?;
+            execute(connection, statements::SET_UNPLACED, [low])?;
+            (low <= 1).then_some(PATHS)
         }
+        None => remove_words(connection)?.then_some(NO_WORDS),
+    };
+    is_complete.map_or(Ok(()), |step| execute(connection, statements::COMPLETE, [step]).map(drop))
+}
+
+/// From which row on the documents have their places, and the last row; `None` when they all have them.
+fn unplaced(connection: &Connection) -> Result<Option<(i64, i64)>> {
+    first(connection, statements::UNPLACED, [], |row| Ok((column(row, 0)?, column(row, 1)?)))
+}
+
+/// About how many records the index of words still has, and how many records there are; `None` when nothing is left of the index.
+fn words_left(connection: &Connection) -> Result<Option<(i64, i64)>> {
+    let tables = removed(connection)?;
+    if tables.is_empty() {
+        return Ok(None);
     }
-    advance(connection, statements::SET_UNINDEXED, low, WORDS)
+    let number = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, i64>(0)).map_err(native);
+    let mut left = 0;
+    for (table, ..) in tables.into_iter().filter(|(table, ..)| table.ends_with("_docsize")) {
+        // SQLite looks for either end alone, and would read all rows for both at once.
+        let ends = format!("(SELECT max(id) FROM {table}) - (SELECT min(id) FROM {table})");
+        left += number(&format!("SELECT coalesce({ends} + 1, 0)"))?;
+    }
+    // Where texts are long, the other tables last longer.
+    let left = left.max(1);
+    Ok(Some((left, number(statements::LAST_ROWS)?.max(left))))
 }
 
-/// Keeps the row that a backfill has reached, and completes its step with the last.
-fn advance(connection: &Connection, set: &str, low: i64, step: &str) -> Result<()> {
-    execute(connection, set, [low])?;
-    if low <= 1 { execute(connection, statements::COMPLETE, [step]).map(drop) } else { Ok(()) }
+/// Removes a slice of the index of words, and tells whether nothing is left of it.
+fn remove_words(connection: &Connection) -> Result<bool> {
+    let mut is_gone = true;
+    for (table, key, rows) in removed(connection)? {
+        let delete = format!("DELETE FROM {table} WHERE ({key}) IN (SELECT {key} FROM {table} LIMIT {rows})");
+        let is_empty = connection.execute(&delete, []).map_err(native)? < rows;
+        if is_empty {
+            connection.execute_batch(&format!("DROP TABLE {table}")).map_err(native)?;
+        }
+        is_gone &= is_empty;
+    }
+    Ok(is_gone)
 }
 
-/// From which row on a backfill is done, and the last row; `None` when it is complete.
-fn reached(connection: &Connection, sql: &str) -> Result<Option<(i64, i64)>> {
-    first(connection, sql, [], |row| Ok((column(row, 0)?, column(row, 1)?)))
+/// Those of the removed tables that are there.
+fn removed(connection: &Connection) -> Result<Vec<(&'static str, &'static str, usize)>> {
+    let names = names(connection)?;
+    Ok(REMOVED.into_iter().filter(|(table, ..)| names.contains(*table)).collect())
 }
 
 fn names(connection: &Connection) -> Result<BTreeSet<String>> {
@@ -183,10 +203,10 @@ const INSERT_APPLIED: &str =
 impl SqliteTarget<'_> {
     fn execute(&self, step: &Step) -> Result<()> {
         self.0.execute_batch(step.text).map_err(native)?;
-        // Nothing has to be indexed where nothing is, and neither what version 1 has indexed.
+        // Where there is little, nothing is left to a backfill.
         let is_complete = match step.name {
-            WORDS => reached(self.0, statements::UNINDEXED)?.is_none(),
-            PATHS => reached(self.0, statements::UNPLACED)?.is_none(),
+            PATHS => unplaced(self.0)?.is_none(),
+            NO_WORDS => remove_words(self.0)?,
             _ => true,
         };
         let entry = (step.version, step.name, step.checksum(), is_complete);

@@ -3,9 +3,9 @@
 use std::sync::LazyLock;
 
 use memory_core::engine::{self, Found, Mark, StoredDocument, StoredMemory, corrupt};
-use memory_core::{Document, Documents, Error, Head, Ledger, Memory, Order, Result, Selects, Status, Timestamp, words};
+use memory_core::{Document, Documents, Error, Head, Ledger, Memory, Order, Result, Selects, Status, Timestamp};
 use rusqlite::types::{FromSql, ValueRef};
-use rusqlite::{CachedStatement, Connection, Params, Row, params};
+use rusqlite::{CachedStatement, Connection, Params, Row};
 
 use crate::error::native;
 
@@ -36,13 +36,6 @@ pub(crate) const UPDATE_MEMORY: &str = "
     WHERE seq = ?1 AND id = ?2 AND revision = ?3";
 pub(crate) const MEMORY_BY_ID: &str = concat!("SELECT ", memory_columns!(), " FROM memories WHERE id = ?1");
 pub(crate) const MEMORY_BY_KEY: &str = "SELECT id FROM memories WHERE idempotency_key = ?1";
-pub(crate) const MEMORIES_FROM_TO: &str =
-    concat!("SELECT ", memory_columns!(), " FROM memories WHERE seq >= ?1 AND seq < ?2 ORDER BY seq");
-/// The next rows of the backfill downwards, and how long their texts are, which SQLite knows without reading them.
-pub(crate) const SIZES_BELOW: &str = "
-    SELECT seq, octet_length(trigger) + coalesce(octet_length(context), 0) FROM memories WHERE seq < ?1
-    ORDER BY seq DESC LIMIT ?2";
-
 pub(crate) const LAST_SEQ: &str = "SELECT seq FROM memories ORDER BY seq DESC LIMIT 1";
 pub(crate) const LAST_OF_MILLISECOND: &str = "
     SELECT slot, id FROM memories WHERE slot BETWEEN ?1 AND ?2 ORDER BY slot DESC, id DESC LIMIT 1";
@@ -108,29 +101,14 @@ in_both_orders! {
         ORDER BY created_at {order}, id {order}";
 }
 
-/// Only keys are sorted, not payloads. A cross join keeps its order, here and below: the words come first, and not the whole
-/// collection.
-pub(crate) const SEQS_BY_WORDS: &str = "
-    SELECT seq FROM memory_words CROSS JOIN memories ON seq = memory_words.rowid
-    WHERE memory_words MATCH ?1 ORDER BY memory_words.rank, slot DESC, id DESC";
-pub(crate) const MEMORY_BY_SEQ: &str = concat!("SELECT ", memory_columns!(), " FROM memories WHERE seq = ?1");
-pub(crate) const INSERT_MEMORY_WORDS: &str = "INSERT OR REPLACE INTO memory_words (rowid, words) VALUES (?1, ?2)";
-
-/// The minimum writer version, and whether the words of the ledger are indexed.
-pub(crate) const AGREEMENTS: &str = "
-    SELECT coalesce((SELECT CAST(value AS INTEGER) FROM agreements WHERE name = 'writer'), 0),
-        EXISTS (SELECT 1 FROM agreements WHERE name = 'ledger_text')";
-/// From which row on the words are indexed, and the last row; none when they are all indexed.
-pub(crate) const UNINDEXED: &str = "
-    SELECT CAST(value AS INTEGER), coalesce((SELECT max(seq) FROM memories), 0) FROM agreements
-    WHERE name = 'unindexed_below' AND CAST(value AS INTEGER) > 1";
+/// The lowest version of a program that may write.
+pub(crate) const LEAST_WRITER: &str = "SELECT CAST(value AS INTEGER) FROM agreements WHERE name = 'writer'";
 pub(crate) const SECRET: &str = "SELECT value FROM agreements WHERE name = 'secret'";
 /// The update changes nothing, so that the row is returned.
 pub(crate) const KEEP_SECRET: &str = "
     INSERT INTO agreements (name, value) VALUES ('secret', ?1)
     ON CONFLICT (name) DO UPDATE SET value = value RETURNING value";
-pub(crate) const SET_UNINDEXED: &str = "UPDATE agreements SET value = ?1 WHERE name = 'unindexed_below'";
-/// The same of the places of documents.
+/// From which row on documents have their places, and the last row; none when they all have them.
 pub(crate) const UNPLACED: &str = "
     SELECT CAST(value AS INTEGER), coalesce((SELECT max(seq) FROM documents), 0) FROM agreements
     WHERE name = 'unplaced_below' AND CAST(value AS INTEGER) > 1";
@@ -140,7 +118,10 @@ pub(crate) const DOCUMENT_FURTHER_DOWN: &str =
 pub(crate) const PLACE_DOCUMENTS: &str = "
     INSERT OR IGNORE INTO document_paths (collection, level, path, created_at, id)
     SELECT collection, level, path, created_at, id FROM document_entries WHERE seq >= ?1 AND seq < ?2";
-pub(crate) const COMPLETE: &str = "UPDATE schema_migrations SET complete = TRUE WHERE version = 2 AND name = ?1";
+/// The last row of each of both, added up.
+pub(crate) const LAST_ROWS: &str = "
+    SELECT coalesce((SELECT max(seq) FROM memories), 0) + coalesce((SELECT max(seq) FROM documents), 0)";
+pub(crate) const COMPLETE: &str = "UPDATE schema_migrations SET complete = TRUE WHERE name = ?1";
 
 pub(crate) const DOCUMENT_BY_ID: &str =
     concat!("SELECT ", document_columns!(), " FROM documents WHERE collection = ?1 AND id = ?2");
@@ -162,15 +143,9 @@ pub(crate) const UPDATE_DOCUMENT: &str = concat!(
     is_unchanged!()
 );
 pub(crate) const DELETE_DOCUMENT: &str = "DELETE FROM documents WHERE seq = ?1";
-pub(crate) const INSERT_DOCUMENT_WORDS: &str = "INSERT INTO document_words (rowid, words) VALUES (?1, ?2)";
-pub(crate) const DELETE_DOCUMENT_WORDS: &str = "DELETE FROM document_words WHERE rowid = ?1";
 pub(crate) const NEXT_DOCUMENT_PATH: &str = "
     SELECT path FROM document_paths WHERE collection = ?1 AND level = ?2 AND path >= ?3 ORDER BY path LIMIT 1";
 pub(crate) const COLLECTIONS: &str = "SELECT DISTINCT collection FROM documents ORDER BY collection";
-pub(crate) const DOCUMENT_SEQS_BY_WORDS: &str = "
-    SELECT seq FROM document_words CROSS JOIN documents ON seq = document_words.rowid
-    WHERE document_words MATCH ?1 AND collection = ?2 ORDER BY document_words.rank, created_at DESC, id DESC";
-pub(crate) const DOCUMENT_BY_SEQ: &str = concat!("SELECT ", document_columns!(), " FROM documents WHERE seq = ?1");
 
 pub(crate) const SCHEMA_VERSION: &str = "SELECT max(version) FROM schema_migrations";
 
@@ -199,21 +174,6 @@ pub(crate) fn first<T>(
 /// A value of a row.
 pub(crate) fn column<T: FromSql>(row: &Row<'_>, index: usize) -> Result<T> {
     row.get(index).map_err(|error| Error::corrupt("a stored value has an impossible type").with_source(error))
-}
-
-/// Indexes the words of a memory.
-pub(crate) fn insert_memory_words(connection: &Connection, seq: i64, memory: &Memory) -> Result<()> {
-    insert_words(connection, INSERT_MEMORY_WORDS, seq, &words::text_of(&memory.trigger, memory.context.as_ref()))
-}
-
-/// Indexes the words of a document.
-pub(crate) fn insert_document_words(connection: &Connection, seq: i64, document: &Document) -> Result<()> {
-    insert_words(connection, INSERT_DOCUMENT_WORDS, seq, document.content.as_str())
-}
-
-fn insert_words(connection: &Connection, sql: &str, seq: i64, text: &str) -> Result<()> {
-    let words: Vec<_> = words::of(text).collect();
-    execute(connection, sql, params![seq, words.join(" ")]).map(drop)
 }
 
 /// A row of memories or of documents.

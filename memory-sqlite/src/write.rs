@@ -44,9 +44,6 @@ impl Writer for Session {
             return Ok(false);
         }
         self.bytes += after.size();
-        if self.has_ledger_text && after.context != before.record.context {
-            statements::insert_memory_words(&self.connection, before.version, after)?;
-        }
         Ok(true)
     }
 
@@ -54,22 +51,11 @@ impl Writer for Session {
         self.bytes += after.size();
         let Some(before) = before else {
             let parameters = params_from_iter(values_of(after));
-            if execute(&self.connection, statements::INSERT_DOCUMENT, parameters)? == 0 {
-                return Ok(false);
-            }
-            let seq = self.connection.last_insert_rowid();
-            return statements::insert_document_words(&self.connection, seq, after).map(|()| true);
+            return Ok(execute(&self.connection, statements::INSERT_DOCUMENT, parameters)? == 1);
         };
         let [_, _, space, _, content, updated_at, metadata, revision] = values_of(after);
         let parameters = found_values(before).chain([space, content, updated_at, metadata, revision]);
-        if execute(&self.connection, statements::UPDATE_DOCUMENT, params_from_iter(parameters))? == 0 {
-            return Ok(false);
-        }
-        if before.record.content != after.content {
-            execute(&self.connection, statements::DELETE_DOCUMENT_WORDS, [before.version])?;
-            statements::insert_document_words(&self.connection, before.version, after)?;
-        }
-        Ok(true)
+        Ok(execute(&self.connection, statements::UPDATE_DOCUMENT, params_from_iter(parameters))? == 1)
     }
 
     async fn remove(&mut self, _: &Collection, found: &[Found<Document, i64>]) -> Result<bool> {
@@ -82,7 +68,6 @@ impl Writer for Session {
         for document in found {
             self.bytes += document.record.size();
             execute(&self.connection, statements::DELETE_DOCUMENT, [document.version])?;
-            execute(&self.connection, statements::DELETE_DOCUMENT_WORDS, [document.version])?;
         }
         Ok(true)
     }
@@ -117,9 +102,6 @@ impl Session {
             memory.idempotency_key.as_ref().map(IdempotencyKey::as_str),
         ];
         execute(&self.connection, statements::INSERT_MEMORY, parameters)?;
-        if self.has_ledger_text {
-            statements::insert_memory_words(&self.connection, self.connection.last_insert_rowid(), memory)?;
-        }
         self.paths.push(PathEntry { slot, tokens: paths::tokens_of(memory), is_shared });
         Ok(())
     }

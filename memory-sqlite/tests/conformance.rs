@@ -31,7 +31,6 @@ impl Harness for Sqlite {
     async fn open(&self, namespace: &Namespace) -> Result<Arc<dyn MemoryProvider>> {
         let mut config = SqliteConfig::new(self.file(namespace));
         config.clock = Arc::<memory_core::ManualClock>::clone(&namespace.clock);
-        config.text_index = namespace.text_index;
         config.deadline = namespace.deadline;
         Ok(Arc::new(SqliteMemory::open(config)?))
     }

@@ -4,32 +4,28 @@ use std::fs;
 use std::sync::Arc;
 
 use conformance::ledgers;
-use memory_core::{MemoryProvider, TextIndex};
+use memory_core::MemoryProvider;
 use memory_sqlite::{SqliteConfig, SqliteMemory};
 use tempfile::TempDir;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_ledger_of_version_1_goes_on() {
-    goes_on(TextIndex::Documents, include_bytes!("../../conformance/ledgers/v1/sqlite.sqlite")).await;
+    goes_on(include_bytes!("../../conformance/ledgers/v1/sqlite.sqlite")).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_ledger_of_version_1_with_words_goes_on() {
-    goes_on(TextIndex::All, include_bytes!("../../conformance/ledgers/v1/sqlite-text.sqlite")).await;
+    goes_on(include_bytes!("../../conformance/ledgers/v1/sqlite-text.sqlite")).await;
 }
 
-async fn goes_on(text_index: TextIndex, ledger: &[u8]) {
+async fn goes_on(ledger: &[u8]) {
     let folder = TempDir::new().expect("a folder");
     let file = folder.path().join("memory.db");
     fs::write(&file, ledger).expect("a copy of the ledger");
     let config = SqliteConfig::new(file);
     assert_eq!(memory_sqlite::plan(&config).await.expect("a plan").before, 1);
 
-    let open = async |text_index| {
-        let mut config = config.clone();
-        config.text_index = text_index;
-        Ok(Arc::new(SqliteMemory::open(config)?) as Arc<dyn MemoryProvider>)
-    };
-    ledgers::check(text_index, open).await.expect("a ledger that goes on");
+    let open = async || Ok(Arc::new(SqliteMemory::open(config.clone())?) as Arc<dyn MemoryProvider>);
+    ledgers::check(open).await.expect("a ledger that goes on");
     assert_eq!(memory_sqlite::inspect(&config).await.expect("an inspection").missing, [""; 0]);
 }

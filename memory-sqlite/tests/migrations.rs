@@ -1,22 +1,29 @@
 //! A schema that changes beside running programs: who may write, and what a backfill leaves to be done.
 
+use std::path::Path;
+
 use memory_core::{
-    Blocks, Collection, Content, Context, Document, DocumentId, DocumentQuery, DocumentSelection, DocumentStore,
-    DocumentWrite, ErrorKind, MemoryId, MemoryPatch, MemoryProvider, MemoryQuery, Metadata, NewMemory, Order, Outcome,
-    Revision, SpaceId, TextIndex, Timestamp, Trigger,
+    Blocks, Collection, Content, DocumentId, DocumentQuery, DocumentSelection, DocumentWrite, ErrorKind, MemoryId,
+    MemoryPatch, MemoryProvider, MemoryQuery, NewMemory, Order, Outcome, SpaceId, Timestamp, Trigger,
 };
 use memory_sqlite::{SqliteConfig, SqliteMemory};
+use migrations::PATHS;
 use rusqlite::Connection;
 use tempfile::TempDir;
 
+mod older;
+
 #[tokio::test]
-async fn a_program_of_version_1_is_refused_each_write_and_reads() {
+async fn programs_of_older_versions_are_refused_each_write_and_read() {
     let folder = TempDir::new().expect("a temporary folder");
     let (provider, id) = filled(&folder).await;
     let old = Connection::open(folder.path().join("memory.db")).expect("the file");
-    // What begins each of its transactions that write.
+    // What begins each transaction of version 1 that writes.
     let error = old.prepare("SELECT 1 FROM settings WHERE name = 'ledger_text'").expect_err("refused").to_string();
     assert!(error.contains("no such table: settings"), "{error}");
+    // One of version 2 compares what it finds with its own version, which is 3 at most.
+    let least = "SELECT CAST(value AS INTEGER) FROM agreements WHERE name = 'writer'";
+    assert_eq!(old.query_row(least, [], |row| row.get(0)), Ok(4));
     let read = "SELECT (SELECT count(*) FROM memories) + (SELECT count(*) FROM documents)";
     assert_eq!(old.query_row(read, [], |row| row.get::<_, i64>(0)).expect("a count"), 2);
     assert_eq!(provider.get(id).await.expect("a memory").map(|memory| memory.revision.get()), Some(1));
@@ -27,7 +34,7 @@ async fn below_the_minimum_writer_version_a_program_still_reads() {
     let folder = TempDir::new().expect("a temporary folder");
     let (provider, id) = filled(&folder).await;
     let newer = Connection::open(folder.path().join("memory.db")).expect("the file");
-    newer.execute_batch("UPDATE agreements SET value = '4' WHERE name = 'writer'").expect("a later step");
+    newer.execute_batch("UPDATE agreements SET value = '5' WHERE name = 'writer'").expect("a later step");
     let one = DocumentSelection::ids(notes(), [document_id()]).expect("a selection");
     let errors = [
         provider.store(event(2)).await.expect_err("a store"),
@@ -46,104 +53,111 @@ async fn below_the_minimum_writer_version_a_program_still_reads() {
 }
 
 #[tokio::test]
-async fn a_backfill_goes_on_where_it_was_cut_beside_a_program_that_writes() {
+async fn the_words_of_an_older_ledger_go_in_slices_beside_programs_that_run() {
     let folder = TempDir::new().expect("a temporary folder");
     let path = folder.path().join("memory.db");
-    let writer = open(SqliteConfig::new(&path)).await;
-    let mut ids = writer.store_many((0..4_200).map(event).collect()).await.expect("a batch");
-
-    let mut config = SqliteConfig::new(&path);
-    config.text_index = TextIndex::All;
-    let begun = memory_sqlite::migrate(&config).await.expect("the step");
-    assert_eq!(begun.applied, [(2, "words")]);
-    let seen = || backfill_in(&path);
-    let mut before = seen();
-    assert_eq!(before, Some(4_201));
-    // What is newer than the step, and what an update changes, the writer indexes by itself.
-    ids.push(writer.store(event(4_200)).await.expect("a store"));
-    let word = Context::parse(r#"{"word":"changed"}"#).expect("valid");
-    writer.update(ids[7], MemoryPatch::new().set_context(word.clone())).await.expect("an update");
-
-    let mut slices = 0;
-    let all = loop {
-        let all = SqliteMemory::open(config.clone()).expect("valid");
-        all.init().await.expect("opens");
-        let backfill = all.backfill().await.expect("a slice").expect("it is not complete");
-        if backfill.left() <= 2_000 {
-            // The query completes what is left.
-            break all;
-        }
-        assert!((backfill.blocks, backfill.total) == (Blocks::LedgerText, 4_201), "{backfill:?}");
-        assert!(seen() < before, "it goes on and does not begin anew");
-        (before, slices) = (seen(), slices + 1);
-        let error = all.query(&by_word("event1")).await.expect_err("not complete");
-        assert_eq!((error.kind(), error.is_retryable()), (ErrorKind::Unavailable, true));
-        assert!(error.message().contains("of 4201 records are done; agent-memory migrate"), "{error}");
-        let everything = MemoryQuery::builder().all().limit(1).build().expect("a query");
-        assert_eq!(all.query(&everything).await.expect("nothing else waits").memories.len(), 1);
-        drop(all);
-        if slices == 1 {
-            writer.update(ids[3], MemoryPatch::new().set_context(word.clone())).await.expect("an update");
-        }
+    // A program of version 2, with a view of the file, whose index is complete down to the 1,001st memory.
+    let older = older::ledger(&path, 8_000, Some(7_000));
+    let found = |word: &str| {
+        let count = "SELECT count(*) FROM memory_words WHERE memory_words MATCH ?1";
+        older.query_row(count, [word], |row| row.get::<_, i64>(0))
     };
-    for (number, id) in ids.iter().enumerate() {
-        let page = all.query(&by_word(&format!("event{number}"))).await.expect("a page");
-        assert_eq!(page.memories.iter().map(|memory| memory.id).collect::<Vec<_>>(), [*id], "event{number}");
+    older.execute_batch("BEGIN").expect("a view");
+    assert_eq!((found("event1000"), found("event1001")), (Ok(0), Ok(1)));
+
+    let running = open(SqliteConfig::new(&path)).await;
+    let (mut left, mut slices, mut stored) = (u64::MAX, 0, Vec::new());
+    loop {
+        // Only the file knows how far the one before has come.
+        let next = open(SqliteConfig::new(&path)).await;
+        let backfill = next.backfill().await.expect("a slice");
+        drop(next);
+        stored.push(running.store(event(10_000 + slices)).await.expect("a store"));
+        let all = MemoryQuery::builder().all().limit(1).build().expect("a query");
+        let newest = running.query(&all).await.expect("nothing waits").memories;
+        assert_eq!(newest.iter().map(|memory| memory.id).collect::<Vec<_>>(), stored[stored.len() - 1..]);
+        check_integrity(&path);
+        assert_eq!(found("event1001"), Ok(1), "a view stays what it is");
+        let Some(backfill) = backfill else { break };
+        assert!(backfill.blocks == Blocks::Nothing && backfill.total >= 8_800, "{backfill:?}");
+        assert!(backfill.left() < left, "it goes on and does not begin anew: {backfill}");
+        (left, slices) = (backfill.left(), slices + 1);
     }
-    assert_eq!(all.query(&by_word("changed")).await.expect("a page").memories.len(), 2);
-    assert_eq!(all.backfill().await.expect("a state"), None);
+    assert!(slices > 1, "{slices} slices");
+    older.execute_batch("COMMIT").expect("the end of the view");
+    let error = found("event1001").expect_err("gone").to_string();
+    assert!(error.contains("no such table: memory_words"), "{error}");
+
+    check_wordless(&folder).await;
+    let count = "SELECT count(*) FROM memories";
+    assert_eq!(older.query_row(count, [], |row| row.get(0)), Ok(8_000 + stored.len() as i64));
+    for word in ["event1000", "event1001"] {
+        let query = MemoryQuery::builder().all().text(word).build().expect("a query");
+        assert_eq!(running.query(&query).await.expect("a page").memories.len(), 1, "{word}");
+    }
 }
 
 #[tokio::test]
-async fn an_index_that_lacks_nothing_is_complete_at_once() {
+async fn a_ledger_of_version_2_goes_on_whatever_words_were_indexed() {
+    for indexed in [None, Some(0), Some(30), Some(60)] {
+        let folder = TempDir::new().expect("a temporary folder");
+        let path = folder.path().join("memory.db");
+        drop(older::ledger(&path, 60, indexed));
+        let begun = memory_sqlite::migrate(&SqliteConfig::new(&path)).await.expect("the step");
+        assert_eq!((begun.before, begun.applied, begun.now), (2, vec![(3, "no_words")], 3));
+        let provider = open(SqliteConfig::new(&path)).await;
+        assert_eq!(provider.backfill().await.expect("a state"), None, "so little goes at once");
+        let query = MemoryQuery::builder().under("a").text("event1 event30 event60").order(Order::OldestFirst);
+        let page = provider.query(&query.build().expect("a query")).await.expect("a page");
+        let times: Vec<_> = page.memories.iter().map(|memory| memory.created_at.as_millis()).collect();
+        assert_eq!(times, [1, 30, 60]);
+        provider.store(event(61)).await.expect("a store");
+        provider.documents().put(note()).await.expect("a put");
+        check_integrity(&path);
+        check_wordless(&folder).await;
+    }
+}
+
+#[tokio::test]
+async fn a_new_ledger_has_nothing_to_remove() {
     let folder = TempDir::new().expect("a temporary folder");
-    let mut config = SqliteConfig::new(folder.path().join("memory.db"));
-    config.text_index = TextIndex::All;
-    open(config).await;
-    let file = Connection::open(folder.path().join("memory.db")).expect("the file");
-    let complete = "SELECT complete FROM schema_migrations WHERE name = 'words'";
-    assert!(file.query_row(complete, [], |row| row.get::<_, bool>(0)).expect("the step"));
+    let provider = open(SqliteConfig::new(folder.path().join("memory.db"))).await;
+    assert_eq!(provider.backfill().await.expect("a state"), None);
+    let words = "SELECT name FROM sqlite_schema WHERE name LIKE '%words%'";
+    assert_eq!(texts(&folder.path().join("memory.db"), words), [""; 0]);
 }
 
 #[tokio::test]
 async fn the_places_of_older_documents_are_filled_in_beside_programs_that_write() {
     let folder = TempDir::new().expect("a temporary folder");
     let path = folder.path().join("memory.db");
-    let older = open(SqliteConfig::new(&path)).await;
-    let documents = older.documents();
-    let document = |number: usize| Document {
-        id: DocumentId::parse(format!("{number:05}")).expect("valid"),
-        collection: notes(),
-        space_id: SpaceId::parse(["a", "a-b", "a/b:c", "ab-c"][number % 4]).expect("valid"),
-        content: Content::parse("text").expect("valid"),
-        metadata: Metadata::default(),
-        created_at: Timestamp::from_millis((number % 100) as i64).expect("valid"),
-        updated_at: None,
-        revision: Revision::FIRST,
-    };
-    documents.restore((0..4_200).map(document).collect()).await.expect("a restore");
-    let found = async |documents: &dyn DocumentStore| {
+    let ids: Vec<_> = (0..4_200).map(|number| format!("{number:05}")).collect();
+    let place = |number: usize| (["a", "a-b", "a/b:c", "ab-c"][number % 4], (number % 100) as i64);
+    let file = older::empty(&path, |step| step.is_taken() && step.name != PATHS);
+    file.execute_batch("BEGIN").expect("a transaction");
+    for (number, id) in ids.iter().enumerate() {
+        let insert = "INSERT INTO documents (collection, id, created_at, revision, space_id, metadata, content)
+            VALUES ('notes', ?1, ?2, 1, ?3, '{}', 'text')";
+        let (space, time) = place(number);
+        file.execute(insert, (id, time, space)).expect("a document");
+    }
+    file.execute_batch("COMMIT").expect("a commit");
+    let mut due: Vec<_> = (100..=4_000).filter(|number| place(*number).0 != "ab-c").collect();
+    due.sort_by_key(|number| (place(*number).1, *number));
+    let due: Vec<_> = due.into_iter().take(1_000).map(|number| ids[number].as_str()).collect();
+
+    let [newer, other] = [open(SqliteConfig::new(&path)).await, open(SqliteConfig::new(&path)).await];
+    let same = async || {
         let query = DocumentQuery::builder(notes()).under("a").limit(1_000).order(Order::OldestFirst);
         let query = query.filter_text("id BETWEEN '00100' AND '04000'").build().expect("a query");
-        documents.query(&query).await.expect("a page").documents
+        let found = newer.documents().query(&query).await.expect("a page").documents;
+        assert!(found.iter().map(|document| document.id.as_str()).eq(due.iter().copied()), "the answer is another");
     };
-    let before = found(&*documents).await;
-    assert_eq!(before.len(), 1_000);
-
-    let file = Connection::open(&path).expect("the file");
-    // As a program has left it that does not know the step.
-    let without = "
-        DROP TRIGGER document_is_new; DROP TRIGGER document_leaves; DROP TRIGGER document_arrives;
-        DROP TRIGGER document_is_gone; DROP VIEW document_entries; DROP TABLE space_positions;
-        DROP TABLE document_paths; DELETE FROM agreements WHERE name = 'unplaced_below';
-        DELETE FROM schema_migrations WHERE name = 'paths'";
-    file.execute_batch(without).expect("the schema before");
-    let newer = open(SqliteConfig::new(&path)).await;
-    let same = async || assert!(found(&*newer.documents()).await == before, "the answer is another");
     same().await;
     let mut left = newer.backfill().await.expect("a slice").expect("it is not complete");
     assert_eq!((left.blocks, left.total), (Blocks::DocumentPlaces, 4_200));
-    // The program that does not know of the places writes among those that are filled in, and those that are not.
+    // Another program writes among those that are filled in, and those that are not.
+    let documents = other.documents();
     for (moved, gone) in [("00000", "00001"), ("04100", "04101")] {
         let mut write = note().with_id(DocumentId::parse(moved).expect("valid"));
         write.space_id = SpaceId::parse("z-1").expect("valid");
@@ -174,10 +188,26 @@ async fn the_places_of_older_documents_are_filled_in_beside_programs_that_write(
     assert!(file.query_row(complete, [], |row| row.get::<_, bool>(0)).expect("the step"));
 }
 
-/// Down to which row the words are not indexed.
-fn backfill_in(path: &std::path::Path) -> Option<i64> {
-    let sql = "SELECT CAST(value AS INTEGER) FROM agreements WHERE name = 'unindexed_below'";
-    Connection::open(path).expect("the file").query_row(sql, [], |row| row.get(0)).ok()
+/// Checks that the ledger of a folder has all that a new one has, and nothing else.
+async fn check_wordless(folder: &TempDir) {
+    let [path, new] = ["memory.db", "new.db"].map(|name| folder.path().join(name));
+    open(SqliteConfig::new(&new)).await;
+    for sql in ["SELECT name FROM sqlite_schema ORDER BY name", "SELECT name FROM agreements ORDER BY name"] {
+        assert_eq!(texts(&path, sql), texts(&new, sql));
+    }
+    assert_eq!(texts(&path, "SELECT name FROM schema_migrations WHERE NOT complete"), [""; 0]);
+}
+
+fn check_integrity(path: &Path) {
+    assert_eq!(texts(path, "PRAGMA integrity_check"), ["ok"]);
+}
+
+/// The first column of what is found in a file.
+fn texts(path: &Path, sql: &str) -> Vec<String> {
+    let file = Connection::open(path).expect("the file");
+    let mut statement = file.prepare(sql).expect("a statement");
+    let texts = statement.query_map([], |row| row.get(0)).expect("rows");
+    texts.collect::<Result<_, _>>().expect("texts")
 }
 
 /// A ledger with one memory and one document.
@@ -211,8 +241,4 @@ fn notes() -> Collection {
 
 fn document_id() -> DocumentId {
     DocumentId::parse("one").expect("valid")
-}
-
-fn by_word(word: &str) -> MemoryQuery {
-    MemoryQuery::builder().all().text(word).build().expect("a query")
 }

@@ -16,6 +16,8 @@ use memory_sqlite::{SqliteConfig, SqliteMemory};
 use rusqlite::Connection;
 use tempfile::TempDir;
 
+mod older;
+
 /// What a child process does, and where.
 const ROLE: &str = "MEMORY_TEST_ROLE";
 const FILE: &str = "MEMORY_TEST_FILE";
@@ -25,6 +27,8 @@ const KILL_ROUNDS: &str = "MEMORY_TEST_KILL_ROUNDS";
 const WRITERS: usize = 3;
 const READERS: usize = 2;
 const STORES: usize = 300;
+/// The memories of an older ledger, whose words some slices take away.
+const OLDER: i64 = 20_000;
 /// How long a measurement of stores takes.
 const MEASURED: Duration = Duration::from_secs(5);
 /// The bytes of the stores of one group: more than SQLite keeps in memory, so that it writes before the commit.
@@ -39,6 +43,7 @@ fn main() -> ExitCode {
         Trial::test("writers_and_readers_share_a_file", writers_and_readers_share_a_file),
         Trial::test("how_long_stores_of_three_processes_take", how_long_stores_take).with_ignored_flag(true),
         Trial::test("a_killed_writer_loses_nothing_that_it_acknowledged", a_killed_writer_loses_nothing),
+        Trial::test("a_removal_of_words_that_is_killed_goes_on", a_removal_that_is_killed),
         #[cfg(unix)]
         Trial::test("a_log_that_may_not_grow_loses_nothing_that_was_acknowledged", a_log_that_may_not_grow),
         #[cfg(unix)]
@@ -59,8 +64,7 @@ fn eight_processes_make_one_database() -> Result<(), Failed> {
         let applied =
             Connection::open(&path)?
                 .query_row("SELECT count(*) FROM schema_migrations WHERE complete", [], |row| row.get::<_, i64>(0))?;
-        // Three without the one that is optional.
-        if applied != 3 {
+        if applied != 4 {
             return Err(format!("{applied} steps are in the bookkeeping").into());
         }
         check_integrity(&path)?;
@@ -139,6 +143,50 @@ fn a_killed_writer_loses_nothing() -> Result<(), Failed> {
         check_integrity(&path)?;
     }
     Ok(())
+}
+
+/// Beside a process that writes.
+fn a_removal_that_is_killed() -> Result<(), Failed> {
+    let folder = TempDir::new()?;
+    let path = folder.path().join("memory.db");
+    drop(older::ledger(&path, OLDER, Some(OLDER)));
+    let writer = start("write", &path)?;
+    let (mut before, mut kills) = (u64::MAX, 0);
+    loop {
+        let mut child = start("remove-words", &path)?;
+        let mut lines = BufReader::new(child.stdout.take().ok_or("no output")?).lines();
+        // It tells what a slice has left, until nothing is.
+        let Some(left) = lines.next().transpose()? else {
+            finish(child)?;
+            break;
+        };
+        let left: u64 = left.parse()?;
+        if left >= before {
+            return Err(format!("{left} records were left after {before}").into());
+        }
+        // It begins the next slice, and is killed in it.
+        let mut input = child.stdin.take().ok_or("no input")?;
+        writeln!(input)?;
+        child.kill()?;
+        child.wait()?;
+        check_integrity(&path)?;
+        (before, kills) = (left, kills + 1);
+    }
+    if kills < 2 {
+        return Err(format!("it was killed {kills} times").into());
+    }
+    let acknowledged = finish(writer)?;
+    let stored: BTreeSet<_> = read_all(&path)?.iter().map(|memory| memory.id.to_string()).collect();
+    if stored.len() != OLDER as usize + STORES || !acknowledged.iter().all(|id| stored.contains(id)) {
+        return Err(format!("{} memories are there", stored.len()).into());
+    }
+    let left: i64 = Connection::open(&path)?.query_row(
+        "SELECT (SELECT count(*) FROM sqlite_schema WHERE name LIKE '%words%')
+            + (SELECT count(*) FROM schema_migrations WHERE NOT complete)",
+        [],
+        |row| row.get(0),
+    )?;
+    if left == 0 { Ok(()) } else { Err(format!("{left} things are left of the words").into()) }
 }
 
 /// A limit on the size of files stops the log in the middle of a commit, as a broken disk does.
@@ -261,6 +309,14 @@ fn play(role: &str) -> ExitCode {
             }
             Ok(())
         }),
+        "remove-words" => run(&path, async |provider| {
+            let mut lines = std::io::stdin().lines();
+            while let Some(backfill) = provider.backfill().await? {
+                println!("{}", backfill.left());
+                lines.next();
+            }
+            Ok(())
+        }),
         "read" => run(&path, async |provider| {
             let mut before = BTreeSet::new();
             while before.len() < WRITERS * STORES {
@@ -330,6 +386,7 @@ fn start(role: &str, path: &Path) -> Result<Child, std::io::Error> {
     Command::new(env::current_exe()?)
         .env(ROLE, role)
         .env(FILE, path)
+        .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
@@ -365,12 +422,10 @@ fn check_integrity(path: &Path) -> Result<(), Failed> {
     if answer != "ok" {
         return Err(answer.into());
     }
-    for index in ["memory_paths", "memory_words", "document_words"] {
-        file.execute_batch(&format!("INSERT INTO {index} ({index}) VALUES ('integrity-check')"))?;
-    }
+    file.execute_batch("INSERT INTO memory_paths (memory_paths) VALUES ('integrity-check')")?;
     // Each row is found under the last of its path, which is its own. What ends with a boundary is a marker, as no space here does.
-    let tokens = "SELECT count(*) FROM memory_path_tokens WHERE term LIKE 'e%' AND term NOT LIKE '%-'";
-    let tokens: i64 = file.query_row(tokens, [], |row| row.get(0))?;
-    let rows: i64 = file.query_row("SELECT count(*) FROM memories", [], |row| row.get(0))?;
+    let counts = "SELECT count(*), (SELECT count(*) FROM memories) FROM memory_path_tokens
+        WHERE term LIKE 'e%' AND term NOT LIKE '%-'";
+    let (tokens, rows) = file.query_row(counts, [], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?)))?;
     if tokens == rows { Ok(()) } else { Err(format!("{rows} rows, {tokens} of them in the path index").into()) }
 }

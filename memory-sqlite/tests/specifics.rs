@@ -10,7 +10,7 @@ use memory_core::engine::{Access, Engine, Reader, Writer};
 use memory_core::{
     Collection, Content, DEFAULT_DEADLINE, Document, DocumentId, DocumentQuery, DocumentSelection, DocumentWrite,
     Durability, ErrorKind, IdempotencyKey, InMemory, Memory, MemoryId, MemoryPatch, MemoryProvider, MemoryQuery,
-    NewMemory, Order, QueryBuilder, SpaceId, SpaceSelector, Status, TextIndex, Timestamp, Trigger,
+    NewMemory, Order, QueryBuilder, SpaceId, SpaceSelector, Status, Timestamp, Trigger,
 };
 use memory_sqlite::{Location, SqliteConfig, SqliteEngine, SqliteMemory};
 use proptest::prelude::*;
@@ -53,9 +53,7 @@ async fn a_document_that_was_removed_and_put_again_is_another_version() {
 
 #[tokio::test]
 async fn a_database_in_memory_does_all_calls_and_is_its_own() {
-    let mut config = SqliteConfig::in_memory();
-    config.text_index = TextIndex::All;
-    let (one, two) = (open(config.clone()).await, open(config).await);
+    let (one, two) = (open(SqliteConfig::in_memory()).await, open(SqliteConfig::in_memory()).await);
 
     let id = one.store(event("a-b", 1)).await.expect("a store");
     let batch = one.store_many(vec![event("a-c", 2), event("b", 3)]).await.expect("a batch");
@@ -63,8 +61,7 @@ async fn a_database_in_memory_does_all_calls_and_is_its_own() {
     assert_eq!(updated.revision.get(), 2);
     let found = walk(&one, &MemoryQuery::builder().under("a").order(Order::OldestFirst)).await;
     assert_eq!(ids(&found), [id, batch[0]]);
-    let by_text = one.query(&MemoryQuery::builder().all().text("event 3").limit(1).build().expect("a query")).await;
-    assert_eq!(ids(&by_text.expect("a page").memories), [batch[1]]);
+    assert_eq!(ids(&walk(&one, &MemoryQuery::builder().all().text("3")).await), [batch[1]]);
     let document = one.documents().put(document("one")).await.expect("a document");
     assert_eq!(one.documents().collections().await.expect("collections"), std::slice::from_ref(&document.collection));
     let all = DocumentQuery::builder(document.collection.clone()).all().build().expect("a query");
@@ -108,7 +105,8 @@ fn unknown_parameters_are_refused_by_name() {
         ("sqlite://x.db?mode=ro", "mode"),
         ("sqlite://x.db?readers=0", "readers"),
         ("sqlite://x.db?deadline_ms=soon", "deadline_ms"),
-        ("sqlite://x.db?text_index=ledger", "text_index"),
+        ("sqlite://x.db?language=klingon", "language"),
+        ("sqlite://x.db?text_index=all", "text_index"),
         ("sqlite://", "names no file"),
         ("postgres://x", "sqlite:"),
     ] {
@@ -122,13 +120,13 @@ async fn health_tells_files_from_memory() {
     let folder = TempDir::new().expect("a temporary folder");
     let file = open(folder.path().join("memory.db")).await;
     let health = file.check_health().await.expect("health");
-    assert_eq!((health.engine, health.schema_version), ("sqlite", 2));
+    assert_eq!((health.engine, health.schema_version), ("sqlite", 3));
     assert_eq!(health.server_version, rusqlite::version());
     assert_eq!(health.durability, Durability::Durable);
 
     let memory = open(SqliteConfig::in_memory()).await;
     let health = memory.check_health().await.expect("health");
-    assert_eq!(health.schema_version, 2);
+    assert_eq!(health.schema_version, 3);
     assert!(matches!(health.durability, Durability::AtRisk { bound: None, .. }), "{:?}", health.durability);
 }
 
@@ -342,32 +340,6 @@ async fn a_prefix_with_many_siblings_is_found_below_their_parent() {
 }
 
 #[tokio::test]
-async fn a_text_index_that_is_switched_on_covers_older_rows_and_stays() {
-    let folder = TempDir::new().expect("a temporary folder");
-    let path = folder.path().join("memory.db");
-    let without = open(path.clone()).await;
-    let old = without.store(event("a", 1)).await.expect("a store");
-    let query = MemoryQuery::builder().all().text("event").build().expect("a query");
-    assert_eq!(without.query(&query).await.expect_err("no index").kind(), ErrorKind::Unsupported);
-
-    let mut config = SqliteConfig::new(&path);
-    config.text_index = TextIndex::All;
-    let with = open(config).await;
-    let mut found = ids(&with.query(&query).await.expect("a page").memories);
-    assert_eq!(found, [old]);
-
-    // A program that does not want the index keeps it for the one that does.
-    let new = without.store(event("a", 2)).await.expect("a store");
-    let context = memory_core::Context::parse(r#"{"answer":"birthday"}"#).expect("valid");
-    without.update(old, MemoryPatch::new().set_context(context)).await.expect("an update");
-    found = ids(&with.query(&query).await.expect("a page").memories);
-    found.sort();
-    assert_eq!(found, [old, new]);
-    let query = MemoryQuery::builder().all().text("birthday").build().expect("a query");
-    assert_eq!(ids(&with.query(&query).await.expect("a page").memories), [old]);
-}
-
-#[tokio::test]
 async fn no_statement_of_a_recall_scans_or_sorts() {
     let folder = TempDir::new().expect("a temporary folder");
     let path = folder.path().join("memory.db");
@@ -413,10 +385,6 @@ async fn no_statement_of_a_recall_scans_or_sorts() {
         let search = "SEARCH memories USING INDEX memories_by_time (slot=? AND id";
         assert!(plan.iter().any(|step| step.starts_with(search)), "{sql}: {plan:#?}");
         assert!(plan.iter().all(|step| step != "SCAN memories" && !step.contains("TEMP B-TREE")), "{sql}: {plan:#?}");
-    }
-    for (sql, table) in [(statements::SEQS_BY_WORDS, "memories"), (statements::DOCUMENT_SEQS_BY_WORDS, "documents")] {
-        let plan = plan_of(&file, sql);
-        assert!(plan.contains(&format!("SEARCH {table} USING INTEGER PRIMARY KEY (rowid=?)")), "{sql}: {plan:#?}");
     }
 }
 

@@ -4,14 +4,13 @@ use memory_core::{Error, ErrorKind, Result};
 
 use crate::{Applied, Kind, Step};
 
-/// The steps that are still to be applied, of which the optional ones only if they are wanted. `steps` is in ascending order of the
-/// version; `applied` in any.
+/// The steps that are still to be applied. `steps` is in ascending order of the version; `applied` in any.
 ///
 /// # Errors
 /// `SchemaMismatch` for every difference that applying more steps would not mend.
-pub(crate) fn pending(applied: &[Applied], steps: &[Step], wanted: &[&str]) -> Result<Vec<Step>> {
+pub(crate) fn pending(applied: &[Applied], steps: &[Step]) -> Result<Vec<Step>> {
     let Some(newest) = applied.iter().max_by_key(|applied| applied.version) else {
-        return Ok(steps.iter().filter(|step| step.is_taken(wanted)).copied().collect());
+        return Ok(steps.iter().filter(|step| step.is_taken()).copied().collect());
     };
     let known = steps.last().map_or(0, |step| step.version);
     // First, because a newer program may also explain whatever else looks odd.
@@ -24,9 +23,9 @@ pub(crate) fn pending(applied: &[Applied], steps: &[Step], wanted: &[&str]) -> R
         check_applied(applied, steps)?;
     }
     let is_applied = |step: &Step| applied.iter().any(|applied| is_of(applied, step));
-    let missing = steps.iter().filter(|step| !is_applied(step) && step.is_taken(wanted));
+    let missing = steps.iter().filter(|step| !is_applied(step) && step.is_taken());
     // A version may get further steps, until there is a newer one.
-    if let Some(missing) = missing.clone().find(|step| step.version < newest.version && step.kind != Kind::Optional) {
+    if let Some(missing) = missing.clone().find(|step| step.version < newest.version) {
         return refuse(format!(
             "{missing} is missing from the database, which has the later {newest}: restore the database from a backup"
         ));
@@ -61,13 +60,13 @@ fn refuse<T>(message: String) -> Result<T> {
 mod tests {
     use super::*;
 
-    const LONG: Step = Step { version: 2, name: "layout", text: "three", kind: Kind::Backfill };
-    const OPTIONAL: Step = Step { version: 2, name: "words", text: "four", kind: Kind::Optional };
+    const LONG: Step = Step::backfill(2, "layout", "three");
+    const RETIRED: Step = Step::retired(2, "words", "four");
     const KNOWN: [Step; 5] = [
         Step::quick(1, "ledger", "one"),
         Step::quick(2, "documents", "two"),
         LONG,
-        OPTIONAL,
+        RETIRED,
         Step::quick(3, "feed", "five"),
     ];
 
@@ -83,7 +82,7 @@ mod tests {
 
     #[track_caller]
     fn check_refused(applied: &[Applied], steps: &[Step], sentence: &str) {
-        let error = pending(applied, steps, &[]).expect_err("a refusal");
+        let error = pending(applied, steps).expect_err("a refusal");
         assert_eq!(error.kind(), ErrorKind::SchemaMismatch);
         assert_eq!(error.message(), sentence);
     }
@@ -92,36 +91,37 @@ mod tests {
     fn what_was_not_applied_is_pending() {
         for done in 0..=KNOWN.len() {
             let applied = applied(&KNOWN[..done]);
-            assert_eq!(pending(&applied, &KNOWN, &["words"]).expect("a plan"), &KNOWN[done..]);
+            let left: Vec<_> = KNOWN[done..].iter().copied().filter(|step| *step != RETIRED).collect();
+            assert_eq!(pending(&applied, &KNOWN).expect("a plan"), left);
         }
     }
 
     #[test]
-    fn an_optional_step_is_taken_where_it_is_wanted_also_later() {
-        let others: Vec<_> = KNOWN.into_iter().filter(|step| *step != OPTIONAL).collect();
-        assert_eq!(pending(&[], &KNOWN, &[]).expect("a plan"), others);
-        assert_eq!(pending(&applied(&others), &KNOWN, &[]).expect("a plan"), []);
-        assert_eq!(pending(&applied(&others), &KNOWN, &["words"]).expect("a plan"), [OPTIONAL]);
+    fn a_retired_step_is_known_and_never_taken() {
+        let others: Vec<_> = KNOWN.into_iter().filter(|step| *step != RETIRED).collect();
+        assert_eq!(pending(&[], &KNOWN).expect("a plan"), others);
+        assert_eq!(pending(&applied(&others), &KNOWN).expect("a plan"), []);
+        assert_eq!(pending(&applied(&KNOWN[..4]), &KNOWN).expect("a plan"), &KNOWN[4..]);
     }
 
     #[test]
     fn the_newest_version_gets_the_steps_that_a_newer_program_adds() {
-        assert_eq!(pending(&applied(&[KNOWN[0], LONG]), &KNOWN[..3], &[]).expect("a plan"), [KNOWN[1]]);
+        assert_eq!(pending(&applied(&[KNOWN[0], LONG]), &KNOWN[..3]).expect("a plan"), [KNOWN[1]]);
     }
 
     #[test]
-    fn a_step_that_its_backfill_completes_may_be_incomplete() {
+    fn a_step_that_its_backfill_completes_or_completed_may_be_incomplete() {
         let mut applied = applied(&KNOWN);
         applied[2].complete = false;
         applied[3].complete = false;
-        assert_eq!(pending(&applied, &KNOWN, &["words"]).expect("a plan"), []);
+        assert_eq!(pending(&applied, &KNOWN).expect("a plan"), []);
     }
 
     #[test]
     fn the_order_of_the_bookkeeping_does_not_matter() {
         let mut applied = applied(&KNOWN[..3]);
         applied.reverse();
-        assert_eq!(pending(&applied, &KNOWN, &["words"]).expect("a plan"), &KNOWN[3..]);
+        assert_eq!(pending(&applied, &KNOWN).expect("a plan"), &KNOWN[4..]);
     }
 
     #[test]

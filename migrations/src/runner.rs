@@ -28,15 +28,15 @@ impl Report {
     }
 }
 
-/// Applies what is missing of `steps`, which are in ascending order of the version, under the lock of the engine (L1). Of the optional
-/// ones those whose names are `wanted`. What a backfill completes is begun only.
+/// Applies what is missing of `steps`, which are in ascending order of the version, under the lock of the engine (L1). What a
+/// backfill completes is begun only.
 ///
 /// # Errors
 /// `SchemaMismatch` when the database does not fit the program, newer ones included (L4): nothing was written then. An
 /// engine's failure in a step keeps its kind and names the step; the steps before it stay.
-pub async fn migrate(target: &mut dyn Target, steps: &[Step], wanted: &[&str]) -> Result<Report> {
+pub async fn migrate(target: &mut dyn Target, steps: &[Step]) -> Result<Report> {
     target.lock().await?;
-    let report = apply_pending(target, steps, wanted).await;
+    let report = apply_pending(target, steps).await;
     let unlocked = target.unlock().await;
     // Of two failures, the one of a step tells more.
     report.and_then(|report| unlocked.map(|()| report))
@@ -46,14 +46,14 @@ pub async fn migrate(target: &mut dyn Target, steps: &[Step], wanted: &[&str]) -
 ///
 /// # Errors
 /// As [`migrate`], except that no step can fail.
-pub async fn plan(target: &mut dyn Target, steps: &[Step], wanted: &[&str]) -> Result<Report> {
+pub async fn plan(target: &mut dyn Target, steps: &[Step]) -> Result<Report> {
     let applied = target.applied().await?;
-    Ok(Report::new(&applied, &pending(&applied, steps, wanted)?))
+    Ok(Report::new(&applied, &pending(&applied, steps)?))
 }
 
-async fn apply_pending(target: &mut dyn Target, steps: &[Step], wanted: &[&str]) -> Result<Report> {
+async fn apply_pending(target: &mut dyn Target, steps: &[Step]) -> Result<Report> {
     let applied = target.applied().await?;
-    let steps = pending(&applied, steps, wanted)?;
+    let steps = pending(&applied, steps)?;
     for step in &steps {
         target.apply(step).await.map_err(|error| name_step(step, error))?;
     }

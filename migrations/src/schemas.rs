@@ -1,21 +1,13 @@
 //! The schema of each engine.
 
-use memory_core::TextIndex;
-
-use crate::{Kind, Step};
+use crate::Step;
 
 /// The version of a program that writes: what a step compares with the lowest that may.
-pub const WRITER: u32 = 3;
-/// The name of the optional step that indexes the words of the ledger, on every engine that has it.
-pub const WORDS: &str = "words";
-
+pub const WRITER: u32 = 4;
 /// The name of the step that indexes the places of documents, on every engine.
 pub const PATHS: &str = "paths";
-
-/// The optional steps that a configuration wants.
-pub fn wanted(text_index: TextIndex) -> &'static [&'static str] {
-    if text_index == TextIndex::All { &[WORDS] } else { &[] }
-}
+/// The name of the step that removes the index of words, on every engine.
+pub const NO_WORDS: &str = "no_words";
 
 /// The steps of the SQLite schema, in ascending order.
 pub fn sqlite() -> &'static [Step] {
@@ -23,8 +15,9 @@ pub fn sqlite() -> &'static [Step] {
         &[
             Step::quick(1, "ledger", include_str!("../sqlite/0001_ledger.sql")),
             Step::quick(2, "writers", include_str!("../sqlite/0002_writers.sql")),
-            paths(include_str!("../sqlite/0002_paths.sql")),
-            optional_words(include_str!("../sqlite/0002_words.sql")),
+            Step::backfill(2, PATHS, include_str!("../sqlite/0002_paths.sql")),
+            Step::retired(2, "words", include_str!("../sqlite/0002_words.sql")),
+            Step::backfill(3, NO_WORDS, include_str!("../sqlite/0003_no_words.sql")),
         ]
     }
 }
@@ -37,8 +30,9 @@ pub fn postgres() -> &'static [Step] {
             Step::quick(1, "ledger", include_str!("../postgres/0001_ledger.sql")),
             Step::quick(2, "writers", include_str!("../postgres/0002_writers.sql")),
             Step::quick(2, "secrets", include_str!("../postgres/0002_secrets.sql")),
-            paths(include_str!("../postgres/0002_paths.sql")),
-            optional_words(include_str!("../postgres/0002_words.sql")),
+            Step::backfill(2, PATHS, include_str!("../postgres/0002_paths.sql")),
+            Step::retired(2, "words", include_str!("../postgres/0002_words.sql")),
+            Step::quick(3, NO_WORDS, include_str!("../postgres/0003_no_words.sql")),
         ]
     }
 }
@@ -50,8 +44,9 @@ pub fn mongo() -> &'static [Step] {
         &[
             Step::quick(1, "ledger", include_str!("../mongo/0001_ledger.json")),
             Step::quick(2, "writers", include_str!("../mongo/0002_writers.json")),
-            paths(include_str!("../mongo/0002_paths.json")),
-            optional_words(include_str!("../mongo/0002_words.json")),
+            Step::backfill(2, PATHS, include_str!("../mongo/0002_paths.json")),
+            Step::retired(2, "words", include_str!("../mongo/0002_words.json")),
+            Step::backfill(3, NO_WORDS, include_str!("../mongo/0003_no_words.json")),
         ]
     }
 }
@@ -61,18 +56,11 @@ pub fn redis() -> &'static [Step] {
     const {
         &[
             Step::quick(1, "ledger", include_str!("../redis/0001_ledger.lua")),
-            Step { version: 2, name: "layout", text: include_str!("../redis/0002_layout.lua"), kind: Kind::Backfill },
-            paths(include_str!("../redis/0002_paths.lua")),
+            Step::backfill(2, "layout", include_str!("../redis/0002_layout.lua")),
+            Step::backfill(2, PATHS, include_str!("../redis/0002_paths.lua")),
+            Step::backfill(3, NO_WORDS, include_str!("../redis/0003_no_words.lua")),
         ]
     }
-}
-
-const fn paths(text: &'static str) -> Step {
-    Step { version: 2, name: PATHS, text, kind: Kind::Backfill }
-}
-
-const fn optional_words(text: &'static str) -> Step {
-    Step { version: 2, name: WORDS, text, kind: Kind::Optional }
 }
 
 #[cfg(test)]

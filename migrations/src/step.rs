@@ -25,8 +25,8 @@ pub enum Kind {
     Quick,
     /// Taken always. Its text begins it, and a backfill completes it, which the engine does in slices.
     Backfill,
-    /// As [`Kind::Backfill`], but taken only where the configuration wants it.
-    Optional,
+    /// Taken no more. Databases that older programs have taken it in are known by it, whether it came to its end or not.
+    Retired,
 }
 
 impl Step {
@@ -35,9 +35,19 @@ impl Step {
         Self { version, name, text, kind: Kind::Quick }
     }
 
-    /// Whether it is taken where these optional steps are wanted.
-    pub fn is_taken(&self, wanted: &[&str]) -> bool {
-        self.kind != Kind::Optional || wanted.contains(&self.name)
+    /// A step that a backfill completes.
+    pub const fn backfill(version: u32, name: &'static str, text: &'static str) -> Self {
+        Self { version, name, text, kind: Kind::Backfill }
+    }
+
+    /// A step that no database gets any more.
+    pub const fn retired(version: u32, name: &'static str, text: &'static str) -> Self {
+        Self { version, name, text, kind: Kind::Retired }
+    }
+
+    /// Whether a database that lacks it gets it.
+    pub fn is_taken(&self) -> bool {
+        self.kind != Kind::Retired
     }
 
     /// The SHA-256 of the text, in 64 lowercase hexadecimal digits.

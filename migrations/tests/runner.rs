@@ -95,12 +95,12 @@ impl Target for Connection {
 #[tokio::test]
 async fn an_empty_database_gets_every_step_and_a_second_run_none() {
     let mut connection = Connection::default();
-    let report = migrate(&mut connection, &STEPS, &[]).await.expect("the first run");
+    let report = migrate(&mut connection, &STEPS).await.expect("the first run");
     let every_step = vec![(1, "ledger"), (2, "documents"), (3, "words")];
     assert_eq!(report, Report { before: 0, applied: every_step, now: 3 });
     assert_eq!(connection.calls, ["lock", "applied", "apply", "apply", "apply", "unlock"]);
 
-    let report = migrate(&mut connection, &STEPS, &[]).await.expect("the second run");
+    let report = migrate(&mut connection, &STEPS).await.expect("the second run");
     assert_eq!(report, Report { before: 3, applied: vec![], now: 3 });
     assert_eq!(connection.database.versions(), [1, 2, 3]);
 }
@@ -108,24 +108,24 @@ async fn an_empty_database_gets_every_step_and_a_second_run_none() {
 #[tokio::test]
 async fn an_older_database_gets_the_steps_that_it_lacks() {
     let mut connection = Connection::default();
-    migrate(&mut connection, &STEPS[..1], &[]).await.expect("the older program");
-    let report = migrate(&mut connection, &STEPS, &[]).await.expect("the newer program");
+    migrate(&mut connection, &STEPS[..1]).await.expect("the older program");
+    let report = migrate(&mut connection, &STEPS).await.expect("the newer program");
     assert_eq!(report, Report { before: 1, applied: vec![(2, "documents"), (3, "words")], now: 3 });
 }
 
 #[tokio::test]
 async fn a_dry_run_tells_the_same_and_changes_nothing() {
     let mut connection = Connection::default();
-    let planned = plan(&mut connection, &STEPS, &[]).await.expect("a plan");
+    let planned = plan(&mut connection, &STEPS).await.expect("a plan");
     assert_eq!(connection.calls, ["applied"]);
     assert!(connection.database.versions().is_empty());
-    assert_eq!(planned, migrate(&mut connection, &STEPS, &[]).await.expect("the run"));
+    assert_eq!(planned, migrate(&mut connection, &STEPS).await.expect("the run"));
 }
 
 #[tokio::test]
 async fn a_failing_step_leaves_those_before_it_and_gives_the_lock_back() {
     let mut connection = Connection { broken: Some(2), ..Connection::default() };
-    let error = migrate(&mut connection, &STEPS, &[]).await.expect_err("step 2 is broken");
+    let error = migrate(&mut connection, &STEPS).await.expect_err("step 2 is broken");
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     assert_eq!(error.message(), r#"version 2 "documents" could not be applied: the disk is full"#);
     assert_eq!((error.outcome(), error.is_retryable()), (Outcome::Unknown, true));
@@ -137,33 +137,33 @@ async fn a_failing_step_leaves_those_before_it_and_gives_the_lock_back() {
     assert!(!connection.database.is_locked());
 
     connection.broken = None;
-    let report = migrate(&mut connection, &STEPS, &[]).await.expect("the repaired run");
+    let report = migrate(&mut connection, &STEPS).await.expect("the repaired run");
     assert_eq!(report, Report { before: 1, applied: vec![(2, "documents"), (3, "words")], now: 3 });
 }
 
 #[tokio::test]
 async fn a_newer_database_is_refused_untouched_and_unlocked() {
     let mut connection = Connection::default();
-    migrate(&mut connection, &STEPS, &[]).await.expect("the newer program");
+    migrate(&mut connection, &STEPS).await.expect("the newer program");
     connection.calls.clear();
 
-    let error = migrate(&mut connection, &STEPS[..2], &[]).await.expect_err("the older program");
+    let error = migrate(&mut connection, &STEPS[..2]).await.expect_err("the older program");
     assert_eq!(error.kind(), ErrorKind::SchemaMismatch);
     assert_eq!(connection.calls, ["lock", "applied", "unlock"]);
     assert!(!connection.database.is_locked());
 
-    let error = plan(&mut connection, &STEPS[..2], &[]).await.expect_err("its dry run");
+    let error = plan(&mut connection, &STEPS[..2]).await.expect_err("its dry run");
     assert_eq!(error.kind(), ErrorKind::SchemaMismatch);
 }
 
 #[tokio::test]
 async fn a_lock_that_stays_is_an_error_and_a_failing_step_comes_before_it() {
     let mut connection = Connection { broken_unlock: true, ..Connection::default() };
-    let error = migrate(&mut connection, &STEPS[..1], &[]).await.expect_err("the lock stays");
+    let error = migrate(&mut connection, &STEPS[..1]).await.expect_err("the lock stays");
     assert_eq!(error.message(), "the connection is gone");
 
     let mut connection = Connection { broken: Some(2), broken_unlock: true, ..Connection::default() };
-    let error = migrate(&mut connection, &STEPS, &[]).await.expect_err("step 2 is broken");
+    let error = migrate(&mut connection, &STEPS).await.expect_err("step 2 is broken");
     assert_eq!(error.message(), r#"version 2 "documents" could not be applied: the disk is full"#);
 }
 
@@ -173,7 +173,7 @@ async fn eight_at_once_apply_each_step_once() {
     let mut runs = JoinSet::new();
     for _ in 0..8 {
         let mut connection = Connection::to(&database);
-        runs.spawn(async move { migrate(&mut connection, &STEPS, &[]).await });
+        runs.spawn(async move { migrate(&mut connection, &STEPS).await });
     }
     let reports: Vec<_> = runs.join_all().await.into_iter().map(|report| report.expect("a run")).collect();
     assert_eq!(database.versions(), [1, 2, 3]);
@@ -182,14 +182,11 @@ async fn eight_at_once_apply_each_step_once() {
 }
 
 #[tokio::test]
-async fn what_a_backfill_completes_is_begun_once_and_only_where_it_is_wanted() {
-    let steps = [STEPS[0], Step { kind: Kind::Optional, ..STEPS[1] }];
+async fn what_a_backfill_completes_is_begun_once() {
+    let steps = [STEPS[0], Step { kind: Kind::Backfill, ..STEPS[1] }];
     let mut connection = Connection::default();
-    let report = migrate(&mut connection, &steps, &[]).await.expect("the run");
-    assert_eq!(report, Report { before: 0, applied: vec![(1, "ledger")], now: 1 });
-
-    for applied in [vec![(2, "documents")], vec![]] {
-        let report = migrate(&mut connection, &steps, &["documents"]).await.expect("the run");
+    for applied in [vec![(1, "ledger"), (2, "documents")], vec![]] {
+        let report = migrate(&mut connection, &steps).await.expect("the run");
         assert_eq!(report.applied, applied);
     }
     assert_eq!(connection.database.versions(), [1, 2]);

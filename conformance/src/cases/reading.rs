@@ -35,8 +35,8 @@ const BOTH_ORDERS: [Order; 2] = [Order::NewestFirst, Order::OldestFirst];
 /// Part of a query.
 type Part = fn(QueryBuilder<Ledger>) -> QueryBuilder<Ledger>;
 
-/// Ways to ask for the spaces `guild-1-a` and `guild-1-b` of [`guilds`], and for no other.
-const READ_PATHS: [(&str, Part); 9] = [
+/// Ways to ask for the rows of the spaces `guild-1-a` and `guild-1-b` of [`guilds`], which all have the same text, and for no other.
+const READ_PATHS: [(&str, Part); 10] = [
     ("exact", |query| query.exact("guild-1-a").exact("guild-1-b")),
     ("under", |query| query.under("guild-1")),
     ("prefix", |query| query.prefix("guild-1-")),
@@ -46,6 +46,7 @@ const READ_PATHS: [(&str, Part); 9] = [
     ("regex without a head", |query| query.regex("-1-")),
     ("all, confined", |query| query.all().within(memory_core::SpaceSelector::under("guild-1").expect("a valid path"))),
     ("union", |query| query.exact("guild-1-a").under("guild-1-b").prefix("guild-1-b").glob("guild-1-?")),
+    ("text", |query| query.under("guild-1").text("nobody said: Hello!")),
 ];
 
 /// One memory for each of these times in each of four spaces, two of them in `guild-1`.

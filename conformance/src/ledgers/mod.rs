@@ -11,7 +11,6 @@ use std::sync::Arc;
 use libtest_mimic::Arguments;
 use memory_core::{
     Document, DocumentSelection, DocumentStore, Expect, Memory, MemoryPatch, MemoryProvider, NewMemory, Result, Status,
-    TextIndex,
 };
 
 use crate::case::CaseResult;
@@ -24,37 +23,44 @@ use compare::compare;
 /// What every ledger of version 1 holds, as an export.
 const RECORDS: &str = include_str!("../../ledgers/v1/records.jsonl");
 
-/// Runs a test on the ledgers of version 1 that an engine has left, one without and one with the words of its memories, as `main` of a
-/// test with `harness = false`. The test lays the ledger in a fresh place, and calls [`check`].
-pub fn run(engine: &str, ledgers: [&'static str; 2], test: fn(TextIndex, &'static str) -> CaseResult) -> ExitCode {
-    let trials = [("", TextIndex::Documents), ("_with_words", TextIndex::All)].into_iter().zip(ledgers);
-    let trials = trials.map(|((kind, text_index), ledger)| {
-        trial(format!("{engine}::a_ledger_of_version_1{kind}_goes_on"), move || test(text_index, ledger))
-    });
+/// Runs a test on the ledgers of version 1 that an engine has left, one without and one with an index of the words of its memories, as
+/// `main` of a test with `harness = false`. The test lays the ledger in a fresh place, and calls [`check`].
+pub fn run(engine: &str, ledgers: [&'static str; 2], test: fn(&'static str) -> CaseResult) -> ExitCode {
+    let trials = ["", "_with_words"].into_iter().zip(ledgers);
+    let trials = trials
+        .map(|(kind, ledger)| trial(format!("{engine}::a_ledger_of_version_1{kind}_goes_on"), move || test(ledger)));
     libtest_mimic::run(&Arguments::from_args(), trials.collect()).exit_code()
 }
 
-/// Checks that a ledger of version 1 has lost nothing when `open` opens it, and that it takes every kind of write: first with the text
-/// index that it was kept with, then with that of the whole ledger.
-pub async fn check(
-    text_index: TextIndex,
-    open: impl AsyncFn(TextIndex) -> Result<Arc<dyn MemoryProvider>>,
-) -> CaseResult {
+/// Checks that a ledger of version 1 has lost nothing when `open` opens it, and that it takes every kind of write: while its backfills are
+/// pending, when they are complete, and when it is opened again.
+pub async fn check(open: impl AsyncFn() -> Result<Arc<dyn MemoryProvider>>) -> CaseResult {
     let (memories, documents) = records()?;
-    let mut model = Naive::new(true);
+    let mut model = Naive::default();
     model.restore(memories);
     model.restore_documents(documents.clone());
-    for text_index in [text_index, TextIndex::All] {
-        let provider = open(text_index).await?;
-        provider.init().await?;
-        compare(&*provider, &model).await?;
-        repeat_keys(&*provider, &model).await?;
-        write(&*provider, &mut model).await?;
-        write_documents(&*provider.documents(), &mut model, &documents).await?;
-        compare(&*provider, &model).await?;
-        provider.shutdown().await?;
-    }
+    let provider = open().await?;
+    provider.init().await?;
+    check_open(&*provider, &mut model, &documents).await?;
+    while provider.backfill().await?.is_some() {}
+    compare(&*provider, &model).await?;
+    provider.shutdown().await?;
+
+    let provider = open().await?;
+    provider.init().await?;
+    assert_eq!(provider.backfill().await?, None, "what is complete stays complete");
+    check_open(&*provider, &mut model, &documents).await?;
+    provider.shutdown().await?;
     Ok(())
+}
+
+/// Looks for everything, writes, and looks again.
+async fn check_open(provider: &dyn MemoryProvider, model: &mut Naive, documents: &[Document]) -> CaseResult {
+    compare(provider, model).await?;
+    repeat_keys(provider, model).await?;
+    write(provider, model).await?;
+    write_documents(&*provider.documents(), model, documents).await?;
+    compare(provider, model).await
 }
 
 fn records() -> serde_json::Result<(Vec<Memory>, Vec<Document>)> {

@@ -27,7 +27,7 @@ const AT_ONCE: usize = 4;
 chapter!("model":
     random_sequences [
         "V7", "L1", "W1", "W2", "W3", "W4", "W5", "W6", "W7", "W8", "W12", "Q1", "Q2", "Q3", "Q4", "Q5", "Q6", "Q7", "S1",
-        "S2", "S3", "S4", "S5", "F1", "F2", "F3", "F4", "F5", "D1", "D3", "D4", "D5", "T2"
+        "S2", "S3", "S4", "S5", "F1", "F2", "F3", "F4", "F5", "D1", "D3", "D4", "D5", "T2", "T3"
     ],
 );
 
@@ -78,9 +78,8 @@ fn play_one(runtime: &Handle, harness: &Arc<dyn Harness>, seed: u64, calls: &Ato
     })
 }
 
-fn report(seed: u64, failure: &str, Sequence { ledger_text, handles, calls }: &Sequence) -> String {
-    let index = if *ledger_text { "with" } else { "without" };
-    let mut report = format!("{failure}\nafter these calls on {handles} handles, {index} the ledger's text index:\n");
+fn report(seed: u64, failure: &str, Sequence { handles, calls }: &Sequence) -> String {
+    let mut report = format!("{failure}\nafter these calls on {handles} handles:\n");
     for (number, call) in calls.iter().enumerate() {
         // Writing to a string can't fail.
         let _ = writeln!(report, "{number:4}: on handle {}: {:?}", call.handle % handles, call.op);

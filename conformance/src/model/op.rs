@@ -85,7 +85,7 @@ pub(crate) struct Ask {
     pub(crate) spaces: Vec<Selector>,
     pub(crate) within: Option<Selector>,
     pub(crate) filter: Option<Condition>,
-    pub(crate) text: Option<&'static str>,
+    pub(crate) text: Option<String>,
     pub(crate) order: Order,
     pub(crate) limit: usize,
     pub(crate) offset: usize,
@@ -184,10 +184,10 @@ impl Ask {
         if let Some(filter) = &self.filter {
             builder = builder.filter_text(&filter.to_string());
         }
-        match self.text {
-            Some(text) => builder.text(text).limit(self.limit),
-            None => builder.order(self.order).limit(self.limit),
+        if let Some(text) = &self.text {
+            builder = builder.text(text);
         }
+        builder.order(self.order).limit(self.limit)
     }
 }
 
@@ -255,7 +255,8 @@ const KEYS: &[&str] = &["k", "k2", "K"];
 const CONTENTS: &[&str] = &["red apple", "Red", "", "blue, pear!", "red blue", "café 東京"];
 const COLLECTIONS: &[&str] = &["c", "c-1"];
 pub(crate) const DOCUMENT_IDS: &[&str] = &["a", "a*", "ab", "A", "%"];
-const TEXTS: &[&str] = &["red", "RED blue", "pear -apple", "", "*", "京 cafe", "\"café"];
+/// Some are a part of a word, a key or a number, and find nothing.
+const TEXTS: &[&str] = &["red", "RED blue", "pear -apple", "", "*", "京 cafe", "\"café", "re", "k text 50"];
 /// Versions 1, 4, 7 and none, all of them lower or higher than what a provider makes now.
 const MEMORY_IDS: &[&str] = &[
     "00000000-0000-0000-0000-000000000001",
@@ -348,7 +349,7 @@ fn ask() -> impl Strategy<Value = Ask> {
     let limit = prop_oneof![3 => 1..4_usize, 1 => 10..100_usize, 1 => Just(0), 4 => Just(MAX_LIMIT)];
     let order = select(&[Order::NewestFirst, Order::OldestFirst][..]);
     let filter = option::weighted(0.35, condition());
-    let text = option::weighted(0.1, select(TEXTS));
+    let text = option::weighted(0.15, select(TEXTS).prop_map(str::to_owned));
     let offset = prop_oneof![8 => Just(0), 1 => 1..5_usize, 1 => 5..200_usize];
     (vec(selector(), 0..3), option::weighted(0.2, selector()), filter, text, order, limit, offset).prop_map(
         |(spaces, within, filter, text, order, limit, offset)| Ask {

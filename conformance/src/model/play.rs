@@ -1,6 +1,5 @@
 //! Plays one sequence on an engine, and compares every answer with that of the model.
 
-use std::collections::HashMap;
 use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +9,7 @@ use memory_core::{
     MemoryId, MemoryProvider, Outcome, Result, Revision, Status, Timestamp,
 };
 
-use super::naive::{Answer, Naive, Row, json};
+use super::naive::{Answer, Naive, json};
 use super::op::{Ask, Call, DOCUMENT_IDS, Item, Op, Patch, Question, Restored, Write};
 use super::sequence::Sequence;
 use crate::case::{Settings, Stage};
@@ -30,7 +29,6 @@ type Step<T = ()> = Result<T, String>;
 /// Plays a sequence in a namespace of its own, which is removed afterwards.
 pub(crate) async fn play(harness: &Arc<dyn Harness>, settings: Settings, sequence: Sequence) -> Step {
     let stage = Stage::new(Arc::clone(harness), settings);
-    let stage = if sequence.ledger_text { stage.with_ledger_text() } else { stage };
     // A task of its own, so that a panic ends the sequence only.
     let played = tokio::spawn(tokio::time::timeout(TIME_LIMIT, play_on(stage.clone(), sequence))).await;
     let removed = stage.remove().await;
@@ -48,7 +46,7 @@ async fn play_on(stage: Stage, sequence: Sequence) -> Step {
         handles.push(opened(&stage).await?);
     }
     let document_ids = DOCUMENT_IDS.iter().map(|id| document_id(id)).collect();
-    let mut sides = Sides { stage, handles, model: Naive::new(sequence.ledger_text), document_ids };
+    let mut sides = Sides { stage, handles, model: Naive::default(), document_ids };
     for (number, call) in sequence.calls.iter().enumerate() {
         sides.step(call).await.map_err(|difference| format!("call {number}: {difference}"))?;
     }
@@ -163,25 +161,21 @@ impl Sides {
     async fn query(&self, handle: usize, asked: &Asked<'_>) -> Step {
         let model = self.expected(asked);
         match (self.page(handle, asked, None).await, model) {
-            (Ok(page), Ok(rows)) => match asked.ask().text {
-                Some(text) => same_found(asked.ask(), text, page, &rows),
-                None => self.same_walk(handle, asked, page, &rows).await,
-            },
-            (engine, model) => same("query", engine.map(|page| page.records), model.map(|rows| records(&rows))),
+            (Ok(page), Ok(records)) => self.same_walk(handle, asked, page, &records).await,
+            (engine, model) => same("query", engine.map(|page| page.records), model),
         }
     }
 
     /// Compares page after page, each asked for by the next handle.
-    async fn same_walk(&self, handle: usize, asked: &Asked<'_>, first: Page, rows: &[Row]) -> Step {
+    async fn same_walk(&self, handle: usize, asked: &Asked<'_>, first: Page, records: &[String]) -> Step {
         let ask = asked.ask();
-        let mut rest = rows.get(ask.offset..).filter(|_| ask.limit > 0).unwrap_or_default();
+        let mut rest = records.get(ask.offset..).filter(|_| ask.limit > 0).unwrap_or_default();
         let (mut page, mut given) = (first, 0);
         for number in 1..=PAGES {
             check(ask, &page)?;
             let count = page.records.len();
-            let due = rest.iter().take(count).map(|row| &row.json);
-            if !page.records.iter().eq(due) {
-                let due = records(rest.iter().take(ask.limit));
+            if !page.records.iter().eq(rest.iter().take(count)) {
+                let due = &rest[..rest.len().min(ask.limit)];
                 return Err(format!("query: page {number} is\n  {:#?}\nand should be\n  {due:#?}", page.records));
             }
             rest = &rest[count..];
@@ -206,7 +200,7 @@ impl Sides {
     /// stored meanwhile may come or not.
     async fn walk_while_storing(&mut self, handle: usize, question: &Question, meanwhile: &[Item]) -> Step {
         let mut question = question.clone();
-        (question.ask.text, question.ask.offset) = (None, 0);
+        question.ask.offset = 0;
         let excluded = self.excluded(&question);
         // One that is refused is what other calls are about.
         let Ok(before) = self.model.query(&question, &excluded) else { return Ok(()) };
@@ -218,11 +212,11 @@ impl Sides {
         let walked = self.walk_on(handle, &asked, first).await?;
         // Each row is found behind the one before it, so that none comes twice.
         let mut rest = after.iter();
-        if let Some(wrong) = walked.iter().find(|record| !rest.any(|row| row.json == **record)) {
+        if let Some(wrong) = walked.iter().find(|record| !rest.any(|due| due == *record)) {
             return Err(format!("query: a walk gives what does not match, out of order or twice: {wrong}"));
         }
-        match before.iter().find(|row| !walked.contains(&row.json)) {
-            Some(lost) => Err(format!("query: a walk lost what was there throughout: {}", lost.json)),
+        match before.iter().find(|record| !walked.contains(record)) {
+            Some(lost) => Err(format!("query: a walk lost what was there throughout: {lost}")),
             None => Ok(()),
         }
     }
@@ -337,7 +331,7 @@ impl Sides {
         Asked::Ledger { question, excluded: self.excluded(question) }
     }
 
-    fn expected(&self, asked: &Asked<'_>) -> Answer<Vec<Row>> {
+    fn expected(&self, asked: &Asked<'_>) -> Answer<Vec<String>> {
         match asked {
             Asked::Ledger { question, excluded } => self.model.query(question, excluded),
             Asked::Documents { name, ask } => self.model.query_documents(&collection(name), ask),
@@ -383,10 +377,6 @@ fn refused(error: Error) -> String {
     format!("query: a page of a walk is refused: {error:?}")
 }
 
-fn records<'a>(rows: impl IntoIterator<Item = &'a Row>) -> Vec<String> {
-    rows.into_iter().map(|row| row.json.clone()).collect()
-}
-
 /// What holds for each page.
 fn check(ask: &Ask, page: &Page) -> Step {
     if page.records.len() > ask.limit || page.unreadable > 0 {
@@ -394,28 +384,6 @@ fn check(ask: &Ask, page: &Page) -> Step {
             "query: a page over its limit of {}, or with rows that can't be read: {page:#?}",
             ask.limit
         ));
-    }
-    Ok(())
-}
-
-/// Compares the answer to a text with the rows that match: which of them it gives within a limit is the engine's own, and the order
-/// is as far as T2 leaves it open.
-fn same_found(ask: &Ask, text: &str, page: Page, rows: &[Row]) -> Step {
-    check(ask, &page)?;
-    if page.next.is_some() {
-        return Err("query: a page of a text has a cursor".to_owned());
-    }
-    let due = rows.len().saturating_sub(ask.offset).min(ask.limit);
-    let mut left: HashMap<_, _> = rows.iter().map(|row| (&row.json, row)).collect();
-    let found: Vec<_> = page.records.iter().filter_map(|record| left.remove(record)).collect();
-    if (found.len(), page.records.len()) != (due, due) {
-        let matching = records(rows);
-        return Err(format!("query: a text finds\n  {:#?}\nand {due} are due of\n  {matching:#?}", page.records));
-    }
-    for (place, row) in found.iter().enumerate() {
-        if let Some(low) = found[..place].iter().find(|earlier| row.outranks(earlier, text)) {
-            return Err(format!("query: a text ranks\n  {}\nbefore\n  {}", low.json, row.json));
-        }
     }
     Ok(())
 }

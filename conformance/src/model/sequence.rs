@@ -14,7 +14,6 @@ const SHRINK_TIME: Duration = Duration::from_secs(60);
 /// What is played in one namespace.
 #[derive(Debug, Clone)]
 pub(crate) struct Sequence {
-    pub(crate) ledger_text: bool,
     /// How many handles are open at a time.
     pub(crate) handles: usize,
     pub(crate) calls: Vec<Call>,
@@ -35,12 +34,11 @@ impl Shrinkable {
         let config = Config { rng_seed: RngSeed::Fixed(seed), failure_persistence: None, ..Config::default() };
         let mut runner = TestRunner::new(config);
         let length = prop_oneof![24 => 1..40_usize, 1 => 100..=500_usize];
-        let frame = (proptest::bool::ANY, 1..=3_usize, length).new_tree(&mut runner)?;
-        let (ledger_text, handles, length) = frame.current();
+        let (handles, length) = (1..=3_usize, length).new_tree(&mut runner)?.current();
         let call = call();
         let trees = (0..length).map(|_| call.new_tree(&mut runner)).collect::<Result<Vec<CallTree>, _>>()?;
         let calls = trees.iter().map(ValueTree::current).collect();
-        Ok(Self { sequence: Sequence { ledger_text, handles, calls }, trees })
+        Ok(Self { sequence: Sequence { handles, calls }, trees })
     }
 
     pub(crate) fn sequence(&self) -> &Sequence {
@@ -62,7 +60,7 @@ impl Shrinkable {
         };
         self.drop_calls(&mut fails);
         self.simplify_calls(&mut fails);
-        self.simplify_rest(&mut fails);
+        self.simplify_handles(&mut fails);
         (self.sequence, failure)
     }
 
@@ -103,13 +101,9 @@ impl Shrinkable {
         }
     }
 
-    /// One handle is simpler than two, and no text index than one.
-    fn simplify_rest(&mut self, fails: &mut impl FnMut(&Sequence) -> bool) {
+    /// One handle is simpler than two.
+    fn simplify_handles(&mut self, fails: &mut impl FnMut(&Sequence) -> bool) {
         let smaller = Sequence { handles: 1, ..self.sequence.clone() };
-        if fails(&smaller) {
-            self.sequence = smaller;
-        }
-        let smaller = Sequence { ledger_text: false, ..self.sequence.clone() };
         if fails(&smaller) {
             self.sequence = smaller;
         }
@@ -142,7 +136,7 @@ mod tests {
         let made = long.expect("there is a long one");
         let failure = play(&made.sequence).expect_err("a long one has every call");
         let (smallest, failure) = made.shrink(failure, play);
-        assert_eq!((smallest.calls.len(), smallest.handles, smallest.ledger_text), (2, 1, false));
+        assert_eq!((smallest.calls.len(), smallest.handles), (2, 1));
         assert_eq!(failure, "2 calls");
     }
 }

@@ -8,10 +8,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use async_trait::async_trait;
 use memory_core::plugin::Plugin;
 use memory_core::{
-    BOUNDARIES, Backfill, Capabilities, Clock as _, Context, ContextPatch, DocumentStore, Error, ErrorKind, Health,
-    InMemory, IntoDynProvider, Json, Memory, MemoryId, MemoryPage, MemoryPatch, MemoryProvider, MemoryQuery,
-    MemoryRecall, Metadata, MetadataPatch, NewMemory, Number, Recall, Recalled, RestoreReport, Result, Revision,
-    SpaceId, SystemClock, Timestamp, Trigger, Updated,
+    BOUNDARIES, Backfill, Clock as _, Context, ContextPatch, DocumentStore, Error, ErrorKind, Health, InMemory,
+    IntoDynProvider, Json, Memory, MemoryId, MemoryPage, MemoryPatch, MemoryProvider, MemoryQuery, MemoryRecall,
+    Metadata, MetadataPatch, NewMemory, Number, Recall, Recalled, RestoreReport, Result, Revision, SpaceId,
+    SystemClock, Timestamp, Trigger, Updated,
 };
 use tokio::sync::{Semaphore, SemaphorePermit};
 
@@ -157,10 +157,6 @@ impl MemoryProvider for Broken {
 
     async fn backfill(&self) -> Result<Option<Backfill>> {
         self.inner().backfill().await
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        self.inner().capabilities()
     }
 
     async fn store(&self, memory: NewMemory) -> Result<MemoryId> {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use memory_core::{
     Collection, Content, Document, DocumentId, DocumentPage, DocumentQuery, DocumentRecall, DocumentSelection,
-    DocumentStore, DocumentWrite, Expect, Recalled, RestoreReport, Result, words,
+    DocumentStore, DocumentWrite, ErrorKind, Expect, Recalled, RestoreReport, Result, words,
 };
 
 use crate::flaw::Flaw;
@@ -79,12 +79,21 @@ impl DocumentStore for BrokenDocuments {
     }
 
     async fn query(&self, query: &DocumentQuery) -> Result<DocumentPage> {
-        let mut page = self.inner.query(query).await?;
-        let Some(text) = query.text() else { return Ok(page) };
+        let Some(text) = query.text() else { return self.inner.query(query).await };
         let wanted = words::distinct(text);
         let held = |document: &Document| words::distinct(document.content.as_str());
+        let mut page = match self.inner.query(query).await {
+            Err(error) if error.kind() == ErrorKind::InvalidInput && self.flaw == Flaw::CursorForgetsItsText => {
+                let has_a_word = |document: &Document| !wanted.is_disjoint(&held(document));
+                DocumentPage { documents: self.selected(has_a_word, query.collection()).await?, ..Default::default() }
+            }
+            page => page?,
+        };
         match self.flaw {
             Flaw::TextNeedsEveryWord => page.documents.retain(|document| wanted.is_subset(&held(document))),
+            Flaw::TextIsRanked => {
+                page.documents.sort_by_key(|document| std::cmp::Reverse(held(document).intersection(&wanted).count()))
+            }
             Flaw::TextHitsEndAtTen => page.documents.truncate(10),
             Flaw::BackslashesHideWords => page.documents.retain(|document| !document.content.as_str().contains('\\')),
             Flaw::RemoveLeavesText => {

@@ -84,7 +84,11 @@ pub(crate) enum Flaw {
     TextNeedsEveryWord,
     TextHitsEndAtTen,
     BackslashesHideWords,
-    UnsupportedTextFindsEverything,
+    TextIsRanked,
+    TextForgottenBehindACursor,
+    TextMatchesWithinWords,
+    KeysAreWords,
+    CursorForgetsItsText,
 
     // Recall.
     RecallCountsOthers,

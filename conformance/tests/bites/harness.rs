@@ -39,7 +39,7 @@ impl Harness for BrokenHarness {
             open.remove(name);
         }
         let first = open.entry(name.to_owned()).or_default();
-        let provider = first.reopen(clock, namespace.text_index, namespace.deadline);
+        let provider = first.reopen(clock, namespace.deadline);
         Ok(Arc::new(Broken::new(provider, self.flaw, Arc::clone(&self.half))))
     }
 

@@ -67,7 +67,15 @@ const BITES: &[(&str, Flaw, &str)] = &[
     ("remove_leaves_text", Flaw::RemoveLeavesText, "documents.removed_documents_are_gone_everywhere"),
     ("empty_collections_are_listed", Flaw::EmptyCollectionsAreListed, "documents.collections_are_sorted_and_in_use"),
     ("text_needs_every_word", Flaw::TextNeedsEveryWord, "text.any_word_is_enough"),
-    ("unsupported_text_finds_everything", Flaw::UnsupportedTextFindsEverything, "text.ledger_text_off_is_unsupported"),
+    ("text_is_ranked", Flaw::TextIsRanked, "text.text_comes_in_the_order_of_the_query"),
+    (
+        "text_forgotten_behind_a_cursor",
+        Flaw::TextForgottenBehindACursor,
+        "text.ledger_text_comes_in_order_over_its_pages",
+    ),
+    ("text_matches_within_words", Flaw::TextMatchesWithinWords, "text.ledger_is_found_by_its_strings"),
+    ("keys_are_words", Flaw::KeysAreWords, "text.ledger_is_found_by_its_strings"),
+    ("cursor_forgets_its_text", Flaw::CursorForgetsItsText, "text.a_cursor_belongs_to_its_text"),
     (
         "plugin_forgets_readable_spaces",
         Flaw::PluginForgetsReadableSpaces,
@@ -157,6 +165,9 @@ const RANDOM_BITES: &[(&str, Flaw)] = &[
     ("merge_keeps_what_is_null", Flaw::MergeKeepsWhatIsNull),
     ("under_takes_dots", Flaw::UnderTakesDots),
     ("missing_fields_are_equal", Flaw::MissingFieldsAreEqual),
+    ("text_needs_every_word", Flaw::TextNeedsEveryWord),
+    ("text_matches_within_words", Flaw::TextMatchesWithinWords),
+    ("keys_are_words", Flaw::KeysAreWords),
 ];
 const SETTINGS: Settings = Settings { seed: 20_260_101, sequences: 200 };
 

@@ -5,9 +5,9 @@ use std::sync::{Mutex, PoisonError};
 
 use memory_core::filter::{Comparison, Field, Value};
 use memory_core::{
-    CursorKey, Error, ErrorKind, Filter, Head, InMemory, Json, JsonObject, Ledger, Memory, MemoryPage, MemoryProvider,
+    CursorKey, Error, Filter, Head, InMemory, Json, JsonObject, Ledger, Memory, MemoryPage, MemoryProvider,
     MemoryQuery, Metadata, Number, Order, PageBuilder, Position, QueryBuilder, Result, SpaceSelector, Spaces,
-    Timestamp, Verdict,
+    Timestamp, Trigger, Verdict, words,
 };
 
 use crate::flaw::Flaw;
@@ -38,7 +38,7 @@ impl Naive {
     }
 
     pub(crate) async fn query(&self, query: &MemoryQuery) -> Result<MemoryPage> {
-        let is_first = query.cursor().is_none() && query.text().is_none();
+        let is_first = query.cursor().is_none();
         match self.flaw {
             Flaw::UnderIsRawPrefix
             | Flaw::PrefixIsLike
@@ -52,10 +52,10 @@ impl Naive {
             | Flaw::StatusIgnoredInUnion
             | Flaw::UnderTakesDots
             | Flaw::MissingFieldsAreEqual
-                if query.text().is_none() =>
-            {
-                self.page(query).await
-            }
+            | Flaw::TextNeedsEveryWord
+            | Flaw::TextForgottenBehindACursor
+            | Flaw::TextMatchesWithinWords
+            | Flaw::KeysAreWords => self.page(query).await,
             Flaw::WithinIgnored if is_first && query.within().is_some() => {
                 // One page for all, since its cursor would belong to another query.
                 let widened = again(query, |builder| builder.within(Spaces::All).limit(1_000));
@@ -93,7 +93,7 @@ impl Naive {
             }
             // Neither what is excluded nor an offset is carried over.
             Flaw::ExcludeIgnored if is_first => self.inner.query(&again(query, |builder| builder).build()?).await,
-            Flaw::CursorIsAnOffset if query.text().is_none() => self.page_by_offset(query).await,
+            Flaw::CursorIsAnOffset => self.page_by_offset(query).await,
             Flaw::PagesEndAtTen => {
                 let mut page = self.inner.query(query).await?;
                 if page.memories.len() > 10 {
@@ -111,12 +111,6 @@ impl Naive {
                 }
                 Ok(page)
             }
-            Flaw::UnsupportedTextFindsEverything => match self.inner.query(query).await {
-                Err(error) if error.kind() == ErrorKind::Unsupported => {
-                    self.inner.query(&again(query, |builder| builder).build()?).await
-                }
-                result => result,
-            },
             _ => self.inner.query(query).await,
         }
     }
@@ -162,10 +156,9 @@ impl Naive {
             }
         }
         let mut page = page.finish()?;
-        if self.flaw == Flaw::MissingFieldsAreEqual {
-            for memory in &mut page.memories {
-                *memory = self.inner.get(memory.id).await?.ok_or_else(Error::not_found)?;
-            }
+        for memory in &mut page.memories {
+            // As it is, and not as it was believed to be.
+            *memory = self.inner.get(memory.id).await?.ok_or_else(Error::not_found)?;
         }
         Ok(page)
     }
@@ -215,14 +208,34 @@ impl Naive {
         })
     }
 
-    /// A memory that has the fields of all comparisons, where this engine believes that a missing one equals every value.
+    /// A memory that core's matchers take or leave, where this engine believes that it matches or that it does not.
     fn believed_memory(&self, query: &MemoryQuery, memory: Memory) -> Result<Memory> {
-        let Some(filter) = query.filter().filter(|_| self.flaw == Flaw::MissingFieldsAreEqual) else {
-            return Ok(memory);
+        if let (Flaw::MissingFieldsAreEqual, Some(filter)) = (self.flaw, query.filter()) {
+            let mut members = memory.metadata.to_object();
+            fill_in(&mut members, filter);
+            return Ok(Memory { metadata: Metadata::from_object(&members)?, ..memory });
+        }
+        let Some(text) = query.text() else { return Ok(memory) };
+        let (wanted, held) = (words::distinct(text), words::text_of(&memory.trigger, memory.context.as_ref()));
+        let believes = match self.flaw {
+            Flaw::TextNeedsEveryWord => Some(wanted.is_subset(&words::distinct(&held))),
+            Flaw::TextForgottenBehindACursor if query.cursor().is_some() => Some(true),
+            Flaw::TextMatchesWithinWords => {
+                let held = held.to_lowercase();
+                Some(wanted.iter().any(|word| held.contains(word)))
+            }
+            // The keys and the numbers of a JSON text are among its words as a text.
+            Flaw::KeysAreWords => {
+                Some(!wanted.is_disjoint(&words::distinct(&format!("{held} {}", memory.trigger.as_str()))))
+            }
+            _ => None,
         };
-        let mut members = memory.metadata.to_object();
-        fill_in(&mut members, filter);
-        Ok(Memory { metadata: Metadata::from_object(&members)?, ..memory })
+        Ok(match believes {
+            // The text itself, which holds each of its words, or a trigger that holds none.
+            Some(true) => Memory { trigger: Trigger::parse(&serde_json::to_string(text).expect("a text"))?, ..memory },
+            Some(false) => Memory { trigger: Trigger::parse("0")?, context: None, ..memory },
+            None => memory,
+        })
     }
 
     /// The page at a number of rows instead of behind a row.
@@ -260,7 +273,7 @@ impl Naive {
     }
 }
 
-/// The first page of the same query, with a change; without text, offset and what is excluded.
+/// The first page of the same query, with a change; without offset and what is excluded.
 fn again(
     query: &MemoryQuery,
     change: impl FnOnce(QueryBuilder<Ledger>) -> QueryBuilder<Ledger>,
@@ -275,6 +288,9 @@ fn again(
     }
     if let Some(filter) = query.filter() {
         builder = builder.filter(filter.clone());
+    }
+    if let Some(text) = query.text() {
+        builder = builder.text(text);
     }
     if let Some(after) = query.created_after() {
         builder = builder.created_after(after);

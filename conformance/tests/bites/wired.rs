@@ -13,10 +13,9 @@ use conformance::fault::Faults;
 use conformance::{Harness, Namespace};
 use futures::future::BoxFuture;
 use memory_core::{
-    Backfill, Capabilities, Clock, Collection, Document, DocumentId, DocumentPage, DocumentQuery, DocumentRecall,
-    DocumentSelection, DocumentStore, DocumentWrite, Error, ErrorKind, Health, InMemory, Memory, MemoryId, MemoryPage,
-    MemoryPatch, MemoryProvider, MemoryQuery, MemoryRecall, NewMemory, Outcome, Recalled, RestoreReport, Result,
-    Updated,
+    Backfill, Clock, Collection, Document, DocumentId, DocumentPage, DocumentQuery, DocumentRecall, DocumentSelection,
+    DocumentStore, DocumentWrite, Error, ErrorKind, Health, InMemory, Memory, MemoryId, MemoryPage, MemoryPatch,
+    MemoryProvider, MemoryQuery, MemoryRecall, NewMemory, Outcome, Recalled, RestoreReport, Result, Updated,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -59,7 +58,7 @@ impl WiredHarness {
         let mut open = locked(&self.open);
         let inner = open.entry(namespace.name.clone()).or_default();
         Arc::new(Wired(Arc::new(Line {
-            inner: inner.reopen(clock, namespace.text_index, namespace.deadline),
+            inner: inner.reopen(clock, namespace.deadline),
             address: url.trim_start_matches("wired://").to_owned(),
             calls: Arc::clone(&self.calls),
             connection: tokio::sync::Mutex::default(),
@@ -229,10 +228,6 @@ impl MemoryProvider for Wired {
 
     async fn backfill(&self) -> Result<Option<Backfill>> {
         self.0.inner.backfill().await
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        self.0.inner.capabilities()
     }
 
     async fn store(&self, memory: NewMemory) -> Result<MemoryId> {

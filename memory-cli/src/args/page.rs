@@ -9,8 +9,8 @@ use super::values;
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Page")]
 pub(crate) struct PageArgs {
-    /// Only what holds at least one word of this text, best first.
-    #[arg(long, conflicts_with_all = ["order", "cursor"], allow_hyphen_values = true)]
+    /// Only what holds at least one word of this text.
+    #[arg(long, allow_hyphen_values = true)]
     text: Option<String>,
     /// Which come first, by the time they were created; newest unless said otherwise.
     #[arg(long)]

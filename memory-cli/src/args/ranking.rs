@@ -9,9 +9,9 @@ use super::values;
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Reading")]
 pub(crate) struct RankingArgs {
-    /// english, another of Snowball's languages, or none.
-    #[arg(long, default_value_t = Language::default(), value_parser = values::language)]
-    language: Language,
+    /// english, german or another that the README lists, or none; unless given, that of the database (?language= in the URL).
+    #[arg(long, value_parser = values::language)]
+    language: Option<Language>,
     /// What holds records together: parent (the space above), depth:N (so many segments of the space) or metadata:KEY.
     #[arg(long, default_value = "parent", value_parser = values::container)]
     container: Container,

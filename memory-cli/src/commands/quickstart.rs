@@ -28,10 +28,7 @@ const TOUR: [(&str, &[&str]); 8] = [
         "A condition, in every space",
         &["query", "--all", "--where", "metadata.topic = 'birthday' AND text ILIKE '%march%'"],
     ),
-    (
-        "Documents by their words, best first",
-        &["document", "query", "--collection", "notes", "--all", "--text", "birthday pie"],
-    ),
+    ("Documents by their words", &["document", "query", "--collection", "notes", "--all", "--text", "birthday pie"]),
 ];
 
 /// A command of the tour.

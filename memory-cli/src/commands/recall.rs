@@ -116,7 +116,9 @@ fn show<T: Into<RecordBody>>(
         ));
     }
     if !complete {
-        output::note(&format!("not complete: the best of the newest {examined} records; name a smaller scope"));
+        output::note(&format!(
+            "not complete: the best of the newest {examined} records, as far as they fit; name a smaller scope, or ask for less"
+        ));
     }
     Ok(ExitCode::SUCCESS)
 }

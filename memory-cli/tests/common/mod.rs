@@ -10,6 +10,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 use tempfile::TempDir;
 
+#[path = "../../../memory-sqlite/tests/older/mod.rs"]
+pub(crate) mod older;
 pub(crate) mod python;
 pub(crate) mod sample;
 pub(crate) mod server;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use memory_context::prompt::{MemoryLoadContext, MemoryScope, MemoryStore, MemoryUpdate, PromptMemory, SyncReport};
 use memory_context::records::{AgentId, Records};
-use memory_core::{DEFAULT_DEADLINE, InMemory, MemoryProvider, Result, SystemClock, TextIndex};
+use memory_core::{DEFAULT_DEADLINE, InMemory, MemoryProvider, Result, SystemClock};
 use memory_runtime::Sandbox;
 
 /// What a case returns. It may also panic, by an assertion.
@@ -45,7 +45,7 @@ const TIME_LIMIT: Duration = Duration::from_secs(180);
 impl Engine {
     pub(crate) async fn in_memory() -> Result<Self> {
         let one = InMemory::new();
-        let other = one.reopen(Arc::new(SystemClock), TextIndex::Documents, DEFAULT_DEADLINE);
+        let other = one.reopen(Arc::new(SystemClock), DEFAULT_DEADLINE);
         Self::initialised(Arc::new(one), Arc::new(other), None).await
     }
 
@@ -54,7 +54,6 @@ impl Engine {
         let sandbox = Sandbox {
             name: conformance::Namespace::unique().name,
             clock: Arc::new(SystemClock),
-            text_index: TextIndex::Documents,
             deadline: DEFAULT_DEADLINE,
         };
         let (one, other) = (sandbox.open(url)?, sandbox.open(url)?);

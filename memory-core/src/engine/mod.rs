@@ -41,7 +41,7 @@ pub use scan::{Scanned, offer_in_order};
 pub use session::{Append, Appended, Atomicity, DocumentsFound, Found, MemoriesFound, Reader, Steps, Work, Writer};
 pub use settings::{Config, Settings, parameter};
 pub use stored::{StoredDocument, StoredMemory, corrupt};
-pub use walk::{Mark, Place, Row, Search, Source, Visit, Walk, shown_id};
+pub use walk::{Mark, Place, Row, Source, Visit, Walk, shown_id};
 
 /// A storage that is open: what [`Provider`] builds the contract on.
 ///

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::places::{Part, Places};
 use super::session::Reader;
-use super::walk::{Mark, Row, Search, Visit, Walk};
+use super::walk::{Mark, Row, Visit, Walk};
 use super::watch::Watch;
 use crate::cursor::CursorKey;
 use crate::page::{DocumentPage, Head, MemoryPage, PageBuilder, Selects, Verdict};
@@ -39,16 +39,7 @@ pub(super) async fn memories(
     Asked { query, key, watch, .. }: &Asked<MemoryQuery>,
 ) -> Result<MemoryPage> {
     let page = PageBuilder::new(query, key)?;
-    if query.limit == 0 || is_never(query) {
-        return page.finish();
-    }
-    if query.text.is_some() {
-        let mut page = page;
-        if !query.words.is_empty() {
-            let mut visit = |row: &dyn Row<Ledger>| offer(&mut page, watch, row);
-            reader.search_memories(&search(query, query.of.created_after, query.of.created_before), &mut visit).await?;
-            watch.check()?;
-        }
+    if query.finds_nothing() || is_never(query) {
         return page.finish();
     }
     let statuses: Vec<Status> = query.of.statuses.iter().copied().collect();
@@ -73,16 +64,7 @@ pub(super) async fn documents(
     Asked { query, key, watch, has_places }: &Asked<DocumentQuery>,
 ) -> Result<DocumentPage> {
     let page = PageBuilder::new(query, key)?;
-    if query.limit == 0 {
-        return page.finish();
-    }
-    if query.text.is_some() {
-        let mut page = page;
-        if !query.words.is_empty() {
-            let mut visit = |row: &dyn Row<Documents>| offer(&mut page, watch, row);
-            reader.search_documents(query.collection(), &search(query, None, None), &mut visit).await?;
-            watch.check()?;
-        }
+    if query.finds_nothing() {
         return page.finish();
     }
     let parts = document_parts(reader, query, *has_places).await?;
@@ -119,10 +101,6 @@ fn offer<K: Selects>(page: &mut PageBuilder<'_, K>, watch: &Watch, row: &dyn Row
         return Ok(Verdict::Stop);
     }
     page.offer(row.head(), |head| row.read(head), || row.id())
-}
-
-fn search<K>(query: &Query<K>, created_after: Option<Timestamp>, created_before: Option<Timestamp>) -> Search<'_> {
-    Search { words: &query.words, created_after, created_before, count: first_slice(query) }
 }
 
 /// One more than the page has, so that the walk learns whether it is the last.

@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// A recall looks at the newest records of its scope, up to so many (R5).
-pub const MAX_RECALLED: usize = 20_000;
+pub const MAX_RECALLED: usize = 100_000;
 /// Their texts have so many bytes at most, but for the first (R5).
 pub const MAX_RECALLED_BYTES: usize = 64 << 20;
 /// A recall that has read so many bytes takes a permit (L8).
@@ -95,7 +95,7 @@ where
 {
     let goes_on = || watch.check().is_ok();
     let mut digester = Digester::new(recall, &goes_on);
-    let (mut newest, mut examined, mut bytes) = (Newest::new(), 0, 0);
+    let (mut newest, mut in_vain, mut bytes) = (Newest::new(), 0, 0);
     // One that has not begun is before all others.
     let mut walks: Vec<(&Part, Option<Mark>)> = parts.iter().map(|part| (part, None)).collect();
     let is_shared = parts.len() > 1;
@@ -115,14 +115,14 @@ where
         };
         let mut is_over = false;
         let mut visit = |row: &dyn Row<K>| {
-            is_over = !watch.goes_on() || newest.is_full(examined);
+            is_over = !watch.goes_on() || newest.gives_up(in_vain);
             if is_over {
                 return Ok(Verdict::Stop);
             }
-            examined += 1;
             let record = row.head().and_then(|head| {
                 is_over = newest.has_passed(&head);
                 let is_looked_at = !is_over && recall.query.has_in_scope(&head);
+                in_vain += usize::from(!is_looked_at);
                 is_looked_at.then(|| row.read(&head)).transpose()
             });
             match record {
@@ -188,8 +188,13 @@ where
     let ids: Vec<_> = wanted.into_iter().map(|place| digests[place].mark.id.clone()).collect();
     let mut records = HashMap::with_capacity(ids.len());
     for ids in ids.chunks(READ) {
-        for record in on.read(reader, ids).await?.into_iter().flatten() {
-            records.insert(K::head(&record).id.to_vec(), record);
+        for record in on.read(reader, ids).await? {
+            match record {
+                Ok(record) => drop(records.insert(K::head(&record).id.to_vec(), record)),
+                Err(error) if error.kind() != ErrorKind::Corrupt => return Err(error),
+                // Damaged since.
+                Err(_) => {}
+            }
         }
         watch.check()?;
     }
@@ -223,11 +228,11 @@ impl Newest {
         Self { digests: Vec::new(), bytes: 0, left_out: None, is_whole: true }
     }
 
-    /// Whether so many were examined that no more are.
-    fn is_full(&mut self, examined: usize) -> bool {
-        let is_full = examined == MAX_EXAMINED;
-        self.is_whole &= !is_full;
-        is_full
+    /// Whether so many were examined in vain that no more are.
+    fn gives_up(&mut self, in_vain: usize) -> bool {
+        let gives_up = in_vain == MAX_EXAMINED;
+        self.is_whole &= !gives_up;
+        gives_up
     }
 
     fn has_passed(&self, head: &Head<'_>) -> bool {

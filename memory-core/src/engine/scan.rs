@@ -1,10 +1,8 @@
 //! For engines that look at every record and have them all at hand.
 
-use std::collections::BTreeSet;
-
 use super::walk::{Mark, Row, Visit, Walk};
 use crate::page::{Head, Selects, Verdict};
-use crate::{ErrorKind, Order, Result};
+use crate::{Order, Result};
 
 /// A record that was read as a whole, or why it can't be.
 #[derive(Debug, Clone)]
@@ -73,47 +71,4 @@ where
         last = Some(scanned.mark);
     }
     Ok(None)
-}
-
-/// The records that hold a wanted word, found by looking at all of them.
-pub(super) struct Ranked<'w, K: Selects> {
-    wanted: &'w BTreeSet<String>,
-    words_of: fn(&K::Record) -> BTreeSet<String>,
-    /// How many of the distinct words each record holds.
-    found: Vec<(usize, Scanned<K>)>,
-}
-
-impl<'w, K: Selects> Ranked<'w, K>
-where
-    K::Record: Clone,
-{
-    pub(super) fn new(wanted: &'w BTreeSet<String>, words_of: fn(&K::Record) -> BTreeSet<String>) -> Self {
-        Self { wanted, words_of, found: Vec::new() }
-    }
-
-    /// Looks at a row. One that can't be read has no words.
-    pub(super) fn add(&mut self, row: &dyn Row<K>) -> Result<Verdict> {
-        match row.head().and_then(|head| row.read(&head)) {
-            Ok(record) => {
-                let rank = (self.words_of)(&record).intersection(self.wanted).count();
-                if rank > 0 {
-                    self.found.push((rank, Scanned::new(record)));
-                }
-                Ok(Verdict::Skip)
-            }
-            Err(error) if error.kind() == ErrorKind::Corrupt => Ok(Verdict::Skip),
-            Err(error) => Err(error),
-        }
-    }
-
-    /// Offers what was found: first what holds the most words, then the newest.
-    pub(super) fn offer(mut self, visit: &mut Visit<'_, K>) -> Result<()> {
-        self.found.sort_by(|(left, at), (right, other)| (right, &other.mark).cmp(&(left, &at.mark)));
-        for (_, scanned) in self.found {
-            if visit(&scanned)? == Verdict::Stop {
-                break;
-            }
-        }
-        Ok(())
-    }
 }

@@ -3,8 +3,7 @@
 use std::collections::HashMap;
 use std::pin::Pin;
 
-use super::scan::Ranked;
-use super::walk::{Mark, Place, Search, Visit, Walk};
+use super::walk::{Mark, Place, Visit, Walk};
 use crate::query::{Documents, Ledger};
 use crate::{Collection, Document, DocumentId, Memory, MemoryId, Outcome, Result};
 
@@ -33,21 +32,6 @@ pub trait Reader: Send {
         walk: &Walk<'_>,
         visit: &mut Visit<'_, Ledger>,
     ) -> impl Future<Output = Result<Option<Mark>>> + Send;
-
-    /// Offers memories that hold one of the words, best first, until it is stopped.
-    ///
-    /// Here by looking at all memories; an engine with an index of words overrides it.
-    fn search_memories(
-        &mut self,
-        search: &Search<'_>,
-        visit: &mut Visit<'_, Ledger>,
-    ) -> impl Future<Output = Result<()>> + Send {
-        async move {
-            let mut ranked = Ranked::new(search.words, Memory::words);
-            self.walk_memories(&Walk::EVERYTHING, &mut |row| ranked.add(row)).await?;
-            ranked.offer(visit)
-        }
-    }
 
     /// The paths that start with `prefix` and have no further boundary (`-`, `/`, `:`), of the ledger or of a collection: as a space where
     /// a record has the path as its space, as an ancestor where a record has it above. `None` when there are more than `most`, or more than
@@ -78,22 +62,6 @@ pub trait Reader: Send {
         walk: &Walk<'_>,
         visit: &mut Visit<'_, Documents>,
     ) -> impl Future<Output = Result<Option<Mark>>> + Send;
-
-    /// Offers documents of a collection that hold one of the words, best first, until it is stopped.
-    ///
-    /// Here by looking at all documents of the collection; an engine with an index of words overrides it.
-    fn search_documents(
-        &mut self,
-        collection: &Collection,
-        search: &Search<'_>,
-        visit: &mut Visit<'_, Documents>,
-    ) -> impl Future<Output = Result<()>> + Send {
-        async move {
-            let mut ranked = Ranked::new(search.words, Document::words);
-            self.walk_documents(collection, &Walk::EVERYTHING, &mut |row| ranked.add(row)).await?;
-            ranked.offer(visit)
-        }
-    }
 
     /// The collections that hold a document, in ascending order.
     fn collections(&mut self) -> impl Future<Output = Result<Vec<Collection>>> + Send;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::gate::DEFAULT_DEADLINE;
-use crate::{Clock, Error, Result, SystemClock, TextIndex};
+use crate::{Clock, Error, Language, Result, SystemClock};
 
 /// The configuration of an engine.
 pub trait Config: fmt::Debug + Clone + Send + Sync + 'static {
@@ -26,17 +26,17 @@ pub struct Settings {
     pub deadline: Duration,
     /// How long a call tries again after temporary failures.
     pub patience: Duration,
-    /// What text search covers (T3).
-    pub text_index: TextIndex,
+    /// The language of the questions and of the records, unless a question has its own (R2).
+    pub language: Language,
     /// Where `updatedAt` comes from.
     pub clock: Arc<dyn Clock>,
 }
 
 impl Default for Settings {
-    /// 30 seconds for a call and its attempts, text search of documents only, and the clock of the machine.
+    /// 30 seconds for a call and its attempts, English, and the clock of the machine.
     fn default() -> Self {
         let (deadline, clock) = (DEFAULT_DEADLINE, Arc::new(SystemClock));
-        Self { deadline, patience: deadline, text_index: TextIndex::default(), clock }
+        Self { deadline, patience: deadline, language: Language::default(), clock }
     }
 }
 

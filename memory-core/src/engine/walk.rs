@@ -1,7 +1,5 @@
 //! Walks: where a session looks for candidates, and how it offers them.
 
-use std::collections::BTreeSet;
-
 use crate::page::{Head, Selects, Verdict};
 use crate::{BOUNDARIES, Document, Memory, Order, Result, Status, Timestamp};
 
@@ -23,19 +21,6 @@ pub struct Walk<'w> {
     pub count: usize,
     /// Whether another walk waits for its turn, so that this one must return after about `count` candidates.
     pub is_shared: bool,
-}
-
-/// A search for records by their words.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Search<'s> {
-    /// The words, of which a record holds at least one.
-    pub words: &'s BTreeSet<String>,
-    /// Only records created after this, exclusively. An engine that ranks more than it can offer leaves out others first.
-    pub created_after: Option<Timestamp>,
-    /// Only records created before this, exclusively.
-    pub created_before: Option<Timestamp>,
-    /// About how many are wanted.
-    pub count: usize,
 }
 
 /// Which records a walk goes along.

@@ -22,9 +22,4 @@ impl ReadOnlyLedger {
     pub(super) async fn recall(&self, recall: &MemoryRecall) -> Result<Recalled<Memory>> {
         self.0.recall(recall).await
     }
-
-    /// Whether it can be searched by text.
-    pub(super) fn has_text(&self) -> bool {
-        self.0.capabilities().ledger_text
-    }
 }

@@ -13,8 +13,8 @@ use super::record::Show;
 use super::{Answer, Arguments, Executor, Scope};
 use crate::query::{Documents, Kind, Ledger};
 use crate::{
-    Cursor, Document, DocumentQuery, DocumentRecall, DocumentStore, Error, ErrorKind, Filter, Memory, MemoryQuery,
-    MemoryRecall, Order, Query, QueryBuilder, Recall, Recalled, Result,
+    Cursor, Document, DocumentQuery, DocumentRecall, DocumentStore, Error, Filter, Memory, MemoryQuery, MemoryRecall,
+    Order, Query, QueryBuilder, Recall, Recalled, Result,
 };
 
 /// Where the records of an answer end, in bytes of their JSON and of what is said of them; one record always fits (P5).
@@ -81,7 +81,7 @@ impl QueryMemory {
                 },
                 "text": {
                     "type": "string",
-                    "description": "Words to look for, in any language and with any punctuation. What holds most of them comes first."
+                    "description": "Words of which a record has to hold at least one, in any language and with any punctuation."
                 },
                 "where": {
                     "type": "string",
@@ -102,7 +102,7 @@ impl QueryMemory {
                 "order": {
                     "type": "string",
                     "enum": ["newest", "oldest"],
-                    "description": "What comes first; newest by default. Does not go with text."
+                    "description": "What comes first; newest by default."
                 },
                 "limit": {
                     "type": "integer",
@@ -112,7 +112,7 @@ impl QueryMemory {
                 },
                 "cursor": {
                     "type": "string",
-                    "description": "The cursor of an earlier answer, to go on behind it; all else as it was then. Does not go with text."
+                    "description": "The cursor of an earlier answer, to go on behind it; all else as it was then."
                 }
             },
             "additionalProperties": false
@@ -189,11 +189,6 @@ impl Executor for QueryMemory {
                 }
                 let asked = arguments.text("question")?;
                 let query = build(MemoryQuery::builder(), scope, &mut arguments)?;
-                if query.text().is_some() && !self.ledger.has_text() {
-                    let message =
-                        "text: the ledger can't be searched by words here; use where, as in text ILIKE '%word%'";
-                    return Err(Error::new(ErrorKind::Unsupported, message));
-                }
                 self.answer(query, asked).await
             }
             Some(_) => Err(Error::invalid("source: must be documents or ledger")),
@@ -260,7 +255,10 @@ impl QueryMemory {
     /// As much of an answer as fits.
     async fn answer<K: Ask>(&self, query: Query<K>, question: Option<String>) -> Result<Answer> {
         match question {
-            Some(question) => self.best(Recall::new(&question, query)?).await,
+            Some(question) => {
+                let recall = Recall::new(&question, query);
+                self.best(recall.map_err(|error| NamedArguments::about("question", &error))?).await
+            }
             None => self.page(query).await,
         }
     }
@@ -277,7 +275,9 @@ impl QueryMemory {
             ));
         }
         if !recalled.complete {
-            found.cut.push("there is more than could be looked at: name a space to look further".to_owned());
+            found.cut.push(
+                "there is more than could be looked at or shown: name a smaller space, or ask for less".to_owned(),
+            );
         }
         Answer::from_value(&found)
     }
@@ -291,18 +291,14 @@ impl QueryMemory {
             found.show::<K>(&records)?;
             let shown = found.records.len();
             left_out += records.len() - shown;
-            if shown < records.len() && query.text.is_none() {
+            if shown < records.len() {
                 // Only a page that ends where the answer does has a cursor that goes on there.
                 query.limit = shown;
                 continue;
             }
             if left_out > 0 {
-                let advice = match query.text {
-                    None => "go on with cursor",
-                    Some(_) => "ask again for less, with where or a narrower text",
-                };
                 found.cut.push(format!(
-                    "{left_out} records did not fit, as an answer ends at {MAX_ANSWER_BYTES} bytes: {advice}"
+                    "{left_out} records did not fit, as an answer ends at {MAX_ANSWER_BYTES} bytes: go on with cursor"
                 ));
             }
             if has_unreadable {

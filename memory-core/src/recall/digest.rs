@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 
+use foldhash::fast::RandomState as FastState;
+
 use super::language::{Terms, pair};
 use super::{Container, Recall};
 use crate::engine::Mark;
@@ -11,6 +13,8 @@ use crate::{BOUNDARIES, Json, JsonObject, Timestamp, words};
 
 /// The known words are forgotten when there are so many, since the records decide how many different words there are.
 const MAX_KNOWN: usize = 65_536;
+/// A longer word is looked up each time, in bytes.
+const MAX_KNOWN_WORD: usize = 256;
 /// The names of speakers are forgotten when there are so many, as words are.
 const MAX_SPEAKERS: usize = 1_024;
 /// How many words are counted between two looks at whether it goes on.
@@ -43,8 +47,10 @@ pub(crate) struct Digest {
 pub(crate) struct Digester<'r, K> {
     recall: &'r Recall<K>,
     terms: Terms,
-    /// What the words are that were seen.
-    known: HashMap<String, Known>,
+    /// What the words are that were seen, as they stood. Whoever fills it with words of one hash makes nothing but this recall slower.
+    known: HashMap<String, Known, FastState>,
+    /// The last word that was not known, as it counts.
+    lower: String,
     /// The speakers that were seen, and whether the question names them.
     speakers: HashMap<String, Option<u64>>,
     /// Its key is secret, so that nobody can make two containers one.
@@ -65,8 +71,9 @@ enum Known {
 impl<'r, K: Selects> Digester<'r, K> {
     /// Asks `goes_on` now and then whether anybody still waits; if not, a digest ends early and is of no use.
     pub(crate) fn new(recall: &'r Recall<K>, goes_on: &'r (dyn Fn() -> bool + Sync)) -> Self {
-        let (known, speakers, hasher) = Default::default();
-        Self { recall, terms: Terms::new(recall.options.language), known, speakers, hasher, goes_on }
+        let (known, lower, speakers, hasher) = Default::default();
+        let terms = Terms::new(recall.options.language.unwrap_or_default());
+        Self { recall, terms, known, lower, speakers, hasher, goes_on }
     }
 
     /// The digest of a record of the scope.
@@ -96,7 +103,7 @@ impl<'r, K: Selects> Digester<'r, K> {
 
     /// Counts the terms of a text.
     fn count(&mut self, text: &str, counts: &mut Counts) {
-        let (mut before, mut lower): (Option<words::Word<'_>>, _) = (None, String::new());
+        let mut before: Option<words::Word<'_>> = None;
         for (number, word) in words::found(text).enumerate() {
             if number % PAUSE == PAUSE - 1 && !(self.goes_on)() {
                 return;
@@ -106,22 +113,25 @@ impl<'r, K: Selects> Digester<'r, K> {
             {
                 counts.add(self.asked(&pair(before.text, word.text)));
             }
-            word.lower_into(&mut lower);
-            counts.add(self.known(&lower));
+            counts.add(self.known(word));
             before = Some(word);
         }
     }
 
     /// What a word is to the question.
-    fn known(&mut self, word: &str) -> Known {
-        if let Some(known) = self.known.get(word) {
+    fn known(&mut self, word: words::Word<'_>) -> Known {
+        if let Some(known) = self.known.get(word.text) {
             return *known;
         }
-        let known = self.terms.of(word).map_or(Known::Stop, |term| self.asked(&term));
+        word.lower_into(&mut self.lower);
+        let known = self.terms.of(&self.lower).map_or(Known::Stop, |term| self.asked(&term));
         if self.known.len() == MAX_KNOWN {
             self.known.clear();
         }
-        self.known.insert(word.to_owned(), known);
+        // A word may have a megabyte.
+        if word.text.len() <= MAX_KNOWN_WORD {
+            self.known.insert(word.text.to_owned(), known);
+        }
         known
     }
 
@@ -174,6 +184,7 @@ struct Counts {
 }
 
 impl Counts {
+    #[inline]
     fn add(&mut self, known: Known) {
         self.length = self.length.saturating_add(u32::from(!matches!(known, Known::Stop)));
         if let Known::Asked(number) = known {

@@ -1,7 +1,7 @@
 //! From texts to terms: stems without the words that every text has (R2).
 
 use std::borrow::Cow;
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::fmt;
 use std::str::FromStr;
 
@@ -116,29 +116,35 @@ impl Terms {
         })
     }
 
-    /// The terms of a question, each once, in the order of their bytes. Ideographs and kana that stand side by side count in pairs.
+    /// The terms of a question, each once, in the order of their bytes.
     pub(super) fn of_question(&self, text: &str) -> Vec<String> {
-        let mut terms = Vec::new();
-        let words: Vec<_> = words::found(text).collect();
-        for (at, word) in words.iter().enumerate() {
-            let is_joined = |other: Option<&words::Word<'_>>| {
-                other.is_some_and(|other| {
-                    let is_beside = word.start == other.end() || other.start == word.end();
-                    is_beside && word.is_character() && other.is_character()
-                })
-            };
-            let (before, after) = (at.checked_sub(1).and_then(|at| words.get(at)), words.get(at + 1));
-            match before.filter(|_| is_joined(before)) {
-                Some(before) => terms.push(pair(before.text, word.text)),
-                // The next one makes the pair.
-                None if is_joined(after) => {}
-                None => terms.extend(self.of(&word.lower()).map(Cow::into_owned)),
-            }
-        }
-        terms.sort_unstable();
-        terms.dedup();
-        terms
+        let words = words_of_question(text);
+        // A pair is its own stem in every language.
+        let terms: BTreeSet<_> = words.iter().filter_map(|word| self.of(word).map(Cow::into_owned)).collect();
+        terms.into_iter().collect()
     }
+}
+
+/// The words of a question, each once. Ideographs and kana that stand side by side count in pairs.
+pub(super) fn words_of_question(text: &str) -> BTreeSet<String> {
+    let words: Vec<_> = words::found(text).collect();
+    let mut found = BTreeSet::new();
+    for (at, word) in words.iter().enumerate() {
+        let is_joined = |other: Option<&words::Word<'_>>| {
+            other.is_some_and(|other| {
+                let is_beside = word.start == other.end() || other.start == word.end();
+                is_beside && word.is_character() && other.is_character()
+            })
+        };
+        let (before, after) = (at.checked_sub(1).and_then(|at| words.get(at)), words.get(at + 1));
+        match before.filter(|_| is_joined(before)) {
+            Some(before) => drop(found.insert(pair(before.text, word.text))),
+            // The next one makes the pair.
+            None if is_joined(after) => {}
+            None => drop(found.insert(word.lower())),
+        }
+    }
+    found
 }
 
 /// The term of two ideographs or kana side by side.
@@ -148,6 +154,10 @@ pub(super) fn pair(left: &str, right: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::LazyLock;
+
+    use proptest::prelude::*;
+
     use super::*;
 
     fn terms(language: Language, question: &str) -> Vec<String> {
@@ -170,6 +180,19 @@ mod tests {
     fn ideographs_count_in_pairs() {
         assert_eq!(terms(Language::English, "東京都 京"), ["京", "京都", "東京"]);
     }
+
+    proptest! {
+        /// A stemmer is code of others, which runs on whatever was stored.
+        #[test]
+        fn every_stemmer_takes_every_word(text in "\\PC{0,40}|[a-zçğıöşüäéèñ']{0,20}|[\u{370}-\u{3ff}]{0,20}|[\u{400}-\u{4ff}]{0,20}|[\u{600}-\u{6ff}]{0,20}|[\u{900}-\u{97f}]{0,20}|[\u{b80}-\u{bff}]{0,20}") {
+            for terms in &*ALL_TERMS {
+                terms.of_question(&text);
+            }
+        }
+    }
+
+    static ALL_TERMS: LazyLock<Vec<Terms>> =
+        LazyLock::new(|| Language::ALL.iter().map(|language| Terms::new(*language)).collect());
 
     #[test]
     fn every_language_has_a_name_and_a_list_of_stop_words() {

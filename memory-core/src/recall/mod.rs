@@ -25,7 +25,7 @@ pub use weights::Weights;
 ///
 /// let scope = MemoryQuery::builder().under("guild-1").limit(10).build()?;
 /// let recall = Recall::new("When did Caroline go to the support group?", scope)?;
-/// assert_eq!(recall.terms(), ["carolin", "go", "group", "support"]);
+/// assert_eq!(recall.query().limit(), 10);
 /// # Ok::<(), memory_core::Error>(())
 /// ```
 pub type MemoryRecall = Recall<Ledger>;
@@ -39,7 +39,7 @@ pub type DocumentRecall = Recall<Documents>;
 pub struct Recall<K> {
     pub(crate) query: Query<K>,
     pub(crate) question: String,
-    /// The terms of the question, each once, in the order of their bytes.
+    /// The terms of the question, each once, in the order of their bytes; none before a namespace has read it.
     pub(crate) terms: Vec<String>,
     pub(crate) options: RecallOptions,
 }
@@ -47,8 +47,8 @@ pub struct Recall<K> {
 /// How a question is read and ranked.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RecallOptions {
-    /// The language of the question and of the records.
-    pub language: Language,
+    /// The language of the question and of the records; that of the namespace where there is none.
+    pub language: Option<Language>,
     /// What holds records together.
     pub container: Container,
     /// The key of the metadata that names the speaker of a record; `speaker` by default.
@@ -94,7 +94,7 @@ pub const MAX_NEIGHBOURS: usize = 10;
 impl Default for RecallOptions {
     fn default() -> Self {
         Self {
-            language: Language::default(),
+            language: None,
             container: Container::default(),
             speaker: "speaker".to_owned(),
             weights: Weights::default(),
@@ -113,11 +113,11 @@ impl<K: Kind> Recall<K> {
     /// This question within the spaces of a query, read and ranked as the options say. One without a term finds nothing.
     ///
     /// `InvalidInput` when the query has a text, an order, a cursor or an offset of its own, or when an option is out of its range;
-    /// `TooLarge` when the question has more than [`MAX_TEXT`] bytes or [`MAX_WORDS`] distinct terms.
+    /// `TooLarge` when the question has more than [`MAX_TEXT`] bytes or [`MAX_WORDS`] distinct words and pairs of ideographs.
     pub fn with(question: &str, query: Query<K>, options: RecallOptions) -> Result<Self> {
         if query.text.is_some() || query.cursor.is_some() || query.offset > 0 || query.order != Order::default() {
             return Err(Error::invalid(
-                "text, order, cursor and offset do not go with a recall, which gives the best first",
+                "text, oldest first, cursor and offset do not go with a question, which gives the best first",
             ));
         }
         options.check()?;
@@ -125,12 +125,11 @@ impl<K: Kind> Recall<K> {
             let length = question.len();
             return Err(Error::too_large(format!("a question of {length} bytes; at most {MAX_TEXT} are allowed")));
         }
-        let terms = Terms::new(options.language).of_question(question);
-        if terms.len() > MAX_WORDS {
-            let count = terms.len();
-            return Err(Error::too_large(format!("a question of {count} terms; at most {MAX_WORDS} are allowed")));
+        let count = language::words_of_question(question).len();
+        if count > MAX_WORDS {
+            return Err(Error::too_large(format!("a question of {count} words; at most {MAX_WORDS} are allowed")));
         }
-        Ok(Self { query, question: question.to_owned(), terms, options })
+        Ok(Self { query, question: question.to_owned(), terms: Vec::new(), options })
     }
 
     /// The question as it was given.
@@ -148,9 +147,15 @@ impl<K: Kind> Recall<K> {
         &self.options
     }
 
-    /// The terms of the question, each once, in the order of their bytes.
-    pub fn terms(&self) -> &[String] {
-        &self.terms
+    /// The same, read in the language of a namespace unless it has its own.
+    pub(crate) fn read_in(&self, language: Language) -> Self
+    where
+        Query<K>: Clone,
+    {
+        let language = self.options.language.unwrap_or(language);
+        let options = RecallOptions { language: Some(language), ..self.options.clone() };
+        let terms = Terms::new(language).of_question(&self.question);
+        Self { query: self.query.clone(), question: self.question.clone(), terms, options }
     }
 }
 

@@ -4,11 +4,11 @@ use super::*;
 
 pub(crate) async fn the_failure_of_one_store_touches_no_other() -> CaseResult {
     let server = LocalMongo::start()?;
-    let mut config = config(&server.url());
-    config.text_index = TextIndex::All;
-    let provider = Arc::new(open(config).await?);
-    // Of a transaction that holds what a store writes, nobody knows how it ends.
+    let provider = Arc::new(open(config(&server.url())).await?);
     let database = admin(&server.url()).await?.client().database("agent_memory");
+    let rule = doc! { "spaceId": { "$ne": "refused" } };
+    database.run_command(doc! { "collMod": "memories", "validator": rule }).await?;
+    // Of a transaction that holds what a store writes, nobody knows how it ends.
     let mut session = database.client().start_session().await?;
     session.start_transaction().await?;
     let keys = database.collection::<Document>("idempotency_keys");
@@ -23,17 +23,18 @@ pub(crate) async fn the_failure_of_one_store_touches_no_other() -> CaseResult {
     // Two that go alone, and one that travels with others.
     let mut held = vec![store(keyed(8)), store(keyed(8))];
     let events = (0..32).map(|number| match number {
-        7 => large(),
+        7 => event("refused", number),
         number if number % 2 == 0 => keyed(number),
         number => event("a-b", number),
     });
     let mut stores: Vec<_> = events.map(store).collect();
     held.push(stores.remove(8));
-    let large = stores.remove(7);
+    let refused = stores.remove(7);
     for store in stores {
         store.await??;
     }
-    check(&large.await?.expect_err("too many words"), ErrorKind::TooLarge, "larger than the server takes");
+    let error = refused.await?.expect_err("a row that breaks a rule");
+    check(&error, ErrorKind::SchemaMismatch, Error::newer_writer().message());
     assert!(!held.iter().any(JoinHandle::is_finished));
     session.abort_transaction().await?;
     let mut ids = HashSet::new();
@@ -74,47 +75,23 @@ pub(crate) async fn one_key_does_not_part_a_batch() -> CaseResult {
     Ok(())
 }
 
-/// Of no other text do the words take as much room: what the driver sends as two commands might be done by half.
+/// What the driver sends as two commands might be done by half.
 pub(crate) async fn the_largest_insert_is_one_command() -> CaseResult {
     /// What one command takes, but for what the driver adds.
     const COMMAND: usize = 48_000_000 - (1 << 16);
     let server = LocalMongo::start()?;
-    let mut config = config(&server.url());
-    config.text_index = TextIndex::All;
-    let provider = open(config).await?;
-    // An ideograph is a word, and parts two others.
-    let letters = || ('a'..='z').chain('0'..='9');
-    let pairs = letters().flat_map(|first| letters().map(move |second| format!("{first}{second}")));
-    let text: String = pairs.zip('\u{4e00}'..).map(|(pair, ideograph)| format!("{pair}{ideograph}")).collect();
-    let trigger = Trigger::parse(&format!("\"{text}\""))?;
-    let id = provider.store(NewMemory::new(SpaceId::parse("a")?, trigger, at(1))).await?;
-    let memory = provider.get(id).await?.ok_or("a memory is gone")?;
+    let provider = open(config(&server.url())).await?;
+    // Nothing has more places, and thus more beside its texts.
+    let space = "a".repeat(SpaceId::MAX_BYTES - 2 * SpaceId::MAX_BOUNDARIES) + &"-a".repeat(SpaceId::MAX_BOUNDARIES);
+    let key = IdempotencyKey::parse("k".repeat(256))?;
+    let id = provider.store(event(&space, 1).with_idempotency_key(key)).await?;
+    let size = provider.get(id).await?.ok_or("a memory is gone")?.size();
     let rows = admin(&server.url()).await?.client().database("agent_memory").collection::<RawDocumentBuf>("memories");
     let row = rows.find_one(doc! {}).await?.ok_or("a row is gone")?.as_bytes().len();
-    assert!(row > 6 * memory.size(), "{row} bytes");
-    for (_, most) in [MongoEngine::RESTORE].into_iter().chain(MongoEngine::BATCH) {
-        let insert = most * row / memory.size();
-        assert!(insert < COMMAND, "{most} bytes of text become {insert}");
+    for (most, bytes) in [MongoEngine::RESTORE].into_iter().chain(MongoEngine::BATCH) {
+        let insert = bytes + most * (row - size);
+        assert!(insert < COMMAND, "{most} rows of {bytes} bytes become {insert}");
     }
-    Ok(())
-}
-
-pub(crate) async fn stores_learn_that_the_ledger_is_indexed() -> CaseResult {
-    let server = LocalMongo::start()?;
-    let provider = Arc::new(open(config(&server.url())).await?);
-    let mut indexed = config(&server.url());
-    indexed.text_index = TextIndex::All;
-    let indexed = open(indexed).await?;
-    let stores = (0..64).map(|number| {
-        let (provider, mut event) = (Arc::clone(&provider), event("a-b", number));
-        event.idempotency_key = (number % 2 == 0).then(|| IdempotencyKey::parse(number.to_string()).expect("a key"));
-        tokio::spawn(async move { provider.store(event).await })
-    });
-    // All of them are refused at first, at the same time.
-    for store in stores.collect::<Vec<_>>() {
-        store.await??;
-    }
-    assert_eq!(all(&indexed).await?.len(), 64);
     Ok(())
 }
 

@@ -1,59 +1,34 @@
-//! Calls that have much to parse, to match or to split into words.
+//! Calls that have much to parse and to match.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use conformance::server::postgres::LocalPostgres;
-use memory_core::{
-    Collection, Content, Context, DocumentWrite, MemoryPatch, MemoryProvider, MemoryQuery, NewMemory, TextIndex,
-    Trigger,
-};
+use memory_core::{MemoryProvider, MemoryQuery, NewMemory, Trigger};
 use tokio::runtime::Builder;
 
-use crate::common::{Case, at, config, event, open, run};
+use crate::common::{Case, config, event, open, run};
 
 /// What is heavy is done on a thread of its own, and what is light is not.
 pub(crate) fn own_thread() -> Case {
     let server = LocalPostgres::start()?;
-    let text = "a word ".repeat(8 << 10);
-    let collection = Collection::parse("notes")?;
-    let document = |text: &str| {
-        let content = Content::parse(text).expect("valid");
-        DocumentWrite::new(collection.clone(), "a-b".parse().expect("valid"), content, at(1))
-    };
-    for is_heavy in [false, true] {
-        let text = if is_heavy { text.repeat(4) } else { "a word".to_owned() };
-        for call in 0..4 {
-            let threads = Arc::new(AtomicUsize::new(0));
-            let count = Arc::clone(&threads);
-            let mut runtime = Builder::new_current_thread();
-            let runtime = runtime.enable_all().on_thread_start(move || {
-                count.fetch_add(1, Ordering::Relaxed);
-            });
-            let done: Case = runtime.build()?.block_on(async {
-                let mut config = config(server.url());
-                config.text_index = TextIndex::All;
-                let provider = open(config).await?;
-                // The words of all that is stored are indexed.
-                assert_eq!(provider.backfill().await?, None);
-                match call {
-                    0 => drop(provider.store_many(vec![large(&text, 1), large(&text, 2)]).await?),
-                    1 => drop(provider.documents().put(document(&text)).await?),
-                    2 => {
-                        let id = provider.store(event("a-b", 3)).await?;
-                        provider.update(id, MemoryPatch::new().set_context(Context::parse(&json(&text))?)).await?;
-                    }
-                    _ => {
-                        // Without a filter, with which the provider itself takes a query for heavy.
-                        let page = provider.query(&MemoryQuery::builder().all().build()?).await?;
-                        assert!(!page.memories.is_empty());
-                    }
-                }
-                Ok(())
-            });
-            done?;
-            assert_eq!(threads.load(Ordering::Relaxed) > 0, is_heavy, "call {call}");
-        }
+    for (size, is_heavy) in [(6, false), (256 << 10, true)] {
+        let threads = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&threads);
+        let mut runtime = Builder::new_current_thread();
+        let runtime = runtime.enable_all().on_thread_start(move || {
+            count.fetch_add(1, Ordering::Relaxed);
+        });
+        let done: Case = runtime.build()?.block_on(async {
+            let provider = open(config(server.url())).await?;
+            let id = provider.store(large(&"a".repeat(size), 1)).await?;
+            // Without a filter, with which the provider itself takes a query for heavy.
+            let page = provider.query(&MemoryQuery::builder().all().build()?).await?;
+            assert!(page.memories.iter().any(|memory| memory.id == id));
+            Ok(())
+        });
+        done?;
+        assert_eq!(threads.load(Ordering::Relaxed) > 0, is_heavy, "{size} bytes");
     }
     Ok(())
 }

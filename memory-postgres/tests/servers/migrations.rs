@@ -1,34 +1,57 @@
-//! A schema that changes beside running programs: those that are too old, and the index of the ledger's words.
+//! A schema that changes beside running programs: those that are too old, the places of documents, and the words that go.
 
-use std::num::NonZeroU32;
+use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use conformance::fault::{Fault, Proxy};
 use conformance::server::postgres::{LocalPostgres, PgBouncer};
 use memory_core::{
-    Blocks, Collection, Content, Context, Document, DocumentId, DocumentQuery, DocumentSelection, DocumentWrite, Error,
-    ErrorKind, MemoryId, MemoryPatch, MemoryProvider, MemoryQuery, Metadata, NewMemory, Order, Outcome, Revision,
-    SpaceId, Status, TextIndex, Trigger,
+    Blocks, Collection, Content, Document, DocumentId, DocumentQuery, DocumentSelection, DocumentWrite, Error,
+    ErrorKind, MemoryPatch, MemoryProvider, Metadata, Order, Outcome, Revision, SpaceId, Status,
 };
-use memory_postgres::{PostgresConfig, PostgresMemory};
+use memory_postgres::PostgresMemory;
+use migrations::Kind;
 use sqlx::postgres::PgConnection;
 use sqlx::{AssertSqlSafe, Connection, Executor, Row};
 use tokio::task::JoinSet;
 
-use crate::common::{Case, WAITS_FOR_A_LOCK, all, at, check, config, event, holds, open, run, until};
+use crate::common::{Case, NOBODY_WAITS, WAITS_FOR_A_LOCK, all, at, check, config, event, holds, open, run, until};
 
 /// A store as version 1 had it.
 const STORE: &str = "
     INSERT INTO agent_memory.memories (id, created_at, revision, status, space_id, metadata, trigger, path_1)
     VALUES (gen_random_uuid(), 7, 1, 'completed', 'a-b', '{}', '{\"text\":\"word7\"}', 42)";
 
-/// Makes 3 the minimum, as a later version will, and takes that back.
+/// A store and a put as the versions 1 and 2 had them, with the words.
+const STORE_WORDS: &str = "
+    WITH stored AS (
+        INSERT INTO agent_memory.memories (id, created_at, revision, status, space_id, metadata, trigger, path_1)
+        VALUES (gen_random_uuid(), 7, 1, 'completed', 'a-b', '{}', '{\"text\":\"word7\"}', 42) RETURNING id)
+    INSERT INTO agent_memory.memory_words (id, words) SELECT id, '{word7}' FROM stored";
+const PUT_WORDS: &str = "
+    INSERT INTO agent_memory.documents (collection, id, created_at, revision, space_id, metadata, content, words)
+    VALUES ('notes', gen_random_uuid()::text, 7, 1, 'a-b', '{}', 'a cat', '{a,cat}')";
+
+/// The steps of ledgers that programs before version 3 have made, without an index of the ledger's words and with one.
+const VERSION_1: &[&str] = &["ledger"];
+const VERSION_2: &[&str] = &["ledger", "writers", "secrets", "paths"];
+const VERSION_2_WORDS: &[&str] = &["ledger", "writers", "secrets", "paths", "words"];
+
+/// Makes a ledger one whose documents have no places.
+const WITHOUT_PLACES: &str = "
+    DROP TRIGGER documents_placed ON agent_memory.documents;
+    DROP TRIGGER documents_moved ON agent_memory.documents;
+    DROP FUNCTION agent_memory.place_document(), agent_memory.places_of(text);
+    DROP TABLE agent_memory.document_paths, agent_memory.paths_backfill;
+    DELETE FROM agent_memory.schema_migrations WHERE name IN ('paths', 'no_words')";
+
+/// Makes 5 the minimum, as a later version will, and takes that back.
 const RAISE: &str = "DO $$ BEGIN
-    EXECUTE replace(pg_get_functiondef('agent_memory.check_writer'::regproc), '< 2', '< 4'); END $$";
+    EXECUTE replace(pg_get_functiondef('agent_memory.check_writer'::regproc), '< 4', '< 5'); END $$";
 const LOWER: &str = "DO $$ BEGIN
-    EXECUTE replace(pg_get_functiondef('agent_memory.check_writer'::regproc), '< 4', '< 2'); END $$";
+    EXECUTE replace(pg_get_functiondef('agent_memory.check_writer'::regproc), '< 5', '< 4'); END $$";
 
 /// A connection that does not say which version writes is refused each write by the server, and may read.
 pub(crate) fn old_writers() -> Case {
@@ -43,9 +66,9 @@ pub(crate) fn old_writers() -> Case {
         let settings = [
             "SELECT",
             // What a transaction has set is empty behind it.
-            "BEGIN; SET LOCAL agent_memory.writer = 2; COMMIT",
-            "SET agent_memory.writer = 1",
-            "SET agent_memory.writer = '2 or more'",
+            "BEGIN; SET LOCAL agent_memory.writer = 4; COMMIT",
+            "SET agent_memory.writer = 3",
+            "SET agent_memory.writer = '4 or more'",
             "SET agent_memory.writer = '99999999999999999999'",
             "SET search_path = ''",
         ];
@@ -54,7 +77,7 @@ pub(crate) fn old_writers() -> Case {
             for write in [
                 STORE,
                 "UPDATE agent_memory.memories SET status = 'running'",
-                "INSERT INTO agent_memory.documents SELECT collection, 'e', 1, 1, 1, '', '', '', '{}' FROM agent_memory.documents",
+                "INSERT INTO agent_memory.documents SELECT collection, 'e', 1, 1, 1, '', '', '' FROM agent_memory.documents",
                 "UPDATE agent_memory.documents SET content = ''",
                 "DELETE FROM agent_memory.documents",
             ] {
@@ -65,7 +88,7 @@ pub(crate) fn old_writers() -> Case {
             assert_eq!(read.as_bytes(), id.as_bytes());
         }
         assert_eq!(there().await?, before);
-        old.execute("SET agent_memory.writer = 2").await?;
+        old.execute("SET agent_memory.writer = 4").await?;
         assert_eq!(old.execute(STORE).await?.rows_affected(), 1);
 
         let config = config(server.url());
@@ -125,19 +148,20 @@ pub(crate) fn no_steps() -> Case {
     let server = LocalPostgres::start()?;
     run(async {
         let mut admin = PgConnection::connect(server.url()).await?;
-        open(config(server.url())).await?.store(event("a-b", 1)).await?;
+        open(config(server.url())).await?.documents().put(document("d")).await?;
+        sqlx::raw_sql(WITHOUT_PLACES).execute(&mut admin).await?;
         admin.execute(RAISE).await?;
-        let refused = memory_postgres::migrate(&indexed(server.url())).await.expect_err("no writer");
+        let refused = memory_postgres::migrate(&config(server.url())).await.expect_err("no writer");
         check(&refused, ErrorKind::SchemaMismatch, "upgrade this program");
-        holds(server.url(), "SELECT to_regclass('agent_memory.words_backfill') IS NULL").await?;
+        holds(server.url(), "SELECT to_regclass('agent_memory.document_paths') IS NULL").await?;
 
         admin.execute(LOWER).await?;
-        let provider = open(indexed(server.url())).await?;
+        let provider = open(config(server.url())).await?;
         admin.execute(RAISE).await?;
         let refused = provider.backfill().await.expect_err("no writer");
         check(&refused, ErrorKind::SchemaMismatch, "upgrade this program");
-        holds(server.url(), "SELECT done = 0 FROM agent_memory.words_backfill").await?;
-        holds(server.url(), "SELECT NOT EXISTS (SELECT FROM agent_memory.memory_words)").await?;
+        holds(server.url(), "SELECT done = 0 FROM agent_memory.paths_backfill").await?;
+        holds(server.url(), "SELECT NOT EXISTS (SELECT FROM agent_memory.document_paths)").await?;
 
         admin.execute("DELETE FROM agent_memory.secrets").await?;
         let refused = open(config(server.url())).await.expect_err("no writer");
@@ -171,25 +195,28 @@ pub(crate) fn deadlines() -> Case {
 
 /// A migration waits for a transaction that writes, and lets others write meanwhile.
 pub(crate) fn long_transaction() -> Case {
-    let server = LocalPostgres::start()?;
-    run(async {
-        let mut admin = version_1(&server).await?;
-        let mut long = admin.begin().await?;
-        long.execute(STORE).await?;
-        let config = config(server.url());
-        let opened = tokio::spawn(async move { open(config).await });
-        // An attempt that waited has given way.
-        let log = server.folder().join("log");
-        until(|| {
-            assert!(!opened.is_finished());
-            Ok(std::fs::read_to_string(&log)?.contains("canceling statement due to lock timeout"))
-        })
-        .await?;
-        PgConnection::connect(server.url()).await?.execute(STORE).await?;
-        long.commit().await?;
-        assert_eq!(all(&opened.await??).await?.len(), 2);
-        Ok(())
-    })
+    for (steps, store) in [(VERSION_1, STORE), (VERSION_2_WORDS, STORE_WORDS)] {
+        let server = LocalPostgres::start()?;
+        run(async {
+            let mut old = older(&server, steps).await?;
+            let mut long = old.begin().await?;
+            long.execute(store).await?;
+            let config = config(server.url());
+            let opened = tokio::spawn(async move { open(config).await });
+            // An attempt that waited has given way.
+            let log = server.folder().join("log");
+            until(|| {
+                assert!(!opened.is_finished());
+                Ok(std::fs::read_to_string(&log)?.contains("canceling statement due to lock timeout"))
+            })
+            .await?;
+            connect_older(server.url()).await?.execute(store).await?;
+            long.commit().await?;
+            assert_eq!(all(&opened.await??).await?.len(), 2);
+            Ok(())
+        })?;
+    }
+    Ok(())
 }
 
 /// The server cancels an autovacuum for a migration that waits.
@@ -197,7 +224,7 @@ pub(crate) fn vacuumed() -> Case {
     let slow = [("autovacuum_vacuum_cost_limit", "1"), ("autovacuum_vacuum_cost_delay", "100ms")];
     let server = LocalPostgres::start_with(&[slow[0], slow[1], ("autovacuum_naptime", "1s")])?;
     run(async {
-        store_as_version_1(&mut version_1(&server).await?, 10_000).await?;
+        store_as_version_1(&mut older(&server, VERSION_1).await?, 10_000).await?;
         holds(
             server.url(),
             "SELECT EXISTS (SELECT FROM pg_stat_progress_vacuum WHERE relid = 'agent_memory.memories'::regclass)",
@@ -211,169 +238,157 @@ pub(crate) fn vacuumed() -> Case {
     })
 }
 
-/// What a program of version 1 indexed is not indexed again, and what it began is done from the start.
-pub(crate) fn indexed_by_version_1() -> Case {
-    // Of one that it has completed, a call waits for nothing, however long it is.
-    for (end, count, found) in [("INSERT INTO agent_memory.ledger_text VALUES (TRUE)", 2_001, 0), ("SELECT", 1, 1)] {
-        let server = LocalPostgres::start()?;
-        run(async {
-            let mut admin = version_1(&server).await?;
-            // Its words are not there, which tells whether it is indexed.
-            store_as_version_1(&mut admin, count).await?;
-            admin.execute("ANALYZE agent_memory.memories").await?;
-            admin.execute("CREATE TABLE agent_memory.ledger_text (is_complete boolean NOT NULL)").await?;
-            admin.execute(end).await?;
-
-            // Every program keeps the index, also before its step was taken.
-            let other = open(config(server.url())).await?;
-            let stored = other.store(memory(8)).await?;
-            let provider = open(indexed(server.url())).await?;
-            assert_eq!(by_word(&provider, "word7").await?.len(), found);
-            assert_eq!(by_word(&provider, "word8").await?, [stored]);
-            assert_eq!(provider.backfill().await?, None);
-            Ok(())
-        })?;
-    }
-    Ok(())
-}
-
-/// What is stored in a new namespace has its words, so no call waits for a backfill, however many there are.
-pub(crate) fn indexed_from_the_start() -> Case {
-    let server = LocalPostgres::start()?;
-    run(async {
-        let provider = open(indexed(server.url())).await?;
-        let ids = provider.store_many((0..2_001).map(memory).collect()).await?;
-        PgConnection::connect(server.url()).await?.execute("ANALYZE agent_memory.memories").await?;
-        assert_eq!(by_word(&provider, "word7").await?, [ids[7]]);
-        Ok(())
-    })
-}
-
-/// Each table, index and trigger that a step creates is told while it is missing, and is found once the step was taken.
+/// Each table, index and trigger that the steps leave is told while it is missing, and nothing else is.
 pub(crate) fn missing() -> Case {
     let server = LocalPostgres::start()?;
     run(async {
-        let config = indexed(server.url());
-        let created = |text: &str| text.matches("CREATE ").count() - text.matches("CREATE FUNCTION").count();
-        let created: usize = ::migrations::postgres().iter().map(|step| created(step.text)).sum();
-        assert_eq!(memory_postgres::inspect(&config).await?.missing.len(), created);
+        let config = config(server.url());
+        let mut missing = memory_postgres::inspect(&config).await?.missing;
         open(config.clone()).await?;
         assert_eq!(memory_postgres::inspect(&config).await?.missing, [""; 0]);
+        // Neither the bookkeeping, which no step makes, nor the indexes that come with their tables.
+        let there = "
+            WITH relations AS (SELECT oid, relname FROM pg_class WHERE relnamespace = 'agent_memory'::regnamespace)
+            SELECT relname::text FROM relations
+            WHERE relname <> 'schema_migrations' AND NOT EXISTS (SELECT FROM pg_constraint WHERE conindid = relations.oid)
+            UNION ALL
+            SELECT tgname::text FROM pg_trigger JOIN relations ON tgrelid = relations.oid";
+        let mut there: Vec<String> =
+            sqlx::query_scalar(there).fetch_all(&mut PgConnection::connect(server.url()).await?).await?;
+        there.sort();
+        missing.sort();
+        assert_eq!(missing, there);
         Ok(())
     })
 }
 
-/// The index is switched on over a ledger, 3,000 memories or as many as `MEMORY_TEST_MEMORIES` says, while another program writes. The
-/// backfill is cut and goes on in another program, and in the end each memory is found by its words.
-pub(crate) fn switched_on() -> Case {
-    let count = std::env::var("MEMORY_TEST_MEMORIES").ok().map_or(Ok(3_000), |count| count.parse::<i64>())?;
+/// Whatever a ledger has of an index of words, nothing is left of it: the schema becomes that of a new ledger, and the records stay.
+pub(crate) fn words_go() -> Case {
+    const TABLE: &str = "CREATE TABLE agent_memory.ledger_text (is_complete boolean NOT NULL)";
     let server = LocalPostgres::start()?;
     run(async {
-        let mut config = config(server.url());
-        config.pool_size = const { NonZeroU32::new(8).unwrap() };
-        let writer = Arc::new(open(config).await?);
-        let mut ids = Vec::new();
-        for start in (0..count).step_by(1_000) {
-            ids.extend(writer.store_many((start..count.min(start + 1_000)).map(memory).collect()).await?);
+        let config = config(server.url());
+        let mut admin = PgConnection::connect(server.url()).await?;
+        open(config.clone()).await?.shutdown().await?;
+        let new = shape(&mut admin).await?;
+        memory_postgres::remove(&config).await?;
+        for (steps, and) in [
+            (VERSION_1, vec![]),
+            (VERSION_1, vec![TABLE]),
+            (VERSION_1, vec![TABLE, "INSERT INTO agent_memory.ledger_text VALUES (TRUE)"]),
+            (VERSION_2, vec![]),
+            (VERSION_2, vec!["DROP INDEX agent_memory.memory_words_by_word, agent_memory.documents_by_word"]),
+            (VERSION_2_WORDS, vec![]),
+            (VERSION_2_WORDS, vec!["UPDATE agent_memory.words_backfill SET created_at = 7, done = 1"]),
+            (VERSION_2_WORDS, vec!["UPDATE agent_memory.schema_migrations SET complete = TRUE WHERE name = 'words'"]),
+        ] {
+            let mut old = older(&server, steps).await?;
+            for write in [STORE_WORDS, STORE, PUT_WORDS].into_iter().chain(and.iter().copied()) {
+                old.execute(write).await?;
+            }
+            let before = records(&mut old).await?;
+            assert_eq!(before.len(), 3);
+
+            let report = memory_postgres::migrate(&config).await?;
+            assert_eq!(report.applied.last(), Some(&(3, "no_words")));
+            let provider = open(config.clone()).await?;
+            while provider.backfill().await?.is_some() {}
+            let now = shape(&mut admin).await?;
+            assert_eq!(now.symmetric_difference(&new).collect::<Vec<_>>(), [""; 0], "{steps:?} {and:?}");
+            assert_eq!(records(&mut old).await?, before, "{steps:?} {and:?}");
+            let begun = "SELECT count(*) FROM agent_memory.schema_migrations WHERE NOT complete";
+            assert_eq!(sqlx::query_scalar::<_, i64>(begun).fetch_one(&mut admin).await?, 0, "{steps:?} {and:?}");
+
+            // A program of the version before writes nothing, and goes on reading.
+            for (write, state) in [
+                (STORE, "AM002"),
+                ("UPDATE agent_memory.memories SET status = 'running'", "AM002"),
+                ("UPDATE agent_memory.documents SET content = ''", "AM002"),
+                ("DELETE FROM agent_memory.documents", "AM002"),
+                (STORE_WORDS, "42P01"),
+                (PUT_WORDS, "42703"),
+            ] {
+                let refused = old.execute(write).await.expect_err(write);
+                assert_eq!(refused.as_database_error().and_then(|error| error.code()).as_deref(), Some(state));
+            }
+            assert_eq!(records(&mut old).await?, before);
+
+            provider.store(event("a-b", 8)).await?;
+            provider.documents().put(document("d")).await?;
+            assert_eq!((all(&provider).await?.len(), documents(&provider).await?.len()), (3, 2));
+            provider.shutdown().await?;
+            memory_postgres::remove(&config).await?;
+        }
+        Ok(())
+    })
+}
+
+/// The words go while programs of the version before write: what they were told is there, and then they are refused.
+pub(crate) fn beside_older_programs() -> Case {
+    let server = LocalPostgres::start()?;
+    run(async {
+        older(&server, VERSION_2_WORDS).await?;
+        let done = Arc::new(AtomicU64::new(0));
+        let write = |statement: &'static str| {
+            let (url, done) = (server.url().to_owned(), Arc::clone(&done));
+            async move {
+                let mut old = connect_older(&url).await?;
+                loop {
+                    match old.execute(statement).await {
+                        Ok(_) => done.fetch_add(1, Ordering::Relaxed),
+                        Err(refused) => break Ok::<_, sqlx::Error>((statement, refused)),
+                    };
+                }
+            }
+        };
+        let programs: JoinSet<_> = [STORE, STORE_WORDS, PUT_WORDS].into_iter().cycle().take(6).map(write).collect();
+        until(|| Ok(done.load(Ordering::Relaxed) > 100)).await?;
+        let provider = open(config(server.url())).await?;
+        for ended in programs.join_all().await {
+            let (statement, refused) = ended?;
+            let state = match statement {
+                STORE => "AM002",
+                STORE_WORDS => "42P01",
+                _ => "42703",
+            };
+            assert_eq!(refused.as_database_error().and_then(|error| error.code()).as_deref(), Some(state));
         }
         let mut admin = PgConnection::connect(server.url()).await?;
-        admin.execute("SET agent_memory.writer = 2").await?;
-        let damage = "UPDATE agent_memory.memories SET trigger = '{\"cut' WHERE id = $1";
-        sqlx::query(damage).bind(uuid::Uuid::from_bytes(*ids[0].as_bytes())).execute(&mut admin).await?;
-
-        let is_over = Arc::new(AtomicBool::new(false));
-        let writing = tokio::spawn(write_until(Arc::clone(&writer), Arc::clone(&is_over), ids.clone()));
-        let report = memory_postgres::migrate(&indexed(server.url())).await?;
-        assert_eq!(report.applied, [(2, "words")]);
-
-        // No slice comes to its end while the lock is held, and the provider opens without.
-        let mut lock = admin.begin().await?;
-        lock.execute("SELECT FROM agent_memory.words_backfill FOR UPDATE").await?;
-        let mut hasty = indexed(server.url());
-        hasty.statement_timeout = Some(Duration::from_millis(100));
-        let first = open(hasty).await?;
-        check(
-            &by_word(&first, "word1").await.expect_err("no index yet"),
-            ErrorKind::Unavailable,
-            "the index of words: 0 of",
-        );
-        assert!(first.get(ids[1]).await?.is_some());
-        lock.rollback().await?;
-        let progress = first.backfill().await?.ok_or("some are left")?;
-        assert!(
-            progress.done > 0 && progress.done < count as u64 && progress.blocks == Blocks::LedgerText,
-            "{progress}"
-        );
-        let reached: i64 = admin.fetch_one("SELECT created_at FROM agent_memory.words_backfill").await?.try_get(0)?;
-        first.shutdown().await?;
-
-        // A slice is cut in the middle.
-        let mut lock = admin.begin().await?;
-        lock.execute("SELECT FROM agent_memory.words_backfill FOR UPDATE").await?;
-        let interrupted = open(indexed(server.url())).await?;
-        let cut = tokio::spawn(async move { interrupted.backfill().await });
-        holds(server.url(), WAITS_FOR_A_LOCK).await?;
-        // It has read this memory as it was before.
-        let raced = ids[reached as usize - 1];
-        writer.update(raced, MemoryPatch::new().set_context(Context::parse(r#"{"text":"raced"}"#)?)).await?;
-        cut.abort();
-        assert!(cut.await.is_err_and(|error| error.is_cancelled()));
-        lock.rollback().await?;
-
-        // Two go on at once, where it was.
-        let (second, third) = (open(indexed(server.url())).await?, open(indexed(server.url())).await?);
-        for provider in [&second, &third] {
-            let mut done = progress.done;
-            while let Some(progress) = provider.backfill().await? {
-                assert!(progress.done >= done, "{progress} after {done}");
-                done = progress.done;
-            }
-        }
-        let done: i64 = admin.fetch_one("SELECT done FROM agent_memory.words_backfill").await?.try_get(0)?;
-        assert!(done as u64 <= progress.done + reached as u64, "{done} after {progress}: it began again");
-        is_over.store(true, Ordering::Relaxed);
-        let (stored, updated) = writing.await??;
-        assert!(!stored.is_empty() && !updated.is_empty());
-
-        for (number, id) in (0..count)
-            .zip(&ids)
-            .skip(1)
-            .step_by((count as usize / 3_000).max(1))
-            .chain(stored.iter().map(|(number, id)| (*number, id)))
-        {
-            assert_eq!(by_word(&second, &format!("word{number}")).await?, [*id], "{number}");
-        }
-        for (word, id) in &updated {
-            assert_eq!(by_word(&third, word).await?, [*id], "{word}");
-        }
-        assert_eq!(by_word(&second, "raced").await?, [raced]);
-        assert_eq!(by_word(&second, "word0").await?, []);
-        let without = "SELECT count(*) FROM agent_memory.memories LEFT JOIN agent_memory.memory_words USING (id) WHERE words IS NULL";
-        assert_eq!(admin.fetch_one(without).await?.try_get::<i64, _>(0)?, 1, "the damaged one alone has no words");
+        assert_eq!(records(&mut admin).await?.len() as u64, done.load(Ordering::Relaxed));
+        assert_eq!(provider.backfill().await?, None);
         Ok(())
     })
 }
 
-/// A slice takes few large memories, and the next one goes on behind them.
-pub(crate) fn large_memories() -> Case {
-    let server = LocalPostgres::start()?;
+/// A program or a server that is killed in the step has changed nothing, and the step is taken when it is opened again.
+pub(crate) fn killed() -> Case {
     run(async {
-        let large = |number| {
-            let mut memory = memory(number);
-            let text = format!(r#"{{"text":"word{number} {}"}}"#, "a ".repeat(3 << 19));
-            memory.trigger = Trigger::parse(&text).expect("valid");
-            memory
-        };
-        let ids = open(config(server.url())).await?.store_many((0..5).map(large).collect()).await?;
-        let provider = open(indexed(server.url())).await?;
-        for done in [2, 4] {
-            let progress = provider.backfill().await?.ok_or("some are left")?;
-            assert_eq!((progress.done, progress.total), (done, 5));
+        let mut server = LocalPostgres::start()?;
+        let mut old = older(&server, VERSION_2_WORDS).await?;
+        old.execute(STORE_WORDS).await?;
+        let is_half_done = "SELECT EXISTS (
+            SELECT FROM pg_locks WHERE NOT granted AND relation = 'agent_memory.documents'::regclass)";
+        for kills_server in [false, true] {
+            // It has dropped the words of the ledger, and waits for those that read documents.
+            let mut reading = PgConnection::connect(server.url()).await?;
+            reading.execute("BEGIN; SELECT FROM agent_memory.documents").await?;
+            let config = config(server.url());
+            let opened = tokio::spawn(async move { open(config).await });
+            holds(server.url(), is_half_done).await?;
+            if kills_server {
+                server.restart()?;
+                opened.await??;
+            } else {
+                opened.abort();
+                assert!(opened.await.is_err_and(|error| error.is_cancelled()));
+                holds(server.url(), NOBODY_WAITS).await?;
+                old.execute(STORE_WORDS).await?;
+            }
         }
+        holds(server.url(), "SELECT to_regclass('agent_memory.memory_words') IS NULL").await?;
+        let provider = open(config(server.url())).await?;
+        assert_eq!(all(&provider).await?.len(), 2);
         assert_eq!(provider.backfill().await?, None);
-        for (number, id) in ids.into_iter().enumerate() {
-            assert_eq!(by_word(&provider, &format!("word{number}")).await?, [id]);
-        }
         Ok(())
     })
 }
@@ -404,20 +419,32 @@ pub(crate) fn placed() -> Case {
         };
         let before = found(&older).await?;
         assert_eq!(before.len(), 336);
-        let without = "DROP TRIGGER documents_placed ON agent_memory.documents;
-            DROP TRIGGER documents_moved ON agent_memory.documents;
-            DROP FUNCTION agent_memory.place_document(), agent_memory.places_of(text);
-            DROP TABLE agent_memory.document_paths, agent_memory.paths_backfill;
-            DELETE FROM agent_memory.schema_migrations WHERE name = 'paths'";
         let mut admin = PgConnection::connect(server.url()).await?;
-        sqlx::raw_sql(without).execute(&mut admin).await?;
+        sqlx::raw_sql(WITHOUT_PLACES).execute(&mut admin).await?;
 
-        let newer = open(config(server.url())).await?;
-        let mut progress = newer.backfill().await?.ok_or("some are left")?;
+        let first = open(config(server.url())).await?;
+        let mut progress = first.backfill().await?.ok_or("some are left")?;
         assert!(
             progress.blocks == Blocks::DocumentPlaces && progress.done == 128 && progress.total >= 2_129,
             "{progress}"
         );
+        // A slice is cut in the middle, while a document that it has gone over moves.
+        let mut lock = admin.begin().await?;
+        lock.execute("SELECT FROM agent_memory.paths_backfill FOR UPDATE").await?;
+        let cut = tokio::spawn(async move { first.backfill().await });
+        holds(server.url(), WAITS_FOR_A_LOCK).await?;
+        let Document { id, collection, content, created_at, .. } = document(215);
+        let moved = DocumentWrite::new(collection, SpaceId::parse("z")?, content, created_at).with_id(id);
+        older.documents().put(moved).await?;
+        cut.abort();
+        assert!(cut.await.is_err_and(|error| error.is_cancelled()));
+        holds(server.url(), NOBODY_WAITS).await?;
+        lock.rollback().await?;
+
+        // Two go on at once, where it was.
+        let (newer, other) = (open(config(server.url())).await?, open(config(server.url())).await?);
+        progress = newer.backfill().await?.ok_or("some are left")?;
+        assert_eq!(progress.done, 256, "{progress}");
         let is_over = Arc::new(AtomicBool::new(false));
         let (over, writer) = (Arc::clone(&is_over), Arc::clone(&older));
         let writing = tokio::spawn(async move {
@@ -441,7 +468,9 @@ pub(crate) fn placed() -> Case {
         // At last the query completes what is left.
         loop {
             assert_eq!(found(&newer).await?, before);
-            let Some(next) = newer.backfill().await? else { break };
+            let (next, others) = tokio::join!(newer.backfill(), other.backfill());
+            others?;
+            let Some(next) = next? else { break };
             assert!(next.done > progress.done, "{next} after {progress}");
             progress = next;
         }
@@ -464,68 +493,57 @@ pub(crate) fn placed() -> Case {
     })
 }
 
-/// Stores and updates in turns: what was stored by its number, and what was updated by its word.
-async fn write_until(
-    writer: Arc<PostgresMemory>,
-    is_over: Arc<AtomicBool>,
-    ids: Vec<MemoryId>,
-) -> Result<(Vec<(i64, MemoryId)>, Vec<(String, MemoryId)>), Error> {
-    let (mut stored, mut updated) = (Vec::new(), Vec::new());
-    // From the oldest and from the middle on, so that updates come before and behind the backfill.
-    let mut left = ids[1..ids.len() / 2].to_vec();
-    while !is_over.load(Ordering::Relaxed) || stored.is_empty() || updated.is_empty() {
-        let number = (ids.len() + stored.len()) as i64;
-        stored.push((number, writer.store(memory(number)).await?));
-        if left.is_empty() {
-            continue;
-        }
-        let id = if number % 2 == 0 { left.remove(0) } else { left.remove(left.len() - 1) };
-        let word = format!("updated{number}");
-        let patch = MemoryPatch::new().set_context(Context::parse(&format!(r#"{{"text":"{word}"}}"#))?);
-        writer.update(id, patch).await?;
-        updated.push((word, id));
+/// A ledger to which a program before version 3 has applied these steps, and a connection of that program.
+async fn older(server: &LocalPostgres, steps: &[&str]) -> Result<PgConnection, sqlx::Error> {
+    let mut old = connect_older(server.url()).await?;
+    let bookkeeping = "CREATE SCHEMA agent_memory;
+        CREATE TABLE agent_memory.schema_migrations (
+            version bigint PRIMARY KEY, name text NOT NULL, checksum text NOT NULL, complete boolean NOT NULL)";
+    sqlx::raw_sql(bookkeeping).execute(&mut old).await?;
+    for step in migrations::postgres().iter().filter(|step| steps.contains(&step.name)) {
+        let text = step.text.replace("{schema}", r#""agent_memory""#);
+        sqlx::raw_sql(AssertSqlSafe(text)).execute(&mut old).await?;
+        let applied = "INSERT INTO agent_memory.schema_migrations VALUES ($1, $2, $3, $4)";
+        let applied = sqlx::query(applied).bind(i64::from(step.version)).bind(step.name).bind(step.checksum());
+        // The places of no documents are complete at once.
+        applied.bind(step.kind != Kind::Retired).execute(&mut old).await?;
     }
-    Ok((stored, updated))
+    Ok(old)
 }
 
-/// A ledger of version 1, and a connection to it.
-async fn version_1(server: &LocalPostgres) -> Result<PgConnection, Box<dyn std::error::Error + Send + Sync>> {
-    let mut admin = PgConnection::connect(server.url()).await?;
-    let step = migrations::postgres()[0];
-    let sql = format!(
-        "CREATE SCHEMA agent_memory;
-        CREATE TABLE agent_memory.schema_migrations (
-            version bigint PRIMARY KEY, name text NOT NULL, checksum text NOT NULL, complete boolean NOT NULL);
-        INSERT INTO agent_memory.schema_migrations VALUES (1, 'ledger', '{}', TRUE);
-        {}",
-        step.checksum(),
-        step.text.replace("{schema}", "agent_memory")
-    );
-    admin.execute(AssertSqlSafe(sql)).await?;
-    Ok(admin)
+async fn connect_older(url: &str) -> Result<PgConnection, sqlx::Error> {
+    let mut old = PgConnection::connect(url).await?;
+    old.execute("SET agent_memory.writer = 3").await?;
+    Ok(old)
+}
+
+/// The columns, indexes, triggers and functions that the schema has.
+async fn shape(admin: &mut PgConnection) -> Result<BTreeSet<String>, sqlx::Error> {
+    let shape = "
+        WITH relations AS (SELECT oid, relname FROM pg_class WHERE relnamespace = 'agent_memory'::regnamespace)
+        SELECT concat_ws(' ', relname, attname, atttypid::regtype, attnotnull)
+        FROM pg_attribute JOIN relations ON attrelid = relations.oid WHERE attnum > 0 AND NOT attisdropped
+        UNION ALL
+        SELECT indexdef FROM pg_indexes WHERE schemaname = 'agent_memory'
+        UNION ALL
+        SELECT pg_get_triggerdef(pg_trigger.oid) FROM pg_trigger JOIN relations ON tgrelid = relations.oid
+        UNION ALL
+        SELECT pg_get_functiondef(oid) FROM pg_proc WHERE pronamespace = 'agent_memory'::regnamespace";
+    Ok(sqlx::query_scalar(shape).fetch_all(admin).await?.into_iter().collect())
+}
+
+/// The records of the ledger and of the documents, without words.
+async fn records(admin: &mut PgConnection) -> Result<Vec<String>, sqlx::Error> {
+    let records = "
+        SELECT to_jsonb(m)::text FROM agent_memory.memories m
+        UNION ALL SELECT (to_jsonb(d) - 'words')::text FROM agent_memory.documents d ORDER BY 1";
+    sqlx::query_scalar(records).fetch_all(admin).await
 }
 
 async fn store_as_version_1(admin: &mut PgConnection, count: usize) -> Case {
     let stores = format!("DO $$ BEGIN FOR number IN 1..{count} LOOP {STORE}; END LOOP; END $$");
     admin.execute(AssertSqlSafe(stores)).await?;
     Ok(())
-}
-
-fn indexed(url: &str) -> PostgresConfig {
-    let mut config = config(url);
-    config.text_index = TextIndex::All;
-    config
-}
-
-fn memory(number: i64) -> NewMemory {
-    let mut memory = event("a-b", number);
-    memory.trigger = Trigger::parse(&format!(r#"{{"text":"word{number}"}}"#)).expect("valid");
-    memory
-}
-
-async fn by_word(provider: &PostgresMemory, word: &str) -> Result<Vec<MemoryId>, Error> {
-    let page = provider.query(&MemoryQuery::builder().all().text(word).build()?).await?;
-    Ok(page.memories.iter().map(|memory| memory.id).collect())
 }
 
 fn notes() -> Collection {

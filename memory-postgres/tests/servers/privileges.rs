@@ -3,7 +3,7 @@
 use conformance::server::postgres::LocalPostgres;
 use memory_core::{
     Collection, Content, Context, DocumentId, DocumentQuery, DocumentSelection, DocumentWrite, Error, ErrorKind,
-    IdempotencyKey, MemoryPatch, MemoryProvider, MemoryQuery, TextIndex,
+    IdempotencyKey, MemoryPatch, MemoryProvider, MemoryQuery,
 };
 use memory_postgres::{Password, PostgresConfig, PostgresMemory};
 use sqlx::postgres::PgConnection;
@@ -23,28 +23,21 @@ pub(crate) fn documented() -> Case {
         for role in ["migrator", "writer", "reader"] {
             execute(&mut admin, &format!("CREATE ROLE {role} LOGIN PASSWORD '{SECRET}'")).await?;
         }
-        let config = |role: &str, text_index| {
+        let config = |role: &str| {
             let mut config = config(server.url());
             config.server.user = Some(role.to_owned());
             config.server.password = Some(Password(SECRET.to_owned()));
-            config.text_index = text_index;
             config
         };
-        let (usual, with_text) = sql.split_once("-- With text_index=all").ok_or("the list tells what that needs")?;
-        let (usual, with_text) = (grants(usual), grants(with_text));
-        let of_migrator = |grant: &&&str| grant.ends_with("TO migrator");
-        for grant in usual.iter().filter(of_migrator) {
+        let (of_migrator, grants): (Vec<_>, Vec<_>) =
+            grants(&sql).into_iter().partition(|grant| grant.ends_with("TO migrator"));
+        for grant in of_migrator {
             execute(&mut admin, &format!("GRANT {grant}")).await?;
         }
-        for (text_index, added) in [(TextIndex::Documents, &usual), (TextIndex::All, &with_text)] {
-            work(&mut admin, config("migrator", text_index), true).await??;
-            for grant in added.iter().filter(|grant| !of_migrator(grant)) {
-                execute(&mut admin, &format!("GRANT {grant}")).await?;
-            }
-            work(&mut admin, config("reader", text_index), false).await??;
-            work(&mut admin, config("writer", text_index), true).await??;
+        work(&mut admin, config("migrator"), true).await??;
+        for grant in &grants {
+            execute(&mut admin, &format!("GRANT {grant}")).await?;
         }
-        let (grants, config) = ([usual, with_text].concat(), |role: &str| config(role, TextIndex::All));
         let mut count = 0;
         // The reader first, since what the writer may not do leaves a backfill pending.
         for (role, writes) in [("reader", false), ("writer", true)] {
@@ -80,13 +73,12 @@ fn grants(sql: &str) -> Vec<&str> {
     sql.lines().filter_map(|line| line.strip_prefix("GRANT ")?.strip_suffix(';')).collect()
 }
 
-/// Does everything that a role may be there for, on a ledger whose backfills are pending where it may write.
+/// Does everything that a role may be there for, on a ledger whose backfill is pending where it may write.
 async fn work(
     admin: &mut PgConnection,
     config: PostgresConfig,
     writes: bool,
 ) -> Result<Result<(), Error>, Box<dyn std::error::Error + Send + Sync>> {
-    let has_ledger_text = config.text_index == TextIndex::All;
     let provider = match open(config).await {
         Ok(provider) => provider,
         Err(error) => return Ok(Err(error)),
@@ -94,17 +86,14 @@ async fn work(
     if writes {
         let again = "DELETE FROM agent_memory.paths_backfill;
             INSERT INTO agent_memory.paths_backfill (collection, id, done) VALUES ('', '', 0);
-            UPDATE agent_memory.schema_migrations SET complete = FALSE WHERE name IN ('words', 'paths')";
+            UPDATE agent_memory.schema_migrations SET complete = FALSE WHERE name = 'paths'";
         execute(admin, again).await?;
-    }
-    if writes && has_ledger_text {
-        execute(admin, "UPDATE agent_memory.words_backfill SET created_at = 9223372036854775807").await?;
     }
     let done = async {
         if writes {
             write(&provider).await?;
         }
-        read(&provider, has_ledger_text).await
+        read(&provider).await
     };
     let done = done.await;
     provider.shutdown().await?;
@@ -129,18 +118,14 @@ async fn write(provider: &PostgresMemory) -> Result<(), Error> {
     Ok(())
 }
 
-async fn read(provider: &PostgresMemory, has_ledger_text: bool) -> Result<(), Error> {
+async fn read(provider: &PostgresMemory) -> Result<(), Error> {
     provider.check_health().await?;
     let page = provider.query(&MemoryQuery::builder().under("a").build()?).await?;
     for memory in page.memories.iter().take(1) {
         provider.get(memory.id).await?;
     }
-    if has_ledger_text {
-        provider.query(&MemoryQuery::builder().all().text("dog").build()?).await?;
-    }
     provider.documents().query(&DocumentQuery::builder(notes()).all().build()?).await?;
     provider.documents().query(&DocumentQuery::builder(notes()).under("a").build()?).await?;
-    provider.documents().query(&DocumentQuery::builder(notes()).all().text("cat").build()?).await?;
     provider.documents().collections().await.map(drop)
 }
 

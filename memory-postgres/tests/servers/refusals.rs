@@ -7,9 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use conformance::server::postgres::LocalPostgres;
-use memory_core::{
-    Error, ErrorKind, IdempotencyKey, MemoryPatch, MemoryProvider, Metadata, Outcome, Status, TextIndex, Trigger,
-};
+use memory_core::{Error, ErrorKind, IdempotencyKey, MemoryPatch, MemoryProvider, Metadata, Outcome, Status, Trigger};
 use memory_postgres::{Host, Password, PostgresConfig, PostgresMemory};
 use sqlx::postgres::{PgConnectOptions, PgConnection};
 use sqlx::{AssertSqlSafe, Connection, Executor};
@@ -99,18 +97,6 @@ pub(crate) fn statements() -> Case {
         read_only.shutdown().await?;
         admin.execute("SET default_transaction_read_only = off").await?;
         admin.execute("ALTER DATABASE postgres RESET default_transaction_read_only").await?;
-
-        // Somebody has erased a row, and not its words.
-        let mut indexed = config(server.url());
-        indexed.text_index = TextIndex::All;
-        let indexed = open(indexed).await?;
-        assert_eq!(indexed.backfill().await?, None);
-        let erased = provider.get(kept).await?.ok_or("a memory that was stored")?;
-        admin.execute("DELETE FROM agent_memory.memories").await?;
-        let twice = indexed.restore(vec![erased]).await.expect_err("a unique violation");
-        check(&twice, ErrorKind::Conflict, "the same key");
-        assert_eq!(twice.outcome(), Outcome::NotDone);
-        indexed.shutdown().await?;
 
         admin.execute("ALTER TABLE agent_memory.memories RENAME TO lost").await?;
         check(&provider.store(event("a-b", 1)).await.expect_err("no table"), ErrorKind::SchemaMismatch, "is gone");

@@ -18,6 +18,23 @@ pub(crate) enum Admin {
     Cluster(String),
 }
 
+/// How many words a ledger has in each index of [`Admin::index_words`]: more than a slice goes over.
+pub(crate) const WORDS: usize = 5_000;
+/// Makes an index of words as programs of version 2 did, with every other memory in it, and forgets what has come behind version 2.
+const INDEX_WORDS: &str = "
+    local all = redis.call('ZRANGE', KEYS[1], 0, -1)
+    for place = 1, #all, 2 do
+      redis.call('ZADD', KEYS[2], 0, all[place])
+      redis.call('ZREM', KEYS[1], all[place])
+    end
+    for word = 1, tonumber(ARGV[2]) do
+      for _, kind in ipairs({'x:', 'ew:notes:'}) do
+        redis.call('ZADD', ARGV[1] .. kind .. word, 0, all[word % #all + 1])
+      end
+    end
+    redis.call('HDEL', KEYS[3], 3)
+    redis.call('SET', KEYS[4], 3)";
+
 /// How long a node of a cluster may take for a command.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -62,6 +79,13 @@ impl Admin {
             command
         };
         self.pipeline(&ledger.lines().map(command).collect::<Vec<_>>()).await
+    }
+
+    /// Leaves a ledger as a program of version 2 has that indexes the words of some of its memories, and of its documents.
+    pub(crate) async fn index_words(&self, namespace: &str) -> RedisResult<()> {
+        let prefix = format!("{{{namespace}}}:");
+        let keys = ["steps", "steps:words", "schema", "writer"].map(|name| format!("{prefix}{name}"));
+        self.query(cmd("EVAL").arg(INDEX_WORDS).arg(keys.len()).arg(&keys).arg(prefix).arg(WORDS)).await
     }
 
     /// Sends a command, and reads its answer.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use memory_core::{Clock, Error, Inspection, MemoryProvider, Result, TextIndex};
+use memory_core::{Clock, Error, Inspection, MemoryProvider, Result};
 use migrations::Report;
 
 /// An engine with its settings.
@@ -26,7 +26,7 @@ pub(crate) trait Engine: Send + Sync {
     fn set_place(&mut self, name: &str) -> Result<()>;
 
     /// Sets what no URL says.
-    fn set(&mut self, clock: &Arc<dyn Clock>, text_index: TextIndex, deadline: Duration);
+    fn set(&mut self, clock: &Arc<dyn Clock>, deadline: Duration);
 }
 
 /// Reads the settings of a URL.
@@ -106,9 +106,8 @@ macro_rules! engines {
                     Ok(())
                 }
 
-                fn set(&mut self, clock: &Arc<dyn Clock>, text_index: TextIndex, deadline: Duration) {
+                fn set(&mut self, clock: &Arc<dyn Clock>, deadline: Duration) {
                     self.clock = Arc::clone(clock);
-                    self.text_index = text_index;
                     self.deadline = deadline;
                 }
             }

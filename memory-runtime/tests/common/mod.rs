@@ -11,9 +11,8 @@ use async_trait::async_trait;
 use futures::future::BoxFuture;
 use memory_core::plugin::{Answer, Arguments, Executor, Plugin, Scope};
 use memory_core::{
-    Backfill, Capabilities, DocumentStore, Error, ErrorKind, Health, Memory, MemoryId, MemoryPage, MemoryPatch,
-    MemoryProvider, MemoryQuery, MemoryRecall, NewMemory, Outcome, Recalled, RestoreReport, Result, SpaceId, Timestamp,
-    Updated,
+    Backfill, DocumentStore, Error, ErrorKind, Health, Memory, MemoryId, MemoryPage, MemoryPatch, MemoryProvider,
+    MemoryQuery, MemoryRecall, NewMemory, Outcome, Recalled, RestoreReport, Result, SpaceId, Timestamp, Updated,
 };
 use memory_runtime::{Context, ContextContent, FixedPlanner, NewTask, Pipeline, Space, Step};
 use serde_json::{Value, json};
@@ -133,10 +132,6 @@ impl MemoryProvider for Recording {
         let backfill = self.inner.backfill().await?;
         self.called("backfill");
         Ok(backfill)
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        self.inner.capabilities()
     }
 
     async fn store(&self, memory: NewMemory) -> Result<MemoryId> {

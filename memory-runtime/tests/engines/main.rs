@@ -8,7 +8,7 @@ use std::time::Duration;
 use conformance::server::{TestServer, trial};
 use futures::future::BoxFuture;
 use libtest_mimic::Arguments;
-use memory_core::{DEFAULT_DEADLINE, InMemory, ManualClock, MemoryProvider, TextIndex};
+use memory_core::{DEFAULT_DEADLINE, InMemory, ManualClock, MemoryProvider};
 use memory_postgres::{PostgresConfig, PostgresMemory};
 use memory_sqlite::{SqliteConfig, SqliteMemory};
 use sqlx::postgres::PgPool;
@@ -52,7 +52,7 @@ impl Engine {
     fn open(&self) -> Arc<dyn MemoryProvider> {
         let clock = Arc::new(ManualClock::new(common::at(0)));
         match self {
-            Self::InMemory(memory) => Arc::new(memory.reopen(clock, TextIndex::default(), DEFAULT_DEADLINE)),
+            Self::InMemory(memory) => Arc::new(memory.reopen(clock, DEFAULT_DEADLINE)),
             Self::Sqlite { file, .. } => {
                 Arc::new(SqliteMemory::open(SqliteConfig::new(file)).expect("a valid configuration"))
             }

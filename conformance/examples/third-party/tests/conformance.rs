@@ -20,7 +20,7 @@ impl Harness for Redb {
     async fn open(&self, namespace: &Namespace) -> Result<Arc<dyn MemoryProvider>> {
         let mut config = RedbConfig::new(self.0.path().join(&namespace.name));
         config.settings.clock = Arc::<memory_core::ManualClock>::clone(&namespace.clock);
-        (config.settings.text_index, config.settings.deadline) = (namespace.text_index, namespace.deadline);
+        config.settings.deadline = namespace.deadline;
         Ok(Arc::new(RedbMemory::open(config)?))
     }
 

@@ -236,10 +236,11 @@ async fn what_lies_elsewhere_changes_no_answer(stage: Stage) -> CaseResult {
         restore(&*documents, some.to_vec()).await?;
     }
     let within = SpaceSelector::under("me")?;
-    let questions: [(&str, Ask<'_>); 9] = [
+    let questions: [(&str, Ask<'_>); 10] = [
         ("under", &|query| query.under("me").limit(40)),
         ("under, oldest first", &|query| query.under("me").order(Order::OldestFirst).limit(40)),
         ("under, with a filter", &|query| query.under("me").filter_text("metadata.n = 7").limit(3)),
+        ("under, with a text", &|query| query.under("me").text("N7 n8").limit(3)),
         ("exact", &|query| query.exact("me-9").exact("me-9-a").exact("nowhere")),
         ("many exact", &|query| (0..150).fold(query, |query, place| query.exact(format!("me-{place}")).limit(90))),
         ("prefix", &|query| query.prefix("me-1").limit(40)),
@@ -305,7 +306,7 @@ fn lying(place: usize, space_id: String) -> Document {
         id: document_id(&format!("{place:05}")),
         collection: collection(NOTES),
         space_id: space(&space_id),
-        content: Content::parse("text").expect("a valid content"),
+        content: Content::parse(format!("text n{}", place % 30)).expect("a valid content"),
         metadata: metadata(&format!(r#"{{"n":{}}}"#, place % 30)),
         created_at: at((place * 7 % 300) as i64),
         updated_at: None,

@@ -234,7 +234,7 @@ async fn remove_is_exact_about_ids(stage: Stage) -> CaseResult {
         assert_eq!(removed(&gone), if was_there { vec![id] } else { vec![] }, "removing {id:?}");
         assert_eq!(all_notes(&*documents).await?, left, "after removing {id:?}");
         let found = walk_documents(&*documents, NOTES, |query| query.prefix("u").glob("*").text("same")).await?;
-        assert_eq!(found.len(), left.len(), "the text index after removing {id:?}");
+        assert_eq!(found.len(), left.len(), "by text after removing {id:?}");
     }
     Ok(())
 }

@@ -36,7 +36,7 @@ async fn requests_cut_in_the_middle_are_whole_or_none(stage: Stage) -> CaseResul
 /// What the server has done and could not tell is there once, and what is told of it is true (a replayed write that was
 /// doubled).
 async fn answers_cut_in_the_middle_leave_one_write(stage: Stage) -> CaseResult {
-    cut_everywhere(&stage.with_ledger_text(), Fault::CutAnswer).await
+    cut_everywhere(&stage, Fault::CutAnswer).await
 }
 
 /// The answer is lost and the server can't be reached any more, so that nobody knows what became of the write: however it ends, the

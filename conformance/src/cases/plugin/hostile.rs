@@ -114,6 +114,7 @@ async fn a_cursor_does_not_leave_its_scope(stage: Stage) -> CaseResult {
         ("another collection", wide.clone(), json!({"collection": PRIVATE, "cursor": cursor})),
         ("another source", wide.clone(), json!({"source": "ledger", "cursor": cursor})),
         ("another condition", wide.clone(), json!({"where": "id IS NOT NULL", "cursor": cursor})),
+        ("another text", wide.clone(), json!({"text": "apple banana cherry", "cursor": cursor})),
         ("another space", wide.clone(), json!({"space": "mine", "cursor": cursor})),
         ("another order", wide, json!({"order": "oldest", "cursor": cursor})),
     ] {

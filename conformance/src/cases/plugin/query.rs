@@ -15,7 +15,7 @@ chapter!("plugin":
     query_finds_by_text_and_condition ["P4"],
     query_answers_a_question ["P4", "P2", "R1"],
     query_reads_the_ledger ["P4", "P3"],
-    text_in_the_ledger_depends_on_the_engine ["P4", "T3"],
+    text_finds_in_the_ledger ["P4", "P2", "T3"],
     query_walks_in_both_orders ["P4", "Q6"],
     stored_json_comes_byte_for_byte ["P5", "V3"],
     answers_end_at_their_bytes_and_say_so ["P5"],
@@ -32,6 +32,8 @@ async fn query_finds_by_text_and_condition(stage: Stage) -> CaseResult {
         (json!({"order": "newest", "limit": 1}), &["mine-3"]),
         (json!({"text": "Banana?"}), &["mine-2"]),
         (json!({"text": "cake pie", "where": "id <> 'mine-1'"}), &["mine-3"]),
+        (json!({"text": "apple pie, banana"}), &["mine-2", "mine-1"]),
+        (json!({"text": "apple banana", "order": "oldest", "limit": 2}), &["mine-1", "mine-2"]),
         (json!({"where": "metadata.topic = 'fruit' AND content LIKE '%p%'", "order": "oldest"}), &["mine-1", "mine-2"]),
         (json!({"source": "documents", "space": "mine-b"}), &["mine-2"]),
         (json!({"collection": NOTES, "space": "mine-a"}), &["mine-1"]),
@@ -40,6 +42,8 @@ async fn query_finds_by_text_and_condition(stage: Stage) -> CaseResult {
         let answer = call(&*world.plugin, &scope(), QUERY, arguments.clone()).await?;
         assert_eq!(ids(&answer), expected, "{arguments}");
         assert_eq!(answer.get("cut"), None, "nothing was left out of {arguments}");
+        let is_over = arguments.get("limit") != Some(&json!(1));
+        assert_eq!(answer.get("cursor").is_none(), is_over, "{arguments}");
     }
     let answer = call(&*world.plugin, &scope(), QUERY, json!({"text": "apple"})).await?;
     let record = json!({"id": "mine-1", "collection": NOTES, "spaceId": "mine-a", "content": "apple pie", "createdAt": 1_000,
@@ -86,19 +90,29 @@ async fn query_reads_the_ledger(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// With the ledger's text index text finds there; without it the sentence says what to do instead.
-async fn text_in_the_ledger_depends_on_the_engine(stage: Stage) -> CaseResult {
-    let arguments = || json!({"source": "ledger", "text": "event"});
+/// Text finds in the ledger what it finds among documents: what lies in the scope, newest first unless asked otherwise.
+async fn text_finds_in_the_ledger(stage: Stage) -> CaseResult {
     let world = World::new(stage.open().await?).await?;
-    let refused = call(&*world.plugin, &scope(), QUERY, arguments()).await.expect_err("there is no index");
-    assert_eq!(refused.kind(), ErrorKind::Unsupported);
-    assert!(refused.message().contains("where"), "{refused}");
-    let world = World::new(stage.elsewhere().with_ledger_text().open().await?).await?;
-    assert_eq!(ids(&call(&*world.plugin, &scope(), QUERY, arguments()).await?).len(), 1);
+    let mine = "00000000-0000-7000-8000-000000000001";
+    let later = world.provider.store(new_memory("mine-b", 5_000)).await?.to_string();
+    let later = later.as_str();
+    for (arguments, expected) in [
+        (json!({"text": "event"}), vec![mine]),
+        (json!({"text": "Hello, event!"}), vec![later, mine]),
+        (json!({"text": "hello event", "order": "oldest"}), vec![mine, later]),
+        (json!({"text": "hello event", "where": "status = 'completed'"}), vec![mine]),
+        (json!({"text": "hello event", "space": "mine-b"}), vec![later]),
+        (json!({"text": "xyzzy text even"}), vec![]),
+        (json!({"text": "?"}), vec![]),
+    ] {
+        let mut asked = arguments.clone();
+        asked["source"] = json!("ledger");
+        assert_eq!(ids(&call(&*world.plugin, &scope(), QUERY, asked).await?), expected, "{arguments}");
+    }
     Ok(())
 }
 
-/// Walking by the cursor shows every document once, in both orders.
+/// Walking by the cursor shows every document that has a word once, in both orders.
 async fn query_walks_in_both_orders(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     for place in 0..45 {
@@ -106,12 +120,20 @@ async fn query_walks_in_both_orders(stage: Stage) -> CaseResult {
         write.created_at = at(place / 10);
         provider.documents().put(write).await?;
     }
+    for place in 45..60 {
+        let mut write = new_document(NOTES, &place.to_string(), "mine-a", "pear");
+        write.created_at = at(place % 5);
+        provider.documents().put(write).await?;
+    }
     let plugin = provider.plugin();
-    let first = call(&*plugin, &scope(), QUERY, json!({})).await?;
-    assert_eq!(ids(&first).len(), 20, "the default limit");
+    for arguments in [json!({}), json!({"text": "apple"})] {
+        let first = call(&*plugin, &scope(), QUERY, arguments).await?;
+        assert_eq!(ids(&first).len(), 20, "the default limit");
+    }
     let all: Vec<_> = (0..45).map(|place| format!("{place:02}")).collect();
     for (order, limit) in [("oldest", 7), ("newest", 7), ("newest", 100)] {
-        let mut walked = walk(&*plugin, &scope(), json!({"order": order, "limit": limit})).await?;
+        let arguments = json!({"order": order, "limit": limit, "text": "an apple"});
+        let mut walked = walk(&*plugin, &scope(), arguments).await?;
         if order == "newest" {
             walked.reverse();
         }
@@ -147,6 +169,7 @@ async fn answers_end_at_their_bytes_and_say_so(stage: Stage) -> CaseResult {
         json!({"limit": 30}),
         json!({"limit": 30, "text": "apple"}),
         json!({"limit": 30, "source": "ledger"}),
+        json!({"limit": 30, "source": "ledger", "text": "hello", "order": "oldest"}),
         json!({"limit": 30, "question": "apple"}),
     ] {
         let answer = call_raw(&*plugin, &scope(), QUERY, &arguments.to_string()).await?;
@@ -155,7 +178,7 @@ async fn answers_end_at_their_bytes_and_say_so(stage: Stage) -> CaseResult {
         let less_well = if arguments.get("question").is_some() { " that answer less well" } else { "" };
         let left_out = format!("{} records{less_well} did not fit", 30 - ids(&answer).len());
         assert!(answer["cut"][0].as_str().is_some_and(|cut| cut.starts_with(&left_out)), "{}", answer["cut"]);
-        let has_cursor = arguments.get("text").or(arguments.get("question")).is_none();
+        let has_cursor = arguments.get("question").is_none();
         assert_eq!(answer.get("cursor").is_some(), has_cursor, "{arguments}");
         if has_cursor {
             let walked: BTreeSet<_> = walk(&*plugin, &scope(), arguments).await?.into_iter().collect();

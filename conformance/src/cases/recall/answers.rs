@@ -45,7 +45,7 @@ async fn words_count_by_their_stems(stage: Stage) -> CaseResult {
     for (question, expected) in table {
         assert_eq!(texts(&*provider, &asked(question, |query| query.all())).await?, expected, "{question:?}");
     }
-    let german = RecallOptions { language: Language::German, ..RecallOptions::default() };
+    let german = RecallOptions { language: Some(Language::German), ..RecallOptions::default() };
     provider.store(said("a3", 0, "Die Häuser am See")).await?;
     let found = texts(&*provider, &asked_with("Welches Haus?", german, |query| query.all())).await?;
     assert_eq!(found, ["Die Häuser am See"]);
@@ -55,7 +55,7 @@ async fn words_count_by_their_stems(stage: Stage) -> CaseResult {
 async fn without_a_language_words_count_by_their_first_characters(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     provider.store(said("a", 0, "the übertragung")).await?;
-    let none = || RecallOptions { language: Language::None, ..RecallOptions::default() };
+    let none = || RecallOptions { language: Some(Language::None), ..RecallOptions::default() };
     for (question, is_found) in [("Übertrag", true), ("the", true), ("über", false), ("th", false)] {
         let found = texts(&*provider, &asked_with(question, none(), |query| query.all())).await?;
         assert_eq!(!found.is_empty(), is_found, "{question:?}");

@@ -1,20 +1,18 @@
 //! The words of the ledger: T3.
 
-use std::collections::BTreeSet;
+use memory_core::{MemoryId, MemoryPatch, MemoryProvider, NewMemory, Order, Result, SpaceSelector, Status};
 
-use memory_core::{ErrorKind, MemoryPatch, MemoryProvider, NewMemory, Result, SpaceSelector, Status};
-
-use super::{NOTES, found};
 use crate::case::{CaseResult, Stage, chapter};
-use crate::fixture::{at, context, ids, metadata, new_document, new_memory, query, trigger, walk};
+use crate::fixture::{at, context, ids, metadata, new_memory, query, trigger, walk};
 
 chapter!("text":
     ledger_is_found_by_its_strings ["T3", "T1"],
     ledger_text_follows_updates ["T3"],
     ledger_text_goes_with_every_bound ["T3", "T2"],
-    ledger_text_off_is_unsupported ["T3"],
-    ledger_text_switched_on_later_finds_old_rows ["T3"],
-    rows_of_a_handle_without_ledger_text_are_found ["T3"],
+    ledger_text_comes_in_order_over_its_pages ["T3", "T2", "Q4", "Q6"],
+    a_rare_word_is_found_behind_many_candidates ["T3", "T2", "Q5"],
+    a_walk_by_text_survives_writes ["T3", "T2", "Q6"],
+    what_another_handle_writes_is_found_by_text ["T3", "W1"],
     restored_memories_are_found_by_text ["T3", "W12"],
 );
 
@@ -27,14 +25,12 @@ fn triggered(space_id: &str, millis: i64, json: &str) -> NewMemory {
 
 /// How many memories a text finds.
 async fn count(provider: &dyn MemoryProvider, text: &str) -> Result<usize> {
-    Ok(provider.query(&query(|query| query.all().text(text).limit(1_000))).await?.memories.len())
+    Ok(walk(provider, |query| query.all().text(text).limit(1_000)).await?.len())
 }
 
-/// With `TextIndex::All` a memory is found by every string value of its trigger and context, and by no key, number or
-/// metadata.
+/// A memory is found by the words of every string value of its trigger and context, and by no part of a word, key, number or metadata.
 async fn ledger_is_found_by_its_strings(stage: Stage) -> CaseResult {
-    let provider = stage.with_ledger_text().open().await?;
-    assert!(provider.capabilities().ledger_text, "the capability is told");
+    let provider = stage.open().await?;
     let memory = triggered("x", 1, r#"{"key1":"Alpha","deep":[{"key2":"caf\u00e9 \"bravo\""}],"n":12345,"b":true}"#);
     let memory = memory.with_context(context(r#"["charlie",{"role":"delta-echo"},null]"#));
     let id = provider.store(memory.with_metadata(metadata(r#"{"foxtrot":"golf"}"#))).await?;
@@ -58,6 +54,12 @@ async fn ledger_is_found_by_its_strings(stage: Stage) -> CaseResult {
         "u00e9",
         "pending",
         "alphabravo",
+        "alph",
+        "lpha",
+        "harli",
+        "caf",
+        "",
+        "?!",
     ] {
         assert_eq!(count(&*provider, text).await?, 0, "{text}");
     }
@@ -67,7 +69,7 @@ async fn ledger_is_found_by_its_strings(stage: Stage) -> CaseResult {
 
 /// The words of a memory follow its context: set, replaced, cleared, and left alone by a patch of something else.
 async fn ledger_text_follows_updates(stage: Stage) -> CaseResult {
-    let provider = stage.with_ledger_text().open().await?;
+    let provider = stage.open().await?;
     let id = provider.store(triggered("x", 1, r#"{"text":"trigger"}"#)).await?;
     let steps = [
         (MemoryPatch::new().set_context(context(r#""first""#)), "first", "second"),
@@ -87,9 +89,9 @@ async fn ledger_text_follows_updates(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// Text in the ledger goes with selectors, `within`, times, statuses, exclude, filter and limit.
+/// Text in the ledger goes with selectors, `within`, times, statuses, exclude, filter, order, offset and limit.
 async fn ledger_text_goes_with_every_bound(stage: Stage) -> CaseResult {
-    let provider = stage.with_ledger_text().open().await?;
+    let provider = stage.open().await?;
     let decoys = (0..60).map(|place| triggered("you-1", 5_000 + place, r#"{"text":"red red"}"#));
     provider.store_many(decoys.collect()).await?;
     let red = |space_id: &str, millis| triggered(space_id, millis, r#"{"text":"a red word"}"#);
@@ -99,92 +101,109 @@ async fn ledger_text_goes_with_every_bound(stage: Stage) -> CaseResult {
     provider.store(triggered("me-1", 40, r#"{"red":"blue"}"#)).await?;
     let me = SpaceSelector::under("me")?;
     let queries = [
-        (query(|query| query.under("me").text("red").limit(2)), vec![a, b]),
-        (query(|query| query.all().within(me.clone()).text("red")), vec![a, b]),
-        (query(|query| query.all().created_before(at(30)).text("red")), vec![a, b]),
-        (query(|query| query.all().created_after(at(10)).created_before(at(31)).text("red")), vec![b, c]),
-        (query(|query| query.all().status(Status::Completed).text("red")), vec![a]),
-        (query(|query| query.prefix("me").exclude(a).text("red").limit(2)), vec![b, c]),
-        (query(|query| query.prefix("me").text("red").limit(0)), vec![]),
+        (query(|query| query.under("me").text("red")), vec![b, a], false),
+        (query(|query| query.all().within(me.clone()).text("red")), vec![b, a], false),
+        (query(|query| query.all().created_before(at(30)).text("red")), vec![b, a], false),
+        (query(|query| query.all().created_after(at(10)).created_before(at(31)).text("red")), vec![c, b], false),
+        (query(|query| query.all().status(Status::Completed).text("red")), vec![a], false),
+        (query(|query| query.prefix("me").exclude(b).text("red").limit(2)), vec![c, a], false),
+        (query(|query| query.prefix("me").text("red").order(Order::OldestFirst)), vec![a, b, c], false),
+        (query(|query| query.prefix("me").text("red").order(Order::OldestFirst).limit(2)), vec![a, b], true),
+        (query(|query| query.prefix("me").text("red").offset(1)), vec![b, a], false),
+        (query(|query| query.prefix("me").text("red").offset(1).limit(1)), vec![b], true),
+        (query(|query| query.prefix("me").text("red").limit(0)), vec![], false),
+        (query(|query| query.all().text("red").filter_text("metadata.topic = 'x'").limit(1)), vec![b], false),
     ];
-    for (number, (query, expected)) in queries.iter().enumerate() {
+    for (number, (query, expected, has_next)) in queries.iter().enumerate() {
         let page = provider.query(query).await?;
-        let found: BTreeSet<_> = ids(&page.memories).into_iter().collect();
-        assert_eq!(found, expected.iter().copied().collect(), "query number {number}");
-        assert_eq!(page.next, None, "text has no further pages");
+        assert_eq!((&ids(&page.memories), page.next.is_some()), (expected, *has_next), "query number {number}");
     }
-    let page =
-        provider.query(&query(|query| query.all().text("red").filter_text("metadata.topic = 'x'").limit(1))).await?;
-    assert_eq!(ids(&page.memories), [b], "the filter comes before the limit");
     Ok(())
 }
 
-/// Without the index a text query of the ledger is `Unsupported`, leaves no trace, and leaves documents searchable.
-async fn ledger_text_off_is_unsupported(stage: Stage) -> CaseResult {
+/// The same hits in the same order on pages of any size, by their time and not by how often they hold which words.
+async fn ledger_text_comes_in_order_over_its_pages(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
-    assert!(!provider.capabilities().ledger_text, "off by default");
-    provider.store(new_memory("x", 1)).await?;
-    provider.documents().put(new_document(NOTES, "a", "x", "hello")).await?;
-    let before = walk(&*provider, |query| query.all()).await?;
-    for text in ["hello", "", "---"] {
-        let refused =
-            provider.query(&query(|query| query.all().text(text))).await.expect_err("the ledger has no text index");
-        assert_eq!(refused.kind(), ErrorKind::Unsupported, "{text:?}: never a wider answer instead");
+    let texts = ["red", "blue", "red blue red", "green", "a red", "BLUE", "reddish", "red red red blue"];
+    let rows = (0..160).map(|number: i64| {
+        // Some at one time.
+        triggered(&format!("a-{}", number % 3), number / 5, &format!("{:?}", texts[number as usize % texts.len()]))
+    });
+    let stored = provider.store_many(rows.collect()).await?;
+    let is_hit = |number: &usize| !["green", "reddish"].contains(&texts[number % texts.len()]);
+    let oldest_first: Vec<_> = (0..160).filter(is_hit).map(|number| stored[number]).collect();
+    let newest_first: Vec<_> = oldest_first.iter().rev().copied().collect();
+    for (order, expected) in [(Order::OldestFirst, oldest_first), (Order::NewestFirst, newest_first)] {
+        for limit in [1, 7, 119, 120, 121] {
+            let found = walk(&*provider, |query| query.under("a").text("red, blue").order(order).limit(limit)).await?;
+            assert_eq!(ids(&found), expected, "{order:?}, {limit} a page");
+        }
+        let behind = query(|query| query.under("a").text("red, blue").order(order).offset(100));
+        assert_eq!(ids(&provider.query(&behind).await?.memories), expected[100..], "{order:?}, behind an offset");
     }
-    assert_eq!(walk(&*provider, |query| query.all()).await?, before);
-    assert_eq!(found(&*provider.documents(), "hello").await?, ["a".to_owned()].into());
-    provider.check_health().await?;
     Ok(())
 }
 
-/// Switched on over a ledger that exists, the index finds the old rows too, as they are now.
-async fn ledger_text_switched_on_later_finds_old_rows(stage: Stage) -> CaseResult {
+/// Rows without the word, however many, take no room on a page, and what lies behind them is found.
+async fn a_rare_word_is_found_behind_many_candidates(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
-    let old = (0..300).map(|place| triggered("x", place, &format!(r#"{{"text":"old number{place}"}}"#)));
-    let old = provider.store_many(old.collect()).await?;
-    provider.update(old[7], MemoryPatch::new().set_context(context(r#""answer""#))).await?;
-    provider.shutdown().await?;
-
-    let provider = stage.clone().with_ledger_text().open().await?;
-    assert_eq!(count(&*provider, "old").await?, 300);
-    assert_eq!(count(&*provider, "number299").await?, 1);
-    assert_eq!(count(&*provider, "answer").await?, 1);
-    provider.store(triggered("x", 1, r#""new""#)).await?;
-    assert_eq!(count(&*provider, "new").await?, 1);
-    provider.shutdown().await?;
-
-    let provider = stage.open().await?;
-    let refused =
-        provider.query(&query(|query| query.all().text("old"))).await.expect_err("the text index is off again");
-    assert_eq!(refused.kind(), ErrorKind::Unsupported);
-    provider.update(old[7], MemoryPatch::new().set_context(context(r#""question""#))).await?;
-    provider.store(triggered("x", 1, r#""newest""#)).await?;
-    provider.shutdown().await?;
-    let provider = stage.with_ledger_text().open().await?;
-    assert_eq!(count(&*provider, "question").await?, 1, "an update while it was off");
-    assert_eq!(count(&*provider, "answer").await?, 0, "an update while it was off");
-    assert_eq!(count(&*provider, "newest").await?, 1, "a row stored while it was off");
+    let rare = |millis| triggered("a-b", millis, r#"{"text":"a zebra"}"#);
+    let oldest = provider.store(rare(-1)).await?;
+    provider.store_many((0..3_000).map(|millis| new_memory("a-b", millis)).collect()).await?;
+    let newest = provider.store(rare(3_000)).await?;
+    for (order, expected) in [(Order::NewestFirst, [newest, oldest]), (Order::OldestFirst, [oldest, newest])] {
+        for limit in [1, 2, 1_000] {
+            let zebras = walk(&*provider, |query| query.under("a").text("zebra").order(order).limit(limit)).await?;
+            assert_eq!(ids(&zebras), expected, "{order:?}, {limit} a page");
+        }
+    }
     Ok(())
 }
 
-/// What a handle without the index stores and updates, a handle with it finds.
-async fn rows_of_a_handle_without_ledger_text_are_found(stage: Stage) -> CaseResult {
-    let without = stage.open().await?;
-    let with = stage.with_ledger_text().open().await?;
-    let id = without.store(triggered("x", 1, r#""apple""#)).await?;
-    assert_eq!(count(&*with, "apple").await?, 1, "stored by the other handle");
-    without.update(id, MemoryPatch::new().set_context(context(r#""pear""#))).await?;
-    assert_eq!(count(&*with, "pear").await?, 1, "updated by the other handle");
-    without.update(id, MemoryPatch::new().clear_context()).await?;
-    assert_eq!(count(&*with, "pear").await?, 0, "cleared by the other handle");
-    without.store_many((0..20).map(|place| triggered("x", place, r#""plum""#)).collect()).await?;
-    assert_eq!(count(&*with, "plum").await?, 20, "a batch of the other handle");
+/// What holds a word throughout a walk comes once, whatever is stored meanwhile and whatever gets or loses the word.
+async fn a_walk_by_text_survives_writes(stage: Stage) -> CaseResult {
+    let provider = stage.open().await?;
+    let red = |millis| triggered("a", millis, r#""red""#);
+    let stored = provider.store_many((0..40).map(red).collect()).await?;
+    let blue = provider.store_many((0..40).map(|millis| triggered("a", millis, r#""blue""#)).collect()).await?;
+    let fickle = provider.store(triggered("a", 20, r#""green""#).with_context(context(r#""red""#))).await?;
+    let asked = || memory_core::MemoryQuery::builder().exact("a").text("red").limit(3);
+    let (mut walked, mut page) = (Vec::<MemoryId>::new(), provider.query(&asked().build()?).await?);
+    for number in 0.. {
+        walked.extend(ids(&page.memories));
+        let Some(cursor) = page.next else { break };
+        provider.store_many(vec![red(number), red(100 + number), triggered("b", number, r#""red""#)]).await?;
+        provider.update(blue[number as usize % 40], MemoryPatch::new().set_context(context(r#""pink""#))).await?;
+        let fickle_context = if number % 2 == 0 { r#""blue""# } else { r#""red""# };
+        provider.update(fickle, MemoryPatch::new().set_context(context(fickle_context))).await?;
+        page = provider.query(&asked().cursor(&cursor).build()?).await?;
+    }
+    assert!(stored.iter().all(|id| walked.contains(id)), "the walk lost what was there throughout");
+    assert!(!blue.iter().any(|id| walked.contains(id)), "the walk gives what never held the word");
+    let mut distinct = walked.clone();
+    distinct.sort_unstable();
+    distinct.dedup();
+    assert_eq!(distinct.len(), walked.len(), "the walk gives a memory twice");
+    Ok(())
+}
+
+/// What one handle stores and updates, another one finds at once.
+async fn what_another_handle_writes_is_found_by_text(stage: Stage) -> CaseResult {
+    let (writer, reader) = (stage.open().await?, stage.open().await?);
+    let id = writer.store(triggered("x", 1, r#""apple""#)).await?;
+    assert_eq!(count(&*reader, "apple").await?, 1, "stored by the other handle");
+    writer.update(id, MemoryPatch::new().set_context(context(r#""pear""#))).await?;
+    assert_eq!(count(&*reader, "pear").await?, 1, "updated by the other handle");
+    writer.update(id, MemoryPatch::new().clear_context()).await?;
+    assert_eq!(count(&*reader, "pear").await?, 0, "cleared by the other handle");
+    writer.store_many((0..20).map(|place| triggered("x", place, r#""plum""#)).collect()).await?;
+    assert_eq!(count(&*reader, "plum").await?, 20, "a batch of the other handle");
     Ok(())
 }
 
 /// Memories that were restored are found by their words as those that were stored.
 async fn restored_memories_are_found_by_text(stage: Stage) -> CaseResult {
-    let (source, target) = (stage.open().await?, stage.elsewhere().with_ledger_text().open().await?);
+    let (source, target) = (stage.open().await?, stage.elsewhere().open().await?);
     source.store(triggered("x", 1, r#""apple""#).with_context(context(r#""pear""#))).await?;
     target.restore(walk(&*source, |query| query.all()).await?).await?;
     assert_eq!(count(&*target, "apple").await?, 1);

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use memory_core::{Content, Document, DocumentQuery, ErrorKind, MAX_PAGE_BYTES, SpaceSelector};
+use memory_core::{Content, Document, DocumentQuery, ErrorKind, MAX_PAGE_BYTES, MemoryQuery, Order, SpaceSelector};
 
 use super::{NOTES, found, places, put_all};
 use crate::case::{CaseResult, Stage, chapter};
-use crate::fixture::{collection, document_id, metadata, new_document, new_memory, query, walk_documents};
+use crate::fixture::{at, collection, document_id, kind, metadata, new_document, walk_documents};
 
 chapter!("text":
     words_are_runs_of_letters_and_digits ["T1", "T2"],
@@ -16,7 +16,7 @@ chapter!("text":
     diacritics_are_kept_and_case_is_not ["T1"],
     of_a_long_word_the_first_bytes_count ["T1"],
     any_word_is_enough ["T2"],
-    more_words_never_rank_lower ["T2"],
+    text_comes_in_the_order_of_the_query ["T2", "Q4"],
     text_without_words_finds_nothing ["T2"],
     text_goes_with_spaces_filter_and_limit ["T2", "D3"],
     collections_do_not_share_words ["T2", "D3"],
@@ -24,8 +24,8 @@ chapter!("text":
     long_and_many_words_are_found ["T1", "T2"],
     hundreds_of_hits_are_found ["T2"],
     a_page_of_text_ends_at_sixteen_mib ["Q5", "T2"],
+    a_cursor_belongs_to_its_text ["T2", "Q6"],
     backslashes_in_a_content_hurt_no_search ["T2", "V9"],
-    text_goes_without_order_and_cursor ["T2"],
 );
 
 /// A word is a run of letters and digits: everything else separates, and a part of a word is no word.
@@ -205,29 +205,34 @@ async fn any_word_is_enough(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// Of documents that are equal in all else, one with more distinct words of the query never comes later.
-async fn more_words_never_rank_lower(stage: Stage) -> CaseResult {
+/// What is found comes by time, whichever has more of the words or has them more often: on one page, over pages, and behind an offset.
+async fn text_comes_in_the_order_of_the_query(stage: Stage) -> CaseResult {
     let documents = stage.open().await?.documents();
-    let contents = [
-        "kilo lima mike",
-        "alpha kilo lima",
-        "alpha bravo kilo",
-        "alpha bravo gamma",
-        "lima kilo mike",
-        "bravo gamma kilo",
-    ];
-    put_all(&*documents, &contents).await?;
-    let ranked = walk_documents(&*documents, NOTES, |query| query.all().text("gamma, Alpha! bravo? alpha")).await?;
-    let hits: Vec<_> = ranked
-        .iter()
-        .map(|document| document.content.as_str().split(' ').filter(|word| ["alpha", "bravo", "gamma"].contains(word)))
-        .map(Iterator::count)
-        .collect();
-    assert_eq!(hits, [3, 2, 2, 1], "best first");
-    let best = walk_documents(&*documents, NOTES, |query| query.all().text("alpha bravo gamma").limit(1)).await?;
-    assert_eq!(best.len(), 1, "text has no further pages");
-    assert_eq!(best[0].id.as_str(), "3", "a limit keeps the best");
+    let contents =
+        ["kilo alpha", "alpha bravo gamma", "kilo lima", "gamma gamma gamma gamma", "alpha bravo", "bravo mike"];
+    for (place, content) in contents.iter().enumerate() {
+        let mut write = new_document(NOTES, &place.to_string(), "x", content);
+        // Neither the order of the ids nor that of the writes.
+        write.created_at = at([3, 1, 4, 2, 6, 5][place]);
+        documents.put(write).await?;
+    }
+    for (order, expected) in
+        [(Order::NewestFirst, ["4", "5", "0", "3", "1"]), (Order::OldestFirst, ["1", "3", "0", "5", "4"])]
+    {
+        for limit in [1, 2, 50] {
+            let ask = |query: memory_core::QueryBuilder<_>| query.all().text("gamma, Alpha! bravo?").order(order);
+            let found = walk_documents(&*documents, NOTES, |query| ask(query).limit(limit)).await?;
+            assert_eq!(ids(&found), expected, "{order:?}, {limit} a page");
+            let behind = DocumentQuery::builder(collection(NOTES));
+            let page = documents.query(&ask(behind).limit(limit).offset(3).build()?).await?;
+            assert_eq!(ids(&page.documents), expected[3..(3 + limit).min(5)], "{order:?}, the fourth and more");
+        }
+    }
     Ok(())
+}
+
+fn ids(documents: &[Document]) -> Vec<&str> {
+    documents.iter().map(|document| document.id.as_str()).collect()
 }
 
 /// A text without a word finds nothing: it is neither an error nor a query for everything.
@@ -262,8 +267,9 @@ async fn text_goes_with_spaces_filter_and_limit(stage: Stage) -> CaseResult {
     assert_eq!(sorted(confined), expected(&["a", "d"]), "within holds for text");
     let union = walk_documents(&*documents, NOTES, |query| query.exact("mean").exact("me-2").text("red")).await?;
     assert_eq!(sorted(union), expected(&["b", "c"]));
-    let two = walk_documents(&*documents, NOTES, |query| query.under("me").text("red").limit(2)).await?;
-    assert_eq!(two.len(), 2, "a page has as many as the limit says when there are so many");
+    let query = DocumentQuery::builder(collection(NOTES)).under("me").text("red").limit(2).build()?;
+    let page = documents.query(&query).await?;
+    assert_eq!((page.documents.len(), page.next.is_some()), (2, true), "a page has as many as the limit says");
     let none = walk_documents(&*documents, NOTES, |query| query.all().text("red").limit(0)).await?;
     assert!(none.is_empty(), "a limit of 0 asks for nothing");
     let filtered = |query: memory_core::QueryBuilder<_>| query.all().text("red").filter_text("metadata.topic = 'x'");
@@ -321,18 +327,23 @@ async fn long_and_many_words_are_found(stage: Stage) -> CaseResult {
     Ok(())
 }
 
-/// Every hit is found, up to the limit of the query (langgraph-redis#30: a search index that gives ten whatever is asked).
+/// Every hit is found, on pages of any size (langgraph-redis#30: a search index that gives ten whatever is asked).
 async fn hundreds_of_hits_are_found(stage: Stage) -> CaseResult {
     let documents = stage.open().await?.documents();
     put_all(&*documents, &["apple and pear"; 120]).await?;
-    for (limit, count) in [(10, 10), (11, 11), (119, 119), (1_000, 120)] {
-        let page = walk_documents(&*documents, NOTES, |query| query.all().text("apple").limit(limit)).await?;
-        assert_eq!(page.len(), count, "a limit of {limit}");
+    for limit in [10, 11, 119, 120, 1_000] {
+        let query = DocumentQuery::builder(collection(NOTES)).all().text("apple").limit(limit);
+        let page = documents.query(&query.build()?).await?;
+        assert_eq!((page.documents.len(), page.next.is_some()), (limit.min(120), limit < 120), "a limit of {limit}");
+        let walked = walk_documents(&*documents, NOTES, |query| query.all().text("apple").limit(limit)).await?;
+        let walked: BTreeSet<_> = ids(&walked).into_iter().collect();
+        assert_eq!(walked.len(), 120, "{limit} a page");
     }
     Ok(())
 }
 
-/// Large documents that hold a word of the query are as many as a page of 16 MiB has, however many are asked for.
+/// Large documents that hold a word of the query are as many as a page of 16 MiB has, however many are asked for; its cursor goes on
+/// with the rest.
 async fn a_page_of_text_ends_at_sixteen_mib(stage: Stage) -> CaseResult {
     let documents = stage.open().await?.documents();
     let content = "apple".to_owned() + &" ".repeat(Content::MAX_BYTES - 5);
@@ -342,7 +353,35 @@ async fn a_page_of_text_ends_at_sixteen_mib(stage: Stage) -> CaseResult {
     let bytes: usize = page.documents.iter().map(Document::size).sum();
     let is_full = MAX_PAGE_BYTES - Content::MAX_BYTES..=MAX_PAGE_BYTES;
     assert!(is_full.contains(&bytes), "a page of {bytes} bytes");
-    assert!(page.next.is_none());
+    assert!(page.next.is_some(), "there are more");
+    assert_eq!(found(&*documents, "apple").await?.len(), 18);
+    Ok(())
+}
+
+/// A cursor goes on with the text that it was given for, and with no other: neither with none nor with one word more or less.
+async fn a_cursor_belongs_to_its_text(stage: Stage) -> CaseResult {
+    let documents = stage.open().await?.documents();
+    put_all(&*documents, &["apple pear", "apple", "pear", "apple"]).await?;
+    let all = || DocumentQuery::builder(collection(NOTES)).all().limit(1);
+    let asked = || all().text("apple plum");
+    let cursor = documents.query(&asked().build()?).await?.next.ok_or("there is more")?;
+    let next = documents.query(&asked().cursor(&cursor).build()?).await?;
+    assert_eq!(ids(&next.documents), ["1"]);
+    for (what, other) in [
+        ("no text", all()),
+        ("a text without words", all().text("?!")),
+        ("one word less", all().text("apple")),
+        ("one word more", all().text("apple plum pear")),
+        ("other words", all().text("pear plum")),
+        ("the letters of both words", all().text("appleplum")),
+        ("the text as a filter", all().filter_text("content = 'apple plum'")),
+        ("another order", asked().order(Order::OldestFirst)),
+    ] {
+        let refused = documents.query(&other.cursor(&cursor).build()?).await;
+        assert_eq!(kind(refused), Some(ErrorKind::InvalidInput), "{what}");
+    }
+    let plain = documents.query(&all().build()?).await?.next.ok_or("there is more")?;
+    assert_eq!(kind(documents.query(&asked().cursor(&plain).build()?).await), Some(ErrorKind::InvalidInput));
     Ok(())
 }
 
@@ -365,18 +404,5 @@ async fn backslashes_in_a_content_hurt_no_search(stage: Stage) -> CaseResult {
 }
 
 fn query_error(text: String) -> Option<ErrorKind> {
-    memory_core::MemoryQuery::builder().all().text(text).build().err().map(|error| error.kind())
-}
-
-/// Text comes best first: with an order or a cursor it is `InvalidInput`.
-async fn text_goes_without_order_and_cursor(stage: Stage) -> CaseResult {
-    let provider = stage.open().await?;
-    provider.store_many(vec![new_memory("x", 1), new_memory("x", 2)]).await?;
-    let page = provider.query(&query(|query| query.all().limit(1))).await?;
-    let cursor = page.next.expect("there is one more");
-    let with_cursor = memory_core::MemoryQuery::builder().all().text("x").cursor(&cursor).build();
-    assert_eq!(with_cursor.expect_err("text and cursor").kind(), ErrorKind::InvalidInput);
-    let with_order = memory_core::MemoryQuery::builder().all().text("x").order(memory_core::Order::OldestFirst).build();
-    assert_eq!(with_order.expect_err("text and order").kind(), ErrorKind::InvalidInput);
-    Ok(())
+    kind(MemoryQuery::builder().all().text(text).build())
 }

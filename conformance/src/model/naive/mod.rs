@@ -9,6 +9,8 @@ mod space;
 mod tests;
 mod text;
 
+use std::collections::BTreeSet;
+
 use memory_core::{
     Collection, ContextPatch, Document, DocumentId, DocumentWrite, ErrorKind, Expect, Memory, MemoryId, MemoryPatch,
     Metadata, MetadataPatch, NewMemory, Order, RestoreReport, Revision, Timestamp, Updated,
@@ -23,27 +25,13 @@ use filter::View;
 pub(crate) type Answer<T> = Result<T, ErrorKind>;
 
 /// All rows of a namespace.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Naive {
-    ledger_text: bool,
     memories: Vec<Memory>,
     documents: Vec<Document>,
 }
 
-/// A row that a query finds.
-#[derive(Debug)]
-pub(crate) struct Row {
-    /// The whole record as JSON, in which payloads show and null differs from absent.
-    pub(crate) json: String,
-    /// The words of its text, in reading order.
-    pub(crate) words: Vec<String>,
-}
-
 impl Naive {
-    pub(crate) fn new(ledger_text: bool) -> Self {
-        Self { ledger_text, memories: vec![], documents: vec![] }
-    }
-
     pub(crate) fn memories(&self) -> &[Memory] {
         &self.memories
     }
@@ -118,12 +106,15 @@ impl Naive {
         self.memories.iter().find(|memory| memory.id == id)
     }
 
-    /// Everything that matches, in the order of the query; limit and offset are up to the caller (Q1 to Q4, Q7).
-    pub(crate) fn query(&self, question: &Question, excluded: &[MemoryId]) -> Answer<Vec<Row>> {
+    /// Every word of every record.
+    pub(crate) fn words(&self) -> BTreeSet<String> {
+        let of_memories = self.memories.iter().flat_map(|memory| text::words(&text_of(memory)));
+        of_memories.chain(self.documents.iter().flat_map(|document| text::words(document.content.as_str()))).collect()
+    }
+
+    /// Everything that matches as JSON, in the order of the query; limit and offset are up to the caller (Q1 to Q4, Q7, T2).
+    pub(crate) fn query(&self, question: &Question, excluded: &[MemoryId]) -> Answer<Vec<String>> {
         refuse_field(&question.ask, "content")?;
-        if question.ask.text.is_some() && !self.ledger_text {
-            return Err(ErrorKind::Unsupported);
-        }
         let mut found: Vec<_> = self.memories.iter().collect();
         found.retain(|memory| {
             let created_at = memory.created_at.as_millis();
@@ -137,7 +128,7 @@ impl Naive {
         if question.ask.order == Order::NewestFirst {
             found.reverse();
         }
-        Ok(found.into_iter().map(|memory| Row::new(memory, &text_of(memory))).collect())
+        Ok(found.into_iter().map(json).collect())
     }
 
     /// Writes memories as they are, each by itself (W12).
@@ -193,10 +184,9 @@ impl Naive {
         self.documents.iter().find(|document| document.collection == *collection && document.id == *id)
     }
 
-    /// The documents that match, in the order of the query; limit and offset are up to the caller (D3).
-    pub(crate) fn query_documents(&self, collection: &Collection, ask: &Ask) -> Answer<Vec<Row>> {
-        let found = self.found_documents(collection, ask)?;
-        Ok(found.into_iter().map(|document| Row::new(document, document.content.as_str())).collect())
+    /// The documents that match as JSON, in the order of the query; limit and offset are up to the caller (D3).
+    pub(crate) fn query_documents(&self, collection: &Collection, ask: &Ask) -> Answer<Vec<String>> {
+        Ok(self.found_documents(collection, ask)?.into_iter().map(json).collect())
     }
 
     /// Removes documents that match, and are among those with these ids if there are any (D4).
@@ -260,26 +250,7 @@ impl Naive {
     }
 }
 
-impl Row {
-    fn new(record: &impl Serialize, text: &str) -> Self {
-        Self { json: json(record), words: text::words(text) }
-    }
-
-    /// Whether the answer to a text may not give this row behind the other: it has more of the words of the text, each as often as
-    /// the other at least, and is as long (T2).
-    pub(crate) fn outranks(&self, other: &Self, text: &str) -> bool {
-        let mut wanted = text::words(text);
-        wanted.sort();
-        wanted.dedup();
-        let count = |row: &Self, word: &String| row.words.iter().filter(|held| *held == word).count();
-        let distinct = |row: &Self| wanted.iter().filter(|word| count(row, word) > 0).count();
-        self.words.len() == other.words.len()
-            && wanted.iter().all(|word| count(self, word) >= count(other, word))
-            && distinct(self) > distinct(other)
-    }
-}
-
-/// A record as JSON, as text.
+/// A record as JSON, in which payloads show and null differs from absent.
 pub(crate) fn json(record: &impl Serialize) -> String {
     serde_json::to_string(record).expect("records have a JSON form")
 }
@@ -290,7 +261,7 @@ fn matches(ask: &Ask, record: &impl Serialize, space: &str, text: &str) -> bool 
     (ask.spaces.is_empty() || ask.spaces.iter().any(|selector| space::finds(selector, space)))
         && ask.within.as_ref().is_none_or(|within| space::finds(within, space))
         && ask.filter.as_ref().is_none_or(|condition| filter::holds(condition, &view()))
-        && ask.text.is_none_or(|wanted| {
+        && ask.text.as_ref().is_none_or(|wanted| {
             let (wanted, held) = (text::words(wanted), text::words(text));
             wanted.iter().any(|word| held.contains(word))
         })

@@ -94,7 +94,6 @@ fn sandbox(namespace: &Namespace) -> Sandbox {
     Sandbox {
         name: namespace.name.clone(),
         clock: Arc::<memory_core::ManualClock>::clone(&namespace.clock),
-        text_index: namespace.text_index,
         deadline: namespace.deadline,
     }
 }

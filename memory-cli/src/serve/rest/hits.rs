@@ -13,7 +13,7 @@ pub(crate) struct RecalledBody {
     hits: Vec<HitBody>,
     /// How many records of the scope were looked at.
     examined: usize,
-    /// Whether all of the scope was. If not, these are the best of what was examined, the newest part.
+    /// Whether all of the scope was, and all hits with their neighbours fit into the answer. If not, these are the best of the newest part.
     complete: bool,
     /// By what the parts were divided, if it was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -3,7 +3,7 @@
 use axum::http::StatusCode;
 use memory_core::engine::Permit;
 use memory_core::{
-    Collection, DocumentId, Kind, Ledger, MemoryId, Order, QueryBuilder, Recall, RecallOptions, Timestamp,
+    Collection, DocumentId, Error, Kind, Ledger, MemoryId, Order, QueryBuilder, Recall, RecallOptions, Timestamp,
 };
 use serde::Deserialize;
 use tokio::task::spawn_blocking;
@@ -42,7 +42,7 @@ pub(crate) struct SpaceParams {
 pub(crate) struct SearchParams {
     /// A condition, as in `metadata.topic = 'rust' AND text ILIKE '%birthday%'`.
     pub(crate) r#where: Option<String>,
-    /// Words to look for, best first. Goes without `order` and `cursor`, and in the ledger needs a text index.
+    /// Words of which a record holds at least one.
     pub(crate) text: Option<String>,
 }
 
@@ -70,7 +70,8 @@ pub(crate) struct LedgerParams {
 #[into_params(parameter_in = Query)]
 pub(crate) struct RecallParams {
     /// The question, of at most 16 KiB.
-    text: String,
+    #[param(required = true)]
+    text: Option<String>,
     /// Asks the documents of this collection instead of the ledger.
     #[param(pattern = "^[a-z0-9_-]{1,64}$")]
     collection: Option<String>,
@@ -84,7 +85,7 @@ pub(crate) struct RecallParams {
     neighbours: usize,
     /// Whether the terms that matched and the divisors of the scores are told.
     explain: bool,
-    /// `english`, another of Snowball's languages, or `none`.
+    /// `english`, `german` or another that the README lists, or `none`; that of the database by default.
     language: Option<String>,
     /// What holds records together: `parent` (the space above, the default), `depth:N` (so many segments of the space) or `metadata:KEY`.
     container: Option<String>,
@@ -227,16 +228,15 @@ impl RecallParams {
         let query = query.limit(self.limit.unwrap_or(DEFAULT_HITS)).build()?;
         let mut options =
             RecallOptions { neighbours: self.neighbours, explain: self.explain, ..RecallOptions::default() };
-        if let Some(language) = &self.language {
-            options.language = language.parse()?;
-        }
+        options.language = self.language.as_deref().map(str::parse).transpose()?;
         if let Some(container) = &self.container {
             options.container = container.parse()?;
         }
         if let Some(speaker) = &self.speaker {
             options.speaker = speaker.clone();
         }
-        Recall::with(&self.text, query, options)
+        let question = self.text.as_deref().ok_or_else(|| Error::invalid("text is missing: what is asked"))?;
+        Recall::with(question, query, options)
     }
 }
 

@@ -59,7 +59,7 @@ impl<E: Engine> DocumentStore for ProviderDocuments<E> {
     async fn query(&self, query: &DocumentQuery) -> Result<DocumentPage> {
         let work = async {
             let open = self.shared.ready().await?;
-            let has_places = query.text().is_none() && open.has_document_places().await;
+            let has_places = open.has_document_places().await;
             let work: Work<E::Session, _, _> = |reader, asked| Box::pin(pages::documents(reader, asked));
             let page = self.shared.look(&open, query, query.is_heavy(), has_places, work).await?;
             record_rows(page.documents.len());
@@ -71,10 +71,13 @@ impl<E: Engine> DocumentStore for ProviderDocuments<E> {
     async fn recall(&self, recall: &DocumentRecall) -> Result<Recalled<Document>> {
         let work = async {
             let open = self.shared.ready().await?;
-            // Without their places, others' documents would be looked at too.
-            open.check_backfill(Blocks::DocumentPlaces).await?;
+            if recall.query.names_places() {
+                // Without their places, others' documents would be looked at too.
+                open.check_backfill(Blocks::DocumentPlaces).await?;
+            }
             let work: Work<E::Session, _, _> = |reader, asked| Box::pin(recall::documents(reader, asked));
-            let recalled = self.shared.look(&open, recall, recall.query.is_heavy(), true, work).await?;
+            let recall = recall.read_in(open.settings.language);
+            let recalled = self.shared.look(&open, &recall, recall.query.is_heavy(), true, work).await?;
             record_rows(recalled.hits.len());
             Ok(recalled)
         };

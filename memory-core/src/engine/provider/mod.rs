@@ -31,9 +31,8 @@ use super::{Access, Engine};
 use crate::cursor::CursorKey;
 use crate::provider::check_batch;
 use crate::{
-    Backfill, Blocks, Capabilities, DocumentStore, Error, ErrorKind, Health, Memory, MemoryId, MemoryPage, MemoryPatch,
-    MemoryProvider, MemoryQuery, MemoryRecall, NewMemory, Outcome, Recalled, RestoreReport, Result, TextIndex,
-    Timestamp, Updated,
+    Backfill, Blocks, DocumentStore, Error, ErrorKind, Health, Memory, MemoryId, MemoryPage, MemoryPatch,
+    MemoryProvider, MemoryQuery, MemoryRecall, NewMemory, Outcome, Recalled, RestoreReport, Result, Timestamp, Updated,
 };
 use documents::ProviderDocuments;
 
@@ -170,10 +169,6 @@ impl<E: Engine> MemoryProvider for Provider<E> {
         self.shared.gate.shutdown(work).await
     }
 
-    fn capabilities(&self) -> Capabilities {
-        self.shared.settings.text_index.capabilities()
-    }
-
     async fn store(&self, memory: NewMemory) -> Result<MemoryId> {
         let memory = memory.into_memory(MemoryId::generate());
         self.shared.gate.write("store", async { self.shared.ready().await?.store(memory).await }).await
@@ -221,12 +216,6 @@ impl<E: Engine> MemoryProvider for Provider<E> {
     async fn query(&self, query: &MemoryQuery) -> Result<MemoryPage> {
         let work = async {
             let open = self.shared.ready().await?;
-            if query.text().is_some() {
-                if open.settings.text_index != TextIndex::All {
-                    return Err(Error::no_ledger_text());
-                }
-                open.check_backfill(Blocks::LedgerText).await?;
-            }
             let work: Work<E::Session, _, _> = |reader, asked| Box::pin(pages::memories(reader, asked));
             let page = self.shared.look(&open, query, query.is_heavy(), true, work).await?;
             record_rows(page.memories.len());
@@ -239,7 +228,8 @@ impl<E: Engine> MemoryProvider for Provider<E> {
         let work = async {
             let open = self.shared.ready().await?;
             let work: Work<E::Session, _, _> = |reader, asked| Box::pin(recall::memories(reader, asked));
-            let recalled = self.shared.look(&open, recall, recall.query.is_heavy(), true, work).await?;
+            let recall = recall.read_in(open.settings.language);
+            let recalled = self.shared.look(&open, &recall, recall.query.is_heavy(), true, work).await?;
             record_rows(recalled.hits.len());
             Ok(recalled)
         };
