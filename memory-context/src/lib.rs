@@ -7,6 +7,7 @@ pub mod flow;
 mod hash;
 pub mod prompt;
 pub mod providers;
+mod question;
 pub mod records;
 pub mod state;
 pub mod template;

@@ -10,7 +10,8 @@ use super::format::{Names, json, paragraphs, runs, section};
 use crate::records::{ChannelType, Message};
 use crate::state::{ContextProvider, Cx, Keep, ProviderInfo, ProviderResult, Stability};
 
-/// The conversation, what was said between the two elsewhere, and the message itself.
+/// The conversation, what was said long before and has to do with the message, what was said between the two elsewhere, and the
+/// message itself.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct RecentMessages;
 
@@ -20,6 +21,8 @@ static INFO: ProviderInfo = ProviderInfo::new("RECENT_MESSAGES", "The conversati
     .keep(Keep::Last)
     .stability(Stability::Conversation);
 
+/// The most messages from before the conversation.
+const EARLIER: usize = 6;
 /// The most messages of other rooms.
 const INTERACTIONS: usize = 20;
 /// The most runs of actions.
@@ -40,12 +43,19 @@ impl ContextProvider for RecentMessages {
             messages.interactions(&scope, received.created_at, INTERACTIONS),
         )
         .await?;
+        // A shorter conversation has everything.
+        let earlier = match recent.last() {
+            Some(oldest) if recent.len() == length => messages.earlier(received, oldest.created_at, EARLIER).await?,
+            _ => Vec::new(),
+        };
         // Oldest first, as one reads them.
         recent.reverse();
         elsewhere.reverse();
-        let names = Names::of(cx, recent.iter().chain(&elsewhere).chain(once(received))).await?;
+        let names = Names::of(cx, earlier.iter().chain(&recent).chain(&elsewhere).chain(once(received))).await?;
         let (results, said): (Vec<_>, Vec<_>) =
             recent.iter().partition(|message| message.content.action_result.is_some());
+        let is_said = |message: &&Message| message.content.action_result.is_none();
+        let earlier_lines = names.lines(earlier.iter().filter(is_said));
         let before = || said.iter().copied().filter(|message| message.id != received.id);
         let posts = section("Posts in Thread", &names.lines(before()));
         let conversation = section("Conversation Messages", &names.lines(before()));
@@ -55,8 +65,10 @@ impl ContextProvider for RecentMessages {
         let interactions = names.lines(elsewhere_said.iter().copied());
         let post_interactions = names.lines(elsewhere_posts.iter().copied());
         let received_line = names.line(received);
+        let heading = if is_post(received) { "Posts in Thread" } else { "Conversation Messages" };
+        let gap = if earlier_lines.is_empty() { "" } else { "\n[...]\n" };
         let text = paragraphs([
-            if is_post(received) { posts.as_str() } else { &conversation },
+            section(heading, &format!("{earlier_lines}{gap}{}", names.lines(before()))).as_str(),
             &actions,
             &section("Received Message", &received_line),
             &section("Focus your response", &focus(&names, received)),
@@ -65,12 +77,14 @@ impl ContextProvider for RecentMessages {
         Ok(ProviderResult::text(text)
             .with_value("recentPosts", posts)
             .with_value("recentMessages", conversation)
+            .with_value("earlierMessages", section("Earlier Messages", &earlier_lines))
             .with_value("recentMessageInteractions", interactions)
             .with_value("recentPostInteractions", post_interactions)
             .with_value("recentInteractions", both)
             .with_value("recentActionResults", actions)
             .with_value("recentMessage", received_line)
             .with_data("recentMessages", json(&said)?)
+            .with_data("earlierMessages", json(&earlier)?)
             .with_data("recentInteractions", json(&elsewhere)?)
             .with_data("actionResults", json(&results)?))
     }

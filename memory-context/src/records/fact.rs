@@ -81,7 +81,7 @@ pub struct Remembered {
 #[derive(Clone, PartialEq)]
 #[non_exhaustive]
 pub struct FactQuery {
-    /// What it is about, in any words. Of a long text the first 16 KiB and 256 distinct words count.
+    /// What it is about, in any words. Of a text over 16 KiB or of more than 256 distinct words the beginning counts.
     pub text: String,
     /// How many facts there are at most; 6 by default.
     pub limit: usize,

@@ -7,7 +7,7 @@ use futures::{StreamExt, TryStreamExt, stream};
 use memory_core::filter::Field;
 use memory_core::{
     Collection, Content, DocumentId, DocumentQuery, DocumentWrite, Documents, Error, ErrorKind, Expect, MAX_TEXT,
-    MAX_WORDS, QueryBuilder, Recall, RecallOptions, Result, Weights, words,
+    QueryBuilder, RecallOptions, Result, Weights,
 };
 
 use super::layout::{document_id, fact_collection, is_fact_collection, room_space};
@@ -17,6 +17,7 @@ use super::{Fact, FactQuery, FoundFact, NewFact, Recalled, Records, Remembered, 
 use crate::deadline::within_deadline;
 use crate::documents;
 use crate::embedding::{Embedder, Vector, Vectors, embed, fuse, nearest};
+use crate::question::about;
 
 /// The facts that an agent knows; see [`Records::facts`].
 ///
@@ -185,17 +186,13 @@ impl Facts<'_> {
         text: &str,
         asked_of: impl Fn(QueryBuilder<Documents>) -> QueryBuilder<Documents> + Copy,
     ) -> Result<Vec<DocumentId>> {
-        let text = &searchable(text);
-        if words::of(text).next().is_none() {
-            return Ok(Vec::new());
-        }
         let of_rooms = stream::iter(rooms.to_vec()).map(|room| async move {
             let collection = fact_collection(self.records.agent(), &room)?;
             let query = asked_of(DocumentQuery::builder(collection).all()).limit(CANDIDATES);
             // A fact stands for itself, unlike a turn of a conversation.
             let weights = Weights { window: 0, container: 0.0, question: 0.0, ..Weights::default() };
             let options = RecallOptions { weights, ..RecallOptions::default() };
-            let recalled = self.records.documents().recall(&Recall::with(text, query.build()?, options)?).await?;
+            let recalled = self.records.documents().recall(&about(text, &query.build()?, &options)?).await?;
             Ok::<_, Error>(recalled.hits.into_iter().map(|hit| hit.record.id).collect::<Vec<_>>())
         });
         let lists: Vec<_> = of_rooms.buffered(AT_ONCE).try_collect().await?;
@@ -298,34 +295,4 @@ async fn embed_each(embedder: &dyn Embedder, texts: &[String]) -> Result<Vec<Res
 /// As much of the beginning of a text as goes into a vector.
 fn embeddable(text: &str) -> String {
     text[..text.floor_char_boundary(MAX_TEXT)].to_owned()
-}
-
-/// As many words of the beginning of a text as a search takes.
-fn searchable(text: &str) -> String {
-    let mut distinct = BTreeSet::new();
-    for word in words::of(&text[..text.floor_char_boundary(MAX_TEXT)]) {
-        distinct.insert(word);
-        if distinct.len() == MAX_WORDS {
-            break;
-        }
-    }
-    let mut text = distinct.into_iter().collect::<Vec<_>>().join(" ");
-    text.truncate(text.floor_char_boundary(MAX_TEXT));
-    text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_search_takes_any_text() {
-        let many: String = (0..1_000).map(|number| format!("w{number} ")).collect();
-        let long = "ä".repeat(MAX_TEXT);
-        for text in ["", "?!", "tea, please", &many, &long] {
-            let searched = searchable(text);
-            assert!(searched.len() <= MAX_TEXT && words::distinct(&searched).len() <= MAX_WORDS);
-            assert_eq!(searched.is_empty(), words::of(text).next().is_none());
-        }
-    }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use futures::future::try_join;
 use memory_core::{
     Context, Error, IdempotencyKey, Json, MAX_LIMIT, Memory, MemoryId, MemoryPatch, MemoryQuery, NewMemory, Order,
-    Result, Status, Timestamp, Trigger,
+    RecallOptions, Result, Status, Timestamp, Trigger,
 };
 use serde::{Deserialize, Serialize};
 
@@ -13,6 +13,7 @@ use super::layout::messages_space;
 use super::table::metadata;
 use super::{Attachment, Message, MessageContent, NewMessage, Records, Scope};
 use crate::hash;
+use crate::question::about;
 
 /// The messages of an agent's rooms; see [`Records::messages`].
 #[derive(Debug, Clone, Copy)]
@@ -30,6 +31,8 @@ pub struct Added {
     pub is_new: bool,
 }
 
+/// Who said it, among the labels of a message.
+const AUTHOR: &str = "author";
 /// What tells one who added a message from another.
 const RECEIPT: &str = "receipt";
 /// The most messages of one [`Messages::interactions`].
@@ -60,7 +63,7 @@ impl Messages<'_> {
         let space = messages_space(self.records.agent(), &new.content.room)?;
         let receipt = MemoryId::generate().to_string();
         let run = new.run.map(|run| run.to_string());
-        let mut labels = vec![("author", new.content.author.as_str())];
+        let mut labels = vec![(AUTHOR, new.content.author.as_str())];
         labels.extend(run.as_deref().map(|run| ("run", run)));
         labels.extend(new.external_id.as_ref().map(|_| (RECEIPT, receipt.as_str())));
         let mut memory = NewMemory::new(space.clone(), Trigger::from_value(&new.content)?, new.created_at);
@@ -126,6 +129,20 @@ impl Messages<'_> {
         after.append(&mut conversation);
         after.truncate(limit);
         Ok(after)
+    }
+
+    /// What was said before a time in the room of a message and has to do with it, as far as its words tell (R4), oldest first.
+    ///
+    /// Costs what the room holds: [`MAX_RECALLED`](memory_core::engine::MAX_RECALLED) messages at most.
+    pub async fn earlier(&self, message: &Message, before: Timestamp, limit: usize) -> Result<Vec<Message>> {
+        let space = messages_space(self.records.agent(), &message.content.room)?;
+        let query = MemoryQuery::builder().exact(space).created_before(before).limit(limit.min(MAX_LIMIT)).build()?;
+        // The space above that of the messages is the room, and holds them together.
+        let options = RecallOptions { speaker: AUTHOR.to_owned(), ..RecallOptions::default() };
+        let recalled = self.records.provider().recall(&about(&message.content.text, &query, &options)?).await?;
+        let mut messages: Vec<_> = recalled.hits.iter().filter_map(|hit| readable(&hit.record)).collect();
+        messages.sort_by_key(|message| (message.created_at, message.id));
+        Ok(messages)
     }
 
     /// The newest messages up to a time of the scope's entity and of the agent in other rooms of which something may be shown in

@@ -270,6 +270,26 @@ Answer the message of Ana above. The conversation before it is context.";
 }
 
 #[tokio::test]
+async fn what_was_said_long_ago_is_shown_where_it_answers() {
+    let records = group().await;
+    say(&records, "bo", "My dog is called Rex", 0).await;
+    say(&records, "bo", "It rains", 1).await;
+    for minute in 2..6 {
+        say(&records, "bo", "Good morning", minute).await;
+    }
+    let turn = Turn::new(say(&records, "ana", "What do you call your dogs?", 6).await);
+    let shown = async |length| {
+        let services = services(records.clone()).with_conversation_length(length);
+        let state = only("RECENT_MESSAGES", services, &turn).await;
+        text_of(&state, "earlierMessages").to_owned()
+    };
+    // What stands beside the answer is found with it.
+    let both = "# Earlier Messages\n[2023-11-14 22:13] Bo: My dog is called Rex\n[2023-11-14 22:14] Bo: It rains";
+    assert!(shown(3).await.starts_with(both), "{}", shown(3).await);
+    assert_eq!(shown(7).await, "", "the conversation has it");
+}
+
+#[tokio::test]
 async fn who_is_called_like_the_agent_is_shown_with_the_id() {
     let records = group().await;
     records.entities().update(&entity("bo"), |bo| bo.names = vec!["ALICE".into()]).await.expect("changes");
