@@ -157,6 +157,49 @@ fn what_is_found_of_known_answers_is_measured() {
 }
 
 #[test]
+fn questions_of_longmemeval_are_asked() {
+    let cli = Cli::new();
+    let turn = |content: &str| json!({"role": "user", "content": content});
+    let mut answer = turn("I bought a red bicycle");
+    answer["has_answer"] = json!(true);
+    let entry = |id: &str, question: &str, sessions: Value| {
+        json!({
+            "question_id": id, "question_type": "single-session-user", "question": question, "answer": "red",
+            "question_date": "2023/06/01 (Thu) 09:00", "answer_session_ids": ["s/2"],
+            "haystack_session_ids": ["s/1", "s/2"], "haystack_dates": ["2023/05/20 (Sat) 02:21", "2023/05/30 (Tue) 23:40"],
+            "haystack_sessions": sessions,
+        })
+    };
+    let marked = entry("a/1", "Which colour has my bicycle?", json!([[turn("It rains")], [turn("Hello"), answer]]));
+    let unmarked = entry("b_abs", "Which colour has my car?", json!([[turn("It rains")], [turn("My car is old")]]));
+    cli.write("long.json", json!([marked, unmarked]).to_string());
+    let measured = cli.ok(&["eval", "sets", "--longmemeval", "long.json", "--json"]);
+    let measured: Value = serde_json::from_str(&measured).expect("JSON");
+    assert_eq!((&measured["rows"][0]["questions"], &measured["rows"][0]["recall"]["5"]), (&json!(2), &json!(1.0)));
+    cli.write("long.json", "{}");
+    assert!(cli.fails(1, &["eval", "sets", "--longmemeval", "long.json"]).contains("long.json"));
+}
+
+#[test]
+fn the_language_is_that_of_the_database_unless_a_question_has_its_own() {
+    let cli = Cli::new();
+    cli.ok(&["store", "--space", "a", "--trigger", r#""Die Häuser am See""#]);
+    let german = format!("sqlite://{}?language=german", cli.path("memory.db").display());
+    let asked =
+        |more: &[&str]| cli.ok(&[&["recall", "Welches Haus?", "--all", "--json"], more].concat()).lines().count();
+    assert_eq!(asked(&[]), 0, "English");
+    assert_eq!(asked(&["--language", "german"]), 1);
+    assert_eq!(asked(&["--url", &german]), 1);
+    assert_eq!(asked(&["--url", &german, "--language", "english"]), 0);
+    let server = Server::start(&cli, &["--url", &german]);
+    for (language, count) in [("", 1), ("&language=none", 0)] {
+        let answer = server.get(&format!("/v1/recall?all=true&text=Welches+Haus%3F{language}")).json();
+        assert_eq!(answer["hits"].as_array().expect("hits").len(), count, "{language}");
+    }
+    assert!(cli.fails(2, &["health", "--url", "sqlite://memory.db?language=klingon"]).contains("language"));
+}
+
+#[test]
 fn bad_questions_are_told() {
     let cli = conversation();
     let server = Server::start(&cli, &[]);

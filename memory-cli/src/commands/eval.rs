@@ -14,6 +14,7 @@ use memory_runtime::Sandbox;
 use serde::{Deserialize, Serialize};
 
 use super::import::{self, Source};
+use super::longmemeval;
 use crate::args::{self, RankingArgs};
 use crate::line::{self, Record};
 use crate::line_reader::{Line, LineReader};
@@ -31,6 +32,9 @@ pub(crate) struct EvalArgs {
     /// The key of the metadata whose text the evidence of a question names.
     #[arg(long, value_name = "KEY", default_value = "diaId")]
     id: String,
+    /// A file of LongMemEval, whose questions are written into the folder first, each as a set.
+    #[arg(long, value_name = "FILE")]
+    longmemeval: Option<PathBuf>,
     #[command(flatten)]
     ranking: RankingArgs,
 }
@@ -63,6 +67,9 @@ struct Row {
 }
 
 pub(crate) async fn run(url: &str, args: &EvalArgs, output: &mut Output) -> anyhow::Result<ExitCode> {
+    if let Some(file) = &args.longmemeval {
+        longmemeval::convert(file, &args.folder)?;
+    }
     let sets = sets(&args.folder)?;
     let place = engine::sandbox("eval");
     let result = async {

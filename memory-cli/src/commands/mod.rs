@@ -13,6 +13,7 @@ pub(crate) mod eval;
 pub(crate) mod export;
 pub(crate) mod health;
 pub(crate) mod import;
+mod longmemeval;
 pub(crate) mod migrate;
 pub(crate) mod prompt;
 pub(crate) mod query;
