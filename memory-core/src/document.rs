@@ -358,16 +358,12 @@ impl DocumentSelection {
         documents.iter().try_for_each(|document| selected.add(document))
     }
 
-    /// Goes over what a removal does: a page of a text ends without a cursor.
+    /// Goes over what a removal does.
     async fn preview_query(self: &Arc<Self>, documents: &dyn DocumentStore, selected: &mut Selected) -> Result<()> {
-        let mut query = DocumentQuery { text: None, limit: MAX_LIMIT, offset: 0, cursor: None, ..self.query.clone() };
+        let mut query = DocumentQuery { limit: MAX_LIMIT, offset: 0, cursor: None, ..self.query.clone() };
         loop {
             let page = documents.query(&query).await?;
-            match self.query.text.is_some() {
-                true => self.select(page.documents, selected).await?,
-                // The query has looked at everything else.
-                false => page.documents.iter().try_for_each(|document| selected.add(document))?,
-            }
+            page.documents.iter().try_for_each(|document| selected.add(document))?;
             match page.next {
                 Some(cursor) => query.cursor = Some(cursor.to_string()),
                 None => return Ok(()),

@@ -148,7 +148,12 @@ impl<K: Kind> Query<K> {
 
     /// Whether it can be told without a look that the page is empty.
     pub(crate) fn finds_nothing(&self) -> bool {
-        self.limit == 0 || self.text.is_some() && self.words.is_empty()
+        self.limit == 0 || self.has_no_word()
+    }
+
+    /// Whether its text has no word, which nothing holds (T2).
+    pub(crate) fn has_no_word(&self) -> bool {
+        self.text.is_some() && self.words.is_empty()
     }
 
     /// Whether it asks for more than the head of a record tells.

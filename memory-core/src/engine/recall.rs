@@ -137,7 +137,8 @@ where
                 }
                 // What can't be read has no words.
                 Err(error) if error.kind() != ErrorKind::Corrupt => return Err(error),
-                _ => {}
+                Err(_) => in_vain += 1,
+                Ok(None) => {}
             }
             Ok(if is_over { Verdict::Stop } else { Verdict::Skip })
         };

@@ -30,6 +30,9 @@ impl<E: Engine> Open<E> {
         permit: Option<Arc<Permit>>,
         watching: &Watching,
     ) -> Result<Vec<DocumentId>> {
+        if selection.query().has_no_word() {
+            return Ok(Vec::new());
+        }
         let has_places = selection.candidate_ids().is_none() && self.has_document_places().await;
         let search = |ids| Search { selection: Arc::clone(selection), ids, max, watch: watching.watch(), has_places };
         let first = search(selection.candidate_ids().map(<[_]>::to_vec));
