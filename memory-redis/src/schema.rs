@@ -481,9 +481,10 @@ impl RedisSession {
         let (swept, info): (Option<String>, InfoDict) = on.read_as(&look).await?;
         let (swept, server) = (swept.unwrap_or_default(), info.get::<String>("run_id").unwrap_or_default());
         let from = swept.strip_prefix(&server).and_then(|rest| rest.strip_prefix(' ')).unwrap_or("0");
-        let left = LEFT.map(|prefix| keys.of(prefix));
+        let (left, adopted) = (LEFT.map(|prefix| keys.of(prefix)), keys.of("old:time"));
         let (next, mut some) = scan(on, from.as_bytes()).await?;
-        some.retain(|key| left.iter().any(|prefix| key.starts_with(prefix)));
+        // Another program may just have adopted a row. The list goes by itself when nothing is left to move.
+        some.retain(|key| *key != adopted && left.iter().any(|prefix| key.starts_with(prefix)));
         unlink(on, self.adopt(some).await?, self.until).await?;
         let (keys, mut advance) = ([MOVE, SCHEMA, "old:time"].map(|name| keys.of(name)), Pipeline::with_capacity(1));
         advance.cmd("EVAL").arg(ADVANCE).arg(keys.len()).arg(&keys).arg(&swept).arg(server).arg(next).arg(BEGUN);

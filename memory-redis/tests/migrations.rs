@@ -45,6 +45,9 @@ fn main() -> ExitCode {
         trial("redis::what_comes_late_to_an_empty_ledger_is_moved", || {
             run(what_comes_late_to_an_empty_ledger_is_moved())
         }),
+        trial("redis::what_comes_late_is_moved_by_two_programs_at_once", || {
+            run(what_comes_late_is_moved_by_two_programs_at_once())
+        }),
         trial("redis::what_cannot_be_read_is_moved_too", || run(what_cannot_be_read_is_moved_too())),
         trial("redis::what_was_removed_meanwhile_stays_removed", || run(what_was_removed_meanwhile_stays_removed())),
         trial("redis::words_go_beside_running_programs", || run(words_go_beside_running_programs())),
@@ -230,6 +233,24 @@ async fn a_program_of_version_1_is_refused_each_write() -> Case {
     assert_eq!(memory_redis::migrate(&config).await?.applied, []);
     while program.backfill().await?.is_some() {}
     assert!(program.get(id(9)).await?.is_some(), "a row of a store is lost");
+    check_no_old_key(&server).await
+}
+
+/// One may just have listed a row to be moved when the other removes what is left.
+async fn what_comes_late_is_moved_by_two_programs_at_once() -> Case {
+    let (server, config) = laid(LEDGERS[0]).await?;
+    let (one, other, admin) = (open(config.clone()).await?, open(config.clone()).await?, Admin::of(&server.url()));
+    let swept = async |program: &RedisMemory| -> memory_core::Result<()> {
+        while program.backfill().await?.is_some() {}
+        Ok(())
+    };
+    swept(&one).await?;
+    for number in 10..60 {
+        admin.pipeline(&old_store(number, "a-b")).await.expect_err("refused");
+        memory_redis::migrate(&config).await?;
+        tokio::try_join!(swept(&one), swept(&other))?;
+        assert!(one.get(id(number)).await?.is_some(), "row {number} of a store is lost");
+    }
     check_no_old_key(&server).await
 }
 
