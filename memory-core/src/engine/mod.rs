@@ -35,7 +35,7 @@ pub use gate::{DEFAULT_DEADLINE, Gate, record_rows};
 pub use heavy::{HeavyWork, Permit, heavy_calls};
 pub use load::{Load, load};
 pub use provider::{Provider, SHORT_BACKFILL};
-pub use recall::{MAX_RECALLED, MAX_RECALLED_BYTES};
+pub use recall::{MAX_RECALLED, MAX_RECALLED_BYTES, MAX_RECALLED_TERMS};
 pub use retry::Retry;
 pub use scan::{Scanned, offer_in_order};
 pub use session::{Append, Appended, Atomicity, DocumentsFound, Found, MemoriesFound, Reader, Steps, Work, Writer};

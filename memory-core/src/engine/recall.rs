@@ -17,6 +17,8 @@ use crate::{
 pub const MAX_RECALLED: usize = 100_000;
 /// Their texts have so many bytes at most, but for the first (R5).
 pub const MAX_RECALLED_BYTES: usize = 64 << 20;
+/// They hold so many terms of the question together at most, but for the first (R5): what is kept of each takes 8 bytes.
+pub const MAX_RECALLED_TERMS: usize = 4_000_000;
 /// A recall that has read so many bytes takes a permit (L8).
 const LIGHT_BYTES: usize = 1 << 20;
 /// How many candidates a walk is asked for at once.
@@ -218,7 +220,7 @@ where
 /// The digests of the newest records, as far as they count (R5).
 struct Newest {
     digests: Vec<Digest>,
-    bytes: usize,
+    size: Size,
     /// The newest record that was left out: what is older is out too.
     left_out: Option<Mark>,
     is_whole: bool,
@@ -226,7 +228,7 @@ struct Newest {
 
 impl Newest {
     fn new() -> Self {
-        Self { digests: Vec::new(), bytes: 0, left_out: None, is_whole: true }
+        Self { digests: Vec::new(), size: Size::default(), left_out: None, is_whole: true }
     }
 
     /// Whether so many were examined in vain that no more are.
@@ -242,12 +244,11 @@ impl Newest {
     }
 
     fn add(&mut self, digest: Digest) {
-        self.bytes += digest.bytes;
+        self.size.add(&digest);
         self.digests.push(digest);
         // Not for each one again.
-        let slack = if self.left_out.is_none() { 0 } else { 1 };
-        let is_over = |count: usize, most: usize| count > most + most * slack / 8;
-        if is_over(self.digests.len(), MAX_RECALLED) || is_over(self.bytes, MAX_RECALLED_BYTES) {
+        let slack = if self.left_out.is_none() { 0 } else { 8 };
+        if self.size.is_over(slack) {
             self.trim();
         }
     }
@@ -256,18 +257,44 @@ impl Newest {
     fn trim(&mut self) {
         self.digests.sort_unstable_by(|left, right| right.mark.cmp(&left.mark));
         self.digests.dedup_by(|left, right| left.mark == right.mark);
-        self.bytes = 0;
-        let fitting = self.digests.iter().enumerate().take_while(|(number, digest)| {
-            self.bytes += digest.bytes;
-            *number == 0 || *number < MAX_RECALLED && self.bytes <= MAX_RECALLED_BYTES
-        });
-        let fitting = fitting.count();
+        let mut size = Size::default();
+        let fits = |digest: &&Digest| {
+            size.add(digest);
+            size.records == 1 || !size.is_over(0)
+        };
+        let fitting = self.digests.iter().take_while(fits).count();
         if fitting < self.digests.len() {
             self.left_out = Some(self.digests.swap_remove(fitting).mark);
             self.digests.truncate(fitting);
             self.is_whole = false;
         }
-        self.bytes = self.digests.iter().map(|digest| digest.bytes).sum();
+        self.size = Size::default();
+        for digest in &self.digests {
+            self.size.add(digest);
+        }
+    }
+}
+
+/// How much records are together.
+#[derive(Default)]
+struct Size {
+    records: usize,
+    bytes: usize,
+    /// How many terms of the question they hold, each for itself.
+    terms: usize,
+}
+
+impl Size {
+    fn add(&mut self, digest: &Digest) {
+        self.records += 1;
+        self.bytes += digest.bytes;
+        self.terms += digest.counts.len();
+    }
+
+    /// Whether they are more than the limits allow, by more than one part in `slack`, where that is not 0.
+    fn is_over(&self, slack: usize) -> bool {
+        let limits = [(self.records, MAX_RECALLED), (self.bytes, MAX_RECALLED_BYTES), (self.terms, MAX_RECALLED_TERMS)];
+        limits.iter().any(|(size, most)| *size > most + most.checked_div(slack).unwrap_or(0))
     }
 }
 
@@ -275,8 +302,8 @@ impl Newest {
 mod tests {
     use super::*;
 
-    /// The places in time of the newest records of some, which come in this order.
-    fn kept(records: &[(i64, usize)]) -> (Vec<i64>, bool) {
+    /// The places in time of the newest records of some, which come in this order and hold so many terms each.
+    fn kept(records: &[(i64, usize)], terms: usize) -> (Vec<i64>, bool) {
         let mut newest = Newest::new();
         for (millis, bytes) in records {
             let mark = Mark { millis: *millis, id: vec![0] };
@@ -287,7 +314,8 @@ mod tests {
                 status: None,
             };
             if !newest.has_passed(&head) {
-                let (container, length, counts, asks, named) = (0, 0, Box::default(), false, None);
+                let (container, length, asks, named) = (0, 0, false, None);
+                let counts = vec![(0, 1); terms].into();
                 newest.add(Digest { mark, bytes: *bytes, container, length, counts, asks, named, is_wanted: true });
             }
         }
@@ -301,13 +329,17 @@ mod tests {
         let mut records = [(5, 60 * MIB), (3, 8 * MIB), (4, 1), (2, 1), (1, 90 * MIB)];
         for turn in 0..records.len() {
             records.rotate_left(1);
-            assert_eq!(kept(&records), (vec![5, 4], false), "turn {turn}");
+            assert_eq!(kept(&records, 0), (vec![5, 4], false), "turn {turn}");
         }
-        assert_eq!(kept(&[(1, 90 * MIB)]), (vec![1], true), "one always fits");
-        assert_eq!(kept(&[(1, 1), (2, 90 * MIB)]), (vec![2], false));
+        assert_eq!(kept(&[(1, 90 * MIB)], 0), (vec![1], true), "one always fits");
+        assert_eq!(kept(&[(1, 1), (2, 90 * MIB)], 0), (vec![2], false));
         let many = |count: usize| (0..count).map(|millis| (millis as i64, 1)).collect::<Vec<_>>();
-        assert!(kept(&many(MAX_RECALLED)).1);
-        let (newest, is_whole) = kept(&many(3 * MAX_RECALLED));
+        assert!(kept(&many(MAX_RECALLED), 1).1);
+        let (newest, is_whole) = kept(&many(3 * MAX_RECALLED), 0);
         assert_eq!((newest.len(), newest[0], is_whole), (MAX_RECALLED, 3 * MAX_RECALLED as i64 - 1, false));
+        let most = MAX_RECALLED_TERMS / 256;
+        assert!(kept(&many(most), 256).1);
+        let (newest, is_whole) = kept(&many(3 * most), 256);
+        assert_eq!((newest.len(), newest[0], is_whole), (most, 3 * most as i64 - 1, false));
     }
 }
