@@ -1,13 +1,15 @@
 //! `RECENT_MESSAGES`: what was said.
 
 use std::iter::once;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::future::try_join;
-use memory_core::Result;
+use memory_core::{Result, Timestamp};
+use tokio::time::timeout;
 
 use super::format::{Names, json, paragraphs, runs, section};
-use crate::records::{ChannelType, Message};
+use crate::records::{ChannelType, Message, Messages};
 use crate::state::{ContextProvider, Cx, Keep, ProviderInfo, ProviderResult, Stability};
 
 /// The conversation, what was said long before and has to do with the message, what was said between the two elsewhere, and the
@@ -23,6 +25,8 @@ static INFO: ProviderInfo = ProviderInfo::new("RECENT_MESSAGES", "The conversati
 
 /// The most messages from before the conversation.
 const EARLIER: usize = 6;
+/// How long the composition waits for these: a fifth of the deadline of a provider.
+const EARLIER_WAIT: Duration = Duration::from_secs(1);
 /// The most messages of other rooms.
 const INTERACTIONS: usize = 20;
 /// The most runs of actions.
@@ -45,7 +49,7 @@ impl ContextProvider for RecentMessages {
         .await?;
         // A shorter conversation has everything.
         let earlier = match recent.last() {
-            Some(oldest) if recent.len() == length => messages.earlier(received, oldest.created_at, EARLIER).await?,
+            Some(oldest) if recent.len() == length => earlier(&messages, received, oldest.created_at).await,
             _ => Vec::new(),
         };
         // Oldest first, as one reads them.
@@ -88,6 +92,16 @@ impl ContextProvider for RecentMessages {
             .with_data("recentInteractions", json(&elsewhere)?)
             .with_data("actionResults", json(&results)?))
     }
+}
+
+/// What was said before the conversation is an addition: a recall that fails or waits too long for its turn (L8) leaves it out.
+async fn earlier(messages: &Messages<'_>, received: &Message, before: Timestamp) -> Vec<Message> {
+    match timeout(EARLIER_WAIT, messages.earlier(received, before, EARLIER)).await {
+        Ok(Ok(earlier)) => return earlier,
+        Ok(Err(error)) => tracing::warn!(%error, "what was said before the conversation can't be recalled"),
+        Err(_) => tracing::debug!("what was said before the conversation was not recalled in time"),
+    }
+    Vec::new()
 }
 
 fn is_post(message: &Message) -> bool {
