@@ -344,7 +344,9 @@ async fn a_new_ledger_needs_no_backfill() -> CaseResult {
 
 async fn one_build_of_the_index_serves_all_slices() -> CaseResult {
     let server = LocalMongo::start_with(1, &["--setParameter", "enableTestCommands=1"])?;
-    let (config, database) = (config(&format!("{}&appName={BACKFILL}", server.url())), database(&server.url()).await?);
+    // The many queries are heavy (L8), and wait for their turns.
+    let url = format!("{}&appName={BACKFILL}&deadline_ms=600000", server.url());
+    let (config, database) = (config(&url), database(&server.url()).await?);
     open(config.clone()).await?.documents().restore((0..3_000).map(document).collect()).await?;
     without_places(&database).await?;
     let provider = open(config.clone()).await?;
