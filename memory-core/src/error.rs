@@ -36,7 +36,7 @@ pub enum ErrorKind {
     Conflict,
     /// A removal found more than its caller allowed.
     LimitExceeded,
-    /// The capability is switched off.
+    /// The engine, as it is set up, or the host lacks what the call needs.
     Unsupported,
     /// The engine can't be reached, or can't take the call now.
     Unavailable,

@@ -106,7 +106,7 @@ pub fn distinct(text: &str) -> BTreeSet<String> {
     of(text).collect()
 }
 
-/// The text of a memory, as text search and the `text` field of filters have it: all string values of trigger and context
+/// The text of a memory, as the text of a query and the `text` field of filters have it: all string values of trigger and context
 /// in reading order, one a line.
 pub fn text_of(trigger: &Trigger, context: Option<&Context>) -> String {
     let mut text = String::new();
