@@ -14,7 +14,7 @@ use memory_core::{
 };
 use tokio::runtime::Runtime;
 
-use crate::workload::{BATCH, Ledger, PAYLOAD, Ratios, RowOrder, SpaceForm, WORD, size};
+use crate::workload::{BATCH, Ledger, PAYLOAD, QUESTION, Ratios, RowOrder, SpaceForm, WORD, size};
 
 /// How many tasks store at the same time.
 const TASKS: usize = 64;
@@ -85,7 +85,7 @@ pub fn run(engine: &dyn Engine) {
         bench.recall(Ledger { order, form, ..Ledger::new(rows) });
     }
     if rows > 0 {
-        bench.text(rows);
+        bench.words(rows);
     }
     if documents > 0 {
         bench.documents(documents);
@@ -203,9 +203,10 @@ impl Bench<'_> {
         self.close(ours, &namespace);
     }
 
-    /// What a text costs in a scope of the ledger alone, which stands in the place of the bare driver, and beside so many other memories.
-    fn text(&mut self, others: usize) {
-        let (ledger, namespaces) = (Ledger::new(others), ["bench_text_alone", "bench_text_beside"]);
+    /// What a text and a question cost in a scope of the ledger alone, which stands in the place of the bare driver, and beside so many
+    /// other memories.
+    fn words(&mut self, others: usize) {
+        let (ledger, namespaces) = (Ledger::new(others), ["bench_words_alone", "bench_words_beside"]);
         let [alone, beside] = namespaces.map(|namespace| self.runtime.block_on(self.engine.open(namespace)).0);
         let scope = (0..SCOPE).map(|number| {
             let mut row = ledger.row(number * others.div_ceil(SCOPE));
@@ -232,6 +233,18 @@ impl Bench<'_> {
             let bare = async |times| ask(&alone, times).await;
             self.compare(&name, || vec![(); 20], Some(bare), async |times| ask(&beside, times).await);
         }
+        let scoped = |limit| MemoryQuery::builder().under("scope").limit(limit).build().expect("a query");
+        let recall = async |ours: &Arc<dyn MemoryProvider>| {
+            let recall = Recall::new(QUESTION, scoped(10)).expect("a question");
+            ours.recall(&recall).await.expect("answers");
+        };
+        // One at a time, so that the slowest of them show.
+        let name = "recall: a question to memories of a scope, alone and beside others";
+        let bare = async |_: Vec<()>| recall(&alone).await;
+        self.compare(name, || vec![()], Some(bare), async |_| recall(&beside).await);
+        let name = "recall: a question to memories of a scope, beside reading all of it";
+        let reading = async |_: Vec<()>| drop(beside.query(&scoped(SCOPE)).await.expect("answers"));
+        self.compare(name, || vec![()], Some(reading), async |_| recall(&beside).await);
         for (ours, namespace) in [alone, beside].into_iter().zip(namespaces) {
             self.close(ours, namespace);
         }

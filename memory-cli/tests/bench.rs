@@ -15,7 +15,7 @@ const OPERATIONS: u64 = 20;
 const CLIENTS: u64 = 4;
 
 /// Name, clients and operations of every workload.
-const WORKLOADS: [(&str, u64, u64); 21] = [
+const WORKLOADS: [(&str, u64, u64); 22] = [
     ("load in batches of 1,000", 4, ROWS),
     ("exact, a room", 1, OPERATIONS),
     ("exact, a parent above half", 1, OPERATIONS),
@@ -30,6 +30,7 @@ const WORKLOADS: [(&str, u64, u64); 21] = [
     ("text under dense", 1, OPERATIONS),
     ("pending rows", 1, OPERATIONS),
     ("pending under dense", 1, OPERATIONS),
+    ("a question under medium", 1, OPERATIONS),
     ("walk under dense, second page", 1, OPERATIONS),
     ("walk under dense, a last page", 1, OPERATIONS),
     ("get", 1, OPERATIONS),

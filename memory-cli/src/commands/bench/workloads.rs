@@ -4,10 +4,12 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::bail;
-use conformance::workload::{self, BATCH, Ledger};
+use conformance::workload::{self, BATCH, Ledger, QUESTION};
 use futures::{StreamExt, TryStreamExt, stream};
 use indicatif::{ProgressBar, ProgressStyle};
-use memory_core::{Context, Cursor, MAX_LIMIT, MemoryId, MemoryPatch, MemoryProvider, MemoryQuery, NewMemory, Result};
+use memory_core::{
+    Context, Cursor, MAX_LIMIT, MemoryId, MemoryPatch, MemoryProvider, MemoryQuery, NewMemory, Recall, Result,
+};
 
 use super::meter::{Latencies, Limits, Measured, measure};
 
@@ -17,6 +19,8 @@ const LOADING: usize = 4;
 const SAMPLE: usize = 100;
 /// Where half of the ledger is.
 const DENSE: &str = "plugin-discord-dense";
+/// Where a thousandth of it is.
+const MEDIUM: &str = "plugin-discord-medium";
 
 /// A provider at work, and what was measured so far.
 pub(super) struct Workloads {
@@ -76,7 +80,7 @@ impl Workloads {
         Ok(Loaded { texts, dense, sample: sample.into() })
     }
 
-    /// The newest 50 of each shape.
+    /// The newest 50 of each shape, and the best 50 for a question in words.
     pub(super) async fn recall(&mut self) -> anyhow::Result<()> {
         for question in self.ledger.questions() {
             self.query(question.name, 1, question.query.clone()).await?;
@@ -84,7 +88,13 @@ impl Workloads {
                 self.query(question.name, self.clients, question.query).await?;
             }
         }
-        Ok(())
+        let query = MemoryQuery::builder().under(MEDIUM).build()?;
+        let (provider, recall) = (Arc::clone(&self.provider), Arc::new(Recall::new(QUESTION, query)?));
+        let ask = move |_| {
+            let (provider, recall) = (Arc::clone(&provider), Arc::clone(&recall));
+            async move { provider.recall(&recall).await.map(drop) }
+        };
+        self.run("a question under medium", 1, 1, ask).await
     }
 
     /// The newest 50 of each shape once, by a provider that was just opened on cold caches.
