@@ -9,6 +9,7 @@ use axum::routing::post;
 use memory_context::embedding::{OpenAiConfig, OpenAiEmbedder};
 use memory_context::records::{AgentId, EntityId, FactQuery, NewFact, Records, RoomId, Scope};
 use memory_core::{ErrorKind, InMemory, MemoryProvider, Timestamp};
+use memory_model::Retries;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
@@ -44,7 +45,9 @@ async fn facts_are_found_by_what_the_endpoint_answers() {
         vector(&[1.0, 0.0, 0.0]),
     ])
     .await;
-    let embedder = OpenAiEmbedder::new(OpenAiConfig::new(url, "e"), 2).expect("an embedder");
+    let mut config = OpenAiConfig::new(url, "e");
+    config.retries = Retries::NONE;
+    let embedder = OpenAiEmbedder::new(config, 2).expect("an embedder");
     let provider = Arc::new(InMemory::new());
     provider.init().await.expect("a provider");
     let records = Records::new(provider, AgentId::parse("a").expect("valid")).with_embedder(Arc::new(embedder));

@@ -9,6 +9,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::time::timeout;
 
+use crate::completion::{Finish, Usage};
 use crate::message::Message;
 use crate::model::{Model, Prompt};
 use crate::schema::Schema;
@@ -18,25 +19,37 @@ pub const MAX_ATTEMPTS: usize = 3;
 /// How much of an answer that is not valid goes back to the model, in bytes.
 const MAX_RETURNED: usize = 64 << 10;
 
-/// Asks a model until its answer can be read.
+/// An answer that was read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Asked<T> {
+    /// What was read from the valid answer.
+    pub value: T,
+    /// What all attempts cost together.
+    pub usage: Usage,
+}
+
+/// Asks a model until its answer can be read. Only the text of an answer is read; tools that the prompt offers are for
+/// [`Model::complete`].
 ///
 /// # Behavior
 /// - An answer that can't be read is sent back with what is wrong with it, until [`MAX_ATTEMPTS`] answers were refused: then the
 ///   error is `Unexpected` and says what was wrong with the last one. So what `read` says must not quote the answer.
 /// - Each call of the model has the limit for itself, and is dropped at its end: then the error is `Timeout`.
-/// - An error of the model itself ends it at once.
+/// - An error of the model itself ends it at once: a model that is to be asked again is [`Retrying`](crate::Retrying).
 pub async fn ask<T, E: fmt::Display>(
     model: &dyn Model,
     mut prompt: Prompt,
     limit: Duration,
     read: impl Fn(&str) -> Result<T, E>,
-) -> Result<T> {
-    let mut attempt = 1;
+) -> Result<Asked<T>> {
+    let (mut attempt, mut usage) = (1, Usage::default());
     loop {
-        let mut answer = timeout(limit, model.complete(&prompt)).await.map_err(|_| late(limit))??;
+        let completion = timeout(limit, model.complete(&prompt)).await.map_err(|_| late(limit))??;
+        usage += completion.usage;
+        let mut answer = completion.text;
         let mistake = match read(&answer) {
-            Ok(value) => return Ok(value),
-            Err(mistake) => mistake.to_string(),
+            Ok(value) => return Ok(Asked { value, usage }),
+            Err(mistake) => format!("{mistake}{}", cut(completion.finish)),
         };
         if attempt == MAX_ATTEMPTS {
             let message = format!("the model gave no valid answer in {MAX_ATTEMPTS} attempts; the last: {mistake}");
@@ -58,8 +71,8 @@ pub async fn structured<T: DeserializeOwned>(
     messages: Vec<Message>,
     schema: &Arc<Schema>,
     check: impl Fn(&T) -> Result<()>,
-) -> Result<T> {
-    let mut prompt = Prompt { messages, schema: Some(Arc::clone(schema)) };
+) -> Result<Asked<T>> {
+    let mut prompt = Prompt { messages, schema: Some(Arc::clone(schema)), ..Prompt::default() };
     prompt.messages.push(Message::system(format!(
         "Answer with one JSON value that satisfies this JSON Schema, and with nothing else:\n{}",
         schema.as_value()
@@ -74,6 +87,15 @@ pub async fn structured<T: DeserializeOwned>(
 
 fn late(limit: Duration) -> Error {
     Error::new(ErrorKind::Timeout, format!("the model gave no answer within {} ms", limit.as_millis())).retryable()
+}
+
+/// Why an answer that can't be read may be incomplete.
+fn cut(finish: Finish) -> &'static str {
+    match finish {
+        Finish::Length => " (the limit of tokens cut the answer)",
+        Finish::Filtered => " (a filter cut the answer)",
+        Finish::Stop | Finish::ToolCalls | Finish::Other => "",
+    }
 }
 
 fn read<T: DeserializeOwned>(answer: &str, schema: &Schema) -> Result<T> {
@@ -105,6 +127,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::completion::Completion;
 
     /// Answers with a list, and remembers what it was asked.
     #[derive(Debug)]
@@ -115,13 +138,19 @@ mod tests {
 
     #[async_trait]
     impl Model for Scripted {
-        async fn complete(&self, prompt: &Prompt) -> Result<String> {
+        async fn complete(&self, prompt: &Prompt) -> Result<Completion> {
             self.prompts.lock().expect("no panic").push(prompt.clone());
-            Ok(self.answers.lock().expect("no panic").remove(0).to_owned())
+            let usage = Usage { input_tokens: 10, output_tokens: 1 };
+            Ok(Completion { usage, ..self.answers.lock().expect("no panic").remove(0).into() })
         }
     }
 
     async fn asked(answers: &[&'static str]) -> (Result<Vec<u32>>, Vec<Prompt>) {
+        let (answer, prompts) = asked_at_cost(answers).await;
+        (answer.map(|asked| asked.value), prompts)
+    }
+
+    async fn asked_at_cost(answers: &[&'static str]) -> (Result<Asked<Vec<u32>>>, Vec<Prompt>) {
         let model = Scripted { answers: Mutex::new(answers.to_vec()), prompts: Mutex::default() };
         let schema = Schema::new("numbers", json!({ "type": "array", "items": { "type": "integer" } }));
         let even = |numbers: &Vec<u32>| match numbers.iter().position(|number| number % 2 == 1) {
@@ -158,6 +187,40 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn the_usage_of_all_attempts_is_added_up() {
+        let (asked, _) = asked_at_cost(&["x", "[1]", "[2]"]).await;
+        assert_eq!(asked.expect("the third").usage, Usage { input_tokens: 30, output_tokens: 3 });
+    }
+
+    /// Always says the same.
+    #[derive(Debug)]
+    struct Same(Completion);
+
+    #[async_trait]
+    impl Model for Same {
+        async fn complete(&self, _: &Prompt) -> Result<Completion> {
+            Ok(self.0.clone())
+        }
+    }
+
+    #[tokio::test]
+    async fn a_mistake_tells_that_the_answer_was_cut() {
+        let read = |answer: &str| answer.parse::<u32>().map_err(|_| "no number");
+        for (finish, message) in [
+            (Finish::Stop, "no number"),
+            (Finish::Length, "no number (the limit of tokens cut the answer)"),
+            (Finish::Filtered, "no number (a filter cut the answer)"),
+        ] {
+            let model = Same(Completion { finish, ..Completion::default() });
+            let error = ask(&model, Prompt::default(), Duration::MAX, read).await.expect_err("no number");
+            assert!(error.message().ends_with(&format!("the last: {message}")), "{error}");
+        }
+        let model = Same(Completion { finish: Finish::Length, ..Completion::from("7") });
+        let asked = ask(&model, Prompt::default(), Duration::MAX, read).await.expect("what can be read is an answer");
+        assert_eq!(asked.value, 7);
+    }
+
+    #[tokio::test]
     async fn attempts_are_bounded() {
         let (numbers, prompts) = asked(&["xyzzy", "[1]", "[2,3]", "[2]"]).await;
         let error = numbers.expect_err("three mistakes");
@@ -171,11 +234,11 @@ mod tests {
 
     #[async_trait]
     impl Model for Slow {
-        async fn complete(&self, _: &Prompt) -> Result<String> {
+        async fn complete(&self, _: &Prompt) -> Result<Completion> {
             let next = self.0.lock().expect("no panic").pop();
             match next {
                 Some("") => Err(Error::new(ErrorKind::Unavailable, "down")),
-                Some(answer) => Ok(answer.to_owned()),
+                Some(answer) => Ok(answer.into()),
                 None => std::future::pending().await,
             }
         }
@@ -198,7 +261,7 @@ mod tests {
         let long: &str = Box::leak("\u{e9}".repeat(MAX_RETURNED).into_boxed_str());
         let model = Scripted { answers: Mutex::new(vec![long, "1"]), prompts: Mutex::default() };
         let read = |answer: &str| answer.parse::<u32>().map_err(|_| "no number");
-        assert_eq!(ask(&model, Prompt::default(), Duration::MAX, read).await.expect("the second"), 1);
+        assert_eq!(ask(&model, Prompt::default(), Duration::MAX, read).await.expect("the second").value, 1);
         assert_eq!(model.prompts.lock().expect("no panic")[1].messages[0].content.len(), MAX_RETURNED);
     }
 }

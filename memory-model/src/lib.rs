@@ -1,15 +1,25 @@
 #![doc = include_str!("../README.md")]
 
 mod ask;
+mod attachment;
+mod completion;
 mod embedder;
 mod message;
 mod model;
+mod models;
 #[cfg(feature = "openai")]
 pub mod openai;
+mod retry;
 mod schema;
+mod tool;
 
-pub use ask::{MAX_ATTEMPTS, ask, structured};
+pub use ask::{Asked, MAX_ATTEMPTS, ask, structured};
+pub use attachment::Attachment;
+pub use completion::{Completion, Delta, Finish, Usage};
 pub use embedder::Embedder;
 pub use message::{Message, Role};
 pub use model::{Model, Prompt};
+pub use models::Models;
+pub use retry::{Retries, RetryAfter, Retrying};
 pub use schema::Schema;
+pub use tool::{ToolCall, ToolSpec};

@@ -93,7 +93,7 @@ impl Planner for ModelPlanner {
         );
         let messages = vec![Message::system(system), Message::user(situation(task))];
         let check = |plan: &Plan| check(&plan.steps, actions);
-        Ok(structured::<Plan>(self.model.as_ref(), messages, &self.plan, check).await?.steps)
+        Ok(structured::<Plan>(self.model.as_ref(), messages, &self.plan, check).await?.value.steps)
     }
 
     async fn revise(&self, task: &Task, remaining: &[Step], actions: &Actions) -> Result<Option<Vec<Step>>> {
@@ -107,7 +107,7 @@ impl Planner for ModelPlanner {
         let remaining = json!({ "remaining": remaining });
         let messages = vec![Message::system(system), Message::user(format!("{}\n{remaining}", situation(task)))];
         let check = |change: &Change| check(&change.steps, actions);
-        let change = structured::<Change>(self.model.as_ref(), messages, &self.change, check).await?;
+        let change = structured::<Change>(self.model.as_ref(), messages, &self.change, check).await?.value;
         Ok(change.should_modify.then_some(change.steps))
     }
 }

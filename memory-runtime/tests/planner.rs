@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use memory_core::{InMemory, Result, Status};
-use memory_runtime::model::{Model, Prompt};
+use memory_runtime::model::{Completion, Model, Prompt};
 use memory_runtime::{ContextKind, Runtime};
 use serde_json::{Value, json};
 
@@ -26,9 +26,9 @@ impl Scripted {
 
 #[async_trait]
 impl Model for Scripted {
-    async fn complete(&self, prompt: &Prompt) -> Result<String> {
+    async fn complete(&self, prompt: &Prompt) -> Result<Completion> {
         self.asked.lock().expect("no panic").push(prompt.clone());
-        Ok(self.answers.lock().expect("no panic").remove(0).to_string())
+        Ok(self.answers.lock().expect("no panic").remove(0).to_string().into())
     }
 }
 

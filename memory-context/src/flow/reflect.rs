@@ -81,8 +81,8 @@ impl Evaluator for ReflectionEvaluator {
             return Ok(());
         }
         let prompt = self.template.render(&state.values)?.text;
-        let prompt = Prompt { messages: vec![Message::user(prompt)], schema: None };
-        let answer = ask(self.model.as_ref(), prompt, self.limit, ReflectionAnswer::parse).await?;
+        let prompt = Prompt { messages: vec![Message::user(prompt)], ..Prompt::default() };
+        let answer = ask(self.model.as_ref(), prompt, self.limit, ReflectionAnswer::parse).await?.value;
         let services = cx.services();
         let learned = learn(services.records(), cx.message(), &answer, services.clock().now()).await?;
         tracing::debug!(facts = learned.facts.len(), refused = learned.refused, "reflected");
@@ -95,6 +95,7 @@ mod tests {
     use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
     use memory_core::{Error, InMemory, MemoryProvider, Timestamp};
+    use memory_model::Completion;
 
     use super::*;
     use crate::flow::{REFLECTION_PROVIDERS, Templates};
@@ -109,11 +110,11 @@ mod tests {
 
     #[async_trait]
     impl Model for Scripted {
-        async fn complete(&self, _: &Prompt) -> Result<String> {
+        async fn complete(&self, _: &Prompt) -> Result<Completion> {
             self.asked.fetch_add(1, Ordering::SeqCst);
             match self.is_down.load(Ordering::SeqCst) {
                 true => Err(Error::invalid("down")),
-                false => Ok(r#"{"thought":"t","facts":[{"claim":"Ana likes tea","subject":"ana"}]}"#.to_owned()),
+                false => Ok(r#"{"thought":"t","facts":[{"claim":"Ana likes tea","subject":"ana"}]}"#.into()),
             }
         }
     }

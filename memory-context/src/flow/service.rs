@@ -306,9 +306,9 @@ impl MessageService {
         parse: impl Fn(&str) -> Result<T, Mistake>,
     ) -> Result<T> {
         let state = self.composer.compose_state(turn, options).await;
-        let prompt =
-            Prompt { messages: vec![memory_model::Message::user(template.render(&state.values)?.text)], schema: None };
-        ask(model.as_ref(), prompt, self.limits.model, parse).await
+        let messages = vec![memory_model::Message::user(template.render(&state.values)?.text)];
+        let prompt = Prompt { messages, ..Prompt::default() };
+        Ok(ask(model.as_ref(), prompt, self.limits.model, parse).await?.value)
     }
 
     /// Says a text as an answer.

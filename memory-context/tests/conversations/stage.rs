@@ -11,6 +11,7 @@ use memory_context::flow::{End, EventKind, Events, Incoming, Limits, MessageServ
 use memory_context::records::{AgentId, Message, NewMessage, Records, RoomId, Scope};
 use memory_context::state::{Action, Character, Composer, ContextProvider, Services};
 use memory_core::{Clock, MemoryId, Result, SystemClock};
+use memory_model::Retries;
 use memory_model::openai::{OpenAiConfig, OpenAiModel};
 use tempfile::TempDir;
 use tokio::sync::mpsc;
@@ -68,6 +69,7 @@ impl Stage {
         let mut config = OpenAiConfig::new(&model.url, "small");
         // The limits of the flow are what is tested.
         config.deadline_ms = 1 << 40;
+        config.retries = Retries::NONE;
         let endpoint = OpenAiModel::new(config).expect("a model");
         let (ear, said) = mpsc::unbounded_channel();
         let events = Events::new(1_000, Arc::new(SystemClock));

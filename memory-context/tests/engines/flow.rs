@@ -8,7 +8,7 @@ use memory_context::flow::{End, Events, Incoming, MessageService, Platform, Refl
 use memory_context::records::{EntityId, Message, MessageContent, NewMessage, RoomId, Scope};
 use memory_context::state::{Character, ComposeOptions, Composer, Services, Turn};
 use memory_core::{Clock, Result, SystemClock};
-use memory_model::{Model, Prompt};
+use memory_model::{Completion, Model, Prompt};
 
 use crate::stage::{CaseResult, Stage, cases};
 
@@ -24,7 +24,7 @@ struct Scripted {
 
 #[async_trait]
 impl Model for Scripted {
-    async fn complete(&self, prompt: &Prompt) -> Result<String> {
+    async fn complete(&self, prompt: &Prompt) -> Result<Completion> {
         let asked = prompt.messages[0].content.clone();
         let answer = if asked.contains("Reflect on") {
             r#"{"thought":"t","facts":[{"claim":"Ana drinks green tea in the morning","subject":"ana"}]}"#
@@ -34,7 +34,7 @@ impl Model for Scripted {
             r#"{"thought":"t","actions":["REPLY"],"text":"Good"}"#
         };
         self.prompts.lock().expect("no panic").push(asked);
-        Ok(answer.to_owned())
+        Ok(answer.into())
     }
 }
 

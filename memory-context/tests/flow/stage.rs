@@ -14,7 +14,7 @@ use memory_context::records::{
 };
 use memory_context::state::{Character, Composer, ContextPlugin, Services};
 use memory_core::{Error, ErrorKind, InMemory, ManualClock, MemoryProvider, Result, Timestamp};
-use memory_model::{Model, Prompt};
+use memory_model::{Completion, Model, Prompt};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::JoinHandle;
 
@@ -32,11 +32,11 @@ pub(crate) enum Task {
 pub(crate) struct Call {
     pub(crate) task: Task,
     pub(crate) prompt: String,
-    answer: oneshot::Sender<Result<String>>,
+    answer: oneshot::Sender<Result<Completion>>,
 }
 
 impl Call {
-    pub(crate) fn answer(self, answer: impl Into<String>) {
+    pub(crate) fn answer(self, answer: impl Into<Completion>) {
         // An error says that nobody waits any more, which is for the test to see in what follows.
         let _ = self.answer.send(Ok(answer.into()));
     }
@@ -63,7 +63,7 @@ struct Asking(mpsc::UnboundedSender<Call>);
 
 #[async_trait]
 impl Model for Asking {
-    async fn complete(&self, prompt: &Prompt) -> Result<String> {
+    async fn complete(&self, prompt: &Prompt) -> Result<Completion> {
         let asked = prompt.messages[0].content.clone();
         let tasks = [
             ("Decide whether", Task::Decide),

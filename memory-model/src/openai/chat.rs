@@ -1,62 +1,136 @@
 //! A model behind an endpoint that speaks OpenAI's chat completions.
 
 use async_trait::async_trait;
+use futures::stream::{self, BoxStream, StreamExt, TryStreamExt};
 use memory_core::Result;
-use serde::Deserialize;
-use serde_json::{Value, json};
 
-use super::config::{OpenAiConfig, SchemaHint};
-use super::endpoint::{Endpoint, unexpected};
-use crate::model::{Model, Prompt};
+use super::answer::Answer;
+use super::config::OpenAiConfig;
+use super::endpoint::{Body, Endpoint};
+use super::events::Events;
+use super::request;
+use crate::completion::{Completion, Delta};
+use crate::model::{Model, Prompt, pieces};
+use crate::retry::Retrying;
 
-/// A [`Model`] that asks the endpoint once for each prompt.
+/// A [`Model`] that asks the endpoint, and asks again as the [`Retries`](crate::Retries) of its configuration say.
+///
+/// # Limits
+/// - An answer has at most 16 MiB, as a text and as a body; a stream has at most 64 MiB with all that is around the text.
+/// - A completion has at most 128 tool calls, each of at most 1 MiB.
+///
+/// What is over them fails with `Unexpected`. A stream that breaks off fails with a retryable `Unavailable`.
 #[derive(Debug)]
-pub struct OpenAiModel {
+pub struct OpenAiModel(Retrying<Chat>);
+
+/// Asks the endpoint once for each prompt.
+#[derive(Debug)]
+struct Chat {
     config: OpenAiConfig,
     endpoint: Endpoint,
 }
 
-#[derive(Deserialize)]
-struct Completion {
-    choices: Vec<Choice>,
-}
-
-#[derive(Deserialize)]
-struct Choice {
-    message: Answer,
-}
-
-#[derive(Deserialize)]
-struct Answer {
-    content: Option<String>,
+/// An answer that comes in events.
+struct Streamed {
+    body: Body,
+    events: Events,
+    answer: Answer,
+    /// Whether nothing more comes of the body.
+    is_read: bool,
 }
 
 impl OpenAiModel {
     /// Makes a client; asks nobody yet. `InvalidInput` for a URL that is none.
     pub fn new(config: OpenAiConfig) -> Result<Self> {
-        Ok(Self { endpoint: Endpoint::new(&config, "chat/completions")?, config })
-    }
-
-    fn body(&self, prompt: &Prompt) -> Value {
-        let mut body = json!({ "model": self.config.model, "messages": prompt.messages });
-        if let (Some(schema), SchemaHint::JsonSchema) = (&prompt.schema, self.config.schema_hint) {
-            body["response_format"] = json!({
-                "type": "json_schema",
-                // Not strict: that takes a part of JSON Schema only.
-                "json_schema": { "name": schema.name(), "schema": schema.as_value(), "strict": false }
-            });
-        }
-        body
+        let (endpoint, retries) = (Endpoint::new(&config, "chat/completions")?, config.retries);
+        Ok(Self(Retrying::new(Chat { config, endpoint }, retries)))
     }
 }
 
 #[async_trait]
 impl Model for OpenAiModel {
-    async fn complete(&self, prompt: &Prompt) -> Result<String> {
-        let body = self.endpoint.post(&self.body(prompt)).await?;
-        let completion: Completion =
-            serde_json::from_slice(&body).map_err(|_| unexpected("the endpoint's answer is no chat completion"))?;
-        let content = completion.choices.into_iter().next().and_then(|choice| choice.message.content);
-        content.ok_or_else(|| unexpected("the endpoint's answer holds no text"))
+    async fn complete(&self, prompt: &Prompt) -> Result<Completion> {
+        self.0.complete(prompt).await
+    }
+
+    fn stream<'a>(&'a self, prompt: &'a Prompt) -> BoxStream<'a, Result<Delta>> {
+        self.0.stream(prompt)
+    }
+}
+
+#[async_trait]
+impl Model for Chat {
+    async fn complete(&self, prompt: &Prompt) -> Result<Completion> {
+        Answer::whole(&self.endpoint.post(&request::body(&self.config, prompt)).await?)
+    }
+
+    fn stream<'a>(&'a self, prompt: &'a Prompt) -> BoxStream<'a, Result<Delta>> {
+        stream::once(self.begin(prompt)).try_flatten().boxed()
+    }
+}
+
+impl Chat {
+    /// The pieces of an answer. An endpoint that does not stream answers with one JSON object.
+    async fn begin(&self, prompt: &Prompt) -> Result<BoxStream<'static, Result<Delta>>> {
+        let mut body = self.endpoint.open(&request::streamed(&self.config, prompt)).await?;
+        let mut events = Events::default();
+        while let Some(chunk) = body.chunk().await? {
+            match chunk.trim_ascii_start().first() {
+                None => {}
+                Some(b'{') => {
+                    let completion = Answer::whole(&body.rest(chunk).await?)?;
+                    return Ok(stream::iter(pieces(Ok(completion))).boxed());
+                }
+                Some(_) => {
+                    events.push(&chunk);
+                    break;
+                }
+            }
+        }
+        let streamed = Streamed { body, events, answer: Answer::default(), is_read: false };
+        Ok(streamed.deltas().boxed())
+    }
+}
+
+impl Streamed {
+    fn deltas(self) -> impl futures::Stream<Item = Result<Delta>> {
+        // Nothing is left behind the last piece.
+        stream::try_unfold(Some(self), async |streamed| match streamed {
+            Some(streamed) => streamed.next().await.map(Some),
+            None => Ok(None),
+        })
+    }
+
+    /// The next piece, and what follows it.
+    async fn next(mut self) -> Result<(Delta, Option<Self>)> {
+        loop {
+            while let Some(event) = self.events.pop() {
+                if event == b"[DONE]" {
+                    self.answer.mark_end();
+                    return self.end();
+                }
+                let text = self.answer.add(&event)?;
+                if !text.is_empty() {
+                    return Ok((Delta::Text(text), Some(self)));
+                }
+            }
+            if self.is_read {
+                return self.end();
+            }
+            match self.body.chunk().await {
+                Ok(Some(chunk)) => self.events.push(&chunk),
+                Ok(None) => {
+                    self.events.close();
+                    self.is_read = true;
+                }
+                // Only the usage may be missing.
+                Err(_) if self.answer.is_finished() => self.is_read = true,
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn end(self) -> Result<(Delta, Option<Self>)> {
+        Ok((Delta::Done(self.answer.end()?), None))
     }
 }

@@ -4,6 +4,8 @@ use std::fmt;
 
 use serde::Deserialize;
 
+use crate::retry::Retries;
+
 /// An endpoint and the model to ask there.
 #[derive(Clone, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -16,12 +18,17 @@ pub struct OpenAiConfig {
     /// What it takes for a bearer token; none by default.
     #[serde(default)]
     pub key: Option<String>,
-    /// How long a call may take, in milliseconds; 60 s by default.
+    /// How long one attempt may take from the connection to the last byte, also of a stream, in milliseconds; 60 s by
+    /// default.
     #[serde(default = "default_deadline_ms")]
     pub deadline_ms: u64,
     /// How the endpoint is told of a schema; [`SchemaHint::JsonSchema`] by default.
     #[serde(default)]
     pub schema_hint: SchemaHint,
+    /// When a call is tried again: after a connection that failed, an attempt that took too long, and the answers 408, 429 and
+    /// 5xx.
+    #[serde(default)]
+    pub retries: Retries,
 }
 
 /// How an endpoint is told that the answer has a schema. The prompt holds the schema in any case, and the answer is
@@ -40,7 +47,14 @@ impl OpenAiConfig {
     /// A model at an endpoint without a key, and with the defaults.
     pub fn new(url: impl Into<String>, model: impl Into<String>) -> Self {
         let (url, model) = (url.into(), model.into());
-        Self { url, model, key: None, deadline_ms: default_deadline_ms(), schema_hint: SchemaHint::default() }
+        Self {
+            url,
+            model,
+            key: None,
+            deadline_ms: default_deadline_ms(),
+            schema_hint: SchemaHint::default(),
+            retries: Retries::default(),
+        }
     }
 }
 
@@ -51,6 +65,7 @@ impl fmt::Debug for OpenAiConfig {
             .field("model", &self.model)
             .field("deadline_ms", &self.deadline_ms)
             .field("schema_hint", &self.schema_hint)
+            .field("retries", &self.retries)
             .finish_non_exhaustive()
     }
 }

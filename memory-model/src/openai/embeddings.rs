@@ -8,10 +8,15 @@ use serde_json::json;
 use super::config::OpenAiConfig;
 use super::endpoint::{Endpoint, unexpected};
 use crate::embedder::Embedder;
+use crate::retry::Retrying;
 
-/// An [`Embedder`] that asks the endpoint once for each call.
+/// An [`Embedder`] that asks the endpoint, and asks again as the [`Retries`](crate::Retries) of its configuration say.
 #[derive(Debug)]
-pub struct OpenAiEmbedder {
+pub struct OpenAiEmbedder(Retrying<Embeddings>);
+
+/// Asks the endpoint once for each call.
+#[derive(Debug)]
+struct Embeddings {
     endpoint: Endpoint,
     model: String,
     width: usize,
@@ -31,12 +36,29 @@ struct Embedding {
 impl OpenAiEmbedder {
     /// Makes a client; asks nobody yet. The width is that of the model's vectors. `InvalidInput` for a URL that is none.
     pub fn new(config: OpenAiConfig, width: usize) -> Result<Self> {
-        Ok(Self { endpoint: Endpoint::new(&config, "embeddings")?, model: config.model, width })
+        let endpoint = Endpoint::new(&config, "embeddings")?;
+        let embeddings = Embeddings { endpoint, model: config.model, width };
+        Ok(Self(Retrying::new(embeddings, config.retries)))
     }
 }
 
 #[async_trait]
 impl Embedder for OpenAiEmbedder {
+    fn model(&self) -> &str {
+        self.0.model()
+    }
+
+    fn width(&self) -> usize {
+        self.0.width()
+    }
+
+    async fn embed(&self, texts: &[String]) -> Result<Vec<Vec<f32>>> {
+        self.0.embed(texts).await
+    }
+}
+
+#[async_trait]
+impl Embedder for Embeddings {
     fn model(&self) -> &str {
         &self.model
     }

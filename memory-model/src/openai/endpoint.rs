@@ -2,30 +2,41 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use memory_core::{Error, ErrorKind, Result};
-use reqwest::{Client, Response, StatusCode, Url};
+use reqwest::header::RETRY_AFTER;
+use reqwest::{Client, Response, Url};
 use rustls::ClientConfig;
 use rustls::crypto::ring;
 use rustls_platform_verifier::BuilderVerifierExt;
 use serde_json::Value;
 
 use super::config::OpenAiConfig;
+use crate::retry::RetryAfter;
 
 /// A URL that takes JSON by POST and answers with JSON.
-pub struct Endpoint {
+pub(super) struct Endpoint {
     client: Client,
     url: Url,
     key: Option<String>,
 }
 
-/// The largest answer that is read.
+/// The body of an answer, which is read as it comes.
+pub(super) struct Body {
+    response: Response,
+    /// How many more bytes are read.
+    left: usize,
+}
+
+/// The largest answer that is read as a whole.
 const MAX_ANSWER_BYTES: usize = 16 << 20;
+/// The largest stream that is read: each token comes in an event of its own.
+const MAX_STREAM_BYTES: usize = 4 * MAX_ANSWER_BYTES;
 
 impl Endpoint {
     /// Makes a client of this path below the base of the configuration; asks nobody yet. `InvalidInput` for a URL that is none.
-    pub fn new(config: &OpenAiConfig, path: &str) -> Result<Self> {
+    pub(super) fn new(config: &OpenAiConfig, path: &str) -> Result<Self> {
         let url = format!("{}/{path}", config.url.trim_end_matches('/'));
         let url = Url::parse(&url).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
         let url = url.ok_or_else(|| Error::invalid("url: must begin with http:// or https://"))?;
@@ -39,15 +50,45 @@ impl Endpoint {
 
     /// What it answers to a body; at most 16 MiB.
     ///
-    /// `Unavailable` and `Timeout` say that the same call may succeed later; `Unauthorized` that the key is refused.
-    pub async fn post(&self, body: &Value) -> Result<Vec<u8>> {
+    /// A retryable `Unavailable` or `Timeout` says that the same call may succeed later; `Unauthorized` that the key is refused.
+    pub(super) async fn post(&self, body: &Value) -> Result<Vec<u8>> {
+        self.open(body).await?.rest(Vec::new()).await
+    }
+
+    /// The same, as it comes.
+    pub(super) async fn open(&self, body: &Value) -> Result<Body> {
         let mut request = self.client.post(self.url.clone()).header("content-type", "application/json");
         if let Some(key) = &self.key {
             request = request.bearer_auth(key);
         }
         let response = request.body(body.to_string()).send().await.map_err(not_sent)?;
-        check_status(response.status())?;
-        read(response).await
+        match response.status().as_u16() {
+            200..=299 => Ok(Body { response, left: MAX_STREAM_BYTES }),
+            status => Err(match retry_after(&response) {
+                Some(after) => refused(status).with_source(after),
+                None => refused(status),
+            }),
+        }
+    }
+}
+
+impl Body {
+    /// The next bytes, or nothing at the end.
+    pub(super) async fn chunk(&mut self) -> Result<Option<Vec<u8>>> {
+        let Some(chunk) = self.response.chunk().await.map_err(broken_off)? else { return Ok(None) };
+        self.left = self.left.checked_sub(chunk.len()).ok_or_else(too_large)?;
+        Ok(Some(chunk.into()))
+    }
+
+    /// All that is left, behind what was read; together at most 16 MiB.
+    pub(super) async fn rest(mut self, mut read: Vec<u8>) -> Result<Vec<u8>> {
+        while let Some(chunk) = self.chunk().await? {
+            if read.len() + chunk.len() > MAX_ANSWER_BYTES {
+                return Err(too_large());
+            }
+            read.extend_from_slice(&chunk);
+        }
+        Ok(read)
     }
 }
 
@@ -67,17 +108,6 @@ fn tls() -> Result<ClientConfig> {
     Ok(config.with_no_client_auth())
 }
 
-async fn read(mut response: Response) -> Result<Vec<u8>> {
-    let mut body = Vec::new();
-    while let Some(chunk) = response.chunk().await.map_err(not_sent)? {
-        if body.len() + chunk.len() > MAX_ANSWER_BYTES {
-            return Err(unexpected("the endpoint's answer is too large"));
-        }
-        body.extend_from_slice(&chunk);
-    }
-    Ok(body)
-}
-
 /// Why there is no answer. The error is told without its URL, which may hold a key.
 fn not_sent(error: reqwest::Error) -> Error {
     let (kind, message) = match error.is_timeout() {
@@ -87,15 +117,39 @@ fn not_sent(error: reqwest::Error) -> Error {
     Error::new(kind, message).with_source(error.without_url()).retryable()
 }
 
-fn check_status(status: StatusCode) -> Result<()> {
-    let message = format!("the endpoint answered {}", status.as_u16());
-    Err(match status.as_u16() {
-        200..=299 => return Ok(()),
+/// Why the rest of an answer does not come.
+fn broken_off(error: reqwest::Error) -> Error {
+    let (kind, message) = match error.is_timeout() {
+        true => (ErrorKind::Timeout, "the endpoint's answer did not end in time"),
+        false => (ErrorKind::Unavailable, "the endpoint's answer ended in the middle"),
+    };
+    Error::new(kind, message).with_source(error.without_url()).retryable()
+}
+
+/// The error that a status means.
+pub(super) fn refused(status: u16) -> Error {
+    let message = format!("the endpoint answered {status}");
+    match status {
         401 | 403 => Error::new(ErrorKind::Unauthorized, message),
         413 => Error::too_large(message),
         408 | 429 | 500..=599 => Error::new(ErrorKind::Unavailable, message).retryable(),
         _ => unexpected(&message),
-    })
+    }
+}
+
+/// What the header `Retry-After` says, in seconds or as a date.
+fn retry_after(response: &Response) -> Option<RetryAfter> {
+    let value = response.headers().get(RETRY_AFTER)?.to_str().ok()?.trim();
+    let pause = match value.parse() {
+        Ok(seconds) => Duration::from_secs(seconds),
+        // A date that is over asks for no pause.
+        Err(_) => httpdate::parse_http_date(value).ok()?.duration_since(SystemTime::now()).unwrap_or_default(),
+    };
+    Some(RetryAfter { pause })
+}
+
+pub(super) fn too_large() -> Error {
+    unexpected("the endpoint's answer is too large")
 }
 
 pub(super) fn unexpected(message: &str) -> Error {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::http::StatusCode;
 use memory_core::ErrorKind;
 use memory_model::openai::{OpenAiConfig, OpenAiModel, SchemaHint};
-use memory_model::{Message, Model, Prompt, Schema, structured};
+use memory_model::{Message, Model, Prompt, Retries, Schema, structured};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
@@ -18,7 +18,7 @@ fn says(content: impl ToString) -> (StatusCode, String) {
 }
 
 fn prompt() -> Prompt {
-    Prompt { messages: vec![Message::user("Hello?")], schema: None }
+    Prompt { messages: vec![Message::user("Hello?")], ..Prompt::default() }
 }
 
 #[tokio::test]
@@ -26,10 +26,10 @@ async fn a_text_is_asked_for_and_read() {
     let (endpoint, url) = Endpoint::start([says("Hello!"), says("Again!")]).await;
     let mut config = OpenAiConfig::new(format!("{url}/"), "small");
     let model = OpenAiModel::new(config.clone()).expect("a model");
-    assert_eq!(model.complete(&prompt()).await.expect("an answer"), "Hello!");
+    assert_eq!(model.complete(&prompt()).await.expect("an answer"), "Hello!".into());
     config.key = Some("xyzzy".into());
     let model = OpenAiModel::new(config).expect("a model");
-    assert_eq!(model.complete(&prompt()).await.expect("an answer"), "Again!");
+    assert_eq!(model.complete(&prompt()).await.expect("an answer"), "Again!".into());
     let [(none, body), (key, _)] = &endpoint.requests()[..] else { panic!("two requests") };
     assert_eq!((none.as_deref(), key.as_deref()), (None, Some("Bearer xyzzy")));
     assert_eq!(*body, json!({ "model": "small", "messages": [{ "role": "user", "content": "Hello?" }] }));
@@ -45,9 +45,8 @@ async fn a_schema_is_sent_and_a_mistake_repaired() {
         let mut config = OpenAiConfig::new(url, "small");
         config.schema_hint = hint;
         let model = OpenAiModel::new(config).expect("a model");
-        let answer: Value =
-            structured(&model, prompt().messages, &schema, |_| Ok(())).await.expect("the second is valid");
-        assert_eq!(answer, json!({ "n": 2 }));
+        let asked = structured::<Value>(&model, prompt().messages, &schema, |_| Ok(())).await;
+        assert_eq!(asked.expect("the second is valid").value, json!({ "n": 2 }));
         let [(_, first), (_, second)] = &endpoint.requests()[..] else { panic!("two requests") };
         let format = match hint {
             SchemaHint::JsonSchema => &json!({
@@ -72,11 +71,12 @@ async fn failures_have_their_kinds_and_tell_no_secret() {
         (StatusCode::BAD_GATEWAY, ErrorKind::Unavailable, true),
         (StatusCode::PAYLOAD_TOO_LARGE, ErrorKind::TooLarge, false),
         (StatusCode::NOT_FOUND, ErrorKind::Unexpected, false),
-        (StatusCode::OK, ErrorKind::Unexpected, false),
+        (StatusCode::OK, ErrorKind::Unavailable, true),
     ];
     let (_, url) = Endpoint::start(answers.map(|(status, ..)| (status, r#"{"error":"xyzzy"}"#.to_owned()))).await;
     let mut config = OpenAiConfig::new(url.replace("http://", "http://xyzzy:xyzzy@"), "small");
     config.key = Some("xyzzy".into());
+    config.retries = Retries::NONE;
     let model = OpenAiModel::new(config.clone()).expect("a model");
     for (status, kind, is_retryable) in answers {
         let error = model.complete(&prompt()).await.expect_err("a failure");
@@ -99,6 +99,7 @@ async fn an_endpoint_that_hangs_is_left_at_the_deadline() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let mut config = OpenAiConfig::new(format!("http://{}/v1", listener.local_addr().expect("an address")), "small");
     config.deadline_ms = 50;
+    config.retries = Retries::NONE;
     let error = OpenAiModel::new(config).expect("a model").complete(&prompt()).await.expect_err("no answer");
     assert_eq!((error.kind(), error.is_retryable()), (ErrorKind::Timeout, true));
 }

@@ -1,31 +1,67 @@
 //! A local HTTP server in place of an endpoint.
 
+use std::future;
+use std::io;
 use std::sync::{Arc, Mutex};
 
 use axum::Router;
-use axum::body::Bytes;
+use axum::body::{Body, Bytes};
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
 use axum::routing::post;
+use futures::stream::{self, StreamExt};
 use serde_json::Value;
 use tokio::net::TcpListener;
+use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::task;
 
 /// What was asked: the key, and the body.
 pub(crate) type Request = (Option<String>, Value);
 
+/// How the endpoint answers a request.
+#[derive(Debug)]
+pub(crate) enum Reply {
+    /// At once.
+    Whole { status: StatusCode, retry_after: Option<String>, body: String },
+    /// With these bytes, each written by itself, and this end.
+    Pieces(Vec<Vec<u8>>, End),
+    /// Not at all.
+    Never,
+}
+
+/// How an answer in pieces ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum End {
+    Whole,
+    /// The connection breaks.
+    Broken,
+    /// The connection stays, and nothing comes any more.
+    Hanging,
+}
+
 /// An endpoint that answers from a list, and remembers what it was asked.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug)]
 pub(crate) struct Endpoint {
-    answers: Arc<Mutex<Vec<(StatusCode, String)>>>,
-    requests: Arc<Mutex<Vec<Request>>>,
+    replies: Mutex<Vec<Reply>>,
+    requests: Mutex<Vec<Request>>,
+    /// A permit for each answer that hangs and that nobody waits for any more.
+    given_up: Semaphore,
+}
+
+impl From<(StatusCode, String)> for Reply {
+    fn from((status, body): (StatusCode, String)) -> Self {
+        Self::Whole { status, retry_after: None, body }
+    }
 }
 
 impl Endpoint {
     /// Starts it, and tells its URL.
-    pub(crate) async fn start(answers: impl IntoIterator<Item = (StatusCode, String)>) -> (Self, String) {
-        let endpoint = Self { answers: Arc::new(Mutex::new(answers.into_iter().collect())), ..Self::default() };
+    pub(crate) async fn start(replies: impl IntoIterator<Item = impl Into<Reply>>) -> (Arc<Self>, String) {
+        let replies = Mutex::new(replies.into_iter().map(Into::into).collect());
+        let endpoint = Arc::new(Self { replies, requests: Mutex::default(), given_up: Semaphore::new(0) });
         let routes = Router::new().route("/v1/chat/completions", post(answer)).route("/v1/embeddings", post(answer));
-        let routes = routes.with_state(endpoint.clone());
+        let routes = routes.with_state(Arc::clone(&endpoint));
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let url = format!("http://{}/v1", listener.local_addr().expect("an address"));
         tokio::spawn(async move { axum::serve(listener, routes).await });
@@ -35,10 +71,61 @@ impl Endpoint {
     pub(crate) fn requests(&self) -> Vec<Request> {
         self.requests.lock().expect("no panic").clone()
     }
+
+    /// Waits until a client has given up an answer that hangs.
+    pub(crate) async fn given_up(&self) -> SemaphorePermit<'_> {
+        self.given_up.acquire().await.expect("it is not closed")
+    }
 }
 
-async fn answer(State(endpoint): State<Endpoint>, headers: HeaderMap, body: Bytes) -> (StatusCode, String) {
+/// Tells when it is dropped.
+struct Hanging(Arc<Endpoint>);
+
+impl Drop for Hanging {
+    fn drop(&mut self) {
+        self.0.given_up.add_permits(1);
+    }
+}
+
+async fn answer(State(endpoint): State<Arc<Endpoint>>, headers: HeaderMap, body: Bytes) -> Response {
     let key = headers.get("authorization").map(|value| value.to_str().expect("text").to_owned());
     endpoint.requests.lock().expect("no panic").push((key, serde_json::from_slice(&body).expect("JSON")));
-    endpoint.answers.lock().expect("no panic").remove(0)
+    let reply = endpoint.replies.lock().expect("no panic").remove(0);
+    match reply {
+        Reply::Whole { status, retry_after, body } => {
+            let headers: Vec<_> = retry_after.into_iter().map(|value| ("retry-after", value)).collect();
+            let mut response = (status, body).into_response();
+            for (name, value) in headers {
+                response.headers_mut().insert(name, value.parse().expect("a header"));
+            }
+            response
+        }
+        Reply::Pieces(pieces, end) => {
+            let pieces = stream::iter(pieces.into_iter().map(|piece| Ok(Bytes::from(piece))));
+            let body = match end {
+                End::Whole => Body::from_stream(pieces),
+                End::Broken => {
+                    let broken = stream::once(async {
+                        // Lets the server send what it has.
+                        task::yield_now().await;
+                        Err(io::Error::other("broken"))
+                    });
+                    Body::from_stream(pieces.chain(broken))
+                }
+                End::Hanging => {
+                    let hanging = Hanging(endpoint);
+                    let hang = stream::once(async move {
+                        let _hanging = hanging;
+                        future::pending().await
+                    });
+                    Body::from_stream(pieces.chain(hang))
+                }
+            };
+            ([("content-type", "text/event-stream")], body).into_response()
+        }
+        Reply::Never => {
+            let _hanging = Hanging(endpoint);
+            future::pending().await
+        }
+    }
 }

@@ -3,3 +3,6 @@
 mod chat;
 mod embeddings;
 mod endpoint;
+mod retries;
+mod streams;
+mod tools;
