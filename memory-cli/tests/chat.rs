@@ -313,6 +313,14 @@ async fn an_export_shows_who_said_what_and_why() {
     assert!(asked.prompt.contains("**REMEMBER**"), "{}", asked.prompt);
     asked.acts("REPLY, REMEMBER, SING", "", "I will");
     assert_eq!(chat.hears(), "I will");
+    // It hears what came of them, and has nothing to add.
+    let asked = model.asked_to(Question::Answer).await;
+    assert!(
+        asked.prompt.contains("REMEMBER (completed)") && asked.prompt.contains("SING (failed)"),
+        "{}",
+        asked.prompt
+    );
+    asked.acts("IGNORE", "", "");
     chat.sees(2, "completed");
     // No answer at all.
     chat.types("Eliza?");
@@ -367,8 +375,8 @@ async fn an_export_shows_who_said_what_and_why() {
     // What it did, and what came of it.
     let results = audit.messages.iter().map(|line| &line["trigger"]["actionResult"]).filter(|result| !result.is_null());
     let results: Vec<_> = results.map(|result| (&result["action"], &result["status"], &result["run"])).collect();
-    let expected = [("REPLY", "completed"), ("REMEMBER", "completed"), ("SING", "failed")]
-        .map(|(action, status)| (json!(action), json!(status)));
+    let expected =
+        [("REMEMBER", "completed"), ("SING", "failed")].map(|(action, status)| (json!(action), json!(status)));
     let run_of_results = json!(runs[1]);
     let expected: Vec<_> = expected.iter().map(|(action, status)| (action, status, &run_of_results)).collect();
     assert_eq!(results, expected);

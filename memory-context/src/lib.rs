@@ -11,3 +11,4 @@ mod question;
 pub mod records;
 pub mod state;
 pub mod template;
+pub mod tool;

@@ -5,9 +5,9 @@
 //! [`Templates`] hold what a model is asked, and [`answer`] is what it said; [`learn`] keeps what was learned, and [`Events`] tell
 //! what became of it.
 
-mod actions;
 pub mod answer;
 mod attachments;
+mod dialogue;
 mod evaluate;
 mod event;
 mod events;
@@ -20,10 +20,13 @@ mod respond;
 mod run;
 mod service;
 mod sink;
+mod streamed;
+mod tap;
 mod templates;
 mod voice;
 
 pub use attachments::{AttachmentKind, AttachmentReader, Found, read_attachments};
+pub use dialogue::{MAX_CALLS, MAX_RESULT, MAX_ROUNDS};
 pub use event::{End, Event, EventKind, RunContext, Step};
 pub use events::{Events, Notice};
 pub use learn::{Learned, learn};
@@ -33,5 +36,7 @@ pub use reflect::ReflectionEvaluator;
 pub use respond::{Decision, Received, RespondRules, Why, is_own, is_reflection_due};
 pub use run::Run;
 pub use service::{Incoming, Limits, MessageService};
+pub use tap::Answer;
+pub(crate) use tap::Tap;
 pub use templates::{POST_PROVIDERS, REFLECTION_PROVIDERS, RESPOND_PROVIDERS, Templates};
 pub use voice::Platform;

@@ -10,6 +10,7 @@ use tokio::time::{Instant, timeout};
 
 use super::event::{End, Event, EventKind, RunContext, Step};
 use super::sink::Sink;
+use super::tap::Tap;
 
 /// A run that is going on; [`Events::start`](super::Events::start) begins it.
 ///
@@ -21,14 +22,27 @@ use super::sink::Sink;
 pub struct Run {
     context: Arc<RunContext>,
     sink: Sink,
+    tap: Tap,
     is_over: bool,
 }
 
 impl Run {
     pub(super) fn start(context: RunContext, sink: Sink) -> Self {
-        let run = Self { context: Arc::new(context), sink, is_over: false };
+        let run = Self { context: Arc::new(context), sink, tap: Tap::default(), is_over: false };
         run.send(EventKind::Started);
         run
+    }
+
+    /// Gives its answer to whoever waits for it.
+    #[must_use]
+    pub(super) fn with_tap(mut self, tap: Tap) -> Self {
+        tap.began(self.context.id);
+        self.tap = tap;
+        self
+    }
+
+    pub(super) fn tap(&self) -> &Tap {
+        &self.tap
     }
 
     /// What it is about.

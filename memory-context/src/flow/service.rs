@@ -6,19 +6,22 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::FutureExt;
 use futures::future::{Either, select};
-use memory_core::Result;
-use memory_model::{Model, Prompt, ask};
+use futures::{FutureExt, StreamExt};
+use memory_core::{Error, ErrorKind, Result};
+use memory_model::{self as model, Completion, Delta, Model, Prompt, ask};
+use tokio::time::timeout;
 
-use super::answer::{MessageAnswer, Mistake, Mode, RespondAnswer};
+use super::answer::{Mistake, RespondAnswer};
+use super::dialogue::Dialogue;
 use super::run::TimeLeft;
+use super::tap::Tap;
 use super::{
     AttachmentReader, Decision, End, Events, Platform, RESPOND_PROVIDERS, Received, RespondRules, RoomQueues, Run,
-    Step, Templates, Ticket, Why, is_own, read_attachments, voice,
+    Step, Templates, Ticket, Why, is_own, read_attachments,
 };
 use crate::records::{Message, NewMessage, Scope};
-use crate::state::{ComposeOptions, Composer, Turn};
+use crate::state::{ComposeOptions, Composer, State, Turn};
 use crate::template::Template;
 
 /// A message that a platform received.
@@ -37,7 +40,7 @@ pub struct Limits {
     pub attachment: Duration,
     /// One call of a model; a minute by default.
     pub model: Duration,
-    /// One action; a minute by default.
+    /// One call of a tool; a minute by default.
     pub action: Duration,
     /// To say something; ten seconds by default.
     pub say: Duration,
@@ -70,13 +73,15 @@ pub struct MessageService {
     /// Decides whether to answer.
     small: Arc<dyn Model>,
     /// Answers.
-    large: Arc<dyn Model>,
+    pub(super) large: Arc<dyn Model>,
     reader: Option<Arc<dyn AttachmentReader>>,
     queues: RoomQueues,
     pub(super) events: Events,
     rules: RespondRules,
     pub(super) templates: Templates,
     pub(super) limits: Limits,
+    /// What is composed for an answer.
+    pub(super) options: ComposeOptions,
 }
 
 impl MessageService {
@@ -93,6 +98,7 @@ impl MessageService {
             rules: RespondRules::default(),
             templates: Templates::default(),
             limits: Limits::default(),
+            options: ComposeOptions::default(),
         }
     }
 
@@ -131,6 +137,14 @@ impl MessageService {
         self
     }
 
+    /// Composes answers over other providers, or within a budget. The conversation is read anew in any case, and what the model asks
+    /// for is added.
+    #[must_use]
+    pub fn with_options(mut self, options: ComposeOptions) -> Self {
+        self.options = options;
+        self
+    }
+
     /// Where to hear what happens in the runs.
     pub fn events(&self) -> &Events {
         &self.events
@@ -147,10 +161,20 @@ impl MessageService {
     /// - The messages of the room don't wait for the evaluators.
     /// - Dropping the future ends the run as failed.
     pub fn receive(self: &Arc<Self>, incoming: Incoming) -> impl Future<Output = End> + Send + use<> {
+        self.receive_for(incoming, Tap::default())
+    }
+
+    /// The same, and gives the answer to whoever waits for it.
+    pub(crate) fn receive_for(
+        self: &Arc<Self>,
+        incoming: Incoming,
+        tap: Tap,
+    ) -> impl Future<Output = End> + Send + use<> {
         let (service, content) = (Arc::clone(self), &incoming.message.content);
         let is_own = is_own(self.composer.services().records().agent(), content);
         let ticket = (!is_own).then(|| self.queues.enter(&content.room));
-        let run = ticket.is_some().then(|| self.events.start(content.room.clone(), content.author.clone()));
+        let start = || self.events.start(content.room.clone(), content.author.clone()).with_tap(tap);
+        let run = ticket.is_some().then(start);
         async move {
             let Some((ticket, run)) = ticket.zip(run) else { return End::Ignored(Why::Own) };
             let text = incoming.message.content.text.clone();
@@ -183,6 +207,8 @@ impl MessageService {
             Err(end) => end,
         };
         self.conclude(&turn, decided, &end).await;
+        // Whoever waits for the answer does not wait for the evaluators.
+        run.tap().end(&end);
         if let End::Completed | End::Ignored(_) = end {
             self.evaluate(&turn, end == End::Completed).await;
         }
@@ -210,23 +236,19 @@ impl MessageService {
         let mut time = TimeLeft::new(self.limits.run);
         time.spend(self.read_attachments(turn)).await?;
         ticket.turn().await;
-        match time.spend(self.decide(turn, is_addressed)).await?? {
+        match time.spend(self.decide(run, turn, is_addressed)).await?? {
             Decision::Ignore(why) => return Err(End::Ignored(why)),
             Decision::Respond(why) => *decided = Some(why),
             Decision::Ask => {}
         }
         ticket.supersede();
         ticket.unless_superseded(ticket.first()).await.ok_or(End::Superseded)?;
-        let answer = ticket.unless_superseded(time.spend(self.answer(turn))).await.ok_or(End::Superseded)???;
+        let mut dialogue = Dialogue::new(self, run, turn);
+        let said = ticket.unless_superseded(time.spend(dialogue.ask())).await.ok_or(End::Superseded)???;
         let _claim = ticket.claim().await.ok_or(End::Superseded)?;
-        match answer.mode() {
-            Mode::Ignore => Err(End::Ignored(Why::Model)),
-            Mode::Simple => time.spend(self.say(run, turn, &answer, &answer.text)).await?.map_err(End::from),
-            Mode::Actions => {
-                *turn = time.spend(self.run_actions(run, turn, &answer)).await??;
-                Ok(())
-            }
-        }
+        let end = time.spend(dialogue.go_on(said)).await.flatten();
+        *turn = dialogue.into_turn();
+        end
     }
 
     /// Keeps how the run ended, and what decided whether to answer. Where that can't be kept, it is over all the same.
@@ -254,7 +276,7 @@ impl MessageService {
         }
     }
 
-    async fn decide(&self, turn: &Turn, is_addressed: bool) -> Result<Decision> {
+    async fn decide(&self, run: &Run, turn: &Turn, is_addressed: bool) -> Result<Decision> {
         let (services, content) = (self.composer.services(), &turn.message.content);
         let scope = Scope::new(content.room.clone(), content.author.clone());
         let agent = services.records().agent().entity();
@@ -266,39 +288,26 @@ impl MessageService {
         }
         let options = ComposeOptions::only(RESPOND_PROVIDERS);
         let answer =
-            self.ask(&self.small, &self.templates.should_respond, turn, &options, RespondAnswer::parse).await?;
+            self.ask(run, &self.small, &self.templates.should_respond, turn, &options, RespondAnswer::parse).await?;
         let decide = if answer.should_respond() { Decision::Respond } else { Decision::Ignore };
         Ok(decide(Why::Model))
-    }
-
-    /// The conversation is read anew: while the message waited, those before it were answered.
-    async fn answer(&self, turn: &Turn) -> Result<MessageAnswer> {
-        self.ask_for_answer(turn, &ComposeOptions::default().refresh(["RECENT_MESSAGES"])).await
-    }
-
-    /// Only providers count that the model may name: those that are there, and not private.
-    pub(super) async fn ask_for_answer(&self, turn: &Turn, options: &ComposeOptions) -> Result<MessageAnswer> {
-        let template = &self.templates.message_handler;
-        let mut answer = self.ask(&self.large, template, turn, options, MessageAnswer::parse).await?;
-        let offered = self.composer.providers().iter().map(|provider| provider.info()).filter(|info| !info.private);
-        let is_named = |name: &str| answer.providers.iter().any(|named| named.eq_ignore_ascii_case(name));
-        answer.providers = offered.filter(|info| is_named(&info.name)).map(|info| info.name.to_string()).collect();
-        Ok(answer)
     }
 
     /// Asks the model that writes, about this turn.
     pub(super) async fn ask_writer<T>(
         &self,
+        run: &Run,
         template: &Template,
         turn: &Turn,
         options: &ComposeOptions,
         parse: impl Fn(&str) -> Result<T, Mistake>,
     ) -> Result<T> {
-        self.ask(&self.large, template, turn, options, parse).await
+        self.ask(run, &self.large, template, turn, options, parse).await
     }
 
     async fn ask<T>(
         &self,
+        run: &Run,
         model: &Arc<dyn Model>,
         template: &Template,
         turn: &Turn,
@@ -306,20 +315,43 @@ impl MessageService {
         parse: impl Fn(&str) -> Result<T, Mistake>,
     ) -> Result<T> {
         let state = self.composer.compose_state(turn, options).await;
-        let messages = vec![memory_model::Message::user(template.render(&state.values)?.text)];
-        let prompt = Prompt { messages, ..Prompt::default() };
-        Ok(ask(model.as_ref(), prompt, self.limits.model, parse).await?.value)
+        let prompt = Prompt { messages: self.messages(template, &state)?, ..Prompt::default() };
+        let asked = ask(model.as_ref(), prompt, self.limits.model, parse).await?;
+        run.tap().used(asked.usage);
+        Ok(asked.value)
     }
 
-    /// Says a text as an answer.
-    pub(super) async fn say(&self, run: &Run, turn: &Turn, answer: &MessageAnswer, text: &str) -> Result<()> {
-        let services = self.composer.services();
-        let mut new = voice::reply(services, &turn.message, text).with_run(run.context().id);
-        new.content.thought = Some(answer.thought.clone());
-        new.content.actions = answer.actions.clone();
-        new.content.providers = answer.providers.clone();
-        let message = voice::say(services, &self.platform, self.limits.say, new).await?;
-        run.step(Step::Answered(message.id));
-        Ok(())
+    /// What a model is asked over a state: the instructions of the character, then the template.
+    pub(super) fn messages(&self, template: &Template, state: &State) -> Result<Vec<model::Message>> {
+        let system = &self.composer.services().character().system;
+        let system = (!system.trim().is_empty()).then(|| model::Message::system(system));
+        let asked = model::Message::user(template.render(&state.values)?.text);
+        Ok(system.into_iter().chain([asked]).collect())
+    }
+
+    /// One answer of the model that writes. Where somebody listens, its pieces are passed on as they come.
+    pub(super) async fn complete(&self, run: &Run, prompt: &Prompt) -> Result<Completion> {
+        let (limit, tap) = (self.limits.model, run.tap());
+        let late = |_| {
+            let message = format!("the model gave no answer within {} ms", limit.as_millis());
+            Error::new(ErrorKind::Timeout, message).retryable()
+        };
+        let completion = timeout(limit, async {
+            if !tap.is_streaming() {
+                return self.large.complete(prompt).await;
+            }
+            tap.completion_begins();
+            let mut pieces = self.large.stream(prompt);
+            while let Some(piece) = pieces.next().await {
+                match piece? {
+                    Delta::Text(text) => tap.piece(&text),
+                    Delta::Done(completion) => return Ok(completion),
+                }
+            }
+            Err(Error::new(ErrorKind::Unexpected, "the answer of the model has no end"))
+        });
+        let completion = completion.await.map_err(late)??;
+        tap.used(completion.usage);
+        Ok(completion)
     }
 }

@@ -5,7 +5,7 @@ use memory_core::Result;
 
 use super::format::{indented, json, one_line, paragraphs, runs, section};
 use crate::state::{
-    ActionPlan, ActionResult, ActionState, ContextProvider, Cx, ProviderInfo, ProviderResult, StepStatus,
+    ActionPlan, ActionState, ContextProvider, Cx, ProviderInfo, ProviderResult, StepStatus, ToolResult,
 };
 
 /// Plan, results and notes of the turn, and the actions of the turns before.
@@ -46,7 +46,11 @@ impl ContextProvider for ActionHistory {
             &section("Working Memory", &notes.join("\n")),
             &section("Actions Before", &runs(&before, RUNS)),
         ]);
-        let result = ProviderResult::text(text)
+        let mut result = ProviderResult::text(text);
+        for (name, value) in results.iter().flat_map(|result| &result.values) {
+            result.values.insert(name.clone(), value.clone());
+        }
+        let result = result
             .with_value("hasActionResults", !results.is_empty())
             .with_value("hasActionPlan", plan.is_some())
             .with_value("currentActionStep", step)
@@ -80,11 +84,12 @@ fn describe_plan(plan: &ActionPlan) -> String {
     section(&heading, &format!("{thought}{}", numbered(steps)))
 }
 
-fn describe(result: &ActionResult) -> String {
+fn describe(result: &ToolResult) -> String {
     let status = if result.success { "completed" } else { "failed" };
-    let said = result.error.as_ref().filter(|_| !result.success).or(result.text.as_ref());
-    let said = said.map(|said| format!(": {}", indented(said))).unwrap_or_default();
-    format!("{} ({status}){said}", one_line(&result.action))
+    let said = if result.is_said { ", said to the user" } else { "" };
+    let told = result.told();
+    let told = if told.is_empty() { String::new() } else { format!(": {}", indented(told)) };
+    format!("{} ({status}{said}){told}", one_line(&result.tool))
 }
 
 fn numbered(lines: impl Iterator<Item = String>) -> String {

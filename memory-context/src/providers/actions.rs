@@ -1,13 +1,16 @@
 //! `ACTIONS`: what the agent can do.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
-use futures::future::join_all;
 use memory_core::Result;
+use serde_json::{Value, json};
 
-use super::format::{conversations, json, paragraphs, section};
-use crate::state::{Action, ActionInfo, ContextProvider, Cx, ProviderInfo, ProviderResult, Stability};
+use super::format::{conversations, indented, one_line, paragraphs, section};
+use crate::state::{ContextProvider, Cx, ProviderInfo, ProviderResult, Stability};
+use crate::tool::Tool;
 
-/// The actions that can be done in this turn. One whose check fails is left out.
+/// The tools that can be called in this turn, as the actions of an answer. One whose check fails is left out.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Actions;
 
@@ -26,41 +29,52 @@ impl ContextProvider for Actions {
     }
 
     async fn get(&self, cx: &Cx<'_>) -> Result<ProviderResult> {
-        let actions = cx.services().actions();
-        let valid = join_all(actions.iter().map(|action| is_valid(action.as_ref(), cx))).await;
-        let offered = actions.iter().zip(valid).filter(|(_, is_valid)| *is_valid);
-        let infos: Vec<_> = offered.map(|(action, _)| action.info()).collect();
-        if infos.is_empty() {
+        let (services, message) = (Arc::new(cx.services().clone()), Arc::new(cx.message().clone()));
+        let tools = Tool::offered(&services, &message).await;
+        if tools.is_empty() {
             return Ok(ProviderResult::default());
         }
-        let quoted: Vec<_> = infos.iter().map(|info| format!("'{}'", info.name)).collect();
+        let quoted: Vec<_> = tools.iter().map(|tool| format!("'{}'", tool.name())).collect();
         let names = format!("Possible response actions: {}", quoted.join(", "));
-        let described: Vec<_> = infos.iter().map(|info| format!("- **{}**: {}", info.name, info.description)).collect();
+        let described: Vec<_> = tools.iter().map(|tool| described(tool)).collect();
         let described = section("Available Actions", &described.join("\n"));
-        let told = section("Available Actions", &with_parameters(&infos));
-        let examples = conversations(infos.iter().flat_map(|info| &info.examples).take(EXAMPLES));
+        let told: Vec<_> = tools.iter().map(|tool| with_parameters(tool)).collect();
+        let told = section("Available Actions", &told.join("\n"));
+        let examples = conversations(tools.iter().flat_map(|tool| tool.examples()).take(EXAMPLES));
         let examples = section("Action Examples", &examples);
+        let data: Vec<_> = tools.iter().map(|tool| data(tool)).collect();
         Ok(ProviderResult::text(paragraphs([told.as_str(), &names, &examples]))
             .with_value("actionNames", names)
             .with_value("actionsWithDescriptions", described)
             .with_value("actionsWithParams", told)
             .with_value("actionExamples", examples)
-            .with_data("actionsData", json(&infos)?))
+            .with_data("actionsData", data))
     }
 }
 
-async fn is_valid(action: &dyn Action, cx: &Cx<'_>) -> bool {
-    action.validate(cx).await.unwrap_or_else(|error| {
-        tracing::warn!(action = %action.info().name, %error, "an action can't be checked, and is not offered");
-        false
-    })
+fn described(tool: &Tool) -> String {
+    format!("- **{}**: {}", tool.name(), indented(tool.description()))
 }
 
-fn with_parameters(infos: &[&ActionInfo]) -> String {
-    let described = infos.iter().map(|info| {
-        let parameter = |(name, meaning): &(String, String)| format!("\n  - {name}: {meaning}");
-        let parameters: String = info.parameters.iter().map(parameter).collect();
-        format!("- **{}**: {}{parameters}", info.name, info.description)
+/// The tool with what it can be told: the names in its schema, and what they mean.
+fn with_parameters(tool: &Tool) -> String {
+    let schema = tool.parameters();
+    let required: Vec<_> = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    let properties = schema["properties"].as_object().into_iter().flatten();
+    let parameters = properties.map(|(name, property)| {
+        let kind = property["type"].as_str().map(|kind| format!(" ({kind})")).unwrap_or_default();
+        let optional = if required.contains(&name.as_str()) { "" } else { ", optional" };
+        let meaning = property["description"].as_str().map(|meaning| format!(": {}", one_line(meaning)));
+        format!("\n  - {name}{kind}{optional}{}", meaning.unwrap_or_default())
     });
-    described.collect::<Vec<_>>().join("\n")
+    described(tool) + &parameters.collect::<String>()
+}
+
+fn data(tool: &Tool) -> Value {
+    json!({
+        "name": tool.name(),
+        "description": tool.description(),
+        "parameters": tool.parameters(),
+        "similes": tool.similes(),
+    })
 }

@@ -8,7 +8,7 @@ use super::format::{conversations, json, paragraphs, people, section};
 use crate::records::ChannelType;
 use crate::state::{ContextProvider, Cx, ProviderInfo, ProviderResult, draw};
 
-/// Personality, style and examples. Of long lists a few entries are drawn, in their order; the message decides which.
+/// Personality, style and examples; the instructions are told beside the state, as a message of the system. Of long lists a few entries are drawn, in their order; the message decides which.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Character;
 
@@ -62,7 +62,6 @@ impl ContextProvider for Character {
             &sentence(&topics, "is also interested in"),
             directions,
             examples,
-            &character.system,
         ]);
         let values = [
             ("agentName", name.as_str()),

@@ -1,4 +1,4 @@
-//! What an agent can do about a message, and what came of it.
+//! What an agent did about a message, and what looks at it.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -6,70 +6,9 @@ use std::fmt;
 use async_trait::async_trait;
 use memory_core::Result;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::{Cx, State, Values};
-
-/// Something that an agent can do, held as `Arc<dyn Action>`.
-#[async_trait]
-pub trait Action: fmt::Debug + Send + Sync + 'static {
-    /// What it is called, and when to do it. The same at every call.
-    fn info(&self) -> &ActionInfo;
-
-    /// Whether it can be done in this turn. An action whose check fails is not offered.
-    async fn validate(&self, cx: &Cx<'_>) -> Result<bool>;
-
-    /// Does it.
-    ///
-    /// Dropping the future ends it. An error is a result that failed, as one that says so itself.
-    async fn run(&self, call: &ActionCall<'_>) -> Result<ActionResult>;
-}
-
-/// What an action is called with.
-#[derive(Debug)]
-#[non_exhaustive]
-pub struct ActionCall<'a> {
-    /// The turn, with the results of the actions before, and the services.
-    pub cx: &'a Cx<'a>,
-    /// What the agent knew when it decided.
-    pub state: &'a State,
-    /// What the model wants of it.
-    pub parameters: &'a Values,
-}
-
-impl<'a> ActionCall<'a> {
-    /// A call.
-    pub fn new(cx: &'a Cx<'a>, state: &'a State, parameters: &'a Values) -> Self {
-        Self { cx, state, parameters }
-    }
-}
-
-/// What an [`Action`] is called, and when to do it.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
-#[non_exhaustive]
-pub struct ActionInfo {
-    /// Unique among all actions; never empty.
-    pub name: Cow<'static, str>,
-    /// When to do it and what it does, for a model that has to choose.
-    pub description: Cow<'static, str>,
-    /// Other names that a model may give it.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub similes: Vec<String>,
-    /// What it can be told: names and what they mean.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub parameters: Vec<(String, String)>,
-    /// Conversations in which it is done.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub examples: Vec<Vec<ExampleMessage>>,
-}
-
-impl ActionInfo {
-    /// An action without similes, parameters and examples.
-    pub fn new(name: impl Into<Cow<'static, str>>, description: impl Into<Cow<'static, str>>) -> Self {
-        let (name, description) = (name.into(), description.into());
-        Self { name, description, similes: Vec::new(), parameters: Vec::new(), examples: Vec::new() }
-    }
-}
 
 /// One message of an example.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -136,25 +75,40 @@ pub struct EvaluatorExample {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ActionState {
-    /// What came of the actions that are done, in their order.
-    pub results: Vec<ActionResult>,
+    /// What came of the tools that were called, in their order.
+    pub results: Vec<ToolResult>,
     /// What was planned, where that is more than one action.
     pub plan: Option<ActionPlan>,
     /// What actions noted for those after them, oldest first.
     pub working_memory: Vec<Note>,
 }
 
-/// What came of an action.
+impl ActionState {
+    /// Marks a step of the plan, if there is one.
+    pub(crate) fn end_step(&mut self, at: usize, success: bool) {
+        if let Some(step) = self.plan.as_mut().and_then(|plan| plan.steps.get_mut(at)) {
+            step.status = if success { StepStatus::Completed } else { StepStatus::Failed };
+        }
+    }
+}
+
+/// What came of a call of a tool.
 #[derive(Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct ActionResult {
-    /// The name of the action.
-    pub action: String,
+#[non_exhaustive]
+pub struct ToolResult {
+    /// The name of the tool; what the model wrote where no tool has it.
+    pub tool: String,
+    /// What it was called with, as far as that is JSON.
+    #[serde(skip_serializing_if = "Value::is_null")]
+    pub arguments: Value,
     /// Whether it did what it should.
     pub success: bool,
-    /// What it says about it.
+    /// What it gave back for the model; absent where that is nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
+    /// Whether the agent said the text to the user.
+    pub is_said: bool,
     /// For templates.
     #[serde(skip_serializing_if = "Values::is_empty")]
     pub values: Values,
@@ -166,22 +120,27 @@ pub struct ActionResult {
     pub error: Option<String>,
 }
 
-impl ActionResult {
-    /// One that did what it should.
-    pub fn done(action: impl Into<String>, text: impl Into<String>) -> Self {
-        Self { action: action.into(), success: true, text: Some(text.into()), ..Self::default() }
+impl ToolResult {
+    /// The result of a call that did what it should.
+    pub fn done(tool: impl Into<String>, text: impl Into<String>) -> Self {
+        Self { tool: tool.into(), success: true, text: Some(text.into()), ..Self::default() }
     }
 
-    /// One that failed.
-    pub fn failed(action: impl Into<String>, error: impl Into<String>) -> Self {
-        Self { action: action.into(), error: Some(error.into()), ..Self::default() }
+    /// The result of a call that failed.
+    pub fn failed(tool: impl Into<String>, error: impl Into<String>) -> Self {
+        Self { tool: tool.into(), error: Some(error.into()), ..Self::default() }
+    }
+
+    /// What the model is told: the text, or why it failed.
+    pub(crate) fn told(&self) -> &str {
+        self.error.as_ref().or(self.text.as_ref()).map_or("", String::as_str)
     }
 }
 
-impl fmt::Debug for ActionResult {
+impl fmt::Debug for ToolResult {
     /// Payloads stay out of logs, and the name may be what a model wrote: only the success shows.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "ActionResult({})", if self.success { "done" } else { "failed" })
+        write!(f, "ToolResult({})", if self.success { "done" } else { "failed" })
     }
 }
 

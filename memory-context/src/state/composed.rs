@@ -10,7 +10,7 @@ use serde::{Serialize, Serializer};
 use super::{ProviderResult, Snapshot, StateData, Values};
 
 /// What an agent knows when it speaks.
-#[derive(Clone, Serialize)]
+#[derive(Clone, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct State {

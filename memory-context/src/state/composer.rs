@@ -14,7 +14,8 @@ use tracing::Instrument;
 use super::cache::{Cache, Kept, Seen, Slots, Stamp};
 use super::merge::{Merge, Run};
 use super::options::Selection;
-use super::{Action, ComposeOptions, ContextProvider, Cx, Evaluator, Service, Services, Snapshot, State, Status, Turn};
+use super::{ComposeOptions, ContextProvider, Cx, Evaluator, Service, Services, Snapshot, State, Status, Turn};
+use crate::tool::Tool;
 
 /// Composes what an agent knows when it speaks, from the providers that are registered. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -47,7 +48,7 @@ pub struct ContextPlugin {
     /// What contributes to the state.
     pub providers: Vec<Arc<dyn ContextProvider>>,
     /// What the agent can do.
-    pub actions: Vec<Arc<dyn Action>>,
+    pub tools: Vec<Tool>,
     /// What looks at what it did.
     pub evaluators: Vec<Arc<dyn Evaluator>>,
     /// What the others use.
@@ -143,9 +144,9 @@ impl ComposerBuilder {
     /// Also what a plugin brings along.
     #[must_use]
     pub fn plugin(mut self, plugin: ContextPlugin) -> Self {
-        let ContextPlugin { providers, actions, evaluators, services } = plugin;
+        let ContextPlugin { providers, tools, evaluators, services } = plugin;
         self.providers.extend(providers);
-        self.services.actions.extend(actions);
+        self.services.tools.extend(tools);
         self.services.evaluators.extend(evaluators);
         self.services.services.extend(services);
         self
@@ -165,12 +166,13 @@ impl ComposerBuilder {
         self
     }
 
-    /// The composer. `InvalidInput` when two providers, two actions, two evaluators or two services share a name, whoever
-    /// brought them, and when a name is empty.
+    /// The composer. `InvalidInput` when two providers, two tools, two evaluators or two services share a name, whoever
+    /// brought them, when a name is empty, and when a tool can't be offered to a model.
     pub fn build(self) -> Result<Composer> {
         let Self { services, providers, cache_for, cached_messages } = self;
         check_names("provider", providers.iter().map(|provider| &*provider.info().name))?;
-        check_names("action", services.actions.iter().map(|action| &*action.info().name))?;
+        check_names("tool", services.tools.iter().map(Tool::name))?;
+        services.tools.iter().try_for_each(Tool::validate)?;
         check_names("evaluator", services.evaluators.iter().map(|evaluator| &*evaluator.info().name))?;
         check_names("service", services.services.iter().map(|service| service.name()))?;
         let cache = Cache::new(cached_messages, cache_for);

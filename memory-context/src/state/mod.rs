@@ -18,8 +18,8 @@ mod render;
 mod services;
 
 pub use action::{
-    Action, ActionCall, ActionInfo, ActionPlan, ActionResult, ActionState, Evaluator, EvaluatorExample, EvaluatorInfo,
-    ExampleMessage, Note, PlanStep, StepStatus,
+    ActionPlan, ActionState, Evaluator, EvaluatorExample, EvaluatorInfo, ExampleMessage, Note, PlanStep, StepStatus,
+    ToolResult,
 };
 pub use budget::Budget;
 pub use character::{Character, Style};

@@ -62,6 +62,18 @@ impl ComposeOptions {
         Self { selection: Selection::Only(names.into_iter().map(Into::into).collect()), ..Self::default() }
     }
 
+    /// Also these providers.
+    #[must_use]
+    pub fn and<N: Into<String>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
+        let names: Vec<String> = names.into_iter().map(Into::into).collect();
+        match &mut self.selection {
+            Selection::Defaults if names.is_empty() => {}
+            Selection::Defaults => self.selection = Selection::DefaultsAnd(names.into_iter().collect()),
+            Selection::DefaultsAnd(selected) | Selection::Only(selected) => selected.extend(names),
+        }
+        self
+    }
+
     /// Runs all selected providers anew. What they give takes the place of what is cached.
     #[must_use]
     pub fn skip_cache(mut self) -> Self {

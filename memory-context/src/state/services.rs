@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use memory_core::{Clock, SystemClock};
 
-use super::{Action, Character, Evaluator};
+use super::{Character, Evaluator};
 use crate::records::Records;
+use crate::tool::Tool;
 
 /// Everything that providers read apart from the message. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -16,7 +17,7 @@ pub struct Services {
     records: Records,
     clock: Arc<dyn Clock>,
     conversation_length: usize,
-    pub(super) actions: Vec<Arc<dyn Action>>,
+    pub(super) tools: Vec<Tool>,
     pub(super) evaluators: Vec<Arc<dyn Evaluator>>,
     pub(super) services: Vec<Arc<dyn Service>>,
 }
@@ -38,7 +39,7 @@ impl Services {
             records,
             clock: Arc::new(SystemClock),
             conversation_length: 32,
-            actions: Vec::new(),
+            tools: Vec::new(),
             evaluators: Vec::new(),
             services: Vec::new(),
         }
@@ -58,10 +59,10 @@ impl Services {
         self
     }
 
-    /// Also an action.
+    /// Also a tool.
     #[must_use]
-    pub fn with_action(mut self, action: Arc<dyn Action>) -> Self {
-        self.actions.push(action);
+    pub fn with_tool(mut self, tool: Tool) -> Self {
+        self.tools.push(tool);
         self
     }
 
@@ -100,8 +101,8 @@ impl Services {
     }
 
     /// What the agent can do.
-    pub fn actions(&self) -> &[Arc<dyn Action>] {
-        &self.actions
+    pub fn tools(&self) -> &[Tool] {
+        &self.tools
     }
 
     /// What looks at what it did.

@@ -8,9 +8,10 @@ use memory_context::records::{
     NewMessage, Records, Role, Room, RoomId, Secret, SettingDefinition, World, WorldId,
 };
 use memory_context::state::{
-    Action, ActionCall, ActionInfo, ActionPlan, ActionResult, ActionState, Character, ComposeOptions, Composer, Cx,
-    Evaluator, EvaluatorInfo, ExampleMessage, Note, PlanStep, Services, State, Status, StepStatus, Turn,
+    ActionPlan, ActionState, Character, ComposeOptions, Composer, Cx, Evaluator, EvaluatorInfo, ExampleMessage, Note,
+    PlanStep, Services, State, Status, StepStatus, ToolResult, Turn,
 };
+use memory_context::tool::Tool;
 use memory_core::{Error, ManualClock, Metadata, Result, Timestamp};
 use serde_json::Value;
 
@@ -35,23 +36,17 @@ fn world() -> WorldId {
     WorldId::parse("guild").expect("valid")
 }
 
-/// An action that can always be done, never, or can't be checked.
-#[derive(Debug)]
-struct Can(ActionInfo, Option<bool>);
+/// What to look for.
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+#[allow(dead_code)]
+struct Search {
+    /// what to look for
+    query: String,
+    limit: Option<u8>,
+}
 
-#[async_trait]
-impl Action for Can {
-    fn info(&self) -> &ActionInfo {
-        &self.0
-    }
-
-    async fn validate(&self, _: &Cx<'_>) -> Result<bool> {
-        self.1.ok_or_else(|| Error::invalid("no check"))
-    }
-
-    async fn run(&self, _: &ActionCall<'_>) -> Result<ActionResult> {
-        Ok(ActionResult::done(self.0.name.clone(), ""))
-    }
+fn tool(name: &str) -> Tool {
+    Tool::new(name, |(), _| async { Ok(()) }).with_description(format!("{name} it"))
 }
 
 #[derive(Debug)]
@@ -137,22 +132,20 @@ fn text_of<'s>(state: &'s State, value: &str) -> &'s str {
 
 #[tokio::test]
 async fn actions_lists_what_can_be_done() {
-    let info = |name: &'static str| ActionInfo::new(name, format!("{name} it"));
-    let mut search = info("SEARCH");
-    search.parameters = vec![("query".into(), "what to look for".into())];
     let line = ExampleMessage { name: "{{name2}}".into(), text: "Found".into(), actions: vec!["SEARCH".into()] };
-    search.examples = vec![vec![line]];
+    let search = Tool::new("SEARCH", |_: Search, _| async { Ok(()) }).with_description("SEARCH it");
     let records = group().await;
     let turn = Turn::new(say(&records, "ana", "hi", 0).await);
     let services = services(records)
-        .with_action(Arc::new(Can(info("SEND_MESSAGE"), Some(true))))
-        .with_action(Arc::new(Can(info("NOT_NOW"), Some(false))))
-        .with_action(Arc::new(Can(info("BROKEN"), None)))
-        .with_action(Arc::new(Can(search, Some(true))));
+        .with_tool(tool("SEND_MESSAGE").when(|_, _| async { Ok(true) }))
+        .with_tool(tool("NOT_NOW").when(|_, _| async { Ok(false) }))
+        .with_tool(tool("BROKEN").when(|_, _| async { Err(Error::invalid("no check")) }))
+        .with_tool(search.with_example(vec![line]));
     let state = only("ACTIONS", services, &turn).await;
     assert_eq!(text_of(&state, "actionNames"), "Possible response actions: 'SEND_MESSAGE', 'SEARCH'");
     assert_eq!(text_of(&state, "actionExamples"), "# Action Examples\nUser 2: Found (actions: SEARCH)");
-    assert!(text_of(&state, "actionsWithParams").ends_with("- **SEARCH**: SEARCH it\n  - query: what to look for"));
+    let told = "- **SEARCH**: SEARCH it\n  - limit, optional\n  - query (string): what to look for";
+    assert!(text_of(&state, "actionsWithParams").ends_with(told), "{}", text_of(&state, "actionsWithParams"));
     assert!(state.text.starts_with("# Available Actions\n- **SEND_MESSAGE**: SEND_MESSAGE it\n"), "{}", state.text);
     let data = &state.provider("ACTIONS").expect("it ran").data["actionsData"];
     assert_eq!(data.as_array().map(Vec::len), Some(2));
@@ -166,7 +159,7 @@ async fn action_state_tells_plan_results_and_notes() {
     assert_eq!((state.text.as_str(), &state.values["hasActionResults"]), ("", &Value::from(false)));
     let step = |action: &str, status| PlanStep { action: action.into(), status };
     let actions = ActionState {
-        results: vec![ActionResult::done("SEARCH", "2 hits\n# x"), ActionResult::failed("SEND", "no network")],
+        results: vec![ToolResult::done("SEARCH", "2 hits\n# x"), ToolResult::failed("SEND", "no network")],
         plan: Some(ActionPlan {
             thought: "first look".into(),
             steps: vec![
@@ -227,7 +220,8 @@ async fn character_draws_from_long_lists() {
     assert_eq!(text_of(&state, "messageDirections"), "# Message Directions for Alice\n- be kind\n- be brief");
     assert_eq!(state.values["directions"], state.values["messageDirections"]);
     assert_eq!(text_of(&state, "examples"), "# Example Conversations for Alice\nUser 1: Hello\nAlice: Hi there!");
-    assert!(state.text.starts_with("# About Alice\nSentence") && state.text.ends_with("You are Alice."));
+    assert!(state.text.starts_with("# About Alice\nSentence") && !state.text.contains("You are Alice."));
+    assert_eq!(text_of(&state, "system"), "You are Alice.");
     assert!(!text_of(&state, "topics").contains(text_of(&state, "topic")));
     assert_eq!(only("CHARACTER", services(records.clone()), &turn).await.text, state.text, "the same again");
     let mut post = MessageContent::new(room("general"), entity("ana"), "hi");

@@ -3,13 +3,15 @@
 // Each test program uses a part of this.
 #![allow(dead_code)]
 
+use std::convert::Infallible;
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::Bytes;
+use axum::body::{Body, Bytes};
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::routing::post;
+use futures::stream::unfold;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot};
@@ -30,7 +32,14 @@ pub(crate) struct Asked {
     /// The header that holds the key.
     pub(crate) authorization: Option<String>,
     pub(crate) model: String,
-    answer: oneshot::Sender<(StatusCode, String)>,
+    /// The whole request.
+    pub(crate) body: Value,
+    answer: oneshot::Sender<(StatusCode, Body)>,
+}
+
+/// An answer that is streamed, until it is dropped.
+pub(crate) struct Writing {
+    events: mpsc::UnboundedSender<String>,
 }
 
 /// What is asked, by the templates of the flow.
@@ -103,8 +112,55 @@ impl Asked {
 
     /// Answers with any text.
     pub(crate) fn writes(self, content: &str) {
+        if self.body["stream"] == true {
+            let writing = self.begins();
+            writing.writes(content);
+            return writing.ends();
+        }
         let message = json!({ "role": "assistant", "content": content });
-        self.responds(StatusCode::OK, &json!({ "choices": [{ "index": 0, "message": message }] }));
+        let usage = json!({ "prompt_tokens": 10, "completion_tokens": 2, "total_tokens": 12 });
+        self.responds(StatusCode::OK, &json!({ "choices": [{ "index": 0, "message": message }], "usage": usage }));
+    }
+
+    /// Calls tools: the name and the arguments of each.
+    pub(crate) fn calls(self, tools: &[(&str, Value)]) {
+        let call = |(at, (name, arguments)): (usize, &(&str, Value))| {
+            let arguments = arguments.as_str().map_or_else(|| arguments.to_string(), str::to_owned);
+            json!({ "id": format!("call_{at}"), "type": "function", "function": { "name": name, "arguments": arguments } })
+        };
+        let calls: Vec<_> = tools.iter().enumerate().map(call).collect();
+        let message = json!({ "role": "assistant", "content": null, "tool_calls": calls });
+        let choice = json!({ "index": 0, "message": message, "finish_reason": "tool_calls" });
+        let usage = json!({ "prompt_tokens": 10, "completion_tokens": 2, "total_tokens": 12 });
+        self.responds(StatusCode::OK, &json!({ "choices": [choice], "usage": usage }));
+    }
+
+    /// What the model is told, message by message: the role and the text.
+    pub(crate) fn messages(&self) -> Vec<(&str, &str)> {
+        let messages = self.body["messages"].as_array().expect("messages").iter();
+        let parts = |message| -> (&str, &str) {
+            let message: &Value = message;
+            (message["role"].as_str().expect("a role"), message["content"].as_str().unwrap_or_default())
+        };
+        messages.map(parts).collect()
+    }
+
+    /// The names of the tools that the model is offered.
+    pub(crate) fn offered(&self) -> Vec<&str> {
+        let tools = self.body["tools"].as_array().into_iter().flatten();
+        tools.map(|tool| tool["function"]["name"].as_str().expect("a name")).collect()
+    }
+
+    /// Begins to write an answer, which the request has to want in pieces.
+    pub(crate) fn begins(self) -> Writing {
+        assert_eq!(self.body["stream"], true, "the answer is wanted in pieces");
+        let (events, written) = mpsc::unbounded_channel::<String>();
+        let written = unfold(written, |mut written| async {
+            let event = written.recv().await?;
+            Some((Ok::<_, Infallible>(event), written))
+        });
+        let _ = self.answer.send((StatusCode::OK, Body::from_stream(written)));
+        Writing { events }
     }
 
     /// Answers with an error.
@@ -124,7 +180,28 @@ impl Asked {
 
     fn responds(self, status: StatusCode, body: &Value) {
         // Who gave the request up hears nothing.
-        let _ = self.answer.send((status, body.to_string()));
+        let _ = self.answer.send((status, body.to_string().into()));
+    }
+}
+
+impl Writing {
+    /// Writes the next piece.
+    pub(crate) fn writes(&self, text: &str) {
+        self.event(&json!({ "choices": [{ "index": 0, "delta": { "content": text } }] }));
+    }
+
+    /// Ends the answer.
+    pub(crate) fn ends(self) {
+        self.event(&json!({ "choices": [{ "index": 0, "delta": {}, "finish_reason": "stop" }] }));
+        self.event(
+            &json!({ "choices": [], "usage": { "prompt_tokens": 10, "completion_tokens": 2, "total_tokens": 12 } }),
+        );
+        let _ = self.events.send("data: [DONE]\n\n".to_owned());
+    }
+
+    fn event(&self, event: &Value) {
+        // Who gave the request up hears nothing.
+        let _ = self.events.send(format!("data: {event}\n\n"));
     }
 }
 
@@ -137,10 +214,10 @@ async fn complete(
     State(requests): State<mpsc::UnboundedSender<Asked>>,
     headers: HeaderMap,
     body: Bytes,
-) -> (StatusCode, String) {
+) -> (StatusCode, Body) {
     let body: Value = serde_json::from_slice(&body).expect("JSON");
     let messages = body["messages"].as_array().expect("messages");
-    let texts: Vec<_> = messages.iter().map(|message| message["content"].as_str().expect("text")).collect();
+    let texts: Vec<_> = messages.iter().map(|message| message["content"].as_str().unwrap_or_default()).collect();
     let prompt = texts.join("\n");
     let about = match prompt.as_str() {
         prompt if prompt.contains("\nDecide whether ") => Question::Respond,
@@ -150,8 +227,8 @@ async fn complete(
     let authorization = headers.get("authorization").map(|value| value.to_str().expect("text").to_owned());
     let model = body["model"].as_str().expect("a name").to_owned();
     let (answer, answered) = oneshot::channel();
-    let asked = Asked { prompt, about, authorization, model, answer };
+    let asked = Asked { prompt, about, authorization, model, body, answer };
     // A test that is over has no answer.
     let _ = requests.send(asked);
-    answered.await.unwrap_or((StatusCode::SERVICE_UNAVAILABLE, String::new()))
+    answered.await.unwrap_or((StatusCode::SERVICE_UNAVAILABLE, Body::empty()))
 }

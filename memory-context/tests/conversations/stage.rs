@@ -9,7 +9,8 @@ use futures::{Stream, StreamExt};
 use memory_context::flow::platform::{Origin, telegram};
 use memory_context::flow::{End, EventKind, Events, Incoming, Limits, MessageService, Notice, Platform, Step};
 use memory_context::records::{AgentId, Message, NewMessage, Records, RoomId, Scope};
-use memory_context::state::{Action, Character, Composer, ContextProvider, Services};
+use memory_context::state::{Character, Composer, ContextProvider, Services};
+use memory_context::tool::Tool;
 use memory_core::{Clock, MemoryId, Result, SystemClock};
 use memory_model::Retries;
 use memory_model::openai::{OpenAiConfig, OpenAiModel};
@@ -22,7 +23,7 @@ use crate::model::{Model, within};
 /// What the agent can be given beside the defaults.
 #[derive(Default)]
 pub(crate) struct Setting {
-    pub(crate) actions: Vec<Arc<dyn Action>>,
+    pub(crate) tools: Vec<Tool>,
     pub(crate) providers: Vec<Arc<dyn ContextProvider>>,
     pub(crate) limits: Limits,
 }
@@ -62,7 +63,7 @@ impl Stage {
         provider.init().await.expect("ready");
         let records = Records::new(provider, AgentId::parse("eliza").expect("valid"));
         let services = Services::new(records.clone(), Character::named("Eliza"));
-        let services = setting.actions.into_iter().fold(services, Services::with_action);
+        let services = setting.tools.into_iter().fold(services, Services::with_tool);
         let composer =
             setting.providers.into_iter().fold(Composer::builder(services).built_in(), |all, one| all.provider(one));
         let model = Model::start().await;

@@ -7,59 +7,55 @@ use async_trait::async_trait;
 use memory_context::flow::{End, EventKind, Step};
 use memory_context::records::ActionStatus;
 use memory_context::state::{
-    Action, ActionCall, ActionInfo, ActionPlan, ActionResult, ActionState, ContextPlugin, ContextProvider, Cx,
-    ProviderInfo, ProviderResult,
+    ActionPlan, ActionState, ContextPlugin, ContextProvider, Cx, ProviderInfo, ProviderResult,
 };
+use memory_context::tool::{Tool, ToolContext};
 use memory_core::{Error, Result};
+use serde_json::{Value, json};
 
-use crate::stage::{Stage, Task, actions, said, text};
+use crate::stage::{Call, Stage, Task, actions, said, text};
 
-/// Does what its name says.
-#[derive(Debug)]
-struct Scripted(ActionInfo);
-
-#[async_trait]
-impl Action for Scripted {
-    fn info(&self) -> &ActionInfo {
-        &self.0
-    }
-
-    async fn validate(&self, _: &Cx<'_>) -> Result<bool> {
-        Ok(self.0.name != "INVALID")
-    }
-
-    async fn run(&self, call: &ActionCall<'_>) -> Result<ActionResult> {
-        match &*self.0.name {
+/// A tool that does what its name says.
+fn scripted(name: &'static str) -> Tool {
+    let anything = json!({ "type": "object" });
+    let tool = Tool::with_schema(name, "", anything, move |arguments: Value, context: ToolContext| async move {
+        match name {
             "FAIL" => Err(Error::invalid("no")),
             "PANIC" => panic!("as a test"),
             "HANG" => pending().await,
-            "TOLD" => Ok(ActionResult::done("", serde_json::to_string(call.parameters).expect("JSON"))),
+            "TOLD" => Ok(arguments.to_string()),
+            "QUIET" => Ok(String::new()),
             // What it sees, in the context and in the text.
             _ => {
-                let ActionState { results, plan, working_memory } = call.cx.actions();
+                let ActionState { results, plan, working_memory } = context.actions();
                 let over = plan.as_ref().map_or(0, ActionPlan::steps_over);
-                let notes = working_memory.iter().filter(|note| call.state.text.contains(&note.text)).count();
-                Ok(ActionResult::done("", format!("saw {} results, {over} steps, {notes} notes", results.len())))
+                let notes = working_memory.iter().filter(|note| context.state().text.contains(&note.text)).count();
+                Ok(format!("saw {} results, {over} steps, {notes} notes", results.len()))
             }
         }
-    }
+    });
+    if name == "INVALID" { tool.when(|_, _| async { Ok(false) }) } else { tool }
 }
 
 async fn stage() -> Stage {
-    let names = ["SEE", "INVALID", "FAIL", "PANIC", "HANG", "TOLD"];
-    let scripted = |name| Arc::new(Scripted(ActionInfo::new(name, "")));
+    let names = ["SEE", "INVALID", "FAIL", "PANIC", "HANG", "TOLD", "QUIET"];
     Stage::with(
-        |services, _| names.into_iter().fold(services, |services, name| services.with_action(scripted(name))),
+        |services, _| names.into_iter().fold(services, |services, name| services.with_tool(scripted(name))),
         |service| service,
     )
     .await
+}
+
+/// One answer at first, and another once there are results.
+fn then(call: &Call, first: &str, then: &str) -> String {
+    if call.prompt.contains("# Results of Actions") { then.to_owned() } else { first.to_owned() }
 }
 
 #[tokio::test(start_paused = true)]
 async fn one_that_fails_does_not_lose_the_rest() {
     let mut stage = stage().await;
     let answer = actions("SEE,FAIL,PANIC,HANG,INVALID,xyzzy,SEE", "");
-    let (end, _) = stage.play(said("ana", "do it", 1), |_| answer.clone()).await;
+    let (end, _) = stage.play(said("ana", "do it", 1), |call| then(call, &answer, &text("Done"))).await;
     assert_eq!(end, End::Completed);
     let stored = stage.stored().await;
     let results: Vec<_> = stored.iter().filter(|message| message.content.action_result.is_some()).collect();
@@ -81,7 +77,7 @@ async fn one_that_fails_does_not_lose_the_rest() {
 async fn one_action_is_no_plan_and_hears_its_parameters() {
     let mut stage = stage().await;
     let answer = r#"{"thought":"t","actions":["TOLD"],"parameters":{"TOLD":{"to":"bo","times":2}}}"#;
-    let (end, _) = stage.play(said("ana", "tell it", 1), |_| answer.to_owned()).await;
+    let (end, _) = stage.play(said("ana", "tell it", 1), |call| then(call, answer, &text("Told"))).await;
     assert_eq!(end, End::Completed);
     let stored = stage.stored().await;
     assert_eq!(stored[1].content.text, r#"{"times":2,"to":"bo"}"#);
@@ -92,22 +88,30 @@ async fn one_action_is_no_plan_and_hears_its_parameters() {
 #[tokio::test]
 async fn a_reply_is_said_at_its_place_with_what_came_up_before_it() {
     for (chosen, asked, says) in [
-        ("REPLY,SEE", 1, &["old"][..]),
+        // The result is news, so there is something to say about it.
+        ("REPLY,SEE", 2, &["old", "new"][..]),
         ("SEE,REPLY", 2, &["new"]),
         ("REPLY,SEE,REPLY", 2, &["old", "new"]),
-        ("REPLY,REPLY,SEE", 1, &["old"]),
-        ("SEE", 1, &["old"]),
+        ("REPLY,REPLY,SEE", 2, &["old", "new"]),
+        ("SEE", 2, &["old", "new"]),
+        // Nothing came of it that is to be told.
+        ("REPLY,QUIET", 1, &["old"]),
+        ("QUIET,REPLY", 2, &["new"]),
     ] {
         let mut stage = stage().await;
-        let played = stage.play(said("ana", "do it", 1), |call| match call.prompt.contains(" steps, ") {
-            true => text("new"),
-            false => actions(chosen, "old"),
-        });
-        let (end, tasks) = played.await;
-        // REPLY comes first where it is not named, and sees nothing; the action behind it sees its result.
+        let answer = actions(chosen, "old");
+        let (end, tasks) = stage.play(said("ana", "do it", 1), |call| then(call, &answer, &text("new"))).await;
         assert_eq!((end, tasks), (End::Completed, vec![Task::Answer; asked]), "{chosen}");
         assert_eq!(stage.platform.texts(), says, "{chosen}");
     }
+}
+
+#[tokio::test]
+async fn silence_after_a_tool_is_an_end() {
+    let mut stage = stage().await;
+    let (answer, silence) = (actions("SEE", ""), actions("IGNORE", ""));
+    let (end, tasks) = stage.play(said("ana", "do it", 1), |call| then(call, &answer, &silence)).await;
+    assert_eq!((end, tasks.len(), stage.platform.texts().len()), (End::Completed, 2, 0));
 }
 
 #[tokio::test]
@@ -124,7 +128,8 @@ async fn a_text_is_not_lost_when_it_can_not_be_written_anew() {
 async fn a_reply_that_can_not_be_said_does_not_lose_the_rest() {
     let mut stage = stage().await;
     stage.platform.fails();
-    let (end, _) = stage.play(said("ana", "do it", 1), |_| actions("REPLY,SEE", "Hi")).await;
+    let (answer, silence) = (actions("REPLY,SEE", "Hi"), actions("IGNORE", ""));
+    let (end, _) = stage.play(said("ana", "do it", 1), |call| then(call, &answer, &silence)).await;
     assert_eq!(end, End::Completed);
     let statuses: Vec<_> = stage.results().await.into_iter().map(|result| result.status).collect();
     assert_eq!(statuses, [ActionStatus::Failed, ActionStatus::Completed]);

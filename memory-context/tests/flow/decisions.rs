@@ -72,10 +72,10 @@ async fn what_kind_of_answer_it_is() {
         ("REPLY", "NO_SUCH_PROVIDER", "Hi", End::Completed, 0, 1),
         ("REPLY,IGNORE", "", "Hi", End::Completed, 0, 1),
         // Complex: actions, or providers.
-        ("REPLY", "FACTS", "Hi", End::Completed, 1, 1),
-        ("REPLY,LOOK", "", "Hi", End::Completed, 2, 1),
+        ("REPLY", "FACTS", "Hi", End::Completed, 0, 1),
+        ("REPLY,LOOK", "", "Hi", End::Completed, 1, 1),
         ("LOOK", "", "", End::Completed, 1, 0),
-        ("LOOK", "", "Hi", End::Completed, 2, 1),
+        ("LOOK", "", "Hi", End::Completed, 1, 1),
         // Nothing.
         ("IGNORE", "", "", End::Ignored(Why::Model), 0, 0),
         ("IGNORE", "", "Hi", End::Ignored(Why::Model), 0, 0),
@@ -83,7 +83,11 @@ async fn what_kind_of_answer_it_is() {
     ] {
         let mut stage = Stage::new().await;
         let answer = actions(chosen, words).replace("<text>", &format!("<providers>{providers}</providers><text>"));
-        let (ended, _) = stage.play(said("ana", "hello", 1), |_| answer.clone()).await;
+        let played = stage.play(said("ana", "hello", 1), |call| match call.prompt.contains("# Results of Actions") {
+            true => actions("IGNORE", ""),
+            false => answer.clone(),
+        });
+        let (ended, _) = played.await;
         let told = (ended, stage.results().await.len(), stage.platform.texts().len());
         assert_eq!(told, (end, results, says), "{chosen} {providers} {words}");
     }

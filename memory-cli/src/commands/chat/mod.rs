@@ -24,7 +24,7 @@ use tracing::level_filters::LevelFilter;
 
 use self::always::Always;
 use self::conversation::Conversation;
-use self::remember::Remember;
+use self::remember::remember;
 use self::shown::Shown;
 use self::terminal::{Place, Terminal};
 use super::{character, exit_code};
@@ -110,9 +110,7 @@ fn service(
     patience: Duration,
 ) -> memory_core::Result<MessageService> {
     let reflection = ReflectionEvaluator::new(Arc::clone(&model), Templates::default().reflection, patience);
-    let services = Services::new(records, character)
-        .with_action(Arc::new(Remember::default()))
-        .with_evaluator(Arc::new(reflection));
+    let services = Services::new(records, character).with_tool(remember()).with_evaluator(Arc::new(reflection));
     let composer = Composer::builder(services).built_in().build()?.wrapped(|provider| Always::of("FACTS", provider))?;
     let limits = Limits { model: patience, evaluators: patience * 4, ..Limits::default() };
     let events = Events::new(EVENTS, Arc::new(SystemClock));

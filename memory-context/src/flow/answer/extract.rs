@@ -29,7 +29,7 @@ pub(super) fn extract(text: &str, shape: &Shape) -> Result<Map<String, Value>, M
 }
 
 /// Without what models that reason put first; drafts of the answer may stand in it.
-fn without_thinking(text: &str) -> &str {
+pub(super) fn without_thinking(text: &str) -> &str {
     let thinking = text.trim_start().strip_prefix("<think>");
     thinking.and_then(|rest| rest.split_once("</think>")).map_or(text, |(_, answer)| answer)
 }

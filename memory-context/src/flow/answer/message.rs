@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::LazyLock;
 
+use serde::de::IgnoredAny;
+
 use super::Mistake;
-use super::extract::extract;
+use super::extract::{MAX_ANSWER, extract, without_thinking};
 use super::fields::Fields;
 use super::shape::Shape;
 use crate::state::Values;
@@ -27,6 +29,8 @@ pub const MAX_ACTIONS: usize = 16;
 /// )?;
 /// assert_eq!((answer.thought.as_str(), answer.text.as_str()), ("a < b", "Yes."));
 /// assert_eq!(answer.mode(), Mode::Simple);
+/// let plain = MessageAnswer::parse("Yes, a < b.")?;
+/// assert_eq!((plain.text.as_str(), plain.mode()), ("Yes, a < b.", Mode::Simple));
 /// let cut = MessageAnswer::parse(r#"{"actions": ["REPLY"]}"#).unwrap_err();
 /// assert_eq!(cut.to_string(), "missing: thought, text");
 /// # Ok::<(), memory_core::Error>(())
@@ -34,7 +38,7 @@ pub const MAX_ACTIONS: usize = 16;
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MessageAnswer {
-    /// Why.
+    /// Why; empty where the answer is plain text.
     pub thought: String,
     /// The names of the actions, in their order; never none, and at most [`MAX_ACTIONS`]. [`IGNORE`] stands alone.
     pub actions: Vec<String>,
@@ -62,11 +66,15 @@ static SHAPE: LazyLock<Shape> = LazyLock::new(|| {
 });
 
 impl MessageAnswer {
-    /// Reads what a model wrote. Thought and actions must be there, and a text where [`REPLY`] is one of them.
+    /// Reads what a model wrote. Thought and actions must be there, and a text where [`REPLY`] is one of them. What is neither XML with a
+    /// tag of the form nor JSON with one of its fields is plain text, which is said as it is.
     ///
     /// [`IGNORE`] beside other actions does not count where there is a text; without one, nothing else counts.
     pub fn parse(answer: &str) -> Result<Self, Mistake> {
-        let values = extract(answer, &SHAPE)?;
+        let values = match extract(answer, &SHAPE) {
+            Ok(values) => values,
+            Err(mistake) => return plain(answer).ok_or(mistake),
+        };
         let mut fields = Fields::new(&values);
         let thought = fields.required("thought")?;
         let mut actions = fields.required_names("actions", "action")?;
@@ -92,6 +100,17 @@ impl MessageAnswer {
         Ok(Self { thought, actions, parameters, providers, text })
     }
 
+    /// One that says and does nothing.
+    pub(in crate::flow) fn ignored() -> Self {
+        Self { actions: vec![IGNORE.to_owned()], ..Self::saying(String::new()) }
+    }
+
+    /// One that says a text, and why is not known.
+    fn saying(text: String) -> Self {
+        let (parameters, providers) = (BTreeMap::new(), Vec::new());
+        Self { thought: String::new(), actions: vec![REPLY.to_owned()], parameters, providers, text }
+    }
+
     /// What an action is told; nothing where the model says nothing.
     pub fn parameters_of(&self, action: &str) -> Values {
         let told = self.parameters.iter().find(|(name, _)| name.eq_ignore_ascii_case(action));
@@ -108,6 +127,22 @@ impl MessageAnswer {
     }
 }
 
+/// An answer that is plain text: not blank, and not the beginning of one in a form.
+fn plain(answer: &str) -> Option<MessageAnswer> {
+    let text = without_thinking(answer).trim();
+    let is_json = || serde_json::from_str::<IgnoredAny>(text).is_ok();
+    let is_broken = text.is_empty() || text.len() > MAX_ANSWER || markup_in(text).is_some();
+    if is_broken || text.trim_start_matches("```json").trim_start().starts_with('{') && !is_json() {
+        return None;
+    }
+    Some(MessageAnswer::saying(text.to_owned()))
+}
+
+/// Where the first tag of an answer in XML stands.
+pub(in crate::flow) fn markup_in(text: &str) -> Option<usize> {
+    SHAPE.markup(text).next().map(|found| found.start)
+}
+
 pub(in crate::flow) fn is(action: &str, name: &str) -> bool {
     action.eq_ignore_ascii_case(name)
 }
@@ -122,7 +157,6 @@ impl fmt::Debug for MessageAnswer {
 
 #[cfg(test)]
 mod tests {
-    use super::super::MAX_ANSWER;
     use super::*;
 
     fn texts(answer: &str) -> (String, String, String, String) {
@@ -176,7 +210,7 @@ mod tests {
     fn mistakes_say_what_is_missing_and_quote_nothing() {
         for (answer, mistake) in [
             ("", "there is no answer in XML or JSON"),
-            ("xyzzy", "there is no answer in XML or JSON"),
+            (" \n", "there is no answer in XML or JSON"),
             ("<response>xyzzy</response>", "there is no answer in XML or JSON"),
             ("<response><thought>xyzzy</thought><text>xyzzy</text></response>", "missing: actions"),
             ("<thought> </thought><actions>,</actions>", "missing: thought, actions"),
@@ -198,10 +232,24 @@ mod tests {
             ("{\"thought\": \"xyzzy\",\n \"actions\": [", "not valid JSON at line 2 column 13"),
             (r#"{"thought": 1, "actions": "REPLY"}"#, "thought must be one text"),
             (r#"{"thought": "a", "actions": [{"a": 1}]}"#, "actions must be a list of names"),
-            (r#"{"xyzzy": "a"}"#, "there is no answer in XML or JSON"),
+            (r#"{"xyzzy": "a", "#, "not valid JSON at line 1 column 15"),
         ] {
             let error = MessageAnswer::parse(answer).expect_err(answer);
             assert_eq!(error.to_string(), mistake, "{answer}");
+        }
+    }
+
+    #[test]
+    fn plain_text_is_an_answer() {
+        for (answer, text) in [
+            ("Hello!", "Hello!"),
+            (" a < b && {c}\n", "a < b && {c}"),
+            ("<think>hm</think>\nHello, <b>you</b>", "Hello, <b>you</b>"),
+            (r#"{"xyzzy": "a"}"#, r#"{"xyzzy": "a"}"#),
+            ("```rust\nfn main() {}\n```", "```rust\nfn main() {}\n```"),
+        ] {
+            let plain = MessageAnswer::parse(answer).expect(answer);
+            assert_eq!((plain.text.as_str(), plain.thought.as_str(), plain.mode()), (text, "", Mode::Simple));
         }
     }
 

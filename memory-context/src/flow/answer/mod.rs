@@ -15,8 +15,8 @@ mod shape;
 mod xml;
 
 pub use extract::MAX_ANSWER;
-pub(super) use message::is;
 pub use message::{IGNORE, MAX_ACTIONS, MessageAnswer, Mode, REPLY};
+pub(super) use message::{is, markup_in};
 pub use mistake::Mistake;
 pub use post::PostAnswer;
 pub use reflection::{LearnedFact, LearnedRelationship, ReflectionAnswer};

@@ -1,0 +1,124 @@
+//! The text of an answer, piece by piece.
+
+use tokio::sync::mpsc::UnboundedSender;
+
+use super::answer::{MAX_ANSWER, markup_in};
+use super::tap::BETWEEN;
+
+/// Passes on what a model writes as it comes, as far as that is plain text: what may be an answer in XML or JSON is held back until it
+/// is read and said.
+pub(super) struct Streamed {
+    pieces: UnboundedSender<String>,
+    /// What the model has written since it began.
+    written: String,
+    /// How much of it was passed on, without the white space before it.
+    passed: usize,
+    /// Whether the rest of it is held back until it is said.
+    is_held: bool,
+    /// Whether something was said before.
+    has_said: bool,
+}
+
+/// The longest beginning of a tag that is held back until it is clear what it is.
+const TAG: usize = 64;
+
+impl Streamed {
+    pub(super) fn new(pieces: UnboundedSender<String>) -> Self {
+        Self { pieces, written: String::new(), passed: 0, is_held: false, has_said: false }
+    }
+
+    /// A model begins to write.
+    pub(super) fn begin(&mut self) {
+        (self.written, self.passed, self.is_held) = (String::new(), 0, false);
+    }
+
+    /// A model has written this.
+    pub(super) fn piece(&mut self, text: &str) {
+        self.is_held |= self.written.len() + text.len() > MAX_ANSWER;
+        if self.is_held {
+            return;
+        }
+        self.written.push_str(text);
+        let written = self.written.trim_start();
+        let (is_form, rest) = (written.starts_with(['<', '{', '`']), &written[self.passed..]);
+        let markup = if is_form { Some(0) } else { markup_in(rest) };
+        let piece = rest[..markup.unwrap_or_else(|| end_of_plain(rest))].trim_end().to_owned();
+        self.is_held = markup.is_some();
+        if !piece.is_empty() {
+            let length = piece.len();
+            self.pass(piece);
+            self.passed += length;
+        }
+    }
+
+    /// The agent says this: whatever of it was not passed on yet is.
+    pub(super) fn said(&mut self, text: &str) {
+        let passed = &self.written.trim_start()[..self.passed];
+        let rest = text.strip_prefix(passed).map(str::to_owned);
+        if rest.is_none() {
+            // What was passed on stands by itself.
+            self.begin();
+            self.has_said = true;
+        }
+        self.pass(rest.unwrap_or_else(|| text.to_owned()));
+        self.begin();
+        self.has_said = true;
+    }
+
+    fn pass(&self, piece: String) {
+        if piece.is_empty() {
+            return;
+        }
+        let is_first = self.passed == 0 && self.has_said;
+        // Whoever listened may have gone.
+        let _ = self.pieces.send(if is_first { format!("{BETWEEN}{piece}") } else { piece });
+    }
+}
+
+/// Where a tag may begin that is not whole yet; the end where there is none.
+fn end_of_plain(text: &str) -> usize {
+    let open = text.rfind('<').filter(|at| !text[*at..].contains('>') && text.len() - at < TAG);
+    open.unwrap_or(text.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::mpsc;
+
+    use super::*;
+
+    /// What is passed on of what a model writes, and then says.
+    fn passed(written: &[&str], said: &[&str]) -> Vec<String> {
+        let (sender, mut receiver) = mpsc::unbounded_channel();
+        let mut streamed = Streamed::new(sender);
+        streamed.begin();
+        for piece in written {
+            streamed.piece(piece);
+        }
+        for text in said {
+            streamed.said(text);
+        }
+        drop(streamed);
+        std::iter::from_fn(|| receiver.try_recv().ok()).collect()
+    }
+
+    #[test]
+    fn plain_text_is_passed_on_as_it_comes() {
+        assert_eq!(passed(&[" It", " rains ", "in Lima.\n"], &["It rains in Lima."]), ["It", " rains", " in Lima."]);
+        assert_eq!(passed(&["a < b", " && c", " > d"], &["a < b && c > d"]).concat(), "a < b && c > d");
+        assert_eq!(passed(&["One"], &["One", "Two"]), ["One", "\n\nTwo"], "what a tool says stands by itself");
+    }
+
+    #[test]
+    fn an_answer_in_a_form_is_passed_on_when_it_is_said() {
+        for written in [
+            &["<resp", "onse><thought>t</thought><text>Hi</text></response>"][..],
+            &["{\"text\":", "\"Hi\"}"],
+            &["```xml\n<text>Hi</text>```"],
+        ] {
+            assert_eq!(passed(written, &["Hi"]), ["Hi"]);
+        }
+        let sure = passed(&["Sure! <thou", "ght>t</thought><text>Hi</text>"], &["Hi"]);
+        assert_eq!(sure, ["Sure!", "\n\nHi"], "what stands before it was heard");
+    }
+}

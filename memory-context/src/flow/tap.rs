@@ -1,0 +1,149 @@
+//! What a run gives to whoever waits for its answer.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use memory_core::MemoryId;
+use memory_model::Usage;
+use tokio::sync::{mpsc, oneshot};
+
+use super::End;
+use super::streamed::Streamed;
+use crate::records::Message;
+use crate::state::ToolResult;
+
+/// What became of a message that was asked about.
+#[derive(Clone, PartialEq)]
+#[non_exhaustive]
+pub struct Answer {
+    /// Everything that the agent said, in its order, with an empty line between two messages; empty where it said nothing.
+    pub text: String,
+    /// The messages that the agent said, as they are stored.
+    pub said: Vec<Message>,
+    /// What came of the tools that were called, in their order.
+    pub results: Vec<ToolResult>,
+    /// The tokens that all calls of models took, as far as the models tell.
+    pub usage: Usage,
+    /// The run in which it came about, as the metadata of its messages and the events have it.
+    pub run: MemoryId,
+    /// How the run ended.
+    pub end: End,
+}
+
+/// Where a run puts what it says, for one who waits. Cheap to clone; without one who waits it keeps nothing.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Tap {
+    shared: Option<Arc<Mutex<Gathered>>>,
+}
+
+/// What came so far.
+struct Gathered {
+    run: Option<MemoryId>,
+    said: Vec<Message>,
+    results: Vec<ToolResult>,
+    usage: Usage,
+    streamed: Option<Streamed>,
+    answer: Option<oneshot::Sender<Answer>>,
+}
+
+/// What stands between two messages in the text of an answer.
+pub(super) const BETWEEN: &str = "\n\n";
+
+impl Tap {
+    /// A tap, and the answer that comes from it; none comes where no run began.
+    pub(crate) fn new() -> (Self, oneshot::Receiver<Answer>) {
+        Self::open(None)
+    }
+
+    /// The same with the pieces of the text as they come. Together they are the text of the answer, where that is given.
+    pub(crate) fn streaming() -> (Self, oneshot::Receiver<Answer>, mpsc::UnboundedReceiver<String>) {
+        let (pieces, texts) = mpsc::unbounded_channel();
+        let (tap, answer) = Self::open(Some(Streamed::new(pieces)));
+        (tap, answer, texts)
+    }
+
+    fn open(streamed: Option<Streamed>) -> (Self, oneshot::Receiver<Answer>) {
+        let (answer, answered) = oneshot::channel();
+        let (said, results, usage) = (Vec::new(), Vec::new(), Usage::default());
+        let gathered = Gathered { run: None, said, results, usage, streamed, answer: Some(answer) };
+        (Self { shared: Some(Arc::new(Mutex::new(gathered))) }, answered)
+    }
+
+    pub(super) fn began(&self, run: MemoryId) {
+        self.with(|gathered| gathered.run = Some(run));
+    }
+
+    /// Whether somebody wants the text piece by piece.
+    pub(super) fn is_streaming(&self) -> bool {
+        self.shared.as_ref().is_some_and(|shared| lock(shared).streamed.is_some())
+    }
+
+    /// A model begins to answer.
+    pub(super) fn completion_begins(&self) {
+        self.with(|gathered| gathered.streamed.iter_mut().for_each(Streamed::begin));
+    }
+
+    /// A piece of what a model answers.
+    pub(super) fn piece(&self, text: &str) {
+        self.with(|gathered| gathered.streamed.iter_mut().for_each(|streamed| streamed.piece(text)));
+    }
+
+    pub(super) fn used(&self, usage: Usage) {
+        self.with(|gathered| gathered.usage += usage);
+    }
+
+    pub(super) fn said(&self, message: &Message) {
+        self.with(|gathered| {
+            gathered.streamed.iter_mut().for_each(|streamed| streamed.said(&message.content.text));
+            gathered.said.push(message.clone());
+        });
+    }
+
+    pub(super) fn result(&self, result: &ToolResult) {
+        self.with(|gathered| gathered.results.push(result.clone()));
+    }
+
+    /// Gives the answer, unless it was given.
+    pub(crate) fn end(&self, end: &End) {
+        self.with(|gathered| {
+            gathered.streamed = None;
+            let Some((answer, run)) = gathered.answer.take().zip(gathered.run) else { return };
+            let said = std::mem::take(&mut gathered.said);
+            let texts: Vec<_> = said.iter().map(|message| message.content.text.as_str()).collect();
+            let (text, results) = (texts.join(BETWEEN), std::mem::take(&mut gathered.results));
+            // Whoever asked may have gone.
+            let _ = answer.send(Answer { text, said, results, usage: gathered.usage, run, end: end.clone() });
+        });
+    }
+
+    fn with(&self, change: impl FnOnce(&mut Gathered)) {
+        if let Some(shared) = &self.shared {
+            change(&mut lock(shared));
+        }
+    }
+}
+
+/// Each change is whole before anything in it can panic.
+fn lock(shared: &Mutex<Gathered>) -> MutexGuard<'_, Gathered> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl fmt::Debug for Answer {
+    /// Payloads stay out of logs: only the sizes show.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Answer")
+            .field("text_bytes", &self.text.len())
+            .field("said", &self.said.len())
+            .field("results", &self.results)
+            .field("usage", &self.usage)
+            .field("run", &self.run)
+            .field("end", &self.end)
+            .finish()
+    }
+}
+
+impl fmt::Debug for Gathered {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Gathered({} said, {} results)", self.said.len(), self.results.len())
+    }
+}

@@ -1,0 +1,46 @@
+//! Executors of plugins as tools.
+
+use std::sync::Arc;
+
+use memory_core::plugin::{Arguments, Executor, Plugin, Scope};
+use memory_core::{Collection, Result, SpaceSelector};
+
+use super::{Tool, ToolContext};
+
+/// The collection that executors use unless a host says otherwise.
+const NOTES: &str = "notes";
+
+impl Tool {
+    /// An executor of a plugin, which may use what `scope` says for each call. Its name has `_` in the place of other characters, and
+    /// its own name is a simile.
+    pub fn from_executor(
+        executor: Arc<dyn Executor>,
+        scope: impl Fn(&ToolContext) -> Result<Scope> + Send + Sync + 'static,
+    ) -> Self {
+        let own = executor.name().to_owned();
+        let is_allowed = |character: char| character.is_ascii_alphanumeric() || character == '-';
+        let name = own.replace(|character: char| !is_allowed(character), "_");
+        let (description, schema) = (executor.description().to_owned(), executor.arguments().clone());
+        let tool = Self::with_schema(name, description, schema, move |arguments, context| {
+            let (executor, scope) = (Arc::clone(&executor), scope(&context));
+            async move {
+                let answer = executor.call(&scope?, &Arguments::from_value(&arguments)?).await?;
+                Ok(answer.as_str().to_owned())
+            }
+        });
+        tool.with_simile(own)
+    }
+
+    /// The executors of a plugin, each within the room of the message: they read the space of the room, and write it and the collection
+    /// `notes`.
+    pub fn from_plugin(plugin: &dyn Plugin) -> Vec<Self> {
+        let executors = plugin.executors().iter();
+        executors.map(|executor| Self::from_executor(Arc::clone(executor), room_scope)).collect()
+    }
+}
+
+fn room_scope(context: &ToolContext) -> Result<Scope> {
+    let space = context.records().room_space(&context.message().content.room)?;
+    let scope = Scope::new(SpaceSelector::under(space.as_str())?).with_writable(space);
+    Ok(scope.with_collections([Collection::parse(NOTES)?]))
+}

@@ -1,0 +1,13 @@
+//! Tools: what an agent can do, and what a model may call.
+//!
+//! [`Tool`] is the one kind of them. A function of typed arguments becomes one by [`Tool::new`], a function of any JSON object by
+//! [`Tool::with_schema`], and an executor of a plugin by [`Tool::from_executor`].
+
+mod context;
+mod definition;
+mod executor;
+mod output;
+
+pub use context::ToolContext;
+pub use definition::{MAX_ARGUMENTS, MAX_NAME, Tool};
+pub use output::ToolOutput;
