@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+pub mod agent;
 mod deadline;
 mod documents;
 pub mod embedding;
@@ -12,3 +13,7 @@ pub mod records;
 pub mod state;
 pub mod template;
 pub mod tool;
+
+pub use memory_core as core;
+pub use memory_core::{Error, ErrorKind, Result};
+pub use memory_model as model;

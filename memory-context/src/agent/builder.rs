@@ -1,0 +1,340 @@
+//! What an agent is made of.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use memory_core::plugin::Plugin;
+use memory_core::{Clock, Error, MemoryProvider, Result, SystemClock};
+#[cfg(feature = "openai")]
+use memory_model::openai::{OpenAiConfig, OpenAiModel};
+use memory_model::{Embedder, Model};
+
+use super::handle::Parts;
+use super::platforms::Platforms;
+use super::source::Source;
+use super::{Agent, Limits, MemorySource, Tool};
+use crate::flow::{AttachmentReader, Events, MessageService, Platform, ReflectionEvaluator, RespondRules, Templates};
+use crate::records::{AgentId, Entity, Records};
+use crate::state::{
+    Budget, Character, ComposeOptions, Composer, ContextPlugin, ContextProvider, Evaluator, Service, Services,
+};
+
+/// Describes an [`Agent`]; see [`Agent::builder`]. It needs a memory and a model; everything else has a default.
+#[must_use]
+pub struct AgentBuilder {
+    name: String,
+    memory: Option<MemorySource>,
+    model: Option<ModelSource>,
+    small_model: Option<ModelSource>,
+    #[cfg(feature = "openai")]
+    key: Option<String>,
+    embedder: Option<Arc<dyn Embedder>>,
+    character: Option<Character>,
+    system: Option<String>,
+    context: ContextPlugin,
+    plugins: Vec<Arc<dyn Plugin>>,
+    has_memory_tools: bool,
+    reflects: bool,
+    reader: Option<Arc<dyn AttachmentReader>>,
+    platforms: BTreeMap<String, Arc<dyn Platform>>,
+    templates: Templates,
+    options: ComposeOptions,
+    rules: RespondRules,
+    limits: Limits,
+    grace: Duration,
+    clock: Arc<dyn Clock>,
+}
+
+enum ModelSource {
+    Client(Arc<dyn Model>),
+    #[cfg(feature = "openai")]
+    Endpoint(OpenAiConfig),
+}
+
+/// How many events are kept for subscribers that are slower than they come.
+const EVENTS: usize = 1_000;
+
+impl AgentBuilder {
+    pub(super) fn new(name: String) -> Self {
+        Self {
+            name,
+            memory: None,
+            model: None,
+            small_model: None,
+            #[cfg(feature = "openai")]
+            key: None,
+            embedder: None,
+            character: None,
+            system: None,
+            context: ContextPlugin::default(),
+            plugins: Vec::new(),
+            has_memory_tools: false,
+            reflects: true,
+            reader: None,
+            platforms: BTreeMap::new(),
+            templates: Templates::default(),
+            // What is known of people is what a memory is for.
+            options: ComposeOptions::with(["FACTS"]),
+            rules: RespondRules::default(),
+            limits: Limits::default(),
+            grace: Duration::from_secs(30),
+            clock: Arc::new(SystemClock),
+        }
+    }
+
+    /// Remembers there: a URL such as `sqlite://agent.db`, or any `Arc` of a provider.
+    pub fn memory(mut self, memory: impl Into<MemorySource>) -> Self {
+        self.memory = Some(memory.into());
+        self
+    }
+
+    /// Speaks by a model behind an endpoint of OpenAI's chat completions: the base of its URLs, as in `http://localhost:11434/v1`, and
+    /// the name of the model.
+    #[cfg(feature = "openai")]
+    pub fn model(mut self, url: impl Into<String>, model: impl Into<String>) -> Self {
+        self.model = Some(ModelSource::Endpoint(OpenAiConfig::new(url, model)));
+        self
+    }
+
+    /// Speaks by this model.
+    pub fn model_client(mut self, model: impl Model) -> Self {
+        self.model = Some(ModelSource::Client(Arc::new(model)));
+        self
+    }
+
+    /// Decides by another model behind an endpoint whether to answer, and reflects by it.
+    #[cfg(feature = "openai")]
+    pub fn small_model(mut self, url: impl Into<String>, model: impl Into<String>) -> Self {
+        self.small_model = Some(ModelSource::Endpoint(OpenAiConfig::new(url, model)));
+        self
+    }
+
+    /// Decides by this model whether to answer, and reflects by it.
+    pub fn small_model_client(mut self, model: impl Model) -> Self {
+        self.small_model = Some(ModelSource::Client(Arc::new(model)));
+        self
+    }
+
+    /// Sends this key to the endpoints of its models, as a bearer token.
+    #[cfg(feature = "openai")]
+    pub fn model_key(mut self, key: impl Into<String>) -> Self {
+        self.key = Some(key.into());
+        self
+    }
+
+    /// Finds facts by their meaning too. Their vectors are made while the agent runs.
+    pub fn embedder(mut self, embedder: impl Embedder) -> Self {
+        self.embedder = Some(Arc::new(embedder));
+        self
+    }
+
+    /// Is this character; by default one that has the name of the agent and nothing else.
+    pub fn character(mut self, character: Character) -> Self {
+        self.character = Some(character);
+        self
+    }
+
+    /// Gives the model these instructions, as a message of the system, in the place of those of the character.
+    pub fn system(mut self, instructions: impl Into<String>) -> Self {
+        self.system = Some(instructions.into());
+        self
+    }
+
+    /// Can do this.
+    pub fn tool(mut self, tool: Tool) -> Self {
+        self.context.tools.push(tool);
+        self
+    }
+
+    /// Can do what the executors of a plugin do, each within the room of the message; see [`Tool::from_plugin`]. The agent initialises the
+    /// plugin and shuts it down.
+    pub fn plugin(mut self, plugin: Arc<dyn Plugin>) -> Self {
+        self.plugins.push(plugin);
+        self
+    }
+
+    /// Can query its memory of the room, and save and remove texts there, by the plugin of the provider.
+    pub fn memory_tools(mut self) -> Self {
+        self.has_memory_tools = true;
+        self
+    }
+
+    /// Knows what this provider gives, beside what the built-in ones do.
+    pub fn provider(mut self, provider: impl ContextProvider) -> Self {
+        self.context.providers.push(Arc::new(provider));
+        self
+    }
+
+    /// Has this look at what it did.
+    pub fn evaluator(mut self, evaluator: impl Evaluator) -> Self {
+        self.context.evaluators.push(Arc::new(evaluator));
+        self
+    }
+
+    /// Gives this to its providers and tools.
+    pub fn service(mut self, service: impl Service) -> Self {
+        self.context.services.push(Arc::new(service));
+        self
+    }
+
+    /// Learns no facts and relationships from its conversations by itself.
+    pub fn without_reflection(mut self) -> Self {
+        self.reflects = false;
+        self
+    }
+
+    /// Has what comes with messages put into words.
+    pub fn attachment_reader(mut self, reader: impl AttachmentReader) -> Self {
+        self.reader = Some(Arc::new(reader));
+        self
+    }
+
+    /// Says by this platform what it answers to messages of this source; see [`MessageContent::source`](crate::records::MessageContent).
+    /// What has no platform is told in the answer alone.
+    pub fn platform(mut self, source: impl Into<String>, platform: impl Platform) -> Self {
+        self.platforms.insert(source.into(), Arc::new(platform));
+        self
+    }
+
+    /// Asks its models by these templates.
+    pub fn templates(mut self, templates: Templates) -> Self {
+        self.templates = templates;
+        self
+    }
+
+    /// Composes its answers with these options; by default over the default providers and `FACTS`, without a budget.
+    pub fn options(mut self, options: ComposeOptions) -> Self {
+        self.options = options;
+        self
+    }
+
+    /// Keeps what it knows in each answer to this size.
+    pub fn budget(mut self, budget: Budget) -> Self {
+        self.options = self.options.budget(budget);
+        self
+    }
+
+    /// Answers without asking a model where these rules say so.
+    pub fn rules(mut self, rules: RespondRules) -> Self {
+        self.rules = rules;
+        self
+    }
+
+    /// Gives up what takes longer.
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// Lets runs that go on at the shutdown end for this long; 30 s by default.
+    pub fn grace(mut self, grace: Duration) -> Self {
+        self.grace = grace;
+        self
+    }
+
+    /// Reads the time here, instead of the clock of the machine.
+    pub fn clock(mut self, clock: impl Clock) -> Self {
+        self.clock = Arc::new(clock);
+        self
+    }
+
+    /// Opens and initialises the memory and the plugins, and makes the agent. To be awaited on a Tokio runtime, which the agent works on.
+    ///
+    /// `InvalidInput` without a memory or a model, for a name or a URL that is none, and where two tools, providers, evaluators or services
+    /// share a name; else what the engine answers. What was opened is closed again.
+    pub async fn build(mut self) -> Result<Agent> {
+        let memory = self.memory.take().ok_or_else(|| Error::invalid("an agent needs a memory"))?;
+        let id = AgentId::parse(&self.name)?;
+        let (provider, opened) = match memory.0 {
+            Source::Provider(provider) => (provider, None),
+            Source::Url(url) => {
+                let provider = memory_runtime::open(&url)?;
+                (Arc::clone(&provider), Some(provider))
+            }
+        };
+        let built = self.over(provider, opened.clone(), id).await;
+        if let (Err(_), Some(opened)) = (&built, opened)
+            && let Err(error) = opened.shutdown().await
+        {
+            tracing::warn!(%error, "the memory of an agent that was not made can't be closed");
+        }
+        built
+    }
+
+    /// Endpoints get the key, and a deadline a little behind that of the flow, whose error tells more.
+    #[cfg(feature = "openai")]
+    fn set_endpoints(&mut self) {
+        let deadline_ms = u64::try_from(self.limits.model.as_millis()).unwrap_or(u64::MAX).saturating_add(1_000);
+        for source in [&mut self.model, &mut self.small_model] {
+            if let Some(ModelSource::Endpoint(config)) = source {
+                config.key.clone_from(&self.key);
+                config.deadline_ms = deadline_ms;
+            }
+        }
+    }
+
+    async fn over(
+        mut self,
+        provider: Arc<dyn MemoryProvider>,
+        opened: Option<Arc<dyn MemoryProvider>>,
+        id: AgentId,
+    ) -> Result<Agent> {
+        #[cfg(feature = "openai")]
+        self.set_endpoints();
+        let large = self.model.take().ok_or_else(|| Error::invalid("an agent needs a model"))?.client()?;
+        let small = self.small_model.take().map_or_else(|| Ok(Arc::clone(&large)), ModelSource::client)?;
+        provider.init().await?;
+        let records = Records::new(Arc::clone(&provider), id.clone()).with_clock(Arc::clone(&self.clock));
+        let has_embedder = self.embedder.is_some();
+        let records = self.embedder.into_iter().fold(records, Records::with_embedder);
+        let mut character = self.character.unwrap_or_else(|| Character::named(&self.name));
+        if let Some(system) = self.system {
+            character.system = system;
+        }
+        records.entities().ensure(&Entity::new(id.entity(), &character.name)).await?;
+
+        if self.has_memory_tools {
+            self.plugins.push(provider.plugin());
+        }
+        for plugin in &self.plugins {
+            plugin.init().await?;
+            self.context.tools.extend(Tool::from_plugin(plugin.as_ref()));
+        }
+        if self.reflects {
+            let reflection =
+                ReflectionEvaluator::new(Arc::clone(&small), self.templates.reflection.clone(), self.limits.model);
+            self.context.evaluators.push(Arc::new(reflection));
+        }
+        let services = Services::new(records.clone(), character).with_clock(Arc::clone(&self.clock));
+        let composer = Composer::builder(services).built_in().plugin(self.context).build()?;
+        let events = Events::new(EVENTS, Arc::clone(&self.clock));
+        let service = MessageService::new(composer, large, Arc::new(Platforms(self.platforms)), events)
+            .with_small_model(small)
+            .with_rules(self.rules)
+            .with_templates(self.templates)
+            .with_limits(self.limits)
+            .with_options(self.options);
+        let service = self.reader.into_iter().fold(service, MessageService::with_attachment_reader);
+        let (clock, plugins, grace) = (self.clock, self.plugins, self.grace);
+        Ok(Agent::start(Parts { service, records, clock, opened, plugins, grace, has_embedder }))
+    }
+}
+
+impl ModelSource {
+    fn client(self) -> Result<Arc<dyn Model>> {
+        match self {
+            Self::Client(client) => Ok(client),
+            #[cfg(feature = "openai")]
+            Self::Endpoint(config) => Ok(Arc::new(OpenAiModel::new(config)?)),
+        }
+    }
+}
+
+impl fmt::Debug for AgentBuilder {
+    /// Without keys and URLs.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AgentBuilder").field("name", &self.name).field("context", &self.context).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,266 @@
+//! The agent, as a host holds it.
+
+use std::num::NonZeroUsize;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use lru::LruCache;
+use memory_core::plugin::Plugin;
+use memory_core::{Clock, Error, ErrorKind, MemoryProvider, Result};
+use tokio::sync::{Notify, oneshot};
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::{AgentBuilder, Answer, AnswerStream, Conversation};
+use crate::flow::platform::Origin;
+use crate::flow::{End, Events, Incoming, MessageService, Tap};
+use crate::records::{ChannelType, EntityId, Records, Room, RoomId};
+
+/// An agent that remembers. Cheap to clone; the clones are one agent.
+///
+/// ```
+/// use std::sync::Arc;
+/// use memory_context::agent::Agent;
+/// use memory_context::core::InMemory;
+/// use memory_context::model::{Completion, Model, Prompt};
+///
+/// /// In place of a model behind an endpoint.
+/// #[derive(Debug)]
+/// struct Polite;
+///
+/// #[async_trait::async_trait]
+/// impl Model for Polite {
+///     async fn complete(&self, _: &Prompt) -> memory_context::Result<Completion> {
+///         Ok("Hello, Ana!".into())
+///     }
+/// }
+///
+/// # #[tokio::main] async fn main() -> memory_context::Result<()> {
+/// let agent = Agent::builder("ada").memory(Arc::new(InMemory::new())).model_client(Polite).build().await?;
+/// let answer = agent.ask("ana", "Hello!").await?;
+/// assert_eq!(answer.text, "Hello, Ana!");
+/// agent.shutdown().await
+/// # }
+/// ```
+#[derive(Debug, Clone)]
+pub struct Agent {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    service: Arc<MessageService>,
+    records: Records,
+    clock: Arc<dyn Clock>,
+    /// The provider that the agent opened for itself.
+    opened: Option<Arc<dyn MemoryProvider>>,
+    plugins: Vec<Arc<dyn Plugin>>,
+    grace: Duration,
+    /// Who was seen where, of those that were seen last: what is known of them is kept.
+    seen: Mutex<LruCache<(RoomId, EntityId), ()>>,
+    runs: TaskTracker,
+    upkeep: TaskTracker,
+    /// Something was said, so that facts may have come.
+    news: Arc<Notify>,
+    stop: CancellationToken,
+}
+
+/// What an agent is made of.
+pub(super) struct Parts {
+    pub(super) service: MessageService,
+    pub(super) records: Records,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) opened: Option<Arc<dyn MemoryProvider>>,
+    pub(super) plugins: Vec<Arc<dyn Plugin>>,
+    pub(super) grace: Duration,
+    pub(super) has_embedder: bool,
+}
+
+const SEEN: NonZeroUsize = NonZeroUsize::new(10_000).expect("more than none");
+
+/// What the id of a user's own room begins with.
+const DIRECT: &str = "dm:";
+
+impl Agent {
+    /// Starts the description of an agent of this name, which has 1 to 80 bytes. Agents of different names on one memory don't see each
+    /// other's records.
+    pub fn builder(name: impl Into<String>) -> AgentBuilder {
+        AgentBuilder::new(name.into())
+    }
+
+    pub(super) fn start(parts: Parts) -> Self {
+        let Parts { service, records, clock, opened, plugins, grace, has_embedder } = parts;
+        let (upkeep, news, stop) = (TaskTracker::new(), Arc::new(Notify::new()), CancellationToken::new());
+        if has_embedder {
+            upkeep.spawn(super::upkeep::embed(records.clone(), Arc::clone(&news), stop.clone()));
+        }
+        let (seen, runs) = (Mutex::new(LruCache::new(SEEN)), TaskTracker::new());
+        let service = Arc::new(service);
+        Self {
+            shared: Arc::new(Shared {
+                service,
+                records,
+                clock,
+                opened,
+                plugins,
+                grace,
+                seen,
+                runs,
+                upkeep,
+                news,
+                stop,
+            }),
+        }
+    }
+
+    /// Asks on behalf of a user, in the conversation that the user and the agent have with each other.
+    ///
+    /// # Behavior
+    /// - The user's name is an id of 1 to 77 bytes: who comes back under it is the same, and hears nothing of others.
+    /// - Conversations go on side by side. Of one conversation, one question after the other is answered: a question that comes while
+    ///   the one before it is thought about supersedes it, and the answer to that says so.
+    /// - The answer ends as completed, superseded, or ignored where the agent is muted or does not want to answer. A run that failed or
+    ///   was late is an error, `Timeout` for a late one; what was said before that is stored all the same.
+    /// - The question is answered also when the future is dropped.
+    /// - `InvalidInput` for a name that is none, `Closed` after [`shutdown`](Self::shutdown).
+    pub async fn ask(&self, user: impl AsRef<str>, text: impl Into<String>) -> Result<Answer> {
+        self.direct(user.as_ref())?.ask(user, text).await
+    }
+
+    /// The same with the text as it comes, and the answer at the end. An answer in XML or JSON comes when it is read.
+    ///
+    /// It is asked when the stream is polled. What was streamed may be no part of the answer where the question is superseded before the
+    /// answer is said.
+    pub fn ask_stream(&self, user: impl AsRef<str>, text: impl Into<String>) -> AnswerStream {
+        match self.direct(user.as_ref()) {
+            Ok(direct) => direct.ask_stream(user, text),
+            Err(error) => AnswerStream::of(self, Err(error)),
+        }
+    }
+
+    /// A room in which users talk to the agent: a group, a channel of a platform, or a conversation of a program's own. The room is kept
+    /// with the first message.
+    pub fn room(&self, room: Room) -> Conversation {
+        Conversation::new(self.clone(), room)
+    }
+
+    /// Takes in what a platform received, with what the platform knows of it: who said it and where, its own id of the message, what came
+    /// with it. The same message twice is answered once. What the agent says is said by the platform that is registered for the source of
+    /// the message, and told in the answer; see [`ask`](Self::ask).
+    pub async fn receive(&self, origin: Origin, incoming: Incoming) -> Result<Answer> {
+        let (tap, answered) = Tap::new();
+        self.answer(origin, incoming, tap, answered).await
+    }
+
+    /// Where to hear what happens in the runs.
+    pub fn events(&self) -> &Events {
+        self.shared.service.events()
+    }
+
+    /// What the agent remembers.
+    pub fn records(&self) -> &Records {
+        &self.shared.records
+    }
+
+    /// The way of its messages, for what is not here, such as [posts](MessageService::post).
+    pub fn service(&self) -> &Arc<MessageService> {
+        &self.shared.service
+    }
+
+    /// Takes no more questions, lets the runs that go on end, and closes what the builder opened. A second call does nothing more.
+    ///
+    /// Runs that are not over within the grace of the builder are stopped and end as failed, which the messages in the ledger don't say:
+    /// they were not answered.
+    pub async fn shutdown(&self) -> Result<()> {
+        let Shared { runs, upkeep, stop, grace, plugins, opened, .. } = &*self.shared;
+        runs.close();
+        upkeep.close();
+        if timeout(*grace, runs.wait()).await.is_err() {
+            tracing::warn!(runs = runs.len(), "runs are stopped before their end");
+        }
+        stop.cancel();
+        runs.wait().await;
+        upkeep.wait().await;
+        let mut end = Ok(());
+        for plugin in plugins.iter().rev() {
+            end = plugin.shutdown().await.and(end);
+        }
+        if let Some(provider) = opened {
+            end = provider.shutdown().await.and(end);
+        }
+        end
+    }
+
+    pub(super) fn clock(&self) -> &dyn Clock {
+        self.shared.clock.as_ref()
+    }
+
+    pub(super) async fn answer(
+        &self,
+        origin: Origin,
+        incoming: Incoming,
+        tap: Tap,
+        answered: oneshot::Receiver<Answer>,
+    ) -> Result<Answer> {
+        let (agent, runs) = (Arc::clone(&self.shared), &self.shared.runs);
+        // Counted before the look, so that a shutdown waits for the run or refuses it.
+        let counted = runs.token();
+        if runs.is_closed() {
+            return Err(closed());
+        }
+        let run = runs.spawn(async move { agent.run(&origin, incoming, tap).await });
+        drop(counted);
+        let answer = match answered.await {
+            Ok(answer) => answer,
+            Err(_) => return Err(run.await.map_err(|_| closed())?.err().unwrap_or_else(closed)),
+        };
+        match answer.end {
+            End::Failed { reason } => Err(Error::new(ErrorKind::Unexpected, reason)),
+            End::TimedOut { after } => {
+                Err(Error::new(ErrorKind::Timeout, format!("no answer within {} ms", after.as_millis())))
+            }
+            End::Completed | End::Superseded | End::Ignored(_) => Ok(answer),
+        }
+    }
+
+    fn direct(&self, user: &str) -> Result<Conversation> {
+        Ok(self.room(Room::new(RoomId::parse(format!("{DIRECT}{user}"))?, ChannelType::Dm)))
+    }
+}
+
+impl Shared {
+    /// Works on a message until that is over, or until it is stopped: then the run is dropped.
+    async fn run(&self, origin: &Origin, incoming: Incoming, tap: Tap) -> Result<()> {
+        let work = async {
+            self.keep(origin).await?;
+            let end = self.service.receive_for(incoming, tap.clone()).await;
+            tap.end(&end);
+            self.news.notify_one();
+            Ok(())
+        };
+        self.stop.run_until_cancelled(work).await.unwrap_or_else(|| Err(closed()))
+    }
+
+    /// Keeps what is not known yet of who said something and where.
+    async fn keep(&self, origin: &Origin) -> Result<()> {
+        let key = (origin.room.id.clone(), origin.author.id.clone());
+        let seen = || self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        if seen().get(&key).is_none() {
+            origin.ensure(&self.records).await?;
+            seen().put(key, ());
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Shared {
+    /// Nobody can ask any more; what keeps the memory up ends.
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
+fn closed() -> Error {
+    Error::new(ErrorKind::Closed, "the agent is shut down")
+}

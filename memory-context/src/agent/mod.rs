@@ -1,0 +1,22 @@
+//! An agent in one piece: what it remembers, the model that speaks for it, and the tools that it has.
+//!
+//! [`Agent::builder`] is the way in. What it is made of can be had by itself: [`records`](crate::records), [`state`](crate::state),
+//! [`flow`](crate::flow), [`tool`](crate::tool).
+
+mod builder;
+mod conversation;
+mod handle;
+mod platforms;
+mod source;
+mod stream;
+mod upkeep;
+
+pub use builder::AgentBuilder;
+pub use conversation::Conversation;
+pub use handle::Agent;
+pub use source::MemorySource;
+pub use stream::{AnswerStream, Piece};
+
+pub use crate::flow::{Answer, End, Incoming, Limits};
+pub use crate::state::ToolResult;
+pub use crate::tool::{Tool, ToolContext, ToolOutput};

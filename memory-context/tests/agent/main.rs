@@ -1,0 +1,18 @@
+//! The agent in one piece, over SQLite, with a model behind HTTP that the test plays.
+
+mod asking;
+#[path = "../conversations/model.rs"]
+mod model;
+mod shutdown;
+mod stage;
+mod streaming;
+mod tools;
+
+/// The program that the READMEs show is the one that is compiled.
+#[test]
+fn the_readmes_show_the_example() {
+    let example = include_str!("../../examples/agent.rs");
+    for readme in [include_str!("../../README.md"), include_str!("../../../README.md")] {
+        assert!(readme.contains(example));
+    }
+}

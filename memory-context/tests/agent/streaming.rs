@@ -1,0 +1,69 @@
+//! Answers that are heard while they are written.
+
+use memory_context::agent::{AnswerStream, Piece};
+
+use crate::model::within;
+use crate::stage::Stage;
+
+async fn text(stream: &mut AnswerStream) -> String {
+    match within(stream.next()).await.expect("a piece").expect("no failure") {
+        Piece::Text(text) => text,
+        Piece::Answer(answer) => panic!("{answer:?}"),
+    }
+}
+
+async fn end(mut stream: AnswerStream) -> String {
+    let Some(Ok(Piece::Answer(answer))) = within(stream.next()).await else { panic!("no answer") };
+    assert!(within(stream.next()).await.is_none(), "the answer is the end");
+    answer.text
+}
+
+/// Polls a stream in the background, so that it asks.
+async fn first(mut stream: AnswerStream) -> (String, AnswerStream) {
+    let piece = text(&mut stream).await;
+    (piece, stream)
+}
+
+#[tokio::test]
+async fn plain_text_is_heard_as_it_is_written() {
+    let mut stage = Stage::new().await;
+    let stream = tokio::spawn(first(stage.agent.ask_stream("ana", "Does it rain?")));
+    let writing = stage.model.asked().await.begins();
+    writing.writes("It rains");
+    let (piece, mut stream) = within(stream).await.expect("no panic");
+    assert_eq!(piece, "It rains", "heard before the answer is whole");
+    writing.writes(" in Lima.");
+    assert_eq!(text(&mut stream).await, " in Lima.");
+    writing.ends();
+    assert_eq!(end(stream).await, "It rains in Lima.");
+    stage.ends().await;
+}
+
+#[tokio::test]
+async fn an_answer_in_xml_is_heard_without_its_tags() {
+    let mut stage = Stage::new().await;
+    let stream = tokio::spawn(first(stage.agent.ask_stream("ana", "Does it rain?")));
+    stage.model.asked().await.acts("weather", "", "");
+    let asked = stage.model.asked().await;
+    assert!(asked.prompt.contains("weather (failed): wrong arguments"), "{}", asked.prompt);
+    asked.says("I can't tell");
+    let (piece, stream) = within(stream).await.expect("no panic");
+    assert_eq!(piece, "I can't tell");
+    assert_eq!(end(stream).await, "I can't tell");
+    stage.ends().await;
+}
+
+#[tokio::test]
+async fn a_failure_ends_the_stream() {
+    let mut stage = Stage::new().await;
+    let mut stream = stage.agent.ask_stream("a\nb", "Hello");
+    assert!(matches!(within(stream.next()).await, Some(Err(_))));
+    assert!(within(stream.next()).await.is_none());
+    let asked = tokio::spawn({
+        let mut stream = stage.agent.ask_stream("ana", "Hello");
+        async move { stream.next().await }
+    });
+    stage.model.asked().await.fails(axum::http::StatusCode::UNAUTHORIZED);
+    assert!(matches!(within(asked).await.expect("no panic"), Some(Err(_))));
+    stage.ends().await;
+}

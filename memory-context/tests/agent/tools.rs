@@ -1,0 +1,265 @@
+//! Tools, by the endpoint's own calls and by the actions of an answer.
+
+use std::future::pending;
+use std::sync::Arc;
+use std::time::Duration;
+
+use memory_context::agent::{End, Limits, Tool, ToolContext, ToolOutput};
+use memory_context::core::plugin::Scope;
+use memory_context::core::{InMemory, MemoryProvider};
+use memory_context::flow::{MAX_CALLS, MAX_RESULT, MAX_ROUNDS, Templates};
+use memory_context::template::Template;
+use memory_context::{Error, ErrorKind};
+use serde_json::{Value, json};
+
+use crate::stage::{Stage, answer, failure, place, results, said};
+
+#[tokio::test]
+async fn the_conversation_of_the_example() {
+    let mut stage = Stage::new().await;
+    let question = stage.asks("ana", "Does it rain in Lima?");
+    let asked = stage.model.asked().await;
+    let tool = &asked.body["tools"][0]["function"];
+    assert_eq!((&tool["name"], &tool["description"]), (&json!("weather"), &json!("Tells the weather of a place.")));
+    assert_eq!(tool["parameters"]["properties"]["place"]["description"], "The name of a town.");
+    asked.calls(&[("weather", place("Lima"))]);
+    let asked = stage.model.asked().await;
+    let [.., call, result] = &asked.body["messages"].as_array().expect("messages")[..] else { panic!("two more") };
+    assert_eq!(call["tool_calls"][0]["function"]["name"], "weather");
+    assert_eq!((&result["role"], &result["content"]), (&json!("tool"), &json!("It rains in Lima.")));
+    assert_eq!(result["tool_call_id"], call["tool_calls"][0]["id"]);
+    asked.writes("Yes, in Lima it does.");
+    let answer = answer(question).await;
+    assert_eq!((answer.text.as_str(), &answer.end), ("Yes, in Lima it does.", &End::Completed));
+    assert_eq!(results(&answer), [("weather", true, "It rains in Lima.")]);
+    assert_eq!(answer.results[0].arguments, place("Lima"));
+    assert_eq!((answer.usage.input_tokens, answer.usage.output_tokens), (20, 4));
+    stage.ends().await;
+}
+
+#[tokio::test]
+async fn the_same_by_the_actions_of_an_answer() {
+    let mut stage = Stage::new().await;
+    let question = stage.asks("ana", "Does it rain in Lima?");
+    let asked = stage.model.asked().await;
+    assert!(
+        asked.prompt.contains("- **weather**: Tells the weather of a place.\n  - place (string): The name of a town.")
+    );
+    asked.writes(
+        "<response><thought>I look</thought><actions>WEATHER, REPLY</actions>\
+         <parameters>{\"weather\": {\"place\": \"Lima\"}}</parameters><text>I don't know yet</text></response>",
+    );
+    let asked = stage.model.asked().await;
+    assert!(asked.prompt.contains("1. weather (completed): It rains in Lima."), "{}", asked.prompt);
+    asked.says("It does.");
+    let answer = answer(question).await;
+    assert_eq!((said(&answer), results(&answer)), (vec!["It does."], vec![("weather", true, "It rains in Lima.")]));
+    stage.ends().await;
+}
+
+#[tokio::test]
+async fn several_are_called_in_one_round_in_their_order() {
+    let count =
+        Tool::new("count", |(), context: ToolContext| async move { Ok(context.actions().results.len().to_string()) });
+    let mut stage = Stage::with(|builder| builder.tool(count)).await;
+    let question = stage.asks("ana", "Count");
+    let none = json!({});
+    stage.model.asked().await.calls(&[("count", none.clone()), ("sing", none.clone()), ("Count", none)]);
+    let asked = stage.model.asked().await;
+    let told: Vec<_> = asked.messages().into_iter().filter(|(role, _)| *role == "tool").map(|(_, text)| text).collect();
+    let [first, unknown, last] = told[..] else { panic!("{told:?}") };
+    assert_eq!((first, last), ("0", "2"));
+    assert!(unknown.starts_with("failed: there is no tool of this name now; there are count"), "{unknown}");
+    asked.writes("Two");
+    assert_eq!(answer(question).await.text, "Two");
+    stage.ends().await;
+}
+
+#[tokio::test]
+async fn wrong_arguments_go_back_and_right_ones_do() {
+    let mut stage = Stage::new().await;
+    let question = stage.asks("ana", "Does it rain?");
+    stage
+        .model
+        .asked()
+        .await
+        .calls(&[("weather", json!({ "place": 7_654_321 })), ("weather", json!("{\"place\": xyzzy"))]);
+    let asked = stage.model.asked().await;
+    let told: Vec<_> = asked.messages().into_iter().filter(|(role, _)| *role == "tool").map(|(_, text)| text).collect();
+    assert!(told[0].contains("wrong arguments: /place: ") && !told[0].contains("7654321"), "{}", told[0]);
+    assert!(told[1].contains("not valid JSON at line 1") && !told[1].contains("xyzzy"), "{}", told[1]);
+    asked.calls(&[("weather", place("Lima"))]);
+    stage.model.asked().await.writes("It does");
+    let answer = answer(question).await;
+    let successes: Vec<_> = answer.results.iter().map(|result| result.success).collect();
+    assert_eq!((answer.text.as_str(), successes), ("It does", vec![false, false, true]));
+    stage.ends().await;
+}
+
+#[tokio::test]
+async fn the_rounds_are_bounded() {
+    let mut stage = Stage::new().await;
+    for last in ["I give up", ""] {
+        let question = stage.asks("ana", "Does it rain?");
+        for _ in 1..MAX_ROUNDS {
+            let asked = stage.model.asked().await;
+            assert_eq!(asked.offered(), ["weather"]);
+            asked.calls(&[("weather", place("Lima"))]);
+        }
+        let asked = stage.model.asked().await;
+        assert!(asked.offered().is_empty() && asked.prompt.contains("No more tools can be called now"));
+        if last.is_empty() {
+            asked.calls(&[("weather", place("Lima"))]);
+            let error = failure(question).await;
+            assert!(error.message().contains("called tools again and again"), "{error}");
+        } else {
+            asked.writes(last);
+            let answer = answer(question).await;
+            assert_eq!((answer.text.as_str(), answer.results.len()), (last, MAX_ROUNDS - 1));
+        }
+    }
+    stage.ends().await;
+}
+
+#[tokio::test]
+async fn the_calls_are_bounded() {
+    let mut stage = Stage::new().await;
+    let question = stage.asks("ana", "Does it rain?");
+    stage.model.asked().await.calls(&vec![("weather", place("Lima")); MAX_CALLS + 1]);
+    let asked = stage.model.asked().await;
+    assert!(asked.offered().is_empty());
+    asked.writes("Always");
+    assert_eq!(answer(question).await.results.len(), MAX_CALLS);
+    stage.ends().await;
+}
+
+#[tokio::test]
+async fn one_that_fails_panics_or_is_late_does_not_lose_the_rest() {
+    let tools = |name: &'static str| {
+        Tool::new(name, move |(), _| async move {
+            match name {
+                "fails" => Err(Error::new(ErrorKind::Unavailable, "the station is down")),
+                "panics" => panic!("as a test"),
+                "hangs" => pending().await,
+                _ => Ok("x".repeat(MAX_RESULT + 7)),
+            }
+        })
+    };
+    let names = ["fails", "panics", "hangs", "talks"];
+    let limits = Limits { action: Duration::from_millis(1), ..Limits::default() };
+    let mut stage =
+        Stage::with(|builder| names.map(tools).into_iter().fold(builder, |all, tool| all.tool(tool)).limits(limits))
+            .await;
+    let question = stage.asks("ana", "Do it");
+    stage.model.asked().await.calls(&names.map(|name| (name, json!({}))));
+    let asked = stage.model.asked().await;
+    let told: Vec<_> = asked.messages().into_iter().filter(|(role, _)| *role == "tool").map(|(_, text)| text).collect();
+    assert_eq!(
+        told[..3],
+        ["failed: the station is down", "failed: the tool panicked", "failed: no result within 1 ms"]
+    );
+    assert!(told[3].ends_with("xx\n[7 bytes more]"), "a long result is cut");
+    asked.writes("Well");
+    let answer = answer(question).await;
+    let successes: Vec<_> = answer.results.iter().map(|result| result.success).collect();
+    assert_eq!((answer.text.as_str(), successes), ("Well", vec![false, false, false, true]));
+    stage.ends().await;
+}
+
+#[tokio::test]
+async fn what_a_tool_says_is_heard_once_and_in_order() {
+    let tool = Tool::new("tell", |(), context: ToolContext| async move {
+        context.say("First").await?;
+        assert_eq!(context.say(" ").await.expect_err("blank").kind(), ErrorKind::InvalidInput);
+        context.say("Second").await?;
+        Ok(ToolOutput::said("Third"))
+    });
+    let mut stage = Stage::with(|builder| builder.tool(tool)).await;
+    // All that there is to tell was heard, so the model is not asked again.
+    let question = stage.asks("ana", "Tell me");
+    stage.model.asked().await.calls(&[("tell", json!({}))]);
+    let first = answer(question).await;
+    assert_eq!(said(&first), ["First", "Second", "Third"]);
+    assert_eq!((first.text.as_str(), &first.end), ("First\n\nSecond\n\nThird", &End::Completed));
+    let question = stage.asks("ana", "Tell me again");
+    let asked = stage.model.asked().await;
+    assert_eq!(asked.prompt.matches("ada: Third").count(), 1, "{}", asked.prompt);
+    asked.writes("No");
+    assert_eq!(answer(question).await.text, "No");
+    stage.ends().await;
+}
+
+#[tokio::test]
+async fn a_context_outlives_its_call_and_can_say_nothing_then() {
+    let (sender, mut contexts) = tokio::sync::mpsc::unbounded_channel();
+    let tool = Tool::new("keep", move |(), context: ToolContext| {
+        let sender = sender.clone();
+        async move {
+            assert!(!context.is_cancelled());
+            sender.send(context).expect("the test listens");
+            Ok("kept")
+        }
+    });
+    let mut stage = Stage::with(|builder| builder.tool(tool)).await;
+    let question = stage.asks("ana", "Keep it");
+    stage.model.asked().await.calls(&[("keep", json!({}))]);
+    stage.model.asked().await.writes("Kept");
+    assert_eq!(answer(question).await.text, "Kept");
+    let context = contexts.recv().await.expect("it was kept");
+    assert_eq!((context.message().content.text.as_str(), context.is_cancelled()), ("Keep it", true));
+    context.cancelled().await;
+    assert_eq!(context.say("Late").await.expect_err("over").kind(), ErrorKind::Closed);
+    stage.ends().await;
+}
+
+#[tokio::test]
+async fn the_memory_s_own_verbs_are_tools_within_the_room() {
+    let mut stage = Stage::with(|builder| builder.memory_tools()).await;
+    let question = stage.asks("ana", "Note that I like tea");
+    let asked = stage.model.asked().await;
+    assert_eq!(asked.offered(), ["memory_query", "memory_add_document", "memory_remove_document"]);
+    asked.calls(&[("memory:add_document", json!({ "content": "Ana likes tea" }))]);
+    stage.model.asked().await.writes("Noted");
+    assert!(answer(question).await.results[0].success);
+    for (user, knows) in [("ana", true), ("bo", false)] {
+        let question = stage.asks(user, "What do I like?");
+        stage.model.asked().await.calls(&[("memory_query", json!({ "text": "tea", "source": "documents" }))]);
+        let asked = stage.model.asked().await;
+        asked.writes("Let me think");
+        let answer = answer(question).await;
+        assert_eq!(results(&answer)[0].2.contains("Ana likes tea"), knows, "{user}: {:?}", results(&answer));
+    }
+    stage.ends().await;
+}
+
+#[tokio::test]
+async fn an_executor_is_called_within_the_scope_of_the_host() {
+    let provider: Arc<dyn MemoryProvider> = Arc::new(InMemory::new());
+    let query = Arc::clone(Arc::clone(&provider).plugin().executor("memory:query").expect("a verb"));
+    let tool = Tool::from_executor(query, |_| Ok(Scope::new(Vec::new())));
+    let mut stage = Stage::with(|builder| builder.memory(provider).tool(tool)).await;
+    let question = stage.asks("ana", "What do you know?");
+    stage.model.asked().await.calls(&[("memory_query", json!({}))]);
+    stage.model.asked().await.writes("Nothing");
+    let answer = answer(question).await;
+    assert!(results(&answer)[0].2.contains("nothing may be read here"), "{:?}", results(&answer));
+    stage.ends().await;
+}
+
+#[tokio::test]
+async fn a_value_of_a_result_reaches_the_next_prompt() {
+    let tool = Tool::with_schema("measure", "Measures", json!({ "type": "object" }), |_: Value, _| async {
+        Ok(ToolOutput::new("21 degrees").with_value("temperature", 21))
+    });
+    let mut templates = Templates::default();
+    let template = "{{providers}}\nsays and does next at {{temperature}} degrees";
+    templates.message_handler = Template::parse(template).expect("a template");
+    let mut stage = Stage::with(|builder| builder.tool(tool).templates(templates)).await;
+    let question = stage.asks("ana", "How warm is it?");
+    stage.model.asked().await.acts("measure", "", "");
+    let asked = stage.model.asked().await;
+    assert!(asked.prompt.contains("next at 21 degrees"), "{}", asked.prompt);
+    asked.says("Warm");
+    assert_eq!(answer(question).await.text, "Warm");
+    stage.ends().await;
+}
