@@ -1,0 +1,92 @@
+import { ConflictError, InvalidInputError } from "./error.js";
+import { following, found, timed } from "./memory.js";
+import type { CallOptions, Transport } from "./transport.js";
+import type { DocumentPage, DocumentQuery, DocumentSelection, NewDocument, PutOptions, RemoveOptions, StoredDocument } from "./types.js";
+
+/** The documents of one collection. */
+export class Documents {
+  readonly #transport: Transport;
+  readonly #path: string;
+
+  constructor(
+    transport: Transport,
+    /** The name of the collection. */
+    readonly collection: string,
+  ) {
+    if (!/^[a-z0-9_-]{1,64}$/.test(collection)) {
+      throw new InvalidInputError("the name of a collection has 1 to 64 characters of [a-z0-9_-]");
+    }
+    this.#transport = transport;
+    this.#path = `/v1/documents/${collection}`;
+  }
+
+  /** Adds a document under an id that is made for it. Safe to repeat. */
+  async add(document: NewDocument, options: CallOptions = {}): Promise<StoredDocument> {
+    const id = crypto.randomUUID();
+    try {
+      return await this.put(id, document, { ...options, expect: "absent" });
+    } catch (error) {
+      // The id is new, so that what has it is there by an earlier attempt of this call.
+      const added = error instanceof ConflictError ? await this.get(id, options) : undefined;
+      if (added === undefined) throw error;
+      return added;
+    }
+  }
+
+  /**
+   * Creates or replaces a document. With `expect`, a put whose outcome is unknown is repeated; a `ConflictError` then has the outcome
+   * `Unknown`, since an earlier attempt may be what is in place.
+   */
+  async put(id: string, document: NewDocument, options: PutOptions = {}): Promise<StoredDocument> {
+    const { expect, ...call } = options;
+    const headers: Record<string, string> =
+      expect === undefined ? {} : expect === "absent" ? { "If-None-Match": "*" } : { "If-Match": `"${expect}"` };
+    const request = { method: "PUT", path: this.#pathOf(id), body: timed(document), headers, repeatable: expect !== undefined } as const;
+    return (await this.#transport.call(request, call)) as StoredDocument;
+  }
+
+  /** The document with this id, or `undefined`. */
+  async get(id: string, options: CallOptions = {}): Promise<StoredDocument | undefined> {
+    const answer = this.#transport.call({ method: "GET", path: this.#pathOf(id), repeatable: true }, options);
+    return (await found(answer)) as StoredDocument | undefined;
+  }
+
+  /** One page of documents. */
+  async query(query: DocumentQuery, options: CallOptions = {}): Promise<DocumentPage> {
+    return (await this.#transport.call({ method: "GET", path: this.#path, query, repeatable: true }, options)) as DocumentPage;
+  }
+
+  /** All pages of documents, one after the other. */
+  async *pages(query: DocumentQuery, options: CallOptions = {}): AsyncGenerator<DocumentPage, void, undefined> {
+    for (let next: DocumentQuery | undefined = query; next !== undefined;) {
+      const page: DocumentPage = await this.query(next, options);
+      yield page;
+      next = page.next === undefined ? undefined : following(query, page.next);
+    }
+  }
+
+  /** Removes documents and returns their ids: none when more than `max` are found (`LimitExceededError`). */
+  async remove(selection: DocumentSelection, options: RemoveOptions = {}): Promise<string[]> {
+    const { max, dryRun, ...call } = options;
+    // Without ids, the server would take all that the rest of the selection finds.
+    if (Array.isArray(selection.id) && selection.id.length === 0) return [];
+    const query = { ...selection, max, dryRun };
+    // A repetition would remove what has come meanwhile, and could not tell what the first attempt has removed.
+    const request = { method: "DELETE", path: this.#path, query, repeatable: dryRun === true } as const;
+    return ((await this.#transport.call(request, call)) as { ids: string[] }).ids;
+  }
+
+  #pathOf(id: string): string {
+    // A URL would take these for a folder.
+    if (id === "" || id === "." || id === "..") throw new InvalidInputError("no document can be put or read under this id");
+    return `${this.#path}/${percentEncoded(id)}`;
+  }
+}
+
+function percentEncoded(id: string): string {
+  try {
+    return encodeURIComponent(id);
+  } catch {
+    throw new InvalidInputError("an id holds half of a surrogate pair");
+  }
+}

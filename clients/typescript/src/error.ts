@@ -1,0 +1,142 @@
+/** Whether a failed call may have had its effect: `NotDone` when nothing was written, `Unknown` when that can't be told. */
+export type Outcome = "NotDone" | "Unknown";
+
+/** What went wrong: the kinds of the contract, and `Aborted` where the caller's signal ended the call. */
+export type ErrorKind =
+  | "InvalidInput"
+  | "TooLarge"
+  | "NotFound"
+  | "Conflict"
+  | "LimitExceeded"
+  | "Unsupported"
+  | "Unavailable"
+  | "Timeout"
+  | "Unauthorized"
+  | "Corrupt"
+  | "SchemaMismatch"
+  | "Closed"
+  | "Unexpected"
+  | "Aborted";
+
+/** What is known of a failure beside its message. */
+export interface ErrorDetails {
+  /** `NotDone` unless given. */
+  readonly outcome?: Outcome;
+  /** The status of the response, if there was one. */
+  readonly status?: number;
+  /** Whether the same call can succeed later; false unless given. */
+  readonly retryable?: boolean;
+  readonly cause?: unknown;
+}
+
+/** Why a call failed. The message holds no payload and no token. */
+export class MemoryError extends Error {
+  readonly kind: ErrorKind;
+  readonly outcome: Outcome;
+  readonly retryable: boolean;
+  readonly status: number | undefined;
+
+  constructor(kind: ErrorKind, message: string, details: ErrorDetails = {}) {
+    super(message, details.cause === undefined ? undefined : { cause: details.cause });
+    this.name = kind === "Aborted" ? "AbortError" : `${kind}Error`;
+    this.kind = kind;
+    this.outcome = details.outcome ?? "NotDone";
+    this.retryable = details.retryable ?? false;
+    this.status = details.status;
+  }
+
+  /** The error of the class that belongs to the kind. */
+  static of(kind: ErrorKind, message: string, details: ErrorDetails = {}): MemoryError {
+    const Class = CLASSES[kind];
+    return Class === undefined ? new MemoryError(kind, message, details) : new Class(message, details);
+  }
+
+  /** The same error after an attempt whose outcome is unknown. */
+  withOutcome(outcome: Outcome): MemoryError {
+    const { kind, message, retryable, cause, status } = this;
+    return MemoryError.of(kind, message, { outcome, retryable, cause, ...(status === undefined ? {} : { status }) });
+  }
+}
+
+/** An argument is not valid. */
+export class InvalidInputError extends MemoryError {
+  constructor(message: string, details?: ErrorDetails) {
+    super("InvalidInput", message, details);
+  }
+}
+
+/** An argument is over a limit. */
+export class TooLargeError extends MemoryError {
+  constructor(message: string, details?: ErrorDetails) {
+    super("TooLarge", message, details);
+  }
+}
+
+/** No record has this id. */
+export class NotFoundError extends MemoryError {
+  constructor(message: string, details?: ErrorDetails) {
+    super("NotFound", message, details);
+  }
+}
+
+/** The revision is another one, the id is taken, or a key stands for another memory. */
+export class ConflictError extends MemoryError {
+  constructor(message: string, details?: ErrorDetails) {
+    super("Conflict", message, details);
+  }
+}
+
+/** A removal found more than it may remove, and removed nothing. */
+export class LimitExceededError extends MemoryError {
+  constructor(message: string, details?: ErrorDetails) {
+    super("LimitExceeded", message, details);
+  }
+}
+
+/** The token is missing, or does not allow this. */
+export class UnauthorizedError extends MemoryError {
+  constructor(message: string, details?: ErrorDetails) {
+    super("Unauthorized", message, details);
+  }
+}
+
+/** The server or its engine can't be reached now. */
+export class UnavailableError extends MemoryError {
+  constructor(message: string, details?: ErrorDetails) {
+    super("Unavailable", message, details);
+  }
+}
+
+/** The deadline of the call, or one of the server, has passed. */
+export class TimeoutError extends MemoryError {
+  constructor(message: string, details?: ErrorDetails) {
+    super("Timeout", message, details);
+  }
+}
+
+/** The caller's signal ended the call. Its `name` is `AbortError`, and its `cause` the reason of the signal. */
+export class AbortedError extends MemoryError {
+  constructor(message: string, details?: ErrorDetails) {
+    super("Aborted", message, details);
+  }
+}
+
+/** This client has been closed. */
+export class ClosedError extends MemoryError {
+  constructor(message: string, details?: ErrorDetails) {
+    super("Closed", message, details);
+  }
+}
+
+const CLASSES: Partial<Record<ErrorKind, new (message: string, details?: ErrorDetails) => MemoryError>> = {
+  InvalidInput: InvalidInputError,
+  TooLarge: TooLargeError,
+  NotFound: NotFoundError,
+  Conflict: ConflictError,
+  LimitExceeded: LimitExceededError,
+  Unauthorized: UnauthorizedError,
+  Unavailable: UnavailableError,
+  Timeout: TimeoutError,
+  Aborted: AbortedError,
+  Closed: ClosedError,
+};

@@ -1,0 +1,165 @@
+import { type Server, startServer } from "#server";
+import { Documents } from "./documents.js";
+import { InvalidInputError, NotFoundError } from "./error.js";
+import type { Json } from "./json.js";
+import { type CallOptions, type ConnectOptions, Transport } from "./transport.js";
+import type {
+  Health,
+  Hit,
+  MemoryOptions,
+  MemoryPage,
+  MemoryPatch,
+  MemoryQuery,
+  NewMemory,
+  Recalled,
+  RecallOptions,
+  StoredMemory,
+  Updated,
+} from "./types.js";
+
+/** How `Memory.open` starts its server. */
+export interface OpenOptions extends Omit<ConnectOptions, "token" | "fetch"> {
+  /** The path of the binary; else `AGENT_MEMORY_BIN`, the package of this platform, or `PATH` has it. */
+  readonly binary?: string | undefined;
+}
+
+/** The memory of an agent: its ledger, its documents, and recall. Every method fails with a `MemoryError`. */
+export class Memory {
+  readonly #transport: Transport;
+  readonly #server: Server | undefined;
+
+  private constructor(transport: Transport, server?: Server) {
+    this.#transport = transport;
+    this.#server = server;
+  }
+
+  /** The memory behind a server. Nothing is sent before the first call. */
+  static connect(url: string | URL, options: ConnectOptions = {}): Memory {
+    return new Memory(new Transport(url, options, "start it with `agent-memory serve`, or give the URL of one that runs"));
+  }
+
+  /**
+   * The memory in a database: a file of SQLite, made when it is missing, or the URL of any engine. Starts a server for it, which
+   * `close` ends, and which ends with this process however that ends. Node.js only.
+   */
+  static async open(database: string, options: OpenOptions = {}): Promise<Memory> {
+    const { binary, ...connect } = options;
+    const server = await startServer(database, binary);
+    return new Memory(
+      new Transport(server.url, { ...connect, token: server.token }, "its server has ended: open the memory again"),
+      server,
+    );
+  }
+
+  /** The address of the server that `open` has started; `undefined` behind `connect`. */
+  get url(): string | undefined {
+    return this.#server?.url;
+  }
+
+  /** Appends a memory and returns its id. Safe to repeat: it has an idempotency key before the first attempt. */
+  async store(spaceId: string, trigger: Json, options: MemoryOptions & CallOptions = {}): Promise<string> {
+    const { signal, timeout, ...rest } = options;
+    const body = keyed({ ...rest, spaceId, trigger });
+    const stored = await this.#transport.call({ method: "POST", path: "/v1/memories", body, repeatable: true }, { signal, timeout });
+    return (stored as { id: string }).id;
+  }
+
+  /** Appends memories, all or none, and returns their ids in the same order: 10,000 at most, of 64 MiB. Safe to repeat. */
+  async storeMany(memories: readonly NewMemory[], options: CallOptions = {}): Promise<string[]> {
+    const body = { memories: memories.map(keyed) };
+    const stored = await this.#transport.call({ method: "POST", path: "/v1/memories/batch", body, repeatable: true }, options);
+    return (stored as { ids: string[] }).ids;
+  }
+
+  /** The memory with this id, or `undefined`. */
+  async get(id: string, options: CallOptions = {}): Promise<StoredMemory | undefined> {
+    return (await found(this.#transport.call({ method: "GET", path: memoryPath(id), repeatable: true }, options))) as
+      StoredMemory | undefined;
+  }
+
+  /** Changes the context, the metadata or the status of a memory. */
+  async update(id: string, patch: MemoryPatch, options: CallOptions = {}): Promise<Updated> {
+    const repeatable = patch.ifRevision !== undefined;
+    return (await this.#transport.call({ method: "PATCH", path: memoryPath(id), body: patch, repeatable }, options)) as Updated;
+  }
+
+  /** One page of memories. */
+  async query(query: MemoryQuery, options: CallOptions = {}): Promise<MemoryPage> {
+    return (await this.#transport.call({ method: "GET", path: "/v1/memories", query, repeatable: true }, options)) as MemoryPage;
+  }
+
+  /** All pages of memories, one after the other. */
+  async *pages(query: MemoryQuery, options: CallOptions = {}): AsyncGenerator<MemoryPage, void, undefined> {
+    for (let next: MemoryQuery | undefined = query; next !== undefined;) {
+      const page: MemoryPage = await this.query(next, options);
+      yield page;
+      next = page.next === undefined ? undefined : following(query, page.next);
+    }
+  }
+
+  /** Answers a question in words: the best hits first, from the ledger or from the documents of a collection. */
+  async recall(question: string, options: RecallOptions): Promise<Recalled> {
+    const { signal, timeout, ...rest } = options;
+    const query = { ...rest, text: question };
+    const answer = await this.#transport.call({ method: "GET", path: "/v1/recall", query, repeatable: true }, { signal, timeout });
+    const recalled = answer as Omit<Recalled, "hits"> & { hits: (Omit<Hit, "before" | "after"> & Partial<Hit>)[] };
+    return { ...recalled, hits: recalled.hits.map((hit) => ({ before: [], after: [], ...hit })) };
+  }
+
+  /** The documents of a collection, whose name has 1 to 64 characters of `[a-z0-9_-]`. */
+  documents(collection: string): Documents {
+    return new Documents(this.#transport, collection);
+  }
+
+  /** The collections that hold a document. */
+  async collections(options: CallOptions = {}): Promise<string[]> {
+    const answer = await this.#transport.call({ method: "GET", path: "/v1/collections", repeatable: true }, options);
+    return (answer as { collections: string[] }).collections;
+  }
+
+  /** How the engine is. */
+  async health(options: CallOptions = {}): Promise<Health> {
+    return (await this.#transport.call({ method: "GET", path: "/v1/health", repeatable: true }, options)) as Health;
+  }
+
+  /** Refuses further calls, and ends the server that `open` has started once it has answered what it was asked. */
+  async close(): Promise<void> {
+    this.#transport.close();
+    await this.#server?.close();
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.close();
+  }
+}
+
+/** The answer, or `undefined` for what is not there. */
+export async function found(answer: Promise<unknown>): Promise<unknown> {
+  try {
+    return await answer;
+  } catch (error) {
+    if (error instanceof NotFoundError) return undefined;
+    throw error;
+  }
+}
+
+/** The query of the page behind a cursor, which starts where the one before has ended. */
+export function following<Q extends { readonly cursor?: string; readonly offset?: number }>(query: Q, cursor: string): Q {
+  const { offset: _, ...rest } = query;
+  return { ...rest, cursor } as Q;
+}
+
+/** A record as the server takes it, with a time in milliseconds. */
+export function timed<R extends { readonly createdAt?: number | Date }>(record: R): object {
+  const { createdAt, ...rest } = record;
+  return createdAt === undefined ? rest : { ...rest, createdAt: Number(createdAt) };
+}
+
+function keyed(memory: NewMemory): object {
+  return { ...timed(memory), idempotencyKey: memory.idempotencyKey ?? crypto.randomUUID() };
+}
+
+function memoryPath(id: string): string {
+  if (!/^[0-9a-f-]{36}$/i.test(id)) throw new InvalidInputError("the id of a memory is a UUID");
+  return `/v1/memories/${id}`;
+}

@@ -1,0 +1,127 @@
+import { type ChildProcess, spawn } from "node:child_process";
+import { randomBytes } from "node:crypto";
+import { resolve } from "node:path";
+import { createInterface } from "node:readline";
+import type { Readable } from "node:stream";
+import { checked, findBinary } from "./binary.js";
+import { InvalidInputError, UnavailableError } from "./error.js";
+
+/** A server that this process has started. */
+export interface Server {
+  readonly url: string;
+  readonly token: string;
+  /** Ends it when it has answered what it was asked, and does nothing the second time. */
+  close(): Promise<void>;
+}
+
+/** Starts a server for a database on a free port of this machine, and returns when it listens. */
+export async function startServer(database: string, binary?: string): Promise<Server> {
+  const program = binary === undefined ? findBinary() : checked(binary, "binary");
+  const token = randomBytes(32).toString("base64url");
+  // A command line is public, the environment is not: the URL may hold a password.
+  const env = { ...process.env, AGENT_MEMORY_URL: databaseUrl(database), AGENT_MEMORY_TOKEN: token };
+  const child = spawnSupervised([program, "serve", "--listen", "127.0.0.1:0"], env);
+  const ended = new Promise<void>((end) => child.once("exit", () => end()).once("error", () => end()));
+  let closing: Promise<void> | undefined;
+  const close = () => (closing ??= end(child, ended));
+  try {
+    const url = await address(child);
+    release(child);
+    return { url, token, close };
+  } catch (error) {
+    await close();
+    throw error;
+  }
+}
+
+/** How long a server may take until it listens, in milliseconds: it brings the schema up to date before. */
+const START = 60_000;
+/** How long it may take to end, in milliseconds: it answers what it was asked within ten seconds. */
+const END = 15_000;
+
+/**
+ * Runs a command until it ends by itself, or until the pipe to it closes, as it does when this process dies, however that happens. The
+ * session of its own keeps a Ctrl-C at the terminal for this process alone. The shell lets go of the standard error, whose end then tells
+ * that the server has ended.
+ */
+const SUPERVISE = `
+exec 3<&0
+"$@" </dev/null 3<&- &
+server=$!
+{ read -r _ <&3; kill "$server"; } 2>/dev/null &
+watcher=$!
+exec 3<&- 2>/dev/null
+wait "$server"; code=$?
+kill "$watcher"
+exit "$code"
+`;
+
+function spawnSupervised(command: string[], env: NodeJS.ProcessEnv): ChildProcess {
+  const stdio = ["pipe", "ignore", "pipe"] as ["pipe", "ignore", "pipe"];
+  if (process.platform !== "win32") {
+    return spawn("/bin/sh", ["-c", SUPERVISE, "agent-memory", ...command], { env, stdio, detached: true });
+  }
+  const [program = "", ...args] = command;
+  const child = spawn(program, args, { env, stdio, windowsHide: true });
+  const kill = () => child.kill();
+  process.once("exit", kill);
+  child.once("exit", () => process.off("exit", kill));
+  return child;
+}
+
+/** The address in the line that says where the server listens; its last line is the reason why it does not. */
+function address(child: ChildProcess): Promise<string> {
+  return new Promise((found, failed) => {
+    let last = "it said nothing";
+    const fail = (why: string) => {
+      clearTimeout(timer);
+      failed(new UnavailableError(`the server ${why}: ${last}`));
+    };
+    const timer = setTimeout(() => fail(`does not listen after ${START / 1_000} seconds`), START);
+    child.once("error", (error) => fail(`can't be started (${error.message})`));
+    const lines = createInterface({ input: child.stderr as Readable });
+    // The end of its output comes behind the last line, which the end of the process need not.
+    lines.once("close", () => fail("did not start"));
+    lines.on("line", (line) => {
+      const [, url] = /^listening on (http:\/\/\S+)$/.exec(line) ?? [];
+      if (url === undefined) {
+        last = line;
+        return;
+      }
+      clearTimeout(timer);
+      found(url);
+    });
+  });
+}
+
+/** Lets this process end while the server runs: the pipe closes then. */
+function release(child: ChildProcess): void {
+  child.unref();
+  for (const stream of [child.stdin, child.stderr] as unknown as { unref?: () => void }[]) stream.unref?.();
+}
+
+async function end(child: ChildProcess, ended: Promise<void>): Promise<void> {
+  child.ref();
+  if (process.platform === "win32") child.kill();
+  child.stdin?.on("error", () => {}).destroy();
+  const timer = setTimeout(() => killAll(child), END);
+  await ended;
+  clearTimeout(timer);
+  child.stderr?.destroy();
+}
+
+function killAll(child: ChildProcess): void {
+  if (child.pid === undefined || process.platform === "win32") return void child.kill("SIGKILL");
+  try {
+    process.kill(-child.pid, "SIGKILL");
+  } catch {
+    // It has ended meanwhile.
+  }
+}
+
+function databaseUrl(database: string): string {
+  if (database === "") throw new InvalidInputError('name the file of the database, as in Memory.open("memory.db")');
+  // A drive of Windows has one letter.
+  if (/^[a-z][a-z0-9+]+:/i.test(database)) return database;
+  return `sqlite://${encodeURIComponent(resolve(database)).replaceAll("%2F", "/")}`;
+}

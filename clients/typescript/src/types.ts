@@ -1,0 +1,207 @@
+import type { components } from "./openapi.js";
+import type { Json, JsonObject } from "./json.js";
+import type { CallOptions } from "./transport.js";
+
+type Schemas = components["schemas"];
+
+/** How far the task of a memory is; `observed` was seen and is never answered. */
+export type Status = Schemas["StatusName"];
+
+/** A memory of the ledger. Times are milliseconds since 1970 UTC. */
+export type StoredMemory = Omit<Schemas["Memory"], "trigger" | "context" | "metadata"> & {
+  readonly trigger: Json;
+  readonly context?: Json;
+  readonly metadata: JsonObject;
+};
+
+/** A text that an agent saved, in a collection. Times are milliseconds since 1970 UTC. */
+export type StoredDocument = Omit<Schemas["Document"], "metadata"> & { readonly metadata: JsonObject };
+
+/** A row that is no valid record. */
+export type Unreadable = Schemas["UnreadableBody"];
+
+/** How the engine is. */
+export type Health = Schemas["HealthBody"];
+
+/** What is stored with a memory, beside its space and its trigger. */
+export interface MemoryOptions {
+  /** What came of it, if that is known already. */
+  readonly context?: Json;
+  /** What conditions can look into. */
+  readonly metadata?: JsonObject;
+  /** `pending` unless given. */
+  readonly status?: Status;
+  /** When it happened; now unless given. A number is milliseconds since 1970 UTC. */
+  readonly createdAt?: number | Date;
+  /** Finds the first store again; made for the call unless given. */
+  readonly idempotencyKey?: string;
+}
+
+/** A memory to store. */
+export interface NewMemory extends MemoryOptions {
+  /** Where it happened, from broad to narrow. */
+  readonly spaceId: string;
+  /** What happened: any JSON. */
+  readonly trigger: Json;
+}
+
+/** A change of a memory: what is not named stays. */
+export interface MemoryPatch {
+  readonly context?: "clear" | { readonly set: Json };
+  /** `merge` is a merge patch (RFC 7396). */
+  readonly metadata?: { readonly replace: JsonObject } | { readonly merge: JsonObject };
+  readonly status?: Status;
+  /** The revision that the memory must have, or else `Conflict`. Only with it is an update repeated whose outcome is unknown. */
+  readonly ifRevision?: number;
+}
+
+/** What an update left behind. */
+export type Updated = Schemas["UpdatedBody"];
+
+/** Which spaces: at least one selector (several are a union), or `all`. */
+export interface Spaces {
+  /** The spaces with these ids. */
+  readonly space?: string | readonly string[];
+  /** These spaces and all below them: the safe choice to keep tenants apart. */
+  readonly under?: string | readonly string[];
+  /** Spaces that start with these bytes; `guild1` also finds `guild12`. */
+  readonly prefix?: string | readonly string[];
+  /** Spaces that match a pattern of `*`, `?` and `[a-z]` as a whole. */
+  readonly glob?: string | readonly string[];
+  /** Spaces in which a regular expression finds something. */
+  readonly regex?: string | readonly string[];
+  /** Every space. */
+  readonly all?: true;
+}
+
+/** What the records hold. */
+export interface Search {
+  /** A condition, as in `metadata.topic = 'rust' AND text ILIKE '%birthday%'`. */
+  readonly where?: string;
+  /** Words of which a record holds at least one. */
+  readonly text?: string;
+}
+
+/** When memories were created, and how far their tasks are. */
+export interface LedgerConditions {
+  /** Created after this, exclusively. */
+  readonly after?: number | Date;
+  /** Created before this, exclusively. */
+  readonly before?: number | Date;
+  readonly status?: Status | readonly Status[];
+  /** The ids of memories to leave out. */
+  readonly exclude?: string | readonly string[];
+}
+
+/** Which page of what was found. */
+export interface PageOptions {
+  /** `newest` first unless given. */
+  readonly order?: "newest" | "oldest";
+  /** How many records at most: 50 unless given, at most 1,000. */
+  readonly limit?: number;
+  /** Leaves out this many at the start, at most 10,000; not with a cursor. */
+  readonly offset?: number;
+  /** `next` of an earlier page of the same query. */
+  readonly cursor?: string;
+}
+
+export interface MemoryQuery extends Spaces, Search, LedgerConditions, PageOptions {}
+
+export interface DocumentQuery extends Spaces, Search, PageOptions {}
+
+/** A page of memories. A short or empty page may have a next one; only a page without `next` is the last. */
+export interface MemoryPage {
+  readonly memories: readonly StoredMemory[];
+  /** Rows that match as far as can be told, and can't be read. */
+  readonly unreadable: readonly Unreadable[];
+  readonly next?: string;
+}
+
+/** A page of documents. A short or empty page may have a next one; only a page without `next` is the last. */
+export interface DocumentPage {
+  readonly documents: readonly StoredDocument[];
+  /** Rows that match as far as can be told, and can't be read. */
+  readonly unreadable: readonly Unreadable[];
+  readonly next?: string;
+}
+
+/** A document to put. */
+export interface NewDocument {
+  /** The space it is about. */
+  readonly spaceId: string;
+  /** The text, of at most 1 MiB. */
+  readonly content: string;
+  /** What conditions can look into. */
+  readonly metadata?: JsonObject;
+  /** When it is made; now unless given. Later puts leave it alone. */
+  readonly createdAt?: number | Date;
+}
+
+export interface PutOptions extends CallOptions {
+  /** What must be in place, or else `Conflict`: nothing, or this revision. Only with it is a put repeated whose outcome is unknown. */
+  readonly expect?: "absent" | number;
+}
+
+/** Which documents: those that satisfy all that is named. `id` alone looks in every space; `all` alone removes nothing. */
+export interface DocumentSelection extends Spaces, Search {
+  readonly id?: string | readonly string[];
+}
+
+export interface RemoveOptions extends CallOptions {
+  /** If more are found, none is removed: 10 unless given, at most 10,000. */
+  readonly max?: number;
+  /** Tells what would be removed, and removes nothing. */
+  readonly dryRun?: boolean;
+}
+
+/** Where a question looks, and how it is read. */
+export interface RecallOptions extends Spaces, LedgerConditions, CallOptions {
+  /** Asks the documents of this collection instead of the ledger. */
+  readonly collection?: string;
+  /** A condition that hits satisfy. */
+  readonly where?: string;
+  /** How many hits at most: 10 unless given, at most 1,000. */
+  readonly limit?: number;
+  /** How many records on each side of a hit in its container, at most 10. */
+  readonly neighbours?: number;
+  /** Tells the terms that matched and the divisors of the scores. */
+  readonly explain?: boolean;
+  /** `english`, `german` or another that the server knows, or `none`; that of the database unless given. */
+  readonly language?: string;
+  /** What holds records together: `parent` (the space above, the default), `depth:N` or `metadata:KEY`. */
+  readonly container?: string;
+  /** The key of the metadata that names who speaks: `speaker` unless given. */
+  readonly speaker?: string;
+}
+
+/** A memory, or a document where a collection was asked. */
+export interface RecalledRecord {
+  readonly memory?: StoredMemory;
+  readonly document?: StoredDocument;
+}
+
+/** A record that answers. */
+export interface Hit extends RecalledRecord {
+  /** The sum of the parts. */
+  readonly score: number;
+  /** What each property of the record brings to its score. */
+  readonly parts: Schemas["PartsBody"];
+  /** The records before it in its container, oldest first. */
+  readonly before: readonly RecalledRecord[];
+  /** The records behind it. */
+  readonly after: readonly RecalledRecord[];
+  /** The terms of the question that it holds, with `explain`. */
+  readonly terms?: readonly Schemas["TermBody"][];
+}
+
+/** What a question found. */
+export interface Recalled {
+  /** The best comes first. */
+  readonly hits: readonly Hit[];
+  /** How many records of the scope were looked at. */
+  readonly examined: number;
+  /** Whether all of the scope was. If not, the hits are the best of its newest part. */
+  readonly complete: boolean;
+  /** By what the parts were divided, with `explain`. */
+  readonly explained?: Schemas["ExplainedBody"];
+}

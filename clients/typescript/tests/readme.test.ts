@@ -1,0 +1,31 @@
+import { Memory } from "agent-memory";
+import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
+import { readdir } from "node:fs/promises";
+import { join } from "node:path";
+import { test } from "node:test";
+import { promisify } from "node:util";
+import { temporaryFolder } from "./support.js";
+
+/** What each example of the README writes, in their order. */
+const EXPECTED = [
+  /^{ text: 'I adopted a cat' }\n$/,
+  /^sqlite\n$/,
+  /^2 { seen: true, topic: 'pets' }\nguild1-general-ana-m1 { text: 'I adopted a cat' }\n\[ 'pets' \]\n$/,
+  /^somebody else was faster\n$/,
+  /^app\/user%2D1\/Zo%C3%AB%2Fa\n$/,
+];
+
+test("the examples of the README run", async (t) => {
+  const examples = new URL("examples/", import.meta.url);
+  assert.equal((await readdir(examples)).length, EXPECTED.length);
+  await using server = await Memory.open(join(await temporaryFolder(t), "memory.db"));
+  const env = { ...process.env, AGENT_MEMORY_SERVER: server.url };
+  for (const [index, expected] of EXPECTED.entries()) {
+    await t.test(`example ${index + 1}`, async (t) => {
+      const program = new URL(`${index + 1}.js`, examples).pathname;
+      const { stdout } = await promisify(execFile)(process.execPath, [program], { cwd: await temporaryFolder(t), env });
+      assert.match(stdout, expected);
+    });
+  }
+});

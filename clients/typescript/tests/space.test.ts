@@ -1,0 +1,30 @@
+import { InvalidInputError, spaceOf } from "agent-memory";
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { openMemory } from "./support.js";
+
+test("a space is its segments, encoded", () => {
+  assert.equal(spaceOf("app", "user-1", "Zoë/a:b"), "app/user%2D1/Zo%C3%AB%2Fa%3Ab");
+  assert.equal(spaceOf("a.b_c~d"), "a.b_c~d");
+  assert.equal(spaceOf("!*'() %"), "%21%2A%27%28%29%20%25");
+  assert.equal(spaceOf("a", "", ""), "a/%/%");
+  for (const wrong of [[], ["\ud800"]]) assert.throws(() => spaceOf(...wrong), InvalidInputError);
+});
+
+test("different namespaces have different spaces", () => {
+  const names = ["", "a", "-", "/", ":", "%", "%2F", "a/", "/a", "a-", "A", "é", "\u0000", "💡"];
+  const lists = names.flatMap((one) => [[one], ...names.map((two) => [one, two]), ...names.map((two) => [one, two, one])]);
+  const spaces = lists.map((list) => spaceOf(...list));
+  assert.equal(new Set(spaces).size, lists.length);
+  assert.ok(spaces.every((space) => /^[A-Za-z0-9_.~%/]+$/.test(space)));
+});
+
+test("what is under a namespace belongs to it", async (t) => {
+  const memory = await openMemory(t);
+  for (const user of ["ana", "ana-2", "ana/2", "anatole"]) await memory.store(spaceOf("app", user, "thread"), { user });
+  const { memories } = await memory.query({ under: spaceOf("app", "ana") });
+  assert.deepEqual(
+    memories.map(({ trigger }) => trigger),
+    [{ user: "ana" }],
+  );
+});
