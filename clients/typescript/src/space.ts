@@ -1,4 +1,5 @@
 import { InvalidInputError } from "./error.js";
+import { sha256 } from "./text.js";
 
 /**
  * The space of a namespace or a thread: each segment percent-encoded but for `[A-Za-z0-9_.~]`, the empty one as a `%` alone, joined by
@@ -11,6 +12,20 @@ export function spaceOf(...segments: readonly string[]): string {
   if (segments.length === 0) throw new InvalidInputError("a namespace has at least one segment");
   return segments.map(encoded).join("/");
 }
+
+/** The segments of a space that `spaceOf` has made. */
+export function namesOf(space: string): string[] {
+  return space.split("/").map((segment) => (segment === "%" ? "" : decodeURIComponent(segment)));
+}
+
+/** The id of the document with this name in a space, of at most 256 bytes. The Python client has the same rule. */
+export async function idIn(space: string, name: string): Promise<string> {
+  const short = spaceOf(name);
+  const hash = (await sha256(space)).slice(0, 32);
+  return `${hash}/${short.length > LONGEST_NAME ? `%${await sha256(short)}` : short}`;
+}
+
+const LONGEST_NAME = 200;
 
 function encoded(segment: string): string {
   if (segment === "") return "%";

@@ -5,7 +5,8 @@ import { readdir } from "node:fs/promises";
 import { join } from "node:path";
 import { test } from "node:test";
 import { promisify } from "node:util";
-import { temporaryFolder } from "./support.js";
+import { message } from "./models.js";
+import { scripted, temporaryFolder } from "./support.js";
 
 /** What each example of the README writes, in their order. */
 const EXPECTED = [
@@ -14,13 +15,16 @@ const EXPECTED = [
   /^2 { seen: true, topic: 'pets' }\nguild1-general-ana-m1 { text: 'I adopted a cat' }\n\[ 'pets' \]\n$/,
   /^somebody else was faster\n$/,
   /^app\/user%2D1\/Zo%C3%AB%2Fa\n$/,
+  /^\[ { type: 'text', text: 'Noted\.' } \]\n$/,
 ];
 
 test("the examples of the README run", async (t) => {
   const examples = new URL("examples/", import.meta.url);
   assert.equal((await readdir(examples)).length, EXPECTED.length);
   await using server = await Memory.open(join(await temporaryFolder(t), "memory.db"));
-  const env = { ...process.env, AGENT_MEMORY_SERVER: server.url };
+  const { url } = await scripted(t, message([{ type: "text", text: "Noted." }]));
+  const models = { ANTHROPIC_BASE_URL: url, ANTHROPIC_API_KEY: "none" };
+  const env = { ...process.env, ...models, AGENT_MEMORY_SERVER: server.url };
   for (const [index, expected] of EXPECTED.entries()) {
     await t.test(`example ${index + 1}`, async (t) => {
       const program = new URL(`${index + 1}.js`, examples).pathname;

@@ -1,6 +1,7 @@
 import { InvalidInputError, spaceOf } from "agent-memory";
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { idIn, namesOf } from "../dist/space.js";
 import { openMemory } from "./support.js";
 
 test("a space is its segments, encoded", () => {
@@ -16,6 +17,7 @@ test("different namespaces have different spaces", () => {
   const lists = names.flatMap((one) => [[one], ...names.map((two) => [one, two]), ...names.map((two) => [one, two, one])]);
   const spaces = lists.map((list) => spaceOf(...list));
   assert.equal(new Set(spaces).size, lists.length);
+  assert.deepEqual(spaces.map(namesOf), lists);
   assert.ok(spaces.every((space) => /^[A-Za-z0-9_.~%/]+$/.test(space)));
 });
 
@@ -27,4 +29,12 @@ test("what is under a namespace belongs to it", async (t) => {
     memories.map(({ trigger }) => trigger),
     [{ user: "ana" }],
   );
+});
+
+test("an id fits its limit, and is that of one name in one space", async () => {
+  assert.match(await idIn("a/b", "c-d"), /^[0-9a-f]{32}\/c%2Dd$/);
+  const names = ["a", "-".repeat(66), "-".repeat(67), "é".repeat(2_000)];
+  const ids = await Promise.all(names.flatMap((name) => [idIn("a", name), idIn("b", name)]));
+  assert.equal(new Set(ids).size, 8);
+  assert.ok(ids.every((id) => id.length <= 256));
 });

@@ -1,0 +1,23 @@
+/** What the adapters do with texts. */
+
+/** The SHA-256 of a text in hexadecimal digits. */
+export async function sha256(text: string): Promise<string> {
+  const digest = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(text));
+  return Array.from(new Uint8Array(digest), (byte) => byte.toString(16).padStart(2, "0")).join("");
+}
+
+/** The first 100 places where a text stands in another one. The empty text stands nowhere. */
+export function placesOf(text: string, content: string): number[] {
+  const places: number[] = [];
+  let at = text === "" ? -1 : content.indexOf(text);
+  while (at !== -1 && places.length < 100) {
+    places.push(at);
+    at = content.indexOf(text, at + text.length);
+  }
+  return places;
+}
+
+/** The number of the line in which a place lies, from 1. */
+export function lineOf(place: number, content: string): number {
+  return content.slice(0, place).split("\n").length;
+}
