@@ -21,3 +21,15 @@ export function placesOf(text: string, content: string): number[] {
 export function lineOf(place: number, content: string): number {
   return content.slice(0, place).split("\n").length;
 }
+
+/** A text in pieces of so many UTF-16 units at most, none of which begins within a character. */
+export function cut(text: string, size: number): string[] {
+  const pieces: string[] = [];
+  for (let at = 0; at < text.length;) {
+    const end = at + size;
+    const splits = end < text.length && (text.charCodeAt(end) & 0xfc00) === 0xdc00;
+    pieces.push(text.slice(at, splits ? end - 1 : end));
+    at = splits ? end - 1 : end;
+  }
+  return pieces;
+}

@@ -5,7 +5,7 @@ import { readdir } from "node:fs/promises";
 import { join } from "node:path";
 import { test } from "node:test";
 import { promisify } from "node:util";
-import { message } from "./models.js";
+import { message, response } from "./models.js";
 import { scripted, temporaryFolder } from "./support.js";
 
 /** What each example of the README writes, in their order. */
@@ -16,14 +16,23 @@ const EXPECTED = [
   /^somebody else was faster\n$/,
   /^app\/user%2D1\/Zo%C3%AB%2Fa\n$/,
   /^\[ { type: 'text', text: 'Noted\.' } \]\n$/,
+  /^Miso\.\n$/,
 ];
 
 test("the examples of the README run", async (t) => {
   const examples = new URL("examples/", import.meta.url);
   assert.equal((await readdir(examples)).length, EXPECTED.length);
   await using server = await Memory.open(join(await temporaryFolder(t), "memory.db"));
-  const { url } = await scripted(t, message([{ type: "text", text: "Noted." }]));
-  const models = { ANTHROPIC_BASE_URL: url, ANTHROPIC_API_KEY: "none" };
+  const noted = message([{ type: "text", text: "Noted." }]);
+  const miso = response("1", "Miso.");
+  const { url } = await scripted(t, (seen, answer) => (seen.url.startsWith("/v1/messages") ? noted : miso)(seen, answer));
+  const models = {
+    ANTHROPIC_BASE_URL: url,
+    ANTHROPIC_API_KEY: "none",
+    OPENAI_BASE_URL: url,
+    OPENAI_API_KEY: "none",
+    OPENAI_AGENTS_DISABLE_TRACING: "1",
+  };
   const env = { ...process.env, ...models, AGENT_MEMORY_SERVER: server.url };
   for (const [index, expected] of EXPECTED.entries()) {
     await t.test(`example ${index + 1}`, async (t) => {
