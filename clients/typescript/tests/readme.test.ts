@@ -17,6 +17,7 @@ const EXPECTED = [
   /^app\/user%2D1\/Zo%C3%AB%2Fa\n$/,
   /^\[ { type: 'text', text: 'Noted\.' } \]\n$/,
   /^Miso\.\n$/,
+  /^\[ \[ true, '{"content":"Hi"}' \] \]\n$/,
 ];
 
 test("the examples of the README run", async (t) => {
