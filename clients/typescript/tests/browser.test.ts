@@ -1,12 +1,12 @@
-import { Memory } from "agent-memory";
+import type { Memory } from "agent-memory";
 import { build } from "esbuild";
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { createContext, runInContext } from "node:vm";
-import { openMemory } from "./support.js";
+import { serve } from "./support.js";
 
 test("a bundle for browsers has no part of Node.js, and talks to a server", async (t) => {
-  const { url = "" } = await openMemory(t);
+  const { url, token } = await serve(t);
   const { outputFiles } = await build({
     entryPoints: [new URL("../dist/index.js", import.meta.url).pathname],
     bundle: true,
@@ -21,7 +21,7 @@ test("a bundle for browsers has no part of Node.js, and talks to a server", asyn
   const page = createContext({ fetch, URL, URLSearchParams, AbortController, TextEncoder, crypto, performance, setTimeout, clearTimeout });
   runInContext(bundle.text, page);
   const client = (page as { client: { Memory: typeof Memory } }).client;
-  const memory = client.Memory.connect(url);
+  const memory = client.Memory.connect(url, { token });
   const id = await memory.store("ana", { big: 2n ** 64n });
   assert.equal((await memory.get(id))?.revision, 1);
   await assert.rejects(client.Memory.open("memory.db"), { kind: "Unsupported", message: /use Memory\.connect/ });

@@ -100,6 +100,23 @@ test("what can't be opened is told by the server's own words", async (t) => {
   });
 });
 
+test("the server gets a token in its environment, and the client sends it", { skip: process.platform === "win32" }, async (t) => {
+  const binary = join(await temporaryFolder(t), "binary");
+  // Lets nobody in who does not send the token, and names no engine but the one of its URL.
+  const server = `#!${process.execPath}
+    const { AGENT_MEMORY_TOKEN, AGENT_MEMORY_URL } = process.env;
+    const server = require("node:http").createServer((request, response) => {
+      const isKnown = AGENT_MEMORY_TOKEN.length > 40 && request.headers.authorization === "Bearer " + AGENT_MEMORY_TOKEN;
+      response.writeHead(isKnown ? 200 : 401).end(JSON.stringify({ engine: AGENT_MEMORY_URL }));
+    });
+    server.listen(0, "127.0.0.1", () => console.error("listening on http://127.0.0.1:" + server.address().port));
+  `;
+  await writeFile(binary, server, { mode: 0o755 });
+  await using memory = await Memory.open("postgres://user:password@host/database", { binary });
+  assert.equal((await memory.health()).engine, "postgres://user:password@host/database");
+  await assert.rejects(Memory.connect(memory.url ?? "").health(), { kind: "Unauthorized" });
+});
+
 test("a server that has ended is told apart from one that was never there", { skip: process.platform === "win32" }, async (t) => {
   const binary = join(await temporaryFolder(t), "binary");
   // Says that it listens, and is gone.

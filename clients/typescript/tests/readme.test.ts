@@ -1,12 +1,10 @@
-import { Memory } from "agent-memory";
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { readdir } from "node:fs/promises";
-import { join } from "node:path";
 import { test } from "node:test";
 import { promisify } from "node:util";
 import { message, response } from "./models.js";
-import { scripted, temporaryFolder } from "./support.js";
+import { scripted, serve, temporaryFolder } from "./support.js";
 
 /** What each example of the README writes, in their order. */
 const EXPECTED = [
@@ -23,7 +21,7 @@ const EXPECTED = [
 test("the examples of the README run", async (t) => {
   const examples = new URL("examples/", import.meta.url);
   assert.equal((await readdir(examples)).length, EXPECTED.length);
-  await using server = await Memory.open(join(await temporaryFolder(t), "memory.db"));
+  const server = await serve(t);
   const noted = message([{ type: "text", text: "Noted." }]);
   const miso = response("1", "Miso.");
   const { url } = await scripted(t, (seen, answer) => (seen.url.startsWith("/v1/messages") ? noted : miso)(seen, answer));
@@ -34,7 +32,7 @@ test("the examples of the README run", async (t) => {
     OPENAI_API_KEY: "none",
     OPENAI_AGENTS_DISABLE_TRACING: "1",
   };
-  const env = { ...process.env, ...models, AGENT_MEMORY_SERVER: server.url };
+  const env = { ...process.env, ...models, AGENT_MEMORY_SERVER: server.url, AGENT_MEMORY_TOKEN: server.token };
   for (const [index, expected] of EXPECTED.entries()) {
     await t.test(`example ${index + 1}`, async (t) => {
       const program = new URL(`${index + 1}.js`, examples).pathname;

@@ -5,6 +5,7 @@ import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { TestContext } from "node:test";
+import { startServer } from "../dist/server.js";
 
 /** A folder that goes with the test. */
 export async function temporaryFolder(t: TestContext): Promise<string> {
@@ -18,6 +19,13 @@ export async function openMemory(t: TestContext): Promise<Memory> {
   const memory = await Memory.open(join(await temporaryFolder(t), "memory.db"));
   t.after(() => memory.close());
   return memory;
+}
+
+/** A server on a new database, for who connects to it. */
+export async function serve(t: TestContext): Promise<{ url: string; token: string }> {
+  const server = await startServer(join(await temporaryFolder(t), "memory.db"));
+  t.after(() => server.close());
+  return server;
 }
 
 /** A request as a scripted server has seen it. */
