@@ -1,0 +1,88 @@
+"""Persistent memory for AI agents.
+
+>>> from agent_memory import Memory
+>>> with Memory.open("memory.db") as memory:                            # doctest: +SKIP
+...     memory.store("ana-m1", {"text": "I adopted a cat"})
+...     memory.recall("Who adopted a cat?", under="ana").hits
+"""
+
+from ._calls import CLEAR, KEEP, NewMemory, Paged, Query, Question, Selection, Spaces
+from .aio import AsyncMemory
+from .client import Memory
+from .errors import (
+    AgentMemoryError,
+    Closed,
+    Conflict,
+    Corrupt,
+    InvalidInput,
+    LimitExceeded,
+    NotFound,
+    Outcome,
+    SchemaMismatch,
+    Timeout,
+    TooLarge,
+    Unauthorized,
+    Unavailable,
+    Unexpected,
+    Unsupported,
+)
+from .jsontext import JsonText
+from .models import (
+    Document,
+    DocumentPage,
+    Explained,
+    Health,
+    Hit,
+    MemoryPage,
+    MemoryRecord,
+    Neighbour,
+    Parts,
+    Recalled,
+    Removed,
+    Term,
+    Unreadable,
+    Updated,
+)
+
+__all__ = [
+    "CLEAR",
+    "KEEP",
+    "AgentMemoryError",
+    "AsyncMemory",
+    "Closed",
+    "Conflict",
+    "Corrupt",
+    "Document",
+    "DocumentPage",
+    "Explained",
+    "Health",
+    "Hit",
+    "InvalidInput",
+    "JsonText",
+    "LimitExceeded",
+    "Memory",
+    "MemoryPage",
+    "MemoryRecord",
+    "Neighbour",
+    "NewMemory",
+    "NotFound",
+    "Outcome",
+    "Paged",
+    "Parts",
+    "Query",
+    "Question",
+    "Recalled",
+    "Removed",
+    "SchemaMismatch",
+    "Selection",
+    "Spaces",
+    "Term",
+    "Timeout",
+    "TooLarge",
+    "Unauthorized",
+    "Unavailable",
+    "Unexpected",
+    "Unreadable",
+    "Unsupported",
+    "Updated",
+]

@@ -1,0 +1,146 @@
+"""What becomes of a call whose attempt failed: another attempt, or an error."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Mapping
+from typing import Any, Generic, TypeVar
+
+import httpx
+
+from ._calls import Answer, Call
+from .errors import (
+    KINDS,
+    AgentMemoryError,
+    Conflict,
+    InvalidInput,
+    NotFound,
+    Outcome,
+    Timeout,
+    TooLarge,
+    Unauthorized,
+    Unavailable,
+    Unexpected,
+    Unsupported,
+)
+from .jsontext import loads
+
+T = TypeVar("T")
+
+# The pause before attempt n is random, up to this many seconds times 2^n.
+_PAUSE = 0.1
+_LONGEST_PAUSE = 5.0
+_ATTEMPTS = 6
+# These failures happen before anything is sent.
+_NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
+_BY_STATUS: dict[int, type[AgentMemoryError]] = {
+    400: InvalidInput,
+    401: Unauthorized,
+    403: Unauthorized,
+    404: NotFound,
+    408: Timeout,
+    409: Conflict,
+    412: Conflict,
+    413: TooLarge,
+    414: TooLarge,
+    422: InvalidInput,
+    429: Unavailable,
+    502: Unavailable,
+    503: Unavailable,
+    504: Timeout,
+}
+
+
+class Attempts(Generic[T]):
+    """The attempts of one call, within its deadline."""
+
+    def __init__(self, call: Call[T], server: str, seconds: float) -> None:
+        self.call = call
+        self._server = server
+        self._end = time.monotonic() + seconds
+        self._made = 0
+        self._unknown = False
+
+    def remaining(self) -> float:
+        """How many seconds are left; :class:`Timeout` when none is."""
+        left = self._end - time.monotonic()
+        if left <= 0:
+            raise self._told(Timeout("the deadline of the call has passed"))
+        return left
+
+    def broken(self, error: Exception) -> AgentMemoryError:
+        """The error of an attempt that had no whole answer."""
+        if isinstance(error, _NEVER_SENT):
+            message = f"nothing answers at {self._server}: start `agent-memory serve`, check the address, or let Memory.open start a server"
+            return Unavailable(message, retryable=True)
+        if isinstance(error, (httpx.UnsupportedProtocol, httpx.InvalidURL)):
+            return InvalidInput(f"{self._server} is no address of a server, as http://127.0.0.1:7700 is")
+        outcome = Outcome.UNKNOWN if self.call.writes else Outcome.NOT_DONE
+        if isinstance(error, (httpx.TimeoutException, asyncio.TimeoutError)):
+            return Timeout(f"{self._server} has not answered in time", outcome=outcome, retryable=True)
+        return Unavailable(f"the connection to {self._server} broke", outcome=outcome, retryable=True)
+
+    def read(self, status: int, headers: Mapping[str, str], text: str) -> T:
+        """What an answer holds; the error that it tells of, if it does."""
+        is_json = headers.get("content-type", "").split(";")[0].strip() in ("application/json", "application/problem+json")
+        try:
+            body = loads(text) if is_json else None
+        except ValueError:
+            body = None
+        if 200 <= status < 300 and body is not None:
+            return self.call.read(Answer(status, body))
+        raise self._problem(status, headers, body)
+
+    def pause_after(self, error: AgentMemoryError) -> float:
+        """How many seconds to wait before the next attempt; raises the error if there is none."""
+        if isinstance(error, Conflict) and self._unknown and self.call.settle is not None:
+            self.call = self.call.settle
+            return 0.0
+        self._made += 1
+        self._unknown |= error.outcome is Outcome.UNKNOWN
+        may_repeat = error.outcome is Outcome.NOT_DONE or self.call.repeatable
+        if not (error.retryable and may_repeat) or self._made >= _ATTEMPTS:
+            raise self._told(error)
+        pause = random.uniform(0, min(_PAUSE * 2**self._made, _LONGEST_PAUSE))
+        pause = max(pause, error.retry_after or 0.0)
+        if time.monotonic() + pause >= self._end:
+            raise self._told(error)
+        return pause
+
+    def _told(self, error: AgentMemoryError) -> AgentMemoryError:
+        if self._unknown and self.call.writes:
+            error.outcome = Outcome.UNKNOWN
+        return error
+
+    def _problem(self, status: int, headers: Mapping[str, str], body: Any) -> AgentMemoryError:
+        if not isinstance(body, dict) or not isinstance(body.get("detail"), str):
+            return self._foreign(status)
+        named = body.get("error")
+        if named is None and status in (404, 405):
+            message = f"{self._server} does not know this call: it is older than this client; upgrade it"
+            return Unsupported(message, status=status)
+        kind = KINDS.get(str(named)) or _BY_STATUS.get(status, Unexpected)
+        message = body["detail"]
+        if status == 401:
+            message += ": give the token of the server to connect"
+        return kind(
+            message,
+            outcome=Outcome.UNKNOWN if body.get("outcome") == "unknown" else Outcome.NOT_DONE,
+            retryable=bool(body.get("retryable")),
+            status=status,
+            retry_after=_seconds(headers.get("retry-after")),
+        )
+
+    def _foreign(self, status: int) -> AgentMemoryError:
+        """What somebody else answered, such as a proxy, who does not tell what became of the call."""
+        outcome = Outcome.UNKNOWN if self.call.writes and (status >= 500 or status < 300) else Outcome.NOT_DONE
+        message = f"what answers at {self._server} (status {status}) is no agent-memory server, or one behind a proxy that failed"
+        kind = _BY_STATUS.get(status, Unexpected) if status >= 500 else Unexpected
+        return kind(message, outcome=outcome, retryable=status in (429, 502, 503, 504), status=status)
+
+
+def _seconds(retry_after: str | None) -> float | None:
+    # The other form, a date, is one that this server never sends.
+    return float(retry_after) if retry_after is not None and retry_after.isascii() and retry_after.isdigit() else None

@@ -1,0 +1,380 @@
+"""The calls of the server as data, which the sync and the async client both carry out."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta, timezone
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypedDict, TypeVar
+from urllib.parse import quote
+
+from pydantic import ValidationError
+
+from . import models
+from .errors import Conflict, InvalidInput, Unexpected
+from .jsontext import JsonText, array, dumps, members
+
+if TYPE_CHECKING:
+    from typing_extensions import NotRequired, Required
+
+T = TypeVar("T")
+M = TypeVar("M", bound=models.Model)
+
+Names = str | Sequence[str]
+"""One name, or several, of which any will do."""
+Time = int | datetime
+"""Milliseconds since 1970 UTC, or a time with its zone."""
+Status = Literal["pending", "running", "completed", "failed", "observed"]
+Expect = int | Literal["absent"]
+"""The revision that must be in place, or ``"absent"``: there must be no such document."""
+
+
+Params = list[tuple[str, str | int | float | bool | None]]
+
+
+class Change(Enum):
+    """What an argument says that names no value."""
+
+    KEEP = "keep"
+    CLEAR = "clear"
+
+
+KEEP = Change.KEEP
+"""Leaves the context as it is."""
+CLEAR = Change.CLEAR
+"""Takes the context away."""
+
+
+class Spaces(TypedDict, total=False):
+    """Which spaces: any number of selectors, whose union is meant, or ``all``."""
+
+    space: Names
+    """The space with this id."""
+    under: Names
+    """This space and all below it: the safe choice to keep tenants apart."""
+    prefix: Names
+    """Spaces that start with these bytes; ``guild1`` also finds ``guild12``."""
+    glob: Names
+    """Spaces that match a pattern of ``*``, ``?`` and ``[a-z]`` as a whole."""
+    regex: Names
+    """Spaces in which a regular expression finds something."""
+    all: bool
+    """Every space."""
+
+
+class Selection(Spaces, total=False):
+    """Which documents."""
+
+    where: str
+    """A condition, as in ``metadata.topic = 'rust' AND text ILIKE '%birthday%'``."""
+    text: str
+    """Words of which a record holds at least one."""
+
+
+class Paged(Selection, total=False):
+    """Which documents, and how they come."""
+
+    order: Literal["newest", "oldest"]
+    """Newest first unless given."""
+    limit: int
+    """How many a page has at most: 50 unless given, at most 1,000."""
+    offset: int
+    """Leaves out this many at the start, at most 10,000; not with a cursor."""
+    cursor: str
+    """``next`` of an earlier page of the same query."""
+
+
+class OfLedger(TypedDict, total=False):
+    """What only memories have."""
+
+    after: Time
+    """Created after this, exclusively."""
+    before: Time
+    """Created before this, exclusively."""
+    status: Status | Sequence[Status]
+    """Of this status, or of one of these."""
+    exclude: Names
+    """Leaves out the memories with these ids."""
+
+
+class Query(Paged, OfLedger, total=False):
+    """Which memories, and how they come."""
+
+
+class Question(Spaces, OfLedger, total=False):
+    """Where a question looks for its answer, and how it is read."""
+
+    collection: str
+    """Asks the documents of this collection instead of the ledger."""
+    where: str
+    """A condition that hits satisfy."""
+    limit: int
+    """How many hits at most: 10 unless given, at most 1,000."""
+    neighbours: int
+    """How many records on each side of a hit come with it, at most 10."""
+    explain: bool
+    """Whether the terms that matched and the divisors of the scores are told."""
+    language: str
+    """``english``, ``german`` or another language that the server has, or ``none``; that of the database unless given."""
+    container: str
+    """What holds records together: ``parent`` unless given, ``depth:N`` or ``metadata:KEY``."""
+    speaker: str
+    """The key of the metadata that names who speaks; ``speaker`` unless given."""
+
+
+class NewMemory(TypedDict, total=False):
+    """A memory to store."""
+
+    space: Required[str]
+    trigger: Required[Any]
+    context: NotRequired[Any]
+    created_at: NotRequired[Time]
+    metadata: NotRequired[Mapping[str, Any]]
+    status: NotRequired[Status]
+    idempotency_key: NotRequired[str]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """An answer over HTTP."""
+
+    status: int
+    body: Any
+    retry_after: float | None = None
+
+
+@dataclass(frozen=True)
+class Call(Generic[T]):
+    """A request, what its answer means, and whether it can be sent again."""
+
+    method: str
+    path: str
+    read: Callable[[Answer], T]
+    params: Params = field(default_factory=list)
+    body: bytes | None = None
+    headers: dict[str, str] = field(default_factory=dict)
+    repeatable: bool = True
+    """Whether the call can be sent again while it is unknown what an attempt did."""
+    settle: Call[T] | None = None
+    """What tells, after a repetition found a conflict, whether an earlier attempt caused it."""
+
+    @property
+    def writes(self) -> bool:
+        """Whether the call changes something."""
+        return self.method != "GET"
+
+
+def store(memory: NewMemory) -> Call[str]:
+    """Stores a memory, under a key, so that it can be repeated."""
+    return Call("POST", "/v1/memories", lambda answer: _field(answer, "id"), body=_memory(memory).encode())
+
+
+def store_many(memories: Iterable[NewMemory]) -> Call[list[str]]:
+    """Stores memories, each under a key, so that it can be repeated."""
+    body = members({"memories": array([_memory(memory) for memory in memories])})
+    return Call("POST", "/v1/memories/batch", lambda answer: _field(answer, "ids"), body=body.encode())
+
+
+def update(
+    id: str,
+    context: Any,
+    merge_metadata: Mapping[str, Any] | None,
+    replace_metadata: Mapping[str, Any] | None,
+    status: Status | None,
+    if_revision: int | None,
+) -> Call[models.Updated]:
+    """Updates a memory. Only with a revision it can be repeated."""
+    if merge_metadata is not None and replace_metadata is not None:
+        raise InvalidInput("merge_metadata and replace_metadata don't go together")
+    parts: dict[str, JsonText | None] = {"status": None if status is None else dumps("status", status)}
+    if context is CLEAR:
+        parts["context"] = dumps("context", "clear")
+    elif context is not KEEP:
+        parts["context"] = members({"set": dumps("context", context)})
+    for way, metadata in (("merge", merge_metadata), ("replace", replace_metadata)):
+        if metadata is not None:
+            parts["metadata"] = members({way: dumps("metadata", metadata)})
+    return Call(
+        "PATCH",
+        f"/v1/memories/{_path(id)}",
+        _model(models.Updated),
+        body=members(parts).encode(),
+        headers={} if if_revision is None else {"If-Match": f'"{if_revision}"'},
+        repeatable=if_revision is not None,
+    )
+
+
+def get(id: str) -> Call[models.MemoryRecord]:
+    """Reads a memory."""
+    return Call("GET", f"/v1/memories/{_path(id)}", _model(models.MemoryRecord))
+
+
+def query(query: Query) -> Call[models.MemoryPage]:
+    """Reads a page of memories."""
+    return Call("GET", "/v1/memories", _model(models.MemoryPage), params=_params(Query, query))
+
+
+def put_document(
+    collection: str,
+    id: str,
+    content: str,
+    space: str,
+    metadata: Mapping[str, Any] | None,
+    created_at: Time | None,
+    expect: Expect | None,
+) -> Call[models.Document]:
+    """Puts a document. Only with an expectation it can be repeated."""
+    path = f"/v1/documents/{_path(collection)}/{_path(id)}"
+    wanted = dict(metadata or {})
+    body = members(
+        {
+            "spaceId": dumps("space", space),
+            "content": dumps("content", content),
+            "metadata": dumps("metadata", wanted),
+            "createdAt": None if created_at is None else dumps("created_at", _millis(created_at)),
+        }
+    )
+    revision = 1 if expect == "absent" else (expect or 0) + 1
+
+    def is_own(answer: Answer) -> models.Document:
+        found = _model(models.Document)(answer)
+        if (found.revision, found.content, found.space_id, found.metadata) != (revision, content, space, wanted):
+            raise Conflict("somebody else has written the document meanwhile")
+        return found
+
+    headers = {"If-None-Match": "*"} if expect == "absent" else {"If-Match": f'"{expect}"'}
+    return Call(
+        "PUT",
+        path,
+        _model(models.Document),
+        body=body.encode(),
+        headers={} if expect is None else headers,
+        repeatable=expect is not None,
+        settle=Call("GET", path, is_own),
+    )
+
+
+def get_document(collection: str, id: str) -> Call[models.Document]:
+    """Reads a document."""
+    return Call("GET", f"/v1/documents/{_path(collection)}/{_path(id)}", _model(models.Document))
+
+
+def query_documents(collection: str, query: Paged) -> Call[models.DocumentPage]:
+    """Reads a page of documents."""
+    params = _params(Paged, query)
+    return Call("GET", f"/v1/documents/{_path(collection)}", _model(models.DocumentPage), params=params)
+
+
+def remove_documents(collection: str, ids: Iterable[str] | None, max: int, dry_run: bool, selection: Selection) -> Call[models.Removed]:
+    """Removes documents. What a repetition would find is gone, so it is not repeated."""
+    ids = None if ids is None else list(ids)
+    if ids is not None and not ids:
+        raise InvalidInput("ids is empty: leave it out to select by spaces and conditions")
+    params = _params(Selection, selection)
+    params += [("id", id) for id in ids or ()]
+    params += [("max", str(max)), ("dryRun", "true" if dry_run else "false")]
+    path = f"/v1/documents/{_path(collection)}"
+    return Call("DELETE", path, _model(models.Removed), params=params, repeatable=dry_run)
+
+
+def collections() -> Call[list[str]]:
+    """Reads the names of the collections."""
+    return Call("GET", "/v1/collections", lambda answer: _field(answer, "collections"))
+
+
+def recall(text: str, question: Question) -> Call[models.Recalled]:
+    """Asks a question."""
+    params: Params = [("text", text), *_params(Question, question)]
+    return Call("GET", "/v1/recall", _model(models.Recalled), params=params)
+
+
+def health() -> Call[models.Health]:
+    """Asks how the engine is."""
+    return Call("GET", "/v1/health", _model(models.Health))
+
+
+def new_id() -> str:
+    """An id or key that nobody else makes."""
+    return str(uuid.uuid4())
+
+
+_MEMORY = frozenset({"space", "trigger", "context", "created_at", "metadata", "status", "idempotency_key"})
+
+
+def _memory(memory: NewMemory) -> JsonText:
+    _check_names(memory, _MEMORY)
+    if "space" not in memory or "trigger" not in memory:
+        raise InvalidInput("a memory has a space and a trigger")
+    created_at = memory.get("created_at")
+    metadata = memory.get("metadata")
+    status = memory.get("status")
+    return members(
+        {
+            "spaceId": dumps("space", memory["space"]),
+            "trigger": dumps("trigger", memory["trigger"]),
+            "context": dumps("context", memory["context"]) if "context" in memory else None,
+            "createdAt": None if created_at is None else dumps("created_at", _millis(created_at)),
+            "metadata": None if metadata is None else dumps("metadata", metadata),
+            "status": None if status is None else dumps("status", status),
+            "idempotencyKey": dumps("idempotency_key", memory.get("idempotency_key") or new_id()),
+        }
+    )
+
+
+def _params(of: type, given: Mapping[str, Any]) -> Params:
+    _check_names(given, frozenset(of.__annotations__))
+    params: Params = []
+    for name, value in given.items():
+        if value is None:
+            continue
+        values = [value] if isinstance(value, (str, int, datetime)) else list(value)
+        params += [(name, _text(each)) for each in values]
+    return params
+
+
+def _check_names(given: Mapping[str, Any], known: frozenset[str]) -> None:
+    for name in given:
+        if name not in known:
+            raise TypeError(f"there is no argument {name}; there are {', '.join(sorted(known))}")
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(_millis(value)) if isinstance(value, datetime) else str(value)
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+
+
+def _millis(time: Time) -> int:
+    if not isinstance(time, datetime):
+        return time
+    if time.tzinfo is None:
+        raise InvalidInput("a time needs its zone, as in datetime.now(timezone.utc)")
+    return (time - _EPOCH) // timedelta(milliseconds=1)
+
+
+def _path(segment: str) -> str:
+    return quote(segment, safe="").replace(".", "%2E")
+
+
+def _model(model: type[M]) -> Callable[[Answer], M]:
+    def read(answer: Answer) -> M:
+        try:
+            return model.model_validate(answer.body)
+        except ValidationError as error:
+            # By its own text the error would quote the answer.
+            places = ", ".join(sorted({".".join(map(str, each["loc"])) for each in error.errors()})[:5])
+            raise Unexpected(f"the answer is no {model.__name__} ({places}): is this an agent-memory server?") from None
+
+    return read
+
+
+def _field(answer: Answer, name: str) -> Any:
+    try:
+        return answer.body[name]
+    except (KeyError, TypeError):
+        raise Unexpected(f"the answer has no {name}: is this an agent-memory server?") from None

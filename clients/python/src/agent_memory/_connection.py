@@ -1,0 +1,43 @@
+"""What both clients share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import httpx
+
+from .errors import Corrupt, InvalidInput
+from .models import Unreadable
+
+TIMEOUT = 60.0
+"""How many seconds a call may take, unless a client is told otherwise: as many as the server gives a request."""
+
+# As many requests as the server answers at once for one caller, so that none is turned away.
+_CONNECTIONS = 100
+
+
+def options(url: str, token: str | None) -> dict[str, Any]:
+    """The options of an HTTP client for a server. One on this machine is never reached through a proxy."""
+    try:
+        parsed = httpx.URL(url)
+    except httpx.InvalidURL:
+        parsed = httpx.URL("")
+    if parsed.scheme not in ("http", "https") or not parsed.host:
+        raise InvalidInput("the address of a server is a URL, as in Memory.connect('http://127.0.0.1:7700')")
+    if parsed.userinfo:
+        raise InvalidInput("a password in the URL means nothing to the server: give its token as the second argument")
+    is_local = parsed.host in ("127.0.0.1", "::1", "localhost")
+    headers = {"Content-Type": "application/json", "Accept": "application/json"}
+    if token is not None:
+        if not token.isascii() or not token.isprintable() or not token.strip():
+            raise InvalidInput("the token has characters that no token has")
+        headers["Authorization"] = f"Bearer {token}"
+    limits = httpx.Limits(max_connections=_CONNECTIONS, max_keepalive_connections=_CONNECTIONS)
+    return {"base_url": url, "headers": headers, "limits": limits, "trust_env": not is_local, "timeout": None}
+
+
+def error_of_unreadable(rows: Iterable[Unreadable]) -> None:
+    """Raises :class:`Corrupt` for the first of the rows, if there is one."""
+    for row in rows:
+        raise Corrupt(f"the row {row.id or 'of an unknown id'} can't be read: {row.reason}")

@@ -1,0 +1,110 @@
+"""A server of one's own: the binary, started on a free port of this machine."""
+
+from __future__ import annotations
+
+import logging
+import os
+import queue
+import secrets
+import shutil
+import subprocess
+import sys
+import sysconfig
+import threading
+from pathlib import Path
+from urllib.parse import quote
+
+from .errors import InvalidInput, Unavailable, Unsupported
+
+_LOG = logging.getLogger("agent_memory.server")
+_LISTENING = "listening on "
+# How many seconds `stop` waits: the supervisor ends the server within twelve.
+_PATIENCE = 15
+
+
+def find_binary() -> str:
+    """The binary: in the folder of scripts that pip fills, then on the PATH, then as ``AGENT_MEMORY_BIN`` names it."""
+    name = "agent-memory.exe" if os.name == "nt" else "agent-memory"
+    schemes = [sysconfig.get_default_scheme(), sysconfig.get_preferred_scheme("user")]
+    folders = [sysconfig.get_path("scripts", scheme) for scheme in schemes]
+    candidates = [os.path.join(folder, name) for folder in folders]
+    candidates += [shutil.which(name) or "", os.environ.get("AGENT_MEMORY_BIN", "")]
+    for candidate in candidates:
+        if candidate and os.access(candidate, os.X_OK) and os.path.isfile(candidate):
+            return candidate
+    raise Unavailable(
+        "the program agent-memory is not here: `pip install agent-memory` brings it where there is a wheel for this machine; "
+        "else build it, and put it on the PATH or name it in AGENT_MEMORY_BIN"
+    )
+
+
+def database_url(database: str | os.PathLike[str]) -> str:
+    """The URL of a database: a path is that of a file of SQLite."""
+    text = os.fspath(database)
+    if "://" in text:
+        return text
+    if not text:
+        raise InvalidInput("name the file of the database, as in Memory.open('memory.db')")
+    return f"sqlite://{quote(Path(text).absolute().as_posix())}"
+
+
+class Server:
+    """A running server, which ends with :meth:`stop`, and also when this process dies."""
+
+    def __init__(self, database: str | os.PathLike[str], seconds: float) -> None:
+        """Starts it, and returns when it listens; :class:`Unavailable` with its last words when it does not within ``seconds``."""
+        if getattr(sys, "frozen", False) or not sys.executable:
+            raise Unsupported("a frozen program can't start the server: start `agent-memory serve`, and use Memory.connect")
+        self.token = secrets.token_urlsafe(32)
+        self._words: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+        # What others may not see, the password in a URL and the token, goes by the environment; a command line is public.
+        environment = {**os.environ, "AGENT_MEMORY_URL": database_url(database), "AGENT_MEMORY_TOKEN": self.token}
+        command = [find_binary(), "serve", "--listen", "127.0.0.1:0"]
+        supervisor = [sys.executable, "-I", "-S", str(Path(__file__).with_name("_supervise.py"))]
+        self._process = subprocess.Popen(
+            supervisor + command,
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            # Ctrl-C is for this program, which then ends the server.
+            start_new_session=True,
+        )
+        threading.Thread(target=self._listen, daemon=True).start()
+        try:
+            self.url = self._address(seconds)
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        """Ends the server when it has answered what it was asked. Does nothing the second time."""
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+        try:
+            self._process.wait(_PATIENCE)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def _listen(self) -> None:
+        assert self._process.stderr is not None
+        with self._process.stderr as lines:
+            for line in lines:
+                text = line.decode(errors="replace").rstrip()
+                self._words.put(text)
+                _LOG.info("%s", text)
+        self._words.put(None)
+
+    def _address(self, seconds: float) -> str:
+        last = "it said nothing"
+        while True:
+            try:
+                word = self._words.get(timeout=seconds)
+            except queue.Empty:
+                raise Unavailable(f"the server has not begun to listen within {seconds:g} seconds: {last}") from None
+            if word is None:
+                raise Unavailable(f"the server did not start: {last}")
+            if word.startswith(_LISTENING):
+                return word.removeprefix(_LISTENING)
+            last = word

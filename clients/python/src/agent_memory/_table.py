@@ -1,0 +1,57 @@
+"""Results as tables, for notebooks. All that a record holds is escaped."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta, timezone
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .models import Document, Hit, MemoryRecord, Neighbour
+
+# How many characters of a text a cell shows.
+_SHOWN = 200
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+
+
+def memories(records: Iterable[MemoryRecord]) -> str:
+    """A table of memories."""
+    rows = [(r.id, _time(r.created_at), r.space_id, r.status, r.trigger_text) for r in records]
+    return _table(("id", "created", "space", "status", "trigger"), rows)
+
+
+def documents(records: Iterable[Document]) -> str:
+    """A table of documents."""
+    rows = [(r.id, _time(r.created_at), r.space_id, str(r.revision), r.content) for r in records]
+    return _table(("id", "created", "space", "revision", "content"), rows)
+
+
+def hits(found: Iterable[Hit]) -> str:
+    """A table of hits."""
+    return _table(("score", "created", "space", "text"), [(f"{hit.score:.3f}", *_record(hit)) for hit in found])
+
+
+def _record(hit: Neighbour) -> tuple[str, str, str]:
+    if hit.document is not None:
+        return _time(hit.document.created_at), hit.document.space_id, hit.document.content
+    if hit.memory is not None:
+        return _time(hit.memory.created_at), hit.memory.space_id, hit.memory.trigger_text
+    return "", "", ""
+
+
+def _time(millis: int) -> str:
+    return (_EPOCH + timedelta(milliseconds=millis)).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [_row("th", head), *(_row("td", row) for row in rows)]
+    return "<table>" + "".join(lines) + "</table>"
+
+
+def _row(tag: str, cells: Sequence[str]) -> str:
+    return "<tr>" + "".join(f"<{tag}>{html.escape(_cut(cell))}</{tag}>" for cell in cells) + "</tr>"
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"

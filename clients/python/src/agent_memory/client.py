@@ -1,0 +1,290 @@
+"""The client that waits for its answers."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import httpx
+
+from . import _calls as calls
+from . import models
+from ._attempts import Attempts
+from ._calls import KEEP, Call, Expect, NewMemory, Paged, Query, Question, Selection, Status, Time
+from ._connection import TIMEOUT, error_of_unreadable, options
+from ._server import Server
+from .errors import AgentMemoryError, Closed, NotFound
+
+if TYPE_CHECKING:
+    from typing_extensions import Self, Unpack
+
+T = TypeVar("T")
+
+
+class Memory:
+    """A memory for agents: a ledger of what happened, documents, and recall. Safe to share between threads.
+
+    Errors are those of :mod:`agent_memory.errors`. A call is attempted again only where that can't do anything twice: reads, stores
+    (each has an idempotency key that is made before the first attempt), and writes that name a revision; all else only where
+    the error of the attempt says that nothing was written. ``timeout`` in seconds holds for a call with all its attempts.
+    """
+
+    def __init__(self, url: str, token: str | None = None, *, timeout: float = TIMEOUT, server: Server | None = None) -> None:
+        """For :meth:`open` and :meth:`connect`."""
+        self.url = url
+        self.token = token
+        self._timeout = timeout
+        self._server = server
+        self._http = httpx.Client(**options(url, token))
+
+    @classmethod
+    def open(cls, database: str | os.PathLike[str], *, timeout: float = TIMEOUT) -> Self:
+        """Opens a database by a server of its own, which ends with this object, and with this process.
+
+        ``database`` is the path of a SQLite file, which is made where it is missing, or the URL of any engine, such as
+        ``postgres://app@localhost/agents``.
+        """
+        server = Server(database, timeout)
+        try:
+            memory = cls(server.url, server.token, timeout=timeout, server=server)
+            memory.health()
+        except BaseException:
+            server.stop()
+            raise
+        return memory
+
+    @classmethod
+    def connect(cls, url: str, token: str | None = None, *, timeout: float = TIMEOUT) -> Self:
+        """Uses a server that runs. Nothing is sent before the first call; :meth:`health` tells whether it answers."""
+        return cls(url, token, timeout=timeout)
+
+    def close(self) -> None:
+        """Closes the connections, and ends the server of :meth:`open`. Does nothing the second time."""
+        self._http.close()
+        if self._server is not None:
+            self._server.stop()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def store(
+        self,
+        space: str,
+        trigger: Any,
+        *,
+        context: Any = KEEP,
+        created_at: Time | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        status: Status | None = None,
+        idempotency_key: str | None = None,
+    ) -> str:
+        """Stores a memory and returns its id.
+
+        ``space`` is where it happened, from broad to narrow (``discord-guild1-general-ana-m1``; 1 to 512 bytes), ``trigger`` what
+        happened, any JSON of at most 4 MiB, ``context`` what came of it, of at most 8 MiB, if that is known already.
+        ``created_at`` is now unless given, and ``status`` is ``pending``. ``metadata`` is an object of at most 64 KiB. A second store
+        with the same ``idempotency_key``, trigger and space returns the first id; with another trigger or space it is
+        :class:`Conflict`.
+        """
+        memory = NewMemory(space=space, trigger=trigger)
+        if context is not KEEP:
+            memory["context"] = context
+        if created_at is not None:
+            memory["created_at"] = created_at
+        if metadata is not None:
+            memory["metadata"] = metadata
+        if status is not None:
+            memory["status"] = status
+        if idempotency_key is not None:
+            memory["idempotency_key"] = idempotency_key
+        return self._do(calls.store(memory))
+
+    def store_many(self, memories: Iterable[NewMemory]) -> list[str]:
+        """Stores memories, all or none, at most 10,000 and 64 MiB of text, and returns their ids in order.
+
+        Each is a dict with the arguments of :meth:`store`: ``{"space": "ana-m1", "trigger": {"text": "Hi"}}``.
+        """
+        return self._do(calls.store_many(memories))
+
+    def update(
+        self,
+        id: str,
+        *,
+        context: Any = KEEP,
+        merge_metadata: Mapping[str, Any] | None = None,
+        replace_metadata: Mapping[str, Any] | None = None,
+        status: Status | None = None,
+        if_revision: int | None = None,
+    ) -> models.Updated:
+        """Changes the context (``CLEAR`` takes it away), the metadata or the status of a memory; what is not given stays.
+
+        ``merge_metadata`` is a merge patch (RFC 7396). Where the memory has another revision than ``if_revision``, it is
+        :class:`Conflict`; without one, the call is not attempted again while it is unknown what an attempt did.
+        """
+        return self._do(calls.update(id, context, merge_metadata, replace_metadata, status, if_revision))
+
+    def get(self, id: str) -> models.MemoryRecord | None:
+        """Reads one memory; ``None`` if there is none with this id."""
+        return self._or_none(calls.get(id))
+
+    def query(self, **query: Unpack[Query]) -> models.MemoryPage:
+        """Reads a page of memories, by spaces and conditions.
+
+        Spaces: ``space``, ``under``, ``prefix``, ``glob``, ``regex``, each a name or several (their union), or ``all=True``. Keep tenants
+        apart with ``under``: ``prefix="guild1"`` also finds ``guild12``. Conditions: ``where`` (``metadata.topic = 'rust'``), ``text``
+        (words of which a memory holds at least one), ``after``, ``before`` (times, exclusive), ``status``, ``exclude`` (ids). The page:
+        ``order`` (``newest`` or ``oldest`` first), ``limit`` (50 unless given, at most 1,000), ``offset``, ``cursor``.
+        """
+        return self._do(calls.query(query))
+
+    def pages(self, **query: Unpack[Query]) -> Iterator[models.MemoryPage]:
+        """Reads all pages of :meth:`query`, one after the other."""
+        while True:
+            page = self.query(**query)
+            yield page
+            if page.next is None:
+                return
+            query["cursor"] = page.next
+            query.pop("offset", None)
+
+    def walk(self, **query: Unpack[Query]) -> Iterator[models.MemoryRecord]:
+        """Reads all memories that :meth:`query` finds, each once, also while others are stored.
+
+        Fails with :class:`Corrupt` behind the page that has a row that can't be read; :meth:`pages` goes on.
+        """
+        for page in self.pages(**query):
+            yield from page.memories
+            error_of_unreadable(page.unreadable)
+
+    def recall(self, text: str, **question: Unpack[Question]) -> models.Recalled:
+        """Answers a question in words, best first, from the memories of some spaces, or the documents of a ``collection``.
+
+        The spaces and conditions are those of :meth:`query`. ``limit`` is 10 unless given, ``neighbours`` says how many records on each
+        side of a hit come with it, ``explain`` why it is one; ``language``, ``container`` and ``speaker`` how the records are read.
+        """
+        return self._do(calls.recall(text, question))
+
+    def put_document(
+        self,
+        collection: str,
+        id: str,
+        content: str,
+        *,
+        space: str,
+        metadata: Mapping[str, Any] | None = None,
+        created_at: Time | None = None,
+        expect: Expect | None = None,
+    ) -> models.Document:
+        """Creates or replaces a document of at most 1 MiB, and returns it as it is then.
+
+        With ``expect``, the revision that must be in place or ``"absent"``, anything else is :class:`Conflict`; without it, the call is not
+        attempted again while it is unknown what an attempt did. A collection has a name of ``[a-z0-9_-]``, a document an id of 1 to 256
+        bytes.
+        """
+        return self._do(calls.put_document(collection, id, content, space, metadata, created_at, expect))
+
+    def add_document(
+        self,
+        collection: str,
+        content: str,
+        *,
+        space: str,
+        metadata: Mapping[str, Any] | None = None,
+        created_at: Time | None = None,
+    ) -> models.Document:
+        """Creates a document under an id that is made for it before the first attempt."""
+        return self._do(calls.put_document(collection, calls.new_id(), content, space, metadata, created_at, "absent"))
+
+    def get_document(self, collection: str, id: str) -> models.Document | None:
+        """Reads one document; ``None`` if there is none with this id."""
+        return self._or_none(calls.get_document(collection, id))
+
+    def query_documents(self, collection: str, **query: Unpack[Paged]) -> models.DocumentPage:
+        """Reads a page of documents, as :meth:`query` does of memories."""
+        return self._do(calls.query_documents(collection, query))
+
+    def document_pages(self, collection: str, **query: Unpack[Paged]) -> Iterator[models.DocumentPage]:
+        """Reads all pages of :meth:`query_documents`, one after the other."""
+        while True:
+            page = self.query_documents(collection, **query)
+            yield page
+            if page.next is None:
+                return
+            query["cursor"] = page.next
+            query.pop("offset", None)
+
+    def walk_documents(self, collection: str, **query: Unpack[Paged]) -> Iterator[models.Document]:
+        """Reads all documents that :meth:`query_documents` finds, as :meth:`walk` does memories."""
+        for page in self.document_pages(collection, **query):
+            yield from page.documents
+            error_of_unreadable(page.unreadable)
+
+    def remove_documents(
+        self,
+        collection: str,
+        *,
+        ids: Iterable[str] | None = None,
+        max: int = 10,
+        dry_run: bool = False,
+        **selection: Unpack[Selection],
+    ) -> models.Removed:
+        """Removes the documents that satisfy all that is given: ids, spaces, ``where`` and ``text``.
+
+        When more than ``max`` are found, none is removed (:class:`LimitExceeded`). ``dry_run`` tells what would be removed.
+        """
+        return self._do(calls.remove_documents(collection, ids, max, dry_run, selection))
+
+    def remove_document(self, collection: str, id: str) -> bool:
+        """Removes one document; tells whether it was there."""
+        return bool(self.remove_documents(collection, ids=[id], max=1).ids)
+
+    def collections(self) -> list[str]:
+        """The collections that hold a document, as far as the token may use them."""
+        return self._do(calls.collections())
+
+    def health(self) -> models.Health:
+        """How the engine is."""
+        return self._do(calls.health())
+
+    def _or_none(self, call: Call[T]) -> T | None:
+        try:
+            return self._do(call)
+        except NotFound:
+            return None
+
+    def _do(self, call: Call[T]) -> T:
+        attempts = Attempts(call, self.url, self._timeout)
+        while True:
+            try:
+                return self._attempt(attempts)
+            except AgentMemoryError as error:
+                pause = attempts.pause_after(error)
+            time.sleep(pause)
+
+    def _attempt(self, attempts: Attempts[T]) -> T:
+        if self._http.is_closed:
+            raise Closed("this client was closed")
+        call = attempts.call
+        left = attempts.remaining()
+        try:
+            with self._http.stream(
+                call.method,
+                call.path,
+                params=httpx.QueryParams(call.params),
+                content=call.body,
+                headers=call.headers,
+                timeout=left,
+            ) as answer:
+                chunks = []
+                for chunk in answer.iter_bytes():
+                    chunks.append(chunk)
+                    attempts.remaining()
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            raise attempts.broken(error) from error
+        return attempts.read(answer.status_code, answer.headers, b"".join(chunks).decode(errors="replace"))

@@ -1,0 +1,199 @@
+"""What the server answers. Fields that a newer server adds are kept in ``model_extra``."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, InstanceOf
+from pydantic.alias_generators import to_camel
+
+from . import _table
+from .jsontext import JsonText, dumps
+
+_Text = Annotated[InstanceOf[JsonText], BeforeValidator(lambda value: value if isinstance(value, JsonText) else dumps("a value", value))]
+
+
+class Model(BaseModel):
+    """A value of the server. Its fields have the server's names in snake case."""
+
+    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="allow", frozen=True)
+
+
+class MemoryRecord(Model):
+    """A memory of the ledger: what happened, and what came of it."""
+
+    id: str
+    space_id: str
+    trigger_text: _Text = Field(alias="trigger")
+    """What happened, byte for byte as it was stored."""
+    context_text: _Text | None = Field(default=None, alias="context")
+    """What came of it, byte for byte; ``None`` without one, and the text ``null`` where it is ``null``."""
+    created_at: int
+    """Milliseconds since 1970 UTC, as the caller said."""
+    updated_at: int | None = None
+    """Milliseconds since 1970 UTC of the last update, by the server's clock."""
+    metadata: dict[str, Any] = {}
+    status: str
+    """``pending``, ``running``, ``completed``, ``failed`` or ``observed``."""
+    revision: int
+    """Starts at 1 and grows with each change."""
+    idempotency_key: str | None = None
+
+    @cached_property
+    def trigger(self) -> Any:
+        """What happened, as Python's ``json`` reads it."""
+        return self.trigger_text.parse()
+
+    @cached_property
+    def context(self) -> Any:
+        """What came of it, as Python's ``json`` reads it; ``None`` without one."""
+        return None if self.context_text is None else self.context_text.parse()
+
+    def _repr_html_(self) -> str:
+        return _table.memories([self])
+
+
+class Document(Model):
+    """A text that an agent saved in a collection."""
+
+    id: str
+    collection: str
+    space_id: str
+    content: str
+    metadata: dict[str, Any] = {}
+    created_at: int
+    updated_at: int | None = None
+    revision: int
+
+    def _repr_html_(self) -> str:
+        return _table.documents([self])
+
+
+class Unreadable(Model):
+    """A row that matches as far as can be told, and is no valid record."""
+
+    id: str | None = None
+    reason: str
+
+
+class MemoryPage(Model):
+    """A page of memories. Only one without ``next`` is the last; a short or empty page may have one."""
+
+    memories: list[MemoryRecord]
+    unreadable: list[Unreadable] = []
+    next: str | None = None
+    """The ``cursor`` of the next page."""
+
+    def _repr_html_(self) -> str:
+        return _table.memories(self.memories)
+
+
+class DocumentPage(Model):
+    """A page of documents. Only one without ``next`` is the last; a short or empty page may have one."""
+
+    documents: list[Document]
+    unreadable: list[Unreadable] = []
+    next: str | None = None
+    """The ``cursor`` of the next page."""
+
+    def _repr_html_(self) -> str:
+        return _table.documents(self.documents)
+
+
+class Updated(Model):
+    """What an update left behind."""
+
+    revision: int
+    updated_at: int | None = None
+
+
+class Removed(Model):
+    """The ids of what was removed, or with ``dry_run`` would be."""
+
+    ids: list[str]
+    dry_run: bool
+
+
+class Parts(Model):
+    """What each property of a record brings to its score."""
+
+    words: float
+    """The terms that it holds itself."""
+    neighbours: float
+    """Those of the records beside it."""
+    container: float
+    """Those of its container."""
+    question: float
+    """What it loses as a question."""
+    speaker: float
+    """What it gains by its speaker, whom the question names."""
+
+
+class Term(Model):
+    """A term of the question that a record holds."""
+
+    term: str
+    idf: float
+    """How rare it is within the scope."""
+    count: int
+    """How often the record has it."""
+
+
+class Neighbour(Model):
+    """A record beside a hit: a memory, or a document."""
+
+    memory: MemoryRecord | None = None
+    document: Document | None = None
+
+
+class Hit(Neighbour):
+    """A record that answers: a memory, or a document where a collection was asked."""
+
+    score: float
+    """The sum of the parts."""
+    parts: Parts
+    before: list[Neighbour] = []
+    """The records before it in its container, oldest first, as many as were asked for."""
+    after: list[Neighbour] = []
+    """The records behind it."""
+    terms: list[Term] | None = None
+    """The terms of the question that it holds, if ``explain`` asked for them."""
+
+
+class Explained(Model):
+    """By what the parts of the scores were divided: the best of each in this answer."""
+
+    records: int
+    average_length: float
+    words: float
+    neighbours: float
+    together: float
+    container: float
+    total: float
+
+
+class Recalled(Model):
+    """What a question found."""
+
+    hits: list[Hit]
+    """What answers best comes first."""
+    examined: int
+    """How many records of the scope were looked at."""
+    complete: bool
+    """Whether all of the scope was; if not, the hits are the best of its newest part."""
+    explained: Explained | None = None
+
+    def _repr_html_(self) -> str:
+        return _table.hits(self.hits)
+
+
+class Health(Model):
+    """How the engine is."""
+
+    engine: str
+    server_version: str
+    schema_version: int
+    latency_ms: float
+    durability: str
+    """``durable``, or why it is at risk or unknown what an acknowledged write survives."""

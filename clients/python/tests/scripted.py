@@ -1,0 +1,88 @@
+"""HTTP servers that answer as a test has it."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+
+@dataclass
+class Asked:
+    """A request that came in."""
+
+    method: str
+    path: str
+    headers: dict[str, str]
+    body: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+@dataclass
+class Reply:
+    """An answer; without a status the connection is closed instead of one."""
+
+    status: int | None
+    body: Any = None
+    headers: dict[str, str] = field(default_factory=dict)
+
+
+def problem(status: int, **members: Any) -> Reply:
+    """Problem details as the server has them."""
+    body = {"type": "about:blank", "title": "", "status": status, "detail": "no", "retryable": False, **members}
+    return Reply(status, body, {"Content-Type": "application/problem+json"})
+
+
+@contextmanager
+def scripted(answer: Callable[[Asked], Reply]) -> Iterator[tuple[str, list[Asked]]]:
+    """A server on a free port, and what it was asked."""
+    asked: list[Asked] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def handle_any(self) -> None:
+            length = int(self.headers.get("content-length") or 0)
+            headers = {name.lower(): value for name, value in self.headers.items()}
+            request = Asked(self.command, self.path, headers, self.rfile.read(length).decode())
+            asked.append(request)
+            reply = answer(request)
+            if reply.status is None:
+                self.close_connection = True
+                return
+            body = reply.body if isinstance(reply.body, bytes) else json.dumps(reply.body).encode()
+            self.send_response(reply.status)
+            for name, value in {"Content-Type": "application/json", **reply.headers}.items():
+                self.send_header(name, value)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = handle_any
+
+        def log_message(self, format: str, *args: Any) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}", asked
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def in_turn(*replies: Reply) -> Callable[[Asked], Reply]:
+    """Each reply once; the last for all that follows."""
+    left = list(replies)
+    return lambda _: left.pop(0) if len(left) > 1 else left[0]
