@@ -1,0 +1,120 @@
+"""What the adapters share: values of any size in documents, and the removal of any number of them."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from collections.abc import Mapping
+from typing import Any, TypedDict
+
+from .client import Memory
+from .errors import Conflict, Corrupt, LimitExceeded
+from .models import Document
+from .spaces import id_in
+
+# Bytes of a value that go into the document itself, and of each part of a larger one: less than 1 MiB as base64.
+_INLINE = 16 << 10
+_PART = 700 << 10
+# How many documents are removed at once where a removal would be too large: parts of 64 MiB in all.
+_AT_ONCE = 50
+_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+class Packed(TypedDict, total=False):
+    """A value: its bytes in base64, or the hashes of its parts."""
+
+    data: str
+    parts: list[str]
+
+
+def pack(memory: Memory, collection: str, space: str, value: bytes) -> Packed:
+    """Stores what is too large for a document as parts in a space, each under its hash. What refers to them is written after them."""
+    if len(value) <= _INLINE:
+        return {"data": base64.b64encode(value).decode()}
+    parts = []
+    for start in range(0, len(value), _PART):
+        part = value[start : start + _PART]
+        name = hashlib.sha256(part).hexdigest()
+        put_once(memory, collection, id_in(space, name), base64.b64encode(part).decode(), space)
+        parts.append(name)
+    return {"parts": parts}
+
+
+def unpack(memory: Memory, collection: str, space: str, packed: Packed) -> bytes:
+    """The value that was packed; :class:`Corrupt` where a part of it is missing."""
+    if (data := packed.get("data")) is not None:
+        return base64.b64decode(data)
+    found = []
+    for name in packed.get("parts", []):
+        document = memory.get_document(collection, id_in(space, name))
+        part = b"" if document is None else base64.b64decode(document.content)
+        if hashlib.sha256(part).hexdigest() != name:
+            raise Corrupt(f"the part {name} of a value in {collection} is missing or damaged")
+        found.append(part)
+    return b"".join(found)
+
+
+def put_once(
+    memory: Memory,
+    collection: str,
+    id: str,
+    content: str,
+    space: str,
+    metadata: Mapping[str, Any] | None = None,
+    created_at: int | None = None,
+) -> bool:
+    """Puts a document unless there is one with this id; tells whether it did."""
+    try:
+        memory.put_document(collection, id, content, space=space, metadata=metadata, created_at=created_at, expect="absent")
+    except Conflict:
+        return False
+    return True
+
+
+def replace(
+    memory: Memory,
+    collection: str,
+    id: str,
+    content: str,
+    space: str,
+    metadata: Mapping[str, Any] | None = None,
+    created_at: int = 0,
+) -> Document:
+    """Puts a document in the place of whatever is there, in a way that can be repeated after a connection broke."""
+    expect: Any = "absent"
+    while True:
+        try:
+            return memory.put_document(collection, id, content, space=space, metadata=metadata, created_at=created_at, expect=expect)
+        except Conflict:
+            found = memory.get_document(collection, id)
+            expect = "absent" if found is None else found.revision
+
+
+def remove_under(memory: Memory, collection: str, space: str) -> None:
+    """Removes all documents of a space and below it, however many there are."""
+    try:
+        memory.remove_documents(collection, under=space, max=10_000)
+    except LimitExceeded:
+        while ids := [document.id for document in memory.query_documents(collection, under=space, limit=_AT_ONCE).documents]:
+            memory.remove_documents(collection, ids=ids, max=len(ids))
+
+
+def condition(path: str, operator: str, value: Any) -> str | None:
+    """A condition on a field of the metadata; ``None`` where it can't be written, and the caller has to look itself."""
+    if not all(_PLAIN.fullmatch(name) for name in path.split(".")):
+        return None
+    if isinstance(value, bool):
+        literal = "true" if value else "false"
+    elif isinstance(value, int) and abs(value) < 2**53:
+        literal = str(value)
+    elif isinstance(value, str) and len(value) <= 1000 and value.isprintable():
+        literal = quoted(value)
+    else:
+        return None
+    return f"metadata.{path} {operator} {literal}"
+
+
+def quoted(text: str) -> str:
+    """A text as a literal of a condition."""
+    return "'" + text.replace("'", "''") + "'"

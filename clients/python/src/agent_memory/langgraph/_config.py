@@ -1,0 +1,31 @@
+"""What a configuration of LangGraph names."""
+
+from __future__ import annotations
+
+import uuid
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import get_checkpoint_id
+
+
+def place_of(config: RunnableConfig) -> tuple[str, str, str | None]:
+    """The thread, the namespace and the checkpoint that a configuration names."""
+    configurable = config.get("configurable", {})
+    return str(configurable["thread_id"]), configurable.get("checkpoint_ns", ""), get_checkpoint_id(config)
+
+
+def config_of(thread: str, namespace: str, checkpoint: str) -> RunnableConfig:
+    """The configuration that names a checkpoint."""
+    return {"configurable": {"thread_id": thread, "checkpoint_ns": namespace, "checkpoint_id": checkpoint}}
+
+
+def millis_of(checkpoint_id: str) -> int:
+    """The time in an id of LangGraph. Other ids are all of the same time, and so in the order of their bytes."""
+    try:
+        time = uuid.UUID(checkpoint_id)
+    except ValueError:
+        return 0
+    if time.version != 6:
+        return 0
+    ticks = (time.time_low << 28) | (time.time_mid << 12) | (time.time_hi_version & 0x0FFF)
+    return (ticks - 0x01B21DD213814000) // 10_000

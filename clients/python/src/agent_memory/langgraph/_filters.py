@@ -1,0 +1,63 @@
+"""LangGraph's filters: what the server can look for, and what decides."""
+
+from __future__ import annotations
+
+import operator as operators
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from .._documents import condition
+
+_OPERATORS = {"$eq": "=", "$ne": "<>", "$gt": ">", "$gte": ">=", "$lt": "<", "$lte": "<="}
+_KEY = re.compile(r"[\w.-]+")
+_COMPARED: dict[str, Callable[[Any, Any], bool]] = {
+    "$gt": operators.gt,
+    "$gte": operators.ge,
+    "$lt": operators.lt,
+    "$lte": operators.le,
+}
+
+
+def conditions(filter: Mapping[str, Any] | None) -> Iterator[str]:
+    """What the server can look for itself, apart from values in parts. Each item is looked at again."""
+    for name, wanted in (filter or {}).items():
+        if not _KEY.fullmatch(name):
+            raise ValueError(f"Invalid filter key: {name!r} has other characters than letters, digits, '_', '-' and '.'")
+        operators = wanted if isinstance(wanted, dict) else {"$eq": wanted}
+        for operator, value in operators.items():
+            if "." not in name and operator in _OPERATORS and (text := condition(f"value.{name}", _OPERATORS[operator], value)):
+                yield f"({text} OR metadata.packed IS NOT NULL)"
+
+
+def matches(value: Any, wanted: Any) -> bool:
+    """Whether a value is what a filter asks for."""
+    if not isinstance(wanted, dict):
+        return bool(value == wanted)
+    if not any(name.startswith("$") for name in wanted):
+        return isinstance(value, dict) and all(matches(_at(value, name), each) for name, each in wanted.items())
+    return all(_holds(value, operator, operand) for operator, operand in wanted.items())
+
+
+def _at(value: dict[str, Any], name: str) -> Any:
+    """The member with this name, or at this path of names with dots between them."""
+    if name in value or "." not in name:
+        return value.get(name)
+    first, rest = name.split(".", 1)
+    inner = value.get(first)
+    return _at(inner, rest) if isinstance(inner, dict) else None
+
+
+def _holds(value: Any, operator: str, operand: Any) -> bool:
+    if operator not in _OPERATORS:
+        raise ValueError(f"Operator {operator} not supported")
+    if operator == "$eq":
+        return bool(value == operand)
+    if operator == "$ne":
+        return bool(value != operand)
+    comparable = (isinstance(value, str) and isinstance(operand, str)) or (_is_number(value) and _is_number(operand))
+    return comparable and bool(_COMPARED[operator](value, operand))
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float))

@@ -1,0 +1,205 @@
+"""LangGraph's checkpoints as documents."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import (
+    WRITES_IDX_MAP,
+    ChannelVersions,
+    Checkpoint,
+    CheckpointMetadata,
+    CheckpointTuple,
+    get_checkpoint_id,
+    get_checkpoint_metadata,
+    writes_sort_key,
+)
+from langgraph.checkpoint.serde.base import SerializerProtocol
+
+from .._calls import Paged
+from .._documents import condition, pack, put_once, quoted, remove_under, replace, unpack
+from ..client import Memory
+from ..models import Document
+from ..spaces import id_in, id_moved, space_of
+from ._config import config_of, millis_of, place_of
+from ._threads import SaverInThreads
+
+_RUNS_AT_ONCE = 100
+
+
+class AgentMemorySaver(SaverInThreads):
+    """Keeps the state of graphs in a memory, on any engine; sync and async.
+
+    The checkpoints of a thread are documents in the space ``ROOT/THREAD/NAMESPACE``, in the collection ``COLLECTION``; the writes of their
+    tasks and the parts of values over 16 KiB lie below them in ``COLLECTION_writes`` and ``COLLECTION_parts``. A checkpoint is written
+    after its parts, and removed before them.
+    """
+
+    def __init__(
+        self,
+        memory: Memory,
+        *,
+        root: str = "langgraph",
+        collection: str = "checkpoints",
+        serde: SerializerProtocol | None = None,
+    ) -> None:
+        super().__init__(serde=serde)
+        self._memory = memory
+        self._root = root
+        self._checkpoints = collection
+        self._writes = f"{collection}_writes"
+        self._parts = f"{collection}_parts"
+
+    def put(
+        self, config: RunnableConfig, checkpoint: Checkpoint, metadata: CheckpointMetadata, new_versions: ChannelVersions
+    ) -> RunnableConfig:
+        thread, namespace, parent = place_of(config)
+        metadata = get_checkpoint_metadata(config, metadata)
+        space = space_of(self._root, thread, namespace)
+        below = space_of(self._root, thread, namespace, checkpoint["id"])
+        values = checkpoint["channel_values"]
+        body = {
+            "checkpoint": self._dump(below, {**checkpoint, "channel_values": {}}),
+            "metadata": self._dump(below, metadata),
+            "channels": {channel: self._dump(below, value) for channel, value in values.items()},
+        }
+        content = json.dumps(pack(self._memory, self._parts, below, json.dumps(body).encode()))
+        shown = {name: value for name, value in metadata.items() if condition(name, "=", value)}
+        about = {"thread": thread, "namespace": namespace, "checkpoint": checkpoint["id"], "parent": parent, "metadata": shown}
+        id = id_in(space, checkpoint["id"])
+        replace(self._memory, self._checkpoints, id, content, space, about, millis_of(checkpoint["id"]))
+        return config_of(thread, namespace, checkpoint["id"])
+
+    def put_writes(self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = "") -> None:
+        thread, namespace, checkpoint = place_of(config)
+        space = space_of(self._root, thread, namespace, str(checkpoint))
+        for place, (channel, value) in enumerate(writes):
+            index = WRITES_IDX_MAP.get(channel, place)
+            body = {"task": task_id, "path": task_path, "index": index, "channel": channel, "value": self._dump(space, value)}
+            # Errors, interrupts and the like are replaced; an ordinary write stays as it was the first time.
+            put = replace if index < 0 else put_once
+            put(self._memory, self._writes, id_in(space, task_id, str(index)), json.dumps(body), space)
+
+    def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        thread, namespace, checkpoint = place_of(config)
+        space = space_of(self._root, thread, namespace)
+        if checkpoint is not None:
+            found = self._memory.get_document(self._checkpoints, id_in(space, checkpoint))
+        else:
+            found = next(iter(self._memory.walk_documents(self._checkpoints, space=space, limit=1)), None)
+        return None if found is None else self._tuple(found)
+
+    def list(
+        self,
+        config: RunnableConfig | None,
+        *,
+        filter: dict[str, Any] | None = None,
+        before: RunnableConfig | None = None,
+        limit: int | None = None,
+    ) -> Iterator[CheckpointTuple]:
+        conditions = [condition(f"metadata.{name}", "=", value) for name, value in (filter or {}).items()]
+        last = get_checkpoint_id(before) if before else None
+        where = " AND ".join(each for each in conditions if each) or None
+        left = limit
+        for document in self._walk(config, where):
+            if left is not None and left <= 0:
+                return
+            if last is not None and document.metadata["checkpoint"] >= last:
+                continue
+            found = self._tuple(document)
+            if all(found.metadata.get(name) == value for name, value in (filter or {}).items()):
+                yield found
+                left = None if left is None else left - 1
+
+    def delete_thread(self, thread_id: str) -> None:
+        self._remove(space_of(self._root, thread_id))
+
+    def delete_for_runs(self, run_ids: Sequence[str]) -> None:
+        for start in range(0, len(run_ids), _RUNS_AT_ONCE):
+            runs = ", ".join(map(quoted, run_ids[start : start + _RUNS_AT_ONCE]))
+            for document in list(self._walk(None, f"metadata.metadata.run_id IN ({runs})")):
+                self._remove_one(document)
+
+    def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
+        source, target = space_of(self._root, source_thread_id), space_of(self._root, target_thread_id)
+        # What is referred to comes first.
+        for collection in (self._parts, self._writes, self._checkpoints):
+            for found in self._memory.walk_documents(collection, under=source, limit=20):
+                space = target + found.space_id[len(source) :]
+                about = {**found.metadata, "thread": target_thread_id} if collection == self._checkpoints else found.metadata
+                replace(self._memory, collection, id_moved(found.id, space), found.content, space, about, found.created_at)
+
+    def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
+        if strategy not in ("keep_latest", "delete"):
+            raise ValueError(f"the strategy is keep_latest or delete, not {strategy!r}")
+        for thread in thread_ids:
+            if strategy == "delete":
+                self.delete_thread(thread)
+                continue
+            documents = list(self._memory.walk_documents(self._checkpoints, under=space_of(self._root, thread), limit=100))
+            kept: set[str] = set()
+            for namespace in {document.space_id for document in documents}:
+                newest = next(document for document in documents if document.space_id == namespace)
+                kept.update(self._needed(self._tuple(newest)))
+            for document in documents:
+                if document.id not in kept:
+                    self._remove_one(document)
+
+    def _needed(self, found: CheckpointTuple | None) -> Iterator[str]:
+        """The ids of a checkpoint, and of those before it from which channels that only store changes are rebuilt."""
+        missing: set[str] | None = None
+        while found is not None:
+            thread, namespace, checkpoint = place_of(found.config)
+            yield id_in(space_of(self._root, thread, namespace), str(checkpoint))
+            if missing is None:
+                missing = set(found.metadata.get("counters_since_delta_snapshot", {}))
+            missing -= set(found.checkpoint["channel_values"])
+            found = self.get_tuple(found.parent_config) if missing and found.parent_config else None
+
+    def _walk(self, config: RunnableConfig | None, where: str | None) -> Iterator[Document]:
+        selection: Paged = {"limit": 100}
+        if where is not None:
+            selection["where"] = where
+        configurable = config.get("configurable", {}) if config else {}
+        names = [str(configurable[name]) for name in ("thread_id", "checkpoint_ns") if name in configurable]
+        space = space_of(self._root, *names)
+        if checkpoint := configurable.get("checkpoint_id"):
+            found = self._memory.get_document(self._checkpoints, id_in(space, checkpoint))
+            return iter([] if found is None else [found])
+        selection["space" if len(names) == 2 else "under"] = space
+        return self._memory.walk_documents(self._checkpoints, **selection)
+
+    def _tuple(self, document: Document) -> CheckpointTuple:
+        about = document.metadata
+        thread, namespace, checkpoint = about["thread"], about["namespace"], about["checkpoint"]
+        below = space_of(self._root, thread, namespace, checkpoint)
+        body = json.loads(unpack(self._memory, self._parts, below, json.loads(document.content)))
+        loaded: Checkpoint = self._load(below, body["checkpoint"])
+        loaded["channel_values"] = {channel: self._load(below, value) for channel, value in body["channels"].items()}
+        writes = [json.loads(each.content) for each in self._memory.walk_documents(self._writes, space=below)]
+        writes.sort(key=lambda write: writes_sort_key(write["path"], write["task"], write["index"]))
+        return CheckpointTuple(
+            config=config_of(thread, namespace, checkpoint),
+            checkpoint=loaded,
+            metadata=self._load(below, body["metadata"]),
+            parent_config=config_of(thread, namespace, about["parent"]) if about.get("parent") else None,
+            pending_writes=[(each["task"], each["channel"], self._load(below, each["value"])) for each in writes],
+        )
+
+    def _dump(self, space: str, value: Any) -> Sequence[Any]:
+        kind, data = self.serde.dumps_typed(value)
+        return [kind, pack(self._memory, self._parts, space, data)]
+
+    def _load(self, space: str, dumped: Sequence[Any]) -> Any:
+        return self.serde.loads_typed((dumped[0], unpack(self._memory, self._parts, space, dumped[1])))
+
+    def _remove_one(self, document: Document) -> None:
+        self._memory.remove_document(self._checkpoints, document.id)
+        self._remove(f"{document.space_id}/{space_of(document.metadata['checkpoint'])}")
+
+    def _remove(self, space: str) -> None:
+        for collection in (self._checkpoints, self._writes, self._parts):
+            remove_under(self._memory, collection, space)
