@@ -78,6 +78,14 @@ def test_it_ends_with_the_process(tmp_path: Path, way: signal.Signals) -> None:
         assert ends(url)
 
 
+@pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
+def test_it_ends_with_its_supervisor(tmp_path: Path) -> None:
+    with Memory.open(tmp_path / "memory.db") as memory:
+        assert memory._server is not None
+        memory._server._process.terminate()
+        assert ends(memory.url)
+
+
 @pytest.mark.skipif(not Path("/proc").exists(), reason="reads /proc")
 def test_neither_token_nor_url_is_on_a_command_line(tmp_path: Path) -> None:
     with Memory.open(f"sqlite://{tmp_path}/memory.db?language=german") as memory:

@@ -27,6 +27,8 @@ def unpacked(name: str, version: str) -> Path:
     return folder
 
 
+# One after the other, since they share what is downloaded.
+@pytest.mark.xdist_group("theirs")
 @pytest.mark.parametrize(
     ("name", "version", "file", "count"),
     [

@@ -7,6 +7,7 @@ import os
 import queue
 import secrets
 import shutil
+import signal
 import subprocess
 import sys
 import sysconfig
@@ -84,6 +85,9 @@ class Server:
         try:
             self._process.wait(_PATIENCE)
         except subprocess.TimeoutExpired:
+            if os.name == "posix":
+                # The supervisor and the server: they have a group of their own.
+                os.killpg(self._process.pid, signal.SIGKILL)
             self._process.kill()
             self._process.wait()
 

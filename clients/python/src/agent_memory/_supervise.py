@@ -4,6 +4,7 @@ A program of its own, started without the package: ``python _supervise.py COMMAN
 """
 
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -24,5 +25,7 @@ def _end_with_input(child: "subprocess.Popen[bytes]") -> None:
 
 if __name__ == "__main__":
     started = subprocess.Popen(sys.argv[1:], stdin=subprocess.DEVNULL)
+    # Whoever ends the supervisor means the command.
+    signal.signal(signal.SIGTERM, lambda *_: started.terminate())
     threading.Thread(target=_end_with_input, args=(started,), daemon=True).start()
     sys.exit(started.wait())

@@ -1,0 +1,36 @@
+"""The examples of the README and of the docstrings run."""
+
+from __future__ import annotations
+
+import doctest
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from agent_memory import spaces
+
+README = Path(__file__).parents[1] / "README.md"
+EXAMPLES = re.findall(r"```python\n(.*?)```", README.read_text(), re.S)
+SAID = {0: "I adopted a cat", 2: "My birthday is on March 14\nAna has two cats\n", 3: "[{'text': 'I adopted a cat'}]", 5: "3"}
+
+
+@pytest.mark.parametrize("number", range(len(EXAMPLES)))
+def test_an_example_of_the_readme(number: int, tmp_path: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "ANTHROPIC_API_KEY": "x", "OPENAI_API_KEY": "x"}
+    command = [sys.executable, "-c", EXAMPLES[number]]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    for line in SAID.get(number, "").splitlines():
+        assert line in done.stdout
+
+
+def test_there_are_examples() -> None:
+    assert len(EXAMPLES) == 10
+
+
+def test_docstrings() -> None:
+    assert doctest.testmod(spaces).attempted == 2 and doctest.testmod(spaces).failed == 0
