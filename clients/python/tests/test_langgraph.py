@@ -61,6 +61,25 @@ def test_names_with_separators_never_meet(store: AgentMemoryStore) -> None:
     assert set(places) <= set(store.list_namespaces())
 
 
+@pytest.mark.parametrize("key", ["or", "größe", "a.b", "1", "a-b"])
+def test_any_key_can_be_asked_for(store: AgentMemoryStore, saver: AgentMemorySaver, key: str) -> None:
+    for n, text in enumerate(["it's", "x"]):
+        store.put(("a",), str(n), {key: text, "n": n})
+        saver.put(made.generate_config("t"), made.generate_checkpoint(), made.generate_metadata(step=n, **{key: text}), {})
+    assert [each.value["n"] for each in store.search(("a",), filter={key: "it's"})] == [0]
+    assert [each.metadata["step"] for each in saver.list(None, filter={key: "it's"})] == [0]
+    assert len(list(saver.list(None, limit=1))) == 1 and list(saver.list(None, limit=0)) == []
+    saver.delete_for_runs(["it's"])
+
+
+def test_keys_that_no_filter_has(store: AgentMemoryStore) -> None:
+    with pytest.raises(ValueError, match="Invalid filter key"):
+        store.search(("a",), filter={"a' OR 'b": 1})
+    with pytest.raises(ValueError, match="not supported"):
+        store.put(("a",), "k", {"n": 1})
+        store.search(("a",), filter={"n": {"$in": [1]}})
+
+
 def test_a_time_to_live_is_refused(store: AgentMemoryStore) -> None:
     with pytest.raises(NotImplementedError):
         store.put(("a",), "k", {}, ttl=5)

@@ -23,7 +23,8 @@ def unpacked(name: str, version: str) -> Path:
         pip = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--no-binary", ":all:", "-d", str(CACHE)]
         subprocess.run([*pip, f"{name.replace('_', '-')}=={version}"], check=True)
         with tarfile.open(CACHE / f"{name}-{version}.tar.gz") as archive:
-            archive.extractall(CACHE, filter="data")
+            archive.extraction_filter = getattr(tarfile, "data_filter", None)
+            archive.extractall(CACHE)
     return folder
 
 

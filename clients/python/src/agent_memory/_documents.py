@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict
 
 from .client import Memory
@@ -18,7 +17,8 @@ _INLINE = 16 << 10
 _PART = 700 << 10
 # How many documents are removed at once where a removal would be too large: parts of 64 MiB in all.
 _AT_ONCE = 50
-_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+# Characters of a name or text in a condition, which has 16 KiB at most.
+_LONGEST_LITERAL = 1000
 
 
 class Packed(TypedDict, total=False):
@@ -100,18 +100,19 @@ def remove_under(memory: Memory, collection: str, space: str) -> None:
             memory.remove_documents(collection, ids=ids, max=len(ids))
 
 
-def condition(path: str, operator: str, value: Any) -> str | None:
-    """A condition on a field of the metadata; ``None`` where it can't be written, and the caller has to look itself."""
-    if not all(_PLAIN.fullmatch(name) for name in path.split(".")):
-        return None
+def condition(names: Sequence[str], operator: str, value: Any) -> str | None:
+    """A condition on the metadata at a path of names; ``None`` where it can't be written, and the caller has to look itself."""
     if isinstance(value, bool):
         literal = "true" if value else "false"
     elif isinstance(value, int) and abs(value) < 2**53:
         literal = str(value)
-    elif isinstance(value, str) and len(value) <= 1000 and value.isprintable():
+    elif isinstance(value, str) and len(value) <= _LONGEST_LITERAL and value.isprintable():
         literal = quoted(value)
     else:
         return None
+    if not all(name.isprintable() and len(name) <= _LONGEST_LITERAL for name in names):
+        return None
+    path = ".".join('"' + name.replace('"', '""') + '"' for name in names)
     return f"metadata.{path} {operator} {literal}"
 
 

@@ -150,5 +150,5 @@ def _text(content: types.Content | None) -> str:
 
 
 def _seconds(timestamp: str | None) -> float:
-    when = datetime.fromisoformat(timestamp) if timestamp else datetime.now(timezone.utc)
+    when = datetime.fromisoformat(timestamp.replace("Z", "+00:00")) if timestamp else datetime.now(timezone.utc)
     return when.timestamp()

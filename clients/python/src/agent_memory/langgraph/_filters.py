@@ -26,7 +26,7 @@ def conditions(filter: Mapping[str, Any] | None) -> Iterator[str]:
             raise ValueError(f"Invalid filter key: {name!r} has other characters than letters, digits, '_', '-' and '.'")
         operators = wanted if isinstance(wanted, dict) else {"$eq": wanted}
         for operator, value in operators.items():
-            if "." not in name and operator in _OPERATORS and (text := condition(f"value.{name}", _OPERATORS[operator], value)):
+            if "." not in name and operator in _OPERATORS and (text := condition(("value", name), _OPERATORS[operator], value)):
                 yield f"({text} OR metadata.packed IS NOT NULL)"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
@@ -39,12 +40,7 @@ class AgentMemorySaver(SaverInThreads):
     """
 
     def __init__(
-        self,
-        memory: Memory,
-        *,
-        root: str = "langgraph",
-        collection: str = "checkpoints",
-        serde: SerializerProtocol | None = None,
+        self, memory: Memory, *, root: str = "langgraph", collection: str = "checkpoints", serde: SerializerProtocol | None = None
     ) -> None:
         super().__init__(serde=serde)
         self._memory = memory
@@ -67,10 +63,11 @@ class AgentMemorySaver(SaverInThreads):
             "channels": {channel: self._dump(below, value) for channel, value in values.items()},
         }
         content = json.dumps(pack(self._memory, self._parts, below, json.dumps(body).encode()))
-        shown = {name: value for name, value in metadata.items() if condition(name, "=", value)}
+        # What the server can look for; the whole of it is in the content.
+        shown = {name: value for name, value in metadata.items() if condition((name,), "=", value)}
         about = {"thread": thread, "namespace": namespace, "checkpoint": checkpoint["id"], "parent": parent, "metadata": shown}
-        id = id_in(space, checkpoint["id"])
-        replace(self._memory, self._checkpoints, id, content, space, about, millis_of(checkpoint["id"]))
+        id, created_at = id_in(space, checkpoint["id"]), millis_of(checkpoint["id"])
+        replace(self._memory, self._checkpoints, id, content, space, about, created_at)
         return config_of(thread, namespace, checkpoint["id"])
 
     def put_writes(self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = "") -> None:
@@ -89,7 +86,7 @@ class AgentMemorySaver(SaverInThreads):
         if checkpoint is not None:
             found = self._memory.get_document(self._checkpoints, id_in(space, checkpoint))
         else:
-            found = next(iter(self._memory.walk_documents(self._checkpoints, space=space, limit=1)), None)
+            found = next(self._memory.walk_documents(self._checkpoints, space=space, limit=1), None)
         return None if found is None else self._tuple(found)
 
     def list(
@@ -100,19 +97,13 @@ class AgentMemorySaver(SaverInThreads):
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> Iterator[CheckpointTuple]:
-        conditions = [condition(f"metadata.{name}", "=", value) for name, value in (filter or {}).items()]
+        wanted = filter or {}
+        conditions = (condition(("metadata", name), "=", value) for name, value in wanted.items())
         last = get_checkpoint_id(before) if before else None
-        where = " AND ".join(each for each in conditions if each) or None
-        left = limit
-        for document in self._walk(config, where):
-            if left is not None and left <= 0:
-                return
-            if last is not None and document.metadata["checkpoint"] >= last:
-                continue
-            found = self._tuple(document)
-            if all(found.metadata.get(name) == value for name, value in (filter or {}).items()):
-                yield found
-                left = None if left is None else left - 1
+        documents = self._walk(config, " AND ".join(each for each in conditions if each))
+        earlier = (document for document in documents if last is None or document.metadata["checkpoint"] < last)
+        tuples = map(self._tuple, earlier)
+        return islice((each for each in tuples if all(each.metadata.get(k) == v for k, v in wanted.items())), limit)
 
     def delete_thread(self, thread_id: str) -> None:
         self._remove(space_of(self._root, thread_id))
@@ -159,9 +150,9 @@ class AgentMemorySaver(SaverInThreads):
             missing -= set(found.checkpoint["channel_values"])
             found = self.get_tuple(found.parent_config) if missing and found.parent_config else None
 
-    def _walk(self, config: RunnableConfig | None, where: str | None) -> Iterator[Document]:
+    def _walk(self, config: RunnableConfig | None, where: str) -> Iterator[Document]:
         selection: Paged = {"limit": 100}
-        if where is not None:
+        if where:
             selection["where"] = where
         configurable = config.get("configurable", {}) if config else {}
         names = [str(configurable[name]) for name in ("thread_id", "checkpoint_ns") if name in configurable]
