@@ -109,6 +109,21 @@ def test_rename(tool: AgentMemoryTool) -> None:
     assert ask(tool, "rename", old_path="/memories/e", new_path="/memories/e/f/g").startswith("! Error")
 
 
+def test_what_is_written_during_a_rename_comes_along(tool: AgentMemoryTool, memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+    ask(tool, "create", path="/memories/a", file_text="one\n")
+    remove = Memory.remove_documents
+
+    def edit_first(*arguments: Any, **options: Any) -> Any:
+        monkeypatch.setattr(Memory, "remove_documents", remove)
+        assert ask(tool, "insert", path="/memories/a", insert_line=1, insert_text="two") == "The file /memories/a has been edited."
+        return remove(*arguments, **options)
+
+    monkeypatch.setattr(Memory, "remove_documents", edit_first)
+    assert ask(tool, "rename", old_path="/memories/a", new_path="/memories/b").startswith("Successfully")
+    assert ask(tool, "view", path="/memories/b").endswith("     1\tone\n     2\ttwo\n     3\t")
+    assert ask(tool, "view", path="/memories/a").startswith("! The path")
+
+
 @pytest.mark.parametrize(
     "path",
     [

@@ -91,6 +91,13 @@ def replace(
             expect = "absent" if found is None else found.revision
 
 
+def remove_unchanged(memory: Memory, document: Document) -> bool:
+    """Removes a document as it was read; tells whether it did, and so that nobody has changed or removed it meanwhile."""
+    state = "updatedAt IS NULL" if document.updated_at is None else f"updatedAt = {document.updated_at}"
+    where = f"{state} AND createdAt = {document.created_at}"
+    return bool(memory.remove_documents(document.collection, ids=[document.id], where=where, max=1).ids)
+
+
 def remove_under(memory: Memory, collection: str, space: str) -> None:
     """Removes all documents of a space and below it, however many there are."""
     try:

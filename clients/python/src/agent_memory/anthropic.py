@@ -20,7 +20,7 @@ from anthropic.types.beta import (
     BetaMemoryTool20250818ViewCommand,
 )
 
-from ._documents import put_once, remove_under
+from ._documents import put_once, remove_unchanged, remove_under, replace
 from ._files import content, listing, numbered
 from .client import Memory
 from .errors import AgentMemoryError, Conflict
@@ -117,18 +117,25 @@ class AgentMemoryTool(BetaAbstractMemoryTool):
             raise ToolError(f"Error: The path {command.old_path} does not exist")
         if self._below(new, limit=1) or any(self._file(new[:end]) for end in range(1, len(new))):
             raise ToolError(f"Error: The destination {command.new_path} already exists")
-        # Each file is at its new place before it leaves the old one.
         for each in found:
-            names = new + names_of(each.space_id)[len(self._root) + len(old) :]
-            if not put_once(self._memory, self._collection, self._id(names), each.content, self._space(names), created_at=each.created_at):
-                raise ToolError(f"Error: The destination {command.new_path} already exists")
-            self._memory.remove_document(self._collection, each.id)
+            self._move(each, new + names_of(each.space_id)[len(self._root) + len(old) :], command.new_path)
         return f"Successfully renamed {command.old_path} to {command.new_path}"
 
     def clear_all_memory(self) -> str:
         """Removes all files."""
         remove_under(self._memory, self._collection, space_of(*self._root))
         return "All memory cleared"
+
+    def _move(self, found: Document | None, names: tuple[str, ...], path: str) -> None:
+        """Brings a file to its new place before it leaves the old one, with what others write to it meanwhile."""
+        id, space = self._id(names), self._space(names)
+        if found is None or not put_once(self._memory, self._collection, id, found.content, space, created_at=found.created_at):
+            raise ToolError(f"Error: The destination {path} already exists")
+        while not remove_unchanged(self._memory, found):
+            found = self._memory.get_document(self._collection, found.id)
+            if found is None:
+                return
+            replace(self._memory, self._collection, id, found.content, space, created_at=found.created_at)
 
     def _edit(self, path: str, missing: str, change: Callable[[str], tuple[str, str]]) -> str:
         names = self._names(path)

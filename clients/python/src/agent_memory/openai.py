@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from agents.memory import SessionSettings
 from agents.memory.session import SessionABC
 
-from ._documents import pack, put_once, remove_under, unpack
+from ._documents import pack, put_once, remove_unchanged, remove_under, unpack
 from .client import Memory
 from .errors import Conflict
 from .models import Document
@@ -92,8 +92,7 @@ class AgentMemorySession(SessionABC):
         while (newest := self._newest()) is not None:
             items = self._items(newest)
             if len(items) <= 1:
-                # Whoever else has popped it meanwhile has removed it.
-                if self._memory.remove_document(self._collection, newest.id):
+                if remove_unchanged(self._memory, newest):
                     return items[0] if items else None
                 continue
             content = self._content(items[:-1])
