@@ -16,7 +16,7 @@ pub trait Embedder: fmt::Debug + Send + Sync + 'static {
 
     /// The vectors of these texts, in their order.
     ///
-    /// `Unavailable` and `Timeout` say that the same call may succeed later; `Unauthorized` that the credentials are
-    /// refused. No error quotes a text.
+    /// A retryable error (`Unavailable`, `Timeout`) says that the same call may succeed later; `Unauthorized` that the
+    /// credentials are refused. No error quotes a text.
     async fn embed(&self, texts: &[String]) -> Result<Vec<Vec<f32>>>;
 }

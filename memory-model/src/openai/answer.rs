@@ -38,8 +38,7 @@ const MAX_CALL_BYTES: usize = 1 << 20;
 /// A whole answer, or the data of one event.
 #[derive(Deserialize)]
 struct Part {
-    #[serde(default)]
-    choices: Vec<Choice>,
+    choices: Option<Vec<Choice>>,
     usage: Option<WireUsage>,
     error: Option<Box<RawValue>>,
 }
@@ -110,7 +109,9 @@ impl Answer {
         if let Some(usage) = part.usage {
             self.usage = Usage { input_tokens: usage.prompt_tokens, output_tokens: usage.completion_tokens };
         }
-        let Some(choice) = part.choices.into_iter().next() else { return Ok(String::new()) };
+        let Some(choice) = part.choices.and_then(|choices| choices.into_iter().next()) else {
+            return Ok(String::new());
+        };
         self.has_begun |= choice.delta.is_some() || choice.message.is_some();
         match choice.finish_reason.as_deref() {
             None | Some("") => {}

@@ -73,3 +73,20 @@ impl fmt::Debug for OpenAiConfig {
 fn default_deadline_ms() -> u64 {
     60_000
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_out_has_its_default() {
+        let read = |json: &str| serde_json::from_str::<OpenAiConfig>(json);
+        let config = read(r#"{ "url": "http://localhost/v1", "model": "m" }"#).expect("a configuration");
+        assert_eq!(config, OpenAiConfig::new("http://localhost/v1", "m"));
+        let config = read(r#"{ "url": "u", "model": "m", "schemaHint": "prompt", "retries": { "maxPauseMs": 7 } }"#);
+        let config = config.expect("a configuration");
+        assert_eq!(config.schema_hint, SchemaHint::Prompt);
+        assert_eq!(config.retries, Retries { max_pause_ms: 7, ..Retries::default() });
+        assert!(read(r#"{ "url": "u", "model": "m", "retries": { "tries": 7 } }"#).is_err());
+    }
+}

@@ -45,7 +45,9 @@ pub(crate) enum End {
 pub(crate) struct Endpoint {
     replies: Mutex<Vec<Reply>>,
     requests: Mutex<Vec<Request>>,
-    /// A permit for each answer that hangs and that nobody waits for any more.
+    /// A permit for each answer that hangs.
+    hanging: Semaphore,
+    /// A permit for each of them that nobody waits for any more.
     given_up: Semaphore,
 }
 
@@ -59,7 +61,12 @@ impl Endpoint {
     /// Starts it, and tells its URL.
     pub(crate) async fn start(replies: impl IntoIterator<Item = impl Into<Reply>>) -> (Arc<Self>, String) {
         let replies = Mutex::new(replies.into_iter().map(Into::into).collect());
-        let endpoint = Arc::new(Self { replies, requests: Mutex::default(), given_up: Semaphore::new(0) });
+        let endpoint = Arc::new(Self {
+            replies,
+            requests: Mutex::default(),
+            hanging: Semaphore::new(0),
+            given_up: Semaphore::new(0),
+        });
         let routes = Router::new().route("/v1/chat/completions", post(answer)).route("/v1/embeddings", post(answer));
         let routes = routes.with_state(Arc::clone(&endpoint));
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
@@ -72,6 +79,11 @@ impl Endpoint {
         self.requests.lock().expect("no panic").clone()
     }
 
+    /// Waits until a client waits for an answer that hangs.
+    pub(crate) async fn hanging(&self) -> SemaphorePermit<'_> {
+        self.hanging.acquire().await.expect("it is not closed")
+    }
+
     /// Waits until a client has given up an answer that hangs.
     pub(crate) async fn given_up(&self) -> SemaphorePermit<'_> {
         self.given_up.acquire().await.expect("it is not closed")
@@ -80,6 +92,13 @@ impl Endpoint {
 
 /// Tells when it is dropped.
 struct Hanging(Arc<Endpoint>);
+
+impl Hanging {
+    fn new(endpoint: Arc<Endpoint>) -> Self {
+        endpoint.hanging.add_permits(1);
+        Self(endpoint)
+    }
+}
 
 impl Drop for Hanging {
     fn drop(&mut self) {
@@ -93,10 +112,9 @@ async fn answer(State(endpoint): State<Arc<Endpoint>>, headers: HeaderMap, body:
     let reply = endpoint.replies.lock().expect("no panic").remove(0);
     match reply {
         Reply::Whole { status, retry_after, body } => {
-            let headers: Vec<_> = retry_after.into_iter().map(|value| ("retry-after", value)).collect();
             let mut response = (status, body).into_response();
-            for (name, value) in headers {
-                response.headers_mut().insert(name, value.parse().expect("a header"));
+            if let Some(value) = retry_after {
+                response.headers_mut().insert("retry-after", value.parse().expect("a header"));
             }
             response
         }
@@ -113,7 +131,7 @@ async fn answer(State(endpoint): State<Arc<Endpoint>>, headers: HeaderMap, body:
                     Body::from_stream(pieces.chain(broken))
                 }
                 End::Hanging => {
-                    let hanging = Hanging(endpoint);
+                    let hanging = Hanging::new(endpoint);
                     let hang = stream::once(async move {
                         let _hanging = hanging;
                         future::pending().await
@@ -124,7 +142,7 @@ async fn answer(State(endpoint): State<Arc<Endpoint>>, headers: HeaderMap, body:
             ([("content-type", "text/event-stream")], body).into_response()
         }
         Reply::Never => {
-            let _hanging = Hanging(endpoint);
+            let _hanging = Hanging::new(endpoint);
             future::pending().await
         }
     }

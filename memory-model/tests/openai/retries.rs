@@ -7,7 +7,6 @@ use memory_core::{Error, ErrorKind};
 use memory_model::openai::{OpenAiConfig, OpenAiEmbedder, OpenAiModel};
 use memory_model::{Embedder, Model, Prompt, Retries, RetryAfter};
 use serde_json::json;
-use tokio::time::timeout;
 
 use crate::endpoint::{Endpoint, Reply};
 
@@ -73,11 +72,12 @@ async fn an_endpoint_that_wants_a_long_pause_is_left_alone() {
 
 #[tokio::test]
 async fn an_attempt_that_takes_too_long_is_made_again() {
-    let (endpoint, url) = Endpoint::start([Reply::Never, says("Hello")]).await;
+    // A machine that is busy may take long for the others too.
+    let (endpoint, url) = Endpoint::start([Reply::Never, says("Hello"), says("Hello"), says("Hello")]).await;
     let mut config = config(url);
-    config.deadline_ms = 200;
+    config.deadline_ms = 500;
     let model = OpenAiModel::new(config).expect("a model");
-    assert_eq!(model.complete(&Prompt::default()).await.expect("the second").text, "Hello");
+    assert_eq!(model.complete(&Prompt::default()).await.expect("a later one").text, "Hello");
     endpoint.given_up().await.forget();
 }
 
@@ -94,8 +94,10 @@ async fn a_call_that_is_dropped_ends_the_request() {
     let (endpoint, url) = Endpoint::start([Reply::Never]).await;
     let model = OpenAiModel::new(config(url)).expect("a model");
     let prompt = Prompt::default();
-    let call = model.complete(&prompt);
-    timeout(Duration::from_millis(200), call).await.expect_err("it never answers");
+    tokio::select! {
+        answer = model.complete(&prompt) => panic!("it never answers: {answer:?}"),
+        permit = endpoint.hanging() => permit.forget(),
+    }
     endpoint.given_up().await.forget();
     assert_eq!(endpoint.requests().len(), 1);
 }
