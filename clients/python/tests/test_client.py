@@ -201,6 +201,14 @@ def test_recall_over_memories_and_documents(memory: Memory, root: str, collectio
         memory.recall("cat", under=root, collection=collection, status="pending")
 
 
+def test_what_is_too_long_is_told(memory: Memory, root: str) -> None:
+    for text in ("x" * 17_000, "x" * 70_000):
+        with pytest.raises(TooLarge):
+            memory.recall(text, under=root)
+    with pytest.raises(TooLarge, match="fewer"):
+        memory.query(under=root, exclude=["01a20fdd-ecf9-7054-85e1-8de7d06c8991"] * 3000)
+
+
 def test_results_are_tables_with_everything_escaped(memory: Memory, root: str, collection: str) -> None:
     memory.store(f"{root}-<b>", {"text": "<script>alert(1)</script> cat"})
     memory.put_document(collection, "<i>", "<img> & cat", space=root)

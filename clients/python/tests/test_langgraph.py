@@ -80,6 +80,15 @@ def test_keys_that_no_filter_has(store: AgentMemoryStore) -> None:
         store.search(("a",), filter={"n": {"$in": [1]}})
 
 
+@pytest.mark.parametrize(
+    "rest", [" ".join(map(str, range(1000))), "x " * 50_000, "猫" * 10_000, "\ud800"], ids=["many", "long", "cjk", "half"]
+)
+def test_a_query_of_any_length(store: AgentMemoryStore, rest: str) -> None:
+    store.put(("a",), "1", {"text": "a cat"})
+    found = store.search(("a",), query=f"Who has a cat? {rest}")[0]
+    assert found.key == "1" and (found.score or 0) > 0
+
+
 def test_a_time_to_live_is_refused(store: AgentMemoryStore) -> None:
     with pytest.raises(NotImplementedError):
         store.put(("a",), "k", {}, ttl=5)

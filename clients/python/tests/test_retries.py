@@ -164,6 +164,7 @@ def test_a_pause_is_as_long_as_the_server_says_or_there_is_none() -> None:
         (problem(404), Unsupported),
         (problem(405), Unsupported),
         (Reply(404, b"<html>", {"Content-Type": "text/html"}), Unexpected),
+        (Reply(414, b"", {"Content-Type": "text/plain"}), TooLarge),
         (Reply(200, b"<html>", {"Content-Type": "text/html"}), Unexpected),
         (Reply(200, b"{", {}), Unexpected),
         (Reply(200, [1]), Unexpected),

@@ -35,6 +35,7 @@ _LONGEST_PAUSE = 5.0
 _ATTEMPTS = 6
 # These failures happen before anything is sent.
 _NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
+_TOO_LONG = "the parameters of the call are longer than a URL may be, which is 64 KiB: name fewer or shorter ones"
 _BY_STATUS: dict[int, type[AgentMemoryError]] = {
     400: InvalidInput,
     401: Unauthorized,
@@ -44,7 +45,6 @@ _BY_STATUS: dict[int, type[AgentMemoryError]] = {
     409: Conflict,
     412: Conflict,
     413: TooLarge,
-    414: TooLarge,
     422: InvalidInput,
     429: Unavailable,
     502: Unavailable,
@@ -75,8 +75,8 @@ class Attempts(Generic[T]):
         if isinstance(error, _NEVER_SENT):
             message = f"nothing answers at {self._server}: start `agent-memory serve`, check the address, or let Memory.open start a server"
             return Unavailable(message, retryable=True)
-        if isinstance(error, (httpx.UnsupportedProtocol, httpx.InvalidURL)):
-            return InvalidInput(f"{self._server} is no address of a server, as http://127.0.0.1:7700 is")
+        if isinstance(error, httpx.InvalidURL):
+            return TooLarge(_TOO_LONG)
         outcome = Outcome.UNKNOWN if self.call.writes else Outcome.NOT_DONE
         if isinstance(error, (httpx.TimeoutException, asyncio.TimeoutError)):
             return Timeout(f"{self._server} has not answered in time", outcome=outcome, retryable=True)
@@ -135,6 +135,8 @@ class Attempts(Generic[T]):
 
     def _foreign(self, status: int) -> AgentMemoryError:
         """What somebody else answered, such as a proxy, who does not tell what became of the call."""
+        if status in (414, 431):
+            return TooLarge(_TOO_LONG, status=status)
         outcome = Outcome.UNKNOWN if self.call.writes and (status >= 500 or status < 300) else Outcome.NOT_DONE
         message = f"what answers at {self._server} (status {status}) is no agent-memory server, or one behind a proxy that failed"
         kind = _BY_STATUS.get(status, Unexpected) if status >= 500 else Unexpected

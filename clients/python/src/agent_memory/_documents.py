@@ -7,9 +7,10 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict
 
+from ._calls import Question
 from .client import Memory
-from .errors import Conflict, Corrupt, LimitExceeded
-from .models import Document
+from .errors import Conflict, Corrupt, LimitExceeded, TooLarge
+from .models import Document, Hit
 from .spaces import id_in
 
 # Bytes of a value that go into the document itself, and of each part of a larger one: less than 1 MiB as base64.
@@ -17,6 +18,7 @@ _INLINE = 16 << 10
 _PART = 700 << 10
 # How many documents are removed at once where a removal would be too large: parts of 64 MiB in all.
 _AT_ONCE = 50
+_LONGEST_QUESTION = 16 << 10
 # Characters of a name or text in a condition, which has 16 KiB at most.
 _LONGEST_LITERAL = 1000
 
@@ -105,6 +107,17 @@ def remove_under(memory: Memory, collection: str, space: str) -> None:
     except LimitExceeded:
         while ids := [document.id for document in memory.query_documents(collection, under=space, limit=_AT_ONCE).documents]:
             memory.remove_documents(collection, ids=ids, max=len(ids))
+
+
+def ask(memory: Memory, text: str, question: Question) -> list[Hit]:
+    """What answers a text of any length best: of one that is too long for a question, its beginning counts."""
+    text = text.encode(errors="replace")[:_LONGEST_QUESTION].decode(errors="ignore")
+    while True:
+        try:
+            return memory.recall(text, **question).hits
+        except TooLarge:
+            # It has too many distinct words.
+            text = text[: len(text) // 2]
 
 
 def condition(names: Sequence[str], operator: str, value: Any) -> str | None:

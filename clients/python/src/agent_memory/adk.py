@@ -24,7 +24,8 @@ from google.adk.memory.memory_entry import MemoryEntry
 from google.adk.sessions.session import Session
 from google.genai import types
 
-from ._documents import put_once, replace
+from ._calls import Question
+from ._documents import ask, put_once, replace
 from .client import Memory
 from .errors import InvalidInput
 from .models import Document
@@ -111,8 +112,8 @@ class AgentMemoryService(BaseMemoryService):
             put_once(self._memory, self._collection, id, text, space, about, int(event.timestamp * 1000))
 
     def _search(self, app: str, user: str, query: str) -> SearchMemoryResponse:
-        found = self._memory.recall(query, collection=self._collection, under=space_of(self._root, app, user), limit=_HITS)
-        documents = (hit.document for hit in found.hits)
+        question: Question = {"collection": self._collection, "under": space_of(self._root, app, user), "limit": _HITS}
+        documents = (hit.document for hit in ask(self._memory, query, question))
         return SearchMemoryResponse(memories=[_entry(each) for each in documents if each is not None and each.content])
 
     def _delete(self, app: str, user: str, event: str) -> None:

@@ -24,7 +24,7 @@ from langgraph.store.base import (
 )
 
 from .._calls import Paged, Question
-from .._documents import pack, remove_under, unpack
+from .._documents import ask, pack, remove_under, unpack
 from ..client import Memory
 from ..models import Document
 from ..spaces import id_in, names_of, space_of
@@ -120,7 +120,7 @@ class AgentMemoryStore(BaseStore):
             question["limit"] = min(op.offset + op.limit, _MOST_HITS)
         if wheres := list(conditions(op.filter)):
             question["where"] = " AND ".join(wheres)
-        hits = self._memory.recall(op.query or "", **question).hits
+        hits = ask(self._memory, op.query or "", question)
         for hit in hits:
             if hit.document is not None:
                 yield SearchItem(**self._item(hit.document), score=hit.score)
