@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
@@ -227,6 +228,17 @@ def test_results_are_tables_with_everything_escaped(memory: Memory, root: str, c
 def test_health(memory: Memory) -> None:
     health = memory.health()
     assert health.engine and health.schema_version >= 1 and health.latency_ms >= 0
+
+
+async def test_no_log_has_what_is_asked_or_stored(memory: Memory, root: str, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.DEBUG):
+        memory.store(root, {"text": "secret cat"}, metadata={"secret": 1})
+        memory.recall("secret cat", under=root)
+        memory.query(under=root, where="metadata.secret = 1")
+        async with AsyncMemory.connect(memory.url, memory.token) as client:
+            await client.recall("secret cat", under=root)
+    assert "/v1/recall" in caplog.text and "secret" not in caplog.text
+    assert memory.token is not None and memory.token not in caplog.text
 
 
 async def test_the_async_client_does_the_same(memory: Memory, root: str, collection: str) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import httpx
 
+from ._calls import Call
 from .errors import Corrupt, InvalidInput
 from .models import Unreadable
 
@@ -35,6 +36,21 @@ def options(url: str, token: str | None) -> dict[str, Any]:
         headers["Authorization"] = f"Bearer {token}"
     limits = httpx.Limits(max_connections=_CONNECTIONS, max_keepalive_connections=_CONNECTIONS)
     return {"base_url": url, "headers": headers, "limits": limits, "trust_env": not is_local, "timeout": None}
+
+
+def request_of(http: httpx.Client | httpx.AsyncClient, call: Call[Any], seconds: float | None = None) -> httpx.Request:
+    """The request of a call, which httpx logs without its parameters."""
+    params = httpx.QueryParams(call.params)
+    request = http.build_request(call.method, call.path, params=params, content=call.body, headers=call.headers, timeout=seconds)
+    request.url = _Unquoted(request.url)
+    return request
+
+
+class _Unquoted(httpx.URL):
+    """A URL whose text leaves out what is asked."""
+
+    def __str__(self) -> str:
+        return str(self.copy_with(query=None))
 
 
 def error_of_unreadable(rows: Iterable[Unreadable]) -> None:

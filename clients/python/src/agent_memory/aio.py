@@ -15,7 +15,7 @@ from . import _calls as calls
 from . import models
 from ._attempts import Attempts
 from ._calls import KEEP, Call, Expect, NewMemory, Paged, Query, Question, Selection, Status, Time
-from ._connection import TIMEOUT, error_of_unreadable, options
+from ._connection import TIMEOUT, error_of_unreadable, options, request_of
 from ._server import Server
 from .errors import AgentMemoryError, Closed, NotFound
 
@@ -276,13 +276,9 @@ class AsyncMemory:
     async def _attempt(self, attempts: Attempts[T]) -> T:
         if self._http.is_closed:
             raise Closed("this client was closed")
-        call = attempts.call
 
         async def answered() -> tuple[int, httpx.Headers, bytes]:
-            request = self._http.build_request(
-                call.method, call.path, params=httpx.QueryParams(call.params), content=call.body, headers=call.headers
-            )
-            answer = await self._http.send(request)
+            answer = await self._http.send(request_of(self._http, attempts.call))
             return answer.status_code, answer.headers, answer.content
 
         try:

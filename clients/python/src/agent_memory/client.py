@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -14,7 +15,7 @@ from . import _calls as calls
 from . import models
 from ._attempts import Attempts
 from ._calls import KEEP, Call, Expect, NewMemory, Paged, Query, Question, Selection, Status, Time
-from ._connection import TIMEOUT, error_of_unreadable, options
+from ._connection import TIMEOUT, error_of_unreadable, options, request_of
 from ._server import Server
 from .errors import AgentMemoryError, Closed, NotFound
 
@@ -270,17 +271,10 @@ class Memory:
     def _attempt(self, attempts: Attempts[T]) -> T:
         if self._http.is_closed:
             raise Closed("this client was closed")
-        call = attempts.call
         left = attempts.remaining()
         try:
-            with self._http.stream(
-                call.method,
-                call.path,
-                params=httpx.QueryParams(call.params),
-                content=call.body,
-                headers=call.headers,
-                timeout=left,
-            ) as answer:
+            answer = self._http.send(request_of(self._http, attempts.call, left), stream=True)
+            with closing(answer):
                 chunks = []
                 for chunk in answer.iter_bytes():
                     chunks.append(chunk)
