@@ -39,6 +39,33 @@ fn memories_are_stored_recalled_and_updated() {
 }
 
 #[test]
+fn a_server_of_one_program_answers_nobody_else() {
+    let cli = Cli::new();
+    let (secret, header) = ("0123456789abcdef", [("authorization", "Bearer 0123456789abcdef")]);
+    let with = |token: &str| {
+        let mut command = cli.command();
+        command.env("AGENT_MEMORY_TOKEN", token);
+        command
+    };
+    let server = Server::start_as(with(secret), &[]);
+    let body = r#"{"spaceId":"a-b","trigger":1}"#;
+    server.post("/v1/memories", body).problem(401);
+    assert_eq!(server.request("POST", "/v1/memories", &header, body).status, 201);
+    assert_eq!(server.request("GET", "/v1/memories?all=true", &[("authorization", "Bearer 0")], "").status, 401);
+    assert_eq!(server.request("GET", "/v1/memories?all=true", &header, "").json()["memories"][0]["spaceId"], "a-b");
+    drop(server);
+    assert_eq!(Server::start_as(with(""), &[]).get("/v1/memories?all=true").status, 200, "an empty one is none");
+
+    let tokens = cli.write("tokens.toml", TOKENS);
+    for (token, args, named) in [("short", vec![], "16 bytes"), (secret, vec!["--tokens", &tokens], "one of the two")] {
+        let refused = with(token).arg("serve").args(args).output().expect("the binary runs");
+        assert_eq!(refused.status.code(), Some(2));
+        let told = stderr(&refused);
+        assert!(told.contains(named) && !told.contains(token), "{told}");
+    }
+}
+
+#[test]
 fn a_batch_is_stored_as_a_whole_and_walked_by_its_cursor() {
     let cli = Cli::new();
     let server = Server::start(&cli, &[]);

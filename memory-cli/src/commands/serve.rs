@@ -10,7 +10,7 @@ use clap::Args;
 use memory_core::{Collection, MemoryProvider, SpaceId, SpaceSelector, Spaces};
 
 use crate::args::values;
-use crate::serve::{self, Access, Callers, LedgerAccess, Settings, Tokens, Writable};
+use crate::serve::{self, Access, Callers, Door, LedgerAccess, Secret, Settings, Tokens, Writable};
 use crate::telemetry::Telemetry;
 use crate::usage::Usage;
 use crate::{backfill, output};
@@ -61,15 +61,28 @@ pub(crate) struct ServeArgs {
     log_payloads: bool,
 }
 
-const MCP: &str = "MCP clients without a token";
+const MCP: &str = "MCP clients without a token of a file";
+/// Names the secret of a server that one program has for itself, such as a client that has started it.
+const TOKEN: &str = "AGENT_MEMORY_TOKEN";
 
 /// Serves until a signal, or the client at the other end of the streams, ends it.
 pub(crate) async fn run(provider: &Arc<dyn MemoryProvider>, args: &ServeArgs) -> anyhow::Result<ExitCode> {
     let tokens = args.tokens.as_deref().map(Tokens::read).transpose();
     let tokens = tokens.map_err(|error| Usage(format!("--tokens: {error:#}")))?;
+    let secret = std::env::var(TOKEN).ok().filter(|token| !token.is_empty() && !args.stdio);
+    let secret = secret.as_deref().map(Secret::new).transpose();
+    let secret = secret.map_err(|error| Usage(format!("{TOKEN}: {error:#}")))?;
     if !args.stdio && tokens.is_none() && !args.listen.ip().is_loopback() {
         return Err(Usage("--listen: other machines reach this address, so it needs --tokens".to_owned()).into());
     }
+    let door = match (tokens, secret) {
+        (None, None) => Door::Open,
+        (None, Some(secret)) => Door::Secret(secret),
+        (Some(tokens), None) => Door::Tokens(tokens),
+        (Some(_), Some(_)) => {
+            return Err(Usage(format!("--tokens: the environment has {TOKEN} too, and one of the two counts")).into());
+        }
+    };
     let telemetry = Telemetry::start(args.log, args.log_payloads)?;
     let mcp = Access {
         name: "local".to_owned(),
@@ -80,7 +93,7 @@ pub(crate) async fn run(provider: &Arc<dyn MemoryProvider>, args: &ServeArgs) ->
     };
     let settings = Settings {
         callers: Callers {
-            tokens,
+            door,
             rest: Access::unlimited(),
             mcp,
             hosts: args.allow_host.clone(),

@@ -187,6 +187,31 @@ impl fmt::Debug for Token {
 /// The shortest token, in bytes: what can't be guessed over a network.
 const MIN_TOKEN: usize = 16;
 
+/// What whoever has the machine has to show, where the server is for one program of several.
+pub(crate) struct Secret([u8; 32]);
+
+impl Secret {
+    /// Refuses one that could be guessed.
+    pub(crate) fn new(token: &str) -> anyhow::Result<Self> {
+        if token.len() < MIN_TOKEN {
+            bail!("a token has at least {MIN_TOKEN} bytes");
+        }
+        Ok(Self(Sha256::digest(token).into()))
+    }
+
+    /// Takes the same time for every token that is another.
+    pub(crate) fn is(&self, token: &str) -> bool {
+        let digest: [u8; 32] = Sha256::digest(token).into();
+        digest.ct_eq(&self.0).into()
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret")
+    }
+}
+
 impl Tokens {
     /// Reads a file. Errors name the line and never show it, since it may hold a token.
     pub(crate) fn read(path: &Path) -> anyhow::Result<Self> {

@@ -12,7 +12,7 @@ use tracing::{Instrument, Span};
 
 use super::access::Access;
 use super::problem::Problem;
-use super::state::{Callers, Server};
+use super::state::{Callers, Door, Server};
 
 /// The span of a request, in its extensions: for what goes on in other tasks.
 #[derive(Debug, Clone)]
@@ -78,18 +78,20 @@ fn admit(callers: &Callers, request: &Request) -> Result<Access, Problem> {
     let headers = request.headers();
     let host = check_host(callers, headers)?;
     check_origin(callers, headers, host)?;
-    match &callers.tokens {
-        None if request.uri().path().starts_with("/mcp") => Ok(callers.mcp.clone()),
-        None => Ok(callers.rest.clone()),
-        Some(tokens) => {
-            let unauthorized =
-                || Problem::new(StatusCode::UNAUTHORIZED, "send Authorization: Bearer and a valid token");
-            let value = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
-            let (scheme, token) = value.and_then(|value| value.split_once(' ')).ok_or_else(unauthorized)?;
-            let found = tokens.find(token.trim()).filter(|_| scheme.eq_ignore_ascii_case("bearer"));
-            found.cloned().ok_or_else(unauthorized)
-        }
-    }
+    let unauthorized = || Problem::new(StatusCode::UNAUTHORIZED, "send Authorization: Bearer and a valid token");
+    let access = match &callers.door {
+        Door::Tokens(tokens) => tokens.find(bearer(headers).ok_or_else(unauthorized)?).ok_or_else(unauthorized)?,
+        Door::Secret(secret) if !bearer(headers).is_some_and(|token| secret.is(token)) => return Err(unauthorized()),
+        Door::Secret(_) | Door::Open if request.uri().path().starts_with("/mcp") => &callers.mcp,
+        Door::Secret(_) | Door::Open => &callers.rest,
+    };
+    Ok(access.clone())
+}
+
+/// The token that a request shows.
+fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let (scheme, token) = headers.get(header::AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then_some(token.trim())
 }
 
 /// A name that the server does not go by is one that somebody else made to lead here (DNS rebinding).
@@ -146,11 +148,16 @@ fn known(method: &Method) -> &'static str {
 mod tests {
     use axum::body::Body;
 
+    use super::super::access::Secret;
     use super::*;
 
     fn status(headers: &[(&str, &str)]) -> Option<u16> {
+        status_at(Door::Open, headers)
+    }
+
+    fn status_at(door: Door, headers: &[(&str, &str)]) -> Option<u16> {
         let callers = Callers {
-            tokens: None,
+            door,
             rest: Access::unlimited(),
             mcp: Access::unlimited(),
             hosts: vec!["memory.example".to_owned()],
@@ -174,6 +181,20 @@ mod tests {
         }
         assert_eq!(status(&[]), Some(421));
         assert_eq!(status(&[("host", "localhost"), ("host", "evil.example")]), Some(421));
+    }
+
+    #[test]
+    fn a_secret_lets_in_who_shows_it() {
+        let at = |authorization: &[(&str, &str)]| {
+            let secret = Secret::new("0123456789abcdef").expect("long enough");
+            status_at(Door::Secret(secret), &[&[("host", "localhost")], authorization].concat())
+        };
+        assert_eq!(at(&[("authorization", "bearer 0123456789abcdef")]), None);
+        for other in ["Bearer 0123456789abcdeg", "Bearer ", "Basic 0123456789abcdef", "0123456789abcdef"] {
+            assert_eq!(at(&[("authorization", other)]), Some(401), "{other}");
+        }
+        assert_eq!(at(&[]), Some(401));
+        assert!(Secret::new("0123456789abcde").is_err());
     }
 
     #[test]

@@ -30,13 +30,13 @@ use tokio_util::sync::CancellationToken;
 
 use crate::signal;
 
-pub(crate) use access::{Access, LedgerAccess, Tokens, Writable};
+pub(crate) use access::{Access, LedgerAccess, Secret, Tokens, Writable};
 use mcp::Mcp;
 use metrics::Metrics;
 use problem::Problem;
 use state::{Limits, Server, ServerState};
 
-pub(crate) use state::Callers;
+pub(crate) use state::{Callers, Door};
 
 /// How a server is set up.
 #[derive(Debug)]
@@ -106,7 +106,7 @@ pub(crate) async fn over_stdio(provider: &Arc<dyn MemoryProvider>, settings: Set
 }
 
 fn server(provider: &Arc<dyn MemoryProvider>, settings: Settings) -> anyhow::Result<Server> {
-    let limits = Limits::new(settings.time, settings.concurrency, settings.callers.tokens.as_ref());
+    let limits = Limits::new(settings.time, settings.concurrency, settings.callers.door.tokens());
     Ok(Arc::new(ServerState {
         provider: Arc::clone(provider),
         documents: provider.documents(),
@@ -118,7 +118,7 @@ fn server(provider: &Arc<dyn MemoryProvider>, settings: Settings) -> anyhow::Res
 }
 
 fn app(server: &Server, max_body: usize, sessions: &CancellationToken) -> anyhow::Result<Router> {
-    let (rest, api) = rest::routes(server.callers.tokens.is_some());
+    let (rest, api) = rest::routes(!matches!(server.callers.door, Door::Open));
     // As bytes, since each connection has a copy of what the routes hold.
     let api = Bytes::from(serde_json::to_vec(&api)?);
     let api = move || async { ([(header::CONTENT_TYPE, "application/json")], api) };

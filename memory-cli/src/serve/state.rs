@@ -9,7 +9,7 @@ use memory_core::engine::{HeavyWork, Permit};
 use memory_core::{DocumentStore, MemoryProvider};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::access::{Access, Tokens};
+use super::access::{Access, Secret, Tokens};
 use super::metrics::Metrics;
 use super::problem::Problem;
 use super::tools::Tool;
@@ -31,16 +31,35 @@ pub(crate) struct ServerState {
 /// Who calls, and what they may do.
 #[derive(Debug)]
 pub(crate) struct Callers {
-    /// When there are none, whoever reaches the server is let in.
-    pub(crate) tokens: Option<Tokens>,
-    /// What a caller without a token may do over REST.
+    pub(crate) door: Door,
+    /// What a caller may do over REST who has no token of a file.
     pub(crate) rest: Access,
-    /// What a caller without a token may do over MCP.
+    /// What such a caller may do over MCP.
     pub(crate) mcp: Access,
     /// The names under which the server is reached, besides those of the machine itself.
     pub(crate) hosts: Vec<String>,
     /// The web pages that may call it, besides its own.
     pub(crate) origins: Vec<String>,
+}
+
+/// What a caller has to show.
+#[derive(Debug)]
+pub(crate) enum Door {
+    /// Nothing: whoever reaches the server is let in.
+    Open,
+    /// The one secret of the server.
+    Secret(Secret),
+    /// One of the tokens, which says what its caller may do.
+    Tokens(Tokens),
+}
+
+impl Door {
+    pub(crate) fn tokens(&self) -> Option<&Tokens> {
+        match self {
+            Self::Tokens(tokens) => Some(tokens),
+            Self::Open | Self::Secret(_) => None,
+        }
+    }
 }
 
 /// What requests may use up.
