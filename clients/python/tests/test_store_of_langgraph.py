@@ -20,8 +20,9 @@ CACHE = HERE.parent / ".cache"
 def unpacked(name: str, version: str) -> Path:
     folder = CACHE / f"{name}-{version}"
     if not folder.exists():
-        pip = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--no-binary", ":all:", "-d", str(CACHE)]
-        subprocess.run([*pip, f"{name.replace('_', '-')}=={version}"], check=True)
+        project = name.replace("_", "-")
+        pip = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--no-binary", project, "-d", str(CACHE)]
+        subprocess.run([*pip, f"{project}=={version}"], check=True)
         with tarfile.open(CACHE / f"{name}-{version}.tar.gz") as archive:
             archive.extraction_filter = getattr(tarfile, "data_filter", None)
             archive.extractall(CACHE)

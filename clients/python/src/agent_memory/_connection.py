@@ -14,7 +14,7 @@ from .models import Unreadable
 TIMEOUT = 60.0
 """How many seconds a call may take, unless a client is told otherwise: as many as the server gives a request."""
 
-# As many requests as the server answers at once for one caller, so that none is turned away.
+# Fewer requests than the server answers at once for one caller, so that none is turned away.
 _CONNECTIONS = 100
 
 
