@@ -15,6 +15,7 @@ from scripted import Asked, Reply, scripted
 
 from agent_memory import Memory
 from agent_memory.openai import AgentMemorySession
+from agent_memory.spaces import id_in, space_of
 
 
 def items(*texts: str) -> list[Any]:
@@ -49,6 +50,17 @@ async def test_items_are_popped_from_the_end(session: AgentMemorySession) -> Non
     assert [await session.pop_item() for _ in range(4)] == [*items("c", "b", "a"), None]
     await session.add_items(items("d"))
     assert await session.get_items() == items("d")
+
+
+async def test_items_are_added_behind_numbers_that_are_out_of_order(
+    memory: Memory, session: AgentMemorySession, root: str, collection: str
+) -> None:
+    space = space_of(root, "s/1-a")
+    for number, created_at in [(2, 10), (1, 20)]:
+        content, id = json.dumps(items(str(number))), id_in(space, f"{number:016}")
+        memory.put_document(collection, id, content, space=space, metadata={"number": number}, created_at=created_at)
+    await asyncio.wait_for(session.add_items(items("3")), 30)
+    assert await session.get_items() == items("2", "1", "3")
 
 
 async def test_sessions_are_apart_and_cleared_alone(memory: Memory, session: AgentMemorySession, root: str, collection: str) -> None:

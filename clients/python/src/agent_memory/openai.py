@@ -78,15 +78,18 @@ class AgentMemorySession(SessionABC):
         return items if limit is None else items[len(items) - limit :] if 0 < limit < len(items) else items[: max(limit, 0)]
 
     def _add(self, items: list[TResponseInputItem]) -> None:
-        content = self._content(items)
+        content, number = self._content(items), 0
         while True:
             newest = self._newest()
-            number = 0 if newest is None else newest.metadata["number"] + 1
+            if newest is not None:
+                number = max(number, newest.metadata["number"] + 1)
             # The order of a session is that of its numbers, also where clocks differ.
             created_at = max(time.time_ns() // 1_000_000, 0 if newest is None else newest.created_at)
             id, about = id_in(self._space, f"{number:016}"), {"number": number}
             if put_once(self._memory, self._collection, id, content, self._space, about, created_at):
                 return
+            # The newest may have a lower number than others: who added it may have looked while the one before was taken away.
+            number += 1
 
     def _pop(self) -> TResponseInputItem | None:
         while (newest := self._newest()) is not None:
