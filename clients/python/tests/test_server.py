@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from agent_memory import AsyncMemory, Closed, Memory, Unavailable
+from agent_memory import AsyncMemory, Closed, Memory, Unauthorized, Unavailable
 from agent_memory import _server as servers
 
 
@@ -36,6 +36,13 @@ def ends(url: str, seconds: float = 30) -> bool:
             return False
         time.sleep(0.02)
     return True
+
+
+def test_it_answers_nobody_else(tmp_path: Path) -> None:
+    with Memory.open(tmp_path / "memory.db") as memory, Memory.connect(memory.url) as other:
+        assert memory.health().engine == "sqlite"
+        with pytest.raises(Unauthorized):
+            other.health()
 
 
 def test_it_ends_with_the_client(tmp_path: Path) -> None:
