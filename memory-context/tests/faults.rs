@@ -10,7 +10,7 @@ use memory_context::prompt::{COLLECTION, MemoryLoadContext, MemoryUpdate, OnFail
 use memory_core::{
     Collection, Content, Document, DocumentId, DocumentPage, DocumentQuery, DocumentRecall, DocumentSelection,
     DocumentStore, DocumentWrite, Error, ErrorKind, IdempotencyKey, InMemory, MemoryProvider, Outcome, Recalled,
-    RestoreReport, Result,
+    RestoreReport, Result, SpaceLevel, SpaceQuery,
 };
 use tokio::sync::Mutex;
 use tokio::time::{Instant, advance};
@@ -62,6 +62,10 @@ impl DocumentStore for Doors {
 
     async fn recall(&self, recall: &DocumentRecall) -> Result<Recalled<Document>> {
         self.documents.recall(recall).await
+    }
+
+    async fn spaces(&self, collection: &Collection, query: &SpaceQuery) -> Result<Vec<SpaceLevel>> {
+        self.documents.spaces(collection, query).await
     }
 
     async fn remove(&self, selection: &DocumentSelection, max: usize) -> Result<Vec<DocumentId>> {

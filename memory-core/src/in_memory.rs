@@ -135,7 +135,13 @@ impl Reader for InMemorySession {
         offer_in_order(wanted.cloned().map(Scanned::new), walk, visit)
     }
 
-    async fn siblings(&mut self, of: Option<&Collection>, prefix: &str, most: usize) -> Result<Option<Vec<Place>>> {
+    async fn siblings(
+        &mut self,
+        of: Option<&Collection>,
+        prefix: &str,
+        after: &str,
+        most: usize,
+    ) -> Result<Option<Vec<Place>>> {
         let data = self.lock();
         let spaces: Vec<_> = match of {
             None => data.memories.values().map(|memory| memory.space_id.as_str()).collect(),
@@ -146,7 +152,13 @@ impl Reader for InMemorySession {
             None => Some(Place::Space(space.to_owned())),
         };
         let siblings: BTreeSet<_> = spaces.into_iter().filter_map(sibling).collect();
-        Ok((siblings.len() <= most).then(|| siblings.into_iter().collect()))
+        let mut siblings: Vec<_> =
+            siblings.into_iter().filter(|place| place.path() > after || after.is_empty()).collect();
+        let paths: BTreeSet<_> = siblings.iter().map(|place| place.path().to_owned()).collect();
+        if let Some(beyond) = paths.iter().nth(most) {
+            siblings.retain(|place| place.path() < beyond.as_str());
+        }
+        Ok(Some(siblings))
     }
 
     async fn documents(&mut self, collection: &Collection, ids: &[DocumentId]) -> Result<DocumentsFound<u64>> {

@@ -19,6 +19,7 @@ mod provider;
 mod query;
 mod recall;
 mod space;
+mod spaces;
 mod time;
 pub mod words;
 
@@ -52,4 +53,5 @@ pub use recall::{
     Recalled, Term, Weights,
 };
 pub use space::{BOUNDARIES, SpaceId, SpaceRange, SpaceSelector, Spaces, path_hash};
+pub use spaces::{Count, MAX_SPACE_COUNT, MAX_SPACE_DEPTH, SpaceLevel, SpaceQuery, SpaceQueryBuilder, SpaceSummary};
 pub use time::{Clock, ManualClock, SystemClock, Timestamp};

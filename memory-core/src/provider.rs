@@ -10,7 +10,7 @@ use crate::plugin::{MemoryPlugin, Plugin};
 use crate::{
     Backfill, Collection, Document, DocumentId, DocumentPage, DocumentQuery, DocumentRecall, DocumentSelection,
     DocumentWrite, Error, Health, Memory, MemoryId, MemoryPage, MemoryPatch, MemoryQuery, MemoryRecall, NewMemory,
-    Recalled, Result, Updated, check_repetition,
+    Recalled, Result, SpaceLevel, SpaceQuery, Updated, check_repetition,
 };
 
 /// An engine behind the contract, held as `Arc<dyn MemoryProvider>`.
@@ -83,6 +83,13 @@ pub trait MemoryProvider: IntoDynProvider + fmt::Debug + Send + Sync + 'static {
     /// - `complete` is false when a budget has ended it (R5).
     async fn recall(&self, recall: &MemoryRecall) -> Result<Recalled<Memory>>;
 
+    /// The spaces right below a path, or the top-level ones, and how many memories each holds (S8 to S10): the level that is asked for, and
+    /// with a `depth` those below it, one after the other.
+    ///
+    /// # Behavior
+    /// - Nothing outside of the query's `within` shows: neither a space nor in a count (S9).
+    async fn spaces(&self, query: &SpaceQuery) -> Result<Vec<SpaceLevel>>;
+
     /// Writes memories exactly as they are, each by itself (W12). For operators: backup and copy.
     ///
     /// # Behavior
@@ -131,6 +138,12 @@ pub trait DocumentStore: fmt::Debug + Send + Sync + 'static {
 
     /// What answers a question in words, best first; like [`MemoryProvider::recall`].
     async fn recall(&self, recall: &DocumentRecall) -> Result<Recalled<Document>>;
+
+    /// The spaces of a collection, and how many documents each holds; like [`MemoryProvider::spaces`].
+    ///
+    /// # Behavior
+    /// - While documents can't be looked for by place, it answers `Unavailable` (S10, L7).
+    async fn spaces(&self, collection: &Collection, query: &SpaceQuery) -> Result<Vec<SpaceLevel>>;
 
     /// Removes what a selection finds, and tells the ids in ascending order.
     ///

@@ -98,8 +98,6 @@ pub const MAX_SELECTORS: usize = 1_000;
 pub const MAX_PATTERNS: usize = 32;
 /// The most memories that a query leaves out (Q7).
 pub const MAX_EXCLUDED: usize = 10_000;
-/// The most selectors of a query that needs no permit, and of what it is confined to (L8).
-const MAX_LIGHT_SELECTORS: usize = 64;
 /// The most records of a page that needs no permit, with those that it passes over (L8).
 const MAX_LIGHT_RECORDS: usize = 200;
 
@@ -166,7 +164,7 @@ impl<K: Kind> Query<K> {
     pub(crate) fn is_heavy(&self) -> bool {
         let spaces = std::iter::once(&self.spaces).chain(&self.within);
         let is_light = !self.has_conditions()
-            && spaces.into_iter().all(|spaces| spaces.are_few_places(MAX_LIGHT_SELECTORS))
+            && spaces.into_iter().all(Spaces::are_light)
             && self.of.left_out().is_some_and(|left_out| self.limit + self.offset + left_out <= MAX_LIGHT_RECORDS);
         !self.finds_nothing() && !is_light
     }
@@ -552,6 +550,7 @@ impl<K: Kind> Query<K> {
 mod tests {
     use super::*;
     use crate::ErrorKind;
+    use crate::space::MAX_LIGHT_SELECTORS;
 
     fn kind(builder: QueryBuilder<Ledger>) -> Option<ErrorKind> {
         builder.build().err().map(|error| error.kind())

@@ -12,6 +12,8 @@ use crate::{Error, Result, pattern};
 /// The characters after which a space ends and a narrower one begins.
 pub const BOUNDARIES: [char; 3] = ['-', '/', ':'];
 
+/// The most selectors of a list in a call that needs no permit (L8).
+pub(crate) const MAX_LIGHT_SELECTORS: usize = 64;
 /// The longest pattern of a selector, in bytes.
 const MAX_PATTERN: usize = 1 << 10;
 
@@ -247,13 +249,13 @@ impl Spaces {
         }
     }
 
-    /// Whether an engine finds them without looking at others: in this many places at most, without a pattern or a prefix.
-    pub(crate) fn are_few_places(&self, most: usize) -> bool {
+    /// Whether an engine finds them without looking at others: in few places, without a pattern or a prefix (L8).
+    pub(crate) fn are_light(&self) -> bool {
         match self {
             Self::All => true,
             Self::Any(selectors) => {
                 let is_place = |selector: &SpaceSelector| matches!(selector.0, Kind::Exact(_) | Kind::Under(_));
-                selectors.len() <= most && selectors.iter().all(is_place)
+                selectors.len() <= MAX_LIGHT_SELECTORS && selectors.iter().all(is_place)
             }
         }
     }

@@ -36,13 +36,21 @@ impl Reader for MongoSession {
         offer_next(self, &self.reads.memories, &lists(&walk.source), None, walk, visit).await
     }
 
-    async fn siblings(&mut self, of: Option<&Collection>, prefix: &str, most: usize) -> Result<Option<Vec<Place>>> {
+    async fn siblings(
+        &mut self,
+        of: Option<&Collection>,
+        prefix: &str,
+        after: &str,
+        most: usize,
+    ) -> Result<Option<Vec<Place>>> {
         let (rows, within) = match of {
             None => (&self.reads.memories, doc! {}),
             Some(collection) => (&self.reads.documents, within(collection)),
         };
-        let mut siblings = BTreeSet::new();
-        let mut from = doc! { "$gte": prefix };
+        let (mut siblings, mut paths) = (BTreeSet::new(), BTreeSet::new());
+        // No space holds a control character.
+        let start = if after.is_empty() { prefix.to_owned() } else { format!("{after}\u{1}") };
+        let mut from = doc! { "$gte": start };
         // Many spaces at once, since each may be a sibling by itself.
         let mut slice = most;
         loop {
@@ -64,9 +72,10 @@ impl Reader for MongoSession {
                     }
                     None => (Place::Space(space.to_owned()), doc! { "$gt": space }),
                 };
+                paths.extend((sibling.path() > after).then(|| sibling.path().to_owned()));
                 siblings.insert(sibling);
-                if siblings.len() > most {
-                    return Ok(None);
+                if paths.len() == most {
+                    return Ok(Some(siblings.into_iter().collect()));
                 }
                 (count, next) = (count + 1, Some(behind));
             }
@@ -148,6 +157,8 @@ async fn offer_next<K: Stored>(
     let limit = walk.count.clamp(1, MOST);
     let find = on.find(condition).sort(sort::<K>(walk.order)).limit(limit as i64).batch_size(limit as u32);
     let find = index.into_iter().fold(find, Find::hint);
+    let heads = || doc! { "createdAt": 1, "spaceId": 1, "status": 1 };
+    let find = walk.is_for_heads.then(heads).into_iter().fold(find, Find::projection);
     let mut rows = find.max_time(session.left()?).await.map_err(native)?;
     for _ in 1..limit {
         if !rows.advance().await.map_err(native)? || visit(&StoredRow(rows.current()))? == Verdict::Stop {

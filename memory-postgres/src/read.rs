@@ -7,8 +7,8 @@ use memory_core::engine::{
     corrupt,
 };
 use memory_core::{
-    BOUNDARIES, Collection, Document, DocumentId, Documents, Error, Head, Ledger, Memory, MemoryId, Result, Selects,
-    Status, Timestamp, Verdict, path_hash,
+    BOUNDARIES, Collection, Document, DocumentId, Documents, Error, Head, Ledger, Memory, MemoryId, Order, Result,
+    Selects, Status, Timestamp, Verdict, path_hash,
 };
 use sqlx::postgres::{PgRow, Postgres};
 use sqlx::{Decode, Row as _, Type, ValueRef};
@@ -21,6 +21,8 @@ use crate::statements::id_to_sql;
 
 /// The most candidates of a slice. Payloads of more than 64 KiB don't come with them, so a slice has at most 16 MiB.
 const LARGEST_SLICE: usize = 256;
+/// The most candidates of a slice of heads alone.
+const MOST_HEADS: usize = 2_048;
 /// How many bytes of payloads are read and looked at together, at least one payload.
 const GROUP: usize = 4 << 20;
 /// The column of the payload in a slice.
@@ -47,24 +49,46 @@ impl Reader for Session {
     }
 
     async fn walk_memories(&mut self, walk: &Walk<'_>, visit: &mut Visit<'_, Ledger>) -> Result<Option<Mark>> {
-        let count = walk.count.min(LARGEST_SLICE);
-        self.offer_slice(self.slice(walk, count), count, memories_by_ids, visit).await
+        let count = walk.count.min(if is_of_heads(walk) { MOST_HEADS } else { LARGEST_SLICE });
+        let slice = self.slice(walk, count);
+        self.offer_slice(slice, count, by_ids(is_of_heads(walk), memories_by_ids), visit).await
     }
 
-    async fn siblings(&mut self, of: Option<&Collection>, prefix: &str, most: usize) -> Result<Option<Vec<Place>>> {
+    async fn siblings(
+        &mut self,
+        of: Option<&Collection>,
+        prefix: &str,
+        after: &str,
+        most: usize,
+    ) -> Result<Option<Vec<Place>>> {
+        // No space holds a control character.
+        let mut from = if after.is_empty() { prefix.to_owned() } else { format!("{after}\u{1}") };
         if let Some(collection) = of {
-            return self.document_siblings(collection, prefix, most).await;
+            return self.document_siblings(collection, prefix, &from, most).await.map(Some);
         }
         // A sibling takes a step for itself and one for each boundary.
-        let most_steps = 4 * most + 1;
-        let rows = self.rows(self.statement(|on| &on.siblings).bind(prefix).bind(most_steps as i32)).await?;
-        let place = |row: &PgRow| {
-            let path = column::<String>(row, 0)?;
-            Ok(if column(row, 1)? { Place::Space(path) } else { Place::Below(path) })
-        };
-        let siblings = rows.iter().map(place).collect::<Result<Vec<_>>>()?;
-        let distinct = siblings.iter().map(Place::path).collect::<BTreeSet<_>>().len();
-        Ok((siblings.len() < most_steps && distinct <= most).then_some(siblings))
+        let steps = 4 * most + 1;
+        let (mut siblings, mut paths) = (Vec::new(), BTreeSet::new());
+        loop {
+            let rows = self
+                .rows(self.statement(|on| &on.siblings).bind(prefix).bind(steps as i32).bind(from.as_str()))
+                .await?;
+            let mut last = String::new();
+            for row in &rows {
+                let (path, is_space, space) = (column::<String>(row, 0)?, column(row, 1)?, column::<String>(row, 2)?);
+                last = last.max(space);
+                paths.extend((path.as_str() > after).then(|| path.clone()));
+                siblings.push(if is_space { Place::Space(path) } else { Place::Below(path) });
+            }
+            if rows.len() < steps || paths.len() >= most {
+                return Ok(Some(siblings));
+            }
+            // Behind all that belongs to the last sibling by the same boundary.
+            from = match last[prefix.len()..].find(BOUNDARIES).map(|end| last.split_at(prefix.len() + end)) {
+                Some((path, rest)) => format!("{path}{}", char::from(rest.as_bytes()[0] + 1)),
+                None => format!("{last}\u{1}"),
+            };
+        }
     }
 
     async fn documents(&mut self, collection: &Collection, ids: &[DocumentId]) -> Result<DocumentsFound<i64>> {
@@ -80,7 +104,8 @@ impl Reader for Session {
         walk: &Walk<'_>,
         visit: &mut Visit<'_, Documents>,
     ) -> Result<Option<Mark>> {
-        let count = walk.count.min(LARGEST_SLICE);
+        let is_of_heads = is_of_heads(walk) && matches!(walk.source, Source::Places(_));
+        let count = walk.count.min(if is_of_heads { MOST_HEADS } else { LARGEST_SLICE });
         let id = walk.behind.map_or_else(Default::default, |behind| String::from_utf8_lossy(&behind.id));
         let millis = walk.behind.map_or(walk.order.choose(i64::MAX, i64::MIN), |behind| behind.millis);
         let bound = |statement: Statement| statement.bind(collection.as_str()).bind(millis).bind(id).bind(count as i64);
@@ -88,12 +113,15 @@ impl Reader for Session {
             Source::Places(places) => {
                 let (levels, paths): (Vec<_>, Vec<_>) =
                     places.iter().map(|place| (level_of(place), place.path())).unzip();
-                let slice = self.statement(|on| walk.order.choose(&on.newest_documents_in, &on.oldest_documents_in));
+                let slice = self.statement(|on| match is_of_heads {
+                    true => &on.document_heads_in,
+                    false => walk.order.choose(&on.newest_documents_in, &on.oldest_documents_in),
+                });
                 bound(slice).bind(levels).bind(paths)
             }
             _ => bound(self.statement(|on| walk.order.choose(&on.newest_documents, &on.oldest_documents))),
         };
-        self.offer_slice(slice, count, documents_by_ids, visit).await
+        self.offer_slice(slice, count, by_ids(is_of_heads, documents_by_ids), visit).await
     }
 
     async fn collections(&mut self) -> Result<Vec<Collection>> {
@@ -103,29 +131,35 @@ impl Reader for Session {
 }
 
 impl Session {
-    /// The siblings of a collection.
+    /// The siblings of a collection, which the index has in the order of their bytes.
     async fn document_siblings(
         &mut self,
         collection: &Collection,
         prefix: &str,
+        from: &str,
         most: usize,
-    ) -> Result<Option<Vec<Place>>> {
-        let mut siblings = Vec::new();
+    ) -> Result<Vec<Place>> {
+        let (mut siblings, mut end) = (Vec::new(), None);
         for place in [Place::Space, Place::Below] {
             let level = level_of(&place(prefix.to_owned()));
             let paths = self.statement(|on| &on.document_siblings).bind(collection.as_str()).bind(level).bind(prefix);
-            let paths = self.rows(paths.bind(most as i32 + 1)).await?;
-            for path in &paths {
-                siblings.push(place(column(path, 0)?));
-            }
+            let paths = self.rows(paths.bind(most as i32).bind(from)).await?;
+            let paths = paths.iter().map(|path| column::<String>(path, 0)).collect::<Result<Vec<_>>>()?;
+            let last = paths.iter().max().filter(|_| paths.len() >= most).cloned();
+            end = end.into_iter().chain(last).min();
+            siblings.extend(paths.into_iter().map(place));
         }
-        let distinct = siblings.iter().map(Place::path).collect::<BTreeSet<_>>().len();
-        Ok((distinct <= most).then_some(siblings))
+        // Of the one kind there may be more behind the end.
+        siblings.retain(|place| end.as_deref().is_none_or(|end| place.path() <= end));
+        Ok(siblings)
     }
 
     /// The statement that reads the next rows of a walk through the ledger.
     fn slice(&self, walk: &Walk<'_>, count: usize) -> Statement {
-        let slices = walk.order.choose(&self.on().newest, &self.on().oldest);
+        let slices = match is_of_heads(walk) {
+            true => &self.on().heads,
+            false => walk.order.choose(&self.on().newest, &self.on().oldest),
+        };
         let (low, high) = bounds(walk);
         let next = |slice: &Slice| match (low, high) {
             (BEGINNING, END) => self.prepare(&slice.all).bind(count as i64),
@@ -163,12 +197,13 @@ impl Session {
         }
     }
 
-    /// Offers the next rows of a walk. Returns where to go on, if it was not stopped and there may be more.
+    /// Offers the next rows of a walk: their heads alone, where no payloads are read later. Returns where to go on, if it was not stopped
+    /// and there may be more.
     async fn offer_slice<K: Selects>(
         &mut self,
         slice: Statement,
         count: usize,
-        by_ids: ByIds,
+        by_ids: Option<ByIds>,
         visit: &mut Visit<'_, K>,
     ) -> Result<Option<Mark>>
     where
@@ -179,7 +214,10 @@ impl Session {
             Some(row) if rows.len() == count => Some(Mark { millis: column(row, 1)?, id: bytes(row, 0)?.to_vec() }),
             _ => None,
         };
-        let verdict = self.offer(rows, by_ids, visit).await?;
+        let verdict = match by_ids {
+            Some(by_ids) => self.offer(rows, by_ids, visit).await?,
+            None => offer_heads(&rows, visit)?,
+        };
         Ok(mark.filter(|_| verdict != Verdict::Stop))
     }
 
@@ -212,6 +250,29 @@ impl Session {
         }
         Ok(Verdict::Skip)
     }
+}
+
+/// Whether a walk reads heads alone: those that go from the newest on.
+fn is_of_heads(walk: &Walk<'_>) -> bool {
+    walk.is_for_heads && walk.order == Order::NewestFirst
+}
+
+/// How the payloads of large rows are read later, unless none are wanted.
+fn by_ids(is_of_heads: bool, by_ids: ByIds) -> Option<ByIds> {
+    (!is_of_heads).then_some(by_ids)
+}
+
+/// Offers rows without payloads until it is stopped.
+fn offer_heads<K: Selects>(rows: &[PgRow], visit: &mut Visit<'_, K>) -> Result<Verdict>
+where
+    for<'r> Fetched<'r>: Row<K>,
+{
+    for row in rows {
+        if visit(&Fetched(row))? == Verdict::Stop {
+            return Ok(Verdict::Stop);
+        }
+    }
+    Ok(Verdict::Skip)
 }
 
 /// How rows of a slice are read with their payloads.

@@ -102,6 +102,7 @@ fn merged(heads: &[String]) -> String {
 /// The slices of one order of time.
 #[derive(Debug)]
 pub(crate) struct Slices {
+    columns: &'static str,
     order: &'static str,
     schema: String,
     pub(crate) by_time: Slice,
@@ -117,13 +118,23 @@ pub(crate) struct Slices {
 impl Slices {
     /// For `ASC` or `DESC`, and the quoted name of a schema.
     pub(crate) fn new(order: &'static str, schema: &str) -> Self {
-        let slice = |text: &str| Slice::new(text, order, schema);
+        Self::reading(memory_slice_columns!(), order, schema)
+    }
+
+    /// The same of the heads alone.
+    pub(crate) fn of_heads(order: &'static str, schema: &str) -> Self {
+        Self::reading("m.id, m.created_at, m.space_id, m.status", order, schema)
+    }
+
+    fn reading(columns: &'static str, order: &'static str, schema: &str) -> Self {
+        let slice = |text: &str| Slice::new(&text.replace(memory_slice_columns!(), columns), order, schema);
         let below = |depth| slice(&at_depth(listed!("path_{depth} = {key}"), depth));
         let under = |depth| {
             slice(&listed_in_one([format!("path_{depth} = {{key}}"), "space_id = {second_key}".to_owned()].into_iter()))
         };
         let statuses = heads!("unnest({key}::text[])", "status IN ('pending', 'running') AND status");
         Self {
+            columns,
             order,
             schema: schema.to_owned(),
             by_time: slice(listed!("TRUE")),
@@ -144,12 +155,16 @@ impl Slices {
                 .zip(1..)
                 .map(|(depth, place)| format!("path_{depth} = ({{second_key}}::bigint[])[{place}]"));
             let spaces = (1..=spaces).map(|place| format!("space_id = ({{third_key}}::text[])[{place}]"));
-            return Slice::new(&listed_in_one(paths.chain(spaces)), self.order, &self.schema);
+            return self.slice(&listed_in_one(paths.chain(spaces)));
         }
         let depths: BTreeSet<_> = depths.iter().collect();
         let spaces = heads!("unnest({third_key}::text[])", "space_id").to_owned();
         let heads: Vec<_> = depths.into_iter().map(|depth| at_depth(HEADS_BELOW, depth)).chain([spaces]).collect();
-        Slice::new(&merged(&heads), self.order, &self.schema)
+        self.slice(&merged(&heads))
+    }
+
+    fn slice(&self, text: &str) -> Slice {
+        Slice::new(&text.replace(memory_slice_columns!(), self.columns), self.order, &self.schema)
     }
 }
 

@@ -17,6 +17,8 @@ macro_rules! statements {
             /// From the newest on, and from the oldest on.
             pub(crate) newest: Slices,
             pub(crate) oldest: Slices,
+            /// The heads alone, from the newest on.
+            pub(crate) heads: Slices,
             /// By the number of its ancestors.
             pub(crate) insert_memory: Vec<Arc<str>>,
             $($(#[$doc])* pub(crate) $name: Arc<str>,)*
@@ -37,6 +39,7 @@ macro_rules! statements {
                 Ok(Self {
                     newest: Slices::new("DESC", &schema),
                     oldest: Slices::new("ASC", &schema),
+                    heads: Slices::of_heads("DESC", &schema),
                     insert_memory: (0..=SpaceId::MAX_BOUNDARIES).map(|depth| complete(&insert_memory(depth))).collect(),
                     $($name: complete($text),)*
                     schema,
@@ -110,11 +113,11 @@ statements! {
         SELECT id, idempotency_key FROM {schema}.memories WHERE id = ANY($1)
         UNION ALL
         SELECT id, idempotency_key FROM {schema}.memories WHERE idempotency_key = ANY($2)";
-    /// The next space from $1 on, then the first behind what belongs to the same sibling, and so on while they start with $1.
+    /// The next space from $3 on, then the first behind what belongs to the same sibling, and so on while they start with $1.
     siblings: "
         WITH RECURSIVE step (space_id, sibling, number) AS (
             SELECT space_id, $1 || substring(substr(space_id, length($1) + 1) FROM '^[^-/:]*'), 1
-            FROM (SELECT space_id FROM {schema}.memories WHERE space_id >= $1 ORDER BY space_id LIMIT 1) first
+            FROM (SELECT space_id FROM {schema}.memories WHERE space_id >= $3 ORDER BY space_id LIMIT 1) first
             WHERE starts_with(space_id, $1)
             UNION ALL
             SELECT next.space_id, $1 || substring(substr(next.space_id, length($1) + 1) FROM '^[^-/:]*'), number + 1
@@ -124,7 +127,7 @@ statements! {
                     WHEN '' THEN ' ' WHEN '-' THEN '.' WHEN '/' THEN '0' ELSE ';' END
                 ORDER BY space_id LIMIT 1) next
             WHERE number < $2 AND starts_with(next.space_id, $1))
-        SELECT sibling, space_id = sibling FROM step";
+        SELECT sibling, space_id = sibling, space_id FROM step";
 
     /// How many documents the backfill has gone over, and how many there are; nothing when it is complete. Beyond the $1 that a call
     /// completes by itself, the estimate of the server will do.
@@ -180,15 +183,16 @@ statements! {
                 SELECT collection FROM {schema}.documents WHERE collection > step.collection
                 ORDER BY collection LIMIT 1) next)
         SELECT collection FROM step";
+    document_heads_in: &documents_in_places("<", "DESC").replace(document_slice_columns!(), "m.id, m.created_at, m.space_id");
     newest_documents: &documents_by_time("<", "DESC");
     oldest_documents: &documents_by_time(">", "ASC");
     newest_documents_in: &documents_in_places("<", "DESC");
     oldest_documents_in: &documents_in_places(">", "ASC");
-    /// The paths of a level of a collection that start with $3, one after the other, each from the index; at most $4.
+    /// The paths of a level of a collection that start with $3, from $5 on, one after the other, each from the index; at most $4.
     document_siblings: "
         WITH RECURSIVE step (path, number) AS (
             (SELECT path, 1 FROM {schema}.document_paths
-            WHERE collection = $1 AND level = $2 AND path >= $3 ORDER BY path LIMIT 1)
+            WHERE collection = $1 AND level = $2 AND path >= $5 ORDER BY path LIMIT 1)
             UNION ALL
             SELECT next.path, number + 1 FROM step CROSS JOIN LATERAL (
                 SELECT path FROM {schema}.document_paths

@@ -13,7 +13,7 @@ use redis::{Pipeline, Value};
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::connection::{Connections, command, decoded};
-use crate::rows::{self, Stored, Version};
+use crate::rows::{self, LONGEST_HEAD, Stored, Version};
 use crate::statements::{COLLECTIONS, INDEXED, Keys, LONG_ROWS, Range, STEPS, parted};
 
 /// How many rows are read by one command.
@@ -61,11 +61,18 @@ impl Reader for RedisSession {
         self.walk(None, &ranges, walk, visit).await
     }
 
-    async fn siblings(&mut self, of: Option<&Collection>, prefix: &str, most: usize) -> Result<Option<Vec<Place>>> {
+    async fn siblings(
+        &mut self,
+        of: Option<&Collection>,
+        prefix: &str,
+        after: &str,
+        most: usize,
+    ) -> Result<Option<Vec<Place>>> {
         let (above, last) = parted(prefix);
         let (node, above) = (self.on.keys.node(of, above), above.unwrap_or_default());
-        // No text in UTF-8 has the byte at the end.
-        let (mut from, end) = (["[", last].concat().into_bytes(), [b"(", last.as_bytes(), &[0xff]].concat());
+        // No path holds a control character, and no text in UTF-8 has the byte at the end.
+        let start = if after.is_empty() { last.to_owned() } else { format!("{}\u{1}", &after[above.len()..]) };
+        let (mut from, end) = (["[", start.as_str()].concat().into_bytes(), [b"(", last.as_bytes(), &[0xff]].concat());
         let mut found = BTreeSet::new();
         loop {
             let count = SIBLINGS.to_string();
@@ -86,10 +93,8 @@ impl Reader for RedisSession {
                     }
                 }
             }
-            if found.iter().map(Place::path).collect::<BTreeSet<_>>().len() > most {
-                return Ok(None);
-            }
-            if !goes_on {
+            let paths = found.iter().map(Place::path).filter(|path| *path > after);
+            if !goes_on || paths.collect::<BTreeSet<_>>().len() >= most {
                 return Ok(Some(found.into_iter().collect()));
             }
         }
@@ -153,7 +158,7 @@ impl RedisSession {
         // An update moves a memory from a status to another, and a put a document from a place to another.
         let is_moving = ranges.len() > 1 && (of.is_some() || matches!(walk.source, Source::Open(_)));
         let (mut marks, goes_on) = self.entries(ranges, walk, walk.count.clamp(1, MAX_SLICE), is_moving).await?;
-        match self.offer_rows(of, &marks, visit).await? {
+        match self.offer_rows(of, &marks, walk.is_for_heads, visit).await? {
             Verdict::Stop => Ok(None),
             _ => Ok(marks.pop().filter(|_| goes_on)),
         }
@@ -236,13 +241,16 @@ impl RedisSession {
         &self,
         of: Option<&Collection>,
         mut marks: &[Mark],
+        is_for_heads: bool,
         visit: &mut Visit<'_, K>,
     ) -> Result<Verdict> {
         let prefix = self.on.keys.rows(of);
         while !marks.is_empty() {
-            let (some, others) = marks.split_at(self.readable(&prefix, marks).await?);
+            let count = if is_for_heads { marks.len().min(HELD) } else { self.readable(&prefix, marks).await? };
+            let (some, others) = marks.split_at(count);
             marks = others;
-            let rows = self.rows(&prefix, some.iter().map(|mark| mark.id.as_slice()).collect()).await?;
+            let ids = some.iter().map(|mark| mark.id.as_slice()).collect();
+            let rows = if is_for_heads { self.heads(&prefix, ids).await? } else { self.rows(&prefix, ids).await? };
             for (Mark { millis, id }, row) in some.iter().zip(rows) {
                 // An entry whose row is gone is none.
                 let Some(row) = row else { continue };
@@ -277,6 +285,17 @@ impl RedisSession {
             held > MAX_BYTES
         };
         Ok(lengths.iter().position(is_beyond).map_or(marks.len(), |place| place.max(1)))
+    }
+
+    /// What the rows with these ids begin with, as far as it tells their heads.
+    async fn heads(&self, prefix: &[u8], ids: Vec<&[u8]>) -> Result<Vec<Option<Vec<u8>>>> {
+        let mut commands = Pipeline::with_capacity(ids.len());
+        for id in ids {
+            commands.cmd("GETRANGE").arg([prefix, id].concat()).arg(0).arg(LONGEST_HEAD - 1);
+        }
+        let heads: Vec<Vec<u8>> = self.on.read_as(&commands).await?;
+        // A row that is not there has no bytes.
+        Ok(heads.into_iter().map(|head| Some(head).filter(|head| !head.is_empty())).collect())
     }
 
     /// The rows with these ids behind a prefix, in their order.

@@ -7,7 +7,7 @@
 use memory_core::engine::{Found, StoredDocument, StoredMemory, corrupt};
 use memory_core::{
     Collection, Context, Document, Documents, Error, Head, IdempotencyKey, Ledger, Memory, Result, Revision, Selects,
-    Status, Timestamp,
+    SpaceId, Status, Timestamp,
 };
 use uuid::Uuid;
 
@@ -15,6 +15,8 @@ use uuid::Uuid;
 const FORM: u8 = 2;
 /// The form, and a token that is new with each write: two versions of a row never share a head.
 pub(crate) const HEAD: usize = 9;
+/// So many bytes of a row tell its space and what comes before that: three numbers, the status, and a length.
+pub(crate) const LONGEST_HEAD: usize = HEAD + 4 * 10 + 1 + SpaceId::MAX_BYTES;
 /// In place of a status, which documents don't have.
 const NO_STATUS: u8 = u8::MAX;
 

@@ -11,7 +11,7 @@ use std::fmt::Write as _;
 
 use memory_core::engine::Place;
 use memory_core::{BOUNDARIES, Collection, Error, Memory, Result};
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{CachedStatement, Connection, OptionalExtension, params};
 
 use crate::error::native;
 use crate::statements::{self, column, execute, first, prepare};
@@ -82,26 +82,18 @@ pub(crate) fn match_any(tokens: impl IntoIterator<Item = impl AsRef<str>>) -> St
     quoted.join(" OR ")
 }
 
-/// The places of all paths that start with `prefix` and have no further boundary; `None` when there are more than `most`.
-pub(crate) fn siblings(connection: &Connection, prefix: &str, most: usize) -> Result<Option<Vec<Place>>> {
-    let mut next = prepare(connection, statements::NEXT_PATH_TOKEN)?;
-    let mut siblings = Vec::new();
-    for kind in [SPACE, BELOW] {
-        let start = token(kind, prefix);
-        let mut from = start.clone();
-        while let Some(token) = next.query_row([&from], |row| row.get::<_, String>(0)).optional().map_err(native)? {
-            if !token.starts_with(&start) {
-                break;
-            }
-            if siblings.len() == most {
-                return Ok(None);
-            }
-            siblings.push(place_of(&token).ok_or_else(|| Error::corrupt("the path index has an unknown token"))?);
-            // The least text that is greater than the token and its marker, and than no other: no token holds a `!`.
-            from = format!("{token}{MARKER}!");
-        }
+/// The places of the paths that start with `prefix`, have no further boundary and come behind `after`: the first ones by their bytes, at
+/// least so many unless there are no more.
+pub(crate) fn siblings(connection: &Connection, prefix: &str, after: &str, most: usize) -> Result<Vec<Place>> {
+    let mut siblings = Siblings::new(most);
+    for (kind, place) in [(SPACE, Place::Space as fn(String) -> Place), (BELOW, Place::Below)] {
+        let mut paths = OrderedPaths { kind, prefix, next: prepare(connection, statements::NEXT_PATH_TOKEN)? };
+        siblings.add(place, after, |last| match last {
+            Some(last) => paths.behind(last),
+            None => paths.first(prefix),
+        })?;
     }
-    Ok(Some(siblings))
+    Ok(siblings.into_places())
 }
 
 /// The same of the paths of a collection of documents.
@@ -109,26 +101,144 @@ pub(crate) fn document_siblings(
     connection: &Connection,
     collection: &Collection,
     prefix: &str,
+    after: &str,
     most: usize,
-) -> Result<Option<Vec<Place>>> {
+) -> Result<Vec<Place>> {
+    let mut siblings = Siblings::new(most);
     let mut next = prepare(connection, statements::NEXT_DOCUMENT_PATH)?;
-    let mut siblings = Vec::new();
-    for place in [Place::Space, Place::Below] {
-        let (level, mut from) = (level_of(&place(prefix.to_owned())), prefix.to_owned());
-        let mut next = |from: &str| {
-            let path = next.query_row(params![collection.as_str(), level, from], |row| row.get::<_, String>(0));
-            path.optional().map_err(native)
-        };
-        while let Some(path) = next(&from)?.filter(|path| path.starts_with(prefix)) {
-            if siblings.len() == most {
-                return Ok(None);
-            }
+    for place in [Place::Space as fn(String) -> Place, Place::Below] {
+        let level = level_of(&place(prefix.to_owned()));
+        siblings.add(place, after, |last| {
             // No path holds a control character, so nothing else lies between.
-            from = format!("{path}\u{1}");
-            siblings.push(place(path));
-        }
+            let from = last.map_or_else(|| prefix.to_owned(), |last| format!("{last}\u{1}"));
+            let path = next.query_row(params![collection.as_str(), level, from], |row| row.get::<_, String>(0));
+            Ok(path.optional().map_err(native)?.filter(|path| path.starts_with(prefix)))
+        })?;
     }
-    Ok(Some(siblings))
+    Ok(siblings.into_places())
+}
+
+/// The first paths of both kinds together.
+struct Siblings {
+    most: usize,
+    places: Vec<Place>,
+    /// The last path of a kind that goes on.
+    end: Option<String>,
+}
+
+impl Siblings {
+    fn new(most: usize) -> Self {
+        Self { most, places: Vec::new(), end: None }
+    }
+
+    /// Adds the paths of one kind, one behind the other.
+    fn add(
+        &mut self,
+        place: fn(String) -> Place,
+        after: &str,
+        mut behind: impl FnMut(Option<&str>) -> Result<Option<String>>,
+    ) -> Result<()> {
+        let mut last = Some(after.to_owned()).filter(|after| !after.is_empty());
+        for _ in 0..self.most {
+            let Some(path) = behind(last.as_deref())? else { return Ok(()) };
+            self.places.push(place(path.clone()));
+            last = Some(path);
+        }
+        self.end = self.end.take().into_iter().chain(last).min();
+        Ok(())
+    }
+
+    fn into_places(mut self) -> Vec<Place> {
+        self.places.retain(|place| self.end.as_deref().is_none_or(|end| place.path() <= end));
+        self.places
+    }
+}
+
+/// The paths of one kind that start with a prefix and have no further boundary, in the order of their bytes. Their tokens have another
+/// order, in which what is written in hexadecimal comes behind all other ASCII.
+struct OrderedPaths<'p, 'c> {
+    kind: char,
+    prefix: &'p str,
+    next: CachedStatement<'c>,
+}
+
+impl OrderedPaths<'_, '_> {
+    /// The first one behind another.
+    fn behind(&mut self, after: &str) -> Result<Option<String>> {
+        // The least text that is greater than the token and its marker, and than no other: no token holds a `!`.
+        let from = format!("{}{MARKER}!", token(self.kind, after));
+        let next = self.seek(&from, &token(self.kind, self.prefix))?;
+        let shared = next.map_or(0, |next| shared_length(&next, after)).max(self.prefix.len());
+        let ends = after.char_indices().map(|(at, _)| at).chain([after.len()]).filter(|at| *at >= self.prefix.len());
+        for end in ends.collect::<Vec<_>>().into_iter().rev() {
+            let (start, passed) = (&after[..end], after[end..].chars().next());
+            // Where the next token differs before, only what comes before in hexadecimal can come behind in bytes.
+            if end > shared && !passed.is_some_and(is_escaped) {
+                continue;
+            }
+            if let Some(char) = self.next_char(start, passed)? {
+                return self.first(&format!("{start}{char}"));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The first path that starts with this.
+    fn first(&mut self, start: &str) -> Result<Option<String>> {
+        let all = token(self.kind, start);
+        let Some(mut path) = self.seek(&all, &all)? else { return Ok(None) };
+        let mut at = start.len();
+        while let Some(char) = path[at..].chars().next() {
+            let escaped = format!("{}~", token(self.kind, &path[..at]));
+            let other = if is_escaped(char) || !char.is_ascii() { None } else { self.seek(&escaped, &escaped)? };
+            match other.as_deref().and_then(|other| other[at..].chars().next()) {
+                Some(lower) if lower < char => {
+                    path = other.unwrap_or_default();
+                    at += lower.len_utf8();
+                }
+                _ => at += char.len_utf8(),
+            }
+        }
+        Ok(Some(path))
+    }
+
+    /// The lowest character above `passed` with which a path goes on that starts with this.
+    fn next_char(&mut self, start: &str, passed: Option<char>) -> Result<Option<char>> {
+        let Some(least) = passed.map_or(Some(' '), following) else { return Ok(None) };
+        let all = token(self.kind, start);
+        let mut char_from = |from: String, start_of_token: &str| -> Result<Option<char>> {
+            let path = self.seek(&from, start_of_token)?;
+            Ok(path.and_then(|path| path[start.len()..].chars().next()))
+        };
+        if least.is_ascii() {
+            // A boundary would be a marker.
+            let plain = char_from(format!("{all}{}", least.max('.')), &all)?;
+            let plain = plain.filter(|char| char.is_ascii() && !is_escaped(*char));
+            let escaped = char_from(format!("{all}~{:02x}", u32::from(least)), &format!("{all}~"))?;
+            if let Some(char) = plain.into_iter().chain(escaped).min() {
+                return Ok(Some(char));
+            }
+        }
+        char_from(format!("{all}{}", least.max('\u{80}')), &all)
+    }
+
+    /// The path of the first token from a text on, if that starts with another text.
+    fn seek(&mut self, from: &str, start: &str) -> Result<Option<String>> {
+        let token = self.next.query_row([from], |row| row.get::<_, String>(0)).optional().map_err(native)?;
+        let Some(token) = token.filter(|token| token.starts_with(start)) else { return Ok(None) };
+        let place = place_of(&token).ok_or_else(|| Error::corrupt("the path index has an unknown token"))?;
+        Ok(Some(place.path().to_owned()))
+    }
+}
+
+/// How many bytes two texts begin with alike.
+fn shared_length(one: &str, other: &str) -> usize {
+    one.chars().zip(other.chars()).take_while(|(one, other)| one == other).map(|(char, _)| char.len_utf8()).sum()
+}
+
+/// The next character; none behind the last.
+fn following(char: char) -> Option<char> {
+    (char..=char::MAX).nth(1)
 }
 
 /// The level of a place of documents: twice the number of boundaries in its path, and one more of an ancestor.
@@ -186,13 +296,18 @@ fn token(kind: char, path: &str) -> String {
     let depth = path.matches(BOUNDARIES).count().min(DEPTHS.len() - 1);
     token.extend([kind, char::from(DEPTHS[depth])]);
     for char in path.chars() {
-        match char {
-            'a'..='z' | '0'..='9' | '-' | '_' | '.' | '/' | ':' | '\u{80}'.. => token.push(char),
+        match is_escaped(char) {
+            false => token.push(char),
             // Writing to a String can't fail.
-            ascii => drop(write!(token, "~{:02x}", ascii as u32)),
+            true => drop(write!(token, "~{:02x}", u32::from(char))),
         }
     }
     token
+}
+
+/// Whether a token has the character in hexadecimal.
+fn is_escaped(char: char) -> bool {
+    !matches!(char, 'a'..='z' | '0'..='9' | '-' | '_' | '.' | '/' | ':' | '\u{80}'..)
 }
 
 /// The place that has this token.

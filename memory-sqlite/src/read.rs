@@ -60,11 +60,18 @@ impl Reader for Session {
         }
     }
 
-    async fn siblings(&mut self, of: Option<&Collection>, prefix: &str, most: usize) -> Result<Option<Vec<Place>>> {
-        match of {
-            None => paths::siblings(&self.connection, prefix, most),
-            Some(collection) => paths::document_siblings(&self.connection, collection, prefix, most),
-        }
+    async fn siblings(
+        &mut self,
+        of: Option<&Collection>,
+        prefix: &str,
+        after: &str,
+        most: usize,
+    ) -> Result<Option<Vec<Place>>> {
+        let siblings = match of {
+            None => paths::siblings(&self.connection, prefix, after, most),
+            Some(collection) => paths::document_siblings(&self.connection, collection, prefix, after, most),
+        };
+        siblings.map(Some)
     }
 
     async fn documents(&mut self, collection: &Collection, ids: &[DocumentId]) -> Result<DocumentsFound<i64>> {
@@ -184,7 +191,11 @@ fn walk_places(
         statement = prepare(connection, statements::SLOTS.of(Order::OldestFirst))?;
         Slots::Back(Windows::new(&mut statement, expression, (low, high), walk.count, reach))
     };
-    let mut memories = prepare(connection, statements::MEMORIES_IN_SLOTS.of(walk.order))?;
+    let rows: &InOrder = match walk.is_for_heads {
+        true => &statements::HEADS_IN_SLOTS,
+        false => &statements::MEMORIES_IN_SLOTS,
+    };
+    let mut memories = prepare(connection, rows.of(walk.order))?;
     let (wanted, mut left) = (walk.count.min(STRIDE), Left::of(session, walk));
     loop {
         let mut some = Vec::with_capacity(wanted);
@@ -224,7 +235,8 @@ fn walk_documents_in(
 ) -> Result<Option<Mark>> {
     let connection = &session.connection;
     let mut list = prepare(connection, statements::DOCUMENTS_IN_PLACE.of(walk.order))?;
-    let mut by_id = prepare(connection, statements::DOCUMENT_BY_ID)?;
+    let row = if walk.is_for_heads { statements::DOCUMENT_HEAD_BY_ID } else { statements::DOCUMENT_BY_ID };
+    let mut by_id = prepare(connection, row)?;
     let stride = (MARKS / places.len()).clamp(1, STRIDE);
     let mut read = |place: &Place, mark: Option<&Mark>| {
         let (millis, id) = behind(walk.order, mark);

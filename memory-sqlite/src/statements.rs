@@ -83,6 +83,10 @@ in_both_orders! {
     /// The rows of many slots in one go, which costs half of asking for each slot alone.
     MEMORIES_IN_SLOTS: "
         SELECT {memory} FROM memories WHERE slot IN rarray(?1) AND id {behind} ?2 ORDER BY slot {order}, id {order}";
+    /// What the heads of these rows are read from, with the columns at the same places.
+    HEADS_IN_SLOTS: "
+        SELECT id, created_at, seq, space_id, NULL, NULL, NULL, status FROM memories
+        WHERE slot IN rarray(?1) AND id {behind} ?2 ORDER BY slot {order}, id {order}";
     /// As all memories. Each part has the condition of the index on open ones to the letter: SQLite takes a partial index only then.
     OPEN_MEMORIES: "
         SELECT {memory}, slot FROM memories WHERE ?4 AND status = 'pending' AND status IN ('pending', 'running')
@@ -125,6 +129,9 @@ pub(crate) const COMPLETE: &str = "UPDATE schema_migrations SET complete = TRUE 
 
 pub(crate) const DOCUMENT_BY_ID: &str =
     concat!("SELECT ", document_columns!(), " FROM documents WHERE collection = ?1 AND id = ?2");
+/// What the head of a document is read from, with the columns at the same places.
+pub(crate) const DOCUMENT_HEAD_BY_ID: &str =
+    "SELECT id, created_at, seq, space_id FROM documents WHERE collection = ?1 AND id = ?2";
 pub(crate) const INSERT_DOCUMENT: &str = "
     INSERT INTO documents (id, created_at, space_id, collection, content, updated_at, metadata, revision)
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) ON CONFLICT (collection, id) DO NOTHING";

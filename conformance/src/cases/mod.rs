@@ -5,6 +5,7 @@ mod documents;
 mod faults;
 mod filters;
 mod lifecycle;
+mod listing;
 mod plugin;
 mod reading;
 mod recall;
@@ -21,6 +22,7 @@ pub fn all() -> Vec<Case> {
         writing::cases(),
         reading::cases(),
         spaces::cases(),
+        listing::cases(),
         filters::cases(),
         documents::cases(),
         text::cases(),

@@ -2,7 +2,7 @@
 
 use memory_core::{
     DocumentWrite, Expect, IdempotencyKey, Kind, Ledger, MAX_LIMIT, MemoryId, MemoryPatch, MemoryQuery, NewMemory,
-    Order, QueryBuilder, Result, Revision, SpaceSelector, Status,
+    Order, QueryBuilder, Result, Revision, SpaceQuery, SpaceQueryBuilder, SpaceSelector, Status,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -38,6 +38,7 @@ pub(crate) enum Op {
     QueryDocuments { collection: &'static str, ask: Ask },
     Remove { collection: &'static str, slots: Vec<usize>, ask: Ask, max: usize },
     RestoreDocuments { writes: Vec<Write>, twice: bool },
+    Spaces(Tree),
     Collections,
     SetClock(i64),
     Reopen,
@@ -89,6 +90,16 @@ pub(crate) struct Ask {
     pub(crate) order: Order,
     pub(crate) limit: usize,
     pub(crate) offset: usize,
+}
+
+/// A listing of spaces, of the ledger or of a collection.
+#[derive(Debug, Clone)]
+pub(crate) struct Tree {
+    pub(crate) collection: Option<&'static str>,
+    pub(crate) under: Option<String>,
+    pub(crate) within: Option<Selector>,
+    pub(crate) depth: usize,
+    pub(crate) limit: usize,
 }
 
 /// A query of the ledger.
@@ -206,6 +217,18 @@ impl Question {
     }
 }
 
+impl Tree {
+    /// The listing of a level, down to a depth.
+    pub(crate) fn build(&self, under: Option<&str>, depth: usize) -> SpaceQueryBuilder {
+        let builder = SpaceQuery::builder().depth(depth).limit(self.limit);
+        let builder = under.into_iter().fold(builder, SpaceQueryBuilder::under);
+        match &self.within {
+            Some(within) => builder.within(within.to_selector()),
+            None => builder,
+        }
+    }
+}
+
 impl Selector {
     fn to_selector(&self) -> SpaceSelector {
         let selector: Result<_> = match self {
@@ -299,10 +322,18 @@ fn op() -> impl Strategy<Value = Op> {
             .prop_map(|(collection, slots, ask, max)| Op::Remove { collection, slots, ask, max }),
         1 => (vec(write(), 0..4), arbitrary::<bool>())
             .prop_map(|(writes, twice)| Op::RestoreDocuments { writes, twice }),
+        6 => tree().prop_map(Op::Spaces),
         1 => Just(Op::Collections),
         1 => select(TIMES).prop_map(Op::SetClock),
         1 => Just(Op::Reopen),
     ]
+}
+
+fn tree() -> impl Strategy<Value = Tree> {
+    let collection = option::weighted(0.4, select(COLLECTIONS));
+    let limit = prop_oneof![4 => 1..4_usize, 1 => Just(0), 3 => Just(MAX_LIMIT)];
+    (collection, option::weighted(0.7, space()), option::weighted(0.4, selector()), 1..4_usize, limit)
+        .prop_map(|(collection, under, within, depth, limit)| Tree { collection, under, within, depth, limit })
 }
 
 fn slot() -> impl Strategy<Value = usize> {

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use memory_core::{
-    Clock as _, Cursor, Document, DocumentId, DocumentQuery, DocumentSelection, DocumentStore, Error, Expect, Memory,
-    MemoryId, MemoryProvider, Outcome, Result, Revision, Status, Timestamp,
+    BOUNDARIES, Clock as _, Count, Cursor, Document, DocumentId, DocumentQuery, DocumentSelection, DocumentStore,
+    Error, Expect, Memory, MemoryId, MemoryProvider, Outcome, Result, Revision, SpaceLevel, SpaceQueryBuilder, Status,
+    Timestamp,
 };
 
 use super::naive::{Answer, Naive, json};
-use super::op::{Ask, Call, DOCUMENT_IDS, Item, Op, Patch, Question, Restored, Write};
+use super::op::{Ask, Call, DOCUMENT_IDS, Item, Op, Patch, Question, Restored, Tree, Write};
 use super::sequence::Sequence;
 use crate::case::{Settings, Stage};
 use crate::fixture::{at, collection, document_id};
@@ -125,6 +126,7 @@ impl Sides {
                 let engine = self.documents(handle).restore(documents.clone()).await;
                 same("documents.restore", engine, Ok(self.model.restore_documents(documents)))
             }
+            Op::Spaces(tree) => self.spaces(handle, tree).await,
             Op::Collections => {
                 same("collections", self.documents(handle).collections().await, Ok(self.model.collections()))
             }
@@ -279,6 +281,65 @@ impl Sides {
             Err(error) => Err(error),
         };
         same("documents.remove", engine, self.model.remove(&name, &ids, ask, max))
+    }
+
+    /// Compares each level of a listing, of which the rest is asked for page after page, and which levels there are.
+    async fn spaces(&self, handle: usize, tree: &Tree) -> Step {
+        let expected = |under: Option<&str>| {
+            let found = self.model.spaces(tree.collection.map(collection).as_ref(), under, tree.within.as_ref());
+            let count = |count| if count <= 1_000 { Count::Exactly(count) } else { Count::MoreThan(1_000) };
+            found.into_iter().map(|(id, found, newest)| (id, count(found), newest)).collect::<Vec<_>>()
+        };
+        let levels = self.levels(handle, tree, tree.build(tree.under.as_deref(), tree.depth)).await?;
+        let (mut due, mut depth) = (vec![tree.under.clone()], vec![1]);
+        for (number, level) in levels.iter().enumerate() {
+            if due.get(number) != Some(&level.under) {
+                return Err(format!(
+                    "spaces: level {number} is that of {:?}, not of {:?}",
+                    level.under,
+                    due.get(number)
+                ));
+            }
+            let under = level.under.as_deref();
+            let (mut found, mut next, mut pages) = (level.spaces.clone(), level.next.clone(), 1);
+            if depth[number] < tree.depth {
+                let below = found.iter().map(|space| space.id.to_string());
+                let below = below.filter(|id| !id.ends_with(BOUNDARIES) && !expected(Some(id)).is_empty());
+                due.extend(below.map(Some));
+                depth.resize(due.len(), depth[number] + 1);
+            }
+            while let Some(cursor) = next {
+                let page = self.levels(handle + pages, tree, tree.build(under, 1).cursor(&cursor)).await?;
+                let page = page.into_iter().next().ok_or("spaces: a page without a level")?;
+                if page.spaces.len() > tree.limit || pages == 100 * PAGES {
+                    return Err(format!("spaces: a page over its limit, or without an end: {page:?}"));
+                }
+                found.extend(page.spaces);
+                (next, pages) = (page.next, pages + 1);
+            }
+            let found: Vec<_> =
+                found.into_iter().map(|space| (space.id.to_string(), space.count, space.newest)).collect();
+            let expected = if tree.limit == 0 { Vec::new() } else { expected(under) };
+            if found != expected {
+                return Err(format!(
+                    "spaces: below {under:?} the engine lists\n  {found:#?}\nand the model\n  {expected:#?}"
+                ));
+            }
+        }
+        match due.get(levels.len()) {
+            Some(missing) => Err(format!("spaces: the level of {missing:?} is missing")),
+            None => Ok(()),
+        }
+    }
+
+    async fn levels(&self, handle: usize, tree: &Tree, query: SpaceQueryBuilder) -> Step<Vec<SpaceLevel>> {
+        let refused = |error: Error| format!("spaces: a listing is refused: {error:?}");
+        let query = query.build().map_err(refused)?;
+        let levels = match tree.collection {
+            Some(name) => self.documents(handle).spaces(&collection(name), &query).await,
+            None => self.engine(handle).spaces(&query).await,
+        };
+        levels.map_err(refused)
     }
 
     /// Everything that the engine holds, and all that the model does.

@@ -1,6 +1,6 @@
 //! The reference with one bug.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,8 +10,8 @@ use memory_core::plugin::Plugin;
 use memory_core::{
     BOUNDARIES, Backfill, Clock as _, Context, ContextPatch, DocumentStore, Error, ErrorKind, Health, InMemory,
     IntoDynProvider, Json, Memory, MemoryId, MemoryPage, MemoryPatch, MemoryProvider, MemoryQuery, MemoryRecall,
-    Metadata, MetadataPatch, NewMemory, Number, Recall, Recalled, RestoreReport, Result, Revision, SpaceId,
-    SystemClock, Timestamp, Trigger, Updated,
+    Metadata, MetadataPatch, NewMemory, Number, Recall, Recalled, RestoreReport, Result, Revision, SpaceId, SpaceLevel,
+    SpaceQuery, SpaceQueryBuilder, SystemClock, Timestamp, Trigger, Updated,
 };
 use tokio::sync::{Semaphore, SemaphorePermit};
 
@@ -263,6 +263,31 @@ impl MemoryProvider for Broken {
             _ => true,
         });
         Ok(recalled)
+    }
+
+    async fn spaces(&self, query: &SpaceQuery) -> Result<Vec<SpaceLevel>> {
+        let mut asked = SpaceQuery::builder().depth(query.depth()).limit(query.limit());
+        asked = query.under().into_iter().fold(asked, SpaceQueryBuilder::under);
+        let mut levels = match (self.flaw, query.within()) {
+            // Of the spaces that may be seen all is counted.
+            (Flaw::SpacesCountOthers, Some(_)) => {
+                let mut levels = self.inner().spaces(query).await?;
+                let all = self.inner().spaces(&asked.limit(1_000).build()?).await?;
+                let counted: HashMap<_, _> =
+                    all.into_iter().flat_map(|level| level.spaces).map(|space| (space.id, space.count)).collect();
+                for space in levels.iter_mut().flat_map(|level| &mut level.spaces) {
+                    space.count = counted.get(&space.id).copied().unwrap_or(space.count);
+                }
+                levels
+            }
+            _ => self.inner().spaces(query).await?,
+        };
+        if self.flaw == Flaw::SpacesEndAtTheirFirstBoundary {
+            for level in &mut levels {
+                level.spaces.retain(|space| !space.id.as_str().contains("--"));
+            }
+        }
+        Ok(levels)
     }
 
     async fn restore(&self, mut memories: Vec<Memory>) -> Result<RestoreReport> {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use memory_core::{
     Collection, Content, Document, DocumentId, DocumentPage, DocumentQuery, DocumentRecall, DocumentSelection,
-    DocumentStore, DocumentWrite, ErrorKind, Expect, Recalled, RestoreReport, Result, words,
+    DocumentStore, DocumentWrite, ErrorKind, Expect, Recalled, RestoreReport, Result, SpaceLevel, SpaceQuery, words,
 };
 
 use crate::flaw::Flaw;
@@ -108,6 +108,10 @@ impl DocumentStore for BrokenDocuments {
 
     async fn recall(&self, recall: &DocumentRecall) -> Result<Recalled<Document>> {
         self.inner.recall(recall).await
+    }
+
+    async fn spaces(&self, collection: &Collection, query: &SpaceQuery) -> Result<Vec<SpaceLevel>> {
+        self.inner.spaces(collection, query).await
     }
 
     async fn remove(&self, selection: &DocumentSelection, max: usize) -> Result<Vec<DocumentId>> {

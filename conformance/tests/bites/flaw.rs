@@ -65,6 +65,8 @@ pub(crate) enum Flaw {
     FilterWithoutHitsFindsEverything,
     CursorEndsWithItsHandle,
     ExaminesWithoutEnd,
+    SpacesCountOthers,
+    SpacesEndAtTheirFirstBoundary,
 
     // Documents and text.
     PutIgnoresAbsent,

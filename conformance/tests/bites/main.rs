@@ -120,6 +120,12 @@ const BITES: &[(&str, Flaw, &str)] = &[
     ),
     ("examines_without_end", Flaw::ExaminesWithoutEnd, "reading.a_match_behind_many_candidates_is_found"),
     ("cursor_ends_with_its_handle", Flaw::CursorEndsWithItsHandle, "reading.a_cursor_survives_a_restart"),
+    ("spaces_count_others", Flaw::SpacesCountOthers, "spaces.a_listing_shows_nothing_outside_of_within"),
+    (
+        "spaces_end_at_their_first_boundary",
+        Flaw::SpacesEndAtTheirFirstBoundary,
+        "spaces.a_listing_parts_what_lies_below_by_segments",
+    ),
     (
         "put_ignores_the_revision",
         Flaw::PutIgnoresTheRevision,
@@ -168,6 +174,7 @@ const RANDOM_BITES: &[(&str, Flaw)] = &[
     ("text_needs_every_word", Flaw::TextNeedsEveryWord),
     ("text_matches_within_words", Flaw::TextMatchesWithinWords),
     ("keys_are_words", Flaw::KeysAreWords),
+    ("spaces_count_others", Flaw::SpacesCountOthers),
 ];
 const SETTINGS: Settings = Settings { seed: 20_260_101, sequences: 200 };
 

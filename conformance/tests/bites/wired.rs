@@ -15,7 +15,8 @@ use futures::future::BoxFuture;
 use memory_core::{
     Backfill, Clock, Collection, Document, DocumentId, DocumentPage, DocumentQuery, DocumentRecall, DocumentSelection,
     DocumentStore, DocumentWrite, Error, ErrorKind, Health, InMemory, Memory, MemoryId, MemoryPage, MemoryPatch,
-    MemoryProvider, MemoryQuery, MemoryRecall, NewMemory, Outcome, Recalled, RestoreReport, Result, Updated,
+    MemoryProvider, MemoryQuery, MemoryRecall, NewMemory, Outcome, Recalled, RestoreReport, Result, SpaceLevel,
+    SpaceQuery, Updated,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -283,6 +284,11 @@ impl MemoryProvider for Wired {
         self.0.read(|inner| async move { inner.recall(&recall).await }).await
     }
 
+    async fn spaces(&self, query: &SpaceQuery) -> Result<Vec<SpaceLevel>> {
+        let query = query.clone();
+        self.0.read(|inner| async move { inner.spaces(&query).await }).await
+    }
+
     async fn restore(&self, memories: Vec<Memory>) -> Result<RestoreReport> {
         let mut report = RestoreReport::default();
         let slice = if self.0.flaw == Flaw::RestoreForgetsItsStart { SLICE } else { usize::MAX };
@@ -332,6 +338,11 @@ impl DocumentStore for WiredDocuments {
     async fn recall(&self, recall: &DocumentRecall) -> Result<Recalled<Document>> {
         let recall = recall.clone();
         self.0.read(|inner| async move { inner.documents().recall(&recall).await }).await
+    }
+
+    async fn spaces(&self, collection: &Collection, query: &SpaceQuery) -> Result<Vec<SpaceLevel>> {
+        let (collection, query) = (collection.clone(), query.clone());
+        self.0.read(|inner| async move { inner.documents().spaces(&collection, &query).await }).await
     }
 
     async fn remove(&self, selection: &DocumentSelection, max: usize) -> Result<Vec<DocumentId>> {

@@ -21,6 +21,7 @@ mod retry;
 mod scan;
 mod session;
 mod settings;
+mod spaces;
 mod stored;
 mod walk;
 mod watch;

@@ -390,7 +390,8 @@ where
         let (created_after, created_before) = W::bounds(query);
         let behind = self.behind.as_ref();
         let source = self.part.source();
-        let walk = Walk { source, order: query.order, created_after, created_before, behind, count, is_shared };
+        let order = query.order;
+        let walk = Walk { source, order, created_after, created_before, behind, count, is_shared, is_for_heads: false };
         self.behind = on.walk(reader, &walk, visit).await?;
         self.is_over = self.behind.is_none();
         Ok(())

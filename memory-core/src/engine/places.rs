@@ -66,7 +66,8 @@ impl Places {
         }
     }
 
-    async fn of_spaces(reader: &mut impl Reader, of: Option<&Collection>, spaces: &Spaces) -> Result<Self> {
+    /// Where spaces of a selection can lie.
+    pub(super) async fn of_spaces(reader: &mut impl Reader, of: Option<&Collection>, spaces: &Spaces) -> Result<Self> {
         let Spaces::Any(selectors) = spaces else { return Ok(Self::Everywhere) };
         let mut places = BTreeSet::new();
         let prefixes = selectors.iter().filter(|selector| matches!(selector.range(), SpaceRange::Prefix(_))).count();
@@ -83,7 +84,8 @@ impl Places {
                 // No space holds a control character.
                 SpaceRange::Prefix(prefix) if prefix.contains(char::is_control) => {}
                 SpaceRange::Prefix(prefix) => {
-                    match (reader.siblings(of, prefix, share).await?, prefix.rfind(BOUNDARIES)) {
+                    let siblings = reader.siblings(of, prefix, "", share + 1).await?;
+                    match (siblings.filter(|siblings| count_paths(siblings) <= share), prefix.rfind(BOUNDARIES)) {
                         (Some(siblings), _) => places.extend(siblings),
                         (None, Some(parent)) => drop(places.insert(Place::Below(prefix[..parent].to_owned()))),
                         (None, None) => return Ok(Self::Everywhere),
@@ -96,7 +98,7 @@ impl Places {
     }
 
     /// What is in both.
-    fn and(self, other: Self) -> Self {
+    pub(super) fn and(self, other: Self) -> Self {
         let (left, right) = match (self, other) {
             (Self::Only(left), Self::Only(right)) => (left, right),
             (Self::Everywhere, places) | (places, Self::Everywhere) => return places,
@@ -106,6 +108,10 @@ impl Places {
         let in_left = right.iter().filter(|place| is_inside(place, &left));
         Self::Only(in_right.chain(in_left).cloned().collect())
     }
+}
+
+fn count_paths(places: &[Place]) -> usize {
+    places.iter().map(Place::path).collect::<BTreeSet<_>>().len()
 }
 
 /// Up to how many paths that share a prefix are walked each, when a query has so many prefixes.

@@ -109,11 +109,10 @@ where
         let walk = Walk {
             source: part.source(),
             order: Order::NewestFirst,
-            created_after: None,
-            created_before: None,
             behind: behind.as_ref(),
             count,
             is_shared,
+            ..Walk::EVERYTHING
         };
         let mut is_over = false;
         let mut visit = |row: &dyn Row<K>| {

@@ -34,17 +34,18 @@ pub trait Reader: Send {
     ) -> impl Future<Output = Result<Option<Mark>>> + Send;
 
     /// The paths that start with `prefix` and have no further boundary (`-`, `/`, `:`), of the ledger or of a collection: as a space where
-    /// a record has the path as its space, as an ancestor where a record has it above. `None` when there are more than `most`, or more than
-    /// the engine wants to look for.
+    /// a record has the path as its space, as an ancestor where a record has it above. `None` when the engine has no index by place, as here.
     ///
-    /// Here always `None`, which suits an engine without an index by place.
+    /// `after` is empty, or one of these paths: then it and those with lower bytes may be left out. At least `most` others are given, or all
+    /// that there are. What comes before the last of them by its bytes is among them, but for ancestors with which that begins.
     fn siblings(
         &mut self,
         of: Option<&Collection>,
         prefix: &str,
+        after: &str,
         most: usize,
     ) -> impl Future<Output = Result<Option<Vec<Place>>>> + Send {
-        let _ = (of, prefix, most);
+        let _ = (of, prefix, after, most);
         async { Ok(None) }
     }
 

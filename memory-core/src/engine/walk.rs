@@ -21,6 +21,8 @@ pub struct Walk<'w> {
     pub count: usize,
     /// Whether another walk waits for its turn, so that this one must return after about `count` candidates.
     pub is_shared: bool,
+    /// Whether the visitor asks rows for their heads alone, so that an engine need not read payloads.
+    pub is_for_heads: bool,
 }
 
 /// Which records a walk goes along.
@@ -80,6 +82,7 @@ impl Walk<'_> {
         behind: None,
         count: usize::MAX,
         is_shared: false,
+        is_for_heads: false,
     };
 
     /// Whether the source has memories like this one.

@@ -77,6 +77,12 @@ impl Watch {
         self.is_waited_for()
     }
 
+    /// Counts one more path that an index gave; fails as [`Self::check`] does when the work is to end.
+    pub(super) fn count_path(&self) -> Result<()> {
+        self.goes_on();
+        self.check()
+    }
+
     /// Whether it is a heavy call.
     pub(super) fn is_heavy(&self) -> bool {
         self.most.is_none()

@@ -12,7 +12,8 @@ use futures::future::BoxFuture;
 use memory_core::plugin::{Answer, Arguments, Executor, Plugin, Scope};
 use memory_core::{
     Backfill, DocumentStore, Error, ErrorKind, Health, Memory, MemoryId, MemoryPage, MemoryPatch, MemoryProvider,
-    MemoryQuery, MemoryRecall, NewMemory, Outcome, Recalled, RestoreReport, Result, SpaceId, Timestamp, Updated,
+    MemoryQuery, MemoryRecall, NewMemory, Outcome, Recalled, RestoreReport, Result, SpaceId, SpaceLevel, SpaceQuery,
+    Timestamp, Updated,
 };
 use memory_runtime::{Context, ContextContent, FixedPlanner, NewTask, Pipeline, Space, Step};
 use serde_json::{Value, json};
@@ -171,6 +172,12 @@ impl MemoryProvider for Recording {
         let recalled = self.inner.recall(recall).await?;
         self.called("recall");
         Ok(recalled)
+    }
+
+    async fn spaces(&self, query: &SpaceQuery) -> Result<Vec<SpaceLevel>> {
+        let levels = self.inner.spaces(query).await?;
+        self.called("spaces");
+        Ok(levels)
     }
 
     async fn restore(&self, memories: Vec<Memory>) -> Result<RestoreReport> {

@@ -9,7 +9,7 @@ mod space;
 mod tests;
 mod text;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use memory_core::{
     Collection, ContextPatch, Document, DocumentId, DocumentWrite, ErrorKind, Expect, Memory, MemoryId, MemoryPatch,
@@ -18,7 +18,7 @@ use memory_core::{
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::op::{Ask, Question};
+use super::op::{Ask, Question, Selector};
 use filter::View;
 
 /// What a call must answer. A call that is refused has done nothing.
@@ -225,6 +225,31 @@ impl Naive {
             }
         }
         report
+    }
+
+    /// The spaces right below a path that hold records of the ledger or of a collection, as far as these lie in `within`: each with how many
+    /// there are and when the newest was created, in the order of their bytes (S8, S9).
+    pub(crate) fn spaces(
+        &self,
+        of: Option<&Collection>,
+        under: Option<&str>,
+        within: Option<&Selector>,
+    ) -> Vec<(String, usize, Timestamp)> {
+        let memories = self.memories.iter().map(|memory| (memory.space_id.as_str(), memory.created_at));
+        let documents = self.documents.iter().filter(|document| Some(&document.collection) == of);
+        let documents = documents.map(|document| (document.space_id.as_str(), document.created_at));
+        let records: Vec<_> = if of.is_none() { memories.collect() } else { documents.collect() };
+        let mut found: BTreeMap<String, (usize, Timestamp)> = BTreeMap::new();
+        for (id, created_at) in records {
+            let is_wanted = within.is_none_or(|within| space::finds(within, id))
+                && under.is_none_or(|path| space::finds(&Selector::Under(path.to_owned()), id));
+            if let Some(name) = space::right_below(under.unwrap_or_default(), id).filter(|_| is_wanted) {
+                let (count, newest) = found.entry(name).or_insert((0, created_at));
+                *count += 1;
+                *newest = created_at.max(*newest);
+            }
+        }
+        found.into_iter().map(|(name, (count, newest))| (name, count, newest)).collect()
     }
 
     /// The collections that hold a document, in ascending order.

@@ -22,6 +22,20 @@ pub(super) fn finds(selector: &Selector, space: &str) -> bool {
     }
 }
 
+/// The space right below a path in which an id lies that the path is under, character by character (S8).
+pub(super) fn right_below(path: &str, id: &str) -> Option<String> {
+    let (mut name, mut has_segment) = (path.to_owned(), false);
+    for char in id.chars().skip(path.chars().count()) {
+        let is_boundary = matches!(char, '-' | '/' | ':');
+        if is_boundary && has_segment {
+            break;
+        }
+        has_segment |= !is_boundary;
+        name.push(char);
+    }
+    (name != path).then_some(name)
+}
+
 fn glob(pattern: &[char], space: &[char]) -> bool {
     match (pattern, space) {
         ([], _) => space.is_empty(),

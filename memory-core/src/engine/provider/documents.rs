@@ -6,14 +6,15 @@ use async_trait::async_trait;
 
 use super::{MAX_LIGHT_EXAMINED, Shared};
 use crate::engine::gate::record_rows;
-use crate::engine::pages;
+use crate::engine::pages::{self, DocumentsOf};
 use crate::engine::recall;
 use crate::engine::session::{Reader, Work, Writer};
+use crate::engine::spaces::{self, AskedSpaces};
 use crate::engine::watch::Watching;
 use crate::engine::{Access, Engine};
 use crate::{
     Blocks, Collection, Document, DocumentId, DocumentPage, DocumentQuery, DocumentRecall, DocumentSelection,
-    DocumentStore, DocumentWrite, Recalled, RestoreReport, Result, Timestamp,
+    DocumentStore, DocumentWrite, Recalled, RestoreReport, Result, SpaceLevel, SpaceQuery, Timestamp,
 };
 
 /// The documents of a [`Provider`](super::Provider).
@@ -84,6 +85,16 @@ impl<E: Engine> DocumentStore for ProviderDocuments<E> {
         self.shared.gate.read("documents.recall", work).await
     }
 
+    async fn spaces(&self, collection: &Collection, query: &SpaceQuery) -> Result<Vec<SpaceLevel>> {
+        let work = async {
+            let open = self.shared.ready().await?;
+            open.check_backfill(Blocks::DocumentPlaces).await?;
+            let work: Work<E::Session, _, _> = |reader, asked| Box::pin(document_levels(reader, asked));
+            self.shared.list(&open, Some(collection), query, work).await
+        };
+        self.shared.gate.read("documents.spaces", work).await
+    }
+
     async fn remove(&self, selection: &DocumentSelection, max: usize) -> Result<Vec<DocumentId>> {
         let selection = Arc::new(selection.clone());
         let work = async {
@@ -126,6 +137,12 @@ struct Change {
     id: DocumentId,
     write: Arc<DocumentWrite>,
     now: Timestamp,
+}
+
+async fn document_levels(reader: &mut impl Reader, asked: &AskedSpaces) -> Result<Vec<SpaceLevel>> {
+    // A query of documents always names its collection.
+    let Some(collection) = &asked.of else { return Ok(Vec::new()) };
+    spaces::levels(reader, &DocumentsOf(collection), asked).await
 }
 
 /// `None` when the document was changed meanwhile.

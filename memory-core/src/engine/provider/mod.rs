@@ -21,18 +21,20 @@ use super::batch::Batch;
 use super::gate::{Gate, HEALTH_DEADLINE, record_rows};
 use super::heavy::Permit;
 use super::load::COUNTERS;
-use super::pages::{self, Asked};
+use super::pages::{self, Asked, Memories};
 use super::recall;
 use super::retry::Retry;
 use super::session::{Reader, Work, Writer};
 use super::settings::{Config, Settings};
+use super::spaces::{self, AskedSpaces};
 use super::watch::{Watch, Watching};
 use super::{Access, Engine};
 use crate::cursor::CursorKey;
 use crate::provider::check_batch;
 use crate::{
-    Backfill, Blocks, DocumentStore, Error, ErrorKind, Health, Memory, MemoryId, MemoryPage, MemoryPatch,
-    MemoryProvider, MemoryQuery, MemoryRecall, NewMemory, Outcome, Recalled, RestoreReport, Result, Timestamp, Updated,
+    Backfill, Blocks, Collection, DocumentStore, Error, ErrorKind, Health, Memory, MemoryId, MemoryPage, MemoryPatch,
+    MemoryProvider, MemoryQuery, MemoryRecall, NewMemory, Outcome, Recalled, RestoreReport, Result, SpaceLevel,
+    SpaceQuery, Timestamp, Updated,
 };
 use documents::ProviderDocuments;
 
@@ -236,6 +238,16 @@ impl<E: Engine> MemoryProvider for Provider<E> {
         self.shared.gate.read("recall", work).await
     }
 
+    async fn spaces(&self, query: &SpaceQuery) -> Result<Vec<SpaceLevel>> {
+        let work = async {
+            let open = self.shared.ready().await?;
+            let work: Work<E::Session, _, _> =
+                |reader, asked| Box::pin(async move { spaces::levels(reader, &Memories, asked).await });
+            self.shared.list(&open, None, query, work).await
+        };
+        self.shared.gate.read("spaces", work).await
+    }
+
     async fn restore(&self, memories: Vec<Memory>) -> Result<RestoreReport> {
         let work = async {
             let report = self.shared.ready().await?.restore(memories).await?;
@@ -267,6 +279,29 @@ impl<E: Engine> Shared<E> {
     /// The permit of a call that needs one (L8).
     async fn permit(&self, is_heavy: bool) -> Result<Option<Arc<Permit>>> {
         if is_heavy { self.gate.permit().await.map(|permit| Some(Arc::new(permit))) } else { Ok(None) }
+    }
+
+    /// The levels of a query of spaces. One that seemed light and has examined many records begins anew, with a permit (L8).
+    async fn list(
+        &self,
+        open: &Arc<Open<E>>,
+        of: Option<&Collection>,
+        query: &SpaceQuery,
+        work: Work<E::Session, AskedSpaces, Vec<SpaceLevel>>,
+    ) -> Result<Vec<SpaceLevel>> {
+        let (until, mut is_heavy) = (open.until(), query.is_heavy());
+        loop {
+            let permit = self.permit(is_heavy).await?;
+            let watching = Watching::new(until, (!is_heavy).then_some(MAX_LIGHT_EXAMINED));
+            let asked =
+                AskedSpaces { query: query.clone(), key: open.key.clone(), watch: watching.watch(), of: of.cloned() };
+            let levels = open.run_watched(permit, &watching, Access::Read, asked, work).await;
+            if !watching.is_spent() {
+                record_rows(levels.iter().flatten().map(|level| level.spaces.len()).sum());
+                return levels;
+            }
+            is_heavy = true;
+        }
     }
 
     /// What is found for a question. One that seemed light and has examined many records begins anew, with a permit (L8).

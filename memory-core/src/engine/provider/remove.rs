@@ -141,11 +141,10 @@ async fn find_in(
         let walk = Walk {
             source: part.source(),
             order: Order::OldestFirst,
-            created_after: None,
-            created_before: None,
             behind: behind.as_ref(),
             count: SLICE,
             is_shared: false,
+            ..Walk::EVERYTHING
         };
         let mut visit = |row: &dyn Row<Documents>| {
             if !watch.goes_on() {

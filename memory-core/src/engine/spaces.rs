@@ -1,0 +1,485 @@
+//! The spaces below a path, with how much each holds (S8 to S10).
+//!
+//! A level is answered in two steps. First the names of the spaces that come next: from the path index, or from the places that the caller
+//! is confined to where these lie deeper. Then each is counted by a walk over the heads of its newest records, which also tells whether it
+//! holds any that the caller may see: a space that holds none is not in the answer.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use super::pages::Walkable;
+use super::places::Places;
+use super::session::Reader;
+use super::walk::{Mark, Place, Row, Source, Walk};
+use super::watch::Watch;
+use crate::cursor::CursorKey;
+use crate::page::{MAX_EXAMINED, Selects, Verdict};
+use crate::query::MAX_LIMIT;
+use crate::spaces::{Count, MAX_SPACE_COUNT, SpaceLevel, SpaceQuery, SpaceSummary, space_below};
+use crate::{BOUNDARIES, Collection, Error, ErrorKind, Position, Result, SpaceId, Timestamp};
+
+/// The most places that one walk looks in for paths that may have been passed over.
+const PROBED: usize = 64;
+
+/// A query of spaces, put to a namespace with this key.
+pub(super) struct AskedSpaces {
+    pub(super) query: SpaceQuery,
+    pub(super) key: CursorKey,
+    pub(super) watch: Arc<Watch>,
+    /// The collection whose documents are counted; the ledger's memories when `None`.
+    pub(super) of: Option<Collection>,
+}
+
+/// The levels of the answer, that of the query first.
+pub(super) async fn levels<K: Selects, R: Reader>(
+    reader: &mut R,
+    on: &impl Walkable<K>,
+    AskedSpaces { query, key, watch, of }: &AskedSpaces,
+) -> Result<Vec<SpaceLevel>> {
+    let scope = match &query.within {
+        Some(within) => Places::of_spaces(reader, of.as_ref(), within).await?,
+        None => Places::Everywhere,
+    };
+    let mut tree = Tree { reader, on, of: of.as_ref(), query, scope, watch, examined: 0 };
+    let seal = |under: Option<&str>, last: &str| {
+        let position = Position { created_at: Timestamp::MIN, id: last.as_bytes().to_vec() };
+        key.seal(&query.fingerprint(of.as_ref(), under), &position, 0)
+    };
+    let after = match &query.cursor {
+        Some(cursor) => {
+            let (position, _) = key.open(cursor, &query.fingerprint(of.as_ref(), query.under()))?;
+            String::from_utf8(position.id).map_err(|_| Error::invalid("not a cursor that a page of this query gave"))?
+        }
+        None => String::new(),
+    };
+    let (mut levels, mut left) = (Vec::new(), MAX_LIMIT);
+    let mut waiting = VecDeque::from([(query.under.clone(), after, 1)]);
+    while let Some((under, after, depth)) = waiting.pop_front() {
+        let limit = query.limit.min(left);
+        let found = if limit == 0 || tree.is_spent() {
+            // A deeper level that has no room begins elsewhere.
+            Level { spaces: Vec::new(), last: (depth > 1 && query.limit > 0).then_some(after) }
+        } else {
+            tree.level(under.as_deref(), &after, limit).await?
+        };
+        left -= found.spaces.len();
+        if depth < query.depth {
+            let deeper = found.spaces.iter().filter(|space| space.goes_on).map(|space| space.summary.id.to_string());
+            waiting.extend(deeper.map(|id| (Some(id.clone()), id, depth + 1)));
+        }
+        let next = found.last.map(|last| seal(under.as_deref(), &last)).transpose()?;
+        let spaces: Vec<_> = found.spaces.into_iter().map(|space| space.summary).collect();
+        if depth == 1 || !spaces.is_empty() || next.is_some() {
+            levels.push(SpaceLevel { under, spaces, next });
+        }
+    }
+    Ok(levels)
+}
+
+/// The tree of spaces, as a caller may see it.
+struct Tree<'t, R, W> {
+    reader: &'t mut R,
+    on: &'t W,
+    of: Option<&'t Collection>,
+    query: &'t SpaceQuery,
+    /// Where the records of the answer can lie.
+    scope: Places,
+    watch: &'t Watch,
+    /// How many records were examined.
+    examined: usize,
+}
+
+/// A page of the spaces below a path.
+struct Level {
+    spaces: Vec<Found>,
+    /// Behind which space it goes on, if it does.
+    last: Option<String>,
+}
+
+/// A space that holds records.
+struct Found {
+    summary: SpaceSummary,
+    /// Whether spaces may lie below it.
+    goes_on: bool,
+}
+
+/// Names in ascending order.
+struct Names {
+    names: BTreeSet<String>,
+    /// Whether more come behind them.
+    goes_on: bool,
+}
+
+impl<R: Reader, W> Tree<'_, R, W> {
+    fn is_spent(&self) -> bool {
+        self.examined >= MAX_EXAMINED
+    }
+
+    /// The next spaces below a path behind `after`, at most so many and at least one, as far as they hold records of the scope.
+    async fn level<K: Selects>(&mut self, under: Option<&str>, after: &str, limit: usize) -> Result<Level>
+    where
+        W: Walkable<K>,
+    {
+        let (under, mut after) = (under.unwrap_or_default(), after.to_owned());
+        let mut spaces = Vec::new();
+        loop {
+            let found = self.names(under, &after, limit - spaces.len()).await?;
+            let count = found.names.len();
+            for (number, name) in found.names.into_iter().enumerate() {
+                spaces.extend(self.found(&name).await?);
+                after = name;
+                let has_more = found.goes_on || number + 1 < count;
+                if spaces.len() == limit || self.is_spent() {
+                    if self.is_spent() && has_more {
+                        self.watch.cut();
+                    }
+                    return Ok(Level { spaces, last: has_more.then_some(after) });
+                }
+            }
+            if !found.goes_on {
+                return Ok(Level { spaces, last: None });
+            }
+        }
+    }
+
+    /// The next spaces below a path that may hold records, behind `after`: at least one and at most so many, unless there is none.
+    async fn names<K: Selects>(&mut self, under: &str, after: &str, most: usize) -> Result<Names>
+    where
+        W: Walkable<K>,
+    {
+        let mut names = BTreeSet::new();
+        let mut goes_on = false;
+        // What all ids below begin with, up to a segment that is looked for.
+        let mut heads: BTreeSet<String> = match under.is_empty() || under.ends_with(BOUNDARIES) {
+            true => BTreeSet::from([under.to_owned()]),
+            false => BOUNDARIES.iter().map(|boundary| format!("{under}{boundary}")).collect(),
+        };
+        while let Some(head) = heads.pop_first() {
+            if names.len() > most && names.iter().nth(most).is_some_and(|name| *name < head) {
+                goes_on = true;
+                break;
+            }
+            if head.as_str() <= after && !after.starts_with(&head) {
+                continue;
+            }
+            // One more than is wanted, and the path itself, which is none of them.
+            for place in self.siblings(&head, after, most + 2).await? {
+                self.watch.count_path()?;
+                match place {
+                    Place::Below(path) if path == head => {
+                        heads.extend(BOUNDARIES.iter().map(|boundary| format!("{head}{boundary}")));
+                    }
+                    place => {
+                        let is_wanted = space_below(under, place.path()).is_some() && place.path() > after;
+                        names.extend(is_wanted.then(|| place.path().to_owned()));
+                    }
+                }
+            }
+        }
+        goes_on |= names.len() > most;
+        while names.len() > most {
+            names.pop_last();
+        }
+        Ok(Names { names, goes_on })
+    }
+
+    /// The paths of the scope that start with `head` and have no further boundary, behind `after`: the first ones by their bytes, at least so
+    /// many unless there are no more; and whatever lies below `head` itself.
+    async fn siblings<K: Selects>(&mut self, head: &str, after: &str, most: usize) -> Result<BTreeSet<Place>>
+    where
+        W: Walkable<K>,
+    {
+        if let Places::Only(places) = &self.scope {
+            let is_covered = |place: &Place| matches!(place, Place::Below(_)) && place.holds(head);
+            if !places.iter().any(is_covered) {
+                let inside = places.iter().filter(|place| place.path().starts_with(head));
+                return Ok(inside.map(|place| sibling(head, place)).collect());
+            }
+        }
+        let after = if after.starts_with(head) { after } else { "" };
+        let Some(found) = self.reader.siblings(self.of, head, after, most + 1).await? else {
+            return self.walked_siblings(head).await;
+        };
+        let mut found: BTreeSet<_> = found.into_iter().collect();
+        let paths: BTreeSet<_> = found.iter().map(Place::path).filter(|path| *path > after).collect();
+        // Where it was not the end, an ancestor with which the last path begins may only come behind it.
+        let last = if paths.len() >= most { paths.last().copied().unwrap_or(head) } else { head };
+        let mut passed: BTreeSet<_> = ancestors_behind(head, last).map(|path| Place::Below(path.to_owned())).collect();
+        if !after.is_empty() || last != head {
+            passed.insert(Place::Below(head.to_owned()));
+        }
+        passed.retain(|place| !found.contains(place) && (place.path() == head || place.path() > after));
+        while !passed.is_empty() {
+            match self.first_in(&passed).await? {
+                Some(place) => {
+                    passed.remove(&place);
+                    found.insert(place);
+                }
+                None => break,
+            }
+        }
+        Ok(found)
+    }
+
+    /// A place among these that holds a record.
+    async fn first_in<K: Selects>(&mut self, places: &BTreeSet<Place>) -> Result<Option<Place>>
+    where
+        W: Walkable<K>,
+    {
+        let places: Vec<_> = places.iter().cloned().collect();
+        for some in places.chunks(PROBED.min(R::PLACES)) {
+            let (mut holder, watch) = (None, self.watch);
+            let mut visit = |row: &dyn Row<K>| {
+                if !watch.goes_on() {
+                    return Ok(Verdict::Stop);
+                }
+                let space = readable(row.head())?.map(|head| head.space.to_owned());
+                holder = space.and_then(|space| some.iter().find(|place| place.holds(&space)).cloned());
+                Ok(if holder.is_some() { Verdict::Stop } else { Verdict::Skip })
+            };
+            self.walk(Source::Places(some), 1, &mut visit).await?;
+            if holder.is_some() {
+                return Ok(holder);
+            }
+        }
+        Ok(None)
+    }
+
+    /// The siblings, where the engine has no index by place: from all records.
+    async fn walked_siblings<K: Selects>(&mut self, head: &str) -> Result<BTreeSet<Place>>
+    where
+        W: Walkable<K>,
+    {
+        let (mut found, watch) = (BTreeSet::new(), self.watch);
+        let mut visit = |row: &dyn Row<K>| {
+            if !watch.goes_on() {
+                return Ok(Verdict::Stop);
+            }
+            if let Some(record) = readable(row.head())?.filter(|record| record.space.starts_with(head)) {
+                found.insert(sibling(head, &Place::Space(record.space.to_owned())));
+            }
+            Ok(Verdict::Skip)
+        };
+        self.walk(Source::Everything, usize::MAX, &mut visit).await?;
+        Ok(found)
+    }
+
+    /// A space with what it holds of the scope; `None` where that is nothing.
+    async fn found<K: Selects>(&mut self, name: &str) -> Result<Option<Found>>
+    where
+        W: Walkable<K>,
+    {
+        // What lies below one that ends with a boundary are spaces beside it (S8).
+        let is_leaf = name.ends_with(BOUNDARIES);
+        let mut places = BTreeSet::from([Place::Space(name.to_owned())]);
+        places.extend((!is_leaf).then(|| Place::Below(name.to_owned())));
+        let Places::Only(places) = Places::Only(places).and(self.scope.clone()) else { return Ok(None) };
+        let places: Vec<_> = places.into_iter().collect();
+        let (watch, within) = (self.watch, self.query.within());
+        let (mut count, mut examined, mut newest, mut is_deeper) = (0, 0, None, false);
+        for some in places.chunks(R::PLACES) {
+            let mut visit = |row: &dyn Row<K>| {
+                if !watch.goes_on() || count > MAX_SPACE_COUNT || examined == MAX_EXAMINED {
+                    return Ok(Verdict::Stop);
+                }
+                examined += 1;
+                let Some(head) = readable(row.head())? else { return Ok(Verdict::Skip) };
+                let is_there = some.iter().any(|place| place.holds(head.space));
+                if is_there && within.is_none_or(|within| within.matches(head.space)) {
+                    count += 1;
+                    newest = newest.max(Some(head.created_at));
+                    is_deeper |= head.space != name;
+                }
+                Ok(if count > MAX_SPACE_COUNT { Verdict::Stop } else { Verdict::Skip })
+            };
+            self.walk(Source::Places(some), MAX_SPACE_COUNT + 1, &mut visit).await?;
+        }
+        self.examined += examined;
+        let Some(newest) = newest else { return Ok(None) };
+        let is_whole = count <= MAX_SPACE_COUNT && examined < MAX_EXAMINED;
+        let id = SpaceId::parse(name).map_err(super::corrupt)?;
+        let count = if is_whole { Count::Exactly(count) } else { Count::MoreThan(count - 1) };
+        let goes_on = !is_leaf && (is_deeper || !is_whole);
+        Ok(Some(Found { summary: SpaceSummary { id, count, newest }, goes_on }))
+    }
+
+    /// Goes along the heads of records, newest first, until the visitor stops. `slice` records are wanted, or a little more.
+    async fn walk<K: Selects>(
+        &mut self,
+        source: Source<'_>,
+        slice: usize,
+        visit: &mut super::Visit<'_, K>,
+    ) -> Result<()>
+    where
+        W: Walkable<K>,
+    {
+        let mut behind: Option<Mark> = None;
+        loop {
+            let mut is_stopped = false;
+            let mut visit = |row: &dyn Row<K>| {
+                let verdict = visit(row)?;
+                is_stopped = verdict == Verdict::Stop;
+                Ok(verdict)
+            };
+            let walk = Walk { source, behind: behind.as_ref(), count: slice, is_for_heads: true, ..Walk::EVERYTHING };
+            behind = self.on.walk(self.reader, &walk, &mut visit).await?;
+            self.watch.check()?;
+            if is_stopped || behind.is_none() {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// The path right below a head in which a place lies that starts with it.
+fn sibling(head: &str, place: &Place) -> Place {
+    let path = place.path();
+    match path[head.len()..].find(BOUNDARIES) {
+        Some(end) => Place::Below(path[..head.len() + end].to_owned()),
+        None => place.clone(),
+    }
+}
+
+/// The paths with which another one begins, longer than a head, below which ids may lie that come behind it: `a-1:x` comes behind `a-10`.
+fn ancestors_behind<'p>(head: &str, path: &'p str) -> impl Iterator<Item = &'p str> {
+    let is_behind = |next: char| BOUNDARIES.iter().any(|boundary| next < *boundary);
+    let within = path.char_indices().filter(move |(at, next)| *at > 0 && is_behind(*next)).map(|(at, _)| &path[..at]);
+    let least = head.len();
+    within.filter(move |path| path.len() > least)
+}
+
+/// What can be read of a row; a damaged one is passed over.
+fn readable<T>(head: Result<T>) -> Result<Option<T>> {
+    match head {
+        Ok(head) => Ok(Some(head)),
+        Err(error) if error.kind() == ErrorKind::Corrupt => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::*;
+    use crate::engine::pages::Memories;
+    use crate::engine::watch::Watching;
+    use crate::engine::{Append, Atomicity, DocumentsFound, MemoriesFound, Visit, Writer};
+    use crate::in_memory::InMemorySession;
+    use crate::query::{Documents, Ledger};
+    use crate::{DocumentId, MemoryId, NewMemory, SpaceSelector, Trigger};
+
+    /// A session that counts what it is asked, and may have no index by place.
+    struct Counting {
+        inner: InMemorySession,
+        has_places: bool,
+        asked: usize,
+    }
+
+    impl Reader for Counting {
+        type Version = u64;
+
+        const PLACES: usize = 2;
+
+        async fn memories(&mut self, ids: &[MemoryId]) -> Result<MemoriesFound<u64>> {
+            self.asked += 1;
+            self.inner.memories(ids).await
+        }
+
+        async fn walk_memories(&mut self, walk: &Walk<'_>, visit: &mut Visit<'_, Ledger>) -> Result<Option<Mark>> {
+            self.asked += 1;
+            self.inner.walk_memories(walk, visit).await
+        }
+
+        async fn siblings(
+            &mut self,
+            of: Option<&Collection>,
+            prefix: &str,
+            after: &str,
+            most: usize,
+        ) -> Result<Option<Vec<Place>>> {
+            self.asked += 1;
+            if self.has_places { self.inner.siblings(of, prefix, after, most).await } else { Ok(None) }
+        }
+
+        async fn documents(&mut self, collection: &Collection, ids: &[DocumentId]) -> Result<DocumentsFound<u64>> {
+            self.inner.documents(collection, ids).await
+        }
+
+        async fn walk_documents(
+            &mut self,
+            collection: &Collection,
+            walk: &Walk<'_>,
+            visit: &mut Visit<'_, Documents>,
+        ) -> Result<Option<Mark>> {
+            self.inner.walk_documents(collection, walk, visit).await
+        }
+
+        async fn collections(&mut self) -> Result<Vec<Collection>> {
+            self.inner.collections().await
+        }
+    }
+
+    /// 2,000 spaces of three memories each, of two tenants.
+    async fn session(has_places: bool) -> Counting {
+        let mut inner = InMemorySession::default();
+        let memory = |number: usize| {
+            let (tenant, space, record) = (number / 3_000, number / 3 % 1_000, number % 3);
+            let space = SpaceId::parse(format!("t{tenant}-{space:03}:{record}")).expect("valid");
+            let time = Timestamp::from_millis(number as i64).expect("valid");
+            NewMemory::new(space, Trigger::parse("1").expect("valid"), time).into_memory(MemoryId::generate())
+        };
+        let memories: Vec<_> = (0..6_000).map(memory).collect();
+        let memories: Vec<_> = memories.iter().collect();
+        let append = Append { memories: &memories, atomicity: Atomicity::All, is_repeated: false };
+        inner.append(append).await.expect("nothing is in the way");
+        Counting { inner, has_places, asked: 0 }
+    }
+
+    async fn listed(session: &mut Counting, query: SpaceQuery) -> Vec<SpaceLevel> {
+        let watching = Watching::new(Instant::now() + Duration::from_secs(3_600), None);
+        let key = CursorKey::parse("AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA").expect("a key");
+        let asked = AskedSpaces { query, key, watch: watching.watch(), of: None };
+        levels(session, &Memories, &asked).await.expect("a listing")
+    }
+
+    fn names(level: &SpaceLevel) -> Vec<&str> {
+        level.spaces.iter().map(|space| space.id.as_str()).collect()
+    }
+
+    #[tokio::test]
+    async fn an_engine_is_asked_a_few_times_for_each_space_that_is_shown() {
+        let mut session = session(true).await;
+        let query = || SpaceQuery::builder().under("t0").limit(10);
+        let first = listed(&mut session, query().build().expect("valid")).await.swap_remove(0);
+        assert_eq!((first.spaces[0].count, first.spaces[0].newest.as_millis()), (Count::Exactly(3), 2));
+        assert_eq!(names(&first).last(), Some(&"t0-009"));
+        // The names behind each boundary, what may have been passed over, and a walk for each space.
+        assert!(session.asked <= 3 + 2 + 10, "{} questions", session.asked);
+        session.asked = 0;
+        let cursor = first.next.expect("there are more");
+        let second = listed(&mut session, query().cursor(&cursor).build().expect("valid")).await.swap_remove(0);
+        assert_eq!((names(&second)[0], names(&second).len()), ("t0-010", 10));
+        assert!(session.asked <= 3 + 2 + 10, "{} questions", session.asked);
+        // Of a thousand spaces the caller sees one.
+        session.asked = 0;
+        let within = SpaceSelector::under("t1-777").expect("valid");
+        let confined = SpaceQuery::builder().within(within).depth(3).build().expect("valid");
+        let confined = listed(&mut session, confined).await;
+        let told: Vec<_> = confined.iter().map(names).collect();
+        assert_eq!(told, [vec!["t1"], vec!["t1-777"], vec!["t1-777:0", "t1-777:1", "t1-777:2"]]);
+        assert!(session.asked < 20, "{} questions", session.asked);
+    }
+
+    #[tokio::test]
+    async fn without_an_index_the_answer_is_the_same() {
+        let (mut with, mut without) = (session(true).await, session(false).await);
+        for under in [None, Some("t1"), Some("t1-999")] {
+            let query = under.into_iter().fold(SpaceQuery::builder().limit(4), |query, under| query.under(under));
+            let query = query.build().expect("valid");
+            let (with, without) = (listed(&mut with, query.clone()).await, listed(&mut without, query).await);
+            assert_eq!(names(&with[0]), names(&without[0]), "below {under:?}");
+            assert_eq!(with[0].next.is_some(), without[0].next.is_some());
+        }
+    }
+}
