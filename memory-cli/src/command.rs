@@ -7,7 +7,8 @@ use crate::commands::bench;
 #[cfg(feature = "suite")]
 use crate::commands::conformance;
 use crate::commands::{
-    chat, compose, copy, doctor, document, eval, export, import, migrate, prompt, query, recall, run, serve, store,
+    chat, compose, copy, doctor, document, eval, export, import, migrate, prompt, query, recall, run, serve, spaces,
+    store,
 };
 
 /// What the user asks for.
@@ -71,6 +72,11 @@ pub(crate) enum MemoryCommand {
     /// conversation is found by the turns beside it. With --json, each hit is one line: its score, the parts of it, and the memory or
     /// the document.
     Recall(recall::RecallArgs),
+    /// List the spaces right below one, or the top-level ones, with how many memories each holds and when the newest was created.
+    ///
+    /// When a level has more spaces, the options that ask for them go to standard error: "next: --cursor ...". With --json, each space
+    /// is one line.
+    Spaces(spaces::SpacesArgs),
     /// Keep and search documents, the texts that an agent itself saves.
     #[command(subcommand)]
     Document(document::DocumentCommand),

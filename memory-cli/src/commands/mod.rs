@@ -23,6 +23,7 @@ pub(crate) mod recall;
 mod report;
 pub(crate) mod run;
 pub(crate) mod serve;
+pub(crate) mod spaces;
 pub(crate) mod store;
 
 use std::process::ExitCode;

@@ -8,7 +8,7 @@ use anyhow::{Context as _, bail};
 use memory_core::plugin::Scope;
 use memory_core::{
     Collection, Document, DocumentStore, DocumentWrite, Error, ErrorKind, Filter, Memory, MemoryPatch, Metadata,
-    MetadataPatch, QueryBuilder, Result, SpaceId, SpaceSelector, Spaces,
+    MetadataPatch, QueryBuilder, Result, SpaceId, SpaceQueryBuilder, SpaceSelector, Spaces,
 };
 use memory_runtime::TASK;
 use serde::Deserialize;
@@ -76,6 +76,14 @@ impl Access {
 
     /// Confines a query to what may be read.
     pub(crate) fn confine<K: memory_core::Kind>(&self, query: QueryBuilder<K>) -> QueryBuilder<K> {
+        match &self.readable {
+            Spaces::All => query,
+            spaces => query.within(spaces.clone()),
+        }
+    }
+
+    /// Confines a listing of spaces to what may be read.
+    pub(crate) fn confine_listing(&self, query: SpaceQueryBuilder) -> SpaceQueryBuilder {
         match &self.readable {
             Spaces::All => query,
             spaces => query.within(spaces.clone()),

@@ -5,6 +5,7 @@ pub(crate) mod hits;
 mod memories;
 mod params;
 mod recall;
+pub(crate) mod spaces;
 mod wire;
 
 use axum::body::to_bytes;
@@ -36,6 +37,7 @@ pub(crate) fn routes(needs_token: bool) -> (Router<Server>, utoipa::openapi::Ope
         .routes(routes!(memories::store_many))
         .routes(routes!(memories::get, memories::update))
         .routes(routes!(recall::recall))
+        .routes(routes!(spaces::list))
         .routes(routes!(documents::add, documents::query, documents::remove))
         .routes(routes!(documents::put, documents::get, documents::remove_one))
         .routes(routes!(documents::collections))
@@ -99,7 +101,7 @@ mod tests {
         let (_, api) = routes(true);
         let text = serde_json::to_value(&api).expect("serializable");
         let schemas = text["components"]["schemas"].as_object().expect("schemas");
-        for name in ["Memory", "Document", "MemoryPatch", "NewMemoryBody", "Problem", "StatusName"] {
+        for name in ["Memory", "Document", "SpaceBody", "MemoryPatch", "NewMemoryBody", "Problem", "StatusName"] {
             assert!(schemas.contains_key(name), "{name} is missing in {:?}", schemas.keys());
         }
         assert_eq!(schemas["MemoryPatch"]["additionalProperties"], false);
