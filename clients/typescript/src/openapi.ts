@@ -883,6 +883,70 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/spaces": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Lists the spaces right below one, or the top-level spaces, with how much each holds of what the caller may read. */
+        get: {
+            parameters: {
+                query?: {
+                    /** @description The spaces right below this one; the top-level ones without it. */
+                    under?: string;
+                    /** @description Lists the spaces of the documents of this collection instead of those of the ledger. */
+                    collection?: string;
+                    /** @description How many levels; 1 by default. */
+                    depth?: number;
+                    /** @description How many spaces of each level at most; 50 by default. */
+                    limit?: number;
+                    /** @description `next` of a level that was listed before; `under` is then what that lies below. */
+                    cursor?: string;
+                };
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["LevelsBody"];
+                    };
+                };
+                /** @description The request is refused */
+                "4XX": {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+                /** @description The request failed */
+                "5XX": {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+            };
+        };
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
 }
 export type webhooks = Record<string, never>;
 export interface components {
@@ -965,6 +1029,19 @@ export interface components {
             score: number;
             /** @description The terms of the question that it holds, if it was asked for. */
             terms?: components["schemas"]["TermBody"][] | null;
+        };
+        /** @description The spaces right below one, in the order of the bytes of their ids. */
+        LevelBody: {
+            /** @description Where the level goes on; absent at its end. A short level may have one. */
+            next?: string | null;
+            spaces: components["schemas"]["SpaceBody"][];
+            /** @description What they lie below; absent for top-level spaces. */
+            under?: string | null;
+        };
+        /** @description Spaces, level by level. */
+        LevelsBody: {
+            /** @description The level that was asked for, and with a depth those below it. */
+            levels: components["schemas"]["LevelBody"][];
         };
         /** @description A memory of the ledger. */
         Memory: {
@@ -1111,6 +1188,19 @@ export interface components {
         RemovedBody: {
             dryRun: boolean;
             ids: string[];
+        };
+        /** @description A space with what it and everything below it hold. */
+        SpaceBody: {
+            /** @description How many memories or documents, or more. */
+            count: number;
+            id: string;
+            /** @description Whether there are more than `count`. */
+            more: boolean;
+            /**
+             * Format: int64
+             * @description When the newest of them was created, in milliseconds since 1970 UTC.
+             */
+            newest: number;
         };
         /**
          * @description How far the task of a memory is.
