@@ -31,6 +31,41 @@ pub struct Template {
     environment: Arc<Environment<'static>>,
 }
 
+/// The templates of the flow. Each can be replaced; the values are those of the composed state, and `{{providers}}` is its text.
+///
+/// ```
+/// use memory_context::template::{Template, Templates};
+///
+/// let mut templates = Templates::default();
+/// templates.should_respond = Template::parse("{{providers}}\nIs {{agentName}} meant? <action>RESPOND or IGNORE</action>")?;
+/// # Ok::<(), memory_core::Error>(())
+/// ```
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Templates {
+    /// Whether to answer, over [`RESPOND_PROVIDERS`](crate::flow::RESPOND_PROVIDERS); read as [`RespondAnswer`](crate::flow::answer::RespondAnswer).
+    pub should_respond: Template,
+    /// What to answer, over the default providers; read as [`MessageAnswer`](crate::flow::answer::MessageAnswer).
+    pub message_handler: Template,
+    /// What was learned, over [`REFLECTION_PROVIDERS`](crate::flow::REFLECTION_PROVIDERS); read as [`ReflectionAnswer`](crate::flow::answer::ReflectionAnswer).
+    pub reflection: Template,
+    /// What to post, over [`POST_PROVIDERS`](crate::flow::POST_PROVIDERS); read as [`PostAnswer`](crate::flow::answer::PostAnswer).
+    pub post_creation: Template,
+}
+
+impl Default for Templates {
+    fn default() -> Self {
+        // The texts are parts of this crate, and the tests read them.
+        let built_in = |text| Template::parse(text).expect("a template of this crate");
+        Self {
+            should_respond: built_in(include_str!("flow/templates/should_respond.txt")),
+            message_handler: built_in(include_str!("flow/templates/message_handler.txt")),
+            reflection: built_in(include_str!("flow/templates/reflection.txt")),
+            post_creation: built_in(include_str!("flow/templates/post_creation.txt")),
+        }
+    }
+}
+
 /// What comes of a template.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]

@@ -85,7 +85,8 @@ impl Plan<'_> {
 
     /// One action, with its events. Its name is told only where it is one of the host's: what a model writes stays out of logs.
     async fn step(&mut self, turn: &Turn, name: &str) -> ActionResult {
-        let chosen = chosen(self.service.composer.services().actions(), name);
+        let services = self.service.composer.services();
+        let chosen = chosen(services.actions(), name);
         let action = match chosen {
             Chosen::Action(action) => action.info().name.to_string(),
             Chosen::Reply => REPLY.to_owned(),
@@ -149,7 +150,7 @@ impl Plan<'_> {
     async fn store(&self, turn: &Turn, at: usize, result: &ActionResult) -> Result<()> {
         let services = self.service.composer.services();
         let text = result.text.as_ref().or(result.error.as_ref()).cloned().unwrap_or_default();
-        let mut message = voice::reply(services, &turn.message, text).with_run(self.run.context().id);
+        let mut message = voice::reply(&services, &turn.message, text).with_run(self.run.context().id);
         let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
         message.content.action_result = Some(records::ActionResult {
             run: self.run.context().id.to_string(),

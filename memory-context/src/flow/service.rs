@@ -14,8 +14,8 @@ use memory_model::{Model, Prompt, ask};
 use super::answer::{MessageAnswer, Mistake, Mode, RespondAnswer};
 use super::run::TimeLeft;
 use super::{
-    AttachmentReader, Decision, End, Events, Platform, RESPOND_PROVIDERS, Received, RespondRules, RoomQueues, Run,
-    Step, Templates, Ticket, Why, is_own, read_attachments, voice,
+    AttachmentReader, Decision, End, Events, Platform, Received, RespondRules, RoomQueues, Run, Step, Ticket, Why,
+    is_own, read_attachments, voice,
 };
 use crate::records::{Message, NewMessage, Scope};
 use crate::state::{ComposeOptions, Composer, Turn};
@@ -75,12 +75,11 @@ pub struct MessageService {
     queues: RoomQueues,
     pub(super) events: Events,
     rules: RespondRules,
-    pub(super) templates: Templates,
     pub(super) limits: Limits,
 }
 
 impl MessageService {
-    /// A service with the default rules, templates and limits, and one model for everything.
+    /// A service with the default rules and limits, and one model for everything.
     pub fn new(composer: Composer, model: Arc<dyn Model>, platform: Arc<dyn Platform>, events: Events) -> Self {
         Self {
             composer,
@@ -91,7 +90,6 @@ impl MessageService {
             queues: RoomQueues::default(),
             events,
             rules: RespondRules::default(),
-            templates: Templates::default(),
             limits: Limits::default(),
         }
     }
@@ -114,13 +112,6 @@ impl MessageService {
     #[must_use]
     pub fn with_rules(mut self, rules: RespondRules) -> Self {
         self.rules = rules;
-        self
-    }
-
-    /// With other templates.
-    #[must_use]
-    pub fn with_templates(mut self, templates: Templates) -> Self {
-        self.templates = templates;
         self
     }
 
@@ -184,7 +175,7 @@ impl MessageService {
         };
         self.conclude(&turn, decided, &end).await;
         if let End::Completed | End::Ignored(_) = end {
-            self.evaluate(&turn, end == End::Completed).await;
+            self.evaluate(run, &turn, end == End::Completed).await;
         }
         Ok(end)
     }
@@ -247,8 +238,8 @@ impl MessageService {
     /// Without what can't be read, and without what can't be kept of it, the message is answered all the same.
     async fn read_attachments(&self, turn: &mut Turn) {
         let Some(reader) = &self.reader else { return };
-        let (records, message) = (self.composer.services().records(), Message::clone(&turn.message));
-        match read_attachments(records, reader.as_ref(), message, self.limits.attachment).await {
+        let (services, message) = (self.composer.services(), Message::clone(&turn.message));
+        match read_attachments(services.records(), reader.as_ref(), message, self.limits.attachment).await {
             Ok(message) => *turn = Turn::new(message),
             Err(error) => tracing::warn!(%error, "what was found in attachments can't be kept"),
         }
@@ -264,9 +255,8 @@ impl MessageService {
         if decision != Decision::Ask {
             return Ok(decision);
         }
-        let options = ComposeOptions::only(RESPOND_PROVIDERS);
-        let answer =
-            self.ask(&self.small, &self.templates.should_respond, turn, &options, RespondAnswer::parse).await?;
+        let (template, options) = (&services.templates().should_respond, self.rules.options());
+        let answer = self.ask(&self.small, template, turn, &options, RespondAnswer::parse).await?;
         let decide = if answer.should_respond() { Decision::Respond } else { Decision::Ignore };
         Ok(decide(Why::Model))
     }
@@ -278,9 +268,10 @@ impl MessageService {
 
     /// Only providers count that the model may name: those that are there, and not private.
     pub(super) async fn ask_for_answer(&self, turn: &Turn, options: &ComposeOptions) -> Result<MessageAnswer> {
-        let template = &self.templates.message_handler;
+        let services = self.composer.services();
+        let template = &services.templates().message_handler;
         let mut answer = self.ask(&self.large, template, turn, options, MessageAnswer::parse).await?;
-        let offered = self.composer.providers().iter().map(|provider| provider.info()).filter(|info| !info.private);
+        let offered = services.providers().iter().map(|provider| provider.info()).filter(|info| !info.private);
         let is_named = |name: &str| answer.providers.iter().any(|named| named.eq_ignore_ascii_case(name));
         answer.providers = offered.filter(|info| is_named(&info.name)).map(|info| info.name.to_string()).collect();
         Ok(answer)
@@ -314,11 +305,11 @@ impl MessageService {
     /// Says a text as an answer.
     pub(super) async fn say(&self, run: &Run, turn: &Turn, answer: &MessageAnswer, text: &str) -> Result<()> {
         let services = self.composer.services();
-        let mut new = voice::reply(services, &turn.message, text).with_run(run.context().id);
+        let mut new = voice::reply(&services, &turn.message, text).with_run(run.context().id);
         new.content.thought = Some(answer.thought.clone());
         new.content.actions = answer.actions.clone();
         new.content.providers = answer.providers.clone();
-        let message = voice::say(services, &self.platform, self.limits.say, new).await?;
+        let message = voice::say(&services, &self.platform, self.limits.say, new).await?;
         run.step(Step::Answered(message.id));
         Ok(())
     }

@@ -6,19 +6,21 @@ use std::sync::Arc;
 
 use memory_core::{Clock, SystemClock};
 
-use super::{Action, Character, Evaluator};
+use super::{Action, Character, ContextProvider, Evaluator, Parts};
 use crate::records::Records;
+use crate::template::Templates;
 
-/// Everything that providers read apart from the message. Cheap to clone.
+/// Everything that providers read apart from the message, as it is registered at one moment.
 #[derive(Debug, Clone)]
 pub struct Services {
     character: Arc<Character>,
     records: Records,
     clock: Arc<dyn Clock>,
     conversation_length: usize,
-    pub(super) actions: Vec<Arc<dyn Action>>,
-    pub(super) evaluators: Vec<Arc<dyn Evaluator>>,
-    pub(super) services: Vec<Arc<dyn Service>>,
+    pub(super) templates: Arc<Templates>,
+    pub(super) parts: Parts,
+    /// How often the registration changed: what was composed before a change does not count after it.
+    pub(super) generation: u64,
 }
 
 /// Something of the host that providers and actions use, such as a client of a platform.
@@ -38,9 +40,9 @@ impl Services {
             records,
             clock: Arc::new(SystemClock),
             conversation_length: 32,
-            actions: Vec::new(),
-            evaluators: Vec::new(),
-            services: Vec::new(),
+            templates: Arc::default(),
+            parts: Parts::default(),
+            generation: 0,
         }
     }
 
@@ -58,24 +60,31 @@ impl Services {
         self
     }
 
+    /// With other templates than the default ones.
+    #[must_use]
+    pub fn with_templates(mut self, templates: Templates) -> Self {
+        self.templates = Arc::new(templates);
+        self
+    }
+
     /// Also an action.
     #[must_use]
     pub fn with_action(mut self, action: Arc<dyn Action>) -> Self {
-        self.actions.push(action);
+        self.parts.actions.push(action);
         self
     }
 
     /// Also an evaluator.
     #[must_use]
     pub fn with_evaluator(mut self, evaluator: Arc<dyn Evaluator>) -> Self {
-        self.evaluators.push(evaluator);
+        self.parts.evaluators.push(evaluator);
         self
     }
 
     /// Also a service.
     #[must_use]
     pub fn with_service(mut self, service: Arc<dyn Service>) -> Self {
-        self.services.push(service);
+        self.parts.services.push(service);
         self
     }
 
@@ -99,24 +108,34 @@ impl Services {
         self.conversation_length
     }
 
+    /// What a model is asked in each step of the flow.
+    pub fn templates(&self) -> &Templates {
+        &self.templates
+    }
+
+    /// What contributes to the state, in the order of the registration.
+    pub fn providers(&self) -> &[Arc<dyn ContextProvider>] {
+        &self.parts.providers
+    }
+
     /// What the agent can do.
     pub fn actions(&self) -> &[Arc<dyn Action>] {
-        &self.actions
+        &self.parts.actions
     }
 
     /// What looks at what it did.
     pub fn evaluators(&self) -> &[Arc<dyn Evaluator>] {
-        &self.evaluators
+        &self.parts.evaluators
     }
 
     /// All services of the host.
     pub fn services(&self) -> &[Arc<dyn Service>] {
-        &self.services
+        &self.parts.services
     }
 
     /// The service of a type, the first if there are several.
     pub fn service<S: Service>(&self) -> Option<&S> {
-        self.services.iter().find_map(|service| {
+        self.parts.services.iter().find_map(|service| {
             let any: &dyn Any = service.as_ref();
             any.downcast_ref::<S>()
         })

@@ -9,7 +9,7 @@ use memory_context::records::{
 };
 use memory_context::state::{
     Action, ActionCall, ActionInfo, ActionPlan, ActionResult, ActionState, Character, ComposeOptions, Composer, Cx,
-    Evaluator, EvaluatorInfo, ExampleMessage, Note, PlanStep, Services, State, Status, StepStatus, Turn,
+    Evaluation, Evaluator, EvaluatorInfo, ExampleMessage, Note, PlanStep, Services, State, Status, StepStatus, Turn,
 };
 use memory_core::{Error, ManualClock, Metadata, Result, Timestamp};
 use serde_json::Value;
@@ -67,7 +67,7 @@ impl Evaluator for Reflection {
         Ok(true)
     }
 
-    async fn evaluate(&self, _: &Cx<'_>, _: &State) -> Result<()> {
+    async fn evaluate(&self, _: &Evaluation<'_>) -> Result<()> {
         Ok(())
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use memory_context::flow::{End, ReflectionEvaluator, Templates, Why};
+use memory_context::flow::{End, ReflectionEvaluator, Why};
 use memory_context::records::{ChannelType, FactQuery, RoomState};
 
 use crate::stage::{Stage, Task, actions, entity, said, scope, text};
@@ -102,7 +102,7 @@ async fn what_is_learned_and_when() {
         let mut stage = Stage::with(
             |services, model| {
                 let limit = Duration::from_secs(60);
-                let reflection = ReflectionEvaluator::new(model, Templates::default().reflection, limit);
+                let reflection = ReflectionEvaluator::new(model, limit);
                 services.with_conversation_length(16).with_evaluator(Arc::new(reflection))
             },
             |service| service,

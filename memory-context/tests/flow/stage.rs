@@ -12,7 +12,7 @@ use memory_context::flow::{End, EventKind, Events, Incoming, MessageService, Not
 use memory_context::records::{
     ActionResult, AgentId, ChannelType, EntityId, Message, MessageContent, NewMessage, Records, RoomId, Scope,
 };
-use memory_context::state::{Character, Composer, ContextPlugin, Services};
+use memory_context::state::{Character, Composer, Parts, Services};
 use memory_core::{Error, ErrorKind, InMemory, ManualClock, MemoryProvider, Result, Timestamp};
 use memory_model::{Model, Prompt};
 use tokio::sync::{Semaphore, mpsc, oneshot};
@@ -133,22 +133,22 @@ impl Stage {
         services: impl FnOnce(Services, Arc<dyn Model>) -> Services,
         service: impl FnOnce(MessageService) -> MessageService,
     ) -> Self {
-        Self::build(services, ContextPlugin::default(), None, service).await
+        Self::build(services, Parts::default(), None, service).await
     }
 
-    /// The same with what a plugin brings along.
-    pub(crate) async fn with_plugin(plugin: ContextPlugin) -> Self {
-        Self::build(|services, _| services, plugin, None, |service| service).await
+    /// The same with these parts.
+    pub(crate) async fn with_parts(parts: Parts) -> Self {
+        Self::build(|services, _| services, parts, None, |service| service).await
     }
 
     /// The same with what makes vectors.
     pub(crate) async fn with_embedder(embedder: Arc<dyn Embedder>) -> Self {
-        Self::build(|services, _| services, ContextPlugin::default(), Some(embedder), |service| service).await
+        Self::build(|services, _| services, Parts::default(), Some(embedder), |service| service).await
     }
 
     async fn build(
         services: impl FnOnce(Services, Arc<dyn Model>) -> Services,
-        plugin: ContextPlugin,
+        parts: Parts,
         embedder: Option<Arc<dyn Embedder>>,
         service: impl FnOnce(MessageService) -> MessageService,
     ) -> Self {
@@ -160,7 +160,7 @@ impl Stage {
         let model: Arc<dyn Model> = Arc::new(Asking(sender));
         let clock = Arc::new(ManualClock::new(at(NOW)));
         let base = Services::new(records.clone(), Character::named("Eliza")).with_clock(Arc::clone(&clock) as _);
-        let composer = Composer::builder(services(base, Arc::clone(&model))).built_in().plugin(plugin).build();
+        let composer = Composer::builder(services(base, Arc::clone(&model))).built_in().parts(parts).build();
         let composer = composer.expect("a composer");
         let (messages, fails, gate) = (Mutex::default(), AtomicBool::new(false), Semaphore::new(1_000));
         let platform = Arc::new(Said { messages, fails, gate });

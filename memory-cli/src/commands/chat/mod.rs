@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use memory_context::flow::{Events, Limits, MessageService, ReflectionEvaluator, Templates};
+use memory_context::flow::{Events, Limits, MessageService, ReflectionEvaluator};
 use memory_context::records::{AgentId, Entity, Records};
 use memory_context::state::{Character, Composer, Services};
 use memory_core::{MemoryProvider, SystemClock};
@@ -109,7 +109,7 @@ fn service(
     terminal: Terminal,
     patience: Duration,
 ) -> memory_core::Result<MessageService> {
-    let reflection = ReflectionEvaluator::new(Arc::clone(&model), Templates::default().reflection, patience);
+    let reflection = ReflectionEvaluator::new(Arc::clone(&model), patience);
     let services = Services::new(records, character)
         .with_action(Arc::new(Remember::default()))
         .with_evaluator(Arc::new(reflection));
