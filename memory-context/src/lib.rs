@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+pub mod actions;
 mod deadline;
 mod documents;
 pub mod embedding;

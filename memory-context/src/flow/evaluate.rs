@@ -17,11 +17,29 @@ use crate::state::{ComposeOptions, Evaluation, Evaluator, Snapshot, State, Turn,
 const RESPONSES: usize = 2 * (MAX_ACTIONS + 1);
 
 impl MessageService {
-    /// Runs the evaluators that have something to do. One that fails, panics or is late does not change what was done, and the
-    /// others go on.
+    /// Does what is to be done after an answer: counts the interaction, runs the evaluators that have something to do, and has the
+    /// vectors of facts made. What fails, panics or is late does not change what was done, and the others go on.
     pub(super) async fn evaluate(&self, run: &Run, turn: &Turn, has_answered: bool) {
+        if has_answered {
+            self.touch(turn).await;
+        }
         if timeout(self.limits.evaluators, self.run_evaluators(run, turn, has_answered)).await.is_err() {
             tracing::warn!("the evaluators took too long, and were given up");
+        }
+        match timeout(self.limits.evaluators, self.composer.services().records().upkeep()).await {
+            Ok(Ok(_)) => {}
+            Ok(Err(error)) => tracing::warn!(%error, "there are facts without vectors"),
+            Err(_) => tracing::warn!("the vectors of facts took too long, and were given up"),
+        }
+    }
+
+    /// Counts an interaction of whoever was answered with the agent.
+    async fn touch(&self, turn: &Turn) {
+        let services = self.composer.services();
+        let (records, author) = (services.records(), &turn.message.content.author);
+        let (agent, at) = (records.agent().entity(), turn.message.created_at);
+        if let Err(error) = records.relationships().interact(author, &agent, [], at).await {
+            tracing::warn!(%error, "an interaction is not counted");
         }
     }
 

@@ -16,6 +16,7 @@ pub mod platform;
 mod post;
 mod queue;
 mod reflect;
+mod remember;
 mod respond;
 mod run;
 mod service;

@@ -210,6 +210,7 @@ impl MessageService {
         ticket.unless_superseded(ticket.first()).await.ok_or(End::Superseded)?;
         let answer = ticket.unless_superseded(time.spend(self.answer(turn))).await.ok_or(End::Superseded)???;
         let _claim = ticket.claim().await.ok_or(End::Superseded)?;
+        time.spend(self.remember(turn, &answer)).await?;
         match answer.mode() {
             Mode::Ignore => Err(End::Ignored(Why::Model)),
             Mode::Simple => time.spend(self.say(run, turn, &answer, &answer.text)).await?.map_err(End::from),

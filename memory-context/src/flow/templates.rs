@@ -1,9 +1,10 @@
 //! What the questions of the flow are asked over.
 
-/// The providers of the question whether to answer.
+/// The providers of the question whether to answer, beside the default ones.
 pub const RESPOND_PROVIDERS: [&str; 5] = ["ANXIETY", "ENTITIES", "CHARACTER", "RECENT_MESSAGES", "ACTIONS"];
-/// The providers of a reflection.
-pub const REFLECTION_PROVIDERS: [&str; 5] = ["CHARACTER", "ENTITIES", "RELATIONSHIPS", "FACTS", "RECENT_MESSAGES"];
+/// The providers of a reflection, beside the default ones.
+pub const REFLECTION_PROVIDERS: [&str; 6] =
+    ["CHARACTER", "ENTITIES", "RELATIONSHIPS", "FACTS", "RECENT_MESSAGES", "REFLECTIONS"];
 /// The providers of a post.
 pub const POST_PROVIDERS: [&str; 3] = ["CHARACTER", "PROVIDERS", "TIME"];
 

@@ -10,6 +10,7 @@ mod key;
 mod provider;
 mod record;
 mod render;
+mod source;
 mod update;
 
 pub use config::{OnFailure, PromptConfig};
@@ -19,4 +20,6 @@ pub use key::COLLECTION;
 pub use provider::{PromptMemory, Undone};
 pub use record::{Change, Diff};
 pub(crate) use render::{LINE_BREAKS, neutralised};
+pub use source::PromptSource;
+pub(crate) use update::Unclear;
 pub use update::{Action, MAX_UPDATES, MemoryStore, MemoryUpdate, SyncReport, UpdateReport};

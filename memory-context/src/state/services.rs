@@ -7,6 +7,7 @@ use std::sync::Arc;
 use memory_core::{Clock, SystemClock};
 
 use super::{Action, Character, ContextProvider, Evaluator, Parts};
+use crate::prompt::{PromptMemory, PromptSource};
 use crate::records::Records;
 use crate::template::Templates;
 
@@ -17,6 +18,7 @@ pub struct Services {
     records: Records,
     clock: Arc<dyn Clock>,
     conversation_length: usize,
+    prompt_memory: Option<Arc<dyn PromptSource>>,
     pub(super) templates: Arc<Templates>,
     pub(super) parts: Parts,
     /// How often the registration changed: what was composed before a change does not count after it.
@@ -33,11 +35,13 @@ pub trait Service: Any + fmt::Debug + Send + Sync {
 }
 
 impl Services {
-    /// The memory of an agent, and who it is.
+    /// The memory of an agent, and who it is. Its prompt memory lies on the engine of the records.
     pub fn new(records: Records, character: impl Into<Arc<Character>>) -> Self {
+        let prompt_memory = PromptMemory::new(Arc::clone(records.documents()));
         Self {
             character: character.into(),
             records,
+            prompt_memory: Some(Arc::new(prompt_memory)),
             clock: Arc::new(SystemClock),
             conversation_length: 32,
             templates: Arc::default(),
@@ -57,6 +61,20 @@ impl Services {
     #[must_use]
     pub fn with_conversation_length(mut self, messages: usize) -> Self {
         self.conversation_length = messages;
+        self
+    }
+
+    /// With another prompt memory.
+    #[must_use]
+    pub fn with_prompt_memory(mut self, memory: Arc<dyn PromptSource>) -> Self {
+        self.prompt_memory = Some(memory);
+        self
+    }
+
+    /// Without a prompt memory.
+    #[must_use]
+    pub fn without_prompt_memory(mut self) -> Self {
+        self.prompt_memory = None;
         self
     }
 
@@ -106,6 +124,11 @@ impl Services {
     /// How many messages a conversation shows.
     pub fn conversation_length(&self) -> usize {
         self.conversation_length
+    }
+
+    /// What it keeps for the prompt.
+    pub fn prompt_memory(&self) -> Option<&dyn PromptSource> {
+        self.prompt_memory.as_deref()
     }
 
     /// What a model is asked in each step of the flow.

@@ -460,7 +460,7 @@ async fn the_rest_needs_no_records() {
     assert_eq!(only("ANXIETY", services(), &turn).await.text, state.text, "the same again");
     let state = only("PROVIDERS", services(), &turn).await;
     let listed: Vec<_> = state.text.lines().skip(1).map(|line| line.split("**").nth(1).unwrap_or_default()).collect();
-    assert_eq!(listed, ["ATTACHMENTS", "ENTITIES", "FACTS", "RELATIONSHIPS", "WORLD"]);
+    assert_eq!(listed, ["ATTACHMENTS", "ENTITIES", "FACTS", "REFLECTIONS", "RELATIONSHIPS", "WORLD"]);
     assert!(!text_of(&state, "providersWithDescriptions").contains("EVALUATORS"), "a private one");
     assert_eq!(only("CAPABILITIES", services(), &turn).await.text, "");
 }

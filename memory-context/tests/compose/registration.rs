@@ -27,7 +27,7 @@ async fn a_name_is_taken_once_whoever_brings_it() {
         assert_eq!(refused.expect_err("refused").kind(), ErrorKind::InvalidInput);
     }
     let composer = builder().await.built_in().parts(plugin("MINE")).build().expect("all names differ");
-    assert_eq!(composer.services().providers().len(), 18);
+    assert_eq!(composer.services().providers().len(), 20);
 }
 
 /// The example `CUSTOM_DATA`, which gets its data from a service of the host.
@@ -104,7 +104,7 @@ async fn a_wrapper_traces_the_calls() {
 mod changes {
     use std::sync::atomic::{AtomicBool, Ordering};
 
-    use memory_context::providers::Time;
+    use memory_context::providers::{Advice, Anxiety, Time};
     use memory_context::state::{ContextPlugin, Part, Values};
     use memory_context::template::{Template, Templates};
     use memory_core::Error;
@@ -137,6 +137,16 @@ mod changes {
         assert_eq!(compose(&["TIME"]).await.unknown, ["TIME"]);
         let kept = Parts::default().with_provider(named(""));
         assert_eq!(composer.replace(kept).expect_err("no name").kind(), ErrorKind::InvalidInput);
+    }
+
+    #[tokio::test]
+    async fn the_advice_of_a_host_takes_the_place_of_the_built_in_one() {
+        let (composer, turn) = stage(|builder| builder.built_in()).await;
+        let advice: Advice = serde_json::from_str(r#"{"direct":["Sing."]}"#).expect("advice");
+        assert_eq!((advice.group.len(), advice.direct.len()), (10, 1), "what is left out stays");
+        composer.replace(Parts::default().with_provider(Arc::new(Anxiety::with(advice)))).expect("a name");
+        let state = composer.compose_state(&turn, &ComposeOptions::only(["ANXIETY"])).await;
+        assert_eq!(state.text, "# How to answer here\nSing.");
     }
 
     #[tokio::test]

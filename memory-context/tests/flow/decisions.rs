@@ -95,9 +95,10 @@ async fn what_is_learned_and_when() {
     let fact = r#"{"thought":"t","facts":[{"claim":"Ana likes tea","subject":"ana"}]}"#;
     let both = r#"{"thought":"t","facts":[{"claim":"Ana likes tea","subject":"ana"}],
         "relationships":[{"sourceEntityId":"ana","targetEntityId":"eliza","tags":"friends"}]}"#;
-    // A conversation of 16 messages: a reflection after more than four, of which each answered turn has two.
+    // A conversation of 16 messages: a reflection after more than four, of which each answered turn has two. Each
+    // answer is an interaction, too.
     for (turns, reflection, asked, facts, relationships) in
-        [(2, both, 0, 0, 0), (3, nothing, 1, 0, 0), (3, fact, 1, 1, 0), (3, both, 1, 1, 1), (6, both, 2, 1, 2)]
+        [(2, both, 0, 0, 2), (3, nothing, 1, 0, 3), (3, fact, 1, 1, 3), (3, both, 1, 1, 4), (6, both, 2, 1, 8)]
     {
         let mut stage = Stage::with(
             |services, model| {

@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use futures::{FutureExt, StreamExt};
+use memory_context::actions;
 use memory_context::embedding::Embedder;
 use memory_context::flow::{End, EventKind, Events, Incoming, MessageService, Notice, Platform, Step};
 use memory_context::records::{
@@ -113,6 +114,8 @@ impl Platform for Said {
 /// A service, and everything that it talks to.
 pub(crate) struct Stage {
     pub(crate) service: Arc<MessageService>,
+    /// What it composes with; the registration is that of the service.
+    pub(crate) composer: Composer,
     /// What the records lie in.
     pub(crate) provider: Arc<dyn MemoryProvider>,
     pub(crate) records: Records,
@@ -146,6 +149,22 @@ impl Stage {
         Self::build(|services, _| services, Parts::default(), Some(embedder), |service| service).await
     }
 
+    /// The same with these parts, and another service.
+    pub(crate) async fn build_with(parts: Parts, service: impl FnOnce(MessageService) -> MessageService) -> Self {
+        Self::build(|services, _| services, parts, None, service).await
+    }
+
+    /// Another process on the same memory, with the built-in actions.
+    pub(crate) fn restarted(&self) -> Self {
+        let provider = Arc::clone(&self.provider);
+        Self::on(provider, |services, _| services, actions::built_in(), None, |service| service)
+    }
+
+    /// The services of its agent, without a host's own.
+    pub(crate) fn services(&self) -> Services {
+        Services::new(self.records.clone(), Character::named("Eliza"))
+    }
+
     async fn build(
         services: impl FnOnce(Services, Arc<dyn Model>) -> Services,
         parts: Parts,
@@ -154,6 +173,16 @@ impl Stage {
     ) -> Self {
         let provider: Arc<dyn MemoryProvider> = Arc::new(InMemory::new());
         provider.init().await.expect("opens");
+        Self::on(provider, services, parts, embedder, service)
+    }
+
+    fn on(
+        provider: Arc<dyn MemoryProvider>,
+        services: impl FnOnce(Services, Arc<dyn Model>) -> Services,
+        parts: Parts,
+        embedder: Option<Arc<dyn Embedder>>,
+        service: impl FnOnce(MessageService) -> MessageService,
+    ) -> Self {
         let records = Records::new(Arc::clone(&provider), AgentId::parse("eliza").expect("valid"));
         let records = embedder.into_iter().fold(records, Records::with_embedder);
         let (sender, calls) = mpsc::unbounded_channel();
@@ -166,8 +195,8 @@ impl Stage {
         let platform = Arc::new(Said { messages, fails, gate });
         let events = Events::new(10_000, clock);
         let stream = events.subscribe().boxed();
-        let service = service(MessageService::new(composer, model, Arc::clone(&platform) as _, events));
-        Self { service: Arc::new(service), provider, records, platform, calls, events: stream }
+        let service = service(MessageService::new(composer.clone(), model, Arc::clone(&platform) as _, events));
+        Self { service: Arc::new(service), composer, provider, records, platform, calls, events: stream }
     }
 
     /// Works on a message.

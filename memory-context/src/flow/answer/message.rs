@@ -8,6 +8,7 @@ use super::Mistake;
 use super::extract::extract;
 use super::fields::Fields;
 use super::shape::Shape;
+use crate::prompt::{MemoryUpdate, Unclear};
 use crate::state::Values;
 
 /// The action of saying something.
@@ -44,6 +45,8 @@ pub struct MessageAnswer {
     pub providers: Vec<String>,
     /// What to say; may be empty where [`REPLY`] is no action.
     pub text: String,
+    /// What to keep for later turns.
+    pub memory: Vec<MemoryUpdate>,
 }
 
 /// How an answer is worked on.
@@ -58,7 +61,8 @@ pub enum Mode {
 }
 
 static SHAPE: LazyLock<Shape> = LazyLock::new(|| {
-    Shape::new(&["thought", "text", "action", "parameters", "provider", "simple"], &["actions", "providers"])
+    let leaves = &["thought", "text", "action", "parameters", "provider", "simple", "store", "change", "match"];
+    Shape::new(leaves, &["actions", "providers", "memory", "update"])
 });
 
 impl MessageAnswer {
@@ -80,6 +84,7 @@ impl MessageAnswer {
         let text = if says && !is_ignored { fields.required("text")? } else { fields.text("text")? };
         let providers = fields.names("providers", "provider")?;
         let parameters = fields.objects("parameters")?;
+        let memory = fields.items("memory", "update", update)?;
         fields.finish()?;
         if is_ignored {
             if !text.is_empty() {
@@ -89,7 +94,7 @@ impl MessageAnswer {
                 actions = vec![IGNORE.to_owned()];
             }
         }
-        Ok(Self { thought, actions, parameters, providers, text })
+        Ok(Self { thought, actions, parameters, providers, text, memory })
     }
 
     /// What an action is told; nothing where the model says nothing.
@@ -106,6 +111,12 @@ impl MessageAnswer {
             _ => Mode::Actions,
         }
     }
+}
+
+fn update(fields: &mut Fields<'_>) -> Result<MemoryUpdate, Mistake> {
+    let (store, change) = (fields.text("store")?, fields.text("change")?);
+    let update = MemoryUpdate::of_words(&store, &change, &fields.text("text")?, &fields.text("match")?);
+    update.map_err(|Unclear { field, expected }| fields.invalid(field, expected))
 }
 
 pub(in crate::flow) fn is(action: &str, name: &str) -> bool {
@@ -250,6 +261,34 @@ mod tests {
             let answer = MessageAnswer::parse(&format!("<thought>t</thought><actions>LOOK</actions>{none}"));
             assert!(answer.expect("whole").parameters.is_empty());
         }
+    }
+
+    #[test]
+    fn what_is_to_be_kept_comes_with_the_answer() {
+        use crate::prompt::MemoryStore::{Memory, User};
+        let said = "<response><thought>t</thought><actions>REPLY</actions><text>Noted</text>";
+        let xml = format!(
+            "{said}<memory><update><store>user</store><change>add</change><text>Ana likes a < b</text></update>
+             <update><change>remove</change><match>Friday</match></update></memory></response>"
+        );
+        let json = r#"{"thought":"t","actions":["REPLY"],"text":"Noted","memory":[
+            {"store":"user","change":"add","text":"Ana likes a < b"},{"change":"REMOVE","match":"Friday"}]}"#;
+        for answer in [xml.as_str(), json] {
+            let answer = MessageAnswer::parse(answer).expect("whole");
+            let expected = [MemoryUpdate::add(User, "Ana likes a < b"), MemoryUpdate::remove(Memory, "Friday")];
+            assert_eq!((answer.text.as_str(), &answer.memory[..]), ("Noted", &expected[..]));
+        }
+        for (memory, mistake) in [
+            ("<update><store>team</store><text>a</text></update>", "memory[0].store must be user or memory"),
+            ("<update><change>forget</change></update>", "memory[0].change must be add, replace or remove"),
+            ("<update><change>replace</change></update>", "memory[0].text must be what to keep"),
+            ("<update><change>remove</change></update>", "memory[0].match must be a part of the lines to remove"),
+            ("Ana likes tea", "memory must be a list of elements"),
+        ] {
+            let answer = MessageAnswer::parse(&format!("{said}<memory>{memory}</memory></response>"));
+            assert_eq!(answer.expect_err(memory).to_string(), mistake);
+        }
+        assert!(MessageAnswer::parse(&format!("{said}<memory></memory></response>")).expect("whole").memory.is_empty());
     }
 
     #[test]
