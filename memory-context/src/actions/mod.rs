@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::state::{Action, Parts, Values};
+use crate::state::{Action, ContextParts, Values};
 
 pub use forget::Forget;
 pub use nothing::DoNothing;
@@ -27,11 +27,11 @@ pub use remember::Remember;
 pub use room::FollowRoom;
 
 /// All of them.
-pub fn built_in() -> Parts {
+pub fn built_in() -> ContextParts {
     let mut actions: Vec<Arc<dyn Action>> = vec![Arc::new(DoNothing::default())];
     actions.extend(FollowRoom::all().map(|action| Arc::new(action) as Arc<dyn Action>));
     actions.extend([Arc::new(Remember::default()) as Arc<dyn Action>, Arc::new(Forget::default())]);
-    Parts { actions, ..Parts::default() }
+    ContextParts { actions, ..ContextParts::default() }
 }
 
 /// A parameter that is a text, without the white space around it; empty where it is not told.

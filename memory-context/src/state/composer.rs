@@ -1,6 +1,7 @@
 //! Composing the state: which providers run, and when.
 
 use std::convert::Infallible;
+use std::mem;
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -15,7 +16,7 @@ use super::cache::{Kept, Seen, Slots, Stamp, StateCache};
 use super::merge::{Merge, Run};
 use super::options::Selection;
 use super::plugin::Installed;
-use super::{ComposeOptions, ContextProvider, Cx, Part, Parts, Services, Snapshot, State, Status, Turn};
+use super::{ComposeOptions, ContextPart, ContextParts, ContextProvider, Cx, Services, Snapshot, State, Status, Turn};
 use crate::template::Templates;
 
 /// Composes what an agent knows when it speaks, from the providers that are registered. Cheap to clone: the clones share their
@@ -93,7 +94,7 @@ impl Composer {
     ///
     /// Here as with every other change of the registration, a composition that is under way keeps what it began with, and what was
     /// cached before does not count any more.
-    pub fn add(&self, parts: Parts) -> Result<()> {
+    pub fn add(&self, parts: ContextParts) -> Result<()> {
         self.change(|services| {
             services.parts.add(parts);
             services.parts.check()
@@ -102,7 +103,7 @@ impl Composer {
 
     /// Registers parts in the places of those with their names, built-in ones too, and behind the rest where there is none.
     /// `InvalidInput` when a name is empty.
-    pub fn replace(&self, parts: Parts) -> Result<()> {
+    pub fn replace(&self, parts: ContextParts) -> Result<()> {
         self.change(|services| {
             services.parts.replace(parts);
             services.parts.check()
@@ -110,7 +111,7 @@ impl Composer {
     }
 
     /// Takes away what has a name, built-in ones too; tells whether it was there.
-    pub fn remove(&self, part: &Part) -> bool {
+    pub fn remove(&self, part: &ContextPart) -> bool {
         let Ok(was_there) = self.change(|services| Ok::<_, Infallible>(services.parts.remove(part)));
         was_there
     }
@@ -137,7 +138,7 @@ impl Composer {
     }
 
     /// Takes these very parts away.
-    pub(super) fn remove_all(&self, parts: &Parts) {
+    pub(super) fn remove_all(&self, parts: &ContextParts) {
         let Ok(()) = self.change(|services| {
             services.parts.remove_all(parts);
             Ok::<_, Infallible>(())
@@ -155,7 +156,10 @@ impl Composer {
         let mut services = Services::clone(&present);
         let changed = change(&mut services)?;
         services.generation += 1;
-        *present = Arc::new(services);
+        let before = mem::replace(&mut *present, Arc::new(services));
+        // What is dropped with it may do anything, such as to change the registration.
+        drop(present);
+        drop(before);
         Ok(changed)
     }
 }
@@ -170,7 +174,7 @@ impl ComposerBuilder {
 
     /// Also these parts.
     #[must_use]
-    pub fn parts(mut self, parts: Parts) -> Self {
+    pub fn parts(mut self, parts: ContextParts) -> Self {
         self.services.parts.add(parts);
         self
     }

@@ -32,7 +32,7 @@ pub use cx::{Cx, Snapshot, StateData, Turn};
 pub use draw::draw;
 pub use evaluator::{Evaluation, Evaluator, EvaluatorExample, EvaluatorInfo, Voice};
 pub use options::ComposeOptions;
-pub use parts::{Part, Parts};
+pub use parts::{ContextPart, ContextParts};
 pub use plugin::ContextPlugin;
 pub use provider::{ContextProvider, DEFAULT_DEADLINE, Keep, ProviderInfo, ProviderResult, Stability, Values};
 pub use services::{Service, Services};

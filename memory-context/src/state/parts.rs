@@ -13,12 +13,12 @@ use super::{Action, ContextProvider, Evaluator, Service};
 /// ```
 /// use std::sync::Arc;
 /// use memory_context::providers::Time;
-/// use memory_context::state::Parts;
+/// use memory_context::state::ContextParts;
 ///
-/// let parts = Parts::default().with_provider(Arc::new(Time));
+/// let parts = ContextParts::default().with_provider(Arc::new(Time));
 /// ```
 #[derive(Debug, Clone, Default)]
-pub struct Parts {
+pub struct ContextParts {
     /// What contributes to the state.
     pub providers: Vec<Arc<dyn ContextProvider>>,
     /// What the agent can do.
@@ -31,7 +31,7 @@ pub struct Parts {
 
 /// The name of something that is registered.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Part {
+pub enum ContextPart {
     /// A context provider.
     Provider(String),
     /// An action.
@@ -42,7 +42,7 @@ pub enum Part {
     Service(String),
 }
 
-impl Parts {
+impl ContextParts {
     /// Also a context provider.
     #[must_use]
     pub fn with_provider(mut self, provider: Arc<dyn ContextProvider>) -> Self {
@@ -96,12 +96,12 @@ impl Parts {
     }
 
     /// Takes one away; tells whether it was there.
-    pub(super) fn remove(&mut self, part: &Part) -> bool {
+    pub(super) fn remove(&mut self, part: &ContextPart) -> bool {
         match part {
-            Part::Provider(name) => remove(&mut self.providers, name),
-            Part::Action(name) => remove(&mut self.actions, name),
-            Part::Evaluator(name) => remove(&mut self.evaluators, name),
-            Part::Service(name) => remove(&mut self.services, name),
+            ContextPart::Provider(name) => remove(&mut self.providers, name),
+            ContextPart::Action(name) => remove(&mut self.actions, name),
+            ContextPart::Evaluator(name) => remove(&mut self.evaluators, name),
+            ContextPart::Service(name) => remove(&mut self.services, name),
         }
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use memory_core::{Error, Result};
 
-use super::{Composer, Parts, Services, Values};
+use super::{Composer, ContextParts, Services, Values};
 
 /// A source of providers, actions, evaluators and services, held as `Arc<dyn ContextPlugin>`.
 #[async_trait]
@@ -15,7 +15,7 @@ pub trait ContextPlugin: fmt::Debug + Send + Sync + 'static {
     fn name(&self) -> &str;
 
     /// Makes it ready, and gives what it brings along. `config` is what the host says about it.
-    async fn init(&self, config: &Values, services: &Services) -> Result<Parts>;
+    async fn init(&self, config: &Values, services: &Services) -> Result<ContextParts>;
 
     /// Ends it, when nothing new gets its parts any more.
     async fn shutdown(&self) -> Result<()> {
@@ -27,7 +27,7 @@ pub trait ContextPlugin: fmt::Debug + Send + Sync + 'static {
 #[derive(Debug)]
 pub(super) struct Installed {
     plugin: Arc<dyn ContextPlugin>,
-    parts: Parts,
+    parts: ContextParts,
 }
 
 impl Composer {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use memory_core::{Clock, SystemClock};
 
-use super::{Action, Character, ContextProvider, Evaluator, Parts};
+use super::{Action, Character, ContextParts, ContextProvider, Evaluator};
 use crate::prompt::{PromptMemory, PromptSource};
 use crate::records::Records;
 use crate::template::Templates;
@@ -20,7 +20,7 @@ pub struct Services {
     conversation_length: usize,
     prompt_memory: Option<Arc<dyn PromptSource>>,
     pub(super) templates: Arc<Templates>,
-    pub(super) parts: Parts,
+    pub(super) parts: ContextParts,
     /// How often the registration changed: what was composed before a change does not count after it.
     pub(super) generation: u64,
 }
@@ -45,7 +45,7 @@ impl Services {
             clock: Arc::new(SystemClock),
             conversation_length: 32,
             templates: Arc::default(),
-            parts: Parts::default(),
+            parts: ContextParts::default(),
             generation: 0,
         }
     }

@@ -4,7 +4,8 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use memory_context::state::{
-    Character, ComposeOptions, Composer, ContextProvider, Cx, Parts, ProviderInfo, ProviderResult, Service, Services,
+    Character, ComposeOptions, Composer, ContextParts, ContextProvider, Cx, ProviderInfo, ProviderResult, Service,
+    Services,
 };
 use memory_core::{ErrorKind, Result};
 
@@ -17,7 +18,7 @@ fn named(name: &'static str) -> Arc<dyn ContextProvider> {
 #[tokio::test]
 async fn a_name_is_taken_once_whoever_brings_it() {
     let builder = async || Composer::builder(Services::new(records_of("agent").await, Character::default()));
-    let plugin = |name| Parts::default().with_provider(named(name));
+    let plugin = |name| ContextParts::default().with_provider(named(name));
     for refused in [
         builder().await.provider(named("A")).provider(named("A")).build(),
         builder().await.built_in().parts(plugin("TIME")).build(),
@@ -53,7 +54,7 @@ async fn a_custom_provider_uses_a_service() {
             Ok(result.with_value("customData", summary).with_data("customData", summary))
         })
     }));
-    let plugin = Parts::default().with_provider(custom).with_service(Arc::new(CustomService("42")));
+    let plugin = ContextParts::default().with_provider(custom).with_service(Arc::new(CustomService("42")));
     let (composer, turn) = stage(|builder| builder.built_in().parts(plugin)).await;
     let state = composer.compose_state(&turn, &ComposeOptions::with(["CUSTOM_DATA"])).await;
     assert_eq!(state.provider("CUSTOM_DATA").expect("it ran").text, "Custom data: 42");
@@ -105,7 +106,7 @@ mod changes {
     use std::sync::atomic::{AtomicBool, Ordering};
 
     use memory_context::providers::{Advice, Anxiety, Time};
-    use memory_context::state::{ContextPlugin, Part, Values};
+    use memory_context::state::{ContextPart, ContextPlugin, Values};
     use memory_context::template::{Template, Templates};
     use memory_core::Error;
     use tokio::sync::Semaphore;
@@ -118,24 +119,26 @@ mod changes {
         let only = |names: &[&str]| ComposeOptions::only(names.iter().copied());
         let compose = async |names: &[&str]| composer.compose_state(&turn, &only(names)).await;
 
-        composer.add(Parts::default().with_provider(named("MINE"))).expect("a new name");
+        composer.add(ContextParts::default().with_provider(named("MINE"))).expect("a new name");
         assert_eq!(compose(&["MINE"]).await.text, "MINE");
-        let taken = Parts::default().with_provider(named("OTHER")).with_provider(named("TIME"));
+        let taken = ContextParts::default().with_provider(named("OTHER")).with_provider(named("TIME"));
         assert_eq!(composer.add(taken).expect_err("taken").kind(), ErrorKind::InvalidInput);
         assert_eq!(compose(&["OTHER"]).await.unknown, ["OTHER"], "all or none");
 
         // A built-in one is replaced, and what was cached of it does not count.
         assert_eq!(compose(&["CHARACTER"]).await.text, "");
-        composer.replace(Parts::default().with_provider(named("CHARACTER"))).expect("a name");
+        composer.replace(ContextParts::default().with_provider(named("CHARACTER"))).expect("a name");
         assert_eq!(compose(&["CHARACTER"]).await.text, "CHARACTER");
         let before = composer.services().providers().len();
-        composer.replace(Parts::default().with_provider(Arc::new(Time)).with_provider(named("LATE"))).expect("names");
+        composer
+            .replace(ContextParts::default().with_provider(Arc::new(Time)).with_provider(named("LATE")))
+            .expect("names");
         assert_eq!(composer.services().providers().len(), before + 1);
 
-        assert!(composer.remove(&Part::Provider("TIME".into())));
-        assert!(!composer.remove(&Part::Provider("TIME".into())));
+        assert!(composer.remove(&ContextPart::Provider("TIME".into())));
+        assert!(!composer.remove(&ContextPart::Provider("TIME".into())));
         assert_eq!(compose(&["TIME"]).await.unknown, ["TIME"]);
-        let kept = Parts::default().with_provider(named(""));
+        let kept = ContextParts::default().with_provider(named(""));
         assert_eq!(composer.replace(kept).expect_err("no name").kind(), ErrorKind::InvalidInput);
     }
 
@@ -144,7 +147,7 @@ mod changes {
         let (composer, turn) = stage(|builder| builder.built_in()).await;
         let advice: Advice = serde_json::from_str(r#"{"direct":["Sing."]}"#).expect("advice");
         assert_eq!((advice.group.len(), advice.direct.len()), (10, 1), "what is left out stays");
-        composer.replace(Parts::default().with_provider(Arc::new(Anxiety::with(advice)))).expect("a name");
+        composer.replace(ContextParts::default().with_provider(Arc::new(Anxiety::with(advice)))).expect("a name");
         let state = composer.compose_state(&turn, &ComposeOptions::only(["ANXIETY"])).await;
         assert_eq!(state.text, "# How to answer here\nSing.");
     }
@@ -168,8 +171,10 @@ mod changes {
         let options = ComposeOptions::default();
         let mut first = Box::pin(composer.compose_state(&turn, &options));
         assert!(futures::poll!(first.as_mut()).is_pending());
-        composer.remove(&Part::Provider("LATE".into()));
-        composer.replace(Parts::default().with_provider(named("SLOW")).with_provider(named("NEW"))).expect("names");
+        composer.remove(&ContextPart::Provider("LATE".into()));
+        composer
+            .replace(ContextParts::default().with_provider(named("SLOW")).with_provider(named("NEW")))
+            .expect("names");
         gate.add_permits(1);
         assert_eq!(first.await.text, "slow\n\nSLOW+LATE");
         let second = composer.compose_state(&turn, &options).await;
@@ -189,12 +194,12 @@ mod changes {
             "weather"
         }
 
-        async fn init(&self, config: &Values, services: &Services) -> Result<Parts> {
+        async fn init(&self, config: &Values, services: &Services) -> Result<ContextParts> {
             let place = config.get("place").and_then(|place| place.as_str());
             let place = place.ok_or_else(|| Error::invalid("the weather of which place?"))?;
             let text = format!("{} looks at the sky of {place}", services.character().name);
             let provider = Scripted::giving(ProviderInfo::new("WEATHER", ""), ProviderResult::text(text));
-            let parts = Parts::default().with_provider(Arc::new(provider));
+            let parts = ContextParts::default().with_provider(Arc::new(provider));
             Ok(self.brings.into_iter().fold(parts, |parts, name| parts.with_provider(named(name))))
         }
 
@@ -226,7 +231,7 @@ mod changes {
         assert_eq!(compose().await, "A\n\nAlice looks at the sky of Lima\n\nB");
         let again = composer.install(Arc::new(Weather::default()), &config("Lima")).await;
         assert_eq!(again.expect_err("the name is taken").kind(), ErrorKind::InvalidInput);
-        composer.replace(Parts::default().with_provider(named("B"))).expect("a name");
+        composer.replace(ContextParts::default().with_provider(named("B"))).expect("a name");
 
         assert!(!weather.is_over.load(Ordering::SeqCst));
         assert!(composer.uninstall("weather").await.expect("ended"));

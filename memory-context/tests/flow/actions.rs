@@ -7,8 +7,8 @@ use async_trait::async_trait;
 use memory_context::flow::{End, EventKind, Step};
 use memory_context::records::ActionStatus;
 use memory_context::state::{
-    Action, ActionCall, ActionInfo, ActionPlan, ActionResult, ActionState, ContextProvider, Cx, Parts, ProviderInfo,
-    ProviderResult,
+    Action, ActionCall, ActionInfo, ActionPlan, ActionResult, ActionState, ContextParts, ContextProvider, Cx,
+    ProviderInfo, ProviderResult,
 };
 use memory_core::{Error, Result};
 
@@ -151,7 +151,7 @@ impl ContextProvider for Named {
 async fn a_model_asks_for_providers_that_are_there_and_not_private() {
     let (open, closed) = (ProviderInfo::new("OPEN", "").dynamic(), ProviderInfo::new("SECRET_ONE", "").private());
     let providers: Vec<Arc<dyn ContextProvider>> = vec![Arc::new(Named(open)), Arc::new(Named(closed))];
-    let mut stage = Stage::with_parts(Parts { providers, ..Parts::default() }).await;
+    let mut stage = Stage::with_parts(ContextParts { providers, ..ContextParts::default() }).await;
     let run = stage.receive(said("ana", "hello", 1));
     let call = stage.asked().await;
     assert!(!call.prompt.contains("this is"));

@@ -8,8 +8,8 @@ use memory_context::actions;
 use memory_context::flow::{End, ReflectionEvaluator, RespondRules, Why};
 use memory_context::records::{RoomState, Scope};
 use memory_context::state::{
-    Action, ActionCall, ActionInfo, ActionResult, ContextProvider, Cx, Evaluation, Evaluator, EvaluatorInfo, Part,
-    Parts, ProviderInfo, ProviderResult,
+    Action, ActionCall, ActionInfo, ActionResult, ContextPart, ContextParts, ContextProvider, Cx, Evaluation,
+    Evaluator, EvaluatorInfo, ProviderInfo, ProviderResult,
 };
 use memory_context::template::{Template, Templates};
 use memory_core::Result;
@@ -90,7 +90,7 @@ async fn rooms_are_followed_and_muted_until_that_is_changed() {
 
 #[tokio::test]
 async fn whether_to_answer_is_asked_over_the_hosts_providers_and_a_list() {
-    let parts = Parts::default()
+    let parts = ContextParts::default()
         .with_provider(note(ProviderInfo::new("MINE", ""), "host-note"))
         .with_provider(note(ProviderInfo::new("LISTED", "").dynamic(), "listed-note"))
         .with_provider(note(ProviderInfo::new("OTHER", "").dynamic(), "other-note"));
@@ -151,7 +151,7 @@ async fn an_evaluator_sees_what_the_host_provides_and_what_was_said_and_may_spea
     let seen: Arc<Mutex<Seen>> = Arc::default();
     let mut info = EvaluatorInfo::new("CRITIC", "");
     info.always_run = true;
-    let parts = Parts::default()
+    let parts = ContextParts::default()
         .with_provider(note(ProviderInfo::new("MINE", ""), "host-note"))
         .with_evaluator(Arc::new(Critic(info, Arc::clone(&seen))));
     let mut stage = Stage::with_parts(parts).await;
@@ -171,7 +171,7 @@ async fn an_evaluator_sees_what_the_host_provides_and_what_was_said_and_may_spea
     assert!(seen.texts.iter().all(|text| text.contains("host-note")));
     drop(seen);
     // Taken away, it looks at nothing any more.
-    assert!(stage.composer.remove(&Part::Evaluator("CRITIC".into())));
+    assert!(stage.composer.remove(&ContextPart::Evaluator("CRITIC".into())));
     stage.play(said("ana", "again", 1), |_| text("Yes")).await;
     assert_eq!(stage.platform.texts(), ["Hi", "One more thing.", "Yes"]);
 }
@@ -233,7 +233,7 @@ impl Action for Look {
 #[tokio::test]
 async fn what_an_action_found_reaches_the_templates() {
     let look = Arc::new(Look(ActionInfo::new("LOOK", "Looks at the sky")));
-    let mut stage = Stage::with_parts(Parts::default().with_action(look)).await;
+    let mut stage = Stage::with_parts(ContextParts::default().with_action(look)).await;
     let mut templates = Templates::default();
     let words = "{{agentName}} says and does next; the sky is {{sky}}, {{completedActions}} done";
     templates.message_handler = Template::parse(words).expect("a template");
@@ -248,7 +248,7 @@ async fn what_an_action_found_reaches_the_templates() {
     assert_eq!(run.await.expect("no panic"), End::Completed);
     assert_eq!(stage.platform.texts(), ["It rains"]);
     // Taken away while the agent runs, it is offered no more.
-    assert!(stage.composer.remove(&Part::Action("LOOK".into())));
+    assert!(stage.composer.remove(&ContextPart::Action("LOOK".into())));
     stage.play(said("ana", "And now?", 1), |_| answer("LOOK", "")).await;
     let elsewhere = Scope::new(scope().room, entity("ana"));
     let newest = stage.records.messages().recent(&elsewhere, 1).await.expect("read").remove(0);

@@ -13,7 +13,7 @@ use memory_context::flow::{End, EventKind, Events, Incoming, MessageService, Not
 use memory_context::records::{
     ActionResult, AgentId, ChannelType, EntityId, Message, MessageContent, NewMessage, Records, RoomId, Scope,
 };
-use memory_context::state::{Character, Composer, Parts, Services};
+use memory_context::state::{Character, Composer, ContextParts, Services};
 use memory_core::{Error, ErrorKind, InMemory, ManualClock, MemoryProvider, Result, Timestamp};
 use memory_model::{Model, Prompt};
 use tokio::sync::{Semaphore, mpsc, oneshot};
@@ -136,21 +136,24 @@ impl Stage {
         services: impl FnOnce(Services, Arc<dyn Model>) -> Services,
         service: impl FnOnce(MessageService) -> MessageService,
     ) -> Self {
-        Self::build(services, Parts::default(), None, service).await
+        Self::build(services, ContextParts::default(), None, service).await
     }
 
     /// The same with these parts.
-    pub(crate) async fn with_parts(parts: Parts) -> Self {
+    pub(crate) async fn with_parts(parts: ContextParts) -> Self {
         Self::build(|services, _| services, parts, None, |service| service).await
     }
 
     /// The same with what makes vectors.
     pub(crate) async fn with_embedder(embedder: Arc<dyn Embedder>) -> Self {
-        Self::build(|services, _| services, Parts::default(), Some(embedder), |service| service).await
+        Self::build(|services, _| services, ContextParts::default(), Some(embedder), |service| service).await
     }
 
     /// The same with these parts, and another service.
-    pub(crate) async fn build_with(parts: Parts, service: impl FnOnce(MessageService) -> MessageService) -> Self {
+    pub(crate) async fn build_with(
+        parts: ContextParts,
+        service: impl FnOnce(MessageService) -> MessageService,
+    ) -> Self {
         Self::build(|services, _| services, parts, None, service).await
     }
 
@@ -167,7 +170,7 @@ impl Stage {
 
     async fn build(
         services: impl FnOnce(Services, Arc<dyn Model>) -> Services,
-        parts: Parts,
+        parts: ContextParts,
         embedder: Option<Arc<dyn Embedder>>,
         service: impl FnOnce(MessageService) -> MessageService,
     ) -> Self {
@@ -179,7 +182,7 @@ impl Stage {
     fn on(
         provider: Arc<dyn MemoryProvider>,
         services: impl FnOnce(Services, Arc<dyn Model>) -> Services,
-        parts: Parts,
+        parts: ContextParts,
         embedder: Option<Arc<dyn Embedder>>,
         service: impl FnOnce(MessageService) -> MessageService,
     ) -> Self {
