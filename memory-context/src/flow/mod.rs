@@ -2,8 +2,8 @@
 //!
 //! [`MessageService`] goes the way from the receipt to the evaluators. Its parts: [`platform`] says where a message comes from,
 //! [`RoomQueues`] when it has its turn, [`read_attachments`] what came with it and [`RespondRules`] whether it is answered;
-//! [`Templates`](crate::template::Templates) hold what a model is asked, and [`answer`] is what it said; [`learn`] keeps what was learned, and [`Events`] tell
-//! what became of it.
+//! [`Templates`](crate::template::Templates) hold what a model is asked, and [`answer`] is what it said; [`learn`] keeps what was
+//! learned, and [`Events`] tell what became of it.
 
 pub mod answer;
 mod attachments;
