@@ -9,7 +9,7 @@ use minijinja::syntax::SyntaxConfig;
 use minijinja::value::{Object, ObjectRepr, Serde, ValueKind};
 use minijinja::{Environment, ErrorKind, Value, escape_formatter};
 
-use crate::state::Values;
+use crate::state::{Character, Values};
 
 /// A text in which `{{name}}` stands for a value, and `{% if name %}…{% endif %}` for what depends on one.
 ///
@@ -29,6 +29,63 @@ use crate::state::Values;
 #[derive(Clone)]
 pub struct Template {
     environment: Arc<Environment<'static>>,
+}
+
+/// The templates of the flow. Each can be replaced; the values are those of the composed state, and `{{providers}}` is its text.
+///
+/// ```
+/// use memory_context::template::{Template, Templates};
+///
+/// let mut templates = Templates::default();
+/// templates.should_respond = Template::parse("{{providers}}\nIs {{agentName}} meant? <action>RESPOND or IGNORE</action>")?;
+/// # Ok::<(), memory_core::Error>(())
+/// ```
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Templates {
+    /// Whether to answer, over the default providers and [`RESPOND_PROVIDERS`](crate::flow::RESPOND_PROVIDERS); read as
+    /// [`RespondAnswer`](crate::flow::answer::RespondAnswer).
+    pub should_respond: Template,
+    /// What to answer, over the default providers; read as [`MessageAnswer`](crate::flow::answer::MessageAnswer).
+    pub message_handler: Template,
+    /// What was learned, over the default providers and [`REFLECTION_PROVIDERS`](crate::flow::REFLECTION_PROVIDERS); read as
+    /// [`ReflectionAnswer`](crate::flow::answer::ReflectionAnswer).
+    pub reflection: Template,
+    /// What to post, over [`POST_PROVIDERS`](crate::flow::POST_PROVIDERS); read as [`PostAnswer`](crate::flow::answer::PostAnswer).
+    pub post_creation: Template,
+}
+
+impl Templates {
+    /// The default templates, with those of a character in their places: `shouldRespondTemplate`, `messageHandlerTemplate`,
+    /// `reflectionTemplate` and `postCreationTemplate`. Others are passed over. `InvalidInput` with the name of one that can't be read.
+    pub fn of(character: &Character) -> Result<Self> {
+        let mut templates = Self::default();
+        for (name, text) in &character.templates {
+            let place = match name.as_str() {
+                "shouldRespondTemplate" => &mut templates.should_respond,
+                "messageHandlerTemplate" => &mut templates.message_handler,
+                "reflectionTemplate" => &mut templates.reflection,
+                "postCreationTemplate" => &mut templates.post_creation,
+                _ => continue,
+            };
+            *place = Template::parse(text.as_str())
+                .map_err(|error| Error::invalid(format!("{name}: {}", error.message())))?;
+        }
+        Ok(templates)
+    }
+}
+
+impl Default for Templates {
+    fn default() -> Self {
+        // The texts are parts of this crate, and the tests read them.
+        let built_in = |text| Template::parse(text).expect("a template of this crate");
+        Self {
+            should_respond: built_in(include_str!("flow/templates/should_respond.txt")),
+            message_handler: built_in(include_str!("flow/templates/message_handler.txt")),
+            reflection: built_in(include_str!("flow/templates/reflection.txt")),
+            post_creation: built_in(include_str!("flow/templates/post_creation.txt")),
+        }
+    }
 }
 
 /// What comes of a template.
@@ -141,6 +198,20 @@ mod tests {
     fn rendered(template: &str, values: serde_json::Value) -> String {
         let template = Template::parse(template).expect(template);
         template.render(values.as_object().expect("an object")).expect("renders").text
+    }
+
+    #[test]
+    fn a_character_has_templates_of_its_own() {
+        let json = r#"{"name":"Ada","templates":{"reflectionTemplate":"Hm, {{a}}","futureTemplate":"{{"}}"#;
+        let mut character: Character = serde_json::from_str(json).expect("a character");
+        let templates = Templates::of(&character).expect("templates");
+        let values = json!({ "a": "b" });
+        let text = |template: &Template| template.render(values.as_object().expect("an object")).expect("renders").text;
+        assert_eq!(text(&templates.reflection), "Hm, b");
+        assert_eq!(text(&templates.post_creation), text(&Templates::default().post_creation));
+        character.templates.insert("shouldRespondTemplate".into(), "{{".into());
+        let refused = Templates::of(&character).expect_err("no template");
+        assert!(refused.message().starts_with("shouldRespondTemplate: "), "{refused}");
     }
 
     #[test]

@@ -15,11 +15,15 @@ use super::handle::Parts;
 use super::platforms::Platforms;
 use super::source::Source;
 use super::{Agent, Limits, MemorySource, Tool};
-use crate::flow::{AttachmentReader, Events, MessageService, Platform, ReflectionEvaluator, RespondRules, Templates};
+use crate::flow::{AttachmentReader, Events, MessageService, Platform, ReflectionEvaluator, RespondRules};
+use crate::prompt::PromptSource;
 use crate::records::{AgentId, Entity, Records};
 use crate::state::{
-    Budget, Character, ComposeOptions, Composer, ContextPlugin, ContextProvider, Evaluator, Service, Services,
+    Budget, Character, ComposeOptions, Composer, ContextParts, ContextPlugin, ContextProvider, Evaluator, Service,
+    Services, Values,
 };
+use crate::template::Templates;
+use crate::tool::{self, PluginTools};
 
 /// Describes an [`Agent`]; see [`Agent::builder`]. It needs a memory and a model; everything else has a default.
 #[must_use]
@@ -33,18 +37,26 @@ pub struct AgentBuilder {
     embedder: Option<Arc<dyn Embedder>>,
     character: Option<Character>,
     system: Option<String>,
-    context: ContextPlugin,
-    plugins: Vec<Arc<dyn Plugin>>,
+    prompt_memory: Option<Arc<dyn PromptSource>>,
+    context: ContextParts,
+    built_in_tools: ContextParts,
+    plugins: Vec<Installation>,
     has_memory_tools: bool,
     reflects: bool,
     reader: Option<Arc<dyn AttachmentReader>>,
     platforms: BTreeMap<String, Arc<dyn Platform>>,
-    templates: Templates,
+    templates: Option<Templates>,
     options: ComposeOptions,
     rules: RespondRules,
     limits: Limits,
     grace: Duration,
     clock: Arc<dyn Clock>,
+}
+
+/// A plugin that is to be installed, and what it is told.
+struct Installation {
+    plugin: Arc<dyn ContextPlugin>,
+    config: Values,
 }
 
 enum ModelSource {
@@ -68,13 +80,15 @@ impl AgentBuilder {
             embedder: None,
             character: None,
             system: None,
-            context: ContextPlugin::default(),
+            prompt_memory: None,
+            context: ContextParts::default(),
+            built_in_tools: tool::built_in(),
             plugins: Vec::new(),
             has_memory_tools: false,
             reflects: true,
             reader: None,
             platforms: BTreeMap::new(),
-            templates: Templates::default(),
+            templates: None,
             // What is known of people is what a memory is for.
             options: ComposeOptions::with(["FACTS"]),
             rules: RespondRules::default(),
@@ -124,7 +138,7 @@ impl AgentBuilder {
         self
     }
 
-    /// Finds facts by their meaning too. Their vectors are made while the agent runs.
+    /// Finds facts by their meaning too. Their vectors are made after each run.
     pub fn embedder(mut self, embedder: impl Embedder) -> Self {
         self.embedder = Some(Arc::new(embedder));
         self
@@ -142,16 +156,33 @@ impl AgentBuilder {
         self
     }
 
-    /// Can do this.
+    /// Keeps its prompt memory there, instead of in its memory; see [`Services::with_prompt_memory`].
+    pub fn prompt_memory(mut self, memory: impl PromptSource) -> Self {
+        self.prompt_memory = Some(Arc::new(memory));
+        self
+    }
+
+    /// Can do this, beside what [`tool::built_in`] has.
     pub fn tool(mut self, tool: Tool) -> Self {
         self.context.tools.push(tool);
         self
     }
 
+    /// Can do only what the host gives it: follows and mutes no room, and keeps and forgets nothing, by a tool.
+    pub fn without_built_in_tools(mut self) -> Self {
+        self.built_in_tools = ContextParts::default();
+        self
+    }
+
     /// Can do what the executors of a plugin do, each within the room of the message; see [`Tool::from_plugin`]. The agent initialises the
     /// plugin and shuts it down.
-    pub fn plugin(mut self, plugin: Arc<dyn Plugin>) -> Self {
-        self.plugins.push(plugin);
+    pub fn plugin(self, plugin: Arc<dyn Plugin>) -> Self {
+        self.context_plugin(PluginTools::new(plugin), Values::new())
+    }
+
+    /// Has what a plugin brings along, which is told this; see [`Composer::install`]. The agent shuts it down.
+    pub fn context_plugin(mut self, plugin: impl ContextPlugin, config: Values) -> Self {
+        self.plugins.push(Installation { plugin: Arc::new(plugin), config });
         self
     }
 
@@ -198,9 +229,9 @@ impl AgentBuilder {
         self
     }
 
-    /// Asks its models by these templates.
+    /// Asks its models by these templates, instead of the default ones with those of the character in their places.
     pub fn templates(mut self, templates: Templates) -> Self {
-        self.templates = templates;
+        self.templates = Some(templates);
         self
     }
 
@@ -242,8 +273,8 @@ impl AgentBuilder {
 
     /// Opens and initialises the memory and the plugins, and makes the agent. To be awaited on a Tokio runtime, which the agent works on.
     ///
-    /// `InvalidInput` without a memory or a model, for a name or a URL that is none, and where two tools, providers, evaluators or services
-    /// share a name; else what the engine answers. What was opened is closed again.
+    /// `InvalidInput` without a memory or a model, for a name, a URL or a template that is none, and where two tools, providers, evaluators,
+    /// services or plugins share a name; else what the engine or a plugin answers. What was opened is closed again.
     pub async fn build(mut self) -> Result<Agent> {
         let memory = self.memory.take().ok_or_else(|| Error::invalid("an agent needs a memory"))?;
         let id = AgentId::parse(&self.name)?;
@@ -287,38 +318,42 @@ impl AgentBuilder {
         let small = self.small_model.take().map_or_else(|| Ok(Arc::clone(&large)), ModelSource::client)?;
         provider.init().await?;
         let records = Records::new(Arc::clone(&provider), id.clone()).with_clock(Arc::clone(&self.clock));
-        let has_embedder = self.embedder.is_some();
-        let records = self.embedder.into_iter().fold(records, Records::with_embedder);
-        let mut character = self.character.unwrap_or_else(|| Character::named(&self.name));
-        if let Some(system) = self.system {
+        let records = self.embedder.take().into_iter().fold(records, Records::with_embedder);
+        let mut character = self.character.take().unwrap_or_else(|| Character::named(&self.name));
+        if let Some(system) = self.system.take() {
             character.system = system;
         }
         records.entities().ensure(&Entity::new(id.entity(), &character.name)).await?;
 
         if self.has_memory_tools {
-            self.plugins.push(provider.plugin());
-        }
-        for plugin in &self.plugins {
-            plugin.init().await?;
-            self.context.tools.extend(Tool::from_plugin(plugin.as_ref()));
+            self = self.plugin(provider.plugin());
         }
         if self.reflects {
-            let reflection =
-                ReflectionEvaluator::new(Arc::clone(&small), self.templates.reflection.clone(), self.limits.model);
+            let reflection = ReflectionEvaluator::new(Arc::clone(&small), self.limits.model);
             self.context.evaluators.push(Arc::new(reflection));
         }
+        let templates = self.templates.map_or_else(|| Templates::of(&character), Ok)?;
         let services = Services::new(records.clone(), character).with_clock(Arc::clone(&self.clock));
-        let composer = Composer::builder(services).built_in().plugin(self.context).build()?;
+        let services = self.prompt_memory.into_iter().fold(services, Services::with_prompt_memory);
+        let builder = Composer::builder(services.with_templates(templates)).built_in();
+        let composer = builder.parts(self.context).parts(self.built_in_tools).build()?;
+        for Installation { plugin, config } in self.plugins {
+            if let Err(error) = composer.install(plugin, &config).await {
+                if let Err(error) = composer.shutdown().await {
+                    tracing::warn!(%error, "the plugins of an agent that was not made can't be shut down");
+                }
+                return Err(error);
+            }
+        }
         let events = Events::new(EVENTS, Arc::clone(&self.clock));
-        let service = MessageService::new(composer, large, Arc::new(Platforms(self.platforms)), events)
+        let service = MessageService::new(composer.clone(), large, Arc::new(Platforms(self.platforms)), events)
             .with_small_model(small)
             .with_rules(self.rules)
-            .with_templates(self.templates)
             .with_limits(self.limits)
             .with_options(self.options);
         let service = self.reader.into_iter().fold(service, MessageService::with_attachment_reader);
-        let (clock, plugins, grace) = (self.clock, self.plugins, self.grace);
-        Ok(Agent::start(Parts { service, records, clock, opened, plugins, grace, has_embedder }))
+        let (clock, grace) = (self.clock, self.grace);
+        Ok(Agent::start(Parts { service, composer, records, clock, opened, grace }))
     }
 }
 

@@ -5,9 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use lru::LruCache;
-use memory_core::plugin::Plugin;
 use memory_core::{Clock, Error, ErrorKind, MemoryProvider, Result};
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::oneshot;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -16,6 +15,8 @@ use super::{AgentBuilder, Answer, AnswerStream, Conversation};
 use crate::flow::platform::Origin;
 use crate::flow::{End, Events, Incoming, MessageService, Tap};
 use crate::records::{ChannelType, EntityId, Records, Room, RoomId};
+use crate::state::{Composer, ContextPart, ContextParts, ContextPlugin, Values};
+use crate::template::Templates;
 
 /// An agent that remembers. Cheap to clone; the clones are one agent.
 ///
@@ -51,30 +52,27 @@ pub struct Agent {
 #[derive(Debug)]
 struct Shared {
     service: Arc<MessageService>,
+    /// The one of the service: they share their registration.
+    composer: Composer,
     records: Records,
     clock: Arc<dyn Clock>,
     /// The provider that the agent opened for itself.
     opened: Option<Arc<dyn MemoryProvider>>,
-    plugins: Vec<Arc<dyn Plugin>>,
     grace: Duration,
     /// Who was seen where, of those that were seen last: what is known of them is kept.
     seen: Mutex<LruCache<(RoomId, EntityId), ()>>,
     runs: TaskTracker,
-    upkeep: TaskTracker,
-    /// Something was said, so that facts may have come.
-    news: Arc<Notify>,
     stop: CancellationToken,
 }
 
 /// What an agent is made of.
 pub(super) struct Parts {
     pub(super) service: MessageService,
+    pub(super) composer: Composer,
     pub(super) records: Records,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) opened: Option<Arc<dyn MemoryProvider>>,
-    pub(super) plugins: Vec<Arc<dyn Plugin>>,
     pub(super) grace: Duration,
-    pub(super) has_embedder: bool,
 }
 
 const SEEN: NonZeroUsize = NonZeroUsize::new(10_000).expect("more than none");
@@ -90,28 +88,10 @@ impl Agent {
     }
 
     pub(super) fn start(parts: Parts) -> Self {
-        let Parts { service, records, clock, opened, plugins, grace, has_embedder } = parts;
-        let (upkeep, news, stop) = (TaskTracker::new(), Arc::new(Notify::new()), CancellationToken::new());
-        if has_embedder {
-            upkeep.spawn(super::upkeep::embed(records.clone(), Arc::clone(&news), stop.clone()));
-        }
-        let (seen, runs) = (Mutex::new(LruCache::new(SEEN)), TaskTracker::new());
+        let Parts { service, composer, records, clock, opened, grace } = parts;
+        let (seen, runs, stop) = (Mutex::new(LruCache::new(SEEN)), TaskTracker::new(), CancellationToken::new());
         let service = Arc::new(service);
-        Self {
-            shared: Arc::new(Shared {
-                service,
-                records,
-                clock,
-                opened,
-                plugins,
-                grace,
-                seen,
-                runs,
-                upkeep,
-                news,
-                stop,
-            }),
-        }
+        Self { shared: Arc::new(Shared { service, composer, records, clock, opened, grace, seen, runs, stop }) }
     }
 
     /// Asks on behalf of a user, in the conversation that the user and the agent have with each other.
@@ -153,6 +133,36 @@ impl Agent {
         self.answer(origin, incoming, tap, answered).await
     }
 
+    /// Registers parts behind those that are there; see [`Composer::add`].
+    pub fn add(&self, parts: ContextParts) -> Result<()> {
+        self.shared.composer.add(parts)
+    }
+
+    /// Registers parts in the places of those with their names, built-in ones too; see [`Composer::replace`].
+    pub fn replace(&self, parts: ContextParts) -> Result<()> {
+        self.shared.composer.replace(parts)
+    }
+
+    /// Takes away what has a name, built-in ones too; tells whether it was there.
+    pub fn remove(&self, part: &ContextPart) -> bool {
+        self.shared.composer.remove(part)
+    }
+
+    /// Has its models asked by other templates from the next step on.
+    pub fn set_templates(&self, templates: Templates) {
+        self.shared.composer.set_templates(templates);
+    }
+
+    /// Makes a plugin ready and registers what it brings along; see [`Composer::install`].
+    pub async fn install(&self, plugin: impl ContextPlugin, config: &Values) -> Result<()> {
+        self.shared.composer.install(Arc::new(plugin), config).await
+    }
+
+    /// Takes away what a plugin brought along, and shuts it down; see [`Composer::uninstall`].
+    pub async fn uninstall(&self, name: &str) -> Result<bool> {
+        self.shared.composer.uninstall(name).await
+    }
+
     /// Where to hear what happens in the runs.
     pub fn events(&self) -> &Events {
         self.shared.service.events()
@@ -173,21 +183,16 @@ impl Agent {
     /// Runs that are not over within the grace of the builder are stopped and end as failed, which the messages in the ledger don't say:
     /// they were not answered.
     pub async fn shutdown(&self) -> Result<()> {
-        let Shared { runs, upkeep, stop, grace, plugins, opened, .. } = &*self.shared;
+        let Shared { runs, stop, grace, composer, opened, .. } = &*self.shared;
         runs.close();
-        upkeep.close();
         if timeout(*grace, runs.wait()).await.is_err() {
             tracing::warn!(runs = runs.len(), "runs are stopped before their end");
         }
         stop.cancel();
         runs.wait().await;
-        upkeep.wait().await;
-        let mut end = Ok(());
-        for plugin in plugins.iter().rev() {
-            end = plugin.shutdown().await.and(end);
-        }
+        let mut end = composer.shutdown().await;
         if let Some(provider) = opened {
-            end = provider.shutdown().await.and(end);
+            end = end.and(provider.shutdown().await);
         }
         end
     }
@@ -236,7 +241,6 @@ impl Shared {
             self.keep(origin).await?;
             let end = self.service.receive_for(incoming, tap.clone()).await;
             tap.end(&end);
-            self.news.notify_one();
             Ok(())
         };
         self.stop.run_until_cancelled(work).await.unwrap_or_else(|| Err(closed()))
@@ -251,13 +255,6 @@ impl Shared {
             seen().put(key, ());
         }
         Ok(())
-    }
-}
-
-impl Drop for Shared {
-    /// Nobody can ask any more; what keeps the memory up ends.
-    fn drop(&mut self) {
-        self.stop.cancel();
     }
 }
 

@@ -9,7 +9,6 @@ mod handle;
 mod platforms;
 mod source;
 mod stream;
-mod upkeep;
 
 pub use builder::AgentBuilder;
 pub use conversation::Conversation;
@@ -18,5 +17,5 @@ pub use source::MemorySource;
 pub use stream::{AnswerStream, Piece};
 
 pub use crate::flow::{Answer, End, Incoming, Limits};
-pub use crate::state::ToolResult;
+pub use crate::state::{ContextPart, ContextParts, ContextPlugin, ToolResult};
 pub use crate::tool::{Tool, ToolContext, ToolOutput};

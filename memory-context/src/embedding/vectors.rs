@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use memory_core::{
-    Collection, Content, Document, DocumentId, DocumentQuery, DocumentStore, DocumentWrite, Error, ErrorKind, Json,
-    JsonObject, Metadata, Number, Result, Timestamp,
+    Collection, Content, Document, DocumentId, DocumentQuery, DocumentSelection, DocumentStore, DocumentWrite, Error,
+    ErrorKind, Json, JsonObject, Metadata, Number, Result, Timestamp,
 };
 use serde::Deserialize;
 
@@ -50,6 +50,12 @@ impl<'a> Vectors<'a> {
             .put(write.with_id(document.id.clone()).with_metadata(Metadata::from_object(&labels)?))
             .await
             .map(drop)
+    }
+
+    /// Takes the vector of a document away, if there is one.
+    pub(crate) async fn remove(&self, id: &DocumentId) -> Result<()> {
+        let selection = DocumentSelection::ids(self.collection.clone(), [id.clone()])?;
+        self.documents.remove(&selection, 1).await.map(drop)
     }
 
     /// All vectors. `SchemaMismatch` when one is of another model or width than the embedder's: those can't be compared.

@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::answer::{IGNORE, MessageAnswer, Mistake, Mode, REPLY, is};
 use super::{End, MessageService, Run, Step, Why, voice};
+use crate::prompt::MemoryUpdate;
 use crate::records::{self, ActionStatus, Message};
 use crate::state::{
     ActionPlan, ActionState, ComposeOptions, Note, PlanStep, Services, State, StepStatus, ToolResult, Turn, Values,
@@ -64,6 +65,8 @@ pub(super) struct Dialogue<'a> {
     thought: String,
     /// An answer whose text waits for what came up since it was written.
     held: Option<MessageAnswer>,
+    /// What answers said is to be kept, in the batches that were.
+    kept: Vec<Vec<MemoryUpdate>>,
 }
 
 /// What a model said in one round.
@@ -88,7 +91,7 @@ impl<'a> Dialogue<'a> {
             turn: turn.clone(),
             // The conversation is read anew: while the message waited, those before it were answered.
             options: service.options.clone().refresh(["RECENT_MESSAGES"]),
-            services: Arc::new(service.composer.services().clone()),
+            services: service.composer.services(),
             state: Arc::default(),
             is_stale: true,
             tools: Vec::new(),
@@ -98,6 +101,7 @@ impl<'a> Dialogue<'a> {
             has_said: false,
             thought: String::new(),
             held: None,
+            kept: Vec::new(),
         }
     }
 
@@ -143,6 +147,9 @@ impl<'a> Dialogue<'a> {
         let mut said = first;
         loop {
             let before = self.turn.actions.results.len();
+            if let Said::Answer(answer) = &said {
+                self.remember(&answer.memory).await;
+            }
             match said {
                 Said::Calls(completion) => self.run_calls(completion).await?,
                 Said::Answer(answer) => match answer.mode() {
@@ -175,9 +182,10 @@ impl<'a> Dialogue<'a> {
 
     /// What the model is asked, over the state as it is now.
     async fn compose(&mut self) -> Result<()> {
+        self.services = self.service.composer.services();
         self.refresh().await;
         self.tools = Tool::offered(&self.services, &self.turn.message).await;
-        self.messages = self.service.messages(&self.service.templates.message_handler, &self.state)?;
+        self.messages = self.service.messages(&self.services.templates().message_handler, &self.state)?;
         Ok(())
     }
 
@@ -216,8 +224,7 @@ impl<'a> Dialogue<'a> {
 
     /// Only providers count that the model may name: those that are there, and not private.
     fn with_known_providers(&self, mut answer: MessageAnswer) -> MessageAnswer {
-        let offered =
-            self.service.composer.providers().iter().map(|provider| provider.info()).filter(|info| !info.private);
+        let offered = self.services.providers().iter().map(|provider| provider.info()).filter(|info| !info.private);
         let is_named = |name: &str| answer.providers.iter().any(|named| named.eq_ignore_ascii_case(name));
         answer.providers = offered.filter(|info| is_named(&info.name)).map(|info| info.name.to_string()).collect();
         answer
@@ -228,7 +235,9 @@ impl<'a> Dialogue<'a> {
         let Completion { text, mut tool_calls, .. } = completion;
         tool_calls.truncate(MAX_CALLS - self.calls);
         let answer = MessageAnswer::parse(&text).ok();
-        let (text, thought) = answer.map(|answer| (answer.text, answer.thought)).unwrap_or_default();
+        let (text, thought, memory) =
+            answer.map(|answer| (answer.text, answer.thought, answer.memory)).unwrap_or_default();
+        self.remember(&memory).await;
         self.plan(thought, tool_calls.iter().map(|call| call.name.as_str()));
         if !text.is_empty() {
             self.say(&Spoken { text: &text, answer: None }).await?;
@@ -282,6 +291,17 @@ impl<'a> Dialogue<'a> {
             Some(tool) if told.is_empty() => answer.parameters_of(tool.name()),
             _ => told,
         }
+    }
+
+    /// Changes the prompt memory as an answer says. What can't be kept is logged, and the message is answered all the same.
+    async fn remember(&mut self, updates: &[MemoryUpdate]) {
+        if updates.is_empty() || self.kept.iter().any(|kept| kept == updates) {
+            return;
+        }
+        if let Err(error) = self.service.remember(&self.turn.message, self.kept.len(), updates).await {
+            tracing::warn!(%error, "what an answer says is to be kept is not");
+        }
+        self.kept.push(updates.to_vec());
     }
 
     async fn reply(&mut self, answer: &MessageAnswer) -> Result<()> {
@@ -373,14 +393,14 @@ impl<'a> Dialogue<'a> {
 
     /// Says a text as an answer to the message.
     async fn say(&mut self, spoken: &Spoken<'_>) -> Result<Message> {
-        let services = self.service.composer.services();
-        let mut new = voice::reply(services, &self.turn.message, spoken.text).with_run(self.run.context().id);
+        let services = Arc::clone(&self.services);
+        let mut new = voice::reply(&services, &self.turn.message, spoken.text).with_run(self.run.context().id);
         if let Some(answer) = spoken.answer {
             new.content.thought = Some(answer.thought.clone()).filter(|thought| !thought.is_empty());
             new.content.actions = answer.actions.clone();
             new.content.providers = answer.providers.clone();
         }
-        let message = voice::say(services, &self.service.platform, self.service.limits.say, new).await?;
+        let message = voice::say(&services, &self.service.platform, self.service.limits.say, new).await?;
         (self.has_said, self.is_stale) = (true, true);
         self.run.tap().said(&message);
         self.run.step(Step::Answered(message.id));
@@ -398,8 +418,8 @@ impl<'a> Dialogue<'a> {
 
     /// Keeps a result, as a message of the agent and for what comes next.
     async fn keep(&mut self, result: ToolResult) -> Result<()> {
-        let services = self.service.composer.services();
-        let mut message = voice::reply(services, &self.turn.message, result.told()).with_run(self.run.context().id);
+        let services = Arc::clone(&self.services);
+        let mut message = voice::reply(&services, &self.turn.message, result.told()).with_run(self.run.context().id);
         let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
         let (before, plan) = (self.turn.actions.results.len(), self.turn.actions.plan.as_ref());
         let open = plan.map_or(0, |plan| plan.steps.len() - plan.steps_over());

@@ -2,25 +2,50 @@
 
 use std::panic::AssertUnwindSafe;
 
+use async_trait::async_trait;
 use futures::FutureExt;
 use futures::future::join_all;
 use memory_core::{Error, ErrorKind, Result};
 use tokio::time::timeout;
 
-use super::{MessageService, REFLECTION_PROVIDERS};
-use crate::state::{ComposeOptions, Evaluator, Snapshot, State, Turn};
+use super::dialogue::{MAX_CALLS, MAX_ROUNDS};
+use super::{MessageService, REFLECTION_PROVIDERS, Run, Step, voice};
+use crate::records::Message;
+use crate::state::{ComposeOptions, Evaluation, Evaluator, Snapshot, State, Turn, Voice};
+
+/// The most messages of a turn that are shown: each call has a result and may say something, as may each round.
+const RESPONSES: usize = 2 * MAX_CALLS + MAX_ROUNDS;
 
 impl MessageService {
-    /// Runs the evaluators that have something to do. One that fails, panics or is late does not change what was done, and the
-    /// others go on.
-    pub(super) async fn evaluate(&self, turn: &Turn, has_answered: bool) {
-        if timeout(self.limits.evaluators, self.run_evaluators(turn, has_answered)).await.is_err() {
+    /// Does what is to be done after an answer: counts the interaction, runs the evaluators that have something to do, and has the
+    /// vectors of facts made. What fails, panics or is late does not change what was done, and the others go on.
+    pub(super) async fn evaluate(&self, run: &Run, turn: &Turn, has_answered: bool) {
+        if has_answered {
+            self.touch(turn).await;
+        }
+        if timeout(self.limits.evaluators, self.run_evaluators(run, turn, has_answered)).await.is_err() {
             tracing::warn!("the evaluators took too long, and were given up");
+        }
+        match timeout(self.limits.evaluators, self.composer.services().records().upkeep()).await {
+            Ok(Ok(_)) => {}
+            Ok(Err(error)) => tracing::warn!(%error, "there are facts without vectors"),
+            Err(_) => tracing::warn!("the vectors of facts took too long, and were given up"),
         }
     }
 
-    async fn run_evaluators(&self, turn: &Turn, has_answered: bool) {
-        let evaluators = self.composer.services().evaluators().iter().map(AsRef::as_ref);
+    /// Counts an interaction of whoever was answered with the agent.
+    async fn touch(&self, turn: &Turn) {
+        let services = self.composer.services();
+        let (records, author) = (services.records(), &turn.message.content.author);
+        let (agent, at) = (records.agent().entity(), turn.message.created_at);
+        if let Err(error) = records.relationships().interact(author, &agent, [], at).await {
+            tracing::warn!(%error, "an interaction is not counted");
+        }
+    }
+
+    async fn run_evaluators(&self, run: &Run, turn: &Turn, has_answered: bool) {
+        let services = self.composer.services();
+        let evaluators = services.evaluators().iter().map(AsRef::as_ref);
         let concerned = evaluators.filter(|evaluator| has_answered || evaluator.info().always_run);
         let validated = join_all(concerned.map(|evaluator| async move {
             let is_valid = guarded(evaluator, evaluator.validate(&self.composer.cx(turn, &Snapshot::default()))).await;
@@ -30,10 +55,12 @@ impl MessageService {
         if busy.is_empty() {
             return;
         }
-        let state = self.evaluated_state(turn).await;
-        let (snapshot, state) = (&state.snapshot(), &state);
+        let (state, responses) = (self.evaluated_state(turn).await, self.responses(turn).await);
+        let (snapshot, state, responses) = (&state.snapshot(), &state, &responses[..]);
+        let voice = &Speaking { service: self, run, turn };
         let runs = busy.into_iter().map(|evaluator| async move {
-            guarded(evaluator, evaluator.evaluate(&self.composer.cx(turn, snapshot), state)).await;
+            let cx = &self.composer.cx(turn, snapshot);
+            guarded(evaluator, evaluator.evaluate(&Evaluation { cx, state, responses, has_answered, voice })).await;
         });
         join_all(runs).await;
     }
@@ -41,8 +68,40 @@ impl MessageService {
     /// What the agent said since is part of it.
     async fn evaluated_state(&self, turn: &Turn) -> State {
         let names = REFLECTION_PROVIDERS.into_iter().chain(["EVALUATORS"]);
-        let options = ComposeOptions::only(names).refresh(["RECENT_MESSAGES"]);
+        let options = ComposeOptions::with(names).refresh(["RECENT_MESSAGES"]);
         self.composer.compose_state(turn, &options).await
+    }
+
+    /// What the agent said in this turn, oldest first.
+    async fn responses(&self, turn: &Turn) -> Vec<Message> {
+        let services = self.composer.services();
+        let until = services.records().messages().until(&turn.message, RESPONSES).await;
+        let mut responses = until.unwrap_or_else(|error| {
+            tracing::warn!(%error, "the evaluators see no responses");
+            Vec::new()
+        });
+        responses.retain(|message| message.content.in_reply_to == Some(turn.message.id));
+        responses.reverse();
+        responses
+    }
+}
+
+/// Says what an evaluator has to say, in the run that it looks at.
+struct Speaking<'a> {
+    service: &'a MessageService,
+    run: &'a Run,
+    turn: &'a Turn,
+}
+
+#[async_trait]
+impl Voice for Speaking<'_> {
+    async fn say(&self, text: &str) -> Result<Message> {
+        let Self { service, run, turn } = self;
+        let services = service.composer.services();
+        let new = voice::reply(&services, &turn.message, text).with_run(run.context().id);
+        let message = voice::say(&services, &service.platform, service.limits.say, new).await?;
+        run.step(Step::Answered(message.id));
+        Ok(message)
     }
 }
 

@@ -20,14 +20,16 @@ pub struct Learned {
     pub refused: usize,
 }
 
-/// Keeps the new facts of a reflection, each about its subject and by the agent, and counts an interaction of each relationship.
+/// Keeps the new facts of a reflection, each about its subject and by the agent, counts an interaction of each relationship, and keeps
+/// what the agent thought of how it did. A fact that corrects a known one takes its place.
 ///
 /// What a model says of others than those in the room of the message, its author and the agent is left out: it may have been told to
 /// say so by the conversation.
 pub async fn learn(records: &Records, message: &Message, answer: &ReflectionAnswer, at: Timestamp) -> Result<Learned> {
     let (room, author) = (&message.content.room, &message.content.author);
     let agent = records.agent().entity();
-    let present = records.participants().of_room(&Scope::new(room.clone(), author.clone())).await?;
+    let scope = Scope::new(room.clone(), author.clone());
+    let present = records.participants().of_room(&scope).await?;
     let mut present: BTreeSet<_> = present.into_iter().map(|participant| participant.entity).collect();
     present.extend([author.clone(), agent.clone()]);
     let mut learned = Learned { facts: Vec::new(), relationships: Vec::new(), refused: 0 };
@@ -37,7 +39,16 @@ pub async fn learn(records: &Records, message: &Message, answer: &ReflectionAnsw
             continue;
         }
         let new = NewFact::new(room.clone(), fact.subject.clone(), agent.clone(), &fact.claim, at);
-        match kept(records.facts().remember(new.with_source(message.id)).await)? {
+        let new = new.with_kind(fact.kind.to_lowercase()).with_source(message.id);
+        let corrected = match fact.corrects.is_empty() {
+            true => None,
+            false => records.facts().find(&scope, &fact.corrects).await?.filter(|known| known.subject == fact.subject),
+        };
+        let remembered = match &corrected {
+            Some(known) => records.facts().replace(known, new).await,
+            None => records.facts().remember(new).await,
+        };
+        match kept(remembered)? {
             Some(remembered) => learned.facts.extend(remembered.is_new.then_some(remembered.fact)),
             None => learned.refused += 1,
         }
@@ -54,14 +65,19 @@ pub async fn learn(records: &Records, message: &Message, answer: &ReflectionAnsw
             None => learned.refused += 1,
         }
     }
+    if !answer.thought.is_empty() {
+        records.reflections().add(message, &answer.thought, at).await?;
+    }
     Ok(learned)
 }
 
-/// `None` for what can't be kept whenever it is tried; that the engine fails is an error.
+/// `None` for what can't be kept whenever it is tried, and for a correction that came too late; that the engine fails is an error.
 fn kept<T>(done: Result<T>) -> Result<Option<T>> {
     match done {
         Ok(value) => Ok(Some(value)),
-        Err(error) if matches!(error.kind(), ErrorKind::InvalidInput | ErrorKind::TooLarge) => Ok(None),
+        Err(error) if matches!(error.kind(), ErrorKind::InvalidInput | ErrorKind::TooLarge | ErrorKind::Conflict) => {
+            Ok(None)
+        }
         Err(error) => Err(error),
     }
 }

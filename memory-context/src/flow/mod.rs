@@ -2,8 +2,8 @@
 //!
 //! [`MessageService`] goes the way from the receipt to the evaluators. Its parts: [`platform`] says where a message comes from,
 //! [`RoomQueues`] when it has its turn, [`read_attachments`] what came with it and [`RespondRules`] whether it is answered;
-//! [`Templates`] hold what a model is asked, and [`answer`] is what it said; [`learn`] keeps what was learned, and [`Events`] tell
-//! what became of it.
+//! [`Templates`](crate::template::Templates) hold what a model is asked, and [`answer`] is what it said; [`learn`] keeps what was
+//! learned, and [`Events`] tell what became of it.
 
 pub mod answer;
 mod attachments;
@@ -16,6 +16,7 @@ pub mod platform;
 mod post;
 mod queue;
 mod reflect;
+mod remember;
 mod respond;
 mod run;
 mod service;
@@ -33,10 +34,10 @@ pub use learn::{Learned, learn};
 pub use post::Posted;
 pub use queue::{Claim, RoomQueues, Ticket};
 pub use reflect::ReflectionEvaluator;
-pub use respond::{Decision, Received, RespondRules, Why, is_own, is_reflection_due};
+pub use respond::{BYPASS_SOURCES, BYPASS_TYPES, Decision, Received, RespondRules, Why, is_own, is_reflection_due};
 pub use run::Run;
 pub use service::{Incoming, Limits, MessageService};
 pub use tap::Answer;
 pub(crate) use tap::Tap;
-pub use templates::{POST_PROVIDERS, REFLECTION_PROVIDERS, RESPOND_PROVIDERS, Templates};
+pub use templates::{POST_PROVIDERS, REFLECTION_PROVIDERS, RESPOND_PROVIDERS};
 pub use voice::Platform;

@@ -44,11 +44,12 @@ impl MessageService {
         let (id, created_at) = (MemoryId::generate(), services.clock().now());
         let turn = Turn::new(Message { id, created_at, content: content.clone(), is_undelivered: false });
         let options = ComposeOptions::only(POST_PROVIDERS);
-        let post = self.ask_writer(run, &self.templates.post_creation, &turn, &options, PostAnswer::parse).await?;
+        let post =
+            self.ask_writer(run, &services.templates().post_creation, &turn, &options, PostAnswer::parse).await?;
         content.text = post.post.clone();
         content.thought = Some(post.thought.clone());
         let new = NewMessage::new(content, services.clock().now()).with_run(run.context().id);
-        let message = voice::say(services, &self.platform, self.limits.say, new).await?;
+        let message = voice::say(&services, &self.platform, self.limits.say, new).await?;
         run.step(Step::Answered(message.id));
         Ok(Posted { message, post })
     }

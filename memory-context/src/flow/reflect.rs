@@ -13,8 +13,7 @@ use memory_model::{Message, Model, Prompt, ask};
 use super::answer::{MAX_ACTIONS, ReflectionAnswer};
 use super::{is_reflection_due, learn};
 use crate::records::RoomId;
-use crate::state::{Cx, Evaluator, EvaluatorInfo, State};
-use crate::template::Template;
+use crate::state::{Cx, Evaluation, Evaluator, EvaluatorInfo};
 
 /// Reflects on a room when more messages came since the last time than a quarter of the length of a conversation. What actions did does
 /// not count, and a reflection that fails counts as one: the next comes a quarter later.
@@ -25,7 +24,6 @@ use crate::template::Template;
 pub struct ReflectionEvaluator {
     info: EvaluatorInfo,
     model: Arc<dyn Model>,
-    template: Template,
     limit: Duration,
     /// The messages of each room that were looked at.
     seen: Mutex<LruCache<RoomId, HashSet<MemoryId>>>,
@@ -34,11 +32,11 @@ pub struct ReflectionEvaluator {
 const ROOMS: NonZeroUsize = NonZeroUsize::new(1_000).expect("more than none");
 
 impl ReflectionEvaluator {
-    /// Asks this model with this template, within this time for each answer.
-    pub fn new(model: Arc<dyn Model>, template: Template, limit: Duration) -> Self {
+    /// Asks this model, within this time for each answer, with the template of the services.
+    pub fn new(model: Arc<dyn Model>, limit: Duration) -> Self {
         let info = EvaluatorInfo::new("REFLECTION", "Looks at the conversation, and keeps facts and relationships");
         let info = EvaluatorInfo { always_run: true, ..info };
-        Self { info, model, template, limit, seen: Mutex::new(LruCache::new(ROOMS)) }
+        Self { info, model, limit, seen: Mutex::new(LruCache::new(ROOMS)) }
     }
 
     /// What was said last, as far back as a reflection can be due: by its ids, since the time of a message is what its platform says.
@@ -75,15 +73,16 @@ impl Evaluator for ReflectionEvaluator {
         Ok(self.is_due(cx, self.said(cx).await?, false))
     }
 
-    async fn evaluate(&self, cx: &Cx<'_>, state: &State) -> Result<()> {
+    async fn evaluate(&self, evaluation: &Evaluation<'_>) -> Result<()> {
+        let Evaluation { cx, state, .. } = evaluation;
         // Marked before the model is asked, so that a model that is down is not asked about every message.
         if !self.is_due(cx, self.said(cx).await?, true) {
             return Ok(());
         }
-        let prompt = self.template.render(&state.values)?.text;
+        let services = cx.services();
+        let prompt = services.templates().reflection.render(&state.values)?.text;
         let prompt = Prompt { messages: vec![Message::user(prompt)], ..Prompt::default() };
         let answer = ask(self.model.as_ref(), prompt, self.limit, ReflectionAnswer::parse).await?.value;
-        let services = cx.services();
         let learned = learn(services.records(), cx.message(), &answer, services.clock().now()).await?;
         tracing::debug!(facts = learned.facts.len(), refused = learned.refused, "reflected");
         Ok(())
@@ -98,9 +97,9 @@ mod tests {
     use memory_model::Completion;
 
     use super::*;
-    use crate::flow::{REFLECTION_PROVIDERS, Templates};
+    use crate::flow::REFLECTION_PROVIDERS;
     use crate::records::{self, ActionStatus, AgentId, EntityId, MessageContent, NewMessage, Records, Scope};
-    use crate::state::{Character, ComposeOptions, Composer, Services, Snapshot, Turn};
+    use crate::state::{Character, ComposeOptions, Composer, Services, Snapshot, Turn, Voice};
 
     #[derive(Debug, Default)]
     struct Scripted {
@@ -116,6 +115,16 @@ mod tests {
                 true => Err(Error::invalid("down")),
                 false => Ok(r#"{"thought":"t","facts":[{"claim":"Ana likes tea","subject":"ana"}]}"#.into()),
             }
+        }
+    }
+
+    /// What a reflection has no use for.
+    struct Mute;
+
+    #[async_trait]
+    impl Voice for Mute {
+        async fn say(&self, _: &str) -> Result<records::Message> {
+            Err(Error::invalid("nothing is said here"))
         }
     }
 
@@ -136,7 +145,7 @@ mod tests {
             let composer = Composer::builder(services).built_in().build().expect("names differ");
             let model = Arc::new(Scripted::default());
             let asked: Arc<dyn Model> = Arc::clone(&model) as _;
-            let evaluator = ReflectionEvaluator::new(asked, Templates::default().reflection, Duration::from_secs(60));
+            let evaluator = ReflectionEvaluator::new(asked, Duration::from_secs(60));
             Self { records, composer, model, evaluator }
         }
 
@@ -158,8 +167,10 @@ mod tests {
                 let state = self.composer.compose_state(&turn, &ComposeOptions::only(REFLECTION_PROVIDERS)).await;
                 let snapshot = state.snapshot();
                 let cx = self.composer.cx(&turn, &snapshot);
+                let evaluation =
+                    Evaluation { cx: &cx, state: &state, responses: &[], has_answered: true, voice: &Mute };
                 let (one, other) =
-                    futures::join!(self.evaluator.evaluate(&cx, &state), self.evaluator.evaluate(&cx, &state));
+                    futures::join!(self.evaluator.evaluate(&evaluation), self.evaluator.evaluate(&evaluation));
                 assert_eq!(one.is_err() || other.is_err(), self.model.is_down.load(Ordering::SeqCst));
             }
             let asked = self.model.asked.load(Ordering::SeqCst) - before;

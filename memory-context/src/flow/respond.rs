@@ -1,13 +1,15 @@
 //! Whether an agent answers a message, before a model is asked.
 
 use std::collections::BTreeSet;
-use std::fmt;
+use std::{env, fmt};
 
-use memory_core::words;
+use memory_core::{Error, Result, words};
 
+use super::RESPOND_PROVIDERS;
 use crate::records::{AgentId, ChannelType, MessageContent, RoomState};
+use crate::state::ComposeOptions;
 
-/// Where an agent answers without asking a model.
+/// Where an agent answers without asking a model, and over which providers a model is asked elsewhere.
 ///
 /// ```
 /// use memory_context::flow::RespondRules;
@@ -19,7 +21,13 @@ use crate::records::{AgentId, ChannelType, MessageContent, RoomState};
 pub struct RespondRules {
     channel_types: BTreeSet<ChannelType>,
     sources: BTreeSet<String>,
+    providers: BTreeSet<String>,
 }
+
+/// The environment variable with the [`ChannelType`]s, between commas, in which an agent answers without asking a model.
+pub const BYPASS_TYPES: &str = "SHOULD_RESPOND_BYPASS_TYPES";
+/// The environment variable with the sources, between commas, to which an agent answers without asking a model.
+pub const BYPASS_SOURCES: &str = "SHOULD_RESPOND_BYPASS_SOURCES";
 
 /// What is known of a message when it comes in.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -78,10 +86,15 @@ impl Why {
 }
 
 impl Default for RespondRules {
-    /// Direct conversations, the agent by itself, programs that call, and `client_chat`.
+    /// Direct conversations, the agent by itself, programs that call, and `client_chat`; a model is asked over the default
+    /// providers and [`RESPOND_PROVIDERS`].
     fn default() -> Self {
         use ChannelType::{Api, Dm, Own, VoiceDm};
-        Self { channel_types: [Dm, VoiceDm, Own, Api].into(), sources: ["client_chat".to_owned()].into() }
+        Self {
+            channel_types: [Dm, VoiceDm, Own, Api].into(),
+            sources: ["client_chat".to_owned()].into(),
+            providers: RESPOND_PROVIDERS.map(str::to_owned).into(),
+        }
     }
 }
 
@@ -98,6 +111,37 @@ impl RespondRules {
     pub fn with_source(mut self, source: impl Into<String>) -> Self {
         self.sources.insert(source.into());
         self
+    }
+
+    /// Over the default providers and these, in the place of [`RESPOND_PROVIDERS`].
+    #[must_use]
+    pub fn with_providers<N: Into<String>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
+        self.providers = names.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Also in the rooms and to the sources that [`BYPASS_TYPES`] and [`BYPASS_SOURCES`] name in the environment of the process.
+    /// `InvalidInput` when one is not text, and when a type is unknown.
+    pub fn with_environment(self) -> Result<Self> {
+        self.with_variables(|name| match env::var(name) {
+            Ok(value) => Ok(Some(value)),
+            Err(env::VarError::NotPresent) => Ok(None),
+            Err(env::VarError::NotUnicode(_)) => Err(Error::invalid(format!("{name} must be text"))),
+        })
+    }
+
+    fn with_variables(mut self, variable: impl Fn(&str) -> Result<Option<String>>) -> Result<Self> {
+        for name in listed(variable(BYPASS_TYPES)?.unwrap_or_default()) {
+            let mistake = |error: Error| Error::invalid(format!("{BYPASS_TYPES}: {}", error.message()));
+            self.channel_types.insert(ChannelType::parse(&name.to_ascii_uppercase()).map_err(mistake)?);
+        }
+        self.sources.extend(listed(variable(BYPASS_SOURCES)?.unwrap_or_default()));
+        Ok(self)
+    }
+
+    /// What a model is asked over.
+    pub(super) fn options(&self) -> ComposeOptions {
+        ComposeOptions::with(self.providers.iter().map(String::as_str))
     }
 
     /// Decides as far as that goes without a model.
@@ -121,6 +165,12 @@ impl RespondRules {
         }
         if is_addressed { Decision::Respond(Why::Addressed) } else { Decision::Ask }
     }
+}
+
+/// The names in a list between commas, also where it is written as an array of JSON.
+fn listed(list: String) -> Vec<String> {
+    let plain = |name: &str| name.trim_matches(|sign: char| sign.is_whitespace() || "[]\"'".contains(sign)).to_owned();
+    list.split(',').map(plain).filter(|name| !name.is_empty()).collect()
 }
 
 /// Whether the agent said it. Nothing is recorded of such a message, or its echo would supersede the answer that it is.
@@ -208,6 +258,26 @@ mod tests {
         assert_eq!(of(ChannelType::Group, "support"), Decision::Respond(Why::Source));
         assert_eq!(of(ChannelType::Group, "client_chat"), Decision::Respond(Why::Source));
         assert_eq!(of(ChannelType::Group, "sup"), Decision::Ask);
+    }
+
+    #[test]
+    fn the_environment_adds_rooms_and_sources() {
+        let rules = |types: Option<&str>, sources: Option<&str>| {
+            let value = |name: &str| Ok(if name == BYPASS_TYPES { types } else { sources }.map(str::to_owned));
+            RespondRules::default().with_variables(value)
+        };
+        let set = rules(Some(" group, Feed,"), Some(r#"["discord", 'support desk']"#)).expect("known types");
+        let of = |channel_type, source| decide(&set, ("ana", channel_type, source, "hello", false, None));
+        for channel_type in [ChannelType::Group, ChannelType::Feed, ChannelType::Dm] {
+            assert_eq!(of(channel_type, ""), Decision::Respond(Why::ChannelType));
+        }
+        for source in ["discord", "support desk", "client_chat"] {
+            assert_eq!(of(ChannelType::Thread, source), Decision::Respond(Why::Source));
+        }
+        assert_eq!(of(ChannelType::Thread, "telegram"), Decision::Ask);
+        assert_eq!(rules(None, Some("")).expect("nothing"), RespondRules::default());
+        let refused = rules(Some("GROUP,PUB"), None).expect_err("no such type");
+        assert!(refused.message().starts_with("SHOULD_RESPOND_BYPASS_TYPES: "), "{refused}");
     }
 
     #[test]

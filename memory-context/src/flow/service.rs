@@ -17,8 +17,8 @@ use super::dialogue::Dialogue;
 use super::run::TimeLeft;
 use super::tap::Tap;
 use super::{
-    AttachmentReader, Decision, End, Events, Platform, RESPOND_PROVIDERS, Received, RespondRules, RoomQueues, Run,
-    Step, Templates, Ticket, Why, is_own, read_attachments,
+    AttachmentReader, Decision, End, Events, Platform, Received, RespondRules, RoomQueues, Run, Step, Ticket, Why,
+    is_own, read_attachments,
 };
 use crate::records::{Message, NewMessage, Scope};
 use crate::state::{ComposeOptions, Composer, State, Turn};
@@ -78,14 +78,13 @@ pub struct MessageService {
     queues: RoomQueues,
     pub(super) events: Events,
     rules: RespondRules,
-    pub(super) templates: Templates,
     pub(super) limits: Limits,
     /// What is composed for an answer.
     pub(super) options: ComposeOptions,
 }
 
 impl MessageService {
-    /// A service with the default rules, templates and limits, and one model for everything.
+    /// A service with the default rules and limits, and one model for everything.
     pub fn new(composer: Composer, model: Arc<dyn Model>, platform: Arc<dyn Platform>, events: Events) -> Self {
         Self {
             composer,
@@ -96,7 +95,6 @@ impl MessageService {
             queues: RoomQueues::default(),
             events,
             rules: RespondRules::default(),
-            templates: Templates::default(),
             limits: Limits::default(),
             options: ComposeOptions::default(),
         }
@@ -120,13 +118,6 @@ impl MessageService {
     #[must_use]
     pub fn with_rules(mut self, rules: RespondRules) -> Self {
         self.rules = rules;
-        self
-    }
-
-    /// With other templates.
-    #[must_use]
-    pub fn with_templates(mut self, templates: Templates) -> Self {
-        self.templates = templates;
         self
     }
 
@@ -210,7 +201,7 @@ impl MessageService {
         // Whoever waits for the answer does not wait for the evaluators.
         run.tap().end(&end);
         if let End::Completed | End::Ignored(_) = end {
-            self.evaluate(&turn, end == End::Completed).await;
+            self.evaluate(run, &turn, end == End::Completed).await;
         }
         Ok(end)
     }
@@ -269,8 +260,8 @@ impl MessageService {
     /// Without what can't be read, and without what can't be kept of it, the message is answered all the same.
     async fn read_attachments(&self, turn: &mut Turn) {
         let Some(reader) = &self.reader else { return };
-        let (records, message) = (self.composer.services().records(), Message::clone(&turn.message));
-        match read_attachments(records, reader.as_ref(), message, self.limits.attachment).await {
+        let (services, message) = (self.composer.services(), Message::clone(&turn.message));
+        match read_attachments(services.records(), reader.as_ref(), message, self.limits.attachment).await {
             Ok(message) => *turn = Turn::new(message),
             Err(error) => tracing::warn!(%error, "what was found in attachments can't be kept"),
         }
@@ -286,9 +277,8 @@ impl MessageService {
         if decision != Decision::Ask {
             return Ok(decision);
         }
-        let options = ComposeOptions::only(RESPOND_PROVIDERS);
-        let answer =
-            self.ask(run, &self.small, &self.templates.should_respond, turn, &options, RespondAnswer::parse).await?;
+        let (template, options) = (&services.templates().should_respond, self.rules.options());
+        let answer = self.ask(run, &self.small, template, turn, &options, RespondAnswer::parse).await?;
         let decide = if answer.should_respond() { Decision::Respond } else { Decision::Ignore };
         Ok(decide(Why::Model))
     }
@@ -323,7 +313,8 @@ impl MessageService {
 
     /// What a model is asked over a state: the instructions of the character, then the template.
     pub(super) fn messages(&self, template: &Template, state: &State) -> Result<Vec<model::Message>> {
-        let system = &self.composer.services().character().system;
+        let services = self.composer.services();
+        let system = &services.character().system;
         let system = (!system.trim().is_empty()).then(|| model::Message::system(system));
         let asked = model::Message::user(template.render(&state.values)?.text);
         Ok(system.into_iter().chain([asked]).collect())

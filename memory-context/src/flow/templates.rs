@@ -1,49 +1,12 @@
-//! What a model is asked in each step of the flow.
+//! What the questions of the flow are asked over.
 
-use crate::template::Template;
-
-/// The providers of the question whether to answer.
+/// The providers of the question whether to answer, beside the default ones.
 pub const RESPOND_PROVIDERS: [&str; 5] = ["ANXIETY", "ENTITIES", "CHARACTER", "RECENT_MESSAGES", "ACTIONS"];
-/// The providers of a reflection.
-pub const REFLECTION_PROVIDERS: [&str; 5] = ["CHARACTER", "ENTITIES", "RELATIONSHIPS", "FACTS", "RECENT_MESSAGES"];
+/// The providers of a reflection, beside the default ones.
+pub const REFLECTION_PROVIDERS: [&str; 6] =
+    ["CHARACTER", "ENTITIES", "RELATIONSHIPS", "FACTS", "RECENT_MESSAGES", "REFLECTIONS"];
 /// The providers of a post.
 pub const POST_PROVIDERS: [&str; 3] = ["CHARACTER", "PROVIDERS", "TIME"];
-
-/// The templates of the flow. Each can be replaced; the values are those of the composed state, and `{{providers}}` is its text.
-///
-/// ```
-/// use memory_context::flow::Templates;
-/// use memory_context::template::Template;
-///
-/// let mut templates = Templates::default();
-/// templates.should_respond = Template::parse("{{providers}}\nIs {{agentName}} meant? <action>RESPOND or IGNORE</action>")?;
-/// # Ok::<(), memory_core::Error>(())
-/// ```
-#[derive(Debug, Clone)]
-#[non_exhaustive]
-pub struct Templates {
-    /// Whether to answer, over [`RESPOND_PROVIDERS`]; read as [`RespondAnswer`](super::answer::RespondAnswer).
-    pub should_respond: Template,
-    /// What to answer, over the default providers; read as [`MessageAnswer`](super::answer::MessageAnswer).
-    pub message_handler: Template,
-    /// What was learned, over [`REFLECTION_PROVIDERS`]; read as [`ReflectionAnswer`](super::answer::ReflectionAnswer).
-    pub reflection: Template,
-    /// What to post, over [`POST_PROVIDERS`]; read as [`PostAnswer`](super::answer::PostAnswer).
-    pub post_creation: Template,
-}
-
-impl Default for Templates {
-    fn default() -> Self {
-        // The texts are parts of this crate, and the tests read them.
-        let built_in = |text| Template::parse(text).expect("a template of this crate");
-        Self {
-            should_respond: built_in(include_str!("templates/should_respond.txt")),
-            message_handler: built_in(include_str!("templates/message_handler.txt")),
-            reflection: built_in(include_str!("templates/reflection.txt")),
-            post_creation: built_in(include_str!("templates/post_creation.txt")),
-        }
-    }
-}
 
 #[cfg(test)]
 mod tests {
@@ -55,6 +18,7 @@ mod tests {
     use crate::flow::answer::{MessageAnswer, Mode, PostAnswer, ReflectionAnswer, RespondAnswer};
     use crate::records::{AgentId, EntityId, MessageContent, NewMessage, Records, RoomId};
     use crate::state::{Character, ComposeOptions, Composer, Services, Turn};
+    use crate::template::{Template, Templates};
 
     /// The prompt of a template for a message that says `Hello <b>`.
     async fn prompt(template: &Template, options: &ComposeOptions) -> String {

@@ -6,6 +6,7 @@ use memory_core::Revision;
 use serde::{Deserialize, Serialize};
 
 use super::Flags;
+use crate::records::{AgentId, Message};
 
 /// The session and the personality that are active. Its JSON has camelCase names; names it does not know are passed over.
 ///
@@ -55,6 +56,17 @@ impl MemoryLoadContext {
         }
     }
 
+    /// The context of a message that an agent received: the room is the session, and each agent has a memory of its own there. The
+    /// profile is that of the author in direct conversations, and that of the room in any other, since a room of many must not hear
+    /// what somebody said in private.
+    pub fn of(agent: &AgentId, message: &Message) -> Self {
+        let content = &message.content;
+        let room = content.room.as_str();
+        let platform = if content.source.is_empty() { "chat" } else { &content.source };
+        let context = Self::new(room, room, platform).with_personality(agent.as_str(), MemoryScope::PerPersonality);
+        if content.channel_type.is_direct() { context.with_user(content.author.as_str()) } else { context }
+    }
+
     /// With the human.
     #[must_use]
     pub fn with_user(mut self, user_id: impl Into<String>) -> Self {
@@ -92,6 +104,22 @@ pub struct MemoryContext {
     pub memory_revision: Option<Revision>,
     /// Why a store could not be read. The content says so, too, and holds what was known of it last.
     pub warning: Option<String>,
+}
+
+impl MemoryContext {
+    /// A content that is whole.
+    pub fn new(content: impl Into<String>) -> Self {
+        Self {
+            content: content.into(),
+            source: "custom",
+            truncated: false,
+            dropped_bytes: 0,
+            flags: Flags::default(),
+            user_revision: None,
+            memory_revision: None,
+            warning: None,
+        }
+    }
 }
 
 impl fmt::Debug for MemoryContext {

@@ -364,7 +364,7 @@ impl Drop for Ended<'_> {
 }
 
 /// Of the JSON, since what it says of an update stays the same in all versions.
-fn digest(updates: &[&MemoryUpdate]) -> Result<String> {
+pub(super) fn digest(updates: &[&MemoryUpdate]) -> Result<String> {
     let json = serde_json::to_vec(updates)
         .map_err(|error| Error::invalid("the updates have no JSON form").with_source(error))?;
     Ok(Sha256::digest(json).iter().take(16).map(|byte| format!("{byte:02x}")).collect())

@@ -82,6 +82,26 @@ impl MemoryUpdate {
         Self { store, action: Action::Remove, content: String::new(), substring_match }
     }
 
+    /// What a model wants, in its words: `store` is `user` or `memory`, and the latter where it is empty; `change` is `add`, `replace`
+    /// or `remove`, and `add` where it is empty.
+    pub(crate) fn of_words(store: &str, change: &str, text: &str, matched: &str) -> Result<Self, Unclear> {
+        let store = match store.to_ascii_lowercase().as_str() {
+            "user" => MemoryStore::User,
+            "memory" | "" => MemoryStore::Memory,
+            _ => return Err(Unclear { field: "store", expected: "user or memory" }),
+        };
+        match change.to_ascii_lowercase().as_str() {
+            "add" | "replace" | "" if text.is_empty() => Err(Unclear { field: "text", expected: "what to keep" }),
+            "remove" if matched.is_empty() => {
+                Err(Unclear { field: "match", expected: "a part of the lines to remove" })
+            }
+            "add" | "" => Ok(Self::add(store, text)),
+            "replace" => Ok(Self::replace(store, text)),
+            "remove" => Ok(Self::remove(store, matched)),
+            _ => Err(Unclear { field: "change", expected: "add, replace or remove" }),
+        }
+    }
+
     /// `TooLarge` over `max` bytes, `InvalidInput` with U+0000.
     pub(super) fn check(&self, max: usize) -> Result<()> {
         for text in [&self.content, self.substring_match.as_ref().unwrap_or(&String::new())] {
@@ -110,6 +130,15 @@ impl MemoryUpdate {
             }
         }
     }
+}
+
+/// What a model has to say otherwise.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Unclear {
+    /// What it said it in.
+    pub(crate) field: &'static str,
+    /// What that should be.
+    pub(crate) expected: &'static str,
 }
 
 impl fmt::Debug for MemoryUpdate {

@@ -8,7 +8,8 @@ use crate::state::{
     ActionPlan, ActionState, ContextProvider, Cx, ProviderInfo, ProviderResult, StepStatus, ToolResult,
 };
 
-/// Plan, results and notes of the turn, and the actions of the turns before.
+/// Plan, results and notes of the turn, and the actions of the turns before. The values of the results are values of the state, those
+/// of later actions over those of earlier ones.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ActionHistory;
 
@@ -46,11 +47,9 @@ impl ContextProvider for ActionHistory {
             &section("Working Memory", &notes.join("\n")),
             &section("Actions Before", &runs(&before, RUNS)),
         ]);
-        let mut result = ProviderResult::text(text);
-        for (name, value) in results.iter().flat_map(|result| &result.values) {
-            result.values.insert(name.clone(), value.clone());
-        }
-        let result = result
+        // Behind them come the values of this provider, which no action takes the place of.
+        let values = results.iter().flat_map(|result| result.values.clone()).collect();
+        let result = ProviderResult { values, ..ProviderResult::text(text) }
             .with_value("hasActionResults", !results.is_empty())
             .with_value("hasActionPlan", plan.is_some())
             .with_value("currentActionStep", step)

@@ -36,13 +36,13 @@ impl ContextProvider for Actions {
         }
         let quoted: Vec<_> = tools.iter().map(|tool| format!("'{}'", tool.name())).collect();
         let names = format!("Possible response actions: {}", quoted.join(", "));
-        let described: Vec<_> = tools.iter().map(|tool| described(tool)).collect();
+        let described: Vec<_> = tools.iter().map(described).collect();
         let described = section("Available Actions", &described.join("\n"));
-        let told: Vec<_> = tools.iter().map(|tool| with_parameters(tool)).collect();
+        let told: Vec<_> = tools.iter().map(with_parameters).collect();
         let told = section("Available Actions", &told.join("\n"));
         let examples = conversations(tools.iter().flat_map(|tool| tool.examples()).take(EXAMPLES));
         let examples = section("Action Examples", &examples);
-        let data: Vec<_> = tools.iter().map(|tool| data(tool)).collect();
+        let data: Vec<_> = tools.iter().map(data).collect();
         Ok(ProviderResult::text(paragraphs([told.as_str(), &names, &examples]))
             .with_value("actionNames", names)
             .with_value("actionsWithDescriptions", described)

@@ -2,14 +2,46 @@
 
 use async_trait::async_trait;
 use memory_core::Result;
+use serde::{Deserialize, Serialize};
 
 use super::format::section;
 use crate::records::ChannelType;
 use crate::state::{ContextProvider, Cx, ProviderInfo, ProviderResult, draw};
 
 /// Three pieces of advice for the kind of the room. The message decides which.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Anxiety;
+#[derive(Debug, Clone, Default)]
+pub struct Anxiety {
+    advice: Advice,
+}
+
+/// The advice of [`Anxiety`] by the kind of the room, a sentence each. What a file leaves out is as it is by default.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Advice {
+    /// Where many write.
+    pub group: Vec<String>,
+    /// Where two write.
+    pub direct: Vec<String>,
+    /// Where people speak.
+    pub voice: Vec<String>,
+    /// In feeds, for programs that call, and for the agent by itself.
+    pub plain: Vec<String>,
+}
+
+impl Anxiety {
+    /// With other advice, to take the place of the built-in one by [`Composer::replace`](crate::state::Composer::replace).
+    pub const fn with(advice: Advice) -> Self {
+        Self { advice }
+    }
+}
+
+impl Default for Advice {
+    fn default() -> Self {
+        let [group, direct, voice, plain] =
+            [GROUP, DIRECT, VOICE, PLAIN].map(|advice| advice.map(str::to_owned).into());
+        Self { group, direct, voice, plain }
+    }
+}
 
 static INFO: ProviderInfo =
     ProviderInfo::new("ANXIETY", "Advice on how to answer without verbosity and too much eagerness").priority(20);
@@ -26,13 +58,13 @@ impl ContextProvider for Anxiety {
     async fn get(&self, cx: &Cx<'_>) -> Result<ProviderResult> {
         let message = cx.message();
         let advice = match message.content.channel_type {
-            ChannelType::Group | ChannelType::Thread | ChannelType::Forum | ChannelType::World => &GROUP,
-            ChannelType::Dm => &DIRECT,
-            ChannelType::VoiceDm | ChannelType::VoiceGroup => &VOICE,
-            ChannelType::Own | ChannelType::Feed | ChannelType::Api => &PLAIN,
+            ChannelType::Group | ChannelType::Thread | ChannelType::Forum | ChannelType::World => &self.advice.group,
+            ChannelType::Dm => &self.advice.direct,
+            ChannelType::VoiceDm | ChannelType::VoiceGroup => &self.advice.voice,
+            ChannelType::Own | ChannelType::Feed | ChannelType::Api => &self.advice.plain,
         };
         let drawn = draw(message.id, INFO.name.as_ref(), advice, COUNT);
-        let lines: Vec<_> = drawn.into_iter().map(|advice| (*advice).to_owned()).collect();
+        let lines: Vec<_> = drawn.into_iter().cloned().collect();
         let text = section("How to answer here", &lines.join("\n"));
         Ok(ProviderResult::text(text.clone()).with_value("anxiety", text).with_data("anxiety", lines))
     }

@@ -5,8 +5,8 @@ use futures::future::try_join;
 use memory_core::Result;
 use serde_json::{Value, json};
 
-use super::format::{indented, json, section, written};
-use crate::records::{FactQuery, FoundFact, Message};
+use super::format::{indented, json, one_line, section, written};
+use crate::records::{Fact, FactQuery, FoundFact, Message};
 use crate::state::{ContextProvider, Cx, ProviderInfo, ProviderResult};
 
 /// The facts that answer the message best, by meaning and by words, and behind them those that go best with what was said
@@ -61,9 +61,12 @@ fn texts(received: &Message, recent: &[Message]) -> String {
     recent.iter().filter(is_said).map(|message| message.content.text.as_str()).collect::<Vec<_>>().join("\n")
 }
 
-/// With the day on which it became known, since what was said of "yesterday" means nothing without it.
+/// With the day on which it became known, since what was said of "yesterday" means nothing without it, and the kind where it is not
+/// plainly a fact.
 fn line(found: &FoundFact) -> String {
-    format!("- [{}] {}", written(found.fact.created_at, "%Y-%m-%d"), indented(&found.fact.text))
+    let Fact { created_at, kind, text, .. } = &found.fact;
+    let kind = if kind.is_empty() || kind == "fact" { String::new() } else { format!(", {}", one_line(kind)) };
+    format!("- [{}{kind}] {}", written(*created_at, "%Y-%m-%d"), indented(text))
 }
 
 fn describe(found: &FoundFact) -> Result<Value> {

@@ -12,8 +12,10 @@
 //! | `ENTITIES` | dynamic | who is in the room |
 //! | `EVALUATORS` | private | what looks at what the agent did |
 //! | `FACTS` | dynamic | what is known and has to do with the message |
+//! | `PROMPT_MEMORY` | -10 | what the agent keeps about the user and the work |
 //! | `PROVIDERS` | | what else can be asked for |
 //! | `RECENT_MESSAGES` | 100 | the conversation |
+//! | `REFLECTIONS` | dynamic | what the agent thinks of how it did here |
 //! | `RELATIONSHIPS` | dynamic | whom the author knows |
 //! | `ROLES` | | who may do what in the server |
 //! | `SETTINGS` | | how the server is set up |
@@ -31,8 +33,10 @@ mod entities;
 mod evaluators;
 mod facts;
 mod format;
+mod prompt_memory;
 mod provider_list;
 mod recent_messages;
+mod reflections;
 mod relationships;
 mod roles;
 mod settings;
@@ -45,7 +49,7 @@ use crate::state::{ComposerBuilder, ContextProvider};
 
 pub use action_state::ActionHistory;
 pub use actions::Actions;
-pub use anxiety::Anxiety;
+pub use anxiety::{Advice, Anxiety};
 pub use attachments::Attachments;
 pub use capabilities::Capabilities;
 pub use character::Character;
@@ -53,8 +57,10 @@ pub use choice::Choice;
 pub use entities::Entities;
 pub use evaluators::Evaluators;
 pub use facts::Facts;
+pub use prompt_memory::Prefetch;
 pub use provider_list::Providers;
 pub use recent_messages::RecentMessages;
+pub use reflections::Hindsight;
 pub use relationships::Relationships;
 pub use roles::Roles;
 pub use settings::Settings;
@@ -74,7 +80,7 @@ pub fn built_in() -> Vec<Arc<dyn ContextProvider>> {
     vec![
         Arc::new(Actions),
         Arc::new(ActionHistory),
-        Arc::new(Anxiety),
+        Arc::new(Anxiety::default()),
         Arc::new(Attachments),
         Arc::new(Capabilities),
         Arc::new(Character),
@@ -82,8 +88,10 @@ pub fn built_in() -> Vec<Arc<dyn ContextProvider>> {
         Arc::new(Entities),
         Arc::new(Evaluators),
         Arc::new(Facts),
+        Arc::new(Prefetch),
         Arc::new(Providers),
         Arc::new(RecentMessages),
+        Arc::new(Hindsight),
         Arc::new(Relationships),
         Arc::new(Roles),
         Arc::new(Settings),

@@ -101,6 +101,19 @@ impl Entities<'_> {
         ids: impl IntoIterator<Item = EntityId>,
     ) -> Result<BTreeMap<EntityId, Entity>> {
         let (agent, table) = (self.records.agent(), self.records.table());
+        let shown = self.shown(scope, ids).await?;
+        let documents: Vec<_> = shown.iter().map(|id| entity_document(agent, id)).collect::<Result<_>>()?;
+        let found: Vec<Entity> = table.get_many(documents).await?;
+        Ok(found.into_iter().map(|entity| (entity.id.clone(), entity)).collect())
+    }
+
+    /// Whether [`named`](Self::named) shows an entity, known or not.
+    pub(super) async fn is_shown(&self, scope: &Scope, id: &EntityId) -> Result<bool> {
+        Ok(!self.shown(scope, [id.clone()]).await?.is_empty())
+    }
+
+    async fn shown(&self, scope: &Scope, ids: impl IntoIterator<Item = EntityId>) -> Result<Vec<EntityId>> {
+        let agent = self.records.agent();
         let present = self.records.participants().of_room(scope).await?;
         let present: BTreeSet<_> = present.into_iter().map(|participant| participant.entity).collect();
         let (mut shown, mut others) = (Vec::new(), Vec::new());
@@ -110,9 +123,7 @@ impl Entities<'_> {
         }
         let related = self.records.relationships().among(&scope.entity, &others).await?;
         shown.extend(others.into_iter().filter(|id| related.contains(id)));
-        let documents: Vec<_> = shown.iter().map(|id| entity_document(agent, id)).collect::<Result<_>>()?;
-        let found: Vec<Entity> = table.get_many(documents).await?;
-        Ok(found.into_iter().map(|entity| (entity.id.clone(), entity)).collect())
+        Ok(shown)
     }
 
     /// The known entities that take part in the scope's room, in the order in which they came.

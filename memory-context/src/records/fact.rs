@@ -2,10 +2,9 @@
 
 use std::fmt;
 
-use memory_core::{Document, DocumentId, Error, MemoryId, Metadata, Result, Timestamp};
+use memory_core::{Document, DocumentId, Error, Json, JsonObject, MemoryId, Metadata, Result, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use super::table::metadata;
 use super::{EntityId, RoomId};
 
 /// A fact that is not kept yet.
@@ -20,14 +19,21 @@ pub struct NewFact {
     pub author: EntityId,
     /// What is known.
     pub text: String,
+    /// What kind of fact it is, as in `fact`, `opinion` or `status`; at most 64 bytes, empty by default.
+    pub kind: String,
+    /// What else is known of it; empty by default.
+    pub metadata: Metadata,
     /// The message that it was taken from.
     pub source: Option<MemoryId>,
     /// When it became known.
     pub created_at: Timestamp,
 }
 
+/// The longest kind of a fact, in bytes.
+const MAX_KIND: usize = 64;
+
 impl NewFact {
-    /// A fact that was taken from no message.
+    /// A fact of no kind that was taken from no message.
     pub fn new(
         room: RoomId,
         subject: EntityId,
@@ -35,7 +41,22 @@ impl NewFact {
         text: impl Into<String>,
         created_at: Timestamp,
     ) -> Self {
-        Self { room, subject, author, text: text.into(), source: None, created_at }
+        let (text, kind, metadata) = (text.into(), String::new(), Metadata::default());
+        Self { room, subject, author, text, kind, metadata, source: None, created_at }
+    }
+
+    /// Of a kind.
+    #[must_use]
+    pub fn with_kind(mut self, kind: impl Into<String>) -> Self {
+        self.kind = kind.into();
+        self
+    }
+
+    /// With what else is known of it.
+    #[must_use]
+    pub fn with_metadata(mut self, metadata: Metadata) -> Self {
+        self.metadata = metadata;
+        self
     }
 
     /// Taken from a message.
@@ -61,6 +82,12 @@ pub struct Fact {
     pub author: EntityId,
     /// What is known.
     pub text: String,
+    /// What kind of fact it is; may be empty.
+    #[serde(rename = "type", skip_serializing_if = "String::is_empty")]
+    pub kind: String,
+    /// What else is known of it.
+    #[serde(skip_serializing_if = "is_empty")]
+    pub metadata: Metadata,
     /// The message that it was taken from.
     pub source: Option<MemoryId>,
     /// When it became known.
@@ -87,6 +114,8 @@ pub struct FactQuery {
     pub limit: usize,
     /// Only facts about this entity.
     pub subject: Option<EntityId>,
+    /// Only facts of this kind.
+    pub kind: Option<String>,
     /// How close in meaning a fact must be that holds no word of the question: a cosine, from -1 to 1. None by default; zero
     /// means zero.
     pub threshold: Option<f32>,
@@ -95,7 +124,7 @@ pub struct FactQuery {
 impl FactQuery {
     /// A question with the defaults.
     pub fn new(text: impl Into<String>) -> Self {
-        Self { text: text.into(), limit: 6, subject: None, threshold: None }
+        Self { text: text.into(), limit: 6, subject: None, kind: None, threshold: None }
     }
 
     /// With another limit.
@@ -109,6 +138,13 @@ impl FactQuery {
     #[must_use]
     pub fn about(mut self, subject: EntityId) -> Self {
         self.subject = Some(subject);
+        self
+    }
+
+    /// Only facts of this kind.
+    #[must_use]
+    pub fn of_kind(mut self, kind: impl Into<String>) -> Self {
+        self.kind = Some(kind.into());
         self
     }
 
@@ -149,24 +185,43 @@ struct Labels {
     room: RoomId,
     subject: EntityId,
     author: EntityId,
+    #[serde(default, rename = "type")]
+    kind: String,
+    #[serde(default)]
+    metadata: Metadata,
     source: Option<MemoryId>,
 }
 
-impl NewFact {
-    /// What tells it from other facts of its room and subject: the text without differences of case and of white space, and
-    /// without the full stop at its end.
-    pub(super) fn normalised(&self) -> String {
-        let words: Vec<_> = self.text.split_whitespace().map(str::to_lowercase).collect();
-        let text = words.join(" ");
-        text.strip_suffix('.').unwrap_or(&text).to_owned()
-    }
+/// What tells a fact from others of its room and subject: the text without differences of case and of white space, and without the
+/// full stop at its end.
+pub(super) fn normalised(text: &str) -> String {
+    let words: Vec<_> = text.split_whitespace().map(str::to_lowercase).collect();
+    let text = words.join(" ");
+    text.strip_suffix('.').unwrap_or(&text).to_owned()
+}
 
+fn is_empty(metadata: &Metadata) -> bool {
+    *metadata == Metadata::default()
+}
+
+impl NewFact {
+    /// `TooLarge` when the kind is, or the metadata are.
     pub(super) fn labels(&self) -> Result<Metadata> {
+        if self.kind.len() > MAX_KIND {
+            let size = self.kind.len();
+            return Err(Error::too_large(format!("a kind of {size} bytes; at most {MAX_KIND} are allowed")));
+        }
         let source = self.source.map(|source| source.to_string());
         let mut labels =
             vec![("room", self.room.as_str()), ("subject", self.subject.as_str()), ("author", self.author.as_str())];
         labels.extend(source.as_deref().map(|source| ("source", source)));
-        metadata(labels)
+        labels.extend(Some(("type", self.kind.as_str())).filter(|(_, kind)| !kind.is_empty()));
+        let label = |(name, value): (&str, &str)| (name.to_owned(), Json::String(value.to_owned()));
+        let mut object: JsonObject = labels.into_iter().map(label).collect();
+        if !is_empty(&self.metadata) {
+            object.insert("metadata".to_owned(), Json::Object(self.metadata.to_object()));
+        }
+        Metadata::from_object(&object)
     }
 }
 
@@ -181,6 +236,8 @@ impl Fact {
             subject: labels.subject,
             author: labels.author,
             text: document.content.into(),
+            kind: labels.kind,
+            metadata: labels.metadata,
             source: labels.source,
             created_at: document.created_at,
         })
@@ -208,6 +265,7 @@ impl fmt::Debug for FactQuery {
             .field("text", &format_args!("{} bytes", self.text.len()))
             .field("limit", &self.limit)
             .field("subject", &self.subject)
+            .field("kind", &self.kind)
             .field("threshold", &self.threshold)
             .finish()
     }
@@ -219,10 +277,6 @@ mod tests {
 
     #[test]
     fn texts_that_say_the_same_are_the_same() {
-        let normalised = |text: &str| {
-            let (room, ana) = (RoomId::parse("r").expect("valid"), EntityId::parse("ana").expect("valid"));
-            NewFact::new(room, ana.clone(), ana, text, Timestamp::MIN).normalised()
-        };
         for same in ["Ana likes tea", " ana  likes\ttea.", "ANA LIKES TEA\n"] {
             assert_eq!(normalised(same), "ana likes tea");
         }

@@ -6,13 +6,14 @@ use std::sync::Arc;
 use futures::{StreamExt, TryStreamExt, stream};
 use memory_core::filter::Field;
 use memory_core::{
-    Collection, Content, DocumentId, DocumentQuery, DocumentWrite, Documents, Error, ErrorKind, Expect, MAX_TEXT,
-    QueryBuilder, RecallOptions, Result, Weights,
+    Collection, Content, DocumentId, DocumentQuery, DocumentSelection, DocumentWrite, Documents, Error, ErrorKind,
+    Expect, MAX_TEXT, QueryBuilder, RecallOptions, Result, Weights,
 };
 
+use super::fact::normalised;
 use super::layout::{document_id, fact_collection, is_fact_collection, room_space};
 use super::pending::Pending;
-use super::table::AT_ONCE;
+use super::table::{AT_ONCE, absent};
 use super::{Fact, FactQuery, FoundFact, NewFact, Recalled, Records, Remembered, RoomId, Scope};
 use crate::deadline::within_deadline;
 use crate::documents;
@@ -72,6 +73,37 @@ impl Facts<'_> {
         .await
     }
 
+    /// Puts a fact in the place of another, as where that turns out to be wrong. The new one is kept before the known one is taken
+    /// away, so that a call that is cut and repeated loses neither, and ends with the new one alone.
+    ///
+    /// `Conflict` when somebody else has replaced or removed the known fact, whereupon the new one is not kept.
+    pub async fn replace(&self, known: &Fact, new: NewFact) -> Result<Remembered> {
+        let remembered = self.remember(new).await?;
+        if remembered.fact.id == known.id || self.take(known).await? || !remembered.is_new {
+            return Ok(remembered);
+        }
+        self.take(&remembered.fact).await?;
+        Err(Error::conflict("the fact was replaced or removed meanwhile"))
+    }
+
+    /// Takes a fact away, with its vector. `NotFound` when it is gone.
+    pub async fn remove(&self, known: &Fact) -> Result<()> {
+        if self.take(known).await? { Ok(()) } else { Err(absent("fact")) }
+    }
+
+    /// The fact with this text that may be changed on behalf of the scope: one of its room, or one about its entity that may be shown
+    /// there. The text may be as `FACTS` writes it, with the day in brackets. Of several, that about the entity comes first.
+    pub async fn find(&self, scope: &Scope, text: &str) -> Result<Option<Fact>> {
+        let text = text.trim_start_matches(['-', ' ']);
+        let behind_the_day = text.strip_prefix('[').and_then(|text| text.split_once(']')).map(|(_, text)| text);
+        let wanted: Vec<_> = [Some(text), behind_the_day].into_iter().flatten().map(normalised).collect();
+        let mut found = self.of_rooms(scope, usize::MAX, |query| query).await?;
+        found.retain(|fact| fact.room == scope.room || fact.subject == scope.entity);
+        found.retain(|fact| wanted.contains(&normalised(&fact.text)));
+        found.sort_by_key(|fact| fact.subject != scope.entity);
+        Ok(found.into_iter().next())
+    }
+
     /// The newest facts of the rooms of which something may be shown in the scope's room, newest first.
     pub async fn newest(&self, scope: &Scope, limit: usize) -> Result<Vec<Fact>> {
         let mut facts = self.of_rooms(scope, limit, |query| query).await?;
@@ -88,9 +120,10 @@ impl Facts<'_> {
     /// `SchemaMismatch` when there are vectors of another model: see [`embed_again`](Self::embed_again). Otherwise what
     /// the embedder or the engine answers.
     pub async fn recall(&self, scope: &Scope, query: &FactQuery) -> Result<Recalled> {
-        let asked_of = |builder: QueryBuilder<Documents>| match &query.subject {
-            Some(subject) => builder.filter(Field::metadata(["subject"]).eq(subject.as_str())),
-            None => builder,
+        let asked_of = |builder: QueryBuilder<Documents>| {
+            let subject = query.subject.iter().map(|subject| Field::metadata(["subject"]).eq(subject.as_str()));
+            let kind = query.kind.iter().map(|kind| Field::metadata(["type"]).eq(kind.as_str()));
+            subject.chain(kind).reduce(|one, other| one.and(other)).into_iter().fold(builder, QueryBuilder::filter)
         };
         let rooms = self.records.rooms().readable(scope).await?;
         let facts = self.of(&rooms, usize::MAX, asked_of).await?;
@@ -255,6 +288,16 @@ impl Facts<'_> {
         documents::find(self.records.documents().as_ref(), query, limit, Fact::read).await
     }
 
+    /// Takes a fact away; tells whether it was there. What a fact says is part of its id, so it is the one that is meant.
+    async fn take(&self, fact: &Fact) -> Result<bool> {
+        let collection = fact_collection(self.records.agent(), &fact.room)?;
+        let selection = DocumentSelection::ids(collection.clone(), [fact.id.clone()])?;
+        let was_there = !self.records.documents().remove(&selection, 1).await?.is_empty();
+        // A vector without a fact is not looked at.
+        Vectors::of(self.records.documents(), &collection)?.remove(&fact.id).await?;
+        Ok(was_there)
+    }
+
     fn write(&self, fact: &NewFact) -> Result<DocumentWrite> {
         let agent = self.records.agent();
         let (collection, space) = (fact_collection(agent, &fact.room)?, room_space(agent, &fact.room)?);
@@ -263,7 +306,7 @@ impl Facts<'_> {
     }
 
     fn id(&self, fact: &NewFact) -> Result<DocumentId> {
-        document_id(self.records.agent(), [fact.room.as_str(), fact.subject.as_str(), &fact.normalised()])
+        document_id(self.records.agent(), [fact.room.as_str(), fact.subject.as_str(), &normalised(&fact.text)])
     }
 
     fn embedder(&self) -> Result<&Arc<dyn Embedder>> {

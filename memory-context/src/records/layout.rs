@@ -44,6 +44,11 @@ pub(super) fn task_space(agent: &AgentId, room: &RoomId) -> Result<SpaceId> {
     below(room_space(agent, room)?, "tasks")
 }
 
+/// The space of what the agent thinks of how it did in a room.
+pub(super) fn reflections_space(agent: &AgentId, room: &RoomId) -> Result<SpaceId> {
+    below(room_space(agent, room)?, "reflections")
+}
+
 /// The facts of a room have a collection of their own; its name is reserved, so no plugin reaches it.
 pub(super) fn fact_collection(agent: &AgentId, room: &RoomId) -> Result<Collection> {
     Collection::parse(format!("{FACTS}{}", short(hash::of_parts([agent.as_str(), room.as_str()]))))

@@ -1,10 +1,12 @@
 //! What an agent knows of its conversations: typed records over the ledger and the documents of any engine.
 //!
-//! [`Records`] is the way in. Messages and choices are memories of the ledger; facts, entities, rooms, worlds, participants,
-//! relationships and settings are documents, in collections whose names are reserved, so that no plugin reaches them.
+//! [`Records`] is the way in. Messages, reflections and choices are memories of the ledger; facts, entities and their components,
+//! rooms, worlds, participants, relationships and settings are documents, in collections whose names are reserved, so that no plugin
+//! reaches them.
 //! Everything belongs to one agent, and each read names a [`Scope`].
 
 mod choice;
+mod component;
 mod entity;
 mod fact;
 mod facts;
@@ -15,6 +17,7 @@ mod message;
 mod messages;
 mod participant;
 mod pending;
+mod reflection;
 mod relationship;
 mod room;
 mod scope;
@@ -24,6 +27,7 @@ mod table;
 mod world;
 
 pub use choice::{AWAITING_CHOICE, Choice, ChoiceOption, Choices, NewChoice};
+pub use component::Components;
 pub use entity::{Entities, Entity};
 pub use fact::{Fact, FactQuery, FoundFact, NewFact, Recalled, Remembered};
 pub use facts::Facts;
@@ -31,6 +35,7 @@ pub use id::{AgentId, EntityId, MAX_ID_BYTES, RoomId, WorldId};
 pub use message::{ActionResult, ActionStatus, Attachment, ChannelType, Message, MessageContent, NewMessage};
 pub use messages::{Added, Messages};
 pub use participant::{Participant, Participants, RoomState};
+pub use reflection::{Reflection, Reflections};
 pub use relationship::{Relationship, Relationships};
 pub use room::{Room, Rooms};
 pub use scope::Scope;

@@ -6,6 +6,8 @@ use memory_core::{
     Clock, DocumentStore, Ledger, Memory, MemoryProvider, QueryBuilder, Result, SpaceId, SystemClock, Timestamp,
 };
 
+use tokio::sync::Mutex;
+
 use super::id::{AgentId, RoomId};
 use super::layout::{room_space, task_space};
 use super::table::Table;
@@ -21,13 +23,18 @@ pub struct Records {
     agent: AgentId,
     questions: Option<Arc<Questions>>,
     clock: Arc<dyn Clock>,
+    /// Held while vectors are made, so that none is made twice at once.
+    upkeep: Arc<Mutex<()>>,
 }
+
+/// Of how many facts the vectors are made at once.
+const UPKEEP: usize = 256;
 
 impl Records {
     /// The records of an agent, without embeddings. The provider is initialised by whoever holds it.
     pub fn new(provider: Arc<dyn MemoryProvider>, agent: AgentId) -> Self {
         let documents = provider.documents();
-        Self { provider, documents, agent, questions: None, clock: Arc::new(SystemClock) }
+        Self { provider, documents, agent, questions: None, clock: Arc::new(SystemClock), upkeep: Arc::default() }
     }
 
     /// With what makes vectors of facts and of questions to them.
@@ -42,6 +49,14 @@ impl Records {
     pub fn with_clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.clock = clock;
         self
+    }
+
+    /// Does a bounded part of what is to be done from time to time, as after each run: makes vectors of facts that have none, at most
+    /// 256; tells how many were made. Nothing to do without an embedder, and while another call on these records or their clones is
+    /// at it.
+    pub async fn upkeep(&self) -> Result<usize> {
+        let Ok(_at_it) = self.upkeep.try_lock() else { return Ok(0) };
+        if self.embedder().is_none() { Ok(0) } else { self.facts().embed_pending(UPKEEP).await }
     }
 
     /// Whose records they are.
@@ -63,7 +78,7 @@ impl Records {
         self.provider.as_ref()
     }
 
-    pub(super) fn documents(&self) -> &Arc<dyn DocumentStore> {
+    pub(crate) fn documents(&self) -> &Arc<dyn DocumentStore> {
         &self.documents
     }
 

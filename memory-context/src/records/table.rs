@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use futures::{StreamExt, TryStreamExt, future, stream};
 use memory_core::{
-    Collection, Content, Document, DocumentId, DocumentQuery, DocumentStore, DocumentWrite, Error, ErrorKind, Expect,
-    Json, JsonObject, Metadata, Result, SpaceId, Timestamp,
+    Collection, Content, Document, DocumentId, DocumentQuery, DocumentSelection, DocumentStore, DocumentWrite, Error,
+    ErrorKind, Expect, Json, JsonObject, Metadata, Result, SpaceId, Timestamp,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -96,6 +96,12 @@ impl Table<'_> {
             }
         })
         .await
+    }
+
+    /// Takes a record away; tells whether it was there.
+    pub(super) async fn remove<R: Record>(&self, id: DocumentId) -> Result<bool> {
+        let selection = DocumentSelection::ids(collection::<R>()?, [id])?;
+        Ok(!self.documents.remove(&selection, 1).await?.is_empty())
     }
 
     fn write<R: Record>(&self, record: &R, now: Timestamp) -> Result<DocumentWrite> {

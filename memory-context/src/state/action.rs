@@ -1,14 +1,11 @@
-//! What an agent did about a message, and what looks at it.
+//! What an agent did about a message.
 
-use std::borrow::Cow;
 use std::fmt;
 
-use async_trait::async_trait;
-use memory_core::Result;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Cx, State, Values};
+use super::Values;
 
 /// One message of an example.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -21,54 +18,6 @@ pub struct ExampleMessage {
     /// What is done besides.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub actions: Vec<String>,
-}
-
-/// Looks at what an agent did, held as `Arc<dyn Evaluator>`.
-#[async_trait]
-pub trait Evaluator: fmt::Debug + Send + Sync + 'static {
-    /// What it is called, and what it does. The same at every call.
-    fn info(&self) -> &EvaluatorInfo;
-
-    /// Whether it has something to do in this turn.
-    async fn validate(&self, cx: &Cx<'_>) -> Result<bool>;
-
-    /// Does it.
-    async fn evaluate(&self, cx: &Cx<'_>, state: &State) -> Result<()>;
-}
-
-/// What an [`Evaluator`] is called, and what it does.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
-#[non_exhaustive]
-pub struct EvaluatorInfo {
-    /// Unique among all evaluators; never empty.
-    pub name: Cow<'static, str>,
-    /// What it does.
-    pub description: Cow<'static, str>,
-    /// Whether it also runs when the agent did not answer.
-    pub always_run: bool,
-    /// What it made of what.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub examples: Vec<EvaluatorExample>,
-}
-
-impl EvaluatorInfo {
-    /// An evaluator without examples, for turns in which the agent answered.
-    pub fn new(name: impl Into<Cow<'static, str>>, description: impl Into<Cow<'static, str>>) -> Self {
-        Self { name: name.into(), description: description.into(), always_run: false, examples: Vec::new() }
-    }
-}
-
-/// What an evaluator made of a conversation.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct EvaluatorExample {
-    /// What was known before.
-    pub prompt: String,
-    /// What was said.
-    pub messages: Vec<ExampleMessage>,
-    /// What came of it.
-    pub outcome: String,
 }
 
 /// What an agent did in a turn so far. It goes in as an argument: no state is shared between turns.

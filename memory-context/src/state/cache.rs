@@ -8,19 +8,25 @@ use std::time::Duration;
 use memory_core::MemoryId;
 use moka::policy::EvictionPolicy;
 
-use super::ProviderResult;
+use super::{ProviderResult, StateData};
 
-/// The results of the messages that were composed last, a slot for each provider.
+/// What providers gave for the messages that were composed last; see [`Composer::cache`](super::Composer::cache).
+///
+/// What is taken away is gone for the compositions that begin later; one that is under way goes on with what it got.
 #[derive(Debug)]
-pub(super) struct Cache {
+pub struct StateCache {
     messages: moka::sync::Cache<MemoryId, Arc<Slots>>,
     /// Orders runs and compositions by their beginning.
     stamps: AtomicU64,
 }
 
 /// The slots of one message.
-#[derive(Debug, Default)]
-pub(super) struct Slots(Mutex<HashMap<String, Arc<Slot>>>);
+#[derive(Debug)]
+pub(super) struct Slots {
+    /// The registration that the results are of.
+    generation: u64,
+    of_providers: Mutex<HashMap<String, Arc<Slot>>>,
+}
 
 /// The result of one provider for one message.
 #[derive(Debug, Default)]
@@ -49,10 +55,41 @@ pub(super) type Seen = Vec<(String, Stamp)>;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Stamp(u64);
 
-impl Cache {
+impl StateCache {
     pub(super) fn new(messages: u64, time_to_live: Duration) -> Self {
         let builder = moka::sync::Cache::builder().max_capacity(messages).time_to_live(time_to_live);
         Self { messages: builder.eviction_policy(EvictionPolicy::lru()).build(), stamps: AtomicU64::new(0) }
+    }
+
+    /// What is kept for a message: the results by the names of their providers. `None` when it is not known.
+    pub fn get(&self, message: MemoryId) -> Option<StateData> {
+        let slots = self.messages.get(&message)?;
+        let of_providers = lock(&slots.of_providers);
+        let results = of_providers.iter().filter_map(|(name, slot)| Some((name.clone(), slot.peek()?)));
+        Some(StateData { providers: results.collect() })
+    }
+
+    /// The messages that it knows, in no order.
+    pub fn messages(&self) -> Vec<MemoryId> {
+        self.messages.run_pending_tasks();
+        self.messages.iter().map(|(id, _)| *id).collect()
+    }
+
+    /// Takes away what is kept for a message.
+    pub fn remove(&self, message: MemoryId) {
+        self.messages.invalidate(&message);
+    }
+
+    /// Takes away what a provider gave, for all messages.
+    pub fn remove_provider(&self, name: &str) {
+        for (_, slots) in &self.messages {
+            lock(&slots.of_providers).remove(name);
+        }
+    }
+
+    /// Takes everything away.
+    pub fn clear(&self) {
+        self.messages.invalidate_all();
     }
 
     /// Later than all stamps before.
@@ -60,21 +97,18 @@ impl Cache {
         Stamp(self.stamps.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// The slots of a message.
-    pub(super) fn slots(&self, id: MemoryId) -> Arc<Slots> {
-        self.messages.get_with(id, Arc::default)
-    }
-
-    /// How many messages it knows.
-    pub(super) fn len(&self) -> u64 {
-        self.messages.run_pending_tasks();
-        self.messages.entry_count()
+    /// The slots of a message for this registration. Those of an earlier one are dropped; those of a later one are not looked at.
+    pub(super) fn slots(&self, id: MemoryId, generation: u64) -> Arc<Slots> {
+        let new = || Arc::new(Slots { generation, of_providers: Mutex::default() });
+        let entry = self.messages.entry(id).or_insert_with_if(new, |slots| slots.generation < generation);
+        let slots = entry.into_value();
+        if slots.generation == generation { slots } else { new() }
     }
 }
 
 impl Slots {
     pub(super) fn slot(&self, provider: &str) -> Arc<Slot> {
-        let mut slots = lock(&self.0);
+        let mut slots = lock(&self.of_providers);
         if let Some(slot) = slots.get(provider) {
             return Arc::clone(slot);
         }
@@ -83,6 +117,10 @@ impl Slots {
 }
 
 impl Slot {
+    fn peek(&self) -> Option<Arc<ProviderResult>> {
+        lock(&self.kept).as_ref().map(|kept| Arc::clone(&kept.result))
+    }
+
     /// The result, if it holds for what the provider would see now, and its run began after `since` where that is asked for.
     pub(super) fn get(&self, since: Option<Stamp>, seen: &Seen) -> Option<Kept> {
         let kept = lock(&self.kept).clone()?;

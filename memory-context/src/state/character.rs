@@ -1,5 +1,6 @@
 //! Who an agent is.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::{Deserialize, Deserializer, Serialize};
@@ -28,6 +29,9 @@ pub struct Character {
     pub message_examples: Vec<Vec<ExampleMessage>>,
     /// Posts that it might write.
     pub post_examples: Vec<String>,
+    /// Templates of its own by their names; see [`Templates::of`](crate::template::Templates::of).
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub templates: BTreeMap<String, String>,
 }
 
 /// How an agent speaks.

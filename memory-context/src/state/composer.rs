@@ -1,8 +1,9 @@
 //! Composing the state: which providers run, and when.
 
-use std::collections::HashSet;
+use std::convert::Infallible;
+use std::mem;
 use std::panic::AssertUnwindSafe;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures::FutureExt;
@@ -11,13 +12,15 @@ use memory_core::{Error, ErrorKind, Result};
 use tokio::time::{Instant, timeout};
 use tracing::Instrument;
 
-use super::cache::{Cache, Kept, Seen, Slots, Stamp};
+use super::cache::{Kept, Seen, Slots, Stamp, StateCache};
 use super::merge::{Merge, Run};
 use super::options::Selection;
-use super::{ComposeOptions, ContextProvider, Cx, Evaluator, Service, Services, Snapshot, State, Status, Turn};
-use crate::tool::Tool;
+use super::plugin::Installed;
+use super::{ComposeOptions, ContextPart, ContextParts, ContextProvider, Cx, Services, Snapshot, State, Status, Turn};
+use crate::template::Templates;
 
-/// Composes what an agent knows when it speaks, from the providers that are registered. Cheap to clone.
+/// Composes what an agent knows when it speaks, from the providers that are registered. Cheap to clone: the clones share their
+/// registration and their cache.
 #[derive(Debug, Clone)]
 pub struct Composer {
     shared: Arc<Shared>,
@@ -25,10 +28,10 @@ pub struct Composer {
 
 #[derive(Debug)]
 struct Shared {
-    services: Services,
-    /// In the order of their registration.
-    providers: Vec<Arc<dyn ContextProvider>>,
-    cache: Cache,
+    /// What is registered now. A composition goes on with what it began with.
+    services: Mutex<Arc<Services>>,
+    plugins: tokio::sync::Mutex<Vec<Installed>>,
+    cache: StateCache,
     cache_for: Duration,
     cached_messages: u64,
 }
@@ -37,28 +40,14 @@ struct Shared {
 #[derive(Debug)]
 pub struct ComposerBuilder {
     services: Services,
-    providers: Vec<Arc<dyn ContextProvider>>,
     cache_for: Duration,
     cached_messages: u64,
-}
-
-/// What one source brings along: registered as a whole or not at all.
-#[derive(Debug, Default)]
-pub struct ContextPlugin {
-    /// What contributes to the state.
-    pub providers: Vec<Arc<dyn ContextProvider>>,
-    /// What the agent can do.
-    pub tools: Vec<Tool>,
-    /// What looks at what it did.
-    pub evaluators: Vec<Arc<dyn Evaluator>>,
-    /// What the others use.
-    pub services: Vec<Arc<dyn Service>>,
 }
 
 impl Composer {
     /// Starts the description of a composer without any provider.
     pub fn builder(services: Services) -> ComposerBuilder {
-        ComposerBuilder { services, providers: Vec::new(), cache_for: Duration::from_secs(300), cached_messages: 1_000 }
+        ComposerBuilder { services, cache_for: Duration::from_secs(300), cached_messages: 1_000 }
     }
 
     /// What the agent knows in this turn. It never fails: what is missing stands in the outcomes.
@@ -72,64 +61,106 @@ impl Composer {
     ///   make the same bytes.
     /// - Dropping the future ends all providers that are running.
     pub async fn compose_state(&self, turn: &Turn, options: &ComposeOptions) -> State {
-        let (selected, unknown) = self.select(&options.selection);
+        let services = self.services();
+        let (selected, unknown) = select(services.providers(), &options.selection);
         for name in &unknown {
             tracing::warn!(name, "no provider has this name");
         }
         let shared = &*self.shared;
         let ends = options.deadline.and_then(|deadline| Instant::now().checked_add(deadline));
-        let slots = shared.cache.slots(turn.message.id);
-        let composition = Composition { shared, turn, options, slots, began: shared.cache.stamp(), ends };
+        let slots = shared.cache.slots(turn.message.id, services.generation);
+        let (services, began) = (Arc::clone(&services), shared.cache.stamp());
+        let composition = Composition { shared, services, turn, options, slots, began, ends };
         let span = tracing::info_span!("compose_state", message = %turn.message.id, providers = selected.len());
         composition.run(&selected, unknown).instrument(span).await
     }
 
-    /// What actions and evaluators are given in this turn: the services, and a state that was composed for it.
-    pub fn cx<'a>(&'a self, turn: &'a Turn, state: &'a Snapshot) -> Cx<'a> {
-        Cx::new(turn, &self.shared.services, &self.shared.providers, state)
+    /// What evaluators are given in this turn: the services, and a state that was composed for it.
+    pub fn cx<'a>(&self, turn: &'a Turn, state: &'a Snapshot) -> Cx<'a> {
+        Cx::new(turn, self.services(), state)
     }
 
-    /// What the composer and its providers use.
-    pub fn services(&self) -> &Services {
-        &self.shared.services
+    /// What the composer and its providers use, as it is registered now.
+    pub fn services(&self) -> Arc<Services> {
+        Arc::clone(&self.present())
     }
 
-    /// The registered providers, in the order of their registration.
-    pub fn providers(&self) -> &[Arc<dyn ContextProvider>] {
-        &self.shared.providers
+    /// What earlier compositions got.
+    pub fn cache(&self) -> &StateCache {
+        &self.shared.cache
     }
 
-    /// How many messages the cache knows.
-    pub fn cached_messages(&self) -> u64 {
-        self.shared.cache.len()
+    /// Registers parts behind those that are there, all or none. `InvalidInput` when a name is empty or taken.
+    ///
+    /// Here as with every other change of the registration, a composition that is under way keeps what it began with, and what was
+    /// cached before does not count any more.
+    pub fn add(&self, parts: ContextParts) -> Result<()> {
+        self.change(|services| {
+            services.parts.add(parts);
+            services.parts.check()
+        })
     }
 
-    /// The same with a wrapper around each provider, such as one that traces its calls, and a cache of its own. `InvalidInput`
-    /// when the wrapped ones share a name.
+    /// Registers parts in the places of those with their names, built-in ones too, and behind the rest where there is none.
+    /// `InvalidInput` when a name is empty.
+    pub fn replace(&self, parts: ContextParts) -> Result<()> {
+        self.change(|services| {
+            services.parts.replace(parts);
+            services.parts.check()
+        })
+    }
+
+    /// Takes away what has a name, built-in ones too; tells whether it was there.
+    pub fn remove(&self, part: &ContextPart) -> bool {
+        let Ok(was_there) = self.change(|services| Ok::<_, Infallible>(services.parts.remove(part)));
+        was_there
+    }
+
+    /// Has models asked with other templates from the next step on.
+    pub fn set_templates(&self, templates: Templates) {
+        let Ok(()) = self.change(|services| {
+            services.templates = Arc::new(templates);
+            Ok::<_, Infallible>(())
+        });
+    }
+
+    /// The same registration with a wrapper around each provider, such as one that traces its calls, in a composer of its own.
+    /// `InvalidInput` when the wrapped ones share a name.
     pub fn wrapped(&self, wrap: impl Fn(&Arc<dyn ContextProvider>) -> Arc<dyn ContextProvider>) -> Result<Self> {
-        let Shared { services, providers, cache_for, cached_messages, .. } = &*self.shared;
-        let (services, providers) = (services.clone(), providers.iter().map(wrap).collect());
-        ComposerBuilder { services, providers, cache_for: *cache_for, cached_messages: *cached_messages }.build()
+        let mut services = Services::clone(&self.services());
+        services.parts.providers = services.parts.providers.iter().map(wrap).collect();
+        let Shared { cache_for, cached_messages, .. } = *self.shared;
+        ComposerBuilder { services, cache_for, cached_messages }.build()
     }
 
-    /// The providers that run, by position, and the names that none has.
-    fn select(&self, selection: &Selection) -> (Vec<&Arc<dyn ContextProvider>>, Vec<String>) {
-        let (defaults, names) = match selection {
-            Selection::Defaults => (true, None),
-            Selection::DefaultsAnd(names) => (true, Some(names)),
-            Selection::Only(names) => (false, Some(names)),
-        };
-        let is_named = |name: &str| names.is_some_and(|names| names.contains(name));
-        let is_selected = |provider: &&Arc<dyn ContextProvider>| {
-            let info = provider.info();
-            defaults && info.is_default() || is_named(&info.name)
-        };
-        let mut selected: Vec<_> = self.shared.providers.iter().filter(is_selected).collect();
-        // Stable, so that equal positions keep the order of their registration.
-        selected.sort_by_key(|provider| provider.info().position);
-        let is_unknown = |name: &&String| !selected.iter().any(|provider| provider.info().name == name.as_str());
-        let unknown = names.into_iter().flatten().filter(is_unknown).cloned().collect();
-        (selected, unknown)
+    pub(super) async fn plugins(&self) -> tokio::sync::MutexGuard<'_, Vec<Installed>> {
+        self.shared.plugins.lock().await
+    }
+
+    /// Takes these very parts away.
+    pub(super) fn remove_all(&self, parts: &ContextParts) {
+        let Ok(()) = self.change(|services| {
+            services.parts.remove_all(parts);
+            Ok::<_, Infallible>(())
+        });
+    }
+
+    fn present(&self) -> MutexGuard<'_, Arc<Services>> {
+        // No code that holds the lock can panic half way through a change.
+        self.shared.services.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Puts what a change makes of the registration in its place, unless that fails.
+    fn change<T, E>(&self, change: impl FnOnce(&mut Services) -> Result<T, E>) -> Result<T, E> {
+        let mut present = self.present();
+        let mut services = Services::clone(&present);
+        let changed = change(&mut services)?;
+        services.generation += 1;
+        let before = mem::replace(&mut *present, Arc::new(services));
+        // What is dropped with it may do anything, such as to change the registration.
+        drop(present);
+        drop(before);
+        Ok(changed)
     }
 }
 
@@ -137,18 +168,14 @@ impl ComposerBuilder {
     /// Also this provider.
     #[must_use]
     pub fn provider(mut self, provider: Arc<dyn ContextProvider>) -> Self {
-        self.providers.push(provider);
+        self.services.parts.providers.push(provider);
         self
     }
 
-    /// Also what a plugin brings along.
+    /// Also these parts.
     #[must_use]
-    pub fn plugin(mut self, plugin: ContextPlugin) -> Self {
-        let ContextPlugin { providers, tools, evaluators, services } = plugin;
-        self.providers.extend(providers);
-        self.services.tools.extend(tools);
-        self.services.evaluators.extend(evaluators);
-        self.services.services.extend(services);
+    pub fn parts(mut self, parts: ContextParts) -> Self {
+        self.services.parts.add(parts);
         self
     }
 
@@ -166,36 +193,44 @@ impl ComposerBuilder {
         self
     }
 
-    /// The composer. `InvalidInput` when two providers, two tools, two evaluators or two services share a name, whoever
+    /// Makes the composer. `InvalidInput` when two providers, two tools, two evaluators or two services share a name, whoever
     /// brought them, when a name is empty, and when a tool can't be offered to a model.
     pub fn build(self) -> Result<Composer> {
-        let Self { services, providers, cache_for, cached_messages } = self;
-        check_names("provider", providers.iter().map(|provider| &*provider.info().name))?;
-        check_names("tool", services.tools.iter().map(Tool::name))?;
-        services.tools.iter().try_for_each(Tool::validate)?;
-        check_names("evaluator", services.evaluators.iter().map(|evaluator| &*evaluator.info().name))?;
-        check_names("service", services.services.iter().map(|service| service.name()))?;
-        let cache = Cache::new(cached_messages, cache_for);
-        Ok(Composer { shared: Arc::new(Shared { services, providers, cache, cache_for, cached_messages }) })
+        let Self { services, cache_for, cached_messages } = self;
+        services.parts.check()?;
+        let (services, plugins) = (Mutex::new(Arc::new(services)), tokio::sync::Mutex::default());
+        let cache = StateCache::new(cached_messages, cache_for);
+        Ok(Composer { shared: Arc::new(Shared { services, plugins, cache, cache_for, cached_messages }) })
     }
 }
 
-fn check_names<'a>(kind: &str, names: impl Iterator<Item = &'a str>) -> Result<()> {
-    let mut taken = HashSet::new();
-    for name in names {
-        if name.is_empty() {
-            return Err(Error::invalid(format!("the name of a {kind} must not be empty")));
-        }
-        if !taken.insert(name) {
-            return Err(Error::invalid(format!("two have the {kind} name {name}")));
-        }
-    }
-    Ok(())
+/// The providers that run, by position, and the names that none has.
+fn select<'a>(
+    providers: &'a [Arc<dyn ContextProvider>],
+    selection: &Selection,
+) -> (Vec<&'a Arc<dyn ContextProvider>>, Vec<String>) {
+    let (defaults, names) = match selection {
+        Selection::Defaults => (true, None),
+        Selection::DefaultsAnd(names) => (true, Some(names)),
+        Selection::Only(names) => (false, Some(names)),
+    };
+    let is_named = |name: &str| names.is_some_and(|names| names.contains(name));
+    let is_selected = |provider: &&Arc<dyn ContextProvider>| {
+        let info = provider.info();
+        defaults && info.is_default() || is_named(&info.name)
+    };
+    let mut selected: Vec<_> = providers.iter().filter(is_selected).collect();
+    // Stable, so that equal positions keep the order of their registration.
+    selected.sort_by_key(|provider| provider.info().position);
+    let is_unknown = |name: &&String| !selected.iter().any(|provider| provider.info().name == name.as_str());
+    let unknown = names.into_iter().flatten().filter(is_unknown).cloned().collect();
+    (selected, unknown)
 }
 
 /// One composition on its way.
 struct Composition<'a> {
     shared: &'a Shared,
+    services: Arc<Services>,
     turn: &'a Turn,
     options: &'a ComposeOptions,
     slots: Arc<Slots>,
@@ -258,7 +293,7 @@ impl Composition<'_> {
 
     async fn produce(&self, provider: &dyn ContextProvider, lower: &Merge<'_>) -> Result<Kept> {
         let stamp = self.shared.cache.stamp();
-        let cx = Cx::new(self.turn, &self.shared.services, &self.shared.providers, lower.snapshot());
+        let cx = Cx::new(self.turn, Arc::clone(&self.services), lower.snapshot());
         let answer = AssertUnwindSafe(provider.get(&cx)).catch_unwind().await;
         let result = answer.unwrap_or_else(|_| Err(Error::new(ErrorKind::Unexpected, "the provider panicked")))?;
         let bytes = serde_json::to_vec(&result)

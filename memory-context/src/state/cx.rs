@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::Serialize;
 
-use super::{ActionState, ContextProvider, ProviderInfo, ProviderResult, Services, Values};
+use super::{ActionState, ProviderInfo, ProviderResult, Services, Values};
 use crate::records::{Message, Scope};
 
 /// The message that an agent is about to answer, and what it did about it so far.
@@ -38,20 +38,14 @@ impl Turn {
 #[derive(Debug)]
 pub struct Cx<'a> {
     turn: &'a Turn,
-    services: &'a Services,
-    providers: &'a [Arc<dyn ContextProvider>],
+    services: Arc<Services>,
     state: &'a Snapshot,
     has_read_state: AtomicBool,
 }
 
 impl<'a> Cx<'a> {
-    pub(super) fn new(
-        turn: &'a Turn,
-        services: &'a Services,
-        providers: &'a [Arc<dyn ContextProvider>],
-        state: &'a Snapshot,
-    ) -> Self {
-        Self { turn, services, providers, state, has_read_state: AtomicBool::new(false) }
+    pub(super) fn new(turn: &'a Turn, services: Arc<Services>, state: &'a Snapshot) -> Self {
+        Self { turn, services, state, has_read_state: AtomicBool::new(false) }
     }
 
     /// What was received.
@@ -70,14 +64,14 @@ impl<'a> Cx<'a> {
         &self.turn.actions
     }
 
-    /// The services of the host.
-    pub fn services(&self) -> &'a Services {
-        self.services
+    /// The services of the host, and what was registered when the composition began.
+    pub fn services(&self) -> &Services {
+        &self.services
     }
 
     /// All registered providers, in the order of their registration.
-    pub fn providers(&self) -> impl Iterator<Item = &'a ProviderInfo> {
-        self.providers.iter().map(|provider| provider.info())
+    pub fn providers(&self) -> impl Iterator<Item = &ProviderInfo> {
+        self.services.providers().iter().map(|provider| provider.info())
     }
 
     /// What the providers of lower positions gave in this composition.

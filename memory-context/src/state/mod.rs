@@ -11,22 +11,26 @@ mod composed;
 mod composer;
 mod cx;
 mod draw;
+mod evaluator;
 mod merge;
 mod options;
+mod parts;
+mod plugin;
 mod provider;
 mod render;
 mod services;
 
-pub use action::{
-    ActionPlan, ActionState, Evaluator, EvaluatorExample, EvaluatorInfo, ExampleMessage, Note, PlanStep, StepStatus,
-    ToolResult,
-};
+pub use action::{ActionPlan, ActionState, ExampleMessage, Note, PlanStep, StepStatus, ToolResult};
 pub use budget::Budget;
+pub use cache::StateCache;
 pub use character::{Character, Style};
 pub use composed::{Collision, Cut, Outcome, State, Status};
-pub use composer::{Composer, ComposerBuilder, ContextPlugin};
+pub use composer::{Composer, ComposerBuilder};
 pub use cx::{Cx, Snapshot, StateData, Turn};
 pub use draw::draw;
+pub use evaluator::{Evaluation, Evaluator, EvaluatorExample, EvaluatorInfo, Voice};
 pub use options::ComposeOptions;
+pub use parts::{ContextPart, ContextParts};
+pub use plugin::ContextPlugin;
 pub use provider::{ContextProvider, DEFAULT_DEADLINE, Keep, ProviderInfo, ProviderResult, Stability, Values};
 pub use services::{Service, Services};

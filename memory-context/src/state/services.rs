@@ -6,23 +6,27 @@ use std::sync::Arc;
 
 use memory_core::{Clock, SystemClock};
 
-use super::{Character, Evaluator};
+use super::{Character, ContextParts, ContextProvider, Evaluator};
+use crate::prompt::{PromptMemory, PromptSource};
 use crate::records::Records;
+use crate::template::Templates;
 use crate::tool::Tool;
 
-/// Everything that providers read apart from the message. Cheap to clone.
+/// Everything that providers read apart from the message, as it is registered at one moment.
 #[derive(Debug, Clone)]
 pub struct Services {
     character: Arc<Character>,
     records: Records,
     clock: Arc<dyn Clock>,
     conversation_length: usize,
-    pub(super) tools: Vec<Tool>,
-    pub(super) evaluators: Vec<Arc<dyn Evaluator>>,
-    pub(super) services: Vec<Arc<dyn Service>>,
+    prompt_memory: Option<Arc<dyn PromptSource>>,
+    pub(super) templates: Arc<Templates>,
+    pub(super) parts: ContextParts,
+    /// How often the registration changed: what was composed before a change does not count after it.
+    pub(super) generation: u64,
 }
 
-/// Something of the host that providers and actions use, such as a client of a platform.
+/// Something of the host that providers and tools use, such as a client of a platform.
 pub trait Service: Any + fmt::Debug + Send + Sync {
     /// What it is called. Unique among all services; never empty.
     fn name(&self) -> &str;
@@ -32,16 +36,18 @@ pub trait Service: Any + fmt::Debug + Send + Sync {
 }
 
 impl Services {
-    /// The memory of an agent, and who it is.
+    /// The memory of an agent, and who it is. Its prompt memory lies on the engine of the records.
     pub fn new(records: Records, character: impl Into<Arc<Character>>) -> Self {
+        let prompt_memory = PromptMemory::new(Arc::clone(records.documents()));
         Self {
             character: character.into(),
             records,
+            prompt_memory: Some(Arc::new(prompt_memory)),
             clock: Arc::new(SystemClock),
             conversation_length: 32,
-            tools: Vec::new(),
-            evaluators: Vec::new(),
-            services: Vec::new(),
+            templates: Arc::default(),
+            parts: ContextParts::default(),
+            generation: 0,
         }
     }
 
@@ -59,24 +65,45 @@ impl Services {
         self
     }
 
+    /// With another prompt memory.
+    #[must_use]
+    pub fn with_prompt_memory(mut self, memory: Arc<dyn PromptSource>) -> Self {
+        self.prompt_memory = Some(memory);
+        self
+    }
+
+    /// Without a prompt memory.
+    #[must_use]
+    pub fn without_prompt_memory(mut self) -> Self {
+        self.prompt_memory = None;
+        self
+    }
+
+    /// With other templates than the default ones.
+    #[must_use]
+    pub fn with_templates(mut self, templates: Templates) -> Self {
+        self.templates = Arc::new(templates);
+        self
+    }
+
     /// Also a tool.
     #[must_use]
     pub fn with_tool(mut self, tool: Tool) -> Self {
-        self.tools.push(tool);
+        self.parts.tools.push(tool);
         self
     }
 
     /// Also an evaluator.
     #[must_use]
     pub fn with_evaluator(mut self, evaluator: Arc<dyn Evaluator>) -> Self {
-        self.evaluators.push(evaluator);
+        self.parts.evaluators.push(evaluator);
         self
     }
 
     /// Also a service.
     #[must_use]
     pub fn with_service(mut self, service: Arc<dyn Service>) -> Self {
-        self.services.push(service);
+        self.parts.services.push(service);
         self
     }
 
@@ -100,24 +127,39 @@ impl Services {
         self.conversation_length
     }
 
+    /// What it keeps for the prompt.
+    pub fn prompt_memory(&self) -> Option<&dyn PromptSource> {
+        self.prompt_memory.as_deref()
+    }
+
+    /// What a model is asked in each step of the flow.
+    pub fn templates(&self) -> &Templates {
+        &self.templates
+    }
+
+    /// What contributes to the state, in the order of the registration.
+    pub fn providers(&self) -> &[Arc<dyn ContextProvider>] {
+        &self.parts.providers
+    }
+
     /// What the agent can do.
     pub fn tools(&self) -> &[Tool] {
-        &self.tools
+        &self.parts.tools
     }
 
     /// What looks at what it did.
     pub fn evaluators(&self) -> &[Arc<dyn Evaluator>] {
-        &self.evaluators
+        &self.parts.evaluators
     }
 
     /// All services of the host.
     pub fn services(&self) -> &[Arc<dyn Service>] {
-        &self.services
+        &self.parts.services
     }
 
     /// The service of a type, the first if there are several.
     pub fn service<S: Service>(&self) -> Option<&S> {
-        self.services.iter().find_map(|service| {
+        self.parts.services.iter().find_map(|service| {
             let any: &dyn Any = service.as_ref();
             any.downcast_ref::<S>()
         })

@@ -206,6 +206,11 @@ impl Tool {
         self.is_repeatable
     }
 
+    /// Whether it is this very tool, and not another of the same name.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.handler, &other.handler)
+    }
+
     /// `InvalidInput` where it can't be registered: for its name or its schema.
     pub(crate) fn validate(&self) -> Result<()> {
         let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');

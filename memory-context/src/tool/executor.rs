@@ -2,13 +2,44 @@
 
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use memory_core::plugin::{Arguments, Executor, Plugin, Scope};
 use memory_core::{Collection, Result, SpaceSelector};
 
 use super::{Tool, ToolContext};
+use crate::state::{ContextParts, ContextPlugin, Services, Values};
 
 /// The collection that executors use unless a host says otherwise.
 const NOTES: &str = "notes";
+
+/// A plugin of executors as a [`ContextPlugin`], which brings them along as tools; see [`Tool::from_plugin`].
+#[derive(Debug)]
+pub struct PluginTools {
+    plugin: Arc<dyn Plugin>,
+}
+
+impl PluginTools {
+    /// It is initialised and shut down with the plugin that it becomes.
+    pub fn new(plugin: Arc<dyn Plugin>) -> Self {
+        Self { plugin }
+    }
+}
+
+#[async_trait]
+impl ContextPlugin for PluginTools {
+    fn name(&self) -> &str {
+        self.plugin.id()
+    }
+
+    async fn init(&self, _: &Values, _: &Services) -> Result<ContextParts> {
+        self.plugin.init().await?;
+        Ok(ContextParts { tools: Tool::from_plugin(self.plugin.as_ref()), ..ContextParts::default() })
+    }
+
+    async fn shutdown(&self) -> Result<()> {
+        self.plugin.shutdown().await
+    }
+}
 
 impl Tool {
     /// An executor of a plugin, which may use what `scope` says for each call. Its name has `_` in the place of other characters, and

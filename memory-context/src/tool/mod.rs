@@ -3,11 +3,14 @@
 //! [`Tool`] is the one kind of them. A function of typed arguments becomes one by [`Tool::new`], a function of any JSON object by
 //! [`Tool::with_schema`], and an executor of a plugin by [`Tool::from_executor`].
 
+mod built_in;
 mod context;
 mod definition;
 mod executor;
 mod output;
 
+pub use built_in::built_in;
 pub use context::ToolContext;
 pub use definition::{MAX_ARGUMENTS, MAX_NAME, Tool};
+pub use executor::PluginTools;
 pub use output::ToolOutput;

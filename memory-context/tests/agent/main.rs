@@ -3,6 +3,7 @@
 mod asking;
 #[path = "../conversations/model.rs"]
 mod model;
+mod registration;
 mod shutdown;
 mod stage;
 mod streaming;

@@ -32,7 +32,13 @@ impl Stage {
         Self::with(|builder| builder.tool(Tool::new("weather", weather))).await
     }
 
+    /// Without the built-in tools.
     pub(crate) async fn with(build: impl FnOnce(AgentBuilder) -> AgentBuilder) -> Self {
+        Self::whole(|builder| build(builder.without_built_in_tools())).await
+    }
+
+    /// With all that an agent has by default.
+    pub(crate) async fn whole(build: impl FnOnce(AgentBuilder) -> AgentBuilder) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let model = Model::start().await;
         let builder = Agent::builder("ada").memory(url(&folder)).model(&model.url, "small").system("You are terse.");

@@ -7,8 +7,8 @@ use std::time::Duration;
 use memory_context::agent::{End, Limits, Tool, ToolContext, ToolOutput};
 use memory_context::core::plugin::Scope;
 use memory_context::core::{InMemory, MemoryProvider};
-use memory_context::flow::{MAX_CALLS, MAX_RESULT, MAX_ROUNDS, Templates};
-use memory_context::template::Template;
+use memory_context::flow::{MAX_CALLS, MAX_RESULT, MAX_ROUNDS};
+use memory_context::template::{Template, Templates};
 use memory_context::{Error, ErrorKind};
 use serde_json::{Value, json};
 
@@ -242,7 +242,7 @@ async fn an_executor_is_called_within_the_scope_of_the_host() {
     stage.model.asked().await.calls(&[("memory_query", json!({}))]);
     stage.model.asked().await.writes("Nothing");
     let answer = answer(question).await;
-    assert!(results(&answer)[0].2.contains("nothing may be read here"), "{:?}", results(&answer));
+    assert!(results(&answer)[0].2.contains("no documents may be used here"), "{:?}", results(&answer));
     stage.ends().await;
 }
 

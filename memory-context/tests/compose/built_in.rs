@@ -8,8 +8,8 @@ use memory_context::records::{
     NewMessage, Records, Role, Room, RoomId, Secret, SettingDefinition, World, WorldId,
 };
 use memory_context::state::{
-    ActionPlan, ActionState, Character, ComposeOptions, Composer, Cx, Evaluator, EvaluatorInfo, ExampleMessage, Note,
-    PlanStep, Services, State, Status, StepStatus, ToolResult, Turn,
+    ActionPlan, ActionState, Character, ComposeOptions, Composer, Cx, Evaluation, Evaluator, EvaluatorInfo,
+    ExampleMessage, Note, PlanStep, Services, State, Status, StepStatus, ToolResult, Turn,
 };
 use memory_context::tool::Tool;
 use memory_core::{Error, ManualClock, Metadata, Result, Timestamp};
@@ -62,7 +62,7 @@ impl Evaluator for Reflection {
         Ok(true)
     }
 
-    async fn evaluate(&self, _: &Cx<'_>, _: &State) -> Result<()> {
+    async fn evaluate(&self, _: &Evaluation<'_>) -> Result<()> {
         Ok(())
     }
 }
@@ -454,7 +454,7 @@ async fn the_rest_needs_no_records() {
     assert_eq!(only("ANXIETY", services(), &turn).await.text, state.text, "the same again");
     let state = only("PROVIDERS", services(), &turn).await;
     let listed: Vec<_> = state.text.lines().skip(1).map(|line| line.split("**").nth(1).unwrap_or_default()).collect();
-    assert_eq!(listed, ["ATTACHMENTS", "ENTITIES", "FACTS", "RELATIONSHIPS", "WORLD"]);
+    assert_eq!(listed, ["ATTACHMENTS", "ENTITIES", "FACTS", "REFLECTIONS", "RELATIONSHIPS", "WORLD"]);
     assert!(!text_of(&state, "providersWithDescriptions").contains("EVALUATORS"), "a private one");
     assert_eq!(only("CAPABILITIES", services(), &turn).await.text, "");
 }

@@ -155,7 +155,7 @@ async fn the_number_of_messages_is_bounded() {
     for number in 0..30 {
         let turn = turn(&composer, &number.to_string()).await;
         composer.compose_state(&turn, &ComposeOptions::default()).await;
-        assert!(composer.cached_messages() <= 10);
+        assert!(composer.cache().messages().len() <= 10);
     }
     assert_eq!(calls.count(), 31);
     composer.compose_state(&first, &ComposeOptions::default()).await;
@@ -172,4 +172,44 @@ async fn results_live_for_a_time() {
         composer.compose_state(&turn, &ComposeOptions::default()).await;
         tokio::task::yield_now().await;
     }
+}
+
+#[tokio::test]
+async fn what_is_cached_is_read_and_cleared() {
+    let (one, other) = (counted("ONE"), counted("OTHER"));
+    let calls = [one.calls(), other.calls()];
+    let (composer, first) = stage(|builder| builder.provider(Arc::new(one)).provider(Arc::new(other))).await;
+    let second = turn(&composer, "second").await;
+    let compose = async || {
+        for turn in [&first, &second] {
+            composer.compose_state(turn, &ComposeOptions::default()).await;
+        }
+        calls.each_ref().map(|calls| calls.count())
+    };
+    let cache = composer.cache();
+    assert!(cache.get(first.message.id).is_none() && cache.messages().is_empty());
+    assert_eq!(compose().await, [2, 2]);
+    assert_eq!(compose().await, [2, 2]);
+    let kept = cache.get(first.message.id).expect("it is known");
+    assert_eq!(kept.providers.keys().collect::<Vec<_>>(), ["ONE", "OTHER"]);
+    assert_eq!(kept.providers["ONE"].text, "ONE");
+    let mut messages = cache.messages();
+    messages.sort();
+    let mut expected = vec![first.message.id, second.message.id];
+    expected.sort();
+    assert_eq!(messages, expected);
+
+    cache.remove(first.message.id);
+    assert!(cache.get(first.message.id).is_none());
+    assert_eq!(compose().await, [3, 3], "one message was composed anew");
+    cache.remove_provider("ONE");
+    assert_eq!(cache.get(second.message.id).expect("known").providers.keys().collect::<Vec<_>>(), ["OTHER"]);
+    assert_eq!(compose().await, [5, 3], "one provider ran anew");
+    cache.clear();
+    assert!(cache.get(first.message.id).is_none() && cache.get(second.message.id).is_none());
+    assert_eq!(compose().await, [7, 5]);
+}
+
+fn counted(name: &'static str) -> Scripted {
+    Scripted::giving(ProviderInfo::new(name, ""), ProviderResult::text(name))
 }

@@ -7,7 +7,7 @@ use memory_context::state::{ComposeOptions, ComposerBuilder, ProviderInfo, Provi
 use crate::stage::{Scripted, ran, stage};
 
 /// The table of the interface: name, dynamic, private, position.
-const TABLE: [(&str, bool, bool, i32); 17] = [
+const TABLE: [(&str, bool, bool, i32); 19] = [
     ("ACTIONS", false, false, -1),
     ("ACTION_STATE", false, false, 150),
     ("ANXIETY", false, false, 0),
@@ -18,8 +18,10 @@ const TABLE: [(&str, bool, bool, i32); 17] = [
     ("ENTITIES", true, false, 0),
     ("EVALUATORS", false, true, 0),
     ("FACTS", true, false, 0),
+    ("PROMPT_MEMORY", false, false, -10),
     ("PROVIDERS", false, false, 0),
     ("RECENT_MESSAGES", false, false, 100),
+    ("REFLECTIONS", true, false, 0),
     ("RELATIONSHIPS", true, false, 0),
     ("ROLES", false, false, 0),
     ("SETTINGS", false, false, 0),
@@ -27,7 +29,8 @@ const TABLE: [(&str, bool, bool, i32); 17] = [
     ("WORLD", true, false, 0),
 ];
 
-const DEFAULTS: [&str; 11] = [
+const DEFAULTS: [&str; 12] = [
+    "PROMPT_MEMORY",
     "ACTIONS",
     "ANXIETY",
     "CAPABILITIES",
@@ -74,7 +77,7 @@ async fn each_example_call_runs_what_it_should() {
         (
             "(message, ['FACTS', 'ENTITIES'])",
             ComposeOptions::with(["FACTS", "ENTITIES"]),
-            with(5, &["ENTITIES", "FACTS"]),
+            with(6, &["ENTITIES", "FACTS"]),
             &[],
         ),
         ("(message, ['CHARACTER'], true)", ComposeOptions::only(["CHARACTER"]), vec!["CHARACTER"], &[]),
@@ -82,7 +85,7 @@ async fn each_example_call_runs_what_it_should() {
         (
             "(message, ['RECENT_MESSAGES', 'EVALUATORS'], false, false)",
             ComposeOptions::with(["RECENT_MESSAGES", "EVALUATORS"]),
-            with(5, &["EVALUATORS"]),
+            with(6, &["EVALUATORS"]),
             &[],
         ),
         (
@@ -91,8 +94,8 @@ async fn each_example_call_runs_what_it_should() {
             vec!["TIME", "USER_PROFILE"],
             &[],
         ),
-        ("(message, ['EXPENSIVE_API'])", ComposeOptions::with(["EXPENSIVE_API"]), with(9, &["EXPENSIVE_API"]), &[]),
-        ("a private one by name", ComposeOptions::with(["INTERNAL_DEBUG"]), with(9, &["INTERNAL_DEBUG"]), &[]),
+        ("(message, ['EXPENSIVE_API'])", ComposeOptions::with(["EXPENSIVE_API"]), with(10, &["EXPENSIVE_API"]), &[]),
+        ("a private one by name", ComposeOptions::with(["INTERNAL_DEBUG"]), with(10, &["INTERNAL_DEBUG"]), &[]),
         ("(message, ['ACTIONS'])", ComposeOptions::with(["ACTIONS"]), DEFAULTS.to_vec(), &[]),
         ("only, without names", ComposeOptions::only(Vec::<String>::new()), Vec::new(), &[]),
         ("with, without names", ComposeOptions::with(Vec::<String>::new()), DEFAULTS.to_vec(), &[]),

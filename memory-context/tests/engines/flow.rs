@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use memory_context::flow::{End, Events, Incoming, MessageService, Platform, ReflectionEvaluator, Templates};
+use memory_context::flow::{End, Events, Incoming, MessageService, Platform, ReflectionEvaluator};
 use memory_context::records::{EntityId, Message, MessageContent, NewMessage, RoomId, Scope};
 use memory_context::state::{Character, ComposeOptions, Composer, Services, Turn};
 use memory_core::{Clock, Result, SystemClock};
@@ -53,8 +53,7 @@ async fn what_a_reflection_learned_is_recalled_in_the_next_turn(stage: Stage) ->
     let scope = Scope::new(RoomId::parse("r")?, EntityId::parse("ana")?);
     let model = Arc::new(Scripted::default());
     let asked: Arc<dyn Model> = Arc::clone(&model) as _;
-    let reflection =
-        ReflectionEvaluator::new(Arc::clone(&asked), Templates::default().reflection, Duration::from_secs(60));
+    let reflection = ReflectionEvaluator::new(Arc::clone(&asked), Duration::from_secs(60));
     let services = Services::new(records.clone(), Character::named("Eliza"))
         .with_conversation_length(4)
         .with_evaluator(Arc::new(reflection));

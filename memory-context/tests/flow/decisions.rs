@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use memory_context::flow::{End, ReflectionEvaluator, Templates, Why};
+use memory_context::flow::{End, ReflectionEvaluator, Why};
 use memory_context::records::{ChannelType, FactQuery, RoomState};
 
 use crate::stage::{Stage, Task, actions, entity, said, scope, text};
@@ -99,14 +99,15 @@ async fn what_is_learned_and_when() {
     let fact = r#"{"thought":"t","facts":[{"claim":"Ana likes tea","subject":"ana"}]}"#;
     let both = r#"{"thought":"t","facts":[{"claim":"Ana likes tea","subject":"ana"}],
         "relationships":[{"sourceEntityId":"ana","targetEntityId":"eliza","tags":"friends"}]}"#;
-    // A conversation of 16 messages: a reflection after more than four, of which each answered turn has two.
+    // A conversation of 16 messages: a reflection after more than four, of which each answered turn has two. Each
+    // answer is an interaction, too.
     for (turns, reflection, asked, facts, relationships) in
-        [(2, both, 0, 0, 0), (3, nothing, 1, 0, 0), (3, fact, 1, 1, 0), (3, both, 1, 1, 1), (6, both, 2, 1, 2)]
+        [(2, both, 0, 0, 2), (3, nothing, 1, 0, 3), (3, fact, 1, 1, 3), (3, both, 1, 1, 4), (6, both, 2, 1, 8)]
     {
         let mut stage = Stage::with(
             |services, model| {
                 let limit = Duration::from_secs(60);
-                let reflection = ReflectionEvaluator::new(model, Templates::default().reflection, limit);
+                let reflection = ReflectionEvaluator::new(model, limit);
                 services.with_conversation_length(16).with_evaluator(Arc::new(reflection))
             },
             |service| service,

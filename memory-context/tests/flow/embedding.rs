@@ -64,6 +64,10 @@ async fn facts_takes_the_vector_that_was_asked_for_at_the_receipt() {
     let call = stage.asked().await;
     assert!(call.prompt.contains("Ana likes tea"), "{}", call.prompt);
     call.answer(text("Tea"));
+    // Behind the answer the agent makes the vector of the fact; the message was asked about once.
+    let (texts, answer) = asked.recv().await.expect("asked");
+    assert_eq!(texts, ["Ana likes tea"]);
+    answer.send(()).expect("the run waits");
     assert_eq!(run.await.expect("no panic"), End::Completed);
-    assert!(asked.try_recv().is_err(), "it was asked about once");
+    assert!(asked.try_recv().is_err());
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use memory_context::flow::{End, EventKind, Limits, Step, Why};
 use memory_context::records::{ChannelType, Room};
-use memory_context::state::{Cx, Evaluator, EvaluatorInfo, Services, State};
+use memory_context::state::{Cx, Evaluation, Evaluator, EvaluatorInfo, Services};
 use memory_core::{Error, Result};
 use tokio::sync::Semaphore;
 
@@ -36,7 +36,7 @@ impl Evaluator for Scripted {
         }
     }
 
-    async fn evaluate(&self, _: &Cx<'_>, _: &State) -> Result<()> {
+    async fn evaluate(&self, _: &Evaluation<'_>) -> Result<()> {
         match &*self.0.name {
             "PANIC" => panic!("as a test"),
             "FAIL" => Err(Error::invalid("no")),

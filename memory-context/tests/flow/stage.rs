@@ -12,7 +12,8 @@ use memory_context::flow::{End, EventKind, Events, Incoming, MessageService, Not
 use memory_context::records::{
     ActionResult, AgentId, ChannelType, EntityId, Message, MessageContent, NewMessage, Records, RoomId, Scope,
 };
-use memory_context::state::{Character, Composer, ContextPlugin, Services};
+use memory_context::state::{Character, Composer, ContextParts, Services};
+use memory_context::tool;
 use memory_core::{Error, ErrorKind, InMemory, ManualClock, MemoryProvider, Result, Timestamp};
 use memory_model::{Completion, Model, Prompt};
 use tokio::sync::{Semaphore, mpsc, oneshot};
@@ -113,6 +114,8 @@ impl Platform for Said {
 /// A service, and everything that it talks to.
 pub(crate) struct Stage {
     pub(crate) service: Arc<MessageService>,
+    /// What it composes with; the registration is that of the service.
+    pub(crate) composer: Composer,
     /// What the records lie in.
     pub(crate) provider: Arc<dyn MemoryProvider>,
     pub(crate) records: Records,
@@ -133,41 +136,70 @@ impl Stage {
         services: impl FnOnce(Services, Arc<dyn Model>) -> Services,
         service: impl FnOnce(MessageService) -> MessageService,
     ) -> Self {
-        Self::build(services, ContextPlugin::default(), None, service).await
+        Self::build(services, ContextParts::default(), None, service).await
     }
 
-    /// The same with what a plugin brings along.
-    pub(crate) async fn with_plugin(plugin: ContextPlugin) -> Self {
-        Self::build(|services, _| services, plugin, None, |service| service).await
+    /// The same with these parts.
+    pub(crate) async fn with_parts(parts: ContextParts) -> Self {
+        Self::build(|services, _| services, parts, None, |service| service).await
     }
 
     /// The same with what makes vectors.
     pub(crate) async fn with_embedder(embedder: Arc<dyn Embedder>) -> Self {
-        Self::build(|services, _| services, ContextPlugin::default(), Some(embedder), |service| service).await
+        Self::build(|services, _| services, ContextParts::default(), Some(embedder), |service| service).await
+    }
+
+    /// The same with these parts, and another service.
+    pub(crate) async fn build_with(
+        parts: ContextParts,
+        service: impl FnOnce(MessageService) -> MessageService,
+    ) -> Self {
+        Self::build(|services, _| services, parts, None, service).await
+    }
+
+    /// Another process on the same memory, with the built-in tools.
+    pub(crate) fn restarted(&self) -> Self {
+        let provider = Arc::clone(&self.provider);
+        Self::on(provider, |services, _| services, tool::built_in(), None, |service| service)
+    }
+
+    /// The services of its agent, without a host's own.
+    pub(crate) fn services(&self) -> Services {
+        Services::new(self.records.clone(), Character::named("Eliza"))
     }
 
     async fn build(
         services: impl FnOnce(Services, Arc<dyn Model>) -> Services,
-        plugin: ContextPlugin,
+        parts: ContextParts,
         embedder: Option<Arc<dyn Embedder>>,
         service: impl FnOnce(MessageService) -> MessageService,
     ) -> Self {
         let provider: Arc<dyn MemoryProvider> = Arc::new(InMemory::new());
         provider.init().await.expect("opens");
+        Self::on(provider, services, parts, embedder, service)
+    }
+
+    fn on(
+        provider: Arc<dyn MemoryProvider>,
+        services: impl FnOnce(Services, Arc<dyn Model>) -> Services,
+        parts: ContextParts,
+        embedder: Option<Arc<dyn Embedder>>,
+        service: impl FnOnce(MessageService) -> MessageService,
+    ) -> Self {
         let records = Records::new(Arc::clone(&provider), AgentId::parse("eliza").expect("valid"));
         let records = embedder.into_iter().fold(records, Records::with_embedder);
         let (sender, calls) = mpsc::unbounded_channel();
         let model: Arc<dyn Model> = Arc::new(Asking(sender));
         let clock = Arc::new(ManualClock::new(at(NOW)));
         let base = Services::new(records.clone(), Character::named("Eliza")).with_clock(Arc::clone(&clock) as _);
-        let composer = Composer::builder(services(base, Arc::clone(&model))).built_in().plugin(plugin).build();
+        let composer = Composer::builder(services(base, Arc::clone(&model))).built_in().parts(parts).build();
         let composer = composer.expect("a composer");
         let (messages, fails, gate) = (Mutex::default(), AtomicBool::new(false), Semaphore::new(1_000));
         let platform = Arc::new(Said { messages, fails, gate });
         let events = Events::new(10_000, clock);
         let stream = events.subscribe().boxed();
-        let service = service(MessageService::new(composer, model, Arc::clone(&platform) as _, events));
-        Self { service: Arc::new(service), provider, records, platform, calls, events: stream }
+        let service = service(MessageService::new(composer.clone(), model, Arc::clone(&platform) as _, events));
+        Self { service: Arc::new(service), composer, provider, records, platform, calls, events: stream }
     }
 
     /// Works on a message.
@@ -273,6 +305,11 @@ pub(crate) const IGNORE: &str = "<response><action>IGNORE</action></response>";
 /// An answer that is a text.
 pub(crate) fn text(text: &str) -> String {
     format!("<response><thought>t</thought><actions>REPLY</actions><text>{text}</text></response>")
+}
+
+/// What a model answers at first, and nothing more once there are results of actions.
+pub(crate) fn once(call: &Call, first: &str) -> String {
+    if call.prompt.contains("# Results of Actions") { actions("IGNORE", "") } else { first.to_owned() }
 }
 
 /// An answer with actions.

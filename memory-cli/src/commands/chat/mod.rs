@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use memory_context::flow::{Events, Limits, MessageService, ReflectionEvaluator, Templates};
+use memory_context::flow::{Events, Limits, MessageService, ReflectionEvaluator};
 use memory_context::records::{AgentId, Entity, Records};
 use memory_context::state::{Character, Composer, Services};
 use memory_core::{MemoryProvider, SystemClock};
@@ -109,8 +109,10 @@ fn service(
     terminal: Terminal,
     patience: Duration,
 ) -> memory_core::Result<MessageService> {
-    let reflection = ReflectionEvaluator::new(Arc::clone(&model), Templates::default().reflection, patience);
-    let services = Services::new(records, character).with_tool(remember()).with_evaluator(Arc::new(reflection));
+    let reflection = ReflectionEvaluator::new(Arc::clone(&model), patience);
+    let services = Services::new(records, character)
+        .with_action(Arc::new(Remember::default()))
+        .with_evaluator(Arc::new(reflection));
     let composer = Composer::builder(services).built_in().build()?.wrapped(|provider| Always::of("FACTS", provider))?;
     let limits = Limits { model: patience, evaluators: patience * 4, ..Limits::default() };
     let events = Events::new(EVENTS, Arc::new(SystemClock));

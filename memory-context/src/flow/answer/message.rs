@@ -10,6 +10,7 @@ use super::Mistake;
 use super::extract::{MAX_ANSWER, extract, without_thinking};
 use super::fields::Fields;
 use super::shape::Shape;
+use crate::prompt::{MemoryUpdate, Unclear};
 use crate::state::Values;
 
 /// The action of saying something.
@@ -48,6 +49,8 @@ pub struct MessageAnswer {
     pub providers: Vec<String>,
     /// What to say; may be empty where [`REPLY`] is no action.
     pub text: String,
+    /// What to keep for later turns.
+    pub memory: Vec<MemoryUpdate>,
 }
 
 /// How an answer is worked on.
@@ -62,7 +65,8 @@ pub enum Mode {
 }
 
 static SHAPE: LazyLock<Shape> = LazyLock::new(|| {
-    Shape::new(&["thought", "text", "action", "parameters", "provider", "simple"], &["actions", "providers"])
+    let leaves = &["thought", "text", "action", "parameters", "provider", "simple", "store", "change", "match"];
+    Shape::new(leaves, &["actions", "providers", "memory", "update"])
 });
 
 impl MessageAnswer {
@@ -88,6 +92,7 @@ impl MessageAnswer {
         let text = if says && !is_ignored { fields.required("text")? } else { fields.text("text")? };
         let providers = fields.names("providers", "provider")?;
         let parameters = fields.objects("parameters")?;
+        let memory = fields.items("memory", "update", update)?;
         fields.finish()?;
         if is_ignored {
             if !text.is_empty() {
@@ -97,7 +102,7 @@ impl MessageAnswer {
                 actions = vec![IGNORE.to_owned()];
             }
         }
-        Ok(Self { thought, actions, parameters, providers, text })
+        Ok(Self { thought, actions, parameters, providers, text, memory })
     }
 
     /// One that says and does nothing.
@@ -108,7 +113,14 @@ impl MessageAnswer {
     /// One that says a text, and why is not known.
     fn saying(text: String) -> Self {
         let (parameters, providers) = (BTreeMap::new(), Vec::new());
-        Self { thought: String::new(), actions: vec![REPLY.to_owned()], parameters, providers, text }
+        Self {
+            thought: String::new(),
+            actions: vec![REPLY.to_owned()],
+            parameters,
+            providers,
+            text,
+            memory: Vec::new(),
+        }
     }
 
     /// What an action is told; nothing where the model says nothing.
@@ -141,6 +153,12 @@ fn plain(answer: &str) -> Option<MessageAnswer> {
 /// Where the first tag of an answer in XML stands.
 pub(in crate::flow) fn markup_in(text: &str) -> Option<usize> {
     SHAPE.markup(text).next().map(|found| found.start)
+}
+
+fn update(fields: &mut Fields<'_>) -> Result<MemoryUpdate, Mistake> {
+    let (store, change) = (fields.text("store")?, fields.text("change")?);
+    let update = MemoryUpdate::of_words(&store, &change, &fields.text("text")?, &fields.text("match")?);
+    update.map_err(|Unclear { field, expected }| fields.invalid(field, expected))
 }
 
 pub(in crate::flow) fn is(action: &str, name: &str) -> bool {
@@ -298,6 +316,34 @@ mod tests {
             let answer = MessageAnswer::parse(&format!("<thought>t</thought><actions>LOOK</actions>{none}"));
             assert!(answer.expect("whole").parameters.is_empty());
         }
+    }
+
+    #[test]
+    fn what_is_to_be_kept_comes_with_the_answer() {
+        use crate::prompt::MemoryStore::{Memory, User};
+        let said = "<response><thought>t</thought><actions>REPLY</actions><text>Noted</text>";
+        let xml = format!(
+            "{said}<memory><update><store>user</store><change>add</change><text>Ana likes a < b</text></update>
+             <update><change>remove</change><match>Friday</match></update></memory></response>"
+        );
+        let json = r#"{"thought":"t","actions":["REPLY"],"text":"Noted","memory":[
+            {"store":"user","change":"add","text":"Ana likes a < b"},{"change":"REMOVE","match":"Friday"}]}"#;
+        for answer in [xml.as_str(), json] {
+            let answer = MessageAnswer::parse(answer).expect("whole");
+            let expected = [MemoryUpdate::add(User, "Ana likes a < b"), MemoryUpdate::remove(Memory, "Friday")];
+            assert_eq!((answer.text.as_str(), &answer.memory[..]), ("Noted", &expected[..]));
+        }
+        for (memory, mistake) in [
+            ("<update><store>team</store><text>a</text></update>", "memory[0].store must be user or memory"),
+            ("<update><change>forget</change></update>", "memory[0].change must be add, replace or remove"),
+            ("<update><change>replace</change></update>", "memory[0].text must be what to keep"),
+            ("<update><change>remove</change></update>", "memory[0].match must be a part of the lines to remove"),
+            ("Ana likes tea", "memory must be a list of elements"),
+        ] {
+            let answer = MessageAnswer::parse(&format!("{said}<memory>{memory}</memory></response>"));
+            assert_eq!(answer.expect_err(memory).to_string(), mistake);
+        }
+        assert!(MessageAnswer::parse(&format!("{said}<memory></memory></response>")).expect("whole").memory.is_empty());
     }
 
     #[test]

@@ -31,6 +31,8 @@ pub struct LearnedFact {
     pub subject: EntityId,
     /// What kind of fact it is; may be empty.
     pub kind: String,
+    /// The text of the known fact that it corrects; may be empty.
+    pub corrects: String,
     /// Whether it stands in the biography of the agent.
     pub is_in_bio: bool,
     /// Whether it was known before.
@@ -49,8 +51,18 @@ pub struct LearnedRelationship {
     pub tags: Vec<String>,
 }
 
-const LEAVES: &[&str] =
-    &["thought", "claim", "subject", "type", "in_bio", "already_known", "sourceEntityId", "targetEntityId", "tags"];
+const LEAVES: &[&str] = &[
+    "thought",
+    "claim",
+    "subject",
+    "type",
+    "corrects",
+    "in_bio",
+    "already_known",
+    "sourceEntityId",
+    "targetEntityId",
+    "tags",
+];
 
 static SHAPE: LazyLock<Shape> =
     LazyLock::new(|| Shape::new(LEAVES, &["facts", "fact", "relationships", "relationship"]));
@@ -81,9 +93,9 @@ impl ReflectionAnswer {
 fn fact(fields: &mut Fields<'_>) -> Result<Option<LearnedFact>, Mistake> {
     let claim = fields.required("claim")?;
     let subject = entity(fields, "subject")?;
-    let kind = fields.text("type")?;
+    let (kind, corrects) = (fields.text("type")?, fields.text("corrects")?);
     let (is_in_bio, is_known) = (fields.flag("in_bio")?, fields.flag("already_known")?);
-    Ok(subject.map(|subject| LearnedFact { claim, subject, kind, is_in_bio, is_known }))
+    Ok(subject.map(|subject| LearnedFact { claim, subject, kind, corrects, is_in_bio, is_known }))
 }
 
 fn relationship(fields: &mut Fields<'_>) -> Result<Option<LearnedRelationship>, Mistake> {

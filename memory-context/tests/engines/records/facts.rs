@@ -19,6 +19,9 @@ cases! {
     a_document_that_is_no_fact_hides_none,
     a_fact_that_is_too_large_is_refused,
     agents_do_not_know_what_others_know,
+    a_fact_has_a_kind_and_metadata,
+    a_fact_is_replaced_and_removed,
+    racing_corrections_leave_one,
 }
 
 async fn newest(records: &Records, of: Scope) -> Vec<String> {
@@ -213,5 +216,69 @@ async fn agents_do_not_know_what_others_know(stage: Stage) -> CaseResult {
     assert!(recalled(&other, scope("r", "ana"), "tea").await.is_empty());
     know(&other, "r", "ana", "Ana likes tea", 1).await;
     assert_eq!(newest(&other, scope("r", "ana")).await, ["Ana likes tea"], "each has its own");
+    Ok(())
+}
+
+async fn a_fact_has_a_kind_and_metadata(stage: Stage) -> CaseResult {
+    let records = stage.records("a");
+    let new = |text: &str| NewFact::new(room("r"), entity("ana"), entity("ana"), text, at(1));
+    let metadata: memory_core::Metadata = r#"{"confidence":0.9,"seen":["a"]}"#.parse()?;
+    let kept =
+        records.facts().remember(new("Tea is good").with_kind("opinion").with_metadata(metadata.clone())).await?;
+    records.facts().remember(new("Tea is a drink")).await?;
+    let mut found = stage.records_elsewhere("a").facts().newest(&scope("r", "ana"), 10).await?;
+    found.sort_by_key(|fact| fact.kind.clone());
+    assert_eq!((found[0].kind.as_str(), found[0].metadata.as_str()), ("", "{}"));
+    assert_eq!(found[1], kept.fact);
+    assert_eq!((found[1].kind.as_str(), &found[1].metadata), ("opinion", &metadata));
+    let query = FactQuery::new("tea").of_kind("opinion").about(entity("ana"));
+    let opinions = records.facts().recall(&scope("r", "ana"), &query).await?;
+    assert_eq!(opinions.facts.iter().map(|found| &found.fact).collect::<Vec<_>>(), [&kept.fact]);
+    let refused = records.facts().remember(new("a").with_kind("x".repeat(65))).await.expect_err("too long");
+    assert_eq!(refused.kind(), ErrorKind::TooLarge);
+    Ok(())
+}
+
+async fn a_fact_is_replaced_and_removed(stage: Stage) -> CaseResult {
+    let (records, elsewhere) = (stage.records("a"), stage.records_elsewhere("a"));
+    let new = |text: &str| NewFact::new(room("r"), entity("ana"), entity("ana"), text, at(1));
+    let lima = records.facts().remember(new("Ana lives in Lima")).await?.fact;
+    assert_eq!(elsewhere.facts().find(&scope("r", "bob"), " ana lives in LIMA.").await?, Some(lima.clone()));
+    assert_eq!(elsewhere.facts().find(&scope("s", "bob"), "Ana lives in Lima").await?, None, "another room");
+    let cusco = elsewhere.facts().replace(&lima, new("Ana lives in Cusco")).await?;
+    assert!(cusco.is_new);
+    assert_eq!(newest(&records, scope("r", "ana")).await, ["Ana lives in Cusco"]);
+    // Repeated, as after a lost answer, it changes nothing.
+    assert_eq!(records.facts().replace(&lima, new("Ana lives in Cusco")).await?.fact, cusco.fact);
+    assert_eq!(records.facts().replace(&cusco.fact, new("ana lives in cusco")).await?.fact, cusco.fact, "the same");
+    assert_eq!(newest(&records, scope("r", "ana")).await, ["Ana lives in Cusco"]);
+    let late = records.facts().replace(&lima, new("Ana lives in Quito")).await.expect_err("it is gone");
+    assert_eq!(late.kind(), ErrorKind::Conflict);
+    assert_eq!(newest(&elsewhere, scope("r", "ana")).await, ["Ana lives in Cusco"], "what came too late is not kept");
+
+    records.facts().remove(&cusco.fact).await?;
+    assert!(newest(&elsewhere, scope("r", "ana")).await.is_empty());
+    assert!(recalled(&elsewhere, scope("r", "ana"), "Cusco").await.is_empty());
+    assert_eq!(elsewhere.facts().remove(&cusco.fact).await.expect_err("gone").kind(), ErrorKind::NotFound);
+    assert!(records.facts().remember(new("Ana lives in Cusco")).await?.is_new, "it can be learned again");
+    Ok(())
+}
+
+async fn racing_corrections_leave_one(stage: Stage) -> CaseResult {
+    let (records, elsewhere) = (stage.records("a"), stage.records_elsewhere("a"));
+    let new = |text: String| NewFact::new(room("r"), entity("ana"), entity("ana"), text, at(1));
+    let wrong = records.facts().remember(new("Ana is 3".into())).await?.fact;
+    let writers = (0..8).map(|number| {
+        let handle = if number % 2 == 0 { &records } else { &elsewhere };
+        let (wrong, new) = (&wrong, new(format!("Ana is {}", 30 + number)));
+        async move { handle.facts().replace(wrong, new).await }
+    });
+    let writers: Vec<_> = writers.collect();
+    let outcomes = futures::future::join_all(writers).await;
+    let (done, late): (Vec<_>, Vec<_>) = outcomes.into_iter().partition(Result::is_ok);
+    assert_eq!((done.len(), late.len()), (1, 7));
+    assert!(late.into_iter().all(|late| late.is_err_and(|error| error.kind() == ErrorKind::Conflict)));
+    let kept = done.into_iter().next().expect("one")?.fact.text;
+    assert_eq!(newest(&records, scope("r", "ana")).await, [kept]);
     Ok(())
 }

@@ -15,6 +15,7 @@ cases! {
     racing_interactions_are_all_counted,
     relationships_are_those_of_the_entity_in_both_directions,
     agents_do_not_see_each_others_people,
+    an_entity_has_typed_parts,
 }
 
 async fn keep(records: &Records, names: &[&str]) {
@@ -118,5 +119,38 @@ async fn agents_do_not_see_each_others_people(stage: Stage) -> CaseResult {
     assert_eq!(other.entities().get(&scope("r", "ana"), &entity("ana")).await?, None);
     assert!(other.relationships().of(&scope("r", "ana")).await?.is_empty());
     assert_eq!(one.relationships().of(&scope("r", "ana")).await?.len(), 1);
+    Ok(())
+}
+
+#[derive(Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+struct Preferences {
+    language: String,
+    times: Vec<u8>,
+}
+
+async fn an_entity_has_typed_parts(stage: Stage) -> CaseResult {
+    let (records, elsewhere) = (stage.records("a"), stage.records_elsewhere("a"));
+    join(&records, "r", &["ana"]).await;
+    let (ana, in_room) = (entity("ana"), scope("r", "ana"));
+    let spanish = Preferences { language: "es".into(), times: vec![9, 18] };
+    assert_eq!(records.components().get::<Preferences>(&in_room, &ana, "preferences").await?, None);
+    records.components().put(&ana, "preferences", &spanish).await?;
+    records.components().put(&ana, "level", &7).await?;
+    assert_eq!(elsewhere.components().get(&in_room, &ana, "preferences").await?, Some(spanish));
+    let english = Preferences { language: "en".into(), times: vec![] };
+    elsewhere.components().put(&ana, "preferences", &english).await?;
+    assert_eq!(records.components().get(&in_room, &ana, "preferences").await?, Some(english));
+    assert_eq!(records.components().get(&in_room, &ana, "level").await?, Some(7));
+    let wrong = records.components().get::<Preferences>(&in_room, &ana, "level").await.expect_err("a number");
+    assert_eq!(wrong.kind(), ErrorKind::Corrupt);
+    // Whoever has nothing to do with her sees nothing, and neither does another agent.
+    assert_eq!(records.components().get::<u8>(&scope("s", "bob"), &ana, "level").await?, None);
+    assert_eq!(records.components().get::<u8>(&scope("r", "bob"), &ana, "level").await?, Some(7));
+    assert_eq!(stage.records("b").components().get::<u8>(&in_room, &ana, "level").await?, None);
+    for (kind, error) in [(String::new(), ErrorKind::InvalidInput), ("x".repeat(65), ErrorKind::TooLarge)] {
+        assert_eq!(records.components().put(&ana, &kind, &1).await.expect_err("refused").kind(), error);
+    }
+    assert!(records.components().remove(&ana, "level").await? && !elsewhere.components().remove(&ana, "level").await?);
+    assert_eq!(records.components().get::<u8>(&in_room, &ana, "level").await?, None);
     Ok(())
 }

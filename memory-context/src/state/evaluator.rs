@@ -1,0 +1,95 @@
+//! Looking at what an agent did.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use async_trait::async_trait;
+use memory_core::Result;
+use serde::{Deserialize, Serialize};
+
+use super::{Cx, ExampleMessage, State};
+use crate::records::Message;
+
+/// Looks at what an agent did, held as `Arc<dyn Evaluator>`.
+#[async_trait]
+pub trait Evaluator: fmt::Debug + Send + Sync + 'static {
+    /// What it is called, and what it does. The same at every call.
+    fn info(&self) -> &EvaluatorInfo;
+
+    /// Whether it has something to do in this turn.
+    async fn validate(&self, cx: &Cx<'_>) -> Result<bool>;
+
+    /// Does it.
+    async fn evaluate(&self, evaluation: &Evaluation<'_>) -> Result<()>;
+}
+
+/// What an [`Evaluator`] looks at.
+#[derive(Clone, Copy)]
+pub struct Evaluation<'a> {
+    /// The turn, with the results of its actions, and the services.
+    pub cx: &'a Cx<'a>,
+    /// What the agent knows now, from the default providers and those that a reflection needs.
+    pub state: &'a State,
+    /// What the agent said in the turn, and what its actions told, oldest first; empty where it did not answer.
+    pub responses: &'a [Message],
+    /// Whether it answered.
+    pub has_answered: bool,
+    /// How to say something.
+    pub voice: &'a dyn Voice,
+}
+
+impl Evaluation<'_> {
+    /// Says something in the room of the message, in answer to it: stored first, then said. What the platform or the engine answers.
+    pub async fn say(&self, text: &str) -> Result<Message> {
+        self.voice.say(text).await
+    }
+}
+
+/// Says something on behalf of the agent.
+#[async_trait]
+pub trait Voice: Send + Sync {
+    /// Says a text; gives the message as it is stored.
+    async fn say(&self, text: &str) -> Result<Message>;
+}
+
+impl fmt::Debug for Evaluation<'_> {
+    /// Payloads stay out of logs: only the number of responses shows.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Evaluation({} responses, answered: {})", self.responses.len(), self.has_answered)
+    }
+}
+
+/// What an [`Evaluator`] is called, and what it does.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct EvaluatorInfo {
+    /// Unique among all evaluators; never empty.
+    pub name: Cow<'static, str>,
+    /// What it does.
+    pub description: Cow<'static, str>,
+    /// Whether it also runs when the agent did not answer.
+    pub always_run: bool,
+    /// What it made of what.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub examples: Vec<EvaluatorExample>,
+}
+
+impl EvaluatorInfo {
+    /// An evaluator without examples, for turns in which the agent answered.
+    pub fn new(name: impl Into<Cow<'static, str>>, description: impl Into<Cow<'static, str>>) -> Self {
+        Self { name: name.into(), description: description.into(), always_run: false, examples: Vec::new() }
+    }
+}
+
+/// What an evaluator made of a conversation.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct EvaluatorExample {
+    /// What was known before.
+    pub prompt: String,
+    /// What was said.
+    pub messages: Vec<ExampleMessage>,
+    /// What came of it.
+    pub outcome: String,
+}

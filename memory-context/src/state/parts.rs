@@ -1,0 +1,206 @@
+//! What is registered: context providers, tools, evaluators and services, each under a name of its own.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use memory_core::{Error, Result};
+
+use super::{ContextProvider, Evaluator, Service};
+use crate::tool::Tool;
+
+/// What one source brings along: registered as a whole or not at all.
+///
+/// ```
+/// use std::sync::Arc;
+/// use memory_context::providers::Time;
+/// use memory_context::state::ContextParts;
+///
+/// let parts = ContextParts::default().with_provider(Arc::new(Time));
+/// ```
+#[derive(Debug, Clone, Default)]
+pub struct ContextParts {
+    /// What contributes to the state.
+    pub providers: Vec<Arc<dyn ContextProvider>>,
+    /// What the agent can do.
+    pub tools: Vec<Tool>,
+    /// What looks at what it did.
+    pub evaluators: Vec<Arc<dyn Evaluator>>,
+    /// What the others use.
+    pub services: Vec<Arc<dyn Service>>,
+}
+
+/// The name of something that is registered.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum ContextPart {
+    /// A context provider.
+    Provider(String),
+    /// A tool.
+    Tool(String),
+    /// An evaluator.
+    Evaluator(String),
+    /// A service.
+    Service(String),
+}
+
+impl ContextParts {
+    /// Also a context provider.
+    #[must_use]
+    pub fn with_provider(mut self, provider: Arc<dyn ContextProvider>) -> Self {
+        self.providers.push(provider);
+        self
+    }
+
+    /// Also a tool.
+    #[must_use]
+    pub fn with_tool(mut self, tool: Tool) -> Self {
+        self.tools.push(tool);
+        self
+    }
+
+    /// Also an evaluator.
+    #[must_use]
+    pub fn with_evaluator(mut self, evaluator: Arc<dyn Evaluator>) -> Self {
+        self.evaluators.push(evaluator);
+        self
+    }
+
+    /// Also a service.
+    #[must_use]
+    pub fn with_service(mut self, service: Arc<dyn Service>) -> Self {
+        self.services.push(service);
+        self
+    }
+
+    /// `InvalidInput` when two of a kind share a name, when a name is empty, and when a tool can't be offered to a model.
+    pub(super) fn check(&self) -> Result<()> {
+        check(&self.providers)?;
+        check(&self.tools)?;
+        self.tools.iter().try_for_each(Tool::validate)?;
+        check(&self.evaluators)?;
+        check(&self.services)
+    }
+
+    /// Puts others behind these.
+    pub(super) fn add(&mut self, others: Self) {
+        self.providers.extend(others.providers);
+        self.tools.extend(others.tools);
+        self.evaluators.extend(others.evaluators);
+        self.services.extend(others.services);
+    }
+
+    /// Puts others in the places of those with their names, and behind the rest where there is none.
+    pub(super) fn replace(&mut self, others: Self) {
+        replace(&mut self.providers, others.providers);
+        replace(&mut self.tools, others.tools);
+        replace(&mut self.evaluators, others.evaluators);
+        replace(&mut self.services, others.services);
+    }
+
+    /// Takes one away; tells whether it was there.
+    pub(super) fn remove(&mut self, part: &ContextPart) -> bool {
+        match part {
+            ContextPart::Provider(name) => remove(&mut self.providers, name),
+            ContextPart::Tool(name) => remove(&mut self.tools, name),
+            ContextPart::Evaluator(name) => remove(&mut self.evaluators, name),
+            ContextPart::Service(name) => remove(&mut self.services, name),
+        }
+    }
+
+    /// Takes these very ones away; what took the place of one of them stays.
+    pub(super) fn remove_all(&mut self, others: &Self) {
+        self.providers.retain(|one| !holds(&others.providers, one));
+        self.tools.retain(|one| !holds(&others.tools, one));
+        self.evaluators.retain(|one| !holds(&others.evaluators, one));
+        self.services.retain(|one| !holds(&others.services, one));
+    }
+}
+
+/// Something that is registered under a name.
+trait Named {
+    const KIND: &'static str;
+
+    fn name(&self) -> &str;
+
+    /// Whether it is this very one, and not another of the same name.
+    fn is_same(&self, other: &Self) -> bool;
+}
+
+impl Named for Arc<dyn ContextProvider> {
+    const KIND: &'static str = "provider";
+
+    fn name(&self) -> &str {
+        &self.info().name
+    }
+
+    fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(self, other)
+    }
+}
+
+impl Named for Tool {
+    const KIND: &'static str = "tool";
+
+    fn name(&self) -> &str {
+        Self::name(self)
+    }
+
+    fn is_same(&self, other: &Self) -> bool {
+        Self::is_same(self, other)
+    }
+}
+
+impl Named for Arc<dyn Evaluator> {
+    const KIND: &'static str = "evaluator";
+
+    fn name(&self) -> &str {
+        &self.info().name
+    }
+
+    fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(self, other)
+    }
+}
+
+impl Named for Arc<dyn Service> {
+    const KIND: &'static str = "service";
+
+    fn name(&self) -> &str {
+        Service::name(self.as_ref())
+    }
+
+    fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(self, other)
+    }
+}
+
+fn check<T: Named>(parts: &[T]) -> Result<()> {
+    let mut taken = HashSet::new();
+    for name in parts.iter().map(Named::name) {
+        if name.is_empty() {
+            return Err(Error::invalid(format!("the name of a {} must not be empty", T::KIND)));
+        }
+        if !taken.insert(name) {
+            return Err(Error::invalid(format!("two have the {} name {name}", T::KIND)));
+        }
+    }
+    Ok(())
+}
+
+fn replace<T: Named>(parts: &mut Vec<T>, others: Vec<T>) {
+    for other in others {
+        match parts.iter_mut().find(|part| part.name() == other.name()) {
+            Some(place) => *place = other,
+            None => parts.push(other),
+        }
+    }
+}
+
+fn remove<T: Named>(parts: &mut Vec<T>, name: &str) -> bool {
+    let before = parts.len();
+    parts.retain(|part| part.name() != name);
+    parts.len() < before
+}
+
+fn holds<T: Named>(parts: &[T], one: &T) -> bool {
+    parts.iter().any(|part| part.is_same(one))
+}

@@ -1,0 +1,24 @@
+//! The built-in tools: what an agent can do without a host.
+
+mod forget;
+mod nothing;
+mod remember;
+mod room;
+
+use crate::state::ContextParts;
+
+/// The tools that an agent has without a host.
+///
+/// | name | does |
+/// |---|---|
+/// | `NONE` | nothing, where nothing but words is called for |
+/// | `FOLLOW_ROOM`, `UNFOLLOW_ROOM` | attends to a room, or no longer |
+/// | `MUTE_ROOM`, `UNMUTE_ROOM` | is silent in a room until it is called, or no longer |
+/// | `REMEMBER` | changes what is kept for the prompt |
+/// | `FORGET` | takes a fact away, or puts what is right in its place |
+///
+/// `REPLY` and `IGNORE` belong to the flow.
+pub fn built_in() -> ContextParts {
+    let tools = [nothing::tool()].into_iter().chain(room::tools()).chain([remember::tool(), forget::tool()]);
+    ContextParts { tools: tools.collect(), ..ContextParts::default() }
+}

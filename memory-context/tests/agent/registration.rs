@@ -1,0 +1,81 @@
+//! What an agent can do by itself, and what comes and goes while it runs.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use async_trait::async_trait;
+use memory_context::agent::{ContextPart, ContextParts, ContextPlugin, Tool};
+use memory_context::state::{Services, Values};
+use memory_context::{ErrorKind, Result};
+use serde_json::json;
+
+use crate::stage::{Stage, answer, results, weather};
+
+#[tokio::test]
+async fn an_agent_keeps_what_it_is_to_remember_by_a_tool() {
+    let mut stage = Stage::whole(|builder| builder.tool(Tool::new("weather", weather))).await;
+    let question = stage.asks("ana", "Remember that I like tea");
+    let asked = stage.model.asked().await;
+    assert_eq!(asked.offered(), ["weather", "NONE", "FOLLOW_ROOM", "MUTE_ROOM", "REMEMBER", "FORGET"]);
+    asked.calls(&[("REMEMBER", json!({ "store": "user", "text": "Ana likes tea" }))]);
+    stage.model.asked().await.writes("I do");
+    assert_eq!(results(&answer(question).await), [("REMEMBER", true, "It is kept.")]);
+    let question = stage.asks("ana", "What do I like?");
+    let asked = stage.model.asked().await;
+    assert!(asked.prompt.contains("## About You\n\nAna likes tea"), "{}", asked.prompt);
+    asked.writes("Tea");
+    assert_eq!(answer(question).await.text, "Tea");
+    stage.ends().await;
+}
+
+/// Brings the weather along.
+#[derive(Debug, Default)]
+struct Station {
+    is_over: Arc<AtomicBool>,
+}
+
+#[async_trait]
+impl ContextPlugin for Station {
+    fn name(&self) -> &str {
+        "station"
+    }
+
+    async fn init(&self, config: &Values, _: &Services) -> Result<ContextParts> {
+        let name = config["tool"].as_str().unwrap_or_default();
+        Ok(ContextParts::default().with_tool(Tool::new(name, weather)))
+    }
+
+    async fn shutdown(&self) -> Result<()> {
+        self.is_over.store(true, Ordering::SeqCst);
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn tools_come_and_go_while_the_agent_runs() {
+    let config = |tool: &str| Values::from_iter([("tool".to_owned(), tool.into())]);
+    let station = Station::default();
+    let is_over = Arc::clone(&station.is_over);
+    let mut stage = Stage::with(|builder| builder.context_plugin(station, config("forecast"))).await;
+    let taken = stage.agent.install(Station::default(), &config("other")).await;
+    assert_eq!(taken.expect_err("the plugin is there").kind(), ErrorKind::InvalidInput);
+    let unfit = stage.agent.add(ContextParts::default().with_tool(Tool::new("no name", weather)));
+    assert_eq!(unfit.expect_err("no name for a model").kind(), ErrorKind::InvalidInput);
+    let weather = || ContextParts::default().with_tool(Tool::new("weather", weather));
+    stage.agent.add(weather()).expect("a new name");
+    assert_eq!(stage.agent.add(weather()).expect_err("taken").kind(), ErrorKind::InvalidInput);
+    stage.agent.replace(weather()).expect("a name");
+    for (is_installed, offered) in [(true, &["forecast", "weather"][..]), (false, &["weather"]), (false, &[])] {
+        let question = stage.asks("ana", "Hello");
+        let asked = stage.model.asked().await;
+        assert_eq!((asked.offered(), is_over.load(Ordering::SeqCst)), (offered.to_vec(), !is_installed));
+        asked.writes("Hi");
+        answer(question).await;
+        if is_installed {
+            assert!(stage.agent.uninstall("station").await.expect("ended"));
+        } else {
+            stage.agent.remove(&ContextPart::Tool("weather".into()));
+        }
+    }
+    stage.ends().await;
+}
