@@ -1,3 +1,5 @@
+//! An agent that remembers, with a tool that its model may call.
+
 use memory_context::agent::{Agent, Answer, Tool, ToolContext};
 
 /// Tells the weather of a place.

@@ -12,7 +12,8 @@ mod tools;
 /// The program that the READMEs show is the one that is compiled.
 #[test]
 fn the_readmes_show_the_example() {
-    let example = include_str!("../../examples/agent.rs");
+    let (_, example) =
+        include_str!("../../examples/agent.rs").split_once("\n\n").expect("a program behind its documentation");
     for readme in [include_str!("../../README.md"), include_str!("../../../README.md")] {
         assert!(readme.contains(example));
     }

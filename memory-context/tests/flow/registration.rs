@@ -162,11 +162,12 @@ async fn an_evaluator_sees_what_the_host_provides_and_what_was_said_and_may_spea
     assert_eq!(stage.platform.texts(), ["Hi", "One more thing."]);
     let last = stage.stored().await.into_iter().filter(|message| message.content.text == "One more thing.").count();
     assert_eq!(last, 1, "what is said is stored");
-    let seen = seen.lock().expect("no panic");
-    assert_eq!(seen.answered, [true, false]);
-    assert_eq!(seen.responses, [vec!["Hi".to_owned(), "there are no tools".to_owned()], vec![]]);
-    assert!(seen.texts.iter().all(|text| text.contains("host-note")));
-    drop(seen);
+    {
+        let seen = seen.lock().expect("no panic");
+        assert_eq!(seen.answered, [true, false]);
+        assert_eq!(seen.responses, [vec!["Hi".to_owned(), "there are no tools".to_owned()], vec![]]);
+        assert!(seen.texts.iter().all(|text| text.contains("host-note")));
+    }
     // Taken away, it looks at nothing any more.
     assert!(stage.composer.remove(&ContextPart::Evaluator("CRITIC".into())));
     stage.play(said("ana", "again", 1), |_| text("Yes")).await;

@@ -110,9 +110,7 @@ fn service(
     patience: Duration,
 ) -> memory_core::Result<MessageService> {
     let reflection = ReflectionEvaluator::new(Arc::clone(&model), patience);
-    let services = Services::new(records, character)
-        .with_action(Arc::new(Remember::default()))
-        .with_evaluator(Arc::new(reflection));
+    let services = Services::new(records, character).with_tool(remember()).with_evaluator(Arc::new(reflection));
     let composer = Composer::builder(services).built_in().build()?.wrapped(|provider| Always::of("FACTS", provider))?;
     let limits = Limits { model: patience, evaluators: patience * 4, ..Limits::default() };
     let events = Events::new(EVENTS, Arc::new(SystemClock));
