@@ -144,7 +144,9 @@ async fn a_listing_is_walked_in_the_order_of_bytes(stage: Stage) -> CaseResult {
 async fn a_listing_goes_down_to_its_depth(stage: Stage) -> CaseResult {
     let provider = stage.open().await?;
     store_each(&*provider, ["a-b-c-d", "a-b-e", "a-f", "a-g", "h", "i/j", "i/j/k"]).await?;
-    let told = async |depth, limit| -> Result<Vec<(Option<String>, Vec<String>, bool)>> {
+    /// Below what a level lies, its spaces, and whether it goes on.
+    type Told = (Option<String>, Vec<String>, bool);
+    let told = async |depth, limit| -> Result<Vec<Told>> {
         let levels = provider.spaces(&SpaceQuery::builder().depth(depth).limit(limit).build()?).await?;
         let names = |level: &SpaceLevel| level.spaces.iter().map(|space| space.id.to_string()).collect();
         Ok(levels.iter().map(|level| (level.under.clone(), names(level), level.next.is_some())).collect())
