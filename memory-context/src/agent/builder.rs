@@ -294,14 +294,15 @@ impl AgentBuilder {
         built
     }
 
-    /// Endpoints get the key, and a deadline a little behind that of the flow, whose error tells more.
+    /// Endpoints get the key, a deadline a little behind that of the flow, whose error tells more, and attempts that end before it.
     #[cfg(feature = "openai")]
     fn set_endpoints(&mut self) {
-        let deadline_ms = u64::try_from(self.limits.model.as_millis()).unwrap_or(u64::MAX).saturating_add(1_000);
+        let limit_ms = u64::try_from(self.limits.model.as_millis()).unwrap_or(u64::MAX);
         for source in [&mut self.model, &mut self.small_model] {
             if let Some(ModelSource::Endpoint(config)) = source {
                 config.key.clone_from(&self.key);
-                config.deadline_ms = deadline_ms;
+                config.deadline_ms = limit_ms.saturating_add(1_000);
+                config.retries.within_ms = config.retries.within_ms.min(limit_ms);
             }
         }
     }

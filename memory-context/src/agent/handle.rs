@@ -13,7 +13,7 @@ use tokio_util::task::TaskTracker;
 
 use super::{AgentBuilder, Answer, AnswerStream, Conversation};
 use crate::flow::platform::Origin;
-use crate::flow::{End, Events, Incoming, MessageService, Tap};
+use crate::flow::{End, Events, Incoming, MessageService, Tap, Why, is_own};
 use crate::records::{ChannelType, EntityId, Records, Room, RoomId};
 use crate::state::{Composer, ContextPart, ContextParts, ContextPlugin, Values};
 use crate::template::Templates;
@@ -214,11 +214,19 @@ impl Agent {
         if runs.is_closed() {
             return Err(closed());
         }
-        let run = runs.spawn(async move { agent.run(&origin, incoming, tap).await });
+        if is_own(self.shared.records.agent(), &incoming.message.content) {
+            return Ok(Answer::ignored(Why::Own));
+        }
+        // Now, and not in the task, so that the messages of a room come in the order of the calls.
+        let work = agent.service.receive_for(incoming, tap.clone());
+        let run = runs.spawn(async move { agent.run(&origin, work, tap).await });
         drop(counted);
         let answer = match answered.await {
             Ok(answer) => answer,
-            Err(_) => return Err(run.await.map_err(|_| closed())?.err().unwrap_or_else(closed)),
+            Err(_) => {
+                let panicked = |_| Error::new(ErrorKind::Unexpected, "the work on the message panicked");
+                return Err(run.await.map_err(panicked)?.err().unwrap_or_else(closed));
+            }
         };
         match answer.end {
             End::Failed { reason } => Err(Error::new(ErrorKind::Unexpected, reason)),
@@ -236,11 +244,10 @@ impl Agent {
 
 impl Shared {
     /// Works on a message until that is over, or until it is stopped: then the run is dropped.
-    async fn run(&self, origin: &Origin, incoming: Incoming, tap: Tap) -> Result<()> {
+    async fn run(&self, origin: &Origin, work: impl Future<Output = End>, tap: Tap) -> Result<()> {
         let work = async {
             self.keep(origin).await?;
-            let end = self.service.receive_for(incoming, tap.clone()).await;
-            tap.end(&end);
+            tap.end(&work.await);
             Ok(())
         };
         self.stop.run_until_cancelled(work).await.unwrap_or_else(|| Err(closed()))

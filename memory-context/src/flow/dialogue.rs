@@ -3,12 +3,13 @@
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::FutureExt;
 use memory_core::{Error, ErrorKind, Result};
 use memory_model::{self as model, Completion, Prompt, ToolCall};
 use serde_json::Value;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::answer::{IGNORE, MessageAnswer, Mistake, Mode, REPLY, is};
@@ -30,6 +31,9 @@ pub const MAX_RESULT: usize = 64 << 10;
 const NOTES: usize = 50;
 /// How many bytes of what a model wrote go back to it.
 const MAX_RETURNED: usize = 64 << 10;
+
+/// A limit that can't be told as a time ends as late as this.
+const FAR: Duration = Duration::from_secs(365 * 86_400);
 
 const LAST_ROUND: &str = "No more tools can be called now. Answer with what you know, with REPLY as the only action.";
 
@@ -354,7 +358,9 @@ impl<'a> Dialogue<'a> {
         tool.check_arguments(&arguments)
             .map_err(|error| Error::invalid(format!("wrong arguments: {}", error.message())))?;
         let limit = self.service.limits.action;
-        let (deadline, cancellation) = (Instant::now() + limit, CancellationToken::new());
+        let now = Instant::now();
+        let deadline = now.checked_add(limit).unwrap_or(now + FAR);
+        let cancellation = CancellationToken::new();
         let _cancelled_at_the_end = cancellation.clone().drop_guard();
         let (context, mut sayings) = ToolContext::new(
             self.turn.clone(),
@@ -368,15 +374,18 @@ impl<'a> Dialogue<'a> {
         loop {
             tokio::select! {
                 biased;
+                // First, so that a tool that always has something to say ends too.
+                () = sleep_until(deadline) => {
+                    let message = format!("no result within {} ms", limit.as_millis());
+                    return Err(Error::new(ErrorKind::Timeout, message));
+                }
                 Some(saying) = sayings.recv() => {
                     let said = self.say(&Spoken { text: &saying.text, answer: None }).await;
                     // The tool may not wait for it any more.
                     let _ = saying.said.send(said);
                 }
-                output = timeout_at(deadline, &mut work) => {
-                    let late = |_| Error::new(ErrorKind::Timeout, format!("no result within {} ms", limit.as_millis()));
-                    let panicked = |_| Error::new(ErrorKind::Unexpected, "the tool panicked");
-                    return output.map_err(late)?.map_err(panicked)?;
+                output = &mut work => {
+                    return output.map_err(|_| Error::new(ErrorKind::Unexpected, "the tool panicked"))?;
                 }
             }
         }

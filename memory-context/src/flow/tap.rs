@@ -7,8 +7,8 @@ use memory_core::MemoryId;
 use memory_model::Usage;
 use tokio::sync::{mpsc, oneshot};
 
-use super::End;
 use super::streamed::Streamed;
+use super::{End, Why};
 use crate::records::Message;
 use crate::state::ToolResult;
 
@@ -28,6 +28,20 @@ pub struct Answer {
     pub run: MemoryId,
     /// How the run ended.
     pub end: End,
+}
+
+impl Answer {
+    /// That of a message for which no run begins: its id is that of no run.
+    pub(crate) fn ignored(why: Why) -> Self {
+        Self {
+            text: String::new(),
+            said: Vec::new(),
+            results: Vec::new(),
+            usage: Usage::default(),
+            run: MemoryId::generate(),
+            end: End::Ignored(why),
+        }
+    }
 }
 
 /// Where a run puts what it says, for one who waits. Cheap to clone; without one who waits it keeps nothing.

@@ -1,8 +1,11 @@
 //! The one kind of tool.
 
 use std::fmt;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::time::Duration;
 
+use futures::FutureExt;
 use futures::future::{BoxFuture, join_all};
 use memory_core::{Error, Result};
 use memory_model::{Schema, ToolSpec};
@@ -10,6 +13,7 @@ use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use tokio::time::timeout;
 
 use super::{ToolContext, ToolOutput};
 use crate::records::Message;
@@ -19,6 +23,8 @@ use crate::state::{ExampleMessage, Services};
 pub const MAX_NAME: usize = 64;
 /// The most bytes of the arguments of one call, as JSON.
 pub const MAX_ARGUMENTS: usize = 256 << 10;
+/// How long it may take to check whether a tool is offered.
+const CHECK: Duration = Duration::from_secs(5);
 
 /// Something that an agent can do, and that a model may call. Cheap to clone.
 ///
@@ -227,13 +233,18 @@ impl Tool {
         tools.iter().zip(offered).filter(|(_, is_offered)| *is_offered).map(|(tool, _)| tool.clone()).collect()
     }
 
-    /// Whether it can be called in answer to a message. One whose check fails can't.
+    /// Whether it can be called in answer to a message. One whose check fails, panics or takes longer than [`CHECK`] can't.
     async fn is_offered(&self, message: &Arc<Message>, services: &Arc<Services>) -> bool {
         let Some(check) = &self.check else { return true };
-        check(Arc::clone(message), Arc::clone(services)).await.unwrap_or_else(|error| {
-            tracing::warn!(tool = %self.name, %error, "a tool can't be checked, and is not offered");
-            false
-        })
+        let checked = async { check(Arc::clone(message), Arc::clone(services)).await };
+        let reason = match timeout(CHECK, AssertUnwindSafe(checked).catch_unwind()).await {
+            Ok(Ok(Ok(is_offered))) => return is_offered,
+            Ok(Ok(Err(error))) => error.to_string(),
+            Ok(Err(_)) => "it panicked".to_owned(),
+            Err(_) => "it took too long".to_owned(),
+        };
+        tracing::warn!(tool = %self.name, reason, "a tool can't be checked, and is not offered");
+        false
     }
 
     /// As a model is told of it.

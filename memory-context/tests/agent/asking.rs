@@ -5,10 +5,11 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use axum::http::StatusCode;
 use memory_context::agent::{Agent, End};
-use memory_context::core::InMemory;
-use memory_context::flow::{Platform, Why};
+use memory_context::core::{Clock, InMemory, SystemClock};
+use memory_context::flow::platform::Origin;
+use memory_context::flow::{Incoming, Platform, Why};
 use memory_context::model::Usage;
-use memory_context::records::{ChannelType, Message, Room, RoomId};
+use memory_context::records::{ChannelType, Entity, Message, NewMessage, Room, RoomId};
 use memory_context::{ErrorKind, Result};
 
 use crate::model::Question;
@@ -36,6 +37,17 @@ async fn a_question_is_answered_and_remembered() {
     let second = answer(second).await;
     assert_eq!(second.text, "Still here");
     assert_ne!(first.run, second.run);
+    stage.ends().await;
+}
+
+#[tokio::test]
+async fn what_the_agent_said_itself_is_ignored() {
+    let stage = Stage::new().await;
+    let (id, room) = (stage.agent.records().agent().entity(), RoomId::parse("channel").expect("an id"));
+    let origin = Origin { world: None, room: Room::new(room, ChannelType::Group), author: Entity::new(id, "Ada") };
+    let message = NewMessage::new(origin.message("I have said this"), SystemClock.now());
+    let received = stage.agent.receive(origin, Incoming { message, is_addressed: false }).await;
+    assert_eq!(received.expect("an answer").end, End::Ignored(Why::Own));
     stage.ends().await;
 }
 

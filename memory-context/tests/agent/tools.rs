@@ -134,6 +134,39 @@ async fn the_calls_are_bounded() {
 }
 
 #[tokio::test]
+async fn one_that_always_has_something_to_say_is_late_too() {
+    let chatter = Tool::new("chatter", |(), context: ToolContext| async move {
+        loop {
+            context.say("And then").await?;
+        }
+        #[expect(unreachable_code, reason = "it tells the type")]
+        Ok(String::new())
+    });
+    let limits = Limits { action: Duration::from_millis(50), ..Limits::default() };
+    let mut stage = Stage::with(|builder| builder.tool(chatter).limits(limits)).await;
+    let question = stage.asks("ana", "Go on");
+    stage.model.asked().await.calls(&[("chatter", json!({}))]);
+    stage.model.asked().await.writes("Enough");
+    let answer = answer(question).await;
+    assert_eq!(results(&answer), [("chatter", false, "no result within 50 ms")]);
+    assert_eq!(said(&answer).last(), Some(&"Enough"));
+    stage.ends().await;
+}
+
+#[tokio::test]
+async fn one_whose_check_panics_is_not_offered() {
+    let tool = |name: &'static str| Tool::new(name, |(), _| async { Ok(String::new()) });
+    let broken = tool("broken").when(|_, _| async { panic!("as a test") });
+    let mut stage = Stage::with(|builder| builder.tool(broken).tool(tool("sound"))).await;
+    let question = stage.asks("ana", "Hello");
+    let asked = stage.model.asked().await;
+    assert_eq!(asked.offered(), ["sound"]);
+    asked.writes("Hi");
+    assert_eq!(answer(question).await.text, "Hi");
+    stage.ends().await;
+}
+
+#[tokio::test]
 async fn one_that_fails_panics_or_is_late_does_not_lose_the_rest() {
     let tools = |name: &'static str| {
         Tool::new(name, move |(), _| async move {
