@@ -157,3 +157,13 @@ def test_a_graph_goes_on_where_it_was(saver: AgentMemorySaver, store: AgentMemor
     assert asyncio.run(compiled.ainvoke({"said": ["c"]}, config))["said"][-2:] == ["c", "5"]
     steps = [each.metadata["step"] for each in compiled.get_state_history(config) if each.metadata]
     assert steps == sorted(steps, reverse=True) and len(steps) == 9
+
+
+def test_an_item_leaves_alone_what_a_namespace_of_its_name_holds(memory: Memory, root: str, collection: str) -> None:
+    store = AgentMemoryStore(memory, root=root, collection=collection)
+    large = {"text": "x" * 60_000}
+    store.put(("users", "ana"), "doc", large)
+    store.put(("users",), "ana", {"a": 1})
+    store.delete(("users",), "ana")
+    found = store.get(("users", "ana"), "doc")
+    assert found is not None and found.value == large

@@ -90,14 +90,14 @@ class AgentMemoryStore(BaseStore):
         if len(text) <= _SHOWN and _is_kept(op.value):
             about["value"] = op.value
         else:
-            about["packed"] = pack(self._memory, self._parts, f"{space}/{space_of(op.key)}", text.encode())
+            about["packed"] = pack(self._memory, self._parts, _parts_of(space, op.key), text.encode())
         content = _cut("\n".join(self._texts(op)).replace("\0", " "))
         self._memory.put_document(self._collection, id_in(space, op.key), content, space=space, metadata=about)
 
     def _delete(self, op: PutOp) -> None:
         space = self._space(op.namespace)
         self._memory.remove_document(self._collection, id_in(space, op.key))
-        remove_under(self._memory, self._parts, f"{space}/{space_of(op.key)}")
+        remove_under(self._memory, self._parts, _parts_of(space, op.key))
 
     def _search(self, op: SearchOp) -> list[SearchItem]:
         found = self._answers(op) if op.query else self._newest(op, None)
@@ -147,7 +147,7 @@ class AgentMemoryStore(BaseStore):
         about = document.metadata
         value = about.get("value")
         if "packed" in about:
-            space = f"{document.space_id}/{space_of(about['key'])}"
+            space = _parts_of(document.space_id, about["key"])
             value = json.loads(unpack(self._memory, self._parts, space, about["packed"]))
         return {
             "value": value,
@@ -159,6 +159,11 @@ class AgentMemoryStore(BaseStore):
 
     def _space(self, namespace: Sequence[str]) -> str:
         return space_of(self._root, *namespace)
+
+
+def _parts_of(space: str, key: str) -> str:
+    """Where the parts of an item lie: below a segment that no name becomes, so that no namespace lies there."""
+    return f"{space}/+parts/{space_of(key)}"
 
 
 def _is_at(namespace: Sequence[str], to: MatchCondition) -> bool:
