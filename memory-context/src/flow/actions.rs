@@ -8,7 +8,7 @@ use memory_core::{Error, ErrorKind, Result};
 use tokio::time::timeout;
 
 use super::answer::{MessageAnswer, REPLY, is};
-use super::{MessageService, Run, Step, voice};
+use super::{Journal, MessageService, Recorded, Run, Step, voice};
 use crate::records::{self, ActionStatus};
 use crate::state::{
     Action, ActionCall, ActionPlan, ActionResult, ActionState, ComposeOptions, Note, PlanStep, StepStatus, Turn,
@@ -21,6 +21,7 @@ const NOTES: usize = 50;
 struct Plan<'a> {
     service: &'a MessageService,
     run: &'a Run,
+    journal: &'a Journal,
     answer: &'a MessageAnswer,
     options: ComposeOptions,
     /// Whether something came up since the text was written: what providers or other actions gave.
@@ -49,7 +50,15 @@ impl MessageService {
     /// - A text is said first where `REPLY` is not among the actions.
     /// - Each result is a message of the agent in the room, before the next action begins. When it can't be stored, that is the
     ///   error, and no further action begins.
-    pub(super) async fn run_actions(&self, run: &Run, turn: &Turn, answer: &MessageAnswer) -> Result<Turn> {
+    /// - An action whose result the journal has is not done again. One that was begun and has no result is done again where it may be
+    ///   repeated; else it has failed, and the room is told that it may have been done.
+    pub(super) async fn run_actions(
+        &self,
+        run: &Run,
+        journal: &Journal,
+        turn: &Turn,
+        answer: &MessageAnswer,
+    ) -> Result<Turn> {
         let mut answer = answer.clone();
         if !answer.text.is_empty() && !answer.actions.iter().any(|name| is(name, REPLY)) {
             answer.actions.insert(0, REPLY.to_owned());
@@ -57,7 +66,7 @@ impl MessageService {
         let options = ComposeOptions::with(answer.providers.iter().map(String::as_str).chain(["ACTION_STATE"]))
             .refresh(["RECENT_MESSAGES"]);
         let has_news = !answer.providers.is_empty();
-        Plan { service: self, run, answer: &answer, options, has_news }.run(turn).await
+        Plan { service: self, run, journal, answer: &answer, options, has_news }.run(turn).await
     }
 }
 
@@ -68,7 +77,7 @@ impl Plan<'_> {
         let (thought, steps) = (self.answer.thought.clone(), self.answer.actions.iter().map(step).collect::<Vec<_>>());
         actions.plan = (steps.len() > 1).then_some(ActionPlan { thought, steps });
         for (at, name) in self.answer.actions.iter().enumerate() {
-            let result = self.step(&turn.clone().with_actions(actions.clone()), name).await;
+            let result = self.step(&turn.clone().with_actions(actions.clone()), at, name).await?;
             self.store(turn, at, &result).await?;
             if let Some(plan) = &mut actions.plan {
                 plan.steps[at].status = if result.success { StepStatus::Completed } else { StepStatus::Failed };
@@ -84,7 +93,9 @@ impl Plan<'_> {
     }
 
     /// One action, with its events. Its name is told only where it is one of the host's: what a model writes stays out of logs.
-    async fn step(&mut self, turn: &Turn, name: &str) -> ActionResult {
+    ///
+    /// An error says that the journal can't be written, or that somebody else goes on with the run.
+    async fn step(&mut self, turn: &Turn, at: usize, name: &str) -> Result<ActionResult> {
         let chosen = chosen(self.service.composer.services().actions(), name);
         let action = match chosen {
             Chosen::Action(action) => action.info().name.to_string(),
@@ -92,17 +103,48 @@ impl Plan<'_> {
             Chosen::Unknown => String::new(),
         };
         self.run.step(Step::ActionStarted { action: action.clone() });
-        let result = match AssertUnwindSafe(self.attempt(turn, chosen)).catch_unwind().await {
-            Ok(Ok(result)) => ActionResult { action: name.to_owned(), ..result },
-            Ok(Err(error)) => ActionResult::failed(name, error.to_string()),
-            Err(_) => ActionResult::failed(name, "the action panicked"),
+        let step = step_name(at);
+        let result = match (self.journal.recorded(&step)?, chosen) {
+            (Recorded::Done(result), _) => result,
+            (Recorded::Begun, Chosen::Action(action)) if !action.info().repeatable => {
+                let text = format!("{}: {UNCLEAR}", action.info().name);
+                let told = self.service.say(self.run, self.journal, &unclear(at), turn, self.answer, &text).await;
+                told.or_else(unless_lost)?;
+                self.keep(&step, ActionResult::failed(name, UNCLEAR)).await?
+            }
+            _ => {
+                if let Chosen::Action(action) = chosen
+                    && !action.info().repeatable
+                {
+                    self.journal.begun(&step).await?;
+                }
+                let result = match AssertUnwindSafe(self.attempt(turn, at, chosen)).catch_unwind().await {
+                    Ok(Ok(result)) => ActionResult { action: name.to_owned(), ..result },
+                    Ok(Err(error)) => ActionResult::failed(name, error.to_string()),
+                    Err(_) => ActionResult::failed(name, "the action panicked"),
+                };
+                self.keep(&step, result).await?
+            }
         };
         self.has_news = !matches!(chosen, Chosen::Reply);
         self.run.step(Step::ActionEnded { action, success: result.success });
-        result
+        Ok(result)
     }
 
-    async fn attempt(&self, turn: &Turn, chosen: Chosen<'_>) -> Result<ActionResult> {
+    /// Keeps a result in the journal; what it can't hold is a failure.
+    async fn keep(&self, step: &str, result: ActionResult) -> Result<ActionResult> {
+        match self.journal.done(step, &result).await {
+            Ok(()) => Ok(result),
+            Err(error) if error.kind() == ErrorKind::TooLarge => {
+                let failed = ActionResult::failed(result.action, error.to_string());
+                self.journal.done(step, &failed).await?;
+                Ok(failed)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn attempt(&self, turn: &Turn, at: usize, chosen: Chosen<'_>) -> Result<ActionResult> {
         match chosen {
             Chosen::Action(action) => {
                 let limit = self.service.limits.action;
@@ -111,7 +153,7 @@ impl Plan<'_> {
                 timeout(limit, self.act(turn, action)).await.map_err(late).flatten()
             }
             // To ask and to say have limits of their own.
-            Chosen::Reply => self.reply(turn).await,
+            Chosen::Reply => self.reply(turn, at).await,
             Chosen::Unknown => Err(Error::new(ErrorKind::NotFound, "there is no action of this name")),
         }
     }
@@ -127,9 +169,12 @@ impl Plan<'_> {
         action.run(&ActionCall::new(&cx, &state, &self.answer.parameters_of(&action.info().name))).await
     }
 
-    async fn reply(&self, turn: &Turn) -> Result<ActionResult> {
-        let text = if self.has_news { self.rewritten(turn).await } else { self.answer.text.clone() };
-        self.service.say(self.run, turn, self.answer, &text).await?;
+    async fn reply(&self, turn: &Turn, at: usize) -> Result<ActionResult> {
+        let step = format!("{}.text", step_name(at));
+        // What is known of it is said as it was to be said, so no model is asked again.
+        let is_known = self.journal.said(&step).is_some();
+        let text = if self.has_news && !is_known { self.rewritten(turn).await } else { self.answer.text.clone() };
+        self.service.say(self.run, self.journal, &step, turn, self.answer, &text).await?;
         Ok(ActionResult { success: true, ..ActionResult::default() })
     }
 
@@ -159,8 +204,31 @@ impl Plan<'_> {
             steps: count(self.answer.actions.len()),
             thought: Some(self.answer.thought.clone()),
         });
-        services.records().messages().add(message).await.map(drop)
+        let step = format!("{}.result", step_name(at));
+        services.records().messages().add_keyed(message, self.journal.message(), &step).await.map(drop)
     }
+}
+
+/// What is told of an action that may have been done.
+const UNCLEAR: &str = "it was cut off and may have been done; it was not done again";
+
+/// The name of an action in the journal, by its place in the answer.
+fn step_name(at: usize) -> String {
+    format!("action.{at}")
+}
+
+/// Under which the room is told that an action may have been done.
+fn unclear(at: usize) -> String {
+    format!("{}.unclear", step_name(at))
+}
+
+/// What can't be said does not end a run, unless it has lost its message.
+fn unless_lost(error: Error) -> Result<()> {
+    if error.kind() == ErrorKind::Conflict {
+        return Err(error);
+    }
+    tracing::warn!(%error, "the room was not told that an action may have been done");
+    Ok(())
 }
 
 fn chosen<'a>(actions: &'a [Arc<dyn Action>], name: &str) -> Chosen<'a> {

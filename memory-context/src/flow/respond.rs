@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use memory_core::words;
+use serde::{Deserialize, Serialize};
 
 use crate::records::{AgentId, ChannelType, MessageContent, RoomState};
 
@@ -44,7 +45,8 @@ pub enum Decision {
 }
 
 /// What decided.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub enum Why {
     /// The agent said it.
     Own,

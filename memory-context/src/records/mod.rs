@@ -6,6 +6,7 @@
 
 mod choice;
 mod entity;
+mod entry;
 mod fact;
 mod facts;
 mod id;
@@ -25,15 +26,18 @@ mod world;
 
 pub use choice::{AWAITING_CHOICE, Choice, ChoiceOption, Choices, NewChoice};
 pub use entity::{Entities, Entity};
+pub(crate) use entry::{Delivery, Entry, EntryState, Said};
 pub use fact::{Fact, FactQuery, FoundFact, NewFact, Recalled, Remembered};
 pub use facts::Facts;
 pub use id::{AgentId, EntityId, MAX_ID_BYTES, RoomId, WorldId};
 pub use message::{ActionResult, ActionStatus, Attachment, ChannelType, Message, MessageContent, NewMessage};
 pub use messages::{Added, Messages};
+pub(crate) use messages::{Described, OpenMessage, Taken};
 pub use participant::{Participant, Participants, RoomState};
 pub use relationship::{Relationship, Relationships};
 pub use room::{Room, Rooms};
 pub use scope::Scope;
 pub use setting::{Secret, Setting, SettingDefinition, SettingValue, Settings};
 pub use store::Records;
+pub(crate) use table::metadata;
 pub use world::{Role, World, Worlds};

@@ -58,16 +58,19 @@ pub struct ActionInfo {
     /// What it can be told: names and what they mean.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub parameters: Vec<(String, String)>,
+    /// Whether it may be done again where nobody knows if it was done: where the process died in the midst of it, say.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub repeatable: bool,
     /// Conversations in which it is done.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub examples: Vec<Vec<ExampleMessage>>,
 }
 
 impl ActionInfo {
-    /// An action without similes, parameters and examples.
+    /// An action without similes, parameters and examples that is not to be repeated.
     pub fn new(name: impl Into<Cow<'static, str>>, description: impl Into<Cow<'static, str>>) -> Self {
         let (name, description) = (name.into(), description.into());
-        Self { name, description, similes: Vec::new(), parameters: Vec::new(), examples: Vec::new() }
+        Self { name, description, similes: Vec::new(), parameters: Vec::new(), repeatable: false, examples: Vec::new() }
     }
 }
 

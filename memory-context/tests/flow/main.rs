@@ -6,5 +6,6 @@ mod decisions;
 mod embedding;
 mod outcomes;
 mod races;
+mod recovery;
 mod rooms;
 mod stage;

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::LazyLock;
 
+use serde::{Deserialize, Serialize};
+
 use super::Mistake;
 use super::extract::extract;
 use super::fields::Fields;
@@ -31,7 +33,8 @@ pub const MAX_ACTIONS: usize = 16;
 /// assert_eq!(cut.to_string(), "missing: thought, text");
 /// # Ok::<(), memory_core::Error>(())
 /// ```
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct MessageAnswer {
     /// Why.
