@@ -69,8 +69,9 @@ const TOKEN: &str = "AGENT_MEMORY_TOKEN";
 pub(crate) async fn run(provider: &Arc<dyn MemoryProvider>, args: &ServeArgs) -> anyhow::Result<ExitCode> {
     let tokens = args.tokens.as_deref().map(Tokens::read).transpose();
     let tokens = tokens.map_err(|error| Usage(format!("--tokens: {error:#}")))?;
-    let secret = std::env::var(TOKEN).ok().filter(|token| !token.is_empty() && !args.stdio);
-    let secret = secret.as_deref().map(Secret::new).transpose();
+    // One that is empty or can't be read is a mistake, and no reason to let everybody in.
+    let secret = std::env::var_os(TOKEN).filter(|_| !args.stdio);
+    let secret = secret.map(|token| Secret::new(token.to_str().unwrap_or_default())).transpose();
     let secret = secret.map_err(|error| Usage(format!("{TOKEN}: {error:#}")))?;
     if !args.stdio && tokens.is_none() && !args.listen.ip().is_loopback() {
         return Err(Usage("--listen: other machines reach this address, so it needs --tokens".to_owned()).into());
