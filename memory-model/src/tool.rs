@@ -3,6 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use crate::schema::Schema;
 
 /// A tool as a model is told of it.
@@ -17,7 +19,7 @@ pub struct ToolSpec {
 }
 
 /// A call of a tool, as the model wrote it: nothing of it is checked.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolCall {
     /// By what the result names the call; no two calls of a completion have the same.
     pub id: String,

@@ -6,8 +6,8 @@ use std::time::Duration;
 use memory_core::plugin::{Plugin, Scope};
 use memory_core::{Clock, Collection, Error, MemoryProvider, Result, SystemClock};
 
-use crate::claim::MAX_INSTANCE;
 use crate::intake::Intake;
+use crate::leases::Leases;
 use crate::memory_manager::MemoryManager;
 use crate::runtime::Runtime;
 use crate::settings::Settings;
@@ -195,7 +195,7 @@ impl RuntimeBuilder {
             return Err(error);
         }
         let equipment = Equipment { manager, actions, planner, settings: self.settings };
-        Ok(Runtime::start(Intake::new(equipment, self.instance), self.model, self.triggers))
+        Ok(Runtime::start(Intake::new(equipment, self.instance.as_deref()), self.model, self.triggers))
     }
 
     fn check(&self) -> Result<()> {
@@ -206,10 +206,8 @@ impl RuntimeBuilder {
         if lease.is_zero() || step_deadline.is_zero() || *concurrency == 0 || *queue == 0 || *max_runs == 0 {
             return Err(Error::invalid("lease, step_deadline, concurrency, queue and max_runs must not be 0"));
         }
-        let instance = self.instance.as_deref().unwrap_or("default");
-        if instance.is_empty() || instance.len() > MAX_INSTANCE || instance.contains(char::is_control) {
-            let message = format!("the name of an instance has 1 to {MAX_INSTANCE} bytes without control characters");
-            return Err(Error::invalid(message));
+        if let Some(instance) = &self.instance {
+            Leases::check_instance(instance)?;
         }
         if self.settings.window > memory_core::MAX_LIMIT {
             return Err(Error::invalid(format!("a window holds {} memories at most", memory_core::MAX_LIMIT)));

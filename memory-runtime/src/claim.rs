@@ -2,77 +2,46 @@
 
 use std::sync::Arc;
 
-use memory_core::{Error, Memory, Metadata, Result, SpaceId, SpaceSelector, Timestamp};
+use memory_core::{Error, Memory, Metadata, Result, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use crate::{NewTask, Space};
-
-/// The member of the metadata of a memory that belongs to the runtime.
+/// The member of the metadata of a memory that says who works on it: a task of a runtime, or a message of an agent.
 ///
-/// [`Runtime::recover`](crate::Runtime::recover) believes what stands there, so who can write it decides what a runtime does. A host
-/// that lets others write the ledger keeps it from them.
+/// Whoever recovers open work believes what stands there, so who can write it decides what is done. A host that lets others write the
+/// ledger keeps it from them.
 pub const TASK: &str = "task";
 
-/// Who holds a task, until when, and how often somebody has begun to work on it.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Claim {
-    /// The name of the runtime, which a restart may have again.
+/// Who holds a task, until when, and how often somebody has begun to work on it; [`Leases::claim`](crate::Leases::claim) makes one.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Claim {
+    /// The name of the program, which a restart may have again.
     pub(crate) instance: Arc<str>,
-    /// The one run of a runtime that holds it.
+    /// The one run of a program that holds it.
     pub(crate) holder: Arc<str>,
+    /// The first time of all when the task is over or given back.
+    #[serde(rename = "leaseUntil", default = "free")]
     pub(crate) until: Timestamp,
     pub(crate) runs: u32,
 }
 
-/// The longest name of a runtime, in bytes.
-pub(crate) const MAX_INSTANCE: usize = 128;
-/// What the metadata of a new task keep free for later claims, in bytes.
-const RESERVE: usize = 1 << 10;
-
 /// The member [`TASK`] of the metadata.
-#[derive(Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Written {
-    container: SpaceId,
-    related: Vec<SpaceSelector>,
-    instance: Arc<str>,
-    holder: Arc<str>,
-    /// Null when the task is over.
-    lease_until: Option<Timestamp>,
-    runs: u32,
-}
-
-#[derive(Serialize, Deserialize)]
-struct WrittenTask {
-    task: Written,
+#[derive(Deserialize)]
+struct Claimed {
+    task: Claim,
 }
 
 impl Claim {
-    /// The metadata of a new task with all that a recovery has to know; `TooLarge` when later claims might not fit.
-    pub(crate) fn add_to(&self, metadata: &Metadata, space: &Space) -> Result<Metadata> {
-        let metadata = metadata.merge(&self.to_metadata(space)?)?;
-        let (size, limit) = (metadata.as_str().len(), Metadata::MAX_BYTES - RESERVE);
-        if size > limit {
-            return Err(Error::too_large(format!("metadata and space take {size} bytes; at most {limit} are allowed")));
-        }
-        Ok(metadata)
+    /// The claim in a memory; `Corrupt` when there is none.
+    pub fn read(memory: &Memory) -> Result<Self> {
+        let claimed: Claimed = serde_json::from_str(memory.metadata.as_str())
+            .map_err(|error| Error::corrupt("the metadata of a task can't be read").with_source(error))?;
+        Ok(claimed.task)
     }
 
-    fn to_metadata(&self, space: &Space) -> Result<Metadata> {
-        let task = Written {
-            container: space.container().clone(),
-            related: space.related().to_vec(),
-            instance: Arc::clone(&self.instance),
-            holder: Arc::clone(&self.holder),
-            lease_until: Some(self.until),
-            runs: self.runs,
-        };
-        metadata(&WrittenTask { task })
-    }
-
-    /// What takes a task over.
-    pub(crate) fn to_patch(&self) -> Result<Metadata> {
+    /// What the metadata of the memory say of it: those of a new one, or what is merged into those of one that is taken.
+    pub fn to_metadata(&self) -> Result<Metadata> {
         metadata(&json!({ TASK: {
             "instance": self.instance,
             "holder": self.holder,
@@ -81,23 +50,14 @@ impl Claim {
         }}))
     }
 
-    /// The claim in a memory and the space of its task; `Corrupt` when there is none.
-    pub(crate) fn read(memory: &Memory) -> Result<(Self, Space)> {
-        let written: WrittenTask = serde_json::from_str(memory.metadata.as_str())
-            .map_err(|error| Error::corrupt("the metadata of a task can't be read").with_source(error))?;
-        let task = written.task;
-        let space = Space::within(task.container, memory.space_id.clone())?.with_related(task.related);
-        let until = task.lease_until.unwrap_or(Timestamp::MIN);
-        Ok((Self { instance: task.instance, holder: task.holder, until, runs: task.runs }, space))
+    /// How often somebody had begun to work on the task when it was claimed.
+    pub fn runs(&self) -> u32 {
+        self.runs
     }
 }
 
-/// Refuses metadata in which the member of the runtime is taken.
-pub(crate) fn check_metadata(task: &NewTask) -> Result<()> {
-    if task.metadata.to_object().contains_key(TASK) {
-        return Err(Error::invalid(format!("the member {TASK} of the metadata of a task belongs to the runtime")));
-    }
-    Ok(())
+fn free() -> Timestamp {
+    Timestamp::MIN
 }
 
 /// Metadata, or what is merged into them.
@@ -108,21 +68,22 @@ pub(crate) fn metadata(value: &impl Serialize) -> Result<Metadata> {
 
 #[cfg(test)]
 mod tests {
-    use memory_core::{ErrorKind, MemoryId, Trigger};
+    use memory_core::{ErrorKind, MemoryId, NewMemory, SpaceId, Trigger};
 
     use super::*;
 
     #[test]
-    fn a_memory_tells_all_that_a_recovery_needs() {
-        let id = |text| SpaceId::parse(text).expect("valid");
-        let space = Space::within(id("a-b"), id("a-b-c")).expect("valid");
+    fn a_memory_tells_its_claim() {
         let until = Timestamp::from_millis(7).expect("valid");
         let claim = Claim { instance: "web-1".into(), holder: "h".into(), until, runs: 2 };
-        let metadata = claim.to_metadata(&space).expect("metadata");
-        let trigger = Trigger::parse("1").expect("JSON");
-        let memory = memory_core::NewMemory::new(space.id().clone(), trigger, until).with_metadata(metadata);
+        let (space, trigger) = (SpaceId::parse("a").expect("valid"), Trigger::parse("1").expect("JSON"));
+        let memory = NewMemory::new(space, trigger, until).with_metadata(claim.to_metadata().expect("metadata"));
         let memory = memory.into_memory(MemoryId::generate());
-        assert_eq!(Claim::read(&memory).expect("a claim"), (claim, space));
+        assert_eq!(Claim::read(&memory).expect("a claim"), claim);
+        let given_back = metadata(&json!({ TASK: { "leaseUntil": null } })).expect("metadata");
+        let metadata = memory.metadata.merge(&given_back).expect("merged");
+        let free = Memory { metadata, ..memory.clone() };
+        assert_eq!(Claim::read(&free).expect("a claim").until, Timestamp::MIN);
         let bare = Memory { metadata: Metadata::default(), ..memory };
         assert_eq!(Claim::read(&bare).expect_err("no task").kind(), ErrorKind::Corrupt);
     }

@@ -1,28 +1,24 @@
 //! How tasks come in, and into whose hands.
 
-use std::collections::HashSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
-use memory_core::{Error, ErrorKind, Memory, MemoryId, Metadata, Result, Revision};
+use memory_core::{Error, ErrorKind, Memory, MemoryId, Metadata, Result};
 use tokio::sync::{RwLock, RwLockReadGuard, oneshot, watch};
 use tracing::Instrument;
-use uuid::Uuid;
 
-use crate::claim::{self, Claim, TASK};
+use crate::claim::{Claim, TASK};
 use crate::lease::Lease;
+use crate::leases::Leases;
 use crate::scheduler::{Scheduler, closed};
 use crate::worker::{Equipment, Worker};
-use crate::{Context, NewTask, Task, TaskHandle};
+use crate::{Context, NewTask, Task, TaskHandle, place};
 
 /// Takes tasks in and has them worked on: what a runtime and its triggers share.
 #[derive(Debug)]
 pub(crate) struct Intake {
     equipment: Equipment,
     scheduler: Arc<Scheduler>,
-    instance: Arc<str>,
-    holder: Arc<str>,
-    /// The tasks that are held at this moment, which no recovery may take.
-    held: Mutex<HashSet<MemoryId>>,
+    leases: Arc<Leases>,
     /// Held for reading while a task is taken in, so that a shutdown comes before or after.
     is_open: RwLock<bool>,
     is_stopped: watch::Sender<bool>,
@@ -30,14 +26,12 @@ pub(crate) struct Intake {
 
 impl Intake {
     /// An intake under the name of an instance; without one under a new name.
-    pub(crate) fn new(equipment: Equipment, instance: Option<String>) -> Self {
+    pub(crate) fn new(equipment: Equipment, instance: Option<&str>) -> Self {
         let settings = &equipment.settings;
         Self {
             scheduler: Scheduler::new(settings.queue, settings.concurrency),
+            leases: equipment.manager.leases(instance, settings.lease),
             equipment,
-            instance: instance.map_or_else(unique_name, Arc::from),
-            holder: unique_name(),
-            held: Mutex::default(),
             is_open: RwLock::new(true),
             is_stopped: watch::Sender::new(false),
         }
@@ -56,28 +50,26 @@ impl Intake {
 
     pub(crate) async fn submit(self: &Arc<Self>, task: NewTask) -> Result<TaskHandle> {
         let _open = self.enter()?;
-        claim::check_metadata(&task)?;
-        let claim = self.claim(0);
+        place::check_metadata(&task)?;
+        let claim = self.leases.claim(0);
         let id = self.equipment.manager.store_task(&task, &claim).await?;
-        let lease =
-            Lease::new(Arc::clone(&self.equipment.manager), id, Revision::FIRST, claim, self.equipment.settings.lease);
+        let lease = self.leases.hold(id, claim);
         let NewTask { space, trigger, metadata } = task;
         self.hold(lease, Task { id, space, trigger, chain: Vec::new(), related: Vec::new(), metadata }).await
     }
 
     pub(crate) async fn observe(&self, event: NewTask) -> Result<MemoryId> {
         let _open = self.enter()?;
-        claim::check_metadata(&event)?;
+        place::check_metadata(&event)?;
         self.equipment.manager.observe(&event).await
     }
 
     pub(crate) async fn recover(self: &Arc<Self>) -> Result<Vec<TaskHandle>> {
         let _open = self.enter()?;
-        let now = self.equipment.manager.now();
         let (mut handles, mut cursor) = (Vec::new(), None);
         loop {
-            let page = self.equipment.manager.free_tasks(&self.instance, &self.holder, now, cursor.as_ref()).await?;
-            for memory in page.memories.into_iter().filter(|memory| !self.held().contains(&memory.id)) {
+            let page = self.equipment.manager.free_tasks(&self.leases, cursor.as_ref()).await?;
+            for memory in page.memories {
                 let id = memory.id;
                 match task_of(&memory) {
                     Err(error) => tracing::error!(%id, %error, "a task can't be read, and stays as it is"),
@@ -101,8 +93,7 @@ impl Intake {
 
     /// Takes a free task over; `None` when somebody else was faster.
     async fn take(self: &Arc<Self>, memory: &Memory, before: Claim, task: Task) -> Result<Option<TaskHandle>> {
-        let claim = self.claim(before.runs);
-        match Lease::take(&self.equipment.manager, memory, claim, self.equipment.settings.lease).await? {
+        match self.leases.take(memory, self.leases.claim(before.runs())).await? {
             Some(lease) => Ok(Some(self.hold(lease, task).await?)),
             None => Ok(None),
         }
@@ -123,16 +114,9 @@ impl Intake {
         self.scheduler.drain().await;
     }
 
-    /// The claim of this runtime from now on.
-    fn claim(&self, runs: u32) -> Claim {
-        let until = Lease::end(self.equipment.manager.now(), self.equipment.settings.lease);
-        Claim { instance: Arc::clone(&self.instance), holder: Arc::clone(&self.holder), until, runs }
-    }
-
     /// Waits for a place, and has the task worked on in its turn.
     async fn hold(self: &Arc<Self>, lease: Arc<Lease>, task: Task) -> Result<TaskHandle> {
         let id = task.id;
-        let held = Held::new(Arc::clone(self), id);
         let place = lease.while_held(self.scheduler.place()).await?;
         let mut turn = self.scheduler.line_up(task.space.container().clone());
         let (sender, end) = oneshot::channel();
@@ -147,7 +131,7 @@ impl Intake {
             if let Err(error) = &result {
                 tracing::error!(%error, "the task was left open");
             }
-            drop((turn, held));
+            drop((turn, lease));
             // Nobody may be waiting.
             let _ = sender.send(result);
             // Last, so that a shutdown waits for all of this.
@@ -156,16 +140,6 @@ impl Intake {
         tokio::spawn(work.instrument(span));
         Ok(TaskHandle { id, end })
     }
-
-    fn held(&self) -> MutexGuard<'_, HashSet<MemoryId>> {
-        // No code that holds the lock can panic half way through a change.
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// A name that nobody else has.
-fn unique_name() -> Arc<str> {
-    Uuid::now_v7().to_string().into()
 }
 
 /// Whether what went wrong says nothing of other tasks.
@@ -175,30 +149,11 @@ fn is_of_one_task(error: &Error) -> bool {
 
 /// A task and its claim from its memory.
 fn task_of(memory: &Memory) -> Result<(Claim, Task)> {
-    let (claim, space) = Claim::read(memory)?;
+    let (claim, space) = (Claim::read(memory)?, place::read(memory)?);
     let trigger: Context = memory.trigger.to_value()?;
     let chain = memory.context.as_ref().map(|context| context.to_value()).transpose()?.unwrap_or_default();
     let mut metadata = memory.metadata.to_object();
     metadata.remove(TASK);
     let metadata = Metadata::from_object(&metadata)?;
     Ok((claim, Task { id: memory.id, space, trigger, chain, related: Vec::new(), metadata }))
-}
-
-/// Marks a task as held until it is dropped.
-struct Held {
-    intake: Arc<Intake>,
-    id: MemoryId,
-}
-
-impl Held {
-    fn new(intake: Arc<Intake>, id: MemoryId) -> Self {
-        intake.held().insert(id);
-        Self { intake, id }
-    }
-}
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        self.intake.held().remove(&self.id);
-    }
 }

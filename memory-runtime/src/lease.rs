@@ -1,22 +1,27 @@
-//! What a runtime holds of a task, and how it stays true.
+//! What a program holds of a piece of open work, and how it stays true.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use memory_core::{Error, ErrorKind, Memory, MemoryId, MemoryPatch, Metadata, Outcome, Result, Revision, Timestamp};
+use memory_core::{
+    Error, ErrorKind, Memory, MemoryId, MemoryPatch, MetadataPatch, Outcome, Result, Revision, Timestamp,
+};
 use serde_json::json;
 use tokio::sync::Mutex;
 
 use crate::claim::{Claim, TASK, metadata};
-use crate::memory_manager::MemoryManager;
+use crate::leases::Leases;
 
-/// A task that this runtime holds. Every change of its memory goes through here, and none happens after the task was
-/// lost.
+/// A memory that this run of the program works on; [`Leases`] gives it.
+///
+/// # Behavior
+/// - Each write of the work goes through it and names a revision: one that has lost the lease writes nothing (`Conflict`).
+/// - It is renewed while work goes on in [`Lease::while_held`].
+/// - After its last write, which [`Lease::end`] or [`Lease::give_back`] makes, it writes nothing any more.
+/// - Dropped without one, it stays until its time has run out.
 #[derive(Debug)]
-pub(crate) struct Lease {
-    manager: Arc<MemoryManager>,
+pub struct Lease {
+    leases: Arc<Leases>,
     id: MemoryId,
-    length: Duration,
     claim: Claim,
     state: Mutex<State>,
 }
@@ -25,6 +30,14 @@ pub(crate) struct Lease {
 struct State {
     revision: Revision,
     until: Timestamp,
+    is_over: bool,
+}
+
+/// Whether a write is the last one of its lease.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum IsLast {
+    Yes,
+    No,
 }
 
 /// How often a write is tried while others write the same memory.
@@ -33,66 +46,63 @@ const MAX_TRIES: usize = 5;
 const RENEWALS: u32 = 3;
 
 impl Lease {
-    /// The lease of a memory that has just been stored or taken over under this claim.
-    pub(crate) fn new(
-        manager: Arc<MemoryManager>,
-        id: MemoryId,
-        revision: Revision,
-        claim: Claim,
-        length: Duration,
-    ) -> Arc<Self> {
-        let state = Mutex::new(State { revision, until: claim.until });
-        Arc::new(Self { manager, id, length, claim, state })
+    pub(crate) fn new(leases: &Arc<Leases>, id: MemoryId, revision: Revision, claim: Claim) -> Arc<Self> {
+        leases.held().insert(id);
+        let state = Mutex::new(State { revision, until: claim.until, is_over: false });
+        Arc::new(Self { leases: Arc::clone(leases), id, claim, state })
     }
 
-    /// Takes a free task over; `None` when somebody else was faster.
-    pub(crate) async fn take(
-        manager: &Arc<MemoryManager>,
-        memory: &Memory,
-        claim: Claim,
-        length: Duration,
-    ) -> Result<Option<Arc<Self>>> {
-        let patch = MemoryPatch::new().merge_metadata(claim.to_patch()?).if_revision(memory.revision);
-        match manager.update(memory.id, patch).await {
-            Ok(updated) => Ok(Some(Self::new(Arc::clone(manager), memory.id, updated.revision, claim, length))),
-            Err(error) if error.kind() == ErrorKind::Conflict => Ok(None),
-            Err(error) => Err(error),
-        }
-    }
-
-    /// When a lease ends that begins at a time.
-    pub(crate) fn end(now: Timestamp, length: Duration) -> Timestamp {
-        let length = i64::try_from(length.as_millis()).unwrap_or(i64::MAX);
-        Timestamp::from_millis(now.as_millis().saturating_add(length)).unwrap_or(Timestamp::MAX)
-    }
-
-    pub(crate) fn id(&self) -> MemoryId {
+    /// The memory that is worked on.
+    pub fn id(&self) -> MemoryId {
         self.id
     }
 
-    /// How often somebody had begun to work on the task when this runtime took it.
-    pub(crate) fn runs(&self) -> u32 {
+    /// How often somebody had begun to work on it when it was taken, as its claim says.
+    pub fn runs(&self) -> u32 {
         self.claim.runs
     }
 
-    /// Writes a patch if the task is still held; `Conflict` when it is not.
+    /// Writes a patch if the memory is still held; `Conflict` when it is not.
     ///
     /// A patch sets values and adds nothing, so it is repeated when somebody else has changed the memory, or when
     /// nobody knows whether it was written. Dropping the future leaves the write to its end, so that the revision stays
     /// known.
-    pub(crate) async fn write(self: &Arc<Self>, patch: MemoryPatch) -> Result<()> {
+    pub async fn write(self: &Arc<Self>, patch: MemoryPatch) -> Result<()> {
+        self.spawn(patch, IsLast::No).await
+    }
+
+    /// Writes the last patch, with which the lease ends.
+    pub async fn end(self: &Arc<Self>, patch: MemoryPatch) -> Result<()> {
+        let mut merged = match &patch.metadata {
+            MetadataPatch::Merge(merged) => serde_json::from_str(merged.as_str()).unwrap_or_default(),
+            MetadataPatch::Keep | MetadataPatch::Replace(_) => json!({}),
+        };
+        merged[TASK]["leaseUntil"] = serde_json::Value::Null;
+        self.spawn(patch.merge_metadata(metadata(&merged)?), IsLast::Yes).await
+    }
+
+    /// Leaves the work to others, who can take it at once, as begun so often.
+    pub async fn give_back(self: &Arc<Self>, runs: u32) -> Result<()> {
+        self.end(MemoryPatch::new().merge_metadata(metadata(&json!({ TASK: { "runs": runs } }))?)).await
+    }
+
+    async fn spawn(self: &Arc<Self>, patch: MemoryPatch, is_last: IsLast) -> Result<()> {
         let this = Arc::clone(self);
-        let written = tokio::spawn(async move { this.write_now(patch).await }).await;
+        let written = tokio::spawn(async move { this.write_now(patch, is_last).await }).await;
         written.unwrap_or_else(|_| Err(Error::new(ErrorKind::Unexpected, "a write of a task was cut off")))
     }
 
-    async fn write_now(&self, patch: MemoryPatch) -> Result<()> {
+    async fn write_now(&self, patch: MemoryPatch, is_last: IsLast) -> Result<()> {
         let mut state = self.state.lock().await;
+        if state.is_over {
+            return Err(Error::conflict("the work is over, or was given back"));
+        }
         let mut tries = 1;
         loop {
-            let error = match self.manager.update(self.id, patch.clone().if_revision(state.revision)).await {
+            let error = match self.leases.provider.update(self.id, patch.clone().if_revision(state.revision)).await {
                 Ok(updated) => {
                     state.revision = updated.revision;
+                    state.is_over = is_last == IsLast::Yes;
                     return Ok(());
                 }
                 Err(error) => error,
@@ -101,17 +111,18 @@ impl Lease {
             if !is_unclear || tries == MAX_TRIES {
                 return Err(error);
             }
-            let memory = self.manager.get(self.id).await?.ok_or_else(Error::not_found)?;
-            let holder = Claim::read(&memory).map(|(claim, _)| claim.holder);
+            let memory = self.leases.provider.get(self.id).await?.ok_or_else(Error::not_found)?;
+            let holder = Claim::read(&memory).map(|claim| claim.holder);
             let is_ours = holder.is_ok_and(|holder| holder == self.claim.holder);
             let is_open = memory.status.is_open();
             // A task that is over is written only if this patch has ended it.
             if is_ours && (is_open || patch.status.is_some()) && is_written(&patch, &memory) {
                 state.revision = memory.revision;
+                state.is_over = is_last == IsLast::Yes;
                 return Ok(());
             }
             if !is_ours || !is_open {
-                return Err(Error::conflict("another runtime has taken the task, or somebody has ended it"));
+                return Err(Error::conflict("somebody else has taken the task, or has ended it"));
             }
             state.revision = memory.revision;
             tries += 1;
@@ -119,7 +130,7 @@ impl Lease {
     }
 
     /// Does some work while the lease is renewed. When the lease is lost, the work is dropped and the reason returned.
-    pub(crate) async fn while_held<T>(self: &Arc<Self>, work: impl Future<Output = Result<T>>) -> Result<T> {
+    pub async fn while_held<T>(self: &Arc<Self>, work: impl Future<Output = Result<T>>) -> Result<T> {
         tokio::select! {
             biased;
             result = work => result,
@@ -130,10 +141,16 @@ impl Lease {
     /// Renews the lease until it is lost, and tells how.
     async fn keep(self: &Arc<Self>) -> Error {
         loop {
-            tokio::time::sleep(self.length / RENEWALS).await;
+            tokio::time::sleep(self.leases.length / RENEWALS).await;
             if let Err(error) = self.renew().await {
-                let is_over = self.state.lock().await.until <= self.manager.now();
-                if is_over || matches!(error.kind(), ErrorKind::Conflict | ErrorKind::NotFound | ErrorKind::Closed) {
+                let state = self.state.lock().await;
+                let (is_done, is_late) = (state.is_over, state.until <= self.leases.clock.now());
+                drop(state);
+                if is_done {
+                    // The work has made its last write, and comes to its end.
+                    return std::future::pending().await;
+                }
+                if is_late || matches!(error.kind(), ErrorKind::Conflict | ErrorKind::NotFound | ErrorKind::Closed) {
                     return error;
                 }
                 tracing::warn!(id = %self.id, %error, "a lease was not renewed");
@@ -142,21 +159,17 @@ impl Lease {
     }
 
     async fn renew(self: &Arc<Self>) -> Result<()> {
-        let until = Self::end(self.manager.now(), self.length);
+        let until = self.leases.end();
         let patch = metadata(&json!({ TASK: { "leaseUntil": until } }))?;
         self.write(MemoryPatch::new().merge_metadata(patch)).await?;
         self.state.lock().await.until = until;
         Ok(())
     }
+}
 
-    /// What marks the task as begun, for the patch that makes it `running`.
-    pub(crate) fn begin(&self) -> Result<Metadata> {
-        metadata(&json!({ TASK: { "runs": self.claim.runs.saturating_add(1) } }))
-    }
-
-    /// What gives the task up, for the patch that ends it.
-    pub(crate) fn release() -> Result<Metadata> {
-        metadata(&json!({ TASK: { "leaseUntil": null } }))
+impl Drop for Lease {
+    fn drop(&mut self) {
+        self.leases.held().remove(&self.id);
     }
 }
 

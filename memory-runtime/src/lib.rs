@@ -9,9 +9,11 @@ mod engine;
 mod http_trigger;
 mod intake;
 mod lease;
+mod leases;
 mod memory_manager;
 mod model_planner;
 mod pipeline;
+mod place;
 mod planner;
 mod runtime;
 mod sandbox;
@@ -25,11 +27,13 @@ mod worker;
 
 pub use actions::Actions;
 pub use builder::RuntimeBuilder;
-pub use claim::TASK;
+pub use claim::{Claim, TASK};
 pub use context::{Context, ContextContent, ContextKind};
 pub use engine::{EngineUrl, inspect, migrate, open, plan};
 #[cfg(feature = "http")]
 pub use http_trigger::HttpTrigger;
+pub use lease::Lease;
+pub use leases::Leases;
 pub use memory_model as model;
 #[cfg(feature = "openai")]
 pub use memory_model::openai;

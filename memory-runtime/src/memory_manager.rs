@@ -1,18 +1,20 @@
 //! The one place of the runtime that touches the provider.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use memory_core::filter::Field;
 use memory_core::plugin::Plugin;
 use memory_core::{
-    Clock, Cursor, DocumentStore, Filter, JsonText, Ledger, Memory, MemoryId, MemoryPage, MemoryPatch, MemoryProvider,
-    MemoryQuery, NewMemory, Order, QueryBuilder, Result, Status, Timestamp, Updated,
+    Clock, Cursor, DocumentStore, JsonText, Ledger, Memory, MemoryId, MemoryPage, MemoryProvider, MemoryQuery,
+    NewMemory, Order, QueryBuilder, Result, Status, Timestamp,
 };
 
-use crate::NewTask;
 use crate::claim::{Claim, TASK};
+use crate::leases::Leases;
+use crate::{NewTask, place};
 
-/// Everything that the runtime asks of its memory. Nothing else holds the provider, apart from the provider's own
+/// Everything that the runtime asks of its memory. Nothing else holds the provider, apart from its leases and the provider's own
 /// plugin.
 #[derive(Debug)]
 pub(crate) struct MemoryManager {
@@ -47,19 +49,20 @@ impl MemoryManager {
         self.clock.now()
     }
 
+    /// What takes tasks of this memory, under the name of an instance.
+    pub(crate) fn leases(&self, instance: Option<&str>, length: Duration) -> Arc<Leases> {
+        Leases::new(Arc::clone(&self.provider), Arc::clone(&self.clock), instance, length)
+    }
+
     /// Persists the trigger of a task that somebody holds already, so that nobody else takes it.
     pub(crate) async fn store_task(&self, task: &NewTask, claim: &Claim) -> Result<MemoryId> {
-        let memory = new_memory(task)?.with_metadata(claim.add_to(&task.metadata, &task.space)?);
+        let memory = new_memory(task)?.with_metadata(place::describe(task, claim)?);
         self.provider.store(memory).await
     }
 
     /// Persists what was seen and is not answered.
     pub(crate) async fn observe(&self, task: &NewTask) -> Result<MemoryId> {
         self.provider.store(new_memory(task)?.with_metadata(task.metadata.clone()).with_status(Status::Observed)).await
-    }
-
-    pub(crate) async fn update(&self, id: MemoryId, patch: MemoryPatch) -> Result<Updated> {
-        self.provider.update(id, patch).await
     }
 
     pub(crate) async fn get(&self, id: MemoryId) -> Result<Option<Memory>> {
@@ -76,20 +79,12 @@ impl MemoryManager {
         self.provider.documents()
     }
 
-    /// One page of the open tasks that nobody holds at this time, or that an earlier run of this instance held, oldest
-    /// first. Costs what is open, not what the ledger holds (Q9).
-    pub(crate) async fn free_tasks(
-        &self,
-        instance: &str,
-        holder: &str,
-        now: Timestamp,
-        cursor: Option<&Cursor>,
-    ) -> Result<MemoryPage> {
-        let member = |name| Field::metadata([TASK, name]);
-        let expired = member("leaseUntil").le(now.as_millis());
-        let own: Filter = member("instance").eq(instance).and(member("holder").ne(holder));
+    /// One page of the open tasks of runtimes that are free, oldest first. Costs what is open, not what the ledger holds (Q9).
+    pub(crate) async fn free_tasks(&self, leases: &Leases, cursor: Option<&Cursor>) -> Result<MemoryPage> {
+        // Messages of agents are leased alike, and have no container.
+        let is_placed = Field::metadata([TASK, "container"]).is_not_null();
         let query = MemoryQuery::builder().all().status(Status::Pending).status(Status::Running);
-        let query = query.filter(expired.or(own)).order(Order::OldestFirst);
+        let query = query.filter(is_placed.and(leases.free())).order(Order::OldestFirst);
         let query = cursor.into_iter().fold(query, |query, cursor| query.cursor(cursor));
         self.query(query).await
     }

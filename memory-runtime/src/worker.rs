@@ -9,7 +9,9 @@ use memory_core::{
     Context as ChainText, Error, ErrorKind, MemoryId, MemoryPatch, MemoryQuery, Outcome, Result, SpaceSelector, Status,
 };
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 
+use crate::claim::{TASK, metadata};
 use crate::lease::Lease;
 use crate::memory_manager::MemoryManager;
 use crate::settings::Settings;
@@ -54,13 +56,12 @@ impl<'a> Worker<'a> {
             let message = format!("the task was begun {begun} times and never came to its end");
             self.fail(&Error::new(ErrorKind::LimitExceeded, message))?
         } else {
-            let running = MemoryPatch::new().with_status(Status::Running).merge_metadata(self.lease.begin()?);
-            self.lease.write(running).await?;
+            let runs = metadata(&json!({ TASK: { "runs": begun.saturating_add(1) } }))?;
+            self.lease.write(MemoryPatch::new().with_status(Status::Running).merge_metadata(runs)).await?;
             self.recall().await?;
             self.work().await?
         };
-        let patch = MemoryPatch::new().set_context(self.chain()?).with_status(status);
-        self.lease.write(patch.merge_metadata(Lease::release()?)).await?;
+        self.lease.end(MemoryPatch::new().set_context(self.chain()?).with_status(status)).await?;
         Ok(Finished { id: self.task.id, status, chain: self.task.chain })
     }
 

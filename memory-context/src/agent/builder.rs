@@ -50,6 +50,7 @@ pub struct AgentBuilder {
     rules: RespondRules,
     limits: Limits,
     grace: Duration,
+    instance: Option<String>,
     clock: Arc<dyn Clock>,
 }
 
@@ -94,6 +95,7 @@ impl AgentBuilder {
             rules: RespondRules::default(),
             limits: Limits::default(),
             grace: Duration::from_secs(30),
+            instance: None,
             clock: Arc::new(SystemClock),
         }
     }
@@ -265,6 +267,13 @@ impl AgentBuilder {
         self
     }
 
+    /// Takes up the messages that an agent of this instance left open without waiting for their leases; see
+    /// [`MessageService::with_instance`].
+    pub fn instance(mut self, name: impl Into<String>) -> Self {
+        self.instance = Some(name.into());
+        self
+    }
+
     /// Reads the time here, instead of the clock of the machine.
     pub fn clock(mut self, clock: impl Clock) -> Self {
         self.clock = Arc::new(clock);
@@ -272,6 +281,7 @@ impl AgentBuilder {
     }
 
     /// Opens and initialises the memory and the plugins, and makes the agent. To be awaited on a Tokio runtime, which the agent works on.
+    /// From then on the agent answers, in the background, what agents of its name on this memory left open.
     ///
     /// `InvalidInput` without a memory or a model, for a name, a URL or a template that is none, and where two tools, providers, evaluators,
     /// services or plugins share a name; else what the engine or a plugin answers. What was opened is closed again.
@@ -353,8 +363,12 @@ impl AgentBuilder {
             .with_limits(self.limits)
             .with_options(self.options);
         let service = self.reader.into_iter().fold(service, MessageService::with_attachment_reader);
-        let (clock, grace) = (self.clock, self.grace);
-        Ok(Agent::start(Parts { service, composer, records, clock, opened, grace }))
+        let service = match self.instance {
+            Some(name) => service.with_instance(name)?,
+            None => service,
+        };
+        let (clock, grace, recover_every) = (self.clock, self.grace, self.limits.lease);
+        Ok(Agent::start(Parts { service, composer, records, clock, opened, grace, recover_every }))
     }
 }
 

@@ -62,6 +62,8 @@ struct Shared {
     /// Who was seen where, of those that were seen last: what is known of them is kept.
     seen: Mutex<LruCache<(RoomId, EntityId), ()>>,
     runs: TaskTracker,
+    /// Ends the recovery.
+    closing: CancellationToken,
     stop: CancellationToken,
 }
 
@@ -73,9 +75,13 @@ pub(super) struct Parts {
     pub(super) clock: Arc<dyn Clock>,
     pub(super) opened: Option<Arc<dyn MemoryProvider>>,
     pub(super) grace: Duration,
+    pub(super) recover_every: Duration,
 }
 
 const SEEN: NonZeroUsize = NonZeroUsize::new(10_000).expect("more than none");
+
+/// How long a shutdown waits for the messages that it gives back.
+const GIVE_BACK: Duration = Duration::from_secs(5);
 
 /// What the id of a user's own room begins with.
 const DIRECT: &str = "dm:";
@@ -88,10 +94,17 @@ impl Agent {
     }
 
     pub(super) fn start(parts: Parts) -> Self {
-        let Parts { service, composer, records, clock, opened, grace } = parts;
-        let (seen, runs, stop) = (Mutex::new(LruCache::new(SEEN)), TaskTracker::new(), CancellationToken::new());
+        let Parts { service, composer, records, clock, opened, grace, recover_every } = parts;
+        let (seen, runs) = (Mutex::new(LruCache::new(SEEN)), TaskTracker::new());
+        let (closing, stop) = (CancellationToken::new(), CancellationToken::new());
         let service = Arc::new(service);
-        Self { shared: Arc::new(Shared { service, composer, records, clock, opened, grace, seen, runs, stop }) }
+        runs.spawn(stop.clone().run_until_cancelled_owned({
+            let (service, closing) = (Arc::clone(&service), closing.clone());
+            async move { recover(&service, &closing, recover_every).await }
+        }));
+        Self {
+            shared: Arc::new(Shared { service, composer, records, clock, opened, grace, seen, runs, closing, stop }),
+        }
     }
 
     /// Asks on behalf of a user, in the conversation that the user and the agent have with each other.
@@ -102,7 +115,9 @@ impl Agent {
     ///   the one before it is thought about supersedes it, and the answer to that says so.
     /// - The answer ends as completed, superseded, or ignored where the agent is muted or does not want to answer. A run that failed or
     ///   was late is an error, `Timeout` for a late one; what was said before that is stored all the same.
-    /// - The question is answered also when the future is dropped.
+    /// - The question is answered also when the future is dropped, and after a kill of the process: by the next agent of this name on this
+    ///   memory, once the lease of the question has run out.
+    /// - Where the agent stops, or another process has taken the question, the answer has what was said until then and ends as left.
     /// - `InvalidInput` for a name that is none, `Closed` after [`shutdown`](Self::shutdown).
     pub async fn ask(&self, user: impl AsRef<str>, text: impl Into<String>) -> Result<Answer> {
         self.direct(user.as_ref())?.ask(user, text).await
@@ -111,7 +126,7 @@ impl Agent {
     /// The same with the text as it comes, and the answer at the end. An answer in XML or JSON comes when it is read.
     ///
     /// It is asked when the stream is polled. What was streamed may be no part of the answer where the question is superseded before the
-    /// answer is said.
+    /// answer is said; and where the process is killed before that, the text may come again, and be another.
     pub fn ask_stream(&self, user: impl AsRef<str>, text: impl Into<String>) -> AnswerStream {
         match self.direct(user.as_ref()) {
             Ok(direct) => direct.ask_stream(user, text),
@@ -180,13 +195,17 @@ impl Agent {
 
     /// Takes no more questions, lets the runs that go on end, and closes what the builder opened. A second call does nothing more.
     ///
-    /// Runs that are not over within the grace of the builder are stopped and end as failed, which the messages in the ledger don't say:
-    /// they were not answered.
+    /// Runs that are not over within the grace of the builder are stopped, and give their messages back: another process, or the next
+    /// agent of this name on this memory, goes on with them at once.
     pub async fn shutdown(&self) -> Result<()> {
-        let Shared { runs, stop, grace, composer, opened, .. } = &*self.shared;
+        let Shared { service, runs, closing, stop, grace, composer, opened, .. } = &*self.shared;
         runs.close();
+        closing.cancel();
         if timeout(*grace, runs.wait()).await.is_err() {
             tracing::warn!(runs = runs.len(), "runs are stopped before their end");
+            if timeout(GIVE_BACK, service.stop()).await.is_err() {
+                tracing::warn!("messages are not given back, and stay leased for a while");
+            }
         }
         stop.cancel();
         runs.wait().await;
@@ -233,7 +252,7 @@ impl Agent {
             End::TimedOut { after } => {
                 Err(Error::new(ErrorKind::Timeout, format!("no answer within {} ms", after.as_millis())))
             }
-            End::Completed | End::Superseded | End::Ignored(_) => Ok(answer),
+            End::Completed | End::Superseded | End::Ignored(_) | End::Left { .. } => Ok(answer),
         }
     }
 
@@ -262,6 +281,16 @@ impl Shared {
             seen().put(key, ());
         }
         Ok(())
+    }
+}
+
+/// Goes on with the messages that were left open, at once and from time to time until the agent closes.
+async fn recover(service: &Arc<MessageService>, closing: &CancellationToken, every: Duration) {
+    while !closing.is_cancelled() {
+        if let Err(error) = service.recover().await {
+            tracing::warn!(%error, "what was left unanswered can't be found");
+        }
+        let _closed = timeout(every, closing.cancelled()).await;
     }
 }
 

@@ -9,7 +9,7 @@ use futures::{FutureExt, StreamExt, stream};
 use memory_core::{Error, ErrorKind, Result};
 use tokio::time::timeout;
 
-use crate::records::{Attachment, Message, Records, Scope};
+use crate::records::{Attachment, Message};
 
 /// Puts what came with messages into words, held as `Arc<dyn AttachmentReader>`: what an image shows, what a document says.
 #[async_trait]
@@ -59,18 +59,16 @@ impl AttachmentKind {
     }
 }
 
-/// Reads what came with a message and keeps what was found; gives the message with it.
+/// Reads what came with a message; gives it with what was found, and nothing where nothing was.
 ///
 /// # Behavior
 /// - What has a description or a text is not read again.
 /// - One whose reader fails, panics, or is not over within the limit stays as it is, and the others go on.
-/// - Nothing is written where nothing was found.
-pub async fn read_attachments(
-    records: &Records,
+pub(super) async fn read_attachments(
     reader: &dyn AttachmentReader,
-    mut message: Message,
+    message: &Message,
     limit: Duration,
-) -> Result<Message> {
+) -> Option<Vec<Attachment>> {
     let read = stream::iter(message.content.attachments.clone()).map(async |attachment| {
         if attachment.description.is_some() || attachment.text.is_some() {
             return (attachment, false);
@@ -92,12 +90,7 @@ pub async fn read_attachments(
         }
     });
     let (attachments, found): (Vec<_>, Vec<_>) = read.buffered(AT_ONCE).unzip().await;
-    if found.contains(&true) {
-        let scope = Scope::new(message.content.room.clone(), message.content.author.clone());
-        records.messages().describe(&scope, message.id, attachments.clone()).await?;
-        message.content.attachments = attachments;
-    }
-    Ok(message)
+    found.contains(&true).then_some(attachments)
 }
 
 impl fmt::Debug for Found {
@@ -110,12 +103,11 @@ impl fmt::Debug for Found {
 #[cfg(test)]
 mod tests {
     use std::future::pending;
-    use std::sync::Arc;
 
-    use memory_core::{InMemory, MemoryProvider, Timestamp};
+    use memory_core::{MemoryId, Timestamp};
 
     use super::*;
-    use crate::records::{AgentId, EntityId, MessageContent, NewMessage, RoomId};
+    use crate::records::{EntityId, MessageContent, RoomId};
 
     /// Finds what the id says.
     #[derive(Debug)]
@@ -139,11 +131,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn one_that_fails_does_not_lose_the_others() {
-        let provider: Arc<dyn MemoryProvider> = Arc::new(InMemory::new());
-        provider.init().await.expect("ready");
-        let records = Records::new(provider, AgentId::parse("agent").expect("valid"));
-        let scope = Scope::new(RoomId::parse("r").expect("valid"), EntityId::parse("ana").expect("valid"));
-        let mut content = MessageContent::new(scope.room.clone(), scope.entity.clone(), "look");
+        let (room, author) = (RoomId::parse("r").expect("valid"), EntityId::parse("ana").expect("valid"));
+        let mut content = MessageContent::new(room, author, "look");
         for (id, content_type, text) in [
             ("fail", "image/png", None),
             ("panic", "image/png", None),
@@ -157,15 +146,16 @@ mod tests {
             let content_type = Some(content_type.to_owned());
             content.attachments.push(Attachment { id, url, content_type, text, ..Attachment::default() });
         }
-        let message = records.messages().add(NewMessage::new(content, Timestamp::MIN)).await.expect("stored");
-        let read = read_attachments(&records, &Scripted, message.clone(), Duration::from_secs(1)).await.expect("kept");
+        let mut message =
+            Message { id: MemoryId::generate(), created_at: Timestamp::MIN, content, is_undelivered: false };
+        let read = read_attachments(&Scripted, &message, Duration::from_secs(1)).await.expect("something is found");
         let found = |one: &Attachment| one.description.clone().or_else(|| one.text.clone());
-        let found: Vec<_> = read.content.attachments.iter().map(found).collect();
+        let found: Vec<_> = read.iter().map(found).collect();
         let found: Vec<_> = found.iter().map(Option::as_deref).collect();
         assert_eq!(found, [None, None, Some("a cat"), None, Some("words"), None, Some("old")]);
-        assert!(read.content.attachments.iter().all(|one| one.url.ends_with(&one.id) && one.content_type.is_some()));
-        let stored = records.messages().get(&scope, message.id).await.expect("read").expect("stored");
-        assert_eq!(stored, read);
+        assert!(read.iter().all(|one| one.url.ends_with(&one.id) && one.content_type.is_some()));
+        message.content.attachments = vec![read[6].clone()];
+        assert_eq!(read_attachments(&Scripted, &message, Duration::from_secs(1)).await, None, "nothing new");
     }
 
     #[test]

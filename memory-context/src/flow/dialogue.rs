@@ -8,12 +8,13 @@ use std::time::Duration;
 use futures::FutureExt;
 use memory_core::{Error, ErrorKind, Result};
 use memory_model::{self as model, Completion, Prompt, ToolCall};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::answer::{IGNORE, MessageAnswer, Mistake, Mode, REPLY, is};
-use super::{End, MessageService, Run, Step, Why, voice};
+use super::{End, Journal, MessageService, Recorded, Run, Step, Why, voice};
 use crate::prompt::MemoryUpdate;
 use crate::records::{self, ActionStatus, Message};
 use crate::state::{
@@ -50,9 +51,14 @@ const LAST_ROUND: &str = "No more tools can be called now. Answer with what you 
 ///   the text waits: the model is asked again, and if it gives no answer the text is said as it was.
 /// - Each result is a message of the agent in the room, before the next tool is called. When it can't be stored, that is the error, and
 ///   nothing more is called.
+/// - What the model said in a round, each result and each text are steps of the journal, by the numbers of the round and the call. A
+///   round that is known is not asked for again, and a call whose result is known is not made again. A call that was begun and has no
+///   result is made again where the tool is repeatable; else it has failed, and the model and the room are told that it may have
+///   happened.
 pub(super) struct Dialogue<'a> {
     service: &'a MessageService,
     run: &'a Run,
+    journal: &'a Journal,
     turn: Turn,
     options: ComposeOptions,
     services: Arc<Services>,
@@ -73,25 +79,36 @@ pub(super) struct Dialogue<'a> {
     kept: Vec<Vec<MemoryUpdate>>,
 }
 
-/// What a model said in one round.
+/// What a model said in one round, as the journal has it.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub(super) enum Said {
     /// It calls tools by the endpoint's own calls.
-    Calls(Completion),
+    Calls(Calls),
     /// It answers, perhaps with actions.
     Answer(MessageAnswer),
 }
 
-/// A text that is to be said, and the answer that it is of.
+/// The endpoint's own calls of tools in one round.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Calls {
+    text: String,
+    calls: Vec<ToolCall>,
+}
+
+/// A text that is to be said as a step of the journal, and the answer that it is of.
 struct Spoken<'a> {
+    step: &'a str,
     text: &'a str,
     answer: Option<&'a MessageAnswer>,
 }
 
 impl<'a> Dialogue<'a> {
-    pub(super) fn new(service: &'a MessageService, run: &'a Run, turn: &Turn) -> Self {
+    pub(super) fn new(service: &'a MessageService, run: &'a Run, journal: &'a Journal, turn: &Turn) -> Self {
         Self {
             service,
             run,
+            journal,
             turn: turn.clone(),
             // The conversation is read anew: while the message waited, those before it were answered.
             options: service.options.clone().refresh(["RECENT_MESSAGES"]),
@@ -114,12 +131,32 @@ impl<'a> Dialogue<'a> {
         self.turn
     }
 
-    /// Asks the model once, and again where its answer can't be read.
+    /// What decided that the message is answered, where the journal has what the model said about it; else nothing was decided.
+    pub(super) fn decided(journal: &Journal) -> Result<Option<Option<Why>>> {
+        if !journal.has(&round_step(1)) {
+            return Ok(None);
+        }
+        Ok(Some(match journal.recorded(WHY)? {
+            Recorded::Done(why) => why,
+            Recorded::Nothing | Recorded::Begun => None,
+        }))
+    }
+
+    /// Keeps what decided that the message is answered, with the next write.
+    pub(super) fn decided_by(&self, why: Option<Why>) -> Result<()> {
+        self.journal.note(WHY, &why)
+    }
+
+    /// What the model says in the next round: what the journal has of it, or asks the model once, and again where its answer can't be
+    /// read.
     pub(super) async fn ask(&mut self) -> Result<Said> {
         self.rounds += 1;
         let is_last = self.rounds == MAX_ROUNDS || self.calls == MAX_CALLS;
         if self.messages.is_empty() {
             self.compose().await?;
+        }
+        if let Recorded::Done(said) = self.journal.recorded(&round_step(self.rounds))? {
+            return Ok(said);
         }
         let tools = if is_last { Vec::new() } else { self.tools.iter().filter_map(Tool::spec).collect() };
         let mut prompt = Prompt { messages: self.messages.clone(), schema: None, tools };
@@ -151,15 +188,16 @@ impl<'a> Dialogue<'a> {
         let mut said = first;
         loop {
             let before = self.turn.actions.results.len();
+            self.record(&said).await?;
             if let Said::Answer(answer) = &said {
                 self.remember(&answer.memory).await;
             }
             match said {
-                Said::Calls(completion) => self.run_calls(completion).await?,
+                Said::Calls(calls) => self.run_calls(calls).await?,
                 Said::Answer(answer) => match answer.mode() {
                     Mode::Ignore if self.is_idle() => return Err(End::Ignored(Why::Model)),
                     Mode::Ignore => return Ok(()),
-                    Mode::Simple => return Ok(self.reply(&answer).await?),
+                    Mode::Simple => return Ok(self.reply(&self.text_step(), &answer).await?),
                     Mode::Actions => self.run_actions(answer).await?,
                 },
             }
@@ -167,16 +205,39 @@ impl<'a> Dialogue<'a> {
             if self.held.is_none() && self.has_said && self.turn.actions.results[before..].iter().all(is_heard) {
                 return Ok(());
             }
+            let held_step = format!("{}.held", round_step(self.rounds));
+            if let Some(held) = self.held.take_if(|_| self.journal.has(&held_step)) {
+                return Ok(self.reply(&held_step, &held).await?);
+            }
             said = match self.ask().await {
                 Ok(said) => said,
                 Err(error) => {
                     let Some(held) = self.held.take() else { return Err(error.into()) };
                     tracing::warn!(%error, "the answer is said as it was before the tools");
-                    return Ok(self.reply(&held).await?);
+                    return Ok(self.reply(&held_step, &held).await?);
                 }
             };
             self.held = None;
         }
+    }
+
+    /// Keeps what the model said in this round, before anything of it is done. An answer that is only said is kept with its text.
+    async fn record(&self, said: &Said) -> Result<()> {
+        let step = round_step(self.rounds);
+        if self.journal.has(&step) {
+            return Ok(());
+        }
+        match said {
+            Said::Answer(answer) if answer.memory.is_empty() && answer.mode() != Mode::Actions => {
+                self.journal.note(&step, said)
+            }
+            _ => self.journal.done(&step, said).await,
+        }
+    }
+
+    /// The step in which the text of this round is said.
+    fn text_step(&self) -> String {
+        format!("{}.text", round_step(self.rounds))
     }
 
     /// Whether nothing was said or done yet.
@@ -205,7 +266,7 @@ impl<'a> Dialogue<'a> {
     fn read(&self, completion: Completion, is_last: bool) -> Result<std::result::Result<Said, Refused>> {
         if !completion.tool_calls.is_empty() {
             if !is_last {
-                return Ok(Ok(Said::Calls(completion)));
+                return Ok(Ok(Said::Calls(self.calls_of(completion))));
             }
             if completion.text.trim().is_empty() {
                 return Err(Error::new(
@@ -226,6 +287,16 @@ impl<'a> Dialogue<'a> {
         })
     }
 
+    /// The calls of a completion that may still be made. Of arguments that are too large no more is kept than tells so.
+    fn calls_of(&self, completion: Completion) -> Calls {
+        let Completion { text, tool_calls: mut calls, .. } = completion;
+        calls.truncate(MAX_CALLS - self.calls);
+        for call in calls.iter_mut().filter(|call| call.arguments.len() > MAX_ARGUMENTS) {
+            call.arguments.truncate(call.arguments.ceil_char_boundary(MAX_ARGUMENTS + 1));
+        }
+        Calls { text, calls }
+    }
+
     /// Only providers count that the model may name: those that are there, and not private.
     fn with_known_providers(&self, mut answer: MessageAnswer) -> MessageAnswer {
         let offered = self.services.providers().iter().map(|provider| provider.info()).filter(|info| !info.private);
@@ -234,17 +305,16 @@ impl<'a> Dialogue<'a> {
         answer
     }
 
-    /// Calls the tools of a completion.
-    async fn run_calls(&mut self, completion: Completion) -> Result<()> {
-        let Completion { text, mut tool_calls, .. } = completion;
-        tool_calls.truncate(MAX_CALLS - self.calls);
+    /// Calls the tools of a round.
+    async fn run_calls(&mut self, calls: Calls) -> Result<()> {
+        let Calls { text, calls: mut tool_calls } = calls;
         let answer = MessageAnswer::parse(&text).ok();
         let (text, thought, memory) =
             answer.map(|answer| (answer.text, answer.thought, answer.memory)).unwrap_or_default();
         self.remember(&memory).await;
         self.plan(thought, tool_calls.iter().map(|call| call.name.as_str()));
         if !text.is_empty() {
-            self.say(&Spoken { text: &text, answer: None }).await?;
+            self.say(&Spoken { step: &self.text_step(), text: &text, answer: None }).await?;
         }
         let mut results = Vec::new();
         for (at, call) in tool_calls.iter_mut().enumerate() {
@@ -273,7 +343,7 @@ impl<'a> Dialogue<'a> {
                     self.step(at, name, Ok(Value::Object(self.parameters_of(&answer, name)))).await?;
                 }
                 has_news = true;
-            } else if has_news {
+            } else if has_news && !self.journal.has(&format!("{}.{at}", self.text_step())) {
                 self.held = (!is_said).then(|| answer.clone());
             } else {
                 is_said = true;
@@ -308,28 +378,68 @@ impl<'a> Dialogue<'a> {
         self.kept.push(updates.to_vec());
     }
 
-    async fn reply(&mut self, answer: &MessageAnswer) -> Result<()> {
-        self.say(&Spoken { text: &answer.text, answer: Some(answer) }).await.map(drop)
+    async fn reply(&mut self, step: &str, answer: &MessageAnswer) -> Result<()> {
+        self.say(&Spoken { step, text: &answer.text, answer: Some(answer) }).await.map(drop)
     }
 
     /// Says the text of an answer that goes on. That it can't be said is the result of the action.
     async fn try_reply(&mut self, at: usize, answer: &MessageAnswer) -> Result<()> {
-        let said = self.reply(answer).await;
+        let step = format!("{}.{at}", self.text_step());
+        let said = self.reply(&step, answer).await;
         self.change_actions(|actions| actions.end_step(at, said.is_ok()));
         let Err(error) = said else { return Ok(()) };
-        self.keep(ToolResult::failed(REPLY, error.to_string())).await
+        let error = unless_lost(error)?;
+        self.keep(&step, ToolResult::failed(REPLY, error.to_string())).await
     }
 
-    /// Calls one tool as a step of the plan, with its events, and keeps the result. The name of the tool is told only where it is one of the host's: what a
-    /// model writes stays out of logs.
+    /// Calls one tool as a step of the plan, with its events, and keeps the result. The name of the tool is told only where it is one of
+    /// the host's: what a model writes stays out of logs.
     async fn step(&mut self, at: usize, name: &str, arguments: Result<Value>) -> Result<ToolResult> {
+        let step = format!("call.{}", self.calls);
         self.calls += 1;
         let tool = Tool::find(&self.tools, name).cloned();
         let action = tool.as_ref().map(|tool| tool.name().to_owned()).unwrap_or_default();
         self.run.step(Step::ActionStarted { action: action.clone() });
         let called = if action.is_empty() { cut(name.to_owned(), MAX_NAME_SHOWN) } else { action.clone() };
+        let mut result = self.call_once(&step, called, tool, arguments).await?;
+        if let Some(text) = result.text.clone().filter(|_| result.is_said)
+            && let Err(error) = self.say(&Spoken { step: &format!("{step}.text"), text: &text, answer: None }).await
+        {
+            let error = unless_lost(error)?;
+            (result.success, result.is_said, result.error) = (false, false, Some(error.to_string()));
+        }
+        self.change_actions(|actions| actions.end_step(at, result.success));
+        self.run.step(Step::ActionEnded { action, success: result.success });
+        self.keep(&step, result.clone()).await?;
+        Ok(result)
+    }
+
+    /// What came of a call: what the journal has of it, or what the tool gives now.
+    async fn call_once(
+        &mut self,
+        step: &str,
+        called: String,
+        tool: Option<Tool>,
+        arguments: Result<Value>,
+    ) -> Result<ToolResult> {
         let given = arguments.as_ref().cloned().unwrap_or_default();
-        let mut result = match self.attempt(tool, arguments).await {
+        match self.journal.recorded(step)? {
+            Recorded::Done(result) => {
+                self.say_again(step).await?;
+                return Ok(result);
+            }
+            Recorded::Begun if !tool.as_ref().is_some_and(Tool::is_repeatable) => {
+                let (unclear, text) = (unclear_step(step), format!("{called}: {UNCLEAR}"));
+                if let Err(error) = self.say(&Spoken { step: &unclear, text: &text, answer: None }).await {
+                    let error = unless_lost(error)?;
+                    tracing::warn!(%error, "the room was not told that a call may have happened");
+                }
+                let result = ToolResult { arguments: given, ..ToolResult::failed(called, UNCLEAR) };
+                return self.record_result(step, result).await;
+            }
+            Recorded::Nothing | Recorded::Begun => {}
+        }
+        let mut result = match self.attempt(step, tool, arguments).await {
             Ok(ToolOutput { text, is_said, values, data }) => {
                 let mut result = ToolResult::done(called, cut(text, MAX_RESULT));
                 (result.is_said, result.values, result.data) = (is_said, values, data);
@@ -339,24 +449,45 @@ impl<'a> Dialogue<'a> {
         };
         result.arguments = given;
         result.text = result.text.filter(|text| !text.trim().is_empty());
-        if let Some(text) = result.text.clone().filter(|_| result.is_said)
-            && let Err(error) = self.say(&Spoken { text: &text, answer: None }).await
-        {
-            (result.success, result.is_said, result.error) = (false, false, Some(error.to_string()));
+        self.record_result(step, result).await
+    }
+
+    /// Keeps what came of a call in the journal; what that can't hold is a failure.
+    async fn record_result(&self, step: &str, result: ToolResult) -> Result<ToolResult> {
+        match self.journal.done(step, &result).await {
+            Ok(()) => Ok(result),
+            Err(error) if error.kind() == ErrorKind::TooLarge => {
+                let failed = ToolResult::failed(result.tool, error.to_string());
+                self.journal.done(step, &failed).await?;
+                Ok(failed)
+            }
+            Err(error) => Err(error),
         }
-        self.change_actions(|actions| actions.end_step(at, result.success));
-        self.run.step(Step::ActionEnded { action, success: result.success });
-        self.keep(result.clone()).await?;
-        Ok(result)
+    }
+
+    /// What was said while a call was made is said, unless it was.
+    async fn say_again(&mut self, step: &str) -> Result<()> {
+        let steps = [unclear_step(step)].into_iter().filter(|step| self.journal.has(step));
+        let sayings = (0..).map(|number| saying_step(step, number)).take_while(|step| self.journal.has(step));
+        for step in steps.chain(sayings).collect::<Vec<_>>() {
+            // The journal has the text.
+            if let Err(error) = self.say(&Spoken { step: &step, text: "", answer: None }).await {
+                unless_lost(error)?;
+            }
+        }
+        Ok(())
     }
 
     /// What a tool gives. While it works, what it wants said is said.
-    async fn attempt(&mut self, tool: Option<Tool>, arguments: Result<Value>) -> Result<ToolOutput> {
+    async fn attempt(&mut self, step: &str, tool: Option<Tool>, arguments: Result<Value>) -> Result<ToolOutput> {
         let tool = tool.ok_or_else(|| self.no_tool())?;
         let arguments = arguments?;
         self.refresh().await;
         tool.check_arguments(&arguments)
             .map_err(|error| Error::invalid(format!("wrong arguments: {}", error.message())))?;
+        if !tool.is_repeatable() {
+            self.journal.begun(step).await?;
+        }
         let limit = self.service.limits.action;
         let now = Instant::now();
         let deadline = now.checked_add(limit).unwrap_or(now + FAR);
@@ -371,6 +502,7 @@ impl<'a> Dialogue<'a> {
             cancellation,
         );
         let mut work = pin!(AssertUnwindSafe(async move { tool.call(arguments, context).await }).catch_unwind());
+        let mut number = 0;
         loop {
             tokio::select! {
                 biased;
@@ -380,7 +512,9 @@ impl<'a> Dialogue<'a> {
                     return Err(Error::new(ErrorKind::Timeout, message));
                 }
                 Some(saying) = sayings.recv() => {
-                    let said = self.say(&Spoken { text: &saying.text, answer: None }).await;
+                    let step = saying_step(step, number);
+                    number += 1;
+                    let said = self.say(&Spoken { step: &step, text: &saying.text, answer: None }).await;
                     // The tool may not wait for it any more.
                     let _ = saying.said.send(said);
                 }
@@ -403,13 +537,13 @@ impl<'a> Dialogue<'a> {
     /// Says a text as an answer to the message.
     async fn say(&mut self, spoken: &Spoken<'_>) -> Result<Message> {
         let services = Arc::clone(&self.services);
-        let mut new = voice::reply(&services, &self.turn.message, spoken.text).with_run(self.run.context().id);
+        let mut new = voice::reply(&services, &self.turn.message, spoken.text);
         if let Some(answer) = spoken.answer {
             new.content.thought = Some(answer.thought.clone()).filter(|thought| !thought.is_empty());
             new.content.actions = answer.actions.clone();
             new.content.providers = answer.providers.clone();
         }
-        let message = voice::say(&services, &self.service.platform, self.service.limits.say, new).await?;
+        let message = self.service.voice().say_once(self.journal, spoken.step, self.run.context(), new).await?;
         (self.has_said, self.is_stale) = (true, true);
         self.run.tap().said(&message);
         self.run.step(Step::Answered(message.id));
@@ -425,8 +559,8 @@ impl<'a> Dialogue<'a> {
         self.change_actions(|actions| actions.plan = (steps.len() > 1).then_some(ActionPlan { thought, steps }));
     }
 
-    /// Keeps a result, as a message of the agent and for what comes next.
-    async fn keep(&mut self, result: ToolResult) -> Result<()> {
+    /// Keeps the result of a step, as a message of the agent and for what comes next.
+    async fn keep(&mut self, step: &str, result: ToolResult) -> Result<()> {
         let services = Arc::clone(&self.services);
         let mut message = voice::reply(&services, &self.turn.message, result.told()).with_run(self.run.context().id);
         let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
@@ -440,7 +574,8 @@ impl<'a> Dialogue<'a> {
             steps: count(before + 1 + open),
             thought: Some(self.thought.clone()).filter(|thought| !thought.is_empty()),
         });
-        services.records().messages().add(message).await?;
+        let step = format!("{step}.result");
+        services.records().messages().add_keyed(message, self.journal.message(), &step).await?;
         self.run.tap().result(&result);
         self.change_actions(|actions| {
             if let Some(text) = result.text.clone().filter(|_| result.success) {
@@ -463,6 +598,31 @@ impl<'a> Dialogue<'a> {
 
 /// The longest name that a model gave which is kept.
 const MAX_NAME_SHOWN: usize = 128;
+
+/// The step that has what decided whether the message is answered.
+const WHY: &str = "why";
+/// What is told of a call that may have happened.
+const UNCLEAR: &str = "it was cut off and may have happened; it was not done again";
+
+/// The step in which a model says something, by the number of the round.
+fn round_step(number: usize) -> String {
+    format!("round.{number}")
+}
+
+/// The step in which a call says something, by the number of that.
+fn saying_step(call: &str, number: usize) -> String {
+    format!("{call}.say.{number}")
+}
+
+/// The step in which the room is told that a call may have happened.
+fn unclear_step(call: &str) -> String {
+    format!("{call}.unclear")
+}
+
+/// What can't be said does not end a run, unless it has lost its message.
+fn unless_lost(error: Error) -> Result<Error> {
+    if error.kind() == ErrorKind::Conflict { Err(error) } else { Ok(error) }
+}
 
 /// An answer that can't be read, to be sent back.
 struct Refused {

@@ -99,7 +99,7 @@ impl Voice for Speaking<'_> {
         let Self { service, run, turn } = self;
         let services = service.composer.services();
         let new = voice::reply(&services, &turn.message, text).with_run(run.context().id);
-        let message = voice::say(&services, &service.platform, service.limits.say, new).await?;
+        let message = service.voice().say(new).await?;
         run.step(Step::Answered(message.id));
         Ok(message)
     }

@@ -64,6 +64,12 @@ pub enum End {
         /// What; never with what was said.
         reason: String,
     },
+    /// The work stopped before its end, and the message is still open: it was given back at a shutdown, somebody else has taken it, or
+    /// the run was dropped.
+    Left {
+        /// Why; never with what was said.
+        reason: String,
+    },
 }
 
 /// Something that happened in a run.
@@ -103,6 +109,7 @@ impl End {
             Self::Ignored(_) => "ignored",
             Self::TimedOut { .. } => "timedOut",
             Self::Failed { .. } => "failed",
+            Self::Left { .. } => "left",
         }
     }
 }

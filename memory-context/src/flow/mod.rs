@@ -1,7 +1,7 @@
 //! The flow of messages: how an agent answers what it receives.
 //!
 //! [`MessageService`] goes the way from the receipt to the evaluators. Its parts: [`platform`] says where a message comes from,
-//! [`RoomQueues`] when it has its turn, [`read_attachments`] what came with it and [`RespondRules`] whether it is answered;
+//! [`RoomQueues`] when it has its turn, [`AttachmentReader`] what came with it and [`RespondRules`] whether it is answered;
 //! [`Templates`](crate::template::Templates) hold what a model is asked, and [`answer`] is what it said; [`learn`] keeps what was
 //! learned, and [`Events`] tell what became of it.
 
@@ -11,10 +11,12 @@ mod dialogue;
 mod evaluate;
 mod event;
 mod events;
+mod journal;
 mod learn;
 pub mod platform;
 mod post;
 mod queue;
+mod recover;
 mod reflect;
 mod remember;
 mod respond;
@@ -26,13 +28,15 @@ mod tap;
 mod templates;
 mod voice;
 
-pub use attachments::{AttachmentKind, AttachmentReader, Found, read_attachments};
+pub use attachments::{AttachmentKind, AttachmentReader, Found};
 pub use dialogue::{MAX_CALLS, MAX_RESULT, MAX_ROUNDS};
 pub use event::{End, Event, EventKind, RunContext, Step};
 pub use events::{Events, Notice};
+pub(crate) use journal::{Journal, Recorded};
 pub use learn::{Learned, learn};
 pub use post::Posted;
 pub use queue::{Claim, RoomQueues, Ticket};
+pub use recover::Recovered;
 pub use reflect::ReflectionEvaluator;
 pub use respond::{BYPASS_SOURCES, BYPASS_TYPES, Decision, Received, RespondRules, Why, is_own, is_reflection_due};
 pub use run::Run;

@@ -4,7 +4,7 @@ use memory_core::{Error, ErrorKind, MemoryId, Result};
 
 use super::answer::PostAnswer;
 use super::run::TimeLeft;
-use super::{End, MessageService, POST_PROVIDERS, Run, Step, voice};
+use super::{End, MessageService, POST_PROVIDERS, Run, Step};
 use crate::records::{Message, MessageContent, NewMessage, Room};
 use crate::state::{ComposeOptions, Turn};
 
@@ -49,7 +49,7 @@ impl MessageService {
         content.text = post.post.clone();
         content.thought = Some(post.thought.clone());
         let new = NewMessage::new(content, services.clock().now()).with_run(run.context().id);
-        let message = voice::say(&services, &self.platform, self.limits.say, new).await?;
+        let message = self.voice().say(new).await?;
         run.step(Step::Answered(message.id));
         Ok(Posted { message, post })
     }

@@ -6,6 +6,7 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures::future::{Either, select};
+use memory_core::Timestamp;
 use tokio::sync::watch;
 
 use crate::records::RoomId;
@@ -14,6 +15,7 @@ use crate::records::RoomId;
 ///
 /// # Behavior
 /// - Of a room, one message after the other is decided on, in the order in which they came in. Rooms don't wait for each other.
+/// - One that was cut off and is taken up again stands at its time, before those that came in since.
 /// - A message that is to be answered supersedes those of its room before it, unless their answer was claimed. One that has only
 ///   come in, and one that is over without having been decided on, supersedes nothing.
 /// - Of a room, one answer after the other is worked on.
@@ -29,21 +31,36 @@ type Rooms = Arc<Mutex<HashMap<RoomId, Queue>>>;
 #[derive(Debug)]
 struct Queue {
     /// The places of those that are worked on or wait, and whether each is to be answered; nobody knows yet where it is not.
-    open: BTreeMap<u64, bool>,
+    open: BTreeMap<Position, bool>,
     /// The place of the newest that came in.
-    newest: u64,
+    newest: Position,
+    /// How many came in.
+    count: u64,
     heads: watch::Sender<Heads>,
 }
 
+/// Where a message stands in its room.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Position {
+    at: Timestamp,
+    /// Among those of the same time.
+    number: u64,
+}
+
+/// Before all messages.
+const START: Position = Position { at: Timestamp::MIN, number: 0 };
+/// Behind all messages.
+const END: Position = Position { at: Timestamp::MAX, number: u64::MAX };
+
 /// How far a queue is.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy)]
 struct Heads {
     /// The first that is not over.
-    first: u64,
+    first: Position,
     /// The first that is not decided on.
-    undecided: u64,
+    undecided: Position,
     /// The newest that is to be answered.
-    answered: u64,
+    answered: Position,
 }
 
 /// The place of a message in its room, until it is dropped.
@@ -62,27 +79,37 @@ pub struct Claim {
 struct Place {
     rooms: Rooms,
     room: RoomId,
-    number: u64,
+    position: Position,
     heads: watch::Receiver<Heads>,
 }
 
 impl RoomQueues {
-    /// Lets a message in, behind those of its room.
+    /// Lets a message of this time in, behind those of its room.
     ///
-    /// It does not wait, so that the order of calls is the order of the room.
-    pub fn enter(&self, room: &RoomId) -> Ticket {
+    /// It does not wait, so that the order of calls is the order of the room, also where the times of a platform are not.
+    pub fn enter(&self, room: &RoomId, at: Timestamp) -> Ticket {
+        self.insert(room, |newest| newest.max(at))
+    }
+
+    /// Lets a message in that came in at this time and was cut off since.
+    pub fn enter_again(&self, room: &RoomId, at: Timestamp) -> Ticket {
+        self.insert(room, |_| at)
+    }
+
+    fn insert(&self, room: &RoomId, time: impl FnOnce(Timestamp) -> Timestamp) -> Ticket {
         let mut rooms = lock(&self.rooms);
         let queue = rooms.entry(room.clone()).or_insert_with(|| {
-            let (heads, _) = watch::channel(Heads::default());
-            Queue { open: BTreeMap::new(), newest: 0, heads }
+            let (heads, _) = watch::channel(Heads { first: START, undecided: START, answered: START });
+            Queue { open: BTreeMap::new(), newest: START, count: 0, heads }
         });
-        queue.newest += 1;
-        let number = queue.newest;
-        queue.open.insert(number, false);
+        queue.count += 1;
+        let position = Position { at: time(queue.newest.at), number: queue.count };
+        queue.newest = queue.newest.max(position);
+        queue.open.insert(position, false);
         queue.tell();
         let heads = queue.heads.subscribe();
         drop(rooms);
-        Ticket { place: Place { rooms: Arc::clone(&self.rooms), room: room.clone(), number, heads } }
+        Ticket { place: Place { rooms: Arc::clone(&self.rooms), room: room.clone(), position, heads } }
     }
 
     /// How many rooms have messages.
@@ -94,7 +121,7 @@ impl RoomQueues {
 impl Ticket {
     /// Waits until it is decided of all messages before it whether they are answered.
     pub async fn turn(&self) {
-        self.place.until(|heads, number| heads.undecided >= number).await;
+        self.place.until(|heads, position| heads.undecided >= position).await;
     }
 
     /// Says that the message is to be answered, which supersedes those before it whose answer is not claimed. One that is not
@@ -102,24 +129,24 @@ impl Ticket {
     pub fn supersede(&self) {
         let mut rooms = lock(&self.place.rooms);
         if let Some(queue) = rooms.get_mut(&self.place.room) {
-            queue.open.insert(self.place.number, true);
+            queue.open.insert(self.place.position, true);
             queue.tell();
         }
     }
 
     /// Waits until all messages before it are over.
     pub async fn first(&self) {
-        self.place.until(|heads, number| heads.first == number).await;
+        self.place.until(|heads, position| heads.first == position).await;
     }
 
     /// Whether a newer message is to be answered.
     pub fn is_superseded(&self) -> bool {
-        self.place.heads.borrow().answered > self.place.number
+        self.place.heads.borrow().answered > self.place.position
     }
 
     /// Waits until a newer message is to be answered.
     pub async fn superseded(&self) {
-        self.place.until(|heads, number| heads.answered > number).await;
+        self.place.until(|heads, position| heads.answered > position).await;
     }
 
     /// Works on the answer until that is over or superseded: then the work is dropped, and there is none.
@@ -137,12 +164,19 @@ impl Ticket {
         // The one look that counts: whatever is decided after it is later than the answer.
         if self.is_superseded() { None } else { Some(Claim { _place: self.place }) }
     }
+
+    /// The same for an answer that was claimed before its process died: nothing supersedes it.
+    pub async fn claim_again(self) -> Claim {
+        self.supersede();
+        self.first().await;
+        Claim { _place: self.place }
+    }
 }
 
 impl Place {
-    async fn until(&self, reached: impl Fn(&Heads, u64) -> bool) {
+    async fn until(&self, reached: impl Fn(&Heads, Position) -> bool) {
         let mut heads = self.heads.clone();
-        if heads.wait_for(|heads| reached(heads, self.number)).await.is_err() {
+        if heads.wait_for(|heads| reached(heads, self.position)).await.is_err() {
             // The queue stays for as long as it has places.
             pending::<()>().await;
         }
@@ -153,7 +187,7 @@ impl Drop for Place {
     fn drop(&mut self) {
         let mut rooms = lock(&self.rooms);
         let Some(queue) = rooms.get_mut(&self.room) else { return };
-        queue.open.remove(&self.number);
+        queue.open.remove(&self.position);
         queue.tell();
         if queue.open.is_empty() {
             rooms.remove(&self.room);
@@ -163,10 +197,9 @@ impl Drop for Place {
 
 impl Queue {
     fn tell(&self) {
-        let after = self.newest + 1;
-        let first = self.open.keys().next().copied().unwrap_or(after);
-        let undecided = self.open.iter().find(|(_, is_answered)| !**is_answered).map_or(after, |(number, _)| *number);
-        let newest = self.open.iter().rfind(|(_, is_answered)| **is_answered).map_or(0, |(number, _)| *number);
+        let first = self.open.keys().next().copied().unwrap_or(END);
+        let undecided = self.open.iter().find(|(_, is_answered)| !**is_answered).map_or(END, |(place, _)| *place);
+        let newest = self.open.iter().rfind(|(_, is_answered)| **is_answered).map_or(START, |(place, _)| *place);
         // What a message superseded stays so when it is over.
         let answered = newest.max(self.heads.borrow().answered);
         self.heads.send_replace(Heads { first, undecided, answered });
@@ -186,7 +219,11 @@ mod tests {
     use super::*;
 
     fn enter(queues: &RoomQueues, name: &str) -> Ticket {
-        queues.enter(&RoomId::parse(name).expect("valid"))
+        queues.enter(&RoomId::parse(name).expect("valid"), at(1))
+    }
+
+    fn at(millis: i64) -> Timestamp {
+        Timestamp::from_millis(millis).expect("in range")
     }
 
     fn is_over(waiting: impl Future) -> bool {
@@ -260,6 +297,26 @@ mod tests {
         assert!(answer.as_mut().now_or_never().is_none(), "the answer is not over");
         drop(claim);
         assert!(answer.now_or_never().flatten().is_some());
+    }
+
+    #[test]
+    fn one_that_is_taken_up_again_stands_at_its_time() {
+        let queues = RoomQueues::default();
+        let room = RoomId::parse("r").expect("valid");
+        let newer = queues.enter(&room, at(3));
+        let early = queues.enter(&room, at(2));
+        let [old, older] = [2, 1].map(|millis| queues.enter_again(&room, at(millis)));
+        assert!(is_over(older.turn()) && !is_over(old.turn()));
+        old.supersede();
+        assert!(older.is_superseded() && !newer.is_superseded(), "it is older than what came in since");
+        newer.supersede();
+        assert!(old.is_superseded());
+        early.supersede();
+        assert!(newer.is_superseded(), "what comes in is later, whatever its clock says");
+        let mut claim = Box::pin(old.claim_again());
+        assert!(claim.as_mut().now_or_never().is_none(), "one answer after the other");
+        drop(older);
+        assert!(claim.now_or_never().is_some(), "what was claimed is not superseded");
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::{env, fmt};
 
 use memory_core::{Error, Result, words};
+use serde::{Deserialize, Serialize};
 
 use super::RESPOND_PROVIDERS;
 use crate::records::{AgentId, ChannelType, MessageContent, RoomState};
@@ -52,7 +53,8 @@ pub enum Decision {
 }
 
 /// What decided.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub enum Why {
     /// The agent said it.
     Own,

@@ -15,8 +15,8 @@ use super::tap::Tap;
 /// A run that is going on; [`Events::start`](super::Events::start) begins it.
 ///
 /// # Behavior
-/// - It ends with exactly one event: ending it takes it away, and one that is dropped before, as where its task is cancelled,
-///   has failed.
+/// - It ends with exactly one event: ending it takes it away, and one that is dropped before, as where its task is cancelled, has
+///   left its work.
 /// - No step of it comes after its end.
 #[derive(Debug)]
 pub struct Run {
@@ -101,7 +101,7 @@ impl TimeLeft {
 impl Drop for Run {
     fn drop(&mut self) {
         if !self.is_over {
-            self.send(EventKind::Ended(End::Failed { reason: "the run was stopped before its end".to_owned() }));
+            self.send(EventKind::Ended(End::Left { reason: "the run was stopped before its end".to_owned() }));
         }
     }
 }

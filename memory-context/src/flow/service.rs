@@ -2,25 +2,30 @@
 
 use std::convert::Infallible;
 use std::future::pending;
+use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::{Either, select};
 use futures::{FutureExt, StreamExt};
-use memory_core::{Error, ErrorKind, Result};
+use memory_core::{Error, ErrorKind, Memory, Result, Status};
 use memory_model::{self as model, Completion, Delta, Model, Prompt, ask};
+use memory_runtime::Leases;
+use tokio::sync::{RwLock, RwLockReadGuard, watch};
 use tokio::time::timeout;
 
 use super::answer::{Mistake, RespondAnswer};
-use super::dialogue::Dialogue;
+use super::attachments::read_attachments;
+use super::dialogue::{Dialogue, Said};
 use super::run::TimeLeft;
 use super::tap::Tap;
+use super::voice::Voice;
 use super::{
-    AttachmentReader, Decision, End, Events, Platform, Received, RespondRules, RoomQueues, Run, Step, Ticket, Why,
-    is_own, read_attachments,
+    AttachmentReader, Claim, Decision, End, Events, Journal, Platform, Received, RespondRules, RoomQueues, Run, Step,
+    Ticket, Why, is_own,
 };
-use crate::records::{Message, NewMessage, Scope};
+use crate::records::{Message, NewMessage, OpenMessage, Scope, Taken};
 use crate::state::{ComposeOptions, Composer, State, Turn};
 use crate::template::Template;
 
@@ -49,6 +54,11 @@ pub struct Limits {
     /// The whole work on a message, from its attachments to its answer; an hour by default. That it waits for other messages of
     /// its room does not count.
     pub run: Duration,
+    /// How long a message stays with a process that gives no sign of life; a minute by default. It is renewed each third of it.
+    pub lease: Duration,
+    /// How often the work on a message is begun; three times by default. One that was begun as often and never came to its end has
+    /// failed, so that a message that kills its process does not do it for ever.
+    pub runs: u32,
 }
 
 impl Default for Limits {
@@ -61,6 +71,8 @@ impl Default for Limits {
             say: minute / 6,
             evaluators: minute * 2,
             run: minute * 60,
+            lease: minute,
+            runs: 3,
         }
     }
 }
@@ -75,18 +87,51 @@ pub struct MessageService {
     /// Answers.
     pub(super) large: Arc<dyn Model>,
     reader: Option<Arc<dyn AttachmentReader>>,
-    queues: RoomQueues,
+    pub(super) queues: RoomQueues,
+    pub(super) leases: Arc<Leases>,
+    instance: Option<String>,
     pub(super) events: Events,
     rules: RespondRules,
     pub(super) limits: Limits,
     /// What is composed for an answer.
     pub(super) options: ComposeOptions,
+    stopping: watch::Sender<Stopping>,
+    /// Held for reading by each run, so that a shutdown waits for it.
+    is_open: RwLock<bool>,
+}
+
+/// A message that is worked on.
+#[derive(Debug)]
+pub(super) struct Task {
+    pub(super) open: OpenMessage,
+    pub(super) journal: Journal,
+    /// Whether somebody has begun with it before.
+    pub(super) is_left: bool,
+}
+
+/// What became of a message that came in.
+enum Stored {
+    New(Box<Task>),
+    Known(Box<Memory>),
+}
+
+/// What a shutdown gives up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Stopping {
+    Nothing,
+    /// The messages whose answer is not decided on.
+    Undecided,
+    /// All messages.
+    Everything,
 }
 
 impl MessageService {
     /// A service with the default rules and limits, and one model for everything.
     pub fn new(composer: Composer, model: Arc<dyn Model>, platform: Arc<dyn Platform>, events: Events) -> Self {
+        let limits = Limits::default();
         Self {
+            leases: leases(&composer, None, limits.lease),
+            instance: None,
             composer,
             platform,
             small: Arc::clone(&model),
@@ -95,8 +140,10 @@ impl MessageService {
             queues: RoomQueues::default(),
             events,
             rules: RespondRules::default(),
-            limits: Limits::default(),
+            limits,
             options: ComposeOptions::default(),
+            stopping: watch::Sender::new(Stopping::Nothing),
+            is_open: RwLock::new(true),
         }
     }
 
@@ -125,6 +172,7 @@ impl MessageService {
     #[must_use]
     pub fn with_limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
+        self.leases = leases(&self.composer, self.instance.as_deref(), limits.lease);
         self
     }
 
@@ -136,6 +184,18 @@ impl MessageService {
         self
     }
 
+    /// Under a name of its own: a process that has it again after a restart takes up the messages of the one before at once, without
+    /// waiting for their leases; so no two that run at the same time may share one. By default it is a new one.
+    ///
+    /// `InvalidInput` unless it has 1 to 128 bytes without control characters.
+    pub fn with_instance(mut self, name: impl Into<String>) -> Result<Self> {
+        let name = name.into();
+        Leases::check_instance(&name)?;
+        self.leases = leases(&self.composer, Some(&name), self.limits.lease);
+        self.instance = Some(name);
+        Ok(self)
+    }
+
     /// Where to hear what happens in the runs.
     pub fn events(&self) -> &Events {
         &self.events
@@ -145,12 +205,14 @@ impl MessageService {
     ///
     /// # Behavior
     /// - What the agent said itself is ignored without a run.
-    /// - The message is stored before it waits for those before it in its room. One that was known is ignored: whoever stored it
-    ///   first answers it.
+    /// - The message is stored as open work that this service holds, before it waits for those before it in its room. One that was
+    ///   known is ignored where it is worked on or was; where nobody works on it any more, its run goes on.
     /// - A message that is to be answered supersedes the answers in its room that are still being thought about. What is ignored, or
     ///   fails before that is decided, leaves them alone.
+    /// - What was decided is kept before it is said or done, so that it is neither lost nor done twice when the process ends;
+    ///   [`MessageService::recover`] goes on with it.
     /// - The messages of the room don't wait for the evaluators.
-    /// - Dropping the future ends the run as failed.
+    /// - Dropping the future leaves the message open.
     pub fn receive(self: &Arc<Self>, incoming: Incoming) -> impl Future<Output = End> + Send + use<> {
         self.receive_for(incoming, Tap::default())
     }
@@ -163,23 +225,61 @@ impl MessageService {
     ) -> impl Future<Output = End> + Send + use<> {
         let (service, content) = (Arc::clone(self), &incoming.message.content);
         let is_own = is_own(self.composer.services().records().agent(), content);
-        let ticket = (!is_own).then(|| self.queues.enter(&content.room));
-        let start = || self.events.start(content.room.clone(), content.author.clone()).with_tap(tap);
+        let ticket = (!is_own).then(|| self.queues.enter(&content.room, incoming.message.created_at));
+        let start = || self.events.start(content.room.clone(), content.author.clone()).with_tap(tap.clone());
         let run = ticket.is_some().then(start);
         async move {
             let Some((ticket, run)) = ticket.zip(run) else { return End::Ignored(Why::Own) };
             let text = incoming.message.content.text.clone();
-            run.drive(async move |run| {
-                let work = service.work(run, ticket, incoming);
-                // Whether the vector is there in time or not: the run does not wait for it, and its end ends it.
-                let aside = service.embed(&text).then(|()| pending::<Infallible>());
-                match select(pin!(work), pin!(aside)).await {
-                    Either::Left((end, _)) => end,
-                    Either::Right((never, _)) => match never {},
-                }
-            })
-            .await
+            let mut known = None;
+            let end = run
+                .drive(async |run| {
+                    let _open = service.enter()?;
+                    let work = async {
+                        match service.store(run, incoming).await? {
+                            Stored::New(task) => Ok(service.work(run, ticket, *task).await),
+                            Stored::Known(memory) => {
+                                known = service.take(&memory).await?;
+                                Ok(End::Ignored(Why::Known))
+                            }
+                        }
+                    };
+                    // Whether the vector is there in time or not: the run does not wait for it, and its end ends it.
+                    let aside = service.embed(&text).then(|()| pending::<Infallible>());
+                    match select(pin!(work), pin!(aside)).await {
+                        Either::Left((end, _)) => end,
+                        Either::Right((never, _)) => match never {},
+                    }
+                })
+                .await;
+            match known {
+                Some(left) => service.go_on(left, tap).await,
+                None => end,
+            }
         }
+    }
+
+    /// Takes nothing in any more, and ends when no run is going on: what was decided is said and done before that, and what was not
+    /// is given back, so that another process can go on with it at once. What comes in later fails.
+    pub async fn shutdown(&self) {
+        self.close(Stopping::Undecided).await;
+    }
+
+    /// The same, but gives back what was decided too: another process goes on behind what was done of it.
+    pub async fn stop(&self) {
+        self.close(Stopping::Everything).await;
+    }
+
+    async fn close(&self, stopping: Stopping) {
+        self.stopping.send_if_modified(|now| std::mem::replace(now, stopping.max(*now)) != *now);
+        *self.is_open.write().await = false;
+    }
+
+    /// Keeps a shutdown waiting until it is dropped; `Closed` once one has begun.
+    pub(super) fn enter(&self) -> Result<RwLockReadGuard<'_, bool>> {
+        let is_open =
+            self.is_open.try_read().ok().filter(|is_open| **is_open && *self.stopping.borrow() == Stopping::Nothing);
+        is_open.ok_or_else(|| Error::new(ErrorKind::Closed, "the service was shut down"))
     }
 
     /// Asks for the vector of what was said while that is stored, so that `FACTS` need not wait for it.
@@ -189,30 +289,43 @@ impl MessageService {
         }
     }
 
-    async fn work(&self, run: &Run, ticket: Ticket, incoming: Incoming) -> Result<End> {
+    async fn store(&self, run: &Run, incoming: Incoming) -> Result<Stored> {
         let Incoming { message, is_addressed } = incoming;
-        let Some(message) = self.store(run, message).await? else { return Ok(End::Ignored(Why::Known)) };
-        let (mut turn, mut decided) = (Turn::new(message), None);
-        let end = match self.respond(run, ticket, &mut turn, is_addressed, &mut decided).await {
-            Ok(()) => End::Completed,
-            Err(end) => end,
+        let (services, claim) = (self.composer.services(), self.leases.claim(1));
+        match services.records().messages().add_task(message.with_run(run.context().id), is_addressed, &claim).await? {
+            Taken::Known(memory) => Ok(Stored::Known(memory)),
+            Taken::New(message) => {
+                run.step(Step::Stored(message.id));
+                let lease = self.leases.hold(message.id, claim);
+                let open = OpenMessage { message: *message, run: None, is_addressed, journal: Vec::new() };
+                let journal = Journal::new(lease, &open);
+                Ok(Stored::New(Box::new(Task { journal, open, is_left: false })))
+            }
+        }
+    }
+
+    /// Works on a message for as long as its lease is held, and lets the evaluators look at what was done.
+    pub(super) async fn work(&self, run: &Run, ticket: Ticket, task: Task) -> End {
+        let mut turn = Turn::new(task.open.message.clone());
+        let lease = Arc::clone(task.journal.lease());
+        let work = async {
+            let mut decided = None;
+            let answered = self.respond(run, ticket, &mut turn, &task, &mut decided);
+            let answered = async { self.unless_stopped(Stopping::Everything, answered).await.flatten() };
+            let end = match AssertUnwindSafe(answered).catch_unwind().await {
+                Ok(Ok(())) => End::Completed,
+                Ok(Err(end)) => end,
+                Err(_) => End::Failed { reason: "the run panicked".to_owned() },
+            };
+            self.conclude(&task.journal, decided, end).await
         };
-        self.conclude(&turn, decided, &end).await;
+        let end = lease.while_held(work).await.unwrap_or_else(left);
         // Whoever waits for the answer does not wait for the evaluators.
         run.tap().end(&end);
         if let End::Completed | End::Ignored(_) = end {
             self.evaluate(run, &turn, end == End::Completed).await;
         }
-        Ok(end)
-    }
-
-    /// `None` for a message that was known.
-    async fn store(&self, run: &Run, message: NewMessage) -> Result<Option<Message>> {
-        let added = self.composer.services().records().messages().add_once(message.with_run(run.context().id)).await?;
-        if added.is_new {
-            run.step(Step::Stored(added.message.id));
-        }
-        Ok(added.is_new.then_some(added.message))
+        end
     }
 
     /// Works on the answer until it is given, or tells why there is none. The room goes on when it returns.
@@ -221,50 +334,111 @@ impl MessageService {
         run: &Run,
         ticket: Ticket,
         turn: &mut Turn,
-        is_addressed: bool,
+        task: &Task,
         decided: &mut Option<Why>,
     ) -> Result<(), End> {
-        let mut time = TimeLeft::new(self.limits.run);
-        time.spend(self.read_attachments(turn)).await?;
+        let (mut time, begun) = (TimeLeft::new(self.limits.run), task.journal.lease().runs());
+        if begun > self.limits.runs {
+            let reason = format!("the work on it was begun {} times and never came to its end", self.limits.runs);
+            return Err(End::Failed { reason });
+        }
+        let (_claim, mut dialogue, said) = match Dialogue::decided(&task.journal)? {
+            Some(why) => {
+                *decided = why;
+                let claim = self.unless_stopped(Stopping::Undecided, ticket.claim_again()).await?;
+                let mut dialogue = Dialogue::new(self, run, &task.journal, turn);
+                let said = time.spend(dialogue.ask()).await??;
+                (claim, dialogue, said)
+            }
+            None => {
+                let thought = self.think(run, ticket, turn, task, &mut time, decided);
+                self.unless_stopped(Stopping::Undecided, thought).await??
+            }
+        };
+        let end = time.spend(dialogue.go_on(said)).await.flatten();
+        *turn = dialogue.into_turn();
+        end
+    }
+
+    /// What to say and do about a message, with the right to. Until then nothing was.
+    async fn think<'a>(
+        &'a self,
+        run: &'a Run,
+        ticket: Ticket,
+        turn: &mut Turn,
+        task: &'a Task,
+        time: &mut TimeLeft,
+        decided: &mut Option<Why>,
+    ) -> Result<(Claim, Dialogue<'a>, Said), End> {
+        if task.is_left && self.composer.services().records().messages().is_overtaken(&turn.message).await? {
+            return Err(End::Superseded);
+        }
+        time.spend(self.read_attachments(turn, &task.journal)).await??;
         ticket.turn().await;
-        match time.spend(self.decide(run, turn, is_addressed)).await?? {
+        match time.spend(self.decide(run, turn, task.open.is_addressed)).await?? {
             Decision::Ignore(why) => return Err(End::Ignored(why)),
             Decision::Respond(why) => *decided = Some(why),
             Decision::Ask => {}
         }
         ticket.supersede();
         ticket.unless_superseded(ticket.first()).await.ok_or(End::Superseded)?;
-        let mut dialogue = Dialogue::new(self, run, turn);
+        let mut dialogue = Dialogue::new(self, run, &task.journal, turn);
         let said = ticket.unless_superseded(time.spend(dialogue.ask())).await.ok_or(End::Superseded)???;
-        let _claim = ticket.claim().await.ok_or(End::Superseded)?;
-        let end = time.spend(dialogue.go_on(said)).await.flatten();
-        *turn = dialogue.into_turn();
-        end
+        let claim = ticket.claim().await.ok_or(End::Superseded)?;
+        dialogue.decided_by(*decided)?;
+        Ok((claim, dialogue, said))
     }
 
-    /// Keeps how the run ended, and what decided whether to answer. Where that can't be kept, it is over all the same.
-    async fn conclude(&self, turn: &Turn, decided: Option<Why>, end: &End) {
-        let (why, reason) = match end {
+    /// Does some work, unless a shutdown gives up what is as far as that: then it is dropped.
+    async fn unless_stopped<T>(&self, at: Stopping, work: impl Future<Output = T>) -> Result<T, End> {
+        let mut stopping = self.stopping.subscribe();
+        let stopped = stopping.wait_for(|stopping| *stopping >= at);
+        match select(pin!(work), pin!(stopped)).await {
+            Either::Left((done, _)) => Ok(done),
+            Either::Right(_) => Err(End::Left { reason: "the service was shut down".to_owned() }),
+        }
+    }
+
+    /// Keeps how the run ended, and what decided whether to answer. Where that can't be kept, it is over all the same, and its message
+    /// stays open.
+    async fn conclude(&self, journal: &Journal, decided: Option<Why>, end: End) -> Result<End> {
+        let (why, reason) = match &end {
             End::Ignored(why) => (Some(*why), None),
             End::Failed { reason } => (decided, Some(reason.as_str())),
-            End::Completed | End::Superseded | End::TimedOut { .. } => (decided, None),
+            End::Completed | End::Superseded | End::TimedOut { .. } | End::Left { .. } => (decided, None),
         };
         let mut labels = vec![("end", end.as_str())];
         labels.extend(why.map(|why| ("why", why.as_str())));
         labels.extend(reason.map(|reason| ("reason", reason)));
-        if let Err(error) = self.composer.services().records().messages().conclude(turn.message.id, &labels).await {
-            tracing::warn!(%error, "how a run ended can't be kept");
+        let kept = match &end {
+            End::Left { .. } => journal.lease().give_back(journal.lease().runs().saturating_sub(1)).await,
+            End::Completed => journal.end(Status::Completed, &labels).await,
+            End::Ignored(_) | End::Superseded => journal.end(Status::Observed, &labels).await,
+            End::Failed { .. } | End::TimedOut { .. } => journal.end(Status::Failed, &labels).await,
+        };
+        match kept {
+            Ok(()) => {}
+            Err(error) if error.kind() == ErrorKind::Conflict => return Err(error),
+            Err(error) => tracing::warn!(%error, "how a run ended can't be kept"),
         }
+        Ok(end)
     }
 
-    /// Without what can't be read, and without what can't be kept of it, the message is answered all the same.
-    async fn read_attachments(&self, turn: &mut Turn) {
-        let Some(reader) = &self.reader else { return };
-        let (services, message) = (self.composer.services(), Message::clone(&turn.message));
-        match read_attachments(services.records(), reader.as_ref(), message, self.limits.attachment).await {
-            Ok(message) => *turn = Turn::new(message),
+    /// Without what can't be read, the message is answered all the same, and so it is without what is too large to be kept.
+    async fn read_attachments(&self, turn: &mut Turn, journal: &Journal) -> Result<()> {
+        let Some(reader) = &self.reader else { return Ok(()) };
+        let read = read_attachments(reader.as_ref(), &turn.message, self.limits.attachment).await;
+        let Some(attachments) = read else { return Ok(()) };
+        match journal.describe(attachments.clone()).await {
+            Ok(()) => {
+                let mut message = Message::clone(&turn.message);
+                message.content.attachments = attachments;
+                *turn = Turn::new(message);
+            }
+            Err(error) if error.kind() == ErrorKind::Conflict => return Err(error),
             Err(error) => tracing::warn!(%error, "what was found in attachments can't be kept"),
         }
+        Ok(())
     }
 
     async fn decide(&self, run: &Run, turn: &Turn, is_addressed: bool) -> Result<Decision> {
@@ -345,4 +519,18 @@ impl MessageService {
         tap.used(completion.usage);
         Ok(completion)
     }
+
+    pub(super) fn voice(&self) -> Voice<'_> {
+        Voice { services: self.composer.services(), platform: &self.platform, limit: self.limits.say }
+    }
+}
+
+fn leases(composer: &Composer, instance: Option<&str>, length: Duration) -> Arc<Leases> {
+    let services = composer.services();
+    Leases::new(Arc::clone(services.records().provider()), Arc::clone(services.clock()), instance, length)
+}
+
+/// What becomes of a run whose message is worked on by somebody else.
+fn left(error: Error) -> End {
+    End::Left { reason: error.to_string() }
 }

@@ -8,13 +8,17 @@ use async_trait::async_trait;
 use memory_core::{Error, ErrorKind, Result};
 use tokio::time::timeout;
 
-use crate::records::{Message, MessageContent, NewMessage, Scope};
+use super::{Journal, RunContext};
+use crate::records::{Delivery, Message, MessageContent, NewMessage, Said, Scope};
 use crate::state::Services;
 
 /// Where answers are said, held as `Arc<dyn Platform>`.
 #[async_trait]
 pub trait Platform: fmt::Debug + Send + Sync + 'static {
     /// Says a message in its room. Dropping the future ends it.
+    ///
+    /// A message is said at least once: where the process ends before it is kept that it was said, it is said again, by this process or
+    /// another. Its id is the same then, so a platform that knows the ids of what it said can drop the repetition.
     async fn say(&self, message: &Message) -> Result<()>;
 }
 
@@ -30,20 +34,68 @@ pub(super) fn reply(services: &Services, received: &Message, text: impl Into<Str
     NewMessage::new(content, services.clock().now().max(received.created_at))
 }
 
-/// Stores a message before it is said: what nobody kept was not said. One that can't be said is marked so.
-pub(super) async fn say(
-    services: &Services,
-    platform: &Arc<dyn Platform>,
-    limit: Duration,
-    new: NewMessage,
-) -> Result<Message> {
-    let messages = services.records().messages();
-    let message = messages.add(new).await?;
-    let late = |_| Error::new(ErrorKind::Timeout, format!("nothing was said within {} ms", limit.as_millis()));
-    let Err(error) = timeout(limit, platform.say(&message)).await.map_err(late).flatten() else { return Ok(message) };
-    let scope = Scope::new(message.content.room.clone(), message.content.author.clone());
-    if let Err(error) = messages.mark_undelivered(&scope, message.id).await {
-        tracing::warn!(id = %message.id, %error, "a message that was not said can't be marked");
+/// What is said, and by what means.
+pub(super) struct Voice<'a> {
+    pub(super) services: Arc<Services>,
+    pub(super) platform: &'a Arc<dyn Platform>,
+    /// How long it may take.
+    pub(super) limit: Duration,
+}
+
+impl Voice<'_> {
+    /// Stores a message before it is said: what nobody kept was not said. One that can't be said is marked so.
+    pub(super) async fn say(&self, new: NewMessage) -> Result<Message> {
+        let message = self.services.records().messages().add(new).await?;
+        match self.speak(&message).await {
+            Ok(()) => Ok(message),
+            Err(error) => {
+                self.mark(&message).await;
+                Err(error)
+            }
+        }
     }
-    Err(error)
+
+    /// Says what a step of a run says: kept in the journal, then stored, then said, each under the key that run and step make. What
+    /// the journal has of it is said as it was to be said, and what was said is not said again.
+    pub(super) async fn say_once(
+        &self,
+        journal: &Journal,
+        step: &str,
+        run: &RunContext,
+        new: NewMessage,
+    ) -> Result<Message> {
+        let Said { at, content, delivery } = match journal.said(step) {
+            Some(said) => said,
+            None => journal.say(step, &new).await?,
+        };
+        let new = NewMessage::new(content, at).with_run(run.id);
+        let message = self.services.records().messages().add_keyed(new, journal.message(), step).await?;
+        let error = match delivery {
+            Delivery::Delivered => return Ok(message),
+            Delivery::Pending => match self.speak(&message).await {
+                Ok(()) => {
+                    journal.delivered(step);
+                    return Ok(message);
+                }
+                Err(error) => error,
+            },
+            Delivery::Failed => Error::new(ErrorKind::Unavailable, "it could not be said before"),
+        };
+        // One who has lost the message marks nothing: whoever has it may say it.
+        journal.undelivered(step).await?;
+        self.mark(&message).await;
+        Err(error)
+    }
+
+    async fn speak(&self, message: &Message) -> Result<()> {
+        let late = |_| Error::new(ErrorKind::Timeout, format!("nothing was said within {} ms", self.limit.as_millis()));
+        timeout(self.limit, self.platform.say(message)).await.map_err(late).flatten()
+    }
+
+    async fn mark(&self, message: &Message) {
+        let scope = Scope::new(message.content.room.clone(), message.content.author.clone());
+        if let Err(error) = self.services.records().messages().mark_undelivered(&scope, message.id).await {
+            tracing::warn!(id = %message.id, %error, "a message that was not said can't be marked");
+        }
+    }
 }

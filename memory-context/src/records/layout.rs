@@ -29,6 +29,11 @@ pub(super) fn agent_space(agent: &AgentId) -> Result<SpaceId> {
     SpaceId::parse(format!("agent/{}", encoded(agent.as_str())))
 }
 
+/// What all rooms lie under.
+pub(super) fn rooms_space(agent: &AgentId) -> Result<SpaceId> {
+    below(agent_space(agent)?, "room")
+}
+
 /// The space of a room, and of what is known in it.
 pub(super) fn room_space(agent: &AgentId, room: &RoomId) -> Result<SpaceId> {
     SpaceId::parse(format!("agent/{}/room/{}", encoded(agent.as_str()), encoded(room.as_str())))

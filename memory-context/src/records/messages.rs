@@ -3,15 +3,18 @@
 use std::collections::BTreeSet;
 
 use futures::future::try_join;
+use memory_core::filter::Field;
 use memory_core::{
-    Context, Error, IdempotencyKey, Json, MAX_LIMIT, Memory, MemoryId, MemoryPatch, MemoryQuery, NewMemory, Order,
-    RecallOptions, Result, Status, Timestamp, Trigger,
+    Context, Cursor, Error, IdempotencyKey, Json, MAX_LIMIT, Memory, MemoryId, MemoryPage, MemoryPatch, MemoryQuery,
+    Metadata, NewMemory, Order, RecallOptions, Result, SpaceSelector, Status, Timestamp, Trigger,
 };
+use memory_runtime::{Claim, Leases, TASK};
 use serde::{Deserialize, Serialize};
 
-use super::layout::messages_space;
+use super::entry::Entry;
+use super::layout::{messages_space, rooms_space};
 use super::table::metadata;
-use super::{Attachment, Message, MessageContent, NewMessage, Records, Scope};
+use super::{Attachment, Message, MessageContent, NewMessage, Records, RoomId, Scope};
 use crate::hash;
 use crate::question::about;
 
@@ -31,17 +34,45 @@ pub struct Added {
     pub is_new: bool,
 }
 
+/// What became of a message to be worked on.
+#[derive(Debug)]
+pub(crate) enum Taken {
+    /// It is stored, with the claim.
+    New(Box<Message>),
+    /// It was known; how it lies in the ledger now.
+    Known(Box<Memory>),
+}
+
+/// A message that is worked on, as the ledger has it.
+#[derive(Debug)]
+pub(crate) struct OpenMessage {
+    pub(crate) message: Message,
+    /// The run that it came in.
+    pub(crate) run: Option<MemoryId>,
+    /// Whether the platform said that the agent is spoken to.
+    pub(crate) is_addressed: bool,
+    /// What its run has done so far.
+    pub(crate) journal: Vec<Entry>,
+}
+
 /// Who said it, among the labels of a message.
 const AUTHOR: &str = "author";
+/// The run that a message came in, or that said it.
+const RUN: &str = "run";
+/// There where the platform says that the agent is spoken to.
+const ADDRESSED: &str = "addressed";
 /// What tells one who added a message from another.
 const RECEIPT: &str = "receipt";
 /// The most messages of one [`Messages::interactions`].
 const MAX_INTERACTIONS: usize = 100;
 
-/// What came of a message after it was stored.
+/// What came of a message after it was stored: the context of its memory.
 #[derive(Serialize, Deserialize)]
-struct Described {
-    attachments: Vec<Attachment>,
+pub(crate) struct Described {
+    pub(crate) attachments: Vec<Attachment>,
+    /// What its run has done so far; nothing when it is over.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) journal: Vec<Entry>,
 }
 
 impl Records {
@@ -60,29 +91,109 @@ impl Messages<'_> {
 
     /// The same, and tells whether it is new: of those that bring the same external id at once, one is.
     pub async fn add_once(&self, new: NewMessage) -> Result<Added> {
+        Ok(match self.store(new, &Metadata::default()).await? {
+            Taken::New(message) => Added { message: *message, is_new: true },
+            Taken::Known(memory) => Added { message: read(&memory)?, is_new: false },
+        })
+    }
+
+    /// Appends a message that is to be worked on under a claim, unless it is known. It is `pending` until its run is over.
+    pub(crate) async fn add_task(&self, mut new: NewMessage, is_addressed: bool, claim: &Claim) -> Result<Taken> {
+        new.status = Status::Pending;
+        let labels = metadata(is_addressed.then_some((ADDRESSED, "true")))?;
+        self.store(new, &labels.merge(&claim.to_metadata()?)?).await
+    }
+
+    /// Appends what a run says or did under a key of its own: again, it is the message that is there.
+    pub(crate) async fn add_keyed(&self, new: NewMessage, about: MemoryId, step: &str) -> Result<Message> {
         let space = messages_space(self.records.agent(), &new.content.room)?;
-        let receipt = MemoryId::generate().to_string();
-        let run = new.run.map(|run| run.to_string());
-        let mut labels = vec![(AUTHOR, new.content.author.as_str())];
-        labels.extend(run.as_deref().map(|run| ("run", run)));
-        labels.extend(new.external_id.as_ref().map(|_| (RECEIPT, receipt.as_str())));
-        let mut memory = NewMemory::new(space.clone(), Trigger::from_value(&new.content)?, new.created_at);
-        memory = memory.with_metadata(metadata(labels)?).with_status(new.status);
-        if let Some(id) = &new.external_id {
-            let key = hash::of_parts([space.as_str(), &new.content.source, id]);
-            memory = memory.with_idempotency_key(IdempotencyKey::parse(key)?);
-        }
+        let key = hash::of_parts([space.as_str(), "run", &about.to_string(), step]);
+        let memory = self.memory(&new, &Metadata::default())?.with_idempotency_key(IdempotencyKey::parse(key)?);
         let id = self.records.provider().store(memory).await?;
-        if new.external_id.is_some() {
-            // It may be the one that was there before, whose receipt is another.
-            if let Some(stored) = self.records.provider().get(id).await? {
-                let is_new = stored.metadata.to_object().get(RECEIPT) == Some(&Json::String(receipt));
-                return Ok(Added { message: read(&stored)?, is_new });
+        Ok(message(id, new))
+    }
+
+    async fn store(&self, new: NewMessage, labels: &Metadata) -> Result<Taken> {
+        let mut memory = self.memory(&new, labels)?;
+        let Some(external_id) = &new.external_id else {
+            let id = self.records.provider().store(memory).await?;
+            return Ok(Taken::New(Box::new(message(id, new))));
+        };
+        let receipt = MemoryId::generate().to_string();
+        memory.metadata = memory.metadata.merge(&metadata([(RECEIPT, receipt.as_str())])?)?;
+        let key = hash::of_parts([memory.space_id.as_str(), &new.content.source, external_id]);
+        let id = self.records.provider().store(memory.with_idempotency_key(IdempotencyKey::parse(key)?)).await?;
+        let receipt = Json::String(receipt);
+        // It may be the one that was there before, whose receipt is another.
+        match self.records.provider().get(id).await? {
+            Some(stored) if stored.metadata.to_object().get(RECEIPT) != Some(&receipt) => {
+                Ok(Taken::Known(Box::new(stored)))
             }
+            _ => Ok(Taken::New(Box::new(message(id, new)))),
         }
-        let is_undelivered = new.status == Status::Failed;
-        let message = Message { id, created_at: new.created_at, content: new.content, is_undelivered };
-        Ok(Added { message, is_new: true })
+    }
+
+    fn memory(&self, new: &NewMessage, labels: &Metadata) -> Result<NewMemory> {
+        let space = messages_space(self.records.agent(), &new.content.room)?;
+        let run = new.run.map(|run| run.to_string());
+        let mut own = vec![(AUTHOR, new.content.author.as_str())];
+        own.extend(run.as_deref().map(|run| (RUN, run)));
+        let memory = NewMemory::new(space, Trigger::from_value(&new.content)?, new.created_at);
+        Ok(memory.with_metadata(metadata(own)?.merge(labels)?).with_status(new.status))
+    }
+
+    /// One page of the messages that are to be worked on and that nobody holds, oldest first: those of a room, or of all. Costs what
+    /// is open, not what the ledger holds (Q9).
+    pub(crate) async fn free(
+        &self,
+        room: Option<&RoomId>,
+        leases: &Leases,
+        cursor: Option<&Cursor>,
+    ) -> Result<MemoryPage> {
+        let place = match room {
+            Some(room) => SpaceSelector::exact(messages_space(self.records.agent(), room)?)?,
+            None => SpaceSelector::under(rooms_space(self.records.agent())?)?,
+        };
+        // The tasks of a runtime in the room have a container.
+        let is_message = Field::metadata([TASK, "container"]).is_null();
+        let query = MemoryQuery::builder().selector(place).status(Status::Pending).status(Status::Running);
+        let query = query.filter(is_message.and(leases.free())).order(Order::OldestFirst);
+        let query = cursor.into_iter().fold(query, |query, cursor| query.cursor(cursor));
+        self.records.provider().query(&query.build()?).await
+    }
+
+    /// A message that is worked on from its memory; `Corrupt` when it is none of this agent.
+    pub(crate) fn open(&self, memory: &Memory) -> Result<OpenMessage> {
+        let message = read(memory)?;
+        if messages_space(self.records.agent(), &message.content.room)? != memory.space_id {
+            return Err(Error::corrupt(format!("the memory {} is no message of its room", memory.id)));
+        }
+        let labels = memory.metadata.to_object();
+        let run = match labels.get(RUN) {
+            Some(Json::String(run)) => run.parse().ok(),
+            _ => None,
+        };
+        let journal = memory.context.as_ref().map(|context| context.to_value::<Described>()).transpose();
+        let journal = journal.map_err(|error| Error::corrupt("a journal can't be read").with_source(error))?;
+        let journal = journal.map(|described| described.journal).unwrap_or_default();
+        Ok(OpenMessage { message, run, is_addressed: labels.contains_key(ADDRESSED), journal })
+    }
+
+    /// Whether a message that came in after this one in its room was answered, as far as the last 1,000 messages tell.
+    pub(crate) async fn is_overtaken(&self, message: &Message) -> Result<bool> {
+        let space = messages_space(self.records.agent(), &message.content.room)?;
+        let query = MemoryQuery::builder().exact(space).limit(MAX_LIMIT);
+        let query = match Timestamp::from_millis(message.created_at.as_millis() - 1) {
+            Ok(before) => query.created_after(before),
+            Err(_) => query,
+        };
+        let since = self.records.find(query, readable).await?;
+        let agent = self.records.agent().entity();
+        let is_newer = |one: &&Message| (one.created_at, one.id) > (message.created_at, message.id);
+        let newer = since.iter().filter(is_newer).filter(|one| one.content.author != agent);
+        let newer: BTreeSet<_> = newer.map(|one| one.id).collect();
+        let answers = since.iter().filter(|one| one.content.author == agent);
+        Ok(answers.filter_map(|one| one.content.in_reply_to).any(|question| newer.contains(&question)))
     }
 
     /// The message with this id, if it is one of the scope's room.
@@ -171,18 +282,16 @@ impl Messages<'_> {
     }
 
     /// Keeps what is known of the attachments of a message of the scope's room now, instead of what was known before.
-    /// `NotFound` when it is not there.
+    /// `NotFound` when it is not there, `Conflict` while a run works on it.
     pub async fn describe(&self, scope: &Scope, id: MemoryId, attachments: Vec<Attachment>) -> Result<()> {
-        if self.get(scope, id).await?.is_none() {
-            return Err(Error::not_found());
+        let space = messages_space(self.records.agent(), &scope.room)?;
+        let memory = self.records.provider().get(id).await?.filter(|memory| memory.space_id == space);
+        let memory = memory.ok_or_else(Error::not_found)?;
+        if memory.status.is_open() && Claim::read(&memory).is_ok() {
+            return Err(Error::conflict("a run works on the message"));
         }
-        let patch = MemoryPatch::new().set_context(Context::from_value(&Described { attachments })?);
-        self.records.provider().update(id, patch).await.map(drop)
-    }
-
-    /// Keeps in the metadata of a message how its run ended, and why: for those who look into it later.
-    pub(crate) async fn conclude(&self, id: MemoryId, labels: &[(&str, &str)]) -> Result<()> {
-        let patch = MemoryPatch::new().merge_metadata(metadata(labels.iter().copied())?);
+        let described = Described { attachments, journal: Vec::new() };
+        let patch = MemoryPatch::new().set_context(Context::from_value(&described)?);
         self.records.provider().update(id, patch).await.map(drop)
     }
 
@@ -207,6 +316,13 @@ fn read(memory: &Memory) -> Result<Message> {
     if let Some(context) = &memory.context {
         content.attachments = context.to_value::<Described>().map_err(corrupt)?.attachments;
     }
-    let is_undelivered = memory.status == Status::Failed;
+    // Of what was received, the status says what became of the work on it.
+    let is_undelivered = memory.status == Status::Failed && !memory.metadata.to_object().contains_key(TASK);
     Ok(Message { id: memory.id, created_at: memory.created_at, content, is_undelivered })
+}
+
+/// What was just stored.
+fn message(id: MemoryId, new: NewMessage) -> Message {
+    let is_undelivered = new.status == Status::Failed;
+    Message { id, created_at: new.created_at, content: new.content, is_undelivered }
 }

@@ -74,8 +74,8 @@ impl Records {
         task_space(&self.agent, room)
     }
 
-    pub(super) fn provider(&self) -> &dyn MemoryProvider {
-        self.provider.as_ref()
+    pub(crate) fn provider(&self) -> &Arc<dyn MemoryProvider> {
+        &self.provider
     }
 
     pub(crate) fn documents(&self) -> &Arc<dyn DocumentStore> {

@@ -113,7 +113,7 @@ impl Table<'_> {
 }
 
 /// Labels as the metadata of a record.
-pub(super) fn metadata<'a>(labels: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result<Metadata> {
+pub(crate) fn metadata<'a>(labels: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result<Metadata> {
     let member = |(name, value): (&str, &str)| (name.to_owned(), Json::String(value.to_owned()));
     Metadata::from_object(&labels.into_iter().map(member).collect::<JsonObject>())
 }

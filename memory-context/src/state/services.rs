@@ -118,8 +118,8 @@ impl Services {
     }
 
     /// What time it is.
-    pub fn clock(&self) -> &dyn Clock {
-        self.clock.as_ref()
+    pub fn clock(&self) -> &Arc<dyn Clock> {
+        &self.clock
     }
 
     /// How many messages a conversation shows.

@@ -7,6 +7,7 @@ mod embedding;
 mod memory;
 mod outcomes;
 mod races;
+mod recovery;
 mod registration;
 mod rooms;
 mod stage;

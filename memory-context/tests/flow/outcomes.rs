@@ -93,7 +93,7 @@ async fn a_superseded_run_ends_with_one_event() {
 }
 
 #[tokio::test]
-async fn a_run_that_is_dropped_has_failed() {
+async fn a_run_that_is_dropped_leaves_its_message() {
     let mut stage = Stage::new().await;
     let run = stage.receive(said("ana", "one", 2));
     let call = stage.asked().await;
@@ -101,7 +101,7 @@ async fn a_run_that_is_dropped_has_failed() {
     call.dropped().await;
     assert!(run.await.is_err());
     let events = stage.events();
-    assert!(matches!(&ends(&events)[..], [End::Failed { .. }]), "{events:?}");
+    assert!(matches!(&ends(&events)[..], [End::Left { .. }]), "{events:?}");
     let (end, _) = stage.play(said("ana", "two", 1), |_| text("Hi")).await;
     assert_eq!(end, End::Completed, "the room goes on");
 }

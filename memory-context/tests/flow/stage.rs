@@ -14,7 +14,7 @@ use memory_context::records::{
 };
 use memory_context::state::{Character, Composer, ContextParts, Services};
 use memory_context::tool;
-use memory_core::{Error, ErrorKind, InMemory, ManualClock, MemoryProvider, Result, Timestamp};
+use memory_core::{Clock, Error, ErrorKind, InMemory, ManualClock, Memory, MemoryProvider, Result, Timestamp};
 use memory_model::{Completion, Model, Prompt};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::JoinHandle;
@@ -94,6 +94,11 @@ impl Said {
         self.messages.lock().expect("no panic").iter().map(|message| message.content.text.clone()).collect()
     }
 
+    /// What was said, with the ids.
+    pub(crate) fn messages(&self) -> Vec<Message> {
+        self.messages.lock().expect("no panic").clone()
+    }
+
     pub(crate) fn fails(&self) {
         self.fails.store(true, Ordering::SeqCst);
     }
@@ -120,6 +125,7 @@ pub(crate) struct Stage {
     pub(crate) provider: Arc<dyn MemoryProvider>,
     pub(crate) records: Records,
     pub(crate) platform: Arc<Said>,
+    pub(crate) clock: Arc<ManualClock>,
     calls: mpsc::UnboundedReceiver<Call>,
     events: BoxStream<'static, Notice>,
 }
@@ -179,8 +185,29 @@ impl Stage {
         Self::on(provider, services, parts, embedder, service)
     }
 
+    /// Another process with the same memory, and a platform and a model of its own.
+    pub(crate) fn elsewhere(
+        &self,
+        parts: ContextParts,
+        service: impl FnOnce(MessageService) -> MessageService,
+    ) -> Self {
+        let (provider, clock) = (Arc::clone(&self.provider), Arc::clone(&self.clock));
+        Self::over(provider, clock, |services, _| services, parts, None, service)
+    }
+
     fn on(
         provider: Arc<dyn MemoryProvider>,
+        services: impl FnOnce(Services, Arc<dyn Model>) -> Services,
+        parts: ContextParts,
+        embedder: Option<Arc<dyn Embedder>>,
+        service: impl FnOnce(MessageService) -> MessageService,
+    ) -> Self {
+        Self::over(provider, Arc::new(ManualClock::new(at(NOW))), services, parts, embedder, service)
+    }
+
+    fn over(
+        provider: Arc<dyn MemoryProvider>,
+        clock: Arc<ManualClock>,
         services: impl FnOnce(Services, Arc<dyn Model>) -> Services,
         parts: ContextParts,
         embedder: Option<Arc<dyn Embedder>>,
@@ -190,21 +217,41 @@ impl Stage {
         let records = embedder.into_iter().fold(records, Records::with_embedder);
         let (sender, calls) = mpsc::unbounded_channel();
         let model: Arc<dyn Model> = Arc::new(Asking(sender));
-        let clock = Arc::new(ManualClock::new(at(NOW)));
         let base = Services::new(records.clone(), Character::named("Eliza")).with_clock(Arc::clone(&clock) as _);
         let composer = Composer::builder(services(base, Arc::clone(&model))).built_in().parts(parts).build();
         let composer = composer.expect("a composer");
         let (messages, fails, gate) = (Mutex::default(), AtomicBool::new(false), Semaphore::new(1_000));
         let platform = Arc::new(Said { messages, fails, gate });
-        let events = Events::new(10_000, clock);
+        let events = Events::new(10_000, Arc::clone(&clock) as _);
         let stream = events.subscribe().boxed();
         let service = service(MessageService::new(composer.clone(), model, Arc::clone(&platform) as _, events));
-        Self { service: Arc::new(service), composer, provider, records, platform, calls, events: stream }
+        Self { service: Arc::new(service), composer, provider, records, platform, clock, calls, events: stream }
     }
 
     /// Works on a message.
     pub(crate) fn receive(&self, incoming: Incoming) -> JoinHandle<End> {
         tokio::spawn(self.service.receive(incoming))
+    }
+
+    /// Takes up what was left open.
+    pub(crate) fn recover(&self) -> JoinHandle<Vec<End>> {
+        let service = Arc::clone(&self.service);
+        tokio::spawn(async move {
+            let recovered = service.recover().await.expect("looks");
+            recovered.into_iter().map(|one| one.end).collect()
+        })
+    }
+
+    /// So much time passes that every lease has run out.
+    pub(crate) fn leases_run_out(&self) {
+        self.clock.set(at(self.clock.now().as_millis() + 60_000));
+    }
+
+    /// The one message of Ana, as the ledger has it.
+    pub(crate) async fn memory(&self, text: &str) -> Memory {
+        let stored = self.stored().await;
+        let message = stored.iter().find(|one| one.content.text == text).expect("it is stored");
+        self.provider.get(message.id).await.expect("answers").expect("stored")
     }
 
     /// What a model is asked next.

@@ -3,6 +3,7 @@
 use std::pin::pin;
 use std::sync::Arc;
 
+use futures::future::FusedFuture as _;
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt as _, StreamExt as _};
 use memory_context::flow::platform::Origin;
@@ -34,7 +35,9 @@ impl Conversation {
         let mut lines = typed::lines();
         let mut is_open = true;
         let mut runs = FuturesUnordered::new();
-        while is_open || !runs.is_empty() {
+        // What an earlier process left unanswered here is answered first of all.
+        let mut left = pin!(self.service.recover_room(&self.origin.room.id).fuse());
+        while is_open || !runs.is_empty() || !left.is_terminated() {
             tokio::select! {
                 // What has happened is told before more happens.
                 biased;
@@ -46,6 +49,11 @@ impl Conversation {
                     }
                 }
                 Some((line, end)) = runs.next() => shown.end(line, &end)?,
+                recovered = &mut left, if !left.is_terminated() => {
+                    if let Err(error) = recovered {
+                        tracing::warn!(%error, "what was left unanswered can't be found");
+                    }
+                }
                 () = &mut signal => {
                     if !is_open {
                         output::note("error: it ended before all that was said was answered");

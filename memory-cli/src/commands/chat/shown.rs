@@ -53,13 +53,13 @@ impl<'a> Shown<'a> {
         let reason = match end {
             End::Completed | End::Superseded => None,
             End::Ignored(why) => Some(because(*why)),
-            End::Failed { reason } => Some(reason.as_str()),
+            End::Failed { reason } | End::Left { reason } => Some(reason.as_str()),
             End::TimedOut { after } => {
                 late = format!("there was no answer within {} s", after.as_secs());
                 Some(late.as_str())
             }
         };
-        if matches!(end, End::Failed { .. } | End::TimedOut { .. }) {
+        if matches!(end, End::Failed { .. } | End::TimedOut { .. } | End::Left { .. }) {
             self.has_failures = true;
             output::note(&format!("error: {}", output::one_line(reason.unwrap_or_default())));
         }

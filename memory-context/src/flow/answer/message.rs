@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::LazyLock;
 
 use serde::de::IgnoredAny;
+use serde::{Deserialize, Serialize};
 
 use super::Mistake;
 use super::extract::{MAX_ANSWER, extract, without_thinking};
@@ -36,7 +37,8 @@ pub const MAX_ACTIONS: usize = 16;
 /// assert_eq!(cut.to_string(), "missing: thought, text");
 /// # Ok::<(), memory_core::Error>(())
 /// ```
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct MessageAnswer {
     /// Why; empty where the answer is plain text.

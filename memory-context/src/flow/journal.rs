@@ -1,0 +1,341 @@
+//! What a run has done so far, kept in the message that it is about.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use memory_core::{Context, Error, ErrorKind, MemoryId, MemoryPatch, Result, Status};
+use memory_runtime::Lease;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::records::{
+    Attachment, Delivery, Described, Entry, EntryState, NewMessage, OpenMessage, Said, metadata as labels_of,
+};
+
+/// The journal of a run: a run that was cut off goes on from it, in this process or another. Cheap to clone.
+///
+/// A run is a list of steps, each with a name that is the same whenever the run comes to it. What the journal has of a step is not done
+/// again: its result is taken from there.
+///
+/// # Behavior
+/// - Each write goes through the lease of the message: a run that has lost it writes nothing (`Conflict`).
+/// - To drop a future leaves its write to its end. Writes don't overtake each other.
+/// - All entries take [`MAX_BYTES`] at most; what is larger is `TooLarge`, and is not kept.
+/// - The end of the run takes the journal away: what it has left are its messages.
+#[derive(Clone)]
+pub(crate) struct Journal {
+    lease: Arc<Lease>,
+    state: Arc<Mutex<State>>,
+    /// Held while the state is written, so that a later state is written later.
+    order: Arc<tokio::sync::Mutex<()>>,
+}
+
+struct State {
+    attachments: Vec<Attachment>,
+    entries: Vec<Entry>,
+    /// The bytes of the entries.
+    size: usize,
+    /// Whether the memory has a journal, which the end has to take away.
+    is_written: bool,
+}
+
+/// What a journal has of a step.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Recorded<T> {
+    /// It was not begun.
+    Nothing,
+    /// It may have had its effect, and nobody knows what came of it.
+    Begun,
+    /// This came of it.
+    Done(T),
+}
+
+/// The most bytes of the entries of a run.
+pub(crate) const MAX_BYTES: usize = 4 << 20;
+/// What [`Journal::begun`] leaves of them for the failures of steps.
+const RESERVE: usize = 64 << 10;
+/// The longest name of a step, in bytes.
+const MAX_STEP: usize = 64;
+
+impl Journal {
+    pub(super) fn new(lease: Arc<Lease>, open: &OpenMessage) -> Self {
+        let entries = open.journal.clone();
+        let size = entries.iter().map(|entry| size_of(entry).unwrap_or(MAX_BYTES)).sum();
+        let is_written = !entries.is_empty();
+        let state = State { attachments: open.message.content.attachments.clone(), entries, size, is_written };
+        Self { lease, state: Arc::new(Mutex::new(state)), order: Arc::default() }
+    }
+
+    pub(super) fn lease(&self) -> &Arc<Lease> {
+        &self.lease
+    }
+
+    /// The message that the run is about. With the name of a step it is the key of what the step leaves.
+    pub(crate) fn message(&self) -> MemoryId {
+        self.lease.id()
+    }
+
+    /// Whether something is known of a step.
+    pub(super) fn has(&self, step: &str) -> bool {
+        self.state().entries.iter().any(|entry| entry.step == step)
+    }
+
+    /// What is known of a step; `Corrupt` where its result has another shape.
+    pub(crate) fn recorded<T: DeserializeOwned>(&self, step: &str) -> Result<Recorded<T>> {
+        match self.state().entries.iter().find(|entry| entry.step == step).map(|entry| &entry.state) {
+            None => Ok(Recorded::Nothing),
+            Some(EntryState::Begun) => Ok(Recorded::Begun),
+            Some(EntryState::Done(result)) => T::deserialize(result).map(Recorded::Done).map_err(|error| {
+                Error::corrupt("the journal of a run has another result of a step").with_source(error)
+            }),
+            Some(EntryState::Said(_)) => Err(Error::corrupt("the journal of a run has something said for a step")),
+        }
+    }
+
+    /// Keeps that a step begins, before it does: after a cut, [`Recorded::Begun`] tells that it may have had its effect. A step that
+    /// may be repeated need not say so.
+    pub(crate) async fn begun(&self, step: &str) -> Result<()> {
+        if self.state().size > MAX_BYTES - RESERVE {
+            return Err(Error::too_large("the run has done as much as its journal takes"));
+        }
+        self.put(step, EntryState::Begun)?;
+        self.write().await
+    }
+
+    /// Keeps what came of a step: it is not done again.
+    pub(crate) async fn done(&self, step: &str, result: &impl Serialize) -> Result<()> {
+        self.note(step, result)?;
+        self.write().await
+    }
+
+    /// The same with the next write.
+    pub(crate) fn note(&self, step: &str, result: &impl Serialize) -> Result<()> {
+        let result = serde_json::to_value(result)
+            .map_err(|error| Error::invalid("the result of a step has no JSON form").with_source(error))?;
+        self.put(step, EntryState::Done(result))
+    }
+
+    /// What the step says, where that is known.
+    pub(super) fn said(&self, step: &str) -> Option<Said> {
+        let state = self.state();
+        let entry = state.entries.iter().find(|entry| entry.step == step)?;
+        if let EntryState::Said(said) = &entry.state { Some(Said::clone(said)) } else { None }
+    }
+
+    /// Keeps what a step says, before it is stored and said.
+    pub(super) async fn say(&self, step: &str, new: &NewMessage) -> Result<Said> {
+        let said = Said { at: new.created_at, content: new.content.clone(), delivery: Delivery::Pending };
+        self.put(step, EntryState::Said(Box::new(said.clone())))?;
+        self.write().await?;
+        Ok(said)
+    }
+
+    /// Keeps that it was said, with the next write.
+    pub(super) fn delivered(&self, step: &str) {
+        self.deliver(step, Delivery::Delivered);
+    }
+
+    /// Keeps that it could not be said.
+    pub(super) async fn undelivered(&self, step: &str) -> Result<()> {
+        self.deliver(step, Delivery::Failed);
+        self.write().await
+    }
+
+    /// Keeps what is known of the attachments of the message now.
+    pub(super) async fn describe(&self, attachments: Vec<Attachment>) -> Result<()> {
+        self.state().attachments = attachments;
+        self.write().await
+    }
+
+    /// Ends the run: the message has this status and these labels, and is leased no more.
+    pub(super) async fn end(&self, status: Status, labels: &[(&str, &str)]) -> Result<()> {
+        let (this, labels) = (self.clone(), labels_of(labels.iter().copied())?);
+        run_to_the_end(async move {
+            let _order = this.order.lock().await;
+            let patch = MemoryPatch::new().with_status(status).merge_metadata(labels);
+            let patch = match this.state().last_context()? {
+                Some(context) => patch.set_context(context),
+                None => patch,
+            };
+            this.lease.end(patch).await
+        })
+        .await
+    }
+
+    async fn write(&self) -> Result<()> {
+        let this = self.clone();
+        run_to_the_end(async move {
+            let _order = this.order.lock().await;
+            let context = this.state().context()?;
+            this.lease.write(MemoryPatch::new().set_context(context).with_status(Status::Running)).await
+        })
+        .await
+    }
+
+    fn put(&self, step: &str, new: EntryState) -> Result<()> {
+        if step.len() > MAX_STEP {
+            return Err(Error::too_large(format!("the name of a step has {MAX_STEP} bytes at most")));
+        }
+        let entry = Entry { step: step.to_owned(), state: new };
+        let mut state = self.state();
+        let at = state.entries.iter().position(|known| known.step == step);
+        let before = at.map(|at| size_of(&state.entries[at])).transpose()?.unwrap_or_default();
+        let size = state.size - before.min(state.size) + size_of(&entry)?;
+        if size > MAX_BYTES {
+            return Err(Error::too_large(format!("the journal of a run takes {MAX_BYTES} bytes at most")));
+        }
+        state.size = size;
+        match at {
+            Some(at) => state.entries[at] = entry,
+            None => state.entries.push(entry),
+        }
+        Ok(())
+    }
+
+    fn deliver(&self, step: &str, delivery: Delivery) {
+        let mut state = self.state();
+        let entry = state.entries.iter_mut().find(|entry| entry.step == step);
+        if let Some(Entry { state: EntryState::Said(said), .. }) = entry {
+            said.delivery = delivery;
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // No code that holds the lock can panic half way through a change.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn context(&mut self) -> Result<Context> {
+        self.is_written = true;
+        Context::from_value(&Described { attachments: self.attachments.clone(), journal: self.entries.clone() })
+    }
+
+    /// What is left when the run is over, where that is not what is there.
+    fn last_context(&self) -> Result<Option<Context>> {
+        let described = || Described { attachments: self.attachments.clone(), journal: Vec::new() };
+        self.is_written.then(|| Context::from_value(&described())).transpose()
+    }
+}
+
+fn size_of(entry: &Entry) -> Result<usize> {
+    serde_json::to_string(entry)
+        .map(|text| text.len())
+        .map_err(|error| Error::invalid("a step has no JSON form").with_source(error))
+}
+
+/// Does not stop where nobody waits any more.
+async fn run_to_the_end(work: impl Future<Output = Result<()>> + Send + 'static) -> Result<()> {
+    let done = tokio::spawn(work).await;
+    done.unwrap_or_else(|_| Err(Error::new(ErrorKind::Unexpected, "a write of a run was cut off")))
+}
+
+impl fmt::Debug for Journal {
+    /// Payloads stay out of logs: only the message and the number of steps show.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Journal({}, {} steps)", self.message(), self.state().entries.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use memory_core::{Clock, InMemory, ManualClock, MemoryProvider, Timestamp};
+    use memory_runtime::{Claim, Leases};
+
+    use super::*;
+    use crate::records::{AgentId, EntityId, MessageContent, Records, RoomId, Taken};
+
+    struct Stage {
+        provider: Arc<dyn MemoryProvider>,
+        clock: Arc<ManualClock>,
+        records: Records,
+        id: MemoryId,
+    }
+
+    impl Stage {
+        /// A message, and the journal of its run.
+        async fn new() -> (Self, Journal) {
+            let provider: Arc<dyn MemoryProvider> = Arc::new(InMemory::new());
+            provider.init().await.expect("opens");
+            let clock = Arc::new(ManualClock::new(Timestamp::MIN));
+            let records = Records::new(Arc::clone(&provider), AgentId::parse("agent").expect("valid"));
+            let leases = leases(&provider, &clock);
+            let (room, author) = (RoomId::parse("r").expect("valid"), EntityId::parse("ana").expect("valid"));
+            let (new, claim) =
+                (NewMessage::new(MessageContent::new(room, author, "hello"), Timestamp::MIN), leases.claim(1));
+            let taken = records.messages().add_task(new, false, &claim).await.expect("stored");
+            let Taken::New(message) = taken else { panic!("it is new") };
+            let (id, open) =
+                (message.id, OpenMessage { message: *message, run: None, is_addressed: false, journal: Vec::new() });
+            (Self { provider, clock, records, id }, Journal::new(leases.hold(id, claim), &open))
+        }
+
+        /// The journal as another process finds it when the lease has run out.
+        async fn left(&self) -> Journal {
+            self.clock.set(Timestamp::from_millis(self.clock.now().as_millis() + 1_000).expect("in range"));
+            let memory = self.provider.get(self.id).await.expect("answers").expect("stored");
+            let leases = leases(&self.provider, &self.clock);
+            assert!(leases.is_free(&memory));
+            let claim = leases.claim(Claim::read(&memory).expect("a claim").runs());
+            let lease = leases.take(&memory, claim).await.expect("answers").expect("it is free");
+            Journal::new(lease, &self.records.messages().open(&memory).expect("a message"))
+        }
+    }
+
+    fn leases(provider: &Arc<dyn MemoryProvider>, clock: &Arc<ManualClock>) -> Arc<Leases> {
+        Leases::new(Arc::clone(provider), Arc::clone(clock) as _, None, Duration::from_secs(1))
+    }
+
+    #[tokio::test]
+    async fn another_process_finds_what_was_done() {
+        let (stage, journal) = Stage::new().await;
+        journal.note("model", &"go").expect("kept");
+        journal.begun("one").await.expect("written");
+        journal.done("one", &1).await.expect("written");
+        journal.begun("two").await.expect("written");
+        journal.note("three", &3).expect("kept");
+        let other = stage.left().await;
+        assert_eq!(other.recorded("model").expect("read"), Recorded::Done("go".to_owned()));
+        assert_eq!(other.recorded("one").expect("read"), Recorded::Done(1));
+        assert_eq!(other.recorded::<i32>("two").expect("read"), Recorded::Begun);
+        assert_eq!(
+            other.recorded::<i32>("three").expect("read"),
+            Recorded::Nothing,
+            "a note comes with the next write"
+        );
+        assert_eq!(other.recorded::<String>("one").expect_err("a number").kind(), ErrorKind::Corrupt);
+        let late = journal.done("two", &2).await.expect_err("the message is another's");
+        assert_eq!(late.kind(), ErrorKind::Conflict);
+        assert_eq!(stage.left().await.recorded::<i32>("two").expect("read"), Recorded::Begun);
+    }
+
+    #[tokio::test]
+    async fn the_end_takes_it_away_and_nothing_comes_after_it() {
+        let (stage, journal) = Stage::new().await;
+        journal.done("one", &"secret").await.expect("written");
+        journal.end(Status::Completed, &[("end", "completed")]).await.expect("written");
+        assert_eq!(journal.done("two", &2).await.expect_err("it is over").kind(), ErrorKind::Conflict);
+        let memory = stage.provider.get(stage.id).await.expect("answers").expect("stored");
+        let context = memory.context.expect("attachments");
+        assert_eq!((memory.status, context.as_str()), (Status::Completed, r#"{"attachments":[]}"#));
+    }
+
+    #[tokio::test]
+    async fn what_is_too_large_is_not_kept_and_leaves_room_for_the_failure() {
+        let (stage, journal) = Stage::new().await;
+        journal.begun("one").await.expect("written");
+        assert_eq!(
+            journal.begun(&"x".repeat(MAX_STEP + 1)).await.expect_err("a long name").kind(),
+            ErrorKind::TooLarge
+        );
+        let large = journal.done("one", &"x".repeat(MAX_BYTES)).await.expect_err("too large");
+        assert_eq!(large.kind(), ErrorKind::TooLarge);
+        journal.done("one", &"x".repeat(MAX_BYTES - RESERVE)).await.expect("written");
+        assert_eq!(journal.begun("two").await.expect_err("full").kind(), ErrorKind::TooLarge);
+        journal.done("two", &"no").await.expect("written");
+        assert_eq!(stage.left().await.recorded("two").expect("read"), Recorded::Done("no".to_owned()));
+    }
+}

@@ -1,0 +1,123 @@
+//! What one run of a program holds of the open work in the ledger.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use memory_core::filter::Field;
+use memory_core::{
+    Clock, Error, ErrorKind, Filter, Memory, MemoryId, MemoryPatch, MemoryProvider, Result, Revision, Timestamp,
+};
+use uuid::Uuid;
+
+use crate::claim::{Claim, TASK};
+use crate::lease::Lease;
+
+/// Takes open work of the ledger for one run of a program, so that nobody else works on it: tasks of a runtime, messages of an agent.
+///
+/// A memory is open work while its status is `pending` or `running`. Who works on it, and until when, stands in its metadata under
+/// [`TASK`]; it is compared and set with the revision of the memory, so of several that take it one does.
+pub struct Leases {
+    pub(crate) provider: Arc<dyn MemoryProvider>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) length: Duration,
+    instance: Arc<str>,
+    holder: Arc<str>,
+    /// What is held at this moment, which must not be taken again, however long the process was away.
+    held: Mutex<HashSet<MemoryId>>,
+}
+
+/// The longest name of an instance, in bytes.
+const MAX_INSTANCE: usize = 128;
+
+impl Leases {
+    /// Leases of this length under the name of an instance; without one under a new name.
+    ///
+    /// Whoever has the name again after a restart takes the work of the one before at once, without waiting for its leases; so no two
+    /// that run at the same time may share one. Clocks of programs on one engine must differ by much less than a lease.
+    pub fn new(
+        provider: Arc<dyn MemoryProvider>,
+        clock: Arc<dyn Clock>,
+        instance: Option<&str>,
+        length: Duration,
+    ) -> Arc<Self> {
+        let instance = instance.map_or_else(unique_name, Arc::from);
+        Arc::new(Self { provider, clock, length, instance, holder: unique_name(), held: Mutex::default() })
+    }
+
+    /// Checks the name of an instance: `InvalidInput` unless it has 1 to 128 bytes without control characters.
+    pub fn check_instance(name: &str) -> Result<()> {
+        if name.is_empty() || name.len() > MAX_INSTANCE || name.contains(char::is_control) {
+            let message = format!("the name of an instance has 1 to {MAX_INSTANCE} bytes without control characters");
+            return Err(Error::invalid(message));
+        }
+        Ok(())
+    }
+
+    /// The claim of this run of the program from now on, on work that was begun so often.
+    pub fn claim(&self, runs: u32) -> Claim {
+        Claim { instance: Arc::clone(&self.instance), holder: Arc::clone(&self.holder), until: self.end(), runs }
+    }
+
+    /// Holds a memory that was just stored with the metadata of a claim.
+    pub fn hold(self: &Arc<Self>, id: MemoryId, claim: Claim) -> Arc<Lease> {
+        Lease::new(self, id, Revision::FIRST, claim)
+    }
+
+    /// Takes work that nobody holds; `None` when somebody else was faster, or this run of the program holds it itself.
+    pub async fn take(self: &Arc<Self>, memory: &Memory, claim: Claim) -> Result<Option<Arc<Lease>>> {
+        if self.holds(memory.id) {
+            return Ok(None);
+        }
+        let patch = MemoryPatch::new().merge_metadata(claim.to_metadata()?).if_revision(memory.revision);
+        match self.provider.update(memory.id, patch).await {
+            Ok(updated) => Ok(Some(Lease::new(self, memory.id, updated.revision, claim))),
+            Err(error) if error.kind() == ErrorKind::Conflict => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// What work satisfies that nobody holds now, or that an earlier run of this instance held.
+    pub fn free(&self) -> Filter {
+        let member = |name| Field::metadata([TASK, name]);
+        let given_back = member("holder").is_not_null().and(member("leaseUntil").is_null());
+        let own = member("instance").eq(&*self.instance).and(member("holder").ne(&*self.holder));
+        member("leaseUntil").le(self.clock.now().as_millis()).or(given_back).or(own)
+    }
+
+    /// Whether a memory is open work that nobody holds now, as [`Leases::free`] finds it.
+    pub fn is_free(&self, memory: &Memory) -> bool {
+        let is_over = |claim: Claim| {
+            claim.until <= self.clock.now() || (claim.instance == self.instance && claim.holder != self.holder)
+        };
+        memory.status.is_open() && !self.holds(memory.id) && Claim::read(memory).is_ok_and(is_over)
+    }
+
+    /// Whether this run of the program works on it.
+    pub(crate) fn holds(&self, id: MemoryId) -> bool {
+        self.held().contains(&id)
+    }
+
+    /// When a lease ends that begins now.
+    pub(crate) fn end(&self) -> Timestamp {
+        let length = i64::try_from(self.length.as_millis()).unwrap_or(i64::MAX);
+        Timestamp::from_millis(self.clock.now().as_millis().saturating_add(length)).unwrap_or(Timestamp::MAX)
+    }
+
+    pub(crate) fn held(&self) -> MutexGuard<'_, HashSet<MemoryId>> {
+        // No code that holds the lock can panic half way through a change.
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Leases {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Leases").field("instance", &self.instance).field("length", &self.length).finish_non_exhaustive()
+    }
+}
+
+/// A name that nobody else has.
+fn unique_name() -> Arc<str> {
+    Uuid::now_v7().to_string().into()
+}
