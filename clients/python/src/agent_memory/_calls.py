@@ -330,6 +330,9 @@ def _params(of: type, given: Mapping[str, Any]) -> Params:
         if value is None:
             continue
         values = [value] if isinstance(value, (str, int, datetime)) else list(value)
+        # To leave out none is no condition, but none of the statuses or spaces would be all of them to the server.
+        if not values and name != "exclude":
+            raise InvalidInput(f"{name} is empty: name one, or leave it out")
         params += [(name, _text(each)) for each in values]
     return params
 
