@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -27,7 +27,7 @@ class Asked:
 
 @dataclass
 class Reply:
-    """An answer; without a status the connection is closed instead of one."""
+    """An answer; without a status the connection is closed instead of one. A body of pieces is sent piece by piece."""
 
     status: int | None
     body: Any = None
@@ -57,10 +57,17 @@ def scripted(answer: Callable[[Asked], Reply]) -> Iterator[tuple[str, list[Asked
             if reply.status is None:
                 self.close_connection = True
                 return
-            body = reply.body if isinstance(reply.body, bytes) else json.dumps(reply.body).encode()
             self.send_response(reply.status)
             for name, value in {"Content-Type": "application/json", **reply.headers}.items():
                 self.send_header(name, value)
+            if isinstance(reply.body, Iterator):
+                self.end_headers()
+                self.close_connection = True
+                with suppress(OSError):
+                    for piece in reply.body:
+                        self.wfile.write(piece)
+                return
+            body = reply.body if isinstance(reply.body, bytes) else json.dumps(reply.body).encode()
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)

@@ -278,7 +278,8 @@ class Memory:
                 chunks = []
                 for chunk in answer.iter_bytes():
                     chunks.append(chunk)
-                    attempts.remaining()
+                    if attempts.is_late:
+                        raise httpx.ReadTimeout("the answer is still under way", request=answer.request)
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise attempts.broken(error) from error
         return attempts.read(answer.status_code, answer.headers, b"".join(chunks).decode(errors="replace"))
