@@ -138,9 +138,9 @@ def test_queries_take_all_selectors_and_conditions(memory: Memory, root: str) ->
     with pytest.raises(InvalidInput, match="name its spaces"):
         memory.query()
     assert names(under=root, exclude=[], limit=1) == ["12-a"]
-    for empty in ({"status": []}, {"space": ()}, {"under": [], "space": root}):
-        with pytest.raises(InvalidInput, match="is empty"):
-            names(**{"under": root, **empty})
+    for name in ("status", "space", "under"):
+        with pytest.raises(InvalidInput, match=f"{name} is empty"):
+            names(**{"under": root, name: []})
     with pytest.raises(TypeError, match="undr"):
         memory.query(undr="x")  # type: ignore[call-arg]
     with pytest.raises(InvalidInput, match="zone"):

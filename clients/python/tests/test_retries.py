@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from scripted import Asked, Reply, in_turn, problem, scripted
+from scripted import LOST, Asked, Reply, in_turn, problem, scripted
 
 from agent_memory import (
     AgentMemoryError,
@@ -30,7 +30,6 @@ from agent_memory import (
     Unsupported,
 )
 
-LOST = Reply(None)
 BUSY = problem(503, error="Unavailable", retryable=True)
 UNKNOWN = problem(504, error="Timeout", outcome="unknown", retryable=True)
 DOCUMENT = {"id": "d", "collection": "c", "spaceId": "s", "content": "x", "metadata": {}, "createdAt": 1, "revision": 1}
@@ -188,7 +187,11 @@ def test_each_kind_is_a_class(reply: Reply, kind: type[AgentMemoryError]) -> Non
 @pytest.mark.parametrize("ask", [store, update, put, remove])
 def test_a_proxy_does_not_tell_what_became_of_a_write(ask: Ask, status: int) -> None:
     """Whatever it says: the status 500 of a gateway may stand for a request that went through."""
-    pages = [Reply(status, b"<html>", {"Content-Type": "text/html"}), Reply(status, {"detail": "no", "error": "Conflict"}), Reply(status, [])]
+    pages = [
+        Reply(status, b"<html>", {"Content-Type": "text/html"}),
+        Reply(status, {"detail": "no", "error": "Conflict"}),
+        Reply(status, []),
+    ]
     for page in pages:
         error, asked = calls_of(ask, in_turn(page))
         assert isinstance(error, AgentMemoryError) and error.outcome is Outcome.UNKNOWN
