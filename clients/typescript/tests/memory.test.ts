@@ -193,5 +193,6 @@ test("spaces are listed level by level", async (t) => {
 
 test("health tells the engine", async (t) => {
   const health = await (await openMemory(t)).health();
-  assert.deepEqual([health.engine, health.durability], ["sqlite", "durable"]);
+  assert.ok((process.env["AGENT_MEMORY_TEST_URL"] ?? "sqlite").startsWith(health.engine), health.engine);
+  assert.ok(health.schemaVersion >= 1 && health.durability !== "");
 });
