@@ -193,12 +193,12 @@ impl<'a> Dialogue<'a> {
                 self.remember(&answer.memory).await;
             }
             match said {
-                Said::Calls(calls) => self.run_calls(calls).await?,
+                Said::Calls(calls) => Box::pin(self.run_calls(calls)).await?,
                 Said::Answer(answer) => match answer.mode() {
                     Mode::Ignore if self.is_idle() => return Err(End::Ignored(Why::Model)),
                     Mode::Ignore => return Ok(()),
                     Mode::Simple => return Ok(self.reply(&self.text_step(), &answer).await?),
-                    Mode::Actions => self.run_actions(answer).await?,
+                    Mode::Actions => Box::pin(self.run_actions(answer)).await?,
                 },
             }
             let is_heard = |result: &ToolResult| result.success && (result.is_said || result.told().is_empty());
@@ -209,7 +209,7 @@ impl<'a> Dialogue<'a> {
             if let Some(held) = self.held.take_if(|_| self.journal.has(&held_step)) {
                 return Ok(self.reply(&held_step, &held).await?);
             }
-            said = match self.ask().await {
+            said = match Box::pin(self.ask()).await {
                 Ok(said) => said,
                 Err(error) => {
                     let Some(held) = self.held.take() else { return Err(error.into()) };
@@ -439,7 +439,7 @@ impl<'a> Dialogue<'a> {
             }
             Recorded::Nothing | Recorded::Begun => {}
         }
-        let mut result = match self.attempt(step, tool, arguments).await {
+        let mut result = match Box::pin(self.attempt(step, tool, arguments)).await {
             Ok(ToolOutput { text, is_said, values, data }) => {
                 let mut result = ToolResult::done(called, cut(text, MAX_RESULT));
                 (result.is_said, result.values, result.data) = (is_said, values, data);

@@ -119,7 +119,7 @@ impl MessageService {
         async move {
             run.drive(async |run| {
                 let _open = service.enter()?;
-                Ok(service.work(run, ticket, task).await)
+                Ok(Box::pin(service.work(run, ticket, task)).await)
             })
             .await
         }

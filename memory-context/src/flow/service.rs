@@ -1,4 +1,6 @@
 //! The way of a message, step by step.
+//!
+//! Its longer parts are boxed: they would fill the stack of a thread that has to hold them all.
 
 use std::convert::Infallible;
 use std::future::pending;
@@ -237,7 +239,7 @@ impl MessageService {
                     let _open = service.enter()?;
                     let work = async {
                         match service.store(run, incoming).await? {
-                            Stored::New(task) => Ok(service.work(run, ticket, *task).await),
+                            Stored::New(task) => Ok(Box::pin(service.work(run, ticket, *task)).await),
                             Stored::Known(memory) => {
                                 known = service.take(&memory).await?;
                                 Ok(End::Ignored(Why::Known))
@@ -253,7 +255,7 @@ impl MessageService {
                 })
                 .await;
             match known {
-                Some(left) => service.go_on(left, tap).await,
+                Some(left) => Box::pin(service.go_on(left, tap)).await,
                 None => end,
             }
         }
@@ -310,7 +312,7 @@ impl MessageService {
         let lease = Arc::clone(task.journal.lease());
         let work = async {
             let mut decided = None;
-            let answered = self.respond(run, ticket, &mut turn, &task, &mut decided);
+            let answered = Box::pin(self.respond(run, ticket, &mut turn, &task, &mut decided));
             let answered = async { self.unless_stopped(Stopping::Everything, answered).await.flatten() };
             let end = match AssertUnwindSafe(answered).catch_unwind().await {
                 Ok(Ok(())) => End::Completed,
@@ -323,7 +325,7 @@ impl MessageService {
         // Whoever waits for the answer does not wait for the evaluators.
         run.tap().end(&end);
         if let End::Completed | End::Ignored(_) = end {
-            self.evaluate(run, &turn, end == End::Completed).await;
+            Box::pin(self.evaluate(run, &turn, end == End::Completed)).await;
         }
         end
     }
@@ -347,15 +349,15 @@ impl MessageService {
                 *decided = why;
                 let claim = self.unless_stopped(Stopping::Undecided, ticket.claim_again()).await?;
                 let mut dialogue = Dialogue::new(self, run, &task.journal, turn);
-                let said = time.spend(dialogue.ask()).await??;
+                let said = time.spend(Box::pin(dialogue.ask())).await??;
                 (claim, dialogue, said)
             }
             None => {
-                let thought = self.think(run, ticket, turn, task, &mut time, decided);
+                let thought = Box::pin(self.think(run, ticket, turn, task, &mut time, decided));
                 self.unless_stopped(Stopping::Undecided, thought).await??
             }
         };
-        let end = time.spend(dialogue.go_on(said)).await.flatten();
+        let end = time.spend(Box::pin(dialogue.go_on(said))).await.flatten();
         *turn = dialogue.into_turn();
         end
     }
@@ -375,7 +377,7 @@ impl MessageService {
         }
         time.spend(self.read_attachments(turn, &task.journal)).await??;
         ticket.turn().await;
-        match time.spend(self.decide(run, turn, task.open.is_addressed)).await?? {
+        match time.spend(Box::pin(self.decide(run, turn, task.open.is_addressed))).await?? {
             Decision::Ignore(why) => return Err(End::Ignored(why)),
             Decision::Respond(why) => *decided = Some(why),
             Decision::Ask => {}
@@ -383,7 +385,7 @@ impl MessageService {
         ticket.supersede();
         ticket.unless_superseded(ticket.first()).await.ok_or(End::Superseded)?;
         let mut dialogue = Dialogue::new(self, run, &task.journal, turn);
-        let said = ticket.unless_superseded(time.spend(dialogue.ask())).await.ok_or(End::Superseded)???;
+        let said = ticket.unless_superseded(time.spend(Box::pin(dialogue.ask()))).await.ok_or(End::Superseded)???;
         let claim = ticket.claim().await.ok_or(End::Superseded)?;
         dialogue.decided_by(*decided)?;
         Ok((claim, dialogue, said))
