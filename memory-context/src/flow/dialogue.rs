@@ -45,8 +45,9 @@ const LAST_ROUND: &str = "No more tools can be called now. Answer with what you 
 ///   XML or JSON. Plain text is an answer.
 /// - It is asked again with the results until it calls no tool any more, or until the user has heard all that there is to tell: a
 ///   text, and each result that is not empty.
-/// - Tools are called one after the other; each sees the results before it. One that is not known or not offered, is called with wrong
-///   arguments, fails, panics or is late has a failed result, and the rest goes on. What is late is dropped.
+/// - Each round offers the tools that are registered then. They are called one after the other; each sees the results before it. One that
+///   is not known, not offered or taken away meanwhile, is called with wrong arguments, fails, panics or is late has a failed result,
+///   and the rest goes on. What is late is dropped.
 /// - `REPLY` says the text at its place among the actions. Behind tools, and where providers were asked for that the model has not seen,
 ///   the text waits: the model is asked again, and if it gives no answer the text is said as it was.
 /// - Each result is a message of the agent in the room, before the next tool is called. When it can't be stored, that is the error, and
@@ -152,6 +153,7 @@ impl<'a> Dialogue<'a> {
     pub(super) async fn ask(&mut self) -> Result<Said> {
         self.rounds += 1;
         let is_last = self.rounds == MAX_ROUNDS || self.calls == MAX_CALLS;
+        self.look_up_tools().await;
         if self.messages.is_empty() {
             self.compose().await?;
         }
@@ -245,11 +247,15 @@ impl<'a> Dialogue<'a> {
         !self.has_said && self.turn.actions.results.is_empty()
     }
 
+    /// What can be called in this round: tools come and go while the agent runs.
+    async fn look_up_tools(&mut self) {
+        self.services = self.service.composer.services();
+        self.tools = Tool::offered(&self.services, &self.turn.message).await;
+    }
+
     /// What the model is asked, over the state as it is now.
     async fn compose(&mut self) -> Result<()> {
-        self.services = self.service.composer.services();
         self.refresh().await;
-        self.tools = Tool::offered(&self.services, &self.turn.message).await;
         self.messages = self.service.messages(&self.services.templates().message_handler, &self.state)?;
         Ok(())
     }
@@ -397,7 +403,7 @@ impl<'a> Dialogue<'a> {
     async fn step(&mut self, at: usize, name: &str, arguments: Result<Value>) -> Result<ToolResult> {
         let step = format!("call.{}", self.calls);
         self.calls += 1;
-        let tool = Tool::find(&self.tools, name).cloned();
+        let tool = self.tool(name);
         let action = tool.as_ref().map(|tool| tool.name().to_owned()).unwrap_or_default();
         self.run.step(Step::ActionStarted { action: action.clone() });
         let called = if action.is_empty() { cut(name.to_owned(), MAX_NAME_SHOWN) } else { action.clone() };
@@ -525,8 +531,17 @@ impl<'a> Dialogue<'a> {
         }
     }
 
+    /// The tool that a model means, of those that it was offered and that are still registered.
+    fn tool(&self, name: &str) -> Option<Tool> {
+        self.registered(Tool::find(&self.tools, name)?.name())
+    }
+
+    fn registered(&self, name: &str) -> Option<Tool> {
+        self.service.composer.services().tools().iter().find(|tool| tool.name() == name).cloned()
+    }
+
     fn no_tool(&self) -> Error {
-        let names: Vec<_> = self.tools.iter().map(Tool::name).collect();
+        let names: Vec<_> = self.tools.iter().map(Tool::name).filter(|name| self.registered(name).is_some()).collect();
         let message = match names.is_empty() {
             true => "there are no tools".to_owned(),
             false => format!("there is no tool of this name now; there are {}", names.join(", ")),
