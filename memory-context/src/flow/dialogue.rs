@@ -13,12 +13,13 @@ use serde_json::Value;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use super::answer::{IGNORE, MessageAnswer, Mistake, Mode, REPLY, is};
+use super::answer::{IGNORE, MAX_ANSWER, MessageAnswer, Mistake, Mode, REPLY, is};
 use super::{End, Journal, MessageService, Recorded, Run, Step, Why, voice};
 use crate::prompt::MemoryUpdate;
 use crate::records::{self, ActionStatus, Message};
 use crate::state::{
-    ActionPlan, ActionState, ComposeOptions, Note, PlanStep, Services, State, StepStatus, ToolResult, Turn, Values,
+    ActionPlan, ActionState, ComposeOptions, MAX_RESULT, Note, PlanStep, Services, State, StepStatus, ToolResult, Turn,
+    Values, cut,
 };
 use crate::tool::{MAX_ARGUMENTS, Tool, ToolContext, ToolOutput};
 
@@ -26,8 +27,6 @@ use crate::tool::{MAX_ARGUMENTS, Tool, ToolContext, ToolOutput};
 pub const MAX_ROUNDS: usize = 8;
 /// How many tools are called about one message at most.
 pub const MAX_CALLS: usize = 32;
-/// How much of a tool's result a model is shown, in bytes.
-pub const MAX_RESULT: usize = 64 << 10;
 /// How many notes are kept, the newest.
 const NOTES: usize = 50;
 /// How many bytes of what a model wrote go back to it.
@@ -289,7 +288,7 @@ impl<'a> Dialogue<'a> {
             MessageAnswer::parse(&text).and_then(|answer| if is_last { without_tools(answer) } else { Ok(answer) });
         Ok(match read {
             Ok(answer) => Ok(Said::Answer(self.with_known_providers(answer))),
-            Err(mistake) => Err(Refused { mistake, written: cut(text, MAX_RETURNED) }),
+            Err(mistake) => Err(Refused { mistake, written: cut(&text, MAX_RETURNED).into_owned() }),
         })
     }
 
@@ -406,7 +405,7 @@ impl<'a> Dialogue<'a> {
         let tool = self.tool(name);
         let action = tool.as_ref().map(|tool| tool.name().to_owned()).unwrap_or_default();
         self.run.step(Step::ActionStarted { action: action.clone() });
-        let called = if action.is_empty() { cut(name.to_owned(), MAX_NAME_SHOWN) } else { action.clone() };
+        let called = if action.is_empty() { cut(name, MAX_NAME_SHOWN).into_owned() } else { action.clone() };
         let mut result = self.call_once(&step, called, tool, arguments).await?;
         if let Some(text) = result.text.clone().filter(|_| result.is_said)
             && let Err(error) = self.say(&Spoken { step: &format!("{step}.text"), text: &text, answer: None }).await
@@ -447,11 +446,11 @@ impl<'a> Dialogue<'a> {
         }
         let mut result = match Box::pin(self.attempt(step, tool, arguments)).await {
             Ok(ToolOutput { text, is_said, values, data }) => {
-                let mut result = ToolResult::done(called, cut(text, MAX_RESULT));
+                let mut result = ToolResult::done(called, cut(&text, if is_said { MAX_ANSWER } else { MAX_RESULT }));
                 (result.is_said, result.values, result.data) = (is_said, values, data);
                 result
             }
-            Err(error) => ToolResult::failed(called, cut(error.message().to_owned(), MAX_RESULT)),
+            Err(error) => ToolResult::failed(called, cut(error.message(), MAX_RESULT)),
         };
         result.arguments = given;
         result.text = result.text.filter(|text| !text.trim().is_empty());
@@ -568,7 +567,7 @@ impl<'a> Dialogue<'a> {
     /// What is to be done in this round, where that is more than one action.
     fn plan<'n>(&mut self, thought: String, actions: impl Iterator<Item = &'n str>) {
         let step =
-            |action: &str| PlanStep { action: cut(action.to_owned(), MAX_NAME_SHOWN), status: StepStatus::Pending };
+            |action: &str| PlanStep { action: cut(action, MAX_NAME_SHOWN).into_owned(), status: StepStatus::Pending };
         let steps: Vec<_> = actions.map(step).collect();
         self.thought.clone_from(&thought);
         self.change_actions(|actions| actions.plan = (steps.len() > 1).then_some(ActionPlan { thought, steps }));
@@ -593,7 +592,8 @@ impl<'a> Dialogue<'a> {
         services.records().messages().add_keyed(message, self.journal.message(), &step).await?;
         self.run.tap().result(&result);
         self.change_actions(|actions| {
-            if let Some(text) = result.text.clone().filter(|_| result.success) {
+            if result.success && result.text.is_some() {
+                let text = result.told().into_owned();
                 actions.working_memory.push(Note { key: result.tool.clone(), text });
                 let old = actions.working_memory.len().saturating_sub(NOTES);
                 actions.working_memory.drain(..old);
@@ -679,17 +679,6 @@ fn shown(result: &ToolResult) -> String {
         (false, _) => format!("failed: {}", result.told()),
         (true, true) => format!("said to the user: {}", result.told()),
         (true, false) if result.told().is_empty() => "done".to_owned(),
-        (true, false) => result.told().to_owned(),
+        (true, false) => result.told().into_owned(),
     }
-}
-
-/// A text without what is beyond a number of bytes, which is told instead.
-fn cut(mut text: String, limit: usize) -> String {
-    if text.len() > limit {
-        let kept = text.floor_char_boundary(limit);
-        let missing = text.len() - kept;
-        text.truncate(kept);
-        text.push_str(&format!("\n[{missing} bytes more]"));
-    }
-    text
 }

@@ -29,7 +29,7 @@ mod templates;
 mod voice;
 
 pub use attachments::{AttachmentKind, AttachmentReader, Found};
-pub use dialogue::{MAX_CALLS, MAX_RESULT, MAX_ROUNDS};
+pub use dialogue::{MAX_CALLS, MAX_ROUNDS};
 pub use event::{End, Event, EventKind, RunContext, Step};
 pub use events::{Events, Notice};
 pub(crate) use journal::{Journal, Recorded};
