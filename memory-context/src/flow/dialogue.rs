@@ -25,7 +25,7 @@ use crate::tool::{MAX_ARGUMENTS, Tool, ToolContext, ToolOutput};
 
 /// How often a model is asked about one message at most. The last time it is offered no tools.
 pub const MAX_ROUNDS: usize = 8;
-/// How many tools are called about one message at most.
+/// How many tools are called about one message at most. The model is told how many more calls it wanted.
 pub const MAX_CALLS: usize = 32;
 /// How many notes are kept, the newest.
 const NOTES: usize = 50;
@@ -70,6 +70,8 @@ pub(super) struct Dialogue<'a> {
     messages: Vec<model::Message>,
     rounds: usize,
     calls: usize,
+    /// How many more calls the model wanted.
+    left_out: usize,
     has_said: bool,
     /// Why the model does what it does in this round; empty where it does not say.
     thought: String,
@@ -91,9 +93,13 @@ pub(super) enum Said {
 
 /// The endpoint's own calls of tools in one round.
 #[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub(super) struct Calls {
     text: String,
     calls: Vec<ToolCall>,
+    /// How many calls behind these are not made.
+    #[serde(default)]
+    left_out: usize,
 }
 
 /// A text that is to be said as a step of the journal, and the answer that it is of.
@@ -119,6 +125,7 @@ impl<'a> Dialogue<'a> {
             messages: Vec::new(),
             rounds: 0,
             calls: 0,
+            left_out: 0,
             has_said: false,
             thought: String::new(),
             held: None,
@@ -162,7 +169,7 @@ impl<'a> Dialogue<'a> {
         let tools = if is_last { Vec::new() } else { self.tools.iter().filter_map(Tool::spec).collect() };
         let mut prompt = Prompt { messages: self.messages.clone(), schema: None, tools };
         if is_last {
-            prompt.messages.push(model::Message::user(LAST_ROUND));
+            prompt.messages.push(model::Message::user(self.last_round()));
         }
         let mut attempt = 1;
         loop {
@@ -203,7 +210,8 @@ impl<'a> Dialogue<'a> {
                 },
             }
             let is_heard = |result: &ToolResult| result.success && (result.is_said || result.told().is_empty());
-            if self.held.is_none() && self.has_said && self.turn.actions.results[before..].iter().all(is_heard) {
+            let is_told = self.held.is_none() && self.has_said && self.left_out == 0;
+            if is_told && self.turn.actions.results[before..].iter().all(is_heard) {
                 return Ok(());
             }
             let held_step = format!("{}.held", round_step(self.rounds));
@@ -295,11 +303,21 @@ impl<'a> Dialogue<'a> {
     /// The calls of a completion that may still be made. Of arguments that are too large no more is kept than tells so.
     fn calls_of(&self, completion: Completion) -> Calls {
         let Completion { text, tool_calls: mut calls, .. } = completion;
-        calls.truncate(MAX_CALLS - self.calls);
+        let left = MAX_CALLS - self.calls;
+        let left_out = calls.len().saturating_sub(left);
+        calls.truncate(left);
         for call in calls.iter_mut().filter(|call| call.arguments.len() > MAX_ARGUMENTS) {
             call.arguments.truncate(call.arguments.ceil_char_boundary(MAX_ARGUMENTS + 1));
         }
-        Calls { text, calls }
+        Calls { text, calls, left_out }
+    }
+
+    /// What the model is told when it can call nothing any more.
+    fn last_round(&self) -> String {
+        match self.left_out {
+            0 => LAST_ROUND.to_owned(),
+            more => format!("{more} calls were not made: at most {MAX_CALLS} are made about one message. {LAST_ROUND}"),
+        }
     }
 
     /// Only providers count that the model may name: those that are there, and not private.
@@ -312,7 +330,8 @@ impl<'a> Dialogue<'a> {
 
     /// Calls the tools of a round.
     async fn run_calls(&mut self, calls: Calls) -> Result<()> {
-        let Calls { text, calls: mut tool_calls } = calls;
+        let Calls { text, calls: mut tool_calls, left_out } = calls;
+        self.left_out += left_out;
         let answer = MessageAnswer::parse(&text).ok();
         let (text, thought, memory) =
             answer.map(|answer| (answer.text, answer.thought, answer.memory)).unwrap_or_default();
@@ -346,6 +365,8 @@ impl<'a> Dialogue<'a> {
             if !is(name, REPLY) {
                 if self.calls < MAX_CALLS {
                     self.step(at, name, Ok(Value::Object(self.parameters_of(&answer, name)))).await?;
+                } else {
+                    self.left_out += 1;
                 }
                 has_news = true;
             } else if has_news && !self.journal.has(&format!("{}.{at}", self.text_step())) {

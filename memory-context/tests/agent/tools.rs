@@ -4,7 +4,7 @@ use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
-use memory_context::agent::{End, Limits, Tool, ToolContext, ToolOutput};
+use memory_context::agent::{ContextParts, End, Limits, Tool, ToolContext, ToolOutput};
 use memory_context::core::plugin::Scope;
 use memory_context::core::{InMemory, MemoryProvider};
 use memory_context::flow::{MAX_CALLS, MAX_ROUNDS};
@@ -129,8 +129,21 @@ async fn the_calls_are_bounded() {
     stage.model.asked().await.calls(&vec![("weather", place("Lima")); MAX_CALLS + 1]);
     let asked = stage.model.asked().await;
     assert!(asked.offered().is_empty());
+    let told = |count: usize| format!("{count} calls were not made: at most {MAX_CALLS} are made about one message.");
+    assert!(asked.prompt.contains(&told(1)), "{}", asked.prompt);
     asked.writes("Always");
     assert_eq!(answer(question).await.results.len(), MAX_CALLS);
+    // By the actions of an answer, of which sixteen go into one. What is said does not hide that the rest is left out.
+    let quiet = Tool::new("quiet", |(), _| async { Ok(()) });
+    stage.agent.add(ContextParts::default().with_tool(quiet)).expect("a new name");
+    let question = stage.asks("ana", "Do it often");
+    stage.model.asked().await.calls(&vec![("quiet", json!({})); MAX_CALLS - 2]);
+    stage.model.asked().await.acts("REPLY, quiet, quiet, quiet, quiet", "", "I do");
+    let asked = stage.model.asked().await;
+    assert!(asked.prompt.contains(&told(2)) && asked.offered().is_empty(), "{}", asked.prompt);
+    asked.says("Not all of it");
+    let answer = answer(question).await;
+    assert_eq!((answer.results.len(), said(&answer)), (MAX_CALLS, vec!["I do", "Not all of it"]));
     stage.ends().await;
 }
 
