@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use memory_core::{Error, ErrorKind, Result};
-use memory_model::{self as model, Completion, Prompt, ToolCall};
+use memory_model::{self as model, Completion, Finish, Prompt, ToolCall};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::time::{Instant, sleep_until};
@@ -41,7 +41,8 @@ const LAST_ROUND: &str = "No more tools can be called now. Answer with what you 
 ///
 /// # Behavior
 /// - The model may call tools by the endpoint's own calls, and then what it writes is what is said; or by the actions of an answer in
-///   XML or JSON. Plain text is an answer.
+///   XML or JSON. Plain text is an answer. One that the limit of tokens cut is said and ends with a note of that; calls, and an answer in
+///   XML or JSON that is not whole, are asked for again.
 /// - It is asked again with the results until it calls no tool any more, or until the user has heard all that there is to tell: a
 ///   text, and each result that is not empty.
 /// - Each round offers the tools that are registered then. They are called one after the other; each sees the results before it. One that
@@ -182,7 +183,7 @@ impl<'a> Dialogue<'a> {
                 let message = format!("the model gave no valid answer in {attempt} attempts; the last: {mistake}");
                 return Err(Error::new(ErrorKind::Unexpected, message));
             }
-            tracing::debug!(attempt, %mistake, "the model is asked again");
+            tracing::debug!(attempt, mistake, "the model is asked again");
             attempt += 1;
             prompt.messages.push(model::Message::assistant(written));
             prompt.messages.push(model::Message::user(format!(
@@ -277,7 +278,12 @@ impl<'a> Dialogue<'a> {
 
     /// What a completion says, or what is wrong with it.
     fn read(&self, completion: Completion, is_last: bool) -> Result<std::result::Result<Said, Refused>> {
+        let is_cut = completion.finish == Finish::Length;
         if !completion.tool_calls.is_empty() {
+            if !is_last && is_cut {
+                // Nobody knows whether the last call is whole.
+                return Ok(Err(Refused::new(CUT_SHORT, &completion.text)));
+            }
             if !is_last {
                 return Ok(Ok(Said::Calls(self.calls_of(completion))));
             }
@@ -289,14 +295,20 @@ impl<'a> Dialogue<'a> {
             }
         }
         let text = completion.text;
-        if text.trim().is_empty() && self.has_said {
+        if text.trim().is_empty() && self.has_said && !is_cut {
             return Ok(Ok(Said::Answer(MessageAnswer::ignored())));
         }
         let read =
             MessageAnswer::parse(&text).and_then(|answer| if is_last { without_tools(answer) } else { Ok(answer) });
         Ok(match read {
-            Ok(answer) => Ok(Said::Answer(self.with_known_providers(answer))),
-            Err(mistake) => Err(Refused { mistake, written: cut(&text, MAX_RETURNED).into_owned() }),
+            Ok(mut answer) => {
+                if is_cut && answer.is_plain() {
+                    answer.text.push_str(CUT);
+                }
+                Ok(Said::Answer(self.with_known_providers(answer)))
+            }
+            Err(mistake) if is_cut => Err(Refused::new(format!("{mistake} ({CUT_SHORT})"), &text)),
+            Err(mistake) => Err(Refused::new(mistake.to_string(), &text)),
         })
     }
 
@@ -660,10 +672,21 @@ fn unless_lost(error: Error) -> Result<Error> {
     if error.kind() == ErrorKind::Conflict { Err(error) } else { Ok(error) }
 }
 
+/// What stands behind a text that the limit of tokens cut.
+const CUT: &str = "\n[cut off: the model has come to its limit of tokens]";
+/// What the model is told of an answer that the limit of tokens cut.
+const CUT_SHORT: &str = "the limit of tokens cut it short";
+
 /// An answer that can't be read, to be sent back.
 struct Refused {
-    mistake: Mistake,
+    mistake: String,
     written: String,
+}
+
+impl Refused {
+    fn new(mistake: impl Into<String>, written: &str) -> Self {
+        Self { mistake: mistake.into(), written: cut(written, MAX_RETURNED).into_owned() }
+    }
 }
 
 /// The same answer where no tools can be called any more.
