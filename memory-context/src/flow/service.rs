@@ -51,7 +51,7 @@ pub struct Limits {
     pub action: Duration,
     /// To say something; ten seconds by default.
     pub say: Duration,
-    /// All evaluators; two minutes by default.
+    /// All evaluators that are awaited, and all others behind them; two minutes each by default.
     pub evaluators: Duration,
     /// The whole work on a message, from its attachments to its answer; an hour by default. That it waits for other messages of
     /// its room does not count.
@@ -322,10 +322,8 @@ impl MessageService {
             self.conclude(&task.journal, decided, end).await
         };
         let end = lease.while_held(work).await.unwrap_or_else(left);
-        // Whoever waits for the answer does not wait for the evaluators.
-        run.tap().end(&end);
         if let End::Completed | End::Ignored(_) = end {
-            Box::pin(self.evaluate(run, &turn, end == End::Completed)).await;
+            Box::pin(self.evaluate(run, &turn, &end)).await;
         }
         end
     }
