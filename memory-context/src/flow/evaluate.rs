@@ -41,7 +41,7 @@ impl MessageService {
         let services = self.composer.services();
         let (records, author) = (services.records(), &turn.message.content.author);
         let (agent, at) = (records.agent().entity(), turn.message.created_at);
-        if let Err(error) = records.relationships().interact(author, &agent, [], at).await {
+        if let Err(error) = self.in_time(records.relationships().interact(author, &agent, [], at)).await {
             tracing::warn!(%error, "an interaction is not counted");
         }
     }

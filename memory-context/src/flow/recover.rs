@@ -71,7 +71,8 @@ impl MessageService {
         let mut cursor = None;
         loop {
             let services = self.composer.services();
-            let page = services.records().messages().free(room, &self.leases, cursor.as_ref()).await?;
+            let messages = services.records().messages();
+            let page = self.in_time(messages.free(room, &self.leases, cursor.as_ref())).await?;
             for row in page.unreadable {
                 tracing::error!(id = row.id, reason = row.reason, "an open message can't be read, and stays as it is");
             }
@@ -79,7 +80,7 @@ impl MessageService {
                 while runs.len() >= AT_ONCE {
                     ended.extend(runs.join_next().await.and_then(|run| run.ok()));
                 }
-                let (id, left) = (memory.id, self.take(&memory).await?);
+                let (id, left) = (memory.id, self.in_time(self.take(&memory)).await?);
                 if let Some(run) = left.map(|left| self.go_on(left, Tap::default())) {
                     runs.spawn(async move { Recovered { message: id, end: run.await } });
                 }

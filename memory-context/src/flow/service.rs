@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use futures::future::{Either, select};
 use futures::{FutureExt, StreamExt};
-use memory_core::{Error, ErrorKind, Memory, Result, Status};
+use memory_core::{Error, ErrorKind, Memory, Outcome, Result, Status};
 use memory_model::{self as model, Completion, Delta, Model, Prompt, ask};
 use memory_runtime::Leases;
 use tokio::sync::{RwLock, RwLockReadGuard, watch};
@@ -51,6 +51,9 @@ pub struct Limits {
     pub action: Duration,
     /// To say something; ten seconds by default.
     pub say: Duration,
+    /// Each step of the ledger at both ends of a run: to keep who said a message, to store it or to take it up, and to keep how its run
+    /// ended; half a minute by default.
+    pub ledger: Duration,
     /// All evaluators that are awaited, and all others behind them; two minutes each by default.
     pub evaluators: Duration,
     /// The whole work on a message, from its attachments to its answer; an hour by default. That it waits for other messages of
@@ -71,6 +74,7 @@ impl Default for Limits {
             model: minute,
             action: minute,
             say: minute / 6,
+            ledger: minute / 2,
             evaluators: minute * 2,
             run: minute * 60,
             lease: minute,
@@ -238,10 +242,10 @@ impl MessageService {
                 .drive(async |run| {
                     let _open = service.enter()?;
                     let work = async {
-                        match service.store(run, incoming).await? {
+                        match service.in_time(service.store(run, incoming)).await? {
                             Stored::New(task) => Ok(Box::pin(service.work(run, ticket, *task)).await),
                             Stored::Known(memory) => {
-                                known = service.take(&memory).await?;
+                                known = service.in_time(service.take(&memory)).await?;
                                 Ok(End::Ignored(Why::Known))
                             }
                         }
@@ -282,6 +286,15 @@ impl MessageService {
         let is_open =
             self.is_open.try_read().ok().filter(|is_open| **is_open && *self.stopping.borrow() == Stopping::Nothing);
         is_open.ok_or_else(|| Error::new(ErrorKind::Closed, "the service was shut down"))
+    }
+
+    /// Does some work at the ledger within its limit. What is late may have had its effect.
+    pub(crate) async fn in_time<T>(&self, work: impl Future<Output = Result<T>>) -> Result<T> {
+        let late = |_| {
+            let message = format!("the ledger did not answer within {} ms", self.limits.ledger.as_millis());
+            Error::new(ErrorKind::Timeout, message).with_outcome(Outcome::Unknown)
+        };
+        timeout(self.limits.ledger, work).await.map_err(late)?
     }
 
     /// Asks for the vector of what was said while that is stored, so that `FACTS` need not wait for it.
@@ -370,7 +383,9 @@ impl MessageService {
         time: &mut TimeLeft,
         decided: &mut Option<Why>,
     ) -> Result<(Claim, Dialogue<'a>, Said), End> {
-        if task.is_left && self.composer.services().records().messages().is_overtaken(&turn.message).await? {
+        let services = self.composer.services();
+        let messages = services.records().messages();
+        if task.is_left && time.spend(messages.is_overtaken(&turn.message)).await?? {
             return Err(End::Superseded);
         }
         time.spend(self.read_attachments(turn, &task.journal)).await??;
@@ -410,13 +425,15 @@ impl MessageService {
         let mut labels = vec![("end", end.as_str())];
         labels.extend(why.map(|why| ("why", why.as_str())));
         labels.extend(reason.map(|reason| ("reason", reason)));
-        let kept = match &end {
-            End::Left { .. } => journal.lease().give_back(journal.lease().runs().saturating_sub(1)).await,
-            End::Completed => journal.end(Status::Completed, &labels).await,
-            End::Ignored(_) | End::Superseded => journal.end(Status::Observed, &labels).await,
-            End::Failed { .. } | End::TimedOut { .. } => journal.end(Status::Failed, &labels).await,
+        let kept = async {
+            match &end {
+                End::Left { .. } => journal.lease().give_back(journal.lease().runs().saturating_sub(1)).await,
+                End::Completed => journal.end(Status::Completed, &labels).await,
+                End::Ignored(_) | End::Superseded => journal.end(Status::Observed, &labels).await,
+                End::Failed { .. } | End::TimedOut { .. } => journal.end(Status::Failed, &labels).await,
+            }
         };
-        match kept {
+        match self.in_time(kept).await {
             Ok(()) => {}
             Err(error) if error.kind() == ErrorKind::Conflict => return Err(error),
             Err(error) => tracing::warn!(%error, "how a run ended can't be kept"),

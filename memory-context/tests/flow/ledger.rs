@@ -1,0 +1,108 @@
+//! What becomes of a message when the ledger does not answer.
+
+use std::future::pending;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use async_trait::async_trait;
+use memory_context::flow::End;
+use memory_core::{
+    Backfill, DocumentStore, Health, InMemory, Memory, MemoryId, MemoryPage, MemoryPatch, MemoryProvider, MemoryQuery,
+    MemoryRecall, NewMemory, Recalled, RestoreReport, Result, SpaceLevel, SpaceQuery, Status, Updated,
+};
+
+use crate::stage::{Stage, said, text};
+
+/// An engine in memory that does not do everything.
+#[derive(Debug, Default)]
+struct Broken {
+    inner: InMemory,
+    /// No store comes to its end.
+    stores_hang: AtomicBool,
+    /// No update that ends a run comes to its end.
+    ends_hang: AtomicBool,
+}
+
+#[async_trait]
+impl MemoryProvider for Broken {
+    async fn init(&self) -> Result<()> {
+        self.inner.init().await
+    }
+
+    async fn store(&self, memory: NewMemory) -> Result<MemoryId> {
+        if self.stores_hang.load(Ordering::SeqCst) {
+            return pending().await;
+        }
+        self.inner.store(memory).await
+    }
+
+    async fn store_many(&self, memories: Vec<NewMemory>) -> Result<Vec<MemoryId>> {
+        self.inner.store_many(memories).await
+    }
+
+    async fn get(&self, id: MemoryId) -> Result<Option<Memory>> {
+        self.inner.get(id).await
+    }
+
+    async fn query(&self, query: &MemoryQuery) -> Result<MemoryPage> {
+        self.inner.query(query).await
+    }
+
+    async fn recall(&self, recall: &MemoryRecall) -> Result<Recalled<Memory>> {
+        self.inner.recall(recall).await
+    }
+
+    async fn update(&self, id: MemoryId, patch: MemoryPatch) -> Result<Updated> {
+        let is_end = patch.status == Some(Status::Completed);
+        if is_end && self.ends_hang.load(Ordering::SeqCst) {
+            return pending().await;
+        }
+        self.inner.update(id, patch).await
+    }
+
+    async fn spaces(&self, query: &SpaceQuery) -> Result<Vec<SpaceLevel>> {
+        self.inner.spaces(query).await
+    }
+
+    async fn restore(&self, memories: Vec<Memory>) -> Result<RestoreReport> {
+        self.inner.restore(memories).await
+    }
+
+    async fn backfill(&self) -> Result<Option<Backfill>> {
+        self.inner.backfill().await
+    }
+
+    async fn check_health(&self) -> Result<Health> {
+        self.inner.check_health().await
+    }
+
+    async fn shutdown(&self) -> Result<()> {
+        self.inner.shutdown().await
+    }
+
+    fn documents(&self) -> Arc<dyn DocumentStore> {
+        self.inner.documents()
+    }
+}
+
+async fn broken() -> (Arc<Broken>, Stage) {
+    let broken = Arc::new(Broken::default());
+    broken.init().await.expect("opens");
+    let stage = Stage::upon(Arc::clone(&broken) as _);
+    (broken, stage)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_ledger_that_hangs_holds_up_no_room() {
+    let (broken, mut stage) = broken().await;
+    broken.stores_hang.store(true, Ordering::SeqCst);
+    let end = stage.receive(said("ana", "one", 3)).await.expect("no panic");
+    assert!(matches!(&end, End::Failed { reason } if reason.contains("did not answer within 30000 ms")), "{end:?}");
+    broken.stores_hang.store(false, Ordering::SeqCst);
+    broken.ends_hang.store(true, Ordering::SeqCst);
+    let (end, _) = stage.play(said("ana", "two", 2), |_| text("Hi")).await;
+    assert_eq!(end, End::Completed, "it was answered");
+    broken.ends_hang.store(false, Ordering::SeqCst);
+    let (end, _) = stage.play(said("ana", "three", 1), |_| text("Hi again")).await;
+    assert_eq!((end, stage.platform.texts()), (End::Completed, vec!["Hi".to_owned(), "Hi again".to_owned()]));
+}
