@@ -40,8 +40,10 @@ impl MessageService {
     async fn touch(&self, turn: &Turn) {
         let services = self.composer.services();
         let (records, author) = (services.records(), &turn.message.content.author);
-        let (agent, at) = (records.agent().entity(), turn.message.created_at);
-        if let Err(error) = self.in_time(records.relationships().interact(author, &agent, [], at)).await {
+        let (agent, message) = (records.agent().entity(), &turn.message);
+        let relationships = records.relationships();
+        let counted = relationships.interact_by(author, &agent, message.id, message.created_at);
+        if let Err(error) = self.in_time(counted).await {
             tracing::warn!(%error, "an interaction is not counted");
         }
     }

@@ -6,12 +6,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
 use memory_context::flow::End;
+use memory_context::state::ContextParts;
 use memory_core::{
-    Backfill, DocumentStore, Health, InMemory, Memory, MemoryId, MemoryPage, MemoryPatch, MemoryProvider, MemoryQuery,
-    MemoryRecall, NewMemory, Recalled, RestoreReport, Result, SpaceLevel, SpaceQuery, Status, Updated,
+    Backfill, DocumentStore, Error, ErrorKind, Health, InMemory, Memory, MemoryId, MemoryPage, MemoryPatch,
+    MemoryProvider, MemoryQuery, MemoryRecall, NewMemory, Recalled, RestoreReport, Result, SpaceLevel, SpaceQuery,
+    Status, Updated,
 };
 
-use crate::stage::{Stage, said, text};
+use crate::stage::{Stage, said, scope, text};
 
 /// An engine in memory that does not do everything.
 #[derive(Debug, Default)]
@@ -21,6 +23,8 @@ struct Broken {
     stores_hang: AtomicBool,
     /// No update that ends a run comes to its end.
     ends_hang: AtomicBool,
+    /// Updates that end a run are refused.
+    ends_fail: AtomicBool,
 }
 
 #[async_trait]
@@ -56,6 +60,9 @@ impl MemoryProvider for Broken {
         let is_end = patch.status == Some(Status::Completed);
         if is_end && self.ends_hang.load(Ordering::SeqCst) {
             return pending().await;
+        }
+        if is_end && self.ends_fail.load(Ordering::SeqCst) {
+            return Err(Error::new(ErrorKind::Unavailable, "the engine is down"));
         }
         self.inner.update(id, patch).await
     }
@@ -105,4 +112,21 @@ async fn a_ledger_that_hangs_holds_up_no_room() {
     broken.ends_hang.store(false, Ordering::SeqCst);
     let (end, _) = stage.play(said("ana", "three", 1), |_| text("Hi again")).await;
     assert_eq!((end, stage.platform.texts()), (End::Completed, vec!["Hi".to_owned(), "Hi again".to_owned()]));
+}
+
+#[tokio::test]
+async fn a_message_whose_end_was_not_kept_counts_as_one_interaction() {
+    let (broken, mut stage) = broken().await;
+    broken.ends_fail.store(true, Ordering::SeqCst);
+    let (end, _) = stage.play(said("ana", "hello", 1), |_| text("Hi")).await;
+    assert_eq!((end, stage.memory("hello").await.status), (End::Completed, Status::Running));
+    broken.ends_fail.store(false, Ordering::SeqCst);
+    stage.leases_run_out();
+    let other = stage.elsewhere(ContextParts::default(), |service| service);
+    assert_eq!(other.recover().await.expect("no panic"), [End::Completed]);
+    assert_eq!(other.memory("hello").await.status, Status::Completed);
+    let [one] = &stage.records.relationships().of(&scope()).await.expect("read")[..] else {
+        panic!("one relationship")
+    };
+    assert_eq!(one.interactions, 1);
 }
