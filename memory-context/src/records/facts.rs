@@ -91,14 +91,14 @@ impl Facts<'_> {
         if self.take(known).await? { Ok(()) } else { Err(absent("fact")) }
     }
 
-    /// The fact with this text that may be changed on behalf of the scope: one of its room, or one about its entity that may be shown
-    /// there. The text may be as `FACTS` writes it, with the day in brackets. Of several, that about the entity comes first.
+    /// The fact with this text that may be changed on behalf of the scope: one that became known in its room. What became known elsewhere is
+    /// changed there alone, though it may be shown: a group can't undo what was said in private, nor a direct conversation what a group
+    /// knows. The text may be as `FACTS` writes it, with the day in brackets. Of several, that about the entity comes first.
     pub async fn find(&self, scope: &Scope, text: &str) -> Result<Option<Fact>> {
         let text = text.trim_start_matches(['-', ' ']);
         let behind_the_day = text.strip_prefix('[').and_then(|text| text.split_once(']')).map(|(_, text)| text);
         let wanted: Vec<_> = [Some(text), behind_the_day].into_iter().flatten().map(normalised).collect();
-        let mut found = self.of_rooms(scope, usize::MAX, |query| query).await?;
-        found.retain(|fact| fact.room == scope.room || fact.subject == scope.entity);
+        let mut found = self.of(std::slice::from_ref(&scope.room), usize::MAX, |query| query).await?;
         found.retain(|fact| wanted.contains(&normalised(&fact.text)));
         found.sort_by_key(|fact| fact.subject != scope.entity);
         Ok(found.into_iter().next())
