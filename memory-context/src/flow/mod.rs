@@ -1,9 +1,8 @@
 //! The flow of messages: how an agent answers what it receives.
 //!
 //! [`MessageService`] goes the way from the receipt to the evaluators. Its parts: [`platform`] says where a message comes from,
-//! [`RoomQueues`] when it has its turn, [`AttachmentReader`] what came with it and [`RespondRules`] whether it is answered;
-//! [`Templates`](crate::template::Templates) hold what a model is asked, and [`answer`] is what it said; [`learn`] keeps what was
-//! learned, and [`Events`] tell what became of it.
+//! [`AttachmentReader`] what came with it and [`RespondRules`] whether it is answered; [`Templates`](crate::template::Templates) hold
+//! what a model is asked, and [`answer`] is what it said; [`learn`] keeps what was learned, and [`Events`] tell what became of it.
 
 pub mod answer;
 mod attachments;
@@ -35,10 +34,10 @@ pub use events::{Events, Notice};
 pub(crate) use journal::{Journal, Recorded};
 pub use learn::{Learned, learn};
 pub use post::Posted;
-pub use queue::{Claim, RoomQueues, Ticket};
 pub use recover::Recovered;
 pub use reflect::ReflectionEvaluator;
-pub use respond::{BYPASS_SOURCES, BYPASS_TYPES, Decision, Received, RespondRules, Why, is_own, is_reflection_due};
+pub(crate) use respond::is_own;
+pub use respond::{BYPASS_SOURCES, BYPASS_TYPES, RespondRules, Why};
 pub use run::Run;
 pub use service::{Incoming, Limits, MessageService};
 pub use tap::Answer;

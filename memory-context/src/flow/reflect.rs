@@ -11,7 +11,8 @@ use memory_core::{MAX_LIMIT, MemoryId, Result};
 use memory_model::{Message, Model, Prompt, ask};
 
 use super::answer::{MAX_ACTIONS, ReflectionAnswer};
-use super::{is_reflection_due, learn};
+use super::learn;
+use super::respond::is_reflection_due;
 use crate::records::RoomId;
 use crate::state::{Cx, Evaluation, Evaluator, EvaluatorInfo};
 

@@ -20,13 +20,12 @@ use tokio::time::timeout;
 use super::answer::{Mistake, RespondAnswer};
 use super::attachments::read_attachments;
 use super::dialogue::{Dialogue, Said};
+use super::queue::{Claim, RoomQueues, Ticket};
+use super::respond::{Decision, Received};
 use super::run::TimeLeft;
 use super::tap::Tap;
 use super::voice::Voice;
-use super::{
-    AttachmentReader, Claim, Decision, End, Events, Journal, Platform, Received, RespondRules, RoomQueues, Run, Step,
-    Ticket, Why, is_own,
-};
+use super::{AttachmentReader, End, Events, Journal, Platform, RespondRules, Run, Step, Why, is_own};
 use crate::records::{Message, NewMessage, OpenMessage, Scope, Taken};
 use crate::state::{ComposeOptions, Composer, State, Turn};
 use crate::template::Template;
