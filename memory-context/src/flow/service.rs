@@ -235,25 +235,16 @@ impl MessageService {
         let run = ticket.is_some().then(start);
         async move {
             let Some((ticket, run)) = ticket.zip(run) else { return End::Ignored(Why::Own) };
-            let text = incoming.message.content.text.clone();
             let mut known = None;
             let end = run
                 .drive(async |run| {
                     let _open = service.enter()?;
-                    let work = async {
-                        match service.in_time(service.store(run, incoming)).await? {
-                            Stored::New(task) => Ok(Box::pin(service.work(run, ticket, *task)).await),
-                            Stored::Known(memory) => {
-                                known = service.in_time(service.take(&memory)).await?;
-                                Ok(End::Ignored(Why::Known))
-                            }
+                    match service.in_time(service.store(run, incoming)).await? {
+                        Stored::New(task) => Ok(Box::pin(service.work(run, ticket, *task)).await),
+                        Stored::Known(memory) => {
+                            known = service.in_time(service.take(&memory)).await?;
+                            Ok(End::Ignored(Why::Known))
                         }
-                    };
-                    // Whether the vector is there in time or not: the run does not wait for it, and its end ends it.
-                    let aside = service.embed(&text).then(|()| pending::<Infallible>());
-                    match select(pin!(work), pin!(aside)).await {
-                        Either::Left((end, _)) => end,
-                        Either::Right((never, _)) => match never {},
                     }
                 })
                 .await;
@@ -296,7 +287,7 @@ impl MessageService {
         timeout(self.limits.ledger, work).await.map_err(late)?
     }
 
-    /// Asks for the vector of what was said while that is stored, so that `FACTS` need not wait for it.
+    /// Asks for the vector of what was said, so that `FACTS` need not wait for it.
     async fn embed(&self, text: &str) {
         if let Err(error) = self.composer.services().records().facts().prepare(text).await {
             tracing::warn!(%error, "there is no vector of a message yet");
@@ -333,7 +324,12 @@ impl MessageService {
             };
             self.conclude(&task.journal, decided, end).await
         };
-        let end = lease.while_held(work).await.unwrap_or_else(left);
+        // Whether the vector is there in time or not: the run does not wait for it, and its answer ends it.
+        let aside = self.embed(&task.open.message.content.text).then(|()| pending::<Infallible>());
+        let end = match select(pin!(lease.while_held(work)), pin!(aside)).await {
+            Either::Left((end, _)) => end.unwrap_or_else(left),
+            Either::Right((never, _)) => match never {},
+        };
         if let End::Completed | End::Ignored(_) = end {
             Box::pin(self.evaluate(run, &turn, &end)).await;
         }

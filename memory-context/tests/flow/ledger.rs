@@ -2,9 +2,10 @@
 
 use std::future::pending;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use async_trait::async_trait;
+use memory_context::embedding::Embedder;
 use memory_context::flow::End;
 use memory_context::state::ContextParts;
 use memory_core::{
@@ -95,8 +96,42 @@ impl MemoryProvider for Broken {
 async fn broken() -> (Arc<Broken>, Stage) {
     let broken = Arc::new(Broken::default());
     broken.init().await.expect("opens");
-    let stage = Stage::upon(Arc::clone(&broken) as _);
+    let stage = Stage::upon(Arc::clone(&broken) as _, None);
     (broken, stage)
+}
+
+/// Counts how often it is asked.
+#[derive(Debug, Default)]
+struct Counting(AtomicUsize);
+
+#[async_trait]
+impl Embedder for Counting {
+    fn model(&self) -> &str {
+        "m"
+    }
+
+    fn width(&self) -> usize {
+        1
+    }
+
+    async fn embed(&self, texts: &[String]) -> Result<Vec<Vec<f32>>> {
+        self.0.fetch_add(1, Ordering::SeqCst);
+        Ok(vec![vec![1.0]; texts.len()])
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_asked_before_the_message_is_stored() {
+    let (broken, counting) = (Arc::new(Broken::default()), Arc::new(Counting::default()));
+    broken.init().await.expect("opens");
+    broken.stores_hang.store(true, Ordering::SeqCst);
+    let mut stage = Stage::upon(Arc::clone(&broken) as _, Some(Arc::clone(&counting) as _));
+    let end = stage.receive(said("ana", "one", 2)).await.expect("no panic");
+    assert_eq!((end.as_str(), counting.0.load(Ordering::SeqCst)), ("failed", 0));
+    assert!(stage.asked_already().is_none());
+    broken.stores_hang.store(false, Ordering::SeqCst);
+    let (end, _) = stage.play(said("ana", "two", 1), |_| text("Hi")).await;
+    assert_eq!((end, counting.0.load(Ordering::SeqCst)), (End::Completed, 1));
 }
 
 #[tokio::test(start_paused = true)]

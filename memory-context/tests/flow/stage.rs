@@ -170,8 +170,8 @@ impl Stage {
     }
 
     /// The same on another provider.
-    pub(crate) fn upon(provider: Arc<dyn MemoryProvider>) -> Self {
-        Self::on(provider, |services, _| services, ContextParts::default(), None, |service| service)
+    pub(crate) fn upon(provider: Arc<dyn MemoryProvider>, embedder: Option<Arc<dyn Embedder>>) -> Self {
+        Self::on(provider, |services, _| services, ContextParts::default(), embedder, |service| service)
     }
 
     /// The services of its agent, without a host's own.
