@@ -13,8 +13,8 @@ use super::{End, MessageService, REFLECTION_PROVIDERS, Run, Step, voice};
 use crate::records::Message;
 use crate::state::{ComposeOptions, Evaluation, Evaluator, EvaluatorInfo, Snapshot, State, Turn, Voice};
 
-/// The most messages of a turn that are shown: each call has a result and may say something, as may each round.
-const RESPONSES: usize = 2 * MAX_CALLS + MAX_ROUNDS;
+/// The most messages of a turn behind the one that is answered: each call has a result and may say something, as may each round.
+pub(super) const RESPONSES: usize = 2 * MAX_CALLS + MAX_ROUNDS;
 
 impl MessageService {
     /// Does what is to be done after an answer: runs the evaluators that have something to do, first those that whoever asked waits for,
