@@ -5,13 +5,16 @@
 //! what a model is asked, and [`answer`] is what it said; [`learn`] keeps what was learned, and [`Events`] tell what became of it.
 
 pub mod answer;
+mod asking;
 mod attachments;
 mod dialogue;
+mod door;
 mod evaluate;
 mod event;
 mod events;
 mod journal;
 mod learn;
+mod limits;
 pub mod platform;
 mod post;
 mod queue;
@@ -26,6 +29,7 @@ mod streamed;
 mod tap;
 mod templates;
 mod voice;
+mod way;
 
 pub use attachments::{AttachmentKind, AttachmentReader, Found};
 pub use dialogue::{MAX_CALLS, MAX_ROUNDS};
@@ -33,14 +37,16 @@ pub use event::{End, Event, EventKind, RunContext, Step};
 pub use events::{Events, Notice};
 pub(crate) use journal::{Journal, Recorded};
 pub use learn::{Learned, learn};
+pub use limits::Limits;
 pub use post::Posted;
 pub use recover::Recovered;
 pub use reflect::ReflectionEvaluator;
 pub(crate) use respond::is_own;
 pub use respond::{BYPASS_SOURCES, BYPASS_TYPES, RespondRules, Why};
 pub use run::Run;
-pub use service::{Incoming, Limits, MessageService};
+pub use service::MessageService;
 pub use tap::Answer;
 pub(crate) use tap::Tap;
 pub use templates::{POST_PROVIDERS, REFLECTION_PROVIDERS, RESPOND_PROVIDERS};
 pub use voice::Platform;
+pub use way::Incoming;

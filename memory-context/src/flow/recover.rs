@@ -6,7 +6,7 @@ use memory_core::{Memory, MemoryId, Result};
 use memory_runtime::{Claim, Lease};
 use tokio::task::JoinSet;
 
-use super::service::Task;
+use super::way::Task;
 use super::{End, Journal, MessageService, Tap};
 use crate::records::{OpenMessage, RoomId};
 
@@ -94,7 +94,7 @@ impl MessageService {
 
     /// Takes an open message that nobody works on; `None` where somebody does, or did.
     pub(super) async fn take(&self, memory: &Memory) -> Result<Option<Left>> {
-        let _open = self.enter()?;
+        let _open = self.door.enter()?;
         if !self.leases.is_free(memory) {
             return Ok(None);
         }
@@ -119,7 +119,7 @@ impl MessageService {
         let task = Task { journal: Journal::new(lease, &open), open, is_left: true };
         async move {
             run.drive(async |run| {
-                let _open = service.enter()?;
+                let _open = service.door.enter()?;
                 Ok(Box::pin(service.work(run, ticket, task)).await)
             })
             .await
