@@ -51,8 +51,8 @@ const KILL: &str = "MEMORY_TEST_KILL";
 
 /// Well above the points that a life has.
 const MOST_POINTS: usize = 200;
-/// The messages of the test with two processes.
-const MANY: usize = 12;
+/// The messages of the test with two processes: more than one page of open messages has.
+const MANY: usize = 60;
 
 /// A test on the engine of a URL.
 type Test = fn(String) -> CaseResult;

@@ -66,9 +66,9 @@ impl Intake {
 
     pub(crate) async fn recover(self: &Arc<Self>) -> Result<Vec<TaskHandle>> {
         let _open = self.enter()?;
-        let (mut handles, mut cursor) = (Vec::new(), None);
+        let (mut handles, mut cursor, free) = (Vec::new(), None, self.leases.free());
         loop {
-            let page = self.equipment.manager.free_tasks(&self.leases, cursor.as_ref()).await?;
+            let page = self.equipment.manager.free_tasks(&free, cursor.as_ref()).await?;
             for memory in page.memories {
                 let id = memory.id;
                 match task_of(&memory) {

@@ -78,7 +78,8 @@ impl Leases {
         }
     }
 
-    /// What work satisfies that nobody holds now, or that an earlier run of this instance held.
+    /// What work satisfies that nobody holds now, or that an earlier run of this instance held. It names the present time, so all pages of
+    /// one search are asked for with the same value.
     pub fn free(&self) -> Filter {
         let member = |name| Field::metadata([TASK, name]);
         let given_back = member("holder").is_not_null().and(member("leaseUntil").is_null());

@@ -6,7 +6,7 @@ use std::time::Duration;
 use memory_core::filter::Field;
 use memory_core::plugin::Plugin;
 use memory_core::{
-    Clock, Cursor, DocumentStore, JsonText, Ledger, Memory, MemoryId, MemoryPage, MemoryProvider, MemoryQuery,
+    Clock, Cursor, DocumentStore, Filter, JsonText, Ledger, Memory, MemoryId, MemoryPage, MemoryProvider, MemoryQuery,
     NewMemory, Order, QueryBuilder, Result, Status, Timestamp,
 };
 
@@ -79,12 +79,13 @@ impl MemoryManager {
         self.provider.documents()
     }
 
-    /// One page of the open tasks of runtimes that are free, oldest first. Costs what is open, not what the ledger holds (Q9).
-    pub(crate) async fn free_tasks(&self, leases: &Leases, cursor: Option<&Cursor>) -> Result<MemoryPage> {
+    /// One page of the open tasks of runtimes that are free, by [`Leases::free`], oldest first. Costs what is open, not what the ledger
+    /// holds (Q9).
+    pub(crate) async fn free_tasks(&self, free: &Filter, cursor: Option<&Cursor>) -> Result<MemoryPage> {
         // Messages of agents are leased alike, and have no container.
         let is_placed = Field::metadata([TASK, "container"]).is_not_null();
         let query = MemoryQuery::builder().all().status(Status::Pending).status(Status::Running);
-        let query = query.filter(is_placed.and(leases.free())).order(Order::OldestFirst);
+        let query = query.filter(is_placed.and(free.clone())).order(Order::OldestFirst);
         let query = cursor.into_iter().fold(query, |query, cursor| query.cursor(cursor));
         self.query(query).await
     }

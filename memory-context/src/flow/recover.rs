@@ -68,11 +68,11 @@ impl MessageService {
         runs: &mut JoinSet<Recovered>,
         ended: &mut Vec<Recovered>,
     ) -> Result<()> {
-        let mut cursor = None;
+        let (mut cursor, free) = (None, self.leases.free());
         loop {
             let services = self.composer.services();
             let messages = services.records().messages();
-            let page = self.in_time(messages.free(room, &self.leases, cursor.as_ref())).await?;
+            let page = self.in_time(messages.free(room, &free, cursor.as_ref())).await?;
             for row in page.unreadable {
                 tracing::error!(id = row.id, reason = row.reason, "an open message can't be read, and stays as it is");
             }

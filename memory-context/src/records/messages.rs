@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use futures::future::try_join;
 use memory_core::filter::Field;
 use memory_core::{
-    Context, Cursor, Error, IdempotencyKey, Json, MAX_LIMIT, Memory, MemoryId, MemoryPage, MemoryPatch, MemoryQuery,
-    Metadata, NewMemory, Order, RecallOptions, Result, SpaceSelector, Status, Timestamp, Trigger,
+    Context, Cursor, Error, Filter, IdempotencyKey, Json, MAX_LIMIT, Memory, MemoryId, MemoryPage, MemoryPatch,
+    MemoryQuery, Metadata, NewMemory, Order, RecallOptions, Result, SpaceSelector, Status, Timestamp, Trigger,
 };
-use memory_runtime::{Claim, Leases, TASK};
+use memory_runtime::{Claim, TASK};
 use serde::{Deserialize, Serialize};
 
 use super::entry::Entry;
@@ -142,12 +142,12 @@ impl Messages<'_> {
         Ok(memory.with_metadata(metadata(own)?.merge(labels)?).with_status(new.status))
     }
 
-    /// One page of the messages that are to be worked on and that nobody holds, oldest first: those of a room, or of all. Costs what
-    /// is open, not what the ledger holds (Q9).
+    /// One page of the messages that are to be worked on and that nobody holds, by [`Leases::free`](memory_runtime::Leases::free), oldest
+    /// first: those of a room, or of all. Costs what is open, not what the ledger holds (Q9).
     pub(crate) async fn free(
         &self,
         room: Option<&RoomId>,
-        leases: &Leases,
+        free: &Filter,
         cursor: Option<&Cursor>,
     ) -> Result<MemoryPage> {
         let place = match room {
@@ -157,7 +157,7 @@ impl Messages<'_> {
         // The tasks of a runtime in the room have a container.
         let is_message = Field::metadata([TASK, "container"]).is_null();
         let query = MemoryQuery::builder().selector(place).status(Status::Pending).status(Status::Running);
-        let query = query.filter(is_message.and(leases.free())).order(Order::OldestFirst);
+        let query = query.filter(is_message.and(free.clone())).order(Order::OldestFirst);
         let query = cursor.into_iter().fold(query, |query, cursor| query.cursor(cursor));
         self.records.provider().query(&query.build()?).await
     }
