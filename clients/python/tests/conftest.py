@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from agent_memory import Memory
+from agent_memory import Memory, _parts
 
 URLS = os.environ.get("AGENT_MEMORY_TEST_URLS", "").split() or ["sqlite"]
 
@@ -34,3 +34,9 @@ def root() -> str:
 def collection() -> str:
     """A collection that no other test uses."""
     return f"test{uuid.uuid4().hex}"
+
+
+@pytest.fixture
+def parts_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Puts the parts of large values in requests of their own, as those beyond 32 MiB are."""
+    monkeypatch.setattr(_parts, "AT_ONCE_BYTES", 0)

@@ -103,15 +103,13 @@ LOST = Reply(None)
 
 
 @contextmanager
-def meanwhile(memory: Memory, before: Callable[[Asked], bool], happens: Callable[[], Reply | None]) -> Iterator[Memory]:
-    """A client of the same server, beside which something happens, once, before a request passes, or instead of it if it is a reply."""
-    left = [happens]
+def passed_on(memory: Memory, look: Callable[[Asked], Reply | None]) -> Iterator[Memory]:
+    """A client of the same server, of whose requests each is looked at first; it passes unless there is a reply already."""
 
     def answer(asked: Asked) -> Reply:
-        if left and before(asked):
-            reply = left.pop()()
-            if reply is not None:
-                return reply
+        reply = look(asked)
+        if reply is not None:
+            return reply
         with httpx.Client(trust_env=False, timeout=30) as http:
             headers = {name: value for name, value in asked.headers.items() if name != "host"}
             passed = http.request(asked.method, memory.url + asked.path, content=asked.body, headers=headers)
@@ -119,12 +117,20 @@ def meanwhile(memory: Memory, before: Callable[[Asked], bool], happens: Callable
 
     with scripted(answer) as (url, _), Memory.connect(url, memory.token) as client:
         yield client
+
+
+@contextmanager
+def meanwhile(memory: Memory, before: Callable[[Asked], bool], happens: Callable[[], Reply | None]) -> Iterator[Memory]:
+    """A client beside which something happens, once, before a request passes, or instead of it if it is a reply."""
+    left = [happens]
+    with passed_on(memory, lambda asked: left.pop()() if left and before(asked) else None) as client:
+        yield client
     assert not left, "nothing has happened"
 
 
 def puts_document(asked: Asked) -> bool:
     """Whether a request puts a document that refers to parts."""
-    return asked.method == "PUT" and "_parts/" not in asked.path
+    return (asked.method, asked.path) == ("POST", "/v1/documents") and not asked.json["documents"][-1]["collection"].endswith("_parts")
 
 
 def removes_parts(asked: Asked) -> bool:

@@ -17,6 +17,7 @@ from agent_memory import (
     JsonText,
     LimitExceeded,
     Memory,
+    NewDocument,
     NewMemory,
     NotFound,
     Outcome,
@@ -180,6 +181,29 @@ def test_documents(memory: Memory, root: str, collection: str) -> None:
         memory.remove_documents(collection, ids=[])
     assert memory.remove_documents(collection, under=root).ids == [first.id]
     assert memory.get_document(collection, first.id) is None
+
+
+async def test_many_documents_are_put_all_or_none(memory: Memory, root: str, collection: str) -> None:
+    new: list[NewDocument] = [
+        {"collection": collection, "id": "a", "space": root, "content": "one", "metadata": {"t": 1}, "created_at": 5, "expect": "absent"},
+        {"collection": f"{collection}2", "id": "a", "space": root, "content": "two"},
+        {"collection": collection, "space": root, "content": "three"},
+    ]
+    put = memory.put_documents(new)
+    assert [(each.collection, each.revision) for each in put] == [(collection, 1), (f"{collection}2", 1), (collection, 1)]
+    assert (put[0].id, put[0].created_at) == ("a", 5) and len(put[2].id) == 36
+    found = memory.get_document(collection, "a")
+    assert found is not None and (found.content, found.metadata) == ("one", {"t": 1})
+    with pytest.raises(Conflict) as error:
+        memory.put_documents([{**new[1], "content": "changed"}, new[0]])
+    assert error.value.outcome is Outcome.NOT_DONE
+    other = memory.get_document(f"{collection}2", "a")
+    assert other is not None and other.content == "two"
+    async with AsyncMemory.connect(memory.url, memory.token) as client:
+        (again,) = await client.put_documents([{**new[0], "content": "four", "expect": 1}])
+        assert again.revision == 2 and await client.put_documents([]) == []
+    with pytest.raises(InvalidInput, match="a space"):
+        memory.put_documents([{"collection": collection, "content": "x"}])  # type: ignore[typeddict-item]
 
 
 @pytest.mark.parametrize("id", ["..", ".", "a/../b", "%2e", "é", "?x=1#y", "a b"])

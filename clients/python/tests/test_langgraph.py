@@ -8,13 +8,14 @@ import os
 from collections.abc import Callable
 from typing import Annotated, Any, TypedDict
 
+import httpx
 import pytest
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.checkpoint.conformance import test_utils as made
 from langgraph.graph import END, START, StateGraph
-from langgraph.store.base import PutOp
-from scripted import Asked, meanwhile, puts_document, removes_parts
+from langgraph.store.base import GetOp, PutOp
+from scripted import LOST, Asked, Reply, meanwhile, passed_on, puts_document, removes_parts
 
 from agent_memory import Corrupt, Memory
 from agent_memory.langgraph import AgentMemorySaver, AgentMemoryStore
@@ -98,6 +99,55 @@ def test_a_time_to_live_is_refused(store: AgentMemoryStore) -> None:
         store.batch([PutOp(("a",), "k", {}, ttl=5)])
 
 
+@pytest.mark.parametrize("arrives", [True, False])
+@pytest.mark.parametrize("size", [5, 60_000])
+def test_a_put_whose_answer_is_lost_is_repeated(memory: Memory, root: str, collection: str, arrives: bool, size: int) -> None:
+    store = AgentMemoryStore(memory, root=root, collection=collection)
+    store.put(("a",), "k", {"text": "o" * size})
+    lost: list[Asked] = []
+
+    def look(asked: Asked) -> Reply | None:
+        # The second put: the first finds the item that is there.
+        if puts_document(asked) and len(lost) < 2:
+            lost.append(asked)
+            if len(lost) == 2:
+                if arrives:
+                    headers = {name: asked.headers[name] for name in ("authorization", "content-type")}
+                    httpx.post(memory.url + asked.path, content=asked.body, headers=headers).raise_for_status()
+                return LOST
+        return None
+
+    with passed_on(memory, look) as client:
+        other = AgentMemoryStore(client, root=root, collection=collection)
+        other.batch([PutOp(("a",), key, {"text": "n" * size}) for key in "kl"])
+    assert len(lost) == 2
+    for key in "kl":
+        found = store.get(("a",), key)
+        assert found is not None and found.value == {"text": "n" * size}
+    assert len(memory.query_documents(f"{collection}_parts", under=root).documents) == (2 if size > 5 else 0)
+
+
+def test_puts_in_a_row_are_one_request(memory: Memory, root: str, collection: str) -> None:
+    asked: list[Asked] = []
+    with passed_on(memory, asked.append) as client:
+        store = AgentMemoryStore(client, root=root, collection=collection)
+        puts = [PutOp(("a", str(n % 3)), str(n % 30), {"n": n, "text": "x" * (60_000 if n % 10 == 0 else 1)}) for n in range(40)]
+        for _ in range(2):
+            store.batch([*puts, GetOp(("a", "0"), "0"), PutOp(("a", "0"), "0", None)])
+        # The second time, all are found taken, and put at the revision of each.
+        assert [each.method for each in asked].count("POST") == 3
+        found = store.search((), limit=100)
+    left = {n % 30: n for n in range(40) if n % 30}
+    assert sorted(each.value["n"] for each in found) == sorted(left.values())
+
+
+async def test_a_task_does_not_fail_because_of_another(store: AgentMemoryStore) -> None:
+    bad = store.aput(("a",), "bad", {"n": float("nan")})
+    outcomes = await asyncio.gather(*(store.aput(("a",), str(n), {"n": n}) for n in range(5)), bad, return_exceptions=True)
+    assert outcomes[:5] == [None] * 5 and isinstance(outcomes[5], ValueError)
+    assert len(await store.asearch(("a",))) == 5
+
+
 async def test_many_tasks_lose_nothing(store: AgentMemoryStore) -> None:
     await asyncio.gather(*(store.aput(("a", str(n % 4)), str(n), {"n": n}) for n in range(64)))
     found = await store.asearch(("a",), limit=100)
@@ -171,12 +221,13 @@ def test_an_item_leaves_alone_what_a_namespace_of_its_name_holds(memory: Memory,
     assert found is not None and found.value == large
 
 
+@pytest.mark.usefixtures("parts_apart")
 @pytest.mark.parametrize("before", [puts_document, removes_parts])
 def test_a_deletion_beside_a_put_leaves_the_whole_item_or_none(
     memory: Memory, root: str, collection: str, before: Callable[[Asked], bool]
 ) -> None:
     store = AgentMemoryStore(memory, root=root, collection=collection)
-    large = {"text": "x" * 60_000}
+    large = {"text": "x" * 1_500_000}
     store.put(("a",), "k", large)
 
     def happens() -> None:
@@ -211,11 +262,12 @@ def test_a_value_that_is_replaced_while_it_is_read_is_the_new_one(
         assert (None if found is None else found.value) == value
 
 
+@pytest.mark.usefixtures("parts_apart")
 def test_a_deletion_beside_a_checkpoint_leaves_all_of_it_or_none(
     memory: Memory, saver: AgentMemorySaver, root: str, collection: str
 ) -> None:
     config: RunnableConfig = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
-    state = {"big": os.urandom(60_000)}
+    state = {"big": os.urandom(1_500_000)}
 
     def put(saver: AgentMemorySaver) -> None:
         saver.put(config, {**empty_checkpoint(), "channel_values": state}, {}, {})
@@ -245,6 +297,7 @@ def killed(client: Memory, after: int) -> Memory:
     return client
 
 
+@pytest.mark.usefixtures("parts_apart")
 def test_a_task_that_is_killed_has_written_all_or_nothing(memory: Memory, saver: AgentMemorySaver, root: str, collection: str) -> None:
     checkpoint = {**empty_checkpoint(), "channel_values": {}}
     stored = saver.put({"configurable": {"thread_id": "t", "checkpoint_ns": ""}}, checkpoint, {}, {})  # type: ignore[arg-type]

@@ -103,10 +103,11 @@ async def test_equal_items_of_two_writers_are_both_there(memory: Memory, session
     assert await session.get_items() == items("yes", "yes")
 
 
+@pytest.mark.usefixtures("parts_apart")
 async def test_a_session_that_is_cleared_beside_an_addition_has_all_of_it(
     memory: Memory, session: AgentMemorySession, root: str, collection: str
 ) -> None:
-    many = items("x" * 200_000, "y" * 200_000)
+    many = items("x" * 800_000, "y" * 800_000)
     with meanwhile(memory, puts_document, lambda: asyncio.run(session.clear_session())) as client:
         await AgentMemorySession("s/1-a", client, root=root, collection=collection).add_items(many)
     assert await session.get_items() == many

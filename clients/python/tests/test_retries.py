@@ -19,6 +19,7 @@ from agent_memory import (
     InvalidInput,
     LimitExceeded,
     Memory,
+    NewDocument,
     NotFound,
     Outcome,
     SchemaMismatch,
@@ -104,6 +105,22 @@ def test_reads_and_writes_with_a_revision_are_repeated(first: Reply) -> None:
     assert not isinstance(done, AgentMemoryError) and len(asked) == 2
     done, asked = calls_of(lambda m: m.update("i", status="failed", if_revision=3), in_turn(first, Reply(200, {"revision": 4})))
     assert not isinstance(done, AgentMemoryError) and [each.headers["if-match"] for each in asked] == ['"3"', '"3"']
+
+
+def test_many_documents_are_put_again_where_each_has_an_expectation() -> None:
+    put = {"documents": [{"id": "d", "collection": "c", "createdAt": 1, "revision": 1}]}
+
+    def ask(*documents: NewDocument) -> tuple[object, list[Asked]]:
+        return calls_of(lambda m: m.put_documents(documents), in_turn(LOST, Reply(200, put)))
+
+    done, asked = ask(
+        {"collection": "c", "space": "s", "content": "x"}, {"collection": "c", "space": "s", "content": "x", "id": "d", "expect": 3}
+    )
+    assert not isinstance(done, AgentMemoryError) and asked[0].json == asked[1].json
+    first, second = asked[0].json["documents"]
+    assert (len(first["id"]), first["expect"], second["expect"]) == (36, "absent", {"revision": 3})
+    error, asked = ask({"collection": "c", "space": "s", "content": "x", "id": "d"})
+    assert isinstance(error, Unavailable) and error.outcome is Outcome.UNKNOWN and len(asked) == 1
 
 
 def test_a_conflict_after_an_unknown_attempt_is_settled_by_a_look() -> None:

@@ -10,7 +10,9 @@ import type {
   MemoryPage,
   MemoryPatch,
   MemoryQuery,
+  NewDocumentOf,
   NewMemory,
+  PutDocument,
   Recalled,
   RecallOptions,
   SpaceLevel,
@@ -113,6 +115,18 @@ export class Memory {
     return new Documents(this.#transport, collection);
   }
 
+  /**
+   * Puts documents of any collections, all or none, in their order: 10,000 at most, of 64 MiB. Repeated while its outcome is unknown only
+   * where each has an `expect` or a new id; a `ConflictError` then has the outcome `Unknown`.
+   */
+  async putDocuments(documents: readonly NewDocumentOf[], options: CallOptions = {}): Promise<PutDocument[]> {
+    const named = documents.map((document) => (document.id === undefined ? identified(document) : document));
+    const repeatable = named.every(({ expect }) => expect !== undefined);
+    const body = { documents: named.map(expecting) };
+    const put = await this.#transport.call({ method: "POST", path: "/v1/documents", body, repeatable }, options);
+    return (put as { documents: PutDocument[] }).documents;
+  }
+
   /** Lists the spaces right below one, or the top-level ones, with how much each holds (exact up to 1,000) and when the newest was created. */
   async spaces(options: SpacesOptions = {}): Promise<SpaceLevel[]> {
     const { signal, timeout, ...query } = options;
@@ -166,6 +180,15 @@ export function timed<R extends { readonly createdAt?: number | Date }>(record: 
 
 function keyed(memory: NewMemory): object {
   return { ...timed(memory), idempotencyKey: memory.idempotencyKey ?? crypto.randomUUID() };
+}
+
+function identified(document: NewDocumentOf): NewDocumentOf {
+  return { ...document, id: crypto.randomUUID(), expect: "absent" };
+}
+
+function expecting(document: NewDocumentOf): object {
+  const { expect } = document;
+  return { ...timed(document), ...(typeof expect === "number" ? { expect: { revision: expect } } : {}) };
 }
 
 function memoryPath(id: string): string {

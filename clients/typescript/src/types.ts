@@ -160,6 +160,24 @@ export interface NewDocument {
   readonly createdAt?: number | Date;
 }
 
+/** One of many documents to put. */
+export interface NewDocumentOf extends NewDocument {
+  readonly collection: string;
+  /** Made for the document unless given. */
+  readonly id?: string;
+  /** What must be in place, or else `Conflict`: nothing, or this revision. */
+  readonly expect?: "absent" | number;
+}
+
+/** What a put of many left of one of its documents. Times are milliseconds since 1970 UTC. */
+export interface PutDocument {
+  readonly id: string;
+  readonly collection: string;
+  readonly createdAt: number;
+  readonly updatedAt?: number;
+  readonly revision: number;
+}
+
 export interface PutOptions extends CallOptions {
   /** What must be in place, or else `Conflict`: nothing, or this revision. Only with it is a put repeated whose outcome is unknown. */
   readonly expect?: "absent" | number;

@@ -125,6 +125,22 @@ test("documents are put where what is expected is in place", async (t) => {
   assert.equal(await notes.get("b"), undefined);
 });
 
+test("many documents are put all or none", async (t) => {
+  const memory = await openMemory(t);
+  const one = { collection: "notes", id: "a", spaceId: "ana", content: "one", createdAt: new Date(5), expect: "absent" } as const;
+  const two = { collection: "other", id: "a", spaceId: "ana", content: "two" };
+  const put = await memory.putDocuments([one, two, { collection: "notes", spaceId: "ana", content: "three" }]);
+  assert.deepEqual(put.slice(0, 2), [
+    { id: "a", collection: "notes", createdAt: 5, revision: 1 },
+    { id: "a", collection: "other", createdAt: put[1]?.createdAt, revision: 1 },
+  ]);
+  assert.match(put[2]?.id ?? "", /^[0-9a-f-]{36}$/);
+  await assert.rejects(memory.putDocuments([{ ...two, content: "changed" }, one]), { kind: "Conflict", outcome: "NotDone" });
+  assert.equal((await memory.documents("other").get("a"))?.content, "two");
+  assert.equal((await memory.putDocuments([{ ...one, content: "four", expect: 1 }]))[0]?.revision, 2);
+  assert.deepEqual(await memory.putDocuments([]), []);
+});
+
 test("documents are found, and removed within a limit", async (t) => {
   const memory = await openMemory(t);
   const notes = memory.documents("notes");

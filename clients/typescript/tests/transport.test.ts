@@ -104,6 +104,23 @@ test("a look that fails does not say that what it looks for was not done", async
   assert.deepEqual([removed.kind, removed.outcome], ["Conflict", "Unknown"]);
 });
 
+test("many documents are put again where each has an expectation or a new id", async (t) => {
+  const { url, seen } = await scripted(t, cutOff, json({ documents: [] }));
+  const document = { collection: "notes", spaceId: "s", content: "" };
+  await Memory.connect(url).putDocuments([document, { ...document, id: "a", expect: 3 }]);
+  const [first, second] = seen.map(({ body }) => (JSON.parse(body) as { documents: { id: string; expect: unknown }[] }).documents);
+  assert.deepEqual(first, second);
+  assert.deepEqual(
+    first?.map(({ id, expect }) => [id.length, expect]),
+    [
+      [36, "absent"],
+      [1, { revision: 3 }],
+    ],
+  );
+  const { url: other } = await scripted(t, cutOff);
+  assert.equal((await failure(Memory.connect(other).putDocuments([{ ...document, id: "a" }]))).outcome, "Unknown");
+});
+
 test("retries end", async (t) => {
   const { url, seen } = await scripted(t, problem(503, { error: "Unavailable", retryable: true }, { "retry-after": "0" }));
   assert.ok((await failure(Memory.connect(url, { retries: 2 }).health())) instanceof UnavailableError);

@@ -6,7 +6,7 @@
 ...     memory.recall("Who adopted a cat?", under="ana").hits
 """
 
-from ._calls import CLEAR, KEEP, NewMemory, Paged, Query, Question, Selection, Spaces
+from ._calls import CLEAR, KEEP, NewDocument, NewMemory, Paged, Query, Question, Selection, Spaces
 from .aio import AsyncMemory
 from .client import Memory
 from .errors import (
@@ -37,6 +37,7 @@ from .models import (
     MemoryRecord,
     Neighbour,
     Parts,
+    PutDocument,
     Recalled,
     Removed,
     SpaceCount,
@@ -66,11 +67,13 @@ __all__ = [
     "MemoryPage",
     "MemoryRecord",
     "Neighbour",
+    "NewDocument",
     "NewMemory",
     "NotFound",
     "Outcome",
     "Paged",
     "Parts",
+    "PutDocument",
     "Query",
     "Question",
     "Recalled",

@@ -137,6 +137,19 @@ class NewMemory(TypedDict, total=False):
     idempotency_key: NotRequired[str]
 
 
+class NewDocument(TypedDict, total=False):
+    """A document to put."""
+
+    collection: Required[str]
+    space: Required[str]
+    content: Required[str]
+    id: NotRequired[str]
+    """One that nobody else makes unless given."""
+    metadata: NotRequired[Mapping[str, Any]]
+    created_at: NotRequired[Time]
+    expect: NotRequired[Expect]
+
+
 @dataclass(frozen=True)
 class Answer:
     """An answer over HTTP."""
@@ -276,6 +289,15 @@ def put_document(
     )
 
 
+def put_documents(documents: Iterable[NewDocument]) -> Call[list[models.PutDocument]]:
+    """Puts documents. Only where each has an expectation they can be put again."""
+    documents = [_document(document) for document in documents]
+    body = members({"documents": array([_document_text(document) for document in documents])})
+    put = _model(models.PutDocuments)
+    repeatable = all("expect" in document for document in documents)
+    return Call("POST", "/v1/documents", lambda answer: put(answer).documents, body=body.encode(), repeatable=repeatable)
+
+
 def get_document(collection: str, id: str) -> Call[models.Document]:
     """Reads a document."""
     return Call("GET", f"/v1/documents/{_path(collection)}/{_path(id)}", _model(models.Document))
@@ -349,6 +371,34 @@ def _memory(memory: NewMemory) -> JsonText:
             "metadata": None if metadata is None else dumps("metadata", metadata),
             "status": None if status is None else dumps("status", status),
             "idempotencyKey": dumps("idempotency_key", memory.get("idempotency_key") or new_id()),
+        }
+    )
+
+
+_DOCUMENT = frozenset(NewDocument.__annotations__)
+
+
+def _document(document: NewDocument) -> NewDocument:
+    """The document with an id that is made before the first attempt."""
+    _check_names(document, _DOCUMENT)
+    if not {"collection", "space", "content"} <= document.keys():
+        raise InvalidInput("a document has a collection, a space and a content")
+    return document if "id" in document else {**document, "id": new_id(), "expect": "absent"}
+
+
+def _document_text(document: NewDocument) -> JsonText:
+    created_at = document.get("created_at")
+    expect = document.get("expect")
+    expected = expect if expect is None or expect == "absent" else {"revision": expect}
+    return members(
+        {
+            "collection": dumps("collection", document["collection"]),
+            "id": dumps("id", document.get("id")),
+            "spaceId": dumps("space", document["space"]),
+            "content": dumps("content", document["content"]),
+            "metadata": dumps("metadata", document.get("metadata") or {}),
+            "createdAt": None if created_at is None else dumps("created_at", _millis(created_at)),
+            "expect": None if expected is None else dumps("expect", expected),
         }
     )
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import base64
 import time
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, TypedDict, TypeVar
 
+from ._calls import NewDocument
 from ._documents import put_once, quoted, remove_under
 from .client import Memory
-from .errors import Corrupt
+from .errors import Conflict, Corrupt, Outcome
 from .models import Document
 from .spaces import id_in, id_moved
 
@@ -19,6 +21,8 @@ T = TypeVar("T")
 # Bytes of a value that go into the document itself, and of each part of a larger one: less than 1 MiB as base64.
 _INLINE = 16 << 10
 _PART = 700 << 10
+# Bytes that one call puts, of the 64 MiB that it may.
+AT_ONCE_BYTES = 32 << 20
 # A write that is not done after an hour never will be.
 _ABANDONED_MS = 3_600_000
 # How many documents, and parts of how many writes, a request removes.
@@ -33,39 +37,72 @@ class Packed(TypedDict, total=False):
 
 
 class Write:
-    """One write of a document, with the parts of its values, which are put before it.
+    """One write of a document, which is put with the parts of its values.
 
     The parts have names that no other write has, and the document has :attr:`about` in its metadata. So who removes or replaces a
     document removes the parts of that write alone, and never those of a write under way.
     """
 
     def __init__(self, parts: Parts, space: str) -> None:
+        """Of a document whose parts are to lie in this space."""
+        self.space = space
+        self.name = uuid.uuid4().hex
+        self.size = 0
+        """Bytes of what is put with the document."""
         self._parts = parts
-        self._space = space
-        self._name = uuid.uuid4().hex
+        self._left: list[NewDocument] = []
+        self._document: NewDocument | None = None
         self._count = 0
+
+    @property
+    def documents(self) -> list[NewDocument]:
+        """The parts that are not stored yet, and the document."""
+        return [*self._left, self.document]
+
+    @property
+    def document(self) -> NewDocument:
+        """The document, once :meth:`of` has named it."""
+        assert self._document is not None
+        return self._document
 
     @property
     def about(self) -> dict[str, Any]:
         """What the metadata of the document hold: the name of the write, and how many parts it has."""
-        return {"write": self._name, "parts": self._count}
+        return {"write": self.name, "parts": self._count}
 
     def discard(self) -> None:
         """Removes the parts again, of a document that was not put."""
         if self._count:
-            self._parts.remove_writes(self._space, [self._name])
+            self._parts.remove_writes(self.space, [self.name])
 
     def pack(self, value: bytes) -> Packed:
-        """The value for the document, whose parts are stored then if it is large."""
+        """The value for the document. The parts of a large one are put with it, or earlier where they are too many for one call."""
         if len(value) <= _INLINE:
             return {"data": base64.b64encode(value).decode()}
         names = []
         for start in range(0, len(value), _PART):
-            name = f"{self._name}/{self._count}"
-            self._parts.put(self._space, self._name, name, value[start : start + _PART])
+            name = f"{self.name}/{self._count}"
+            content = base64.b64encode(value[start : start + _PART]).decode()
+            if self._left and self.size + len(content) > AT_ONCE_BYTES:
+                self._parts.store(self._left)
+                self._left, self.size = [], 0
+            self._left.append(self._new(self._parts.collection, id_in(self.space, name), content, self.space, {"write": self.name}))
             self._count += 1
             names.append(name)
         return {"parts": names}
+
+    def of(
+        self, collection: str, id: str, content: str, space: str, about: Mapping[str, Any], created_at: int | None = None
+    ) -> NewDocument:
+        """Names the document, which is not there yet as far as is known."""
+        self._document = document = self._new(collection, id, content, space, about)
+        if created_at is not None:
+            document["created_at"] = created_at
+        return document
+
+    def _new(self, collection: str, id: str, content: str, space: str, about: Mapping[str, Any]) -> NewDocument:
+        self.size += len(content)
+        return NewDocument(collection=collection, id=id, content=content, space=space, metadata=about, expect="absent")
 
 
 class Parts:
@@ -75,10 +112,51 @@ class Parts:
         self._memory = memory
         self.collection = collection
 
-    def put(self, space: str, write: str, name: str, part: bytes) -> None:
-        """Stores a part of a write."""
-        content, about = base64.b64encode(part).decode(), {"write": write}
-        self._memory.put_document(self.collection, id_in(space, name), content, space=space, metadata=about, expect="absent")
+    def store(self, parts: Iterable[NewDocument]) -> None:
+        """Stores parts. Their names are new, so what has them is there by an earlier attempt."""
+        with suppress(Conflict):
+            self._memory.put_documents(parts)
+
+    def put(self, write: Write) -> bool:
+        """Puts a document with its parts, all or none; tells whether what it expects was in place."""
+        return self._refusal([write]) is None
+
+    def replace(self, *writes: Write) -> None:
+        """Puts the documents of some writes in the places of those that are there, whose parts go then."""
+        left = list(writes)
+        replaced: dict[Write, Document | None] = {}
+        while left and (refusal := self._refusal(left)) is not None:
+            for write in tuple(left):
+                found = self._found(write.document)
+                if found is not None and found.metadata.get("write") == write.name:
+                    # By an earlier attempt, whose answer was lost.
+                    left.remove(write)
+                    continue
+                replaced[write] = found
+                write.document["expect"] = "absent" if found is None else found.revision
+                if refusal.outcome is Outcome.UNKNOWN:
+                    self._withdraw(write)
+        for write, document in replaced.items():
+            self.remove(write.space, [] if document is None else [document])
+
+    def _refusal(self, writes: Iterable[Write]) -> Conflict | None:
+        documents = [document for write in writes for document in write.documents]
+        try:
+            self._memory.put_documents(documents)
+        except Conflict as error:
+            # It may be an earlier attempt that is in the way, and then all of it is there.
+            found = self._found(documents[-1]) if error.outcome is Outcome.UNKNOWN else None
+            is_there = found is not None and (found.content, found.metadata) == (documents[-1]["content"], documents[-1].get("metadata"))
+            return None if is_there else error
+        return None
+
+    def _withdraw(self, write: Write) -> None:
+        """Removes the parts that an earlier attempt may have put, and that another is about to put."""
+        if ids := [part.get("id", "") for part in write.documents[:-1]]:
+            self._memory.remove_documents(self.collection, ids=ids, max=len(ids))
+
+    def _found(self, document: NewDocument) -> Document | None:
+        return self._memory.get_document(document["collection"], document.get("id", ""))
 
     def unpack(self, space: str, packed: Packed) -> bytes:
         """The value that was packed; :class:`Corrupt` where a part of it is missing."""

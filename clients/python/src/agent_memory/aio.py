@@ -14,7 +14,7 @@ import httpx
 from . import _calls as calls
 from . import models
 from ._attempts import Attempts
-from ._calls import KEEP, Call, Expect, NewMemory, Paged, Query, Question, Selection, Status, Time
+from ._calls import KEEP, Call, Expect, NewDocument, NewMemory, Paged, Query, Question, Selection, Status, Time
 from ._connection import TIMEOUT, error_of_unreadable, options, request_of
 from ._server import Server
 from .errors import AgentMemoryError, Closed, NotFound
@@ -170,6 +170,10 @@ class AsyncMemory:
     ) -> models.Document:
         """Creates a document under an id that is made for it before the first attempt."""
         return await self._do(calls.put_document(collection, calls.new_id(), content, space, metadata, created_at, "absent"))
+
+    async def put_documents(self, documents: Iterable[NewDocument]) -> list[models.PutDocument]:
+        """Creates or replaces documents of any collections, all or none, as :meth:`Memory.put_documents`."""
+        return await self._do(calls.put_documents(documents))
 
     async def get_document(self, collection: str, id: str) -> models.Document | None:
         """Reads one document; ``None`` if there is none with this id."""

@@ -14,7 +14,7 @@ import httpx
 from . import _calls as calls
 from . import models
 from ._attempts import Attempts
-from ._calls import KEEP, Call, Expect, NewMemory, Paged, Query, Question, Selection, Status, Time
+from ._calls import KEEP, Call, Expect, NewDocument, NewMemory, Paged, Query, Question, Selection, Status, Time
 from ._connection import TIMEOUT, error_of_unreadable, options, request_of
 from ._server import Server
 from .errors import AgentMemoryError, Closed, NotFound
@@ -189,6 +189,15 @@ class Memory:
     ) -> models.Document:
         """Creates a document under an id that is made for it before the first attempt."""
         return self._do(calls.put_document(collection, calls.new_id(), content, space, metadata, created_at, "absent"))
+
+    def put_documents(self, documents: Iterable[NewDocument]) -> list[models.PutDocument]:
+        """Creates or replaces documents of any collections, all or none, at most 10,000 and 64 MiB of text, in their order.
+
+        Each is a dict with the arguments of :meth:`put_document`: ``{"collection": "notes", "space": "ana", "content": "Hi"}``. Without an
+        ``id`` it gets one that nobody else makes. The call is attempted again while it is unknown what an attempt did only where each
+        document has an ``expect`` or a new id, and a :class:`Conflict` then has the outcome ``UNKNOWN``.
+        """
+        return self._do(calls.put_documents(documents))
 
     def get_document(self, collection: str, id: str) -> models.Document | None:
         """Reads one document; ``None`` if there is none with this id."""

@@ -70,6 +70,22 @@ class Document(Model):
         return _table.documents([self])
 
 
+class PutDocument(Model):
+    """What a put of many left of one of its documents."""
+
+    id: str
+    collection: str
+    created_at: int
+    updated_at: int | None = None
+    revision: int
+
+
+class PutDocuments(Model):
+    """What a put of many left, in its order."""
+
+    documents: list[PutDocument]
+
+
 class Unreadable(Model):
     """A row that matches as far as can be told, and is no valid record."""
 

@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any
 from agents.memory import SessionSettings
 from agents.memory.session import SessionABC
 
-from ._documents import put_once, remove_unchanged
+from ._documents import remove_unchanged
 from ._parts import Parts, Write
 from .client import Memory
-from .errors import Conflict
 from .models import Document
 from .spaces import id_in, space_of
 
@@ -79,18 +78,21 @@ class AgentMemorySession(SessionABC):
         return items if limit is None else items[len(items) - limit :] if 0 < limit < len(items) else items[: max(limit, 0)]
 
     def _add(self, items: list[TResponseInputItem]) -> None:
-        write, number = Write(self._parts, self._space), 0
-        content = _content(items, write)
+        number = 0
         while True:
+            write = Write(self._parts, self._space)
+            content = _content(items, write)
             newest = self._newest()
             if newest is not None:
                 number = max(number, newest.metadata["number"] + 1)
             # The order of a session is that of its numbers, also where clocks differ.
             created_at = max(time.time_ns() // 1_000_000, 0 if newest is None else newest.created_at)
             # The name of the write is in the metadata, so that equal items of another writer are not taken for these.
-            id, about = id_in(self._space, f"{number:016}"), {"number": number, **write.about}
-            if put_once(self._memory, self._collection, id, content, self._space, about, created_at):
+            about = {"number": number, **write.about}
+            write.of(self._collection, id_in(self._space, f"{number:016}"), content, self._space, about, created_at)
+            if self._parts.put(write):
                 return
+            write.discard()
             # The newest may have a lower number than others: who added it may have looked while the one before was taken away.
             number += 1
 
@@ -110,12 +112,10 @@ class AgentMemorySession(SessionABC):
         """Leaves some items of a batch; tells whether it did, and so that nobody has changed the batch meanwhile."""
         if not left:
             return remove_unchanged(self._memory, batch)
-        content, about = _content(left, write), {**batch.metadata, **write.about}
-        try:
-            self._memory.put_document(self._collection, batch.id, content, space=self._space, metadata=about, expect=batch.revision)
-        except Conflict:
-            return False
-        return True
+        content = _content(left, write)
+        document = write.of(self._collection, batch.id, content, self._space, {**batch.metadata, **write.about})
+        document["expect"] = batch.revision
+        return self._parts.put(write)
 
     def _clear(self) -> None:
         self._parts.remove_with_documents([self._collection], self._space)

@@ -21,11 +21,10 @@ from langgraph.checkpoint.base import (
 )
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
-from .._calls import Expect, Paged
+from .._calls import Paged
 from .._documents import condition, quoted, replace
 from .._parts import Parts, Write
 from ..client import Memory
-from ..errors import Conflict
 from ..models import Document
 from ..spaces import id_in, id_moved, space_of
 from ._config import config_of, millis_of, place_of
@@ -72,8 +71,8 @@ class AgentMemorySaver(SaverInThreads):
         shown = {name: value for name, value in metadata.items() if condition((name,), "=", value)}
         about = {"thread": thread, "namespace": namespace, "checkpoint": checkpoint["id"], "parent": parent, "metadata": shown}
         id, created_at = id_in(space, checkpoint["id"]), millis_of(checkpoint["id"])
-        replaced = replace(self._memory, self._checkpoints, id, content, space, {**about, **write.about}, created_at)
-        self._parts.remove(below, [] if replaced is None else [replaced])
+        write.of(self._checkpoints, id, content, space, {**about, **write.about}, created_at)
+        self._parts.replace(write)
         return config_of(thread, namespace, checkpoint["id"])
 
     def put_writes(self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = "") -> None:
@@ -95,15 +94,13 @@ class AgentMemorySaver(SaverInThreads):
             write = Write(self._parts, space)
             body = json.dumps([each.packed(write) for each in merged.values()])
             content = json.dumps(write.pack(body.encode()))
-            expect: Expect = "absent" if found is None else found.revision
-            try:
-                self._memory.put_document(self._writes, id, content, space=space, metadata=write.about, expect=expect)
-            except Conflict:
-                write.discard()
-                found = self._memory.get_document(self._writes, id)
-            else:
-                self._parts.remove(space, [] if found is None else [found])
-                return
+            document = write.of(self._writes, id, content, space, write.about)
+            if found is not None:
+                document["expect"] = found.revision
+            if self._parts.put(write):
+                return self._parts.remove(space, [] if found is None else [found])
+            write.discard()
+            found = self._memory.get_document(self._writes, id)
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         thread, namespace, checkpoint = place_of(config)

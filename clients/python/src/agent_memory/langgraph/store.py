@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta, timezone
+from itertools import groupby
 from typing import Any
 
 from langgraph.store.base import (
@@ -24,17 +25,22 @@ from langgraph.store.base import (
 )
 
 from .._calls import Paged, Question
-from .._documents import ask, remove_unchanged, replace
-from .._parts import Parts, Write
+from .._documents import ask, remove_unchanged
+from .._parts import AT_ONCE_BYTES, Parts, Write
 from ..client import Memory
 from ..models import Document
 from ..spaces import id_in, names_of, space_of
 from ._filters import conditions, matches
+from ._shared import SharedBatches
 
 # A value of at most so many bytes lies in the metadata, where the server can look into it; larger ones in parts.
 _SHOWN = 48 << 10
 _DEEPEST = 24
 _MOST_TEXT = 1_000_000
+# Items of one request, of the 10,000 that it may have.
+_MOST_PUTS = 1000
+# Where the parts of the items in a space lie: a segment that no name becomes, so that no namespace lies there.
+_PARTS = "+parts"
 _MOST_HITS = 1000
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
@@ -53,23 +59,38 @@ class AgentMemoryStore(BaseStore):
         self._collection = collection
         self._parts = Parts(memory, f"{collection}_parts")
         self._index = index
+        self._shared = SharedBatches(self.batch)
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
-        """Does the operations in their order, once all of them name valid namespaces."""
+        """Does the operations in their order, once all of them name valid namespaces. Puts in a row are one request, all or none."""
         ops = list(ops)
         for op in ops:
             validate_op_namespace(op)
-        return [self._do(op) for op in ops]
+            if isinstance(op, PutOp) and op.ttl is not None:
+                raise NotImplementedError("this store has no expiry yet: leave ttl out")
+        results: list[Result] = []
+        for is_put, group in groupby(ops, lambda op: isinstance(op, PutOp) and op.value is not None):
+            if is_put:
+                puts = [op for op in group if isinstance(op, PutOp)]
+                self._put(puts)
+                results += [None] * len(puts)
+            else:
+                results += map(self._do, group)
+        return results
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
-        """Does the operations in their order, in a thread. A task that is cancelled leaves them to their end."""
-        return await asyncio.to_thread(self.batch, list(ops))
+        """Does the operations in their order, in a thread. Those of tasks that put at the same time are one batch. A task that is cancelled
+        leaves its operations to their end."""
+        ops = list(ops)
+        if any(isinstance(op, PutOp) for op in ops):
+            return await self._shared.do(ops)
+        return await asyncio.to_thread(self.batch, ops)
 
     def _do(self, op: Op) -> Result:
         if isinstance(op, GetOp):
             return self._get(op)
         if isinstance(op, PutOp):
-            self._delete(op) if op.value is None else self._put(op)
+            self._delete(op)
             return None
         if isinstance(op, SearchOp):
             return self._search(op)
@@ -83,21 +104,29 @@ class AgentMemoryStore(BaseStore):
         item = None if found is None else self._item(found)
         return None if item is None else Item(**item)
 
-    def _put(self, op: PutOp) -> None:
-        if op.ttl is not None:
-            raise NotImplementedError("this store has no expiry yet: leave ttl out")
+    def _put(self, ops: Iterable[PutOp]) -> None:
+        """Puts items in as few requests as their size allows; of one item the last value."""
+        writes = {(op.namespace, op.key): self._write(op) for op in ops}
+        together: list[Write] = []
+        for write in writes.values():
+            if together and (len(together) == _MOST_PUTS or sum(each.size for each in together) + write.size > AT_ONCE_BYTES):
+                self._parts.replace(*together)
+                together = []
+            together.append(write)
+        self._parts.replace(*together)
+
+    def _write(self, op: PutOp) -> Write:
         space = self._space(op.namespace)
+        write = Write(self._parts, f"{space}/{_PARTS}")
         about: dict[str, Any] = {"key": op.key, "namespace": list(op.namespace)}
         text = json.dumps(op.value, allow_nan=False)
         if len(text) <= _SHOWN and _is_kept(op.value):
             about["value"] = op.value
         else:
-            write = Write(self._parts, _parts_of(space))
             about |= {"packed": write.pack(text.encode()), **write.about}
         content = _cut("\n".join(self._texts(op)).replace("\0", " "))
-        replaced = replace(self._memory, self._collection, id_in(space, op.key), content, space, about)
-        if replaced is not None:
-            self._parts.remove(_parts_of(space), [replaced])
+        write.of(self._collection, id_in(space, op.key), content, space, about)
+        return write
 
     def _delete(self, op: PutOp) -> None:
         space = self._space(op.namespace)
@@ -106,7 +135,7 @@ class AgentMemoryStore(BaseStore):
             return
         while (found := self._memory.get_document(self._collection, id)) is not None:
             if remove_unchanged(self._memory, found):
-                return self._parts.remove(_parts_of(space), [found])
+                return self._parts.remove(f"{space}/{_PARTS}", [found])
 
     def _search(self, op: SearchOp) -> list[SearchItem]:
         found = self._answers(op) if op.query else self._newest(op, None)
@@ -160,7 +189,7 @@ class AgentMemoryStore(BaseStore):
         about = document.metadata
         value = about.get("value")
         if "packed" in about:
-            value = json.loads(self._parts.unpack(_parts_of(document.space_id), about["packed"]))
+            value = json.loads(self._parts.unpack(f"{document.space_id}/{_PARTS}", about["packed"]))
         return {
             "value": value,
             "key": about["key"],
@@ -171,11 +200,6 @@ class AgentMemoryStore(BaseStore):
 
     def _space(self, namespace: Sequence[str]) -> str:
         return space_of(self._root, *namespace)
-
-
-def _parts_of(space: str) -> str:
-    """Where the parts of the items in a space lie: in a segment that no name becomes, so that no namespace lies there."""
-    return f"{space}/+parts"
 
 
 def _is_at(namespace: Sequence[str], to: MatchCondition) -> bool:
