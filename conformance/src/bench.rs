@@ -1,5 +1,6 @@
 //! The workloads on an engine, beside its bare driver doing the same work on the same data.
 
+use std::future::Ready;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -245,6 +246,11 @@ impl Bench<'_> {
         let name = "recall: a question to memories of a scope, beside reading all of it";
         let reading = async |_: Vec<()>| drop(beside.query(&scoped(SCOPE)).await.expect("answers"));
         self.compare(name, || vec![()], Some(reading), async |_| recall(&beside).await);
+        // Of a large scope, a recall looks at the newest memories (R5).
+        let all = MemoryQuery::builder().all().limit(10).build().expect("a query");
+        let all = Recall::new(QUESTION, all).expect("a question");
+        let recall = async |_: Vec<()>| drop(beside.recall(&all).await.expect("answers"));
+        self.compare("recall: a question to all memories", || vec![()], None::<fn(Vec<()>) -> Ready<()>>, recall);
         for (ours, namespace) in [alone, beside].into_iter().zip(namespaces) {
             self.close(ours, namespace);
         }
