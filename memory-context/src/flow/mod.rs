@@ -41,7 +41,7 @@ pub use reflect::ReflectionEvaluator;
 pub use respond::{BYPASS_SOURCES, BYPASS_TYPES, Decision, Received, RespondRules, Why, is_own, is_reflection_due};
 pub use run::Run;
 pub use service::{Incoming, Limits, MessageService};
-pub use tap::Answer;
 pub(crate) use tap::Tap;
+pub use tap::{Answer, Piece};
 pub use templates::{POST_PROVIDERS, REFLECTION_PROVIDERS, RESPOND_PROVIDERS};
 pub use voice::Platform;

@@ -25,7 +25,7 @@ use super::{
     AttachmentReader, Claim, Decision, End, Events, Journal, Platform, Received, RespondRules, RoomQueues, Run, Step,
     Ticket, Why, is_own,
 };
-use crate::records::{Message, NewMessage, OpenMessage, Scope, Taken};
+use crate::records::{Message, NewMessage, OpenMessage, RoomId, Scope, Taken};
 use crate::state::{ComposeOptions, Composer, State, Turn};
 use crate::template::Template;
 
@@ -257,6 +257,11 @@ impl MessageService {
                 None => end,
             }
         }
+    }
+
+    /// Supersedes the answers in a room that are still thought about, as a newer message that is to be answered does.
+    pub(crate) fn interrupt(&self, room: &RoomId) {
+        self.queues.enter(room, self.composer.services().clock().now()).supersede();
     }
 
     /// Takes nothing in any more, and ends when no run is going on: what was decided is said and done before that, and what was not

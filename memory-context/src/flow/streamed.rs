@@ -2,13 +2,15 @@
 
 use tokio::sync::mpsc::UnboundedSender;
 
+use super::Piece;
 use super::answer::{MAX_ANSWER, markup_in};
 use super::tap::BETWEEN;
+use crate::state::ToolResult;
 
 /// Passes on what a model writes as it comes, as far as that is plain text: what may be an answer in XML or JSON is held back until it
 /// is read and said.
 pub(super) struct Streamed {
-    pieces: UnboundedSender<String>,
+    pieces: UnboundedSender<Piece>,
     /// What the model has written since it began.
     written: String,
     /// How much of it was passed on, without the white space before it.
@@ -23,7 +25,7 @@ pub(super) struct Streamed {
 const TAG: usize = 64;
 
 impl Streamed {
-    pub(super) fn new(pieces: UnboundedSender<String>) -> Self {
+    pub(super) fn new(pieces: UnboundedSender<Piece>) -> Self {
         Self { pieces, written: String::new(), passed: 0, is_held: false, has_said: false }
     }
 
@@ -65,13 +67,19 @@ impl Streamed {
         self.has_said = true;
     }
 
+    /// A tool that was called is done.
+    pub(super) fn result(&self, result: &ToolResult) {
+        // Whoever listened may have gone.
+        let _ = self.pieces.send(Piece::Result(result.clone()));
+    }
+
     fn pass(&self, piece: String) {
         if piece.is_empty() {
             return;
         }
         let is_first = self.passed == 0 && self.has_said;
         // Whoever listened may have gone.
-        let _ = self.pieces.send(if is_first { format!("{BETWEEN}{piece}") } else { piece });
+        let _ = self.pieces.send(Piece::Text(if is_first { format!("{BETWEEN}{piece}") } else { piece }));
     }
 }
 
@@ -99,7 +107,11 @@ mod tests {
             streamed.said(text);
         }
         drop(streamed);
-        std::iter::from_fn(|| receiver.try_recv().ok()).collect()
+        let text = |piece: Piece| match piece {
+            Piece::Text(text) => text,
+            other => panic!("{other:?}"),
+        };
+        std::iter::from_fn(|| receiver.try_recv().ok()).map(text).collect()
     }
 
     #[test]
