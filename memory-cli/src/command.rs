@@ -120,6 +120,8 @@ pub(crate) enum MemoryCommand {
     /// Load a small sample and show how recall works: start here.
     Quickstart,
     /// Serve the memory to other programs: REST at /v1, and MCP at /mcp or over standard input and output.
+    ///
+    /// With --agent, also an agent that remembers, to any program that speaks OpenAI's chat completions.
     Serve(serve::ServeArgs),
 }
 
