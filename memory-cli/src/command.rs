@@ -85,11 +85,12 @@ pub(crate) enum MemoryCommand {
     Prompt(prompt::PromptCommand),
     /// Talk to an agent at the terminal: a model behind an endpoint answers, and what is said is kept.
     ///
-    /// Each line of standard input is a message, and each answer comes on standard output. The messages, what the agent thought and did,
-    /// and the facts that it learned stay in the memory, and the next conversation goes on from there. The end of the input, or
-    /// Ctrl-C, ends it when what was said is answered, and a second Ctrl-C at once. With --json, each answer is a line
-    /// {"kind":"answer",...}, and what became of each line of the input is one {"kind":"end",...}. A message that can't be answered
-    /// is reported, makes the exit code 1 in the end, and the conversation goes on.
+    /// Each line of standard input is a message, and its answer comes on standard output as it is written. The messages, what the agent
+    /// thought and did, and the facts that it learned stay in the memory, and the next conversation goes on from there. Ctrl-C gives up
+    /// an answer that is thought about; without one, or once more, it ends the conversation, as the end of the input does. With --json,
+    /// each answer is a line {"kind":"answer",...}, what became of each line of the input is one {"kind":"end",...}, and with --verbose
+    /// each call of a tool is one {"kind":"tool",...}. A message that can't be answered is reported, makes the exit code 1 in the end,
+    /// and the conversation goes on.
     Chat(chat::ChatArgs),
     /// Show what an agent would know when it answers a message: its conversation, its character, what it can do.
     ///
@@ -119,6 +120,8 @@ pub(crate) enum MemoryCommand {
     /// Load a small sample and show how recall works: start here.
     Quickstart,
     /// Serve the memory to other programs: REST at /v1, and MCP at /mcp or over standard input and output.
+    ///
+    /// With --agent, also an agent that remembers, to any program that speaks OpenAI's chat completions.
     Serve(serve::ServeArgs),
 }
 

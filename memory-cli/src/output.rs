@@ -37,6 +37,11 @@ impl Output {
         writeln!(self.out, "{text}").map_err(OutputFailed)
     }
 
+    /// A part of a line.
+    pub(crate) fn part(&mut self, text: impl fmt::Display) -> Result<(), OutputFailed> {
+        write!(self.out, "{text}").map_err(OutputFailed)
+    }
+
     /// One JSON value on a line.
     pub(crate) fn json(&mut self, value: &impl Serialize) -> Result<(), OutputFailed> {
         serde_json::to_writer(&mut self.out, value).map_err(|error| OutputFailed(error.into()))?;

@@ -10,7 +10,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::thread::JoinHandle;
 
 use axum::http::StatusCode;
-use common::{Cli, stderr, stdout};
+use common::{Cli, eventually, stderr, stdout};
 use model::{Model, Question};
 use serde_json::{Value, json};
 
@@ -172,23 +172,32 @@ async fn lines_wait_for_one_another() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_line_that_interrupts_takes_the_place_of_the_one_before() {
+async fn people_see_an_answer_as_it_is_written_and_the_tools_that_are_called() {
     let (cli, mut model) = (Cli::new(), Model::start().await);
-    let mut chat = Chat::start(&cli, &model, &["--interrupt"]);
-    chat.types("one");
-    let mut older = model.asked_to(Question::Answer).await;
-    chat.types("two");
-    chat.sees(1, "superseded");
-    older.is_given_up().await;
-    older.says("One!");
-    let newer = model.asked_to(Question::Answer).await;
-    assert!(newer.prompt.contains("ana: one") && newer.prompt.contains("ana: two"), "{}", newer.prompt);
-    newer.says("Two!");
-    assert_eq!(chat.hears(), "Two!");
-    chat.sees(2, "completed");
-    let (status, errors) = chat.close();
-    assert!(status.success() && errors.is_empty(), "{errors}");
-    assert_eq!(cli.count(&["--under", "agent/eliza"]), 3, "two messages and one answer");
+    let mut command = command(&cli, &model);
+    let mut child = command
+        .arg("--verbose")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("runs");
+    writeln!(child.stdin.take().expect("it is piped"), "I like tea").expect("the binary reads");
+    let kept = json!({ "store": "user", "text": "Ana likes \u{1b}tea" });
+    model.asked_to(Question::Answer).await.calls(&[("REMEMBER", kept), ("SING", json!({}))]);
+    let writing = model.asked_to(Question::Answer).await.begins();
+    writing.writes("So do");
+    let mut shown = [0; 12];
+    child.stdout.as_mut().expect("it is piped").read_exact(&mut shown).expect("it is shown before the answer is whole");
+    assert_eq!(&shown, b"eliza: So do");
+    writing.writes(" I");
+    writing.ends();
+    let output = child.wait_with_output().expect("it ends");
+    assert_eq!((output.status.code(), stdout(&output).as_str()), (Some(0), " I\n"));
+    let errors = stderr(&output);
+    let (kept, sung) = errors.trim_end().split_once('\n').expect("two lines");
+    assert_eq!(kept, r#"[REMEMBER {"store":"user","text":"Ana likes \u001btea"}] It is kept."#);
+    assert!(sung.starts_with("[SING {}] failed: there is no tool of this name now"), "{sung}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -225,24 +234,78 @@ async fn two_rooms_are_worked_on_at_once() {
         chat.sees(1, "completed");
         assert!(chat.close().0.success());
     }
-    assert_eq!(cli.count(&["--space", "agent/eliza/room/terminal%3Awork/messages"]), 2);
+    assert_eq!(cli.count(&["--space", "agent/eliza/room/work/messages"]), 2);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_signal_ends_it_when_what_was_said_is_answered() {
+async fn a_signal_gives_up_the_answer_and_the_conversation() {
     let (cli, mut model) = (Cli::new(), Model::start().await);
     let mut chat = Chat::start(&cli, &model, &[]);
-    chat.types("one");
-    let asked = model.asked_to(Question::Answer).await;
+    chat.types("one\ntwo");
+    let mut asked = model.asked_to(Question::Answer).await;
     chat.interrupt();
+    chat.sees(1, "superseded");
+    asked.is_given_up().await;
     asked.says("One!");
-    assert_eq!(chat.hears(), "One!");
-    chat.sees(1, "completed");
     assert_eq!(chat.shows(), Value::Null, "it ends with its input still open");
     assert!(chat.close().0.success());
-
+    assert_eq!(cli.count(&["--under", "agent/eliza"]), 1, "no answer, and no other question");
+    // Without an answer to give up.
     let mut chat = Chat::start(&cli, &model, &[]);
     chat.types("two");
+    model.asked_to(Question::Answer).await.says("Two!");
+    assert_eq!(chat.hears(), "Two!");
+    chat.sees(1, "completed");
+    chat.interrupt();
+    assert_eq!(chat.shows(), Value::Null);
+    assert!(chat.close().0.success());
+}
+
+/// Runs a program at a terminal, whose other end is the standard streams.
+const TERMINAL: &str = "import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn at_a_terminal_the_conversation_goes_on_behind_an_answer_that_is_given_up() {
+    let (cli, mut model) = (Cli::new(), Model::start().await);
+    let chat = command(&cli, &model);
+    let mut terminal = Command::new("python3");
+    terminal.args(["-c", TERMINAL]).arg(chat.get_program()).args(chat.get_args());
+    terminal.envs(chat.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let mut child = terminal.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("Python runs");
+    let mut keys = child.stdin.take().expect("it is piped");
+    let mut screen = child.stdout.take().expect("it is piped");
+    let mut shows = |text: &str| {
+        let mut shown = Vec::new();
+        while !shown.ends_with(text.as_bytes()) {
+            let mut byte = [0];
+            screen.read_exact(&mut byte).unwrap_or_else(|_| panic!("{text}: {}", String::from_utf8_lossy(&shown)));
+            shown.push(byte[0]);
+        }
+    };
+    let mut types = |text: &str| keys.write_all(text.as_bytes()).expect("the terminal reads");
+    shows("Ctrl-D the conversation.");
+    types("one\n");
+    let mut asked = model.asked_to(Question::Answer).await;
+    types("\u{3}");
+    shows("The answer was given up.");
+    asked.is_given_up().await;
+    types("two\n");
+    let asked = model.asked_to(Question::Answer).await;
+    assert!(asked.prompt.contains("ana: one") && asked.prompt.contains("ana: two"), "{}", asked.prompt);
+    asked.says("Two!");
+    shows("eliza: Two!");
+    types("\u{4}");
+    assert!(child.wait().expect("it ends").success());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_cut_off_by_a_second_signal_is_answered_by_the_next_chat() {
+    let (cli, mut model) = (Cli::new(), Model::start().await);
+    let mut chat = Chat::start(&cli, &model, &[]);
+    chat.types("I like tea");
+    let kept = json!({ "store": "user", "text": "Ana likes tea" });
+    model.asked_to(Question::Answer).await.calls(&[("REMEMBER", kept)]);
+    // What it has begun to do is not given up.
     let mut asked = model.asked_to(Question::Answer).await;
     // Two signals at the same time may be one.
     while asked.is_awaited() && chat.child.try_wait().expect("it is a child").is_none() {
@@ -252,6 +315,13 @@ async fn a_signal_ends_it_when_what_was_said_is_answered() {
     asked.is_given_up().await;
     let (status, errors) = chat.close();
     assert_eq!((status.code(), errors.as_str()), (Some(1), "error: it ended before all that was said was answered\n"));
+
+    let mut chat = Chat::start(&cli, &model, &[]);
+    let asked = model.asked_to(Question::Answer).await;
+    assert!(asked.prompt.contains("Ana likes tea"), "{}", asked.prompt);
+    asked.writes("So do I");
+    assert_eq!(chat.hears(), "So do I");
+    assert!(chat.close().0.success());
 }
 
 #[test]
@@ -260,9 +330,14 @@ fn mistakes_have_exit_code_2() {
     let whole = ["chat", "--endpoint", "http://localhost:1/v1", "--model", "m"];
     for (args, error) in [
         (&["chat", "--model", "m"][..], "--endpoint <URL>"),
-        (&["chat", "--endpoint", "localhost:1/secret", "--model", "m"], "--endpoint: url: must begin with http"),
+        (
+            &["chat", "--endpoint", "localhost:1/secret", "--model", "m"],
+            "--endpoint, --character: url: must begin with http",
+        ),
         (&[&whole[..], &["--agent", ""]].concat(), "--agent: "),
         (&[&whole[..], &["--user", &"secret".repeat(20)]].concat(), "--user, --room: "),
+        (&[&whole[..], &["--user", "agent"]].concat(), "--user, --room: the user has another name than the agent"),
+        (&[&whole[..], &["--group"]].concat(), "--room <NAME>"),
         (&[&whole[..], &["--character", "secret"]].concat(), "--character: not the JSON of a character"),
     ] {
         let line = cli.fails(2, args);
@@ -311,8 +386,10 @@ async fn an_export_shows_who_said_what_and_why() {
     model.asked_to(Question::Respond).await.decides("RESPOND");
     let asked = model.asked_to(Question::Answer).await;
     assert!(asked.prompt.contains("**REMEMBER**"), "{}", asked.prompt);
-    asked.acts("REPLY, REMEMBER, SING", "", "I will");
-    assert_eq!(chat.hears(), "I will");
+    asked.writes(
+        r#"<response><thought>because</thought><actions>REPLY, REMEMBER, SING</actions><parameters>{"REMEMBER": {"store": "user",
+        "text": "Nuts make Ana ill"}}</parameters><providers></providers><text>I will</text></response>"#,
+    );
     // It hears what came of them, and has nothing to add.
     let asked = model.asked_to(Question::Answer).await;
     assert!(
@@ -321,6 +398,7 @@ async fn an_export_shows_who_said_what_and_why() {
         asked.prompt
     );
     asked.acts("IGNORE", "", "");
+    assert_eq!(chat.hears(), "I will");
     chat.sees(2, "completed");
     // No answer at all.
     chat.types("Eliza?");
@@ -332,12 +410,11 @@ async fn an_export_shows_who_said_what_and_why() {
         model.asked_to(Question::Respond).await.decides("RESPOND");
         model.asked_to(Question::Answer).await.says(&format!("Answer {line}"));
         assert_eq!(chat.hears(), format!("Answer {line}"));
-        // More than eight messages were said.
-        if line == 6 {
-            model.asked_to(Question::Reflect).await.learns("terminal:ana", "Ana drinks tea");
-        }
         chat.sees(line, "completed");
     }
+    // More than eight messages were said.
+    model.asked_to(Question::Reflect).await.learns("ana", "Ana drinks tea");
+    eventually("the fact is kept", || Audit::of(&cli).facts.iter().any(|fact| fact["content"] == "Ana drinks tea"));
     chat.types("What does Ana drink?");
     model.asked_to(Question::Respond).await.decides("RESPOND");
     let asked = model.asked_to(Question::Answer).await;
@@ -351,11 +428,7 @@ async fn an_export_shows_who_said_what_and_why() {
     let audit = Audit::of(&cli);
     // Who said what, where.
     let ignored = audit.message("Bo, is there tea?");
-    assert_eq!(ignored["trigger"]["author"], "terminal:ana");
-    assert_eq!(
-        (&ignored["trigger"]["room"], &ignored["trigger"]["source"]),
-        (&json!("terminal:kitchen"), &json!("terminal"))
-    );
+    assert_eq!((&ignored["trigger"]["author"], &ignored["trigger"]["room"]), (&json!("ana"), &json!("kitchen")));
     // In which run, and why it was answered or not.
     let (asked, failed) = (audit.message("Eliza, remember that nuts make me ill"), audit.message("Eliza?"));
     let run = |message: &Value| message["metadata"]["run"].as_str().expect("a run").to_owned();
@@ -380,13 +453,13 @@ async fn an_export_shows_who_said_what_and_why() {
     let run_of_results = json!(runs[1]);
     let expected: Vec<_> = expected.iter().map(|(action, status)| (action, status, &run_of_results)).collect();
     assert_eq!(results, expected);
-    // What it learned of whom, from which message.
-    let kept = audit.fact("Eliza, remember that nuts make me ill");
-    assert_eq!((&kept["metadata"]["source"], &kept["metadata"]["author"]), (&asked["id"], &json!("terminal:ana")));
+    // What it keeps for its prompts, and what it learned of whom, from which message.
+    let export = cli.ok(&["document", "query", "--collection", "_prompt", "--all", "--json"]);
+    assert!(export.contains("Nuts make Ana ill"), "{export}");
     let learned = audit.fact("Ana drinks tea");
     assert_eq!(
         (&learned["metadata"]["source"], &learned["metadata"]["author"]),
         (&audit.message("Line 6")["id"], &json!("eliza"))
     );
-    assert_eq!(learned["metadata"]["subject"], "terminal:ana");
+    assert_eq!(learned["metadata"]["subject"], "ana");
 }

@@ -10,7 +10,7 @@ use clap::Args;
 use memory_core::{Collection, MemoryProvider, SpaceId, SpaceSelector, Spaces};
 
 use crate::args::values;
-use crate::serve::{self, Access, Callers, Door, LedgerAccess, Secret, Settings, Tokens, Writable};
+use crate::serve::{self, Access, AgentFile, Callers, Door, LedgerAccess, Secret, Settings, Tokens, Writable};
 use crate::telemetry::Telemetry;
 use crate::usage::Usage;
 use crate::{backfill, output};
@@ -18,7 +18,7 @@ use crate::{backfill, output};
 #[derive(Debug, Args)]
 pub(crate) struct ServeArgs {
     /// Speak MCP over standard input and output, for a client that starts this program itself.
-    #[arg(long, conflicts_with_all = ["listen", "tokens"])]
+    #[arg(long, conflicts_with_all = ["listen", "tokens", "agent"])]
     stdio: bool,
     /// Where to listen. Any address that other machines reach needs --tokens.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7700")]
@@ -26,6 +26,9 @@ pub(crate) struct ServeArgs {
     /// A TOML file that maps tokens to what their callers may do.
     #[arg(long, value_name = "FILE")]
     tokens: Option<PathBuf>,
+    /// A TOML file that describes an agent, which is then offered at /v1/chat/completions in OpenAI's format.
+    #[arg(long, value_name = "FILE")]
+    agent: Option<PathBuf>,
     /// A name under which the server is reached, besides addresses and localhost.
     #[arg(long, value_name = "NAME")]
     allow_host: Vec<String>,
@@ -84,6 +87,9 @@ pub(crate) async fn run(provider: &Arc<dyn MemoryProvider>, args: &ServeArgs) ->
             return Err(Usage(format!("--tokens: the environment has {TOKEN} too, and one of the two counts")).into());
         }
     };
+    let time = Duration::from_secs(args.timeout);
+    let agent = args.agent.as_deref().map(|file| AgentFile::read(file)?.builder(provider, time)).transpose();
+    let agent = agent.map_err(|error| Usage(format!("--agent: {error:#}")))?;
     let telemetry = Telemetry::start(args.log, args.log_payloads)?;
     let mcp = Access {
         name: "local".to_owned(),
@@ -100,9 +106,10 @@ pub(crate) async fn run(provider: &Arc<dyn MemoryProvider>, args: &ServeArgs) ->
             hosts: args.allow_host.clone(),
             origins: args.allow_origin.clone(),
         },
-        time: Duration::from_secs(args.timeout),
+        time,
         concurrency: args.concurrency,
         max_body: args.max_body,
+        agent,
     };
     let backfill = tokio::spawn(backfill::complete_behind(Arc::clone(provider)));
     let served = if args.stdio {

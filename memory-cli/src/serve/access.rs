@@ -15,7 +15,7 @@ use serde::Deserialize;
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
-use super::unquoted::unquoted;
+use super::configuration;
 use crate::input;
 
 /// What a caller may do.
@@ -223,8 +223,7 @@ impl fmt::Debug for Secret {
 impl Tokens {
     /// Reads a file. Errors name the line and never show it, since it may hold a token.
     pub(crate) fn read(path: &Path) -> anyhow::Result<Self> {
-        let text = std::fs::read_to_string(path).with_context(|| format!("can't read {}", input::name(path)))?;
-        Self::parse(&text).with_context(|| input::name(path))
+        Self::parse(&configuration::read(path)?).with_context(|| input::name(path))
     }
 
     /// The names of all of them, of which no two are equal.
@@ -233,11 +232,7 @@ impl Tokens {
     }
 
     fn parse(text: &str) -> anyhow::Result<Self> {
-        let file: File = toml::from_str(text).map_err(|error| {
-            let end = error.span().map_or(0, |span| span.start).min(text.len());
-            let line = text.as_bytes()[..end].iter().filter(|byte| **byte == b'\n').count() + 1;
-            anyhow::anyhow!("line {line}: {}", unquoted(error.message()))
-        })?;
+        let file: File = configuration::parse(text)?;
         let mut names = BTreeSet::new();
         let mut tokens = Vec::new();
         for entry in file.token {

@@ -1,10 +1,12 @@
-//! The server: REST and MCP over HTTP, or MCP over the standard streams.
+//! The server: REST, MCP and an agent over HTTP, or MCP over the standard streams.
 
 mod access;
+mod configuration;
 mod extract;
 mod guard;
 mod mcp;
 mod metrics;
+mod openai;
 mod problem;
 pub(crate) mod rest;
 mod state;
@@ -21,7 +23,8 @@ use axum::extract::DefaultBodyLimit;
 use axum::http::{StatusCode, Uri, header};
 use axum::routing::get;
 use axum::{Router, middleware};
-use memory_core::MemoryProvider;
+use memory_context::agent::{Agent, AgentBuilder};
+use memory_core::{ErrorKind, MemoryProvider};
 use rmcp::ServiceExt as _;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
@@ -29,6 +32,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use crate::signal;
+use crate::usage::Usage;
 
 pub(crate) use access::{Access, LedgerAccess, Secret, Tokens, Writable};
 use mcp::Mcp;
@@ -36,6 +40,7 @@ use metrics::Metrics;
 use problem::Problem;
 use state::{Limits, Server, ServerState};
 
+pub(crate) use openai::AgentFile;
 pub(crate) use state::{Callers, Door};
 
 /// How a server is set up.
@@ -48,6 +53,8 @@ pub(crate) struct Settings {
     pub(crate) concurrency: u32,
     /// The largest body, in bytes.
     pub(crate) max_body: usize,
+    /// The agent that it offers over HTTP.
+    pub(crate) agent: Option<AgentBuilder>,
 }
 
 /// How long a shutdown waits for what is being answered.
@@ -56,15 +63,19 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Serves over HTTP until a signal ends it. Tells `listening` where.
 pub(crate) async fn over_http(
     provider: &Arc<dyn MemoryProvider>,
-    settings: Settings,
+    mut settings: Settings,
     address: SocketAddr,
     listening: impl FnOnce(SocketAddr),
 ) -> anyhow::Result<()> {
-    let max_body = settings.max_body;
+    let (max_body, builder) = (settings.max_body, settings.agent.take());
     let server = server(provider, settings)?;
     let sessions = CancellationToken::new();
-    let app = app(&server, max_body, &sessions)?;
     let listener = TcpListener::bind(address).await.with_context(|| format!("can't listen on {address}"))?;
+    let agent = match builder {
+        Some(builder) => Some(builder.grace(PATIENCE).build().await.map_err(refused)?),
+        None => None,
+    };
+    let app = app(&server, agent.as_ref(), max_body, &sessions)?;
     let signal = signal::asked_to_end()?;
     listening(listener.local_addr()?);
 
@@ -76,13 +87,31 @@ pub(crate) async fn over_http(
         () = signal => tracing::info!("shutting down"),
     }
     stop.cancel();
-    server.limits.drain(PATIENCE).await;
+    let end_of_agent = async {
+        match &agent {
+            Some(agent) => agent.shutdown().await,
+            None => Ok(()),
+        }
+    };
+    let ((), ended) = tokio::join!(server.limits.drain(PATIENCE), end_of_agent);
     // Streams that only wait for events would keep their connections for ever.
     sessions.cancel();
     if tokio::time::timeout(PATIENCE, accepting).await.is_err() {
         tracing::warn!("connections were still open when the server ended");
     }
-    Ok(())
+    Ok(ended?)
+}
+
+async fn not_allowed() -> Problem {
+    Problem::new(StatusCode::METHOD_NOT_ALLOWED, "not with this method")
+}
+
+/// A description of an agent that is none is a mistake in the arguments.
+fn refused(error: memory_core::Error) -> anyhow::Error {
+    match error.kind() {
+        ErrorKind::InvalidInput => Usage(format!("--agent: {}", error.message())).into(),
+        _ => error.into(),
+    }
 }
 
 /// Serves MCP over the standard streams until the client closes them.
@@ -117,7 +146,12 @@ fn server(provider: &Arc<dyn MemoryProvider>, settings: Settings) -> anyhow::Res
     }))
 }
 
-fn app(server: &Server, max_body: usize, sessions: &CancellationToken) -> anyhow::Result<Router> {
+fn app(
+    server: &Server,
+    agent: Option<&Agent>,
+    max_body: usize,
+    sessions: &CancellationToken,
+) -> anyhow::Result<Router> {
     let (rest, api) = rest::routes(!matches!(server.callers.door, Door::Open));
     // As bytes, since each connection has a copy of what the routes hold.
     let api = Bytes::from(serde_json::to_vec(&api)?);
@@ -136,11 +170,16 @@ fn app(server: &Server, max_body: usize, sessions: &CancellationToken) -> anyhow
     let app = rest
         .route("/v1/openapi.json", get(api))
         .fallback(async |_: Uri| Problem::new(StatusCode::NOT_FOUND, "nothing is served at this path"))
-        .method_not_allowed_fallback(async || Problem::new(StatusCode::METHOD_NOT_ALLOWED, "not with this method"))
+        .method_not_allowed_fallback(not_allowed)
         .with_state(Arc::clone(server))
         .layer(middleware::map_response(rest::log_answer))
-        .route_service("/mcp", mcp)
+        .route_service("/mcp", mcp);
+    let app = match agent {
+        Some(agent) => app.merge(openai::routes(server, agent.clone()).method_not_allowed_fallback(not_allowed)),
+        None => app,
+    };
+    let app = app
         .layer(DefaultBodyLimit::max(max_body))
         .layer(middleware::from_fn_with_state(Arc::clone(server), guard::guard));
-    Ok(app)
+    Ok(if agent.is_some() { app.layer(middleware::from_fn(openai::in_openai_form)) } else { app })
 }

@@ -11,7 +11,7 @@ use utoipa::openapi::{self, Content, Ref, RefOr};
 use utoipa::{IntoResponses, ToSchema};
 
 /// Why a request failed. It quotes no payload.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Clone, Serialize, ToSchema)]
 pub(crate) struct Problem {
     /// Always `about:blank`: the status says what kind of problem it is.
     #[serde(rename = "type")]
@@ -105,7 +105,7 @@ impl IntoResponses for Problem {
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        let mut response = (status, Json(self)).into_response();
+        let mut response = (status, Json(&self)).into_response();
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE));
         match status {
@@ -117,6 +117,8 @@ impl IntoResponse for Problem {
             }
             _ => {}
         }
+        // For those who tell it in a form of their own.
+        response.extensions_mut().insert(self);
         response
     }
 }

@@ -71,6 +71,8 @@ pub(crate) struct Limits {
     pub(crate) requests: Places,
     /// How many tools run at once; those of MCP go on when their request has been answered.
     pub(crate) tool_calls: Places,
+    /// How many questions an agent answers at once; it goes on when the client is gone.
+    pub(crate) answers: Places,
     /// How many MCP sessions are open over HTTP; each goes on until its client ends it or has been silent for five minutes.
     pub(crate) sessions: Places,
     /// How many requests with globs or regexes are worked on at once.
@@ -100,8 +102,8 @@ impl Limits {
     pub(crate) fn new(time: Duration, concurrency: u32, tokens: Option<&Tokens>) -> Self {
         let places = |count| Places::new(count, tokens);
         let sessions = places(concurrency.saturating_mul(SESSIONS));
-        let (requests, tool_calls) = (places(concurrency), places(concurrency));
-        Self { time, requests, tool_calls, sessions, patterns: HeavyWork::default() }
+        let (requests, tool_calls, answers) = (places(concurrency), places(concurrency), places(concurrency));
+        Self { time, requests, tool_calls, answers, sessions, patterns: HeavyWork::default() }
     }
 
     /// A place for a request whose patterns are to be compiled, after those that came before it. It waits as a heavy call does (L8).
@@ -117,6 +119,7 @@ impl Limits {
         let all = async {
             let _requests = self.requests.take_all().await;
             let _tool_calls = self.tool_calls.take_all().await;
+            let _answers = self.answers.take_all().await;
         };
         let _ = tokio::time::timeout(patience, all).await;
     }

@@ -44,6 +44,22 @@ impl Conversation {
         self.agent.receive(origin, incoming).await
     }
 
+    /// The same with the text as it comes; see [`Agent::ask_stream`].
+    pub fn tell_stream(&self, user: impl AsRef<str>, text: impl Into<String>) -> AnswerStream {
+        AnswerStream::of(&self.agent, self.received(user.as_ref(), text.into(), Spoken::InTheRoom))
+    }
+
+    /// Gives up the answers in this room that are still thought about: they end as superseded. What the agent has decided on is said and
+    /// done all the same.
+    pub fn interrupt(&self) {
+        self.agent.service().interrupt(&self.room.id);
+    }
+
+    /// Where it takes place.
+    pub fn room(&self) -> &Room {
+        &self.room
+    }
+
     fn received(&self, user: &str, text: String, spoken: Spoken) -> Result<(Origin, Incoming)> {
         let author = Entity::new(EntityId::parse(user)?, user);
         if author.id == self.agent.records().agent().entity() {

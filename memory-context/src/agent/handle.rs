@@ -83,8 +83,8 @@ const SEEN: NonZeroUsize = NonZeroUsize::new(10_000).expect("more than none");
 /// How long a shutdown waits for the messages that it gives back.
 const GIVE_BACK: Duration = Duration::from_secs(5);
 
-/// What the id of a user's own room begins with.
-const DIRECT: &str = "dm:";
+/// What the id of the room begins with that a user and the agent have for themselves; the user's name follows.
+pub const DIRECT: &str = "dm:";
 
 impl Agent {
     /// Starts the description of an agent of this name, which has 1 to 80 bytes. Agents of different names on one memory don't see each
@@ -107,6 +107,12 @@ impl Agent {
         }
     }
 
+    /// The conversation that a user and the agent have with each other, in which [`ask`](Self::ask) asks. `InvalidInput` for a name
+    /// that is none, `TooLarge` over 77 bytes.
+    pub fn direct(&self, user: impl AsRef<str>) -> Result<Conversation> {
+        Ok(self.room(Room::new(RoomId::parse(format!("{DIRECT}{}", user.as_ref()))?, ChannelType::Dm)))
+    }
+
     /// Asks on behalf of a user, in the conversation that the user and the agent have with each other.
     ///
     /// # Behavior
@@ -120,7 +126,7 @@ impl Agent {
     /// - Where the agent stops, or another process has taken the question, the answer has what was said until then and ends as left.
     /// - `InvalidInput` for a name that is none, `Closed` after [`shutdown`](Self::shutdown).
     pub async fn ask(&self, user: impl AsRef<str>, text: impl Into<String>) -> Result<Answer> {
-        self.direct(user.as_ref())?.ask(user, text).await
+        self.direct(&user)?.ask(user, text).await
     }
 
     /// The same with the text as it comes, and the answer at the end. An answer in XML or JSON comes when it is read.
@@ -128,7 +134,7 @@ impl Agent {
     /// It is asked when the stream is polled. What was streamed may be no part of the answer where the question is superseded before the
     /// answer is said; and where the process is killed before that, the text may come again, and be another.
     pub fn ask_stream(&self, user: impl AsRef<str>, text: impl Into<String>) -> AnswerStream {
-        match self.direct(user.as_ref()) {
+        match self.direct(&user) {
             Ok(direct) => direct.ask_stream(user, text),
             Err(error) => AnswerStream::of(self, Err(error)),
         }
@@ -236,8 +242,9 @@ impl Agent {
         if is_own(self.shared.records.agent(), &incoming.message.content) {
             return Ok(Answer::ignored(Why::Own));
         }
-        // Now, and not in the task, so that the messages of a room come in the order of the calls.
-        let work = agent.service.receive_for(incoming, tap.clone());
+        // Now, and not in the task, so that the messages of a room come in the order of the calls. Boxed, since each future around it
+        // would hold it twice, which overflows the stack of a worker that asks.
+        let work = Box::pin(agent.service.receive_for(incoming, tap.clone()));
         let run = runs.spawn(async move { agent.run(&origin, work, tap).await });
         drop(counted);
         let answer = match answered.await {
@@ -254,10 +261,6 @@ impl Agent {
             }
             End::Completed | End::Superseded | End::Ignored(_) | End::Left { .. } => Ok(answer),
         }
-    }
-
-    fn direct(&self, user: &str) -> Result<Conversation> {
-        Ok(self.room(Room::new(RoomId::parse(format!("{DIRECT}{user}"))?, ChannelType::Dm)))
     }
 }
 

@@ -12,10 +12,10 @@ mod stream;
 
 pub use builder::AgentBuilder;
 pub use conversation::Conversation;
-pub use handle::Agent;
+pub use handle::{Agent, DIRECT};
 pub use source::MemorySource;
-pub use stream::{AnswerStream, Piece};
+pub use stream::AnswerStream;
 
-pub use crate::flow::{Answer, End, Incoming, Limits};
+pub use crate::flow::{Answer, End, Incoming, Limits, Piece};
 pub use crate::state::{ContextPart, ContextParts, ContextPlugin, ToolResult};
 pub use crate::tool::{Tool, ToolContext, ToolOutput};

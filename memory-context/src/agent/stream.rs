@@ -12,25 +12,14 @@ use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::Agent;
 use crate::flow::platform::Origin;
-use crate::flow::{Answer, Incoming, Tap};
-
-/// A piece of an answer that is streamed.
-#[derive(Clone, PartialEq)]
-pub enum Piece {
-    /// The text that follows what came before it; never empty. All of them together are the text of the answer, unless the run ends before
-    /// that is said, or the model was asked again: what was heard of an answer that is refused stands before the one that is said, with an
-    /// empty line between them.
-    Text(String),
-    /// The whole answer, once and at the end.
-    Answer(Answer),
-}
+use crate::flow::{Answer, Incoming, Piece, Tap};
 
 /// The pieces of an answer; see [`Agent::ask_stream`](super::Agent::ask_stream). Dropping it takes nothing back: a question that was
 /// asked is answered.
 pub struct AnswerStream(BoxStream<'static, Result<Piece>>);
 
 struct Streaming {
-    texts: UnboundedReceiver<String>,
+    pieces: UnboundedReceiver<Piece>,
     answering: Option<BoxFuture<'static, Result<Answer>>>,
     answer: Option<Result<Answer>>,
 }
@@ -38,17 +27,17 @@ struct Streaming {
 impl AnswerStream {
     /// The answer of an agent to what it receives, where that is valid.
     pub(super) fn of(agent: &Agent, received: Result<(Origin, Incoming)>) -> Self {
-        let (agent, (tap, answered, texts)) = (agent.clone(), Tap::streaming());
+        let (agent, (tap, answered, pieces)) = (agent.clone(), Tap::streaming());
         let answering = async move {
             let (origin, incoming) = received?;
             agent.answer(origin, incoming, tap, answered).await
         };
-        Self::new(texts, answering.boxed())
+        Self::new(pieces, answering.boxed())
     }
 
     /// The texts, then the answer.
-    fn new(texts: UnboundedReceiver<String>, answering: BoxFuture<'static, Result<Answer>>) -> Self {
-        let streaming = Streaming { texts, answering: Some(answering), answer: None };
+    fn new(pieces: UnboundedReceiver<Piece>, answering: BoxFuture<'static, Result<Answer>>) -> Self {
+        let streaming = Streaming { pieces, answering: Some(answering), answer: None };
         Self(unfold(streaming, Streaming::piece).boxed())
     }
 
@@ -63,16 +52,16 @@ impl Streaming {
         while let Some(answering) = &mut self.answering {
             tokio::select! {
                 biased;
-                Some(text) = self.texts.recv() => return Some((Ok(Piece::Text(text)), self)),
+                Some(piece) = self.pieces.recv() => return Some((Ok(piece), self)),
                 answer = answering => {
                     self.answer = Some(answer);
                     self.answering = None;
                 }
             }
         }
-        // All texts were there before the answer.
-        if let Ok(text) = self.texts.try_recv() {
-            return Some((Ok(Piece::Text(text)), self));
+        // All of them were there before the answer.
+        if let Ok(piece) = self.pieces.try_recv() {
+            return Some((Ok(piece), self));
         }
         let answer = self.answer.take()?;
         Some((answer.map(Piece::Answer), self))
@@ -90,15 +79,5 @@ impl Stream for AnswerStream {
 impl fmt::Debug for AnswerStream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("AnswerStream")
-    }
-}
-
-impl fmt::Debug for Piece {
-    /// Payloads stay out of logs: of the text only the size shows.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Text(text) => write!(f, "Text({} bytes)", text.len()),
-            Self::Answer(answer) => f.debug_tuple("Answer").field(answer).finish(),
-        }
     }
 }

@@ -12,6 +12,7 @@ use super::door::{Door, Stopping};
 use super::queue::RoomQueues;
 use super::voice::Voice;
 use super::{AttachmentReader, Events, Limits, Platform, RespondRules};
+use crate::records::RoomId;
 use crate::state::{ComposeOptions, Composer};
 
 /// Answers the messages that an agent receives.
@@ -108,6 +109,11 @@ impl MessageService {
     /// Where to hear what happens in the runs.
     pub fn events(&self) -> &Events {
         &self.events
+    }
+
+    /// Supersedes the answers in a room that are still thought about, as a newer message that is to be answered does.
+    pub(crate) fn interrupt(&self, room: &RoomId) {
+        self.queues.enter(room, self.composer.services().clock().now()).supersede();
     }
 
     /// Takes nothing in any more, and ends when no run is going on: what was decided is said and done before that, and what was not

@@ -2,13 +2,15 @@
 
 use tokio::sync::mpsc::UnboundedSender;
 
+use super::Piece;
 use super::answer::{MAX_ANSWER, markup_in};
 use super::tap::BETWEEN;
+use crate::state::ToolResult;
 
 /// Passes on what a model writes as it comes, as far as that is plain text: what may be an answer in XML or JSON is held back until it
 /// is read and said.
 pub(super) struct Streamed {
-    pieces: UnboundedSender<String>,
+    pieces: UnboundedSender<Piece>,
     /// What the model has written since it began.
     written: String,
     /// How much of it was passed on, without the white space before it.
@@ -23,7 +25,7 @@ pub(super) struct Streamed {
 const TAG: usize = 64;
 
 impl Streamed {
-    pub(super) fn new(pieces: UnboundedSender<String>) -> Self {
+    pub(super) fn new(pieces: UnboundedSender<Piece>) -> Self {
         Self { pieces, written: String::new(), passed: 0, is_held: false, has_said: false }
     }
 
@@ -65,13 +67,19 @@ impl Streamed {
         self.has_said = true;
     }
 
+    /// A tool that was called is done.
+    pub(super) fn result(&self, result: &ToolResult) {
+        // Whoever listened may have gone.
+        let _ = self.pieces.send(Piece::Result(result.clone()));
+    }
+
     fn pass(&self, piece: String) {
         if piece.is_empty() {
             return;
         }
         let is_first = self.passed == 0 && self.has_said;
         // Whoever listened may have gone.
-        let _ = self.pieces.send(if is_first { format!("{BETWEEN}{piece}") } else { piece });
+        let _ = self.pieces.send(Piece::Text(if is_first { format!("{BETWEEN}{piece}") } else { piece }));
     }
 }
 
@@ -89,7 +97,7 @@ mod tests {
 
     /// What is passed on of what a model writes, and then says.
     fn passed(written: &[&str], said: &[&str]) -> Vec<String> {
-        let (sender, mut receiver) = mpsc::unbounded_channel();
+        let (sender, receiver) = mpsc::unbounded_channel();
         let mut streamed = Streamed::new(sender);
         streamed.begin();
         for piece in written {
@@ -99,7 +107,15 @@ mod tests {
             streamed.said(text);
         }
         drop(streamed);
-        std::iter::from_fn(|| receiver.try_recv().ok()).collect()
+        texts(receiver)
+    }
+
+    fn texts(mut receiver: mpsc::UnboundedReceiver<Piece>) -> Vec<String> {
+        let text = |piece: Piece| match piece {
+            Piece::Text(text) => text,
+            other => panic!("{other:?}"),
+        };
+        std::iter::from_fn(|| receiver.try_recv().ok()).map(text).collect()
     }
 
     #[test]
@@ -111,7 +127,7 @@ mod tests {
 
     #[test]
     fn what_was_refused_stands_by_itself() {
-        let (sender, mut receiver) = mpsc::unbounded_channel();
+        let (sender, receiver) = mpsc::unbounded_channel();
         let mut streamed = Streamed::new(sender);
         for (written, text) in [(" Well", None), ("  ", None), ("Sure", None), ("Hi", Some("Hi")), ("Bye", Some("Bye"))]
         {
@@ -120,8 +136,7 @@ mod tests {
             text.into_iter().for_each(|text| streamed.said(text));
         }
         drop(streamed);
-        let pieces: Vec<_> = std::iter::from_fn(|| receiver.try_recv().ok()).collect();
-        assert_eq!(pieces, ["Well", "\n\nSure", "\n\nHi", "\n\nBye"]);
+        assert_eq!(texts(receiver), ["Well", "\n\nSure", "\n\nHi", "\n\nBye"]);
     }
 
     #[test]

@@ -44,6 +44,20 @@ impl Answer {
     }
 }
 
+/// A piece of an answer that is streamed.
+#[derive(Clone, PartialEq)]
+#[non_exhaustive]
+pub enum Piece {
+    /// The text that follows what came before it; never empty. All of them together are the text of the answer, unless the run ends before
+    /// that is said, or the model was asked again: what was heard of an answer that is refused stands before the one that is said, with an
+    /// empty line between them.
+    Text(String),
+    /// What came of a call of a tool, when that is over.
+    Result(ToolResult),
+    /// The whole answer, once and at the end.
+    Answer(Answer),
+}
+
 /// Where a run puts what it says, for one who waits. Cheap to clone; without one who waits it keeps nothing.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Tap {
@@ -69,11 +83,11 @@ impl Tap {
         Self::open(None)
     }
 
-    /// The same with the pieces of the text as they come. Together they are the text of the answer, where that is given.
-    pub(crate) fn streaming() -> (Self, oneshot::Receiver<Answer>, mpsc::UnboundedReceiver<String>) {
-        let (pieces, texts) = mpsc::unbounded_channel();
-        let (tap, answer) = Self::open(Some(Streamed::new(pieces)));
-        (tap, answer, texts)
+    /// The same with the pieces of the answer as they come, without the answer itself.
+    pub(crate) fn streaming() -> (Self, oneshot::Receiver<Answer>, mpsc::UnboundedReceiver<Piece>) {
+        let (sender, pieces) = mpsc::unbounded_channel();
+        let (tap, answer) = Self::open(Some(Streamed::new(sender)));
+        (tap, answer, pieces)
     }
 
     fn open(streamed: Option<Streamed>) -> (Self, oneshot::Receiver<Answer>) {
@@ -114,7 +128,10 @@ impl Tap {
     }
 
     pub(super) fn result(&self, result: &ToolResult) {
-        self.with(|gathered| gathered.results.push(result.clone()));
+        self.with(|gathered| {
+            gathered.streamed.iter().for_each(|streamed| streamed.result(result));
+            gathered.results.push(result.clone());
+        });
     }
 
     /// Gives the answer, unless it was given.
@@ -153,6 +170,17 @@ impl fmt::Debug for Answer {
             .field("run", &self.run)
             .field("end", &self.end)
             .finish()
+    }
+}
+
+impl fmt::Debug for Piece {
+    /// Payloads stay out of logs: of the text only the size shows.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Text(text) => write!(f, "Text({} bytes)", text.len()),
+            Self::Result(result) => f.debug_tuple("Result").field(result).finish(),
+            Self::Answer(answer) => f.debug_tuple("Answer").field(answer).finish(),
+        }
     }
 }
 

@@ -22,6 +22,16 @@ impl AgentId {
         let id = percent_decode_str(encoded).decode_utf8().ok()?;
         Self::parse(id).ok()
     }
+
+    /// The spaces of all that the agent keeps of a room: what is known in it, its messages, tasks and reflections.
+    pub fn room_spaces(&self, room: &RoomId) -> Result<[SpaceId; 4]> {
+        Ok([
+            room_space(self, room)?,
+            messages_space(self, room)?,
+            task_space(self, room)?,
+            reflections_space(self, room)?,
+        ])
+    }
 }
 
 /// The space of what belongs to the agent as a whole.

@@ -16,6 +16,15 @@ use memory_context::{ErrorKind, Result};
 use crate::model::Question;
 use crate::stage::{Stage, answer, failure, said};
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_of_a_runtime_asks_on_its_small_stack() {
+    let mut stage = Stage::new().await;
+    let asked = stage.asks("ana", "Hello");
+    stage.model.asked().await.writes("Hi");
+    assert_eq!(answer(asked).await.text, "Hi");
+    stage.ends().await;
+}
+
 #[tokio::test]
 async fn a_question_is_answered_and_remembered() {
     let mut stage = Stage::new().await;

@@ -1,6 +1,6 @@
 //! Answers that are heard while they are written.
 
-use memory_context::agent::{AnswerStream, Piece};
+use memory_context::agent::{AnswerStream, End, Piece};
 
 use crate::model::within;
 use crate::stage::Stage;
@@ -8,7 +8,7 @@ use crate::stage::Stage;
 async fn text(stream: &mut AnswerStream) -> String {
     match within(stream.next()).await.expect("a piece").expect("no failure") {
         Piece::Text(text) => text,
-        Piece::Answer(answer) => panic!("{answer:?}"),
+        other => panic!("{other:?}"),
     }
 }
 
@@ -42,14 +42,38 @@ async fn plain_text_is_heard_as_it_is_written() {
 #[tokio::test]
 async fn an_answer_in_xml_is_heard_without_its_tags() {
     let mut stage = Stage::new().await;
-    let stream = tokio::spawn(first(stage.agent.ask_stream("ana", "Does it rain?")));
+    let mut stream = stage.agent.ask_stream("ana", "Does it rain?");
+    let stream = tokio::spawn(async move {
+        let Some(Ok(Piece::Result(result))) = within(stream.next()).await else { panic!("no result") };
+        assert_eq!((result.tool.as_str(), result.success), ("weather", false), "told before the answer");
+        stream
+    });
     stage.model.asked().await.acts("weather", "", "");
     let asked = stage.model.asked().await;
     assert!(asked.prompt.contains("weather (failed): wrong arguments"), "{}", asked.prompt);
+    let mut stream = within(stream).await.expect("no panic");
     asked.says("I can't tell");
-    let (piece, stream) = within(stream).await.expect("no panic");
-    assert_eq!(piece, "I can't tell");
+    assert_eq!(text(&mut stream).await, "I can't tell");
     assert_eq!(end(stream).await, "I can't tell");
+    stage.ends().await;
+}
+
+#[tokio::test]
+async fn an_answer_that_is_interrupted_ends_as_superseded() {
+    let mut stage = Stage::new().await;
+    let conversation = stage.agent.direct("ana").expect("a conversation");
+    let stream = tokio::spawn(first(conversation.ask_stream("ana", "Does it rain?")));
+    let writing = stage.model.asked().await.begins();
+    writing.writes("It rains");
+    let (_, mut stream) = within(stream).await.expect("no panic");
+    stage.agent.direct("bo").expect("another").interrupt();
+    conversation.interrupt();
+    let Some(Ok(Piece::Answer(answer))) = within(stream.next()).await else { panic!("no answer") };
+    assert_eq!((answer.end, answer.text.as_str()), (End::Superseded, ""));
+    // What is asked later is answered.
+    let asked = stage.asks("ana", "Hello");
+    stage.model.asked().await.writes("Hi");
+    assert_eq!(crate::stage::answer(asked).await.text, "Hi");
     stage.ends().await;
 }
 

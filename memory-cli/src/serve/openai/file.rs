@@ -1,0 +1,237 @@
+//! An agent as a file describes it.
+
+use std::env;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use memory_context::agent::{Agent, AgentBuilder, Limits};
+use memory_context::model::openai::{OpenAiConfig, OpenAiEmbedder};
+use memory_context::state::{Budget, Character};
+use memory_context::template::{Template, Templates};
+use memory_core::{Error, MemoryProvider};
+use serde::Deserialize;
+
+use crate::input;
+use crate::serve::configuration;
+
+/// An agent as a file of TOML describes it, by the names of its builder.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct AgentFile {
+    name: String,
+    model: Endpoint,
+    small_model: Option<Endpoint>,
+    embedder: Option<Embedder>,
+    model_key: Option<Key>,
+    system: Option<String>,
+    character: Option<Character>,
+    #[serde(default)]
+    templates: Texts,
+    /// In bytes.
+    budget: Option<usize>,
+    #[serde(default)]
+    limits: LimitsOfFile,
+    #[serde(default)]
+    memory_tools: bool,
+    #[serde(default)]
+    without_built_in_tools: bool,
+    #[serde(default)]
+    without_reflection: bool,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Endpoint {
+    url: String,
+    model: String,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Embedder {
+    url: String,
+    model: String,
+    /// How many numbers a vector has.
+    width: usize,
+}
+
+/// Where the key of the endpoints is: not in the file.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, expecting = "{ env = \"NAME\" }, the name of a variable of the environment")]
+struct Key {
+    env: String,
+}
+
+#[derive(Debug, Deserialize, Default)]
+#[serde(deny_unknown_fields, default)]
+struct Texts {
+    should_respond: Option<String>,
+    message_handler: Option<String>,
+    reflection: Option<String>,
+    post_creation: Option<String>,
+}
+
+#[derive(Debug, Deserialize, Default)]
+#[serde(deny_unknown_fields, default)]
+struct LimitsOfFile {
+    attachment: Option<Seconds>,
+    model: Option<Seconds>,
+    action: Option<Seconds>,
+    say: Option<Seconds>,
+    evaluators: Option<Seconds>,
+    run: Option<Seconds>,
+    lease: Option<Seconds>,
+    runs: Option<u32>,
+}
+
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(try_from = "u64")]
+struct Seconds(Duration);
+
+impl TryFrom<u64> for Seconds {
+    type Error = &'static str;
+
+    fn try_from(seconds: u64) -> Result<Self, Self::Error> {
+        match seconds {
+            1..=86_400 => Ok(Self(Duration::from_secs(seconds))),
+            _ => Err("a limit has 1 to 86400 seconds"),
+        }
+    }
+}
+
+impl AgentFile {
+    /// Reads a file. Errors name the line and never show it.
+    pub(crate) fn read(path: &Path) -> anyhow::Result<Self> {
+        configuration::parse(&configuration::read(path)?).with_context(|| input::name(path))
+    }
+
+    /// The agent that remembers there. A run may take as long as a request to the server, unless the file says something else.
+    pub(crate) fn builder(self, provider: &Arc<dyn MemoryProvider>, time: Duration) -> anyhow::Result<AgentBuilder> {
+        // A name that is none may be the key itself, and what can't be read is one.
+        let no_key = |_| anyhow::anyhow!("model_key: the environment has no such variable, or it holds no text");
+        let key = self.model_key.map(|Key { env }| env::var(env)).transpose().map_err(no_key)?;
+        let message = |error: Error| anyhow::anyhow!("{}", error.message());
+        let mut builder = Agent::builder(&self.name)
+            .memory(Arc::clone(provider))
+            .model(self.model.url, self.model.model)
+            .limits(self.limits.over(Limits { run: time, ..Limits::default() }));
+        if let Some(Endpoint { url, model }) = self.small_model {
+            builder = builder.small_model(url, model);
+        }
+        if let Some(Embedder { url, model, width }) = self.embedder {
+            let mut config = OpenAiConfig::new(url, model);
+            config.key.clone_from(&key);
+            builder = builder.embedder(OpenAiEmbedder::new(config, width).map_err(message).context("embedder")?);
+        }
+        if let Some(key) = key {
+            builder = builder.model_key(key);
+        }
+        if let Some(system) = self.system {
+            builder = builder.system(system);
+        }
+        let mut character = self.character.unwrap_or_default();
+        if character.name.is_empty() {
+            character.name.clone_from(&self.name);
+        }
+        let templates = self.templates.over(Templates::of(&character).map_err(message).context("character")?)?;
+        builder = builder.character(character).templates(templates);
+        if let Some(bytes) = self.budget {
+            builder = builder.budget(Budget::bytes(bytes));
+        }
+        if self.memory_tools {
+            builder = builder.memory_tools();
+        }
+        if self.without_built_in_tools {
+            builder = builder.without_built_in_tools();
+        }
+        if self.without_reflection {
+            builder = builder.without_reflection();
+        }
+        Ok(builder)
+    }
+}
+
+impl Texts {
+    fn over(self, mut templates: Templates) -> anyhow::Result<Templates> {
+        for (name, text, place) in [
+            ("should_respond", self.should_respond, &mut templates.should_respond),
+            ("message_handler", self.message_handler, &mut templates.message_handler),
+            ("reflection", self.reflection, &mut templates.reflection),
+            ("post_creation", self.post_creation, &mut templates.post_creation),
+        ] {
+            match text.map(Template::parse) {
+                None => {}
+                Some(Ok(template)) => *place = template,
+                Some(Err(error)) => bail!("templates: {name}: {}", error.message()),
+            }
+        }
+        Ok(templates)
+    }
+}
+
+impl LimitsOfFile {
+    fn over(self, limits: Limits) -> Limits {
+        let or = |seconds: Option<Seconds>, default| seconds.map_or(default, |Seconds(duration)| duration);
+        Limits {
+            attachment: or(self.attachment, limits.attachment),
+            model: or(self.model, limits.model),
+            action: or(self.action, limits.action),
+            say: or(self.say, limits.say),
+            evaluators: or(self.evaluators, limits.evaluators),
+            run: or(self.run, limits.run),
+            lease: or(self.lease, limits.lease),
+            runs: self.runs.unwrap_or(limits.runs),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use memory_core::InMemory;
+
+    use super::*;
+
+    const MODEL: &str = "name = \"ada\"\nmodel = { url = \"http://localhost:1/v1\", model = \"m\" }\n";
+
+    fn built(text: &str) -> anyhow::Result<AgentBuilder> {
+        let provider: Arc<dyn MemoryProvider> = Arc::new(InMemory::new());
+        configuration::parse::<AgentFile>(text)?.builder(&provider, Duration::from_secs(60))
+    }
+
+    #[test]
+    fn the_readme_describes_an_agent() {
+        let readme = include_str!("../../../README.md").split_once("### An agent").expect("the section").1;
+        let text = readme.split_once("```toml\n").and_then(|(_, rest)| rest.split_once("```")).expect("a file").0;
+        assert!(text.contains("# model_key"), "{text}");
+        assert!(built(text).is_ok());
+    }
+
+    #[test]
+    fn limits_of_the_file_come_before_those_of_the_server() {
+        let text = format!("{MODEL}limits = {{ run = 5, runs = 2 }}");
+        let file: AgentFile = configuration::parse(&text).expect("a file");
+        let limits = file.limits.over(Limits { run: Duration::from_secs(60), ..Limits::default() });
+        assert_eq!((limits.run, limits.runs, limits.model), (Duration::from_secs(5), 2, Limits::default().model));
+    }
+
+    #[test]
+    fn mistakes_are_named_and_show_no_value() {
+        for (line, reason) in [
+            ("model_key = \"secret\"", "line 3: expected { env = \"NAME\" }"),
+            ("model_key = { env = \"SECRET secret\" }", "model_key: the environment has no such variable"),
+            ("secret = 1", "line 3: an unknown name, expected one of `name`"),
+            ("limits = { run = 0 }", "line 3: a limit has 1 to 86400 seconds"),
+            ("templates = { reflection = \"secret {{\" }", "templates: reflection: the template has a mistake"),
+            ("embedder = { url = \"secret\", model = \"e\", width = 3 }", "embedder: url: must begin with"),
+        ] {
+            let error = format!("{:#}", built(&format!("{MODEL}{line}")).err().expect(reason));
+            assert!(error.starts_with(reason), "{error}");
+            assert!(!error.contains("secret"), "{error}");
+        }
+        let error = built("name = \"ada\"").err().expect("no model");
+        assert_eq!(format!("{error:#}"), "line 1: missing field `model`");
+        assert!(built(MODEL).is_ok());
+    }
+}

@@ -1,0 +1,90 @@
+//! An agent in OpenAI's format, so that any chat page can talk to it.
+//!
+//! These paths are not in the OpenAPI document: OpenAI describes them, their clients are those of OpenAI, and this answers a part of them.
+
+mod answering;
+mod failure;
+mod file;
+mod request;
+mod rooms;
+mod wire;
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Extension, Json, Router};
+use memory_context::agent::Agent;
+use memory_core::{Error, ErrorKind};
+use serde_json::Value;
+
+use super::access::Access;
+use super::extract::Body;
+use super::guard::RequestSpan;
+use super::problem::Problem;
+use super::state::Server;
+use answering::Answering;
+use request::Request;
+use wire::Head;
+
+pub(crate) use failure::in_openai_form;
+pub(crate) use file::AgentFile;
+
+/// Where questions are asked.
+pub(super) const COMPLETIONS: &str = "/v1/chat/completions";
+/// Where the agent is listed.
+pub(super) const MODELS: &str = "/v1/models";
+
+/// An agent and the server that offers it.
+#[derive(Debug, Clone)]
+struct Offer {
+    server: Server,
+    agent: Agent,
+    /// When it was offered first, in seconds since 1970.
+    since: i64,
+}
+
+/// The routes of an agent.
+pub(crate) fn routes(server: &Server, agent: Agent) -> Router {
+    let offer = Offer { server: Server::clone(server), agent, since: wire::now() };
+    Router::new().route(COMPLETIONS, post(complete)).route(MODELS, get(models)).with_state(offer)
+}
+
+/// Answers the last message of a user, whole or as it comes.
+async fn complete(
+    State(offer): State<Offer>,
+    Extension(access): Extension<Access>,
+    Extension(RequestSpan(span)): Extension<RequestSpan>,
+    Body(request): Body<Request>,
+) -> Result<Response, Problem> {
+    let Offer { server, agent, .. } = &offer;
+    let name = agent.records().agent().as_str();
+    if request.model != name {
+        return Err(Error::new(ErrorKind::NotFound, "no agent of this server has the name of the model").into());
+    }
+    let (is_streamed, head) = (request.stream, Head::new(name));
+    let head = if request.counts() { head.counting() } else { head };
+    let question = request.question(&access)?;
+    let conversation = rooms::conversation(agent, &access, &question).await?;
+    let place = server.limits.answers.take(&access.name).ok_or_else(busy)?;
+    let asked = conversation.ask_stream(&question.user, question.text);
+    let answering = Answering::begin(asked, place, span);
+    if is_streamed {
+        return answering.streamed(head).await;
+    }
+    let answer = answering.whole().await?;
+    Ok(Json(head.completion(&answer)).into_response())
+}
+
+fn busy() -> Problem {
+    let problem = Problem::new(
+        StatusCode::SERVICE_UNAVAILABLE,
+        "the agent answers as many questions as it takes at once: try again",
+    );
+    Problem { error: Some("Unavailable".to_owned()), retryable: true, ..problem }
+}
+
+/// Lists the agent.
+async fn models(State(Offer { agent, since, .. }): State<Offer>) -> Json<Value> {
+    Json(wire::models(agent.records().agent().as_str(), since))
+}

@@ -1,0 +1,49 @@
+//! Who may speak where.
+
+use memory_context::agent::{Agent, Conversation, DIRECT};
+use memory_context::records::{AgentId, ChannelType, EntityId, Room, RoomId, Scope};
+use memory_core::{Error, ErrorKind, Result};
+
+use super::request::Question;
+use crate::serve::access::Access;
+
+/// The conversation in which a question is asked, if its caller may ask it there.
+///
+/// # Behavior
+/// - A caller speaks for a user if its token may read and write the room that the user and the agent have for themselves: what the agent
+///   tells there is what it may tell that user.
+/// - It asks in another room if its token may read and write that too. There nothing is shown that was said elsewhere: a room that is not
+///   known yet is a group.
+/// - The own room of another user is refused, and so is a direct conversation in which the user takes no part.
+/// - Whatever is refused is `Unauthorized`, before anything is read or written.
+pub(super) async fn conversation(agent: &Agent, access: &Access, question: &Question) -> Result<Conversation> {
+    let (records, user) = (agent.records(), EntityId::parse(&question.user)?);
+    let own = agent.direct(&question.user)?;
+    check(access, records.agent(), &own.room().id, "the token may not speak for this user")?;
+    let Some(name) = question.room.as_ref().filter(|name| *name != own.room().id.as_str()) else { return Ok(own) };
+    let id = RoomId::parse(name)?;
+    check(access, records.agent(), &id, "the token may not use this room")?;
+    let refused = || Err(Error::new(ErrorKind::Unauthorized, "this room is a conversation of others"));
+    if name.starts_with(DIRECT) {
+        return refused();
+    }
+    let scope = Scope::new(id.clone(), user.clone());
+    let Some(known) = records.rooms().get(&scope).await? else {
+        return Ok(agent.room(Room::new(id, ChannelType::Group)));
+    };
+    if known.channel_type.is_direct() && records.participants().get(&scope, &user).await?.is_none() {
+        return refused();
+    }
+    Ok(agent.room(known))
+}
+
+/// `Unauthorized` unless all that an agent keeps of a room may be read and written.
+fn check(access: &Access, agent: &AgentId, room: &RoomId, refusal: &str) -> Result<()> {
+    access.check_ledger_write()?;
+    for space in agent.room_spaces(room)? {
+        if !access.readable.matches(space.as_str()) || access.check_write(&space).is_err() {
+            return Err(Error::new(ErrorKind::Unauthorized, refusal));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,104 @@
+//! The shapes of OpenAI's answers.
+
+use memory_context::agent::Answer;
+use memory_context::model::Usage;
+use memory_core::{Clock as _, MemoryId, SystemClock};
+use serde_json::{Value, json};
+
+/// What all parts of an answer share.
+pub(super) struct Head {
+    id: String,
+    created: i64,
+    model: String,
+    pub(super) counts: bool,
+}
+
+impl Head {
+    /// The beginning of an answer by a model of this name.
+    pub(super) fn new(model: &str) -> Self {
+        Self {
+            id: format!("chatcmpl-{}", MemoryId::generate()),
+            created: now(),
+            model: model.to_owned(),
+            counts: false,
+        }
+    }
+
+    /// With a place for the tokens in the parts of a stream.
+    pub(super) fn counting(mut self) -> Self {
+        self.counts = true;
+        self
+    }
+
+    /// A whole answer.
+    pub(super) fn completion(&self, answer: &Answer) -> Value {
+        let message = json!({ "role": "assistant", "content": answer.text, "refusal": null });
+        json!({
+            "id": self.id,
+            "object": "chat.completion",
+            "created": self.created,
+            "model": self.model,
+            "choices": [{ "index": 0, "message": message, "logprobs": null, "finish_reason": "stop" }],
+            "usage": usage(answer.usage),
+        })
+    }
+
+    /// The first part of a stream.
+    pub(super) fn begin(&self) -> Value {
+        self.choice(&json!({ "role": "assistant", "content": "", "refusal": null }), Value::Null)
+    }
+
+    /// The next piece of the text.
+    pub(super) fn text(&self, text: &str) -> Value {
+        self.choice(&json!({ "content": text }), Value::Null)
+    }
+
+    /// The end of the text.
+    pub(super) fn end(&self) -> Value {
+        self.choice(&json!({}), json!("stop"))
+    }
+
+    /// What the answer took, behind its end.
+    pub(super) fn usage(&self, used: Usage) -> Value {
+        let mut chunk = self.chunk(json!([]));
+        chunk["usage"] = usage(used);
+        chunk
+    }
+
+    /// Where tokens are counted, the last part alone has them.
+    fn choice(&self, delta: &Value, finish_reason: Value) -> Value {
+        let choice = json!({ "index": 0, "delta": delta, "logprobs": null, "finish_reason": finish_reason });
+        let mut chunk = self.chunk(json!([choice]));
+        if self.counts {
+            chunk["usage"] = Value::Null;
+        }
+        chunk
+    }
+
+    fn chunk(&self, choices: Value) -> Value {
+        json!({
+            "id": self.id,
+            "object": "chat.completion.chunk",
+            "created": self.created,
+            "model": self.model,
+            "choices": choices,
+        })
+    }
+}
+
+/// The list of the one agent.
+pub(super) fn models(name: &str, since: i64) -> Value {
+    let agent = json!({ "id": name, "object": "model", "created": since, "owned_by": "agent-memory" });
+    json!({ "object": "list", "data": [agent] })
+}
+
+/// Seconds since 1970.
+pub(super) fn now() -> i64 {
+    SystemClock.now().as_millis() / 1_000
+}
+
+/// The tokens of all calls of models, as far as these tell.
+fn usage(Usage { input_tokens, output_tokens, .. }: Usage) -> Value {
+    let total = input_tokens.saturating_add(output_tokens);
+    json!({ "prompt_tokens": input_tokens, "completion_tokens": output_tokens, "total_tokens": total })
+}
