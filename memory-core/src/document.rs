@@ -151,6 +151,11 @@ impl DocumentWrite {
         self
     }
 
+    /// About how much the document weighs in a batch: the bytes of its texts.
+    pub fn size(&self) -> usize {
+        self.space_id.as_str().len() + self.content.as_str().len() + self.metadata.as_str().len()
+    }
+
     /// With metadata.
     #[must_use]
     pub fn with_metadata(mut self, metadata: Metadata) -> Self {

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::engine::{
-    Access, Append, Appended, Config, DocumentsFound, Engine, Found, Mark, MemoriesFound, Place, Provider, Reader,
+    Access, Append, Appended, Config, DocumentsFound, Engine, Found, Mark, MemoriesFound, Place, Provider, Put, Reader,
     Scanned, Settings, Visit, Walk, Work, Writer, offer_in_order,
 };
 use crate::query::{Documents, Ledger};
@@ -205,15 +205,16 @@ impl Writer for InMemorySession {
         Ok(present.map(|memory| memory.clone_from(after)).is_some())
     }
 
-    async fn put(&mut self, before: Option<&Found<Document, u64>>, after: &Document) -> Result<bool> {
+    async fn put(&mut self, puts: &[Put<'_, u64>]) -> Result<bool> {
         let mut data = self.lock();
-        data.puts += 1;
-        let put = Found { record: after.clone(), version: data.puts };
-        let documents = data.documents.entry(after.collection.clone()).or_default();
-        let present = documents.get(&after.id).map(|found| found.version);
-        let is_unchanged = present == before.map(|found| found.version);
-        if is_unchanged {
-            documents.insert(after.id.clone(), put);
+        let present = |document: &Document| data.documents.get(&document.collection)?.get(&document.id);
+        let is_unchanged =
+            |put: &Put<'_, u64>| present(put.after).map(|found| found.version) == put.before.map(|found| found.version);
+        let is_unchanged = puts.iter().all(is_unchanged);
+        for Put { after, .. } in puts.iter().filter(|_| is_unchanged) {
+            data.puts += 1;
+            let put = Found { record: Document::clone(after), version: data.puts };
+            data.documents.entry(after.collection.clone()).or_default().insert(after.id.clone(), put);
         }
         Ok(is_unchanged)
     }

@@ -7,7 +7,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use memory_core::{
     Collection, Content, Document, DocumentId, DocumentPage, DocumentQuery, DocumentRecall, DocumentSelection,
-    DocumentStore, DocumentWrite, ErrorKind, Expect, Recalled, RestoreReport, Result, SpaceLevel, SpaceQuery, words,
+    DocumentStore, DocumentWrite, Error, ErrorKind, Expect, Recalled, RestoreReport, Result, SpaceLevel, SpaceQuery,
+    words,
 };
 
 use crate::flaw::Flaw;
@@ -72,6 +73,30 @@ impl DocumentStore for BrokenDocuments {
             _ => {}
         }
         self.inner.put(write).await
+    }
+
+    async fn put_many(&self, mut writes: Vec<DocumentWrite>) -> Result<Vec<Document>> {
+        match self.flaw {
+            Flaw::PutsHaveACap if writes.len() > 999 => return Err(Error::too_large("too many parameters")),
+            Flaw::PutsTakeTheLastOfAnId => {
+                let ids: Vec<_> = writes.iter().map(|write| (write.collection.clone(), write.id.clone())).collect();
+                let mut place = 0;
+                writes.retain(|write| {
+                    place += 1;
+                    write.id.is_none() || !ids[place..].contains(&(write.collection.clone(), write.id.clone()))
+                });
+            }
+            Flaw::PutsArePartlyApplied | Flaw::DroppedPutsAreHalf => {
+                let mut documents = Vec::new();
+                for write in writes {
+                    documents.push(self.put(write).await?);
+                    tokio::task::yield_now().await;
+                }
+                return Ok(documents);
+            }
+            _ => {}
+        }
+        self.inner.put_many(writes).await
     }
 
     async fn get(&self, collection: &Collection, id: &DocumentId) -> Result<Option<Document>> {
