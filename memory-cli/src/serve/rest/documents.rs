@@ -35,7 +35,8 @@ pub(super) async fn add(
     Body(body): Body<NewDocumentBody>,
 ) -> Result<Response, Problem> {
     access.check_collection(&collection)?;
-    Ok(created(access.put(&*server.documents, body.into_write(collection)).await?))
+    let write = access.confine_write(body.into_write(collection))?;
+    Ok(created(server.documents.put(write).await?))
 }
 
 /// Finds documents.
@@ -136,7 +137,7 @@ pub(super) async fn put(
         (None, false) => Expect::Any,
     };
     let write = body.into_write(collection).with_id(id).expect(expect);
-    let document = access.put(&*server.documents, write).await;
+    let document = server.documents.put(access.confine_write(write)?).await;
     let document = document.map_err(|error| Problem::of_change(error, expect != Expect::Any))?;
     Ok(match document.revision {
         Revision::FIRST => created(document),
@@ -187,7 +188,12 @@ pub(super) async fn remove_one(
 }
 
 /// Lists the collections that hold a document.
-#[utoipa::path(get, path = "/v1/collections", tag = "documents", responses((status = 200, body = CollectionsBody), Problem))]
+#[utoipa::path(
+    get,
+    path = "/v1/collections",
+    tag = "documents",
+    responses((status = 200, body = CollectionsBody), Problem)
+)]
 pub(super) async fn collections(
     State(server): State<Server>,
     Extension(access): Extension<Access>,
