@@ -5,7 +5,7 @@ use std::net::TcpStream;
 
 use common::server::{Mcp, Server, read, read_rest};
 use common::{Cli, TOKENS, eventually, older, stderr};
-use serde_json::json;
+use serde_json::{Value, json};
 
 mod common;
 
@@ -118,6 +118,40 @@ fn documents_are_put_found_and_removed() {
 }
 
 #[test]
+fn documents_are_put_together_or_not_at_all() {
+    let cli = Cli::new();
+    let server = Server::start(&cli, &[]);
+    let document =
+        |collection: &str, id: &str| json!({"collection": collection, "id": id, "spaceId": "a", "content": id});
+    let put = |documents: Value| server.post("/v1/documents", &json!({ "documents": documents }).to_string());
+    let mut nameless = document("notes", "none");
+    nameless.as_object_mut().expect("an object").remove("id");
+    let answer = put(json!([document("notes", "x"), document("other", "x"), nameless]));
+    assert_eq!(answer.status, 200, "{answer:?}");
+    let first = answer.json()["documents"].clone();
+    let place = |number: usize| (&first[number]["collection"], &first[number]["id"], &first[number]["revision"]);
+    assert_eq!(
+        [place(0), place(1)],
+        [(&json!("notes"), &json!("x"), &json!(1)), (&json!("other"), &json!("x"), &json!(1))]
+    );
+    assert!(first[2]["id"].as_str().is_some_and(|id| id != "none") && first[2].get("content").is_none());
+
+    let mut second = document("notes", "x");
+    for (expect, status) in
+        [(json!("absent"), 409), (json!({"revision": 2}), 409), (json!({"revision": 1.0}), 200), (json!("any"), 200)]
+    {
+        second["expect"] = expect;
+        assert_eq!(put(json!([document("notes", "y"), second])).status, status, "{second}");
+    }
+    assert_eq!(server.get("/v1/documents/notes/y").json()["revision"], 2, "a refused call puts nothing");
+    let twice = put(json!([document("notes", "z"), document("notes", "z")]));
+    assert_eq!((twice.status, twice.json()["error"].clone()), (422, json!("InvalidInput")));
+    put(json!([["notes", "z", "a", "z"]])).problem(422);
+    // Names of collections and ids that look like a path of the server are served as before.
+    assert_eq!(server.request("PUT", "/v1/documents/batch/batch", &[], r#"{"spaceId":"a","content":"x"}"#).status, 201);
+}
+
+#[test]
 fn a_token_confines_its_caller() {
     let cli = Cli::new();
     let server = Server::start(&cli, &["--tokens", &cli.write("tokens.toml", TOKENS)]);
@@ -153,6 +187,16 @@ fn a_token_confines_its_caller() {
     call(model, "DELETE", "/v1/documents/notes/guild1", "").problem(404);
     call(model, "PUT", "/v1/documents/notes/guild1", &document("guild1-model")).problem(409);
     call(model, "PUT", "/v1/documents/private/x", &document("guild1-model")).problem(403);
+    let put = |collection: &str, id: &str, space: &str| {
+        let document = |collection: &str, id: &str, space: &str| json!({"collection": collection, "id": id, "spaceId": space, "content": "secret"});
+        let documents = [document("notes", "first", "guild1-model"), document(collection, id, space)];
+        call(model, "POST", "/v1/documents", &json!({ "documents": documents }).to_string())
+    };
+    put("notes", "x", "guild1").problem(403);
+    put("private", "x", "guild1-model").problem(403);
+    put("notes", "guild1", "guild1-model").problem(409);
+    call(model, "GET", "/v1/documents/notes/first", "").problem(404);
+    assert_eq!(put("notes", "second", "guild1-model-x").status, 200);
     let everything = "/v1/documents/notes?where=id+IS+NOT+NULL&all=true";
     let removed = call(model, "DELETE", everything, "").json();
     assert_eq!(removed["ids"], json!(["guild1-model-x"]));

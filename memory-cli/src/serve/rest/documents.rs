@@ -10,7 +10,10 @@ use memory_core::{
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::params::{CollectionPath, DocumentPath, PageParams, RemovalParams, SearchParams, SpaceParams};
-use super::wire::{CollectionsBody, DocumentBody, DocumentPageBody, NewDocumentBody, RemovedBody, next, unreadable};
+use super::wire::{
+    CollectionsBody, DocumentBody, DocumentPageBody, NewDocumentBody, PutBody, PutDocumentBody, PutManyBody, PutsBody,
+    RemovedBody, next, unreadable,
+};
 use crate::serve::access::Access;
 use crate::serve::extract::{Body, InPath, Parameters, entity_tag, if_match, if_none_match, mistake};
 use crate::serve::problem::Problem;
@@ -37,6 +40,29 @@ pub(super) async fn add(
     access.check_collection(&collection)?;
     let write = access.confine_write(body.into_write(collection))?;
     Ok(created(server.documents.put(write).await?))
+}
+
+/// Puts many documents, of any collections, all or none: creates or replaces them.
+#[utoipa::path(
+    post,
+    path = "/v1/documents",
+    operation_id = "put_documents",
+    tag = "documents",
+    request_body = PutsBody,
+    responses((status = 200, body = PutManyBody), Problem)
+)]
+pub(super) async fn put_many(
+    State(server): State<Server>,
+    Extension(access): Extension<Access>,
+    Body(body): Body<PutsBody>,
+) -> Result<Json<PutManyBody>, Problem> {
+    let write = |put: PutBody| {
+        access.check_collection(&put.collection)?;
+        access.confine_write(put.into_write())
+    };
+    let writes = body.documents.into_iter().map(write).collect::<memory_core::Result<_>>()?;
+    let documents = server.documents.put_many(writes).await?;
+    Ok(Json(PutManyBody { documents: documents.into_iter().map(PutDocumentBody::from).collect() }))
 }
 
 /// Finds documents.

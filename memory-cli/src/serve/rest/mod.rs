@@ -22,6 +22,7 @@ use super::problem::Problem;
 use super::state::Server;
 use crate::telemetry::PAYLOADS;
 use wire::HealthBody;
+pub(crate) use wire::PutBody;
 
 #[derive(OpenApi)]
 #[openapi(
@@ -38,6 +39,7 @@ pub(crate) fn routes(needs_token: bool) -> (Router<Server>, utoipa::openapi::Ope
         .routes(routes!(memories::get, memories::update))
         .routes(routes!(recall::recall))
         .routes(routes!(spaces::list))
+        .routes(routes!(documents::put_many))
         .routes(routes!(documents::add, documents::query, documents::remove))
         .routes(routes!(documents::put, documents::get, documents::remove_one))
         .routes(routes!(documents::collections))
