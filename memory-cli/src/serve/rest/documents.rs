@@ -26,6 +26,7 @@ const DEFAULT_MAX: usize = 10;
 #[utoipa::path(
     post,
     path = "/v1/documents/{collection}",
+    operation_id = "add_document",
     tag = "documents",
     request_body = NewDocumentBody,
     params(CollectionPath),
@@ -69,6 +70,7 @@ pub(super) async fn put_many(
 #[utoipa::path(
     get,
     path = "/v1/documents/{collection}",
+    operation_id = "query_documents",
     tag = "documents",
     params(CollectionPath, SpaceParams, SearchParams, PageParams),
     responses((status = 200, body = DocumentPageBody), Problem)
@@ -94,6 +96,7 @@ pub(super) async fn query(
 #[utoipa::path(
     delete,
     path = "/v1/documents/{collection}",
+    operation_id = "remove_documents",
     tag = "documents",
     params(CollectionPath, SpaceParams, SearchParams, RemovalParams),
     responses((status = 200, body = RemovedBody), Problem)
@@ -135,6 +138,7 @@ pub(super) async fn remove(
 #[utoipa::path(
     put,
     path = "/v1/documents/{collection}/{id}",
+    operation_id = "put_document",
     tag = "documents",
     request_body = NewDocumentBody,
     params(
@@ -175,6 +179,7 @@ pub(super) async fn put(
 #[utoipa::path(
     get,
     path = "/v1/documents/{collection}/{id}",
+    operation_id = "get_document",
     tag = "documents",
     params(DocumentPath),
     responses((status = 200, body = DocumentBody, headers(("ETag" = String))), Problem)
@@ -195,6 +200,7 @@ pub(super) async fn get(
 #[utoipa::path(
     delete,
     path = "/v1/documents/{collection}/{id}",
+    operation_id = "remove_document",
     tag = "documents",
     params(DocumentPath),
     responses((status = 204), Problem)
@@ -217,6 +223,7 @@ pub(super) async fn remove_one(
 #[utoipa::path(
     get,
     path = "/v1/collections",
+    operation_id = "list_collections",
     tag = "documents",
     responses((status = 200, body = CollectionsBody), Problem)
 )]

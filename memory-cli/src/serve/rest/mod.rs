@@ -113,6 +113,14 @@ mod tests {
             assert!(schemas.contains_key(name), "{name} is referred to, and missing");
         }
         assert_eq!(text["security"][0]["token"], serde_json::json!([]));
+        let paths = text["paths"].as_object().expect("paths").values();
+        let operations = paths.flat_map(|path| path.as_object().expect("a path").values());
+        let mut names: Vec<_> =
+            operations.map(|operation| operation["operationId"].as_str().expect("a name")).collect();
+        let count = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), count, "two operations have one name: {names:?}");
         let (_, open) = routes(false);
         assert!(open.security.is_none());
     }
