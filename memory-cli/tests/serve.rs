@@ -152,6 +152,35 @@ fn documents_are_put_together_or_not_at_all() {
 }
 
 #[test]
+fn a_value_in_a_body_is_refused_with_the_kind_of_its_error() {
+    let cli = Cli::new();
+    let server = Server::start(&cli, &[]);
+    let (text, space) = ("x".repeat((1 << 20) + 1), "s".repeat(513));
+    let metadata = json!({"k": "x".repeat(64 << 10)});
+    let large = [
+        ("/v1/memories", json!({"spaceId": space, "trigger": 1})),
+        ("/v1/memories", json!({"spaceId": "a", "trigger": 1, "metadata": metadata})),
+        ("/v1/memories", json!({"spaceId": "a", "trigger": "x".repeat(4 << 20)})),
+        ("/v1/memories/batch", json!({"memories": [{"spaceId": "a", "trigger": "x".repeat(4 << 20)}]})),
+        ("/v1/documents/notes", json!({"spaceId": "a", "content": text})),
+        ("/v1/documents", json!({"documents": [{"collection": "notes", "spaceId": "a", "content": text}]})),
+    ];
+    let invalid = [
+        ("/v1/memories", json!({"spaceId": "a\u{1}b", "trigger": 1})),
+        ("/v1/memories", json!({"spaceId": "a", "trigger": 1, "createdAt": 8_640_000_000_001_i64})),
+        ("/v1/documents/notes", json!({"spaceId": "a", "content": "a\0b"})),
+    ];
+    let cases =
+        large.iter().map(|case| (case, 413, "TooLarge")).chain(invalid.iter().map(|case| (case, 422, "InvalidInput")));
+    for ((path, body), status, kind) in cases {
+        let refused = server.post(path, &body.to_string());
+        refused.problem(status);
+        assert_eq!(refused.json()["error"], kind, "{path}");
+    }
+    assert_eq!(cli.count(&["--all"]), 0);
+}
+
+#[test]
 fn a_token_confines_its_caller() {
     let cli = Cli::new();
     let server = Server::start(&cli, &["--tokens", &cli.write("tokens.toml", TOKENS)]);

@@ -469,13 +469,13 @@ fn present<'de, T: Deserialize<'de>, D: Deserializer<'de>>(deserializer: D) -> R
 /// A time; JSON Schema takes 1.0 for an integer.
 fn time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Timestamp>, D::Error> {
     let millis = whole(deserializer)?.map(|number| Timestamp::from_millis(number as i64));
-    millis.transpose().map_err(|error| D::Error::custom(error.message()))
+    millis.transpose().map_err(D::Error::custom)
 }
 
 /// A revision; 1.0 as well.
 fn revision<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Revision>, D::Error> {
     let revision = whole(deserializer)?.map(|number| Revision::new(number as u64));
-    revision.transpose().map_err(|error| D::Error::custom(error.message()))
+    revision.transpose().map_err(D::Error::custom)
 }
 
 /// A revision that is there.
