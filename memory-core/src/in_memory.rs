@@ -11,8 +11,8 @@ use crate::engine::{
 };
 use crate::query::{Documents, Ledger};
 use crate::{
-    BOUNDARIES, Clock, Collection, DEFAULT_DEADLINE, Document, DocumentId, Durability, Health, IdempotencyKey, Memory,
-    MemoryId, Result, SystemClock,
+    Clock, Collection, DEFAULT_DEADLINE, Document, DocumentId, Durability, Health, IdempotencyKey, Memory, MemoryId,
+    Result, SystemClock,
 };
 
 /// A provider that keeps everything in memory and loses it when it is dropped.
@@ -147,11 +147,8 @@ impl Reader for InMemorySession {
             None => data.memories.values().map(|memory| memory.space_id.as_str()).collect(),
             Some(collection) => data.of(collection).map(|document| document.space_id.as_str()).collect(),
         };
-        let sibling = |space: &str| match space.strip_prefix(prefix)?.find(BOUNDARIES) {
-            Some(end) => Some(Place::Below(space[..prefix.len() + end].to_owned())),
-            None => Some(Place::Space(space.to_owned())),
-        };
-        let siblings: BTreeSet<_> = spaces.into_iter().filter_map(sibling).collect();
+        let siblings = spaces.into_iter().filter_map(|space| Place::sibling(prefix, space));
+        let siblings: BTreeSet<_> = siblings.collect();
         let mut siblings: Vec<_> =
             siblings.into_iter().filter(|place| place.path() > after || after.is_empty()).collect();
         let paths: BTreeSet<_> = siblings.iter().map(|place| place.path().to_owned()).collect();

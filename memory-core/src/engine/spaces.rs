@@ -428,10 +428,9 @@ impl<R: Reader, W> Tree<'_, R, W> {
 
 /// The path right below a head in which a place lies that starts with it.
 fn sibling(head: &str, place: &Place) -> Place {
-    let path = place.path();
-    match path[head.len()..].find(BOUNDARIES) {
-        Some(end) => Place::Below(path[..head.len() + end].to_owned()),
-        None => place.clone(),
+    match Place::sibling(head, place.path()) {
+        Some(below @ Place::Below(_)) => below,
+        _ => place.clone(),
     }
 }
 
