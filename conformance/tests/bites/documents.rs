@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use async_trait::async_trait;
 use memory_core::{
@@ -10,6 +9,7 @@ use memory_core::{
     DocumentStore, DocumentWrite, Error, ErrorKind, Expect, Recalled, RestoreReport, Result, SpaceLevel, SpaceQuery,
     words,
 };
+use tokio::sync::Barrier;
 
 use crate::flaw::Flaw;
 
@@ -22,11 +22,14 @@ pub(crate) struct BrokenDocuments {
     removed: Mutex<Vec<Document>>,
     /// Where documents were put, for [`Flaw::EmptyCollectionsAreListed`].
     collections: Mutex<BTreeSet<Collection>>,
+    /// Where removals meet in twos, for [`Flaw::RemovalsBothReport`].
+    looked: Barrier,
 }
 
 impl BrokenDocuments {
     pub(crate) fn new(inner: Arc<dyn DocumentStore>, flaw: Flaw) -> Self {
-        Self { inner, flaw, removed: Mutex::default(), collections: Mutex::default() }
+        let (removed, collections) = Default::default();
+        Self { inner, flaw, removed, collections, looked: Barrier::new(2) }
     }
 
     /// Removes what is there under the id of a document, and only then writes it.
@@ -167,8 +170,8 @@ impl DocumentStore for BrokenDocuments {
                 self.inner.remove(&all, usize::MAX).await
             }
             (Flaw::RemovalsBothReport, _) => {
-                // Long enough for the other removals to look before this one removes, also on a busy machine.
-                tokio::time::sleep(Duration::from_millis(50)).await;
+                // Two look before either removes.
+                self.looked.wait().await;
                 self.inner.remove(selection, max).await?;
                 let mut ids: Vec<_> = found.into_iter().map(|document| document.id).collect();
                 ids.sort_unstable();
