@@ -167,6 +167,31 @@ fn documents_are_put_found_and_removed() {
 }
 
 #[test]
+fn many_documents_are_put_from_lines_or_none() {
+    let cli = Cli::new();
+    let line = |id: &str, more: &str| {
+        format!(r#"{{"collection":"notes","id":"{id}","spaceId":"s","content":"text of {id}"{more}}}"#)
+    };
+    let put =
+        |lines: &[String]| ["document".to_owned(), "put-many".to_owned(), cli.write("lines", &lines.join("\n\n"))];
+    let ok = put(&[line("a", ""), line("b", r#","expect":"absent""#)]);
+    assert_eq!(cli.ok(&ok.each_ref().map(String::as_str)), "a\nb\n");
+    for (last, told) in [
+        (line("b", r#","expect":"absent""#), "document 1 of the call"),
+        (line("c", r#","secret":1"#), "line 3: "),
+        (line("c", r#","expect":{"revision":"secret"}"#), "line 3: "),
+        (r#"["notes","c","s","secret"]"#.to_owned(), "line 3: not a JSON object"),
+    ] {
+        let refused = cli.fails(1, &put(&[line("new", ""), last]).each_ref().map(String::as_str));
+        assert!(refused.contains(told) && !refused.contains("secret"), "{refused}");
+    }
+    let fed = cli.fed(&["document", "put-many", "-", "--json"], &line("a", r#","expect":{"revision":1}"#));
+    assert_eq!(json(&stdout(&fed))["revision"], 2);
+    let ids = cli.ok(&["document", "query", "--collection", "notes", "--all", "--json", "--order", "oldest"]);
+    assert_eq!(ids.lines().map(|line| json(line)["id"].clone()).collect::<Vec<_>>(), ["a", "b"]);
+}
+
+#[test]
 fn mistakes_in_the_arguments_have_exit_code_2() {
     let cli = Cli::new();
     let cases: &[&[&str]] = &[

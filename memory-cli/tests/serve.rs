@@ -5,7 +5,7 @@ use std::net::TcpStream;
 
 use common::server::{Mcp, Server, read, read_rest};
 use common::{Cli, TOKENS, eventually, older, stderr};
-use serde_json::json;
+use serde_json::{Value, json};
 
 mod common;
 
@@ -118,6 +118,69 @@ fn documents_are_put_found_and_removed() {
 }
 
 #[test]
+fn documents_are_put_together_or_not_at_all() {
+    let cli = Cli::new();
+    let server = Server::start(&cli, &[]);
+    let document =
+        |collection: &str, id: &str| json!({"collection": collection, "id": id, "spaceId": "a", "content": id});
+    let put = |documents: Value| server.post("/v1/documents", &json!({ "documents": documents }).to_string());
+    let mut nameless = document("notes", "none");
+    nameless.as_object_mut().expect("an object").remove("id");
+    let answer = put(json!([document("notes", "x"), document("other", "x"), nameless]));
+    assert_eq!(answer.status, 200, "{answer:?}");
+    let first = answer.json()["documents"].clone();
+    let place = |number: usize| (&first[number]["collection"], &first[number]["id"], &first[number]["revision"]);
+    assert_eq!(
+        [place(0), place(1)],
+        [(&json!("notes"), &json!("x"), &json!(1)), (&json!("other"), &json!("x"), &json!(1))]
+    );
+    assert!(first[2]["id"].as_str().is_some_and(|id| id != "none") && first[2].get("content").is_none());
+
+    let mut second = document("notes", "x");
+    for (expect, status) in
+        [(json!("absent"), 409), (json!({"revision": 2}), 409), (json!({"revision": 1.0}), 200), (json!("any"), 200)]
+    {
+        second["expect"] = expect;
+        assert_eq!(put(json!([document("notes", "y"), second])).status, status, "{second}");
+    }
+    assert_eq!(server.get("/v1/documents/notes/y").json()["revision"], 2, "a refused call puts nothing");
+    let twice = put(json!([document("notes", "z"), document("notes", "z")]));
+    assert_eq!((twice.status, twice.json()["error"].clone()), (422, json!("InvalidInput")));
+    put(json!([["notes", "z", "a", "z"]])).problem(422);
+    // Names of collections and ids that look like a path of the server are served as before.
+    assert_eq!(server.request("PUT", "/v1/documents/batch/batch", &[], r#"{"spaceId":"a","content":"x"}"#).status, 201);
+}
+
+#[test]
+fn a_value_in_a_body_is_refused_with_the_kind_of_its_error() {
+    let cli = Cli::new();
+    let server = Server::start(&cli, &[]);
+    let (text, space) = ("x".repeat((1 << 20) + 1), "s".repeat(513));
+    let metadata = json!({"k": "x".repeat(64 << 10)});
+    let large = [
+        ("/v1/memories", json!({"spaceId": space, "trigger": 1})),
+        ("/v1/memories", json!({"spaceId": "a", "trigger": 1, "metadata": metadata})),
+        ("/v1/memories", json!({"spaceId": "a", "trigger": "x".repeat(4 << 20)})),
+        ("/v1/memories/batch", json!({"memories": [{"spaceId": "a", "trigger": "x".repeat(4 << 20)}]})),
+        ("/v1/documents/notes", json!({"spaceId": "a", "content": text})),
+        ("/v1/documents", json!({"documents": [{"collection": "notes", "spaceId": "a", "content": text}]})),
+    ];
+    let invalid = [
+        ("/v1/memories", json!({"spaceId": "a\u{1}b", "trigger": 1})),
+        ("/v1/memories", json!({"spaceId": "a", "trigger": 1, "createdAt": 8_640_000_000_001_i64})),
+        ("/v1/documents/notes", json!({"spaceId": "a", "content": "a\0b"})),
+    ];
+    let cases =
+        large.iter().map(|case| (case, 413, "TooLarge")).chain(invalid.iter().map(|case| (case, 422, "InvalidInput")));
+    for ((path, body), status, kind) in cases {
+        let refused = server.post(path, &body.to_string());
+        refused.problem(status);
+        assert_eq!(refused.json()["error"], kind, "{path}");
+    }
+    assert_eq!(cli.count(&["--all"]), 0);
+}
+
+#[test]
 fn a_token_confines_its_caller() {
     let cli = Cli::new();
     let server = Server::start(&cli, &["--tokens", &cli.write("tokens.toml", TOKENS)]);
@@ -153,6 +216,16 @@ fn a_token_confines_its_caller() {
     call(model, "DELETE", "/v1/documents/notes/guild1", "").problem(404);
     call(model, "PUT", "/v1/documents/notes/guild1", &document("guild1-model")).problem(409);
     call(model, "PUT", "/v1/documents/private/x", &document("guild1-model")).problem(403);
+    let put = |collection: &str, id: &str, space: &str| {
+        let document = |collection: &str, id: &str, space: &str| json!({"collection": collection, "id": id, "spaceId": space, "content": "secret"});
+        let documents = [document("notes", "first", "guild1-model"), document(collection, id, space)];
+        call(model, "POST", "/v1/documents", &json!({ "documents": documents }).to_string())
+    };
+    put("notes", "x", "guild1").problem(403);
+    put("private", "x", "guild1-model").problem(403);
+    put("notes", "guild1", "guild1-model").problem(409);
+    call(model, "GET", "/v1/documents/notes/first", "").problem(404);
+    assert_eq!(put("notes", "second", "guild1-model-x").status, 200);
     let everything = "/v1/documents/notes?where=id+IS+NOT+NULL&all=true";
     let removed = call(model, "DELETE", everything, "").json();
     assert_eq!(removed["ids"], json!(["guild1-model-x"]));

@@ -56,6 +56,10 @@ impl DocumentStore for Doors {
         pass(door, || self.documents.put(write)).await
     }
 
+    async fn put_many(&self, writes: Vec<DocumentWrite>) -> Result<Vec<Document>> {
+        self.documents.put_many(writes).await
+    }
+
     async fn query(&self, query: &DocumentQuery) -> Result<DocumentPage> {
         self.documents.query(query).await
     }

@@ -37,8 +37,8 @@ const NONCE_BYTES: usize = 24;
 const TAG_BYTES: usize = 16;
 /// What is sealed is padded to a multiple of this.
 const BLOCK_BYTES: usize = 64;
-/// The longest text that is looked at: the longest id of a document makes one of half its length.
-const MAX_TEXT: usize = 1_024;
+/// The longest text that is looked at: a listing makes one nearly as long, of a space, and of a document up to which that was looked at.
+const MAX_TEXT: usize = 1_280;
 
 impl CursorKey {
     /// A key that nobody else has. `Unavailable` where the machine gives no random numbers.

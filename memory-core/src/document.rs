@@ -3,13 +3,11 @@
 use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
-use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 
-use crate::engine::Retry;
 use crate::query::Documents;
 use crate::{
     Collection, DEFAULT_DEADLINE, DocumentId, DocumentQuery, DocumentStore, Error, ErrorKind, Filter, MAX_LIMIT,
@@ -136,12 +134,14 @@ pub struct DocumentWrite {
     pub created_at: Timestamp,
     /// What must be in place; anything by default.
     pub expect: Expect,
+    within: Option<SpaceSelector>,
 }
 
 impl DocumentWrite {
     /// A put without metadata, under an id that the provider makes.
     pub fn new(collection: Collection, space_id: SpaceId, content: Content, created_at: Timestamp) -> Self {
-        Self { collection, id: None, space_id, content, metadata: Metadata::default(), created_at, expect: Expect::Any }
+        let (metadata, expect) = (Metadata::default(), Expect::Any);
+        Self { collection, id: None, space_id, content, metadata, created_at, expect, within: None }
     }
 
     /// Under this id.
@@ -149,6 +149,11 @@ impl DocumentWrite {
     pub fn with_id(mut self, id: DocumentId) -> Self {
         self.id = Some(id);
         self
+    }
+
+    /// About how much the document weighs in a batch: the bytes of its texts.
+    pub fn size(&self) -> usize {
+        self.space_id.as_str().len() + self.content.as_str().len() + self.metadata.as_str().len()
     }
 
     /// With metadata.
@@ -165,37 +170,28 @@ impl DocumentWrite {
         self
     }
 
-    /// Puts the document where a caller may write who is confined to some spaces: neither it nor what it replaces lies elsewhere.
+    /// Confines the put to the spaces where its caller may write: neither the document nor what it replaces lies elsewhere.
     ///
-    /// `Unauthorized` when it would lie outside of them. When another document has its id there, that is `Conflict`, and nothing
-    /// else is told of it.
-    pub async fn put_within(self, documents: &dyn DocumentStore, spaces: &SpaceSelector) -> Result<Document> {
+    /// `Unauthorized` when it would lie outside of them. When a document elsewhere has its id, the put is `Conflict`, and nothing else is
+    /// told of that one.
+    pub fn within(mut self, spaces: SpaceSelector) -> Result<Self> {
         if !spaces.matches(self.space_id.as_str()) {
             return Err(Error::new(ErrorKind::Unauthorized, "this space may not be written"));
         }
-        let Some(id) = &self.id else { return documents.put(self).await };
-        let attempt = async |_| {
-            let present = documents.get(&self.collection, id).await?;
-            if present.as_ref().is_some_and(|document| !spaces.matches(document.space_id.as_str())) {
-                return Err(Error::conflict("another document has this id"));
-            }
-            self.apply(id, present.as_ref(), self.created_at)?;
-            // What is replaced must be what was looked at, since another may lie elsewhere.
-            let pinned = present.map_or(Expect::Absent, |document| Expect::Revision(document.revision));
-            let put = documents.put(self.clone().expect(pinned)).await;
-            // It was changed meanwhile, or the read came from a replica that lags behind.
-            put.map_err(|error| match error.kind() {
-                ErrorKind::Conflict if self.expect == Expect::Any => error.retryable(),
-                _ => error,
-            })
-        };
-        Retry::until(Instant::now() + DEFAULT_DEADLINE).run(is_race, attempt).await
+        self.within = Some(spaces);
+        Ok(self)
     }
 
     /// The document that this leaves behind, given what is in place under its id. For engines: this is what a put means.
     ///
-    /// `id` is the write's own, or the one that the provider made. `Conflict` when the expectation does not hold.
+    /// `id` is the write's own, or the one that the provider made. `Conflict` when the expectation does not hold, or when the document in
+    /// place lies outside of the spaces to which the write is confined.
     pub fn apply(&self, id: &DocumentId, current: Option<&Document>, now: Timestamp) -> Result<Document> {
+        if let (Some(spaces), Some(document)) = (&self.within, current)
+            && !spaces.matches(document.space_id.as_str())
+        {
+            return Err(Error::conflict("another document has this id"));
+        }
         match (self.expect, current) {
             (Expect::Any, _) | (Expect::Absent, None) => {}
             (Expect::Absent, Some(_)) => return Err(Error::conflict("the document exists already")),
@@ -216,11 +212,6 @@ impl DocumentWrite {
             revision: current.map_or(Ok(Revision::FIRST), |document| document.revision.next())?,
         })
     }
-}
-
-/// Whether a call has lost a race and can be run again at once.
-pub(crate) fn is_race(error: &Error) -> bool {
-    error.kind() == ErrorKind::Conflict && error.is_retryable()
 }
 
 /// Which documents a removal takes: those that satisfy everything it names.

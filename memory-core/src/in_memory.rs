@@ -6,13 +6,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::engine::{
-    Access, Append, Appended, Config, DocumentsFound, Engine, Found, Mark, MemoriesFound, Place, Provider, Reader,
+    Access, Append, Appended, Config, DocumentsFound, Engine, Found, Mark, MemoriesFound, Place, Provider, Put, Reader,
     Scanned, Settings, Visit, Walk, Work, Writer, offer_in_order,
 };
 use crate::query::{Documents, Ledger};
 use crate::{
-    BOUNDARIES, Clock, Collection, DEFAULT_DEADLINE, Document, DocumentId, Durability, Health, IdempotencyKey, Memory,
-    MemoryId, Result, SystemClock,
+    Clock, Collection, DEFAULT_DEADLINE, Document, DocumentId, Durability, Health, IdempotencyKey, Memory, MemoryId,
+    Result, SystemClock,
 };
 
 /// A provider that keeps everything in memory and loses it when it is dropped.
@@ -147,11 +147,8 @@ impl Reader for InMemorySession {
             None => data.memories.values().map(|memory| memory.space_id.as_str()).collect(),
             Some(collection) => data.of(collection).map(|document| document.space_id.as_str()).collect(),
         };
-        let sibling = |space: &str| match space.strip_prefix(prefix)?.find(BOUNDARIES) {
-            Some(end) => Some(Place::Below(space[..prefix.len() + end].to_owned())),
-            None => Some(Place::Space(space.to_owned())),
-        };
-        let siblings: BTreeSet<_> = spaces.into_iter().filter_map(sibling).collect();
+        let siblings = spaces.into_iter().filter_map(|space| Place::sibling(prefix, space));
+        let siblings: BTreeSet<_> = siblings.collect();
         let mut siblings: Vec<_> =
             siblings.into_iter().filter(|place| place.path() > after || after.is_empty()).collect();
         let paths: BTreeSet<_> = siblings.iter().map(|place| place.path().to_owned()).collect();
@@ -205,15 +202,16 @@ impl Writer for InMemorySession {
         Ok(present.map(|memory| memory.clone_from(after)).is_some())
     }
 
-    async fn put(&mut self, before: Option<&Found<Document, u64>>, after: &Document) -> Result<bool> {
+    async fn put(&mut self, puts: &[Put<'_, u64>]) -> Result<bool> {
         let mut data = self.lock();
-        data.puts += 1;
-        let put = Found { record: after.clone(), version: data.puts };
-        let documents = data.documents.entry(after.collection.clone()).or_default();
-        let present = documents.get(&after.id).map(|found| found.version);
-        let is_unchanged = present == before.map(|found| found.version);
-        if is_unchanged {
-            documents.insert(after.id.clone(), put);
+        let present = |document: &Document| data.documents.get(&document.collection)?.get(&document.id);
+        let is_unchanged =
+            |put: &Put<'_, u64>| present(put.after).map(|found| found.version) == put.before.map(|found| found.version);
+        let is_unchanged = puts.iter().all(is_unchanged);
+        for Put { after, .. } in puts.iter().filter(|_| is_unchanged) {
+            data.puts += 1;
+            let put = Found { record: Document::clone(after), version: data.puts };
+            data.documents.entry(after.collection.clone()).or_default().insert(after.id.clone(), put);
         }
         Ok(is_unchanged)
     }

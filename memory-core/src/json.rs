@@ -138,7 +138,7 @@ impl<const MAX: usize> Serialize for JsonText<MAX> {
 impl<'de, const MAX: usize> Deserialize<'de> for JsonText<MAX> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let raw = Box::<RawValue>::deserialize(deserializer)?;
-        Self::parse(raw.get()).map_err(|error| D::Error::custom(error.message()))
+        Self::parse(raw.get()).map_err(D::Error::custom)
     }
 }
 

@@ -43,6 +43,7 @@ pub use page::{
 };
 pub use provider::{
     DocumentStore, IntoDynProvider, MAX_BATCH, MAX_BATCH_BYTES, MemoryProvider, RestoreReport, check_batch,
+    check_writes,
 };
 pub use query::{
     DEFAULT_LIMIT, DocumentQuery, Documents, Kind, Ledger, MAX_EXCLUDED, MAX_LIMIT, MAX_OFFSET, MAX_PATTERNS,

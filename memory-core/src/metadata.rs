@@ -164,7 +164,7 @@ impl Serialize for Metadata {
 impl<'de> Deserialize<'de> for Metadata {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let raw = Box::<RawValue>::deserialize(deserializer)?;
-        Self::parse(raw.get()).map_err(|error| D::Error::custom(error.message()))
+        Self::parse(raw.get()).map_err(D::Error::custom)
     }
 }
 

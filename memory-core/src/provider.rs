@@ -130,6 +130,14 @@ pub trait DocumentStore: fmt::Debug + Send + Sync + 'static {
     /// - `Conflict` when what is in place is not what the write expects; of N racing writers one wins (D1).
     async fn put(&self, write: DocumentWrite) -> Result<Document>;
 
+    /// Puts many documents, of any collections: all or none, each as [`put`](Self::put) does. Returns them in the order of the input (D7).
+    ///
+    /// # Behavior
+    /// - 10,000 documents and 64 MiB go in one call; more are `TooLarge` (D7).
+    /// - Two of one collection with the same id are `InvalidInput` (D7).
+    /// - Where one does not find what it expects, it is `Conflict` and none is put (D1, D7).
+    async fn put_many(&self, writes: Vec<DocumentWrite>) -> Result<Vec<Document>>;
+
     /// The document with this id, or `None`. `Corrupt` when it can't be read.
     async fn get(&self, collection: &Collection, id: &DocumentId) -> Result<Option<Document>>;
 
@@ -160,9 +168,9 @@ pub trait DocumentStore: fmt::Debug + Send + Sync + 'static {
     async fn collections(&self) -> Result<Vec<Collection>>;
 }
 
-/// The most memories of one `store_many` (W4).
+/// The most memories of one `store_many` (W4), or documents of one `put_many` (D7).
 pub const MAX_BATCH: usize = 10_000;
-/// The most bytes of one `store_many`, by [`Memory::size`] (W4).
+/// The most bytes of one `store_many`, by [`Memory::size`] (W4), or of one `put_many`, by [`DocumentWrite::size`] (D7).
 pub const MAX_BATCH_BYTES: usize = 64 << 20;
 
 /// The rows of a batch under their new ids. For engines.
@@ -170,14 +178,9 @@ pub const MAX_BATCH_BYTES: usize = 64 << 20;
 /// `TooLarge` over the limits of W4; `Conflict` when two rows share an idempotency key and differ in trigger or space (W3).
 /// Rows that repeat one of the same batch are left in it.
 pub fn check_batch(memories: Vec<NewMemory>) -> Result<Vec<Memory>> {
-    if memories.len() > MAX_BATCH {
-        return Err(Error::too_large(format!("{} memories; at most {MAX_BATCH} go in one call", memories.len())));
-    }
+    check_count(memories.len(), "memories")?;
     let memories: Vec<_> = memories.into_iter().map(|memory| memory.into_memory(MemoryId::generate())).collect();
-    let bytes: usize = memories.iter().map(Memory::size).sum();
-    if bytes > MAX_BATCH_BYTES {
-        return Err(Error::too_large(format!("memories of {bytes} bytes; at most {MAX_BATCH_BYTES} go in one call")));
-    }
+    check_bytes(memories.iter().map(Memory::size).sum(), "memories")?;
     let mut firsts = HashMap::new();
     for memory in &memories {
         if let Some(key) = &memory.idempotency_key {
@@ -186,6 +189,36 @@ pub fn check_batch(memories: Vec<NewMemory>) -> Result<Vec<Memory>> {
         }
     }
     Ok(memories)
+}
+
+/// Checks what one `put_many` is given. For engines.
+///
+/// `TooLarge` over the limits of D7; `InvalidInput` when two writes of one collection name the same id.
+pub fn check_writes(writes: &[DocumentWrite]) -> Result<()> {
+    check_count(writes.len(), "documents")?;
+    check_bytes(writes.iter().map(DocumentWrite::size).sum(), "documents")?;
+    let mut named = HashMap::new();
+    for (place, write) in writes.iter().enumerate() {
+        let Some(id) = &write.id else { continue };
+        if let Some(first) = named.insert((&write.collection, id), place) {
+            return Err(Error::invalid(format!("documents {first} and {place} of the call have the same id")));
+        }
+    }
+    Ok(())
+}
+
+fn check_count(count: usize, what: &str) -> Result<()> {
+    match count > MAX_BATCH {
+        true => Err(Error::too_large(format!("{count} {what}; at most {MAX_BATCH} go in one call"))),
+        false => Ok(()),
+    }
+}
+
+fn check_bytes(bytes: usize, what: &str) -> Result<()> {
+    match bytes > MAX_BATCH_BYTES {
+        true => Err(Error::too_large(format!("{what} of {bytes} bytes; at most {MAX_BATCH_BYTES} go in one call"))),
+        false => Ok(()),
+    }
 }
 
 /// What became of records to restore (W12).

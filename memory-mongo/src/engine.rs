@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use memory_core::engine::{Access, Engine, Provider, Work};
-use memory_core::{Backfill, Durability, Error, Health, Result};
+use memory_core::{Backfill, Durability, Error, Health, Outcome, Result};
 use mongodb::bson::doc;
 
 use crate::config::MongoConfig;
 use crate::connection::{Connections, MongoSession};
-use crate::error::{is_temporary, native};
+use crate::error::{NOT_VALID, code, is_temporary, native};
 use crate::schema;
 
 /// Agent memory in a database of a MongoDB replica set.
@@ -93,7 +93,15 @@ impl Engine for MongoEngine {
         };
         let mut session = MongoSession::new(&self.connections, reads, until);
         if access == Access::Write {
-            return self.connections.run_write(async move { work(&mut session, &argument).await }).await;
+            let write = async move {
+                let written = work(&mut session, &argument).await;
+                let is_refused = |error: &Error| code(error) == Some(NOT_VALID) && error.outcome() == Outcome::NotDone;
+                if written.as_ref().is_err_and(is_refused) && schema::mend(&session).await.unwrap_or(false) {
+                    return work(&mut session, &argument).await;
+                }
+                written
+            };
+            return self.connections.run_write(write).await;
         }
         let read = async {
             loop {

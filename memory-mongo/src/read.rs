@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use memory_core::engine::{DocumentsFound, Mark, MemoriesFound, Place, Reader, Source, Visit, Walk, corrupt};
-use memory_core::{BOUNDARIES, Collection, DocumentId, Documents, Ledger, MemoryId, Result, Verdict};
+use memory_core::{Collection, DocumentId, Documents, Ledger, MemoryId, Result, Verdict};
 use migrations::PATHS;
 use mongodb::action::Find;
 use mongodb::bson::{Bson, Document, RawDocument, RawDocumentBuf, doc};
@@ -48,40 +48,31 @@ impl Reader for MongoSession {
             Some(collection) => (&self.reads.documents, within(collection)),
         };
         let (mut siblings, mut paths) = (BTreeSet::new(), BTreeSet::new());
-        // No space holds a control character.
-        let start = if after.is_empty() { prefix.to_owned() } else { format!("{after}\u{1}") };
-        let mut from = doc! { "$gte": start };
+        let mut from = if after.is_empty() { prefix.to_owned() } else { Place::behind_space(after) };
         // Many spaces at once, since each may be a sibling by itself.
         let mut slice = most;
         loop {
             let known = siblings.len();
             let mut condition = within.clone();
-            condition.insert("spaceId", from);
+            condition.insert("spaceId", doc! { "$gte": &from });
             let find = rows.find(condition).sort(doc! { "spaceId": 1 });
             let find = find.limit(slice as i64).projection(doc! { "_id": 0, "spaceId": 1 });
             let mut found = find.max_time(self.left()?).await.map_err(native)?;
-            let (mut count, mut next) = (0, None);
+            let mut count = 0;
             while found.advance().await.map_err(native)? {
                 let space = text(found.current(), "spaceId")?;
-                let Some(rest) = space.strip_prefix(prefix) else { return Ok(Some(siblings.into_iter().collect())) };
-                let (sibling, behind) = match rest.find(BOUNDARIES).map(|end| space.split_at(prefix.len() + end)) {
-                    // Behind all that belongs to the same sibling by the same boundary.
-                    Some((path, rest)) => {
-                        let behind = format!("{path}{}", char::from(rest.as_bytes()[0] + 1));
-                        (Place::Below(path.to_owned()), doc! { "$gte": behind })
-                    }
-                    None => (Place::Space(space.to_owned()), doc! { "$gt": space }),
+                let Some(sibling) = Place::sibling(prefix, space) else {
+                    return Ok(Some(siblings.into_iter().collect()));
                 };
                 paths.extend((sibling.path() > after).then(|| sibling.path().to_owned()));
                 siblings.insert(sibling);
                 if paths.len() == most {
                     return Ok(Some(siblings.into_iter().collect()));
                 }
-                (count, next) = (count + 1, Some(behind));
+                (count, from) = (count + 1, Place::behind_sibling(prefix, space));
             }
-            match next {
-                Some(next) if count == slice => from = next,
-                _ => return Ok(Some(siblings.into_iter().collect())),
+            if count < slice {
+                return Ok(Some(siblings.into_iter().collect()));
             }
             // After a sibling that fills a slice, the next probably does, too; two spaces tell when it does not.
             slice = if siblings.len() == known + 1 { 2 } else { most };

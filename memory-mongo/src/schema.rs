@@ -76,17 +76,24 @@ pub(crate) async fn set_up(session: &MongoSession) -> Result<Report> {
 }
 
 /// Does again what another program has undone: one that was held up while it added a rule may have taken away others that it did not know,
-/// or have brought back one that is retired. Once both have done their steps, one of them finds that out.
-async fn mend(session: &MongoSession) -> Result<()> {
+/// or have brought back one that is retired. Once both have done their steps, one of them finds that out, or else the next write that the
+/// server refuses. Tells whether there was something to do, which there never is for a program that is older than the ledger.
+pub(crate) async fn mend(session: &MongoSession) -> Result<bool> {
     let applied = MongoTarget(session).applied().await?;
+    let newest = migrations::mongo().iter().map(|step| step.version).max();
+    let mut has_mended = false;
+    if applied.iter().map(|step| step.version).max() > newest {
+        return Ok(has_mended);
+    }
     for step in taken().filter(|step| applied.iter().any(|applied| applied.name == step.name)) {
         for command in commands(step)? {
             if !holds(&session.on.database, &command).await? {
                 execute(session, &command).await?;
+                has_mended = true;
             }
         }
     }
-    Ok(())
+    Ok(has_mended)
 }
 
 /// The steps of every ledger.

@@ -3,8 +3,9 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use memory_core::engine::{Append, Appended, Atomicity, Found, Writer};
+use memory_core::engine::{Append, Appended, Atomicity, Found, Put, Writer};
 use memory_core::{Collection, Document, Error, Memory, MemoryId, Outcome, Result};
+use mongodb::ClientSession;
 use mongodb::bson::{self, RawDocument, RawDocumentBuf, doc};
 
 use crate::connection::{MongoSession, Rows};
@@ -13,8 +14,8 @@ use crate::read::{all, each};
 use crate::row::{document_row, key_row, memory_id, memory_row, text, uuid};
 use crate::statements::{changes, same_document, same_memory, same_version};
 
-/// How many documents, and about how many bytes, one command removes: a command has at most 16 MiB.
-const REMOVED: (usize, usize) = (1_000, 8 << 20);
+/// How many documents, and about how many bytes of them, one command changes or removes: a command has at most 16 MiB.
+const AT_ONCE: (usize, usize) = (1_000, 8 << 20);
 /// How long to wait for a majority to have what stands in the way.
 const PAUSE: Duration = Duration::from_millis(2);
 
@@ -42,18 +43,13 @@ impl Writer for MongoSession {
         self.update(&self.on.primary.memories, same_memory(before), changes(before, after)).await
     }
 
-    async fn put(&mut self, before: Option<&Found<Document, ()>>, after: &Document) -> Result<bool> {
-        let (documents, row) = (&self.on.primary.documents, document_row(after));
-        match before {
-            Some(before) => {
-                let row = bson::Document::try_from(row).map_err(|error| native(error.into()))?;
-                self.update(documents, same_version(&before.record), row).await
-            }
-            None => match documents.insert_one(row).await.map_err(native_write) {
-                Err(error) if code(&error) == Some(DUPLICATE_KEY) => Ok(false),
-                is_put => is_put.map(|_| true),
-            },
+    async fn put(&mut self, puts: &[Put<'_, ()>]) -> Result<bool> {
+        if let [put] = puts {
+            return self.put_one(put).await;
         }
+        let mut transaction = self.begin().await?;
+        let is_done = self.put_each(puts, &mut transaction).await;
+        self.end(transaction, is_done).await
     }
 
     async fn put_new(&mut self, documents: &[Document]) -> Result<Vec<bool>> {
@@ -76,15 +72,11 @@ impl Writer for MongoSession {
         let delete = async {
             let (mut rest, mut removed) = (found, 0);
             while !rest.is_empty() {
-                let (some, others) = rest.split_at(removed_at_once(rest));
+                let (some, others) = rest.split_at(at_once(rest.iter().map(|found| found.record.size())));
                 let delete = |found: &Found<Document, _>| doc! { "q": same_document(&found.record), "limit": 1 };
                 let deletes: Vec<_> = some.iter().map(delete).collect();
-                let left = self.left()?.as_millis() as i64;
-                let command =
-                    doc! { "delete": self.on.primary.documents.name(), "deletes": deletes, "maxTimeMS": left };
-                let answer = self.on.database.run_command(command).session(&mut transaction).await.map_err(native)?;
-                check(&answer)?;
-                removed += answer.get_i32("n").ok().and_then(|count| usize::try_from(count).ok()).unwrap_or_default();
+                let command = doc! { "delete": self.on.primary.documents.name(), "deletes": deletes };
+                removed += self.change_in(command, &mut transaction).await?;
                 rest = others;
             }
             Ok::<_, Error>(removed == found.len())
@@ -95,6 +87,56 @@ impl Writer for MongoSession {
 }
 
 impl MongoSession {
+    async fn put_one(&self, Put { before, after }: &Put<'_, ()>) -> Result<bool> {
+        let (documents, row) = (&self.on.primary.documents, document_row(after));
+        match before {
+            Some(before) => {
+                let row = bson::Document::try_from(row).map_err(|error| native(error.into()))?;
+                self.update(documents, same_version(&before.record), row).await
+            }
+            None => match documents.insert_one(row).await.map_err(native_write) {
+                Err(error) if code(&error) == Some(DUPLICATE_KEY) => Ok(false),
+                is_put => is_put.map(|_| true),
+            },
+        }
+    }
+
+    /// Puts documents in a transaction: those that are new, and then those that are changed. `false` when one is not what was read.
+    async fn put_each(&self, puts: &[Put<'_, ()>], transaction: &mut ClientSession) -> Result<bool> {
+        let documents = &self.on.primary.documents;
+        let new: Vec<_> = puts.iter().filter(|put| put.before.is_none()).map(|put| document_row(put.after)).collect();
+        if !new.is_empty() {
+            match documents.insert_many(new).session(&mut *transaction).await.map_err(native) {
+                Err(error) if code(&error) == Some(DUPLICATE_KEY) => return Ok(false),
+                inserted => inserted?,
+            };
+        }
+        let changed = puts.iter().filter_map(|put| Some((&put.before?.record, put.after)));
+        let (changed, mut start) = (changed.collect::<Vec<_>>(), 0);
+        while let rest @ [_, ..] = &changed[start..] {
+            let some = &rest[..at_once(rest.iter().map(|(_, after)| after.size()))];
+            let update = |(before, after): &(&Document, &Document)| {
+                let row = bson::Document::try_from(document_row(after)).map_err(|error| native(error.into()))?;
+                Ok::<_, Error>(doc! { "q": same_version(before), "u": row })
+            };
+            let updates: Vec<_> = some.iter().map(update).collect::<Result<_>>()?;
+            let command = doc! { "update": documents.name(), "updates": updates };
+            if self.change_in(command, transaction).await? != some.len() {
+                return Ok(false);
+            }
+            start += some.len();
+        }
+        Ok(true)
+    }
+
+    /// Runs a command in a transaction, and tells how many rows it has met.
+    async fn change_in(&self, mut command: bson::Document, transaction: &mut ClientSession) -> Result<usize> {
+        command.insert("maxTimeMS", self.left()?.as_millis() as i64);
+        let answer = self.on.database.run_command(command).session(transaction).await.map_err(native)?;
+        check(&answer)?;
+        Ok(answer.get_i32("n").ok().and_then(|count| usize::try_from(count).ok()).unwrap_or_default())
+    }
+
     /// Updates the row that this finds. `false` when there is none.
     async fn update(&self, on: &Rows, found: bson::Document, update: bson::Document) -> Result<bool> {
         self.change(doc! { "update": on.name(), "updates": [{ "q": found, "u": update }] }).await
@@ -199,12 +241,12 @@ async fn insert_each(on: &Rows, rows: Vec<RawDocumentBuf>) -> Result<HashMap<usi
     on.insert_many(rows).ordered(false).await.map_or_else(refusals, |_| Ok(HashMap::new()))
 }
 
-/// How many of the first documents one command removes; at least one.
-fn removed_at_once(found: &[Found<Document, ()>]) -> usize {
+/// How many of the first documents, which have these sizes, go in one command; at least one.
+fn at_once(sizes: impl Iterator<Item = usize>) -> usize {
     let mut bytes = 0;
-    let fits = |found: &&Found<Document, ()>| {
-        bytes += found.record.size();
-        bytes <= REMOVED.1
+    let fits = |size: &usize| {
+        bytes += size;
+        bytes <= AT_ONCE.1
     };
-    found.iter().take(REMOVED.0).take_while(fits).count().max(1)
+    sizes.take(AT_ONCE.0).take_while(fits).count().max(1)
 }

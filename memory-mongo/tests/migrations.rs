@@ -37,6 +37,7 @@ fn main() -> ExitCode {
             an_index_of_words_that_is_being_built_goes_too,
         ),
         async_trial("mongo::what_is_brought_back_goes_again", what_is_brought_back_goes_again),
+        async_trial("mongo::a_write_mends_what_is_brought_back", a_write_mends_what_is_brought_back),
         async_trial("mongo::a_new_ledger_needs_no_backfill", a_new_ledger_needs_no_backfill),
         async_trial("mongo::one_build_of_the_index_serves_all_slices", one_build_of_the_index_serves_all_slices),
         async_trial("mongo::a_slice_of_large_rows_is_short", a_slice_of_large_rows_is_short),
@@ -312,7 +313,6 @@ async fn what_is_brought_back_goes_again() -> CaseResult {
     into_version_2(&database, true).await?;
     let provider = open(config.clone()).await?;
     bring_back(&database).await?;
-    check_refused(&provider.store(event("a", 2)).await.expect_err("a row without words"));
     assert_eq!(memory_mongo::inspect(&config).await?.missing, ["memories.validator", "documents.validator"]);
     let again = open(config.clone()).await?;
     check_no_index(&database).await?;
@@ -322,6 +322,36 @@ async fn what_is_brought_back_goes_again() -> CaseResult {
         to_the_end(&provider).await?;
     }
     assert_eq!(with_words(&database).await?, [0, 0]);
+    Ok(())
+}
+
+/// A program of version 2 that was held up while it started gives its rules to a ledger of version 3. Who is open goes on writing.
+async fn a_write_mends_what_is_brought_back() -> CaseResult {
+    let server = LocalMongo::start()?;
+    let (config, database) = (config(&server.url()), database(&server.url()).await?);
+    let provider = open(config.clone()).await?;
+    let id = provider.store(event("a", 1)).await?;
+    let keyed = || event("a", 2).with_idempotency_key(IdempotencyKey::parse("k").expect("valid"));
+    let documents = provider.documents();
+    for number in 0..6 {
+        bring_back(&database).await?;
+        match number {
+            0 => drop(provider.store(event("a", 3)).await?),
+            1 => drop(provider.store_many(vec![keyed(), event("a", 4)]).await?),
+            2 => drop(provider.update(id, completed()).await?),
+            3 => drop(documents.put(write("a")).await?),
+            4 => drop(documents.put_many(vec![write("a"), write("b")]).await?),
+            _ => drop(documents.restore(vec![document(7)]).await?),
+        }
+    }
+    assert_eq!(memories(&provider).await?.len(), 4);
+    // A ledger that is newer than the program is left alone.
+    let newer = doc! { "$expr": { "$gte": [{ "$subtract": ["$written", { "$multiply": ["$revision", 256] }] }, 9] } };
+    let rules = doc! { "collMod": "memories", "validator": { "$and": [newer] } };
+    database.run_command(rules).await?;
+    let entry = doc! { "_id": "later", "version": 9_i64, "name": "later", "checksum": "x" };
+    database.collection::<Document>("schema_migrations").insert_one(entry).await?;
+    check_refused(&provider.store(event("a", 5)).await.expect_err("the ledger is newer"));
     Ok(())
 }
 

@@ -61,8 +61,7 @@ impl Reader for Session {
         after: &str,
         most: usize,
     ) -> Result<Option<Vec<Place>>> {
-        // No space holds a control character.
-        let mut from = if after.is_empty() { prefix.to_owned() } else { format!("{after}\u{1}") };
+        let mut from = if after.is_empty() { prefix.to_owned() } else { Place::behind_space(after) };
         if let Some(collection) = of {
             return self.document_siblings(collection, prefix, &from, most).await.map(Some);
         }
@@ -83,11 +82,7 @@ impl Reader for Session {
             if rows.len() < steps || paths.len() >= most {
                 return Ok(Some(siblings));
             }
-            // Behind all that belongs to the last sibling by the same boundary.
-            from = match last[prefix.len()..].find(BOUNDARIES).map(|end| last.split_at(prefix.len() + end)) {
-                Some((path, rest)) => format!("{path}{}", char::from(rest.as_bytes()[0] + 1)),
-                None => format!("{last}\u{1}"),
-            };
+            from = Place::behind_sibling(prefix, &last);
         }
     }
 

@@ -157,6 +157,28 @@ statements! {
         INSERT INTO {schema}.documents
             (collection, id, created_at, updated_at, revision, space_id, metadata, content)
         VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT DO NOTHING";
+    insert_documents: "
+        INSERT INTO {schema}.documents
+            (collection, id, created_at, updated_at, revision, space_id, metadata, content)
+        SELECT * FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[], $5::bigint[], $6::text[], $7::text[],
+            $8::text[])
+        ON CONFLICT DO NOTHING";
+    /// Those that are what was read.
+    update_documents: "
+        WITH given AS MATERIALIZED (
+            SELECT * FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[], $5::bigint[], $6::text[], $7::text[],
+                $8::text[], $9::bigint[])
+                AS given (collection, id, created_at, updated_at, revision, space_id, metadata, content, writer)),
+        found AS (
+            SELECT d.collection, d.id FROM {schema}.documents d
+            JOIN given ON d.collection = given.collection AND d.id = given.id AND d.created_at = given.created_at
+                AND d.xmin::text::bigint = given.writer
+            ORDER BY d.collection, d.id FOR UPDATE OF d)
+        UPDATE {schema}.documents d
+        SET updated_at = given.updated_at, revision = given.revision, space_id = given.space_id,
+            metadata = given.metadata, content = given.content
+        FROM given JOIN found ON found.collection = given.collection AND found.id = given.id
+        WHERE d.collection = given.collection AND d.id = given.id";
     update_document: "
         UPDATE {schema}.documents
         SET updated_at = $4, revision = $5, space_id = $6, metadata = $7, content = $8

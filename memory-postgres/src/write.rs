@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use memory_core::engine::{Append, Appended, Atomicity, Found, Writer};
+use memory_core::engine::{Append, Appended, Atomicity, Found, Put, Writer};
 use memory_core::{
     Collection, Context, Document, IdempotencyKey, Memory, MemoryId, Outcome, Result, Timestamp, path_hash,
 };
@@ -60,7 +60,31 @@ impl Writer for Session {
         Ok(self.write(update).await? > 0)
     }
 
-    async fn put(&mut self, before: Option<&Found<Document, i64>>, after: &Document) -> Result<bool> {
+    async fn put(&mut self, puts: &[Put<'_, i64>]) -> Result<bool> {
+        if let [put] = puts {
+            return self.put_one(put).await;
+        }
+        self.begin("").await?;
+        // Until the end of the transaction nothing is written, whatever becomes of its connection.
+        let is_done = self.put_each(puts).await.map_err(|error| error.with_outcome(Outcome::NotDone))?;
+        if is_done {
+            self.commit().await?
+        } else {
+            self.rollback().await?
+        }
+        Ok(is_done)
+    }
+
+    async fn remove(&mut self, collection: &Collection, found: &[Found<Document, i64>]) -> Result<bool> {
+        let ids: Vec<_> = found.iter().map(|found| found.record.id.as_str()).collect();
+        let writers: Vec<_> = found.iter().map(|found| found.version).collect();
+        let delete = self.statement(|on| &on.delete_documents).bind(collection.as_str()).bind(ids).bind(writers);
+        Ok(self.write(delete).await? == found.len() as u64)
+    }
+}
+
+impl Session {
+    async fn put_one(&mut self, Put { before, after }: &Put<'_, i64>) -> Result<bool> {
         let put = match before {
             None => self.statement(|on| &on.insert_document),
             Some(_) => self.statement(|on| &on.update_document),
@@ -74,19 +98,42 @@ impl Writer for Session {
             .bind(after.space_id.as_str())
             .bind(after.metadata.as_str())
             .bind(after.content.as_str());
-        let put = before.into_iter().map(|before| before.version).fold(put, Query::bind);
+        let put = before.iter().map(|before| before.version).fold(put, Query::bind);
         Ok(self.write(put).await? == 1)
     }
 
-    async fn remove(&mut self, collection: &Collection, found: &[Found<Document, i64>]) -> Result<bool> {
-        let ids: Vec<_> = found.iter().map(|found| found.record.id.as_str()).collect();
-        let writers: Vec<_> = found.iter().map(|found| found.version).collect();
-        let delete = self.statement(|on| &on.delete_documents).bind(collection.as_str()).bind(ids).bind(writers);
-        Ok(self.write(delete).await? == found.len() as u64)
+    /// Puts documents, a statement for those that are changed and one for those that are new. `false` at the first that has not put all of
+    /// its own.
+    async fn put_each(&mut self, puts: &[Put<'_, i64>]) -> Result<bool> {
+        let mut puts: Vec<_> = puts.iter().collect();
+        // Each transaction takes its locks in the same order, so that none waits for one that waits for it.
+        puts.sort_by_cached_key(|put| (put.after.collection.clone(), put.after.id.clone()));
+        let (new, changed): (Vec<_>, Vec<_>) = puts.into_iter().partition(|put| put.before.is_none());
+        for (puts, statement) in
+            [(changed, self.statement(|on| &on.update_documents)), (new, self.statement(|on| &on.insert_documents))]
+        {
+            if puts.is_empty() {
+                continue;
+            }
+            let versions: Vec<_> = puts.iter().filter_map(|put| Some(put.before?.version)).collect();
+            let documents: Vec<_> = puts.iter().map(|put| put.after).collect();
+            let put = statement
+                .bind(all(&documents, |document| document.collection.as_str()))
+                .bind(all(&documents, |document| document.id.as_str()))
+                .bind(all(&documents, |document| document.created_at.as_millis()))
+                .bind(all(&documents, |document| document.updated_at.map(Timestamp::as_millis)))
+                .bind(all(&documents, |document| i64::from(document.revision)))
+                .bind(all(&documents, |document| document.space_id.as_str()))
+                .bind(all(&documents, |document| document.metadata.as_str()))
+                .bind(all(&documents, |document| document.content.as_str()));
+            let put = if versions.is_empty() { put } else { put.bind(versions) };
+            if self.write(put).await? != documents.len() as u64 {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
-}
 
-impl Session {
     /// Appends each memory that is not there, and finds out what has the id or key of the others.
     async fn append_each(&mut self, memories: &[&Memory], appended: &mut HashMap<MemoryId, Appended>) -> Result<()> {
         let mut missing = memories.to_vec();
@@ -168,8 +215,8 @@ fn key_of(memory: &Memory) -> Option<&str> {
     memory.idempotency_key.as_ref().map(IdempotencyKey::as_str)
 }
 
-fn all<'m, T>(memories: &[&'m Memory], value: impl Fn(&'m Memory) -> T) -> Vec<T> {
-    memories.iter().map(|memory| value(memory)).collect()
+fn all<'r, R, T>(records: &[&'r R], value: impl Fn(&'r R) -> T) -> Vec<T> {
+    records.iter().map(|record| value(record)).collect()
 }
 
 /// The keys of a memory in the path index, that of the broadest ancestor first.

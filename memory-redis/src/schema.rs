@@ -13,7 +13,7 @@ use crate::config::RedisConfig;
 use crate::connection::{Connections, command};
 use crate::read::{ROWS, RedisSession};
 use crate::rows;
-use crate::statements::{COLLECTIONS, Call, INDEXED, MOVE, PLACES, SCHEMA, STEPS, WRITER, step};
+use crate::statements::{COLLECTIONS, Call, INDEXED, MOVE, PLACES, RowChange, SCHEMA, STEPS, WRITER, step};
 
 /// The keys that writes of version 1 touch, and the names that their values get.
 const MOVED: [[&str; 2]; 7] = [
@@ -403,7 +403,8 @@ impl RedisSession {
             let Some(row) = row else { continue };
             let row = rows::from_form_1(&row).unwrap_or(row);
             let expected = Some((set.to_vec(), mark.id.as_slice()));
-            let mut call = Call::change(&on.keys, on.keys.row(of, &mark.id), &[], &row, expected);
+            let change = RowChange { row: on.keys.row(of, &mark.id), head: &[], new: row.clone() };
+            let mut call = Call::change(&on.keys, vec![change], expected);
             index(&mut call, mark, &row, of);
             moves.add_command(call.into_cmd());
         }
@@ -438,7 +439,8 @@ impl RedisSession {
             for (step, row) in steps.iter().zip(on.read_as::<Vec<Vec<u8>>>(&begins).await?) {
                 // One that can't be read is in no place.
                 if let Ok(space) = rows::read_head(&[], &row).and_then(|head| SpaceId::parse(head.space)) {
-                    let mut call = Call::change(keys, key(step), rows::head(&row), &[], None);
+                    let unchanged = RowChange { row: key(step), head: rows::head(&row), new: Vec::new() };
+                    let mut call = Call::change(keys, vec![unchanged], None);
                     call.place_document(&collection, step, &space);
                     place.add_command(call.into_cmd());
                 }

@@ -143,6 +143,17 @@ struct Pruned {
     member: Vec<u8>,
 }
 
+/// A row to write.
+#[derive(Debug)]
+pub(crate) struct RowChange<'r> {
+    /// Its key.
+    pub(crate) row: Vec<u8>,
+    /// The head that was read; empty where there was no row.
+    pub(crate) head: &'r [u8],
+    /// The new row; empty where it stays as it is.
+    pub(crate) new: Vec<u8>,
+}
+
 /// A sorted set, and a member that has to be in it.
 type Expected<'m> = Option<(Vec<u8>, &'m [u8])>;
 
@@ -166,11 +177,12 @@ impl<'k> Call<'k> {
         call
     }
 
-    /// Writes a row if what was read of it is still in place: its head, or nothing. Without a new row it stays as it is.
-    pub(crate) fn change(keys: &'k Keys, row: Vec<u8>, head: &[u8], new: &[u8], expected: Expected<'_>) -> Self {
+    /// Writes rows, all or none, if what was read of each is still in place.
+    pub(crate) fn change(keys: &'k Keys, rows: Vec<RowChange<'_>>, expected: Expected<'_>) -> Self {
         // Of no member nothing is expected, whatever the set.
-        let (set, member) = expected.unwrap_or_else(|| (row.clone(), &[]));
-        Self::new(Lua::Change, keys).key(row).key(set).arg(head).arg(new).arg(member)
+        let (set, member) = expected.unwrap_or_else(|| (keys.of(WRITER), &[]));
+        let call = Self::new(Lua::Change, keys).key(set).arg(member).arg(rows.len().to_string());
+        rows.into_iter().fold(call, |call, RowChange { row, head, new }| call.key(row).arg(head).arg(new))
     }
 
     pub(crate) fn key(mut self, key: Vec<u8>) -> Self {

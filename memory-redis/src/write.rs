@@ -3,14 +3,14 @@
 
 use std::collections::HashMap;
 
-use memory_core::engine::{Append, Appended, Atomicity, Found, Writer};
+use memory_core::engine::{Append, Appended, Atomicity, Found, Put, Writer};
 use memory_core::{Collection, Document, Documents, Error, Ledger, Memory, MemoryId, Outcome, Result};
 use redis::{Pipeline, Value};
 
 use crate::connection::decoded;
 use crate::read::RedisSession;
 use crate::rows::{self, Version};
-use crate::statements::{COLLECTIONS, Call, Lua, MOST_KEYS, OPEN, open_entry, step_of};
+use crate::statements::{COLLECTIONS, Call, Lua, MOST_KEYS, OPEN, RowChange, open_entry, step_of};
 
 impl Writer for RedisSession {
     async fn append(&mut self, append: Append<'_>) -> Result<Vec<Appended>> {
@@ -36,8 +36,9 @@ impl Writer for RedisSession {
 
     async fn replace(&mut self, before: &Found<Memory, Version>, after: &Memory) -> Result<bool> {
         let (on, step) = (&self.on, step_of::<Ledger>(after));
-        let (key, row) = (on.keys.row(None, after.id.as_bytes()), rows::from_memory(after));
-        let mut call = Call::change(&on.keys, key, &before.version, &row, None);
+        let row = on.keys.row(None, after.id.as_bytes());
+        let change = RowChange { row, head: &before.version, new: rows::from_memory(after) };
+        let mut call = Call::change(&on.keys, vec![change], None);
         let (old, new) = (before.record.status, after.status);
         if old.is_open() && old != new {
             call.remove(on.keys.of(OPEN), open_entry(old, &step));
@@ -48,18 +49,24 @@ impl Writer for RedisSession {
         Ok(self.run(call).await? == 1)
     }
 
-    async fn put(&mut self, before: Option<&Found<Document, Version>>, after: &Document) -> Result<bool> {
-        let (keys, collection) = (&self.on.keys, &after.collection);
-        let (key, head) =
-            (keys.row(Some(collection), after.id.as_str()), before.map_or(&[][..], |before| &before.version));
-        let mut call = Call::change(keys, key, head, &rows::from_document(after), None);
-        // A document that is put again keeps its createdAt, and so its step.
-        let step = step_of::<Documents>(after);
-        if let Some(before) = before.filter(|before| before.record.space_id != after.space_id) {
-            call.displace_document(collection, &step, &before.record.space_id);
+    async fn put(&mut self, puts: &[Put<'_, Version>]) -> Result<bool> {
+        let keys = &self.on.keys;
+        let mut changes = Vec::with_capacity(puts.len());
+        for Put { before, after } in puts {
+            let row = keys.row(Some(&after.collection), after.id.as_str());
+            let head = before.map_or(&[][..], |before| &before.version);
+            changes.push(RowChange { row, head, new: rows::from_document(after) });
         }
-        call.place_document(collection, &step, &after.space_id);
-        call.list_document(collection, step);
+        let mut call = Call::change(keys, changes, None);
+        for Put { before, after } in puts {
+            // A document that is put again keeps its createdAt, and so its step.
+            let (collection, step) = (&after.collection, step_of::<Documents>(after));
+            if let Some(before) = before.filter(|before| before.record.space_id != after.space_id) {
+                call.displace_document(collection, &step, &before.record.space_id);
+            }
+            call.place_document(collection, &step, &after.space_id);
+            call.list_document(collection, step);
+        }
         Ok(self.run(call).await? == 1)
     }
 
@@ -92,7 +99,8 @@ impl Writer for RedisSession {
             while size <= MOST_KEYS
                 && let Some(document) = late.next()
             {
-                let mut call = Call::change(keys, row(document), &[], &[], None);
+                let absent = RowChange { row: row(document), head: &[], new: Vec::new() };
+                let mut call = Call::change(keys, vec![absent], None);
                 clear(&mut call, document);
                 size += call.size();
                 scripts.add_command(call.into_cmd());

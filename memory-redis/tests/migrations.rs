@@ -484,7 +484,7 @@ async fn a_slice_that_is_refused_is_sent_again() -> Case {
     let begun = Instant::now();
     while !is_one()? {
         assert!(begun.elapsed() < Duration::from_secs(60), "the nodes do not become a cluster");
-        tokio::time::sleep(Duration::from_millis(20)).await;
+        tokio::task::yield_now().await;
     }
     let config = RedisConfig::from_url(&server.url())?;
     let program = open(config.clone()).await?;
@@ -504,7 +504,7 @@ async fn a_slice_that_is_refused_is_sent_again() -> Case {
     let slice = tokio::spawn(async move { newer.backfill().await });
     while !server.command(&["INFO", "errorstats"])?.contains("TRYAGAIN") {
         assert!(!slice.is_finished(), "the slice ended before the server refused it");
-        tokio::time::sleep(Duration::from_millis(5)).await;
+        tokio::task::yield_now().await;
     }
     server.command(&["CLUSTER", "SETSLOT", &slot, "STABLE"])?;
     assert_eq!(slice.await??.ok_or("complete too early")?.left(), 0);

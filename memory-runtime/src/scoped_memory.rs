@@ -57,7 +57,7 @@ impl ScopedMemory {
     /// `Conflict`.
     pub async fn put_document(&self, write: DocumentWrite) -> Result<Document> {
         self.check_collection(&write.collection)?;
-        write.put_within(&*self.documents(), &self.writable()?).await
+        self.documents().put(write.within(self.writable()?)?).await
     }
 
     /// Removes what a query finds in the writable space and below it, which takes the place of its `within`; at most

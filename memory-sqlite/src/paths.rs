@@ -109,8 +109,7 @@ pub(crate) fn document_siblings(
     for place in [Place::Space as fn(String) -> Place, Place::Below] {
         let level = level_of(&place(prefix.to_owned()));
         siblings.add(place, after, |last| {
-            // No path holds a control character, so nothing else lies between.
-            let from = last.map_or_else(|| prefix.to_owned(), |last| format!("{last}\u{1}"));
+            let from = last.map_or_else(|| prefix.to_owned(), Place::behind_space);
             let path = next.query_row(params![collection.as_str(), level, from], |row| row.get::<_, String>(0));
             Ok(path.optional().map_err(native)?.filter(|path| path.starts_with(prefix)))
         })?;

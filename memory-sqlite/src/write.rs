@@ -1,6 +1,6 @@
 //! What a session writes. All steps of a call are in one transaction, which the writer's thread begins and commits.
 
-use memory_core::engine::{Append, Appended, Atomicity, Found, Writer};
+use memory_core::engine::{Append, Appended, Atomicity, Found, Put, Writer};
 use memory_core::{Collection, Context, Document, IdempotencyKey, Memory, MemoryId, Result, Timestamp};
 use rusqlite::types::{ToSqlOutput, Value};
 use rusqlite::{Row, params, params_from_iter};
@@ -47,15 +47,20 @@ impl Writer for Session {
         Ok(true)
     }
 
-    async fn put(&mut self, before: Option<&Found<Document, i64>>, after: &Document) -> Result<bool> {
-        self.bytes += after.size();
-        let Some(before) = before else {
-            let parameters = params_from_iter(values_of(after));
-            return Ok(execute(&self.connection, statements::INSERT_DOCUMENT, parameters)? == 1);
-        };
-        let [_, _, space, _, content, updated_at, metadata, revision] = values_of(after);
-        let parameters = found_values(before).chain([space, content, updated_at, metadata, revision]);
-        Ok(execute(&self.connection, statements::UPDATE_DOCUMENT, params_from_iter(parameters))? == 1)
+    async fn put(&mut self, puts: &[Put<'_, i64>]) -> Result<bool> {
+        if let [put] = puts {
+            return self.put_one(put);
+        }
+        execute(&self.connection, "SAVEPOINT puts", [])?;
+        for put in puts {
+            if !self.put_one(put)? {
+                execute(&self.connection, "ROLLBACK TO puts", [])?;
+                execute(&self.connection, "RELEASE puts", [])?;
+                return Ok(false);
+            }
+        }
+        execute(&self.connection, "RELEASE puts", [])?;
+        Ok(true)
     }
 
     async fn remove(&mut self, _: &Collection, found: &[Found<Document, i64>]) -> Result<bool> {
@@ -74,6 +79,17 @@ impl Writer for Session {
 }
 
 impl Session {
+    fn put_one(&mut self, Put { before, after }: &Put<'_, i64>) -> Result<bool> {
+        self.bytes += after.size();
+        let Some(before) = before else {
+            let parameters = params_from_iter(values_of(after));
+            return Ok(execute(&self.connection, statements::INSERT_DOCUMENT, parameters)? == 1);
+        };
+        let [_, _, space, _, content, updated_at, metadata, revision] = values_of(after);
+        let parameters = found_values(before).chain([space, content, updated_at, metadata, revision]);
+        Ok(execute(&self.connection, statements::UPDATE_DOCUMENT, params_from_iter(parameters))? == 1)
+    }
+
     /// The memory that has the id of a new one, or else its key.
     fn owner(&self, memory: &Memory, is_repeated: bool) -> Result<Option<MemoryId>> {
         let id = memory.id.as_bytes().as_slice();

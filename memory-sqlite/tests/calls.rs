@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use futures::future::{JoinAll, join_all, ready};
 use futures::poll;
-use memory_core::engine::{Access, Append, Appended, Atomicity, Engine, Reader, Steps, Work, Writer};
+use memory_core::engine::{Access, Append, Appended, Atomicity, Engine, Put, Reader, Steps, Work, Writer};
 use memory_core::{
     Collection, Content, Document, DocumentId, DocumentWrite, ErrorKind, Memory, MemoryId, NewMemory, Outcome, Result,
     SpaceId, Timestamp, Trigger,
@@ -133,7 +133,7 @@ async fn a_write_that_is_given_up_in_the_middle_ends_and_leaves_nothing() {
     let mut endless =
         Box::pin(engine.run(Access::Write, later(), Arc::clone(&argument), |session, (document, begun)| {
             Box::pin(async move {
-                session.put(None, document).await?;
+                session.put(&[Put { before: None, after: document }]).await?;
                 begun.add_permits(1);
                 loop {
                     session.documents(&document.collection, std::slice::from_ref(&document.id)).await?;
@@ -145,8 +145,9 @@ async fn a_write_that_is_given_up_in_the_middle_ends_and_leaves_nothing() {
     argument.1.acquire().await.expect("never closed").forget();
     drop(endless);
 
-    let put = engine
-        .run(Access::Write, later(), Arc::new(document), |session, document| Box::pin(session.put(None, document)));
+    let put = engine.run(Access::Write, later(), Arc::new(document), |session, document| {
+        Box::pin(async move { session.put(&[Put { before: None, after: document }]).await })
+    });
     assert!(timeout(PATIENCE, put).await.expect("the writer goes on").expect("a put"), "its id is taken");
     engine.close().await.expect("closes");
 }

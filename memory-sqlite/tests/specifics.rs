@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use conformance::workload::{self, Ledger, RowOrder};
 use futures::future::join_all;
-use memory_core::engine::{Access, Engine, Reader, Writer};
+use memory_core::engine::{Access, Engine, Put, Reader, Writer};
 use memory_core::{
     Collection, Content, DEFAULT_DEADLINE, Document, DocumentId, DocumentQuery, DocumentSelection, DocumentWrite,
     Durability, ErrorKind, IdempotencyKey, InMemory, Memory, MemoryId, MemoryPatch, MemoryProvider, MemoryQuery,
@@ -33,21 +33,28 @@ async fn a_document_that_was_removed_and_put_again_is_another_version() {
     let first = document("one").apply(&id, None, at(1)).expect("a document");
     let second = Document { content: Content::parse("another text").expect("valid"), ..first.clone() };
     let until = Instant::now() + DEFAULT_DEADLINE;
-    let work = engine.run(Access::Write, until, Arc::new((first, second.clone())), |session, (first, second)| {
+    let other = Document { id: DocumentId::parse("other").expect("valid"), ..first.clone() };
+    let given = Arc::new((first, second.clone(), other));
+    let work = engine.run(Access::Write, until, given, |session, (first, second, other)| {
         Box::pin(async move {
             let (collection, ids) = (&first.collection, std::slice::from_ref(&first.id));
-            session.put(None, first).await?;
+            let new = |after| Put { before: None, after };
+            session.put(&[new(first)]).await?;
             let old: Vec<_> = session.documents(collection, ids).await?.into_iter().collect::<Result<_, _>>()?;
             session.remove(collection, &old).await?;
-            session.put(None, second).await?;
-            let done = [session.put(Some(&old[0]), first).await?, session.remove(collection, &old).await?];
+            session.put(&[new(second)]).await?;
+            let again = || Put { before: Some(&old[0]), after: first };
+            let alone = session.put(&[again()]).await?;
+            let among = session.put(&[new(other), again()]).await?;
+            let done = [alone, among, session.remove(collection, &old).await?];
+            assert!(session.documents(collection, std::slice::from_ref(&other.id)).await?.is_empty(), "half of a step");
             let new = session.documents(collection, ids).await?.remove(0)?;
             Ok((done, old[0].version == new.version, new.record))
         })
     });
     let (done, has_same_seq, present) = work.await.expect("steps");
     assert!(has_same_seq, "a number that is given again must not tell the version");
-    assert_eq!((done, present), ([false, false], second));
+    assert_eq!((done, present), ([false, false, false], second));
     engine.close().await.expect("closes");
 }
 

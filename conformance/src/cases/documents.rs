@@ -1,6 +1,7 @@
-//! Documents: D1 to D6, and what else the contract says of them.
+//! Documents: D1 to D7, and what else the contract says of them.
 
 mod put;
+mod put_many;
 mod query;
 mod remove;
 mod upkeep;
@@ -17,7 +18,7 @@ use crate::fixture::{at, collection, document_id, new_document, space, walk_docu
 
 /// The cases of this chapter.
 pub(crate) fn cases() -> Vec<Case> {
-    [put::cases(), query::cases(), remove::cases(), upkeep::cases()].concat()
+    [put::cases(), put_many::cases(), query::cases(), remove::cases(), upkeep::cases()].concat()
 }
 
 /// The collection that most cases use.

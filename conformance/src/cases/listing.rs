@@ -12,6 +12,7 @@ chapter!("spaces":
     a_listing_parts_what_lies_below_by_segments ["S8"],
     a_listing_counts_to_a_thousand ["S9"],
     a_listing_shows_nothing_outside_of_within ["S9"],
+    a_listing_tells_the_newest_among_many_places ["S9"],
     a_listing_is_walked_in_the_order_of_bytes ["S10"],
     a_listing_goes_down_to_its_depth ["S10"],
     a_cursor_of_a_listing_belongs_to_it ["S10", "Q6"],
@@ -93,6 +94,20 @@ async fn a_listing_shows_nothing_outside_of_within(stage: Stage) -> CaseResult {
     // Stored last, and elsewhere.
     let within = || SpaceQuery::builder().within(SpaceSelector::under("t-1").expect("a valid path"));
     assert_eq!(level(&*provider, within()).await?.spaces[0].newest, at(4));
+    Ok(())
+}
+
+/// S9: more places than an engine goes along at once, of which the first ones hold more than is counted, and the last the newest record.
+async fn a_listing_tells_the_newest_among_many_places(stage: Stage) -> CaseResult {
+    let provider = stage.open().await?;
+    let places: Vec<_> = (0..300).map(|number| format!("t-{number:03}")).collect();
+    let many = (0..1_100).map(|time| new_memory(&places[0], time));
+    let each = places.iter().zip(2_000..).map(|(place, time)| new_memory(place, time));
+    provider.store_many(many.chain(each).chain([new_memory("t-others", 9_000)]).collect()).await?;
+    let within: Vec<_> = places.iter().map(SpaceSelector::under).collect::<Result<_>>()?;
+    let top = level(&*provider, SpaceQuery::builder().within(within)).await?.spaces;
+    let told: Vec<_> = top.iter().map(|space| (space.id.as_str(), space.count, space.newest)).collect();
+    assert_eq!(told, [("t", Count::MoreThan(1_000), at(2_299))]);
     Ok(())
 }
 

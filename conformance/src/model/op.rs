@@ -34,6 +34,7 @@ pub(crate) enum Op {
     Restore { memories: Vec<Restored>, twice: bool },
     RestoreAgain { slot: usize, changed: bool },
     Put(Write),
+    PutMany(Vec<Write>),
     GetDocument { collection: &'static str, slot: usize },
     QueryDocuments { collection: &'static str, ask: Ask },
     Remove { collection: &'static str, slots: Vec<usize>, ask: Ask, max: usize },
@@ -316,6 +317,7 @@ fn op() -> impl Strategy<Value = Op> {
             .prop_map(|(memories, twice)| Op::Restore { memories, twice }),
         1 => (slot(), arbitrary::<bool>()).prop_map(|(slot, changed)| Op::RestoreAgain { slot, changed }),
         12 => write().prop_map(Op::Put),
+        3 => vec(write(), 0..4).prop_map(Op::PutMany),
         2 => (collection(), slot()).prop_map(|(collection, slot)| Op::GetDocument { collection, slot }),
         5 => (collection(), ask()).prop_map(|(collection, ask)| Op::QueryDocuments { collection, ask }),
         5 => (collection(), prop_oneof![Just(vec![]), vec(slot(), 1..4)], ask(), select(&[0, 1, 2, 100][..]))

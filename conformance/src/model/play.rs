@@ -111,6 +111,7 @@ impl Sides {
             }
             Op::RestoreAgain { slot, changed } => self.restore_again(handle, *slot, *changed).await,
             Op::Put(write) => self.put(handle, write).await,
+            Op::PutMany(writes) => self.put_many(handle, writes).await,
             Op::GetDocument { collection: name, slot } => {
                 let (name, id) = (collection(name), self.document_id(*slot));
                 let engine = self.documents(handle).get(&name, &id).await.map(|document| document.as_ref().map(json));
@@ -266,6 +267,16 @@ impl Sides {
             engine.as_ref().map(json).map_err(Error::clone),
             model.as_ref().map(json).map_err(|kind| *kind),
         )
+    }
+
+    async fn put_many(&mut self, handle: usize, writes: &[Write]) -> Step {
+        let engine = self.documents(handle).put_many(writes.iter().map(Write::to_write).collect()).await;
+        let made: Vec<_> = engine.iter().flatten().map(|document| document.id.clone()).collect();
+        let model = self.model.put_many(writes.iter().map(Write::to_write).collect(), &made, self.now());
+        self.document_ids
+            .extend(made.into_iter().zip(writes).filter_map(|(id, write)| write.id.is_none().then_some(id)));
+        let each = |documents: Vec<Document>| documents.iter().map(json).collect::<Vec<_>>();
+        same("documents.put_many", engine.map(each), model.map(each))
     }
 
     async fn remove(&mut self, handle: usize, name: &str, slots: &[usize], ask: &Ask, max: usize) -> Step {

@@ -2,13 +2,14 @@
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use async_trait::async_trait;
 use memory_core::{
     Collection, Content, Document, DocumentId, DocumentPage, DocumentQuery, DocumentRecall, DocumentSelection,
-    DocumentStore, DocumentWrite, ErrorKind, Expect, Recalled, RestoreReport, Result, SpaceLevel, SpaceQuery, words,
+    DocumentStore, DocumentWrite, Error, ErrorKind, Expect, Recalled, RestoreReport, Result, SpaceLevel, SpaceQuery,
+    words,
 };
+use tokio::sync::Barrier;
 
 use crate::flaw::Flaw;
 
@@ -21,11 +22,14 @@ pub(crate) struct BrokenDocuments {
     removed: Mutex<Vec<Document>>,
     /// Where documents were put, for [`Flaw::EmptyCollectionsAreListed`].
     collections: Mutex<BTreeSet<Collection>>,
+    /// Where removals meet in twos, for [`Flaw::RemovalsBothReport`].
+    looked: Barrier,
 }
 
 impl BrokenDocuments {
     pub(crate) fn new(inner: Arc<dyn DocumentStore>, flaw: Flaw) -> Self {
-        Self { inner, flaw, removed: Mutex::default(), collections: Mutex::default() }
+        let (removed, collections) = Default::default();
+        Self { inner, flaw, removed, collections, looked: Barrier::new(2) }
     }
 
     /// Removes what is there under the id of a document, and only then writes it.
@@ -72,6 +76,30 @@ impl DocumentStore for BrokenDocuments {
             _ => {}
         }
         self.inner.put(write).await
+    }
+
+    async fn put_many(&self, mut writes: Vec<DocumentWrite>) -> Result<Vec<Document>> {
+        match self.flaw {
+            Flaw::PutsHaveACap if writes.len() > 999 => return Err(Error::too_large("too many parameters")),
+            Flaw::PutsTakeTheLastOfAnId => {
+                let ids: Vec<_> = writes.iter().map(|write| (write.collection.clone(), write.id.clone())).collect();
+                let mut place = 0;
+                writes.retain(|write| {
+                    place += 1;
+                    write.id.is_none() || !ids[place..].contains(&(write.collection.clone(), write.id.clone()))
+                });
+            }
+            Flaw::PutsArePartlyApplied | Flaw::DroppedPutsAreHalf => {
+                let mut documents = Vec::new();
+                for write in writes {
+                    documents.push(self.put(write).await?);
+                    tokio::task::yield_now().await;
+                }
+                return Ok(documents);
+            }
+            _ => {}
+        }
+        self.inner.put_many(writes).await
     }
 
     async fn get(&self, collection: &Collection, id: &DocumentId) -> Result<Option<Document>> {
@@ -142,8 +170,8 @@ impl DocumentStore for BrokenDocuments {
                 self.inner.remove(&all, usize::MAX).await
             }
             (Flaw::RemovalsBothReport, _) => {
-                // Long enough for the other removals to look before this one removes, also on a busy machine.
-                tokio::time::sleep(Duration::from_millis(50)).await;
+                // Two look before either removes.
+                self.looked.wait().await;
                 self.inner.remove(selection, max).await?;
                 let mut ids: Vec<_> = found.into_iter().map(|document| document.id).collect();
                 ids.sort_unstable();

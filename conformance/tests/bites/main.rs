@@ -93,6 +93,7 @@ const BITES: &[(&str, Flaw, &str)] = &[
     ("dropped_update_is_half", Flaw::DroppedUpdateIsHalf, "dropped.dropped_updates_are_whole_or_none"),
     ("dropped_restore_is_half", Flaw::DroppedRestoreIsHalf, "dropped.dropped_restores_leave_whole_memories"),
     ("dropped_put_loses_the_old", Flaw::DroppedPutLosesTheOld, "dropped.dropped_puts_are_whole_or_none"),
+    ("dropped_puts_are_half", Flaw::DroppedPutsAreHalf, "dropped.dropped_put_manys_are_whole_or_none"),
     ("dropped_removal_is_half", Flaw::DroppedRemovalIsHalf, "dropped.dropped_removals_are_whole_or_none"),
     ("dropped_documents_are_empty", Flaw::DroppedDocumentsAreEmpty, "dropped.dropped_restores_leave_whole_documents"),
     (
@@ -131,6 +132,13 @@ const BITES: &[(&str, Flaw, &str)] = &[
         Flaw::PutIgnoresTheRevision,
         "documents.revision_expectation_takes_that_revision_only",
     ),
+    (
+        "puts_are_partly_applied",
+        Flaw::PutsArePartlyApplied,
+        "documents.put_many_with_a_conflict_in_its_last_document_puts_none",
+    ),
+    ("puts_take_the_last_of_an_id", Flaw::PutsTakeTheLastOfAnId, "documents.put_many_takes_an_id_once"),
+    ("puts_have_a_cap", Flaw::PutsHaveACap, "documents.put_many_of_10_000_is_taken_and_one_more_is_not"),
     ("removals_both_report", Flaw::RemovalsBothReport, "documents.concurrent_removals_report_each_id_once"),
     (
         "removal_ignores_the_filter",
@@ -154,6 +162,7 @@ const BITES: &[(&str, Flaw, &str)] = &[
         "faults.a_slow_removal_spares_what_was_put_in_its_place",
     ),
     ("batch_goes_one_by_one", Flaw::BatchGoesOneByOne, "faults.requests_cut_in_the_middle_are_whole_or_none"),
+    ("puts_go_one_by_one", Flaw::PutsGoOneByOne, "faults.requests_cut_in_the_middle_are_whole_or_none"),
     ("restore_forgets_its_start", Flaw::RestoreForgetsItsStart, "faults.requests_cut_in_the_middle_are_whole_or_none"),
     ("refusal_hides_the_loss", Flaw::RefusalHidesTheLoss, "faults.what_may_have_been_done_is_never_called_not_done"),
     (
@@ -175,6 +184,7 @@ const RANDOM_BITES: &[(&str, Flaw)] = &[
     ("text_matches_within_words", Flaw::TextMatchesWithinWords),
     ("keys_are_words", Flaw::KeysAreWords),
     ("spaces_count_others", Flaw::SpacesCountOthers),
+    ("puts_are_partly_applied", Flaw::PutsArePartlyApplied),
 ];
 const SETTINGS: Settings = Settings { seed: 20_260_101, sequences: 200 };
 
@@ -250,7 +260,7 @@ fn random_sequences_bite(runtime: &Runtime, flaw: Flaw) -> Result<(), Failed> {
     };
     // What is told is small enough to read, and can be played again.
     let calls = report.lines().filter(|line| line.contains(": on handle ")).count();
-    if calls > 3 {
+    if calls > 4 {
         return Err(format!("{calls} calls are too many to show {flaw:?}: {report}").into());
     }
     let seed = report.rsplit_once("MEMORY_TEST_SEED=").and_then(|(_, rest)| rest.split(' ').next()?.parse().ok());

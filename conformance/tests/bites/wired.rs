@@ -325,6 +325,24 @@ impl DocumentStore for WiredDocuments {
         self.0.write(Some(Flaw::UpdatesAreRepeated), call).await
     }
 
+    async fn put_many(&self, writes: Vec<DocumentWrite>) -> Result<Vec<Document>> {
+        let put = async |writes: &[DocumentWrite]| {
+            let call = |inner: InMemory| {
+                let writes = writes.to_vec();
+                async move { inner.documents().put_many(writes).await }
+            };
+            self.0.write(Some(Flaw::UpdatesAreRepeated), call).await
+        };
+        if self.0.flaw != Flaw::PutsGoOneByOne {
+            return put(&writes).await;
+        }
+        let mut documents = Vec::new();
+        for write in writes {
+            documents.extend(put(&[write]).await.map_err(|error| error.with_outcome(Outcome::Unknown))?);
+        }
+        Ok(documents)
+    }
+
     async fn get(&self, collection: &Collection, id: &DocumentId) -> Result<Option<Document>> {
         let (collection, id) = (collection.clone(), id.clone());
         self.0.read(|inner| async move { inner.documents().get(&collection, &id).await }).await

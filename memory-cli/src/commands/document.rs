@@ -1,24 +1,31 @@
 //! `document`: the texts that an agent itself saves.
 
+use std::io::{self, BufRead, BufReader};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::bail;
+use anyhow::{Context as _, anyhow, bail};
 use clap::{ArgGroup, Args, Subcommand};
 use memory_core::{
     Clock, Collection, Content, DocumentId, DocumentQuery, DocumentSelection, DocumentStore, DocumentWrite, Expect,
-    Filter, MemoryProvider, Metadata, Revision, SpaceId, SystemClock, Timestamp,
+    Filter, MAX_BATCH, MAX_BATCH_BYTES, MemoryProvider, Metadata, Revision, SpaceId, SystemClock, Timestamp,
 };
 
 use super::exit_code;
 use crate::args::{self, PageArgs, SpaceArgs, values};
-use crate::input::Input;
+use crate::input::{self, Input};
+use crate::line_reader::{Line, LineReader, MAX_LINE};
 use crate::output::{self, Output};
+use crate::serve::rest::PutBody;
+use crate::serve::unquoted::unquoted;
 use crate::usage::Usage;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum DocumentCommand {
     /// Create or replace a document and print its id.
     Put(PutArgs),
+    /// Create or replace many documents, all or none, and print their ids.
+    PutMany(PutManyArgs),
     /// Show one document.
     Get(GetArgs),
     /// Find documents in the spaces that you name.
@@ -56,6 +63,13 @@ pub(crate) struct PutArgs {
     /// Only if the document is at this revision.
     #[arg(long, value_name = "N", value_parser = values::revision)]
     if_revision: Option<Revision>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PutManyArgs {
+    /// JSON lines, or - for standard input: each a document with collection, spaceId and content, and if you like id, metadata,
+    /// createdAt and expect, which is "any", "absent" or {"revision":N}. At most 10,000 lines and 64 MiB of text.
+    file: PathBuf,
 }
 
 #[derive(Debug, Args)]
@@ -121,6 +135,7 @@ pub(crate) async fn run(
     let documents = provider.documents();
     match command {
         DocumentCommand::Put(args) => put(&*documents, args, output).await,
+        DocumentCommand::PutMany(args) => put_many(&*documents, args, output).await,
         DocumentCommand::Get(args) => get(&*documents, args, output).await,
         DocumentCommand::Query(args) => query(&*documents, args, output).await,
         DocumentCommand::Remove(args) => remove(&*documents, args, output).await,
@@ -143,6 +158,39 @@ async fn put(documents: &dyn DocumentStore, args: &PutArgs, output: &mut Output)
     let document = documents.put(write).await?;
     output.value(&document, &document.id)?;
     Ok(ExitCode::SUCCESS)
+}
+
+async fn put_many(documents: &dyn DocumentStore, args: &PutManyArgs, output: &mut Output) -> anyhow::Result<ExitCode> {
+    let writes = match args.file.as_os_str() == "-" {
+        true => read_writes(io::stdin().lock())?,
+        false => read_writes(BufReader::new(input::open(&args.file)?))?,
+    };
+    for document in documents.put_many(writes).await? {
+        output.value(&document, &document.id)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The documents of JSON lines, or as many as are too many. A refusal names the line and shows no value of it.
+fn read_writes(source: impl BufRead) -> anyhow::Result<Vec<DocumentWrite>> {
+    let (mut lines, mut writes, mut bytes) = (LineReader::new(source), Vec::new(), 0);
+    while writes.len() <= MAX_BATCH
+        && bytes <= MAX_BATCH_BYTES
+        && let Some((number, line)) = lines.next().context("the input can't be read")?
+    {
+        let text = match line {
+            // Serde would also take an array of the fields in their order.
+            Line::Text(text) if text.trim_ascii_start().starts_with(b"{") => text,
+            Line::Text(_) => bail!("line {number}: not a JSON object"),
+            Line::TooLong => bail!("line {number}: longer than {MAX_LINE} bytes"),
+        };
+        let put: PutBody =
+            serde_json::from_slice(text).map_err(|error| anyhow!("line {number}: {}", unquoted(&error.to_string())))?;
+        let write = put.into_write();
+        bytes += write.size();
+        writes.push(write);
+    }
+    Ok(writes)
 }
 
 async fn get(documents: &dyn DocumentStore, args: &GetArgs, output: &mut Output) -> anyhow::Result<ExitCode> {

@@ -7,8 +7,8 @@ use std::path::Path;
 use anyhow::{Context as _, bail};
 use memory_core::plugin::Scope;
 use memory_core::{
-    Collection, Document, DocumentStore, DocumentWrite, Error, ErrorKind, Filter, Memory, MemoryPatch, Metadata,
-    MetadataPatch, QueryBuilder, Result, SpaceId, SpaceQueryBuilder, SpaceSelector, Spaces,
+    Collection, Document, DocumentWrite, Error, ErrorKind, Filter, Memory, MemoryPatch, Metadata, MetadataPatch,
+    QueryBuilder, Result, SpaceId, SpaceQueryBuilder, SpaceSelector, Spaces,
 };
 use memory_runtime::TASK;
 use serde::Deserialize;
@@ -136,12 +136,12 @@ impl Access {
         }
     }
 
-    /// Puts a document where it may be written.
-    pub(crate) async fn put(&self, documents: &dyn DocumentStore, write: DocumentWrite) -> Result<Document> {
+    /// Confines a put to where it may write.
+    pub(crate) fn confine_write(&self, write: DocumentWrite) -> Result<DocumentWrite> {
         match &self.writable {
             Writable::Nowhere => Err(unauthorized("nothing may be written")),
-            Writable::Under(path) => write.put_within(documents, &SpaceSelector::under(path)?).await,
-            Writable::Everywhere => documents.put(write).await,
+            Writable::Under(path) => write.within(SpaceSelector::under(path)?),
+            Writable::Everywhere => Ok(write),
         }
     }
 

@@ -4,7 +4,7 @@ use axum::body::Bytes;
 use axum::extract::{FromRequest, FromRequestParts, Path, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, StatusCode, header};
-use memory_core::{Error, IdempotencyKey, Revision};
+use memory_core::{Error, ErrorKind, IdempotencyKey, Revision};
 use serde::de::DeserializeOwned;
 use utoipa::IntoParams;
 use utoipa::openapi::path::Parameter;
@@ -35,12 +35,19 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
         if bytes.iter().find(|byte| !byte.is_ascii_whitespace()) != Some(&b'{') {
             return Err(Problem::new(StatusCode::BAD_REQUEST, "the body must be a JSON object"));
         }
-        let status = |error: &serde_json::Error| {
-            if error.is_data() { StatusCode::UNPROCESSABLE_ENTITY } else { StatusCode::BAD_REQUEST }
-        };
-        serde_json::from_slice(&bytes)
-            .map(Self)
-            .map_err(|error| Problem::new(status(&error), reason("the body", &error.to_string())))
+        serde_json::from_slice(&bytes).map(Self).map_err(|error| wrong_body(&error))
+    }
+}
+
+/// Why a body is refused: with the kind of a value's own error, which serde knows only as a text that begins with it.
+fn wrong_body(error: &serde_json::Error) -> Problem {
+    let message = error.to_string();
+    let kinds = [ErrorKind::InvalidInput, ErrorKind::TooLarge];
+    let of_value = |kind: &ErrorKind| Some((*kind, message.strip_prefix(&format!("{kind:?}: "))?));
+    match kinds.iter().find_map(of_value) {
+        Some((kind, message)) => Error::new(kind, format!("the body is wrong: {message}")).into(),
+        None if error.is_data() => Problem::new(StatusCode::UNPROCESSABLE_ENTITY, reason("the body", &message)),
+        None => Problem::new(StatusCode::BAD_REQUEST, reason("the body", &message)),
     }
 }
 

@@ -11,7 +11,7 @@ mod problem;
 pub(crate) mod rest;
 mod state;
 mod tools;
-mod unquoted;
+pub(crate) mod unquoted;
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -39,7 +39,9 @@ pub use provider::{Provider, SHORT_BACKFILL};
 pub use recall::{MAX_RECALLED, MAX_RECALLED_BYTES, MAX_RECALLED_TERMS};
 pub use retry::Retry;
 pub use scan::{Scanned, offer_in_order};
-pub use session::{Append, Appended, Atomicity, DocumentsFound, Found, MemoriesFound, Reader, Steps, Work, Writer};
+pub use session::{
+    Append, Appended, Atomicity, DocumentsFound, Found, MemoriesFound, Put, Reader, Steps, Work, Writer,
+};
 pub use settings::{Config, Settings, parameter};
 pub use stored::{StoredDocument, StoredMemory, corrupt};
 pub use walk::{Mark, Place, Row, Source, Visit, Walk, shown_id};

@@ -81,12 +81,9 @@ pub trait Writer: Reader {
         after: &Memory,
     ) -> impl Future<Output = Result<bool>> + Send;
 
-    /// Puts a document in the place of the version that was read, or where there was none. `false` when that has changed.
-    fn put(
-        &mut self,
-        before: Option<&Found<Document, Self::Version>>,
-        after: &Document,
-    ) -> impl Future<Output = Result<bool>> + Send;
+    /// Puts documents, all or none: each in the place of the version that was read, or where there was none. `false`, and none is put, when
+    /// one of these places has changed. No two of them have the same id in the same collection.
+    fn put(&mut self, puts: &[Put<'_, Self::Version>]) -> impl Future<Output = Result<bool>> + Send;
 
     /// Puts documents where there are none, each by itself. `false` for each whose id is taken.
     ///
@@ -95,9 +92,11 @@ pub trait Writer: Reader {
         async move {
             let mut put = Vec::with_capacity(documents.len());
             for document in documents {
-                let is_put = self.put(None, document).await.map_err(|error| match put.contains(&true) {
-                    true => error.after(Outcome::Unknown),
-                    false => error,
+                let is_put = self.put(&[Put { before: None, after: document }]).await.map_err(|error| {
+                    match put.contains(&true) {
+                        true => error.after(Outcome::Unknown),
+                        false => error,
+                    }
                 })?;
                 put.push(is_put);
             }
@@ -111,6 +110,15 @@ pub trait Writer: Reader {
         collection: &Collection,
         found: &[Found<Document, Self::Version>],
     ) -> impl Future<Output = Result<bool>> + Send;
+}
+
+/// A document to put.
+#[derive(Debug)]
+pub struct Put<'a, V> {
+    /// What was read under its id; `None` where nothing was there.
+    pub before: Option<&'a Found<Document, V>>,
+    /// What is to be there.
+    pub after: &'a Document,
 }
 
 /// A record as it was read.

@@ -2,7 +2,8 @@
 //!
 //! A level is answered in two steps. First the names of the spaces that come next: from the path index, or from the places that the caller
 //! is confined to where these lie deeper. Then each is counted by a walk over the heads of its newest records, which also tells whether it
-//! holds any that the caller may see: a space that holds none is not in the answer.
+//! holds any that the caller may see: a space that holds none is not in the answer. Where that can't be told in one call, the level ends
+//! with a cursor within the walk.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -20,6 +21,8 @@ use crate::{BOUNDARIES, Collection, Error, ErrorKind, Position, Result, SpaceId,
 
 /// The most places that one walk looks in for paths that may have been passed over.
 const PROBED: usize = 64;
+/// How many records are looked at between two looks at the time.
+const PAUSE: usize = 64;
 
 /// A query of spaces, put to a namespace with this key.
 pub(super) struct AskedSpaces {
@@ -41,31 +44,32 @@ pub(super) async fn levels<K: Selects, R: Reader>(
         None => Places::Everywhere,
     };
     let mut tree = Tree { reader, on, of: of.as_ref(), query, scope, watch, examined: 0 };
-    let seal = |under: Option<&str>, last: &str| {
-        let position = Position { created_at: Timestamp::MIN, id: last.as_bytes().to_vec() };
+    let seal = |under: Option<&str>, last: &Reached| {
+        let position = Position { created_at: Timestamp::MIN, id: last.to_bytes() };
         key.seal(&query.fingerprint(of.as_ref(), under), &position, 0)
     };
     let after = match &query.cursor {
         Some(cursor) => {
             let (position, _) = key.open(cursor, &query.fingerprint(of.as_ref(), query.under()))?;
-            String::from_utf8(position.id).map_err(|_| Error::invalid("not a cursor that a page of this query gave"))?
+            let reached = Reached::from_bytes(position.id);
+            reached.ok_or_else(|| Error::invalid("not a cursor that a page of this query gave"))?
         }
-        None => String::new(),
+        None => Reached::default(),
     };
     let (mut levels, mut left) = (Vec::new(), MAX_LIMIT);
     let mut waiting = VecDeque::from([(query.under.clone(), after, 1)]);
     while let Some((under, after, depth)) = waiting.pop_front() {
         let limit = query.limit.min(left);
-        let found = if limit == 0 || tree.is_spent() {
+        let found = if limit == 0 || depth > 1 && tree.is_spent() {
             // A deeper level that has no room begins elsewhere.
             Level { spaces: Vec::new(), last: (depth > 1 && query.limit > 0).then_some(after) }
         } else {
-            tree.level(under.as_deref(), &after, limit).await?
+            tree.level(under.as_deref(), after, limit).await?
         };
         left -= found.spaces.len();
         if depth < query.depth {
             let deeper = found.spaces.iter().filter(|space| space.goes_on).map(|space| space.summary.id.to_string());
-            waiting.extend(deeper.map(|id| (Some(id.clone()), id, depth + 1)));
+            waiting.extend(deeper.map(|id| (Some(id.clone()), Reached::behind(id), depth + 1)));
         }
         let next = found.last.map(|last| seal(under.as_deref(), &last)).transpose()?;
         let spaces: Vec<_> = found.spaces.into_iter().map(|space| space.summary).collect();
@@ -92,8 +96,63 @@ struct Tree<'t, R, W> {
 /// A page of the spaces below a path.
 struct Level {
     spaces: Vec<Found>,
-    /// Behind which space it goes on, if it does.
-    last: Option<String>,
+    /// Where it goes on, if it does.
+    last: Option<Reached>,
+}
+
+/// Up to where a level was answered.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+struct Reached {
+    /// The last space that was looked at; empty before the first.
+    name: String,
+    /// Where to look on in it, while none of its records was found to be in the scope.
+    within: Option<Within>,
+}
+
+/// A place in the walks over the records of a space.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+struct Within {
+    /// Which of the walks.
+    walk: u32,
+    /// Behind which record it goes on, if it has begun.
+    behind: Option<Mark>,
+}
+
+impl Reached {
+    fn behind(name: String) -> Self {
+        Self { name, within: None }
+    }
+
+    /// The name, which holds no control character, and behind a zero byte where to go on.
+    fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = self.name.clone().into_bytes();
+        if let Some(Within { walk, behind }) = &self.within {
+            bytes.push(0);
+            bytes.extend(walk.to_be_bytes());
+            if let Some(Mark { millis, id }) = behind {
+                bytes.extend(millis.to_be_bytes());
+                bytes.extend(id);
+            }
+        }
+        bytes
+    }
+
+    fn from_bytes(mut bytes: Vec<u8>) -> Option<Self> {
+        let within = match bytes.iter().position(|byte| *byte == 0) {
+            Some(end) => Some(Within::from_bytes(&bytes.split_off(end)[1..])?),
+            None => None,
+        };
+        Some(Self { name: String::from_utf8(bytes).ok()?, within })
+    }
+}
+
+impl Within {
+    fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let (walk, mark) = bytes.split_first_chunk()?;
+        let mark = mark.split_first_chunk();
+        let behind = mark.map(|(millis, id)| Mark { millis: i64::from_be_bytes(*millis), id: id.to_vec() });
+        Some(Self { walk: u32::from_be_bytes(*walk), behind })
+    }
 }
 
 /// A space that holds records.
@@ -101,6 +160,16 @@ struct Found {
     summary: SpaceSummary,
     /// Whether spaces may lie below it.
     goes_on: bool,
+}
+
+/// What is known of a space.
+enum Look {
+    /// It holds records of the scope.
+    Found(Found),
+    /// It holds none.
+    Nothing,
+    /// It holds none up to there, and more was not looked at.
+    Unfinished(Within),
 }
 
 /// Names in ascending order.
@@ -112,33 +181,41 @@ struct Names {
 
 impl<R: Reader, W> Tree<'_, R, W> {
     fn is_spent(&self) -> bool {
-        self.examined >= MAX_EXAMINED
+        self.examined >= MAX_EXAMINED || self.watch.is_half_over()
     }
 
-    /// The next spaces below a path behind `after`, at most so many and at least one, as far as they hold records of the scope.
-    async fn level<K: Selects>(&mut self, under: Option<&str>, after: &str, limit: usize) -> Result<Level>
+    /// The next spaces below a path, at most so many, as far as they hold records of the scope. It gets on by a space, or within one.
+    async fn level<K: Selects>(&mut self, under: Option<&str>, after: Reached, limit: usize) -> Result<Level>
     where
         W: Walkable<K>,
     {
-        let (under, mut after) = (under.unwrap_or_default(), after.to_owned());
+        let (under, Reached { name: mut after, mut within }) = (under.unwrap_or_default(), after);
         let mut spaces = Vec::new();
+        let mut found = Names { names: within.iter().map(|_| after.clone()).collect(), goes_on: true };
         loop {
-            let found = self.names(under, &after, limit - spaces.len()).await?;
             let count = found.names.len();
             for (number, name) in found.names.into_iter().enumerate() {
-                spaces.extend(self.found(&name).await?);
+                match self.look(&name, within.take().unwrap_or_default()).await? {
+                    Look::Found(space) => spaces.push(space),
+                    Look::Nothing => {}
+                    Look::Unfinished(within) => {
+                        self.watch.cut();
+                        return Ok(Level { spaces, last: Some(Reached { name, within: Some(within) }) });
+                    }
+                }
                 after = name;
                 let has_more = found.goes_on || number + 1 < count;
                 if spaces.len() == limit || self.is_spent() {
                     if self.is_spent() && has_more {
                         self.watch.cut();
                     }
-                    return Ok(Level { spaces, last: has_more.then_some(after) });
+                    return Ok(Level { spaces, last: has_more.then_some(Reached::behind(after)) });
                 }
             }
             if !found.goes_on {
                 return Ok(Level { spaces, last: None });
             }
+            found = self.names(under, &after, limit - spaces.len()).await?;
         }
     }
 
@@ -237,7 +314,7 @@ impl<R: Reader, W> Tree<'_, R, W> {
                 holder = space.and_then(|space| some.iter().find(|place| place.holds(&space)).cloned());
                 Ok(if holder.is_some() { Verdict::Stop } else { Verdict::Skip })
             };
-            self.walk(Source::Places(some), 1, &mut visit).await?;
+            self.walk(Source::Places(some), None, 1, &mut visit).await?;
             if holder.is_some() {
                 return Ok(holder);
             }
@@ -260,12 +337,12 @@ impl<R: Reader, W> Tree<'_, R, W> {
             }
             Ok(Verdict::Skip)
         };
-        self.walk(Source::Everything, usize::MAX, &mut visit).await?;
+        self.walk(Source::Everything, None, usize::MAX, &mut visit).await?;
         Ok(found)
     }
 
-    /// A space with what it holds of the scope; `None` where that is nothing.
-    async fn found<K: Selects>(&mut self, name: &str) -> Result<Option<Found>>
+    /// What a space holds of the scope, from a place in its walks on.
+    async fn look<K: Selects>(&mut self, name: &str, from: Within) -> Result<Look>
     where
         W: Walkable<K>,
     {
@@ -273,47 +350,65 @@ impl<R: Reader, W> Tree<'_, R, W> {
         let is_leaf = name.ends_with(BOUNDARIES);
         let mut places = BTreeSet::from([Place::Space(name.to_owned())]);
         places.extend((!is_leaf).then(|| Place::Below(name.to_owned())));
-        let Places::Only(places) = Places::Only(places).and(self.scope.clone()) else { return Ok(None) };
+        let Places::Only(places) = Places::Only(places).and(self.scope.clone()) else { return Ok(Look::Nothing) };
         let places: Vec<_> = places.into_iter().collect();
+        let share = (MAX_EXAMINED / places.len().div_ceil(R::PLACES).max(1)).max(1);
         let (watch, within) = (self.watch, self.query.within());
-        let (mut count, mut examined, mut newest, mut is_deeper) = (0, 0, None, false);
-        for some in places.chunks(R::PLACES) {
+        let (mut count, mut newest, mut is_deeper, mut is_whole) = (0, None, false, true);
+        for (walk, some) in (0..).zip(places.chunks(R::PLACES)).skip_while(|(walk, _)| *walk < from.walk) {
+            let behind = from.behind.clone().filter(|_| walk == from.walk);
+            let (mut looked, mut has_newest, mut reached) = (0, false, None);
+            let wanted = if count > MAX_SPACE_COUNT { 1 } else { MAX_SPACE_COUNT + 1 };
             let mut visit = |row: &dyn Row<K>| {
-                if !watch.goes_on() || count > MAX_SPACE_COUNT || examined == MAX_EXAMINED {
+                if !watch.goes_on() {
                     return Ok(Verdict::Stop);
                 }
-                examined += 1;
+                looked += 1;
                 let Some(head) = readable(row.head())? else { return Ok(Verdict::Skip) };
                 let is_there = some.iter().any(|place| place.holds(head.space));
                 if is_there && within.is_none_or(|within| within.matches(head.space)) {
                     count += 1;
                     newest = newest.max(Some(head.created_at));
                     is_deeper |= head.space != name;
+                    has_newest = true;
                 }
-                Ok(if count > MAX_SPACE_COUNT { Verdict::Stop } else { Verdict::Skip })
+                // The newest of the space is the first one of any walk.
+                if count > MAX_SPACE_COUNT && has_newest {
+                    return Ok(Verdict::Stop);
+                }
+                if looked >= share || looked.is_multiple_of(PAUSE) && watch.is_half_over() {
+                    reached = Some(Mark { millis: head.created_at.as_millis(), id: head.id.to_vec() });
+                    return Ok(Verdict::Stop);
+                }
+                Ok(Verdict::Skip)
             };
-            self.walk(Source::Places(some), MAX_SPACE_COUNT + 1, &mut visit).await?;
+            self.walk(Source::Places(some), behind, wanted, &mut visit).await?;
+            self.examined += looked;
+            is_whole &= reached.is_none();
+            if reached.is_some() && count == 0 {
+                return Ok(Look::Unfinished(Within { walk, behind: reached }));
+            }
         }
-        self.examined += examined;
-        let Some(newest) = newest else { return Ok(None) };
-        let is_whole = count <= MAX_SPACE_COUNT && examined < MAX_EXAMINED;
+        let Some(newest) = newest else { return Ok(Look::Nothing) };
+        is_whole &= count <= MAX_SPACE_COUNT;
         let id = SpaceId::parse(name).map_err(super::corrupt)?;
-        let count = if is_whole { Count::Exactly(count) } else { Count::MoreThan(count - 1) };
+        let count = if is_whole { Count::Exactly(count) } else { Count::MoreThan(MAX_SPACE_COUNT.min(count - 1)) };
         let goes_on = !is_leaf && (is_deeper || !is_whole);
-        Ok(Some(Found { summary: SpaceSummary { id, count, newest }, goes_on }))
+        Ok(Look::Found(Found { summary: SpaceSummary { id, count, newest }, goes_on }))
     }
 
-    /// Goes along the heads of records, newest first, until the visitor stops. `slice` records are wanted, or a little more.
+    /// Goes along the heads of records, newest first, from behind a place until the visitor stops. `slice` records are wanted, or a little
+    /// more.
     async fn walk<K: Selects>(
         &mut self,
         source: Source<'_>,
+        mut behind: Option<Mark>,
         slice: usize,
         visit: &mut super::Visit<'_, K>,
     ) -> Result<()>
     where
         W: Walkable<K>,
     {
-        let mut behind: Option<Mark> = None;
         loop {
             let mut is_stopped = false;
             let mut visit = |row: &dyn Row<K>| {
@@ -333,10 +428,9 @@ impl<R: Reader, W> Tree<'_, R, W> {
 
 /// The path right below a head in which a place lies that starts with it.
 fn sibling(head: &str, place: &Place) -> Place {
-    let path = place.path();
-    match path[head.len()..].find(BOUNDARIES) {
-        Some(end) => Place::Below(path[..head.len() + end].to_owned()),
-        None => place.clone(),
+    match Place::sibling(head, place.path()) {
+        Some(below @ Place::Below(_)) => below,
+        _ => place.clone(),
     }
 }
 
@@ -469,6 +563,69 @@ mod tests {
         let told: Vec<_> = confined.iter().map(names).collect();
         assert_eq!(told, [vec!["t1"], vec!["t1-777"], vec!["t1-777:0", "t1-777:1", "t1-777:2"]]);
         assert!(session.asked < 20, "{} questions", session.asked);
+    }
+
+    /// Memories at these places and times.
+    async fn session_of(memories: impl IntoIterator<Item = (&'static str, i64)>) -> Counting {
+        let memory = |(space, time): (&'static str, i64)| {
+            let (space, time) = (SpaceId::parse(space).expect("valid"), Timestamp::from_millis(time).expect("valid"));
+            NewMemory::new(space, Trigger::parse("1").expect("valid"), time).into_memory(MemoryId::generate())
+        };
+        let (memories, mut inner) = (memories.into_iter().map(memory).collect::<Vec<_>>(), InMemorySession::default());
+        let memories: Vec<_> = memories.iter().collect();
+        let append = Append { memories: &memories, atomicity: Atomicity::All, is_repeated: false };
+        inner.append(append).await.expect("nothing is in the way");
+        Counting { inner, has_places: true, asked: 0 }
+    }
+
+    /// More places than one walk goes along, of which the first ones hold more than is counted.
+    #[tokio::test]
+    async fn the_newest_record_is_told_whichever_walk_finds_it() {
+        let many = (0..1_200).map(|time| ("t-a", time));
+        let mut session = session_of(many.chain([("t-b", 1), ("t-c", 2), ("t-d", 5_000), ("t-e", 6_000)])).await;
+        let within = ["t-a", "t-b", "t-c", "t-d"].map(|id| SpaceSelector::exact(id).expect("valid"));
+        let query = SpaceQuery::builder().within(within.to_vec()).build().expect("valid");
+        let level = listed(&mut session, query).await.swap_remove(0);
+        let told: Vec<_> = level.spaces.iter().map(|space| (space.count, space.newest.as_millis())).collect();
+        assert_eq!(told, [(Count::MoreThan(1_000), 5_000)]);
+    }
+
+    /// A call that has no time left tells where it stands, and the next one goes on there, also among the records of others.
+    #[tokio::test]
+    async fn records_of_others_hide_no_space() {
+        let others = (0..500).map(|time| (if time % 2 == 0 { "t-others" } else { "s" }, 10 + time));
+        let mut session = session_of(others.chain([("t-mine", 3), ("t-mine-x", 2), ("u", 1)])).await;
+        let glob = || SpaceSelector::glob("t-mine*").expect("valid");
+        let query = || SpaceQuery::builder().within(vec![glob(), SpaceSelector::glob("*u").expect("valid")]);
+        let (mut found, mut next, mut calls) = (Vec::new(), None, 0);
+        loop {
+            let query = next.iter().fold(query(), |query, cursor| query.cursor(cursor)).build().expect("valid");
+            let watching = Watching::half_over(Instant::now() + Duration::from_secs(3_600));
+            let key = CursorKey::parse("AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA").expect("a key");
+            let asked = AskedSpaces { query, key, watch: watching.watch(), of: None };
+            let mut level = levels(&mut session, &Memories, &asked).await.expect("a listing").swap_remove(0);
+            found.append(&mut level.spaces);
+            (next, calls) = (level.next, calls + 1);
+            if next.is_none() {
+                break;
+            }
+        }
+        let told: Vec<_> =
+            found.iter().map(|space| (space.id.as_str(), space.count, space.newest.as_millis())).collect();
+        assert_eq!(told, [("t", Count::Exactly(2), 3), ("u", Count::Exactly(1), 1)]);
+        assert!(calls > 250 / PAUSE, "each call ends soon: {calls}");
+    }
+
+    #[test]
+    fn what_was_reached_comes_back_from_its_bytes() {
+        let mark = |id: &[u8]| Mark { millis: -5, id: id.to_vec() };
+        for within in [None, Some((0, None)), Some((7, Some(mark(&[0, 255])))), Some((1, Some(mark(b""))))] {
+            let within = within.map(|(walk, behind)| Within { walk, behind });
+            let reached = Reached { name: "a-\u{e9}".to_owned(), within };
+            assert_eq!(Reached::from_bytes(reached.to_bytes()), Some(reached));
+        }
+        assert_eq!(Reached::from_bytes(b"a\0bc".to_vec()), None);
+        assert_eq!(Reached::from_bytes(vec![255]), None);
     }
 
     #[tokio::test]

@@ -106,6 +106,30 @@ impl Walk<'_> {
 }
 
 impl Place {
+    /// The sibling in which a space lies that starts with `prefix`, as [`Reader::siblings`](super::Reader::siblings) tells them; `None` when
+    /// it starts otherwise.
+    pub fn sibling(prefix: &str, space: &str) -> Option<Self> {
+        let rest = space.strip_prefix(prefix)?;
+        Some(match rest.find(BOUNDARIES) {
+            Some(end) => Self::Below(space[..prefix.len() + end].to_owned()),
+            None => Self::Space(space.to_owned()),
+        })
+    }
+
+    /// The lowest text behind a space that starts with `prefix`, and behind all other spaces that lie in its sibling by the same boundary.
+    pub fn behind_sibling(prefix: &str, space: &str) -> String {
+        let end = space.get(prefix.len()..).and_then(|rest| rest.find(BOUNDARIES));
+        match end.map(|end| space.split_at(prefix.len() + end)) {
+            Some((path, rest)) => format!("{path}{}", char::from(rest.as_bytes()[0] + 1)),
+            None => Self::behind_space(space),
+        }
+    }
+
+    /// The lowest text behind a space or a path. None of them holds a control character.
+    pub fn behind_space(space: &str) -> String {
+        format!("{space}\u{1}")
+    }
+
     /// The path of the place.
     pub fn path(&self) -> &str {
         let (Self::Space(path) | Self::Below(path)) = self;

@@ -14,6 +14,8 @@ use crate::{Error, ErrorKind, Result};
 #[derive(Debug)]
 pub(super) struct Watch {
     until: Instant,
+    /// When half of the time is over.
+    half: Instant,
     /// How many records are examined at most, unless it is a heavy call.
     most: Option<u64>,
     is_given_up: AtomicBool,
@@ -29,8 +31,19 @@ pub(super) struct Watching(Arc<Watch>);
 impl Watching {
     /// A call for which somebody waits until then, and which examines so many records at most. A heavy call examines as many as it has to.
     pub(super) fn new(until: Instant, most: Option<u64>) -> Self {
+        let now = Instant::now();
+        Self::with_half(now + until.saturating_duration_since(now) / 2, until, most)
+    }
+
+    fn with_half(half: Instant, until: Instant, most: Option<u64>) -> Self {
         let (is_given_up, is_spent, examined, is_cut) = Default::default();
-        Self(Arc::new(Watch { until, most, is_given_up, is_spent, examined, is_cut }))
+        Self(Arc::new(Watch { until, half, most, is_given_up, is_spent, examined, is_cut }))
+    }
+
+    /// A call of which half of the time is over.
+    #[cfg(test)]
+    pub(super) fn half_over(until: Instant) -> Self {
+        Self::with_half(Instant::now(), until, None)
     }
 
     /// What the work looks at, to learn whether it goes on.
@@ -61,6 +74,11 @@ impl Watch {
     /// Until when somebody waits at most.
     pub(super) fn until(&self) -> Instant {
         self.until
+    }
+
+    /// Whether half of the time is over, so that a call that can go on later ends with what it has.
+    pub(super) fn is_half_over(&self) -> bool {
+        Instant::now() >= self.half
     }
 
     /// Counts one more record that was named by its id.

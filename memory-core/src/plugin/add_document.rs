@@ -9,7 +9,6 @@ use serde_json::{Value, json};
 
 use super::arguments::NamedArguments;
 use super::{Answer, Arguments, Executor, Scope};
-use crate::document::is_race;
 use crate::engine::Retry;
 use crate::{
     Clock, Content, DEFAULT_DEADLINE, Document, DocumentId, DocumentStore, DocumentWrite, Error, ErrorKind, Expect,
@@ -89,6 +88,11 @@ impl AddDocument {
         };
         Retry::until(Instant::now() + DEFAULT_DEADLINE).run(is_race, attempt).await
     }
+}
+
+/// Whether a call has lost a race and can be run again at once.
+fn is_race(error: &Error) -> bool {
+    error.kind() == ErrorKind::Conflict && error.is_retryable()
 }
 
 fn is_repetition(write: &DocumentWrite, present: &Document) -> bool {

@@ -46,7 +46,7 @@ pub(crate) struct Digest {
 /// Makes the digests of one recall.
 pub(crate) struct Digester<'r, K> {
     recall: &'r Recall<K>,
-    terms: Terms,
+    terms: &'static Terms,
     /// What the words are that were seen, as they stood. Whoever fills it with words of one hash makes nothing but this recall slower.
     known: HashMap<String, Known, FastState>,
     /// The last word that was not known, as it counts.
@@ -72,7 +72,7 @@ impl<'r, K: Selects> Digester<'r, K> {
     /// Asks `goes_on` now and then whether anybody still waits; if not, a digest ends early and is of no use.
     pub(crate) fn new(recall: &'r Recall<K>, goes_on: &'r (dyn Fn() -> bool + Sync)) -> Self {
         let (known, lower, speakers, hasher) = Default::default();
-        let terms = Terms::new(recall.options.language.unwrap_or_default());
+        let terms = Terms::of_language(recall.options.language.unwrap_or_default());
         Self { recall, terms, known, lower, speakers, hasher, goes_on }
     }
 

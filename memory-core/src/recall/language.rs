@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeSet, HashSet};
 use std::fmt;
 use std::str::FromStr;
+use std::sync::OnceLock;
 
 use snowball_stemmers_rs::{Algorithm, Stemmer};
 
@@ -96,7 +97,13 @@ pub(super) struct Terms {
 }
 
 impl Terms {
-    pub(super) fn new(language: Language) -> Self {
+    /// Those of a language, which are made once.
+    pub(super) fn of_language(language: Language) -> &'static Self {
+        static TERMS: [OnceLock<Terms>; Language::ALL.len()] = [const { OnceLock::new() }; Language::ALL.len()];
+        TERMS[language as usize].get_or_init(|| Self::new(language))
+    }
+
+    fn new(language: Language) -> Self {
         let (_, code, algorithm) = language.parts();
         let stop = stop_words::lookup(code).unwrap_or_default().iter().copied().collect();
         Self { stop, stemmer: algorithm.map(Stemmer::create) }
@@ -154,14 +161,12 @@ pub(super) fn pair(left: &str, right: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::LazyLock;
-
     use proptest::prelude::*;
 
     use super::*;
 
     fn terms(language: Language, question: &str) -> Vec<String> {
-        Terms::new(language).of_question(question)
+        Terms::of_language(language).of_question(question)
     }
 
     #[test]
@@ -185,20 +190,17 @@ mod tests {
         /// A stemmer is code of others, which runs on whatever was stored.
         #[test]
         fn every_stemmer_takes_every_word(text in "\\PC{0,40}|[a-zçğıöşüäéèñ']{0,20}|[\u{370}-\u{3ff}]{0,20}|[\u{400}-\u{4ff}]{0,20}|[\u{600}-\u{6ff}]{0,20}|[\u{900}-\u{97f}]{0,20}|[\u{b80}-\u{bff}]{0,20}") {
-            for terms in &*ALL_TERMS {
-                terms.of_question(&text);
+            for language in Language::ALL {
+                terms(*language, &text);
             }
         }
     }
-
-    static ALL_TERMS: LazyLock<Vec<Terms>> =
-        LazyLock::new(|| Language::ALL.iter().map(|language| Terms::new(*language)).collect());
 
     #[test]
     fn every_language_has_a_name_and_a_list_of_stop_words() {
         for language in Language::ALL {
             assert_eq!(language.as_str().parse::<Language>().expect("its own name"), *language);
-            assert_eq!(Terms::new(*language).stop.is_empty(), *language == Language::None, "{language}");
+            assert_eq!(Terms::of_language(*language).stop.is_empty(), *language == Language::None, "{language}");
         }
         "klingon".parse::<Language>().expect_err("unknown");
     }

@@ -154,7 +154,7 @@ impl<K: Kind> Recall<K> {
     {
         let language = self.options.language.unwrap_or(language);
         let options = RecallOptions { language: Some(language), ..self.options.clone() };
-        let terms = Terms::new(language).of_question(&self.question);
+        let terms = Terms::of_language(language).of_question(&self.question);
         Self { query: self.query.clone(), question: self.question.clone(), terms, options }
     }
 }

@@ -1,6 +1,6 @@
 //! What a session writes: one transaction for each step.
 
-use memory_core::engine::{Append, Appended, Found, Writer};
+use memory_core::engine::{Append, Appended, Found, Put, Writer};
 use memory_core::{Collection, Document, Memory, MemoryId, Result};
 use redb::{ReadableTable, WriteTransaction};
 
@@ -26,14 +26,18 @@ impl Writer for Session {
         })
     }
 
-    async fn put(&mut self, before: Option<&Found<Document, String>>, after: &Document) -> Result<bool> {
-        self.step(|write| {
+    async fn put(&mut self, puts: &[Put<'_, String>]) -> Result<bool> {
+        let write = self.0.begin_write().map_err(native)?;
+        for Put { before, after } in puts {
             let mut table = write.open_table(DOCUMENTS).map_err(native)?;
             let key = (after.collection.as_str(), after.id.as_str());
-            let present = table.get(key).map_err(native)?.map(|row| row.value().to_owned());
-            let is_changed = present.as_ref() != before.map(|found| &found.version);
-            if is_changed { Ok(false) } else { table.insert(key, row(after)?.as_str()).map_err(native).map(|_| true) }
-        })
+            let present = table.insert(key, row(after)?.as_str()).map_err(native)?.map(|row| row.value().to_owned());
+            if present.as_ref() != before.map(|found| &found.version) {
+                // The transaction is dropped, and with it what was put before.
+                return Ok(false);
+            }
+        }
+        write.commit().map_err(native).map(|()| true)
     }
 
     async fn remove(&mut self, collection: &Collection, found: &[Found<Document, String>]) -> Result<bool> {

@@ -10,7 +10,7 @@ use crate::fixture::{
     at, collection, context, document_id, ids, key, new_document, new_memory, the, walk, walk_documents,
 };
 
-/// How many memories a batch has, and how many documents a removal takes.
+/// How many memories or documents a batch has, and how many documents a removal takes.
 const FEW: usize = 5;
 /// What is restored, and what an update or a put finds.
 const BEFORE: &str = "before";
@@ -29,6 +29,7 @@ pub(super) enum Call {
     Put,
     PutAbsent,
     PutRevision,
+    PutMany,
     RemoveIds,
     RemoveMatching,
     Restore,
@@ -37,7 +38,7 @@ pub(super) enum Call {
 }
 
 /// Every kind of call that writes.
-pub(super) const CALLS: [Call; 14] = [
+pub(super) const CALLS: [Call; 15] = [
     Call::Store,
     Call::StoreWithKey,
     Call::Batch,
@@ -47,6 +48,7 @@ pub(super) const CALLS: [Call; 14] = [
     Call::Put,
     Call::PutAbsent,
     Call::PutRevision,
+    Call::PutMany,
     Call::RemoveIds,
     Call::RemoveMatching,
     Call::Restore,
@@ -70,7 +72,7 @@ pub(super) struct Attempt {
 enum Answer {
     Stored(Vec<MemoryId>),
     Updated(Updated),
-    Put(Document),
+    Put(Vec<Document>),
     Removed(Vec<String>),
     Restored(RestoreReport),
 }
@@ -106,9 +108,10 @@ impl Attempt {
                 attempt.memories = attempt.records(1, Self::memory);
                 provider.restore(attempt.memories.clone()).await?;
             }
-            Call::Put | Call::PutRevision | Call::RemoveIds | Call::RemoveMatching => {
-                let is_put = matches!(call, Call::Put | Call::PutRevision);
-                attempt.documents = attempt.records(if is_put { 1 } else { FEW }, Self::document);
+            Call::Put | Call::PutRevision | Call::PutMany | Call::RemoveIds | Call::RemoveMatching => {
+                let is_removal = matches!(call, Call::RemoveIds | Call::RemoveMatching);
+                // A batch also makes new ones.
+                attempt.documents = attempt.records(if is_removal { FEW } else { 1 }, Self::document);
                 provider.documents().restore(attempt.documents.clone()).await?;
             }
             Call::Restore | Call::RestoreWithKeys => attempt.memories = attempt.records(records, Self::memory),
@@ -161,7 +164,8 @@ impl Attempt {
     async fn ask(&self, provider: &dyn MemoryProvider) -> Result<Answer> {
         let (name, documents) = (self.name.as_str(), provider.documents());
         let patch = MemoryPatch::new().set_context(context(&format!("{AFTER:?}")));
-        let put = async |expect| documents.put(new_document(name, "0", name, AFTER).expect(expect)).await;
+        let write = |place: usize| new_document(name, &place.to_string(), name, AFTER);
+        let put = async |expect| Ok(Answer::Put(vec![documents.put(write(0).expect(expect)).await?]));
         let remove = async |selection| {
             let ids = documents.remove(&selection, FEW).await?;
             Ok(Answer::Removed(ids.iter().map(ToString::to_string).collect()))
@@ -178,9 +182,10 @@ impl Attempt {
                 let patch = patch.if_revision(Revision::FIRST);
                 provider.update(self.memories[0].id, patch).await.map(Answer::Updated)
             }
-            Call::Put => put(Expect::Any).await.map(Answer::Put),
-            Call::PutAbsent => put(Expect::Absent).await.map(Answer::Put),
-            Call::PutRevision => put(Expect::Revision(Revision::FIRST)).await.map(Answer::Put),
+            Call::Put => put(Expect::Any).await,
+            Call::PutAbsent => put(Expect::Absent).await,
+            Call::PutRevision => put(Expect::Revision(Revision::FIRST)).await,
+            Call::PutMany => documents.put_many((0..FEW).map(write).collect()).await.map(Answer::Put),
             Call::RemoveIds => remove(DocumentSelection::ids(collection(name), of_documents)?).await,
             Call::RemoveMatching => {
                 let query = DocumentQuery::builder(collection(name)).under(name);
@@ -218,14 +223,16 @@ impl Attempt {
                 let done = (found.revision.get() - 1) as usize;
                 Effect { done, is_right: is_told && if done == 0 { found == *before } else { is_changed } }
             }
-            Call::Put | Call::PutAbsent | Call::PutRevision => {
-                let found = documents.get(&collection(name), &document_id("0")).await?;
-                let revision = found.as_ref().map_or(0, |document| document.revision.get() as usize);
-                let is_changed = found.as_ref().is_some_and(|document| document.content.as_str() == AFTER);
-                let is_told = !matches!(answer, Some(Answer::Put(told)) if Some(told) != found.as_ref());
-                let done = revision.saturating_sub(self.documents.len());
-                let is_right = is_told && if done == 0 { found.as_ref() == self.documents.first() } else { is_changed };
-                Effect { done, is_right }
+            Call::Put | Call::PutAbsent | Call::PutRevision | Call::PutMany => {
+                let mut found = Vec::new();
+                for place in 0..self.whole() {
+                    found.extend(documents.get(&collection(name), &document_id(&place.to_string())).await?);
+                }
+                let revisions: usize = found.iter().map(|document| document.revision.get() as usize).sum();
+                let done = revisions.saturating_sub(self.documents.len());
+                let is_changed = found.iter().all(|document| document.content.as_str() == AFTER);
+                let is_told = !matches!(answer, Some(Answer::Put(told)) if *told != found);
+                Effect { done, is_right: is_told && if done == 0 { found == self.documents } else { is_changed } }
             }
             Call::RemoveIds | Call::RemoveMatching => {
                 let found = all_documents().await?;
@@ -255,7 +262,7 @@ impl Attempt {
     /// How much there is when all of it is done.
     fn whole(&self) -> usize {
         match self.call {
-            Call::Batch | Call::BatchWithKeys | Call::RemoveIds | Call::RemoveMatching => FEW,
+            Call::Batch | Call::BatchWithKeys | Call::PutMany | Call::RemoveIds | Call::RemoveMatching => FEW,
             Call::Restore | Call::RestoreWithKeys => self.memories.len(),
             Call::RestoreDocuments => self.documents.len(),
             _ => 1,

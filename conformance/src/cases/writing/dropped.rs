@@ -26,6 +26,7 @@ chapter!("dropped":
     dropped_updates_are_whole_or_none ["W10", "W1", "W8"],
     dropped_restores_leave_whole_memories ["W10", "W12"],
     dropped_puts_are_whole_or_none ["W10", "W1", "D1"],
+    dropped_put_manys_are_whole_or_none ["W10", "W1", "D7"],
     dropped_removals_are_whole_or_none ["W10", "W1", "D4", "D5"],
     dropped_restores_leave_whole_documents ["W10"],
     dropped_reads_leave_the_provider_working ["W10"],
@@ -218,6 +219,32 @@ async fn dropped_puts_are_whole_or_none(stage: Stage) -> CaseResult {
         let expect = present.map_or(Expect::Absent, |document| Expect::Revision(document.revision));
         documents.put(write(id, "again").expect(expect)).await?;
     }
+    Ok(())
+}
+
+/// Of a call that its caller left all documents are put, on every path, or none.
+async fn dropped_put_manys_are_whole_or_none(stage: Stage) -> CaseResult {
+    let (provider, mut leaver) = (stage.open().await?, Leaver::of(&stage));
+    let documents = provider.documents();
+    // Every second one replaces another.
+    let write = |place: usize, space: &str| new_document("notes", &format!("d{place:02}"), space, "text");
+    let mut answers = Vec::new();
+    for number in 0..40 {
+        let old = (0..40).step_by(2).map(|place| write(40 * number + place, "old"));
+        documents.put_many(old.collect()).await?;
+        let new = (0..40).map(|place| write(40 * number + place, &format!("left-{number}")));
+        answers.push(leaver.call(documents.put_many(new.collect())).await?);
+    }
+    let documents = behind(&stage, &*provider).await?.documents();
+    let mut done = 0;
+    for (number, answer) in answers.into_iter().enumerate() {
+        let name = format!("left-{number}");
+        let found = walk_documents(&*documents, "notes", |query| query.exact(&name)).await?.len();
+        assert!(found == 40 || found == 0 && answer.is_none(), "{found} of 40 documents of a call are there");
+        done += found / 40;
+    }
+    let old = walk_documents(&*documents, "notes", |query| query.exact("old").limit(1_000)).await?.len();
+    assert_eq!(old, 20 * (40 - done), "an index disagrees");
     Ok(())
 }
 

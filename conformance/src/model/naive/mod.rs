@@ -180,6 +180,24 @@ impl Naive {
         Ok(document)
     }
 
+    /// Puts all of a batch or nothing (D7). `made` are the ids that the engine answers.
+    pub(crate) fn put_many(
+        &mut self,
+        writes: Vec<DocumentWrite>,
+        made: &[DocumentId],
+        now: Timestamp,
+    ) -> Answer<Vec<Document>> {
+        let named: Vec<_> = writes.iter().filter_map(|write| Some((&write.collection, write.id.as_ref()?))).collect();
+        if (1..named.len()).any(|place| named[..place].contains(&named[place])) {
+            return Err(ErrorKind::InvalidInput);
+        }
+        let mut all = Self { memories: Vec::new(), documents: self.documents.clone() };
+        let put = |(place, write)| all.put(write, made.get(place).cloned(), now);
+        let put = writes.into_iter().enumerate().map(put).collect::<Answer<_>>()?;
+        self.documents = all.documents;
+        Ok(put)
+    }
+
     pub(crate) fn document(&self, collection: &Collection, id: &DocumentId) -> Option<&Document> {
         self.documents.iter().find(|document| document.collection == *collection && document.id == *id)
     }

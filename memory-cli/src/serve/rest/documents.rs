@@ -10,7 +10,10 @@ use memory_core::{
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::params::{CollectionPath, DocumentPath, PageParams, RemovalParams, SearchParams, SpaceParams};
-use super::wire::{CollectionsBody, DocumentBody, DocumentPageBody, NewDocumentBody, RemovedBody, next, unreadable};
+use super::wire::{
+    CollectionsBody, DocumentBody, DocumentPageBody, NewDocumentBody, PutBody, PutDocumentBody, PutManyBody, PutsBody,
+    RemovedBody, next, unreadable,
+};
 use crate::serve::access::Access;
 use crate::serve::extract::{Body, InPath, Parameters, entity_tag, if_match, if_none_match, mistake};
 use crate::serve::problem::Problem;
@@ -23,6 +26,7 @@ const DEFAULT_MAX: usize = 10;
 #[utoipa::path(
     post,
     path = "/v1/documents/{collection}",
+    operation_id = "add_document",
     tag = "documents",
     request_body = NewDocumentBody,
     params(CollectionPath),
@@ -35,13 +39,38 @@ pub(super) async fn add(
     Body(body): Body<NewDocumentBody>,
 ) -> Result<Response, Problem> {
     access.check_collection(&collection)?;
-    Ok(created(access.put(&*server.documents, body.into_write(collection)).await?))
+    let write = access.confine_write(body.into_write(collection))?;
+    Ok(created(server.documents.put(write).await?))
+}
+
+/// Puts many documents, of any collections, all or none: creates or replaces them.
+#[utoipa::path(
+    post,
+    path = "/v1/documents",
+    operation_id = "put_documents",
+    tag = "documents",
+    request_body = PutsBody,
+    responses((status = 200, body = PutManyBody), Problem)
+)]
+pub(super) async fn put_many(
+    State(server): State<Server>,
+    Extension(access): Extension<Access>,
+    Body(body): Body<PutsBody>,
+) -> Result<Json<PutManyBody>, Problem> {
+    let write = |put: PutBody| {
+        access.check_collection(&put.collection)?;
+        access.confine_write(put.into_write())
+    };
+    let writes = body.documents.into_iter().map(write).collect::<memory_core::Result<_>>()?;
+    let documents = server.documents.put_many(writes).await?;
+    Ok(Json(PutManyBody { documents: documents.into_iter().map(PutDocumentBody::from).collect() }))
 }
 
 /// Finds documents.
 #[utoipa::path(
     get,
     path = "/v1/documents/{collection}",
+    operation_id = "query_documents",
     tag = "documents",
     params(CollectionPath, SpaceParams, SearchParams, PageParams),
     responses((status = 200, body = DocumentPageBody), Problem)
@@ -67,6 +96,7 @@ pub(super) async fn query(
 #[utoipa::path(
     delete,
     path = "/v1/documents/{collection}",
+    operation_id = "remove_documents",
     tag = "documents",
     params(CollectionPath, SpaceParams, SearchParams, RemovalParams),
     responses((status = 200, body = RemovedBody), Problem)
@@ -108,6 +138,7 @@ pub(super) async fn remove(
 #[utoipa::path(
     put,
     path = "/v1/documents/{collection}/{id}",
+    operation_id = "put_document",
     tag = "documents",
     request_body = NewDocumentBody,
     params(
@@ -136,7 +167,7 @@ pub(super) async fn put(
         (None, false) => Expect::Any,
     };
     let write = body.into_write(collection).with_id(id).expect(expect);
-    let document = access.put(&*server.documents, write).await;
+    let document = server.documents.put(access.confine_write(write)?).await;
     let document = document.map_err(|error| Problem::of_change(error, expect != Expect::Any))?;
     Ok(match document.revision {
         Revision::FIRST => created(document),
@@ -148,6 +179,7 @@ pub(super) async fn put(
 #[utoipa::path(
     get,
     path = "/v1/documents/{collection}/{id}",
+    operation_id = "get_document",
     tag = "documents",
     params(DocumentPath),
     responses((status = 200, body = DocumentBody, headers(("ETag" = String))), Problem)
@@ -168,6 +200,7 @@ pub(super) async fn get(
 #[utoipa::path(
     delete,
     path = "/v1/documents/{collection}/{id}",
+    operation_id = "remove_document",
     tag = "documents",
     params(DocumentPath),
     responses((status = 204), Problem)
@@ -187,7 +220,13 @@ pub(super) async fn remove_one(
 }
 
 /// Lists the collections that hold a document.
-#[utoipa::path(get, path = "/v1/collections", tag = "documents", responses((status = 200, body = CollectionsBody), Problem))]
+#[utoipa::path(
+    get,
+    path = "/v1/collections",
+    operation_id = "list_collections",
+    tag = "documents",
+    responses((status = 200, body = CollectionsBody), Problem)
+)]
 pub(super) async fn collections(
     State(server): State<Server>,
     Extension(access): Extension<Access>,

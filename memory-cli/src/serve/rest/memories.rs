@@ -19,6 +19,7 @@ use crate::serve::state::Server;
 #[utoipa::path(
     post,
     path = "/v1/memories",
+    operation_id = "store_memory",
     tag = "memories",
     request_body = NewMemoryBody,
     params(("Idempotency-Key" = Option<String>, Header, description = "As `idempotencyKey` in the body")),
@@ -47,6 +48,7 @@ pub(super) async fn store(
 #[utoipa::path(
     post,
     path = "/v1/memories/batch",
+    operation_id = "store_memories",
     tag = "memories",
     request_body = BatchBody,
     responses((status = 201, body = StoredMany), Problem)
@@ -70,6 +72,7 @@ pub(super) async fn store_many(
 #[utoipa::path(
     get,
     path = "/v1/memories",
+    operation_id = "query_memories",
     tag = "memories",
     params(SpaceParams, SearchParams, LedgerParams, PageParams),
     responses((status = 200, body = MemoryPageBody), Problem)
@@ -94,6 +97,7 @@ pub(super) async fn query(
 #[utoipa::path(
     get,
     path = "/v1/memories/{id}",
+    operation_id = "get_memory",
     tag = "memories",
     params(("id" = String, Path, format = "uuid")),
     responses((status = 200, body = MemoryBody, headers(("ETag" = String))), Problem)
@@ -111,6 +115,7 @@ pub(super) async fn get(
 #[utoipa::path(
     patch,
     path = "/v1/memories/{id}",
+    operation_id = "update_memory",
     tag = "memories",
     request_body = PatchBody,
     params(

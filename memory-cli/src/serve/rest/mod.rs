@@ -22,6 +22,7 @@ use super::problem::Problem;
 use super::state::Server;
 use crate::telemetry::PAYLOADS;
 use wire::HealthBody;
+pub(crate) use wire::PutBody;
 
 #[derive(OpenApi)]
 #[openapi(
@@ -38,6 +39,7 @@ pub(crate) fn routes(needs_token: bool) -> (Router<Server>, utoipa::openapi::Ope
         .routes(routes!(memories::get, memories::update))
         .routes(routes!(recall::recall))
         .routes(routes!(spaces::list))
+        .routes(routes!(documents::put_many))
         .routes(routes!(documents::add, documents::query, documents::remove))
         .routes(routes!(documents::put, documents::get, documents::remove_one))
         .routes(routes!(documents::collections))
@@ -111,6 +113,14 @@ mod tests {
             assert!(schemas.contains_key(name), "{name} is referred to, and missing");
         }
         assert_eq!(text["security"][0]["token"], serde_json::json!([]));
+        let paths = text["paths"].as_object().expect("paths").values();
+        let operations = paths.flat_map(|path| path.as_object().expect("a path").values());
+        let mut names: Vec<_> =
+            operations.map(|operation| operation["operationId"].as_str().expect("a name")).collect();
+        let count = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), count, "two operations have one name: {names:?}");
         let (_, open) = routes(false);
         assert!(open.security.is_none());
     }

@@ -86,6 +86,7 @@ impl From<SpaceLevel> for LevelBody {
 #[utoipa::path(
     get,
     path = "/v1/spaces",
+    operation_id = "list_spaces",
     tag = "spaces",
     params(ListingParams),
     responses((status = 200, body = LevelsBody), Problem)

@@ -2,8 +2,8 @@
 
 use memory_core::{Clock as _, Collection, Spaces};
 use memory_core::{
-    Content, Context, Cursor, Document, DocumentId, IdempotencyKey, Memory, MemoryId, MemoryPatch, Metadata, NewMemory,
-    Revision, SpaceId, Status, SystemClock, Timestamp, Trigger, Unreadable,
+    Content, Context, Cursor, Document, DocumentId, DocumentWrite, Expect, IdempotencyKey, Memory, MemoryId,
+    MemoryPatch, Metadata, NewMemory, Revision, SpaceId, Status, SystemClock, Timestamp, Trigger, Unreadable,
 };
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -247,6 +247,112 @@ pub(crate) struct NewDocumentBody {
     pub(crate) created_at: Option<Timestamp>,
 }
 
+/// Documents to put, all or none.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct PutsBody {
+    /// At most 10,000; no two of one collection with the same id.
+    #[schema(max_items = 10_000)]
+    pub(crate) documents: Vec<PutBody>,
+}
+
+/// A document to put, with its place and what must be there.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct PutBody {
+    /// The set it belongs to.
+    #[schema(value_type = String, pattern = "^[a-z0-9_-]{1,64}$")]
+    pub(crate) collection: Collection,
+    /// Its id; a new one is made when absent.
+    #[serde(default)]
+    #[schema(value_type = Option<String>, min_length = 1, max_length = 256)]
+    id: Option<DocumentId>,
+    /// The space it is about.
+    #[schema(value_type = String, min_length = 1, max_length = 512, pattern = "^[^\\x00-\\x1f\\x7f-\\x9f]+$")]
+    space_id: SpaceId,
+    /// The text, of at most 1 MiB.
+    #[schema(value_type = String)]
+    content: Content,
+    /// What filters can look into.
+    #[serde(default)]
+    #[schema(value_type = Object)]
+    metadata: Metadata,
+    /// When it is made, in milliseconds since 1970 UTC; now by default. A replacement keeps the first time.
+    #[serde(default, deserialize_with = "time")]
+    #[schema(value_type = Option<i64>, minimum = -8_640_000_000_000_i64, maximum = 8_640_000_000_000_i64)]
+    created_at: Option<Timestamp>,
+    /// What must be in place; anything by default.
+    #[serde(default)]
+    expect: ExpectBody,
+}
+
+impl PutBody {
+    pub(crate) fn into_write(self) -> DocumentWrite {
+        let created_at = self.created_at.unwrap_or_else(|| SystemClock.now());
+        let mut write = DocumentWrite::new(self.collection, self.space_id, self.content, created_at);
+        write.id = self.id;
+        write.with_metadata(self.metadata).expect(self.expect.into())
+    }
+}
+
+/// What a put finds in place, or else nothing is put.
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+enum ExpectBody {
+    /// Anything or nothing.
+    #[default]
+    Any,
+    /// No document with this id.
+    Absent,
+    /// A document at this revision.
+    Revision(AnyRevision),
+}
+
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(transparent)]
+#[schema(value_type = u64)]
+struct AnyRevision(#[serde(deserialize_with = "some_revision")] Revision);
+
+impl From<ExpectBody> for Expect {
+    fn from(expect: ExpectBody) -> Self {
+        match expect {
+            ExpectBody::Any => Self::Any,
+            ExpectBody::Absent => Self::Absent,
+            ExpectBody::Revision(AnyRevision(revision)) => Self::Revision(revision),
+        }
+    }
+}
+
+/// What was put, in the order of the request.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct PutManyBody {
+    pub(crate) documents: Vec<PutDocumentBody>,
+}
+
+/// What a put has made of a document beside what it was given.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct PutDocumentBody {
+    #[schema(value_type = String)]
+    collection: Collection,
+    #[schema(value_type = String)]
+    id: DocumentId,
+    #[schema(value_type = i64)]
+    created_at: Timestamp,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<i64>)]
+    updated_at: Option<Timestamp>,
+    #[schema(value_type = u64)]
+    revision: Revision,
+}
+
+impl From<Document> for PutDocumentBody {
+    fn from(document: Document) -> Self {
+        let Document { collection, id, created_at, updated_at, revision, .. } = document;
+        Self { collection, id, created_at, updated_at, revision }
+    }
+}
+
 /// A text that an agent saved.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
@@ -363,13 +469,18 @@ fn present<'de, T: Deserialize<'de>, D: Deserializer<'de>>(deserializer: D) -> R
 /// A time; JSON Schema takes 1.0 for an integer.
 fn time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Timestamp>, D::Error> {
     let millis = whole(deserializer)?.map(|number| Timestamp::from_millis(number as i64));
-    millis.transpose().map_err(|error| D::Error::custom(error.message()))
+    millis.transpose().map_err(D::Error::custom)
 }
 
 /// A revision; 1.0 as well.
 fn revision<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Revision>, D::Error> {
     let revision = whole(deserializer)?.map(|number| Revision::new(number as u64));
-    revision.transpose().map_err(|error| D::Error::custom(error.message()))
+    revision.transpose().map_err(D::Error::custom)
+}
+
+/// A revision that is there.
+fn some_revision<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Revision, D::Error> {
+    revision(deserializer)?.ok_or_else(|| D::Error::custom("a revision must be a number"))
 }
 
 /// A whole number that a float holds exactly, as all times and revisions are.

@@ -1,5 +1,6 @@
 //! The documents beside the ledger.
 
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -8,14 +9,22 @@ use super::{MAX_LIGHT_EXAMINED, Shared};
 use crate::engine::gate::record_rows;
 use crate::engine::pages::{self, DocumentsOf};
 use crate::engine::recall;
-use crate::engine::session::{Reader, Work, Writer};
+use crate::engine::session::{Found, Put, Reader, Work, Writer};
 use crate::engine::spaces::{self, AskedSpaces};
 use crate::engine::watch::Watching;
 use crate::engine::{Access, Engine};
+use crate::provider::check_writes;
 use crate::{
     Blocks, Collection, Document, DocumentId, DocumentPage, DocumentQuery, DocumentRecall, DocumentSelection,
-    DocumentStore, DocumentWrite, Recalled, RestoreReport, Result, SpaceLevel, SpaceQuery, Timestamp,
+    DocumentStore, DocumentWrite, Error, ErrorKind, MAX_BATCH_BYTES, Recalled, RestoreReport, Result, SpaceLevel,
+    SpaceQuery, Timestamp,
 };
+
+/// How many documents are read at once of those that a call replaces.
+const READ: usize = 64;
+
+/// A document as a session has read it.
+type FoundIn<R> = Found<Document, <R as Reader>::Version>;
 
 /// The documents of a [`Provider`](super::Provider).
 #[derive(Debug)]
@@ -32,20 +41,20 @@ impl<E: Engine> ProviderDocuments<E> {
 #[async_trait]
 impl<E: Engine> DocumentStore for ProviderDocuments<E> {
     async fn put(&self, write: DocumentWrite) -> Result<Document> {
-        let id = write.id.clone().unwrap_or_else(DocumentId::generate);
         let work = async {
-            let (open, write) = (self.shared.ready().await?, Arc::new(write));
-            loop {
-                let change = Change { id: id.clone(), write: Arc::clone(&write), now: open.settings.clock.now() };
-                // A race that was lost is run again, until the deadline.
-                if let Some(document) =
-                    open.run(Access::Write, change, |writer, change| Box::pin(put(writer, change))).await?
-                {
-                    return Ok(document);
-                }
-            }
+            let mut put = self.put_all(vec![write]).await?;
+            Ok(put.pop().expect("a write leaves a document"))
         };
         self.shared.gate.write("documents.put", work).await
+    }
+
+    async fn put_many(&self, writes: Vec<DocumentWrite>) -> Result<Vec<Document>> {
+        let work = async {
+            check_writes(&writes)?;
+            record_rows(writes.len());
+            self.put_all(writes).await
+        };
+        self.shared.gate.write("documents.put_many", work).await
     }
 
     async fn get(&self, collection: &Collection, id: &DocumentId) -> Result<Option<Document>> {
@@ -132,10 +141,32 @@ impl<E: Engine> DocumentStore for ProviderDocuments<E> {
     }
 }
 
-/// What a put does.
+impl<E: Engine> ProviderDocuments<E> {
+    /// Puts all or none, and gives the documents in their order.
+    async fn put_all(&self, writes: Vec<DocumentWrite>) -> Result<Vec<Document>> {
+        let named = |write: DocumentWrite| (write.id.clone().unwrap_or_else(DocumentId::generate), write);
+        let (ids, writes): (Vec<_>, Vec<_>) = writes.into_iter().map(named).unzip();
+        let (open, writes) = (self.shared.ready().await?, Arc::new(Writes { ids, writes }));
+        loop {
+            // Asked here, since a clock that panics must not end a thread of the engine.
+            let change = Change { writes: Arc::clone(&writes), now: open.settings.clock.now() };
+            // A race that was lost is run again, until the deadline.
+            if let Some(put) = open.run(Access::Write, change, |writer, change| Box::pin(put(writer, change))).await? {
+                return Ok(put);
+            }
+        }
+    }
+}
+
+/// What puts write, and the id of each.
+struct Writes {
+    ids: Vec<DocumentId>,
+    writes: Vec<DocumentWrite>,
+}
+
+/// What puts do.
 struct Change {
-    id: DocumentId,
-    write: Arc<DocumentWrite>,
+    writes: Arc<Writes>,
     now: Timestamp,
 }
 
@@ -145,12 +176,53 @@ async fn document_levels(reader: &mut impl Reader, asked: &AskedSpaces) -> Resul
     spaces::levels(reader, &DocumentsOf(collection), asked).await
 }
 
-/// `None` when the document was changed meanwhile.
-async fn put(writer: &mut impl Writer, change: &Change) -> Result<Option<Document>> {
-    let Change { id, write, now } = change;
-    let present = writer.documents(&write.collection, std::slice::from_ref(id)).await?.pop().transpose()?;
-    let document = write.apply(id, present.as_ref().map(|found| &found.record), *now)?;
-    Ok(writer.put(present.as_ref(), &document).await?.then_some(document))
+/// `None`, and none is put, when a document was changed meanwhile.
+async fn put(writer: &mut impl Writer, change: &Change) -> Result<Option<Vec<Document>>> {
+    let Writes { ids, writes } = &*change.writes;
+    let present = present(writer, &change.writes).await?;
+    let mut documents = Vec::with_capacity(writes.len());
+    for (place, ((id, write), found)) in ids.iter().zip(writes).zip(&present).enumerate() {
+        let applied = write.apply(id, found.as_ref().map(|found| &found.record), change.now);
+        // Which of many it is, nobody could tell.
+        documents.push(applied.map_err(|error| match writes.len() {
+            1 => error,
+            _ => {
+                let message = format!("document {place} of the call: {}", error.message());
+                error.with_message(message)
+            }
+        })?);
+    }
+    let puts = documents.iter().zip(&present).map(|(after, before)| Put { before: before.as_ref(), after });
+    let puts: Vec<_> = puts.collect();
+    Ok((puts.is_empty() || writer.put(&puts).await?).then_some(documents))
+}
+
+/// What is there under the ids of writes, in their order. `LimitExceeded` where that is more than one call may replace (D7).
+async fn present<R: Reader>(reader: &mut R, Writes { ids, writes }: &Writes) -> Result<Vec<Option<FoundIn<R>>>> {
+    let mut places = BTreeMap::<&Collection, HashMap<&DocumentId, usize>>::new();
+    for (place, (id, write)) in ids.iter().zip(writes).enumerate() {
+        places.entry(&write.collection).or_default().insert(id, place);
+    }
+    let (mut present, mut bytes) = (Vec::new(), 0);
+    present.resize_with(ids.len(), || None);
+    for (collection, places) in places {
+        let ids: Vec<_> = places.keys().map(|id| DocumentId::clone(id)).collect();
+        // Only some at once, since what is there may be large.
+        for ids in ids.chunks(READ) {
+            for found in reader.documents(collection, ids).await? {
+                let found = found?;
+                bytes += found.record.size();
+                if bytes > MAX_BATCH_BYTES {
+                    let message = format!("documents of more than {MAX_BATCH_BYTES} bytes would be replaced");
+                    return Err(Error::new(ErrorKind::LimitExceeded, message));
+                }
+                if let Some(place) = places.get(&found.record.id) {
+                    present[*place] = Some(found);
+                }
+            }
+        }
+    }
+    Ok(present)
 }
 
 async fn get(reader: &mut impl Reader, collection: &Collection, id: &DocumentId) -> Result<Option<Document>> {

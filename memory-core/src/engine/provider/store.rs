@@ -136,7 +136,7 @@ async fn firsts_of(writer: &mut impl Writer, taken: &[(&Memory, MemoryId)]) -> R
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::{DocumentsFound, Found, Mark, MemoriesFound, Reader, Visit, Walk};
+    use crate::engine::{DocumentsFound, Found, Mark, MemoriesFound, Put, Reader, Visit, Walk};
     use crate::in_memory::InMemorySession;
     use crate::query::{Documents, Ledger};
     use crate::{Collection, Document, DocumentId, ErrorKind, NewMemory, SpaceId, Timestamp, Trigger};
@@ -184,8 +184,8 @@ mod tests {
             self.0.replace(before, after).await
         }
 
-        async fn put(&mut self, before: Option<&Found<Document, u64>>, after: &Document) -> Result<bool> {
-            self.0.put(before, after).await
+        async fn put(&mut self, puts: &[Put<'_, u64>]) -> Result<bool> {
+            self.0.put(puts).await
         }
 
         async fn remove(&mut self, collection: &Collection, found: &[Found<Document, u64>]) -> Result<bool> {
