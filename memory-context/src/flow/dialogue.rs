@@ -372,10 +372,10 @@ impl<'a> Dialogue<'a> {
         if updates.is_empty() || self.kept.iter().any(|kept| kept == updates) {
             return;
         }
-        if let Err(error) = self.service.remember(&self.turn.message, self.kept.len(), updates).await {
-            tracing::warn!(%error, "what an answer says is to be kept is not");
+        match self.service.remember(&self.turn.message, updates).await {
+            Ok(()) => self.kept.push(updates.to_vec()),
+            Err(error) => tracing::warn!(%error, "what an answer says is to be kept is not"),
         }
-        self.kept.push(updates.to_vec());
     }
 
     async fn reply(&mut self, step: &str, answer: &MessageAnswer) -> Result<()> {
