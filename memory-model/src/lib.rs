@@ -6,7 +6,6 @@ mod completion;
 mod embedder;
 mod message;
 mod model;
-mod models;
 #[cfg(feature = "openai")]
 pub mod openai;
 mod retry;
@@ -19,7 +18,6 @@ pub use completion::{Completion, Delta, Finish, Usage};
 pub use embedder::Embedder;
 pub use message::{Message, Role};
 pub use model::{Model, Prompt};
-pub use models::Models;
 pub use retry::{Retries, RetryAfter, Retrying};
 pub use schema::Schema;
 pub use tool::{ToolCall, ToolSpec};
