@@ -8,7 +8,7 @@ use std::time::Duration;
 use memory_core::plugin::Plugin;
 use memory_core::{Clock, Error, MemoryProvider, Result, SystemClock};
 #[cfg(feature = "openai")]
-use memory_model::openai::{OpenAiConfig, OpenAiModel};
+use memory_model::openai::{OpenAiConfig, OpenAiEmbedder, OpenAiModel};
 use memory_model::{Embedder, Model};
 
 use super::handle::Parts;
@@ -32,9 +32,13 @@ pub struct AgentBuilder {
     memory: Option<MemorySource>,
     model: Option<ModelSource>,
     small_model: Option<ModelSource>,
+    embedder: Option<EmbedderSource>,
     #[cfg(feature = "openai")]
-    key: Option<String>,
-    embedder: Option<Arc<dyn Embedder>>,
+    model_key: Option<String>,
+    #[cfg(feature = "openai")]
+    small_model_key: Option<String>,
+    #[cfg(feature = "openai")]
+    embedding_key: Option<String>,
     character: Option<Character>,
     system: Option<String>,
     prompt_memory: Option<Arc<dyn PromptSource>>,
@@ -66,6 +70,15 @@ enum ModelSource {
     Endpoint(OpenAiConfig),
 }
 
+enum EmbedderSource {
+    Client(Arc<dyn Embedder>),
+    #[cfg(feature = "openai")]
+    Endpoint {
+        config: OpenAiConfig,
+        width: usize,
+    },
+}
+
 /// How many events are kept for subscribers that are slower than they come.
 const EVENTS: usize = 1_000;
 
@@ -76,9 +89,13 @@ impl AgentBuilder {
             memory: None,
             model: None,
             small_model: None,
-            #[cfg(feature = "openai")]
-            key: None,
             embedder: None,
+            #[cfg(feature = "openai")]
+            model_key: None,
+            #[cfg(feature = "openai")]
+            small_model_key: None,
+            #[cfg(feature = "openai")]
+            embedding_key: None,
             character: None,
             system: None,
             prompt_memory: None,
@@ -133,16 +150,38 @@ impl AgentBuilder {
         self
     }
 
-    /// Sends this key to the endpoints of its models, as a bearer token.
+    /// Sends this key to the endpoint of [`model`](Self::model) as a bearer token, and to no other endpoint.
     #[cfg(feature = "openai")]
     pub fn model_key(mut self, key: impl Into<String>) -> Self {
-        self.key = Some(key.into());
+        self.model_key = Some(key.into());
         self
     }
 
-    /// Finds facts by their meaning too. Their vectors are made after each run.
+    /// Sends this key to the endpoint of [`small_model`](Self::small_model) as a bearer token, and to no other endpoint.
+    #[cfg(feature = "openai")]
+    pub fn small_model_key(mut self, key: impl Into<String>) -> Self {
+        self.small_model_key = Some(key.into());
+        self
+    }
+
+    /// Finds facts by their meaning too, by a model behind an endpoint of OpenAI's embeddings whose vectors have `width` numbers. The
+    /// vectors of facts are made after each run.
+    #[cfg(feature = "openai")]
+    pub fn embedding_model(mut self, url: impl Into<String>, model: impl Into<String>, width: usize) -> Self {
+        self.embedder = Some(EmbedderSource::Endpoint { config: OpenAiConfig::new(url, model), width });
+        self
+    }
+
+    /// Sends this key to the endpoint of [`embedding_model`](Self::embedding_model) as a bearer token, and to no other endpoint.
+    #[cfg(feature = "openai")]
+    pub fn embedding_key(mut self, key: impl Into<String>) -> Self {
+        self.embedding_key = Some(key.into());
+        self
+    }
+
+    /// Finds facts by their meaning too, by this model. The vectors of facts are made after each run.
     pub fn embedder(mut self, embedder: impl Embedder) -> Self {
-        self.embedder = Some(Arc::new(embedder));
+        self.embedder = Some(EmbedderSource::Client(Arc::new(embedder)));
         self
     }
 
@@ -304,13 +343,18 @@ impl AgentBuilder {
         built
     }
 
-    /// Endpoints get the key, a deadline a little behind that of the flow, whose error tells more, and attempts that end before it.
+    /// Endpoints get their keys; those of chat a deadline a little behind that of the flow, whose error tells more, and attempts that
+    /// end before it.
     #[cfg(feature = "openai")]
     fn set_endpoints(&mut self) {
         let limit_ms = u64::try_from(self.limits.model.as_millis()).unwrap_or(u64::MAX);
-        for source in [&mut self.model, &mut self.small_model] {
+        if let Some(EmbedderSource::Endpoint { config, .. }) = &mut self.embedder {
+            config.key = self.embedding_key.take();
+        }
+        let sources = [(&mut self.model, &mut self.model_key), (&mut self.small_model, &mut self.small_model_key)];
+        for (source, key) in sources {
             if let Some(ModelSource::Endpoint(config)) = source {
-                config.key.clone_from(&self.key);
+                config.key = key.take();
                 config.deadline_ms = limit_ms.saturating_add(1_000);
                 config.retries.within_ms = config.retries.within_ms.min(limit_ms);
             }
@@ -327,9 +371,10 @@ impl AgentBuilder {
         self.set_endpoints();
         let large = self.model.take().ok_or_else(|| Error::invalid("an agent needs a model"))?.client()?;
         let small = self.small_model.take().map_or_else(|| Ok(Arc::clone(&large)), ModelSource::client)?;
+        let embedder = self.embedder.take().map(EmbedderSource::client).transpose()?;
         provider.init().await?;
         let records = Records::new(Arc::clone(&provider), id.clone()).with_clock(Arc::clone(&self.clock));
-        let records = self.embedder.take().into_iter().fold(records, Records::with_embedder);
+        let records = embedder.into_iter().fold(records, Records::with_embedder);
         let mut character = self.character.take().unwrap_or_else(|| Character::named(&self.name));
         if let Some(system) = self.system.take() {
             character.system = system;
@@ -378,6 +423,16 @@ impl ModelSource {
             Self::Client(client) => Ok(client),
             #[cfg(feature = "openai")]
             Self::Endpoint(config) => Ok(Arc::new(OpenAiModel::new(config)?)),
+        }
+    }
+}
+
+impl EmbedderSource {
+    fn client(self) -> Result<Arc<dyn Embedder>> {
+        match self {
+            Self::Client(client) => Ok(client),
+            #[cfg(feature = "openai")]
+            Self::Endpoint { config, width } => Ok(Arc::new(OpenAiEmbedder::new(config, width)?)),
         }
     }
 }
