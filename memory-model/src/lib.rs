@@ -5,6 +5,7 @@ mod attachment;
 mod completion;
 mod embedder;
 mod message;
+mod modalities;
 mod model;
 #[cfg(feature = "openai")]
 pub mod openai;
@@ -17,6 +18,7 @@ pub use attachment::Attachment;
 pub use completion::{Completion, Delta, Finish, Usage};
 pub use embedder::Embedder;
 pub use message::{Message, Role};
+pub use modalities::Modalities;
 pub use model::{Model, Prompt};
 pub use retry::{Retries, RetryAfter, Retrying};
 pub use schema::Schema;
