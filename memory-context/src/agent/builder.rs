@@ -8,6 +8,8 @@ use std::time::Duration;
 use memory_core::plugin::Plugin;
 use memory_core::{Clock, Error, MemoryProvider, Result, SystemClock};
 #[cfg(feature = "openai")]
+use memory_model::Modalities;
+#[cfg(feature = "openai")]
 use memory_model::openai::{OpenAiConfig, OpenAiEmbedder, OpenAiModel};
 use memory_model::{Embedder, Model};
 
@@ -15,7 +17,7 @@ use super::handle::Parts;
 use super::platforms::Platforms;
 use super::source::Source;
 use super::{Agent, Limits, MemorySource, Tool};
-use crate::flow::{AttachmentReader, Events, MessageService, Platform, ReflectionEvaluator, RespondRules};
+use crate::flow::{AttachmentReader, Events, MessageService, ModelReader, Platform, ReflectionEvaluator, RespondRules};
 use crate::prompt::PromptSource;
 use crate::records::{AgentId, Entity, Records};
 use crate::state::{
@@ -34,9 +36,9 @@ pub struct AgentBuilder {
     small_model: Option<ModelSource>,
     embedder: Option<EmbedderSource>,
     #[cfg(feature = "openai")]
-    model_key: Option<String>,
+    endpoint: EndpointSettings,
     #[cfg(feature = "openai")]
-    small_model_key: Option<String>,
+    small_endpoint: EndpointSettings,
     #[cfg(feature = "openai")]
     embedding_key: Option<String>,
     character: Option<Character>,
@@ -79,6 +81,14 @@ enum EmbedderSource {
     },
 }
 
+/// What is said about one endpoint of chat. The key goes to no other.
+#[cfg(feature = "openai")]
+#[derive(Default)]
+struct EndpointSettings {
+    key: Option<String>,
+    modalities: Modalities,
+}
+
 /// How many events are kept for subscribers that are slower than they come.
 const EVENTS: usize = 1_000;
 
@@ -91,9 +101,9 @@ impl AgentBuilder {
             small_model: None,
             embedder: None,
             #[cfg(feature = "openai")]
-            model_key: None,
+            endpoint: EndpointSettings::default(),
             #[cfg(feature = "openai")]
-            small_model_key: None,
+            small_endpoint: EndpointSettings::default(),
             #[cfg(feature = "openai")]
             embedding_key: None,
             character: None,
@@ -153,14 +163,29 @@ impl AgentBuilder {
     /// Sends this key to the endpoint of [`model`](Self::model) as a bearer token, and to no other endpoint.
     #[cfg(feature = "openai")]
     pub fn model_key(mut self, key: impl Into<String>) -> Self {
-        self.model_key = Some(key.into());
+        self.endpoint.key = Some(key.into());
+        self
+    }
+
+    /// Shows the model of [`model`](Self::model) the images and documents that came with a message; by default it is shown none.
+    #[cfg(feature = "openai")]
+    pub fn model_modalities(mut self, modalities: Modalities) -> Self {
+        self.endpoint.modalities = modalities;
         self
     }
 
     /// Sends this key to the endpoint of [`small_model`](Self::small_model) as a bearer token, and to no other endpoint.
     #[cfg(feature = "openai")]
     pub fn small_model_key(mut self, key: impl Into<String>) -> Self {
-        self.small_model_key = Some(key.into());
+        self.small_endpoint.key = Some(key.into());
+        self
+    }
+
+    /// Has the model of [`small_model`](Self::small_model) describe the images that come with messages, where it takes them; by default
+    /// it is shown none.
+    #[cfg(feature = "openai")]
+    pub fn small_model_modalities(mut self, modalities: Modalities) -> Self {
+        self.small_endpoint.modalities = modalities;
         self
     }
 
@@ -257,7 +282,8 @@ impl AgentBuilder {
         self
     }
 
-    /// Has what comes with messages put into words.
+    /// Has what comes with messages put into words by this reader, instead of a [`ModelReader`] over the small model, or over the large
+    /// one where only that takes images.
     pub fn attachment_reader(mut self, reader: impl AttachmentReader) -> Self {
         self.reader = Some(Arc::new(reader));
         self
@@ -343,7 +369,7 @@ impl AgentBuilder {
         built
     }
 
-    /// Endpoints get their keys; those of chat a deadline a little behind that of the flow, whose error tells more, and attempts that
+    /// Endpoints get what is said about them; those of chat a deadline a little behind that of the flow, whose error tells more, and attempts that
     /// end before it.
     #[cfg(feature = "openai")]
     fn set_endpoints(&mut self) {
@@ -351,10 +377,11 @@ impl AgentBuilder {
         if let Some(EmbedderSource::Endpoint { config, .. }) = &mut self.embedder {
             config.key = self.embedding_key.take();
         }
-        let sources = [(&mut self.model, &mut self.model_key), (&mut self.small_model, &mut self.small_model_key)];
-        for (source, key) in sources {
+        let sources = [(&mut self.model, &mut self.endpoint), (&mut self.small_model, &mut self.small_endpoint)];
+        for (source, settings) in sources {
             if let Some(ModelSource::Endpoint(config)) = source {
-                config.key = key.take();
+                config.key = settings.key.take();
+                config.modalities = settings.modalities;
                 config.deadline_ms = limit_ms.saturating_add(1_000);
                 config.retries.within_ms = config.retries.within_ms.min(limit_ms);
             }
@@ -372,6 +399,8 @@ impl AgentBuilder {
         let large = self.model.take().ok_or_else(|| Error::invalid("an agent needs a model"))?.client()?;
         let small = self.small_model.take().map_or_else(|| Ok(Arc::clone(&large)), ModelSource::client)?;
         let embedder = self.embedder.take().map(EmbedderSource::client).transpose()?;
+        let seeing = [&small, &large].into_iter().find(|model| model.modalities().images);
+        let reader = Arc::new(seeing.map_or_else(ModelReader::default, |model| ModelReader::new(Arc::clone(model))));
         provider.init().await?;
         let records = Records::new(Arc::clone(&provider), id.clone()).with_clock(Arc::clone(&self.clock));
         let records = embedder.into_iter().fold(records, Records::with_embedder);
@@ -407,7 +436,7 @@ impl AgentBuilder {
             .with_rules(self.rules)
             .with_limits(self.limits)
             .with_options(self.options);
-        let service = self.reader.into_iter().fold(service, MessageService::with_attachment_reader);
+        let service = service.with_attachment_reader(self.reader.unwrap_or(reader));
         let service = match self.instance {
             Some(name) => service.with_instance(name)?,
             None => service,

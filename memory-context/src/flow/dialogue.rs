@@ -14,6 +14,7 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::answer::{IGNORE, MessageAnswer, Mistake, Mode, REPLY, is};
+use super::attachments::for_model;
 use super::{End, Journal, MessageService, Recorded, Run, Step, Why, voice};
 use crate::prompt::MemoryUpdate;
 use crate::records::{self, ActionStatus, Message};
@@ -77,6 +78,8 @@ pub(super) struct Dialogue<'a> {
     held: Option<MessageAnswer>,
     /// What answers said is to be kept, in the batches that were.
     kept: Vec<Vec<MemoryUpdate>>,
+    /// Whether the model refused the images and documents of the message.
+    is_text_only: bool,
 }
 
 /// What a model said in one round, as the journal has it.
@@ -123,6 +126,7 @@ impl<'a> Dialogue<'a> {
             thought: String::new(),
             held: None,
             kept: Vec::new(),
+            is_text_only: false,
         }
     }
 
@@ -165,7 +169,7 @@ impl<'a> Dialogue<'a> {
         }
         let mut attempt = 1;
         loop {
-            let completion = self.service.complete(self.run, &prompt).await?;
+            let completion = self.complete(&mut prompt).await?;
             let Refused { mistake, written } = match self.read(completion, is_last)? {
                 Ok(said) => return Ok(said),
                 Err(refused) => refused,
@@ -181,6 +185,24 @@ impl<'a> Dialogue<'a> {
                 "That answer is not valid: {mistake}. Answer again in the form that was asked for, whole, and with nothing else."
             )));
         }
+    }
+
+    /// One answer of the model. Where that fails over a prompt with images or documents, which the model may not take or not reach, it is
+    /// asked without them.
+    async fn complete(&mut self, prompt: &mut Prompt) -> Result<Completion> {
+        let error = match self.service.complete(self.run, prompt).await {
+            Ok(completion) => return Ok(completion),
+            Err(error) => error,
+        };
+        let is_refused = matches!(error.kind(), ErrorKind::Unexpected | ErrorKind::TooLarge);
+        let shows = |message: &model::Message| !message.attachments.is_empty();
+        if !is_refused || !prompt.messages.iter().any(shows) {
+            return Err(error);
+        }
+        tracing::warn!(%error, "the model is asked without what came with the message");
+        self.is_text_only = true;
+        prompt.messages.iter_mut().chain(&mut self.messages).for_each(|message| message.attachments.clear());
+        self.service.complete(self.run, prompt).await
     }
 
     /// Does what the model says, asks it again with what came of that, and so on.
@@ -251,6 +273,9 @@ impl<'a> Dialogue<'a> {
         self.refresh().await;
         self.tools = Tool::offered(&self.services, &self.turn.message).await;
         self.messages = self.service.messages(&self.services.templates().message_handler, &self.state)?;
+        if let Some(asked) = self.messages.last_mut().filter(|_| !self.is_text_only) {
+            asked.attachments = for_model(&self.turn.message, self.service.large.modalities());
+        }
         Ok(())
     }
 
