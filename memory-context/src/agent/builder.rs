@@ -16,7 +16,7 @@ use memory_model::{Embedder, Model};
 use super::handle::Parts;
 use super::platforms::Platforms;
 use super::source::Source;
-use super::{Agent, Limits, MemorySource, Tool};
+use super::{Agent, Limits, MemorySource, MessageTrigger, Tool};
 use crate::flow::{AttachmentReader, Events, MessageService, ModelReader, Platform, ReflectionEvaluator, RespondRules};
 use crate::prompt::PromptSource;
 use crate::records::{AgentId, Entity, Records};
@@ -261,6 +261,12 @@ impl AgentBuilder {
     /// Knows what this provider gives, beside what the built-in ones do.
     pub fn provider(mut self, provider: impl ContextProvider) -> Self {
         self.context.providers.push(Arc::new(provider));
+        self
+    }
+
+    /// Answers what this brings; see [`MessageTrigger`].
+    pub fn trigger(mut self, trigger: impl MessageTrigger) -> Self {
+        self.context.triggers.push(Arc::new(trigger));
         self
     }
 

@@ -15,7 +15,7 @@ use super::{Composer, ContextParts, Services, Values};
 /// How long the `init` of a [`ContextPlugin`] may take, and how long its `shutdown`.
 pub const PLUGIN_DEADLINE: Duration = Duration::from_secs(30);
 
-/// A source of providers, tools, evaluators and services, held as `Arc<dyn ContextPlugin>`.
+/// A source of providers, tools, evaluators, services and triggers, held as `Arc<dyn ContextPlugin>`.
 #[async_trait]
 pub trait ContextPlugin: fmt::Debug + Send + Sync + 'static {
     /// What it is called. Unique among the plugins of a composer; never empty. The same at every call.
@@ -98,6 +98,15 @@ impl Composer {
             let Some(installed) = self.plugins().installed.pop() else { return result };
             result = result.and(self.end(installed).await);
         }
+    }
+
+    /// Takes the triggers of a plugin away, before the rest of it.
+    pub(crate) fn remove_triggers_of(&self, name: &str) {
+        let plugins = self.plugins();
+        let installed = plugins.installed.iter().find(|installed| installed.plugin.name() == name);
+        let triggers = installed.map(|installed| installed.parts.triggers.clone()).unwrap_or_default();
+        drop(plugins);
+        self.remove_all(&ContextParts { triggers, ..ContextParts::default() });
     }
 
     fn begin_install(&self, name: &str) -> Result<Busy<'_>> {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use memory_core::{Clock, SystemClock};
 
 use super::{Character, ContextParts, ContextProvider, Evaluator};
+use crate::agent::MessageTrigger;
 use crate::prompt::{Guarded, PromptMemory, PromptSource};
 use crate::records::Records;
 use crate::template::Templates;
@@ -155,6 +156,11 @@ impl Services {
     /// All services of the host.
     pub fn services(&self) -> &[Arc<dyn Service>] {
         &self.parts.services
+    }
+
+    /// What brings messages.
+    pub fn triggers(&self) -> &[Arc<dyn MessageTrigger>] {
+        &self.parts.triggers
     }
 
     /// The service of a type, the first if there are several.

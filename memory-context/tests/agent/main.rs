@@ -9,6 +9,7 @@ mod shutdown;
 mod stage;
 mod streaming;
 mod tools;
+mod triggers;
 
 /// The program that the READMEs show is the one that is compiled.
 #[test]
