@@ -1,27 +1,36 @@
-//! An agent whose process is killed, on SQLite, with a model behind an endpoint. The process is this test again, with a file.
+//! An agent whose process is killed, on SQLite and PostgreSQL, with a model behind an endpoint. The process is this test again, with a
+//! place.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::env;
 use std::fs::OpenOptions;
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use libtest_mimic::{Arguments, Failed, Trial};
-use memory_context::flow::{Events, Incoming, Limits, MessageService, Platform};
-use memory_context::records::{AgentId, EntityId, Message, MessageContent, NewMessage, Records, RoomId, Scope};
+use conformance::server::{Missing, TestServer, trial};
+use conformance::{CaseResult, Namespace};
+use libtest_mimic::Arguments;
+use memory_context::flow::{
+    AttachmentKind, AttachmentReader, Events, Found, Incoming, Limits, MessageService, Platform,
+};
+use memory_context::prompt::{MemoryLoadContext, MemoryStore, PromptMemory};
+use memory_context::records::{
+    AgentId, Attachment, EntityId, Message, MessageContent, NewMessage, Records, RoomId, Scope,
+};
 use memory_context::state::{Character, Composer, ContextParts, Services};
-use memory_context::tool::Tool;
+use memory_context::tool::{Tool, ToolContext, ToolOutput};
 use memory_core::{
-    Backfill, DocumentStore, Health, Memory, MemoryId, MemoryPage, MemoryPatch, MemoryProvider, MemoryQuery,
-    MemoryRecall, NewMemory, Recalled, RestoreReport, Result, SpaceLevel, SpaceQuery, Status, SystemClock, Timestamp,
-    Updated,
+    Backfill, DEFAULT_DEADLINE, DocumentStore, Health, Memory, MemoryId, MemoryPage, MemoryPatch, MemoryProvider,
+    MemoryQuery, MemoryRecall, NewMemory, Recalled, RestoreReport, Result, SpaceLevel, SpaceQuery, Status, SystemClock,
+    Timestamp, Updated,
 };
 use memory_model::openai::{OpenAiConfig, OpenAiModel};
+use memory_runtime::Sandbox;
 use serde_json::json;
 use tempfile::TempDir;
 use tokio::task::JoinHandle;
@@ -32,6 +41,9 @@ use model::Model;
 
 /// What the other process does, and with what.
 const ROLE: &str = "MEMORY_TEST_ROLE";
+const LEDGER: &str = "MEMORY_TEST_LEDGER";
+const NAME: &str = "MEMORY_TEST_NAME";
+const AGENT: &str = "MEMORY_TEST_AGENT";
 const FOLDER: &str = "MEMORY_TEST_FOLDER";
 const MODEL: &str = "MEMORY_TEST_MODEL";
 /// At which of its points it kills itself.
@@ -42,23 +54,117 @@ const MOST_POINTS: usize = 200;
 /// The messages of the test with two processes.
 const MANY: usize = 12;
 
+/// A test on the engine of a URL.
+type Test = fn(String) -> CaseResult;
+
 fn main() -> ExitCode {
-    if let (Ok(role), Some(folder), Ok(model)) = (env::var(ROLE), env::var_os(FOLDER), env::var(MODEL)) {
-        let lived = block_on(live(&role, Path::new(&folder), &model));
+    if let (Ok(role), Some(place)) = (env::var(ROLE), Place::of_this_process()) {
+        let lived = block_on(live(&role, &place));
         if let Err(error) = &lived {
             eprintln!("{error:?}");
         }
         return if lived.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     }
-    let trials = vec![
-        Trial::test("a_process_that_is_killed_at_any_step_loses_and_repeats_nothing", || block_on(killed_anywhere())),
-        Trial::test("two_processes_answer_each_message_once", || block_on(two_processes())),
+    // Dropped with the last test, so that the server ends.
+    let postgres = Arc::new(OnceLock::new());
+    let tests: [(&str, Test); 2] = [
+        ("a_process_that_is_killed_at_any_step_loses_and_repeats_nothing", |url| block_on(killed_anywhere(&url))),
+        ("two_processes_answer_each_message_once", |url| block_on(two_processes(&url))),
     ];
+    let mut trials = Vec::new();
+    for (name, test) in tests {
+        trials.push(trial(format!("sqlite::{name}"), move || {
+            let folder = tempfile::tempdir()?;
+            test(format!("sqlite://{}", folder.path().join("memory.db").display()))
+        }));
+        let postgres: Arc<OnceLock<Result<TestServer, Missing>>> = Arc::clone(&postgres);
+        trials.push(trial(format!("postgres::{name}"), move || {
+            let server = postgres.get_or_init(TestServer::postgres).clone()?;
+            test(server.url().to_owned())
+        }));
+    }
+    drop(postgres);
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }
 
-fn block_on<T>(test: impl Future<Output = Result<T, Failed>>) -> Result<T, Failed> {
+fn block_on<T>(test: impl Future<Output = std::result::Result<T, Failed>>) -> std::result::Result<T, Failed> {
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?.block_on(test)
+}
+
+type Failed = Box<dyn std::error::Error + Send + Sync>;
+
+/// Where a life takes place.
+struct Place {
+    /// The engine, and the name of the place on it.
+    url: String,
+    name: String,
+    agent: String,
+    /// Where the world is.
+    folder: PathBuf,
+    /// The URL of the model.
+    model: String,
+}
+
+impl Place {
+    fn of_this_process() -> Option<Self> {
+        let of = |name| env::var(name).ok();
+        let folder = env::var_os(FOLDER)?.into();
+        Some(Self { url: of(LEDGER)?, name: of(NAME)?, agent: of(AGENT)?, folder, model: of(MODEL)? })
+    }
+
+    fn sandbox(&self) -> Sandbox {
+        Sandbox { name: self.name.clone(), clock: Arc::new(SystemClock), deadline: DEFAULT_DEADLINE }
+    }
+
+    async fn provider(&self) -> Result<Arc<dyn MemoryProvider>> {
+        let provider = self.sandbox().open(&self.url)?;
+        provider.init().await?;
+        Ok(provider)
+    }
+
+    fn agent(&self) -> Result<AgentId> {
+        AgentId::parse(&self.agent)
+    }
+
+    /// Who talks to the agent: agents on one ledger share what the prompt holds of a user.
+    fn user(&self) -> Result<EntityId> {
+        EntityId::parse(format!("user of {}", self.agent))
+    }
+
+    fn service(&self, provider: Arc<dyn MemoryProvider>) -> Result<MessageService> {
+        let records = Records::new(Arc::new(Deadly(provider)), self.agent()?);
+        let services = Services::new(records, Character::named("Eliza"));
+        let tools = vec![once(&self.folder), again(&self.folder)];
+        let parts = ContextParts { tools, ..ContextParts::default() };
+        let composer = Composer::builder(services).built_in().parts(parts).build()?;
+        let model = OpenAiModel::new(OpenAiConfig::new(&self.model, "small"))?;
+        let events = Events::new(100, Arc::new(SystemClock));
+        let platform = Arc::new(Loud(self.folder.clone()));
+        let service = MessageService::new(composer, Arc::new(model), platform, events);
+        Ok(service.with_attachment_reader(Arc::new(Reading(self.folder.clone()))))
+    }
+
+    fn start(&self, role: &str, kill: Option<usize>) -> std::io::Result<Child> {
+        let mut command = Command::new(env::current_exe()?);
+        command.env(ROLE, role).env(LEDGER, &self.url).env(NAME, &self.name).env(AGENT, &self.agent);
+        command.env(FOLDER, &self.folder).env(MODEL, &self.model).stdin(Stdio::null());
+        if let Some(kill) = kill {
+            command.env(KILL, kill.to_string());
+        }
+        command.spawn()
+    }
+
+    /// Lets another process live; tells whether it came to its end.
+    async fn lives(&self, role: &'static str, kill: Option<usize>) -> std::result::Result<bool, Failed> {
+        let mut child = self.start(role, kill)?;
+        let status = tokio::task::spawn_blocking(move || child.wait()).await??;
+        match status.code() {
+            Some(0) => Ok(true),
+            // A signal has ended it.
+            None => Ok(false),
+            Some(code) => Err(format!("the life {role}, killed at {kill:?}, ended with {code}").into()),
+        }
+    }
 }
 
 /// A place at which the process may be killed: before and behind everything that is kept or has an effect.
@@ -149,7 +255,7 @@ impl MemoryProvider for Deadly {
 }
 
 #[derive(Debug)]
-struct Loud(std::path::PathBuf);
+struct Loud(PathBuf);
 
 #[async_trait]
 impl Platform for Loud {
@@ -159,65 +265,72 @@ impl Platform for Loud {
     }
 }
 
-/// A tool that has an effect.
-fn tool(folder: &Path, name: &'static str) -> Tool {
+/// Puts what comes with a message into words.
+#[derive(Debug)]
+struct Reading(PathBuf);
+
+#[async_trait]
+impl AttachmentReader for Reading {
+    async fn read(&self, _: &Attachment, _: AttachmentKind) -> Result<Option<Found>> {
+        effect(&self.0, "READ");
+        Ok(Some(Found { text: Some("a letter".to_owned()), ..Found::default() }))
+    }
+}
+
+/// A tool whose effect may not be repeated.
+fn once(folder: &Path) -> Tool {
     let folder = folder.to_owned();
-    Tool::with_schema(name, "Has an effect", json!({ "type": "object" }), move |_, _| {
-        let folder = folder.clone();
-        async move {
-            effect(&folder, name);
-            Ok("done".to_owned())
-        }
+    Tool::new("ONCE", move |(), _| {
+        effect(&folder, "ONCE");
+        async { Ok("done") }
     })
 }
 
-async fn provider(folder: &Path) -> Result<Arc<dyn MemoryProvider>> {
-    let provider = memory_runtime::open(&format!("sqlite://{}", folder.join("memory.db").display()))?;
-    provider.init().await?;
-    Ok(provider)
+/// A tool whose effect may be repeated, and that talks.
+fn again(folder: &Path) -> Tool {
+    let folder = folder.to_owned();
+    let tool = Tool::new("AGAIN", move |(), context: ToolContext| {
+        let folder = folder.clone();
+        async move {
+            context.say("Looking").await?;
+            effect(&folder, "AGAIN");
+            Ok(ToolOutput::said("Looked"))
+        }
+    });
+    tool.repeatable()
 }
 
-fn service(folder: &Path, provider: Arc<dyn MemoryProvider>, model: &str) -> Result<Arc<MessageService>> {
-    let records = Records::new(Arc::new(Deadly(provider)), AgentId::parse("eliza")?);
-    let services = Services::new(records, Character::named("Eliza"));
-    let tools = vec![tool(folder, "ONCE"), tool(folder, "AGAIN").repeatable()];
-    let parts = ContextParts { tools, ..ContextParts::default() };
-    let composer = Composer::builder(services).built_in().parts(parts).build()?;
-    let model = OpenAiModel::new(OpenAiConfig::new(model, "small"))?;
-    let events = Events::new(100, Arc::new(SystemClock));
-    Ok(Arc::new(MessageService::new(composer, Arc::new(model), Arc::new(Loud(folder.to_owned())), events)))
-}
-
-/// What Ana says in a room. It is the same whenever the platform delivers it.
-fn incoming(number: usize) -> Result<Incoming> {
-    let content = MessageContent::new(RoomId::parse(format!("r{number}"))?, EntityId::parse("ana")?, "hello");
+/// What somebody says in a room. It is the same whenever the platform delivers it.
+fn incoming(place: &Place, number: usize) -> Result<Incoming> {
+    let mut content = MessageContent::new(RoomId::parse(format!("r{number}"))?, place.user()?, "hello");
+    content.attachments.push(Attachment { id: "1".to_owned(), url: "file:letter".to_owned(), ..Attachment::default() });
     let message = NewMessage::new(content, Timestamp::from_millis(1_700_000_000_000)?).with_external_id("7");
     Ok(Incoming { message, is_addressed: false })
 }
 
 /// The life of the other process.
-async fn live(role: &str, folder: &Path, model: &str) -> Result<(), Failed> {
-    let provider = provider(folder).await?;
-    let service = service(folder, Arc::clone(&provider), model)?;
+async fn live(role: &str, place: &Place) -> CaseResult {
+    let provider = place.provider().await?;
+    let service = place.service(Arc::clone(&provider))?;
     let service = match role {
         // The name is the same in every life, so that none waits for the lease of the one before.
         "receive" | "recover" => {
-            let service = Arc::into_inner(service).ok_or("it is shared")?.with_instance("crash-test")?;
-            let service = Arc::new(service);
+            let service = Arc::new(service.with_instance("crash-test")?);
             if role == "receive" {
-                service.receive(incoming(0)?).await;
+                service.receive(incoming(place, 0)?).await;
             }
             service.recover().await?;
             service
         }
         "flood" => {
             let limits = Limits { lease: Duration::from_millis(300), ..Limits::default() };
-            let service = Arc::new(Arc::into_inner(service).ok_or("it is shared")?.with_limits(limits));
-            let runs = (0..MANY).map(|number| Ok(service.receive(incoming(number)?)));
+            let service = Arc::new(service.with_limits(limits));
+            let runs = (0..MANY).map(|number| Ok(service.receive(incoming(place, number)?)));
             futures::future::join_all(runs.collect::<Result<Vec<_>>>()?).await;
             service
         }
         _ => {
+            let service = Arc::new(service);
             while open(provider.as_ref()).await? > 0 {
                 service.recover().await?;
                 // Until the leases of the process that was killed have run out, or the other is done.
@@ -237,28 +350,11 @@ async fn open(provider: &dyn MemoryProvider) -> Result<usize> {
     Ok(provider.query(&query).await?.memories.len())
 }
 
-fn start(role: &str, folder: &Path, model: &str, kill: Option<usize>) -> Result<Child, Failed> {
-    let mut command = Command::new(env::current_exe()?);
-    command.env(ROLE, role).env(FOLDER, folder).env(MODEL, model).stdin(Stdio::null());
-    if let Some(kill) = kill {
-        command.env(KILL, kill.to_string());
-    }
-    Ok(command.spawn()?)
-}
+/// What the model says when it has the results.
+const ANSWER: &str = "<response><thought>t</thought><actions>REPLY</actions><text>Hi</text>\
+    <memory><update><store>user</store><text>Ana likes tea</text></update></memory></response>";
 
-/// Lets another process live; tells whether it came to its end.
-async fn lives(role: &'static str, folder: &Path, model: &str, kill: Option<usize>) -> Result<bool, Failed> {
-    let mut child = start(role, folder, model, kill)?;
-    let status = tokio::task::spawn_blocking(move || child.wait()).await??;
-    match status.code() {
-        Some(0) => Ok(true),
-        // A signal has ended it.
-        None => Ok(false),
-        Some(code) => Err(format!("the life {role}, killed at {kill:?}, ended with {code}").into()),
-    }
-}
-
-/// Has both tools called, and says something when it is told what came of them.
+/// Has both tools called, and says and keeps something when it is told what came of them.
 fn play(mut model: Model) -> JoinHandle<()> {
     tokio::spawn(async move {
         loop {
@@ -266,7 +362,7 @@ fn play(mut model: Model) -> JoinHandle<()> {
             let results = asked.messages().iter().filter(|(role, _)| *role == "tool").count();
             match results {
                 0 => asked.calls(&[("ONCE", json!({})), ("AGAIN", json!({}))]),
-                2 => asked.writes("Hi"),
+                2 => asked.writes(ANSWER),
                 _ => panic!("{results} results"),
             }
         }
@@ -283,57 +379,66 @@ fn said(effects: &[String]) -> BTreeMap<&str, Vec<&str>> {
     said
 }
 
-async fn killed_anywhere() -> Result<(), Failed> {
+async fn killed_anywhere(url: &str) -> CaseResult {
     let model = Model::start().await;
-    let url = model.url.clone();
+    let (agent, name, folder) = (String::new(), Namespace::unique().name, PathBuf::new());
+    let mut place = Place { url: url.to_owned(), name, agent, folder, model: model.url.clone() };
     let endpoint = play(model);
+    let provider = place.provider().await?;
     let (mut was_cut, mut unclear) = (0, 0);
     for kill in 0.. {
         assert!(kill < MOST_POINTS, "a life comes to its end");
         let folder = TempDir::new()?;
-        let folder = folder.path();
-        let is_over = lives("receive", folder, &url, Some(kill)).await?;
+        (place.folder, place.agent) = (folder.path().to_owned(), format!("eliza{kill}"));
+        let is_over = place.lives("receive", Some(kill)).await?;
         // What was stored is answered by a process that only recovers, and what was not by one to which it is delivered again.
-        assert!(lives("recover", folder, &url, None).await?, "after {kill}");
-        assert!(lives("receive", folder, &url, None).await?, "after {kill}");
+        assert!(place.lives("recover", None).await?, "after {kill}");
+        assert!(place.lives("receive", None).await?, "after {kill}");
 
-        let effects = effects(folder);
+        let effects = effects(&place.folder);
         let said = said(&effects);
-        let once = |text: &str| said.get(text).map_or(0, |ids| ids.iter().collect::<BTreeSet<_>>().len());
-        assert_eq!(once("Hi"), 1, "one answer, under one id, after {kill}: {effects:?}");
+        for text in ["Looking", "Looked", "Hi"] {
+            let once = said.get(text).map_or(0, |ids| ids.iter().collect::<BTreeSet<_>>().len());
+            assert_eq!(once, 1, "{text} under one id, after {kill}: {effects:?}");
+        }
         assert!(said.values().map(Vec::len).sum::<usize>() <= said.len() + 1, "after {kill}: {effects:?}");
         let done = |name| effects.iter().filter(|effect| *effect == name).count();
         let told = said.keys().filter(|text| text.starts_with("ONCE: ")).count();
         assert!(done("ONCE") + told >= 1 && done("ONCE") <= 1, "after {kill}: {effects:?}");
-        assert!((1..=2).contains(&done("AGAIN")), "after {kill}: {effects:?}");
-        assert_eq!(said.len(), 1 + told, "nothing else is said, after {kill}: {effects:?}");
+        for name in ["READ", "AGAIN"] {
+            assert!((1..=2).contains(&done(name)), "{name} after {kill}: {effects:?}");
+        }
+        assert_eq!(said.len(), 3 + told, "nothing else is said, after {kill}: {effects:?}");
         unclear += told;
 
-        let provider = provider(folder).await?;
         assert_eq!(open(provider.as_ref()).await?, 0, "after {kill}");
-        let records = Records::new(Arc::clone(&provider), AgentId::parse("eliza")?);
-        let scope = Scope::new(RoomId::parse("r0")?, EntityId::parse("ana")?);
+        let records = Records::new(Arc::clone(&provider), place.agent()?);
+        let scope = Scope::new(RoomId::parse("r0")?, place.user()?);
         let stored = records.messages().recent(&scope, 100).await?;
         let results = stored.iter().filter(|message| message.content.action_result.is_some()).count();
-        assert_eq!((stored.len(), results), (4 + told, 2), "each once, after {kill}");
-        provider.shutdown().await?;
+        assert_eq!((stored.len(), results), (6 + told, 2), "each once, after {kill}");
+        let question = stored.iter().find(|message| message.content.text == "hello").ok_or("the question")?;
+        assert_eq!(question.content.attachments[0].text.as_deref(), Some("a letter"), "after {kill}");
+        let (memory, of) = (PromptMemory::new(provider.documents()), MemoryLoadContext::of(&place.agent()?, question));
+        let kept = memory.read(&of, MemoryStore::User).await?;
+        assert_eq!(kept.as_deref(), Some("Ana likes tea"), "kept once, after {kill}");
         if is_over {
             break;
         }
         was_cut += 1;
     }
-    assert!(was_cut > 20, "{was_cut} kills");
+    assert!(was_cut > 30, "{was_cut} kills");
     assert!(unclear > 0, "a call was cut");
     endpoint.abort();
-    Ok(())
+    provider.shutdown().await?;
+    Ok(place.sandbox().remove(url).await?)
 }
 
-async fn two_processes() -> Result<(), Failed> {
-    let folder = TempDir::new()?;
-    let folder = folder.path();
-    let mut model = Model::start().await;
-    let url = model.url.clone();
-    let mut flood = start("flood", folder, &url, None)?;
+async fn two_processes(url: &str) -> CaseResult {
+    let (folder, mut model) = (TempDir::new()?, Model::start().await);
+    let (agent, name, folder) = ("eliza".to_owned(), Namespace::unique().name, folder.path().to_owned());
+    let place = Place { url: url.to_owned(), name, agent, folder, model: model.url.clone() };
+    let mut flood = place.start("flood", None)?;
     // Each waits for its answer when the process is killed.
     let mut asked = Vec::new();
     while asked.len() < MANY {
@@ -343,16 +448,16 @@ async fn two_processes() -> Result<(), Failed> {
     flood.wait()?;
     drop(asked);
     let endpoint = play(model);
-    let both = tokio::join!(lives("share", folder, &url, None), lives("share", folder, &url, None));
+    let both = tokio::join!(place.lives("share", None), place.lives("share", None));
     assert!(both.0? && both.1?);
-    let effects = effects(folder);
+    let effects = effects(&place.folder);
     assert_eq!(said(&effects).get("Hi").map_or(0, Vec::len), MANY, "{effects:?}");
     for name in ["ONCE", "AGAIN"] {
         assert_eq!(effects.iter().filter(|effect| *effect == name).count(), MANY, "{effects:?}");
     }
-    let provider = provider(folder).await?;
+    let provider = place.provider().await?;
     assert_eq!(open(provider.as_ref()).await?, 0);
-    provider.shutdown().await?;
     endpoint.abort();
-    Ok(())
+    provider.shutdown().await?;
+    Ok(place.sandbox().remove(url).await?)
 }

@@ -1,4 +1,4 @@
-"""A server for all tests, on SQLite unless ``AGENT_MEMORY_TEST_URLS`` names databases, which may hold anything."""
+"""A server for all tests, on SQLite unless ``AGENT_MEMORY_TEST_URLS`` names databases, which may hold anything, or servers that run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ def memory(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     database: str | Path = request.param
     if database == "sqlite":
         database = tmp_path_factory.mktemp("data") / "memory.db"
-    with Memory.open(database) as memory:
+    is_server = request.param.startswith("http")
+    with Memory.connect(request.param, os.environ.get("AGENT_MEMORY_TOKEN")) if is_server else Memory.open(database) as memory:
         yield memory
 
 

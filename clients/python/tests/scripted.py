@@ -1,14 +1,18 @@
-"""HTTP servers that answer as a test has it."""
+"""HTTP servers that answer as a test has it, and one that passes on to a real one."""
 
 from __future__ import annotations
 
 import json
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+
+import httpx
+
+from agent_memory import Memory
 
 
 @dataclass
@@ -27,7 +31,7 @@ class Asked:
 
 @dataclass
 class Reply:
-    """An answer; without a status the connection is closed instead of one."""
+    """An answer; without a status the connection is closed instead of one. A body of pieces is sent piece by piece."""
 
     status: int | None
     body: Any = None
@@ -57,10 +61,17 @@ def scripted(answer: Callable[[Asked], Reply]) -> Iterator[tuple[str, list[Asked
             if reply.status is None:
                 self.close_connection = True
                 return
-            body = reply.body if isinstance(reply.body, bytes) else json.dumps(reply.body).encode()
             self.send_response(reply.status)
             for name, value in {"Content-Type": "application/json", **reply.headers}.items():
                 self.send_header(name, value)
+            if isinstance(reply.body, Iterator):
+                self.end_headers()
+                self.close_connection = True
+                with suppress(OSError):
+                    for piece in reply.body:
+                        self.wfile.write(piece)
+                return
+            body = reply.body if isinstance(reply.body, bytes) else json.dumps(reply.body).encode()
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)
@@ -86,3 +97,36 @@ def in_turn(*replies: Reply) -> Callable[[Asked], Reply]:
     """Each reply once; the last for all that follows."""
     left = list(replies)
     return lambda _: left.pop(0) if len(left) > 1 else left[0]
+
+
+LOST = Reply(None)
+
+
+@contextmanager
+def meanwhile(memory: Memory, before: Callable[[Asked], bool], happens: Callable[[], Reply | None]) -> Iterator[Memory]:
+    """A client of the same server, beside which something happens, once, before a request passes, or instead of it if it is a reply."""
+    left = [happens]
+
+    def answer(asked: Asked) -> Reply:
+        if left and before(asked):
+            reply = left.pop()()
+            if reply is not None:
+                return reply
+        with httpx.Client(trust_env=False, timeout=30) as http:
+            headers = {name: value for name, value in asked.headers.items() if name != "host"}
+            passed = http.request(asked.method, memory.url + asked.path, content=asked.body, headers=headers)
+        return Reply(passed.status_code, passed.content, {"Content-Type": passed.headers["content-type"]})
+
+    with scripted(answer) as (url, _), Memory.connect(url, memory.token) as client:
+        yield client
+    assert not left, "nothing has happened"
+
+
+def puts_document(asked: Asked) -> bool:
+    """Whether a request puts a document that refers to parts."""
+    return asked.method == "PUT" and "_parts/" not in asked.path
+
+
+def removes_parts(asked: Asked) -> bool:
+    """Whether a request removes parts."""
+    return asked.method == "DELETE" and "_parts?" in asked.path

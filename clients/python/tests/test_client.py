@@ -137,6 +137,10 @@ def test_queries_take_all_selectors_and_conditions(memory: Memory, root: str) ->
     assert names(all=True, where=f"spaceId = '{root}-1-a'") == ["1-a"]
     with pytest.raises(InvalidInput, match="name its spaces"):
         memory.query()
+    assert names(under=root, exclude=[], limit=1) == ["12-a"]
+    for name in ("status", "space", "under"):
+        with pytest.raises(InvalidInput, match=f"{name} is empty"):
+            names(**{"under": root, name: []})
     with pytest.raises(TypeError, match="undr"):
         memory.query(undr="x")  # type: ignore[call-arg]
     with pytest.raises(InvalidInput, match="zone"):
@@ -223,6 +227,27 @@ def test_results_are_tables_with_everything_escaped(memory: Memory, root: str, c
         assert table.startswith("<table><tr><th>") and table.count("<tr>") == 2
         assert not any(tag in table for tag in ("<script", "<img", "<b>", "<i>"))
     assert "&lt;script&gt;" in shown[0] and "&lt;img&gt; &amp; cat" in shown[3]
+
+
+async def test_spaces_are_listed_level_by_level(memory: Memory, root: str, collection: str) -> None:
+    memory.store_many(NewMemory(space=f"{root}-{name}", trigger=n, created_at=n) for n, name in enumerate(["a-x", "a-y", "b", "b"]))
+    memory.put_document(collection, "d", "x", space=f"{root}-c", created_at=7)
+    (level,) = memory.spaces(root)
+    assert level.under == root and level.next is None
+    assert [(each.id, each.count, each.more, each.newest) for each in level.spaces] == [
+        (f"{root}-a", 2, False, 1),
+        (f"{root}-b", 2, False, 3),
+    ]
+    levels = memory.spaces(root, depth=2)
+    assert [[each.id for each in level.spaces] for level in levels[1:]] == [[f"{root}-a-x", f"{root}-a-y"]]
+    (first,) = memory.spaces(root, limit=1)
+    async with AsyncMemory.connect(memory.url, memory.token) as client:
+        (second,) = await client.spaces(root, limit=1, cursor=first.next)
+    assert [each.id for level in (first, second) for each in level.spaces] == [f"{root}-a", f"{root}-b"]
+    assert [each.id for each in memory.spaces(root, collection=collection)[0].spaces] == [f"{root}-c"]
+    assert "<td>2</td>" in level._repr_html_() and root in [each.id.split("-")[0] for each in memory.spaces(limit=1000)[0].spaces]
+    with pytest.raises(InvalidInput):
+        memory.spaces(root, depth=9)
 
 
 def test_health(memory: Memory) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import operator
 import os
+from collections.abc import Callable
 from typing import Annotated, Any, TypedDict
 
 import pytest
@@ -13,6 +14,7 @@ from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.checkpoint.conformance import test_utils as made
 from langgraph.graph import END, START, StateGraph
 from langgraph.store.base import PutOp
+from scripted import Asked, meanwhile, puts_document, removes_parts
 
 from agent_memory import Corrupt, Memory
 from agent_memory.langgraph import AgentMemorySaver, AgentMemoryStore
@@ -167,3 +169,101 @@ def test_an_item_leaves_alone_what_a_namespace_of_its_name_holds(memory: Memory,
     store.delete(("users",), "ana")
     found = store.get(("users", "ana"), "doc")
     assert found is not None and found.value == large
+
+
+@pytest.mark.parametrize("before", [puts_document, removes_parts])
+def test_a_deletion_beside_a_put_leaves_the_whole_item_or_none(
+    memory: Memory, root: str, collection: str, before: Callable[[Asked], bool]
+) -> None:
+    store = AgentMemoryStore(memory, root=root, collection=collection)
+    large = {"text": "x" * 60_000}
+    store.put(("a",), "k", large)
+
+    def happens() -> None:
+        store.delete(("a",), "k") if before is puts_document else store.put(("a",), "k", large)
+
+    with meanwhile(memory, before, happens) as client:
+        other = AgentMemoryStore(client, root=root, collection=collection)
+        other.put(("a",), "k", large) if before is puts_document else other.delete(("a",), "k")
+    found = store.get(("a",), "k")
+    assert found is not None and found.value == large
+    store.delete(("a",), "k")
+    assert memory.query_documents(f"{collection}_parts", under=root).documents == []
+
+
+def test_parts_go_with_the_value_that_they_are_of(memory: Memory, store: AgentMemoryStore, root: str, collection: str) -> None:
+    for _ in range(2):
+        store.put(("a",), "k", {"text": "x" * 60_000})
+    assert len(memory.query_documents(f"{collection}_parts", under=root).documents) == 1
+    store.put(("a",), "k", {"text": "x"})
+    assert memory.query_documents(f"{collection}_parts", under=root).documents == []
+    store.delete(("a",), "nothing")
+
+
+def test_a_value_that_is_replaced_while_it_is_read_is_the_new_one(
+    memory: Memory, store: AgentMemoryStore, root: str, collection: str
+) -> None:
+    new, large = {"text": "y" * 60_000}, {"text": "x" * 60_000}
+    for happens, value in [(lambda: store.put(("a",), "k", new), new), (lambda: store.delete(("a",), "k"), None)]:
+        store.put(("a",), "k", large)
+        with meanwhile(memory, lambda asked: "_parts/" in asked.path, happens) as client:
+            found = AgentMemoryStore(client, root=root, collection=collection).get(("a",), "k")
+        assert (None if found is None else found.value) == value
+
+
+def test_a_deletion_beside_a_checkpoint_leaves_all_of_it_or_none(
+    memory: Memory, saver: AgentMemorySaver, root: str, collection: str
+) -> None:
+    config: RunnableConfig = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
+    state = {"big": os.urandom(60_000)}
+
+    def put(saver: AgentMemorySaver) -> None:
+        saver.put(config, {**empty_checkpoint(), "channel_values": state}, {}, {})
+
+    with meanwhile(memory, puts_document, lambda: saver.delete_thread("t")) as client:
+        put(AgentMemorySaver(client, root=root, collection=collection))
+    with meanwhile(memory, removes_parts, lambda: put(saver)) as client:
+        AgentMemorySaver(client, root=root, collection=collection).delete_thread("t")
+    found = saver.get_tuple(config)
+    assert found is not None and found.checkpoint["channel_values"] == state
+    saver.put_writes(found.config, list(state.items()), "task")
+    saver.delete_thread("t")
+    for name in ("", "_writes", "_parts"):
+        assert memory.query_documents(f"{collection}{name}", under=root).documents == []
+
+
+def killed(client: Memory, after: int) -> Memory:
+    """The client, of which the process is killed after some requests."""
+    send, left = client._http.send, iter(range(after))
+
+    def killed_send(*arguments: Any, **options: Any) -> Any:
+        if next(left, None) is None:
+            raise KeyboardInterrupt
+        return send(*arguments, **options)
+
+    client._http.send = killed_send  # type: ignore[method-assign]
+    return client
+
+
+def test_a_task_that_is_killed_has_written_all_or_nothing(memory: Memory, saver: AgentMemorySaver, root: str, collection: str) -> None:
+    checkpoint = {**empty_checkpoint(), "channel_values": {}}
+    stored = saver.put({"configurable": {"thread_id": "t", "checkpoint_ns": ""}}, checkpoint, {}, {})  # type: ignore[arg-type]
+    writes = [(name, os.urandom(60_000)) for name in "abc"]
+    for after in range(9):
+        with Memory.connect(memory.url, memory.token) as client:
+            done = True
+            try:
+                AgentMemorySaver(killed(client, after), root=root, collection=collection).put_writes(stored, writes, "task")
+            except KeyboardInterrupt:
+                done = False
+        found = saver.get_tuple(stored)
+        assert found is not None and found.pending_writes == ([("task", *write) for write in writes] if done else [])
+        if done:
+            break
+    assert after > 1
+    # What comes later leaves ordinary writes as they are, and replaces errors.
+    saver.put_writes(stored, [("a", 1), ("b", 2), ("c", 3), ("d", 4), ("__error__", "one")], "task")
+    saver.put_writes(stored, [("__error__", "two")], "task")
+    found = saver.get_tuple(stored)
+    assert found is not None and found.pending_writes is not None
+    assert [(channel, value) for _, channel, value in found.pending_writes] == [("__error__", "two"), *writes, ("d", 4)]

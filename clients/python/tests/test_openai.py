@@ -11,7 +11,7 @@ import pytest
 from agents import Agent, OpenAIResponsesModel, RunConfig, Runner
 from agents.memory import Session, SessionSettings
 from openai import AsyncOpenAI
-from scripted import Asked, Reply, scripted
+from scripted import LOST, Asked, Reply, meanwhile, puts_document, scripted
 
 from agent_memory import Memory
 from agent_memory.openai import AgentMemorySession
@@ -89,6 +89,30 @@ async def test_racing_writers_lose_nothing(memory: Memory, root: str, collection
     popped = await asyncio.gather(*(session.pop_item() for session in sessions for _ in range(2)))
     assert sorted(contents(popped)) == sorted(found)
     assert await sessions[0].get_items() == []
+
+
+async def test_equal_items_of_two_writers_are_both_there(memory: Memory, session: AgentMemorySession, root: str, collection: str) -> None:
+    """The put of one is lost on its way, and the other takes its number."""
+
+    def happens() -> Reply:
+        asyncio.run(session.add_items(items("yes")))
+        return LOST
+
+    with meanwhile(memory, puts_document, happens) as client:
+        await AgentMemorySession("s/1-a", client, root=root, collection=collection).add_items(items("yes"))
+    assert await session.get_items() == items("yes", "yes")
+
+
+async def test_a_session_that_is_cleared_beside_an_addition_has_all_of_it(
+    memory: Memory, session: AgentMemorySession, root: str, collection: str
+) -> None:
+    many = items("x" * 200_000, "y" * 200_000)
+    with meanwhile(memory, puts_document, lambda: asyncio.run(session.clear_session())) as client:
+        await AgentMemorySession("s/1-a", client, root=root, collection=collection).add_items(many)
+    assert await session.get_items() == many
+    assert [await session.pop_item(), await session.get_items()] == [many[1], many[:1]]
+    assert await session.pop_item() == many[0]
+    assert memory.query_documents(f"{collection}_parts", under=root).documents == []
 
 
 async def test_a_whole_run(session: AgentMemorySession) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from scripted import Asked, Reply, in_turn, problem, scripted
+from scripted import LOST, Asked, Reply, in_turn, problem, scripted
 
 from agent_memory import (
     AgentMemoryError,
@@ -29,7 +30,6 @@ from agent_memory import (
     Unsupported,
 )
 
-LOST = Reply(None)
 BUSY = problem(503, error="Unavailable", retryable=True)
 UNKNOWN = problem(504, error="Timeout", outcome="unknown", retryable=True)
 DOCUMENT = {"id": "d", "collection": "c", "spaceId": "s", "content": "x", "metadata": {}, "createdAt": 1, "revision": 1}
@@ -115,8 +115,12 @@ def test_a_conflict_after_an_unknown_attempt_is_settled_by_a_look() -> None:
 
     done, asked = calls_of(ask, in_turn(LOST, conflict, Reply(200, DOCUMENT)))
     assert not isinstance(done, AgentMemoryError) and [each.method for each in asked] == ["PUT", "PUT", "GET"]
-    error, _ = calls_of(ask, in_turn(LOST, conflict, Reply(200, {**DOCUMENT, "content": "of somebody else"})))
-    assert isinstance(error, Conflict)
+    # What the look finds may have come behind the write.
+    for looked in (Reply(200, {**DOCUMENT, "content": "of somebody else"}), problem(404, error="NotFound")):
+        error, _ = calls_of(ask, in_turn(LOST, conflict, looked))
+        assert isinstance(error, Conflict) and error.outcome is Outcome.UNKNOWN
+    error, _ = calls_of(ask, in_turn(LOST, conflict, problem(403, error="Unauthorized")))
+    assert isinstance(error, Unauthorized) and error.outcome is Outcome.UNKNOWN
     error, asked = calls_of(ask, in_turn(conflict))
     assert isinstance(error, Conflict) and len(asked) == 1
     # An update can't be told from another's, and says so.
@@ -180,9 +184,23 @@ def test_each_kind_is_a_class(reply: Reply, kind: type[AgentMemoryError]) -> Non
 
 
 @pytest.mark.parametrize("status", [500, 502, 200])
-def test_a_proxy_does_not_tell_what_became_of_a_write(status: int) -> None:
-    error, asked = calls_of(update, in_turn(Reply(status, b"<html>", {"Content-Type": "text/html"})))
-    assert isinstance(error, AgentMemoryError) and error.outcome is Outcome.UNKNOWN and len(asked) == 1
+@pytest.mark.parametrize("ask", [store, update, put, remove])
+def test_a_proxy_does_not_tell_what_became_of_a_write(ask: Ask, status: int) -> None:
+    """Whatever it says: the status 500 of a gateway may stand for a request that went through."""
+    pages = [
+        Reply(status, b"<html>", {"Content-Type": "text/html"}),
+        Reply(status, {"detail": "no", "error": "Conflict"}),
+        Reply(status, []),
+    ]
+    for page in pages:
+        error, asked = calls_of(ask, in_turn(page))
+        assert isinstance(error, AgentMemoryError) and error.outcome is Outcome.UNKNOWN
+        assert type(error) is not Conflict and (len(asked) == 1 or (ask, status) == (store, 502))
+
+
+def test_a_gateway_is_not_taken_for_an_old_server() -> None:
+    error, _ = calls_of(lambda m: m.recall("x", under="s"), in_turn(Reply(404, {"detail": "Not Found"})))
+    assert isinstance(error, Unexpected) and "proxy" in str(error)
 
 
 def test_an_old_server_is_named() -> None:
@@ -210,13 +228,36 @@ def test_no_answer_says_what_to_do() -> None:
 
 
 def test_a_server_that_never_answers_is_left_in_time() -> None:
-    import threading
-
     end = threading.Event()
 
     def answer(_: Asked) -> Reply:
         end.wait(30)
         return LOST
+
+    with scripted(answer) as (url, asked):
+        with Memory.connect(url, timeout=0.3) as memory, pytest.raises(Timeout) as error:
+            memory.update("i", status="failed")
+        assert error.value.outcome is Outcome.UNKNOWN
+
+        async def ask() -> None:
+            async with AsyncMemory.connect(url, timeout=0.3) as memory:
+                await memory.update("i", status="failed")
+
+        with pytest.raises(Timeout) as error:
+            asyncio.run(ask())
+        assert error.value.outcome is Outcome.UNKNOWN and len(asked) == 2
+        end.set()
+
+
+def test_an_answer_under_way_at_the_deadline_may_be_that_of_a_write() -> None:
+    end = threading.Event()
+
+    def drops() -> Iterator[bytes]:
+        while not end.wait(0.02):
+            yield b" "
+
+    def answer(_: Asked) -> Reply:
+        return Reply(200, drops(), {"Content-Length": "1000000"})
 
     with scripted(answer) as (url, asked):
         with Memory.connect(url, timeout=0.3) as memory, pytest.raises(Timeout) as error:

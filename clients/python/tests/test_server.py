@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import socket
@@ -9,13 +10,15 @@ import stat
 import subprocess
 import sys
 import sysconfig
+import threading
 import time
+import tracemalloc
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 
-from agent_memory import AsyncMemory, Closed, Memory, Unauthorized, Unavailable
+from agent_memory import AsyncMemory, Closed, InvalidInput, Memory, Unauthorized, Unavailable, Unsupported
 from agent_memory import _server as servers
 
 
@@ -110,22 +113,95 @@ def test_a_server_that_does_not_start_says_why(tmp_path: Path) -> None:
         Memory.open("gopher://x")
 
 
-def test_no_binary_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sysconfig, "get_path", lambda *_: str(tmp_path))
-    monkeypatch.setenv("PATH", str(tmp_path))
+def test_a_binary_is_found_in_one_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    places = {name: tmp_path / name for name in ("named", "packaged", "path")}
+    for folder in places.values():
+        folder.mkdir()
+    monkeypatch.setattr(sysconfig, "get_path", lambda *_: str(places["packaged"]))
+    monkeypatch.setenv("PATH", str(places["path"]))
     monkeypatch.delenv("AGENT_MEMORY_BIN", raising=False)
     with pytest.raises(Unavailable, match=r"pip install agent-memory.*AGENT_MEMORY_BIN"):
         Memory.open(tmp_path / "memory.db")
+    for name in ("path", "packaged", "named"):
+        program = places[name] / "agent-memory"
+        if name == "named":
+            monkeypatch.setenv("AGENT_MEMORY_BIN", str(program))
+            with pytest.raises(InvalidInput, match="AGENT_MEMORY_BIN names no program"):
+                servers.find_binary()
+        program.write_text("#!/bin/sh\n")
+        if name == "packaged":
+            assert servers.find_binary() == str(places["path"] / "agent-memory")
+        program.chmod(0o755)
+        assert servers.find_binary() == str(program)
+
+
+SERVER = """#!{python} -I
+import http.server, os, sys
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        known = self.headers["authorization"] == "Bearer " + os.environ["AGENT_MEMORY_TOKEN"]
+        self.send_response(200 if known or {open} else 401)
+        self.end_headers()
+
+    def log_message(self, *_):
+        pass
+
+server = http.server.HTTPServer(("127.0.0.1", 0), Handler)
+print(f"listening on http://127.0.0.1:{{server.server_port}}", file=sys.stderr, flush=True)
+for _ in range({lines}):
+    print("x" * 99, file=sys.stderr)
+print("done", file=sys.stderr, flush=True)
+server.serve_forever()
+"""
+
+
+@pytest.fixture
+def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where a test puts the program that is started."""
     program = tmp_path / "agent-memory"
-    program.write_text("#!/bin/sh\n")
-    with pytest.raises(Unavailable, match="pip install"):
-        servers.find_binary()
-    program.chmod(0o755)
-    assert servers.find_binary() == str(program)
-    monkeypatch.setattr(sysconfig, "get_path", lambda *_: "/nonexistent")
-    monkeypatch.setenv("PATH", "/nonexistent")
     monkeypatch.setenv("AGENT_MEMORY_BIN", str(program))
-    assert servers.find_binary() == str(program)
+    return program
+
+
+def written(program: Path, **values: object) -> None:
+    program.write_text(SERVER.format(python=sys.executable, **values))
+    program.chmod(0o755)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="a script with #!")
+def test_a_server_that_asks_for_no_token_is_ended(program: Path, tmp_path: Path) -> None:
+    written(program, open=True, lines=0)
+    started: list[str] = []
+    with pytest.raises(Unsupported, match=r"older than this client.*upgrade it"):
+        started.append(Memory.open(tmp_path / "memory.db").url)
+    assert started == []
+
+
+@pytest.mark.skipif(os.name == "nt", reason="a script with #!")
+def test_what_a_server_says_is_not_kept(program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written(program, open=False, lines=50_000)
+    said = threading.Event()
+
+    class Listener(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            if record.getMessage() == "done":
+                said.set()
+
+    log, listener = logging.getLogger("agent_memory.server"), Listener()
+    monkeypatch.setattr(log, "propagate", False)
+    log.addHandler(listener)
+    log.setLevel(logging.INFO)
+    tracemalloc.start()
+    try:
+        server = servers.Server(tmp_path / "memory.db", 60)
+        assert said.wait(60)
+        assert tracemalloc.get_traced_memory()[0] < 1_000_000
+        server.stop()
+    finally:
+        tracemalloc.stop()
+        log.removeHandler(listener)
+        log.setLevel(logging.NOTSET)
 
 
 async def test_the_async_client_opens_and_ends_one(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-import { ConflictError, InvalidInputError } from "./error.js";
+import { ConflictError, InvalidInputError, MemoryError, type Outcome } from "./error.js";
 import { following, found, timed } from "./memory.js";
 import type { CallOptions, Transport } from "./transport.js";
 import type { DocumentPage, DocumentQuery, DocumentSelection, NewDocument, PutOptions, RemoveOptions, StoredDocument } from "./types.js";
@@ -27,7 +27,7 @@ export class Documents {
       return await this.put(id, document, { ...options, expect: "absent" });
     } catch (error) {
       // The id is new, so that what has it is there by an earlier attempt of this call.
-      const added = error instanceof ConflictError ? await this.get(id, options) : undefined;
+      const added = error instanceof ConflictError ? await settled(this, id, error.outcome, options) : undefined;
       if (added === undefined) throw error;
       return added;
     }
@@ -80,6 +80,20 @@ export class Documents {
     // A URL would take these for a folder.
     if (id === "" || id === "." || id === "..") throw new InvalidInputError("no document can be put or read under this id");
     return `${this.#path}/${percentEncoded(id)}`;
+  }
+}
+
+/** What is in place behind a put that found a conflict. An error has the outcome of that put: as one of a read it would say `NotDone`. */
+export async function settled(
+  documents: Documents,
+  id: string,
+  outcome: Outcome,
+  options: CallOptions = {},
+): Promise<StoredDocument | undefined> {
+  try {
+    return await documents.get(id, options);
+  } catch (error) {
+    throw error instanceof MemoryError ? error.withOutcome(outcome) : error;
   }
 }
 

@@ -58,77 +58,48 @@ export class MemoryError extends Error {
   }
 }
 
-/** An argument is not valid. */
-export class InvalidInputError extends MemoryError {
-  constructor(message: string, details?: ErrorDetails) {
-    super("InvalidInput", message, details);
-  }
+type ErrorClass = new (message: string, details?: ErrorDetails) => MemoryError;
+
+/** The base of the class for a kind. */
+function errorOf(kind: ErrorKind): ErrorClass {
+  return class extends MemoryError {
+    constructor(message: string, details?: ErrorDetails) {
+      super(kind, message, details);
+    }
+  };
 }
+
+/** An argument is not valid. */
+export class InvalidInputError extends errorOf("InvalidInput") {}
 
 /** An argument is over a limit. */
-export class TooLargeError extends MemoryError {
-  constructor(message: string, details?: ErrorDetails) {
-    super("TooLarge", message, details);
-  }
-}
+export class TooLargeError extends errorOf("TooLarge") {}
 
 /** No record has this id. */
-export class NotFoundError extends MemoryError {
-  constructor(message: string, details?: ErrorDetails) {
-    super("NotFound", message, details);
-  }
-}
+export class NotFoundError extends errorOf("NotFound") {}
 
 /** The revision is another one, the id is taken, or a key stands for another memory. */
-export class ConflictError extends MemoryError {
-  constructor(message: string, details?: ErrorDetails) {
-    super("Conflict", message, details);
-  }
-}
+export class ConflictError extends errorOf("Conflict") {}
 
 /** A removal found more than it may remove, and removed nothing. */
-export class LimitExceededError extends MemoryError {
-  constructor(message: string, details?: ErrorDetails) {
-    super("LimitExceeded", message, details);
-  }
-}
+export class LimitExceededError extends errorOf("LimitExceeded") {}
 
 /** The token is missing, or does not allow this. */
-export class UnauthorizedError extends MemoryError {
-  constructor(message: string, details?: ErrorDetails) {
-    super("Unauthorized", message, details);
-  }
-}
+export class UnauthorizedError extends errorOf("Unauthorized") {}
 
 /** The server or its engine can't be reached now. */
-export class UnavailableError extends MemoryError {
-  constructor(message: string, details?: ErrorDetails) {
-    super("Unavailable", message, details);
-  }
-}
+export class UnavailableError extends errorOf("Unavailable") {}
 
 /** The deadline of the call, or one of the server, has passed. */
-export class TimeoutError extends MemoryError {
-  constructor(message: string, details?: ErrorDetails) {
-    super("Timeout", message, details);
-  }
-}
+export class TimeoutError extends errorOf("Timeout") {}
 
 /** The caller's signal ended the call. Its `name` is `AbortError`, and its `cause` the reason of the signal. */
-export class AbortedError extends MemoryError {
-  constructor(message: string, details?: ErrorDetails) {
-    super("Aborted", message, details);
-  }
-}
+export class AbortedError extends errorOf("Aborted") {}
 
 /** This client has been closed. */
-export class ClosedError extends MemoryError {
-  constructor(message: string, details?: ErrorDetails) {
-    super("Closed", message, details);
-  }
-}
+export class ClosedError extends errorOf("Closed") {}
 
-const CLASSES: Partial<Record<ErrorKind, new (message: string, details?: ErrorDetails) => MemoryError>> = {
+const CLASSES: Partial<Record<ErrorKind, ErrorClass>> = {
   InvalidInput: InvalidInputError,
   TooLarge: TooLargeError,
   NotFound: NotFoundError,

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import type { Documents, Json, JsonObject, Memory, Spaces, StoredMemory } from "./index.js";
+import { type Documents, InvalidInputError, type Json, type JsonObject, type Memory, type Spaces, type StoredMemory } from "./index.js";
 import { parseJson, writeJson } from "./json.js";
 
 /** A memory as MAIAR has it: `trigger` and `context` are JSON as text. */
@@ -150,14 +150,15 @@ export class MaiarMemoryPlugin {
     const { ids } = await this.#ask(schema, `Which of these texts are to be removed? ${writeJson(results)}`, task);
     const offered = results.map(({ id }) => id).filter((id) => ids.includes(id));
     if (offered.length === 0) return { success: false, error: "no saved text was named" };
-    const documentIds = await this.#documents.remove({ id: offered, ...spacesOf(task.space) });
+    const documentIds = await this.#documents.remove({ id: offered, ...spacesOfTask(task) });
     return { success: true, data: { documentIds } };
   }
 
   async #find(task: MaiarTask): Promise<{ id: string; content: string }[]> {
+    const spaces = spacesOfTask(task);
     const schema = z.object({ text: z.string().describe("words that the saved texts hold") });
     const { text } = await this.#ask(schema, "What is looked for among the saved texts?", task);
-    const { documents } = await this.#documents.query({ ...spacesOf(task.space), text, limit: 20 });
+    const { documents } = await this.#documents.query({ ...spaces, text, limit: 20 });
     return documents.map(({ id, content }) => ({ id, content }));
   }
 
@@ -166,11 +167,18 @@ export class MaiarMemoryPlugin {
   }
 }
 
-/** The spaces of a query or a task: a pattern before a prefix before one space, as in MAIAR; else all. */
-function spacesOf({ id, spaceId = id, relatedSpaces }: MaiarQuery & { id?: string | undefined }): Spaces {
+/** The spaces of a query: a pattern before a prefix before one space, as in MAIAR; else all. */
+function spacesOf({ spaceId, relatedSpaces }: MaiarQuery): Spaces {
   if (relatedSpaces?.pattern) return { glob: relatedSpaces.pattern };
   if (relatedSpaces?.prefix) return { prefix: relatedSpaces.prefix };
   return spaceId && relatedSpaces === undefined ? { space: spaceId } : { all: true };
+}
+
+/** The spaces of a task, in which a model looks: never all of them. */
+function spacesOfTask({ space: { id, relatedSpaces } }: MaiarTask): Spaces {
+  const spaces = spacesOf({ spaceId: id, ...(relatedSpaces === undefined ? {} : { relatedSpaces }) });
+  if (spaces.all) throw new InvalidInputError("the task names no space: give it an id, or related spaces with a prefix or a pattern");
+  return spaces;
 }
 
 function maiarMemory({ id, spaceId, trigger, context, createdAt, updatedAt, metadata }: StoredMemory): MaiarMemory {

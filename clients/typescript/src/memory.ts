@@ -13,6 +13,8 @@ import type {
   NewMemory,
   Recalled,
   RecallOptions,
+  SpaceLevel,
+  SpacesOptions,
   StoredMemory,
   Updated,
 } from "./types.js";
@@ -109,6 +111,13 @@ export class Memory {
   /** The documents of a collection, whose name has 1 to 64 characters of `[a-z0-9_-]`. */
   documents(collection: string): Documents {
     return new Documents(this.#transport, collection);
+  }
+
+  /** Lists the spaces right below one, or the top-level ones, with how much each holds (exact up to 1,000) and when the newest was created. */
+  async spaces(options: SpacesOptions = {}): Promise<SpaceLevel[]> {
+    const { signal, timeout, ...query } = options;
+    const answer = await this.#transport.call({ method: "GET", path: "/v1/spaces", query, repeatable: true }, { signal, timeout });
+    return (answer as { levels: SpaceLevel[] }).levels;
   }
 
   /** The collections that hold a document. */

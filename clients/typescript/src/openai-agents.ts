@@ -1,4 +1,5 @@
 import type { AgentInputItem, Session } from "@openai/agents";
+import { settled } from "./documents.js";
 import { ConflictError, type Documents, type Json, type Memory, MemoryError, spaceOf, type StoredDocument } from "./index.js";
 import { parseJson, writeJson } from "./json.js";
 import { cut, sha256 } from "./text.js";
@@ -128,7 +129,7 @@ export class MemorySession implements Session {
     } catch (error) {
       if (!(error instanceof ConflictError)) throw error;
       // Behind an attempt whose outcome is unknown, what is in place may be its own.
-      return error.outcome === "Unknown" && (await this.#documents.get(id))?.metadata["write"] === metadata.write;
+      return error.outcome === "Unknown" && (await settled(this.#documents, id, error.outcome))?.metadata["write"] === metadata.write;
     }
   }
 

@@ -4,7 +4,7 @@ import { resolve } from "node:path";
 import { createInterface } from "node:readline";
 import type { Readable } from "node:stream";
 import { checked, findBinary } from "./binary.js";
-import { InvalidInputError, UnavailableError } from "./error.js";
+import { InvalidInputError, MemoryError, UnavailableError } from "./error.js";
 
 /** A server that this process has started. */
 export interface Server {
@@ -26,6 +26,7 @@ export async function startServer(database: string, binary?: string): Promise<Se
   const close = () => (closing ??= end(child, ended));
   try {
     const url = await address(child);
+    await checkToken(url);
     release(child);
     return { url, token, close };
   } catch (error) {
@@ -92,6 +93,16 @@ function address(child: ChildProcess): Promise<string> {
       found(url);
     });
   });
+}
+
+/** Refuses a server that asks for no token: an older program does not know of it, and would let in everybody on this machine. */
+async function checkToken(url: string): Promise<void> {
+  const response = await fetch(`${url}/v1/health`, { signal: AbortSignal.timeout(START) }).catch((cause: unknown) => {
+    throw new UnavailableError("the server does not answer", { cause });
+  });
+  await response.body?.cancel();
+  if (response.status === 401) return;
+  throw new MemoryError("Unsupported", "the program agent-memory is older than this client, and asks for no token: upgrade it");
 }
 
 /** Lets this process end while the server runs: the pipe closes then. */

@@ -74,6 +74,29 @@ export interface Spaces {
   readonly all?: true;
 }
 
+/** Which part of the tree of spaces. */
+export interface SpacesOptions extends CallOptions {
+  /** The spaces right below this one; the top-level ones without it. */
+  readonly under?: string;
+  /** Lists the spaces of the documents of this collection instead of those of the ledger. */
+  readonly collection?: string;
+  /** How many levels: 1 unless given, at most 8. */
+  readonly depth?: number;
+  /** How many spaces of each level at most: 50 unless given, at most 1,000. */
+  readonly limit?: number;
+  /** `next` of a level that was listed before; `under` is then what that lies below. */
+  readonly cursor?: string;
+}
+
+/** The spaces right below one, in the order of the bytes of their ids. */
+export interface SpaceLevel {
+  /** What they lie below; absent for top-level spaces. */
+  readonly under?: string;
+  readonly spaces: readonly Schemas["SpaceBody"][];
+  /** The `cursor` of the rest. A short level may have one. */
+  readonly next?: string;
+}
+
 /** What the records hold. */
 export interface Search {
   /** A condition, as in `metadata.topic = 'rust' AND text ILIKE '%birthday%'`. */

@@ -154,6 +154,11 @@ test("the plugin saves, finds and removes what the model names", async (t) => {
   assert.deepEqual(await run("memory:query", "chat-ana-2", { text: "cat" }), { success: true, data: { results: [] } });
   await plugin.shutdown();
   await provider.checkHealth();
+  for (const space of [{ id: "" }, { id: "chat-ana-2", relatedSpaces: {} }, { id: "chat-ana-2", relatedSpaces: { prefix: "" } }]) {
+    answers.push({ text: "cat" });
+    const executors = plugin.executors.filter(({ name }) => name !== "memory:add_document");
+    for (const { fn } of executors) await assert.rejects(fn({ trigger: {}, contextChain: [], space }), { kind: "InvalidInput" });
+  }
   await provider.shutdown();
   await assert.rejects(async () => provider.checkHealth(), { kind: "Closed" });
 });

@@ -7,7 +7,7 @@ import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { test } from "node:test";
-import { closedPort, temporaryFolder, until } from "./support.js";
+import { temporaryFolder, until } from "./support.js";
 
 /** A program that opens a memory, tells its URL, and then does what is given. */
 function program(database: string, then: string) {
@@ -117,10 +117,33 @@ test("the server gets a token in its environment, and the client sends it", { sk
   await assert.rejects(Memory.connect(memory.url ?? "").health(), { kind: "Unauthorized" });
 });
 
+test("a server that asks for no token is ended", { skip: process.platform === "win32" }, async (t) => {
+  const folder = await temporaryFolder(t);
+  const [binary, file] = [join(folder, "binary"), join(folder, "url")];
+  const server = `#!${process.execPath}
+    const server = require("node:http").createServer((_, response) => response.end("{}"));
+    server.listen(0, "127.0.0.1", () => {
+      const url = "http://127.0.0.1:" + server.address().port;
+      require("node:fs").writeFileSync(${JSON.stringify(file)}, url);
+      console.error("listening on " + url);
+    });
+  `;
+  await writeFile(binary, server, { mode: 0o755 });
+  await assert.rejects(Memory.open("memory.db", { binary }), { kind: "Unsupported", message: /older than this client.*upgrade it$/ });
+  assert.equal(await answers(await readFile(file, "utf8")), false);
+});
+
 test("a server that has ended is told apart from one that was never there", { skip: process.platform === "win32" }, async (t) => {
   const binary = join(await temporaryFolder(t), "binary");
-  // Says that it listens, and is gone.
-  await writeFile(binary, `#!/bin/sh\necho listening on http://127.0.0.1:${await closedPort()} >&2\n`, { mode: 0o755 });
+  // Asks for the token, and is gone.
+  const server = `#!${process.execPath}
+    const server = require("node:http").createServer((_, response) => {
+      server.close();
+      response.writeHead(401, { connection: "close" }).end(() => process.exit());
+    });
+    server.listen(0, "127.0.0.1", () => console.error("listening on http://127.0.0.1:" + server.address().port));
+  `;
+  await writeFile(binary, server, { mode: 0o755 });
   await using memory = await Memory.open("memory.db", { binary, retries: 0 });
   await assert.rejects(memory.health(), { kind: "Unavailable", message: /\(ECONNREFUSED\); its server has ended: open the memory again$/ });
 });

@@ -1,4 +1,5 @@
 import { Memory } from "agent-memory";
+import { randomBytes } from "node:crypto";
 import { mkdtemp, rm } from "node:fs/promises";
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
@@ -14,11 +15,21 @@ export async function temporaryFolder(t: TestContext): Promise<string> {
   return folder;
 }
 
-/** A new memory on SQLite, behind a server that ends with the test. */
+/** A new memory, behind a server that ends with the test: on SQLite, or in a namespace of the database of `AGENT_MEMORY_TEST_URL`. */
 export async function openMemory(t: TestContext): Promise<Memory> {
-  const memory = await Memory.open(join(await temporaryFolder(t), "memory.db"));
+  const database = process.env["AGENT_MEMORY_TEST_URL"] ?? "sqlite";
+  const memory = await Memory.open(database === "sqlite" ? join(await temporaryFolder(t), "memory.db") : ofItsOwn(database));
   t.after(() => memory.close());
   return memory;
+}
+
+/** The URL of a namespace that no other test uses; test data stays there. */
+function ofItsOwn(database: string): string {
+  const [url, name] = [new URL(database), `test_${randomBytes(8).toString("hex")}`];
+  // The database of MongoDB is the namespace.
+  if (url.protocol.startsWith("mongodb")) url.pathname = name;
+  else url.searchParams.set("namespace", name);
+  return url.href;
 }
 
 /** A server on a new database, for who connects to it. */

@@ -94,6 +94,16 @@ test("an added document is found again when its answer was lost", async (t) => {
   assert.equal(seen[0]?.headers["if-none-match"], "*");
 });
 
+test("a look that fails does not say that what it looks for was not done", async (t) => {
+  const conflict = problem(412, { error: "Conflict" });
+  const { url } = await scripted(t, cutOff, conflict, problem(403, { error: "Unauthorized" }));
+  const error = await failure(Memory.connect(url).documents("notes").add({ spaceId: "s", content: "" }));
+  assert.deepEqual([error.kind, error.outcome], ["Unauthorized", "Unknown"]);
+  const gone = await scripted(t, cutOff, conflict, problem(404, { error: "NotFound" }));
+  const removed = await failure(Memory.connect(gone.url).documents("notes").add({ spaceId: "s", content: "" }));
+  assert.deepEqual([removed.kind, removed.outcome], ["Conflict", "Unknown"]);
+});
+
 test("retries end", async (t) => {
   const { url, seen } = await scripted(t, problem(503, { error: "Unavailable", retryable: true }, { "retry-after": "0" }));
   assert.ok((await failure(Memory.connect(url, { retries: 2 }).health())) instanceof UnavailableError);

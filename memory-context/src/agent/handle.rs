@@ -311,7 +311,7 @@ impl Shared {
         let key = (origin.room.id.clone(), origin.author.id.clone());
         let seen = || self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         if seen().get(&key).is_none() {
-            origin.ensure(&self.records).await?;
+            self.service.in_time(origin.ensure(&self.records)).await?;
             seen().put(key, ());
         }
         Ok(())

@@ -18,7 +18,8 @@ use crate::flow::{Answer, Incoming, Tap};
 #[derive(Clone, PartialEq)]
 pub enum Piece {
     /// The text that follows what came before it; never empty. All of them together are the text of the answer, unless the run ends before
-    /// that is said.
+    /// that is said, or the model was asked again: what was heard of an answer that is refused stands before the one that is said, with an
+    /// empty line between them.
     Text(String),
     /// The whole answer, once and at the end.
     Answer(Answer),

@@ -9,23 +9,26 @@ use memory_core::{Error, ErrorKind, Result};
 use tokio::time::timeout;
 
 use super::dialogue::{MAX_CALLS, MAX_ROUNDS};
-use super::{MessageService, REFLECTION_PROVIDERS, Run, Step, voice};
+use super::{End, MessageService, REFLECTION_PROVIDERS, Run, Step, voice};
 use crate::records::Message;
-use crate::state::{ComposeOptions, Evaluation, Evaluator, Snapshot, State, Turn, Voice};
+use crate::state::{ComposeOptions, Evaluation, Evaluator, EvaluatorInfo, Snapshot, State, Turn, Voice};
 
-/// The most messages of a turn that are shown: each call has a result and may say something, as may each round.
-const RESPONSES: usize = 2 * MAX_CALLS + MAX_ROUNDS;
+/// The most messages of a turn behind the one that is answered: each call has a result and may say something, as may each round.
+pub(super) const RESPONSES: usize = 2 * MAX_CALLS + MAX_ROUNDS;
 
 impl MessageService {
-    /// Does what is to be done after an answer: counts the interaction, runs the evaluators that have something to do, and has the
-    /// vectors of facts made. What fails, panics or is late does not change what was done, and the others go on.
-    pub(super) async fn evaluate(&self, run: &Run, turn: &Turn, has_answered: bool) {
+    /// Does what is to be done after an answer: runs the evaluators that have something to do, first those that whoever asked waits for,
+    /// counts the interaction, and has the vectors of facts made. What fails, panics or is late does not change what was done, and the
+    /// others go on.
+    pub(super) async fn evaluate(&self, run: &Run, turn: &Turn, end: &End) {
+        let has_answered = *end == End::Completed;
+        let is_concerned = |info: &EvaluatorInfo| has_answered || info.always_run;
+        self.run_evaluators(run, turn, end, |info| info.is_awaited && is_concerned(info)).await;
+        run.tap().end(end);
         if has_answered {
             self.touch(turn).await;
         }
-        if timeout(self.limits.evaluators, self.run_evaluators(run, turn, has_answered)).await.is_err() {
-            tracing::warn!("the evaluators took too long, and were given up");
-        }
+        self.run_evaluators(run, turn, end, |info| !info.is_awaited && is_concerned(info)).await;
         match timeout(self.limits.evaluators, self.composer.services().records().upkeep()).await {
             Ok(Ok(_)) => {}
             Ok(Err(error)) => tracing::warn!(%error, "there are facts without vectors"),
@@ -37,17 +40,27 @@ impl MessageService {
     async fn touch(&self, turn: &Turn) {
         let services = self.composer.services();
         let (records, author) = (services.records(), &turn.message.content.author);
-        let (agent, at) = (records.agent().entity(), turn.message.created_at);
-        if let Err(error) = records.relationships().interact(author, &agent, [], at).await {
+        let (agent, message) = (records.agent().entity(), &turn.message);
+        let relationships = records.relationships();
+        let counted = relationships.interact_by(author, &agent, message.id, message.created_at);
+        if let Err(error) = self.in_time(counted).await {
             tracing::warn!(%error, "an interaction is not counted");
         }
     }
 
-    async fn run_evaluators(&self, run: &Run, turn: &Turn, has_answered: bool) {
+    /// Runs these evaluators side by side, within their limit.
+    async fn run_evaluators(&self, run: &Run, turn: &Turn, end: &End, is_meant: impl Fn(&EvaluatorInfo) -> bool) {
         let services = self.composer.services();
         let evaluators = services.evaluators().iter().map(AsRef::as_ref);
-        let concerned = evaluators.filter(|evaluator| has_answered || evaluator.info().always_run);
-        let validated = join_all(concerned.map(|evaluator| async move {
+        let meant: Vec<_> = evaluators.filter(|evaluator| is_meant(evaluator.info())).collect();
+        let done = self.run_all(run, turn, end, meant);
+        if timeout(self.limits.evaluators, done).await.is_err() {
+            tracing::warn!("the evaluators took too long, and were given up");
+        }
+    }
+
+    async fn run_all(&self, run: &Run, turn: &Turn, end: &End, evaluators: Vec<&dyn Evaluator>) {
+        let validated = join_all(evaluators.into_iter().map(|evaluator| async move {
             let is_valid = guarded(evaluator, evaluator.validate(&self.composer.cx(turn, &Snapshot::default()))).await;
             is_valid.unwrap_or_default().then_some(evaluator)
         }));
@@ -57,7 +70,7 @@ impl MessageService {
         }
         let (state, responses) = (self.evaluated_state(turn).await, self.responses(turn).await);
         let (snapshot, state, responses) = (&state.snapshot(), &state, &responses[..]);
-        let voice = &Speaking { service: self, run, turn };
+        let (voice, has_answered) = (&Speaking { service: self, run, turn }, *end == End::Completed);
         let runs = busy.into_iter().map(|evaluator| async move {
             let cx = &self.composer.cx(turn, snapshot);
             guarded(evaluator, evaluator.evaluate(&Evaluation { cx, state, responses, has_answered, voice })).await;
@@ -100,6 +113,7 @@ impl Voice for Speaking<'_> {
         let services = service.composer.services();
         let new = voice::reply(&services, &turn.message, text).with_run(run.context().id);
         let message = service.voice().say(new).await?;
+        run.tap().said(&message);
         run.step(Step::Answered(message.id));
         Ok(message)
     }

@@ -21,7 +21,7 @@ pub struct Learned {
 }
 
 /// Keeps the new facts of a reflection, each about its subject and by the agent, counts an interaction of each relationship, and keeps
-/// what the agent thought of how it did. A fact that corrects a known one takes its place.
+/// what the agent thought of how it did. A fact that corrects one that became known in the same room takes its place.
 ///
 /// What a model says of others than those in the room of the message, its author and the agent is left out: it may have been told to
 /// say so by the conversation.

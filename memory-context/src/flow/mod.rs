@@ -1,18 +1,20 @@
 //! The flow of messages: how an agent answers what it receives.
 //!
 //! [`MessageService`] goes the way from the receipt to the evaluators. Its parts: [`platform`] says where a message comes from,
-//! [`RoomQueues`] when it has its turn, [`AttachmentReader`] what came with it and [`RespondRules`] whether it is answered;
-//! [`Templates`](crate::template::Templates) hold what a model is asked, and [`answer`] is what it said; [`learn`] keeps what was
-//! learned, and [`Events`] tell what became of it.
+//! [`AttachmentReader`] what came with it and [`RespondRules`] whether it is answered; [`Templates`](crate::template::Templates) hold
+//! what a model is asked, and [`answer`] is what it said; [`learn`] keeps what was learned, and [`Events`] tell what became of it.
 
 pub mod answer;
+mod asking;
 mod attachments;
 mod dialogue;
+mod door;
 mod evaluate;
 mod event;
 mod events;
 mod journal;
 mod learn;
+mod limits;
 mod model_reader;
 pub mod platform;
 mod post;
@@ -28,22 +30,25 @@ mod streamed;
 mod tap;
 mod templates;
 mod voice;
+mod way;
 
 pub use attachments::{AttachmentKind, AttachmentReader, Found, MAX_SHOWN, MAX_SHOWN_BYTES};
-pub use dialogue::{MAX_CALLS, MAX_RESULT, MAX_ROUNDS};
+pub use dialogue::{MAX_CALLS, MAX_ROUNDS};
 pub use event::{End, Event, EventKind, RunContext, Step};
 pub use events::{Events, Notice};
 pub(crate) use journal::{Journal, Recorded};
 pub use learn::{Learned, learn};
+pub use limits::Limits;
 pub use model_reader::ModelReader;
 pub use post::Posted;
-pub use queue::{Claim, RoomQueues, Ticket};
 pub use recover::Recovered;
 pub use reflect::ReflectionEvaluator;
-pub use respond::{BYPASS_SOURCES, BYPASS_TYPES, Decision, Received, RespondRules, Why, is_own, is_reflection_due};
+pub(crate) use respond::is_own;
+pub use respond::{BYPASS_SOURCES, BYPASS_TYPES, RespondRules, Why};
 pub use run::Run;
-pub use service::{Incoming, Limits, MessageService};
+pub use service::MessageService;
 pub use tap::Answer;
 pub(crate) use tap::Tap;
 pub use templates::{POST_PROVIDERS, REFLECTION_PROVIDERS, RESPOND_PROVIDERS};
 pub use voice::Platform;
+pub use way::Incoming;

@@ -21,7 +21,7 @@ use crate::records::RoomId;
 /// - Of a room, one answer after the other is worked on.
 /// - A room without messages takes no memory.
 #[derive(Debug, Clone, Default)]
-pub struct RoomQueues {
+pub(super) struct RoomQueues {
     rooms: Rooms,
 }
 
@@ -65,13 +65,13 @@ struct Heads {
 
 /// The place of a message in its room, until it is dropped.
 #[derive(Debug)]
-pub struct Ticket {
+pub(super) struct Ticket {
     place: Place,
 }
 
 /// The right to answer, until it is dropped. The answers after it wait.
 #[derive(Debug)]
-pub struct Claim {
+pub(super) struct Claim {
     _place: Place,
 }
 
@@ -87,12 +87,12 @@ impl RoomQueues {
     /// Lets a message of this time in, behind those of its room.
     ///
     /// It does not wait, so that the order of calls is the order of the room, also where the times of a platform are not.
-    pub fn enter(&self, room: &RoomId, at: Timestamp) -> Ticket {
+    pub(super) fn enter(&self, room: &RoomId, at: Timestamp) -> Ticket {
         self.insert(room, |newest| newest.max(at))
     }
 
     /// Lets a message in that came in at this time and was cut off since.
-    pub fn enter_again(&self, room: &RoomId, at: Timestamp) -> Ticket {
+    pub(super) fn enter_again(&self, room: &RoomId, at: Timestamp) -> Ticket {
         self.insert(room, |_| at)
     }
 
@@ -113,20 +113,21 @@ impl RoomQueues {
     }
 
     /// How many rooms have messages.
-    pub fn busy_rooms(&self) -> usize {
+    #[cfg(test)]
+    fn busy_rooms(&self) -> usize {
         lock(&self.rooms).len()
     }
 }
 
 impl Ticket {
     /// Waits until it is decided of all messages before it whether they are answered.
-    pub async fn turn(&self) {
+    pub(super) async fn turn(&self) {
         self.place.until(|heads, position| heads.undecided >= position).await;
     }
 
     /// Says that the message is to be answered, which supersedes those before it whose answer is not claimed. One that is not
     /// to be answered is dropped instead.
-    pub fn supersede(&self) {
+    pub(super) fn supersede(&self) {
         let mut rooms = lock(&self.place.rooms);
         if let Some(queue) = rooms.get_mut(&self.place.room) {
             queue.open.insert(self.place.position, true);
@@ -135,22 +136,22 @@ impl Ticket {
     }
 
     /// Waits until all messages before it are over.
-    pub async fn first(&self) {
+    pub(super) async fn first(&self) {
         self.place.until(|heads, position| heads.first == position).await;
     }
 
     /// Whether a newer message is to be answered.
-    pub fn is_superseded(&self) -> bool {
+    pub(super) fn is_superseded(&self) -> bool {
         self.place.heads.borrow().answered > self.place.position
     }
 
     /// Waits until a newer message is to be answered.
-    pub async fn superseded(&self) {
+    pub(super) async fn superseded(&self) {
         self.place.until(|heads, position| heads.answered > position).await;
     }
 
     /// Works on the answer until that is over or superseded: then the work is dropped, and there is none.
-    pub async fn unless_superseded<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+    pub(super) async fn unless_superseded<T>(&self, work: impl Future<Output = T>) -> Option<T> {
         match select(pin!(self.superseded()), pin!(work)).await {
             Either::Left(_) => None,
             Either::Right((output, _)) => Some(output),
@@ -159,14 +160,14 @@ impl Ticket {
 
     /// Waits until all messages before it are over, and claims the answer: a message that is to be answered from now on waits for
     /// its end instead of superseding it. `None` when it was superseded before.
-    pub async fn claim(self) -> Option<Claim> {
+    pub(super) async fn claim(self) -> Option<Claim> {
         self.unless_superseded(self.first()).await?;
         // The one look that counts: whatever is decided after it is later than the answer.
         if self.is_superseded() { None } else { Some(Claim { _place: self.place }) }
     }
 
     /// The same for an answer that was claimed before its process died: nothing supersedes it.
-    pub async fn claim_again(self) -> Claim {
+    pub(super) async fn claim_again(self) -> Claim {
         self.supersede();
         self.first().await;
         Claim { _place: self.place }

@@ -6,7 +6,7 @@ use memory_core::{Memory, MemoryId, Result};
 use memory_runtime::{Claim, Lease};
 use tokio::task::JoinSet;
 
-use super::service::Task;
+use super::way::Task;
 use super::{End, Journal, MessageService, Tap};
 use crate::records::{OpenMessage, RoomId};
 
@@ -71,7 +71,8 @@ impl MessageService {
         let mut cursor = None;
         loop {
             let services = self.composer.services();
-            let page = services.records().messages().free(room, &self.leases, cursor.as_ref()).await?;
+            let messages = services.records().messages();
+            let page = self.in_time(messages.free(room, &self.leases, cursor.as_ref())).await?;
             for row in page.unreadable {
                 tracing::error!(id = row.id, reason = row.reason, "an open message can't be read, and stays as it is");
             }
@@ -79,7 +80,7 @@ impl MessageService {
                 while runs.len() >= AT_ONCE {
                     ended.extend(runs.join_next().await.and_then(|run| run.ok()));
                 }
-                let (id, left) = (memory.id, self.take(&memory).await?);
+                let (id, left) = (memory.id, self.in_time(self.take(&memory)).await?);
                 if let Some(run) = left.map(|left| self.go_on(left, Tap::default())) {
                     runs.spawn(async move { Recovered { message: id, end: run.await } });
                 }
@@ -93,7 +94,7 @@ impl MessageService {
 
     /// Takes an open message that nobody works on; `None` where somebody does, or did.
     pub(super) async fn take(&self, memory: &Memory) -> Result<Option<Left>> {
-        let _open = self.enter()?;
+        let _open = self.door.enter()?;
         if !self.leases.is_free(memory) {
             return Ok(None);
         }
@@ -118,8 +119,8 @@ impl MessageService {
         let task = Task { journal: Journal::new(lease, &open), open, is_left: true };
         async move {
             run.drive(async |run| {
-                let _open = service.enter()?;
-                Ok(service.work(run, ticket, task).await)
+                let _open = service.door.enter()?;
+                Ok(Box::pin(service.work(run, ticket, task)).await)
             })
             .await
         }

@@ -10,8 +10,10 @@ use lru::LruCache;
 use memory_core::{MAX_LIMIT, MemoryId, Result};
 use memory_model::{Message, Model, Prompt, ask};
 
-use super::answer::{MAX_ACTIONS, ReflectionAnswer};
-use super::{is_reflection_due, learn};
+use super::answer::ReflectionAnswer;
+use super::evaluate::RESPONSES;
+use super::learn;
+use super::respond::is_reflection_due;
 use crate::records::RoomId;
 use crate::state::{Cx, Evaluation, Evaluator, EvaluatorInfo};
 
@@ -42,9 +44,8 @@ impl ReflectionEvaluator {
     /// What was said last, as far back as a reflection can be due: by its ids, since the time of a message is what its platform says.
     async fn said(&self, cx: &Cx<'_>) -> Result<HashSet<MemoryId>> {
         let services = cx.services();
-        // Each message may have an answer, and that as many results of actions.
         let turns = services.conversation_length().div_ceil(4) + 1;
-        let limit = turns.saturating_mul(MAX_ACTIONS + 3).min(MAX_LIMIT);
+        let limit = turns.saturating_mul(1 + RESPONSES).min(MAX_LIMIT);
         let mut recent = services.records().messages().until(cx.message(), limit).await?;
         recent.retain(|message| message.content.action_result.is_none());
         Ok(recent.into_iter().map(|message| message.id).collect())
@@ -204,7 +205,7 @@ mod tests {
             assert_eq!(is_due, number == 3);
             let agent = stage.records.agent().entity();
             let question = stage.records.messages().recent(&scope, 1).await.expect("read")[0].id;
-            for step in 1..=16 {
+            for step in 1..=32 {
                 let mut content = MessageContent::new(scope.room.clone(), agent.clone(), "done");
                 content.in_reply_to = Some(question);
                 let (run, action) = ("run".to_owned(), "LOOK".to_owned());
@@ -213,7 +214,7 @@ mod tests {
                     action,
                     status: ActionStatus::Completed,
                     step,
-                    steps: 16,
+                    steps: 32,
                     thought: None,
                 };
                 content.action_result = Some(result);

@@ -32,18 +32,18 @@ pub const BYPASS_SOURCES: &str = "SHOULD_RESPOND_BYPASS_SOURCES";
 
 /// What is known of a message when it comes in.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Received<'a> {
+pub(super) struct Received<'a> {
     /// What was said.
-    pub content: &'a MessageContent,
+    pub(super) content: &'a MessageContent,
     /// Whether the platform says that the agent is spoken to: by a mention, or by a reply to what it said.
-    pub is_addressed: bool,
+    pub(super) is_addressed: bool,
     /// How the agent follows the room.
-    pub state: Option<RoomState>,
+    pub(super) state: Option<RoomState>,
 }
 
 /// What to do about a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Decision {
+pub(super) enum Decision {
     /// Answer it.
     Respond(Why),
     /// Store it, and do nothing else about it.
@@ -153,7 +153,7 @@ impl RespondRules {
     ///   and else never, in direct conversations neither.
     /// - Where it is not, it answers in the rooms and to the sources of these rules, and when it is spoken to.
     /// - Else a model decides.
-    pub fn decide(&self, agent_name: &str, received: &Received<'_>) -> Decision {
+    pub(super) fn decide(&self, agent_name: &str, received: &Received<'_>) -> Decision {
         let Received { content, is_addressed, state } = *received;
         if state == Some(RoomState::Muted) {
             let is_called = is_addressed || is_named(&content.text, agent_name);
@@ -176,12 +176,12 @@ fn listed(list: String) -> Vec<String> {
 }
 
 /// Whether the agent said it. Nothing is recorded of such a message, or its echo would supersede the answer that it is.
-pub fn is_own(agent: &AgentId, content: &MessageContent) -> bool {
+pub(crate) fn is_own(agent: &AgentId, content: &MessageContent) -> bool {
     content.author == agent.entity()
 }
 
 /// Whether it is time to reflect: more messages came since the last time than a quarter of the length of a conversation.
-pub fn is_reflection_due(messages_since: usize, conversation_length: usize) -> bool {
+pub(super) fn is_reflection_due(messages_since: usize, conversation_length: usize) -> bool {
     messages_since > conversation_length.div_ceil(4)
 }
 

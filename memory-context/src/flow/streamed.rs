@@ -27,8 +27,9 @@ impl Streamed {
         Self { pieces, written: String::new(), passed: 0, is_held: false, has_said: false }
     }
 
-    /// A model begins to write.
+    /// A model begins to write. What was passed on before was heard, whether it became an answer or was refused.
     pub(super) fn begin(&mut self) {
+        self.has_said |= self.passed > 0;
         (self.written, self.passed, self.is_held) = (String::new(), 0, false);
     }
 
@@ -58,7 +59,6 @@ impl Streamed {
         if rest.is_none() {
             // What was passed on stands by itself.
             self.begin();
-            self.has_said = true;
         }
         self.pass(rest.unwrap_or_else(|| text.to_owned()));
         self.begin();
@@ -107,6 +107,21 @@ mod tests {
         assert_eq!(passed(&[" It", " rains ", "in Lima.\n"], &["It rains in Lima."]), ["It", " rains", " in Lima."]);
         assert_eq!(passed(&["a < b", " && c", " > d"], &["a < b && c > d"]).concat(), "a < b && c > d");
         assert_eq!(passed(&["One"], &["One", "Two"]), ["One", "\n\nTwo"], "what a tool says stands by itself");
+    }
+
+    #[test]
+    fn what_was_refused_stands_by_itself() {
+        let (sender, mut receiver) = mpsc::unbounded_channel();
+        let mut streamed = Streamed::new(sender);
+        for (written, text) in [(" Well", None), ("  ", None), ("Sure", None), ("Hi", Some("Hi")), ("Bye", Some("Bye"))]
+        {
+            streamed.begin();
+            streamed.piece(written);
+            text.into_iter().for_each(|text| streamed.said(text));
+        }
+        drop(streamed);
+        let pieces: Vec<_> = std::iter::from_fn(|| receiver.try_recv().ok()).collect();
+        assert_eq!(pieces, ["Well", "\n\nSure", "\n\nHi", "\n\nBye"]);
     }
 
     #[test]

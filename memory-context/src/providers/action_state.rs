@@ -87,7 +87,7 @@ fn describe(result: &ToolResult) -> String {
     let status = if result.success { "completed" } else { "failed" };
     let said = if result.is_said { ", said to the user" } else { "" };
     let told = result.told();
-    let told = if told.is_empty() { String::new() } else { format!(": {}", indented(told)) };
+    let told = if told.is_empty() { String::new() } else { format!(": {}", indented(&told)) };
     format!("{} ({status}{said}){told}", one_line(&result.tool))
 }
 

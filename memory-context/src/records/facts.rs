@@ -91,14 +91,14 @@ impl Facts<'_> {
         if self.take(known).await? { Ok(()) } else { Err(absent("fact")) }
     }
 
-    /// The fact with this text that may be changed on behalf of the scope: one of its room, or one about its entity that may be shown
-    /// there. The text may be as `FACTS` writes it, with the day in brackets. Of several, that about the entity comes first.
+    /// The fact with this text that may be changed on behalf of the scope: one that became known in its room. What became known elsewhere is
+    /// changed there alone, though it may be shown: a group can't undo what was said in private, nor a direct conversation what a group
+    /// knows. The text may be as `FACTS` writes it, with the day in brackets. Of several, that about the entity comes first.
     pub async fn find(&self, scope: &Scope, text: &str) -> Result<Option<Fact>> {
         let text = text.trim_start_matches(['-', ' ']);
         let behind_the_day = text.strip_prefix('[').and_then(|text| text.split_once(']')).map(|(_, text)| text);
         let wanted: Vec<_> = [Some(text), behind_the_day].into_iter().flatten().map(normalised).collect();
-        let mut found = self.of_rooms(scope, usize::MAX, |query| query).await?;
-        found.retain(|fact| fact.room == scope.room || fact.subject == scope.entity);
+        let mut found = self.of(std::slice::from_ref(&scope.room), usize::MAX, |query| query).await?;
         found.retain(|fact| wanted.contains(&normalised(&fact.text)));
         found.sort_by_key(|fact| fact.subject != scope.entity);
         Ok(found.into_iter().next())
@@ -155,14 +155,14 @@ impl Facts<'_> {
     /// Makes the vectors that are still to be made, the oldest first, of so many facts at most; tells how many were made. Call
     /// it after facts were kept, and after a start: what an error or the end of the process leaves undone, a later call does.
     ///
-    /// A fact that the embedder refuses is logged and waits on. `Unsupported` without an embedder.
+    /// A fact that the embedder refuses is logged and tried again after an hour, behind the others. `Unsupported` without an embedder.
     pub async fn embed_pending(&self, limit: usize) -> Result<usize> {
         let (embedder, pending) = (self.embedder()?, Pending::of(self.records)?);
         let mut facts = Vec::new();
         for mark in pending.oldest(limit).await? {
             let collection = fact_collection(self.records.agent(), &mark.room)?;
             match self.records.documents().get(&collection, &mark.id).await? {
-                Some(fact) => facts.push(fact),
+                Some(fact) => facts.push((mark.room, fact)),
                 // It was never kept, or is removed.
                 None if mark.is_settled => pending.remove(&mark.id).await?,
                 None => {}
@@ -170,8 +170,8 @@ impl Facts<'_> {
         }
         let mut made = 0;
         for some in facts.chunks(BATCH) {
-            let texts: Vec<_> = some.iter().map(|fact| embeddable(fact.content.as_str())).collect();
-            for (fact, vector) in some.iter().zip(embed_each(embedder.as_ref(), &texts).await?) {
+            let texts: Vec<_> = some.iter().map(|(_, fact)| embeddable(fact.content.as_str())).collect();
+            for ((room, fact), vector) in some.iter().zip(embed_each(embedder.as_ref(), &texts).await?) {
                 match vector {
                     Ok(vector) => {
                         let vectors = Vectors::of(self.records.documents(), &fact.collection)?;
@@ -179,7 +179,10 @@ impl Facts<'_> {
                         pending.remove(&fact.id).await?;
                         made += 1;
                     }
-                    Err(error) => tracing::warn!(id = %fact.id, %error, "a fact has no vector yet"),
+                    Err(error) => {
+                        tracing::warn!(id = %fact.id, %error, "a fact has no vector yet");
+                        pending.postpone(&fact.id, room).await?;
+                    }
                 }
             }
         }

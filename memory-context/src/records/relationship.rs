@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use memory_core::{DocumentId, Metadata, Result, SpaceId, Timestamp};
+use memory_core::{DocumentId, MemoryId, Metadata, Result, SpaceId, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use super::layout::{agent_space, document_id};
@@ -30,7 +30,13 @@ pub struct Relationship {
     /// What else is known.
     #[serde(default)]
     pub metadata: Metadata,
+    /// The messages that were counted last.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    counted: Vec<MemoryId>,
 }
+
+/// Of how many messages it is known that they were counted.
+const COUNTED: usize = 16;
 
 impl fmt::Debug for Relationship {
     /// Payloads stay out of logs.
@@ -88,6 +94,28 @@ impl Relationships<'_> {
         .await
     }
 
+    /// Counts a message as one interaction. The work on a message may be repeated, so one of the last 16 that were counted is not counted
+    /// again.
+    pub(crate) async fn interact_by(
+        &self,
+        source: &EntityId,
+        target: &EntityId,
+        message: MemoryId,
+        at: Timestamp,
+    ) -> Result<Relationship> {
+        self.change(source, target, |relationship| {
+            if relationship.counted.contains(&message) {
+                return;
+            }
+            relationship.interactions += 1;
+            relationship.last_interaction_at = relationship.last_interaction_at.max(Some(at));
+            relationship.counted.push(message);
+            let old = relationship.counted.len().saturating_sub(COUNTED);
+            relationship.counted.drain(..old);
+        })
+        .await
+    }
+
     /// Changes a relationship, and changes it again when somebody else was first. One that is not known begins without
     /// interactions. The two entities stay.
     pub async fn change(
@@ -105,6 +133,7 @@ impl Relationships<'_> {
             interactions: 0,
             last_interaction_at: None,
             metadata: Metadata::default(),
+            counted: Vec::new(),
         };
         let change = |relationship: Option<Relationship>| {
             let mut relationship = relationship.unwrap_or_else(|| new.clone());

@@ -1,5 +1,6 @@
 //! What an agent did about a message.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -41,6 +42,9 @@ impl ActionState {
     }
 }
 
+/// How much of a tool's result a model is shown, in bytes.
+pub const MAX_RESULT: usize = 64 << 10;
+
 /// What came of a call of a tool.
 #[derive(Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -53,7 +57,7 @@ pub struct ToolResult {
     pub arguments: Value,
     /// Whether it did what it should.
     pub success: bool,
-    /// What it gave back for the model; absent where that is nothing.
+    /// What it gave back: up to 256 KiB where that was said, else what the model was shown; absent where it is nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
     /// Whether the agent said the text to the user.
@@ -80,10 +84,21 @@ impl ToolResult {
         Self { tool: tool.into(), error: Some(error.into()), ..Self::default() }
     }
 
-    /// What the model is told: the text, or why it failed.
-    pub(crate) fn told(&self) -> &str {
-        self.error.as_ref().or(self.text.as_ref()).map_or("", String::as_str)
+    /// What the model is told: the text or why it failed, up to [`MAX_RESULT`].
+    pub(crate) fn told(&self) -> Cow<'_, str> {
+        let told = self.error.as_ref().or(self.text.as_ref()).map_or("", String::as_str);
+        // One that is not said was cut when it was made.
+        if self.is_said { cut(told, MAX_RESULT) } else { Cow::Borrowed(told) }
     }
+}
+
+/// A text without what is beyond a number of bytes, which is told instead.
+pub(crate) fn cut(text: &str, limit: usize) -> Cow<'_, str> {
+    if text.len() <= limit {
+        return Cow::Borrowed(text);
+    }
+    let kept = text.floor_char_boundary(limit);
+    Cow::Owned(format!("{}\n[{} bytes more]", &text[..kept], text.len() - kept))
 }
 
 impl fmt::Debug for ToolResult {

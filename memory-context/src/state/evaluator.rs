@@ -39,7 +39,8 @@ pub struct Evaluation<'a> {
 }
 
 impl Evaluation<'_> {
-    /// Says something in the room of the message, in answer to it: stored first, then said. What the platform or the engine answers.
+    /// Says something in the room of the message, in answer to it: stored first, then said. Whoever asked hears it where the evaluator is
+    /// awaited. What the platform or the engine answers.
     pub async fn say(&self, text: &str) -> Result<Message> {
         self.voice.say(text).await
     }
@@ -70,15 +71,19 @@ pub struct EvaluatorInfo {
     pub description: Cow<'static, str>,
     /// Whether it also runs when the agent did not answer.
     pub always_run: bool,
+    /// Whether whoever asked waits for it, so that what it says is part of the answer. What others say is heard from the platform alone.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub is_awaited: bool,
     /// What it made of what.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub examples: Vec<EvaluatorExample>,
 }
 
 impl EvaluatorInfo {
-    /// An evaluator without examples, for turns in which the agent answered.
+    /// An evaluator without examples, for turns in which the agent answered, that nobody waits for.
     pub fn new(name: impl Into<Cow<'static, str>>, description: impl Into<Cow<'static, str>>) -> Self {
-        Self { name: name.into(), description: description.into(), always_run: false, examples: Vec::new() }
+        let (name, description) = (name.into(), description.into());
+        Self { name, description, always_run: false, is_awaited: false, examples: Vec::new() }
     }
 }
 

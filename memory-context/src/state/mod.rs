@@ -20,7 +20,8 @@ mod provider;
 mod render;
 mod services;
 
-pub use action::{ActionPlan, ActionState, ExampleMessage, Note, PlanStep, StepStatus, ToolResult};
+pub(crate) use action::cut;
+pub use action::{ActionPlan, ActionState, ExampleMessage, MAX_RESULT, Note, PlanStep, StepStatus, ToolResult};
 pub use budget::Budget;
 pub use cache::StateCache;
 pub use character::{Character, Style};

@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use super::{ToolContext, ToolOutput};
+use crate::flow::answer::{IGNORE, REPLY};
 use crate::records::Message;
 use crate::state::{ExampleMessage, Services};
 
@@ -67,8 +68,8 @@ impl Tool {
     /// A tool whose arguments are a type: the type's documentation is its description, and that of the fields tells the model what they
     /// mean. `()` takes no arguments.
     ///
-    /// A name has 1 to [`MAX_NAME`] of the characters `a-z`, `A-Z`, `0-9`, `_` and `-`. A tool with another one, or whose arguments are
-    /// no object, is refused where it is registered.
+    /// A name has 1 to [`MAX_NAME`] of the characters `a-z`, `A-Z`, `0-9`, `_` and `-`, and is not [`REPLY`] or [`IGNORE`], which are
+    /// words of the answer. A tool with another one, or whose arguments are no object, is refused where it is registered.
     pub fn new<A, O, F, R>(name: impl Into<String>, function: F) -> Self
     where
         A: DeserializeOwned + JsonSchema + Send + 'static,
@@ -223,6 +224,12 @@ impl Tool {
         if !(1..=MAX_NAME).contains(&self.name.len()) || !self.name.bytes().all(is_allowed) {
             return Err(Error::invalid(format!("the name of a tool has 1 to {MAX_NAME} letters, digits, _ and -")));
         }
+        let names = || self.similes.iter().chain([&self.name]);
+        if let Some(word) = [REPLY, IGNORE].into_iter().find(|word| names().any(|name| name.eq_ignore_ascii_case(word)))
+        {
+            let message = format!("no tool can be called {word}: in an answer, that says or ignores something");
+            return Err(Error::invalid(message));
+        }
         self.parameters.as_ref().map(drop).map_err(Error::invalid)
     }
 
@@ -320,6 +327,10 @@ mod tests {
             named(name).validate().expect_err(name);
         }
         Tool::new("list", |_: Vec<String>, _| async { Ok(()) }).validate().expect_err("no object");
+        for named in [named("reply"), named("IGNORE"), named("say").with_simile("Reply")] {
+            let message = named.validate().expect_err("a word of the answer").message().to_owned();
+            assert!(message.starts_with("no tool can be called "), "{message}");
+        }
         let broken = json!({ "type": "object", "properties": 7 });
         Tool::with_schema("broken", "", broken, |_, _| async { Ok(()) }).validate().expect_err("no schema");
     }

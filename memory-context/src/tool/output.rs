@@ -10,7 +10,7 @@ use crate::state::Values;
 #[derive(Clone, PartialEq, Default)]
 #[non_exhaustive]
 pub struct ToolOutput {
-    /// For the model. What is longer than 64 KiB is cut before the model sees it.
+    /// For the model, which is shown the first 64 KiB. Of a text that is said, the user hears up to 256 KiB.
     pub text: String,
     /// Whether the agent says the text to the user, as soon as the tool is over.
     pub is_said: bool,

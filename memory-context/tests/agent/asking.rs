@@ -10,6 +10,7 @@ use memory_context::flow::platform::Origin;
 use memory_context::flow::{Incoming, Platform, Why};
 use memory_context::model::Usage;
 use memory_context::records::{ChannelType, Entity, Message, NewMessage, Room, RoomId};
+use memory_context::state::{Cx, Evaluation, Evaluator, EvaluatorInfo};
 use memory_context::{ErrorKind, Result};
 
 use crate::model::Question;
@@ -37,6 +38,38 @@ async fn a_question_is_answered_and_remembered() {
     let second = answer(second).await;
     assert_eq!(second.text, "Still here");
     assert_ne!(first.run, second.run);
+    stage.ends().await;
+}
+
+/// Says its name after each answer.
+#[derive(Debug)]
+struct Footnote(EvaluatorInfo);
+
+#[async_trait]
+impl Evaluator for Footnote {
+    fn info(&self) -> &EvaluatorInfo {
+        &self.0
+    }
+
+    async fn validate(&self, _: &Cx<'_>) -> Result<bool> {
+        Ok(true)
+    }
+
+    async fn evaluate(&self, evaluation: &Evaluation<'_>) -> Result<()> {
+        evaluation.say(&self.0.name).await.map(drop)
+    }
+}
+
+#[tokio::test]
+async fn what_an_awaited_evaluator_says_is_part_of_the_answer() {
+    let mut awaited = EvaluatorInfo::new("By the way", "");
+    awaited.is_awaited = true;
+    let (awaited, other) = (Footnote(awaited), Footnote(EvaluatorInfo::new("Later", "")));
+    let mut stage = Stage::with(|builder| builder.evaluator(awaited).evaluator(other)).await;
+    let question = stage.asks("ana", "Hello");
+    stage.model.asked().await.says("Hi");
+    let first = answer(question).await;
+    assert_eq!((said(&first), first.text.as_str()), (vec!["Hi", "By the way"], "Hi\n\nBy the way"));
     stage.ends().await;
 }
 

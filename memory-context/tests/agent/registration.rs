@@ -9,7 +9,7 @@ use memory_context::state::{Services, Values};
 use memory_context::{ErrorKind, Result};
 use serde_json::json;
 
-use crate::stage::{Stage, answer, results, weather};
+use crate::stage::{Stage, answer, place, results, weather};
 
 #[tokio::test]
 async fn an_agent_keeps_what_it_is_to_remember_by_a_tool() {
@@ -77,5 +77,30 @@ async fn tools_come_and_go_while_the_agent_runs() {
             stage.agent.remove(&ContextPart::Tool("weather".into()));
         }
     }
+    stage.ends().await;
+}
+
+#[tokio::test]
+async fn each_round_offers_the_tools_of_its_time() {
+    let config = Values::from_iter([("tool".to_owned(), "forecast".into())]);
+    let mut stage = Stage::with(|builder| builder.context_plugin(Station::default(), config)).await;
+    let tool = |name: &str| ContextParts::default().with_tool(Tool::new(name, weather));
+    stage.agent.add(tool("weather")).expect("a new name");
+    let question = stage.asks("ana", "Does it rain?");
+    let asked = stage.model.asked().await;
+    assert_eq!(asked.offered(), ["forecast", "weather"]);
+    assert!(stage.agent.uninstall("station").await.expect("ended"));
+    stage.agent.add(tool("climate")).expect("a new name");
+    asked.calls(&[("forecast", place("Lima")), ("weather", place("Lima"))]);
+    let asked = stage.model.asked().await;
+    assert_eq!(asked.offered(), ["weather", "climate"]);
+    asked.calls(&[("climate", place("Cusco"))]);
+    stage.model.asked().await.writes("It does");
+    let expected = [
+        ("forecast", false, "there is no tool of this name now; there are weather"),
+        ("weather", true, "It rains in Lima."),
+        ("climate", true, "It rains in Cusco."),
+    ];
+    assert_eq!(results(&answer(question).await), expected);
     stage.ends().await;
 }

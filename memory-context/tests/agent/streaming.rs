@@ -67,3 +67,15 @@ async fn a_failure_ends_the_stream() {
     assert!(matches!(within(asked).await.expect("no panic"), Some(Err(_))));
     stage.ends().await;
 }
+
+#[tokio::test]
+async fn what_is_heard_of_an_answer_that_is_refused_stands_by_itself() {
+    let mut stage = Stage::new().await;
+    let stream = tokio::spawn(first(stage.agent.ask_stream("ana", "Does it rain?")));
+    stage.model.asked().await.writes("Well then: <thought>it");
+    stage.model.asked().await.writes("It rains.");
+    let (piece, mut stream) = within(stream).await.expect("no panic");
+    assert_eq!((piece.as_str(), text(&mut stream).await.as_str()), ("Well then:", "\n\nIt rains."));
+    assert_eq!(end(stream).await, "It rains.", "what was refused is no part of the answer");
+    stage.ends().await;
+}

@@ -4,10 +4,11 @@ use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
-use memory_context::agent::{End, Limits, Tool, ToolContext, ToolOutput};
+use memory_context::agent::{ContextParts, End, Limits, Tool, ToolContext, ToolOutput};
 use memory_context::core::plugin::Scope;
 use memory_context::core::{InMemory, MemoryProvider};
-use memory_context::flow::{MAX_CALLS, MAX_RESULT, MAX_ROUNDS};
+use memory_context::flow::{MAX_CALLS, MAX_ROUNDS};
+use memory_context::state::MAX_RESULT;
 use memory_context::template::{Template, Templates};
 use memory_context::{Error, ErrorKind};
 use serde_json::{Value, json};
@@ -128,8 +129,21 @@ async fn the_calls_are_bounded() {
     stage.model.asked().await.calls(&vec![("weather", place("Lima")); MAX_CALLS + 1]);
     let asked = stage.model.asked().await;
     assert!(asked.offered().is_empty());
+    let told = |count: usize| format!("{count} calls were not made: at most {MAX_CALLS} are made about one message.");
+    assert!(asked.prompt.contains(&told(1)), "{}", asked.prompt);
     asked.writes("Always");
     assert_eq!(answer(question).await.results.len(), MAX_CALLS);
+    // By the actions of an answer, of which sixteen go into one. What is said does not hide that the rest is left out.
+    let quiet = Tool::new("quiet", |(), _| async { Ok(()) });
+    stage.agent.add(ContextParts::default().with_tool(quiet)).expect("a new name");
+    let question = stage.asks("ana", "Do it often");
+    stage.model.asked().await.calls(&vec![("quiet", json!({})); MAX_CALLS - 2]);
+    stage.model.asked().await.acts("REPLY, quiet, quiet, quiet, quiet", "", "I do");
+    let asked = stage.model.asked().await;
+    assert!(asked.prompt.contains(&told(2)) && asked.offered().is_empty(), "{}", asked.prompt);
+    asked.says("Not all of it");
+    let answer = answer(question).await;
+    assert_eq!((answer.results.len(), said(&answer)), (MAX_CALLS, vec!["I do", "Not all of it"]));
     stage.ends().await;
 }
 
@@ -219,6 +233,28 @@ async fn what_a_tool_says_is_heard_once_and_in_order() {
     assert_eq!(asked.prompt.matches("ada: Third").count(), 1, "{}", asked.prompt);
     asked.writes("No");
     assert_eq!(answer(question).await.text, "No");
+    stage.ends().await;
+}
+
+#[tokio::test]
+async fn a_long_text_that_is_said_is_cut_for_the_model_alone() {
+    let long = format!("{}end", "x".repeat(MAX_RESULT));
+    let text = long.clone();
+    let tool = Tool::new("read", move |(), _| {
+        let text = text.clone();
+        async move { Ok(ToolOutput::said(text)) }
+    });
+    let look = Tool::new("look", |(), _| async { Ok("seen") });
+    let mut stage = Stage::with(|builder| builder.tool(tool).tool(look)).await;
+    let question = stage.asks("ana", "Read it to me");
+    stage.model.asked().await.calls(&[("read", json!({})), ("look", json!({}))]);
+    let asked = stage.model.asked().await;
+    let (_, shown) = *asked.messages().iter().find(|(role, _)| *role == "tool").expect("a result");
+    assert!(shown.starts_with("said to the user: x") && shown.ends_with("x\n[3 bytes more]"));
+    asked.writes("That was it");
+    let answer = answer(question).await;
+    assert_eq!(said(&answer), [long.as_str(), "That was it"], "heard whole");
+    assert_eq!(results(&answer)[0].2, long);
     stage.ends().await;
 }
 

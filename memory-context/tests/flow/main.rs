@@ -4,6 +4,7 @@ mod actions;
 mod attachments;
 mod decisions;
 mod embedding;
+mod ledger;
 mod memory;
 mod outcomes;
 mod races;

@@ -6,8 +6,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use memory_context::flow::{End, EventKind, Limits, Step, Why};
 use memory_context::records::{ChannelType, Room};
-use memory_context::state::{Cx, Evaluation, Evaluator, EvaluatorInfo, Services};
+use memory_context::state::{ContextParts, Cx, Evaluation, Evaluator, EvaluatorInfo, Services};
+use memory_context::tool::Tool;
 use memory_core::{Error, Result};
+use memory_model::{Completion, Finish, ToolCall};
 use tokio::sync::Semaphore;
 
 use crate::stage::{IGNORE, Stage, Task, room, said, said_in_group, text};
@@ -153,6 +155,43 @@ async fn an_answer_without_what_it_must_have_is_asked_for_again() {
     let End::Failed { reason } = run.await.expect("no panic") else { panic!("three mistakes") };
     assert!(reason.contains("missing: text"), "{reason}");
     assert_eq!(stage.platform.texts(), ["Hi"]);
+}
+
+fn cut(text: &str) -> Completion {
+    Completion { finish: Finish::Length, ..Completion::from(text) }
+}
+
+#[tokio::test]
+async fn what_the_limit_of_tokens_cut_is_not_said_as_if_it_were_whole() {
+    let mut stage = Stage::new().await;
+    let run = stage.receive(said("ana", "hello", 2));
+    stage.asked().await.answer(cut("Once upon a"));
+    assert_eq!(run.await.expect("no panic"), End::Completed);
+    // An answer in a form tells by itself whether it is whole.
+    let run = stage.receive(said("ana", "and?", 1));
+    stage.asked().await.answer(cut("<response><thought>t</thought><actions>REPLY</actions><text>Once up"));
+    stage.asked().await.answer(cut(&text("The end")));
+    assert_eq!(run.await.expect("no panic"), End::Completed);
+    let marked = "Once upon a\n[cut off: the model has come to its limit of tokens]";
+    assert_eq!(stage.platform.texts(), [marked, "The end"]);
+    let run = stage.receive(said("ana", "go on", 0));
+    for _ in 0..3 {
+        stage.asked().await.answer(cut("<response><thought>t"));
+    }
+    let End::Failed { reason } = run.await.expect("no panic") else { panic!("three mistakes") };
+    assert!(reason.contains(" is not closed (the limit of tokens cut it short)"), "{reason}");
+}
+
+#[tokio::test]
+async fn a_call_that_the_limit_of_tokens_cut_is_not_made() {
+    let quiet = Tool::new("quiet", |(), _| async { Ok(()) });
+    let mut stage = Stage::with_parts(ContextParts::default().with_tool(quiet)).await;
+    let run = stage.receive(said("ana", "hello", 1));
+    let call = ToolCall { id: "1".to_owned(), name: "quiet".to_owned(), arguments: "{}".to_owned() };
+    stage.asked().await.answer(Completion { tool_calls: vec![call], ..cut("") });
+    stage.asked().await.answer(text("Hi"));
+    assert_eq!(run.await.expect("no panic"), End::Completed);
+    assert_eq!((stage.results().await.len(), stage.platform.texts()), (0, vec!["Hi".to_owned()]));
 }
 
 #[tokio::test]

@@ -169,6 +169,11 @@ impl Stage {
         Self::on(provider, |services, _| services, tool::built_in(), None, |service| service)
     }
 
+    /// The same on another provider.
+    pub(crate) fn upon(provider: Arc<dyn MemoryProvider>, embedder: Option<Arc<dyn Embedder>>) -> Self {
+        Self::on(provider, |services, _| services, ContextParts::default(), embedder, |service| service)
+    }
+
     /// The services of its agent, without a host's own.
     pub(crate) fn services(&self) -> Services {
         Services::new(self.records.clone(), Character::named("Eliza"))

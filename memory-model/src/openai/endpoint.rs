@@ -137,13 +137,14 @@ pub(super) fn refused(status: u16) -> Error {
     }
 }
 
-/// What the header `Retry-After` says, in seconds or as a date.
+/// What the header `Retry-After` says, in seconds or as a date. A number of seconds that is too large to count is the longest pause.
 fn retry_after(response: &Response) -> Option<RetryAfter> {
     let value = response.headers().get(RETRY_AFTER)?.to_str().ok()?.trim();
-    let pause = match value.parse() {
-        Ok(seconds) => Duration::from_secs(seconds),
+    let is_number = !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
+    let pause = match is_number {
+        true => value.parse().map_or(Duration::MAX, Duration::from_secs),
         // A date that is over asks for no pause.
-        Err(_) => httpdate::parse_http_date(value).ok()?.duration_since(SystemTime::now()).unwrap_or_default(),
+        false => httpdate::parse_http_date(value).ok()?.duration_since(SystemTime::now()).unwrap_or_default(),
     };
     Some(RetryAfter { pause })
 }

@@ -55,7 +55,9 @@ async fn what_may_pass_is_asked_again_and_nothing_else() {
 
 #[tokio::test]
 async fn an_endpoint_that_wants_a_long_pause_is_left_alone() {
-    for after in ["121".to_owned(), u64::MAX.to_string(), in_seconds(500)] {
+    let huge = [u64::MAX.to_string(), format!("1{}", u64::MAX), "9".repeat(1_000)];
+    for after in ["121".to_owned(), in_seconds(500), "Fri, 31 Dec 9999 23:59:59 GMT".to_owned()].into_iter().chain(huge)
+    {
         let busy = refused(StatusCode::TOO_MANY_REQUESTS, Some(&after));
         let (answer, count) = asked([busy, says("never asked")]).await;
         let error = answer.expect_err("longer than any attempt may begin");

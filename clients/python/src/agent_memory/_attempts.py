@@ -58,6 +58,7 @@ class Attempts(Generic[T]):
 
     def __init__(self, call: Call[T], server: str, seconds: float) -> None:
         self.call = call
+        self._writes = call.writes
         self._server = server
         self._end = time.monotonic() + seconds
         self._made = 0
@@ -70,6 +71,11 @@ class Attempts(Generic[T]):
             raise self._told(Timeout("the deadline of the call has passed"))
         return left
 
+    @property
+    def is_late(self) -> bool:
+        """Whether the deadline has passed."""
+        return time.monotonic() >= self._end
+
     def broken(self, error: Exception) -> AgentMemoryError:
         """The error of an attempt that had no whole answer."""
         if isinstance(error, _NEVER_SENT):
@@ -77,27 +83,35 @@ class Attempts(Generic[T]):
             return Unavailable(message, retryable=True)
         if isinstance(error, httpx.InvalidURL):
             return TooLarge(_TOO_LONG)
-        outcome = Outcome.UNKNOWN if self.call.writes else Outcome.NOT_DONE
+        outcome = self._unless_read()
         if isinstance(error, (httpx.TimeoutException, asyncio.TimeoutError)):
             return Timeout(f"{self._server} has not answered in time", outcome=outcome, retryable=True)
         return Unavailable(f"the connection to {self._server} broke", outcome=outcome, retryable=True)
 
     def read(self, status: int, headers: Mapping[str, str], text: str) -> T:
         """What an answer holds; the error that it tells of, if it does."""
-        is_json = headers.get("content-type", "").split(";")[0].strip() in ("application/json", "application/problem+json")
+        is_success = 200 <= status < 300
+        # What stands between may answer in JSON too, but never with the problem details of this server.
+        kind = "application/json" if is_success else "application/problem+json"
         try:
-            body = loads(text) if is_json else None
+            body = loads(text) if headers.get("content-type", "").split(";")[0].strip() == kind else None
         except ValueError:
             body = None
-        if 200 <= status < 300 and body is not None:
+        if not is_success or body is None:
+            raise self._problem(status, headers, body)
+        try:
             return self.call.read(Answer(status, body))
-        raise self._problem(status, headers, body)
+        except Unexpected as error:
+            error.outcome = self._unless_read()
+            raise
 
     def pause_after(self, error: AgentMemoryError) -> float:
         """How many seconds to wait before the next attempt; raises the error if there is none."""
         if isinstance(error, Conflict) and self._unknown and self.call.settle is not None:
             self.call = self.call.settle
             return 0.0
+        if isinstance(error, NotFound) and self._writes and not self.call.writes:
+            error = Conflict("the document was removed meanwhile, or somebody else was first")
         self._made += 1
         self._unknown |= error.outcome is Outcome.UNKNOWN
         may_repeat = error.outcome is Outcome.NOT_DONE or self.call.repeatable
@@ -109,8 +123,12 @@ class Attempts(Generic[T]):
             raise self._told(error)
         return pause
 
+    def _unless_read(self) -> Outcome:
+        """What became of an attempt that the server may have carried out."""
+        return Outcome.UNKNOWN if self.call.writes else Outcome.NOT_DONE
+
     def _told(self, error: AgentMemoryError) -> AgentMemoryError:
-        if self._unknown and self.call.writes:
+        if self._unknown and self._writes:
             error.outcome = Outcome.UNKNOWN
         return error
 
@@ -137,7 +155,7 @@ class Attempts(Generic[T]):
         """What somebody else answered, such as a proxy, who does not tell what became of the call."""
         if status in (414, 431):
             return TooLarge(_TOO_LONG, status=status)
-        outcome = Outcome.UNKNOWN if self.call.writes and (status >= 500 or status < 300) else Outcome.NOT_DONE
+        outcome = self._unless_read() if status >= 500 or status < 300 else Outcome.NOT_DONE
         message = f"what answers at {self._server} (status {status}) is no agent-memory server, or one behind a proxy that failed"
         kind = _BY_STATUS.get(status, Unexpected) if status >= 500 else Unexpected
         return kind(message, outcome=outcome, retryable=status in (429, 502, 503, 504), status=status)

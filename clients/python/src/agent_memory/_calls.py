@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypedDict, TypeVar, cast
 from urllib.parse import quote
 
 from pydantic import ValidationError
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 M = TypeVar("M", bound=models.Model)
+Q = TypeVar("Q", bound="Paged")
 
 Names = str | Sequence[str]
 """One name, or several, of which any will do."""
@@ -166,8 +167,27 @@ class Call(Generic[T]):
         return self.method != "GET"
 
 
-def store(memory: NewMemory) -> Call[str]:
+def store(
+    space: str,
+    trigger: Any,
+    context: Any,
+    created_at: Time | None,
+    metadata: Mapping[str, Any] | None,
+    status: Status | None,
+    idempotency_key: str | None,
+) -> Call[str]:
     """Stores a memory, under a key, so that it can be repeated."""
+    memory = NewMemory(space=space, trigger=trigger)
+    if context is not KEEP:
+        memory["context"] = context
+    if created_at is not None:
+        memory["created_at"] = created_at
+    if metadata is not None:
+        memory["metadata"] = metadata
+    if status is not None:
+        memory["status"] = status
+    if idempotency_key is not None:
+        memory["idempotency_key"] = idempotency_key
     return Call("POST", "/v1/memories", lambda answer: _field(answer, "id"), body=_memory(memory).encode())
 
 
@@ -290,6 +310,16 @@ def recall(text: str, question: Question) -> Call[models.Recalled]:
     return Call("GET", "/v1/recall", _model(models.Recalled), params=params)
 
 
+def spaces(
+    under: str | None, collection: str | None, depth: int | None, limit: int | None, cursor: str | None
+) -> Call[list[models.SpaceLevel]]:
+    """Lists spaces."""
+    given = {"under": under, "collection": collection, "depth": depth, "limit": limit, "cursor": cursor}
+    params: Params = [(name, value) for name, value in given.items() if value is not None]
+    levels = _model(models.SpaceLevels)
+    return Call("GET", "/v1/spaces", lambda answer: levels(answer).levels, params=params)
+
+
 def health() -> Call[models.Health]:
     """Asks how the engine is."""
     return Call("GET", "/v1/health", _model(models.Health))
@@ -323,6 +353,13 @@ def _memory(memory: NewMemory) -> JsonText:
     )
 
 
+def following(query: Q, next: str) -> Q:
+    """The query of the page behind a cursor, which starts where the one before has ended."""
+    rest: Any = {**query, "cursor": next}
+    rest.pop("offset", None)
+    return cast(Q, rest)
+
+
 def _params(of: type, given: Mapping[str, Any]) -> Params:
     _check_names(given, frozenset(of.__annotations__))
     params: Params = []
@@ -330,6 +367,9 @@ def _params(of: type, given: Mapping[str, Any]) -> Params:
         if value is None:
             continue
         values = [value] if isinstance(value, (str, int, datetime)) else list(value)
+        # To leave out none is no condition, but none of the statuses or spaces would be all of them to the server.
+        if not values and name != "exclude":
+            raise InvalidInput(f"{name} is empty: name one, or leave it out")
         params += [(name, _text(each)) for each in values]
     return params
 

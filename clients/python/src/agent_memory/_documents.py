@@ -1,60 +1,20 @@
-"""What the adapters share: values of any size in documents, and the removal of any number of them."""
+"""What the adapters share: documents that are put, replaced and removed beside others who do, and conditions on them."""
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from collections.abc import Mapping, Sequence
-from typing import Any, TypedDict
+from typing import Any
 
-from ._calls import Question
+from ._calls import Expect, Question, Selection
 from .client import Memory
-from .errors import Conflict, Corrupt, LimitExceeded, TooLarge
+from .errors import Conflict, LimitExceeded, TooLarge
 from .models import Document, Hit
-from .spaces import id_in
 
-# Bytes of a value that go into the document itself, and of each part of a larger one: less than 1 MiB as base64.
-_INLINE = 16 << 10
-_PART = 700 << 10
 # How many documents are removed at once where a removal would be too large: parts of 64 MiB in all.
 _AT_ONCE = 50
 _LONGEST_QUESTION = 16 << 10
 # Characters of a name or text in a condition, which has 16 KiB at most.
 _LONGEST_LITERAL = 1000
-
-
-class Packed(TypedDict, total=False):
-    """A value: its bytes in base64, or the hashes of its parts."""
-
-    data: str
-    parts: list[str]
-
-
-def pack(memory: Memory, collection: str, space: str, value: bytes) -> Packed:
-    """Stores what is too large for a document as parts in a space, each under its hash. What refers to them is written after them."""
-    if len(value) <= _INLINE:
-        return {"data": base64.b64encode(value).decode()}
-    parts = []
-    for start in range(0, len(value), _PART):
-        part = value[start : start + _PART]
-        name = hashlib.sha256(part).hexdigest()
-        put_once(memory, collection, id_in(space, name), base64.b64encode(part).decode(), space)
-        parts.append(name)
-    return {"parts": parts}
-
-
-def unpack(memory: Memory, collection: str, space: str, packed: Packed) -> bytes:
-    """The value that was packed; :class:`Corrupt` where a part of it is missing."""
-    if (data := packed.get("data")) is not None:
-        return base64.b64decode(data)
-    found = []
-    for name in packed.get("parts", []):
-        document = memory.get_document(collection, id_in(space, name))
-        part = b"" if document is None else base64.b64decode(document.content)
-        if hashlib.sha256(part).hexdigest() != name:
-            raise Corrupt(f"the part {name} of a value in {collection} is missing or damaged")
-        found.append(part)
-    return b"".join(found)
 
 
 def put_once(
@@ -81,16 +41,18 @@ def replace(
     content: str,
     space: str,
     metadata: Mapping[str, Any] | None = None,
-    created_at: int = 0,
-) -> Document:
-    """Puts a document in the place of whatever is there, in a way that can be repeated after a connection broke."""
-    expect: Any = "absent"
+    created_at: int | None = None,
+) -> Document | None:
+    """Puts a document in the place of the one that is there, which it returns, in a way that can be repeated after a connection broke."""
+    found: Document | None = None
     while True:
+        expect: Expect = "absent" if found is None else found.revision
         try:
-            return memory.put_document(collection, id, content, space=space, metadata=metadata, created_at=created_at, expect=expect)
+            memory.put_document(collection, id, content, space=space, metadata=metadata, created_at=created_at, expect=expect)
         except Conflict:
             found = memory.get_document(collection, id)
-            expect = "absent" if found is None else found.revision
+        else:
+            return found
 
 
 def remove_unchanged(memory: Memory, document: Document) -> bool:
@@ -100,12 +62,13 @@ def remove_unchanged(memory: Memory, document: Document) -> bool:
     return bool(memory.remove_documents(document.collection, ids=[document.id], where=where, max=1).ids)
 
 
-def remove_under(memory: Memory, collection: str, space: str) -> None:
-    """Removes all documents of a space and below it, however many there are."""
+def remove_under(memory: Memory, collection: str, space: str, where: str | None = None) -> None:
+    """Removes all documents of a space and below it that satisfy a condition, however many there are."""
+    selection: Selection = {"under": space} if where is None else {"under": space, "where": where}
     try:
-        memory.remove_documents(collection, under=space, max=10_000)
+        memory.remove_documents(collection, max=10_000, **selection)
     except LimitExceeded:
-        while ids := [document.id for document in memory.query_documents(collection, under=space, limit=_AT_ONCE).documents]:
+        while ids := [document.id for document in memory.query_documents(collection, limit=_AT_ONCE, **selection).documents]:
             memory.remove_documents(collection, ids=ids, max=len(ids))
 
 

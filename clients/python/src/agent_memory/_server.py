@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import logging
 import os
-import queue
 import secrets
 import shutil
 import signal
@@ -12,8 +12,11 @@ import subprocess
 import sys
 import sysconfig
 import threading
+from concurrent.futures import Future
 from pathlib import Path
 from urllib.parse import quote
+
+import httpx
 
 from .errors import InvalidInput, Unavailable, Unsupported
 
@@ -24,19 +27,25 @@ _PATIENCE = 15
 
 
 def find_binary() -> str:
-    """The binary: in the folder of scripts that pip fills, then on the PATH, then as ``AGENT_MEMORY_BIN`` names it."""
+    """The binary: as ``AGENT_MEMORY_BIN`` names it, then in the folder of scripts that pip fills, then on the PATH."""
+    if named := os.environ.get("AGENT_MEMORY_BIN"):
+        if not _is_program(named):
+            raise InvalidInput("AGENT_MEMORY_BIN names no program that can be run")
+        return named
     name = "agent-memory.exe" if os.name == "nt" else "agent-memory"
     schemes = [sysconfig.get_default_scheme(), sysconfig.get_preferred_scheme("user")]
-    folders = [sysconfig.get_path("scripts", scheme) for scheme in schemes]
-    candidates = [os.path.join(folder, name) for folder in folders]
-    candidates += [shutil.which(name) or "", os.environ.get("AGENT_MEMORY_BIN", "")]
-    for candidate in candidates:
-        if candidate and os.access(candidate, os.X_OK) and os.path.isfile(candidate):
+    candidates = [os.path.join(sysconfig.get_path("scripts", scheme), name) for scheme in schemes]
+    for candidate in (*candidates, shutil.which(name)):
+        if candidate and _is_program(candidate):
             return candidate
     raise Unavailable(
         "the program agent-memory is not here: `pip install agent-memory` brings it where there is a wheel for this machine; "
-        "else build it, and put it on the PATH or name it in AGENT_MEMORY_BIN"
+        "else build it, and name it in AGENT_MEMORY_BIN or put it on the PATH"
     )
+
+
+def _is_program(path: str) -> bool:
+    return os.access(path, os.X_OK) and os.path.isfile(path)
 
 
 def database_url(database: str | os.PathLike[str]) -> str:
@@ -53,11 +62,15 @@ class Server:
     """A running server, which ends with :meth:`stop`, and also when this process dies."""
 
     def __init__(self, database: str | os.PathLike[str], seconds: float) -> None:
-        """Starts it, and returns when it listens; :class:`Unavailable` with its last words when it does not within ``seconds``."""
+        """Starts it, and returns when it listens; :class:`Unavailable` with its last words when it does not within ``seconds``.
+
+        One that asks for no token is ended: an older program does not know of it, and would let in everybody on this machine.
+        """
         if getattr(sys, "frozen", False) or not sys.executable:
             raise Unsupported("a frozen program can't start the server: start `agent-memory serve`, and use Memory.connect")
         self.token = secrets.token_urlsafe(32)
-        self._words: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+        self._listening: Future[str] = Future()
+        self._last = "it said nothing"
         # What others may not see, the password in a URL and the token, goes by the environment; a command line is public.
         environment = {**os.environ, "AGENT_MEMORY_URL": database_url(database), "AGENT_MEMORY_TOKEN": self.token}
         command = [find_binary(), "serve", "--listen", "127.0.0.1:0"]
@@ -74,6 +87,7 @@ class Server:
         threading.Thread(target=self._listen, daemon=True).start()
         try:
             self.url = self._address(seconds)
+            self._check_token(seconds)
         except BaseException:
             self.stop()
             raise
@@ -96,19 +110,23 @@ class Server:
         with self._process.stderr as lines:
             for line in lines:
                 text = line.decode(errors="replace").rstrip()
-                self._words.put(text)
+                if text.startswith(_LISTENING) and not self._listening.done():
+                    self._listening.set_result(text.removeprefix(_LISTENING))
+                self._last = text
                 _LOG.info("%s", text)
-        self._words.put(None)
+        if not self._listening.done():
+            self._listening.set_exception(Unavailable(f"the server did not start: {self._last}"))
 
     def _address(self, seconds: float) -> str:
-        last = "it said nothing"
-        while True:
-            try:
-                word = self._words.get(timeout=seconds)
-            except queue.Empty:
-                raise Unavailable(f"the server has not begun to listen within {seconds:g} seconds: {last}") from None
-            if word is None:
-                raise Unavailable(f"the server did not start: {last}")
-            if word.startswith(_LISTENING):
-                return word.removeprefix(_LISTENING)
-            last = word
+        try:
+            return self._listening.result(seconds)
+        except concurrent.futures.TimeoutError:
+            raise Unavailable(f"the server has not begun to listen within {seconds:g} seconds: {self._last}") from None
+
+    def _check_token(self, seconds: float) -> None:
+        try:
+            status = httpx.get(f"{self.url}/v1/health", timeout=seconds, trust_env=False).status_code
+        except httpx.HTTPError as error:
+            raise Unavailable(f"the server does not answer: {self._last}", retryable=True) from error
+        if status != httpx.codes.UNAUTHORIZED:
+            raise Unsupported("the program agent-memory is older than this client, and asks for no token: upgrade it")

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .models import Document, Hit, MemoryRecord, Neighbour
+    from .models import Document, Hit, MemoryRecord, Neighbour, SpaceCount
 
 # How many characters of a text a cell shows.
 _SHOWN = 200
@@ -25,6 +25,12 @@ def documents(records: Iterable[Document]) -> str:
     """A table of documents."""
     rows = [(r.id, _time(r.created_at), r.space_id, str(r.revision), r.content) for r in records]
     return _table(("id", "created", "space", "revision", "content"), rows)
+
+
+def spaces(found: Iterable[SpaceCount]) -> str:
+    """A table of spaces."""
+    rows = [(each.id, f"{each.count}{'+' if each.more else ''}", _time(each.newest)) for each in found]
+    return _table(("space", "count", "newest"), rows)
 
 
 def hits(found: Iterable[Hit]) -> str:

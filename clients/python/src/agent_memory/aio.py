@@ -88,26 +88,8 @@ class AsyncMemory:
         status: Status | None = None,
         idempotency_key: str | None = None,
     ) -> str:
-        """Stores a memory and returns its id.
-
-        ``space`` is where it happened, from broad to narrow (``discord-guild1-general-ana-m1``; 1 to 512 bytes), ``trigger`` what
-        happened, any JSON of at most 4 MiB, ``context`` what came of it, of at most 8 MiB, if that is known already.
-        ``created_at`` is now unless given, and ``status`` is ``pending``. ``metadata`` is an object of at most 64 KiB. A second store
-        with the same ``idempotency_key``, trigger and space returns the first id; with another trigger or space it is
-        :class:`Conflict`.
-        """
-        memory = NewMemory(space=space, trigger=trigger)
-        if context is not KEEP:
-            memory["context"] = context
-        if created_at is not None:
-            memory["created_at"] = created_at
-        if metadata is not None:
-            memory["metadata"] = metadata
-        if status is not None:
-            memory["status"] = status
-        if idempotency_key is not None:
-            memory["idempotency_key"] = idempotency_key
-        return await self._do(calls.store(memory))
+        """Stores a memory and returns its id, as :meth:`Memory.store`."""
+        return await self._do(calls.store(space, trigger, context, created_at, metadata, status, idempotency_key))
 
     async def store_many(self, memories: Iterable[NewMemory]) -> list[str]:
         """Stores memories, all or none, at most 10,000 and 64 MiB of text, and returns their ids in order.
@@ -126,11 +108,7 @@ class AsyncMemory:
         status: Status | None = None,
         if_revision: int | None = None,
     ) -> models.Updated:
-        """Changes the context (``CLEAR`` takes it away), the metadata or the status of a memory; what is not given stays.
-
-        ``merge_metadata`` is a merge patch (RFC 7396). Where the memory has another revision than ``if_revision``, it is
-        :class:`Conflict`; without one, the call is not attempted again while it is unknown what an attempt did.
-        """
+        """Changes the context, the metadata or the status of a memory, as :meth:`Memory.update`."""
         return await self._do(calls.update(id, context, merge_metadata, replace_metadata, status, if_revision))
 
     async def get(self, id: str) -> models.MemoryRecord | None:
@@ -148,31 +126,23 @@ class AsyncMemory:
         return await self._do(calls.query(query))
 
     async def pages(self, **query: Unpack[Query]) -> AsyncIterator[models.MemoryPage]:
-        """Reads all pages of :meth:`query`, one after the other."""
+        """Reads a page of memories, by spaces and conditions, as :meth:`Memory.query`."""
         while True:
             page = await self.query(**query)
             yield page
             if page.next is None:
                 return
-            query["cursor"] = page.next
-            query.pop("offset", None)
+            query = calls.following(query, page.next)
 
     async def walk(self, **query: Unpack[Query]) -> AsyncIterator[models.MemoryRecord]:
-        """Reads all memories that :meth:`query` finds, each once, also while others are stored.
-
-        Fails with :class:`Corrupt` behind the page that has a row that can't be read; :meth:`pages` goes on.
-        """
+        """Reads all memories that :meth:`query` finds, each once, as :meth:`Memory.walk`."""
         async for page in self.pages(**query):
             for memory in page.memories:
                 yield memory
             error_of_unreadable(page.unreadable)
 
     async def recall(self, text: str, **question: Unpack[Question]) -> models.Recalled:
-        """Answers a question in words, best first, from the memories of some spaces, or the documents of a ``collection``.
-
-        The spaces and conditions are those of :meth:`query`. ``limit`` is 10 unless given, ``neighbours`` says how many records on each
-        side of a hit come with it, ``explain`` why it is one; ``language``, ``container`` and ``speaker`` how the records are read.
-        """
+        """Answers a question in words, best first, as :meth:`Memory.recall`."""
         return await self._do(calls.recall(text, question))
 
     async def put_document(
@@ -186,12 +156,7 @@ class AsyncMemory:
         created_at: Time | None = None,
         expect: Expect | None = None,
     ) -> models.Document:
-        """Creates or replaces a document of at most 1 MiB, and returns it as it is then.
-
-        With ``expect``, the revision that must be in place or ``"absent"``, anything else is :class:`Conflict`; without it, the call is not
-        attempted again while it is unknown what an attempt did. A collection has a name of ``[a-z0-9_-]``, a document an id of 1 to 256
-        bytes.
-        """
+        """Creates or replaces a document, and returns it as it is then, as :meth:`Memory.put_document`."""
         return await self._do(calls.put_document(collection, id, content, space, metadata, created_at, expect))
 
     async def add_document(
@@ -221,8 +186,7 @@ class AsyncMemory:
             yield page
             if page.next is None:
                 return
-            query["cursor"] = page.next
-            query.pop("offset", None)
+            query = calls.following(query, page.next)
 
     async def walk_documents(self, collection: str, **query: Unpack[Paged]) -> AsyncIterator[models.Document]:
         """Reads all documents that :meth:`query_documents` finds, as :meth:`walk` does memories."""
@@ -240,15 +204,24 @@ class AsyncMemory:
         dry_run: bool = False,
         **selection: Unpack[Selection],
     ) -> models.Removed:
-        """Removes the documents that satisfy all that is given: ids, spaces, ``where`` and ``text``.
-
-        When more than ``max`` are found, none is removed (:class:`LimitExceeded`). ``dry_run`` tells what would be removed.
-        """
+        """Removes the documents that satisfy all that is given, as :meth:`Memory.remove_documents`."""
         return await self._do(calls.remove_documents(collection, ids, max, dry_run, selection))
 
     async def remove_document(self, collection: str, id: str) -> bool:
         """Removes one document; tells whether it was there."""
         return bool((await self.remove_documents(collection, ids=[id], max=1)).ids)
+
+    async def spaces(
+        self,
+        under: str | None = None,
+        *,
+        collection: str | None = None,
+        depth: int | None = None,
+        limit: int | None = None,
+        cursor: str | None = None,
+    ) -> list[models.SpaceLevel]:
+        """Lists the spaces right below one, or the top-level ones, as :meth:`Memory.spaces`."""
+        return await self._do(calls.spaces(under, collection, depth, limit, cursor))
 
     async def collections(self) -> list[str]:
         """The collections that hold a document, as far as the token may use them."""

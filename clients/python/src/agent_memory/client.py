@@ -93,18 +93,7 @@ class Memory:
         with the same ``idempotency_key``, trigger and space returns the first id; with another trigger or space it is
         :class:`Conflict`.
         """
-        memory = NewMemory(space=space, trigger=trigger)
-        if context is not KEEP:
-            memory["context"] = context
-        if created_at is not None:
-            memory["created_at"] = created_at
-        if metadata is not None:
-            memory["metadata"] = metadata
-        if status is not None:
-            memory["status"] = status
-        if idempotency_key is not None:
-            memory["idempotency_key"] = idempotency_key
-        return self._do(calls.store(memory))
+        return self._do(calls.store(space, trigger, context, created_at, metadata, status, idempotency_key))
 
     def store_many(self, memories: Iterable[NewMemory]) -> list[str]:
         """Stores memories, all or none, at most 10,000 and 64 MiB of text, and returns their ids in order.
@@ -151,8 +140,7 @@ class Memory:
             yield page
             if page.next is None:
                 return
-            query["cursor"] = page.next
-            query.pop("offset", None)
+            query = calls.following(query, page.next)
 
     def walk(self, **query: Unpack[Query]) -> Iterator[models.MemoryRecord]:
         """Reads all memories that :meth:`query` finds, each once, also while others are stored.
@@ -217,8 +205,7 @@ class Memory:
             yield page
             if page.next is None:
                 return
-            query["cursor"] = page.next
-            query.pop("offset", None)
+            query = calls.following(query, page.next)
 
     def walk_documents(self, collection: str, **query: Unpack[Paged]) -> Iterator[models.Document]:
         """Reads all documents that :meth:`query_documents` finds, as :meth:`walk` does memories."""
@@ -244,6 +231,22 @@ class Memory:
     def remove_document(self, collection: str, id: str) -> bool:
         """Removes one document; tells whether it was there."""
         return bool(self.remove_documents(collection, ids=[id], max=1).ids)
+
+    def spaces(
+        self,
+        under: str | None = None,
+        *,
+        collection: str | None = None,
+        depth: int | None = None,
+        limit: int | None = None,
+        cursor: str | None = None,
+    ) -> list[models.SpaceLevel]:
+        """Lists the spaces right below one, or the top-level ones: of the ledger, or of the documents of a ``collection``.
+
+        ``depth`` is how many levels, 1 unless given and at most 8. A level has ``limit`` spaces, 50 unless given and at most 1,000; its
+        ``next`` is the ``cursor`` of the rest, with the same ``under``.
+        """
+        return self._do(calls.spaces(under, collection, depth, limit, cursor))
 
     def collections(self) -> list[str]:
         """The collections that hold a document, as far as the token may use them."""
@@ -278,7 +281,8 @@ class Memory:
                 chunks = []
                 for chunk in answer.iter_bytes():
                     chunks.append(chunk)
-                    attempts.remaining()
+                    if attempts.is_late:
+                        raise httpx.ReadTimeout("the answer is still under way", request=answer.request)
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise attempts.broken(error) from error
         return attempts.read(answer.status_code, answer.headers, b"".join(chunks).decode(errors="replace"))

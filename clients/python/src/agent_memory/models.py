@@ -101,6 +101,37 @@ class DocumentPage(Model):
         return _table.documents(self.documents)
 
 
+class SpaceCount(Model):
+    """A space, and what it and all below it hold."""
+
+    id: str
+    count: int
+    """How many memories or documents, exactly up to 1,000."""
+    more: bool
+    """Whether there are more than ``count``."""
+    newest: int
+    """When the newest of them was created, in milliseconds since 1970 UTC."""
+
+
+class SpaceLevel(Model):
+    """The spaces right below one."""
+
+    under: str | None = None
+    """What they lie below; ``None`` for top-level spaces."""
+    spaces: list[SpaceCount]
+    next: str | None = None
+    """The ``cursor`` of the rest of this level, asked for with its ``under``."""
+
+    def _repr_html_(self) -> str:
+        return _table.spaces(self.spaces)
+
+
+class SpaceLevels(Model):
+    """Spaces, level by level."""
+
+    levels: list[SpaceLevel]
+
+
 class Updated(Model):
     """What an update left behind."""
 

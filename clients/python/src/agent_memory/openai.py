@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 from agents.memory import SessionSettings
 from agents.memory.session import SessionABC
 
-from ._documents import pack, put_once, remove_unchanged, remove_under, unpack
+from ._documents import put_once, remove_unchanged
+from ._parts import Parts, Write
 from .client import Memory
 from .errors import Conflict
 from .models import Document
@@ -47,7 +48,7 @@ class AgentMemorySession(SessionABC):
         self._memory = memory
         self._space = space_of(root, session_id)
         self._collection = collection
-        self._parts = f"{collection}_parts"
+        self._parts = Parts(memory, f"{collection}_parts")
 
     async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
         """The latest items, oldest first: ``limit`` of them, or as many as the settings of the session say, or all."""
@@ -74,18 +75,20 @@ class AgentMemorySession(SessionABC):
         for document in pages:
             if limit is not None and len(items) >= limit:
                 break
-            items[:0] = self._items(document)
+            items[:0] = self._parts.read(document, self._items) or []
         return items if limit is None else items[len(items) - limit :] if 0 < limit < len(items) else items[: max(limit, 0)]
 
     def _add(self, items: list[TResponseInputItem]) -> None:
-        content, number = self._content(items), 0
+        write, number = Write(self._parts, self._space), 0
+        content = _content(items, write)
         while True:
             newest = self._newest()
             if newest is not None:
                 number = max(number, newest.metadata["number"] + 1)
             # The order of a session is that of its numbers, also where clocks differ.
             created_at = max(time.time_ns() // 1_000_000, 0 if newest is None else newest.created_at)
-            id, about = id_in(self._space, f"{number:016}"), {"number": number}
+            # The name of the write is in the metadata, so that equal items of another writer are not taken for these.
+            id, about = id_in(self._space, f"{number:016}"), {"number": number, **write.about}
             if put_once(self._memory, self._collection, id, content, self._space, about, created_at):
                 return
             # The newest may have a lower number than others: who added it may have looked while the one before was taken away.
@@ -93,37 +96,43 @@ class AgentMemorySession(SessionABC):
 
     def _pop(self) -> TResponseInputItem | None:
         while (newest := self._newest()) is not None:
-            items = self._items(newest)
-            if len(items) <= 1:
-                if remove_unchanged(self._memory, newest):
-                    return items[0] if items else None
+            items = self._parts.read(newest, self._items)
+            if items is None:
                 continue
-            content = self._content(items[:-1])
-            try:
-                self._memory.put_document(
-                    self._collection, newest.id, content, space=self._space, metadata=newest.metadata, expect=newest.revision
-                )
-            except Conflict:
-                continue
-            return items[-1]
+            write = Write(self._parts, self._space)
+            if self._shorten(newest, items[:-1], write):
+                self._parts.remove(self._space, [newest])
+                return items[-1]
+            write.discard()
         return None
 
+    def _shorten(self, batch: Document, left: list[TResponseInputItem], write: Write) -> bool:
+        """Leaves some items of a batch; tells whether it did, and so that nobody has changed the batch meanwhile."""
+        if not left:
+            return remove_unchanged(self._memory, batch)
+        content, about = _content(left, write), {**batch.metadata, **write.about}
+        try:
+            self._memory.put_document(self._collection, batch.id, content, space=self._space, metadata=about, expect=batch.revision)
+        except Conflict:
+            return False
+        return True
+
     def _clear(self) -> None:
-        for collection in (self._collection, self._parts):
-            remove_under(self._memory, collection, self._space)
+        self._parts.remove_with_documents([self._collection], self._space)
 
     def _newest(self) -> Document | None:
         return next(self._memory.walk_documents(self._collection, space=self._space, limit=1), None)
 
-    def _content(self, items: list[TResponseInputItem]) -> str:
-        text = json.dumps(items, ensure_ascii=False)
-        if len(text) <= 100_000 and "\\u0000" not in text:
-            return text
-        return json.dumps(pack(self._memory, self._parts, f"{self._space}/parts", text.encode()))
-
     def _items(self, document: Document) -> list[TResponseInputItem]:
         stored = json.loads(document.content)
         if isinstance(stored, dict):
-            stored = json.loads(unpack(self._memory, self._parts, f"{self._space}/parts", stored))  # type: ignore[arg-type]
+            stored = json.loads(self._parts.unpack(self._space, stored))  # type: ignore[arg-type]
         items: list[TResponseInputItem] = stored
         return items
+
+
+def _content(items: list[TResponseInputItem], write: Write) -> str:
+    text = json.dumps(items, ensure_ascii=False)
+    if len(text) <= 100_000 and "\\u0000" not in text:
+        return text
+    return json.dumps(write.pack(text.encode()))

@@ -107,6 +107,11 @@ impl MessageAnswer {
         Ok(Self { thought, actions, parameters, providers, text, memory })
     }
 
+    /// Whether it was plain text: an answer in a form has a thought.
+    pub(in crate::flow) fn is_plain(&self) -> bool {
+        self.thought.is_empty()
+    }
+
     /// One that says and does nothing.
     pub(in crate::flow) fn ignored() -> Self {
         Self { actions: vec![IGNORE.to_owned()], ..Self::saying(String::new()) }

@@ -15,7 +15,7 @@ struct Correction {
     correction: String,
 }
 
-/// Corrects or forgets a fact: one of the room of the message, or one about its author that may be shown there.
+/// Corrects or forgets a fact that became known in the room of the message.
 pub(super) fn tool() -> Tool {
     ["FORGET_FACT", "CORRECT_FACT"].into_iter().fold(Tool::new("FORGET", forget).repeatable(), Tool::with_simile)
 }
@@ -24,7 +24,12 @@ async fn forget(Correction { fact, correction }: Correction, context: ToolContex
     let (records, message) = (context.records(), context.message());
     let facts = records.facts();
     let known = facts.find(&context.scope(), fact.trim()).await?;
-    let known = known.ok_or_else(|| Error::new(ErrorKind::NotFound, "no such fact is known here"))?;
+    let known = known.ok_or_else(|| {
+        Error::new(
+            ErrorKind::NotFound,
+            "no such fact became known in this conversation; others are changed where they did",
+        )
+    })?;
     let correction = correction.trim();
     if correction.is_empty() {
         facts.remove(&known).await?;

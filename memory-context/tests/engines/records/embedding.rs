@@ -27,6 +27,7 @@ cases! {
     pending_vectors_survive_the_end_of_a_process,
     an_embedder_that_fails_leaves_them_pending,
     a_fact_that_the_embedder_refuses_keeps_no_other_waiting,
+    refused_facts_at_the_head_keep_no_other_waiting,
     a_mark_that_is_none_keeps_no_other_waiting,
     a_document_that_is_no_vector_hides_none,
     vectors_of_another_model_are_refused_until_they_are_made_again,
@@ -41,6 +42,8 @@ struct Subjects {
     model: &'static str,
     width: usize,
     is_down: AtomicBool,
+    /// Whether it takes what it refuses at first.
+    is_lenient: AtomicBool,
 }
 
 const SUBJECTS: [&[&str]; 4] =
@@ -48,7 +51,11 @@ const SUBJECTS: [&[&str]; 4] =
 
 impl Subjects {
     fn new(model: &'static str) -> Arc<Self> {
-        Arc::new(Self { model, width: SUBJECTS.len(), is_down: AtomicBool::new(false) })
+        Arc::new(Self::of_width(model, SUBJECTS.len()))
+    }
+
+    fn of_width(model: &'static str, width: usize) -> Self {
+        Self { model, width, is_down: AtomicBool::new(false), is_lenient: AtomicBool::new(false) }
     }
 
     /// `hot` is the opposite of `cold`.
@@ -76,7 +83,7 @@ impl Embedder for Subjects {
         if self.is_down.load(Ordering::SeqCst) {
             return Err(Error::new(ErrorKind::Unavailable, "the model is down"));
         }
-        if texts.iter().any(|text| text.contains("refused")) {
+        if !self.is_lenient.load(Ordering::SeqCst) && texts.iter().any(|text| text.contains("refused")) {
             return Err(Error::too_large("the model does not take that"));
         }
         Ok(texts.iter().map(|text| self.vector(text)).collect())
@@ -238,6 +245,22 @@ async fn a_fact_that_the_embedder_refuses_keeps_no_other_waiting(stage: Stage) -
     Ok(())
 }
 
+async fn refused_facts_at_the_head_keep_no_other_waiting(stage: Stage) -> CaseResult {
+    let (subjects, clock) = (Subjects::new("m"), Arc::new(ManualClock::new(at(0))));
+    let records = with(stage.records("a").with_clock(Arc::clone(&clock) as _), &subjects);
+    for (number, text) in ["refused", "refused too", "refused as well", "Ana likes tea"].into_iter().enumerate() {
+        clock.set(at(number as i64));
+        know(&records, "r", "ana", text, number as i64).await;
+    }
+    assert_eq!(records.facts().embed_pending(2).await?, 0, "the first two are refused");
+    assert_eq!(records.facts().embed_pending(2).await?, 1, "and the next two are looked at");
+    subjects.is_lenient.store(true, Ordering::SeqCst);
+    assert_eq!(records.facts().embed_pending(9).await?, 0, "they are not asked for again at once");
+    clock.set(at(3_600_003));
+    assert_eq!(records.facts().embed_pending(9).await?, 3);
+    Ok(())
+}
+
 async fn a_mark_that_is_none_keeps_no_other_waiting(stage: Stage) -> CaseResult {
     let (records, documents) = (with(stage.records("a"), &Subjects::new("m")), stage.provider().documents());
     know(&records, "r", "ana", "Ana likes tea", 1).await;
@@ -294,7 +317,7 @@ async fn vectors_of_another_model_are_refused_until_they_are_made_again(stage: S
 
 async fn a_vector_of_another_width_is_refused(stage: Stage) -> CaseResult {
     knowing(&stage, &["Ana likes tea"]).await;
-    let wide = Arc::new(Subjects { model: "m", width: 5, is_down: AtomicBool::new(false) });
+    let wide = Arc::new(Subjects::of_width("m", 5));
     let records = with(stage.records("a"), &wide);
     let error = records.facts().recall(&scope("r", "ana"), &FactQuery::new("tea")).await.expect_err("another width");
     assert_eq!(error.kind(), ErrorKind::SchemaMismatch);

@@ -21,6 +21,7 @@ cases! {
     agents_do_not_know_what_others_know,
     a_fact_has_a_kind_and_metadata,
     a_fact_is_replaced_and_removed,
+    a_fact_is_changed_where_it_became_known,
     racing_corrections_leave_one,
 }
 
@@ -261,6 +262,25 @@ async fn a_fact_is_replaced_and_removed(stage: Stage) -> CaseResult {
     assert!(recalled(&elsewhere, scope("r", "ana"), "Cusco").await.is_empty());
     assert_eq!(elsewhere.facts().remove(&cusco.fact).await.expect_err("gone").kind(), ErrorKind::NotFound);
     assert!(records.facts().remember(new("Ana lives in Cusco")).await?.is_new, "it can be learned again");
+    Ok(())
+}
+
+async fn a_fact_is_changed_where_it_became_known(stage: Stage) -> CaseResult {
+    let records = stage.records("a");
+    direct(&records, "dm-ana", &["ana"]).await;
+    join(&records, "group", &["ana", "bob"]).await;
+    know(&records, "dm-ana", "ana", "Ana looks for a job", 1).await;
+    know(&records, "group", "ana", "Ana has a boat", 2).await;
+    assert_eq!(newest(&records, scope("dm-ana", "ana")).await, ["Ana has a boat", "Ana looks for a job"], "both show");
+    for (of_room, text, is_found) in [
+        ("dm-ana", "Ana looks for a job", true),
+        ("dm-ana", "Ana has a boat", false),
+        ("group", "Ana has a boat", true),
+        ("group", "Ana looks for a job", false),
+    ] {
+        let found = records.facts().find(&scope(of_room, "ana"), text).await?;
+        assert_eq!(found.is_some(), is_found, "{text} from {of_room}");
+    }
     Ok(())
 }
 

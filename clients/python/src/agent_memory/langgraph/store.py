@@ -24,7 +24,8 @@ from langgraph.store.base import (
 )
 
 from .._calls import Paged, Question
-from .._documents import ask, pack, remove_under, unpack
+from .._documents import ask, remove_unchanged, replace
+from .._parts import Parts, Write
 from ..client import Memory
 from ..models import Document
 from ..spaces import id_in, names_of, space_of
@@ -50,7 +51,7 @@ class AgentMemoryStore(BaseStore):
         self._memory = memory
         self._root = root
         self._collection = collection
-        self._parts = f"{collection}_parts"
+        self._parts = Parts(memory, f"{collection}_parts")
         self._index = index
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
@@ -79,7 +80,8 @@ class AgentMemoryStore(BaseStore):
     def _get(self, op: GetOp) -> Item | None:
         space = self._space(op.namespace)
         found = self._memory.get_document(self._collection, id_in(space, op.key))
-        return None if found is None else Item(**self._item(found))
+        item = None if found is None else self._item(found)
+        return None if item is None else Item(**item)
 
     def _put(self, op: PutOp) -> None:
         if op.ttl is not None:
@@ -90,14 +92,21 @@ class AgentMemoryStore(BaseStore):
         if len(text) <= _SHOWN and _is_kept(op.value):
             about["value"] = op.value
         else:
-            about["packed"] = pack(self._memory, self._parts, _parts_of(space, op.key), text.encode())
+            write = Write(self._parts, _parts_of(space))
+            about |= {"packed": write.pack(text.encode()), **write.about}
         content = _cut("\n".join(self._texts(op)).replace("\0", " "))
-        self._memory.put_document(self._collection, id_in(space, op.key), content, space=space, metadata=about)
+        replaced = replace(self._memory, self._collection, id_in(space, op.key), content, space, about)
+        if replaced is not None:
+            self._parts.remove(_parts_of(space), [replaced])
 
     def _delete(self, op: PutOp) -> None:
         space = self._space(op.namespace)
-        self._memory.remove_document(self._collection, id_in(space, op.key))
-        remove_under(self._memory, self._parts, _parts_of(space, op.key))
+        id = id_in(space, op.key)
+        if self._memory.remove_documents(self._collection, ids=[id], where="metadata.packed IS NULL", max=1).ids:
+            return
+        while (found := self._memory.get_document(self._collection, id)) is not None:
+            if remove_unchanged(self._memory, found):
+                return self._parts.remove(_parts_of(space), [found])
 
     def _search(self, op: SearchOp) -> list[SearchItem]:
         found = self._answers(op) if op.query else self._newest(op, None)
@@ -111,8 +120,8 @@ class AgentMemoryStore(BaseStore):
         if wheres:
             selection["where"] = " AND ".join(wheres)
         for document in self._memory.walk_documents(self._collection, **selection):
-            if document.id not in without:
-                yield SearchItem(**self._item(document), score=score)
+            if document.id not in without and (item := self._item(document)) is not None:
+                yield SearchItem(**item, score=score)
 
     def _answers(self, op: SearchOp) -> Iterator[SearchItem]:
         question: Question = {"under": self._space(op.namespace_prefix), "collection": self._collection, "limit": _MOST_HITS}
@@ -122,8 +131,8 @@ class AgentMemoryStore(BaseStore):
             question["where"] = " AND ".join(wheres)
         hits = ask(self._memory, op.query or "", question)
         for hit in hits:
-            if hit.document is not None:
-                yield SearchItem(**self._item(hit.document), score=hit.score)
+            if hit.document is not None and (item := self._item(hit.document)) is not None:
+                yield SearchItem(**item, score=hit.score)
         yield from self._newest(op, 0.0, frozenset(hit.document.id for hit in hits if hit.document is not None))
 
     def _list(self, op: ListNamespacesOp) -> list[tuple[str, ...]]:
@@ -143,12 +152,15 @@ class AgentMemoryStore(BaseStore):
         for path in paths:
             yield from get_text_at_path(op.value, path)
 
-    def _item(self, document: Document) -> dict[str, Any]:
+    def _item(self, document: Document) -> dict[str, Any] | None:
+        """What a document holds, or ``None`` where it was removed while its parts were read."""
+        return self._parts.read(document, self._read)
+
+    def _read(self, document: Document) -> dict[str, Any]:
         about = document.metadata
         value = about.get("value")
         if "packed" in about:
-            space = _parts_of(document.space_id, about["key"])
-            value = json.loads(unpack(self._memory, self._parts, space, about["packed"]))
+            value = json.loads(self._parts.unpack(_parts_of(document.space_id), about["packed"]))
         return {
             "value": value,
             "key": about["key"],
@@ -161,9 +173,9 @@ class AgentMemoryStore(BaseStore):
         return space_of(self._root, *namespace)
 
 
-def _parts_of(space: str, key: str) -> str:
-    """Where the parts of an item lie: below a segment that no name becomes, so that no namespace lies there."""
-    return f"{space}/+parts/{space_of(key)}"
+def _parts_of(space: str) -> str:
+    """Where the parts of the items in a space lie: in a segment that no name becomes, so that no namespace lies there."""
+    return f"{space}/+parts"
 
 
 def _is_at(namespace: Sequence[str], to: MatchCondition) -> bool:

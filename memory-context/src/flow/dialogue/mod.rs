@@ -1,53 +1,44 @@
 //! The dialogue with a model about one message: what it says, the tools that it calls, and what came of them.
 
-use std::panic::AssertUnwindSafe;
-use std::pin::pin;
+mod call;
+mod round;
+
 use std::sync::Arc;
-use std::time::Duration;
 
-use futures::FutureExt;
 use memory_core::{Error, ErrorKind, Result};
-use memory_model::{self as model, Completion, Prompt, ToolCall};
-use serde::{Deserialize, Serialize};
+use memory_model::{self as model, Completion, Prompt};
 use serde_json::Value;
-use tokio::time::{Instant, sleep_until};
-use tokio_util::sync::CancellationToken;
 
-use super::answer::{IGNORE, MessageAnswer, Mistake, Mode, REPLY, is};
+use self::call::{arguments_of, shown};
+pub(super) use self::round::Said;
+use self::round::{Calls, Refused};
+use super::answer::{MessageAnswer, Mode, REPLY, is};
 use super::attachments::for_model;
 use super::{End, Journal, MessageService, Recorded, Run, Step, Why, voice};
 use crate::prompt::MemoryUpdate;
-use crate::records::{self, ActionStatus, Message};
+use crate::records::Message;
 use crate::state::{
-    ActionPlan, ActionState, ComposeOptions, Note, PlanStep, Services, State, StepStatus, ToolResult, Turn, Values,
+    ActionPlan, ActionState, ComposeOptions, PlanStep, Services, State, StepStatus, ToolResult, Turn, Values, cut,
 };
-use crate::tool::{MAX_ARGUMENTS, Tool, ToolContext, ToolOutput};
+use crate::tool::Tool;
 
 /// How often a model is asked about one message at most. The last time it is offered no tools.
 pub const MAX_ROUNDS: usize = 8;
-/// How many tools are called about one message at most.
+/// How many tools are called about one message at most. The model is told how many more calls it wanted.
 pub const MAX_CALLS: usize = 32;
-/// How much of a tool's result a model is shown, in bytes.
-pub const MAX_RESULT: usize = 64 << 10;
-/// How many notes are kept, the newest.
-const NOTES: usize = 50;
-/// How many bytes of what a model wrote go back to it.
-const MAX_RETURNED: usize = 64 << 10;
-
-/// A limit that can't be told as a time ends as late as this.
-const FAR: Duration = Duration::from_secs(365 * 86_400);
-
 const LAST_ROUND: &str = "No more tools can be called now. Answer with what you know, with REPLY as the only action.";
 
 /// The work on one message with a model and its tools.
 ///
 /// # Behavior
 /// - The model may call tools by the endpoint's own calls, and then what it writes is what is said; or by the actions of an answer in
-///   XML or JSON. Plain text is an answer.
+///   XML or JSON. Plain text is an answer. One that the limit of tokens cut is said and ends with a note of that; calls, and an answer in
+///   XML or JSON that is not whole, are asked for again.
 /// - It is asked again with the results until it calls no tool any more, or until the user has heard all that there is to tell: a
 ///   text, and each result that is not empty.
-/// - Tools are called one after the other; each sees the results before it. One that is not known or not offered, is called with wrong
-///   arguments, fails, panics or is late has a failed result, and the rest goes on. What is late is dropped.
+/// - Each round offers the tools that are registered then. They are called one after the other; each sees the results before it. One that
+///   is not known, not offered or taken away meanwhile, is called with wrong arguments, fails, panics or is late has a failed result,
+///   and the rest goes on. What is late is dropped.
 /// - `REPLY` says the text at its place among the actions. Behind tools, and where providers were asked for that the model has not seen,
 ///   the text waits: the model is asked again, and if it gives no answer the text is said as it was.
 /// - Each result is a message of the agent in the room, before the next tool is called. When it can't be stored, that is the error, and
@@ -71,6 +62,8 @@ pub(super) struct Dialogue<'a> {
     messages: Vec<model::Message>,
     rounds: usize,
     calls: usize,
+    /// How many more calls the model wanted.
+    left_out: usize,
     has_said: bool,
     /// Why the model does what it does in this round; empty where it does not say.
     thought: String,
@@ -80,23 +73,6 @@ pub(super) struct Dialogue<'a> {
     kept: Vec<Vec<MemoryUpdate>>,
     /// Whether the model refused the images and documents of the message.
     is_text_only: bool,
-}
-
-/// What a model said in one round, as the journal has it.
-#[derive(Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) enum Said {
-    /// It calls tools by the endpoint's own calls.
-    Calls(Calls),
-    /// It answers, perhaps with actions.
-    Answer(MessageAnswer),
-}
-
-/// The endpoint's own calls of tools in one round.
-#[derive(Serialize, Deserialize)]
-pub(super) struct Calls {
-    text: String,
-    calls: Vec<ToolCall>,
 }
 
 /// A text that is to be said as a step of the journal, and the answer that it is of.
@@ -122,6 +98,7 @@ impl<'a> Dialogue<'a> {
             messages: Vec::new(),
             rounds: 0,
             calls: 0,
+            left_out: 0,
             has_said: false,
             thought: String::new(),
             held: None,
@@ -156,6 +133,7 @@ impl<'a> Dialogue<'a> {
     pub(super) async fn ask(&mut self) -> Result<Said> {
         self.rounds += 1;
         let is_last = self.rounds == MAX_ROUNDS || self.calls == MAX_CALLS;
+        self.look_up_tools().await;
         if self.messages.is_empty() {
             self.compose().await?;
         }
@@ -165,7 +143,7 @@ impl<'a> Dialogue<'a> {
         let tools = if is_last { Vec::new() } else { self.tools.iter().filter_map(Tool::spec).collect() };
         let mut prompt = Prompt { messages: self.messages.clone(), schema: None, tools };
         if is_last {
-            prompt.messages.push(model::Message::user(LAST_ROUND));
+            prompt.messages.push(model::Message::user(self.last_round()));
         }
         let mut attempt = 1;
         loop {
@@ -178,7 +156,7 @@ impl<'a> Dialogue<'a> {
                 let message = format!("the model gave no valid answer in {attempt} attempts; the last: {mistake}");
                 return Err(Error::new(ErrorKind::Unexpected, message));
             }
-            tracing::debug!(attempt, %mistake, "the model is asked again");
+            tracing::debug!(attempt, mistake, "the model is asked again");
             attempt += 1;
             prompt.messages.push(model::Message::assistant(written));
             prompt.messages.push(model::Message::user(format!(
@@ -215,23 +193,24 @@ impl<'a> Dialogue<'a> {
                 self.remember(&answer.memory).await;
             }
             match said {
-                Said::Calls(calls) => self.run_calls(calls).await?,
+                Said::Calls(calls) => Box::pin(self.run_calls(calls)).await?,
                 Said::Answer(answer) => match answer.mode() {
                     Mode::Ignore if self.is_idle() => return Err(End::Ignored(Why::Model)),
                     Mode::Ignore => return Ok(()),
                     Mode::Simple => return Ok(self.reply(&self.text_step(), &answer).await?),
-                    Mode::Actions => self.run_actions(answer).await?,
+                    Mode::Actions => Box::pin(self.run_actions(answer)).await?,
                 },
             }
             let is_heard = |result: &ToolResult| result.success && (result.is_said || result.told().is_empty());
-            if self.held.is_none() && self.has_said && self.turn.actions.results[before..].iter().all(is_heard) {
+            let is_told = self.held.is_none() && self.has_said && self.left_out == 0;
+            if is_told && self.turn.actions.results[before..].iter().all(is_heard) {
                 return Ok(());
             }
             let held_step = format!("{}.held", round_step(self.rounds));
             if let Some(held) = self.held.take_if(|_| self.journal.has(&held_step)) {
                 return Ok(self.reply(&held_step, &held).await?);
             }
-            said = match self.ask().await {
+            said = match Box::pin(self.ask()).await {
                 Ok(said) => said,
                 Err(error) => {
                     let Some(held) = self.held.take() else { return Err(error.into()) };
@@ -267,11 +246,15 @@ impl<'a> Dialogue<'a> {
         !self.has_said && self.turn.actions.results.is_empty()
     }
 
+    /// What can be called in this round: tools come and go while the agent runs.
+    async fn look_up_tools(&mut self) {
+        self.services = self.service.composer.services();
+        self.tools = Tool::offered(&self.services, &self.turn.message).await;
+    }
+
     /// What the model is asked, over the state as it is now.
     async fn compose(&mut self) -> Result<()> {
-        self.services = self.service.composer.services();
         self.refresh().await;
-        self.tools = Tool::offered(&self.services, &self.turn.message).await;
         self.messages = self.service.messages(&self.services.templates().message_handler, &self.state)?;
         if let Some(asked) = self.messages.last_mut().filter(|_| !self.is_text_only) {
             asked.attachments = for_model(&self.turn.message, self.service.large.modalities());
@@ -287,52 +270,18 @@ impl<'a> Dialogue<'a> {
         }
     }
 
-    /// What a completion says, or what is wrong with it.
-    fn read(&self, completion: Completion, is_last: bool) -> Result<std::result::Result<Said, Refused>> {
-        if !completion.tool_calls.is_empty() {
-            if !is_last {
-                return Ok(Ok(Said::Calls(self.calls_of(completion))));
-            }
-            if completion.text.trim().is_empty() {
-                return Err(Error::new(
-                    ErrorKind::LimitExceeded,
-                    "the model called tools again and again, and did not answer",
-                ));
-            }
+    /// What the model is told when it can call nothing any more.
+    fn last_round(&self) -> String {
+        match self.left_out {
+            0 => LAST_ROUND.to_owned(),
+            more => format!("{more} calls were not made: at most {MAX_CALLS} are made about one message. {LAST_ROUND}"),
         }
-        let text = completion.text;
-        if text.trim().is_empty() && self.has_said {
-            return Ok(Ok(Said::Answer(MessageAnswer::ignored())));
-        }
-        let read =
-            MessageAnswer::parse(&text).and_then(|answer| if is_last { without_tools(answer) } else { Ok(answer) });
-        Ok(match read {
-            Ok(answer) => Ok(Said::Answer(self.with_known_providers(answer))),
-            Err(mistake) => Err(Refused { mistake, written: cut(text, MAX_RETURNED) }),
-        })
-    }
-
-    /// The calls of a completion that may still be made. Of arguments that are too large no more is kept than tells so.
-    fn calls_of(&self, completion: Completion) -> Calls {
-        let Completion { text, tool_calls: mut calls, .. } = completion;
-        calls.truncate(MAX_CALLS - self.calls);
-        for call in calls.iter_mut().filter(|call| call.arguments.len() > MAX_ARGUMENTS) {
-            call.arguments.truncate(call.arguments.ceil_char_boundary(MAX_ARGUMENTS + 1));
-        }
-        Calls { text, calls }
-    }
-
-    /// Only providers count that the model may name: those that are there, and not private.
-    fn with_known_providers(&self, mut answer: MessageAnswer) -> MessageAnswer {
-        let offered = self.services.providers().iter().map(|provider| provider.info()).filter(|info| !info.private);
-        let is_named = |name: &str| answer.providers.iter().any(|named| named.eq_ignore_ascii_case(name));
-        answer.providers = offered.filter(|info| is_named(&info.name)).map(|info| info.name.to_string()).collect();
-        answer
     }
 
     /// Calls the tools of a round.
     async fn run_calls(&mut self, calls: Calls) -> Result<()> {
-        let Calls { text, calls: mut tool_calls } = calls;
+        let Calls { text, calls: mut tool_calls, left_out } = calls;
+        self.left_out += left_out;
         let answer = MessageAnswer::parse(&text).ok();
         let (text, thought, memory) =
             answer.map(|answer| (answer.text, answer.thought, answer.memory)).unwrap_or_default();
@@ -366,6 +315,8 @@ impl<'a> Dialogue<'a> {
             if !is(name, REPLY) {
                 if self.calls < MAX_CALLS {
                     self.step(at, name, Ok(Value::Object(self.parameters_of(&answer, name)))).await?;
+                } else {
+                    self.left_out += 1;
                 }
                 has_news = true;
             } else if has_news && !self.journal.has(&format!("{}.{at}", self.text_step())) {
@@ -417,148 +368,6 @@ impl<'a> Dialogue<'a> {
         self.keep(&step, ToolResult::failed(REPLY, error.to_string())).await
     }
 
-    /// Calls one tool as a step of the plan, with its events, and keeps the result. The name of the tool is told only where it is one of
-    /// the host's: what a model writes stays out of logs.
-    async fn step(&mut self, at: usize, name: &str, arguments: Result<Value>) -> Result<ToolResult> {
-        let step = format!("call.{}", self.calls);
-        self.calls += 1;
-        let tool = Tool::find(&self.tools, name).cloned();
-        let action = tool.as_ref().map(|tool| tool.name().to_owned()).unwrap_or_default();
-        self.run.step(Step::ActionStarted { action: action.clone() });
-        let called = if action.is_empty() { cut(name.to_owned(), MAX_NAME_SHOWN) } else { action.clone() };
-        let mut result = self.call_once(&step, called, tool, arguments).await?;
-        if let Some(text) = result.text.clone().filter(|_| result.is_said)
-            && let Err(error) = self.say(&Spoken { step: &format!("{step}.text"), text: &text, answer: None }).await
-        {
-            let error = unless_lost(error)?;
-            (result.success, result.is_said, result.error) = (false, false, Some(error.to_string()));
-        }
-        self.change_actions(|actions| actions.end_step(at, result.success));
-        self.run.step(Step::ActionEnded { action, success: result.success });
-        self.keep(&step, result.clone()).await?;
-        Ok(result)
-    }
-
-    /// What came of a call: what the journal has of it, or what the tool gives now.
-    async fn call_once(
-        &mut self,
-        step: &str,
-        called: String,
-        tool: Option<Tool>,
-        arguments: Result<Value>,
-    ) -> Result<ToolResult> {
-        let given = arguments.as_ref().cloned().unwrap_or_default();
-        match self.journal.recorded(step)? {
-            Recorded::Done(result) => {
-                self.say_again(step).await?;
-                return Ok(result);
-            }
-            Recorded::Begun if !tool.as_ref().is_some_and(Tool::is_repeatable) => {
-                let (unclear, text) = (unclear_step(step), format!("{called}: {UNCLEAR}"));
-                if let Err(error) = self.say(&Spoken { step: &unclear, text: &text, answer: None }).await {
-                    let error = unless_lost(error)?;
-                    tracing::warn!(%error, "the room was not told that a call may have happened");
-                }
-                let result = ToolResult { arguments: given, ..ToolResult::failed(called, UNCLEAR) };
-                return self.record_result(step, result).await;
-            }
-            Recorded::Nothing | Recorded::Begun => {}
-        }
-        let mut result = match self.attempt(step, tool, arguments).await {
-            Ok(ToolOutput { text, is_said, values, data }) => {
-                let mut result = ToolResult::done(called, cut(text, MAX_RESULT));
-                (result.is_said, result.values, result.data) = (is_said, values, data);
-                result
-            }
-            Err(error) => ToolResult::failed(called, cut(error.message().to_owned(), MAX_RESULT)),
-        };
-        result.arguments = given;
-        result.text = result.text.filter(|text| !text.trim().is_empty());
-        self.record_result(step, result).await
-    }
-
-    /// Keeps what came of a call in the journal; what that can't hold is a failure.
-    async fn record_result(&self, step: &str, result: ToolResult) -> Result<ToolResult> {
-        match self.journal.done(step, &result).await {
-            Ok(()) => Ok(result),
-            Err(error) if error.kind() == ErrorKind::TooLarge => {
-                let failed = ToolResult::failed(result.tool, error.to_string());
-                self.journal.done(step, &failed).await?;
-                Ok(failed)
-            }
-            Err(error) => Err(error),
-        }
-    }
-
-    /// What was said while a call was made is said, unless it was.
-    async fn say_again(&mut self, step: &str) -> Result<()> {
-        let steps = [unclear_step(step)].into_iter().filter(|step| self.journal.has(step));
-        let sayings = (0..).map(|number| saying_step(step, number)).take_while(|step| self.journal.has(step));
-        for step in steps.chain(sayings).collect::<Vec<_>>() {
-            // The journal has the text.
-            if let Err(error) = self.say(&Spoken { step: &step, text: "", answer: None }).await {
-                unless_lost(error)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// What a tool gives. While it works, what it wants said is said.
-    async fn attempt(&mut self, step: &str, tool: Option<Tool>, arguments: Result<Value>) -> Result<ToolOutput> {
-        let tool = tool.ok_or_else(|| self.no_tool())?;
-        let arguments = arguments?;
-        self.refresh().await;
-        tool.check_arguments(&arguments)
-            .map_err(|error| Error::invalid(format!("wrong arguments: {}", error.message())))?;
-        if !tool.is_repeatable() {
-            self.journal.begun(step).await?;
-        }
-        let limit = self.service.limits.action;
-        let now = Instant::now();
-        let deadline = now.checked_add(limit).unwrap_or(now + FAR);
-        let cancellation = CancellationToken::new();
-        let _cancelled_at_the_end = cancellation.clone().drop_guard();
-        let (context, mut sayings) = ToolContext::new(
-            self.turn.clone(),
-            Arc::clone(&self.state),
-            Arc::clone(&self.services),
-            Arc::clone(&self.service.large),
-            deadline,
-            cancellation,
-        );
-        let mut work = pin!(AssertUnwindSafe(async move { tool.call(arguments, context).await }).catch_unwind());
-        let mut number = 0;
-        loop {
-            tokio::select! {
-                biased;
-                // First, so that a tool that always has something to say ends too.
-                () = sleep_until(deadline) => {
-                    let message = format!("no result within {} ms", limit.as_millis());
-                    return Err(Error::new(ErrorKind::Timeout, message));
-                }
-                Some(saying) = sayings.recv() => {
-                    let step = saying_step(step, number);
-                    number += 1;
-                    let said = self.say(&Spoken { step: &step, text: &saying.text, answer: None }).await;
-                    // The tool may not wait for it any more.
-                    let _ = saying.said.send(said);
-                }
-                output = &mut work => {
-                    return output.map_err(|_| Error::new(ErrorKind::Unexpected, "the tool panicked"))?;
-                }
-            }
-        }
-    }
-
-    fn no_tool(&self) -> Error {
-        let names: Vec<_> = self.tools.iter().map(Tool::name).collect();
-        let message = match names.is_empty() {
-            true => "there are no tools".to_owned(),
-            false => format!("there is no tool of this name now; there are {}", names.join(", ")),
-        };
-        Error::new(ErrorKind::NotFound, message)
-    }
-
     /// Says a text as an answer to the message.
     async fn say(&mut self, spoken: &Spoken<'_>) -> Result<Message> {
         let services = Arc::clone(&self.services);
@@ -578,39 +387,10 @@ impl<'a> Dialogue<'a> {
     /// What is to be done in this round, where that is more than one action.
     fn plan<'n>(&mut self, thought: String, actions: impl Iterator<Item = &'n str>) {
         let step =
-            |action: &str| PlanStep { action: cut(action.to_owned(), MAX_NAME_SHOWN), status: StepStatus::Pending };
+            |action: &str| PlanStep { action: cut(action, MAX_NAME_SHOWN).into_owned(), status: StepStatus::Pending };
         let steps: Vec<_> = actions.map(step).collect();
         self.thought.clone_from(&thought);
         self.change_actions(|actions| actions.plan = (steps.len() > 1).then_some(ActionPlan { thought, steps }));
-    }
-
-    /// Keeps the result of a step, as a message of the agent and for what comes next.
-    async fn keep(&mut self, step: &str, result: ToolResult) -> Result<()> {
-        let services = Arc::clone(&self.services);
-        let mut message = voice::reply(&services, &self.turn.message, result.told()).with_run(self.run.context().id);
-        let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
-        let (before, plan) = (self.turn.actions.results.len(), self.turn.actions.plan.as_ref());
-        let open = plan.map_or(0, |plan| plan.steps.len() - plan.steps_over());
-        message.content.action_result = Some(records::ActionResult {
-            run: self.run.context().id.to_string(),
-            action: result.tool.clone(),
-            status: if result.success { ActionStatus::Completed } else { ActionStatus::Failed },
-            step: count(before + 1),
-            steps: count(before + 1 + open),
-            thought: Some(self.thought.clone()).filter(|thought| !thought.is_empty()),
-        });
-        let step = format!("{step}.result");
-        services.records().messages().add_keyed(message, self.journal.message(), &step).await?;
-        self.run.tap().result(&result);
-        self.change_actions(|actions| {
-            if let Some(text) = result.text.clone().filter(|_| result.success) {
-                actions.working_memory.push(Note { key: result.tool.clone(), text });
-                let old = actions.working_memory.len().saturating_sub(NOTES);
-                actions.working_memory.drain(..old);
-            }
-            actions.results.push(result);
-        });
-        Ok(())
     }
 
     fn change_actions(&mut self, change: impl FnOnce(&mut ActionState)) {
@@ -626,80 +406,13 @@ const MAX_NAME_SHOWN: usize = 128;
 
 /// The step that has what decided whether the message is answered.
 const WHY: &str = "why";
-/// What is told of a call that may have happened.
-const UNCLEAR: &str = "it was cut off and may have happened; it was not done again";
 
 /// The step in which a model says something, by the number of the round.
 fn round_step(number: usize) -> String {
     format!("round.{number}")
 }
 
-/// The step in which a call says something, by the number of that.
-fn saying_step(call: &str, number: usize) -> String {
-    format!("{call}.say.{number}")
-}
-
-/// The step in which the room is told that a call may have happened.
-fn unclear_step(call: &str) -> String {
-    format!("{call}.unclear")
-}
-
 /// What can't be said does not end a run, unless it has lost its message.
 fn unless_lost(error: Error) -> Result<Error> {
     if error.kind() == ErrorKind::Conflict { Err(error) } else { Ok(error) }
-}
-
-/// An answer that can't be read, to be sent back.
-struct Refused {
-    mistake: Mistake,
-    written: String,
-}
-
-/// The same answer where no tools can be called any more.
-fn without_tools(mut answer: MessageAnswer) -> Result<MessageAnswer, Mistake> {
-    answer.providers.clear();
-    answer.actions.retain(|name| is(name, REPLY) || is(name, IGNORE));
-    answer.actions.truncate(1);
-    if answer.actions.is_empty() && !answer.text.is_empty() {
-        answer.actions.push(REPLY.to_owned());
-    }
-    match answer.actions.is_empty() {
-        true => Err(Mistake::Invalid { field: "actions".to_owned(), expected: "REPLY alone" }),
-        false => Ok(answer),
-    }
-}
-
-/// The arguments of a call. Those that are too large are taken out of what goes back to the model.
-fn arguments_of(call: &mut ToolCall) -> Result<Value> {
-    if call.arguments.len() > MAX_ARGUMENTS {
-        call.arguments = "{}".to_owned();
-        return Err(Error::too_large(format!("the arguments have at most {MAX_ARGUMENTS} bytes")));
-    }
-    let text = if call.arguments.trim().is_empty() { "{}" } else { &call.arguments };
-    // The parser's own message may quote the text; its place is enough.
-    serde_json::from_str(text).map_err(|error| {
-        let (line, column) = (error.line(), error.column());
-        Error::invalid(format!("wrong arguments: not valid JSON at line {line} column {column}"))
-    })
-}
-
-/// A result as the model is shown it behind its call.
-fn shown(result: &ToolResult) -> String {
-    match (result.success, result.is_said) {
-        (false, _) => format!("failed: {}", result.told()),
-        (true, true) => format!("said to the user: {}", result.told()),
-        (true, false) if result.told().is_empty() => "done".to_owned(),
-        (true, false) => result.told().to_owned(),
-    }
-}
-
-/// A text without what is beyond a number of bytes, which is told instead.
-fn cut(mut text: String, limit: usize) -> String {
-    if text.len() > limit {
-        let kept = text.floor_char_boundary(limit);
-        let missing = text.len() - kept;
-        text.truncate(kept);
-        text.push_str(&format!("\n[{missing} bytes more]"));
-    }
-    text
 }

@@ -1,0 +1,244 @@
+//! One call of a tool, and what is kept of it.
+
+use std::panic::AssertUnwindSafe;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt;
+use memory_core::{Error, ErrorKind, Result};
+use memory_model::ToolCall;
+use serde_json::Value;
+use tokio::time::{Instant, sleep_until};
+use tokio_util::sync::CancellationToken;
+
+use super::{Dialogue, MAX_NAME_SHOWN, Spoken, unless_lost};
+use crate::flow::answer::MAX_ANSWER;
+use crate::flow::{Recorded, Step, voice};
+use crate::records::{self, ActionStatus};
+use crate::state::{MAX_RESULT, Note, ToolResult, cut};
+use crate::tool::{MAX_ARGUMENTS, Tool, ToolContext, ToolOutput};
+
+/// How many notes are kept, the newest.
+const NOTES: usize = 50;
+/// A limit that can't be told as a time ends as late as this.
+const FAR: Duration = Duration::from_secs(365 * 86_400);
+/// What is told of a call that may have happened.
+const UNCLEAR: &str = "it was cut off and may have happened; it was not done again";
+
+impl Dialogue<'_> {
+    /// Calls one tool as a step of the plan, with its events, and keeps the result. The name of the tool is told only where it is one of
+    /// the host's: what a model writes stays out of logs.
+    pub(super) async fn step(&mut self, at: usize, name: &str, arguments: Result<Value>) -> Result<ToolResult> {
+        let step = format!("call.{}", self.calls);
+        self.calls += 1;
+        let tool = self.tool(name);
+        let action = tool.as_ref().map(|tool| tool.name().to_owned()).unwrap_or_default();
+        self.run.step(Step::ActionStarted { action: action.clone() });
+        let called = if action.is_empty() { cut(name, MAX_NAME_SHOWN).into_owned() } else { action.clone() };
+        let mut result = self.call_once(&step, called, tool, arguments).await?;
+        if let Some(text) = result.text.clone().filter(|_| result.is_said)
+            && let Err(error) = self.say(&Spoken { step: &format!("{step}.text"), text: &text, answer: None }).await
+        {
+            let error = unless_lost(error)?;
+            (result.success, result.is_said, result.error) = (false, false, Some(error.to_string()));
+        }
+        self.change_actions(|actions| actions.end_step(at, result.success));
+        self.run.step(Step::ActionEnded { action, success: result.success });
+        self.keep(&step, result.clone()).await?;
+        Ok(result)
+    }
+
+    /// What came of a call: what the journal has of it, or what the tool gives now.
+    async fn call_once(
+        &mut self,
+        step: &str,
+        called: String,
+        tool: Option<Tool>,
+        arguments: Result<Value>,
+    ) -> Result<ToolResult> {
+        let given = arguments.as_ref().cloned().unwrap_or_default();
+        match self.journal.recorded(step)? {
+            Recorded::Done(result) => {
+                self.say_again(step).await?;
+                return Ok(result);
+            }
+            Recorded::Begun if !tool.as_ref().is_some_and(Tool::is_repeatable) => {
+                let (unclear, text) = (unclear_step(step), format!("{called}: {UNCLEAR}"));
+                if let Err(error) = self.say(&Spoken { step: &unclear, text: &text, answer: None }).await {
+                    let error = unless_lost(error)?;
+                    tracing::warn!(%error, "the room was not told that a call may have happened");
+                }
+                let result = ToolResult { arguments: given, ..ToolResult::failed(called, UNCLEAR) };
+                return self.record_result(step, result).await;
+            }
+            Recorded::Nothing | Recorded::Begun => {}
+        }
+        let mut result = match Box::pin(self.attempt(step, tool, arguments)).await {
+            Ok(ToolOutput { text, is_said, values, data }) => {
+                let mut result = ToolResult::done(called, cut(&text, if is_said { MAX_ANSWER } else { MAX_RESULT }));
+                (result.is_said, result.values, result.data) = (is_said, values, data);
+                result
+            }
+            Err(error) => ToolResult::failed(called, cut(error.message(), MAX_RESULT)),
+        };
+        result.arguments = given;
+        result.text = result.text.filter(|text| !text.trim().is_empty());
+        self.record_result(step, result).await
+    }
+
+    /// Keeps what came of a call in the journal; what that can't hold is a failure.
+    async fn record_result(&self, step: &str, result: ToolResult) -> Result<ToolResult> {
+        match self.journal.done(step, &result).await {
+            Ok(()) => Ok(result),
+            Err(error) if error.kind() == ErrorKind::TooLarge => {
+                let failed = ToolResult::failed(result.tool, error.to_string());
+                self.journal.done(step, &failed).await?;
+                Ok(failed)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// What was said while a call was made is said, unless it was.
+    async fn say_again(&mut self, step: &str) -> Result<()> {
+        let steps = [unclear_step(step)].into_iter().filter(|step| self.journal.has(step));
+        let sayings = (0..).map(|number| saying_step(step, number)).take_while(|step| self.journal.has(step));
+        for step in steps.chain(sayings).collect::<Vec<_>>() {
+            // The journal has the text.
+            if let Err(error) = self.say(&Spoken { step: &step, text: "", answer: None }).await {
+                unless_lost(error)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What a tool gives. While it works, what it wants said is said.
+    async fn attempt(&mut self, step: &str, tool: Option<Tool>, arguments: Result<Value>) -> Result<ToolOutput> {
+        let tool = tool.ok_or_else(|| self.no_tool())?;
+        let arguments = arguments?;
+        self.refresh().await;
+        tool.check_arguments(&arguments)
+            .map_err(|error| Error::invalid(format!("wrong arguments: {}", error.message())))?;
+        if !tool.is_repeatable() {
+            self.journal.begun(step).await?;
+        }
+        let limit = self.service.limits.action;
+        let now = Instant::now();
+        let deadline = now.checked_add(limit).unwrap_or(now + FAR);
+        let cancellation = CancellationToken::new();
+        let _cancelled_at_the_end = cancellation.clone().drop_guard();
+        let (context, mut sayings) = ToolContext::new(
+            self.turn.clone(),
+            Arc::clone(&self.state),
+            Arc::clone(&self.services),
+            Arc::clone(&self.service.large),
+            deadline,
+            cancellation,
+        );
+        let mut work = pin!(AssertUnwindSafe(async move { tool.call(arguments, context).await }).catch_unwind());
+        let mut number = 0;
+        loop {
+            tokio::select! {
+                biased;
+                // First, so that a tool that always has something to say ends too.
+                () = sleep_until(deadline) => {
+                    let message = format!("no result within {} ms", limit.as_millis());
+                    return Err(Error::new(ErrorKind::Timeout, message));
+                }
+                Some(saying) = sayings.recv() => {
+                    let step = saying_step(step, number);
+                    number += 1;
+                    let said = self.say(&Spoken { step: &step, text: &saying.text, answer: None }).await;
+                    // The tool may not wait for it any more.
+                    let _ = saying.said.send(said);
+                }
+                output = &mut work => {
+                    return output.map_err(|_| Error::new(ErrorKind::Unexpected, "the tool panicked"))?;
+                }
+            }
+        }
+    }
+
+    /// The tool that a model means, of those that it was offered and that are still registered.
+    fn tool(&self, name: &str) -> Option<Tool> {
+        self.registered(Tool::find(&self.tools, name)?.name())
+    }
+
+    fn registered(&self, name: &str) -> Option<Tool> {
+        self.service.composer.services().tools().iter().find(|tool| tool.name() == name).cloned()
+    }
+
+    fn no_tool(&self) -> Error {
+        let names: Vec<_> = self.tools.iter().map(Tool::name).filter(|name| self.registered(name).is_some()).collect();
+        let message = match names.is_empty() {
+            true => "there are no tools".to_owned(),
+            false => format!("there is no tool of this name now; there are {}", names.join(", ")),
+        };
+        Error::new(ErrorKind::NotFound, message)
+    }
+
+    /// Keeps the result of a step, as a message of the agent and for what comes next.
+    pub(super) async fn keep(&mut self, step: &str, result: ToolResult) -> Result<()> {
+        let services = Arc::clone(&self.services);
+        let mut message = voice::reply(&services, &self.turn.message, result.told()).with_run(self.run.context().id);
+        let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+        let (before, plan) = (self.turn.actions.results.len(), self.turn.actions.plan.as_ref());
+        let open = plan.map_or(0, |plan| plan.steps.len() - plan.steps_over());
+        message.content.action_result = Some(records::ActionResult {
+            run: self.run.context().id.to_string(),
+            action: result.tool.clone(),
+            status: if result.success { ActionStatus::Completed } else { ActionStatus::Failed },
+            step: count(before + 1),
+            steps: count(before + 1 + open),
+            thought: Some(self.thought.clone()).filter(|thought| !thought.is_empty()),
+        });
+        let step = format!("{step}.result");
+        services.records().messages().add_keyed(message, self.journal.message(), &step).await?;
+        self.run.tap().result(&result);
+        self.change_actions(|actions| {
+            if result.success && result.text.is_some() {
+                let text = result.told().into_owned();
+                actions.working_memory.push(Note { key: result.tool.clone(), text });
+                let old = actions.working_memory.len().saturating_sub(NOTES);
+                actions.working_memory.drain(..old);
+            }
+            actions.results.push(result);
+        });
+        Ok(())
+    }
+}
+
+/// The arguments of a call. Those that are too large are taken out of what goes back to the model.
+pub(super) fn arguments_of(call: &mut ToolCall) -> Result<Value> {
+    if call.arguments.len() > MAX_ARGUMENTS {
+        call.arguments = "{}".to_owned();
+        return Err(Error::too_large(format!("the arguments have at most {MAX_ARGUMENTS} bytes")));
+    }
+    let text = if call.arguments.trim().is_empty() { "{}" } else { &call.arguments };
+    // The parser's own message may quote the text; its place is enough.
+    serde_json::from_str(text).map_err(|error| {
+        let (line, column) = (error.line(), error.column());
+        Error::invalid(format!("wrong arguments: not valid JSON at line {line} column {column}"))
+    })
+}
+
+/// A result as the model is shown it behind its call.
+pub(super) fn shown(result: &ToolResult) -> String {
+    match (result.success, result.is_said) {
+        (false, _) => format!("failed: {}", result.told()),
+        (true, true) => format!("said to the user: {}", result.told()),
+        (true, false) if result.told().is_empty() => "done".to_owned(),
+        (true, false) => result.told().into_owned(),
+    }
+}
+
+/// The step in which a call says something, by the number of that.
+fn saying_step(call: &str, number: usize) -> String {
+    format!("{call}.say.{number}")
+}
+
+/// The step in which the room is told that a call may have happened.
+fn unclear_step(call: &str) -> String {
+    format!("{call}.unclear")
+}

@@ -1,0 +1,122 @@
+//! What a model says in one round, and what is wrong with it.
+
+use memory_core::{Error, ErrorKind, Result};
+use memory_model::{Completion, Finish, ToolCall};
+use serde::{Deserialize, Serialize};
+
+use super::{Dialogue, MAX_CALLS};
+use crate::flow::answer::{IGNORE, MessageAnswer, Mistake, REPLY, is};
+use crate::state::cut;
+use crate::tool::MAX_ARGUMENTS;
+
+/// What a model said in one round, as the journal has it.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(in crate::flow) enum Said {
+    /// It calls tools by the endpoint's own calls.
+    Calls(Calls),
+    /// It answers, perhaps with actions.
+    Answer(MessageAnswer),
+}
+
+/// The endpoint's own calls of tools in one round.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(in crate::flow) struct Calls {
+    pub(super) text: String,
+    pub(super) calls: Vec<ToolCall>,
+    /// How many calls behind these are not made.
+    #[serde(default)]
+    pub(super) left_out: usize,
+}
+
+/// An answer that can't be read, to be sent back.
+pub(super) struct Refused {
+    pub(super) mistake: String,
+    pub(super) written: String,
+}
+
+/// How many bytes of what a model wrote go back to it.
+const MAX_RETURNED: usize = 64 << 10;
+/// What stands behind a text that the limit of tokens cut.
+const CUT: &str = "\n[cut off: the model has come to its limit of tokens]";
+/// What the model is told of an answer that the limit of tokens cut.
+const CUT_SHORT: &str = "the limit of tokens cut it short";
+
+impl Refused {
+    fn new(mistake: impl Into<String>, written: &str) -> Self {
+        Self { mistake: mistake.into(), written: cut(written, MAX_RETURNED).into_owned() }
+    }
+}
+
+impl Dialogue<'_> {
+    /// What a completion says, or what is wrong with it.
+    pub(super) fn read(&self, completion: Completion, is_last: bool) -> Result<std::result::Result<Said, Refused>> {
+        let is_cut = completion.finish == Finish::Length;
+        if !completion.tool_calls.is_empty() {
+            if !is_last && is_cut {
+                // Nobody knows whether the last call is whole.
+                return Ok(Err(Refused::new(CUT_SHORT, &completion.text)));
+            }
+            if !is_last {
+                return Ok(Ok(Said::Calls(self.calls_of(completion))));
+            }
+            if completion.text.trim().is_empty() {
+                return Err(Error::new(
+                    ErrorKind::LimitExceeded,
+                    "the model called tools again and again, and did not answer",
+                ));
+            }
+        }
+        let text = completion.text;
+        if text.trim().is_empty() && self.has_said && !is_cut {
+            return Ok(Ok(Said::Answer(MessageAnswer::ignored())));
+        }
+        let read =
+            MessageAnswer::parse(&text).and_then(|answer| if is_last { without_tools(answer) } else { Ok(answer) });
+        Ok(match read {
+            Ok(mut answer) => {
+                if is_cut && answer.is_plain() {
+                    answer.text.push_str(CUT);
+                }
+                Ok(Said::Answer(self.with_known_providers(answer)))
+            }
+            Err(mistake) if is_cut => Err(Refused::new(format!("{mistake} ({CUT_SHORT})"), &text)),
+            Err(mistake) => Err(Refused::new(mistake.to_string(), &text)),
+        })
+    }
+
+    /// The calls of a completion that may still be made. Of arguments that are too large no more is kept than tells so.
+    fn calls_of(&self, completion: Completion) -> Calls {
+        let Completion { text, tool_calls: mut calls, .. } = completion;
+        let left = MAX_CALLS - self.calls;
+        let left_out = calls.len().saturating_sub(left);
+        calls.truncate(left);
+        for call in calls.iter_mut().filter(|call| call.arguments.len() > MAX_ARGUMENTS) {
+            call.arguments.truncate(call.arguments.ceil_char_boundary(MAX_ARGUMENTS + 1));
+        }
+        Calls { text, calls, left_out }
+    }
+
+    /// Only providers count that the model may name: those that are there, and not private.
+    fn with_known_providers(&self, mut answer: MessageAnswer) -> MessageAnswer {
+        let offered = self.services.providers().iter().map(|provider| provider.info()).filter(|info| !info.private);
+        let is_named = |name: &str| answer.providers.iter().any(|named| named.eq_ignore_ascii_case(name));
+        answer.providers = offered.filter(|info| is_named(&info.name)).map(|info| info.name.to_string()).collect();
+        answer
+    }
+}
+
+/// The same answer where no tools can be called any more.
+fn without_tools(mut answer: MessageAnswer) -> Result<MessageAnswer, Mistake> {
+    answer.providers.clear();
+    answer.actions.retain(|name| is(name, REPLY) || is(name, IGNORE));
+    answer.actions.truncate(1);
+    if answer.actions.is_empty() && !answer.text.is_empty() {
+        answer.actions.push(REPLY.to_owned());
+    }
+    match answer.actions.is_empty() {
+        true => Err(Mistake::Invalid { field: "actions".to_owned(), expected: "REPLY alone" }),
+        false => Ok(answer),
+    }
+}
