@@ -9,6 +9,7 @@ use memory_core::Result;
 
 use crate::completion::{Completion, Delta};
 use crate::message::Message;
+use crate::modalities::Modalities;
 use crate::schema::Schema;
 use crate::tool::ToolSpec;
 
@@ -24,6 +25,11 @@ pub trait Model: fmt::Debug + Send + Sync + 'static {
     ///   credentials are refused. No error quotes a prompt or an answer.
     /// - Dropping the future ends the call.
     async fn complete(&self, prompt: &Prompt) -> Result<Completion>;
+
+    /// What it takes beside text, so that nothing else is sent to it; nothing by default.
+    fn modalities(&self) -> Modalities {
+        Modalities::default()
+    }
 
     /// Answers a prompt piece by piece: texts as they come, and at the end [`Delta::Done`] with the whole answer. By default
     /// the whole text is one piece.

@@ -13,6 +13,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::completion::{Completion, Delta};
 use crate::embedder::Embedder;
+use crate::modalities::Modalities;
 use crate::model::{Model, Prompt};
 
 /// How often, and how long, a call is tried again after an error that is retryable.
@@ -98,6 +99,10 @@ impl<M> Retrying<M> {
 impl<M: Model> Model for Retrying<M> {
     async fn complete(&self, prompt: &Prompt) -> Result<Completion> {
         self.retries.run(|| self.inner.complete(prompt)).await
+    }
+
+    fn modalities(&self) -> Modalities {
+        self.inner.modalities()
     }
 
     fn stream<'a>(&'a self, prompt: &'a Prompt) -> BoxStream<'a, Result<Delta>> {

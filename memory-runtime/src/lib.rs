@@ -31,7 +31,7 @@ pub use claim::{Claim, TASK};
 pub use context::{Context, ContextContent, ContextKind};
 pub use engine::{EngineUrl, inspect, migrate, open, plan};
 #[cfg(feature = "http")]
-pub use http_trigger::HttpTrigger;
+pub use http_trigger::{HttpReply, HttpTrigger};
 pub use lease::Lease;
 pub use leases::Leases;
 pub use memory_model as model;

@@ -8,14 +8,16 @@ use std::time::Duration;
 use memory_core::plugin::Plugin;
 use memory_core::{Clock, Error, MemoryProvider, Result, SystemClock};
 #[cfg(feature = "openai")]
-use memory_model::openai::{OpenAiConfig, OpenAiModel};
+use memory_model::Modalities;
+#[cfg(feature = "openai")]
+use memory_model::openai::{OpenAiConfig, OpenAiEmbedder, OpenAiModel};
 use memory_model::{Embedder, Model};
 
 use super::handle::Parts;
 use super::platforms::Platforms;
 use super::source::Source;
-use super::{Agent, Limits, MemorySource, Tool};
-use crate::flow::{AttachmentReader, Events, MessageService, Platform, ReflectionEvaluator, RespondRules};
+use super::{Agent, Limits, MemorySource, MessageTrigger, Tool};
+use crate::flow::{AttachmentReader, Events, MessageService, ModelReader, Platform, ReflectionEvaluator, RespondRules};
 use crate::prompt::PromptSource;
 use crate::records::{AgentId, Entity, Records};
 use crate::state::{
@@ -32,9 +34,13 @@ pub struct AgentBuilder {
     memory: Option<MemorySource>,
     model: Option<ModelSource>,
     small_model: Option<ModelSource>,
+    embedder: Option<EmbedderSource>,
     #[cfg(feature = "openai")]
-    key: Option<String>,
-    embedder: Option<Arc<dyn Embedder>>,
+    endpoint: EndpointSettings,
+    #[cfg(feature = "openai")]
+    small_endpoint: EndpointSettings,
+    #[cfg(feature = "openai")]
+    embedding_key: Option<String>,
     character: Option<Character>,
     system: Option<String>,
     prompt_memory: Option<Arc<dyn PromptSource>>,
@@ -66,6 +72,23 @@ enum ModelSource {
     Endpoint(OpenAiConfig),
 }
 
+enum EmbedderSource {
+    Client(Arc<dyn Embedder>),
+    #[cfg(feature = "openai")]
+    Endpoint {
+        config: OpenAiConfig,
+        width: usize,
+    },
+}
+
+/// What is said about one endpoint of chat. The key goes to no other.
+#[cfg(feature = "openai")]
+#[derive(Default)]
+struct EndpointSettings {
+    key: Option<String>,
+    modalities: Modalities,
+}
+
 /// How many events are kept for subscribers that are slower than they come.
 const EVENTS: usize = 1_000;
 
@@ -76,9 +99,13 @@ impl AgentBuilder {
             memory: None,
             model: None,
             small_model: None,
-            #[cfg(feature = "openai")]
-            key: None,
             embedder: None,
+            #[cfg(feature = "openai")]
+            endpoint: EndpointSettings::default(),
+            #[cfg(feature = "openai")]
+            small_endpoint: EndpointSettings::default(),
+            #[cfg(feature = "openai")]
+            embedding_key: None,
             character: None,
             system: None,
             prompt_memory: None,
@@ -133,16 +160,53 @@ impl AgentBuilder {
         self
     }
 
-    /// Sends this key to the endpoints of its models, as a bearer token.
+    /// Sends this key to the endpoint of [`model`](Self::model) as a bearer token, and to no other endpoint.
     #[cfg(feature = "openai")]
     pub fn model_key(mut self, key: impl Into<String>) -> Self {
-        self.key = Some(key.into());
+        self.endpoint.key = Some(key.into());
         self
     }
 
-    /// Finds facts by their meaning too. Their vectors are made after each run.
+    /// Shows the model of [`model`](Self::model) the images and documents that came with a message; by default it is shown none.
+    #[cfg(feature = "openai")]
+    pub fn model_modalities(mut self, modalities: Modalities) -> Self {
+        self.endpoint.modalities = modalities;
+        self
+    }
+
+    /// Sends this key to the endpoint of [`small_model`](Self::small_model) as a bearer token, and to no other endpoint.
+    #[cfg(feature = "openai")]
+    pub fn small_model_key(mut self, key: impl Into<String>) -> Self {
+        self.small_endpoint.key = Some(key.into());
+        self
+    }
+
+    /// Has the model of [`small_model`](Self::small_model) describe the images that come with messages, where it takes them; by default
+    /// it is shown none.
+    #[cfg(feature = "openai")]
+    pub fn small_model_modalities(mut self, modalities: Modalities) -> Self {
+        self.small_endpoint.modalities = modalities;
+        self
+    }
+
+    /// Finds facts by their meaning too, by a model behind an endpoint of OpenAI's embeddings whose vectors have `width` numbers. The
+    /// vectors of facts are made after each run.
+    #[cfg(feature = "openai")]
+    pub fn embedding_model(mut self, url: impl Into<String>, model: impl Into<String>, width: usize) -> Self {
+        self.embedder = Some(EmbedderSource::Endpoint { config: OpenAiConfig::new(url, model), width });
+        self
+    }
+
+    /// Sends this key to the endpoint of [`embedding_model`](Self::embedding_model) as a bearer token, and to no other endpoint.
+    #[cfg(feature = "openai")]
+    pub fn embedding_key(mut self, key: impl Into<String>) -> Self {
+        self.embedding_key = Some(key.into());
+        self
+    }
+
+    /// Finds facts by their meaning too, by this model. The vectors of facts are made after each run.
     pub fn embedder(mut self, embedder: impl Embedder) -> Self {
-        self.embedder = Some(Arc::new(embedder));
+        self.embedder = Some(EmbedderSource::Client(Arc::new(embedder)));
         self
     }
 
@@ -200,6 +264,12 @@ impl AgentBuilder {
         self
     }
 
+    /// Answers what this brings; see [`MessageTrigger`].
+    pub fn trigger(mut self, trigger: impl MessageTrigger) -> Self {
+        self.context.triggers.push(Arc::new(trigger));
+        self
+    }
+
     /// Has this look at what it did.
     pub fn evaluator(mut self, evaluator: impl Evaluator) -> Self {
         self.context.evaluators.push(Arc::new(evaluator));
@@ -218,7 +288,8 @@ impl AgentBuilder {
         self
     }
 
-    /// Has what comes with messages put into words.
+    /// Has what comes with messages put into words by this reader, instead of a [`ModelReader`] over the small model, or over the large
+    /// one where only that takes images.
     pub fn attachment_reader(mut self, reader: impl AttachmentReader) -> Self {
         self.reader = Some(Arc::new(reader));
         self
@@ -304,13 +375,19 @@ impl AgentBuilder {
         built
     }
 
-    /// Endpoints get the key, a deadline a little behind that of the flow, whose error tells more, and attempts that end before it.
+    /// Endpoints get what is said about them; those of chat a deadline a little behind that of the flow, whose error tells more, and attempts that
+    /// end before it.
     #[cfg(feature = "openai")]
     fn set_endpoints(&mut self) {
         let limit_ms = u64::try_from(self.limits.model.as_millis()).unwrap_or(u64::MAX);
-        for source in [&mut self.model, &mut self.small_model] {
+        if let Some(EmbedderSource::Endpoint { config, .. }) = &mut self.embedder {
+            config.key = self.embedding_key.take();
+        }
+        let sources = [(&mut self.model, &mut self.endpoint), (&mut self.small_model, &mut self.small_endpoint)];
+        for (source, settings) in sources {
             if let Some(ModelSource::Endpoint(config)) = source {
-                config.key.clone_from(&self.key);
+                config.key = settings.key.take();
+                config.modalities = settings.modalities;
                 config.deadline_ms = limit_ms.saturating_add(1_000);
                 config.retries.within_ms = config.retries.within_ms.min(limit_ms);
             }
@@ -327,9 +404,12 @@ impl AgentBuilder {
         self.set_endpoints();
         let large = self.model.take().ok_or_else(|| Error::invalid("an agent needs a model"))?.client()?;
         let small = self.small_model.take().map_or_else(|| Ok(Arc::clone(&large)), ModelSource::client)?;
+        let embedder = self.embedder.take().map(EmbedderSource::client).transpose()?;
+        let seeing = [&small, &large].into_iter().find(|model| model.modalities().images);
+        let reader = Arc::new(seeing.map_or_else(ModelReader::default, |model| ModelReader::new(Arc::clone(model))));
         provider.init().await?;
         let records = Records::new(Arc::clone(&provider), id.clone()).with_clock(Arc::clone(&self.clock));
-        let records = self.embedder.take().into_iter().fold(records, Records::with_embedder);
+        let records = embedder.into_iter().fold(records, Records::with_embedder);
         let mut character = self.character.take().unwrap_or_else(|| Character::named(&self.name));
         if let Some(system) = self.system.take() {
             character.system = system;
@@ -362,7 +442,7 @@ impl AgentBuilder {
             .with_rules(self.rules)
             .with_limits(self.limits)
             .with_options(self.options);
-        let service = self.reader.into_iter().fold(service, MessageService::with_attachment_reader);
+        let service = service.with_attachment_reader(self.reader.unwrap_or(reader));
         let service = match self.instance {
             Some(name) => service.with_instance(name)?,
             None => service,
@@ -378,6 +458,16 @@ impl ModelSource {
             Self::Client(client) => Ok(client),
             #[cfg(feature = "openai")]
             Self::Endpoint(config) => Ok(Arc::new(OpenAiModel::new(config)?)),
+        }
+    }
+}
+
+impl EmbedderSource {
+    fn client(self) -> Result<Arc<dyn Embedder>> {
+        match self {
+            Self::Client(client) => Ok(client),
+            #[cfg(feature = "openai")]
+            Self::Endpoint { config, width } => Ok(Arc::new(OpenAiEmbedder::new(config, width)?)),
         }
     }
 }

@@ -1,16 +1,18 @@
 //! The agent, as a host holds it.
 
 use std::num::NonZeroUsize;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use lru::LruCache;
 use memory_core::{Clock, Error, ErrorKind, MemoryProvider, Result};
 use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::triggers::Triggers;
 use super::{AgentBuilder, Answer, AnswerStream, Conversation};
 use crate::flow::platform::Origin;
 use crate::flow::{End, Events, Incoming, MessageService, Tap, Why, is_own};
@@ -49,6 +51,16 @@ pub struct Agent {
     shared: Arc<Shared>,
 }
 
+/// An agent that may be gone.
+#[derive(Debug, Clone)]
+pub(super) struct WeakAgent(Weak<Shared>);
+
+impl WeakAgent {
+    pub(super) fn upgrade(&self) -> Option<Agent> {
+        self.0.upgrade().map(|shared| Agent { shared })
+    }
+}
+
 #[derive(Debug)]
 struct Shared {
     service: Arc<MessageService>,
@@ -62,6 +74,7 @@ struct Shared {
     /// Who was seen where, of those that were seen last: what is known of them is kept.
     seen: Mutex<LruCache<(RoomId, EntityId), ()>>,
     runs: TaskTracker,
+    triggers: Triggers,
     /// Ends the recovery.
     closing: CancellationToken,
     stop: CancellationToken,
@@ -102,9 +115,11 @@ impl Agent {
             let (service, closing) = (Arc::clone(&service), closing.clone());
             async move { recover(&service, &closing, recover_every).await }
         }));
-        Self {
-            shared: Arc::new(Shared { service, composer, records, clock, opened, grace, seen, runs, closing, stop }),
-        }
+        let triggers = Triggers::new();
+        let shared = Shared { service, composer, records, clock, opened, grace, seen, runs, triggers, closing, stop };
+        let agent = Self { shared: Arc::new(shared) };
+        drop(agent.follow_triggers());
+        agent
     }
 
     /// The conversation that a user and the agent have with each other, in which [`ask`](Self::ask) asks. `InvalidInput` for a name
@@ -154,19 +169,26 @@ impl Agent {
         self.answer(origin, incoming, tap, answered).await
     }
 
-    /// Registers parts behind those that are there; see [`Composer::add`].
+    /// Registers parts behind those that are there, and starts the triggers among them; see [`Composer::add`].
     pub fn add(&self, parts: ContextParts) -> Result<()> {
-        self.shared.composer.add(parts)
+        self.shared.composer.add(parts)?;
+        drop(self.follow_triggers());
+        Ok(())
     }
 
-    /// Registers parts in the places of those with their names, built-in ones too; see [`Composer::replace`].
+    /// Registers parts in the places of those with their names, built-in ones too, and stops the triggers that they replace; see
+    /// [`Composer::replace`].
     pub fn replace(&self, parts: ContextParts) -> Result<()> {
-        self.shared.composer.replace(parts)
+        self.shared.composer.replace(parts)?;
+        drop(self.follow_triggers());
+        Ok(())
     }
 
-    /// Takes away what has a name, built-in ones too; tells whether it was there.
+    /// Takes away what has a name, built-in ones too, and has it stop where it is a trigger; tells whether it was there.
     pub fn remove(&self, part: &ContextPart) -> bool {
-        self.shared.composer.remove(part)
+        let was_there = self.shared.composer.remove(part);
+        drop(self.follow_triggers());
+        was_there
     }
 
     /// Has its models asked by other templates from the next step on.
@@ -174,13 +196,17 @@ impl Agent {
         self.shared.composer.set_templates(templates);
     }
 
-    /// Makes a plugin ready and registers what it brings along; see [`Composer::install`].
+    /// Makes a plugin ready, registers what it brings along, and starts its triggers; see [`Composer::install`].
     pub async fn install(&self, plugin: impl ContextPlugin, config: &Values) -> Result<()> {
-        self.shared.composer.install(Arc::new(plugin), config).await
+        self.shared.composer.install(Arc::new(plugin), config).await?;
+        drop(self.follow_triggers());
+        Ok(())
     }
 
-    /// Takes away what a plugin brought along, and shuts it down; see [`Composer::uninstall`].
+    /// Ends the triggers of a plugin, takes away what else it brought along, and shuts it down; see [`Composer::uninstall`].
     pub async fn uninstall(&self, name: &str) -> Result<bool> {
+        self.shared.composer.remove_triggers_of(name);
+        drop(self.follow_triggers().await);
         self.shared.composer.uninstall(name).await
     }
 
@@ -199,12 +225,14 @@ impl Agent {
         &self.shared.service
     }
 
-    /// Takes no more questions, lets the runs that go on end, and closes what the builder opened. A second call does nothing more.
+    /// Stops the triggers, takes no more questions, lets the runs that go on end, and closes what the builder opened. A second call does
+    /// nothing more.
     ///
     /// Runs that are not over within the grace of the builder are stopped, and give their messages back: another process, or the next
     /// agent of this name on this memory, goes on with them at once.
     pub async fn shutdown(&self) -> Result<()> {
-        let Shared { service, runs, closing, stop, grace, composer, opened, .. } = &*self.shared;
+        let Shared { service, runs, triggers, closing, stop, grace, composer, opened, .. } = &*self.shared;
+        triggers.close().await;
         runs.close();
         closing.cancel();
         if timeout(*grace, runs.wait()).await.is_err() {
@@ -220,6 +248,12 @@ impl Agent {
             end = end.and(provider.shutdown().await);
         }
         end
+    }
+
+    /// Has the triggers run that are registered, and no others; the handle waits for the end of those that are not.
+    fn follow_triggers(&self) -> JoinHandle<()> {
+        let registered = || self.shared.composer.services().triggers().to_vec();
+        self.shared.triggers.follow(&WeakAgent(Arc::downgrade(&self.shared)), registered)
     }
 
     pub(super) fn clock(&self) -> &dyn Clock {

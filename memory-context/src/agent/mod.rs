@@ -9,13 +9,18 @@ mod handle;
 mod platforms;
 mod source;
 mod stream;
+mod trigger;
+mod triggers;
 
 pub use builder::AgentBuilder;
 pub use conversation::Conversation;
 pub use handle::{Agent, DIRECT};
 pub use source::MemorySource;
 pub use stream::AnswerStream;
+pub use trigger::{Arrival, MessageTrigger, TriggerContext};
 
 pub use crate::flow::{Answer, End, Incoming, Limits, Piece};
 pub use crate::state::{ContextPart, ContextParts, ContextPlugin, ToolResult};
 pub use crate::tool::{Tool, ToolContext, ToolOutput};
+#[cfg(feature = "http")]
+pub use memory_runtime::{ContextContent, HttpTrigger};

@@ -7,6 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures::{FutureExt, StreamExt, stream};
 use memory_core::{Error, ErrorKind, Result};
+use memory_model::{self as model, Modalities};
 use tokio::time::timeout;
 
 use crate::records::{Attachment, Message};
@@ -41,15 +42,18 @@ pub enum AttachmentKind {
     Other,
 }
 
+/// How many images and documents of a message a model is shown at most.
+pub const MAX_SHOWN: usize = 8;
+/// How many bytes the URLs of those have together at most, contents of `data:` URLs included.
+pub const MAX_SHOWN_BYTES: usize = 8 << 20;
+
 /// How many are read at once.
 const AT_ONCE: usize = 4;
 
 impl AttachmentKind {
     /// By the media type.
     pub fn of(attachment: &Attachment) -> Self {
-        let media_type = attachment.content_type.as_deref().unwrap_or_default().to_ascii_lowercase();
-        let media_type = media_type.split(';').next().unwrap_or_default().trim();
-        match media_type.split_once('/') {
+        match media_type(attachment).split_once('/') {
             Some(("image", _)) => Self::Image,
             Some(("text", _)) | Some(("application", "pdf" | "json" | "xml" | "rtf" | "msword")) => Self::Document,
             Some(("application", kind)) if kind.starts_with("vnd.oasis.opendocument.text") => Self::Document,
@@ -57,6 +61,41 @@ impl AttachmentKind {
             _ => Self::Other,
         }
     }
+}
+
+/// The media type without its parameters, in lower case; empty where none is known.
+pub(super) fn media_type(attachment: &Attachment) -> String {
+    let media_type = attachment.content_type.as_deref().unwrap_or_default();
+    media_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
+}
+
+/// What came with a message, as far as a model takes it: the first ones that keep the limits. What is left out stays in the text of the
+/// conversation, with its title and its description.
+pub(super) fn for_model(message: &Message, takes: Modalities) -> Vec<model::Attachment> {
+    let mut left = MAX_SHOWN_BYTES;
+    let taken = message.content.attachments.iter().filter_map(|attachment| {
+        let image = || image_of(attachment).filter(|_| takes.images);
+        let document = || document_of(attachment).filter(|_| takes.documents);
+        let shown = image().or_else(document)?;
+        left = left.checked_sub(attachment.url.len())?;
+        Some(shown)
+    });
+    taken.take(MAX_SHOWN).collect()
+}
+
+/// An image of a kind that models know, which came whole or which the endpoint can fetch itself.
+pub(super) fn image_of(attachment: &Attachment) -> Option<model::Attachment> {
+    let is_known = matches!(media_type(attachment).as_str(), "image/png" | "image/jpeg" | "image/gif" | "image/webp");
+    let url = &attachment.url;
+    let is_reachable = ["data:image/", "https://"].iter().any(|beginning| url.starts_with(beginning));
+    (is_known && is_reachable).then(|| model::Attachment::image(url))
+}
+
+/// A document that came whole.
+fn document_of(attachment: &Attachment) -> Option<model::Attachment> {
+    let is_whole = AttachmentKind::of(attachment) == AttachmentKind::Document && attachment.url.starts_with("data:");
+    let name = attachment.title.as_deref().filter(|title| !title.trim().is_empty()).unwrap_or(&attachment.id);
+    is_whole.then(|| model::Attachment::document(name, &attachment.url))
 }
 
 /// Reads what came with a message; gives it with what was found, and nothing where nothing was.
@@ -156,6 +195,49 @@ mod tests {
         assert!(read.iter().all(|one| one.url.ends_with(&one.id) && one.content_type.is_some()));
         message.content.attachments = vec![read[6].clone()];
         assert_eq!(read_attachments(&Scripted, &message, Duration::from_secs(1)).await, None, "nothing new");
+    }
+
+    #[test]
+    fn a_model_is_shown_what_it_takes_within_the_limits() {
+        let (room, author) = (RoomId::parse("r").expect("valid"), EntityId::parse("ana").expect("valid"));
+        let shown_of = |attachments: Vec<(String, &str)>, images, documents| {
+            let mut content = MessageContent::new(room.clone(), author.clone(), "look");
+            content.attachments = attachments
+                .into_iter()
+                .map(|(url, content_type)| Attachment {
+                    id: "a".into(),
+                    url,
+                    content_type: Some(content_type.into()),
+                    ..Attachment::default()
+                })
+                .collect();
+            let message =
+                Message { id: MemoryId::generate(), created_at: Timestamp::MIN, content, is_undelivered: false };
+            for_model(&message, Modalities { images, documents })
+        };
+        let one =
+            |url: &str, content_type, images, documents| shown_of(vec![(url.into(), content_type)], images, documents);
+        let (png, pdf) = ("data:image/png;base64,AA", "data:application/pdf;base64,AA");
+        assert_eq!(one(png, "IMAGE/PNG", true, false), [model::Attachment::image(png)]);
+        assert_eq!(one("https://host/a.jpg", "image/jpeg", true, false).len(), 1);
+        assert_eq!(one(pdf, "application/pdf", true, true), [model::Attachment::document("a", pdf)]);
+        for (url, content_type, images, documents) in [
+            (png, "image/png", false, true),
+            (pdf, "application/pdf", true, false),
+            ("http://host/a.png", "image/png", true, true),
+            ("file:///a.png", "image/png", true, true),
+            ("data:text/html,a", "image/png", true, true),
+            ("https://host/a.svg", "image/svg+xml", true, true),
+            ("https://host/a.pdf", "application/pdf", true, true),
+            ("https://host/a.ogg", "audio/ogg", true, true),
+        ] {
+            assert!(one(url, content_type, images, documents).is_empty(), "{url} {content_type}");
+        }
+        let many = vec![(png.to_owned(), "image/png"); MAX_SHOWN + 1];
+        assert_eq!(shown_of(many, true, true).len(), MAX_SHOWN);
+        let image = |bytes: usize| (format!("data:image/png;base64,{}", "A".repeat(bytes)), "image/png");
+        let sizes = vec![image(MAX_SHOWN_BYTES), image(MAX_SHOWN_BYTES / 2), image(MAX_SHOWN_BYTES / 2), image(9)];
+        assert_eq!(shown_of(sizes, true, true).len(), 2, "those that fit");
     }
 
     #[test]

@@ -8,6 +8,9 @@ use memory_core::{IdempotencyKey, Result};
 use super::{MemoryContext, MemoryLoadContext, MemoryUpdate, PromptMemory, SyncReport};
 
 /// Where the prompt memory of an agent lies, held as `Arc<dyn PromptSource>`: a [`PromptMemory`] over any engine, or a host's own.
+///
+/// A call of one that an agent has may take ten seconds; then its future is dropped, and it has failed, as one that panics has. The
+/// message is answered all the same.
 #[async_trait]
 pub trait PromptSource: fmt::Debug + Send + Sync + 'static {
     /// What goes into the prompt of a turn; `None` when there is nothing to put there.

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use async_trait::async_trait;
 use memory_core::{Result, Timestamp};
 
-use super::format::{indented, json, one_line, section};
+use super::format::{indented, json, one_line, section, url};
 use crate::records::{Attachment, Message};
 use crate::state::{ContextProvider, Cx, ProviderInfo, ProviderResult};
 
@@ -63,11 +63,12 @@ fn shown(message: &Message, before: &[Message]) -> Vec<Attachment> {
 }
 
 fn describe(attachment: &Attachment) -> String {
+    let url = url(attachment);
     let parts = [
-        ("ID", Some(&attachment.id)),
-        ("Name", attachment.title.as_ref()),
-        ("URL", Some(&attachment.url)),
-        ("Type", attachment.content_type.as_ref().or(attachment.source.as_ref())),
+        ("ID", Some(attachment.id.as_str())),
+        ("Name", attachment.title.as_deref()),
+        ("URL", Some(&*url)),
+        ("Type", attachment.content_type.as_deref().or(attachment.source.as_deref())),
     ];
     let parts = parts.into_iter().filter_map(|(name, part)| Some(format!("{name}: {}", one_line(part?))));
     let texts = [("Description", &attachment.description), ("Text", &attachment.text)];

@@ -1,5 +1,6 @@
 //! How providers write their texts. What people wrote can forge neither a section nor a line of somebody else's.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::tz::TimeZone;
@@ -131,9 +132,22 @@ fn with_id(name: &str, id: &EntityId) -> String {
 
 /// In a few words: what it is called, and what it shows.
 fn attachment(attachment: &Attachment) -> String {
-    let title = attachment.title.as_deref().unwrap_or(&attachment.url);
+    let url = url(attachment);
+    let title = attachment.title.as_deref().unwrap_or(&url);
     let shows = attachment.description.as_ref().map(|shows| format!(", {}", one_line(shows))).unwrap_or_default();
     format!("[{}] {}{shows}", one_line(&attachment.id), one_line(title))
+}
+
+/// Where an attachment is. Of one that came whole, its kind and its size.
+pub(super) fn url(attachment: &Attachment) -> Cow<'_, str> {
+    match attachment.url.strip_prefix("data:") {
+        Some(data) => {
+            let kind = data.split([',', ';']).next().unwrap_or_default();
+            let kind = &kind[..kind.floor_char_boundary(100)];
+            Cow::Owned(format!("data:{kind} ({} bytes)", attachment.url.len()))
+        }
+        None => Cow::Borrowed(&attachment.url),
+    }
 }
 
 /// What actions did before, each run with its steps; oldest first. The messages come oldest first.

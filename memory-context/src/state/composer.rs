@@ -15,7 +15,7 @@ use tracing::Instrument;
 use super::cache::{Kept, Seen, Slots, Stamp, StateCache};
 use super::merge::{Merge, Run};
 use super::options::Selection;
-use super::plugin::Installed;
+use super::plugin::Plugins;
 use super::{ComposeOptions, ContextPart, ContextParts, ContextProvider, Cx, Services, Snapshot, State, Status, Turn};
 use crate::template::Templates;
 
@@ -30,7 +30,7 @@ pub struct Composer {
 struct Shared {
     /// What is registered now. A composition goes on with what it began with.
     services: Mutex<Arc<Services>>,
-    plugins: tokio::sync::Mutex<Vec<Installed>>,
+    plugins: Mutex<Plugins>,
     cache: StateCache,
     cache_for: Duration,
     cached_messages: u64,
@@ -133,8 +133,9 @@ impl Composer {
         ComposerBuilder { services, cache_for, cached_messages }.build()
     }
 
-    pub(super) async fn plugins(&self) -> tokio::sync::MutexGuard<'_, Vec<Installed>> {
-        self.shared.plugins.lock().await
+    /// Its plugins. Neither they nor anything of theirs is called while the lock is held, apart from their names.
+    pub(super) fn plugins(&self) -> MutexGuard<'_, Plugins> {
+        self.shared.plugins.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes these very parts away.
@@ -198,7 +199,7 @@ impl ComposerBuilder {
     pub fn build(self) -> Result<Composer> {
         let Self { services, cache_for, cached_messages } = self;
         services.parts.check()?;
-        let (services, plugins) = (Mutex::new(Arc::new(services)), tokio::sync::Mutex::default());
+        let (services, plugins) = (Mutex::new(Arc::new(services)), Mutex::default());
         let cache = StateCache::new(cached_messages, cache_for);
         Ok(Composer { shared: Arc::new(Shared { services, plugins, cache, cache_for, cached_messages }) })
     }

@@ -32,6 +32,6 @@ pub use draw::draw;
 pub use evaluator::{Evaluation, Evaluator, EvaluatorExample, EvaluatorInfo, Voice};
 pub use options::ComposeOptions;
 pub use parts::{ContextPart, ContextParts};
-pub use plugin::ContextPlugin;
+pub use plugin::{ContextPlugin, PLUGIN_DEADLINE};
 pub use provider::{ContextProvider, DEFAULT_DEADLINE, Keep, ProviderInfo, ProviderResult, Stability, Values};
 pub use services::{Service, Services};

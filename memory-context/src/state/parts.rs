@@ -1,4 +1,4 @@
-//! What is registered: context providers, tools, evaluators and services, each under a name of its own.
+//! What is registered: context providers, tools, evaluators, services and triggers, each under a name of its own.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -6,6 +6,7 @@ use std::sync::Arc;
 use memory_core::{Error, Result};
 
 use super::{ContextProvider, Evaluator, Service};
+use crate::agent::MessageTrigger;
 use crate::tool::Tool;
 
 /// What one source brings along: registered as a whole or not at all.
@@ -27,6 +28,8 @@ pub struct ContextParts {
     pub evaluators: Vec<Arc<dyn Evaluator>>,
     /// What the others use.
     pub services: Vec<Arc<dyn Service>>,
+    /// What brings messages. An [`Agent`](crate::agent::Agent) runs them, a composer by itself does not.
+    pub triggers: Vec<Arc<dyn MessageTrigger>>,
 }
 
 /// The name of something that is registered.
@@ -40,6 +43,8 @@ pub enum ContextPart {
     Evaluator(String),
     /// A service.
     Service(String),
+    /// A trigger.
+    Trigger(String),
 }
 
 impl ContextParts {
@@ -71,13 +76,21 @@ impl ContextParts {
         self
     }
 
+    /// Also a trigger.
+    #[must_use]
+    pub fn with_trigger(mut self, trigger: Arc<dyn MessageTrigger>) -> Self {
+        self.triggers.push(trigger);
+        self
+    }
+
     /// `InvalidInput` when two of a kind share a name, when a name is empty, and when a tool can't be offered to a model.
     pub(super) fn check(&self) -> Result<()> {
         check(&self.providers)?;
         check(&self.tools)?;
         self.tools.iter().try_for_each(Tool::validate)?;
         check(&self.evaluators)?;
-        check(&self.services)
+        check(&self.services)?;
+        check(&self.triggers)
     }
 
     /// Puts others behind these.
@@ -86,6 +99,7 @@ impl ContextParts {
         self.tools.extend(others.tools);
         self.evaluators.extend(others.evaluators);
         self.services.extend(others.services);
+        self.triggers.extend(others.triggers);
     }
 
     /// Puts others in the places of those with their names, and behind the rest where there is none.
@@ -94,6 +108,7 @@ impl ContextParts {
         replace(&mut self.tools, others.tools);
         replace(&mut self.evaluators, others.evaluators);
         replace(&mut self.services, others.services);
+        replace(&mut self.triggers, others.triggers);
     }
 
     /// Takes one away; tells whether it was there.
@@ -103,6 +118,7 @@ impl ContextParts {
             ContextPart::Tool(name) => remove(&mut self.tools, name),
             ContextPart::Evaluator(name) => remove(&mut self.evaluators, name),
             ContextPart::Service(name) => remove(&mut self.services, name),
+            ContextPart::Trigger(name) => remove(&mut self.triggers, name),
         }
     }
 
@@ -112,6 +128,7 @@ impl ContextParts {
         self.tools.retain(|one| !holds(&others.tools, one));
         self.evaluators.retain(|one| !holds(&others.evaluators, one));
         self.services.retain(|one| !holds(&others.services, one));
+        self.triggers.retain(|one| !holds(&others.triggers, one));
     }
 }
 
@@ -166,6 +183,18 @@ impl Named for Arc<dyn Service> {
 
     fn name(&self) -> &str {
         Service::name(self.as_ref())
+    }
+
+    fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(self, other)
+    }
+}
+
+impl Named for Arc<dyn MessageTrigger> {
+    const KIND: &'static str = "trigger";
+
+    fn name(&self) -> &str {
+        MessageTrigger::name(self.as_ref())
     }
 
     fn is_same(&self, other: &Self) -> bool {

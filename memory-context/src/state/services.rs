@@ -7,7 +7,8 @@ use std::sync::Arc;
 use memory_core::{Clock, SystemClock};
 
 use super::{Character, ContextParts, ContextProvider, Evaluator};
-use crate::prompt::{PromptMemory, PromptSource};
+use crate::agent::MessageTrigger;
+use crate::prompt::{Guarded, PromptMemory, PromptSource};
 use crate::records::Records;
 use crate::template::Templates;
 use crate::tool::Tool;
@@ -65,10 +66,10 @@ impl Services {
         self
     }
 
-    /// With another prompt memory.
+    /// With another prompt memory. A call of it that takes longer than ten seconds or panics has failed.
     #[must_use]
     pub fn with_prompt_memory(mut self, memory: Arc<dyn PromptSource>) -> Self {
-        self.prompt_memory = Some(memory);
+        self.prompt_memory = Some(Arc::new(Guarded::new(memory)));
         self
     }
 
@@ -155,6 +156,11 @@ impl Services {
     /// All services of the host.
     pub fn services(&self) -> &[Arc<dyn Service>] {
         &self.parts.services
+    }
+
+    /// What brings messages.
+    pub fn triggers(&self) -> &[Arc<dyn MessageTrigger>] {
+        &self.parts.triggers
     }
 
     /// The service of a type, the first if there are several.

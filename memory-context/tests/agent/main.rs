@@ -1,6 +1,7 @@
 //! The agent in one piece, over SQLite, with a model behind HTTP that the test plays.
 
 mod asking;
+mod endpoints;
 #[path = "../conversations/model.rs"]
 mod model;
 mod registration;
@@ -8,6 +9,7 @@ mod shutdown;
 mod stage;
 mod streaming;
 mod tools;
+mod triggers;
 
 /// The program that the READMEs show is the one that is compiled.
 #[test]

@@ -103,6 +103,7 @@ async fn a_wrapper_traces_the_calls() {
 
 /// What is registered while the agent runs, of each kind.
 mod changes {
+    use std::future::pending;
     use std::sync::atomic::{AtomicBool, Ordering};
 
     use memory_context::providers::{Advice, Anxiety, Time};
@@ -244,6 +245,130 @@ mod changes {
         composer.shutdown().await.expect("ended");
         assert!(last.is_over.load(Ordering::SeqCst));
         assert_eq!(compose().await, "A\n\nB");
+    }
+
+    /// A plugin that begins and ends as it is told to.
+    #[derive(Debug)]
+    struct Unruly {
+        name: &'static str,
+        init: Way,
+        shutdown: Way,
+    }
+
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    enum Way {
+        Well,
+        Hang,
+        Panic,
+    }
+
+    impl Way {
+        async fn go(self) {
+            match self {
+                Self::Well => {}
+                Self::Hang => pending().await,
+                Self::Panic => panic!("as a test"),
+            }
+        }
+    }
+
+    #[async_trait]
+    impl ContextPlugin for Unruly {
+        fn name(&self) -> &str {
+            self.name
+        }
+
+        async fn init(&self, _: &Values, _: &Services) -> Result<ContextParts> {
+            self.init.go().await;
+            Ok(ContextParts::default().with_provider(named(self.name)))
+        }
+
+        async fn shutdown(&self) -> Result<()> {
+            self.shutdown.go().await;
+            Ok(())
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_plugin_that_hangs_or_panics_holds_up_nobody() {
+        use ErrorKind::{Closed, InvalidInput, Timeout, Unexpected};
+        use Way::{Hang, Panic, Well};
+        let (composer, turn) = stage(|builder| builder).await;
+        let compose = async || composer.compose_state(&turn, &ComposeOptions::default()).await.text;
+        let install = async |name, init, shutdown| {
+            composer.install(Arc::new(Unruly { name, init, shutdown }), &Values::new()).await
+        };
+        // While one begins, others come and go, and its name is taken.
+        let mut hanging = Box::pin(install("a", Hang, Well));
+        assert!(futures::poll!(hanging.as_mut()).is_pending());
+        assert_eq!(install("a", Well, Well).await.expect_err("taken").kind(), InvalidInput);
+        install("b", Well, Panic).await.expect("installed");
+        assert!(!composer.uninstall("a").await.expect("nothing to do yet"));
+        assert_eq!(hanging.await.expect_err("late").kind(), Timeout);
+        assert_eq!(install("a", Panic, Well).await.expect_err("no plugin").kind(), Unexpected);
+        install("a", Well, Hang).await.expect("the name is free");
+        assert_eq!(compose().await, "b\n\na");
+
+        // What can't be ended is taken away all the same.
+        assert_eq!(composer.uninstall("b").await.expect_err("it panics").kind(), Unexpected);
+        let mut ending = Box::pin(composer.uninstall("a"));
+        assert!(futures::poll!(ending.as_mut()).is_pending());
+        assert_eq!(compose().await, "");
+        assert_eq!(install("a", Well, Well).await.expect_err("it is not over").kind(), InvalidInput);
+        install("c", Well, Well).await.expect("installed");
+        assert_eq!(ending.await.expect_err("late").kind(), Timeout);
+
+        // A future that is dropped frees the name.
+        {
+            let mut dropped = Box::pin(install("a", Hang, Well));
+            assert!(futures::poll!(dropped.as_mut()).is_pending());
+        }
+        install("a", Well, Hang).await.expect("the name is free");
+        let mut beginning = Box::pin(install("d", Hang, Well));
+        assert!(futures::poll!(beginning.as_mut()).is_pending());
+        assert_eq!(composer.shutdown().await.expect_err("one hangs").kind(), Timeout);
+        assert_eq!(compose().await, "", "the others are gone too");
+        assert_eq!(install("e", Well, Well).await.expect_err("no more").kind(), Closed);
+        assert_eq!(beginning.await.expect_err("late").kind(), Timeout);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_plugin_that_is_ready_after_the_shutdown_is_ended() {
+        let (composer, turn) = stage(|builder| builder).await;
+        let (begin, is_over) = (Arc::new(Semaphore::new(0)), Arc::new(AtomicBool::new(false)));
+        let late = Arc::new(Late { begin: Arc::clone(&begin), is_over: Arc::clone(&is_over) });
+        let config = Values::new();
+        let mut installing = Box::pin(composer.install(late, &config));
+        assert!(futures::poll!(installing.as_mut()).is_pending());
+        composer.shutdown().await.expect("nothing to end");
+        begin.add_permits(1);
+        assert_eq!(installing.await.expect_err("too late").kind(), ErrorKind::Closed);
+        assert!(is_over.load(Ordering::SeqCst));
+        assert_eq!(composer.compose_state(&turn, &ComposeOptions::default()).await.text, "");
+    }
+
+    /// A plugin that is ready when it is let go.
+    #[derive(Debug)]
+    struct Late {
+        begin: Arc<Semaphore>,
+        is_over: Arc<AtomicBool>,
+    }
+
+    #[async_trait]
+    impl ContextPlugin for Late {
+        fn name(&self) -> &str {
+            "late"
+        }
+
+        async fn init(&self, _: &Values, _: &Services) -> Result<ContextParts> {
+            self.begin.acquire().await.expect("it stays open").forget();
+            Ok(ContextParts::default().with_provider(named("late")))
+        }
+
+        async fn shutdown(&self) -> Result<()> {
+            self.is_over.store(true, Ordering::SeqCst);
+            Ok(())
+        }
     }
 
     #[tokio::test]

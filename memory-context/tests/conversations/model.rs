@@ -140,7 +140,7 @@ impl Asked {
         let messages = self.body["messages"].as_array().expect("messages").iter();
         let parts = |message| -> (&str, &str) {
             let message: &Value = message;
-            (message["role"].as_str().expect("a role"), message["content"].as_str().unwrap_or_default())
+            (message["role"].as_str().expect("a role"), text_of(&message["content"]))
         };
         messages.map(parts).collect()
     }
@@ -205,6 +205,11 @@ impl Writing {
     }
 }
 
+/// The text of a message, which has images and documents behind it or not.
+fn text_of(content: &Value) -> &str {
+    content.as_str().or_else(|| content[0]["text"].as_str()).unwrap_or_default()
+}
+
 /// What comes in time.
 pub(crate) async fn within<T>(future: impl Future<Output = T>) -> T {
     timeout(PATIENCE, future).await.expect("it comes")
@@ -217,7 +222,7 @@ async fn complete(
 ) -> (StatusCode, Body) {
     let body: Value = serde_json::from_slice(&body).expect("JSON");
     let messages = body["messages"].as_array().expect("messages");
-    let texts: Vec<_> = messages.iter().map(|message| message["content"].as_str().unwrap_or_default()).collect();
+    let texts: Vec<_> = messages.iter().map(|message| text_of(&message["content"])).collect();
     let prompt = texts.join("\n");
     let about = match prompt.as_str() {
         prompt if prompt.contains("\nDecide whether ") => Question::Respond,

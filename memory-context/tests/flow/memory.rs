@@ -1,7 +1,8 @@
 //! What a conversation leaves behind, and how it comes back: prompt memory, facts, relationships, reflections.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::future::pending;
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -12,11 +13,11 @@ use memory_context::prompt::{
     MemoryContext, MemoryLoadContext, MemoryStore, MemoryUpdate, PromptMemory, PromptSource, SyncReport,
 };
 use memory_context::records::{FactQuery, NewFact};
-use memory_context::state::{ComposeOptions, Composer, Status, Turn};
+use memory_context::state::{ComposeOptions, Composer, Services, Status, Turn};
 use memory_context::tool;
 use memory_core::{Error, ErrorKind, IdempotencyKey, Result};
 
-use crate::stage::{NOW, Stage, Task, at, entity, once, said, said_in_group, scope, text};
+use crate::stage::{Call, NOW, Stage, Task, at, entity, once, said, said_in_group, scope, text};
 
 fn prompt_memory(stage: &Stage) -> PromptMemory {
     PromptMemory::new(stage.provider.documents())
@@ -66,9 +67,41 @@ async fn prompt_memory_goes_into_every_prompt() {
     run.await.expect("no panic");
 }
 
+/// The prompt memory of a stage, which is there before it.
+type Later = Arc<OnceLock<PromptMemory>>;
+
+/// A prompt memory that tells what it was told.
+#[derive(Debug)]
+struct Listening {
+    kept: Later,
+    calls: Arc<Mutex<Vec<(IdempotencyKey, Vec<MemoryUpdate>)>>>,
+}
+
+#[async_trait]
+impl PromptSource for Listening {
+    async fn prefetch(&self, context: &MemoryLoadContext) -> Result<Option<MemoryContext>> {
+        self.kept.get().expect("set").prefetch(context).await
+    }
+
+    async fn sync(
+        &self,
+        context: &MemoryLoadContext,
+        batch: &IdempotencyKey,
+        updates: &[MemoryUpdate],
+    ) -> Result<SyncReport> {
+        self.calls.lock().expect("no panic holds it").push((batch.clone(), updates.to_vec()));
+        self.kept.get().expect("set").sync_once(context, batch, updates).await
+    }
+}
+
 #[tokio::test]
 async fn what_an_answer_keeps_is_kept_once_and_shown_from_then_on() {
-    let mut stage = Stage::new().await;
+    let calls = Arc::<Mutex<_>>::default();
+    let (heard, kept_by) = (Arc::clone(&calls), Later::default());
+    let memory = Arc::clone(&kept_by);
+    let source = |services: Services| services.with_prompt_memory(Arc::new(Listening { kept: memory, calls: heard }));
+    let mut stage = Stage::with(|services, _| source(services), |service| service).await;
+    kept_by.set(prompt_memory(&stage)).expect("once");
     let answer = keeping(
         "<update><store>user</store><change>add</change><text>Ana likes tea</text></update>
          <update><store>memory</store><change>add</change><text>Ana moves to Lima</text></update>",
@@ -82,8 +115,9 @@ async fn what_an_answer_keeps_is_kept_once_and_shown_from_then_on() {
     // The work on the message is repeated, as after a crash: nothing doubles.
     let message =
         stage.stored().await.into_iter().find(|message| message.content.text == "I like tea").expect("stored");
-    let batch = IdempotencyKey::parse(message.id.to_string()).expect("valid");
-    let updates = [MemoryUpdate::add(User, "Ana likes tea"), MemoryUpdate::add(Memory, "Ana moves to Lima")];
+    let mut calls = calls.lock().expect("no panic holds it").clone();
+    let (batch, updates) = calls.remove(0);
+    assert_eq!((calls.len(), updates.len()), (0, 2));
     let context = MemoryLoadContext::of(stage.records.agent(), &message);
     let again = prompt_memory(&stage).sync_once(&context, &batch, &updates).await.expect("known");
     assert!(again.updates.iter().all(|update| update.repeated), "{again:?}");
@@ -158,6 +192,120 @@ async fn a_prompt_memory_that_is_down_contributes_nothing_and_is_told() {
     let state = composer.compose_state(&Turn::new(message), &ComposeOptions::default()).await;
     assert_eq!(state.outcome("PROMPT_MEMORY").expect("it ran").status, Status::Failed);
     assert!(state.provider("PROMPT_MEMORY").is_none() && !state.text.is_empty());
+}
+
+/// A prompt memory that fails once in its own way, and keeps what it is told then.
+#[derive(Debug)]
+struct Failing {
+    kept: Later,
+    failures: Mutex<Vec<Failure>>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Failure {
+    Hang,
+    Panic,
+    Refuse,
+}
+
+impl Failing {
+    async fn fail(&self) -> Result<()> {
+        let failure = self.failures.lock().expect("no panic holds it").pop();
+        match failure {
+            Some(Failure::Hang) => pending().await,
+            Some(Failure::Panic) => panic!("as a test"),
+            Some(Failure::Refuse) => Err(Error::new(ErrorKind::Unavailable, "down")),
+            None => Ok(()),
+        }
+    }
+}
+
+#[async_trait]
+impl PromptSource for Failing {
+    async fn prefetch(&self, context: &MemoryLoadContext) -> Result<Option<MemoryContext>> {
+        self.kept.get().expect("set").prefetch(context).await
+    }
+
+    async fn sync(
+        &self,
+        context: &MemoryLoadContext,
+        batch: &IdempotencyKey,
+        updates: &[MemoryUpdate],
+    ) -> Result<SyncReport> {
+        self.fail().await?;
+        self.kept.get().expect("set").sync_once(context, batch, updates).await
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_prompt_memory_that_hangs_or_panics_loses_no_answer_and_is_told_again() {
+    for failure in [Failure::Hang, Failure::Panic, Failure::Refuse] {
+        let kept_by = Later::default();
+        let memory = Arc::clone(&kept_by);
+        let source = |services: Services| {
+            services.with_prompt_memory(Arc::new(Failing { kept: memory, failures: Mutex::new(vec![failure]) }))
+        };
+        let mut stage = Stage::with(|services, _| source(services), |service| service).await;
+        kept_by.set(prompt_memory(&stage)).expect("once");
+        stage.composer.add(tool::built_in()).expect("new names");
+        // The answer behind the action says the same, so what failed is tried again.
+        let update = "<update><text>Ana likes tea</text></update>";
+        let first =
+            format!("<response><thought>t</thought><actions>FOLLOW_ROOM</actions><memory>{update}</memory></response>");
+        let answers = Mutex::new(vec![keeping(update), first]);
+        let next = |_: &Call| answers.lock().expect("no panic holds it").pop().expect("two questions");
+        let (end, tasks) = stage.play(said("ana", "I like tea", 3), next).await;
+        assert_eq!((end, tasks.len()), (End::Completed, 2), "{failure:?}");
+        assert_eq!(kept(&stage, Memory).await, "Ana likes tea", "{failure:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_tool_remember_tells_of_a_prompt_memory_that_fails() {
+    for (failure, told) in
+        [(Failure::Hang, "no answer within 10000 ms"), (Failure::Panic, "the prompt memory panicked")]
+    {
+        let kept_by = Later::default();
+        let memory = Arc::clone(&kept_by);
+        let source = |services: Services| {
+            services.with_prompt_memory(Arc::new(Failing { kept: memory, failures: Mutex::new(vec![failure]) }))
+        };
+        let mut stage = Stage::with(|services, _| source(services), |service| service).await;
+        kept_by.set(prompt_memory(&stage)).expect("once");
+        stage.composer.add(tool::built_in()).expect("new names");
+        let parameters = serde_json::json!({ "text": "Ana likes tea" });
+        let (end, _) =
+            stage.play(said("ana", "keep this", 1), |call| once(call, &doing("REMEMBER", &parameters))).await;
+        assert_eq!(end, End::Completed);
+        let stored = stage.stored().await;
+        assert!(stored.iter().any(|message| message.content.text.contains(told)), "{failure:?}: {stored:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_prompt_memory_that_hangs_or_panics_is_left_out_of_the_prompt() {
+    #[derive(Debug)]
+    struct Silent(Failure);
+    #[async_trait]
+    impl PromptSource for Silent {
+        async fn prefetch(&self, _: &MemoryLoadContext) -> Result<Option<MemoryContext>> {
+            if self.0 == Failure::Panic { panic!("as a test") } else { pending().await }
+        }
+
+        async fn sync(&self, _: &MemoryLoadContext, _: &IdempotencyKey, _: &[MemoryUpdate]) -> Result<SyncReport> {
+            pending().await
+        }
+    }
+    for (failure, status) in [(Failure::Hang, Status::TimedOut), (Failure::Panic, Status::Failed)] {
+        let mut stage =
+            Stage::with(move |services, _| services.with_prompt_memory(Arc::new(Silent(failure))), |service| service)
+                .await;
+        let (end, _) = stage.play(said("ana", "hello", 1), |_| text("Hi")).await;
+        assert_eq!(end, End::Completed, "{failure:?}");
+        let message = stage.stored().await.remove(0);
+        let state = stage.composer.compose_state(&Turn::new(message), &ComposeOptions::default()).await;
+        assert_eq!(state.outcome("PROMPT_MEMORY").expect("it ran").status, status);
+    }
 }
 
 #[tokio::test]

@@ -10,6 +10,7 @@ use super::endpoint::{Body, Endpoint};
 use super::events::Events;
 use super::request;
 use crate::completion::{Completion, Delta};
+use crate::modalities::Modalities;
 use crate::model::{Model, Prompt, pieces};
 use crate::retry::Retrying;
 
@@ -53,6 +54,10 @@ impl Model for OpenAiModel {
         self.0.complete(prompt).await
     }
 
+    fn modalities(&self) -> Modalities {
+        self.0.modalities()
+    }
+
     fn stream<'a>(&'a self, prompt: &'a Prompt) -> BoxStream<'a, Result<Delta>> {
         self.0.stream(prompt)
     }
@@ -62,6 +67,10 @@ impl Model for OpenAiModel {
 impl Model for Chat {
     async fn complete(&self, prompt: &Prompt) -> Result<Completion> {
         Answer::whole(&self.endpoint.post(&request::body(&self.config, prompt)).await?)
+    }
+
+    fn modalities(&self) -> Modalities {
+        self.config.modalities
     }
 
     fn stream<'a>(&'a self, prompt: &'a Prompt) -> BoxStream<'a, Result<Delta>> {

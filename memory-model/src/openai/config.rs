@@ -4,6 +4,7 @@ use std::fmt;
 
 use serde::Deserialize;
 
+use crate::modalities::Modalities;
 use crate::retry::Retries;
 
 /// An endpoint and the model to ask there.
@@ -25,6 +26,9 @@ pub struct OpenAiConfig {
     /// How the endpoint is told of a schema; [`SchemaHint::JsonSchema`] by default.
     #[serde(default)]
     pub schema_hint: SchemaHint,
+    /// What the model takes beside text; nothing by default.
+    #[serde(default)]
+    pub modalities: Modalities,
     /// When a call is tried again: after a connection that failed, an attempt that took too long, and the answers 408, 429 and
     /// 5xx.
     #[serde(default)]
@@ -53,6 +57,7 @@ impl OpenAiConfig {
             key: None,
             deadline_ms: default_deadline_ms(),
             schema_hint: SchemaHint::default(),
+            modalities: Modalities::default(),
             retries: Retries::default(),
         }
     }
@@ -65,6 +70,7 @@ impl fmt::Debug for OpenAiConfig {
             .field("model", &self.model)
             .field("deadline_ms", &self.deadline_ms)
             .field("schema_hint", &self.schema_hint)
+            .field("modalities", &self.modalities)
             .field("retries", &self.retries)
             .finish_non_exhaustive()
     }
@@ -87,6 +93,9 @@ mod tests {
         let config = config.expect("a configuration");
         assert_eq!(config.schema_hint, SchemaHint::Prompt);
         assert_eq!(config.retries, Retries { max_pause_ms: 7, ..Retries::default() });
+        let config = read(r#"{ "url": "u", "model": "m", "modalities": { "images": true } }"#);
+        let config = config.expect("a configuration");
+        assert_eq!(config.modalities, Modalities { images: true, documents: false });
         assert!(read(r#"{ "url": "u", "model": "m", "retries": { "tries": 7 } }"#).is_err());
     }
 }

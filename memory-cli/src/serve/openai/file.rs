@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use memory_context::agent::{Agent, AgentBuilder, Limits};
-use memory_context::model::openai::{OpenAiConfig, OpenAiEmbedder};
+use memory_context::model::Modalities;
 use memory_context::state::{Budget, Character};
 use memory_context::template::{Template, Templates};
 use memory_core::{Error, MemoryProvider};
@@ -16,15 +16,21 @@ use serde::Deserialize;
 use crate::input;
 use crate::serve::configuration;
 
-/// An agent as a file of TOML describes it, by the names of its builder.
-#[derive(Debug, Deserialize)]
+/// An agent as a file of TOML describes it, by the names of its builder. Without `Debug`, since a URL may hold a key.
+#[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct AgentFile {
     name: String,
     model: Endpoint,
-    small_model: Option<Endpoint>,
-    embedder: Option<Embedder>,
     model_key: Option<Key>,
+    #[serde(default)]
+    model_modalities: Modalities,
+    small_model: Option<Endpoint>,
+    small_model_key: Option<Key>,
+    #[serde(default)]
+    small_model_modalities: Modalities,
+    embedding_model: Option<Embedder>,
+    embedding_key: Option<Key>,
     system: Option<String>,
     character: Option<Character>,
     #[serde(default)]
@@ -41,14 +47,14 @@ pub(crate) struct AgentFile {
     without_reflection: bool,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Endpoint {
     url: String,
     model: String,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Embedder {
     url: String,
@@ -57,14 +63,22 @@ struct Embedder {
     width: usize,
 }
 
-/// Where the key of the endpoints is: not in the file.
+/// Where the key of an endpoint is: not in the file.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, expecting = "{ env = \"NAME\" }, the name of a variable of the environment")]
 struct Key {
     env: String,
 }
 
-#[derive(Debug, Deserialize, Default)]
+impl Key {
+    fn read(&self, name: &str) -> anyhow::Result<String> {
+        // A name that is none may be the key itself, and what can't be read is one.
+        env::var(&self.env)
+            .map_err(|_| anyhow::anyhow!("{name}: the environment has no such variable, or it holds no text"))
+    }
+}
+
+#[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields, default)]
 struct Texts {
     should_respond: Option<String>,
@@ -80,6 +94,7 @@ struct LimitsOfFile {
     model: Option<Seconds>,
     action: Option<Seconds>,
     say: Option<Seconds>,
+    ledger: Option<Seconds>,
     evaluators: Option<Seconds>,
     run: Option<Seconds>,
     lease: Option<Seconds>,
@@ -109,24 +124,27 @@ impl AgentFile {
 
     /// The agent that remembers there. A run may take as long as a request to the server, unless the file says something else.
     pub(crate) fn builder(self, provider: &Arc<dyn MemoryProvider>, time: Duration) -> anyhow::Result<AgentBuilder> {
-        // A name that is none may be the key itself, and what can't be read is one.
-        let no_key = |_| anyhow::anyhow!("model_key: the environment has no such variable, or it holds no text");
-        let key = self.model_key.map(|Key { env }| env::var(env)).transpose().map_err(no_key)?;
         let message = |error: Error| anyhow::anyhow!("{}", error.message());
         let mut builder = Agent::builder(&self.name)
             .memory(Arc::clone(provider))
             .model(self.model.url, self.model.model)
+            .model_modalities(self.model_modalities)
+            .small_model_modalities(self.small_model_modalities)
             .limits(self.limits.over(Limits { run: time, ..Limits::default() }));
         if let Some(Endpoint { url, model }) = self.small_model {
             builder = builder.small_model(url, model);
         }
-        if let Some(Embedder { url, model, width }) = self.embedder {
-            let mut config = OpenAiConfig::new(url, model);
-            config.key.clone_from(&key);
-            builder = builder.embedder(OpenAiEmbedder::new(config, width).map_err(message).context("embedder")?);
+        if let Some(Embedder { url, model, width }) = self.embedding_model {
+            builder = builder.embedding_model(url, model, width);
         }
-        if let Some(key) = key {
-            builder = builder.model_key(key);
+        if let Some(key) = self.model_key {
+            builder = builder.model_key(key.read("model_key")?);
+        }
+        if let Some(key) = self.small_model_key {
+            builder = builder.small_model_key(key.read("small_model_key")?);
+        }
+        if let Some(key) = self.embedding_key {
+            builder = builder.embedding_key(key.read("embedding_key")?);
         }
         if let Some(system) = self.system {
             builder = builder.system(system);
@@ -179,6 +197,7 @@ impl LimitsOfFile {
             model: or(self.model, limits.model),
             action: or(self.action, limits.action),
             say: or(self.say, limits.say),
+            ledger: or(self.ledger, limits.ledger),
             evaluators: or(self.evaluators, limits.evaluators),
             run: or(self.run, limits.run),
             lease: or(self.lease, limits.lease),
@@ -224,7 +243,7 @@ mod tests {
             ("secret = 1", "line 3: an unknown name, expected one of `name`"),
             ("limits = { run = 0 }", "line 3: a limit has 1 to 86400 seconds"),
             ("templates = { reflection = \"secret {{\" }", "templates: reflection: the template has a mistake"),
-            ("embedder = { url = \"secret\", model = \"e\", width = 3 }", "embedder: url: must begin with"),
+            ("embedding_key = { env = \"SECRET secret\" }", "embedding_key: the environment has no such variable"),
         ] {
             let error = format!("{:#}", built(&format!("{MODEL}{line}")).err().expect(reason));
             assert!(error.starts_with(reason), "{error}");

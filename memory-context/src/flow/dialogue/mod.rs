@@ -6,13 +6,14 @@ mod round;
 use std::sync::Arc;
 
 use memory_core::{Error, ErrorKind, Result};
-use memory_model::{self as model, Prompt};
+use memory_model::{self as model, Completion, Prompt};
 use serde_json::Value;
 
 use self::call::{arguments_of, shown};
 pub(super) use self::round::Said;
 use self::round::{Calls, Refused};
 use super::answer::{MessageAnswer, Mode, REPLY, is};
+use super::attachments::for_model;
 use super::{End, Journal, MessageService, Recorded, Run, Step, Why, voice};
 use crate::prompt::MemoryUpdate;
 use crate::records::Message;
@@ -70,6 +71,8 @@ pub(super) struct Dialogue<'a> {
     held: Option<MessageAnswer>,
     /// What answers said is to be kept, in the batches that were.
     kept: Vec<Vec<MemoryUpdate>>,
+    /// Whether the model refused the images and documents of the message.
+    is_text_only: bool,
 }
 
 /// A text that is to be said as a step of the journal, and the answer that it is of.
@@ -100,6 +103,7 @@ impl<'a> Dialogue<'a> {
             thought: String::new(),
             held: None,
             kept: Vec::new(),
+            is_text_only: false,
         }
     }
 
@@ -143,7 +147,7 @@ impl<'a> Dialogue<'a> {
         }
         let mut attempt = 1;
         loop {
-            let completion = self.service.complete(self.run, &prompt).await?;
+            let completion = self.complete(&mut prompt).await?;
             let Refused { mistake, written } = match self.read(completion, is_last)? {
                 Ok(said) => return Ok(said),
                 Err(refused) => refused,
@@ -159,6 +163,24 @@ impl<'a> Dialogue<'a> {
                 "That answer is not valid: {mistake}. Answer again in the form that was asked for, whole, and with nothing else."
             )));
         }
+    }
+
+    /// One answer of the model. Where that fails over a prompt with images or documents, which the model may not take or not reach, it is
+    /// asked without them.
+    async fn complete(&mut self, prompt: &mut Prompt) -> Result<Completion> {
+        let error = match self.service.complete(self.run, prompt).await {
+            Ok(completion) => return Ok(completion),
+            Err(error) => error,
+        };
+        let is_refused = matches!(error.kind(), ErrorKind::Unexpected | ErrorKind::TooLarge);
+        let shows = |message: &model::Message| !message.attachments.is_empty();
+        if !is_refused || !prompt.messages.iter().any(shows) {
+            return Err(error);
+        }
+        tracing::warn!(%error, "the model is asked without what came with the message");
+        self.is_text_only = true;
+        prompt.messages.iter_mut().chain(&mut self.messages).for_each(|message| message.attachments.clear());
+        self.service.complete(self.run, prompt).await
     }
 
     /// Does what the model says, asks it again with what came of that, and so on.
@@ -234,6 +256,9 @@ impl<'a> Dialogue<'a> {
     async fn compose(&mut self) -> Result<()> {
         self.refresh().await;
         self.messages = self.service.messages(&self.services.templates().message_handler, &self.state)?;
+        if let Some(asked) = self.messages.last_mut().filter(|_| !self.is_text_only) {
+            asked.attachments = for_model(&self.turn.message, self.service.large.modalities());
+        }
         Ok(())
     }
 
@@ -323,10 +348,10 @@ impl<'a> Dialogue<'a> {
         if updates.is_empty() || self.kept.iter().any(|kept| kept == updates) {
             return;
         }
-        if let Err(error) = self.service.remember(&self.turn.message, self.kept.len(), updates).await {
-            tracing::warn!(%error, "what an answer says is to be kept is not");
+        match self.service.remember(&self.turn.message, updates).await {
+            Ok(()) => self.kept.push(updates.to_vec()),
+            Err(error) => tracing::warn!(%error, "what an answer says is to be kept is not"),
         }
-        self.kept.push(updates.to_vec());
     }
 
     async fn reply(&mut self, step: &str, answer: &MessageAnswer) -> Result<()> {

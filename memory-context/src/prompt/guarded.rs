@@ -1,0 +1,51 @@
+//! A prompt memory that can't hold up whoever asks it.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures::FutureExt;
+use memory_core::{Error, ErrorKind, IdempotencyKey, Outcome, Result};
+use tokio::time::timeout;
+
+use super::{MemoryContext, MemoryLoadContext, MemoryUpdate, PromptSource, SyncReport};
+use crate::deadline::late;
+
+/// How long one call of a prompt memory may take.
+const DEADLINE: Duration = Duration::from_secs(10);
+
+/// A host's prompt memory. A call that panics fails with `Unexpected`, and one that is not over within [`DEADLINE`] with `Timeout`.
+#[derive(Debug)]
+pub(crate) struct Guarded(Arc<dyn PromptSource>);
+
+impl Guarded {
+    pub(crate) fn new(source: Arc<dyn PromptSource>) -> Self {
+        Self(source)
+    }
+}
+
+#[async_trait]
+impl PromptSource for Guarded {
+    async fn prefetch(&self, context: &MemoryLoadContext) -> Result<Option<MemoryContext>> {
+        guarded(Outcome::NotDone, async { self.0.prefetch(context).await }).await
+    }
+
+    async fn sync(
+        &self,
+        context: &MemoryLoadContext,
+        batch: &IdempotencyKey,
+        updates: &[MemoryUpdate],
+    ) -> Result<SyncReport> {
+        guarded(Outcome::Unknown, async { self.0.sync(context, batch, updates).await }).await
+    }
+}
+
+/// What a call answers; `outcome` tells what is known of one that gives no answer.
+async fn guarded<T>(outcome: Outcome, call: impl Future<Output = Result<T>>) -> Result<T> {
+    match timeout(DEADLINE, AssertUnwindSafe(call).catch_unwind()).await {
+        Ok(Ok(answer)) => answer,
+        Ok(Err(_)) => Err(Error::new(ErrorKind::Unexpected, "the prompt memory panicked").with_outcome(outcome)),
+        Err(_) => Err(late(DEADLINE, outcome)),
+    }
+}

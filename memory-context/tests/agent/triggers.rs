@@ -1,0 +1,258 @@
+//! What brings messages to an agent.
+
+use std::future::pending;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use memory_context::agent::{
+    Agent, Arrival, ContextContent, ContextPart, ContextParts, ContextPlugin, HttpTrigger, Incoming, MessageTrigger,
+    TriggerContext,
+};
+use memory_context::core::{Clock, InMemory, SystemClock};
+use memory_context::flow::platform::Origin;
+use memory_context::model::{Completion, Prompt};
+use memory_context::records::{ChannelType, Entity, NewMessage, Room, RoomId, Scope};
+use memory_context::state::{Services, Values};
+use memory_context::{Error, ErrorKind, Result};
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Notify, mpsc};
+
+use crate::model::within;
+use crate::stage::Stage;
+
+fn room() -> Room {
+    Room::new(RoomId::parse("line").expect("valid"), ChannelType::Api)
+}
+
+/// A line on which a test calls the agent.
+#[derive(Debug)]
+struct Line {
+    calls: Mutex<Option<mpsc::UnboundedReceiver<String>>>,
+    heard: mpsc::UnboundedSender<String>,
+    log: Log,
+}
+
+/// What began and ended, in its order.
+type Log = Arc<Mutex<Vec<&'static str>>>;
+
+/// The ends of a line that the test has.
+struct Caller {
+    calls: mpsc::UnboundedSender<String>,
+    heard: mpsc::UnboundedReceiver<String>,
+}
+
+fn line(log: &Log) -> (Line, Caller) {
+    let ((calls, called), (said, heard)) = (mpsc::unbounded_channel(), mpsc::unbounded_channel());
+    let line = Line { calls: Mutex::new(Some(called)), heard: said, log: Arc::clone(log) };
+    (line, Caller { calls, heard })
+}
+
+#[async_trait]
+impl MessageTrigger for Line {
+    fn name(&self) -> &str {
+        "line"
+    }
+
+    async fn run(&self, context: TriggerContext) -> Result<()> {
+        let calls = self.calls.lock().expect("no panic holds it").take();
+        let mut calls = calls.ok_or_else(|| Error::invalid("it runs once"))?;
+        loop {
+            tokio::select! {
+                () = context.stopped() => break,
+                Some(text) = calls.recv() => {
+                    let answer = context.agent()?.room(room()).ask("bo", text).await?;
+                    // A test that is over listens no more.
+                    let _ = self.heard.send(answer.text);
+                }
+            }
+        }
+        assert!(context.is_stopped());
+        self.log.lock().expect("no panic holds it").push("line");
+        Ok(())
+    }
+}
+
+/// Brings a line along.
+#[derive(Debug)]
+struct Telephone {
+    line: Arc<Line>,
+}
+
+#[async_trait]
+impl ContextPlugin for Telephone {
+    fn name(&self) -> &str {
+        "telephone"
+    }
+
+    async fn init(&self, _: &Values, _: &Services) -> Result<ContextParts> {
+        Ok(ContextParts::default().with_trigger(Arc::clone(&self.line) as _))
+    }
+
+    async fn shutdown(&self) -> Result<()> {
+        self.line.log.lock().expect("no panic holds it").push("telephone");
+        Ok(())
+    }
+}
+
+async fn calls(stage: &mut Stage, caller: &mut Caller, text: &str) {
+    caller.calls.send(text.to_owned()).expect("it listens");
+    let asked = stage.model.asked().await;
+    assert!(asked.prompt.contains(text), "{}", asked.prompt);
+    asked.says("Who is there?");
+    assert_eq!(within(caller.heard.recv()).await.expect("an answer"), "Who is there?");
+}
+
+#[tokio::test]
+async fn what_a_trigger_of_a_plugin_brings_is_answered_by_the_same_agent() {
+    let (log, mut stage) = (Log::default(), Stage::with(|builder| builder).await);
+    let (line, mut caller) = line(&log);
+    let telephone = Telephone { line: Arc::new(line) };
+    stage.agent.install(telephone, &Values::new()).await.expect("installed");
+    calls(&mut stage, &mut caller, "Hello").await;
+    let scope = Scope::new(room().id, "bo".parse().expect("valid"));
+    let stored = stage.agent.records().messages().recent(&scope, 9).await.expect("read");
+    let stored: Vec<_> = stored.iter().map(|message| message.content.text.as_str()).collect();
+    assert_eq!(stored, ["Who is there?", "Hello"]);
+
+    assert!(within(stage.agent.uninstall("telephone")).await.expect("ended"));
+    assert_eq!(*log.lock().expect("no panic holds it"), ["line", "telephone"], "the trigger ends first");
+    assert!(caller.calls.send("Hello?".into()).is_err(), "nobody listens");
+    stage.ends().await;
+}
+
+#[tokio::test]
+async fn triggers_end_where_they_are_replaced_or_taken_away_and_at_the_shutdown() {
+    let log = Log::default();
+    let ((first, mut caller), (second, mut other), (third, mut last)) = (line(&log), line(&log), line(&log));
+    let mut stage = Stage::with(|builder| builder.trigger(first)).await;
+    calls(&mut stage, &mut caller, "Hello").await;
+    let parts = |line| ContextParts::default().with_trigger(Arc::new(line));
+    stage.agent.replace(parts(second)).expect("a name");
+    within(caller.calls.closed()).await;
+    calls(&mut stage, &mut other, "And now?").await;
+    assert!(stage.agent.remove(&ContextPart::Trigger("line".into())));
+    within(other.calls.closed()).await;
+    stage.agent.add(parts(third)).expect("a new name");
+    let (unfit, _caller) = line(&log);
+    assert_eq!(stage.agent.add(parts(unfit)).expect_err("taken").kind(), ErrorKind::InvalidInput);
+    calls(&mut stage, &mut last, "Still there?").await;
+    within(stage.agent.shutdown()).await.expect("closes");
+    assert_eq!(*log.lock().expect("no panic holds it"), ["line"; 3]);
+    let (late, caller) = line(&log);
+    stage.agent.replace(parts(late)).expect("a name");
+    assert!(!caller.calls.is_closed() && log.lock().expect("no panic holds it").len() == 3, "nothing starts any more");
+}
+
+/// A model that is not asked.
+#[derive(Debug)]
+struct Silent;
+
+#[async_trait]
+impl memory_context::model::Model for Silent {
+    async fn complete(&self, _: &Prompt) -> Result<Completion> {
+        Err(Error::new(ErrorKind::Unavailable, "as a test"))
+    }
+}
+
+/// A trigger that does not do as it should.
+#[derive(Debug)]
+struct Unruly(&'static str, Arc<Notify>);
+
+#[async_trait]
+impl MessageTrigger for Unruly {
+    fn name(&self) -> &str {
+        self.0
+    }
+
+    async fn run(&self, context: TriggerContext) -> Result<()> {
+        self.1.notify_one();
+        match self.0 {
+            "hang" => pending().await,
+            "panic" => panic!("as a test"),
+            "wait" => {
+                context.stopped().await;
+                assert_eq!(context.agent().expect_err("it is gone").kind(), ErrorKind::Closed);
+                self.1.notify_one();
+                Ok(())
+            }
+            _ => Err(Error::invalid("as a test")),
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_trigger_that_fails_panics_or_hangs_holds_up_nobody() {
+    let builder = || Agent::builder("ada").memory(Arc::new(InMemory::new())).model_client(Silent);
+    let began = ["hang", "panic", "fail"].map(|name| (name, Arc::new(Notify::new())));
+    let triggers = began.iter().map(|(name, began)| Unruly(name, Arc::clone(began)));
+    let agent = triggers.fold(builder(), |builder, trigger| builder.trigger(trigger)).build().await.expect("an agent");
+    for (_, began) in &began {
+        began.notified().await;
+    }
+    agent.shutdown().await.expect("closes");
+
+    // A host that drops its agent has them stop too.
+    let waits = Arc::new(Notify::new());
+    let agent = builder().trigger(Unruly("wait", Arc::clone(&waits))).build().await.expect("an agent");
+    waits.notified().await;
+    drop(agent);
+    waits.notified().await;
+}
+
+/// A message as the platform posts it.
+fn read(posted: ContextContent) -> Result<Arrival> {
+    let posted: Value = posted.to_value()?;
+    let field = |name: &str| posted[name].as_str().ok_or_else(|| Error::invalid(format!("{name} must be a text")));
+    let origin = Origin { world: None, room: room(), author: Entity::new(field("from")?.parse()?, field("from")?) };
+    let mut message = NewMessage::new(origin.message(field("text")?), SystemClock.now());
+    message.external_id = Some(field("id")?.to_owned());
+    Ok(Arrival { origin, incoming: Incoming { message, is_addressed: true } })
+}
+
+/// Posts to the route, with one more header.
+async fn posts(address: SocketAddr, header: &str, body: &Value) -> (u16, Value) {
+    let mut connection = TcpStream::connect(address).await.expect("a listener");
+    let body = body.to_string();
+    let head = format!(
+        "POST /messages HTTP/1.1\r\nhost: test\r\nconnection: close\r\ncontent-length: {}\r\n{header}\r\n\
+         content-type: application/json\r\n\r\n{body}",
+        body.len()
+    );
+    connection.write_all(head.as_bytes()).await.expect("sent");
+    let mut answer = String::new();
+    connection.read_to_string(&mut answer).await.expect("answered");
+    let status = answer.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status");
+    let (_, body) = answer.split_once("\r\n\r\n").expect("a body");
+    (status, serde_json::from_str(body).expect("JSON"))
+}
+
+#[tokio::test]
+async fn what_is_posted_to_a_route_is_answered() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("an address");
+    let trigger = HttpTrigger::new("messages", listener, "/messages", read).expect("a route");
+    let mut stage = Stage::with(|builder| builder.trigger(trigger)).await;
+    let hello = json!({ "from": "bo", "text": "Hello", "id": "7" });
+    let posted = tokio::spawn({
+        let hello = hello.clone();
+        async move { posts(address, "accept: */*", &hello).await }
+    });
+    let asked = stage.model.asked().await;
+    assert!(asked.prompt.contains("bo: Hello"), "{}", asked.prompt);
+    asked.says("Hi");
+    let (status, body) = within(posted).await.expect("no panic");
+    assert_eq!((status, &body["text"], &body["end"]), (200, &json!("Hi"), &json!("completed")));
+    assert_eq!(body["run"].as_str().expect("a run").len(), 36);
+
+    let (status, body) = within(posts(address, "accept: */*", &hello)).await;
+    assert_eq!((status, &body["text"], &body["end"]), (200, &json!(""), &json!("ignored")), "it came before");
+    let (status, _) = within(posts(address, "accept: */*", &json!({ "from": "bo" }))).await;
+    assert_eq!(status, 400);
+    let (status, _) = within(posts(address, "origin: https://host", &hello)).await;
+    assert_eq!(status, 403);
+    stage.ends().await;
+    assert!(TcpStream::connect(address).await.is_err(), "nobody listens any more");
+}

@@ -1,0 +1,194 @@
+//! A conversation of fifty turns over SQLite with a model behind HTTP, in which each built-in tool, each provider and each failure has
+//! its turn. The files beside it have what came of each turn with the export of the memory, and the last prompts, without what changes
+//! by run. `MEMORY_WRITE_GOLDEN=1 cargo test -p agent-memory-context --test golden` writes them anew.
+
+#[path = "../conversations/model.rs"]
+mod model;
+mod play;
+mod record;
+mod tools;
+
+use axum::http::StatusCode;
+use memory_context::records::Attachment;
+use serde_json::{Value, json};
+
+use crate::play::{Line, Play, Reply};
+
+/// Ana says something to the agent alone.
+fn ana(text: &'static str) -> Line {
+    Line { room: "dm:ana", user: "ana", text, ..Line::default() }
+}
+
+/// Bo says something to the group.
+fn bo(text: &'static str) -> Line {
+    Line { room: "plaza", user: "bo", text, ..Line::default() }
+}
+
+/// Bo says something to the agent before the group.
+fn bo_to_ada(text: &'static str) -> Line {
+    Line { is_addressed: true, ..bo(text) }
+}
+
+fn writes(text: &str) -> Reply {
+    Reply::Writes(text.to_owned())
+}
+
+/// An answer in XML, with more fields behind the actions.
+fn acts(actions: &str, more: &str, text: &str) -> Reply {
+    writes(&format!(
+        "<response><thought>because</thought><actions>{actions}</actions>{more}<text>{text}</text></response>"
+    ))
+}
+
+fn says(text: &str) -> Reply {
+    acts("REPLY", "", text)
+}
+
+fn keeps(updates: &str, text: &str) -> Reply {
+    acts("REPLY", &format!("<memory>{updates}</memory>"), text)
+}
+
+fn decides(action: &str) -> Reply {
+    writes(&format!("<response><reasoning>because</reasoning><action>{action}</action></response>"))
+}
+
+fn calls(tool: &'static str, arguments: Value) -> Reply {
+    Reply::Calls(vec![(tool, arguments)])
+}
+
+#[tokio::test]
+async fn a_conversation_of_fifty_turns() {
+    let mut play = Play::start().await;
+    play.reflections.push_back(json!({
+        "thought": "I was quick.",
+        "facts": [
+            { "claim": "Ana lives in Lima", "subject": "ana", "type": "fact" },
+            { "claim": "Ana likes coffee", "subject": "ana", "type": "opinion" },
+            { "claim": "Ana sings", "subject": "ana", "already_known": true },
+            { "claim": "Nobody knows Zoe", "subject": "zoe" }
+        ],
+        "relationships": [{ "sourceEntityId": "ana", "targetEntityId": "ada", "tags": ["friend"] }]
+    }));
+    greets(&mut play).await;
+    calls_tools(&mut play).await;
+    model_fails(&mut play).await;
+    keeps_and_forgets(&mut play).await;
+    looks_at_what_comes(&mut play).await;
+    takes_part_in_a_group(&mut play).await;
+    is_interrupted(&mut play).await;
+
+    let (turns, conversation, prompts) = play.ends().await;
+    assert_eq!(turns, 50);
+    record::compare("conversation.jsonl", &conversation);
+    record::compare("prompts.txt", &prompts);
+}
+
+async fn greets(play: &mut Play) {
+    play.hears(ana("Hello"), vec![says("Hello, Ana!")]).await;
+    play.hears(ana("How are you?"), vec![writes("Fine.")]).await;
+    let answer = json!({ "thought": "because", "actions": ["REPLY"], "text": "As you like." });
+    play.hears(ana("Say it in JSON"), vec![writes(&answer.to_string())]).await;
+    let fenced = format!("Here it is:\n```json\n{answer}\n```");
+    play.hears(ana("And in a fence"), vec![writes(&fenced)]).await;
+    play.hears(ana("Never mind"), vec![acts("IGNORE", "", "")]).await;
+    play.hears(ana("Do nothing"), vec![acts("REPLY, NONE", "", "I do nothing.")]).await;
+}
+
+async fn calls_tools(play: &mut Play) {
+    let lima = || json!({ "place": "Lima" });
+    play.hears(ana("Does it rain in Lima?"), vec![calls("weather", lima()), writes("It does.")]).await;
+    let both = Reply::Calls(vec![("weather", lima()), ("weather", json!({ "place": "Cusco" }))]);
+    play.hears(ana("And in Cusco?"), vec![both, writes("There too.")]).await;
+    let parameters = r#"<parameters>{"weather":{"place":"Quito"}}</parameters>"#;
+    play.hears(ana("And in Quito?"), vec![acts("weather", parameters, ""), says("Everywhere.")]).await;
+    play.hears(ana("Announce dinner"), vec![calls("announce", json!({}))]).await;
+    play.hears(ana("Count"), vec![calls("count", json!({})), writes("That was all.")]).await;
+    let broken = Reply::Calls(vec![("fail", json!({})), ("panic", json!({}))]);
+    play.hears(ana("Try the line"), vec![broken, writes("It is down.")]).await;
+    play.hears(ana("Wait for it"), vec![calls("hang", json!({})), writes("It does not come.")]).await;
+    play.hears(ana("The weather of seven?"), vec![calls("weather", json!({ "place": 7 })), writes("No.")]).await;
+    let wrong = Reply::Calls(vec![("weather", json!("{")), ("secret", json!({})), ("dance", json!({}))]);
+    play.hears(ana("Do what you can't"), vec![wrong, writes("I can't.")]).await;
+    let again = (0..7).map(|_| calls("weather", lima())).chain([writes("It rains.")]).collect();
+    play.hears(ana("Is it still raining?"), again).await;
+    let tides = acts("REPLY", "<providers>TIDES</providers>", "Let me see.");
+    play.hears(ana("When is high water?"), vec![tides, says("At noon.")]).await;
+}
+
+async fn model_fails(play: &mut Play) {
+    play.hears(ana("Say nothing"), vec![writes(""), says("Nothing.")]).await;
+    let cut = || writes("<response><thought>because</thought><actions>REPLY");
+    play.hears(ana("Stop in the middle"), vec![cut(), cut(), cut()]).await;
+    let busy = Reply::Fails(StatusCode::TOO_MANY_REQUESTS);
+    play.hears(ana("Are you busy?"), vec![busy, says("No more.")]).await;
+    play.hears(ana("Are you there?"), vec![Reply::AlwaysFails(StatusCode::INTERNAL_SERVER_ERROR)]).await;
+    play.hears(ana("Is this allowed?"), vec![Reply::Fails(StatusCode::BAD_REQUEST)]).await;
+    play.hears(ana("Do they know you?"), vec![Reply::Fails(StatusCode::UNAUTHORIZED)]).await;
+    play.hears(ana("Think for ever"), vec![Reply::Hangs]).await;
+}
+
+async fn keeps_and_forgets(play: &mut Play) {
+    let tea = json!({ "store": "user", "text": "Ana likes tea" });
+    play.hears(ana("I like tea"), vec![calls("REMEMBER", tea), writes("Noted.")]).await;
+    let friday = "<update><store>memory</store><change>add</change><text>The deadline is Friday</text></update>";
+    play.hears(ana("It is due on Friday"), vec![keeps(friday, "Friday it is.")]).await;
+    let changes = Reply::Calls(vec![
+        ("REMEMBER", json!({ "change": "add", "text": "The room is booked" })),
+        ("REMEMBER", json!({ "change": "remove", "match": "Friday" })),
+        ("REMEMBER", json!({ "store": "user", "change": "replace", "text": "Ana likes green tea" })),
+        ("REMEMBER", json!({ "store": "team", "text": "no such store" })),
+    ]);
+    play.hears(ana("All has changed"), vec![changes, writes("So it has.")]).await;
+    let moved = json!({ "fact": "Ana lives in Lima", "correction": "Ana lives in Cusco" });
+    play.hears(ana("I moved to Cusco"), vec![calls("FORGET", moved), writes("Cusco, then.")]).await;
+    let coffee = || json!({ "fact": "Ana likes coffee" });
+    play.hears(ana("I never liked coffee"), vec![calls("FORGET", coffee()), writes("Forgotten.")]).await;
+    play.hears(ana("Forget it again"), vec![calls("FORGET", coffee()), writes("I know no such thing.")]).await;
+    let key = json!({ "content": "The key is under the mat" });
+    play.hears(ana("The key is under the mat"), vec![calls("memory_add_document", key), writes("Kept.")]).await;
+    let asks = Reply::Calls(vec![
+        ("memory_query", json!({ "text": "key" })),
+        ("memory_query", json!({ "question": "Where is the key?" })),
+    ]);
+    play.hears(ana("Where is the key?"), vec![asks, writes("Under the mat.")]).await;
+    let key = json!({ "text": "mat" });
+    play.hears(ana("Forget the key"), vec![calls("memory_remove_document", key), writes("Which key?")]).await;
+}
+
+async fn looks_at_what_comes(play: &mut Play) {
+    let attachment = |id: &str, url: &str, content_type: &str| Attachment {
+        id: id.to_owned(),
+        url: url.to_owned(),
+        content_type: Some(content_type.to_owned()),
+        ..Attachment::default()
+    };
+    let attachments = vec![
+        attachment("cat", "data:image/png;base64,iVBORw0KGgo=", "image/png"),
+        attachment("notes", "data:text/plain;base64,YnV5IG1pbGs=", "text/plain"),
+        attachment("song", "https://host/song.ogg", "audio/ogg"),
+    ];
+    play.hears(Line { attachments, ..bo_to_ada("Look") }, vec![writes("A cat on a roof"), says("A cat!")]).await;
+    play.hears(Line { id: Some("7"), ..ana("Once") }, vec![says("Once.")]).await;
+    play.hears(Line { id: Some("7"), ..ana("Once") }, vec![]).await;
+    play.hears(Line { user: "ada", ..ana("My own echo") }, vec![]).await;
+}
+
+async fn takes_part_in_a_group(play: &mut Play) {
+    play.hears(bo("Nice weather"), vec![decides("IGNORE")]).await;
+    play.hears(bo("Who comes along?"), vec![writes("hm"), decides("RESPOND"), says("I do.")]).await;
+    let room = |tool| vec![calls(tool, json!({})), writes("As you wish.")];
+    play.hears(bo_to_ada("Stay with us"), room("FOLLOW_ROOM")).await;
+    play.hears(bo_to_ada("You may go"), room("UNFOLLOW_ROOM")).await;
+    play.hears(bo_to_ada("Be quiet"), room("MUTE_ROOM")).await;
+    play.hears(bo("Is it quiet?"), vec![]).await;
+    play.hears(bo("Ada, speak again"), room("UNMUTE_ROOM")).await;
+}
+
+async fn is_interrupted(play: &mut Play) {
+    play.hears_both(ana("What is"), ana("What is two and two?"), says("Four.")).await;
+    play.hears_across_a_restart(ana("And three and three?"), says("Six.")).await;
+    play.hears(Line { source: "radio", ..ana("Do you hear me?") }, vec![says("Yes.")]).await;
+    let cusco = json!({ "place": "Cusco" });
+    play.hears(ana("Does it rain where Ana lives?"), vec![calls("weather", cusco), writes("It rains in Cusco.")]).await;
+    play.hears(bo_to_ada("Goodbye"), vec![says("Goodbye.")]).await;
+}
