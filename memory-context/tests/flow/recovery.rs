@@ -166,6 +166,25 @@ async fn a_tool_is_called_again_only_where_it_is_repeatable() {
 }
 
 #[tokio::test]
+async fn what_could_not_be_said_is_kept_in_the_same_words_again() {
+    let counted = Counted::new(9);
+    let parts = || ContextParts { tools: vec![counted.tool("COUNT")], ..ContextParts::default() };
+    let mut stage = Stage::with_parts(parts()).await;
+    stage.platform.fails();
+    let run = stage.receive(said("ana", "hello", 1));
+    stage.asked().await.answer(actions("REPLY, COUNT", "Hi"));
+    let call = stage.asked().await;
+    run.abort();
+    call.dropped().await;
+    stage.leases_run_out();
+    let mut other = stage.elsewhere(parts(), same);
+    let recovered = other.recover();
+    other.asked().await.answer(text("Hello"));
+    assert_eq!(recovered.await.expect("no panic"), [End::Completed]);
+    assert_eq!(other.platform.texts(), ["Hello"]);
+}
+
+#[tokio::test]
 async fn one_who_stood_still_writes_nothing_after_another_has_gone_on() {
     let mut stage = Stage::new().await;
     let run = stage.receive(said("ana", "hello", 1));
