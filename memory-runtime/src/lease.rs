@@ -89,7 +89,9 @@ impl Lease {
     async fn spawn(self: &Arc<Self>, patch: MemoryPatch, is_last: IsLast) -> Result<()> {
         let this = Arc::clone(self);
         let written = tokio::spawn(async move { this.write_now(patch, is_last).await }).await;
-        written.unwrap_or_else(|_| Err(Error::new(ErrorKind::Unexpected, "a write of a task was cut off")))
+        written.unwrap_or_else(|_| {
+            Err(Error::new(ErrorKind::Unexpected, "a write of a task was cut off").with_outcome(Outcome::Unknown))
+        })
     }
 
     async fn write_now(&self, patch: MemoryPatch, is_last: IsLast) -> Result<()> {
@@ -111,7 +113,8 @@ impl Lease {
             if !is_unclear || tries == MAX_TRIES {
                 return Err(error);
             }
-            let memory = self.leases.provider.get(self.id).await?.ok_or_else(Error::not_found)?;
+            let memory = self.leases.provider.get(self.id).await.map_err(|late| late.after(error.outcome()))?;
+            let memory = memory.ok_or_else(Error::not_found)?;
             let holder = Claim::read(&memory).map(|claim| claim.holder);
             let is_ours = holder.is_ok_and(|holder| holder == self.claim.holder);
             let is_open = memory.status.is_open();

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use lru::LruCache;
-use memory_core::{Clock, Error, ErrorKind, MemoryProvider, Result};
+use memory_core::{Clock, Error, ErrorKind, MemoryProvider, Outcome, Result};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -114,7 +114,7 @@ impl Agent {
     /// - Conversations go on side by side. Of one conversation, one question after the other is answered: a question that comes while
     ///   the one before it is thought about supersedes it, and the answer to that says so.
     /// - The answer ends as completed, superseded, or ignored where the agent is muted or does not want to answer. A run that failed or
-    ///   was late is an error, `Timeout` for a late one; what was said before that is stored all the same.
+    ///   was late is an error of unknown outcome, `Timeout` for a late one; what was said before that is stored all the same.
     /// - The question is answered also when the future is dropped, and after a kill of the process: by the next agent of this name on this
     ///   memory, once the lease of the question has run out.
     /// - Where the agent stops, or another process has taken the question, the answer has what was said until then and ends as left.
@@ -243,14 +243,14 @@ impl Agent {
         let answer = match answered.await {
             Ok(answer) => answer,
             Err(_) => {
-                let panicked = |_| Error::new(ErrorKind::Unexpected, "the work on the message panicked");
-                return Err(run.await.map_err(panicked)?.err().unwrap_or_else(closed));
+                let panicked = |_| unclear(ErrorKind::Unexpected, "the work on the message panicked");
+                return Err(run.await.map_err(panicked)?.err().unwrap_or_else(stopped));
             }
         };
         match answer.end {
-            End::Failed { reason } => Err(Error::new(ErrorKind::Unexpected, reason)),
+            End::Failed { reason } => Err(unclear(ErrorKind::Unexpected, reason)),
             End::TimedOut { after } => {
-                Err(Error::new(ErrorKind::Timeout, format!("no answer within {} ms", after.as_millis())))
+                Err(unclear(ErrorKind::Timeout, format!("no answer within {} ms", after.as_millis())))
             }
             End::Completed | End::Superseded | End::Ignored(_) | End::Left { .. } => Ok(answer),
         }
@@ -269,7 +269,7 @@ impl Shared {
             tap.end(&work.await);
             Ok(())
         };
-        self.stop.run_until_cancelled(work).await.unwrap_or_else(|| Err(closed()))
+        self.stop.run_until_cancelled(work).await.unwrap_or_else(|| Err(stopped()))
     }
 
     /// Keeps what is not known yet of who said something and where.
@@ -292,6 +292,15 @@ async fn recover(service: &Arc<MessageService>, closing: &CancellationToken, eve
         }
         let _closed = timeout(every, closing.cancelled()).await;
     }
+}
+
+/// An error of work that was begun: something may have been stored, said or done.
+fn unclear(kind: ErrorKind, message: impl Into<String>) -> Error {
+    Error::new(kind, message).with_outcome(Outcome::Unknown)
+}
+
+fn stopped() -> Error {
+    closed().with_outcome(Outcome::Unknown)
 }
 
 fn closed() -> Error {

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use memory_core::{Context, Error, ErrorKind, MemoryId, MemoryPatch, Result, Status};
+use memory_core::{Context, Error, ErrorKind, MemoryId, MemoryPatch, Outcome, Result, Status};
 use memory_runtime::Lease;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -228,7 +228,9 @@ fn size_of(entry: &Entry) -> Result<usize> {
 /// Does not stop where nobody waits any more.
 async fn run_to_the_end(work: impl Future<Output = Result<()>> + Send + 'static) -> Result<()> {
     let done = tokio::spawn(work).await;
-    done.unwrap_or_else(|_| Err(Error::new(ErrorKind::Unexpected, "a write of a run was cut off")))
+    done.unwrap_or_else(|_| {
+        Err(Error::new(ErrorKind::Unexpected, "a write of a run was cut off").with_outcome(Outcome::Unknown))
+    })
 }
 
 impl fmt::Debug for Journal {

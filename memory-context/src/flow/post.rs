@@ -1,6 +1,6 @@
 //! What the agent says by itself.
 
-use memory_core::{Error, ErrorKind, MemoryId, Result};
+use memory_core::{Error, ErrorKind, MemoryId, Outcome, Result};
 
 use super::answer::PostAnswer;
 use super::run::TimeLeft;
@@ -31,7 +31,10 @@ impl MessageService {
             Ok(Err(error)) => End::Failed { reason: error.to_string() },
             Err(end) => end.clone(),
         });
-        posted.unwrap_or_else(|_| Err(Error::new(ErrorKind::Timeout, "the post took longer than a run may")))
+        posted.unwrap_or_else(|_| {
+            let late = Error::new(ErrorKind::Timeout, "the post took longer than a run may");
+            Err(late.with_outcome(Outcome::Unknown))
+        })
     }
 
     async fn write_post(&self, run: &Run, room: &Room) -> Result<Posted> {

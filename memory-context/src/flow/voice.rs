@@ -89,7 +89,10 @@ impl Voice<'_> {
     }
 
     async fn speak(&self, message: &Message) -> Result<()> {
-        let late = |_| Error::new(ErrorKind::Timeout, format!("nothing was said within {} ms", self.limit.as_millis()));
+        let late = |_| {
+            let message = format!("nothing was said within {} ms", self.limit.as_millis());
+            Error::new(ErrorKind::Timeout, message).with_outcome(Outcome::Unknown)
+        };
         timeout(self.limit, self.platform.say(message)).await.map_err(late).flatten()
     }
 
