@@ -141,10 +141,14 @@ impl Journal {
         self.write().await
     }
 
-    /// Keeps what is known of the attachments of the message now.
+    /// Keeps what is known of the attachments of the message now. After an error the next write has what was known before.
     pub(super) async fn describe(&self, attachments: Vec<Attachment>) -> Result<()> {
-        self.state().attachments = attachments;
-        self.write().await
+        let before = std::mem::replace(&mut self.state().attachments, attachments);
+        let written = self.write().await;
+        if written.is_err() {
+            self.state().attachments = before;
+        }
+        written
     }
 
     /// Ends the run: the message has this status and these labels, and is leased no more.
@@ -323,6 +327,18 @@ mod tests {
         let memory = stage.provider.get(stage.id).await.expect("answers").expect("stored");
         let context = memory.context.expect("attachments");
         assert_eq!((memory.status, context.as_str()), (Status::Completed, r#"{"attachments":[]}"#));
+    }
+
+    #[tokio::test]
+    async fn attachments_that_are_too_large_leave_the_journal_as_it_was() {
+        let (stage, journal) = Stage::new().await;
+        let text = Some("x".repeat(Context::MAX_BYTES));
+        let large = Attachment { text, ..Attachment::default() };
+        assert_eq!(journal.describe(vec![large]).await.expect_err("too large").kind(), ErrorKind::TooLarge);
+        journal.done("one", &1).await.expect("written");
+        journal.end(Status::Completed, &[("end", "completed")]).await.expect("written");
+        let memory = stage.provider.get(stage.id).await.expect("answers").expect("stored");
+        assert_eq!(memory.context.expect("attachments").as_str(), r#"{"attachments":[]}"#);
     }
 
     #[tokio::test]

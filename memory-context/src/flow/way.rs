@@ -22,7 +22,7 @@ use super::run::TimeLeft;
 use super::tap::Tap;
 use super::{End, Journal, MessageService, Run, Step, Why, is_own};
 use crate::records::{Message, NewMessage, OpenMessage, Scope, Taken};
-use crate::state::Turn;
+use crate::state::{Turn, cut};
 
 /// A message that a platform received.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,6 +47,9 @@ enum Stored {
     New(Box<Task>),
     Known(Box<Memory>),
 }
+
+/// How much is kept of the reason of a failure, in bytes.
+const MAX_REASON: usize = 1 << 10;
 
 impl MessageService {
     /// Takes a message in at once, so that the order of calls is that of the room, and works on it when the future is awaited.
@@ -253,7 +256,9 @@ impl MessageService {
         };
         let mut labels = vec![("end", end.as_str())];
         labels.extend(why.map(|why| ("why", why.as_str())));
-        labels.extend(reason.map(|reason| ("reason", reason)));
+        // What metadata take: an error may quote more than that, and U+0000.
+        let reason = reason.map(|reason| cut(reason, MAX_REASON).replace('\0', "\u{fffd}"));
+        labels.extend(reason.as_deref().map(|reason| ("reason", reason)));
         let kept = async {
             match &end {
                 End::Left { .. } => journal.lease().give_back(journal.lease().runs().saturating_sub(1)).await,

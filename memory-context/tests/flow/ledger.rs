@@ -150,6 +150,15 @@ async fn a_ledger_that_hangs_holds_up_no_room() {
 }
 
 #[tokio::test]
+async fn an_end_is_kept_whatever_its_reason_quotes() {
+    let mut stage = Stage::new().await;
+    let run = stage.receive(said("ana", "hello", 1));
+    stage.asked().await.fail_with(&format!("\0{}", "x".repeat(100 << 10)));
+    assert_eq!(run.await.expect("no panic").as_str(), "failed");
+    assert_eq!(stage.memory("hello").await.status, Status::Failed);
+}
+
+#[tokio::test]
 async fn a_message_whose_end_was_not_kept_counts_as_one_interaction() {
     let (broken, mut stage) = broken().await;
     broken.ends_fail.store(true, Ordering::SeqCst);
