@@ -145,8 +145,13 @@ impl MessageService {
 
     /// Asks for the vector of what was said, so that `FACTS` need not wait for it.
     async fn embed(&self, text: &str) {
-        if let Err(error) = self.composer.services().records().facts().prepare(text).await {
-            tracing::warn!(%error, "there is no vector of a message yet");
+        let services = self.composer.services();
+        let facts = services.records().facts();
+        match AssertUnwindSafe(facts.prepare(text)).catch_unwind().await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::warn!(%error, "there is no vector of a message yet"),
+            // Caught here: it must not take the run with it.
+            Err(_) => tracing::error!("the embedder panicked"),
         }
     }
 
