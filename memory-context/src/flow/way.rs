@@ -48,6 +48,12 @@ enum Stored {
     Known(Box<Memory>),
 }
 
+/// How a run ended, and whether its message says so: else that is still open.
+struct Concluded {
+    end: End,
+    is_kept: bool,
+}
+
 /// How much is kept of the reason of a failure, in bytes.
 const MAX_REASON: usize = 1 << 10;
 
@@ -133,11 +139,12 @@ impl MessageService {
         };
         // Whether the vector is there in time or not: the run does not wait for it, and its answer ends it.
         let aside = self.embed(&task.open.message.content.text).then(|()| pending::<Infallible>());
-        let end = match select(pin!(lease.while_held(work)), pin!(aside)).await {
-            Either::Left((end, _)) => end.unwrap_or_else(left),
+        let Concluded { end, is_kept } = match select(pin!(lease.while_held(work)), pin!(aside)).await {
+            Either::Left((concluded, _)) => concluded.unwrap_or_else(left),
             Either::Right((never, _)) => match never {},
         };
-        if let End::Completed | End::Ignored(_) = end {
+        // Whoever goes on with a message that is still open comes here again.
+        if is_kept && matches!(end, End::Completed | End::Ignored(_)) {
             Box::pin(self.evaluate(run, &turn, &end)).await;
         }
         end
@@ -253,7 +260,7 @@ impl MessageService {
 
     /// Keeps how the run ended, and what decided whether to answer. Where that can't be kept, it is over all the same, and its message
     /// stays open.
-    async fn conclude(&self, journal: &Journal, decided: Option<Why>, end: End) -> Result<End> {
+    async fn conclude(&self, journal: &Journal, decided: Option<Why>, end: End) -> Result<Concluded> {
         let (why, reason) = match &end {
             End::Ignored(why) => (Some(*why), None),
             End::Failed { reason } => (decided, Some(reason.as_str())),
@@ -272,16 +279,18 @@ impl MessageService {
                 End::Failed { .. } | End::TimedOut { .. } => journal.end(Status::Failed, &labels).await,
             }
         };
-        match self.in_time(kept).await {
-            Ok(()) => {}
+        let kept = self.in_time(kept).await;
+        let is_kept = kept.is_ok();
+        match kept {
             Err(error) if error.kind() == ErrorKind::Conflict => return Err(error),
             Err(error) => tracing::warn!(%error, "how a run ended can't be kept"),
+            Ok(()) => {}
         }
-        Ok(end)
+        Ok(Concluded { end, is_kept })
     }
 }
 
 /// What becomes of a run whose message is worked on by somebody else.
-fn left(error: Error) -> End {
-    End::Left { reason: error.to_string() }
+fn left(error: Error) -> Concluded {
+    Concluded { end: End::Left { reason: error.to_string() }, is_kept: false }
 }

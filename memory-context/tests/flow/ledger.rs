@@ -164,6 +164,8 @@ async fn a_message_whose_end_was_not_kept_counts_as_one_interaction() {
     broken.ends_fail.store(true, Ordering::SeqCst);
     let (end, _) = stage.play(said("ana", "hello", 1), |_| text("Hi")).await;
     assert_eq!((end, stage.memory("hello").await.status), (End::Completed, Status::Running));
+    let relationships = stage.records.relationships();
+    assert!(relationships.of(&scope()).await.expect("read").is_empty(), "no evaluator runs twice");
     broken.ends_fail.store(false, Ordering::SeqCst);
     stage.leases_run_out();
     let other = stage.elsewhere(ContextParts::default(), |service| service);
