@@ -201,7 +201,12 @@ impl Agent {
         let Shared { service, runs, closing, stop, grace, composer, opened, .. } = &*self.shared;
         runs.close();
         closing.cancel();
-        if timeout(*grace, runs.wait()).await.is_err() {
+        let over = async {
+            runs.wait().await;
+            // Posts are no runs of the agent's own.
+            service.shutdown().await;
+        };
+        if timeout(*grace, over).await.is_err() {
             tracing::warn!(runs = runs.len(), "runs are stopped before their end");
             if timeout(GIVE_BACK, service.stop()).await.is_err() {
                 tracing::warn!("messages are not given back, and stay leased for a while");
@@ -258,6 +263,13 @@ impl Agent {
 
     fn direct(&self, user: &str) -> Result<Conversation> {
         Ok(self.room(Room::new(RoomId::parse(format!("{DIRECT}{user}"))?, ChannelType::Dm)))
+    }
+}
+
+impl Drop for Shared {
+    /// Nobody can ask any more, so the recovery ends.
+    fn drop(&mut self) {
+        self.closing.cancel();
     }
 }
 

@@ -6,6 +6,7 @@ use memory_core::{Memory, MemoryId, Result};
 use memory_runtime::{Claim, Lease};
 use tokio::task::JoinSet;
 
+use super::door::Entered;
 use super::way::Task;
 use super::{End, Journal, MessageService, Tap};
 use crate::records::{OpenMessage, RoomId};
@@ -25,6 +26,8 @@ pub struct Recovered {
 pub(super) struct Left {
     open: OpenMessage,
     lease: Arc<Lease>,
+    /// From before it was taken, so that a shutdown waits until it is given back.
+    entered: Entered,
 }
 
 /// How many messages are taken up at once.
@@ -94,7 +97,7 @@ impl MessageService {
 
     /// Takes an open message that nobody works on; `None` where somebody does, or did.
     pub(super) async fn take(&self, memory: &Memory) -> Result<Option<Left>> {
-        let _open = self.door.enter()?;
+        let entered = self.door.enter()?;
         if !self.leases.is_free(memory) {
             return Ok(None);
         }
@@ -107,22 +110,20 @@ impl MessageService {
         };
         let claim = self.leases.claim(Claim::read(memory)?.runs().saturating_add(1));
         let lease = self.leases.take(memory, claim).await?;
-        Ok(lease.map(|lease| Left { open, lease }))
+        Ok(lease.map(|lease| Left { open, lease, entered }))
     }
 
     /// Goes on with a message. It stands at its time in its room from this call on.
     pub(super) fn go_on(self: &Arc<Self>, left: Left, tap: Tap) -> impl Future<Output = End> + Send + use<> {
-        let (service, Left { open, lease }) = (Arc::clone(self), left);
+        let (service, Left { open, lease, entered }) = (Arc::clone(self), left);
         let (content, id) = (&open.message.content, open.run.unwrap_or_else(MemoryId::generate));
         let ticket = self.queues.enter_again(&content.room, open.message.created_at);
         let run = self.events.go_on(id, content.room.clone(), content.author.clone()).with_tap(tap);
         let task = Task { journal: Journal::new(lease, &open), open, is_left: true };
         async move {
-            run.drive(async |run| {
-                let _open = service.door.enter()?;
-                Ok(Box::pin(service.work(run, ticket, task)).await)
-            })
-            .await
+            let end = run.drive(async |run| Ok(Box::pin(service.work(run, ticket, task)).await)).await;
+            drop(entered);
+            end
         }
     }
 }

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use memory_context::flow::{End, Incoming, Limits, MessageService, Step, Why};
+use memory_context::records::{ChannelType, Room};
 use memory_context::state::{ContextParts, Services};
 use memory_context::tool::Tool;
-use memory_core::{Json, Memory, Status};
+use memory_core::{ErrorKind, Json, Memory, Status};
 use memory_model::Model;
 use serde_json::json;
 use tokio::sync::Semaphore;
@@ -274,6 +275,8 @@ async fn a_shutdown_gives_back_what_is_not_decided_and_finishes_what_is() {
     shutdown.await.expect("no panic");
     assert_eq!((decided.await.expect("no panic"), stage.platform.texts()), (End::Completed, vec!["Hi".to_owned()]));
     assert_eq!(stage.stored().await.len(), 2, "what came too late is not stored");
+    let post = stage.service.post(&Room::new(room("r"), ChannelType::Group)).await;
+    assert_eq!(post.expect_err("too late").kind(), ErrorKind::Closed);
 }
 
 #[tokio::test]
