@@ -7,6 +7,7 @@ use memory_core::{
 };
 use serde_json::json;
 use tokio::sync::Mutex;
+use tokio::time::{Instant, timeout};
 
 use crate::claim::{Claim, TASK, metadata};
 use crate::leases::Leases;
@@ -143,9 +144,20 @@ impl Lease {
 
     /// Renews the lease until it is lost, and tells how.
     async fn keep(self: &Arc<Self>) -> Error {
+        let (length, mut renewed_at) = (self.leases.length, Instant::now());
         loop {
-            tokio::time::sleep(self.leases.length / RENEWALS).await;
-            if let Err(error) = self.renew().await {
+            tokio::time::sleep(length / RENEWALS).await;
+            let now = Instant::now();
+            // One that hangs must not outlive the lease; one that comes late, as after a pause of the process, has its time all the same.
+            let left = length.saturating_sub(now - renewed_at).max(length / RENEWALS);
+            let Ok(renewed) = timeout(left, self.renew()).await else {
+                let late = Error::new(ErrorKind::Timeout, "the lease has run out while it was renewed");
+                return late.with_outcome(Outcome::Unknown);
+            };
+            if renewed.is_ok() {
+                renewed_at = now;
+            }
+            if let Err(error) = renewed {
                 let state = self.state.lock().await;
                 let (is_done, is_late) = (state.is_over, state.until <= self.leases.clock.now());
                 drop(state);
