@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use async_trait::async_trait;
 use memory_context::embedding::Embedder;
-use memory_context::flow::End;
+use memory_context::flow::{End, Incoming, Why};
 use memory_context::state::ContextParts;
 use memory_core::{
     Backfill, DocumentStore, Error, ErrorKind, Health, InMemory, Memory, MemoryId, MemoryPage, MemoryPatch,
@@ -26,6 +26,8 @@ struct Broken {
     ends_hang: AtomicBool,
     /// Updates that end a run are refused.
     ends_fail: AtomicBool,
+    /// So many reads of a memory don't find it yet.
+    gets_lag: AtomicUsize,
 }
 
 #[async_trait]
@@ -46,6 +48,9 @@ impl MemoryProvider for Broken {
     }
 
     async fn get(&self, id: MemoryId) -> Result<Option<Memory>> {
+        if take_one(&self.gets_lag) {
+            return Ok(None);
+        }
         self.inner.get(id).await
     }
 
@@ -91,6 +96,11 @@ impl MemoryProvider for Broken {
     fn documents(&self) -> Arc<dyn DocumentStore> {
         self.inner.documents()
     }
+}
+
+/// Whether there was one more.
+fn take_one(left: &AtomicUsize) -> bool {
+    left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok()
 }
 
 async fn broken() -> (Arc<Broken>, Stage) {
@@ -147,6 +157,20 @@ async fn a_ledger_that_hangs_holds_up_no_room() {
     broken.ends_hang.store(false, Ordering::SeqCst);
     let (end, _) = stage.play(said("ana", "three", 1), |_| text("Hi again")).await;
     assert_eq!((end, stage.platform.texts()), (End::Completed, vec!["Hi".to_owned(), "Hi again".to_owned()]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_replica_that_lags_makes_no_known_message_new() {
+    let (broken, mut stage) = broken().await;
+    let delivered = || {
+        let Incoming { message, is_addressed } = said("ana", "hello", 1);
+        Incoming { message: message.with_external_id("7"), is_addressed }
+    };
+    let (end, _) = stage.play(delivered(), |_| text("Hi")).await;
+    assert_eq!(end, End::Completed);
+    broken.gets_lag.store(2, Ordering::SeqCst);
+    let (end, asked) = stage.play(delivered(), |_| text("Hi")).await;
+    assert_eq!((end, asked.len()), (End::Ignored(Why::Known), 0));
 }
 
 #[tokio::test]
