@@ -43,7 +43,8 @@ impl MessageService {
     ///   whose result is kept is not done again, and one that may have been done is done again only where it may be repeated.
     /// - The messages of a room are taken up in the order of their times. One that was not decided on is superseded by a newer one of its
     ///   room that was answered meanwhile.
-    /// - A message that was begun as often as [`Limits`](super::Limits) say and never came to its end has failed.
+    /// - A message that was begun as often as [`Limits`](super::Limits) say and never came to its end has failed. The last time it is
+    ///   recovered alone, so that one that kills its process takes no others with it.
     /// - Costs what is open, not what the ledger holds. Call it after the start, and from time to time.
     /// - Dropping the future drops the runs, which leaves their messages open.
     pub async fn recover(self: &Arc<Self>) -> Result<Vec<Recovered>> {
@@ -80,12 +81,17 @@ impl MessageService {
                 tracing::error!(id = row.id, reason = row.reason, "an open message can't be read, and stays as it is");
             }
             for memory in page.memories {
-                while runs.len() >= AT_ONCE {
+                let is_last = self.is_last_begin(&memory);
+                let at_once = if is_last { 1 } else { AT_ONCE };
+                while runs.len() >= at_once {
                     ended.extend(runs.join_next().await.and_then(|run| run.ok()));
                 }
                 let (id, left) = (memory.id, self.in_time(self.take(&memory)).await?);
                 if let Some(run) = left.map(|left| self.go_on(left, Tap::default())) {
                     runs.spawn(async move { Recovered { message: id, end: run.await } });
+                }
+                while is_last && !runs.is_empty() {
+                    ended.extend(runs.join_next().await.and_then(|run| run.ok()));
                 }
             }
             cursor = page.next;
@@ -93,6 +99,11 @@ impl MessageService {
                 return Ok(());
             }
         }
+    }
+
+    /// Whether a message may be begun only once more: it may have killed the processes that had it, and others with it.
+    fn is_last_begin(&self, memory: &Memory) -> bool {
+        Claim::read(memory).is_ok_and(|claim| claim.runs().saturating_add(1) >= self.limits.runs)
     }
 
     /// Takes an open message that nobody works on; `None` where somebody does, or did.

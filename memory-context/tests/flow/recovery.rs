@@ -372,6 +372,32 @@ async fn one_that_never_comes_to_its_end_has_failed() {
 }
 
 #[tokio::test]
+async fn one_that_is_begun_for_the_last_time_is_recovered_alone() {
+    let with = |service: MessageService| service.with_limits(Limits { runs: 2, ..Limits::default() });
+    let mut stage = Stage::with(plain, with).await;
+    for (name, ago) in [("r", 2), ("s", 1)] {
+        let mut incoming = said("ana", name, ago);
+        incoming.message.content.room = room(name);
+        let run = stage.receive(incoming);
+        let call = stage.asked().await;
+        run.abort();
+        call.dropped().await;
+    }
+    stage.leases_run_out();
+    let mut other = stage.elsewhere(ContextParts::default(), with);
+    let recovered = other.recover();
+    let call = other.asked().await;
+    assert!(call.received().ends_with("ana: r"), "{}", call.received());
+    for _ in 0..1_000 {
+        tokio::task::yield_now().await;
+    }
+    assert!(other.asked_already().is_none(), "the other one is not begun");
+    call.answer(text("Hi"));
+    other.asked().await.answer(text("Hi"));
+    assert_eq!(recovered.await.expect("no panic"), [End::Completed, End::Completed]);
+}
+
+#[tokio::test]
 async fn one_room_can_be_recovered_alone() {
     let mut stage = Stage::new().await;
     for name in ["r", "s"] {
