@@ -9,7 +9,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::records::{
-    Attachment, Delivery, Described, Entry, EntryState, NewMessage, OpenMessage, Said, metadata as labels_of,
+    Attachment, Delivery, Described, Entry, EntryState, NewMessage, OpenMessage, Said, may_be_repeated,
+    metadata as labels_of,
 };
 
 /// The journal of a run: a run that was cut off goes on from it, in this process or another. Cheap to clone.
@@ -37,6 +38,8 @@ struct State {
     size: usize,
     /// Whether the memory has a journal, which the end has to take away.
     is_written: bool,
+    /// Whether the ledger failed to keep something, so that the run can't go on for now.
+    is_stuck: bool,
 }
 
 /// What a journal has of a step.
@@ -62,7 +65,8 @@ impl Journal {
         let entries = open.journal.clone();
         let size = entries.iter().map(|entry| size_of(entry).unwrap_or(MAX_BYTES)).sum();
         let is_written = !entries.is_empty();
-        let state = State { attachments: open.message.content.attachments.clone(), entries, size, is_written };
+        let state =
+            State { attachments: open.message.content.attachments.clone(), entries, size, is_written, is_stuck: false };
         Self { lease, state: Arc::new(Mutex::new(state)), order: Arc::default() }
     }
 
@@ -166,14 +170,25 @@ impl Journal {
         .await
     }
 
+    /// Tells what the ledger answered to a write that may be repeated.
+    pub(super) fn note_failure(&self, error: &Error) {
+        self.state().is_stuck |= may_be_repeated(error);
+    }
+
+    /// Whether a write failed that may be repeated: a later run can go on behind the journal.
+    pub(super) fn is_stuck(&self) -> bool {
+        self.state().is_stuck
+    }
+
     async fn write(&self) -> Result<()> {
         let this = self.clone();
-        run_to_the_end(async move {
+        let written = run_to_the_end(async move {
             let _order = this.order.lock().await;
             let context = this.state().context()?;
             this.lease.write(MemoryPatch::new().set_context(context).with_status(Status::Running)).await
         })
-        .await
+        .await;
+        written.inspect_err(|error| self.note_failure(error))
     }
 
     fn put(&self, step: &str, new: EntryState) -> Result<()> {

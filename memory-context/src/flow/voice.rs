@@ -69,7 +69,8 @@ impl Voice<'_> {
             None => journal.say(step, &new).await?,
         };
         let new = NewMessage::new(content, at).with_run(run.id);
-        let message = self.services.records().messages().add_keyed(new, journal.message(), step).await?;
+        let stored = self.services.records().messages().add_keyed(new, journal.message(), step).await;
+        let message = stored.inspect_err(|error| journal.note_failure(error))?;
         match delivery {
             Delivery::Delivered => return Ok(message),
             Delivery::Pending => match self.speak(&message).await {

@@ -260,7 +260,15 @@ impl MessageService {
 
     /// Keeps how the run ended, and what decided whether to answer. Where that can't be kept, it is over all the same, and its message
     /// stays open.
+    ///
+    /// A run that failed because the ledger did not keep what it did is left as it is: when the lease has run out, somebody goes on
+    /// behind the journal.
     async fn conclude(&self, journal: &Journal, decided: Option<Why>, end: End) -> Result<Concluded> {
+        if let End::Failed { reason } = &end
+            && journal.is_stuck()
+        {
+            return Ok(Concluded { end: End::Left { reason: reason.clone() }, is_kept: false });
+        }
         let (why, reason) = match &end {
             End::Ignored(why) => (Some(*why), None),
             End::Failed { reason } => (decided, Some(reason.as_str())),

@@ -28,6 +28,8 @@ struct Broken {
     ends_fail: AtomicBool,
     /// So many reads of a memory don't find it yet.
     gets_lag: AtomicUsize,
+    /// So many stores under a key fail.
+    keyed_stores_fail: AtomicUsize,
 }
 
 #[async_trait]
@@ -39,6 +41,9 @@ impl MemoryProvider for Broken {
     async fn store(&self, memory: NewMemory) -> Result<MemoryId> {
         if self.stores_hang.load(Ordering::SeqCst) {
             return pending().await;
+        }
+        if memory.idempotency_key.is_some() && take_one(&self.keyed_stores_fail) {
+            return Err(Error::new(ErrorKind::Unavailable, "the engine is down").retryable());
         }
         self.inner.store(memory).await
     }
@@ -171,6 +176,23 @@ async fn a_replica_that_lags_makes_no_known_message_new() {
     broken.gets_lag.store(2, Ordering::SeqCst);
     let (end, asked) = stage.play(delivered(), |_| text("Hi")).await;
     assert_eq!((end, asked.len()), (End::Ignored(Why::Known), 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_was_decided_on_outlives_a_failure_of_the_ledger() {
+    let (broken, mut stage) = broken().await;
+    broken.keyed_stores_fail.store(1, Ordering::SeqCst);
+    let (end, _) = stage.play(said("ana", "one", 2), |_| text("Hi")).await;
+    assert_eq!((end, stage.platform.texts()), (End::Completed, vec!["Hi".to_owned()]), "it is tried again");
+    broken.keyed_stores_fail.store(usize::MAX, Ordering::SeqCst);
+    let (end, _) = stage.play(said("ana", "two", 1), |_| text("Hello")).await;
+    assert_eq!((end.as_str(), stage.memory("two").await.status), ("left", Status::Running));
+    broken.keyed_stores_fail.store(0, Ordering::SeqCst);
+    stage.leases_run_out();
+    let mut other = stage.elsewhere(ContextParts::default(), |service| service);
+    assert_eq!(other.recover().await.expect("no panic"), [End::Completed]);
+    assert!(other.asked_already().is_none(), "no model is asked again");
+    assert_eq!(other.platform.texts(), ["Hello"]);
 }
 
 #[tokio::test]

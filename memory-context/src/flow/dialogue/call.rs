@@ -202,7 +202,8 @@ impl Dialogue<'_> {
             thought: Some(self.thought.clone()).filter(|thought| !thought.is_empty()),
         });
         let step = format!("{step}.result");
-        services.records().messages().add_keyed(message, self.journal.message(), &step).await?;
+        let stored = services.records().messages().add_keyed(message, self.journal.message(), &step).await;
+        stored.inspect_err(|error| self.journal.note_failure(error))?;
         self.run.tap().result(&result);
         self.change_actions(|actions| {
             if result.success && result.text.is_some() {
