@@ -70,6 +70,10 @@ impl Intake {
         loop {
             let page = self.equipment.manager.free_tasks(&free, cursor.as_ref()).await?;
             for memory in page.memories {
+                // A shutdown waits for this.
+                if *self.is_stopped.borrow() {
+                    return Ok(handles);
+                }
                 let id = memory.id;
                 match task_of(&memory) {
                     Err(error) => tracing::error!(%id, %error, "a task can't be read, and stays as it is"),

@@ -7,6 +7,7 @@ use memory_core::{
 };
 use serde_json::json;
 use tokio::sync::Mutex;
+use tokio::time::{Instant, timeout};
 
 use crate::claim::{Claim, TASK, metadata};
 use crate::leases::Leases;
@@ -89,7 +90,9 @@ impl Lease {
     async fn spawn(self: &Arc<Self>, patch: MemoryPatch, is_last: IsLast) -> Result<()> {
         let this = Arc::clone(self);
         let written = tokio::spawn(async move { this.write_now(patch, is_last).await }).await;
-        written.unwrap_or_else(|_| Err(Error::new(ErrorKind::Unexpected, "a write of a task was cut off")))
+        written.unwrap_or_else(|_| {
+            Err(Error::new(ErrorKind::Unexpected, "a write of a task was cut off").with_outcome(Outcome::Unknown))
+        })
     }
 
     async fn write_now(&self, patch: MemoryPatch, is_last: IsLast) -> Result<()> {
@@ -111,7 +114,8 @@ impl Lease {
             if !is_unclear || tries == MAX_TRIES {
                 return Err(error);
             }
-            let memory = self.leases.provider.get(self.id).await?.ok_or_else(Error::not_found)?;
+            let memory = self.leases.provider.get(self.id).await.map_err(|late| late.after(error.outcome()))?;
+            let memory = memory.ok_or_else(Error::not_found)?;
             let holder = Claim::read(&memory).map(|claim| claim.holder);
             let is_ours = holder.is_ok_and(|holder| holder == self.claim.holder);
             let is_open = memory.status.is_open();
@@ -140,9 +144,20 @@ impl Lease {
 
     /// Renews the lease until it is lost, and tells how.
     async fn keep(self: &Arc<Self>) -> Error {
+        let (length, mut renewed_at) = (self.leases.length, Instant::now());
         loop {
-            tokio::time::sleep(self.leases.length / RENEWALS).await;
-            if let Err(error) = self.renew().await {
+            tokio::time::sleep(length / RENEWALS).await;
+            let now = Instant::now();
+            // One that hangs must not outlive the lease; one that comes late, as after a pause of the process, has its time all the same.
+            let left = length.saturating_sub(now - renewed_at).max(length / RENEWALS);
+            let Ok(renewed) = timeout(left, self.renew()).await else {
+                let late = Error::new(ErrorKind::Timeout, "the lease has run out while it was renewed");
+                return late.with_outcome(Outcome::Unknown);
+            };
+            if renewed.is_ok() {
+                renewed_at = now;
+            }
+            if let Err(error) = renewed {
                 let state = self.state.lock().await;
                 let (is_done, is_late) = (state.is_over, state.until <= self.leases.clock.now());
                 drop(state);

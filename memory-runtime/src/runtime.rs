@@ -55,7 +55,8 @@ impl Runtime {
     /// an earlier runtime of the same instance held. Costs what is open, not what the ledger holds.
     ///
     /// A task goes on behind the last step whose outcome its chain has. Of several runtimes on one engine one gets it.
-    /// Waits for places in the queue as [`Runtime::submit`] does; call it after the start, and from time to time.
+    /// Waits for places in the queue as [`Runtime::submit`] does; call it after the start, and from time to time. Once a shutdown
+    /// has begun it takes no more.
     pub async fn recover(&self) -> Result<Vec<TaskHandle>> {
         self.intake.recover().await
     }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use lru::LruCache;
-use memory_core::{Clock, Error, ErrorKind, MemoryProvider, Result};
+use memory_core::{Clock, Error, ErrorKind, MemoryProvider, Outcome, Result};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -135,7 +135,7 @@ impl Agent {
     /// - Conversations go on side by side. Of one conversation, one question after the other is answered: a question that comes while
     ///   the one before it is thought about supersedes it, and the answer to that says so.
     /// - The answer ends as completed, superseded, or ignored where the agent is muted or does not want to answer. A run that failed or
-    ///   was late is an error, `Timeout` for a late one; what was said before that is stored all the same.
+    ///   was late is an error of unknown outcome, `Timeout` for a late one; what was said before that is stored all the same.
     /// - The question is answered also when the future is dropped, and after a kill of the process: by the next agent of this name on this
     ///   memory, once the lease of the question has run out.
     /// - Where the agent stops, or another process has taken the question, the answer has what was said until then and ends as left.
@@ -235,7 +235,12 @@ impl Agent {
         triggers.close().await;
         runs.close();
         closing.cancel();
-        if timeout(*grace, runs.wait()).await.is_err() {
+        let over = async {
+            runs.wait().await;
+            // Posts are no runs of the agent's own.
+            service.shutdown().await;
+        };
+        if timeout(*grace, over).await.is_err() {
             tracing::warn!(runs = runs.len(), "runs are stopped before their end");
             if timeout(GIVE_BACK, service.stop()).await.is_err() {
                 tracing::warn!("messages are not given back, and stay leased for a while");
@@ -284,17 +289,24 @@ impl Agent {
         let answer = match answered.await {
             Ok(answer) => answer,
             Err(_) => {
-                let panicked = |_| Error::new(ErrorKind::Unexpected, "the work on the message panicked");
-                return Err(run.await.map_err(panicked)?.err().unwrap_or_else(closed));
+                let panicked = |_| unclear(ErrorKind::Unexpected, "the work on the message panicked");
+                return Err(run.await.map_err(panicked)?.err().unwrap_or_else(stopped));
             }
         };
         match answer.end {
-            End::Failed { reason } => Err(Error::new(ErrorKind::Unexpected, reason)),
+            End::Failed { reason } => Err(unclear(ErrorKind::Unexpected, reason)),
             End::TimedOut { after } => {
-                Err(Error::new(ErrorKind::Timeout, format!("no answer within {} ms", after.as_millis())))
+                Err(unclear(ErrorKind::Timeout, format!("no answer within {} ms", after.as_millis())))
             }
             End::Completed | End::Superseded | End::Ignored(_) | End::Left { .. } => Ok(answer),
         }
+    }
+}
+
+impl Drop for Shared {
+    /// Nobody can ask any more, so the recovery ends.
+    fn drop(&mut self) {
+        self.closing.cancel();
     }
 }
 
@@ -306,7 +318,7 @@ impl Shared {
             tap.end(&work.await);
             Ok(())
         };
-        self.stop.run_until_cancelled(work).await.unwrap_or_else(|| Err(closed()))
+        self.stop.run_until_cancelled(work).await.unwrap_or_else(|| Err(stopped()))
     }
 
     /// Keeps what is not known yet of who said something and where.
@@ -329,6 +341,15 @@ async fn recover(service: &Arc<MessageService>, closing: &CancellationToken, eve
         }
         let _closed = timeout(every, closing.cancelled()).await;
     }
+}
+
+/// An error of work that was begun: something may have been stored, said or done.
+fn unclear(kind: ErrorKind, message: impl Into<String>) -> Error {
+    Error::new(kind, message).with_outcome(Outcome::Unknown)
+}
+
+fn stopped() -> Error {
+    closed().with_outcome(Outcome::Unknown)
 }
 
 fn closed() -> Error {

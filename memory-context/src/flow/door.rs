@@ -1,10 +1,11 @@
 //! Whether a service takes messages in, and what a shutdown gives up.
 
 use std::pin::pin;
+use std::sync::Arc;
 
 use futures::future::{Either, select};
 use memory_core::{Error, ErrorKind, Result};
-use tokio::sync::{RwLock, RwLockReadGuard, watch};
+use tokio::sync::{OwnedRwLockReadGuard, RwLock, watch};
 
 use super::End;
 
@@ -13,8 +14,11 @@ use super::End;
 pub(super) struct Door {
     stopping: watch::Sender<Stopping>,
     /// Held for reading by each run, so that a shutdown waits for it.
-    is_open: RwLock<bool>,
+    is_open: Arc<RwLock<bool>>,
 }
+
+/// Somebody who is in: a shutdown waits until it is dropped.
+pub(super) type Entered = OwnedRwLockReadGuard<bool>;
 
 /// What a shutdown gives up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -28,7 +32,7 @@ pub(super) enum Stopping {
 
 impl Door {
     pub(super) fn open() -> Self {
-        Self { stopping: watch::Sender::new(Stopping::Nothing), is_open: RwLock::new(true) }
+        Self { stopping: watch::Sender::new(Stopping::Nothing), is_open: Arc::new(RwLock::new(true)) }
     }
 
     /// Lets nobody in any more, and waits until all that are in have gone; those that are as far as what is given up are dropped.
@@ -38,9 +42,9 @@ impl Door {
     }
 
     /// Keeps a shutdown waiting until it is dropped; `Closed` once one has begun.
-    pub(super) fn enter(&self) -> Result<RwLockReadGuard<'_, bool>> {
-        let is_open =
-            self.is_open.try_read().ok().filter(|is_open| **is_open && *self.stopping.borrow() == Stopping::Nothing);
+    pub(super) fn enter(&self) -> Result<Entered> {
+        let is_open = Arc::clone(&self.is_open).try_read_owned().ok();
+        let is_open = is_open.filter(|is_open| **is_open && *self.stopping.borrow() == Stopping::Nothing);
         is_open.ok_or_else(|| Error::new(ErrorKind::Closed, "the service was shut down"))
     }
 

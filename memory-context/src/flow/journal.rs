@@ -3,13 +3,14 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use memory_core::{Context, Error, ErrorKind, MemoryId, MemoryPatch, Result, Status};
+use memory_core::{Context, Error, ErrorKind, MemoryId, MemoryPatch, Outcome, Result, Status};
 use memory_runtime::Lease;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::records::{
-    Attachment, Delivery, Described, Entry, EntryState, NewMessage, OpenMessage, Said, metadata as labels_of,
+    Attachment, Delivery, Described, Entry, EntryState, NewMessage, OpenMessage, Said, may_be_repeated,
+    metadata as labels_of,
 };
 
 /// The journal of a run: a run that was cut off goes on from it, in this process or another. Cheap to clone.
@@ -37,6 +38,8 @@ struct State {
     size: usize,
     /// Whether the memory has a journal, which the end has to take away.
     is_written: bool,
+    /// Whether the ledger failed to keep something, so that the run can't go on for now.
+    is_stuck: bool,
 }
 
 /// What a journal has of a step.
@@ -62,7 +65,8 @@ impl Journal {
         let entries = open.journal.clone();
         let size = entries.iter().map(|entry| size_of(entry).unwrap_or(MAX_BYTES)).sum();
         let is_written = !entries.is_empty();
-        let state = State { attachments: open.message.content.attachments.clone(), entries, size, is_written };
+        let state =
+            State { attachments: open.message.content.attachments.clone(), entries, size, is_written, is_stuck: false };
         Self { lease, state: Arc::new(Mutex::new(state)), order: Arc::default() }
     }
 
@@ -141,10 +145,14 @@ impl Journal {
         self.write().await
     }
 
-    /// Keeps what is known of the attachments of the message now.
+    /// Keeps what is known of the attachments of the message now. After an error the next write has what was known before.
     pub(super) async fn describe(&self, attachments: Vec<Attachment>) -> Result<()> {
-        self.state().attachments = attachments;
-        self.write().await
+        let before = std::mem::replace(&mut self.state().attachments, attachments);
+        let written = self.write().await;
+        if written.is_err() {
+            self.state().attachments = before;
+        }
+        written
     }
 
     /// Ends the run: the message has this status and these labels, and is leased no more.
@@ -162,14 +170,25 @@ impl Journal {
         .await
     }
 
+    /// Tells what the ledger answered to a write that may be repeated.
+    pub(super) fn note_failure(&self, error: &Error) {
+        self.state().is_stuck |= may_be_repeated(error);
+    }
+
+    /// Whether a write failed that may be repeated: a later run can go on behind the journal.
+    pub(super) fn is_stuck(&self) -> bool {
+        self.state().is_stuck
+    }
+
     async fn write(&self) -> Result<()> {
         let this = self.clone();
-        run_to_the_end(async move {
+        let written = run_to_the_end(async move {
             let _order = this.order.lock().await;
             let context = this.state().context()?;
             this.lease.write(MemoryPatch::new().set_context(context).with_status(Status::Running)).await
         })
-        .await
+        .await;
+        written.inspect_err(|error| self.note_failure(error))
     }
 
     fn put(&self, step: &str, new: EntryState) -> Result<()> {
@@ -228,7 +247,9 @@ fn size_of(entry: &Entry) -> Result<usize> {
 /// Does not stop where nobody waits any more.
 async fn run_to_the_end(work: impl Future<Output = Result<()>> + Send + 'static) -> Result<()> {
     let done = tokio::spawn(work).await;
-    done.unwrap_or_else(|_| Err(Error::new(ErrorKind::Unexpected, "a write of a run was cut off")))
+    done.unwrap_or_else(|_| {
+        Err(Error::new(ErrorKind::Unexpected, "a write of a run was cut off").with_outcome(Outcome::Unknown))
+    })
 }
 
 impl fmt::Debug for Journal {
@@ -321,6 +342,18 @@ mod tests {
         let memory = stage.provider.get(stage.id).await.expect("answers").expect("stored");
         let context = memory.context.expect("attachments");
         assert_eq!((memory.status, context.as_str()), (Status::Completed, r#"{"attachments":[]}"#));
+    }
+
+    #[tokio::test]
+    async fn attachments_that_are_too_large_leave_the_journal_as_it_was() {
+        let (stage, journal) = Stage::new().await;
+        let text = Some("x".repeat(Context::MAX_BYTES));
+        let large = Attachment { text, ..Attachment::default() };
+        assert_eq!(journal.describe(vec![large]).await.expect_err("too large").kind(), ErrorKind::TooLarge);
+        journal.done("one", &1).await.expect("written");
+        journal.end(Status::Completed, &[("end", "completed")]).await.expect("written");
+        let memory = stage.provider.get(stage.id).await.expect("answers").expect("stored");
+        assert_eq!(memory.context.expect("attachments").as_str(), r#"{"attachments":[]}"#);
     }
 
     #[tokio::test]

@@ -1,6 +1,6 @@
 //! What the agent says by itself.
 
-use memory_core::{Error, ErrorKind, MemoryId, Result};
+use memory_core::{Error, ErrorKind, MemoryId, Outcome, Result};
 
 use super::answer::PostAnswer;
 use super::run::TimeLeft;
@@ -22,8 +22,10 @@ impl MessageService {
     /// Has a post written for a room, and says it there: in answer to nothing, in a run of its own, and whatever else goes on in
     /// the room.
     ///
-    /// What a model, the platform or the engine answers, and `Timeout` past the limit of a run.
+    /// What a model, the platform or the engine answers, `Timeout` past the limit of a run, and `Closed` after a shutdown, which waits
+    /// for the posts that are being written.
     pub async fn post(&self, room: &Room) -> Result<Posted> {
+        let _entered = self.door.enter()?;
         let run = self.events.start(room.id.clone(), self.composer.services().records().agent().entity());
         let posted = TimeLeft::new(self.limits.run).spend(self.write_post(&run, room)).await;
         run.end(match &posted {
@@ -31,7 +33,10 @@ impl MessageService {
             Ok(Err(error)) => End::Failed { reason: error.to_string() },
             Err(end) => end.clone(),
         });
-        posted.unwrap_or_else(|_| Err(Error::new(ErrorKind::Timeout, "the post took longer than a run may")))
+        posted.unwrap_or_else(|_| {
+            let late = Error::new(ErrorKind::Timeout, "the post took longer than a run may");
+            Err(late.with_outcome(Outcome::Unknown))
+        })
     }
 
     async fn write_post(&self, run: &Run, room: &Room) -> Result<Posted> {

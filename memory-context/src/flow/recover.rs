@@ -6,6 +6,7 @@ use memory_core::{Memory, MemoryId, Result};
 use memory_runtime::{Claim, Lease};
 use tokio::task::JoinSet;
 
+use super::door::Entered;
 use super::way::Task;
 use super::{End, Journal, MessageService, Tap};
 use crate::records::{OpenMessage, RoomId};
@@ -25,6 +26,8 @@ pub struct Recovered {
 pub(super) struct Left {
     open: OpenMessage,
     lease: Arc<Lease>,
+    /// From before it was taken, so that a shutdown waits until it is given back.
+    entered: Entered,
 }
 
 /// How many messages are taken up at once.
@@ -40,7 +43,8 @@ impl MessageService {
     ///   whose result is kept is not done again, and one that may have been done is done again only where it may be repeated.
     /// - The messages of a room are taken up in the order of their times. One that was not decided on is superseded by a newer one of its
     ///   room that was answered meanwhile.
-    /// - A message that was begun as often as [`Limits`](super::Limits) say and never came to its end has failed.
+    /// - A message that was begun as often as [`Limits`](super::Limits) say and never came to its end has failed. The last time it is
+    ///   recovered alone, so that one that kills its process takes no others with it.
     /// - Costs what is open, not what the ledger holds. Call it after the start, and from time to time.
     /// - Dropping the future drops the runs, which leaves their messages open.
     pub async fn recover(self: &Arc<Self>) -> Result<Vec<Recovered>> {
@@ -77,12 +81,17 @@ impl MessageService {
                 tracing::error!(id = row.id, reason = row.reason, "an open message can't be read, and stays as it is");
             }
             for memory in page.memories {
-                while runs.len() >= AT_ONCE {
+                let is_last = self.is_last_begin(&memory);
+                let at_once = if is_last { 1 } else { AT_ONCE };
+                while runs.len() >= at_once {
                     ended.extend(runs.join_next().await.and_then(|run| run.ok()));
                 }
                 let (id, left) = (memory.id, self.in_time(self.take(&memory)).await?);
                 if let Some(run) = left.map(|left| self.go_on(left, Tap::default())) {
                     runs.spawn(async move { Recovered { message: id, end: run.await } });
+                }
+                while is_last && !runs.is_empty() {
+                    ended.extend(runs.join_next().await.and_then(|run| run.ok()));
                 }
             }
             cursor = page.next;
@@ -92,9 +101,14 @@ impl MessageService {
         }
     }
 
+    /// Whether a message may be begun only once more: it may have killed the processes that had it, and others with it.
+    fn is_last_begin(&self, memory: &Memory) -> bool {
+        Claim::read(memory).is_ok_and(|claim| claim.runs().saturating_add(1) >= self.limits.runs)
+    }
+
     /// Takes an open message that nobody works on; `None` where somebody does, or did.
     pub(super) async fn take(&self, memory: &Memory) -> Result<Option<Left>> {
-        let _open = self.door.enter()?;
+        let entered = self.door.enter()?;
         if !self.leases.is_free(memory) {
             return Ok(None);
         }
@@ -107,22 +121,20 @@ impl MessageService {
         };
         let claim = self.leases.claim(Claim::read(memory)?.runs().saturating_add(1));
         let lease = self.leases.take(memory, claim).await?;
-        Ok(lease.map(|lease| Left { open, lease }))
+        Ok(lease.map(|lease| Left { open, lease, entered }))
     }
 
     /// Goes on with a message. It stands at its time in its room from this call on.
     pub(super) fn go_on(self: &Arc<Self>, left: Left, tap: Tap) -> impl Future<Output = End> + Send + use<> {
-        let (service, Left { open, lease }) = (Arc::clone(self), left);
+        let (service, Left { open, lease, entered }) = (Arc::clone(self), left);
         let (content, id) = (&open.message.content, open.run.unwrap_or_else(MemoryId::generate));
         let ticket = self.queues.enter_again(&content.room, open.message.created_at);
         let run = self.events.go_on(id, content.room.clone(), content.author.clone()).with_tap(tap);
         let task = Task { journal: Journal::new(lease, &open), open, is_left: true };
         async move {
-            run.drive(async |run| {
-                let _open = service.door.enter()?;
-                Ok(Box::pin(service.work(run, ticket, task)).await)
-            })
-            .await
+            let end = run.drive(async |run| Ok(Box::pin(service.work(run, ticket, task)).await)).await;
+            drop(entered);
+            end
         }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use memory_core::{Error, ErrorKind, Result};
+use memory_core::{Error, ErrorKind, Outcome, Result};
 use tokio::time::timeout;
 
 use super::{Journal, RunContext};
@@ -69,26 +69,31 @@ impl Voice<'_> {
             None => journal.say(step, &new).await?,
         };
         let new = NewMessage::new(content, at).with_run(run.id);
-        let message = self.services.records().messages().add_keyed(new, journal.message(), step).await?;
-        let error = match delivery {
+        let stored = self.services.records().messages().add_keyed(new, journal.message(), step).await;
+        let message = stored.inspect_err(|error| journal.note_failure(error))?;
+        match delivery {
             Delivery::Delivered => return Ok(message),
             Delivery::Pending => match self.speak(&message).await {
                 Ok(()) => {
                     journal.delivered(step);
                     return Ok(message);
                 }
-                Err(error) => error,
+                Err(error) => tracing::warn!(id = %message.id, %error, "a message can't be said"),
             },
-            Delivery::Failed => Error::new(ErrorKind::Unavailable, "it could not be said before"),
-        };
+            Delivery::Failed => {}
+        }
         // One who has lost the message marks nothing: whoever has it may say it.
         journal.undelivered(step).await?;
         self.mark(&message).await;
-        Err(error)
+        // The same words in each life of the run: they become part of what is stored under a key.
+        Err(Error::new(ErrorKind::Unavailable, "it could not be said").with_outcome(Outcome::Unknown))
     }
 
     async fn speak(&self, message: &Message) -> Result<()> {
-        let late = |_| Error::new(ErrorKind::Timeout, format!("nothing was said within {} ms", self.limit.as_millis()));
+        let late = |_| {
+            let message = format!("nothing was said within {} ms", self.limit.as_millis());
+            Error::new(ErrorKind::Timeout, message).with_outcome(Outcome::Unknown)
+        };
         timeout(self.limit, self.platform.say(message)).await.map_err(late).flatten()
     }
 

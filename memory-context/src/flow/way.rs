@@ -22,7 +22,7 @@ use super::run::TimeLeft;
 use super::tap::Tap;
 use super::{End, Journal, MessageService, Run, Step, Why, is_own};
 use crate::records::{Message, NewMessage, OpenMessage, Scope, Taken};
-use crate::state::Turn;
+use crate::state::{Turn, cut};
 
 /// A message that a platform received.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,6 +47,15 @@ enum Stored {
     New(Box<Task>),
     Known(Box<Memory>),
 }
+
+/// How a run ended, and whether its message says so: else that is still open.
+struct Concluded {
+    end: End,
+    is_kept: bool,
+}
+
+/// How much is kept of the reason of a failure, in bytes.
+const MAX_REASON: usize = 1 << 10;
 
 impl MessageService {
     /// Takes a message in at once, so that the order of calls is that of the room, and works on it when the future is awaited.
@@ -130,11 +139,12 @@ impl MessageService {
         };
         // Whether the vector is there in time or not: the run does not wait for it, and its answer ends it.
         let aside = self.embed(&task.open.message.content.text).then(|()| pending::<Infallible>());
-        let end = match select(pin!(lease.while_held(work)), pin!(aside)).await {
-            Either::Left((end, _)) => end.unwrap_or_else(left),
+        let Concluded { end, is_kept } = match select(pin!(lease.while_held(work)), pin!(aside)).await {
+            Either::Left((concluded, _)) => concluded.unwrap_or_else(left),
             Either::Right((never, _)) => match never {},
         };
-        if let End::Completed | End::Ignored(_) = end {
+        // Whoever goes on with a message that is still open comes here again.
+        if is_kept && matches!(end, End::Completed | End::Ignored(_)) {
             Box::pin(self.evaluate(run, &turn, &end)).await;
         }
         end
@@ -142,8 +152,13 @@ impl MessageService {
 
     /// Asks for the vector of what was said, so that `FACTS` need not wait for it.
     async fn embed(&self, text: &str) {
-        if let Err(error) = self.composer.services().records().facts().prepare(text).await {
-            tracing::warn!(%error, "there is no vector of a message yet");
+        let services = self.composer.services();
+        let facts = services.records().facts();
+        match AssertUnwindSafe(facts.prepare(text)).catch_unwind().await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::warn!(%error, "there is no vector of a message yet"),
+            // Caught here: it must not take the run with it.
+            Err(_) => tracing::error!("the embedder panicked"),
         }
     }
 
@@ -245,7 +260,15 @@ impl MessageService {
 
     /// Keeps how the run ended, and what decided whether to answer. Where that can't be kept, it is over all the same, and its message
     /// stays open.
-    async fn conclude(&self, journal: &Journal, decided: Option<Why>, end: End) -> Result<End> {
+    ///
+    /// A run that failed because the ledger did not keep what it did is left as it is: when the lease has run out, somebody goes on
+    /// behind the journal.
+    async fn conclude(&self, journal: &Journal, decided: Option<Why>, end: End) -> Result<Concluded> {
+        if let End::Failed { reason } = &end
+            && journal.is_stuck()
+        {
+            return Ok(Concluded { end: End::Left { reason: reason.clone() }, is_kept: false });
+        }
         let (why, reason) = match &end {
             End::Ignored(why) => (Some(*why), None),
             End::Failed { reason } => (decided, Some(reason.as_str())),
@@ -253,7 +276,9 @@ impl MessageService {
         };
         let mut labels = vec![("end", end.as_str())];
         labels.extend(why.map(|why| ("why", why.as_str())));
-        labels.extend(reason.map(|reason| ("reason", reason)));
+        // What metadata take: an error may quote more than that, and U+0000.
+        let reason = reason.map(|reason| cut(reason, MAX_REASON).replace('\0', "\u{fffd}"));
+        labels.extend(reason.as_deref().map(|reason| ("reason", reason)));
         let kept = async {
             match &end {
                 End::Left { .. } => journal.lease().give_back(journal.lease().runs().saturating_sub(1)).await,
@@ -262,16 +287,18 @@ impl MessageService {
                 End::Failed { .. } | End::TimedOut { .. } => journal.end(Status::Failed, &labels).await,
             }
         };
-        match self.in_time(kept).await {
-            Ok(()) => {}
+        let kept = self.in_time(kept).await;
+        let is_kept = kept.is_ok();
+        match kept {
             Err(error) if error.kind() == ErrorKind::Conflict => return Err(error),
             Err(error) => tracing::warn!(%error, "how a run ended can't be kept"),
+            Ok(()) => {}
         }
-        Ok(end)
+        Ok(Concluded { end, is_kept })
     }
 }
 
 /// What becomes of a run whose message is worked on by somebody else.
-fn left(error: Error) -> End {
-    End::Left { reason: error.to_string() }
+fn left(error: Error) -> Concluded {
+    Concluded { end: End::Left { reason: error.to_string() }, is_kept: false }
 }

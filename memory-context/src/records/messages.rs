@@ -1,15 +1,18 @@
 //! The messages of rooms, in the ledger.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use futures::future::try_join;
 use memory_core::filter::Field;
 use memory_core::{
-    Context, Cursor, Error, Filter, IdempotencyKey, Json, MAX_LIMIT, Memory, MemoryId, MemoryPage, MemoryPatch,
-    MemoryQuery, Metadata, NewMemory, Order, RecallOptions, Result, SpaceSelector, Status, Timestamp, Trigger,
+    Context, Cursor, Error, ErrorKind, Filter, IdempotencyKey, Json, MAX_LIMIT, Memory, MemoryId, MemoryPage,
+    MemoryPatch, MemoryQuery, Metadata, NewMemory, Order, Outcome, RecallOptions, Result, SpaceSelector, Status,
+    Timestamp, Trigger,
 };
 use memory_runtime::{Claim, TASK};
 use serde::{Deserialize, Serialize};
+use tokio::time::sleep;
 
 use super::entry::Entry;
 use super::layout::{messages_space, rooms_space};
@@ -63,6 +66,10 @@ const RUN: &str = "run";
 const ADDRESSED: &str = "addressed";
 /// What tells one who added a message from another.
 const RECEIPT: &str = "receipt";
+/// The pauses, in ms, before a message with a key is stored again.
+const STORE_AGAIN: [u64; 3] = [100, 400, 1_600];
+/// The pauses, in ms, before a stored message that can't be read yet is read again.
+const READ_AGAIN: [u64; 6] = [10, 40, 160, 640, 1_280, 2_560];
 /// The most messages of one [`Messages::interactions`].
 const MAX_INTERACTIONS: usize = 100;
 
@@ -104,13 +111,21 @@ impl Messages<'_> {
         self.store(new, &labels.merge(&claim.to_metadata()?)?).await
     }
 
-    /// Appends what a run says or did under a key of its own: again, it is the message that is there.
+    /// Appends what a run says or did under a key of its own: again, it is the message that is there. So it is tried again where the
+    /// engine may answer otherwise.
     pub(crate) async fn add_keyed(&self, new: NewMessage, about: MemoryId, step: &str) -> Result<Message> {
         let space = messages_space(self.records.agent(), &new.content.room)?;
         let key = hash::of_parts([space.as_str(), "run", &about.to_string(), step]);
         let memory = self.memory(&new, &Metadata::default())?.with_idempotency_key(IdempotencyKey::parse(key)?);
-        let id = self.records.provider().store(memory).await?;
-        Ok(message(id, new))
+        let mut waits = STORE_AGAIN.into_iter();
+        loop {
+            let error = match self.records.provider().store(memory.clone()).await {
+                Ok(id) => return Ok(message(id, new)),
+                Err(error) => error,
+            };
+            let wait = waits.next().filter(|_| may_be_repeated(&error)).ok_or(error)?;
+            sleep(Duration::from_millis(wait)).await;
+        }
     }
 
     async fn store(&self, new: NewMessage, labels: &Metadata) -> Result<Taken> {
@@ -123,14 +138,24 @@ impl Messages<'_> {
         memory.metadata = memory.metadata.merge(&metadata([(RECEIPT, receipt.as_str())])?)?;
         let key = hash::of_parts([memory.space_id.as_str(), &new.content.source, external_id]);
         let id = self.records.provider().store(memory.with_idempotency_key(IdempotencyKey::parse(key)?)).await?;
-        let receipt = Json::String(receipt);
+        let stored = self.stored(id).await.map_err(|error| error.with_outcome(Outcome::Unknown))?;
         // It may be the one that was there before, whose receipt is another.
-        match self.records.provider().get(id).await? {
-            Some(stored) if stored.metadata.to_object().get(RECEIPT) != Some(&receipt) => {
-                Ok(Taken::Known(Box::new(stored)))
-            }
-            _ => Ok(Taken::New(Box::new(message(id, new)))),
+        if stored.metadata.to_object().get(RECEIPT) == Some(&Json::String(receipt)) {
+            Ok(Taken::New(Box::new(message(id, new))))
+        } else {
+            Ok(Taken::Known(Box::new(stored)))
         }
+    }
+
+    /// What was stored. A replica that is read may not have it yet; `Unavailable` where it does not come soon.
+    async fn stored(&self, id: MemoryId) -> Result<Memory> {
+        for wait in READ_AGAIN {
+            if let Some(stored) = self.records.provider().get(id).await? {
+                return Ok(stored);
+            }
+            sleep(Duration::from_millis(wait)).await;
+        }
+        Err(Error::new(ErrorKind::Unavailable, "a message that was stored can't be read yet").retryable())
     }
 
     fn memory(&self, new: &NewMessage, labels: &Metadata) -> Result<NewMemory> {
@@ -302,6 +327,11 @@ impl Messages<'_> {
         }
         self.records.provider().update(id, MemoryPatch::new().with_status(Status::Failed)).await.map(drop)
     }
+}
+
+/// Whether a write that has a key, or that only sets values, may succeed when it is repeated.
+pub(crate) fn may_be_repeated(error: &Error) -> bool {
+    error.is_retryable() || error.outcome() == Outcome::Unknown
 }
 
 /// `None` when the memory is no message: one row that somebody else wrote does not hide the others.

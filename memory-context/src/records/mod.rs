@@ -36,7 +36,7 @@ pub use facts::Facts;
 pub use id::{AgentId, EntityId, MAX_ID_BYTES, RoomId, WorldId};
 pub use message::{ActionResult, ActionStatus, Attachment, ChannelType, Message, MessageContent, NewMessage};
 pub use messages::{Added, Messages};
-pub(crate) use messages::{Described, OpenMessage, Taken};
+pub(crate) use messages::{Described, OpenMessage, Taken, may_be_repeated};
 pub use participant::{Participant, Participants, RoomState};
 pub use reflection::{Reflection, Reflections};
 pub use relationship::{Relationship, Relationships};

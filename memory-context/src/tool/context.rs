@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use memory_core::{Error, ErrorKind, Result};
+use memory_core::{Error, ErrorKind, Outcome, Result};
 use memory_model::Model;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
@@ -111,7 +111,7 @@ impl ToolContext {
         }
         let (said, answer) = oneshot::channel();
         self.voice.send(Saying { text, said }).await.map_err(|_| over())?;
-        answer.await.map_err(|_| over())?
+        answer.await.map_err(|_| over().with_outcome(Outcome::Unknown))?
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use axum::http::StatusCode;
 use memory_context::agent::{Agent, End};
-use memory_context::core::{Clock, InMemory, SystemClock};
+use memory_context::core::{Clock, InMemory, Outcome, SystemClock};
 use memory_context::flow::platform::Origin;
 use memory_context::flow::{Incoming, Platform, Why};
 use memory_context::model::Usage;
@@ -141,6 +141,7 @@ async fn what_fails_is_an_error() {
     stage.model.asked().await.fails(StatusCode::UNAUTHORIZED);
     let error = failure(question).await;
     assert!(error.message().contains("the endpoint answered 401"), "{error}");
+    assert_eq!(error.outcome(), Outcome::Unknown, "the question is stored");
     for user in ["", "a\nb", &"a".repeat(80)] {
         assert!(stage.agent.ask(user, "Hello").await.is_err(), "{user:?}");
     }

@@ -1,5 +1,6 @@
 //! The end of an agent.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::{FutureExt, StreamExt};
@@ -34,6 +35,19 @@ async fn what_was_asked_before_a_shutdown_is_answered() {
     asked.says("Bye");
     assert_eq!(answer(question).await.text, "Bye");
     within(again.shutdown()).await.expect("closes");
+}
+
+#[tokio::test]
+async fn one_that_is_dropped_ends_its_recovery() {
+    let stage = Stage::new().await;
+    let service = Arc::downgrade(stage.agent.service());
+    drop(stage.agent);
+    let gone = async {
+        while service.strong_count() > 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    within(gone).await;
 }
 
 #[tokio::test]

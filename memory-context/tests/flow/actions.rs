@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use memory_context::flow::{End, EventKind, Step};
 use memory_context::records::ActionStatus;
 use memory_context::state::{ActionPlan, ActionState, ContextParts, ContextProvider, Cx, ProviderInfo, ProviderResult};
-use memory_context::tool::{Tool, ToolContext};
+use memory_context::tool::{Tool, ToolContext, ToolOutput};
 use memory_core::{Error, Result};
 use serde_json::{Value, json};
 
@@ -133,6 +133,22 @@ async fn a_reply_that_can_not_be_said_does_not_lose_the_rest() {
     assert_eq!(statuses, [ActionStatus::Failed, ActionStatus::Completed]);
     let undelivered = stage.stored().await.into_iter().filter(|message| message.is_undelivered).count();
     assert_eq!(undelivered, 1);
+}
+
+#[tokio::test]
+async fn a_result_that_the_journal_can_not_hold_keeps_its_success() {
+    let large = Tool::with_schema("FIND", "", json!({ "type": "object" }), |_, _| async {
+        Ok(ToolOutput::new("found it").with_data("all", "x".repeat(5 << 20)))
+    });
+    let mut stage = Stage::with_parts(ContextParts { tools: vec![large], ..ContextParts::default() }).await;
+    let run = stage.receive(said("ana", "find it", 1));
+    stage.asked().await.answer(actions("FIND", ""));
+    let call = stage.asked().await;
+    assert!(call.prompt.contains("found it"), "{}", call.prompt);
+    call.answer(text("Here"));
+    assert_eq!(run.await.expect("no panic"), End::Completed);
+    let statuses: Vec<_> = stage.results().await.into_iter().map(|result| result.status).collect();
+    assert_eq!(statuses, [ActionStatus::Completed]);
 }
 
 /// A provider that says its name.

@@ -51,6 +51,17 @@ async fn no_run_waits_for_a_vector_and_its_end_ends_the_call() {
 }
 
 #[tokio::test]
+async fn an_embedder_that_panics_takes_no_run_with_it() {
+    let (mut stage, mut asked) = stage().await;
+    let run = stage.receive(said("ana", "hello", 1));
+    drop(asked.recv().await.expect("asked"));
+    let call = stage.asked().await;
+    tokio::task::yield_now().await;
+    call.answer(text("Hi"));
+    assert_eq!(run.await.expect("no panic"), End::Completed);
+}
+
+#[tokio::test]
 async fn facts_takes_the_vector_that_was_asked_for_at_the_receipt() {
     let (mut stage, mut asked) = stage().await;
     let fact = NewFact::new(scope().room, entity("ana"), entity("eliza"), "Ana likes tea", at(NOW - 9));

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use async_trait::async_trait;
 use memory_context::embedding::Embedder;
-use memory_context::flow::End;
+use memory_context::flow::{End, Incoming, Why};
 use memory_context::state::ContextParts;
 use memory_core::{
     Backfill, DocumentStore, Error, ErrorKind, Health, InMemory, Memory, MemoryId, MemoryPage, MemoryPatch,
@@ -26,6 +26,10 @@ struct Broken {
     ends_hang: AtomicBool,
     /// Updates that end a run are refused.
     ends_fail: AtomicBool,
+    /// So many reads of a memory don't find it yet.
+    gets_lag: AtomicUsize,
+    /// So many stores under a key fail.
+    keyed_stores_fail: AtomicUsize,
 }
 
 #[async_trait]
@@ -38,6 +42,9 @@ impl MemoryProvider for Broken {
         if self.stores_hang.load(Ordering::SeqCst) {
             return pending().await;
         }
+        if memory.idempotency_key.is_some() && take_one(&self.keyed_stores_fail) {
+            return Err(Error::new(ErrorKind::Unavailable, "the engine is down").retryable());
+        }
         self.inner.store(memory).await
     }
 
@@ -46,6 +53,9 @@ impl MemoryProvider for Broken {
     }
 
     async fn get(&self, id: MemoryId) -> Result<Option<Memory>> {
+        if take_one(&self.gets_lag) {
+            return Ok(None);
+        }
         self.inner.get(id).await
     }
 
@@ -91,6 +101,11 @@ impl MemoryProvider for Broken {
     fn documents(&self) -> Arc<dyn DocumentStore> {
         self.inner.documents()
     }
+}
+
+/// Whether there was one more.
+fn take_one(left: &AtomicUsize) -> bool {
+    left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok()
 }
 
 async fn broken() -> (Arc<Broken>, Stage) {
@@ -149,12 +164,54 @@ async fn a_ledger_that_hangs_holds_up_no_room() {
     assert_eq!((end, stage.platform.texts()), (End::Completed, vec!["Hi".to_owned(), "Hi again".to_owned()]));
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_replica_that_lags_makes_no_known_message_new() {
+    let (broken, mut stage) = broken().await;
+    let delivered = || {
+        let Incoming { message, is_addressed } = said("ana", "hello", 1);
+        Incoming { message: message.with_external_id("7"), is_addressed }
+    };
+    let (end, _) = stage.play(delivered(), |_| text("Hi")).await;
+    assert_eq!(end, End::Completed);
+    broken.gets_lag.store(2, Ordering::SeqCst);
+    let (end, asked) = stage.play(delivered(), |_| text("Hi")).await;
+    assert_eq!((end, asked.len()), (End::Ignored(Why::Known), 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_was_decided_on_outlives_a_failure_of_the_ledger() {
+    let (broken, mut stage) = broken().await;
+    broken.keyed_stores_fail.store(1, Ordering::SeqCst);
+    let (end, _) = stage.play(said("ana", "one", 2), |_| text("Hi")).await;
+    assert_eq!((end, stage.platform.texts()), (End::Completed, vec!["Hi".to_owned()]), "it is tried again");
+    broken.keyed_stores_fail.store(usize::MAX, Ordering::SeqCst);
+    let (end, _) = stage.play(said("ana", "two", 1), |_| text("Hello")).await;
+    assert_eq!((end.as_str(), stage.memory("two").await.status), ("left", Status::Running));
+    broken.keyed_stores_fail.store(0, Ordering::SeqCst);
+    stage.leases_run_out();
+    let mut other = stage.elsewhere(ContextParts::default(), |service| service);
+    assert_eq!(other.recover().await.expect("no panic"), [End::Completed]);
+    assert!(other.asked_already().is_none(), "no model is asked again");
+    assert_eq!(other.platform.texts(), ["Hello"]);
+}
+
+#[tokio::test]
+async fn an_end_is_kept_whatever_its_reason_quotes() {
+    let mut stage = Stage::new().await;
+    let run = stage.receive(said("ana", "hello", 1));
+    stage.asked().await.fail_with(&format!("\0{}", "x".repeat(100 << 10)));
+    assert_eq!(run.await.expect("no panic").as_str(), "failed");
+    assert_eq!(stage.memory("hello").await.status, Status::Failed);
+}
+
 #[tokio::test]
 async fn a_message_whose_end_was_not_kept_counts_as_one_interaction() {
     let (broken, mut stage) = broken().await;
     broken.ends_fail.store(true, Ordering::SeqCst);
     let (end, _) = stage.play(said("ana", "hello", 1), |_| text("Hi")).await;
     assert_eq!((end, stage.memory("hello").await.status), (End::Completed, Status::Running));
+    let relationships = stage.records.relationships();
+    assert!(relationships.of(&scope()).await.expect("read").is_empty(), "no evaluator runs twice");
     broken.ends_fail.store(false, Ordering::SeqCst);
     stage.leases_run_out();
     let other = stage.elsewhere(ContextParts::default(), |service| service);

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use memory_context::flow::{End, Incoming, Limits, MessageService, Step, Why};
+use memory_context::records::{ChannelType, Room};
 use memory_context::state::{ContextParts, Services};
 use memory_context::tool::Tool;
-use memory_core::{Json, Memory, Status};
+use memory_core::{ErrorKind, Json, Memory, Status};
 use memory_model::Model;
 use serde_json::json;
 use tokio::sync::Semaphore;
@@ -166,6 +167,25 @@ async fn a_tool_is_called_again_only_where_it_is_repeatable() {
 }
 
 #[tokio::test]
+async fn what_could_not_be_said_is_kept_in_the_same_words_again() {
+    let counted = Counted::new(9);
+    let parts = || ContextParts { tools: vec![counted.tool("COUNT")], ..ContextParts::default() };
+    let mut stage = Stage::with_parts(parts()).await;
+    stage.platform.fails();
+    let run = stage.receive(said("ana", "hello", 1));
+    stage.asked().await.answer(actions("REPLY, COUNT", "Hi"));
+    let call = stage.asked().await;
+    run.abort();
+    call.dropped().await;
+    stage.leases_run_out();
+    let mut other = stage.elsewhere(parts(), same);
+    let recovered = other.recover();
+    other.asked().await.answer(text("Hello"));
+    assert_eq!(recovered.await.expect("no panic"), [End::Completed]);
+    assert_eq!(other.platform.texts(), ["Hello"]);
+}
+
+#[tokio::test]
 async fn one_who_stood_still_writes_nothing_after_another_has_gone_on() {
     let mut stage = Stage::new().await;
     let run = stage.receive(said("ana", "hello", 1));
@@ -255,6 +275,8 @@ async fn a_shutdown_gives_back_what_is_not_decided_and_finishes_what_is() {
     shutdown.await.expect("no panic");
     assert_eq!((decided.await.expect("no panic"), stage.platform.texts()), (End::Completed, vec!["Hi".to_owned()]));
     assert_eq!(stage.stored().await.len(), 2, "what came too late is not stored");
+    let post = stage.service.post(&Room::new(room("r"), ChannelType::Group)).await;
+    assert_eq!(post.expect_err("too late").kind(), ErrorKind::Closed);
 }
 
 #[tokio::test]
@@ -347,6 +369,32 @@ async fn one_that_never_comes_to_its_end_has_failed() {
     assert!(matches!(&ends[..], [End::Failed { reason }] if reason.contains("begun 2 times")), "{ends:?}");
     assert!(third.asked_already().is_none());
     assert_eq!(third.memory("hello").await.status, Status::Failed);
+}
+
+#[tokio::test]
+async fn one_that_is_begun_for_the_last_time_is_recovered_alone() {
+    let with = |service: MessageService| service.with_limits(Limits { runs: 2, ..Limits::default() });
+    let mut stage = Stage::with(plain, with).await;
+    for (name, ago) in [("r", 2), ("s", 1)] {
+        let mut incoming = said("ana", name, ago);
+        incoming.message.content.room = room(name);
+        let run = stage.receive(incoming);
+        let call = stage.asked().await;
+        run.abort();
+        call.dropped().await;
+    }
+    stage.leases_run_out();
+    let mut other = stage.elsewhere(ContextParts::default(), with);
+    let recovered = other.recover();
+    let call = other.asked().await;
+    assert!(call.received().ends_with("ana: r"), "{}", call.received());
+    for _ in 0..1_000 {
+        tokio::task::yield_now().await;
+    }
+    assert!(other.asked_already().is_none(), "the other one is not begun");
+    call.answer(text("Hi"));
+    other.asked().await.answer(text("Hi"));
+    assert_eq!(recovered.await.expect("no panic"), [End::Completed, End::Completed]);
 }
 
 #[tokio::test]

@@ -43,7 +43,11 @@ impl Call {
     }
 
     pub(crate) fn fail(self) {
-        let _ = self.answer.send(Err(Error::new(ErrorKind::Unavailable, "the model is down")));
+        self.fail_with("the model is down");
+    }
+
+    pub(crate) fn fail_with(self, message: &str) {
+        let _ = self.answer.send(Err(Error::new(ErrorKind::Unavailable, message)));
     }
 
     /// Waits until nobody waits for the answer.

@@ -21,6 +21,8 @@ use crate::tool::{MAX_ARGUMENTS, Tool, ToolContext, ToolOutput};
 
 /// How many notes are kept, the newest.
 const NOTES: usize = 50;
+/// How much of a text is kept where the journal can't hold the result, in bytes.
+const MAX_SMALL: usize = 1 << 10;
 /// A limit that can't be told as a time ends as late as this.
 const FAR: Duration = Duration::from_secs(365 * 86_400);
 /// What is told of a call that may have happened.
@@ -87,14 +89,18 @@ impl Dialogue<'_> {
         self.record_result(step, result).await
     }
 
-    /// Keeps what came of a call in the journal; what that can't hold is a failure.
+    /// Keeps what came of a call in the journal. Of what that can't hold it keeps whether the tool did its work, and how its text
+    /// begins: a model that took it for a failure would call the tool again.
     async fn record_result(&self, step: &str, result: ToolResult) -> Result<ToolResult> {
         match self.journal.done(step, &result).await {
             Ok(()) => Ok(result),
-            Err(error) if error.kind() == ErrorKind::TooLarge => {
-                let failed = ToolResult::failed(result.tool, error.to_string());
-                self.journal.done(step, &failed).await?;
-                Ok(failed)
+            Err(late) if late.kind() == ErrorKind::TooLarge => {
+                let begins = |text: String| cut(&text, MAX_SMALL).into_owned();
+                let ToolResult { tool, success, text, is_said, error, .. } = result;
+                let (text, error) = (text.map(begins), error.map(begins));
+                let small = ToolResult { tool, success, text, is_said, error, ..ToolResult::default() };
+                self.journal.done(step, &small).await?;
+                Ok(small)
             }
             Err(error) => Err(error),
         }
@@ -120,7 +126,8 @@ impl Dialogue<'_> {
         self.refresh().await;
         tool.check_arguments(&arguments)
             .map_err(|error| Error::invalid(format!("wrong arguments: {}", error.message())))?;
-        if !tool.is_repeatable() {
+        let is_repeatable = tool.is_repeatable();
+        if !is_repeatable {
             self.journal.begun(step).await?;
         }
         let limit = self.service.limits.action;
@@ -143,7 +150,8 @@ impl Dialogue<'_> {
                 biased;
                 // First, so that a tool that always has something to say ends too.
                 () = sleep_until(deadline) => {
-                    let message = format!("no result within {} ms", limit.as_millis());
+                    let unclear = if is_repeatable { "" } else { "; it may have happened" };
+                    let message = format!("no result within {} ms{unclear}", limit.as_millis());
                     return Err(Error::new(ErrorKind::Timeout, message));
                 }
                 Some(saying) = sayings.recv() => {
@@ -194,7 +202,8 @@ impl Dialogue<'_> {
             thought: Some(self.thought.clone()).filter(|thought| !thought.is_empty()),
         });
         let step = format!("{step}.result");
-        services.records().messages().add_keyed(message, self.journal.message(), &step).await?;
+        let stored = services.records().messages().add_keyed(message, self.journal.message(), &step).await;
+        stored.inspect_err(|error| self.journal.note_failure(error))?;
         self.run.tap().result(&result);
         self.change_actions(|actions| {
             if result.success && result.text.is_some() {
