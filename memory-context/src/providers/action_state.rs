@@ -11,7 +11,7 @@ use crate::state::{
 /// Plan, results and notes of the turn, and the actions of the turns before. The values of the results are values of the state, those
 /// of later actions over those of earlier ones.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct ActionHistory;
+pub(super) struct ActionHistory;
 
 static INFO: ProviderInfo = ProviderInfo::new("ACTION_STATE", "The plan, the results and the notes of the actions")
     .position(150)

@@ -12,7 +12,7 @@ use crate::tool::Tool;
 
 /// The tools that can be called in this turn, as the actions of an answer. One whose check fails is left out.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Actions;
+pub(super) struct Actions;
 
 static INFO: ProviderInfo = ProviderInfo::new("ACTIONS", "The actions that the agent can do in answer to the message")
     .position(-1)

@@ -11,7 +11,7 @@ use crate::state::{ContextProvider, Cx, ProviderInfo, ProviderResult};
 
 /// What came with the message and with those before it.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Attachments;
+pub(super) struct Attachments;
 
 static INFO: ProviderInfo =
     ProviderInfo::new("ATTACHMENTS", "The files and links of the conversation, with what is in them").dynamic();

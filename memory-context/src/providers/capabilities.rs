@@ -9,7 +9,7 @@ use crate::state::{ContextProvider, Cx, ProviderInfo, ProviderResult, Stability}
 
 /// The services of the host, each with what it is good for.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Capabilities;
+pub(super) struct Capabilities;
 
 static INFO: ProviderInfo = ProviderInfo::new("CAPABILITIES", "What the services of the agent make possible")
     .priority(30)

@@ -10,7 +10,7 @@ use crate::state::{ContextProvider, Cx, ProviderInfo, ProviderResult, draw};
 
 /// Personality, style and examples; the instructions are told beside the state, as a message of the system. Of long lists a few entries are drawn, in their order; the message decides which.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Character;
+pub(super) struct Character;
 
 static INFO: ProviderInfo =
     ProviderInfo::new("CHARACTER", "The personality of the agent, its style and its examples").priority(100);

@@ -9,7 +9,7 @@ use crate::state::{ContextProvider, Cx, ProviderInfo, ProviderResult};
 
 /// The open tasks of the room that wait for a choice, with their options.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Choice;
+pub(super) struct Choice;
 
 static INFO: ProviderInfo =
     ProviderInfo::new("CHOICE", "The choices that wait for a decision of the user").priority(70);

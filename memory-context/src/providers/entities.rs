@@ -9,7 +9,7 @@ use crate::state::{ContextProvider, Cx, ProviderInfo, ProviderResult, Stability}
 
 /// Those who take part in the conversation, with their names and what is known of them.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Entities;
+pub(super) struct Entities;
 
 static INFO: ProviderInfo =
     ProviderInfo::new("ENTITIES", "The people in the conversation").dynamic().priority(60).stability(Stability::Stable);

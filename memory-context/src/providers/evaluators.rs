@@ -9,7 +9,7 @@ use crate::state::{ContextProvider, Cx, Evaluator, EvaluatorExample, ProviderInf
 
 /// The evaluators that have something to do in this turn.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Evaluators;
+pub(super) struct Evaluators;
 
 static INFO: ProviderInfo = ProviderInfo::new("EVALUATORS", "The evaluators that run after the answer")
     .private()

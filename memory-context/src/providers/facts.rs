@@ -12,7 +12,7 @@ use crate::state::{ContextProvider, Cx, ProviderInfo, ProviderResult};
 /// The facts that answer the message best, by meaning and by words, and behind them those that go best with what was said
 /// right before it, since a message such as "yes" asks nothing by itself.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Facts;
+pub(super) struct Facts;
 
 static INFO: ProviderInfo =
     ProviderInfo::new("FACTS", "What the agent knows that has to do with the message").dynamic().priority(75);

@@ -47,25 +47,26 @@ use std::sync::Arc;
 
 use crate::state::{ComposerBuilder, ContextProvider};
 
-pub use action_state::ActionHistory;
-pub use actions::Actions;
+use action_state::ActionHistory;
+use actions::Actions;
+use attachments::Attachments;
+use capabilities::Capabilities;
+use character::Character;
+use choice::Choice;
+use entities::Entities;
+use evaluators::Evaluators;
+use facts::Facts;
+use prompt_memory::Prefetch;
+use provider_list::Providers;
+use recent_messages::RecentMessages;
+use reflections::Hindsight;
+use relationships::Relationships;
+use roles::Roles;
+use settings::Settings;
+use world::World;
+
 pub use anxiety::{Advice, Anxiety};
-pub use attachments::Attachments;
-pub use capabilities::Capabilities;
-pub use character::Character;
-pub use choice::Choice;
-pub use entities::Entities;
-pub use evaluators::Evaluators;
-pub use facts::Facts;
-pub use prompt_memory::Prefetch;
-pub use provider_list::Providers;
-pub use recent_messages::RecentMessages;
-pub use reflections::Hindsight;
-pub use relationships::Relationships;
-pub use roles::Roles;
-pub use settings::Settings;
 pub use time::Time;
-pub use world::World;
 
 impl ComposerBuilder {
     /// Also the built-in providers.

@@ -8,7 +8,7 @@ use crate::state::{ContextProvider, Cx, ProviderInfo, ProviderResult, Stability}
 
 /// The dynamic providers, for a model that may name them. Private ones are not shown.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Providers;
+pub(super) struct Providers;
 
 static INFO: ProviderInfo = ProviderInfo::new("PROVIDERS", "The providers that the agent can ask for by name")
     .priority(40)

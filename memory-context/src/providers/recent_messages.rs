@@ -15,7 +15,7 @@ use crate::state::{ContextProvider, Cx, Keep, ProviderInfo, ProviderResult, Stab
 /// The conversation, what was said long before and has to do with the message, what was said between the two elsewhere, and the
 /// message itself.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct RecentMessages;
+pub(super) struct RecentMessages;
 
 static INFO: ProviderInfo = ProviderInfo::new("RECENT_MESSAGES", "The conversation so far, and the message to answer")
     .position(100)

@@ -8,7 +8,7 @@ use crate::state::{ContextProvider, Cx, ProviderInfo, ProviderResult, Stability}
 
 /// What the agent thought of how it did in the room, the last times that it reflected.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Hindsight;
+pub(super) struct Hindsight;
 
 static INFO: ProviderInfo =
     ProviderInfo::new("REFLECTIONS", "What the agent thinks of how it did in this conversation")

@@ -10,7 +10,7 @@ use crate::state::{ContextProvider, Cx, ProviderInfo, ProviderResult, Stability}
 
 /// Those with whom the author had most to do.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Relationships;
+pub(super) struct Relationships;
 
 static INFO: ProviderInfo = ProviderInfo::new("RELATIONSHIPS", "The relationships of whoever wrote the message")
     .dynamic()

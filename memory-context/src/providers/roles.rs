@@ -12,7 +12,7 @@ use crate::state::{ContextProvider, Cx, ProviderInfo, ProviderResult, Stability}
 
 /// The roles in the world of the room. Only rooms of many have them.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Roles;
+pub(super) struct Roles;
 
 static INFO: ProviderInfo =
     ProviderInfo::new("ROLES", "The roles of the people in the server").priority(30).stability(Stability::Stable);

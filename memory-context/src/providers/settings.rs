@@ -10,7 +10,7 @@ use crate::state::{ContextProvider, Cx, ProviderInfo, ProviderResult, Stability}
 /// The settings of the room's world; in a direct conversation those of the worlds that the author owns, so that they can be
 /// set up there. What secrets are set to is never in it.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Settings;
+pub(super) struct Settings;
 
 static INFO: ProviderInfo =
     ProviderInfo::new("SETTINGS", "How the server is set up").priority(30).stability(Stability::Stable);

@@ -13,7 +13,7 @@ use crate::state::{ContextProvider, Cx, ProviderInfo, ProviderResult, Stability}
 
 /// The world of the room, and what of it whoever wrote the message can see.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct World;
+pub(super) struct World;
 
 static INFO: ProviderInfo = ProviderInfo::new("WORLD", "The server or group that the conversation belongs to")
     .dynamic()
