@@ -6,6 +6,8 @@ use std::time::{Duration, SystemTime};
 
 use memory_core::{Error, ErrorKind, Result};
 use reqwest::header::RETRY_AFTER;
+use reqwest::redirect::Policy;
+use reqwest::redirect::Policy;
 use reqwest::{Client, Response, Url};
 use rustls::ClientConfig;
 use rustls::crypto::ring;
@@ -43,6 +45,8 @@ impl Endpoint {
         let client = Client::builder()
             .tls_backend_preconfigured(tls()?)
             .timeout(Duration::from_millis(config.deadline_ms))
+            // Another address would get the whole prompt, wherever it is.
+            .redirect(Policy::none())
             .build()
             .map_err(|error| unexpected("no HTTP client").with_source(error))?;
         Ok(Self { client, url, key: config.key.clone() })
