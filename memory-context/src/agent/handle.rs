@@ -138,7 +138,8 @@ impl Agent {
     ///   was late is an error of unknown outcome, `Timeout` for a late one; what was said before that is stored all the same.
     /// - The question is answered also when the future is dropped, and after a kill of the process: by the next agent of this name on this
     ///   memory, once the lease of the question has run out.
-    /// - Where the agent stops, or another process has taken the question, the answer has what was said until then and ends as left.
+    /// - Where the agent stops, another process has taken the question, or the memory can't keep the answer for now, the answer has what
+    ///   was said until then and ends as left.
     /// - `InvalidInput` for a name that is none, `Closed` after [`shutdown`](Self::shutdown).
     pub async fn ask(&self, user: impl AsRef<str>, text: impl Into<String>) -> Result<Answer> {
         self.direct(&user)?.ask(user, text).await
