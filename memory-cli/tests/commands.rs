@@ -172,8 +172,7 @@ fn many_documents_are_put_from_lines_or_none() {
     let line = |id: &str, more: &str| {
         format!(r#"{{"collection":"notes","id":"{id}","spaceId":"s","content":"text of {id}"{more}}}"#)
     };
-    let put =
-        |lines: &[String]| ["document".to_owned(), "put-many".to_owned(), cli.write("lines", &lines.join("\n\n"))];
+    let put = |lines: &[String]| ["document".to_owned(), "put-many".to_owned(), cli.write("lines", lines.join("\n\n"))];
     let ok = put(&[line("a", ""), line("b", r#","expect":"absent""#)]);
     assert_eq!(cli.ok(&ok.each_ref().map(String::as_str)), "a\nb\n");
     for (last, told) in [

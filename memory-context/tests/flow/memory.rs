@@ -70,11 +70,14 @@ async fn prompt_memory_goes_into_every_prompt() {
 /// The prompt memory of a stage, which is there before it.
 type Later = Arc<OnceLock<PromptMemory>>;
 
+/// What was kept in one call, and its key.
+type Batch = (IdempotencyKey, Vec<MemoryUpdate>);
+
 /// A prompt memory that tells what it was told.
 #[derive(Debug)]
 struct Listening {
     kept: Later,
-    calls: Arc<Mutex<Vec<(IdempotencyKey, Vec<MemoryUpdate>)>>>,
+    calls: Arc<Mutex<Vec<Batch>>>,
 }
 
 #[async_trait]

@@ -7,7 +7,6 @@ use std::time::{Duration, SystemTime};
 use memory_core::{Error, ErrorKind, Result};
 use reqwest::header::RETRY_AFTER;
 use reqwest::redirect::Policy;
-use reqwest::redirect::Policy;
 use reqwest::{Client, Response, Url};
 use rustls::ClientConfig;
 use rustls::crypto::ring;

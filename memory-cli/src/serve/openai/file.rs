@@ -245,11 +245,11 @@ mod tests {
             ("templates = { reflection = \"secret {{\" }", "templates: reflection: the template has a mistake"),
             ("embedding_key = { env = \"SECRET secret\" }", "embedding_key: the environment has no such variable"),
         ] {
-            let error = format!("{:#}", built(&format!("{MODEL}{line}")).err().expect(reason));
+            let error = format!("{:#}", built(&format!("{MODEL}{line}")).expect_err(reason));
             assert!(error.starts_with(reason), "{error}");
             assert!(!error.contains("secret"), "{error}");
         }
-        let error = built("name = \"ada\"").err().expect("no model");
+        let error = built("name = \"ada\"").expect_err("no model");
         assert_eq!(format!("{error:#}"), "line 1: missing field `model`");
         assert!(built(MODEL).is_ok());
     }

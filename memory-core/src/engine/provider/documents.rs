@@ -206,7 +206,7 @@ async fn present<R: Reader>(reader: &mut R, Writes { ids, writes }: &Writes) -> 
     let (mut present, mut bytes) = (Vec::new(), 0);
     present.resize_with(ids.len(), || None);
     for (collection, places) in places {
-        let ids: Vec<_> = places.keys().map(|id| DocumentId::clone(id)).collect();
+        let ids: Vec<_> = places.keys().copied().cloned().collect();
         // Only some at once, since what is there may be large.
         for ids in ids.chunks(READ) {
             for found in reader.documents(collection, ids).await? {
