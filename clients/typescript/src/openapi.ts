@@ -107,6 +107,63 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/documents": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Puts many documents, of any collections, all or none: creates or replaces them. */
+        post: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody: {
+                content: {
+                    "application/json": components["schemas"]["PutsBody"];
+                };
+            };
+            responses: {
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["PutManyBody"];
+                    };
+                };
+                /** @description The request is refused */
+                "4XX": {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+                /** @description The request failed */
+                "5XX": {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+            };
+        };
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/documents/{collection}": {
         parameters: {
             query?: never;
@@ -953,6 +1010,8 @@ export interface components {
     schemas: {
         AnyJson: unknown;
         AnyObject: Record<string, never>;
+        /** Format: int64 */
+        AnyRevision: number;
         /** @description Memories to store, all or none. */
         BatchBody: {
             /** @description At most 10,000. */
@@ -987,6 +1046,11 @@ export interface components {
             next?: string | null;
             /** @description Documents that match as far as can be told, and can't be read. */
             unreadable: components["schemas"]["UnreadableBody"][];
+        };
+        /** @description What a put finds in place, or else nothing is put. */
+        ExpectBody: "any" | "absent" | {
+            /** @description A document at this revision. */
+            revision: components["schemas"]["AnyRevision"];
         };
         /** @description By what the parts of the scores were divided: the best of each in this answer. */
         ExplainedBody: {
@@ -1168,6 +1232,46 @@ export interface components {
             title: string;
             /** @description Always `about:blank`: the status says what kind of problem it is. */
             type: string;
+        };
+        /** @description A document to put, with its place and what must be there. */
+        PutBody: {
+            /** @description The set it belongs to. */
+            collection: string;
+            /** @description The text, of at most 1 MiB. */
+            content: string;
+            /**
+             * Format: int64
+             * @description When it is made, in milliseconds since 1970 UTC; now by default. A replacement keeps the first time.
+             */
+            createdAt?: number | null;
+            /** @description What must be in place; anything by default. */
+            expect?: components["schemas"]["ExpectBody"];
+            /** @description Its id; a new one is made when absent. */
+            id?: string | null;
+            /** @description What filters can look into. */
+            metadata?: Record<string, never>;
+            /** @description The space it is about. */
+            spaceId: string;
+        };
+        /** @description What a put has made of a document beside what it was given. */
+        PutDocumentBody: {
+            collection: string;
+            /** Format: int64 */
+            createdAt: number;
+            id: string;
+            /** Format: int64 */
+            revision: number;
+            /** Format: int64 */
+            updatedAt?: number | null;
+        };
+        /** @description What was put, in the order of the request. */
+        PutManyBody: {
+            documents: components["schemas"]["PutDocumentBody"][];
+        };
+        /** @description Documents to put, all or none. */
+        PutsBody: {
+            /** @description At most 10,000; no two of one collection with the same id. */
+            documents: components["schemas"]["PutBody"][];
         };
         /** @description What a question found. */
         RecalledBody: {
