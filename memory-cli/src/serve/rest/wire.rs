@@ -1,11 +1,15 @@
 //! The bodies of requests and responses. Payloads keep their bytes.
 
+use std::fmt;
+use std::marker::PhantomData;
+
 use memory_core::{Clock as _, Collection, Spaces};
 use memory_core::{
     Content, Context, Cursor, Document, DocumentId, DocumentWrite, Expect, IdempotencyKey, Memory, MemoryId,
     MemoryPatch, Metadata, NewMemory, Revision, SpaceId, Status, SystemClock, Timestamp, Trigger, Unreadable,
 };
-use serde::de::Error as _;
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{DeserializeOwned, Error as _, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::ToSchema;
 
@@ -84,6 +88,7 @@ impl From<StatusName> for Status {
 #[serde(deny_unknown_fields)]
 pub(crate) struct BatchBody {
     /// At most 10,000.
+    #[serde(deserialize_with = "objects")]
     #[schema(max_items = 10_000)]
     pub(crate) memories: Vec<NewMemoryBody>,
 }
@@ -252,6 +257,7 @@ pub(crate) struct NewDocumentBody {
 #[serde(deny_unknown_fields)]
 pub(crate) struct PutsBody {
     /// At most 10,000; no two of one collection with the same id.
+    #[serde(deserialize_with = "objects")]
     #[schema(max_items = 10_000)]
     pub(crate) documents: Vec<PutBody>,
 }
@@ -464,6 +470,34 @@ pub(crate) struct HealthBody {
 /// Reads a value that is there, `null` included, as `Some`.
 fn present<'de, T: Deserialize<'de>, D: Deserializer<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
     T::deserialize(deserializer).map(Some)
+}
+
+/// Objects; serde alone would take an array for one, field by field.
+fn objects<'de, D: Deserializer<'de>, T: DeserializeOwned>(deserializer: D) -> Result<Vec<T>, D::Error> {
+    let objects = Vec::<Object<T>>::deserialize(deserializer)?;
+    Ok(objects.into_iter().map(|Object(value)| value).collect())
+}
+
+struct Object<T>(T);
+
+impl<'de, T: DeserializeOwned> Deserialize<'de> for Object<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(OfObject(PhantomData)).map(Self)
+    }
+}
+
+struct OfObject<T>(PhantomData<T>);
+
+impl<'de, T: DeserializeOwned> Visitor<'de> for OfObject<T> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<T, A::Error> {
+        T::deserialize(MapAccessDeserializer::new(map))
+    }
 }
 
 /// A time; JSON Schema takes 1.0 for an integer.
