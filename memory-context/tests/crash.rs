@@ -323,7 +323,8 @@ async fn live(role: &str, place: &Place) -> CaseResult {
             service
         }
         "flood" => {
-            let limits = Limits { lease: Duration::from_millis(300), ..Limits::default() };
+            // Long enough to be renewed while all begin at once, and short enough to be waited for.
+            let limits = Limits { lease: Duration::from_secs(3), ..Limits::default() };
             let service = Arc::new(service.with_limits(limits));
             let runs = (0..MANY).map(|number| Ok(service.receive(incoming(place, number)?)));
             futures::future::join_all(runs.collect::<Result<Vec<_>>>()?).await;
