@@ -1,10 +1,10 @@
 //! The example agent, as a user meets it.
 
-#[path = "../examples/agent.rs"]
+#[path = "../examples/tasks.rs"]
 #[allow(dead_code)]
-mod agent;
+mod tasks;
 
-use agent::Agent;
+use tasks::Agent;
 
 #[tokio::test]
 async fn the_agent_remembers_from_one_run_to_the_next() {

@@ -1,7 +1,7 @@
 //! An agent that remembers what it is told, on an embedded SQLite file and without a model.
 //!
 //! ```sh
-//! cargo run -p memory-runtime --example agent -- "I adopted a cat" "Ben plays chess" "Who has a cat?"
+//! cargo run -p agent-memory-runtime --example tasks -- "I adopted a cat" "Ben plays chess" "Who has a cat?"
 //! ```
 //!
 //! Each line is a task: the agent looks for what it was told before, answers with it, and saves the line. It remembers
