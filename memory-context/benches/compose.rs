@@ -1,6 +1,6 @@
 //! Composing the default set on SQLite, beside the recalls that it is made of.
 //!
-//! `cargo bench -p memory-context` composes from 10,000 messages and from 1,000,000 (`MEMORY_BENCH_ROWS`). At the end comes a
+//! `cargo bench -p agent-memory-context` composes from 10,000 messages and from 1,000,000 (`MEMORY_BENCH_ROWS`). At the end comes a
 //! table of medians and their ratios, which are what counts: figures of one machine in one run.
 
 use std::hint::black_box;
@@ -26,6 +26,10 @@ const PEOPLE: usize = 5;
 const BATCH: usize = 1_000;
 /// How often both are done in one sample.
 const TIMES: usize = 20;
+/// What the conversation has: its newest messages, those of other rooms, and those of before that have to do with the message.
+const LENGTH: usize = 32;
+const INTERACTIONS: usize = 20;
+const EARLIER: usize = 6;
 
 fn main() {
     let runtime = Runtime::new().expect("a runtime");
@@ -94,13 +98,20 @@ async fn recall(records: &Records, turn: &Turn) -> Result<()> {
         let world = records.worlds().get(&scope).await?.expect("the room has a world");
         records.settings().of(&scope, &world.id).await
     };
-    black_box(futures::try_join!(choices.open(&scope), roles, settings)?);
     let messages = records.messages();
-    let (recent, elsewhere) =
-        try_join(messages.recent(&scope, 32), messages.interactions(&scope, Timestamp::MAX, 20)).await?;
-    let authors = recent.iter().chain(&elsewhere).map(|message| message.content.author.clone());
-    black_box(records.entities().named(&scope, authors).await?);
-    black_box(messages.recent(&scope, 20).await?);
+    let conversation = async {
+        let (mut shown, elsewhere) = try_join(
+            messages.until(&turn.message, LENGTH),
+            messages.interactions(&scope, turn.message.created_at, INTERACTIONS),
+        )
+        .await?;
+        let oldest = shown.last().expect("the message itself").created_at;
+        shown.extend(messages.earlier(&turn.message, oldest, EARLIER).await?);
+        let authors = shown.iter().chain(&elsewhere).map(|message| message.content.author.clone());
+        records.entities().named(&scope, authors).await
+    };
+    let actions = messages.until(&turn.message, INTERACTIONS);
+    black_box(futures::try_join!(choices.open(&scope), roles, settings, conversation, actions)?);
     Ok(())
 }
 
