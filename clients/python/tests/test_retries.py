@@ -29,6 +29,7 @@ from agent_memory import (
     Unavailable,
     Unexpected,
     Unsupported,
+    _attempts,
 )
 
 BUSY = problem(503, error="Unavailable", retryable=True)
@@ -36,6 +37,12 @@ UNKNOWN = problem(504, error="Timeout", outcome="unknown", retryable=True)
 DOCUMENT = {"id": "d", "collection": "c", "spaceId": "s", "content": "x", "metadata": {}, "createdAt": 1, "revision": 1}
 
 Ask = Callable[[Memory], object]
+
+
+@pytest.fixture(autouse=True)
+def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Makes the pauses that the client chooses itself a hundredth of what they are."""
+    monkeypatch.setattr(_attempts, "_PAUSE", _attempts._PAUSE / 100)
 
 
 def store(memory: Memory) -> object:
