@@ -26,6 +26,7 @@ from google.genai import types
 
 from ._calls import Question
 from ._documents import ask, put_once, replace
+from ._time import time_of
 from .client import Memory
 from .errors import InvalidInput
 from .models import Document
@@ -141,7 +142,7 @@ def _entry(document: Document) -> MemoryEntry:
         author=about.get("speaker"),
         content=types.Content(role=about.get("role"), parts=[types.Part(text=document.content)]),
         custom_metadata=about.get("custom") or {},
-        timestamp=datetime.fromtimestamp(document.created_at / 1000, timezone.utc).isoformat(),
+        timestamp=time_of(document.created_at).isoformat(),
     )
 
 
