@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
@@ -412,7 +412,7 @@ def following(query: Q, next: str) -> Q:
 
 
 def _params(of: type, given: Mapping[str, Any]) -> Params:
-    _check_names(given, frozenset(of.__annotations__))
+    _check_names(given, of.__annotations__)
     params: Params = []
     for name, value in given.items():
         if value is None:
@@ -425,7 +425,7 @@ def _params(of: type, given: Mapping[str, Any]) -> Params:
     return params
 
 
-def _check_names(given: Mapping[str, Any], known: frozenset[str]) -> None:
+def _check_names(given: Mapping[str, Any], known: Collection[str]) -> None:
     for name in given:
         if name not in known:
             raise TypeError(f"there is no argument {name}; there are {', '.join(sorted(known))}")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, TypeVar
 
-from ._calls import Expect, Question, Selection
+from ._calls import Expect, NewDocument, Question, Selection
 from .client import Memory
 from .errors import Conflict, LimitExceeded, TooLarge
 from .models import Document, Hit
@@ -42,6 +43,23 @@ def put_once(
     except Conflict:
         return False
     return True
+
+
+def put_missing(memory: Memory, collection: str, documents: Sequence[NewDocument], under: str) -> None:
+    """Puts those documents of a collection that are not there yet, each of which expects so: together, where others lie below a space."""
+    with suppress(Conflict):
+        memory.put_documents(documents)
+        return
+    known = {document.id for document in memory.walk_documents(collection, under=under, limit=1000)}
+    left = [document for document in documents if document.get("id") not in known]
+    with suppress(Conflict):
+        if left:
+            memory.put_documents(left)
+        return
+    # Some lie elsewhere, or somebody else puts them now.
+    for document in left:
+        with suppress(Conflict):
+            memory.put_documents([document])
 
 
 def replace(

@@ -24,8 +24,8 @@ from google.adk.memory.memory_entry import MemoryEntry
 from google.adk.sessions.session import Session
 from google.genai import types
 
-from ._calls import Question
-from ._documents import ask, put_once, replace
+from ._calls import NewDocument, Question
+from ._documents import ask, batches, put_missing, replace
 from ._time import time_of
 from .client import Memory
 from .errors import InvalidInput
@@ -33,6 +33,9 @@ from .models import Document
 from .spaces import id_in, space_of
 
 _HITS = 10
+# Of the 10,000 documents and 64 MiB that one request may put.
+_EVENTS_AT_ONCE = 1000
+_CHARACTERS_AT_ONCE = 8 << 20
 _NO_SESSION = ""
 
 
@@ -97,6 +100,8 @@ class AgentMemoryService(BaseMemoryService):
             await asyncio.to_thread(self._delete, app_name, user_id, memory_id)
 
     def _add(self, app: str, user: str, session: str, events: Sequence[Event], custom_metadata: Mapping[str, object] | None = None) -> None:
+        below = space_of(self._root, app, user, session)
+        new: dict[str, NewDocument] = {}
         for event in events:
             text = _text(event.content)
             if not text:
@@ -107,10 +112,20 @@ class AgentMemoryService(BaseMemoryService):
                 "role": event.content.role if event.content else None,
                 "custom": dict(custom_metadata or {}),
             }
-            space = space_of(self._root, app, user, session, event.id)
             # One id in all sessions of the user, since an entry is deleted by it alone.
             id = id_in(space_of(self._root, app, user), event.id)
-            put_once(self._memory, self._collection, id, text, space, about, int(event.timestamp * 1000))
+            document = NewDocument(
+                collection=self._collection,
+                id=id,
+                space=f"{below}/{space_of(event.id)}",
+                content=text,
+                metadata=about,
+                created_at=int(event.timestamp * 1000),
+                expect="absent",
+            )
+            new.setdefault(id, document)
+        for documents in batches(new.values(), lambda document: len(document["content"]), _EVENTS_AT_ONCE, _CHARACTERS_AT_ONCE):
+            put_missing(self._memory, self._collection, documents, below)
 
     def _search(self, app: str, user: str, query: str) -> SearchMemoryResponse:
         question: Question = {"collection": self._collection, "under": space_of(self._root, app, user), "limit": _HITS}
