@@ -18,19 +18,21 @@ from datetime import datetime, timezone
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from google.adk.events.event import Event
-from google.adk.memory.base_memory_service import BaseMemoryService, SearchMemoryResponse
-from google.adk.memory.memory_entry import MemoryEntry
-from google.adk.sessions.session import Session
-from google.genai import types
-
 from ._calls import NewDocument, Question
 from ._documents import ask, batches, put_missing, replace
+from ._extra import extra
 from ._time import time_of
 from .client import Memory
 from .errors import InvalidInput
 from .models import Document
 from .spaces import id_in, space_of
+
+with extra("adk"):
+    from google.adk.events.event import Event
+    from google.adk.memory.base_memory_service import BaseMemoryService, SearchMemoryResponse
+    from google.adk.memory.memory_entry import MemoryEntry
+    from google.adk.sessions.session import Session
+    from google.genai import types
 
 _HITS = 10
 # Of the 10,000 documents and 64 MiB that one request may put.

@@ -10,13 +10,15 @@ import json
 import time
 from typing import TYPE_CHECKING, Any
 
-from agents.memory import SessionSettings
-from agents.memory.session import SessionABC
-
+from ._extra import extra
 from ._parts import Parts, Write
 from .client import Memory
 from .models import Document
 from .spaces import id_in, space_of
+
+with extra("openai"):
+    from agents.memory import SessionSettings
+    from agents.memory.session import SessionABC
 
 if TYPE_CHECKING:
     from agents.items import TResponseInputItem
