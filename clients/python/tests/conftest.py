@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -40,3 +41,17 @@ def collection() -> str:
 def parts_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     """Puts the parts of large values in requests of their own, as those beyond 32 MiB are."""
     monkeypatch.setattr(_parts, "AT_ONCE_BYTES", 0)
+
+
+def pytest_deselected(items: Sequence[pytest.Item]) -> None:
+    """Notes what is left out for the summary of the run: xdist says nothing of it."""
+    for item in items:
+        output = getattr(item.config, "workeroutput", {})
+        output.setdefault("deselected", []).append(item.nodeid)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Shows in the summary what a worker has left out; each leaves out the same."""
+    reporter = node.config.pluginmanager.get_plugin("terminalreporter")
+    reporter.stats["deselected"] = getattr(node, "workeroutput", {}).get("deselected", [])

@@ -10,8 +10,6 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-import httpx
-
 from agent_memory import Memory
 
 
@@ -110,9 +108,8 @@ def passed_on(memory: Memory, look: Callable[[Asked], Reply | None]) -> Iterator
         reply = look(asked)
         if reply is not None:
             return reply
-        with httpx.Client(trust_env=False, timeout=30) as http:
-            headers = {name: value for name, value in asked.headers.items() if name != "host"}
-            passed = http.request(asked.method, memory.url + asked.path, content=asked.body, headers=headers)
+        headers = {name: value for name, value in asked.headers.items() if name != "host"}
+        passed = memory._http.request(asked.method, asked.path, content=asked.body, headers=headers, timeout=30)
         return Reply(passed.status_code, passed.content, {"Content-Type": passed.headers["content-type"]})
 
     with scripted(answer) as (url, _), Memory.connect(url, memory.token) as client:

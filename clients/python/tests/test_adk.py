@@ -16,7 +16,7 @@ from google.adk.sessions import InMemorySessionService
 from google.adk.sessions.session import Session
 from google.adk.tools.load_memory_tool import load_memory_tool
 from google.genai import types
-from scripted import Asked, Reply, scripted
+from scripted import Asked, Reply, passed_on, scripted
 
 from agent_memory import InvalidInput, Memory
 from agent_memory.adk import AgentMemoryService
@@ -51,6 +51,21 @@ async def test_events_are_added_once_and_found_by_their_user(service: AgentMemor
     assert (await found(service, "cat rains")).count("1") == 1
     for user, app in (("ana-2", "app"), ("an", "app"), ("ana", "ap"), ("", "app")):
         assert await found(service, "cat", user, app) == []
+
+
+async def test_a_session_is_added_in_one_request_and_grows_in_three(memory: Memory, root: str, collection: str) -> None:
+    asked: list[Asked] = []
+    with passed_on(memory, asked.append) as client:
+        service = AgentMemoryService(client, root=root, collection=collection)
+        events = [said(str(n), f"cat {n}") for n in range(30)]
+        for count, requests in [(20, ["POST"]), (20, ["POST", "GET"]), (30, ["POST", "GET", "POST"])]:
+            asked.clear()
+            await service.add_session_to_memory(session(*events[:count]))
+            assert [each.method for each in asked] == requests
+        # What lies in another session of the user is there too, and hides nothing.
+        await service.add_session_to_memory(session(*events, said("new", "dog"), id="other"))
+    assert len(memory.query_documents(collection, under=root).documents) == 31
+    assert (await found(AgentMemoryService(memory, root=root, collection=collection), "dog"))[0] == "new"
 
 
 async def test_deltas_entries_and_deletion(service: AgentMemoryService) -> None:

@@ -1,4 +1,4 @@
-"""LangGraph's own suite for savers, and once more with 5 MiB of state in each checkpoint."""
+"""LangGraph's own suite for savers, and, where large tests are selected, once more with 5 MiB of state in each checkpoint."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def without_state(found: CheckpointTuple) -> CheckpointTuple:
     return found
 
 
-@pytest.mark.parametrize("saver", [AgentMemorySaver, LargeSaver])
+@pytest.mark.parametrize("saver", [AgentMemorySaver, pytest.param(LargeSaver, marks=pytest.mark.large)])
 async def test_all_capabilities(memory: Memory, root: str, collection: str, saver: type[AgentMemorySaver]) -> None:
     @checkpointer_test(name="agent-memory")
     async def made() -> AsyncGenerator[BaseCheckpointSaver[int], None]:

@@ -32,5 +32,25 @@ def test_there_are_examples() -> None:
     assert len(EXAMPLES) == 10
 
 
+MISSING = """
+import importlib, sys
+for package in ("agents", "anthropic", "google.adk", "langchain_core", "langgraph"):
+    sys.modules[package] = None
+for adapter in ("adk", "anthropic", "langgraph", "openai"):
+    try:
+        importlib.import_module(f"agent_memory.{adapter}")
+    except ModuleNotFoundError as error:
+        print(adapter, error)
+"""
+
+
+def test_an_adapter_without_its_packages_says_what_to_install() -> None:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run([sys.executable, "-c", MISSING], env=environment, capture_output=True, text=True)
+    assert re.findall(r"^(\w+) .*`pip install 'agent-memory\[(\w+)\]'`$", done.stdout, re.M) == [
+        (name, name) for name in ("adk", "anthropic", "langgraph", "openai")
+    ], done.stderr
+
+
 def test_docstrings() -> None:
     assert doctest.testmod(spaces).attempted == 2 and doctest.testmod(spaces).failed == 0

@@ -39,9 +39,10 @@ def saver(memory: Memory, root: str, collection: str) -> AgentMemorySaver:
         {"deep": [[[[[[[[[[[[[[[[[[[[[[[[[[[[[["x"]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]},
         {"large": "cat " * 700_000},
         {"": {"$set": 1, "a.b": 2}},
+        {"half": "\ud800 of a pair", "\udc00": 1},
         {},
     ],
-    ids=["integer", "nul", "deep", "large", "keys", "empty"],
+    ids=["integer", "nul", "deep", "large", "keys", "half", "empty"],
 )
 def test_a_value_comes_back_as_it_was(store: AgentMemoryStore, value: dict[str, Any]) -> None:
     store.put(("users", "ana-1"), "a/b", {**value, "kind": "it"})
@@ -191,6 +192,47 @@ def test_pruning_keeps_what_channels_of_changes_are_built_from(saver: AgentMemor
     assert history["seed"] == ["snapshot"] and [write[2] for write in history["writes"]] == [1, 2]
     with pytest.raises(ValueError, match="strategy"):
         saver.prune(["t"], strategy="keep_all")
+
+
+def test_a_checkpoint_is_listed_by_its_id(saver: AgentMemorySaver) -> None:
+    stored = [saver.put(made.generate_config("t"), made.generate_checkpoint(), made.generate_metadata(step=step), {}) for step in range(3)]
+    only = stored[1]["configurable"]["checkpoint_id"]
+    # LangGraph leaves the namespace out where it means any.
+    for named in (stored[1]["configurable"], {"thread_id": "t", "checkpoint_id": only}):
+        assert [each.metadata["step"] for each in saver.list({"configurable": named})] == [1]
+        assert list(saver.list({"configurable": named}, filter={"step": 2})) == []
+    before: RunnableConfig = {"configurable": {"checkpoint_id": only}}
+    assert [each.metadata["step"] for each in saver.list(made.generate_config("t"), before=before)] == [0]
+
+
+def test_how_many_requests_an_operation_takes(memory: Memory, root: str, collection: str) -> None:
+    asked: list[Asked] = []
+    config, checkpoint = made.generate_config("t"), made.generate_checkpoint(channel_values={"a": 1})
+    stored: RunnableConfig = {"configurable": {**config["configurable"], "checkpoint_id": checkpoint["id"]}}
+    with passed_on(memory, asked.append) as client:
+        store = AgentMemoryStore(client, root=root, collection=collection)
+        saver = AgentMemorySaver(client, root=root, collection=f"{collection}_saver")
+        operations: list[tuple[int, Callable[[], Any]]] = [
+            (1, lambda: store.put(("a",), "k", {"text": "a cat"})),
+            (1, lambda: store.get(("a",), "k")),
+            (1, lambda: store.search(("a",), filter={"text": "a cat"}, limit=1)),
+            (1, lambda: store.search(("a",), query="cat", limit=1)),
+            # What is there already, its revision, and the new value.
+            (3, lambda: store.put(("a",), "k", {"text": "two cats"})),
+            (1, lambda: store.delete(("a",), "k")),
+            (1, lambda: store.put(("a",), "l", {"text": "x" * 2_000_000})),
+            (1, lambda: saver.put(config, checkpoint, made.generate_metadata(run_id="r"), {})),
+            (1, lambda: saver.put_writes(stored, [("a", 1), ("b", 2)], "task")),
+            # The checkpoint, and the writes.
+            (2, lambda: saver.get_tuple(config)),
+            (2, lambda: saver.get_tuple(stored)),
+            # The checkpoints, each with its removal, the writes, theirs, and what killed writers left.
+            (5, lambda: saver.delete_for_runs(["r"])),
+        ]
+        for number, (requests, operation) in enumerate(operations):
+            asked.clear()
+            operation()
+            assert len(asked) == requests, (number, [(each.method, each.path) for each in asked])
 
 
 class State(TypedDict):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -29,6 +30,7 @@ from agent_memory import (
     Unavailable,
     Unexpected,
     Unsupported,
+    _attempts,
 )
 
 BUSY = problem(503, error="Unavailable", retryable=True)
@@ -36,6 +38,12 @@ UNKNOWN = problem(504, error="Timeout", outcome="unknown", retryable=True)
 DOCUMENT = {"id": "d", "collection": "c", "spaceId": "s", "content": "x", "metadata": {}, "createdAt": 1, "revision": 1}
 
 Ask = Callable[[Memory], object]
+
+
+@pytest.fixture(autouse=True)
+def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Makes the pauses that the client chooses itself a hundredth of what they are."""
+    monkeypatch.setattr(_attempts, "_PAUSE", _attempts._PAUSE / 100)
 
 
 def store(memory: Memory) -> object:
@@ -235,6 +243,16 @@ def test_a_newer_server_may_say_more() -> None:
 def test_an_address_that_is_none_is_refused(url: str) -> None:
     with pytest.raises(InvalidInput):
         Memory.connect(url)
+
+
+def test_a_client_of_this_machine_loads_no_certificates(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError("certificates are loaded")
+
+    monkeypatch.setattr(ssl, "create_default_context", refuse)
+    Memory.connect("http://127.0.0.1:7700").close()
+    with pytest.raises(PermissionError):
+        Memory.connect("https://memory.example")
 
 
 def test_no_answer_says_what_to_do() -> None:

@@ -181,7 +181,7 @@ def test_a_server_that_asks_for_no_token_is_ended(program: Path, tmp_path: Path)
 
 @pytest.mark.skipif(os.name == "nt", reason="a script with #!")
 def test_what_a_server_says_is_not_kept(program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    written(program, open=False, lines=50_000)
+    written(program, open=False, lines=20_000)
     said = threading.Event()
 
     class Listener(logging.Handler):

@@ -102,7 +102,7 @@ export class Memory {
   }
 
   /** Answers a question in words: the best hits first, from the ledger or from the documents of a collection. */
-  async recall(question: string, options: RecallOptions): Promise<Recalled> {
+  async recall(question: string, options: RecallOptions = {}): Promise<Recalled> {
     const { signal, timeout, ...rest } = options;
     const query = { ...rest, text: question };
     const answer = await this.#transport.call({ method: "GET", path: "/v1/recall", query, repeatable: true }, { signal, timeout });

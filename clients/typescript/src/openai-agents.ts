@@ -1,6 +1,15 @@
 import type { AgentInputItem, Session } from "@openai/agents";
+import { packed, unpacked } from "./bytes.js";
 import { settled } from "./documents.js";
-import { ConflictError, type Documents, type Json, type Memory, MemoryError, spaceOf, type StoredDocument } from "./index.js";
+import {
+  ConflictError,
+  type Documents,
+  type Memory,
+  MemoryError,
+  type NewDocumentOf,
+  spaceOf,
+  type StoredDocument,
+} from "./index.js";
 import { parseJson, writeJson } from "./json.js";
 import { cut, sha256 } from "./text.js";
 
@@ -19,9 +28,10 @@ export interface MemorySessionOptions {
  *
  * What one call of `addItems` adds is a batch: a document that is put as a whole under a number of its session that is free, behind the
  * newest in time. So batches of several processes have one order, and each is there once or not at all. A batch over a third of a
- * megabyte lies in parts, which are put before it.
+ * megabyte lies in parts, which are put with it.
  */
 export class MemorySession implements Session {
+  readonly #memory: Memory;
   readonly #documents: Documents;
   readonly #sessionId: string;
   readonly #space: string;
@@ -31,6 +41,7 @@ export class MemorySession implements Session {
     memory: Memory,
     { sessionId = crypto.randomUUID(), namespace = [], collection = "openai-sessions" }: MemorySessionOptions = {},
   ) {
+    this.#memory = memory;
     this.#documents = memory.documents(collection);
     this.#sessionId = sessionId;
     this.#space = spaceOf(...namespace, sessionId);
@@ -62,14 +73,13 @@ export class MemorySession implements Session {
 
   async addItems(items: AgentInputItem[]): Promise<void> {
     if (items.length === 0) return;
-    const batch = await this.#prepare(items);
     for (let least = 1; ; least += 1) {
       const newest = await this.#newest();
       // The newest has not always the highest number, where one was popped and taken again.
       const number = (least = Math.max(least, newest === undefined ? 1 : Number(newest.metadata["number"]) + 1));
       // Behind the newest in the order of documents too, however the clocks of two machines differ.
       const createdAt = Math.max(Date.now(), newest === undefined ? 0 : newest.createdAt + 1);
-      if (await this.#put(`${await sha256(this.#space)}-${number}`, batch, number, createdAt, "absent")) return;
+      if (await this.#put(items, { id: `${await sha256(this.#space)}-${number}`, number, createdAt, expect: "absent" })) return;
     }
   }
 
@@ -79,8 +89,8 @@ export class MemorySession implements Session {
       if (newest === undefined) return undefined;
       const items = await this.#itemsOf(newest);
       const last = items.pop();
-      const batch = await this.#prepare(items);
-      if (!(await this.#put(newest.id, batch, Number(newest.metadata["number"]), newest.createdAt, newest.revision))) continue;
+      const { id, createdAt, revision: expect } = newest;
+      if (!(await this.#put(items, { id, number: Number(newest.metadata["number"]), createdAt, expect }))) continue;
       await this.#sweep(newest, items.length);
       if (last !== undefined) return last;
     }
@@ -92,7 +102,7 @@ export class MemorySession implements Session {
       if (documents.length === 0 && next === undefined) return;
       // Together, but for sessions of more batches than one request names; the newest go first then.
       await this.#documents.remove({ id: documents.map(({ id }) => id) }, { max: 10_000 });
-      for (const document of documents) await this.#removeParts(document);
+      for (const { metadata } of documents) await this.#removeParts(metadata);
     }
   }
 
@@ -112,31 +122,34 @@ export class MemorySession implements Session {
     return unpacked(parseJson(text)) as AgentInputItem[];
   }
 
-  /** Puts the parts of a batch that is too large for one document. */
-  async #prepare(items: readonly AgentInputItem[]): Promise<Batch> {
+  /** Puts a batch with its parts, all or none; tells whether what it expects was in place. */
+  async #put(items: readonly AgentInputItem[], { id, number, createdAt, expect }: Place): Promise<boolean> {
+    const { collection } = this.#documents;
     const [write, text] = [crypto.randomUUID(), writeJson(packed(items))];
     const pieces = text.length > PIECE ? cut(text, PIECE) : [];
-    for (const [part, content] of pieces.entries()) {
-      await this.#documents.put(partId(write, part), { spaceId: this.#parts, content }, { expect: "absent" }).catch(passConflict);
-    }
-    return { write, content: pieces.length === 0 ? text : "", items: items.length, parts: pieces.length };
-  }
-
-  async #put(id: string, { content, ...metadata }: Batch, number: number, createdAt: number, expect: "absent" | number): Promise<boolean> {
+    const documents = pieces.map<NewDocumentOf>((content, part) => {
+      return { collection, id: partId(write, part), spaceId: this.#parts, content, expect: "absent" };
+    });
+    const metadata = { write, items: items.length, parts: pieces.length, number };
+    documents.push({ collection, id, spaceId: this.#space, content: pieces.length === 0 ? text : "", createdAt, metadata, expect });
+    // Parts that are too many for one request come before the batch that counts them.
+    while (documents.length > AT_ONCE) await this.#memory.putDocuments(documents.splice(0, AT_ONCE)).catch(passConflict);
     try {
-      await this.#documents.put(id, { spaceId: this.#space, content, createdAt, metadata: { ...metadata, number } }, { expect });
+      await this.#memory.putDocuments(documents);
       return true;
     } catch (error) {
       if (!(error instanceof ConflictError)) throw error;
       // Behind an attempt whose outcome is unknown, what is in place may be its own.
-      return error.outcome === "Unknown" && (await settled(this.#documents, id, error.outcome))?.metadata["write"] === metadata.write;
+      if (error.outcome === "Unknown" && (await settled(this.#documents, id, error.outcome))?.metadata["write"] === write) return true;
+      await this.#removeParts(metadata);
+      return false;
     }
   }
 
   /** Removes what a pop has left of a batch. What stays where that fails is read by nobody, and the item is popped already. */
   async #sweep(batch: StoredDocument, itemsLeft: number): Promise<void> {
     try {
-      await this.#removeParts(batch);
+      await this.#removeParts(batch.metadata);
       // Without effect where the number has been taken again meanwhile.
       if (itemsLeft === 0) await this.#documents.remove({ id: batch.id, where: "metadata.items = 0" });
     } catch (error) {
@@ -144,22 +157,24 @@ export class MemorySession implements Session {
     }
   }
 
-  async #removeParts({ metadata }: StoredDocument): Promise<void> {
-    const ids = Array.from({ length: Number(metadata["parts"]) }, (_, part) => partId(String(metadata["write"]), part));
+  async #removeParts({ write, parts }: StoredDocument["metadata"]): Promise<void> {
+    const ids = Array.from({ length: Number(parts) }, (_, part) => partId(String(write), part));
     for (let at = 0; at < ids.length; at += 50) await this.#documents.remove({ id: ids.slice(at, at + 50) }, { max: 50 });
   }
 }
 
-/** What a document holds of a batch. */
-interface Batch {
-  readonly write: string;
-  readonly content: string;
-  readonly items: number;
-  readonly parts: number;
+/** Where a batch is put, and what has to be there. */
+interface Place {
+  readonly id: string;
+  readonly number: number;
+  readonly createdAt: number;
+  readonly expect: "absent" | number;
 }
 
 /** The most UTF-16 units in one document: three bytes each at most, of the mebibyte that a document holds. */
 const PIECE = 340_000;
+/** The most documents in one request, which holds half of the 64 MiB that it may. */
+const AT_ONCE = 32;
 
 function partId(write: string, part: number): string {
   return `${write}-${part}`;
@@ -168,25 +183,4 @@ function partId(write: string, part: number): string {
 /** The id of a part is new: what has it is there by an earlier attempt. */
 function passConflict(error: unknown): void {
   if (!(error instanceof ConflictError)) throw error;
-}
-
-/** Items with their bytes as text. A member with the name of the mark gets a dollar sign more. */
-function packed(value: unknown): Json {
-  if (value instanceof Uint8Array) return { $bytes: btoa(Array.from(value, (byte) => String.fromCharCode(byte)).join("")) };
-  if (Array.isArray(value)) return value.map(packed);
-  if (typeof value !== "object" || value === null) return value as Json;
-  return Object.fromEntries(Object.entries(value).map(([key, member]) => [isMark(key) ? `$${key}` : key, packed(member)]));
-}
-
-function unpacked(value: Json | undefined): unknown {
-  if (Array.isArray(value)) return value.map(unpacked);
-  if (typeof value !== "object" || value === null) return value;
-  const members = Object.entries(value);
-  const [first] = members;
-  if (first?.[0] === "$bytes") return Uint8Array.from(atob(String(first[1])), (character) => character.charCodeAt(0));
-  return Object.fromEntries(members.map(([key, member]) => [isMark(key) ? key.slice(1) : key, unpacked(member)]));
-}
-
-function isMark(key: string): boolean {
-  return /^\$+bytes$/.test(key);
 }

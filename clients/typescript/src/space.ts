@@ -18,11 +18,14 @@ export function namesOf(space: string): string[] {
   return space.split("/").map((segment) => (segment === "%" ? "" : decodeURIComponent(segment)));
 }
 
-/** The id of the document with this name in a space, of at most 256 bytes. The Python client has the same rule. */
+/**
+ * The id of the document with this name in a space, of at most 256 bytes: a hash of the space, and the encoded name, or where that is
+ * long, its hash behind a `+`, which no encoded name holds. The Python client has the same rule.
+ */
 export async function idIn(space: string, name: string): Promise<string> {
   const short = spaceOf(name);
   const hash = (await sha256(space)).slice(0, 32);
-  return `${hash}/${short.length > LONGEST_NAME ? `%${await sha256(short)}` : short}`;
+  return `${hash}/${short.length > LONGEST_NAME ? `+${await sha256(short)}` : short}`;
 }
 
 const LONGEST_NAME = 200;

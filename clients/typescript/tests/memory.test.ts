@@ -183,6 +183,7 @@ test("a question is answered, with what is asked for beside the hits", async (t)
   const answer = await memory.recall("What is the cat called?", { all: true, collection: "notes" });
   assert.deepEqual([answer.hits[0]?.document?.content, answer.hits[0]?.before], ["The cat is called Miso", []]);
   await assert.rejects(memory.recall("x", { all: true, language: "klingon" }), { kind: "InvalidInput" });
+  await assert.rejects(memory.recall("x"), { kind: "InvalidInput", message: /name its spaces/ });
 });
 
 test("spaces are listed level by level", async (t) => {

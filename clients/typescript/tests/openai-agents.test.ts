@@ -1,10 +1,10 @@
 import { Agent, type AgentInputItem, OpenAIProvider, Runner } from "@openai/agents";
-import type { StoredDocument } from "agent-memory";
+import { Memory, type StoredDocument } from "agent-memory";
 import { MemorySession } from "agent-memory/openai-agents";
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { response } from "./models.js";
-import { openMemory, scripted } from "./support.js";
+import { openMemory, scripted, serve } from "./support.js";
 
 function said(text: string): AgentInputItem {
   return { type: "message", role: "user", content: text };
@@ -101,6 +101,38 @@ test("parts go with what they belong to", async (t) => {
   assert.equal(await count(), 3);
   await session.clearSession();
   assert.equal(await count(), 0);
+});
+
+test("a batch of any size is put in one request, and once where its answer is lost", async (t) => {
+  const { url, token } = await serve(t);
+  const asked: string[] = [];
+  let losesAnswer = false;
+  const memory = Memory.connect(url, {
+    token,
+    fetch: async (input, init) => {
+      asked.push(`${init?.method} ${new URL(String(input)).pathname}`);
+      const answer = await fetch(input, init);
+      if (!losesAnswer || init?.method !== "POST") return answer;
+      losesAnswer = false;
+      throw new TypeError("fetch failed");
+    },
+  });
+  const session = new MemorySession(memory, { sessionId: "s" });
+  const texts = ["small", "x".repeat(1_000_000)];
+  const [look, put] = ["GET /v1/documents/openai-sessions", "POST /v1/documents"];
+  for (const text of texts) {
+    await session.addItems([said(text)]);
+    assert.deepEqual(asked.splice(0), [look, put]);
+  }
+  for (const text of texts) {
+    losesAnswer = true;
+    await session.addItems([said(text)]);
+    // A second put finds the conflict, and a look what has caused it.
+    const [, , , settled, ...more] = asked;
+    assert.deepEqual(asked.splice(0), [look, put, put, settled]);
+    assert.ok(settled?.startsWith(`${look}/`) && more.length === 0);
+  }
+  assert.deepEqual(await session.getItems(), [...texts, ...texts].map(said));
 });
 
 test("racing writers lose nothing, and racing pops give each item once", async (t) => {

@@ -38,3 +38,17 @@ test("an id fits its limit, and is that of one name in one space", async () => {
   assert.equal(new Set(ids).size, 8);
   assert.ok(ids.every((id) => id.length <= 256));
 });
+
+test("no name is encoded as the hash of another", async () => {
+  for (let number = 0; ; number += 1) {
+    const long = `${"x".repeat(201)}${number}`;
+    const [, hash = ""] = (await idIn("a", long)).split("/");
+    assert.match(hash, /^\+[0-9a-f]{64}$/);
+    // What the hash of some long name would be read as, were it written as encoded characters are.
+    const encoded = hash.replace("+", "%");
+    const [short = ""] = /^%[0-7][0-9]/.test(encoded) ? namesOf(encoded) : [];
+    if (spaceOf(short) !== encoded) continue;
+    assert.notEqual(await idIn("a", short), await idIn("a", long));
+    return;
+  }
+});

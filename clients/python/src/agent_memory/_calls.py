@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta, timezone
+from datetime import datetime
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypedDict, TypeVar, cast
 from urllib.parse import quote
@@ -13,6 +13,7 @@ from urllib.parse import quote
 from pydantic import ValidationError
 
 from . import models
+from ._time import millis_of
 from .errors import Conflict, InvalidInput, Unexpected
 from .jsontext import JsonText, array, dumps, members
 
@@ -68,7 +69,7 @@ class Spaces(TypedDict, total=False):
 class Selection(Spaces, total=False):
     """Which documents."""
 
-    where: str
+    where: str | None
     """A condition, as in ``metadata.topic = 'rust' AND text ILIKE '%birthday%'``."""
     text: str
     """Words of which a record holds at least one."""
@@ -109,7 +110,7 @@ class Question(Spaces, OfLedger, total=False):
 
     collection: str
     """Asks the documents of this collection instead of the ledger."""
-    where: str
+    where: str | None
     """A condition that hits satisfy."""
     limit: int
     """How many hits at most: 10 unless given, at most 1,000."""
@@ -266,7 +267,7 @@ def put_document(
             "spaceId": dumps("space", space),
             "content": dumps("content", content),
             "metadata": dumps("metadata", wanted),
-            "createdAt": None if created_at is None else dumps("created_at", _millis(created_at)),
+            "createdAt": None if created_at is None else dumps("created_at", millis_of(created_at)),
         }
     )
     revision = 1 if expect == "absent" else (expect or 0) + 1
@@ -367,7 +368,7 @@ def _memory(memory: NewMemory) -> JsonText:
             "spaceId": dumps("space", memory["space"]),
             "trigger": dumps("trigger", memory["trigger"]),
             "context": dumps("context", memory["context"]) if "context" in memory else None,
-            "createdAt": None if created_at is None else dumps("created_at", _millis(created_at)),
+            "createdAt": None if created_at is None else dumps("created_at", millis_of(created_at)),
             "metadata": None if metadata is None else dumps("metadata", metadata),
             "status": None if status is None else dumps("status", status),
             "idempotencyKey": dumps("idempotency_key", memory.get("idempotency_key") or new_id()),
@@ -397,7 +398,7 @@ def _document_text(document: NewDocument) -> JsonText:
             "spaceId": dumps("space", document["space"]),
             "content": dumps("content", document["content"]),
             "metadata": dumps("metadata", document.get("metadata") or {}),
-            "createdAt": None if created_at is None else dumps("created_at", _millis(created_at)),
+            "createdAt": None if created_at is None else dumps("created_at", millis_of(created_at)),
             "expect": None if expected is None else dumps("expect", expected),
         }
     )
@@ -411,7 +412,7 @@ def following(query: Q, next: str) -> Q:
 
 
 def _params(of: type, given: Mapping[str, Any]) -> Params:
-    _check_names(given, frozenset(of.__annotations__))
+    _check_names(given, of.__annotations__)
     params: Params = []
     for name, value in given.items():
         if value is None:
@@ -424,7 +425,7 @@ def _params(of: type, given: Mapping[str, Any]) -> Params:
     return params
 
 
-def _check_names(given: Mapping[str, Any], known: frozenset[str]) -> None:
+def _check_names(given: Mapping[str, Any], known: Collection[str]) -> None:
     for name in given:
         if name not in known:
             raise TypeError(f"there is no argument {name}; there are {', '.join(sorted(known))}")
@@ -433,18 +434,7 @@ def _check_names(given: Mapping[str, Any], known: frozenset[str]) -> None:
 def _text(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
-    return str(_millis(value)) if isinstance(value, datetime) else str(value)
-
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
-
-
-def _millis(time: Time) -> int:
-    if not isinstance(time, datetime):
-        return time
-    if time.tzinfo is None:
-        raise InvalidInput("a time needs its zone, as in datetime.now(timezone.utc)")
-    return (time - _EPOCH) // timedelta(milliseconds=1)
+    return str(millis_of(value)) if isinstance(value, datetime) else str(value)
 
 
 def _path(segment: str) -> str:

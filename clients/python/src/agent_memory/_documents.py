@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, TypeVar
 
-from ._calls import Expect, Question, Selection
+from ._calls import Expect, NewDocument, Question, Selection
 from .client import Memory
 from .errors import Conflict, LimitExceeded, TooLarge
 from .models import Document, Hit
+
+T = TypeVar("T")
 
 # How many documents are removed at once where a removal would be too large: parts of 64 MiB in all.
 _AT_ONCE = 50
 _LONGEST_QUESTION = 16 << 10
 # Characters of a name or text in a condition, which has 16 KiB at most.
 _LONGEST_LITERAL = 1000
+# How many texts one condition names, and of how many characters in all.
+_MOST_NAMED = 100
+_LONGEST_NAMED = 12 << 10
+# How deep a value in the metadata may be.
+_DEEPEST = 24
+# What no text in the metadata holds: U+0000, and halves of surrogate pairs.
+_UNKEPT = re.compile("[\0\ud800-\udfff]")
 
 
 def put_once(
@@ -32,6 +43,23 @@ def put_once(
     except Conflict:
         return False
     return True
+
+
+def put_missing(memory: Memory, collection: str, documents: Sequence[NewDocument], under: str) -> None:
+    """Puts those documents of a collection that are not there yet, each of which expects so: together, where others lie below a space."""
+    with suppress(Conflict):
+        memory.put_documents(documents)
+        return
+    known = {document.id for document in memory.walk_documents(collection, under=under, limit=1000)}
+    left = [document for document in documents if document.get("id") not in known]
+    with suppress(Conflict):
+        if left:
+            memory.put_documents(left)
+        return
+    # Some lie elsewhere, or somebody else puts them now.
+    for document in left:
+        with suppress(Conflict):
+            memory.put_documents([document])
 
 
 def replace(
@@ -64,7 +92,7 @@ def remove_unchanged(memory: Memory, document: Document) -> bool:
 
 def remove_under(memory: Memory, collection: str, space: str, where: str | None = None) -> None:
     """Removes all documents of a space and below it that satisfy a condition, however many there are."""
-    selection: Selection = {"under": space} if where is None else {"under": space, "where": where}
+    selection: Selection = {"under": space, "where": where}
     try:
         memory.remove_documents(collection, max=10_000, **selection)
     except LimitExceeded:
@@ -74,7 +102,7 @@ def remove_under(memory: Memory, collection: str, space: str, where: str | None 
 
 def ask(memory: Memory, text: str, question: Question) -> list[Hit]:
     """What answers a text of any length best: of one that is too long for a question, its beginning counts."""
-    text = text.encode(errors="replace")[:_LONGEST_QUESTION].decode(errors="ignore")
+    text = cut(text, _LONGEST_QUESTION)
     while True:
         try:
             return memory.recall(text, **question).hits
@@ -97,6 +125,47 @@ def condition(names: Sequence[str], operator: str, value: Any) -> str | None:
         return None
     path = ".".join('"' + name.replace('"', '""') + '"' for name in names)
     return f"metadata.{path} {operator} {literal}"
+
+
+def all_of(conditions: Iterable[str | None]) -> str | None:
+    """The condition that all of these hold; ``None`` stands for one that always does."""
+    return " AND ".join(each for each in conditions if each) or None
+
+
+def among(path: str, values: Iterable[str]) -> Iterator[str]:
+    """Conditions of which a record satisfies one if one of the values is at the path: several, since each has a limit."""
+    for these in batches(map(quoted, values), len, _MOST_NAMED, _LONGEST_NAMED):
+        yield f"{path} IN ({', '.join(these)})"
+
+
+def batches(items: Iterable[T], size: Callable[[T], int], most: int, largest: int) -> Iterator[list[T]]:
+    """The items in their order, at most so many together, and of at most this size unless one alone is larger."""
+    batch: list[T] = []
+    total = 0
+    for item in items:
+        if batch and (len(batch) == most or total + size(item) > largest):
+            yield batch
+            batch, total = [], 0
+        batch.append(item)
+        total += size(item)
+    if batch:
+        yield batch
+
+
+def is_kept(value: Any, levels: int = _DEEPEST) -> bool:
+    """Whether metadata keep a value exactly: integers of 64 bits, few levels, texts as keys, and characters that all engines have."""
+    if isinstance(value, dict):
+        return levels > 0 and all(isinstance(key, str) and is_kept(key) and is_kept(each, levels - 1) for key, each in value.items())
+    if isinstance(value, (list, tuple)):
+        return levels > 0 and all(is_kept(each, levels - 1) for each in value)
+    if isinstance(value, str):
+        return _UNKEPT.search(value) is None
+    return not isinstance(value, int) or -(2**63) <= value < 2**64
+
+
+def cut(text: str, size: int) -> str:
+    """The beginning of a text, at most so many bytes, with ``?`` for halves of surrogate pairs."""
+    return text.encode(errors="replace")[:size].decode(errors="ignore")
 
 
 def quoted(text: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -10,7 +11,7 @@ from contextlib import suppress
 from typing import Any, TypedDict, TypeVar
 
 from ._calls import NewDocument
-from ._documents import put_once, quoted, remove_under
+from ._documents import among, batches, put_once, quoted, remove_unchanged, remove_under, replace
 from .client import Memory
 from .errors import Conflict, Corrupt, Outcome
 from .models import Document
@@ -21,11 +22,12 @@ T = TypeVar("T")
 # Bytes of a value that go into the document itself, and of each part of a larger one: less than 1 MiB as base64.
 _INLINE = 16 << 10
 _PART = 700 << 10
-# Bytes that one call puts, of the 64 MiB that it may.
+# Bytes that one call puts, of the 64 MiB that it may, and documents with their parts, of which it may put 10,000 documents in all.
 AT_ONCE_BYTES = 32 << 20
+_MOST_WRITES = 1000
 # A write that is not done after an hour never will be.
 _ABANDONED_MS = 3_600_000
-# How many documents, and parts of how many writes, a request removes.
+# How many documents a request removes.
 _AT_ONCE = 100
 
 
@@ -70,10 +72,9 @@ class Write:
         """What the metadata of the document hold: the name of the write, and how many parts it has."""
         return {"write": self.name, "parts": self._count}
 
-    def discard(self) -> None:
-        """Removes the parts again, of a document that was not put."""
-        if self._count:
-            self._parts.remove_writes(self.space, [self.name])
+    def pack_json(self, value: Any) -> Packed:
+        """:meth:`pack` for the JSON of a value."""
+        return self.pack(json.dumps(value, allow_nan=False).encode())
 
     def pack(self, value: bytes) -> Packed:
         """The value for the document. The parts of a large one are put with it, or earlier where they are too many for one call."""
@@ -117,13 +118,29 @@ class Parts:
         with suppress(Conflict):
             self._memory.put_documents(parts)
 
-    def put(self, write: Write) -> bool:
-        """Puts a document with its parts, all or none; tells whether what it expects was in place."""
-        return self._refusal([write]) is None
+    def put(self, write: Write, instead: Document | None = None) -> bool:
+        """Puts a document with its parts, all or none, where there is none or ``instead`` of one, whose parts go then.
+
+        Tells whether it did, and so that nobody was first.
+        """
+        if instead is not None:
+            write.document["expect"] = instead.revision
+        if self._refusal([write]) is not None:
+            # Those that were too many for one call are there.
+            self.remove_writes(write.space, [write.name] if write.about["parts"] else [])
+            return False
+        self.remove(write.space, [] if instead is None else [instead])
+        return True
 
     def replace(self, *writes: Write) -> None:
-        """Puts the documents of some writes in the places of those that are there, whose parts go then."""
-        left = list(writes)
+        """Puts the documents of some writes in the places of those that are there, whose parts go then.
+
+        Does so in as few requests as their size allows, each of which is done as a whole or not at all.
+        """
+        for together in batches(writes, lambda write: write.size, _MOST_WRITES, AT_ONCE_BYTES):
+            self._replace(together)
+
+    def _replace(self, left: list[Write]) -> None:
         replaced: dict[Write, Document | None] = {}
         while left and (refusal := self._refusal(left)) is not None:
             for write in tuple(left):
@@ -158,6 +175,10 @@ class Parts:
     def _found(self, document: NewDocument) -> Document | None:
         return self._memory.get_document(document["collection"], document.get("id", ""))
 
+    def unpack_json(self, space: str, packed: Packed) -> Any:
+        """The value that :meth:`Write.pack_json` was given; :class:`Corrupt` where a part of it is missing."""
+        return json.loads(self.unpack(space, packed))
+
     def unpack(self, space: str, packed: Packed) -> bytes:
         """The value that was packed; :class:`Corrupt` where a part of it is missing."""
         if (data := packed.get("data")) is not None:
@@ -170,27 +191,41 @@ class Parts:
             found.append(base64.b64decode(document.content))
         return b"".join(found)
 
-    def read(self, document: Document, read: Callable[[Document], T]) -> T | None:
+    def read(self, document: Document | None, read: Callable[[Document], T]) -> T | None:
         """What a document holds, as ``read`` unpacks it; as it is then, where others replace it meanwhile, and ``None`` once it is gone."""
-        while True:
+        while document is not None:
             try:
                 return read(document)
             except Corrupt:
                 now = self._memory.get_document(document.collection, document.id)
-                if now is None:
-                    return None
-                if now.metadata == document.metadata:
+                if now is not None and now.metadata == document.metadata:
                     raise
                 document = now
+        return None
 
-    def copy(self, document: Document, source: str, target: str) -> None:
-        """Stores the parts of a document, which lie below one space, below another too."""
-        if not document.metadata.get("parts"):
+    def copy(self, collection: str, source: str, target: str, changes: Mapping[str, Any] | None = None) -> None:
+        """Puts copies of the documents below one space, with their parts, below another; ``changes`` are made to their metadata."""
+        for document in self._memory.walk_documents(collection, under=source, limit=20):
+            if document.metadata.get("parts"):
+                where = f"metadata.write = {quoted(document.metadata['write'])}"
+                for part in self._memory.walk_documents(self.collection, under=source, where=where, limit=20):
+                    space = target + part.space_id[len(source) :]
+                    put_once(self._memory, self.collection, id_moved(part.id, space), part.content, space, part.metadata)
+            space, about = target + document.space_id[len(source) :], {**document.metadata, **(changes or {})}
+            replace(self._memory, collection, id_moved(document.id, space), document.content, space, about, document.created_at)
+
+    def remove_with(self, collection: str, id: str, space: str) -> None:
+        """Removes a document, and then its parts, which lie in the space."""
+        if self._memory.remove_documents(collection, ids=[id], where="metadata.write IS NULL", max=1).ids:
             return
-        where = f"metadata.write = {quoted(document.metadata['write'])}"
-        for part in self._memory.walk_documents(self.collection, under=source, where=where, limit=20):
-            space = target + part.space_id[len(source) :]
-            put_once(self._memory, self.collection, id_moved(part.id, space), part.content, space, part.metadata)
+        while (found := self._memory.get_document(collection, id)) is not None and not self.remove_unchanged(found, space):
+            pass
+
+    def remove_unchanged(self, document: Document, space: str) -> bool:
+        """Removes a document as it was read, and then its parts; tells whether it did, and so that nobody was first."""
+        is_removed = remove_unchanged(self._memory, document)
+        self.remove(space, [document] if is_removed else [])
+        return is_removed
 
     def remove(self, space: str, documents: Iterable[Document]) -> None:
         """Removes the parts, in a space and below it, of documents that were removed or replaced as these are."""
@@ -198,9 +233,8 @@ class Parts:
 
     def remove_writes(self, space: str, writes: Sequence[str]) -> None:
         """Removes the parts of these writes in a space and below it."""
-        for start in range(0, len(writes), _AT_ONCE):
-            these = ", ".join(map(quoted, writes[start : start + _AT_ONCE]))
-            remove_under(self._memory, self.collection, space, f"metadata.write IN ({these})")
+        for where in among("metadata.write", writes):
+            remove_under(self._memory, self.collection, space, where)
 
     def remove_with_documents(self, collections: Iterable[str], space: str) -> None:
         """Removes all documents of some collections in a space and below it, and then their parts.

@@ -18,6 +18,7 @@ from urllib.parse import quote
 
 import httpx
 
+from ._connection import NO_AUTHORITIES
 from .errors import InvalidInput, Unavailable, Unsupported
 
 _LOG = logging.getLogger("agent_memory.server")
@@ -125,7 +126,7 @@ class Server:
 
     def _check_token(self, seconds: float) -> None:
         try:
-            status = httpx.get(f"{self.url}/v1/health", timeout=seconds, trust_env=False).status_code
+            status = httpx.get(f"{self.url}/v1/health", timeout=seconds, trust_env=False, verify=NO_AUTHORITIES).status_code
         except httpx.HTTPError as error:
             raise Unavailable(f"the server does not answer: {self._last}", retryable=True) from error
         if status != httpx.codes.UNAUTHORIZED:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import html
 from collections.abc import Iterable, Sequence
-from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
+
+from ._time import time_of
 
 if TYPE_CHECKING:
     from .models import Document, Hit, MemoryRecord, Neighbour, SpaceCount
 
 # How many characters of a text a cell shows.
 _SHOWN = 200
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
 def memories(records: Iterable[MemoryRecord]) -> str:
@@ -47,7 +47,7 @@ def _record(hit: Neighbour) -> tuple[str, str, str]:
 
 
 def _time(millis: int) -> str:
-    return (_EPOCH + timedelta(milliseconds=millis)).strftime("%Y-%m-%d %H:%M:%S")
+    return time_of(millis).strftime("%Y-%m-%d %H:%M:%S")
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -18,20 +18,26 @@ from datetime import datetime, timezone
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from google.adk.events.event import Event
-from google.adk.memory.base_memory_service import BaseMemoryService, SearchMemoryResponse
-from google.adk.memory.memory_entry import MemoryEntry
-from google.adk.sessions.session import Session
-from google.genai import types
-
-from ._calls import Question
-from ._documents import ask, put_once, replace
+from ._calls import NewDocument, Question
+from ._documents import ask, batches, put_missing, replace
+from ._extra import extra
+from ._time import time_of
 from .client import Memory
 from .errors import InvalidInput
 from .models import Document
 from .spaces import id_in, space_of
 
+with extra("adk"):
+    from google.adk.events.event import Event
+    from google.adk.memory.base_memory_service import BaseMemoryService, SearchMemoryResponse
+    from google.adk.memory.memory_entry import MemoryEntry
+    from google.adk.sessions.session import Session
+    from google.genai import types
+
 _HITS = 10
+# Of the 10,000 documents and 64 MiB that one request may put.
+_EVENTS_AT_ONCE = 1000
+_CHARACTERS_AT_ONCE = 8 << 20
 _NO_SESSION = ""
 
 
@@ -96,6 +102,8 @@ class AgentMemoryService(BaseMemoryService):
             await asyncio.to_thread(self._delete, app_name, user_id, memory_id)
 
     def _add(self, app: str, user: str, session: str, events: Sequence[Event], custom_metadata: Mapping[str, object] | None = None) -> None:
+        below = space_of(self._root, app, user, session)
+        new: dict[str, NewDocument] = {}
         for event in events:
             text = _text(event.content)
             if not text:
@@ -106,10 +114,20 @@ class AgentMemoryService(BaseMemoryService):
                 "role": event.content.role if event.content else None,
                 "custom": dict(custom_metadata or {}),
             }
-            space = space_of(self._root, app, user, session, event.id)
             # One id in all sessions of the user, since an entry is deleted by it alone.
             id = id_in(space_of(self._root, app, user), event.id)
-            put_once(self._memory, self._collection, id, text, space, about, int(event.timestamp * 1000))
+            document = NewDocument(
+                collection=self._collection,
+                id=id,
+                space=f"{below}/{space_of(event.id)}",
+                content=text,
+                metadata=about,
+                created_at=int(event.timestamp * 1000),
+                expect="absent",
+            )
+            new.setdefault(id, document)
+        for documents in batches(new.values(), lambda document: len(document["content"]), _EVENTS_AT_ONCE, _CHARACTERS_AT_ONCE):
+            put_missing(self._memory, self._collection, documents, below)
 
     def _search(self, app: str, user: str, query: str) -> SearchMemoryResponse:
         question: Question = {"collection": self._collection, "under": space_of(self._root, app, user), "limit": _HITS}
@@ -141,7 +159,7 @@ def _entry(document: Document) -> MemoryEntry:
         author=about.get("speaker"),
         content=types.Content(role=about.get("role"), parts=[types.Part(text=document.content)]),
         custom_metadata=about.get("custom") or {},
-        timestamp=datetime.fromtimestamp(document.created_at / 1000, timezone.utc).isoformat(),
+        timestamp=time_of(document.created_at).isoformat(),
     )
 
 

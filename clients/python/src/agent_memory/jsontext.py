@@ -41,7 +41,7 @@ def dumps(what: str, value: Any) -> JsonText:
     if isinstance(value, JsonText):
         return value
     try:
-        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+        text = _COMPACT.encode(value)
         text.encode()
     except (TypeError, ValueError, RecursionError) as error:
         # What these errors say of themselves may quote the value.
@@ -50,8 +50,8 @@ def dumps(what: str, value: Any) -> JsonText:
 
 
 def members(parts: Mapping[str, JsonText | None]) -> JsonText:
-    """An object of parts that keep their bytes; those that are ``None`` are left out."""
-    inner = (f"{json.dumps(name)}:{part}" for name, part in parts.items() if part is not None)
+    """An object of parts that keep their bytes, with plain words as names; those that are ``None`` are left out."""
+    inner = (f'"{name}":{part}' for name, part in parts.items() if part is not None)
     return str.__new__(JsonText, "{" + ",".join(inner) + "}")
 
 
@@ -84,6 +84,7 @@ def _refuse(constant: str) -> Any:
 
 
 _VALUE = json.JSONDecoder()
+_COMPACT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 # Finds where a value ends, and makes no numbers: an integer of too many digits would be refused.
 _SPAN = json.JSONDecoder(parse_int=len, parse_float=len, parse_constant=_refuse)
 

@@ -10,14 +10,15 @@ import json
 import time
 from typing import TYPE_CHECKING, Any
 
-from agents.memory import SessionSettings
-from agents.memory.session import SessionABC
-
-from ._documents import remove_unchanged
+from ._extra import extra
 from ._parts import Parts, Write
 from .client import Memory
 from .models import Document
 from .spaces import id_in, space_of
+
+with extra("openai"):
+    from agents.memory import SessionSettings
+    from agents.memory.session import SessionABC
 
 if TYPE_CHECKING:
     from agents.items import TResponseInputItem
@@ -92,30 +93,24 @@ class AgentMemorySession(SessionABC):
             write.of(self._collection, id_in(self._space, f"{number:016}"), content, self._space, about, created_at)
             if self._parts.put(write):
                 return
-            write.discard()
             # The newest may have a lower number than others: who added it may have looked while the one before was taken away.
             number += 1
 
     def _pop(self) -> TResponseInputItem | None:
         while (newest := self._newest()) is not None:
             items = self._parts.read(newest, self._items)
-            if items is None:
-                continue
-            write = Write(self._parts, self._space)
-            if self._shorten(newest, items[:-1], write):
-                self._parts.remove(self._space, [newest])
+            if items is not None and self._shorten(newest, items[:-1]):
                 return items[-1]
-            write.discard()
         return None
 
-    def _shorten(self, batch: Document, left: list[TResponseInputItem], write: Write) -> bool:
+    def _shorten(self, batch: Document, left: list[TResponseInputItem]) -> bool:
         """Leaves some items of a batch; tells whether it did, and so that nobody has changed the batch meanwhile."""
         if not left:
-            return remove_unchanged(self._memory, batch)
+            return self._parts.remove_unchanged(batch, self._space)
+        write = Write(self._parts, self._space)
         content = _content(left, write)
-        document = write.of(self._collection, batch.id, content, self._space, {**batch.metadata, **write.about})
-        document["expect"] = batch.revision
-        return self._parts.put(write)
+        write.of(self._collection, batch.id, content, self._space, {**batch.metadata, **write.about})
+        return self._parts.put(write, batch)
 
     def _clear(self) -> None:
         self._parts.remove_with_documents([self._collection], self._space)
@@ -126,7 +121,7 @@ class AgentMemorySession(SessionABC):
     def _items(self, document: Document) -> list[TResponseInputItem]:
         stored = json.loads(document.content)
         if isinstance(stored, dict):
-            stored = json.loads(self._parts.unpack(self._space, stored))  # type: ignore[arg-type]
+            stored = self._parts.unpack_json(self._space, stored)  # type: ignore[arg-type]
         items: list[TResponseInputItem] = stored
         return items
 

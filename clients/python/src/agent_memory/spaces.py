@@ -36,11 +36,12 @@ def names_of(space: str) -> tuple[str, ...]:
 def id_in(space: str, *names: str) -> str:
     """An id of at most 256 bytes for a document with these names in a space.
 
-    It begins with a hash of the space. In one space the ids have the order of short names that only differ in letters and digits.
+    It begins with a hash of the space. Names of more than 200 bytes are a hash behind ``+``, which no other name begins with. In one space
+    the ids have the order of short names that only differ in letters and digits.
     """
     name = space_of(*names)
     if len(name) > 200:
-        name = "%" + hashlib.sha256(name.encode()).hexdigest()
+        name = "+" + hashlib.sha256(name.encode()).hexdigest()
     return f"{hashlib.sha256(space.encode()).hexdigest()[:32]}/{name}"
 
 

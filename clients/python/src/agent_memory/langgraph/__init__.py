@@ -3,7 +3,10 @@
 Needs the extra: ``pip install 'agent-memory[langgraph]'``.
 """
 
-from .checkpoint import AgentMemorySaver
-from .store import AgentMemoryStore
+from .._extra import extra
+
+with extra("langgraph"):
+    from .checkpoint import AgentMemorySaver
+    from .store import AgentMemoryStore
 
 __all__ = ["AgentMemorySaver", "AgentMemoryStore"]

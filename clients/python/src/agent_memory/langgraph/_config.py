@@ -5,13 +5,18 @@ from __future__ import annotations
 import uuid
 
 from langchain_core.runnables import RunnableConfig
-from langgraph.checkpoint.base import get_checkpoint_id
 
 
 def place_of(config: RunnableConfig) -> tuple[str, str, str | None]:
     """The thread, the namespace and the checkpoint that a configuration names."""
     configurable = config.get("configurable", {})
-    return str(configurable["thread_id"]), configurable.get("checkpoint_ns", ""), get_checkpoint_id(config)
+    return str(configurable["thread_id"]), configurable.get("checkpoint_ns", ""), checkpoint_of(config)
+
+
+def checkpoint_of(config: RunnableConfig | None) -> str | None:
+    """The checkpoint that a configuration names, if it does."""
+    checkpoint: str | None = config.get("configurable", {}).get("checkpoint_id") if config else None
+    return checkpoint
 
 
 def config_of(thread: str, namespace: str, checkpoint: str) -> RunnableConfig:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import operator as operators
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from .._documents import condition
+from langgraph.store.base import MatchCondition
+
+from .._documents import all_of, condition
 
 _OPERATORS = {"$eq": "=", "$ne": "<>", "$gt": ">", "$gte": ">=", "$lt": "<", "$lte": "<="}
 _KEY = re.compile(r"[\w.-]+")
@@ -19,9 +21,21 @@ _COMPARED: dict[str, Callable[[Any, Any], bool]] = {
 }
 
 
-def conditions(filter: Mapping[str, Any] | None) -> Iterator[str]:
+def condition_of(filter: Mapping[str, Any] | None) -> str | None:
     """What the server can look for itself, apart from values in parts. Each item is looked at again."""
-    for name, wanted in (filter or {}).items():
+    return all_of(_conditions(filter or {}))
+
+
+def is_at(namespace: Sequence[str], wanted: MatchCondition) -> bool:
+    """Whether a namespace begins or ends with a path, in which ``*`` is any name."""
+    if len(wanted.path) > len(namespace):
+        return False
+    part = namespace[: len(wanted.path)] if wanted.match_type == "prefix" else namespace[len(namespace) - len(wanted.path) :]
+    return all(one in ("*", name) for name, one in zip(part, wanted.path, strict=True))
+
+
+def _conditions(filter: Mapping[str, Any]) -> Iterator[str]:
+    for name, wanted in filter.items():
         if not _KEY.fullmatch(name):
             raise ValueError(f"Invalid filter key: {name!r} has other characters than letters, digits, '_', '-' and '.'")
         operators = wanted if isinstance(wanted, dict) else {"$eq": wanted}

@@ -1,12 +1,13 @@
-"""What a task of a graph has written."""
+"""What the tasks of a graph have written: all writes of a task in one document."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
-from .._parts import Packed, Write
+from .._parts import Parts, Write
+from ..models import Document
 
 
 @dataclass(frozen=True)
@@ -20,11 +21,15 @@ class TaskWrite:
     kind: str
     data: bytes
 
-    def packed(self, write: Write) -> dict[str, Any]:
-        """Its form in a document, with the parts of a large value stored."""
-        return {**vars(self), "data": write.pack(self.data)}
 
-    @classmethod
-    def unpacked(cls, packed: dict[str, Any], unpack: Callable[[Packed], bytes]) -> TaskWrite:
-        """What :meth:`packed` has put into a document."""
-        return cls(**{**packed, "data": unpack(packed["data"])})
+def content_of(writes: Iterable[TaskWrite], write: Write) -> str:
+    """The content of a document of a task, whose large values are parts of ``write``."""
+    return json.dumps(write.pack_json([{**vars(each), "data": write.pack(each.data)} for each in writes]))
+
+
+def writes_in(parts: Parts, document: Document) -> dict[int, TaskWrite]:
+    """What :func:`content_of` has put into a document, by the index of each."""
+    space = document.space_id
+    stored = parts.unpack_json(space, json.loads(document.content))
+    writes = (TaskWrite(**{**each, "data": parts.unpack(space, each["data"])}) for each in stored)
+    return {write.index: write for write in writes}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
@@ -15,23 +15,20 @@ from langgraph.checkpoint.base import (
     Checkpoint,
     CheckpointMetadata,
     CheckpointTuple,
-    get_checkpoint_id,
     get_checkpoint_metadata,
     writes_sort_key,
 )
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from .._calls import Paged
-from .._documents import condition, quoted, replace
+from .._documents import all_of, among, condition
 from .._parts import Parts, Write
 from ..client import Memory
 from ..models import Document
-from ..spaces import id_in, id_moved, space_of
-from ._config import config_of, millis_of, place_of
-from ._task import TaskWrite
+from ..spaces import id_in, space_of
+from ._config import checkpoint_of, config_of, millis_of, place_of
+from ._task import TaskWrite, content_of, writes_in
 from ._threads import SaverInThreads
-
-_RUNS_AT_ONCE = 100
 
 
 class AgentMemorySaver(SaverInThreads):
@@ -39,7 +36,7 @@ class AgentMemorySaver(SaverInThreads):
 
     The checkpoints of a thread are documents in the space ``ROOT/THREAD/NAMESPACE``, in the collection ``COLLECTION``. Below them lie the
     writes of their tasks, one document for each task, in ``COLLECTION_writes``, and the parts of values over 16 KiB in
-    ``COLLECTION_parts``. A document is written after its parts, and removed before them.
+    ``COLLECTION_parts``. A document is put with its parts, and removed before them.
     """
 
     def __init__(
@@ -58,20 +55,18 @@ class AgentMemorySaver(SaverInThreads):
         thread, namespace, parent = place_of(config)
         metadata = get_checkpoint_metadata(config, metadata)
         space = space_of(self._root, thread, namespace)
-        below = space_of(self._root, thread, namespace, checkpoint["id"])
-        write = Write(self._parts, below)
-        values = checkpoint["channel_values"]
+        write = Write(self._parts, space_of(self._root, thread, namespace, checkpoint["id"]))
         body = {
             "checkpoint": self._dump(write, {**checkpoint, "channel_values": {}}),
             "metadata": self._dump(write, metadata),
-            "channels": {channel: self._dump(write, value) for channel, value in values.items()},
+            "channels": {channel: self._dump(write, value) for channel, value in checkpoint["channel_values"].items()},
         }
-        content = json.dumps(write.pack(json.dumps(body).encode()))
+        content = json.dumps(write.pack_json(body))
         # What the server can look for; the whole of it is in the content.
         shown = {name: value for name, value in metadata.items() if condition((name,), "=", value)}
         about = {"thread": thread, "namespace": namespace, "checkpoint": checkpoint["id"], "parent": parent, "metadata": shown}
-        id, created_at = id_in(space, checkpoint["id"]), millis_of(checkpoint["id"])
-        write.of(self._checkpoints, id, content, space, {**about, **write.about}, created_at)
+        about |= write.about
+        write.of(self._checkpoints, id_in(space, checkpoint["id"]), content, space, about, millis_of(checkpoint["id"]))
         self._parts.replace(write)
         return config_of(thread, namespace, checkpoint["id"])
 
@@ -86,20 +81,16 @@ class AgentMemorySaver(SaverInThreads):
         # In one document, so that all writes of a task are there or none.
         id, found = id_in(space, task_id), None
         while True:
-            old: dict[int, TaskWrite] = ({} if found is None else self._parts.read(found, self._task_writes)) or {}
+            old = self._writes_in(found)
             # Errors, interrupts and the like are replaced; an ordinary write stays as it was the first time.
             merged = {**old, **{index: write for index, write in new.items() if index < 0 or index not in old}}
             if merged == old:
                 return
             write = Write(self._parts, space)
-            body = json.dumps([each.packed(write) for each in merged.values()])
-            content = json.dumps(write.pack(body.encode()))
-            document = write.of(self._writes, id, content, space, write.about)
-            if found is not None:
-                document["expect"] = found.revision
-            if self._parts.put(write):
-                return self._parts.remove(space, [] if found is None else [found])
-            write.discard()
+            content = content_of(merged.values(), write)
+            write.of(self._writes, id, content, space, write.about)
+            if self._parts.put(write, found):
+                return
             found = self._memory.get_document(self._writes, id)
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
@@ -109,7 +100,7 @@ class AgentMemorySaver(SaverInThreads):
             found = self._memory.get_document(self._checkpoints, id_in(space, checkpoint))
         else:
             found = next(self._memory.walk_documents(self._checkpoints, space=space, limit=1), None)
-        return None if found is None else self._parts.read(found, self._tuple)
+        return self._parts.read(found, self._tuple)
 
     def list(
         self,
@@ -120,32 +111,27 @@ class AgentMemorySaver(SaverInThreads):
         limit: int | None = None,
     ) -> Iterator[CheckpointTuple]:
         wanted = filter or {}
-        conditions = (condition(("metadata", name), "=", value) for name, value in wanted.items())
-        last = get_checkpoint_id(before) if before else None
-        documents = self._walk(config, " AND ".join(each for each in conditions if each))
-        earlier = (document for document in documents if last is None or document.metadata["checkpoint"] < last)
-        tuples = (self._parts.read(document, self._tuple) for document in earlier)
+        only, last = checkpoint_of(config), checkpoint_of(before)
+        documents = self._walk(config, all_of(condition(("metadata", name), "=", value) for name, value in wanted.items()))
+        named = ((document.metadata["checkpoint"], document) for document in documents)
+        asked = (document for id, document in named if only in (None, id) and (last is None or id < last))
+        tuples = (self._parts.read(document, self._tuple) for document in asked)
         matching = (each for each in tuples if each is not None and all(each.metadata.get(k) == v for k, v in wanted.items()))
         return islice(matching, limit)
 
     def delete_thread(self, thread_id: str) -> None:
-        self._remove_under(space_of(self._root, thread_id))
+        self._parts.remove_with_documents([self._checkpoints, self._writes], space_of(self._root, thread_id))
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
-        for start in range(0, len(run_ids), _RUNS_AT_ONCE):
-            runs = ", ".join(map(quoted, run_ids[start : start + _RUNS_AT_ONCE]))
-            for document in list(self._walk(None, f"metadata.metadata.run_id IN ({runs})")):
+        for where in among("metadata.metadata.run_id", run_ids):
+            for document in list(self._walk(None, where)):
                 self._remove_one(document)
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         source, target = space_of(self._root, source_thread_id), space_of(self._root, target_thread_id)
         # What is referred to comes first.
-        for collection in (self._writes, self._checkpoints):
-            for found in self._memory.walk_documents(collection, under=source, limit=20):
-                self._parts.copy(found, source, target)
-                space = target + found.space_id[len(source) :]
-                about = {**found.metadata, "thread": target_thread_id} if collection == self._checkpoints else found.metadata
-                replace(self._memory, collection, id_moved(found.id, space), found.content, space, about, found.created_at)
+        self._parts.copy(self._writes, source, target)
+        self._parts.copy(self._checkpoints, source, target, {"thread": target_thread_id})
 
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         if strategy not in ("keep_latest", "delete"):
@@ -154,11 +140,10 @@ class AgentMemorySaver(SaverInThreads):
             if strategy == "delete":
                 self.delete_thread(thread)
                 continue
-            documents = list(self._memory.walk_documents(self._checkpoints, under=space_of(self._root, thread), limit=100))
-            kept: set[str] = set()
-            for namespace in {document.space_id for document in documents}:
-                newest = next(document for document in documents if document.space_id == namespace)
-                kept.update(self._needed(self._parts.read(newest, self._tuple)))
+            documents = list(self._walk({"configurable": {"thread_id": thread}}))
+            # They come newest first, so that of each namespace the newest stays here.
+            newest = {document.space_id: document for document in reversed(documents)}.values()
+            kept = {id for document in newest for id in self._needed(self._parts.read(document, self._tuple))}
             for document in documents:
                 if document.id not in kept:
                     self._remove_one(document)
@@ -174,29 +159,22 @@ class AgentMemorySaver(SaverInThreads):
             missing -= set(found.checkpoint["channel_values"])
             found = self.get_tuple(found.parent_config) if missing and found.parent_config else None
 
-    def _walk(self, config: RunnableConfig | None, where: str) -> Iterator[Document]:
-        selection: Paged = {"limit": 100}
-        if where:
-            selection["where"] = where
+    def _walk(self, config: RunnableConfig | None, where: str | None = None) -> Iterator[Document]:
         configurable = config.get("configurable", {}) if config else {}
         names = [str(configurable[name]) for name in ("thread_id", "checkpoint_ns") if name in configurable]
-        space = space_of(self._root, *names)
-        if checkpoint := configurable.get("checkpoint_id"):
-            found = self._memory.get_document(self._checkpoints, id_in(space, checkpoint))
-            return iter([] if found is None else [found])
-        selection["space" if len(names) == 2 else "under"] = space
+        selection: Paged = {"limit": 100, "where": where}
+        selection["space" if len(names) == 2 else "under"] = space_of(self._root, *names)
         return self._memory.walk_documents(self._checkpoints, **selection)
 
     def _tuple(self, document: Document) -> CheckpointTuple:
         about = document.metadata
         thread, namespace, checkpoint = about["thread"], about["namespace"], about["checkpoint"]
         below = space_of(self._root, thread, namespace, checkpoint)
-        body = json.loads(self._parts.unpack(below, json.loads(document.content)))
+        body = self._parts.unpack_json(below, json.loads(document.content))
         loaded: Checkpoint = self._load(below, body["checkpoint"])
         loaded["channel_values"] = {channel: self._load(below, value) for channel, value in body["channels"].items()}
-        tasks = (self._parts.read(each, self._task_writes) or {} for each in self._memory.walk_documents(self._writes, space=below))
-        writes = [write for task in tasks for write in task.values()]
-        writes.sort(key=lambda write: writes_sort_key(write.path, write.task, write.index))
+        tasks = (self._writes_in(each).values() for each in self._memory.walk_documents(self._writes, space=below))
+        writes = sorted(chain.from_iterable(tasks), key=lambda write: writes_sort_key(write.path, write.task, write.index))
         return CheckpointTuple(
             config=config_of(thread, namespace, checkpoint),
             checkpoint=loaded,
@@ -205,10 +183,8 @@ class AgentMemorySaver(SaverInThreads):
             pending_writes=[(each.task, each.channel, self.serde.loads_typed((each.kind, each.data))) for each in writes],
         )
 
-    def _task_writes(self, document: Document) -> dict[int, TaskWrite]:
-        unpack = partial(self._parts.unpack, document.space_id)
-        writes = [TaskWrite.unpacked(packed, unpack) for packed in json.loads(unpack(json.loads(document.content)))]
-        return {write.index: write for write in writes}
+    def _writes_in(self, document: Document | None) -> dict[int, TaskWrite]:
+        return self._parts.read(document, partial(writes_in, self._parts)) or {}
 
     def _dump(self, write: Write, value: Any) -> Sequence[Any]:
         kind, data = self.serde.dumps_typed(value)
@@ -221,7 +197,4 @@ class AgentMemorySaver(SaverInThreads):
         below = f"{document.space_id}/{space_of(document.metadata['checkpoint'])}"
         self._memory.remove_document(self._checkpoints, document.id)
         self._parts.remove(below, [document])
-        self._remove_under(below)
-
-    def _remove_under(self, space: str) -> None:
-        self._parts.remove_with_documents((self._checkpoints, self._writes), space)
+        self._parts.remove_with_documents([self._writes], below)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import datetime, timedelta, timezone
-from itertools import groupby
+from itertools import groupby, islice
 from typing import Any
 
 from langgraph.store.base import (
@@ -14,7 +13,6 @@ from langgraph.store.base import (
     GetOp,
     Item,
     ListNamespacesOp,
-    MatchCondition,
     Op,
     PutOp,
     Result,
@@ -24,25 +22,22 @@ from langgraph.store.base import (
     validate_op_namespace,
 )
 
-from .._calls import Paged, Question
-from .._documents import ask, remove_unchanged
-from .._parts import AT_ONCE_BYTES, Parts, Write
+from .._calls import Question
+from .._documents import all_of, ask, cut, is_kept
+from .._parts import Parts, Write
+from .._time import time_of
 from ..client import Memory
 from ..models import Document
 from ..spaces import id_in, names_of, space_of
-from ._filters import conditions, matches
+from ._filters import condition_of, is_at, matches
 from ._shared import SharedBatches
 
 # A value of at most so many bytes lies in the metadata, where the server can look into it; larger ones in parts.
 _SHOWN = 48 << 10
-_DEEPEST = 24
 _MOST_TEXT = 1_000_000
-# Items of one request, of the 10,000 that it may have.
-_MOST_PUTS = 1000
 # Where the parts of the items in a space lie: a segment that no name becomes, so that no namespace lies there.
 _PARTS = "+parts"
 _MOST_HITS = 1000
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
 class AgentMemoryStore(BaseStore):
@@ -72,7 +67,8 @@ class AgentMemoryStore(BaseStore):
         for is_put, group in groupby(ops, lambda op: isinstance(op, PutOp) and op.value is not None):
             if is_put:
                 puts = [op for op in group if isinstance(op, PutOp)]
-                self._put(puts)
+                # Of one item the last value.
+                self._parts.replace(*{(op.namespace, op.key): self._write(op) for op in puts}.values())
                 results += [None] * len(puts)
             else:
                 results += map(self._do, group)
@@ -90,7 +86,8 @@ class AgentMemoryStore(BaseStore):
         if isinstance(op, GetOp):
             return self._get(op)
         if isinstance(op, PutOp):
-            self._delete(op)
+            space = self._space(op.namespace)
+            self._parts.remove_with(self._collection, id_in(space, op.key), f"{space}/{_PARTS}")
             return None
         if isinstance(op, SearchOp):
             return self._search(op)
@@ -99,75 +96,45 @@ class AgentMemoryStore(BaseStore):
         raise ValueError(f"there is no operation {type(op).__name__}")
 
     def _get(self, op: GetOp) -> Item | None:
-        space = self._space(op.namespace)
-        found = self._memory.get_document(self._collection, id_in(space, op.key))
-        item = None if found is None else self._item(found)
+        item = self._item(self._memory.get_document(self._collection, id_in(self._space(op.namespace), op.key)))
         return None if item is None else Item(**item)
-
-    def _put(self, ops: Iterable[PutOp]) -> None:
-        """Puts items in as few requests as their size allows; of one item the last value."""
-        writes = {(op.namespace, op.key): self._write(op) for op in ops}
-        together: list[Write] = []
-        for write in writes.values():
-            if together and (len(together) == _MOST_PUTS or sum(each.size for each in together) + write.size > AT_ONCE_BYTES):
-                self._parts.replace(*together)
-                together = []
-            together.append(write)
-        self._parts.replace(*together)
 
     def _write(self, op: PutOp) -> Write:
         space = self._space(op.namespace)
         write = Write(self._parts, f"{space}/{_PARTS}")
         about: dict[str, Any] = {"key": op.key, "namespace": list(op.namespace)}
         text = json.dumps(op.value, allow_nan=False)
-        if len(text) <= _SHOWN and _is_kept(op.value):
+        if len(text) <= _SHOWN and is_kept(op.value):
             about["value"] = op.value
         else:
             about |= {"packed": write.pack(text.encode()), **write.about}
-        content = _cut("\n".join(self._texts(op)).replace("\0", " "))
+        content = cut("\n".join(self._texts(op)).replace("\0", " "), _MOST_TEXT)
         write.of(self._collection, id_in(space, op.key), content, space, about)
         return write
 
-    def _delete(self, op: PutOp) -> None:
-        space = self._space(op.namespace)
-        id = id_in(space, op.key)
-        if self._memory.remove_documents(self._collection, ids=[id], where="metadata.packed IS NULL", max=1).ids:
-            return
-        while (found := self._memory.get_document(self._collection, id)) is not None:
-            if remove_unchanged(self._memory, found):
-                return self._parts.remove(f"{space}/{_PARTS}", [found])
-
     def _search(self, op: SearchOp) -> list[SearchItem]:
-        found = self._answers(op) if op.query else self._newest(op, None)
-        matching = (item for item in found if matches(item.value, op.filter or {}))
-        last = op.offset + op.limit
-        return [item for place, item in zip(range(last), matching, strict=False) if place >= op.offset]
+        found = self._answers(op) if op.query else ((document, None) for document in self._newest(op))
+        items = (SearchItem(**item, score=score) for document, score in found if (item := self._item(document)) is not None)
+        matching = (item for item in items if matches(item.value, op.filter or {}))
+        return list(islice(matching, op.offset, op.offset + op.limit))
 
-    def _newest(self, op: SearchOp, score: float | None, without: frozenset[str] = frozenset()) -> Iterator[SearchItem]:
-        selection: Paged = {"under": self._space(op.namespace_prefix), "limit": min(op.offset + op.limit, _MOST_HITS) or 1}
-        wheres = [*conditions(op.filter), *(["content <> ''"] if score is not None else [])]
-        if wheres:
-            selection["where"] = " AND ".join(wheres)
-        for document in self._memory.walk_documents(self._collection, **selection):
-            if document.id not in without and (item := self._item(document)) is not None:
-                yield SearchItem(**item, score=score)
+    def _newest(self, op: SearchOp, where: str | None = None) -> Iterator[Document]:
+        where = all_of([condition_of(op.filter), where])
+        limit = min(op.offset + op.limit, _MOST_HITS) or 1
+        return self._memory.walk_documents(self._collection, under=self._space(op.namespace_prefix), where=where, limit=limit)
 
-    def _answers(self, op: SearchOp) -> Iterator[SearchItem]:
-        question: Question = {"under": self._space(op.namespace_prefix), "collection": self._collection, "limit": _MOST_HITS}
-        if not op.filter:
-            question["limit"] = min(op.offset + op.limit, _MOST_HITS)
-        if wheres := list(conditions(op.filter)):
-            question["where"] = " AND ".join(wheres)
-        hits = ask(self._memory, op.query or "", question)
-        for hit in hits:
-            if hit.document is not None and (item := self._item(hit.document)) is not None:
-                yield SearchItem(**item, score=hit.score)
-        yield from self._newest(op, 0.0, frozenset(hit.document.id for hit in hits if hit.document is not None))
+    def _answers(self, op: SearchOp) -> Iterator[tuple[Document, float | None]]:
+        """What answers best, and then what has a text without a word of the query."""
+        question: Question = {"under": self._space(op.namespace_prefix), "collection": self._collection, "where": condition_of(op.filter)}
+        question["limit"] = _MOST_HITS if op.filter else min(op.offset + op.limit, _MOST_HITS)
+        hits = {hit.document.id: (hit.document, hit.score) for hit in ask(self._memory, op.query or "", question) if hit.document}
+        yield from hits.values()
+        yield from ((document, 0.0) for document in self._newest(op, "content <> ''") if document.id not in hits)
 
     def _list(self, op: ListNamespacesOp) -> list[tuple[str, ...]]:
         spaces = {document.space_id for document in self._memory.walk_documents(self._collection, under=space_of(self._root), limit=1000)}
         namespaces = (names_of(space)[1:] for space in spaces)
-        matching = (each for each in namespaces if all(_is_at(each, to) for to in op.match_conditions or ()))
+        matching = (each for each in namespaces if all(is_at(each, to) for to in op.match_conditions or ()))
         found = sorted({each[: op.max_depth] for each in matching})
         return found[op.offset : op.offset + op.limit]
 
@@ -181,7 +148,7 @@ class AgentMemoryStore(BaseStore):
         for path in paths:
             yield from get_text_at_path(op.value, path)
 
-    def _item(self, document: Document) -> dict[str, Any] | None:
+    def _item(self, document: Document | None) -> dict[str, Any] | None:
         """What a document holds, or ``None`` where it was removed while its parts were read."""
         return self._parts.read(document, self._read)
 
@@ -189,35 +156,17 @@ class AgentMemoryStore(BaseStore):
         about = document.metadata
         value = about.get("value")
         if "packed" in about:
-            value = json.loads(self._parts.unpack(f"{document.space_id}/{_PARTS}", about["packed"]))
+            value = self._parts.unpack_json(f"{document.space_id}/{_PARTS}", about["packed"])
         return {
             "value": value,
             "key": about["key"],
             "namespace": tuple(about["namespace"]),
-            "created_at": _EPOCH + timedelta(milliseconds=document.created_at),
-            "updated_at": _EPOCH + timedelta(milliseconds=document.updated_at or document.created_at),
+            "created_at": time_of(document.created_at),
+            "updated_at": time_of(document.updated_at or document.created_at),
         }
 
     def _space(self, namespace: Sequence[str]) -> str:
         return space_of(self._root, *namespace)
-
-
-def _is_at(namespace: Sequence[str], to: MatchCondition) -> bool:
-    if len(to.path) > len(namespace):
-        return False
-    part = namespace[: len(to.path)] if to.match_type == "prefix" else namespace[len(namespace) - len(to.path) :]
-    return all(wanted in ("*", name) for name, wanted in zip(part, to.path, strict=True))
-
-
-def _is_kept(value: Any, levels: int = _DEEPEST) -> bool:
-    """Whether metadata keep the value exactly: integers of 64 bits, no U+0000, few levels, texts as keys."""
-    if isinstance(value, dict):
-        return levels > 0 and all(isinstance(k, str) and "\0" not in k and _is_kept(v, levels - 1) for k, v in value.items())
-    if isinstance(value, (list, tuple)):
-        return levels > 0 and all(_is_kept(each, levels - 1) for each in value)
-    if isinstance(value, str):
-        return "\0" not in value
-    return not isinstance(value, int) or -(2**63) <= value < 2**64
 
 
 def _strings(value: Any) -> Iterator[str]:
@@ -226,7 +175,3 @@ def _strings(value: Any) -> Iterator[str]:
     elif isinstance(value, (dict, list, tuple)):
         for each in value.values() if isinstance(value, dict) else value:
             yield from _strings(each)
-
-
-def _cut(text: str) -> str:
-    return text.encode()[:_MOST_TEXT].decode(errors="ignore")
