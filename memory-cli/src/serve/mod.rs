@@ -68,13 +68,16 @@ pub(crate) async fn over_http(
     listening: impl FnOnce(SocketAddr),
 ) -> anyhow::Result<()> {
     let (max_body, builder) = (settings.max_body, settings.agent.take());
-    let server = server(provider, settings)?;
     let sessions = CancellationToken::new();
     let listener = TcpListener::bind(address).await.with_context(|| format!("can't listen on {address}"))?;
     let agent = match builder {
         Some(builder) => Some(builder.grace(PATIENCE).build().await.map_err(refused)?),
         None => None,
     };
+    if let Some(agent) = &agent {
+        settings.callers.reserve(&agent.records().agent().space()?)?;
+    }
+    let server = server(provider, settings)?;
     let app = app(&server, agent.as_ref(), max_body, &sessions)?;
     let signal = signal::asked_to_end()?;
     listening(listener.local_addr()?);
