@@ -395,6 +395,9 @@ async fn failures_have_the_form_of_openai() {
     assert_eq!(error(&itself, 422).0, "InvalidInput");
     let long = within(stage.asks("", &body("Hello", json!({ "user": "a".repeat(78) })))).await.expect("no panic");
     assert_eq!(error(&long, 413).0, "TooLarge");
+    let long = within(stage.asks("", &body(&"x".repeat((64 << 10) + 1), json!({})))).await.expect("no panic");
+    assert_eq!(error(&long, 413).0, "TooLarge");
+    assert_eq!(stage.messages_of("dm%3Aana"), 0);
     let array = within(stage.asks("", &json!([]))).await.expect("no panic");
     assert!(error(&array, 400).1.contains("must be a JSON object"), "{array:?}");
     error(&stage.server.get(PATH), 405);
