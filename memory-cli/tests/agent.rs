@@ -398,6 +398,9 @@ async fn failures_have_the_form_of_openai() {
     let long = within(stage.asks("", &body(&"x".repeat((64 << 10) + 1), json!({})))).await.expect("no panic");
     assert_eq!(error(&long, 413).0, "TooLarge");
     assert_eq!(stage.messages_of("dm%3Aana"), 0);
+    let messages = json!([{ "role": "user", "content": "x".repeat(1 << 20) }, { "role": "user", "content": "Hello" }]);
+    let large = within(stage.asks("", &body("", json!({ "messages": messages })))).await.expect("no panic");
+    assert_eq!(error(&large, 413).0, "TooLarge");
     let array = within(stage.asks("", &json!([]))).await.expect("no panic");
     assert!(error(&array, 400).1.contains("must be a JSON object"), "{array:?}");
     error(&stage.server.get(PATH), 405);

@@ -178,7 +178,9 @@ fn app(
         .layer(middleware::map_response(rest::log_answer))
         .route_service("/mcp", mcp);
     let app = match agent {
-        Some(agent) => app.merge(openai::routes(server, agent.clone()).method_not_allowed_fallback(not_allowed)),
+        Some(agent) => {
+            app.merge(openai::routes(server, agent.clone(), max_body).method_not_allowed_fallback(not_allowed))
+        }
         None => app,
     };
     let app = app
