@@ -105,6 +105,8 @@ struct LimitsOfFile {
     run: Option<Seconds>,
     lease: Option<Seconds>,
     runs: Option<u32>,
+    learning: Option<u32>,
+    arrivals: Option<u32>,
 }
 
 #[derive(Debug, Clone, Copy, Deserialize)]
@@ -205,6 +207,8 @@ impl LimitsOfFile {
             run: or(self.run, limits.run),
             lease: or(self.lease, limits.lease),
             runs: self.runs.unwrap_or(limits.runs),
+            learning: self.learning.unwrap_or(limits.learning),
+            arrivals: self.arrivals.unwrap_or(limits.arrivals),
         }
     }
 }
