@@ -9,7 +9,7 @@ pub struct Limits {
     pub attachment: Duration,
     /// One call of a model; a minute by default.
     pub model: Duration,
-    /// One call of a tool; a minute by default.
+    /// One call of a tool, with what it says while it works; a minute by default.
     pub action: Duration,
     /// To say something; ten seconds by default.
     pub say: Duration,
