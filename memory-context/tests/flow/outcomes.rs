@@ -236,6 +236,22 @@ async fn what_the_limit_of_tokens_cut_is_not_said_as_if_it_were_whole() {
 }
 
 #[tokio::test]
+async fn what_a_filter_cut_is_not_said_as_if_it_were_whole() {
+    let filtered = |text: &str| Completion { finish: Finish::Filtered, ..Completion::from(text) };
+    let mut stage = Stage::new().await;
+    let run = stage.receive(said("ana", "hello", 2));
+    stage.asked().await.answer(filtered("Once upon a"));
+    assert_eq!(run.await.expect("no panic"), End::Completed);
+    assert_eq!(stage.platform.texts(), ["Once upon a\n[cut off: the endpoint has filtered the answer]"]);
+    let run = stage.receive(said("ana", "go on", 1));
+    for _ in 0..3 {
+        stage.asked().await.answer(filtered("<response><thought>t"));
+    }
+    let End::Failed { reason } = run.await.expect("no panic") else { panic!("three mistakes") };
+    assert!(reason.contains(" is not closed (a filter cut it short)"), "{reason}");
+}
+
+#[tokio::test]
 async fn a_call_that_the_limit_of_tokens_cut_is_not_made() {
     let quiet = Tool::new("quiet", |(), _| async { Ok(()) });
     let mut stage = Stage::with_parts(ContextParts::default().with_tool(quiet)).await;

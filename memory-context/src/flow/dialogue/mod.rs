@@ -33,8 +33,8 @@ const LAST_ROUND: &str = "No more tools can be called now. Answer with what you 
 ///
 /// # Behavior
 /// - The model may call tools by the endpoint's own calls, and then what it writes is what is said; or by the actions of an answer in
-///   XML or JSON. Plain text is an answer. One that the limit of tokens cut is said and ends with a note of that; calls, and an answer in
-///   XML or JSON that is not whole, are asked for again.
+///   XML or JSON. Plain text is an answer. One that the limit of tokens or a filter cut is said and ends with a note of that; calls, and an
+///   answer in XML or JSON that is not whole, are asked for again.
 /// - It is asked again with the results until it calls no tool any more, or until the user has heard all that there is to tell: a
 ///   text, and each result that is not empty.
 /// - Each round offers the tools that are registered then. They are called one after the other; each sees the results before it. One that
