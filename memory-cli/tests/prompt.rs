@@ -50,7 +50,11 @@ fn users_and_personalities_are_kept_apart() {
     assert_eq!(show(&["--personality", "ada", "--scope", "per-personality"]), "## Memory\n\nof ada\n");
     let elsewhere = cli.ok(&["prompt", "show", "--session", "other", "--user", "ana"]);
     assert_eq!(elsewhere, "## About You\n\nlikes tea\n");
+    prompt(&cli, "replace", &["likes coffee", "--user", "ana", "--agent", "ada", "--store", "user"]);
+    let of = |agent: &str| prompt(&cli, "show", &["--user", "ana", "--agent", agent, "--store", "user"]);
+    assert_eq!((of("ada").as_str(), of("bob").as_str()), ("likes coffee\n", "likes tea\n"));
     cli.ok(&["document", "remove", "--collection", "_prompt", "--where", "metadata.user = 'ana'"]);
+    assert_eq!(of("ada"), "nothing is kept\n");
     assert_eq!(show(&["--user", "ana"]), "## Memory\n\nshared\n");
 }
 

@@ -126,11 +126,6 @@ impl Place {
         AgentId::parse(&self.agent)
     }
 
-    /// Who talks to the agent: agents on one ledger share what the prompt holds of a user.
-    fn user(&self) -> Result<EntityId> {
-        EntityId::parse(format!("user of {}", self.agent))
-    }
-
     fn service(&self, provider: Arc<dyn MemoryProvider>) -> Result<MessageService> {
         let records = Records::new(Arc::new(Deadly(provider)), self.agent()?);
         let services = Services::new(records, Character::named("Eliza"));
@@ -301,8 +296,8 @@ fn again(folder: &Path) -> Tool {
 }
 
 /// What somebody says in a room. It is the same whenever the platform delivers it.
-fn incoming(place: &Place, number: usize) -> Result<Incoming> {
-    let mut content = MessageContent::new(RoomId::parse(format!("r{number}"))?, place.user()?, "hello");
+fn incoming(number: usize) -> Result<Incoming> {
+    let mut content = MessageContent::new(RoomId::parse(format!("r{number}"))?, EntityId::parse("ana")?, "hello");
     content.attachments.push(Attachment { id: "1".to_owned(), url: "file:letter".to_owned(), ..Attachment::default() });
     let message = NewMessage::new(content, Timestamp::from_millis(1_700_000_000_000)?).with_external_id("7");
     Ok(Incoming { message, is_addressed: false })
@@ -317,7 +312,7 @@ async fn live(role: &str, place: &Place) -> CaseResult {
         "receive" | "recover" => {
             let service = Arc::new(service.with_instance("crash-test")?);
             if role == "receive" {
-                service.receive(incoming(place, 0)?).await;
+                service.receive(incoming(0)?).await;
             }
             service.recover().await?;
             service
@@ -326,7 +321,7 @@ async fn live(role: &str, place: &Place) -> CaseResult {
             // Long enough to be renewed while all begin at once, and short enough to be waited for.
             let limits = Limits { lease: Duration::from_secs(3), ..Limits::default() };
             let service = Arc::new(service.with_limits(limits));
-            let runs = (0..MANY).map(|number| Ok(service.receive(incoming(place, number)?)));
+            let runs = (0..MANY).map(|number| Ok(service.receive(incoming(number)?)));
             futures::future::join_all(runs.collect::<Result<Vec<_>>>()?).await;
             service
         }
@@ -414,7 +409,7 @@ async fn killed_anywhere(url: &str) -> CaseResult {
 
         assert_eq!(open(provider.as_ref()).await?, 0, "after {kill}");
         let records = Records::new(Arc::clone(&provider), place.agent()?);
-        let scope = Scope::new(RoomId::parse("r0")?, place.user()?);
+        let scope = Scope::new(RoomId::parse("r0")?, EntityId::parse("ana")?);
         let stored = records.messages().recent(&scope, 100).await?;
         let results = stored.iter().filter(|message| message.content.action_result.is_some()).count();
         assert_eq!((stored.len(), results), (6 + told, 2), "each once, after {kill}");

@@ -179,6 +179,23 @@ async fn a_cached_text_is_served_until_it_is_old_or_changed_here() {
     assert_eq!(content(&memory).await.as_deref(), Some("## Memory\n\nb\n\nc"));
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_cached_profile_of_all_agents_is_that_of_an_agent_until_it_is_changed_here() {
+    let doors = Doors::new().await;
+    let memory = doors.memory(|config| config.cache_for = Duration::from_secs(60));
+    let of_ada = context().with_agent("ada");
+    let profile = async |memory: &PromptMemory| memory.prefetch(&of_ada).await.expect("read").map(|it| it.content);
+    memory.sync(&context(), &[MemoryUpdate::add(User, "a")]).await.expect("kept");
+    assert_eq!(profile(&memory).await.as_deref(), Some("## About You\n\na"));
+    let calls = doors.calls();
+    assert_eq!(profile(&memory).await.as_deref(), Some("## About You\n\na"));
+    assert_eq!(doors.calls(), calls);
+    memory.sync(&context(), &[MemoryUpdate::add(User, "b")]).await.expect("kept");
+    assert_eq!(profile(&memory).await.as_deref(), Some("## About You\n\na\n\nb"));
+    memory.sync(&of_ada, &[MemoryUpdate::replace(User, "c")]).await.expect("kept");
+    assert_eq!(profile(&memory).await.as_deref(), Some("## About You\n\nc"));
+}
+
 #[tokio::test]
 async fn without_a_cache_each_prefetch_reads() {
     let doors = Doors::new().await;

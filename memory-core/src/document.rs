@@ -135,13 +135,14 @@ pub struct DocumentWrite {
     /// What must be in place; anything by default.
     pub expect: Expect,
     within: Option<SpaceSelector>,
+    outside: Option<SpaceSelector>,
 }
 
 impl DocumentWrite {
     /// A put without metadata, under an id that the provider makes.
     pub fn new(collection: Collection, space_id: SpaceId, content: Content, created_at: Timestamp) -> Self {
         let (metadata, expect) = (Metadata::default(), Expect::Any);
-        Self { collection, id: None, space_id, content, metadata, created_at, expect, within: None }
+        Self { collection, id: None, space_id, content, metadata, created_at, expect, within: None, outside: None }
     }
 
     /// Under this id.
@@ -182,15 +183,27 @@ impl DocumentWrite {
         Ok(self)
     }
 
+    /// Keeps the put out of spaces that its caller may not write: neither the document nor what it replaces lies there.
+    ///
+    /// It fails as [`within`](Self::within) does.
+    pub fn outside(mut self, spaces: SpaceSelector) -> Result<Self> {
+        if spaces.matches(self.space_id.as_str()) {
+            return Err(Error::new(ErrorKind::Unauthorized, "this space may not be written"));
+        }
+        self.outside = Some(spaces);
+        Ok(self)
+    }
+
     /// The document that this leaves behind, given what is in place under its id. For engines: this is what a put means.
     ///
     /// `id` is the write's own, or the one that the provider made. `Conflict` when the expectation does not hold, or when the document in
-    /// place lies outside of the spaces to which the write is confined.
+    /// place lies where the write may not go.
     pub fn apply(&self, id: &DocumentId, current: Option<&Document>, now: Timestamp) -> Result<Document> {
-        if let (Some(spaces), Some(document)) = (&self.within, current)
-            && !spaces.matches(document.space_id.as_str())
-        {
-            return Err(Error::conflict("another document has this id"));
+        if let Some(document) = current {
+            let is_in = |spaces: &SpaceSelector| spaces.matches(document.space_id.as_str());
+            if !self.within.as_ref().is_none_or(is_in) || self.outside.as_ref().is_some_and(is_in) {
+                return Err(Error::conflict("another document has this id"));
+            }
         }
         match (self.expect, current) {
             (Expect::Any, _) | (Expect::Absent, None) => {}

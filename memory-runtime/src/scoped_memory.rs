@@ -5,7 +5,7 @@ use std::sync::Arc;
 use memory_core::plugin::Scope;
 use memory_core::{
     Collection, Document, DocumentId, DocumentPage, DocumentSelection, DocumentStore, DocumentWrite, Documents, Error,
-    ErrorKind, Ledger, Memory, MemoryId, MemoryPage, QueryBuilder, Result, SpaceSelector,
+    ErrorKind, Filter, Ledger, Memory, MemoryId, MemoryPage, QueryBuilder, Result, SpaceSelector,
 };
 
 use crate::memory_manager::MemoryManager;
@@ -53,17 +53,28 @@ impl ScopedMemory {
         self.documents().query(&query).await
     }
 
-    /// Puts a document into the writable space or below it. One of the same id that lies elsewhere is never replaced: that is
+    /// Puts a document into the writable space or below it, and not into what the scope keeps from being written. One of the same id that lies elsewhere is never replaced: that is
     /// `Conflict`.
     pub async fn put_document(&self, write: DocumentWrite) -> Result<Document> {
         self.check_collection(&write.collection)?;
-        self.documents().put(write.within(self.writable()?)?).await
+        let write = write.within(self.writable()?)?;
+        let write = match self.scope.unwritable() {
+            Some(space) => write.outside(SpaceSelector::under(space)?)?,
+            None => write,
+        };
+        self.documents().put(write).await
     }
 
     /// Removes what a query finds in the writable space and below it, which takes the place of its `within`; at most
     /// `max` documents, else `LimitExceeded` and none.
     pub async fn remove_documents(&self, query: QueryBuilder<Documents>, max: usize) -> Result<Vec<DocumentId>> {
-        let selection = DocumentSelection::matching(query.within(self.writable()?))?;
+        let query = query.within(self.writable()?);
+        let mut selection = DocumentSelection::matching(query.clone())?;
+        if let Some(space) = self.scope.unwritable() {
+            let (outside, built) = (Filter::under(space).negate(), query.clone().build()?);
+            let filter = built.filter().cloned().into_iter().fold(outside, Filter::and);
+            selection = DocumentSelection::matching(query.filter(filter))?;
+        }
         self.check_collection(selection.collection())?;
         self.documents().remove(&selection, max).await
     }

@@ -182,11 +182,13 @@ async fn a_plugin_gets_memory_within_its_scope() {
         let (collection, content) = (Collection::parse(collection).expect("valid"), Content::parse(id).expect("valid"));
         DocumentWrite::new(collection, space(place), content, at(1)).with_id(id.parse().expect("valid"))
     };
-    aside.documents().put(write("notes", "theirs", "b-1")).await.expect("put");
+    for (id, place) in [("theirs", "b-1"), ("kept", "a-1-kept")] {
+        aside.documents().put(write("notes", id, place)).await.expect("put");
+    }
 
     let (sender, mut memory) = watch::channel(None);
     let scope = Scope::new(SpaceSelector::under("a").expect("valid"));
-    let scope = scope.with_writable(space("a-1")).with_collections([notes.clone()]);
+    let scope = scope.with_writable(space("a-1")).with_unwritable(space("a-1-kept")).with_collections([notes.clone()]);
     let make = move |memory| {
         sender.send_replace(Some(memory));
         TestPlugin::new("test", &log).build()
@@ -206,6 +208,8 @@ async fn a_plugin_gets_memory_within_its_scope() {
     memory.put_document(write("notes", "mine", "a-1-b")).await.expect("replaced");
     for (refused, kind) in [
         (write("notes", "x", "a-2"), ErrorKind::Unauthorized),
+        (write("notes", "x", "a-1-kept-b"), ErrorKind::Unauthorized),
+        (write("notes", "kept", "a-1"), ErrorKind::Conflict),
         (write("other", "x", "a-1"), ErrorKind::Unauthorized),
         (write("notes", "theirs", "a-1"), ErrorKind::Conflict),
         (write("notes", "theirs", "a-1").expect(Expect::Revision(Revision::FIRST)), ErrorKind::Conflict),
@@ -217,11 +221,14 @@ async fn a_plugin_gets_memory_within_its_scope() {
     }
     let all = || memory_core::DocumentQuery::builder(notes.clone()).all();
     let page = memory.query_documents(all()).await.expect("a page");
-    assert_eq!(page.documents.iter().map(|document| document.id.as_str()).collect::<Vec<_>>(), ["mine"]);
+    let mut shown: Vec<_> = page.documents.iter().map(|document| document.id.as_str()).collect();
+    shown.sort_unstable();
+    assert_eq!(shown, ["kept", "mine"]);
     let filter = memory_core::filter::Field::SpaceId.ne("");
     let removed = memory.remove_documents(all().filter(filter), 9).await.expect("removed");
     assert_eq!(removed.iter().map(|id| id.as_str()).collect::<Vec<_>>(), ["mine"]);
-    let left = aside.documents().get(&notes, &"theirs".parse().expect("valid")).await.expect("reads");
-    assert!(left.is_some());
+    for id in ["theirs", "kept"] {
+        assert!(aside.documents().get(&notes, &id.parse().expect("valid")).await.expect("reads").is_some(), "{id}");
+    }
     runtime.shutdown().await.expect("ends");
 }

@@ -37,9 +37,12 @@ struct ContextArgs {
     /// The key of the session.
     #[arg(long, value_name = "KEY")]
     session: String,
-    /// The user, whose profile all sessions share; without one, the profile is that of the session.
+    /// The user, whose profile is the same in all sessions; without one, the profile is that of the session.
     #[arg(long, value_name = "ID")]
     user: Option<String>,
+    /// The agent, which has a profile of its own of each user.
+    #[arg(long, value_name = "ID")]
+    agent: Option<String>,
     /// The personality that speaks.
     #[arg(long, value_name = "ID")]
     personality: Option<String>,
@@ -97,6 +100,7 @@ impl From<&ContextArgs> for MemoryLoadContext {
     fn from(args: &ContextArgs) -> Self {
         let mut context = Self::new(args.session.clone(), args.session.clone(), "cli");
         context.user_id = args.user.clone();
+        context.agent_id = args.agent.clone();
         context.personality_id = args.personality.clone();
         context.memory_scope = match args.scope {
             ScopeArg::Global => MemoryScope::Global,

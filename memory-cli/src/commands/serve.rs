@@ -38,7 +38,8 @@ pub(crate) struct ServeArgs {
     /// Without tokens: what an MCP client may read is this space and all below it; everything by default.
     #[arg(long, value_name = "SPACE", value_parser = values::under, help_heading = MCP)]
     read: Vec<SpaceSelector>,
-    /// Without tokens: where the documents of an MCP client go.
+    /// Without tokens: where the documents of an MCP client go. With --agent, the agent alone writes in and below its own space, unless
+    /// this is that space or lies below it.
     #[arg(long, value_name = "SPACE", value_parser = values::space_id, default_value = "agent", help_heading = MCP)]
     write: SpaceId,
     /// Without tokens: the collections that an MCP client may use; the first is meant when it names none.
@@ -95,6 +96,7 @@ pub(crate) async fn run(provider: &Arc<dyn MemoryProvider>, args: &ServeArgs) ->
         name: "local".to_owned(),
         readable: if args.read.is_empty() { Spaces::All } else { Spaces::Any(args.read.clone()) },
         writable: Writable::Under(args.write.clone()),
+        reserved: None,
         collections: Some(args.collection.clone()),
         ledger: args.ledger,
     };

@@ -27,6 +27,8 @@ pub(crate) struct Access {
     pub(crate) readable: Spaces,
     /// Where it may write.
     pub(crate) writable: Writable,
+    /// The space of the agent that the server offers, which alone writes there, whatever else the caller may write.
+    pub(crate) reserved: Option<SpaceId>,
     /// Which collections it may use; any when `None`.
     pub(crate) collections: Option<Vec<Collection>>,
     /// What it may do to the ledger.
@@ -60,6 +62,7 @@ impl Access {
             name: "local".to_owned(),
             readable: Spaces::All,
             writable: Writable::Everywhere,
+            reserved: None,
             collections: None,
             ledger: LedgerAccess::Write,
         }
@@ -68,6 +71,7 @@ impl Access {
     /// The scope of the memory plugin.
     pub(crate) fn scope(&self) -> Scope {
         let scope = Scope::new(self.readable.clone()).with_collections(self.collections.iter().flatten().cloned());
+        let scope = self.reserved.iter().cloned().fold(scope, Scope::with_unwritable);
         match &self.writable {
             Writable::Under(space) => scope.with_writable(space.clone()),
             Writable::Nowhere | Writable::Everywhere => scope,
@@ -100,8 +104,19 @@ impl Access {
         self.readable.matches(document.space_id.as_str())
     }
 
-    /// `Unauthorized` unless this space may be written.
+    /// `Unauthorized` unless this space may be written by the caller itself.
     pub(crate) fn check_write(&self, space: &SpaceId) -> Result<()> {
+        self.check_reach(space)?;
+        match &self.reserved {
+            Some(reserved) if SpaceSelector::under(reserved)?.matches(space.as_str()) => {
+                Err(unauthorized("this space belongs to the agent of this server, which alone writes there"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// `Unauthorized` unless this space may be written by the caller, or by the agent on its behalf.
+    pub(crate) fn check_reach(&self, space: &SpaceId) -> Result<()> {
         let allowed = match &self.writable {
             Writable::Nowhere => false,
             Writable::Under(path) => SpaceSelector::under(path)?.matches(space.as_str()),
@@ -138,20 +153,31 @@ impl Access {
 
     /// Confines a put to where it may write.
     pub(crate) fn confine_write(&self, write: DocumentWrite) -> Result<DocumentWrite> {
-        match &self.writable {
-            Writable::Nowhere => Err(unauthorized("nothing may be written")),
-            Writable::Under(path) => write.within(SpaceSelector::under(path)?),
-            Writable::Everywhere => Ok(write),
+        self.check_write(&write.space_id)?;
+        let write = match &self.writable {
+            Writable::Under(path) => write.within(SpaceSelector::under(path)?)?,
+            Writable::Nowhere | Writable::Everywhere => write,
+        };
+        match &self.reserved {
+            Some(reserved) => write.outside(SpaceSelector::under(reserved)?),
+            None => Ok(write),
         }
     }
 
     /// The condition that documents may be written; `None` when all may.
     pub(crate) fn write_filter(&self) -> Result<Option<Filter>> {
-        match &self.writable {
-            Writable::Nowhere => Err(unauthorized("nothing may be written")),
-            Writable::Under(path) => Ok(Some(Filter::under(path))),
-            Writable::Everywhere => Ok(None),
-        }
+        let writable = match &self.writable {
+            Writable::Nowhere => return Err(unauthorized("nothing may be written")),
+            Writable::Under(path) => Some(Filter::under(path)),
+            Writable::Everywhere => None,
+        };
+        let reserved = self.reserved.as_ref().map(|reserved| Filter::under(reserved).negate());
+        Ok(writable.into_iter().chain(reserved).reduce(Filter::and))
+    }
+
+    /// Leaves what lies in and below the space of an agent to that agent.
+    pub(crate) fn reserve(&mut self, space: &SpaceId) {
+        self.reserved = Some(space.clone());
     }
 }
 
@@ -252,6 +278,11 @@ impl Tokens {
         Ok(Self(tokens))
     }
 
+    /// Leaves what lies in and below the space of an agent to that agent.
+    pub(crate) fn reserve(&mut self, space: &SpaceId) {
+        self.0.iter_mut().for_each(|token| token.access.reserve(space));
+    }
+
     /// What a token stands for. Takes the same time for every token that is none.
     pub(crate) fn find(&self, token: &str) -> Option<&Access> {
         let digest: [u8; 32] = Sha256::digest(token).into();
@@ -326,6 +357,7 @@ impl Entry {
                 Some(space) => Writable::Under(SpaceId::parse(space).map_err(message)?),
                 None => Writable::Nowhere,
             },
+            reserved: None,
             collections: Some(collections),
             ledger: self.ledger,
         };

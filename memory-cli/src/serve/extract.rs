@@ -27,8 +27,9 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
             let detail = "the body must be JSON, with the header Content-Type: application/json";
             return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail));
         }
-        let bytes = Bytes::from_request(request, state).await.map_err(|rejection| {
-            Problem::new(rejection.status(), "the body is too large, or did not arrive as a whole")
+        let bytes = Bytes::from_request(request, state).await.map_err(|rejection| match rejection.status() {
+            StatusCode::PAYLOAD_TOO_LARGE => Error::too_large("the body is too large").into(),
+            status => Problem::new(status, "the body did not arrive as a whole"),
         })?;
         tracing::info!(target: PAYLOADS, body = %String::from_utf8_lossy(&bytes), "asked");
         // Serde would take an array for an object, field by field.

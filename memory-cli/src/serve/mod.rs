@@ -68,13 +68,16 @@ pub(crate) async fn over_http(
     listening: impl FnOnce(SocketAddr),
 ) -> anyhow::Result<()> {
     let (max_body, builder) = (settings.max_body, settings.agent.take());
-    let server = server(provider, settings)?;
     let sessions = CancellationToken::new();
     let listener = TcpListener::bind(address).await.with_context(|| format!("can't listen on {address}"))?;
     let agent = match builder {
         Some(builder) => Some(builder.grace(PATIENCE).build().await.map_err(refused)?),
         None => None,
     };
+    if let Some(agent) = &agent {
+        settings.callers.reserve(&agent.records().agent().space()?)?;
+    }
+    let server = server(provider, settings)?;
     let app = app(&server, agent.as_ref(), max_body, &sessions)?;
     let signal = signal::asked_to_end()?;
     listening(listener.local_addr()?);
@@ -175,7 +178,9 @@ fn app(
         .layer(middleware::map_response(rest::log_answer))
         .route_service("/mcp", mcp);
     let app = match agent {
-        Some(agent) => app.merge(openai::routes(server, agent.clone()).method_not_allowed_fallback(not_allowed)),
+        Some(agent) => {
+            app.merge(openai::routes(server, agent.clone(), max_body).method_not_allowed_fallback(not_allowed))
+        }
         None => app,
     };
     let app = app

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use axum::http::StatusCode;
 use memory_core::engine::{HeavyWork, Permit};
-use memory_core::{DocumentStore, MemoryProvider};
+use memory_core::{DocumentStore, MemoryProvider, Result, SpaceId, SpaceSelector};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::access::{Access, Secret, Tokens};
+use super::access::{Access, Secret, Tokens, Writable};
 use super::metrics::Metrics;
 use super::problem::Problem;
 use super::tools::Tool;
@@ -51,6 +51,21 @@ pub(crate) enum Door {
     Secret(Secret),
     /// One of the tokens, which says what its caller may do.
     Tokens(Tokens),
+}
+
+impl Callers {
+    /// Leaves what lies in and below the space of the agent to that agent, but where the operator has opened it: to callers without a
+    /// token, over REST, and over MCP where that writes there and nowhere else.
+    pub(crate) fn reserve(&mut self, space: &SpaceId) -> Result<()> {
+        if let Door::Tokens(tokens) = &mut self.door {
+            tokens.reserve(space);
+        }
+        let own = SpaceSelector::under(space)?;
+        if !matches!(&self.mcp.writable, Writable::Under(path) if own.matches(path.as_str())) {
+            self.mcp.reserve(space);
+        }
+        Ok(())
+    }
 }
 
 impl Door {

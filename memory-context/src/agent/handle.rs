@@ -140,7 +140,7 @@ impl Agent {
     ///   memory, once the lease of the question has run out.
     /// - Where the agent stops, another process has taken the question, or the memory can't keep the answer for now, the answer has what
     ///   was said until then and ends as left.
-    /// - `InvalidInput` for a name that is none, `Closed` after [`shutdown`](Self::shutdown).
+    /// - `InvalidInput` for a name that is none, `TooLarge` for a text of more than 64 KiB, `Closed` after [`shutdown`](Self::shutdown).
     pub async fn ask(&self, user: impl AsRef<str>, text: impl Into<String>) -> Result<Answer> {
         self.direct(&user)?.ask(user, text).await
     }
@@ -282,6 +282,7 @@ impl Agent {
         if is_own(self.shared.records.agent(), &incoming.message.content) {
             return Ok(Answer::ignored(Why::Own));
         }
+        incoming.check()?;
         // Now, and not in the task, so that the messages of a room come in the order of the calls. Boxed, since each future around it
         // would hold it twice, which overflows the stack of a worker that asks.
         let work = Box::pin(agent.service.receive_for(incoming, tap.clone()));

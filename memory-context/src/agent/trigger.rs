@@ -1,6 +1,8 @@
 //! What brings messages to an agent.
 
 use std::fmt;
+#[cfg(feature = "http")]
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use memory_core::{Error, ErrorKind, Result};
@@ -8,6 +10,8 @@ use memory_core::{Error, ErrorKind, Result};
 use memory_runtime::{HttpReply, HttpTrigger};
 #[cfg(feature = "http")]
 use serde_json::json;
+#[cfg(feature = "http")]
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use super::Agent;
@@ -102,7 +106,8 @@ pub struct Arrival {
 }
 
 /// An HTTP route that brings messages. It answers `200` when the message is answered, with the `text`, how the run ended (`end`), and
-/// the `run`; a client that goes away gets no answer, and its message is answered all the same.
+/// the `run`; a client that goes away gets no answer, and its message is answered all the same. Beyond
+/// [`Limits::arrivals`](super::Limits::arrivals) messages that are worked on, it answers `503`.
 #[cfg(feature = "http")]
 #[async_trait]
 impl MessageTrigger for HttpTrigger<Arrival> {
@@ -112,9 +117,15 @@ impl MessageTrigger for HttpTrigger<Arrival> {
 
     async fn run(&self, context: TriggerContext) -> Result<()> {
         let stop = context.stop.clone();
+        let arrivals = context.agent()?.service().limits().arrivals.max(1) as usize;
+        let places = Arc::new(Semaphore::new(arrivals.min(Semaphore::MAX_PERMITS)));
         self.serve(stop.cancelled_owned(), move |Arrival { origin, incoming }| {
-            let context = context.clone();
+            let (context, place) = (context.clone(), Arc::clone(&places).try_acquire_owned());
             async move {
+                let _place = place.map_err(|_| {
+                    let message = "the agent works on as many messages of this route as it takes at once: try again";
+                    Error::new(ErrorKind::Unavailable, message).retryable()
+                })?;
                 let answer = context.agent()?.receive(origin, incoming).await?;
                 let run = answer.run.to_string();
                 Ok(HttpReply::Done(json!({ "text": answer.text, "end": answer.end.as_str(), "run": run })))

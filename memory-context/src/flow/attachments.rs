@@ -9,6 +9,7 @@ use futures::{FutureExt, StreamExt, stream};
 use memory_core::{Error, ErrorKind, Result};
 use memory_model::{self as model, Modalities};
 use tokio::time::timeout;
+use url::{Host, Url};
 
 use crate::records::{Attachment, Message};
 
@@ -42,7 +43,7 @@ pub enum AttachmentKind {
     Other,
 }
 
-/// How many images and documents of a message a model is shown at most.
+/// How many of the attachments of a message are read, and how many images and documents a model is shown, at most.
 pub const MAX_SHOWN: usize = 8;
 /// How many bytes the URLs of those have together at most, contents of `data:` URLs included.
 pub const MAX_SHOWN_BYTES: usize = 8 << 20;
@@ -83,12 +84,29 @@ pub(super) fn for_model(message: &Message, takes: Modalities) -> Vec<model::Atta
     taken.take(MAX_SHOWN).collect()
 }
 
-/// An image of a kind that models know, which came whole or which the endpoint can fetch itself.
+/// An image of a kind that models know, which came whole or which the endpoint may fetch from a public host.
 pub(super) fn image_of(attachment: &Attachment) -> Option<model::Attachment> {
     let is_known = matches!(media_type(attachment).as_str(), "image/png" | "image/jpeg" | "image/gif" | "image/webp");
-    let url = &attachment.url;
-    let is_reachable = ["data:image/", "https://"].iter().any(|beginning| url.starts_with(beginning));
-    (is_known && is_reachable).then(|| model::Attachment::image(url))
+    if !is_known {
+        return None;
+    }
+    if attachment.url.starts_with("data:image/") {
+        return Some(model::Attachment::image(&attachment.url));
+    }
+    // As it was read here, so that the endpoint reads the same host.
+    public(&attachment.url).map(|url| model::Attachment::image(url.as_str()))
+}
+
+/// A URL that an endpoint may be asked to fetch, since whoever writes a message chooses it: `https`, without a user and a password, of a
+/// host that is a public name. To which address the name leads, the endpoint alone sees.
+fn public(url: &str) -> Option<Url> {
+    const PRIVATE: [&str; 3] = ["localhost", "local", "internal"];
+    let url = Url::parse(url).ok().filter(|url| url.scheme() == "https")?;
+    let is_anonymous = url.username().is_empty() && url.password().is_none();
+    // Addresses are no domains, in whatever form they are written.
+    let Some(Host::Domain(host)) = url.host() else { return None };
+    let (_, top) = host.trim_end_matches('.').rsplit_once('.')?;
+    (is_anonymous && !PRIVATE.contains(&top)).then_some(url)
 }
 
 /// A document that came whole.
@@ -101,15 +119,15 @@ fn document_of(attachment: &Attachment) -> Option<model::Attachment> {
 /// Reads what came with a message; gives it with what was found, and nothing where nothing was.
 ///
 /// # Behavior
-/// - What has a description or a text is not read again.
+/// - The first [`MAX_SHOWN`] are read, and the others stay as they are. What has a description or a text is not read again.
 /// - One whose reader fails, panics, or is not over within the limit stays as it is, and the others go on.
 pub(super) async fn read_attachments(
     reader: &dyn AttachmentReader,
     message: &Message,
     limit: Duration,
 ) -> Option<Vec<Attachment>> {
-    let read = stream::iter(message.content.attachments.clone()).map(async |attachment| {
-        if attachment.description.is_some() || attachment.text.is_some() {
+    let read = stream::iter(message.content.attachments.clone()).enumerate().map(async |(at, attachment)| {
+        if at >= MAX_SHOWN || attachment.description.is_some() || attachment.text.is_some() {
             return (attachment, false);
         }
         let work = AssertUnwindSafe(reader.read(&attachment, AttachmentKind::of(&attachment))).catch_unwind();
@@ -193,6 +211,13 @@ mod tests {
         let found: Vec<_> = found.iter().map(Option::as_deref).collect();
         assert_eq!(found, [None, None, Some("a cat"), None, Some("words"), None, Some("old")]);
         assert!(read.iter().all(|one| one.url.ends_with(&one.id) && one.content_type.is_some()));
+        let image = &message.content.attachments[2];
+        let many = vec![image.clone(); MAX_SHOWN + 2];
+        let flood =
+            Message { content: MessageContent { attachments: many, ..message.content.clone() }, ..message.clone() };
+        let read_of_many = read_attachments(&Scripted, &flood, Duration::from_secs(1)).await.expect("some are read");
+        assert_eq!(read_of_many.iter().filter(|one| one.description.is_some()).count(), MAX_SHOWN);
+        assert_eq!(read_of_many.len(), MAX_SHOWN + 2, "all are kept");
         message.content.attachments = vec![read[6].clone()];
         assert_eq!(read_attachments(&Scripted, &message, Duration::from_secs(1)).await, None, "nothing new");
     }
@@ -219,7 +244,9 @@ mod tests {
             |url: &str, content_type, images, documents| shown_of(vec![(url.into(), content_type)], images, documents);
         let (png, pdf) = ("data:image/png;base64,AA", "data:application/pdf;base64,AA");
         assert_eq!(one(png, "IMAGE/PNG", true, false), [model::Attachment::image(png)]);
-        assert_eq!(one("https://host/a.jpg", "image/jpeg", true, false).len(), 1);
+        let fetched = [model::Attachment::image("https://host.example:8443/a.jpg?b")];
+        assert_eq!(one("https://host.example:8443/a.jpg?b", "image/jpeg", true, false), fetched);
+        assert_eq!(one("HTTPS://Host.Example\\@127.0.0.1/", "image/jpeg", true, false).len(), 1, "of that host");
         assert_eq!(one(pdf, "application/pdf", true, true), [model::Attachment::document("a", pdf)]);
         for (url, content_type, images, documents) in [
             (png, "image/png", false, true),
@@ -227,9 +254,23 @@ mod tests {
             ("http://host/a.png", "image/png", true, true),
             ("file:///a.png", "image/png", true, true),
             ("data:text/html,a", "image/png", true, true),
-            ("https://host/a.svg", "image/svg+xml", true, true),
-            ("https://host/a.pdf", "application/pdf", true, true),
-            ("https://host/a.ogg", "audio/ogg", true, true),
+            ("https://host.example/a.svg", "image/svg+xml", true, true),
+            ("https://host.example/a.pdf", "application/pdf", true, true),
+            ("https://host.example/a.ogg", "audio/ogg", true, true),
+            ("https://user@host.example/a.png", "image/png", true, true),
+            ("https://:secret@host.example/a.png", "image/png", true, true),
+            ("https://127.0.0.1/a.png", "image/png", true, true),
+            ("https://127.1/a.png", "image/png", true, true),
+            ("https://0x7f.1/a.png", "image/png", true, true),
+            ("https://2130706433/a.png", "image/png", true, true),
+            ("https://169.254.169.254./a.png", "image/png", true, true),
+            ("https://[::1]/a.png", "image/png", true, true),
+            ("https://localhost/a.png", "image/png", true, true),
+            ("https://localhost./a.png", "image/png", true, true),
+            ("https://intranet/a.png", "image/png", true, true),
+            ("https://a.LOCALHOST/a.png", "image/png", true, true),
+            ("https://printer.local/a.png", "image/png", true, true),
+            ("https://metadata.google.internal/a.png", "image/png", true, true),
         ] {
             assert!(one(url, content_type, images, documents).is_empty(), "{url} {content_type}");
         }

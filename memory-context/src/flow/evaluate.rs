@@ -6,9 +6,11 @@ use async_trait::async_trait;
 use futures::FutureExt;
 use futures::future::join_all;
 use memory_core::{Error, ErrorKind, Result};
+use tokio::sync::SemaphorePermit;
 use tokio::time::timeout;
 
 use super::dialogue::{MAX_CALLS, MAX_ROUNDS};
+use super::door::Stopping;
 use super::{End, MessageService, REFLECTION_PROVIDERS, Run, Step, voice};
 use crate::records::Message;
 use crate::state::{ComposeOptions, Evaluation, Evaluator, EvaluatorInfo, Snapshot, State, Turn, Voice};
@@ -19,7 +21,7 @@ pub(super) const RESPONSES: usize = 2 * MAX_CALLS + MAX_ROUNDS;
 impl MessageService {
     /// Does what is to be done after an answer: runs the evaluators that have something to do, first those that whoever asked waits for,
     /// counts the interaction, and has the vectors of facts made. What fails, panics or is late does not change what was done, and the
-    /// others go on.
+    /// others go on. What nobody waits for has a place of its own, of which there are few: a run that gets none in time leaves it out.
     pub(super) async fn evaluate(&self, run: &Run, turn: &Turn, end: &End) {
         let has_answered = *end == End::Completed;
         let is_concerned = |info: &EvaluatorInfo| has_answered || info.always_run;
@@ -28,12 +30,22 @@ impl MessageService {
         if has_answered {
             self.touch(turn).await;
         }
+        let Some(_place) = self.place_to_learn().await else {
+            tracing::warn!("a run learns nothing: too many others do");
+            return;
+        };
         self.run_evaluators(run, turn, end, |info| !info.is_awaited && is_concerned(info)).await;
         match timeout(self.limits.evaluators, self.composer.services().records().upkeep()).await {
             Ok(Ok(_)) => {}
             Ok(Err(error)) => tracing::warn!(%error, "there are facts without vectors"),
             Err(_) => tracing::warn!("the vectors of facts took too long, and were given up"),
         }
+    }
+
+    /// A place among the runs that learn; `None` where none comes free in time, or before a shutdown.
+    async fn place_to_learn(&self) -> Option<SemaphorePermit<'_>> {
+        let place = timeout(self.limits.evaluators, self.learning.acquire());
+        self.door.unless(Stopping::Undecided, place).await.ok()?.ok()?.ok()
     }
 
     /// Counts an interaction of whoever was answered with the agent.

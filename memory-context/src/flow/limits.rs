@@ -1,15 +1,15 @@
-//! How long the work on a message may take.
+//! How long the work on a message may take, and how much of it goes on at once.
 
 use std::time::Duration;
 
-/// How long things may take.
+/// How long things may take, and how many go on at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// To read one attachment; half a minute by default.
     pub attachment: Duration,
     /// One call of a model; a minute by default.
     pub model: Duration,
-    /// One call of a tool; a minute by default.
+    /// One call of a tool, with what it says while it works; a minute by default.
     pub action: Duration,
     /// To say something; ten seconds by default.
     pub say: Duration,
@@ -26,6 +26,12 @@ pub struct Limits {
     /// How often the work on a message is begun; three times by default. One that was begun as often and never came to its end has
     /// failed, so that a message that kills its process does not do it for ever.
     pub runs: u32,
+    /// How many runs learn behind their answers at once, at least one: by the evaluators that nobody waits for, and by making vectors;
+    /// 16 by default. Others wait, for `evaluators` at most, and then leave it to the runs behind them.
+    pub learning: u32,
+    /// How many messages an HTTP trigger has taken in and not answered, at least one; 64 by default. More are `Unavailable` before
+    /// anything is kept of them, and can be sent again.
+    pub arrivals: u32,
 }
 
 impl Default for Limits {
@@ -41,6 +47,8 @@ impl Default for Limits {
             run: minute * 60,
             lease: minute,
             runs: 3,
+            learning: 16,
+            arrivals: 64,
         }
     }
 }

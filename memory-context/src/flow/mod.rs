@@ -51,4 +51,4 @@ pub(crate) use tap::Tap;
 pub use tap::{Answer, Piece};
 pub use templates::{POST_PROVIDERS, REFLECTION_PROVIDERS, RESPOND_PROVIDERS};
 pub use voice::Platform;
-pub use way::Incoming;
+pub use way::{Incoming, MAX_RECEIVED};

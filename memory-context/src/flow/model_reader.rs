@@ -116,11 +116,11 @@ mod tests {
     async fn images_are_described_where_the_model_sees() {
         let images = Modalities { images: true, ..Modalities::default() };
         let seeing = ModelReader::new(Arc::new(Seeing(images)));
-        let found = read(&seeing, "https://host/a.png", "image/png").await.expect("read").expect("described");
+        let found = read(&seeing, "https://host.example/a.png", "image/png").await.expect("read").expect("described");
         let description = found.description.expect("described");
         assert!(description.starts_with("1 image é") && description.len() <= MAX_DESCRIPTION, "{}", description.len());
         for reader in [ModelReader::default(), ModelReader::new(Arc::new(Seeing(Modalities::default())))] {
-            assert_eq!(read(&reader, "https://host/a.png", "image/png").await.expect("read"), None);
+            assert_eq!(read(&reader, "https://host.example/a.png", "image/png").await.expect("read"), None);
         }
         assert_eq!(read(&seeing, "http://host/a.png", "image/png").await.expect("read"), None, "no endpoint gets it");
     }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use memory_core::{Error, ErrorKind, Outcome, Result};
 use memory_model::Model;
 use memory_runtime::Leases;
+use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use super::door::{Door, Stopping};
@@ -31,6 +32,8 @@ pub struct MessageService {
     pub(super) events: Events,
     pub(super) rules: RespondRules,
     pub(super) limits: Limits,
+    /// A permit for each run that learns behind its answer.
+    pub(super) learning: Semaphore,
     /// What is composed for an answer.
     pub(super) options: ComposeOptions,
     pub(super) door: Door,
@@ -51,6 +54,7 @@ impl MessageService {
             queues: RoomQueues::default(),
             events,
             rules: RespondRules::default(),
+            learning: semaphore(limits.learning),
             limits,
             options: ComposeOptions::default(),
             door: Door::open(),
@@ -82,6 +86,7 @@ impl MessageService {
     #[must_use]
     pub fn with_limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
+        self.learning = semaphore(limits.learning);
         self.leases = leases(&self.composer, self.instance.as_deref(), limits.lease);
         self
     }
@@ -127,6 +132,12 @@ impl MessageService {
         self.door.close(Stopping::Everything).await;
     }
 
+    /// The limits of its work.
+    #[cfg(feature = "http")]
+    pub(crate) fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
     /// Does some work at the ledger within its limit. What is late may have had its effect.
     pub(crate) async fn in_time<T>(&self, work: impl Future<Output = Result<T>>) -> Result<T> {
         let late = |_| {
@@ -139,6 +150,10 @@ impl MessageService {
     pub(super) fn voice(&self) -> Voice<'_> {
         Voice { services: self.composer.services(), platform: &self.platform, limit: self.limits.say }
     }
+}
+
+fn semaphore(permits: u32) -> Semaphore {
+    Semaphore::new(usize::try_from(permits.max(1)).unwrap_or(Semaphore::MAX_PERMITS).min(Semaphore::MAX_PERMITS))
 }
 
 fn leases(composer: &Composer, instance: Option<&str>, length: Duration) -> Arc<Leases> {

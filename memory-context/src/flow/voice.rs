@@ -43,6 +43,12 @@ pub(super) struct Voice<'a> {
 }
 
 impl Voice<'_> {
+    /// The same, and gives up what takes longer than this.
+    pub(super) fn within(mut self, limit: Duration) -> Self {
+        self.limit = self.limit.min(limit);
+        self
+    }
+
     /// Stores a message before it is said: what nobody kept was not said. One that can't be said is marked so.
     pub(super) async fn say(&self, new: NewMessage) -> Result<Message> {
         let message = self.services.records().messages().add(new).await?;

@@ -24,13 +24,26 @@ use super::{End, Journal, MessageService, Run, Step, Why, is_own};
 use crate::records::{Message, NewMessage, OpenMessage, Scope, Taken};
 use crate::state::{Turn, cut};
 
-/// A message that a platform received.
+/// The longest text of a message that is taken in, in bytes.
+pub const MAX_RECEIVED: usize = 64 << 10;
+
+/// A message that a platform received. One whose text is longer than [`MAX_RECEIVED`] is `TooLarge`, and nothing is kept of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Incoming {
     /// What was said, when, and what the platform calls it: one that comes twice is answered once.
     pub message: NewMessage,
     /// Whether the platform says that the agent is spoken to.
     pub is_addressed: bool,
+}
+
+impl Incoming {
+    /// `TooLarge` for a text that is not taken in.
+    pub(crate) fn check(&self) -> Result<()> {
+        match self.message.content.text.len() {
+            0..=MAX_RECEIVED => Ok(()),
+            size => Err(Error::too_large(format!("a message of {size} bytes; at most {MAX_RECEIVED} are taken in"))),
+        }
+    }
 }
 
 /// A message that is worked on.
@@ -91,6 +104,7 @@ impl MessageService {
             let end = run
                 .drive(async |run| {
                     let _open = service.door.enter()?;
+                    incoming.check()?;
                     match service.in_time(service.store(run, incoming)).await? {
                         Stored::New(task) => Ok(Box::pin(service.work(run, ticket, *task)).await),
                         Stored::Known(memory) => {

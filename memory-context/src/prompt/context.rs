@@ -22,6 +22,10 @@ pub struct MemoryLoadContext {
     /// The human, whose profile all sessions share. Without it, the profile belongs to the session key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user_id: Option<String>,
+    /// The agent, which has a profile of its own of each user and session. Where it has kept none yet, it reads the one that was kept
+    /// without an agent, and its first change makes that its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent_id: Option<String>,
     /// Where the conversation takes place, as history names it: `cli`, `telegram`.
     pub platform: String,
     /// The personality that speaks.
@@ -32,7 +36,7 @@ pub struct MemoryLoadContext {
     pub memory_scope: MemoryScope,
 }
 
-/// Whether the personalities of a session share its project memory. The user's profile is always shared.
+/// Whether the personalities of a session share its project memory. They always share the user's profile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MemoryScope {
@@ -44,26 +48,28 @@ pub enum MemoryScope {
 }
 
 impl MemoryLoadContext {
-    /// A context without user and personality.
+    /// A context without user, agent and personality.
     pub fn new(session_id: impl Into<String>, session_key: impl Into<String>, platform: impl Into<String>) -> Self {
         Self {
             session_id: session_id.into(),
             session_key: session_key.into(),
             user_id: None,
+            agent_id: None,
             platform: platform.into(),
             personality_id: None,
             memory_scope: MemoryScope::Global,
         }
     }
 
-    /// The context of a message that an agent received: the room is the session, and each agent has a memory of its own there. The
-    /// profile is that of the author in direct conversations, and that of the room in any other, since a room of many must not hear
-    /// what somebody said in private.
+    /// The context of a message that an agent received: the room is the session, and each agent has both texts to itself. The profile is
+    /// that of the author in direct conversations, and that of the room in any other, since a room of many must not hear what somebody
+    /// said in private.
     pub fn of(agent: &AgentId, message: &Message) -> Self {
         let content = &message.content;
         let room = content.room.as_str();
         let platform = if content.source.is_empty() { "chat" } else { &content.source };
-        let context = Self::new(room, room, platform).with_personality(agent.as_str(), MemoryScope::PerPersonality);
+        let context = Self::new(room, room, platform).with_agent(agent.as_str());
+        let context = context.with_personality(agent.as_str(), MemoryScope::PerPersonality);
         if content.channel_type.is_direct() { context.with_user(content.author.as_str()) } else { context }
     }
 
@@ -71,6 +77,13 @@ impl MemoryLoadContext {
     #[must_use]
     pub fn with_user(mut self, user_id: impl Into<String>) -> Self {
         self.user_id = Some(user_id.into());
+        self
+    }
+
+    /// With the agent.
+    #[must_use]
+    pub fn with_agent(mut self, agent_id: impl Into<String>) -> Self {
+        self.agent_id = Some(agent_id.into());
         self
     }
 
@@ -143,9 +156,9 @@ mod tests {
 
     #[test]
     fn json_is_that_of_the_interface() {
-        let json = r#"{"sessionId": "s1", "sessionKey": "cli:test", "platform": "cli", "userId": "ana",
+        let json = r#"{"sessionId": "s1", "sessionKey": "cli:test", "platform": "cli", "userId": "ana", "agentId": "eve",
             "personalityId": "ada", "memoryScope": "per-personality", "query": "What is due?"}"#;
-        let context = MemoryLoadContext::new("s1", "cli:test", "cli").with_user("ana");
+        let context = MemoryLoadContext::new("s1", "cli:test", "cli").with_user("ana").with_agent("eve");
         let context = context.with_personality("ada", MemoryScope::PerPersonality);
         assert_eq!(serde_json::from_str::<MemoryLoadContext>(json).expect("a context"), context);
         let plain = r#"{"sessionId":"s1","sessionKey":"cli:test","platform":"cli"}"#;

@@ -18,6 +18,8 @@ const MAX_PART: usize = 256;
 #[derive(Debug, Clone)]
 pub(super) struct Key {
     pub(super) id: DocumentId,
+    /// The document that an agent reads as long as it has none of its own: that of all agents, in which earlier programs kept profiles.
+    pub(super) of_all: Option<DocumentId>,
     pub(super) collection: Collection,
     pub(super) space_id: SpaceId,
     /// The parts by name, for operators: `metadata.user = 'ana'` finds what is known of Ana.
@@ -31,6 +33,7 @@ impl Key {
         check("sessionKey", &context.session_key)?;
         check("platform", &context.platform)?;
         context.user_id.as_deref().map_or(Ok(()), |id| check("userId", id))?;
+        context.agent_id.as_deref().map_or(Ok(()), |id| check("agentId", id))?;
         context.personality_id.as_deref().map_or(Ok(()), |id| check("personalityId", id))?;
         let session = ("session", context.session_key.as_str());
         let parts = match (store, &context.user_id, context.memory_scope, &context.personality_id) {
@@ -41,20 +44,32 @@ impl Key {
             }
             (MemoryStore::Memory, ..) => vec![session],
         };
-        Self::from_parts(store, &parts)
+        match (store, &context.agent_id) {
+            (MemoryStore::User, Some(agent)) => {
+                let of_all = Some(document(store, &parts)?);
+                let own = [&[("agent", agent.as_str())], &parts[..]].concat();
+                Ok(Self { of_all, ..Self::from_parts(store, &own)? })
+            }
+            (MemoryStore::User, None) | (MemoryStore::Memory, _) => Self::from_parts(store, &parts),
+        }
     }
 
     fn from_parts(store: MemoryStore, parts: &[(&str, &str)]) -> Result<Self> {
         let mut metadata = JsonObject::from([("store".to_owned(), Json::String(store.as_str().to_owned()))]);
         metadata.extend(parts.iter().map(|(name, value)| ((*name).to_owned(), Json::String((*value).to_owned()))));
-        let digits = hash::of_parts(parts.iter().flat_map(|(name, value)| [*name, *value]));
         Ok(Self {
-            id: DocumentId::parse(format!("{store}-{digits}"))?,
+            id: document(store, parts)?,
+            of_all: None,
             collection: Collection::parse(COLLECTION)?,
             space_id: SpaceId::parse(SPACE)?,
             metadata: Metadata::from_object(&metadata)?,
         })
     }
+}
+
+fn document(store: MemoryStore, parts: &[(&str, &str)]) -> Result<DocumentId> {
+    let digits = hash::of_parts(parts.iter().flat_map(|(name, value)| [*name, *value]));
+    DocumentId::parse(format!("{store}-{digits}"))
 }
 
 fn check(name: &str, part: &str) -> Result<()> {
@@ -94,6 +109,7 @@ mod tests {
             "b",
             "apersonalityb",
             "sessiona",
+            "agenta",
             "a:b",
             "b:a",
             "a:",
@@ -117,6 +133,8 @@ mod tests {
             add(context(one, None, None, MemoryScope::Global), MemoryStore::User);
             add(context("s", Some(one), None, MemoryScope::Global), MemoryStore::User);
             for other in hostile {
+                add(context(one, None, None, MemoryScope::Global).with_agent(other), MemoryStore::User);
+                add(context("s", Some(one), None, MemoryScope::Global).with_agent(other), MemoryStore::User);
                 add(context(one, None, Some(other), MemoryScope::PerPersonality), MemoryStore::Memory);
             }
         }
@@ -131,7 +149,19 @@ mod tests {
         assert_eq!(id(global.clone(), MemoryStore::Memory), id(plain.clone(), MemoryStore::Memory));
         assert_eq!(id(nobody, MemoryStore::Memory), id(plain, MemoryStore::Memory));
         let elsewhere = context("t", Some("u"), Some("q"), MemoryScope::PerPersonality);
-        assert_eq!(id(elsewhere, MemoryStore::User), id(global, MemoryStore::User));
+        assert_eq!(id(elsewhere, MemoryStore::User), id(global.clone(), MemoryStore::User));
+        assert_eq!(id(global.clone().with_agent("a"), MemoryStore::Memory), id(global, MemoryStore::Memory));
+    }
+
+    #[test]
+    fn an_agent_falls_back_to_the_profile_of_all_agents() {
+        let of_user = context("s", Some("u"), None, MemoryScope::Global);
+        for shared in [of_user, context("s", None, None, MemoryScope::Global)] {
+            let of_all = Key::of(&shared, MemoryStore::User).expect("valid");
+            let own = Key::of(&shared.clone().with_agent("a"), MemoryStore::User).expect("valid");
+            assert_eq!((of_all.of_all, own.of_all), (None, Some(of_all.id)));
+            assert_eq!(Key::of(&shared.with_agent("a"), MemoryStore::Memory).expect("valid").of_all, None);
+        }
     }
 
     #[test]
@@ -146,6 +176,7 @@ mod tests {
             for context in [
                 context(part, None, None, MemoryScope::Global),
                 context("s", Some(part), None, MemoryScope::Global),
+                context("s", None, None, MemoryScope::Global).with_agent(part),
                 context("s", None, Some(part), MemoryScope::PerPersonality),
                 MemoryLoadContext::new(part, "s", "cli"),
                 MemoryLoadContext::new("s", "s", part),

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::{io, iter};
 
 use async_trait::async_trait;
-use memory_core::{Error, ErrorKind, IdempotencyKey, Result};
+use memory_core::{DocumentId, Error, ErrorKind, IdempotencyKey, Result};
 use serde::{Deserialize, Serialize};
 use tokio::task::spawn_blocking;
 
@@ -50,8 +50,18 @@ impl MarkdownMemory {
         Self { folder: folder.into() }
     }
 
-    fn path(&self, key: &Key) -> PathBuf {
-        self.folder.join(format!("{}.md", key.id))
+    fn path(&self, id: &DocumentId) -> PathBuf {
+        self.folder.join(format!("{id}.md"))
+    }
+
+    /// What a store holds: its own file, or that of all agents where an agent has none.
+    fn read(&self, key: &Key) -> Result<(Header, String)> {
+        for id in [&key.id].into_iter().chain(&key.of_all) {
+            if let Some(found) = read(&self.path(id))? {
+                return Ok(found);
+            }
+        }
+        Ok(Default::default())
     }
 
     /// Applies the updates of each store, after it was checked for both that they can be.
@@ -68,8 +78,8 @@ impl MarkdownMemory {
                 continue;
             }
             let key = Key::of(context, store)?;
-            let path = self.path(&key);
-            let (mut header, before) = read(&path)?;
+            let path = self.path(&key.id);
+            let (mut header, before) = self.read(&key)?;
             let digest = digest(&of_store.iter().map(|(_, update)| *update).collect::<Vec<_>>())?;
             let known = header.batches.iter().find(|(known, _)| known == batch);
             let repeated = known.is_some();
@@ -107,9 +117,9 @@ impl MarkdownMemory {
 impl PromptSource for MarkdownMemory {
     async fn prefetch(&self, context: &MemoryLoadContext) -> Result<Option<MemoryContext>> {
         let stores = [MemoryStore::User, MemoryStore::Memory];
-        let [user, memory] = stores.map(|store| Key::of(context, store).map(|key| self.path(&key)));
-        let (user, memory) = (user?, memory?);
-        let (user, memory) = aside(move || Ok((read(&user)?.1, read(&memory)?.1))).await?;
+        let [user, memory] = stores.map(|store| Key::of(context, store));
+        let (user, memory, folder) = (user?, memory?, self.clone());
+        let (user, memory) = aside(move || Ok((folder.read(&user)?.1, folder.read(&memory)?.1))).await?;
         let rendered = render(trim(&user), trim(&memory), None, PromptConfig::default().budget);
         Ok(rendered.map(|rendered| {
             let mut known = MemoryContext::new(rendered.content);
@@ -148,11 +158,11 @@ async fn aside<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'sta
     spawn_blocking(work).await.map_err(panicked)?
 }
 
-/// What a file holds; nothing where none is.
-fn read(path: &Path) -> Result<(Header, String)> {
+/// What a file holds; `None` where none is.
+fn read(path: &Path) -> Result<Option<(Header, String)>> {
     let size = match fs::metadata(path) {
         Ok(metadata) => metadata.len(),
-        Err(error) if error.kind() == IoErrorKind::NotFound => return Ok((Header::default(), String::new())),
+        Err(error) if error.kind() == IoErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(failed(&error)),
     };
     if size > MAX_FILE {
@@ -161,10 +171,10 @@ fn read(path: &Path) -> Result<(Header, String)> {
     let whole = fs::read_to_string(path).map_err(|error| failed(&error))?;
     let (first, rest) = whole.split_once('\n').unwrap_or((&whole, ""));
     let header = first.strip_prefix(BEGIN).and_then(|line| line.trim_end().strip_suffix(END));
-    match header.and_then(|header| serde_json::from_str(header).ok()) {
-        Some(header) => Ok((header, trim(rest).to_owned())),
-        None => Ok((Header::default(), trim(&whole).to_owned())),
-    }
+    Ok(Some(match header.and_then(|header| serde_json::from_str(header).ok()) {
+        Some(header) => (header, trim(rest).to_owned()),
+        None => (Header::default(), trim(&whole).to_owned()),
+    }))
 }
 
 /// Puts a file in the place of another in one step: what a reader sees is whole.
@@ -230,13 +240,28 @@ mod tests {
     async fn a_human_may_edit_a_file() {
         let folder = tempfile::tempdir().expect("a folder");
         let memory = MarkdownMemory::new(folder.path());
-        let path = memory.path(&Key::of(&context(), MemoryStore::Memory).expect("valid"));
+        let path = memory.path(&Key::of(&context(), MemoryStore::Memory).expect("valid").id);
         fs::write(&path, "By hand\n").expect("written");
         assert_eq!(content(&memory).await.as_deref(), Some("## Memory\n\nBy hand"));
         memory.sync(&context(), &batch("1"), &updates()[..1]).await.expect("kept");
         let whole = fs::read_to_string(&path).expect("read");
         assert!(whole.starts_with(BEGIN) && whole.ends_with("By hand\n\nFriday\n"), "{whole}");
         assert_eq!(whole.matches("-->").count(), 1);
+    }
+
+    #[tokio::test]
+    async fn an_agent_begins_with_the_file_of_all_agents() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let memory = MarkdownMemory::new(folder.path());
+        memory.sync(&context(), &batch("1"), &updates()[1..]).await.expect("kept");
+        let of = async |agent| memory.prefetch(&context().with_agent(agent)).await.expect("read").map(|it| it.content);
+        assert_eq!(of("ada").await.as_deref(), Some("## About You\n\nAna likes tea"));
+        let of_ada = context().with_agent("ada");
+        let known = memory.sync(&of_ada, &batch("1"), &updates()[1..]).await.expect("known");
+        assert!(known.updates[0].repeated, "{known:?}");
+        memory.sync(&of_ada, &batch("2"), &[MemoryUpdate::replace(MemoryStore::User, "")]).await.expect("kept");
+        assert_eq!(of("ada").await, None);
+        assert_eq!(of("bob").await.as_deref(), Some("## About You\n\nAna likes tea"));
     }
 
     #[tokio::test]

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use futures::future::join;
 use memory_core::{
-    Document, DocumentStore, DocumentWrite, Error, ErrorKind, Expect, IdempotencyKey, Outcome, Result, Revision,
+    Collection, Document, DocumentId, DocumentStore, DocumentWrite, Error, ErrorKind, Expect, IdempotencyKey, Outcome,
+    Result, Revision,
 };
 use serde::Serialize;
 use sha2::{Digest, Sha256};
@@ -265,6 +266,11 @@ impl PromptMemory {
         loop {
             let (change, answer) = plan(&stored)?;
             let Some((text, origin)) = change else { return Ok(answer) };
+            if let Some(of_all) = stored.of_all.take() {
+                self.copy(&of_all, key).await?;
+                stored = self.load(key).await?;
+                continue;
+            }
             let (expect, revision) = (stored.expect(), stored.next_revision()?);
             let record = stored.record.changed(text, revision, origin);
             let now = self.shared.config.clock.now();
@@ -285,10 +291,18 @@ impl PromptMemory {
         }
     }
 
+    /// Makes a copy of the document of all agents that of one, with history and revision, so that its batches stay known. One that is there
+    /// stays as it is.
+    async fn copy(&self, of_all: &DocumentId, key: &Key) -> Result<()> {
+        let Some(mut document) = self.shared.documents.get(&key.collection, of_all).await? else { return Ok(()) };
+        (document.id, document.metadata) = (key.id.clone(), key.metadata.clone());
+        self.shared.documents.restore(vec![document]).await.map(drop)
+    }
+
     /// The present text of a store, or the last known one and why.
     async fn recall(&self, key: &Key) -> Result<(Known, Option<Error>)> {
         let config = &self.shared.config;
-        if let Some(known) = self.shared.cache.get(&key.id, config.cache_for) {
+        if let Some(known) = self.cached(key, config.cache_for) {
             return Ok((known, None));
         }
         let failure = match timeout(config.deadline, self.load(key)).await {
@@ -300,17 +314,37 @@ impl PromptMemory {
             OnFailure::Fail => Err(failure),
             OnFailure::Open => {
                 tracing::warn!(kind = ?failure.kind(), "a turn goes on without the present prompt memory");
-                let known = self.shared.cache.get(&key.id, Duration::MAX);
+                let known = self.cached(key, Duration::MAX);
                 Ok((known.unwrap_or_default(), Some(failure)))
             }
         }
     }
 
+    /// What is known of a store without asking, if that is not older than `max_age`.
+    fn cached(&self, key: &Key, max_age: Duration) -> Option<Known> {
+        let own = self.shared.cache.get(&key.id, max_age)?;
+        match &key.of_all {
+            Some(of_all) if own.revision.is_none() => self.shared.cache.get(of_all, max_age),
+            _ => Some(own),
+        }
+    }
+
     async fn load(&self, key: &Key) -> Result<Stored> {
+        let own = self.read_document(&key.collection, &key.id).await?;
+        match &key.of_all {
+            Some(of_all) if own.revision.is_none() => {
+                let stored = self.read_document(&key.collection, of_all).await?;
+                Ok(Stored { of_all: stored.revision.map(|_| of_all.clone()), ..stored })
+            }
+            _ => Ok(own),
+        }
+    }
+
+    async fn read_document(&self, collection: &Collection, id: &DocumentId) -> Result<Stored> {
         let writes_before = self.shared.cache.writes();
-        let document = self.shared.documents.get(&key.collection, &key.id).await?;
+        let document = self.shared.documents.get(collection, id).await?;
         let stored = document.as_ref().map_or(Ok(Stored::default()), Stored::read)?;
-        self.shared.cache.keep(&key.id, stored.known(), writes_before);
+        self.shared.cache.keep(id, stored.known(), writes_before);
         Ok(stored)
     }
 
@@ -330,11 +364,13 @@ impl PromptMemory {
 struct Stored {
     record: Record,
     revision: Option<Revision>,
+    /// The document of all agents, where that was read.
+    of_all: Option<DocumentId>,
 }
 
 impl Stored {
     fn read(document: &Document) -> Result<Self> {
-        Ok(Self { record: Record::read(document)?, revision: Some(document.revision) })
+        Ok(Self { record: Record::read(document)?, revision: Some(document.revision), of_all: None })
     }
 
     fn known(&self) -> Known {

@@ -10,7 +10,11 @@ use serde_json::Value;
 
 use crate::prompt::{LINE_BREAKS, neutralised};
 use crate::records::{ActionStatus, Attachment, Entity, EntityId, Message};
-use crate::state::{Cx, ExampleMessage};
+use crate::state::{Cx, ExampleMessage, cut};
+
+/// How many bytes are shown of each text of a message that was said before: of what was said or thought, and of the names of what came
+/// with it.
+const MAX_SHOWN: usize = 8 << 10;
 
 /// A section; empty where its body is.
 pub(super) fn section(heading: &str, body: &str) -> String {
@@ -94,30 +98,34 @@ impl Names {
         self.0.get(id).cloned().unwrap_or_else(|| one_line(id.as_str()))
     }
 
-    /// `[2023-05-08 13:56] Ana: Hello`, and what belongs to it on lines of its own.
+    /// `[2023-05-08 13:56] Ana: Hello`, and what belongs to it on lines of its own. The text is whole.
     pub(super) fn line(&self, message: &Message) -> String {
+        self.line_with(message, &message.content.text)
+    }
+
+    fn line_with(&self, message: &Message, said: &str) -> String {
         let content = &message.content;
-        let mut text =
-            format!("[{}] {}: {}", minute(message.created_at), self.name(&content.author), indented(&content.text));
+        let mut text = format!("[{}] {}: {}", minute(message.created_at), self.name(&content.author), indented(said));
         if message.is_undelivered {
             text += "\n  (not delivered)";
         }
         if let Some(thought) = &content.thought {
-            text += &format!("\n  (thought: {})", one_line(thought));
+            text += &format!("\n  (thought: {})", one_line(&cut(thought, MAX_SHOWN)));
         }
         if !content.actions.is_empty() {
-            text += &format!("\n  (actions: {})", one_line(&content.actions.join(", ")));
+            text += &format!("\n  (actions: {})", one_line(&cut(&content.actions.join(", "), MAX_SHOWN)));
         }
         if !content.attachments.is_empty() {
             let attachments: Vec<_> = content.attachments.iter().map(attachment).collect();
-            text += &format!("\n  (attachments: {})", attachments.join("; "));
+            text += &format!("\n  (attachments: {})", one_line(&cut(&attachments.join("; "), MAX_SHOWN)));
         }
         text
     }
 
-    /// The messages one below the other.
+    /// The messages one below the other. Of each text no more is shown than [`MAX_SHOWN`], and a long one says how much is missing.
     pub(super) fn lines<'m>(&self, messages: impl IntoIterator<Item = &'m Message>) -> String {
-        messages.into_iter().map(|message| self.line(message)).collect::<Vec<_>>().join("\n")
+        let line = |message: &Message| self.line_with(message, &cut(&message.content.text, MAX_SHOWN));
+        messages.into_iter().map(line).collect::<Vec<_>>().join("\n")
     }
 }
 
@@ -150,7 +158,7 @@ pub(super) fn url(attachment: &Attachment) -> Cow<'_, str> {
     }
 }
 
-/// What actions did before, each run with its steps; oldest first. The messages come oldest first.
+/// What actions did before, each run with its steps; oldest first. The messages come oldest first, and are cut as [`Names::lines`] does.
 pub(super) fn runs<'m>(messages: impl IntoIterator<Item = &'m Message>, most: usize) -> String {
     let mut runs: Vec<(&str, Vec<String>)> = Vec::new();
     for message in messages {
@@ -159,12 +167,17 @@ pub(super) fn runs<'m>(messages: impl IntoIterator<Item = &'m Message>, most: us
             ActionStatus::Completed => "completed",
             ActionStatus::Failed => "failed",
         };
-        let line =
-            format!("{}. {} ({status}): {}", result.step, one_line(&result.action), indented(&message.content.text));
+        let line = format!(
+            "{}. {} ({status}): {}",
+            result.step,
+            one_line(&result.action),
+            indented(&cut(&message.content.text, MAX_SHOWN))
+        );
         match runs.iter_mut().find(|(run, _)| *run == result.run) {
             Some((_, lines)) => lines.push(line),
             None => {
-                let thought = result.thought.as_ref().map(|thought| format!(": {}", one_line(thought)));
+                let thought =
+                    result.thought.as_ref().map(|thought| format!(": {}", one_line(&cut(thought, MAX_SHOWN))));
                 let heading = format!("**Run {}**{}", one_line(&result.run), thought.unwrap_or_default());
                 runs.push((&result.run, vec![heading, line]));
             }

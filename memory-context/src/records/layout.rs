@@ -23,6 +23,11 @@ impl AgentId {
         Self::parse(id).ok()
     }
 
+    /// The space in and below which the agent keeps all that has a place of its own.
+    pub fn space(&self) -> Result<SpaceId> {
+        agent_space(self)
+    }
+
     /// The spaces of all that the agent keeps of a room: what is known in it, its messages, tasks and reflections.
     pub fn room_spaces(&self, room: &RoomId) -> Result<[SpaceId; 4]> {
         Ok([

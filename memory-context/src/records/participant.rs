@@ -38,6 +38,29 @@ struct Members {
     room: RoomId,
     /// In the order in which they came.
     participants: Vec<Participant>,
+    /// Whether some who came first are left out.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    is_cut: bool,
+}
+
+/// The most bytes of the participants of a room as JSON: their document has a little more.
+const MAX_BYTES: usize = 1_000_000;
+
+impl Members {
+    /// Leaves out those who came first until the others fit: not the agent, not who comes now, and nobody who follows the room in a way of
+    /// their own.
+    fn make_room(&mut self, agent: &EntityId, newcomer: &EntityId) {
+        // An id always has a JSON form.
+        let size = |one: &Participant| serde_json::to_string(one).map_or(0, |json| json.len() + 1);
+        let mut over = self.participants.iter().map(size).sum::<usize>().saturating_sub(MAX_BYTES);
+        let before = self.participants.len();
+        self.participants.retain(|one| {
+            let stays = over == 0 || one.state.is_some() || [agent, newcomer].contains(&&one.entity);
+            over = if stays { over } else { over.saturating_sub(size(one)) };
+            stays
+        });
+        self.is_cut |= self.participants.len() < before;
+    }
 }
 
 impl Record for Members {
@@ -58,7 +81,8 @@ impl Record for Members {
 
 /// The participants of an agent's rooms; see [`Records::participants`].
 ///
-/// Those of one room go into one document, so there are about 10,000 at most; more are `TooLarge`.
+/// Those of one room go into one document, of 1 MB: about 10,000. When more come, those who came first are left out, but for the agent and
+/// who has a state. Who is left out comes back with what they say next, and is shown nothing of the room elsewhere until then.
 #[derive(Debug, Clone, Copy)]
 pub struct Participants<'a> {
     records: &'a Records,
@@ -82,9 +106,11 @@ impl Participants<'_> {
         if *entity != self.records.agent().entity() {
             self.records.link(Kind::EntityRooms, entity.as_str(), room.as_str()).await?;
         }
-        self.change(room, |participants| {
-            if !participants.iter().any(|participant| participant.entity == *entity) {
-                participants.push(Participant { entity: entity.clone(), state: None });
+        let agent = self.records.agent().entity();
+        self.change(room, |members| {
+            if !members.participants.iter().any(|participant| participant.entity == *entity) {
+                members.participants.push(Participant { entity: entity.clone(), state: None });
+                members.make_room(&agent, entity);
             }
             Ok(())
         })
@@ -93,8 +119,8 @@ impl Participants<'_> {
 
     /// Takes an entity out of a room, if it is there.
     pub async fn leave(&self, room: &RoomId, entity: &EntityId) -> Result<()> {
-        self.change(room, |participants| {
-            participants.retain(|participant| participant.entity != *entity);
+        self.change(room, |members| {
+            members.participants.retain(|participant| participant.entity != *entity);
             Ok(())
         })
         .await
@@ -102,8 +128,8 @@ impl Participants<'_> {
 
     /// Says how an entity follows a room; `NotFound` when it does not take part in it.
     pub async fn set_state(&self, room: &RoomId, entity: &EntityId, state: Option<RoomState>) -> Result<()> {
-        self.change(room, |participants| {
-            let participant = participants.iter_mut().find(|participant| participant.entity == *entity);
+        self.change(room, |members| {
+            let participant = members.participants.iter_mut().find(|participant| participant.entity == *entity);
             participant.ok_or_else(|| absent("participant"))?.state = state;
             Ok(())
         })
@@ -120,6 +146,12 @@ impl Participants<'_> {
         self.members(&scope.room).await
     }
 
+    /// The same; `None` where some are left out.
+    pub(super) async fn all_of_room(&self, scope: &Scope) -> Result<Option<Vec<Participant>>> {
+        let members = self.document(&scope.room).await?;
+        Ok(members.map_or(Some(Vec::new()), |members| (!members.is_cut).then_some(members.participants)))
+    }
+
     /// The rooms that an entity other than the agent came to, those last to which it came last. It may have left some.
     pub(super) async fn rooms_of(&self, entity: &EntityId) -> Result<Vec<RoomId>> {
         let rooms = self.records.linked(Kind::EntityRooms, entity.as_str()).await?;
@@ -134,16 +166,19 @@ impl Participants<'_> {
     }
 
     async fn members(&self, room: &RoomId) -> Result<Vec<Participant>> {
-        let document = document_id(self.records.agent(), [room.as_str()])?;
-        let members: Option<Members> = self.records.table().get(&document).await?;
-        Ok(members.map(|members| members.participants).unwrap_or_default())
+        Ok(self.document(room).await?.map(|members| members.participants).unwrap_or_default())
     }
 
-    async fn change(&self, room: &RoomId, change: impl Fn(&mut Vec<Participant>) -> Result<()>) -> Result<()> {
+    async fn document(&self, room: &RoomId) -> Result<Option<Members>> {
+        self.records.table().get(&document_id(self.records.agent(), [room.as_str()])?).await
+    }
+
+    async fn change(&self, room: &RoomId, change: impl Fn(&mut Members) -> Result<()>) -> Result<()> {
         let document = document_id(self.records.agent(), [room.as_str()])?;
         let change = |members: Option<Members>| {
-            let mut members = members.unwrap_or_else(|| Members { room: room.clone(), participants: Vec::new() });
-            change(&mut members.participants)?;
+            let new = || Members { room: room.clone(), participants: Vec::new(), is_cut: false };
+            let mut members = members.unwrap_or_else(new);
+            change(&mut members)?;
             Ok(members)
         };
         self.records.table().change(&document, self.records.now(), change).await.map(drop)

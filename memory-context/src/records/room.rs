@@ -150,11 +150,12 @@ impl Rooms<'_> {
     /// the scope's entity came last.
     ///
     /// The agent takes part in all of its rooms, and does not count. By itself, in a room of its own, it is shown those that
-    /// became known last; where nobody is known to listen to it, no other.
+    /// became known last; where nobody is known to listen to it, or not everybody, no other.
     pub async fn readable(&self, scope: &Scope) -> Result<Vec<RoomId>> {
         let mut rooms = vec![scope.room.clone()];
         let Some(room) = self.get(scope).await?.filter(|room| room.channel_type.is_direct()) else { return Ok(rooms) };
-        let present = self.records.participants().of_room(scope).await?;
+        // Somebody who is not known any more may listen too.
+        let Some(present) = self.records.participants().all_of_room(scope).await? else { return Ok(rooms) };
         let mut audience: BTreeSet<_> = present.into_iter().map(|participant| participant.entity).collect();
         audience.insert(scope.entity.clone());
         audience.remove(&self.records.agent().entity());

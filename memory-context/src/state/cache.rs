@@ -3,14 +3,17 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use memory_core::MemoryId;
+use moka::Expiry;
+use moka::ops::compute::Op;
 use moka::policy::EvictionPolicy;
 
 use super::{ProviderResult, StateData};
 
-/// What providers gave for the messages that were composed last; see [`Composer::cache`](super::Composer::cache).
+/// What providers gave for the messages that were composed last; see [`Composer::cache`](super::Composer::cache). It holds 64 MiB of results
+/// at most, as they are in JSON.
 ///
 /// What is taken away is gone for the compositions that begin later; one that is under way goes on with what it got.
 #[derive(Debug)]
@@ -19,6 +22,12 @@ pub struct StateCache {
     /// Orders runs and compositions by their beginning.
     stamps: AtomicU64,
 }
+
+/// The most bytes of all results together.
+const MAX_BYTES: u64 = 64 << 20;
+
+/// For how long results count from the first of a message on.
+struct Lifetime(Duration);
 
 /// The slots of one message.
 #[derive(Debug)]
@@ -57,8 +66,12 @@ pub(super) struct Stamp(u64);
 
 impl StateCache {
     pub(super) fn new(messages: u64, time_to_live: Duration) -> Self {
-        let builder = moka::sync::Cache::builder().max_capacity(messages).time_to_live(time_to_live);
-        Self { messages: builder.eviction_policy(EvictionPolicy::lru()).build(), stamps: AtomicU64::new(0) }
+        // Each message weighs at least its part of the number, so that both bounds hold.
+        let least = MAX_BYTES.checked_div(messages).unwrap_or(MAX_BYTES + 1);
+        let weigh = move |_: &MemoryId, slots: &Arc<Slots>| slots.bytes().max(least).try_into().unwrap_or(u32::MAX);
+        let builder = moka::sync::Cache::builder().max_capacity(MAX_BYTES).weigher(weigh);
+        let builder = builder.expire_after(Lifetime(time_to_live)).eviction_policy(EvictionPolicy::lru());
+        Self { messages: builder.build(), stamps: AtomicU64::new(0) }
     }
 
     /// What is kept for a message: the results by the names of their providers. `None` when it is not known.
@@ -104,6 +117,22 @@ impl StateCache {
         let slots = entry.into_value();
         if slots.generation == generation { slots } else { new() }
     }
+
+    /// Keeps a result in one of the slots of a message, and weighs the message anew.
+    pub(super) fn keep(&self, message: MemoryId, slots: &Arc<Slots>, slot: &Slot, kept: Kept) {
+        slot.keep(kept);
+        self.messages.entry(message).and_compute_with(|entry| match entry {
+            Some(entry) if Arc::ptr_eq(entry.value(), slots) => Op::Put(entry.into_value()),
+            // They were taken away meanwhile.
+            _ => Op::Nop,
+        });
+    }
+}
+
+impl Expiry<MemoryId, Arc<Slots>> for Lifetime {
+    fn expire_after_create(&self, _: &MemoryId, _: &Arc<Slots>, _: Instant) -> Option<Duration> {
+        Some(self.0)
+    }
 }
 
 impl Slots {
@@ -113,6 +142,12 @@ impl Slots {
             return Arc::clone(slot);
         }
         Arc::clone(slots.entry(provider.to_owned()).or_default())
+    }
+
+    /// How many bytes the results have together.
+    fn bytes(&self) -> u64 {
+        let slots = lock(&self.of_providers);
+        slots.values().map(|slot| lock(&slot.kept).as_ref().map_or(0, |kept| kept.bytes as u64)).sum()
     }
 }
 
@@ -128,7 +163,7 @@ impl Slot {
         (holds && since.is_none_or(|since| kept.stamp > since)).then_some(kept)
     }
 
-    pub(super) fn keep(&self, kept: Kept) {
+    fn keep(&self, kept: Kept) {
         *lock(&self.kept) = Some(kept);
     }
 }

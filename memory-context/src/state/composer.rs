@@ -187,7 +187,8 @@ impl ComposerBuilder {
         self
     }
 
-    /// The results of how many messages are kept, those that were used last; 1,000 by default.
+    /// The results of how many messages are kept, those that were used last; 1,000 by default, and fewer where theirs have more than
+    /// 64 MiB together.
     #[must_use]
     pub fn cached_messages(mut self, messages: u64) -> Self {
         self.cached_messages = messages;
@@ -288,7 +289,7 @@ impl Composition<'_> {
             return Ok((kept, true));
         }
         let kept = self.produce(provider, lower).await?;
-        slot.keep(kept.clone());
+        self.shared.cache.keep(self.turn.message.id, &self.slots, &slot, kept.clone());
         Ok((kept, false))
     }
 

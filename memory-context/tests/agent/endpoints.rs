@@ -83,7 +83,7 @@ async fn each_endpoint_gets_its_own_key_and_no_other() {
 
 const IMAGE: &str = "data:image/png;base64,iVBORw0KGgo=";
 const NOTES: &str = "data:text/plain;base64,YnV5IG1pbGs=";
-const LINK: &str = "https://host/roof.jpg";
+const LINK: &str = "https://host.example/roof.jpg";
 
 /// Ana sends two images, a document and a sound.
 fn shows(agent: &Agent) -> JoinHandle<Result<Answer>> {

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use memory_context::agent::{
-    Agent, Arrival, ContextContent, ContextPart, ContextParts, ContextPlugin, HttpTrigger, Incoming, MessageTrigger,
-    TriggerContext,
+    Agent, Arrival, ContextContent, ContextPart, ContextParts, ContextPlugin, HttpTrigger, Incoming, Limits,
+    MessageTrigger, TriggerContext,
 };
 use memory_context::core::{Clock, InMemory, SystemClock};
 use memory_context::flow::platform::Origin;
@@ -249,10 +249,41 @@ async fn what_is_posted_to_a_route_is_answered() {
 
     let (status, body) = within(posts(address, "accept: */*", &hello)).await;
     assert_eq!((status, &body["text"], &body["end"]), (200, &json!(""), &json!("ignored")), "it came before");
+    let (status, _) =
+        within(posts(address, "accept: */*", &json!({ "from": "bo", "text": "x".repeat(65_537), "id": "8" }))).await;
+    assert_eq!(status, 413);
     let (status, _) = within(posts(address, "accept: */*", &json!({ "from": "bo" }))).await;
     assert_eq!(status, 400);
     let (status, _) = within(posts(address, "origin: https://host", &hello)).await;
     assert_eq!(status, 403);
     stage.ends().await;
     assert!(TcpStream::connect(address).await.is_err(), "nobody listens any more");
+}
+
+#[tokio::test]
+async fn a_route_takes_no_more_in_than_it_may() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("an address");
+    let trigger = HttpTrigger::new("messages", listener, "/messages", read).expect("a route");
+    let limits = Limits { arrivals: 1, ..Limits::default() };
+    let mut stage = Stage::with(|builder| builder.trigger(trigger).limits(limits)).await;
+    let post = |text: &str| {
+        let body = json!({ "from": "bo", "text": text, "id": text });
+        tokio::spawn(async move { posts(address, "accept: */*", &body).await })
+    };
+    let first = post("One");
+    let asked = stage.model.asked().await;
+    let (status, body) = within(post("Two")).await.expect("no panic");
+    assert!(
+        status == 503 && body["error"].as_str().is_some_and(|error| error.contains("try again")),
+        "{status} {body}"
+    );
+    asked.says("One!");
+    assert_eq!(within(first).await.expect("no panic").0, 200);
+    let again = post("Two");
+    stage.model.asked().await.says("Two!");
+    assert_eq!(within(again).await.expect("no panic").1["text"], "Two!");
+    let scope = Scope::new(room().id, "bo".parse().expect("valid"));
+    assert_eq!(stage.agent.records().messages().recent(&scope, 9).await.expect("read").len(), 4);
+    stage.ends().await;
 }

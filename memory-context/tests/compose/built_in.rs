@@ -264,6 +264,34 @@ Answer the message of Ana above. The conversation before it is context.";
 }
 
 #[tokio::test]
+async fn a_long_message_is_whole_when_it_is_answered_and_cut_afterwards() {
+    let records = group().await;
+    let long = "x".repeat(200 << 10);
+    let turn = Turn::new(say(&records, "bo", &long, 0).await);
+    let state = only("RECENT_MESSAGES", services(records.clone()), &turn).await;
+    assert!(state.text.contains(&long));
+    let mut done = MessageContent::new(room("general"), entity("alice"), long.as_str());
+    done.thought = Some(long.clone());
+    done.attachments = vec![Attachment { id: "a".into(), url: long.clone(), ..Attachment::default() }];
+    records.messages().add(NewMessage::new(done.clone(), time(1))).await.expect("stores");
+    done.action_result = Some(records::ActionResult {
+        run: "r1".into(),
+        action: "SEARCH".into(),
+        status: records::ActionStatus::Completed,
+        step: 1,
+        steps: 1,
+        thought: Some(long),
+    });
+    records.messages().add(NewMessage::new(done, time(2))).await.expect("stores");
+    let turn = Turn::new(say(&records, "ana", "And now?", 3).await);
+    for provider in ["RECENT_MESSAGES", "ACTION_STATE"] {
+        let state = only(provider, services(records.clone()), &turn).await;
+        assert!(state.text.len() < 64 << 10, "{provider}: {} bytes", state.text.len());
+        assert!(state.text.contains("\n  [196608 bytes more]"), "{provider} says so");
+    }
+}
+
+#[tokio::test]
 async fn what_was_said_long_ago_is_shown_where_it_answers() {
     let records = group().await;
     say(&records, "bo", "My dog is called Rex", 0).await;

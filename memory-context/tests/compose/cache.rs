@@ -163,6 +163,22 @@ async fn the_number_of_messages_is_bounded() {
 }
 
 #[tokio::test]
+async fn the_bytes_of_all_results_are_bounded() {
+    const MIB: usize = 1 << 20;
+    let large = |name| Scripted::giving(ProviderInfo::new(name, ""), ProviderResult::text("a".repeat(MIB)));
+    let (composer, first) =
+        stage(|builder| builder.provider(Arc::new(large("A"))).provider(Arc::new(large("B")))).await;
+    composer.compose_state(&first, &ComposeOptions::default()).await;
+    assert_eq!(composer.cache().messages(), [first.message.id]);
+    for number in 0..40 {
+        let turn = turn(&composer, &number.to_string()).await;
+        composer.compose_state(&turn, &ComposeOptions::default()).await;
+        assert!(2 * composer.cache().messages().len() <= 64, "after {number}");
+    }
+    assert!(composer.cache().get(first.message.id).is_none(), "the one that was used the longest time ago is gone");
+}
+
+#[tokio::test]
 async fn results_live_for_a_time() {
     let one = Scripted::giving(ProviderInfo::new("A", ""), ProviderResult::text("a"));
     let calls = one.calls();

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use memory_context::prompt::MemoryStore::{Memory, User};
 use memory_context::prompt::{COLLECTION, MemoryLoadContext, MemoryScope, MemoryUpdate};
+use memory_context::records::{ChannelType, EntityId, MessageContent, NewMessage, RoomId};
 use memory_core::plugin::{Arguments, Scope};
-use memory_core::{Collection, DocumentQuery, ErrorKind, SpaceId, Spaces};
+use memory_core::{Collection, DocumentQuery, ErrorKind, IdempotencyKey, SpaceId, Spaces, Timestamp};
 
 use crate::stage::{CaseResult, Stage, add, cases, content};
 
@@ -16,6 +17,9 @@ cases! {
     a_scope_without_a_personality_is_the_shared_one,
     the_profile_is_that_of_the_user_in_every_session,
     without_a_user_the_profile_is_that_of_the_session,
+    agents_have_profiles_of_their_own,
+    an_agent_begins_with_the_profile_of_all_agents,
+    racing_agents_lose_nothing_of_the_profile_of_all_agents,
     an_id_that_looks_like_a_path_is_an_id,
     ids_that_join_alike_do_not_collide,
     an_id_that_is_not_valid_is_refused_before_anything_is_written,
@@ -87,6 +91,69 @@ async fn without_a_user_the_profile_is_that_of_the_session(stage: Stage) -> Case
     assert_eq!(memory.read(&context, User).await?.as_deref(), Some("somebody"));
     let namesake = MemoryLoadContext::new("s", stage.id("other"), "cli").with_user(context.session_key);
     assert_eq!(memory.read(&namesake, User).await?, None, "a user whose id is the key of that session");
+    Ok(())
+}
+
+/// In direct conversations and in rooms of many.
+async fn agents_have_profiles_of_their_own(stage: Stage) -> CaseResult {
+    let memory = stage.memory();
+    for channel_type in [ChannelType::Dm, ChannelType::Group] {
+        let mut of = Vec::new();
+        for agent in ["ada", "bob"] {
+            let records = stage.records(agent);
+            let room = RoomId::parse(stage.id(&format!("{channel_type:?}")))?;
+            let mut content = MessageContent::new(room, EntityId::parse(stage.id("ana"))?, "hello");
+            content.channel_type = channel_type;
+            let message = records.messages().add(NewMessage::new(content, Timestamp::MIN)).await?;
+            of.push(MemoryLoadContext::of(records.agent(), &message));
+        }
+        add(&memory, &of[0], User, "told to ada").await;
+        assert_eq!(memory.read(&of[0], User).await?.as_deref(), Some("told to ada"));
+        assert_eq!(memory.read(&of[1], User).await?, None, "{channel_type:?}");
+    }
+    Ok(())
+}
+
+async fn an_agent_begins_with_the_profile_of_all_agents(stage: Stage) -> CaseResult {
+    let memory = stage.memory();
+    for of_all in [stage.context(), stage.context().with_user(stage.id("ana"))] {
+        let of = |agent: &str| of_all.clone().with_agent(stage.id(agent));
+        let (turn, tea) = (IdempotencyKey::parse("turn 1")?, [MemoryUpdate::add(User, "likes tea")]);
+        memory.sync_once(&of_all, &turn, &tea).await?;
+        for agent in ["ada", "bob"] {
+            assert_eq!(content(&memory, &of(agent)).await.as_deref(), Some("## About You\n\nlikes tea"));
+        }
+        // A batch that was applied before stays known.
+        assert!(memory.sync_once(&of("ada"), &turn, &tea).await?.updates[0].repeated);
+        let report = add(&memory, &of("ada"), User, "sings").await;
+        assert_eq!(report.updates[0].revision.map(|revision| revision.get()), Some(2));
+        assert!(memory.sync_once(&of("ada"), &turn, &tea).await?.updates[0].repeated);
+        assert_eq!(memory.history(&of("ada"), User).await?.len(), 2);
+        assert_eq!(memory.read(&of("ada"), User).await?.as_deref(), Some("likes tea\n\nsings"));
+        add(&memory, &of_all, User, "dances").await;
+        assert_eq!(memory.read(&of("ada"), User).await?.as_deref(), Some("likes tea\n\nsings"), "it has its own");
+        assert_eq!(memory.read(&of("bob"), User).await?.as_deref(), Some("likes tea\n\ndances"));
+        // What it emptied is its own as well, and its first change can be taken back.
+        memory.sync(&of("bob"), &[MemoryUpdate::replace(User, "")]).await?;
+        assert_eq!(memory.read(&of("bob"), User).await?, None);
+        memory.undo(&of("bob"), User).await?.expect("something to undo");
+        assert_eq!(memory.read(&of("bob"), User).await?.as_deref(), Some("likes tea\n\ndances"));
+        assert_eq!(memory.read(&of_all, User).await?.as_deref(), Some("likes tea\n\ndances"));
+    }
+    Ok(())
+}
+
+async fn racing_agents_lose_nothing_of_the_profile_of_all_agents(stage: Stage) -> CaseResult {
+    let (memory, elsewhere, of_all) = (stage.memory(), stage.elsewhere(), stage.context());
+    add(&memory, &of_all, User, "first").await;
+    let of_ada = of_all.clone().with_agent(stage.id("ada"));
+    let (one, two) = ([MemoryUpdate::add(User, "one")], [MemoryUpdate::add(User, "two")]);
+    tokio::try_join!(memory.sync(&of_ada, &one), elsewhere.sync(&of_ada, &two))?;
+    let text = memory.read(&of_ada, User).await?.unwrap_or_default();
+    let mut lines: Vec<_> = text.split("\n\n").collect();
+    lines.sort_unstable();
+    assert_eq!(lines, ["first", "one", "two"]);
+    assert_eq!(memory.read(&of_all, User).await?.as_deref(), Some("first"));
     Ok(())
 }
 

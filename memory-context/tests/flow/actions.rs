@@ -2,14 +2,16 @@
 
 use std::future::pending;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
-use memory_context::flow::{End, EventKind, Step};
+use memory_context::flow::{End, EventKind, Limits, Step};
 use memory_context::records::ActionStatus;
 use memory_context::state::{ActionPlan, ActionState, ContextParts, ContextProvider, Cx, ProviderInfo, ProviderResult};
 use memory_context::tool::{Tool, ToolContext, ToolOutput};
 use memory_core::{Error, Result};
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use crate::stage::{Call, Stage, Task, actions, said, text};
 
@@ -69,6 +71,26 @@ async fn one_that_fails_does_not_lose_the_rest() {
     let ended = |kind: &&EventKind| matches!(kind, EventKind::Step(Step::ActionEnded { .. }));
     assert_eq!(steps.iter().filter(ended).count(), 7);
     assert!(!format!("{steps:?}").contains("xyzzy"), "what a model writes stays out of events");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_whose_words_hang_ends_at_its_deadline() {
+    let talks = Tool::new("TALK", |(), context: ToolContext| async move {
+        context.say("Looking").await?;
+        Ok("done")
+    });
+    let limits = Limits { action: Duration::from_secs(2), say: Duration::from_secs(60), ..Limits::default() };
+    let mut stage = Stage::with(|services, _| services.with_tool(talks), |service| service.with_limits(limits)).await;
+    stage.platform.gate.forget_permits(1_000);
+    let run = stage.receive(said("ana", "do it", 1));
+    stage.asked().await.answer(actions("TALK", ""));
+    let began = Instant::now();
+    stage.step(|step| matches!(step, Step::ActionEnded { success: false, .. })).await;
+    assert_eq!(began.elapsed().as_secs(), 2);
+    stage.platform.gate.add_permits(1);
+    stage.asked().await.answer(text("Sorry"));
+    assert_eq!(run.await.expect("no panic"), End::Completed);
+    assert_eq!(stage.platform.texts(), ["Sorry"]);
 }
 
 #[tokio::test]

@@ -1,11 +1,12 @@
 //! Each way in which a run ends, and that it ends once.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use memory_context::flow::{End, EventKind, Limits, Step, Why};
-use memory_context::records::{ChannelType, Room};
+use memory_context::records::{ChannelType, Room, RoomId};
 use memory_context::state::{ContextParts, Cx, Evaluation, Evaluator, EvaluatorInfo, Services};
 use memory_context::tool::Tool;
 use memory_core::{Error, Result};
@@ -48,6 +49,58 @@ impl Evaluator for Scripted {
             }
         }
     }
+}
+
+/// Counts how many of its calls are at work at once.
+#[derive(Debug)]
+struct Crowd {
+    info: EvaluatorInfo,
+    present: AtomicUsize,
+    most: Arc<AtomicUsize>,
+}
+
+#[async_trait]
+impl Evaluator for Crowd {
+    fn info(&self) -> &EvaluatorInfo {
+        &self.info
+    }
+
+    async fn validate(&self, _: &Cx<'_>) -> Result<bool> {
+        Ok(true)
+    }
+
+    async fn evaluate(&self, _: &Evaluation<'_>) -> Result<()> {
+        self.most.fetch_max(self.present.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+        for _ in 0..1_000 {
+            tokio::task::yield_now().await;
+        }
+        self.present.fetch_sub(1, Ordering::SeqCst);
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn few_runs_learn_at_once_and_the_others_wait() {
+    let most = Arc::new(AtomicUsize::new(0));
+    let crowd = Crowd { info: EvaluatorInfo::new("CROWD", ""), present: AtomicUsize::new(0), most: Arc::clone(&most) };
+    let mut stage = Stage::with(
+        |services, _| services.with_evaluator(Arc::new(crowd)),
+        |service| service.with_limits(Limits { learning: 2, ..Limits::default() }),
+    )
+    .await;
+    let mut runs = Vec::new();
+    for number in 0..8 {
+        let mut incoming = said("ana", "hello", 1);
+        incoming.message.content.room = RoomId::parse(format!("r{number}")).expect("valid");
+        runs.push(stage.receive(incoming));
+    }
+    for _ in &runs {
+        stage.asked().await.answer(text("Hi"));
+    }
+    for run in runs {
+        assert_eq!(run.await.expect("no panic"), End::Completed);
+    }
+    assert!((1..=2).contains(&most.load(Ordering::SeqCst)), "{most:?}");
 }
 
 /// The ends among the events of one run, of which the first is its beginning.
@@ -180,6 +233,22 @@ async fn what_the_limit_of_tokens_cut_is_not_said_as_if_it_were_whole() {
     }
     let End::Failed { reason } = run.await.expect("no panic") else { panic!("three mistakes") };
     assert!(reason.contains(" is not closed (the limit of tokens cut it short)"), "{reason}");
+}
+
+#[tokio::test]
+async fn what_a_filter_cut_is_not_said_as_if_it_were_whole() {
+    let filtered = |text: &str| Completion { finish: Finish::Filtered, ..Completion::from(text) };
+    let mut stage = Stage::new().await;
+    let run = stage.receive(said("ana", "hello", 2));
+    stage.asked().await.answer(filtered("Once upon a"));
+    assert_eq!(run.await.expect("no panic"), End::Completed);
+    assert_eq!(stage.platform.texts(), ["Once upon a\n[cut off: the endpoint has filtered the answer]"]);
+    let run = stage.receive(said("ana", "go on", 1));
+    for _ in 0..3 {
+        stage.asked().await.answer(filtered("<response><thought>t"));
+    }
+    let End::Failed { reason } = run.await.expect("no panic") else { panic!("three mistakes") };
+    assert!(reason.contains(" is not closed (a filter cut it short)"), "{reason}");
 }
 
 #[tokio::test]

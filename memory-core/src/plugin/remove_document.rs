@@ -147,8 +147,11 @@ fn select(scope: &Scope, ids: Option<&[DocumentId]>, arguments: &mut NamedArgume
     if ids.is_none() && predicate.is_none() && text.is_none() {
         return Err(Error::invalid("name what to remove: by ids, where or text"));
     }
-    if let Some(predicate) = predicate {
-        query = query.filter(Filter::parse(&predicate).map_err(|error| NamedArguments::about("where", &error))?);
+    let predicate = predicate.map(|predicate| Filter::parse(&predicate)).transpose();
+    let predicate = predicate.map_err(|error| NamedArguments::about("where", &error))?;
+    let is_writable = scope.unwritable().map(|space| Filter::under(space).negate());
+    if let Some(filter) = predicate.into_iter().chain(is_writable).reduce(Filter::and) {
+        query = query.filter(filter);
     }
     if let Some(text) = text {
         query = query.text(text);

@@ -9,19 +9,27 @@ use crate::{Collection, Error, ErrorKind, QueryBuilder, Result, SpaceId, SpaceSe
 pub struct Scope {
     readable: Spaces,
     writable: Option<SpaceId>,
+    unwritable: Option<SpaceId>,
     collections: Vec<Collection>,
 }
 
 impl Scope {
     /// A scope that may read these spaces. For tenants name them with [`SpaceSelector::under`]; a prefix leaks siblings.
     pub fn new(readable: impl Into<Spaces>) -> Self {
-        Self { readable: readable.into(), writable: None, collections: Vec::new() }
+        Self { readable: readable.into(), writable: None, unwritable: None, collections: Vec::new() }
     }
 
     /// Also may put documents into this space, and below it, and remove from there what it may read.
     #[must_use]
     pub fn with_writable(mut self, space: SpaceId) -> Self {
         self.writable = Some(space);
+        self
+    }
+
+    /// Writes and removes nothing in this space and below it, also where that lies below the writable one: a write there is `Unauthorized`.
+    #[must_use]
+    pub fn with_unwritable(mut self, space: SpaceId) -> Self {
+        self.unwritable = Some(space);
         self
     }
 
@@ -41,6 +49,11 @@ impl Scope {
     /// The space where writes go.
     pub fn writable(&self) -> Option<&SpaceId> {
         self.writable.as_ref()
+    }
+
+    /// The space in and below which nothing may be written.
+    pub fn unwritable(&self) -> Option<&SpaceId> {
+        self.unwritable.as_ref()
     }
 
     /// The collections that may be used.
@@ -71,7 +84,7 @@ impl Scope {
     }
 
     /// The space that a write names, or the writable one; `InvalidInput` when it lies elsewhere, `Unauthorized` when nothing may
-    /// be written. The sentence begins with `space`, the name of the argument.
+    /// be written there. The sentence begins with `space`, the name of the argument.
     pub fn space_to_write(&self, space: Option<&str>) -> Result<SpaceId> {
         SpaceId::parse(self.path_to_write(space)?).map_err(|error| super::NamedArguments::about("space", &error))
     }
@@ -79,10 +92,15 @@ impl Scope {
     /// The path that writes are confined to: the writable space, or what lies under another one below it.
     pub(super) fn path_to_write<'a>(&'a self, space: Option<&'a str>) -> Result<&'a str> {
         let writable = self.writable.as_ref().ok_or_else(|| refused("nothing may be written here"))?.as_str();
-        match space {
-            None => Ok(writable),
-            Some(space) if under(writable)?.matches(space) => Ok(space),
-            Some(_) => Err(Error::invalid(format!("space: only {writable} and what lies below it may be written"))),
+        let space = space.unwrap_or(writable);
+        if !under(writable)?.matches(space) {
+            return Err(Error::invalid(format!("space: only {writable} and what lies below it may be written")));
+        }
+        match &self.unwritable {
+            Some(unwritable) if under(unwritable.as_str())?.matches(space) => {
+                Err(refused(&format!("space: nothing may be written to {unwritable} and below it")))
+            }
+            _ => Ok(space),
         }
     }
 }
@@ -130,6 +148,17 @@ mod tests {
         let scope = scope(Spaces::All);
         for (space, allowed) in [("a-1", true), ("a-1-b", true), ("a-1/b", true), ("a-12", false), ("a", false)] {
             assert_eq!(scope.path_to_write(Some(space)).is_ok(), allowed, "{space}");
+        }
+        let scope = scope.with_unwritable(SpaceId::parse("a-1-b").expect("valid"));
+        assert_eq!(scope.path_to_write(None).expect("allowed"), "a-1");
+        for (space, refused) in [
+            ("a-1", None),
+            ("a-1-bc", None),
+            ("a-1-b", Some(ErrorKind::Unauthorized)),
+            ("a-1-b/c", Some(ErrorKind::Unauthorized)),
+            ("a", Some(ErrorKind::InvalidInput)),
+        ] {
+            assert_eq!(scope.path_to_write(Some(space)).err().map(|error| error.kind()), refused, "{space}");
         }
         let reader = Scope::new(Spaces::All);
         assert_eq!(reader.path_to_write(None).map_err(|error| error.kind()), Err(ErrorKind::Unauthorized));

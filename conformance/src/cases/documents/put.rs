@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use futures::future::join_all;
-use memory_core::{Content, DocumentWrite, ErrorKind, Expect, Revision, SpaceSelector};
+use memory_core::{Content, DocumentWrite, ErrorKind, Expect, Result, Revision, SpaceSelector};
 
 use super::{NOTES, all_notes, get, ids, note};
 use crate::case::{CaseResult, Stage, chapter};
@@ -76,27 +76,30 @@ async fn revision_expectation_takes_that_revision_only(stage: Stage) -> CaseResu
     Ok(())
 }
 
-/// Who may write below a path only neither puts a document elsewhere nor takes one away from there, alone or among others.
+/// Who may write below a path only, or anywhere but below one, neither puts a document elsewhere nor takes one away from there, alone or among others.
 async fn a_confined_put_replaces_nothing_elsewhere(stage: Stage) -> CaseResult {
     let documents = stage.open().await?.documents();
     let theirs = documents.put(note("theirs", "guild-12", "secret")).await?;
-    let confined = |write: DocumentWrite| write.within(SpaceSelector::under("guild-1")?);
-    assert_eq!(kind(confined(note("a", "guild-12", "one"))), Some(ErrorKind::Unauthorized));
-    for expect in [Expect::Any, Expect::Absent, Expect::Revision(Revision::FIRST)] {
-        let taking = confined(note("theirs", "guild-1", "mine").expect(expect))?;
-        let alone = documents.put(taking.clone()).await.expect_err("it lies elsewhere");
-        let among = documents.put_many(vec![confined(note("a", "guild-1", "one"))?, taking]).await;
-        let among = among.expect_err("one of them lies elsewhere");
-        for error in [alone, among] {
-            assert_eq!(error.kind(), ErrorKind::Conflict, "{expect:?}");
-            assert!(error.message().ends_with("another document has this id"), "{error}");
+    let within: fn(DocumentWrite) -> Result<DocumentWrite> = |write| write.within(SpaceSelector::under("guild-1")?);
+    let outside: fn(DocumentWrite) -> Result<DocumentWrite> = |write| write.outside(SpaceSelector::under("guild-12")?);
+    for (mine, confined) in [("one", within), ("other", outside)] {
+        assert_eq!(kind(confined(note("a", "guild-12", "one"))), Some(ErrorKind::Unauthorized));
+        for expect in [Expect::Any, Expect::Absent, Expect::Revision(Revision::FIRST)] {
+            let taking = confined(note("theirs", "guild-1", "mine").expect(expect))?;
+            let alone = documents.put(taking.clone()).await.expect_err("it lies elsewhere");
+            let among = documents.put_many(vec![confined(note("a", "guild-1", "one"))?, taking]).await;
+            let among = among.expect_err("one of them lies elsewhere");
+            for error in [alone, among] {
+                assert_eq!(error.kind(), ErrorKind::Conflict, "{expect:?}");
+                assert!(error.message().ends_with("another document has this id"), "{error}");
+            }
+            assert_eq!(get(&*documents, "theirs").await?.as_ref(), Some(&theirs), "what lies elsewhere stays");
+            assert_eq!(get(&*documents, "a").await?, None, "a refused call put something");
         }
-        assert_eq!(get(&*documents, "theirs").await?.as_ref(), Some(&theirs), "what lies elsewhere stays");
-        assert_eq!(get(&*documents, "a").await?, None, "a refused call put something");
+        documents.put(confined(note(mine, "guild-1", "one"))?).await?;
+        let moved = documents.put(confined(note(mine, "guild-1-a", "two"))?).await?;
+        assert_eq!(moved.revision.get(), 2, "what lies within can be replaced");
     }
-    documents.put(confined(note("mine", "guild-1", "one"))?).await?;
-    let moved = documents.put(confined(note("mine", "guild-1-a", "two"))?).await?;
-    assert_eq!(moved.revision.get(), 2, "what lies within can be replaced");
     Ok(())
 }
 

@@ -36,7 +36,8 @@ pub(crate) struct AgentFile {
     #[serde(default)]
     templates: Texts,
     /// In bytes.
-    budget: Option<usize>,
+    #[serde(default = "default_budget")]
+    budget: usize,
     #[serde(default)]
     limits: LimitsOfFile,
     #[serde(default)]
@@ -45,6 +46,11 @@ pub(crate) struct AgentFile {
     without_built_in_tools: bool,
     #[serde(default)]
     without_reflection: bool,
+}
+
+/// Holds the longest message and a conversation before it, and fits into 32,000 tokens.
+const fn default_budget() -> usize {
+    128 << 10
 }
 
 #[derive(Deserialize)]
@@ -99,6 +105,8 @@ struct LimitsOfFile {
     run: Option<Seconds>,
     lease: Option<Seconds>,
     runs: Option<u32>,
+    learning: Option<u32>,
+    arrivals: Option<u32>,
 }
 
 #[derive(Debug, Clone, Copy, Deserialize)]
@@ -154,10 +162,7 @@ impl AgentFile {
             character.name.clone_from(&self.name);
         }
         let templates = self.templates.over(Templates::of(&character).map_err(message).context("character")?)?;
-        builder = builder.character(character).templates(templates);
-        if let Some(bytes) = self.budget {
-            builder = builder.budget(Budget::bytes(bytes));
-        }
+        builder = builder.character(character).templates(templates).budget(Budget::bytes(self.budget));
         if self.memory_tools {
             builder = builder.memory_tools();
         }
@@ -202,6 +207,8 @@ impl LimitsOfFile {
             run: or(self.run, limits.run),
             lease: or(self.lease, limits.lease),
             runs: self.runs.unwrap_or(limits.runs),
+            learning: self.learning.unwrap_or(limits.learning),
+            arrivals: self.arrivals.unwrap_or(limits.arrivals),
         }
     }
 }
@@ -225,6 +232,12 @@ mod tests {
         let text = readme.split_once("```toml\n").and_then(|(_, rest)| rest.split_once("```")).expect("a file").0;
         assert!(text.contains("# model_key"), "{text}");
         assert!(built(text).is_ok());
+    }
+
+    #[test]
+    fn a_file_has_a_budget() {
+        let budget = |line: &str| configuration::parse::<AgentFile>(&format!("{MODEL}{line}")).expect("a file").budget;
+        assert_eq!((budget(""), budget("budget = 7")), (131_072, 7));
     }
 
     #[test]

@@ -9,7 +9,7 @@ mod request;
 mod rooms;
 mod wire;
 
-use axum::extract::State;
+use axum::extract::{DefaultBodyLimit, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -35,6 +35,9 @@ pub(super) const COMPLETIONS: &str = "/v1/chat/completions";
 /// Where the agent is listed.
 pub(super) const MODELS: &str = "/v1/models";
 
+/// The largest body of a question, in bytes: a conversation in text, of which the last message alone is read.
+const MAX_BODY: usize = 1 << 20;
+
 /// An agent and the server that offers it.
 #[derive(Debug, Clone)]
 struct Offer {
@@ -44,10 +47,11 @@ struct Offer {
     since: i64,
 }
 
-/// The routes of an agent.
-pub(crate) fn routes(server: &Server, agent: Agent) -> Router {
+/// The routes of an agent. A question has [`MAX_BODY`] bytes at most, or `max_body` where that is less.
+pub(crate) fn routes(server: &Server, agent: Agent, max_body: usize) -> Router {
     let offer = Offer { server: Server::clone(server), agent, since: wire::now() };
-    Router::new().route(COMPLETIONS, post(complete)).route(MODELS, get(models)).with_state(offer)
+    let complete = post(complete).layer(DefaultBodyLimit::max(max_body.min(MAX_BODY)));
+    Router::new().route(COMPLETIONS, complete).route(MODELS, get(models)).with_state(offer)
 }
 
 /// Answers the last message of a user, whole or as it comes.

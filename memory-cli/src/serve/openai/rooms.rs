@@ -37,11 +37,11 @@ pub(super) async fn conversation(agent: &Agent, access: &Access, question: &Ques
     Ok(agent.room(known))
 }
 
-/// `Unauthorized` unless all that an agent keeps of a room may be read and written.
+/// `Unauthorized` unless all that an agent keeps of a room may be read, and written by the agent on behalf of the caller.
 fn check(access: &Access, agent: &AgentId, room: &RoomId, refusal: &str) -> Result<()> {
     access.check_ledger_write()?;
     for space in agent.room_spaces(room)? {
-        if !access.readable.matches(space.as_str()) || access.check_write(&space).is_err() {
+        if !access.readable.matches(space.as_str()) || access.check_reach(&space).is_err() {
             return Err(Error::new(ErrorKind::Unauthorized, refusal));
         }
     }

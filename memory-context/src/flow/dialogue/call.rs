@@ -157,7 +157,9 @@ impl Dialogue<'_> {
                 Some(saying) = sayings.recv() => {
                     let step = saying_step(step, number);
                     number += 1;
-                    let said = self.say(&Spoken { step: &step, text: &saying.text, answer: None }).await;
+                    let spoken = Spoken { step: &step, text: &saying.text, answer: None };
+                    // A platform that hangs takes no more than the time of the call.
+                    let said = self.say_within(&spoken, deadline.saturating_duration_since(Instant::now())).await;
                     // The tool may not wait for it any more.
                     let _ = saying.said.send(said);
                 }

@@ -4,6 +4,7 @@ mod call;
 mod round;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use memory_core::{Error, ErrorKind, Result};
 use memory_model::{self as model, Completion, Prompt};
@@ -32,8 +33,8 @@ const LAST_ROUND: &str = "No more tools can be called now. Answer with what you 
 ///
 /// # Behavior
 /// - The model may call tools by the endpoint's own calls, and then what it writes is what is said; or by the actions of an answer in
-///   XML or JSON. Plain text is an answer. One that the limit of tokens cut is said and ends with a note of that; calls, and an answer in
-///   XML or JSON that is not whole, are asked for again.
+///   XML or JSON. Plain text is an answer. One that the limit of tokens or a filter cut is said and ends with a note of that; calls, and an
+///   answer in XML or JSON that is not whole, are asked for again.
 /// - It is asked again with the results until it calls no tool any more, or until the user has heard all that there is to tell: a
 ///   text, and each result that is not empty.
 /// - Each round offers the tools that are registered then. They are called one after the other; each sees the results before it. One that
@@ -370,6 +371,11 @@ impl<'a> Dialogue<'a> {
 
     /// Says a text as an answer to the message.
     async fn say(&mut self, spoken: &Spoken<'_>) -> Result<Message> {
+        self.say_within(spoken, self.service.limits.say).await
+    }
+
+    /// The same within another limit, where that is shorter.
+    async fn say_within(&mut self, spoken: &Spoken<'_>, limit: Duration) -> Result<Message> {
         let services = Arc::clone(&self.services);
         let mut new = voice::reply(&services, &self.turn.message, spoken.text);
         if let Some(answer) = spoken.answer {
@@ -377,7 +383,8 @@ impl<'a> Dialogue<'a> {
             new.content.actions = answer.actions.clone();
             new.content.providers = answer.providers.clone();
         }
-        let message = self.service.voice().say_once(self.journal, spoken.step, self.run.context(), new).await?;
+        let message =
+            self.service.voice().within(limit).say_once(self.journal, spoken.step, self.run.context(), new).await?;
         (self.has_said, self.is_stale) = (true, true);
         self.run.tap().said(&message);
         self.run.step(Step::Answered(message.id));

@@ -38,10 +38,32 @@ pub(super) struct Refused {
 
 /// How many bytes of what a model wrote go back to it.
 const MAX_RETURNED: usize = 64 << 10;
-/// What stands behind a text that the limit of tokens cut.
-const CUT: &str = "\n[cut off: the model has come to its limit of tokens]";
-/// What the model is told of an answer that the limit of tokens cut.
-const CUT_SHORT: &str = "the limit of tokens cut it short";
+
+/// An answer that ended before its end.
+#[derive(Clone, Copy)]
+struct CutOff {
+    /// What stands behind a text that was said as far as it came.
+    mark: &'static str,
+    /// What the model is told of an answer that can't be read.
+    told: &'static str,
+}
+
+impl CutOff {
+    const BY_LIMIT: Self = Self {
+        mark: "\n[cut off: the model has come to its limit of tokens]",
+        told: "the limit of tokens cut it short",
+    };
+    const BY_FILTER: Self =
+        Self { mark: "\n[cut off: the endpoint has filtered the answer]", told: "a filter cut it short" };
+
+    fn of(finish: Finish) -> Option<Self> {
+        match finish {
+            Finish::Length => Some(Self::BY_LIMIT),
+            Finish::Filtered => Some(Self::BY_FILTER),
+            _ => None,
+        }
+    }
+}
 
 impl Refused {
     fn new(mistake: impl Into<String>, written: &str) -> Self {
@@ -52,13 +74,13 @@ impl Refused {
 impl Dialogue<'_> {
     /// What a completion says, or what is wrong with it.
     pub(super) fn read(&self, completion: Completion, is_last: bool) -> Result<std::result::Result<Said, Refused>> {
-        let is_cut = completion.finish == Finish::Length;
+        let cut_off = CutOff::of(completion.finish);
         if !completion.tool_calls.is_empty() {
-            if !is_last && is_cut {
-                // Nobody knows whether the last call is whole.
-                return Ok(Err(Refused::new(CUT_SHORT, &completion.text)));
-            }
             if !is_last {
+                // Nobody knows whether the last call is whole.
+                if let Some(cut_off) = cut_off {
+                    return Ok(Err(Refused::new(cut_off.told, &completion.text)));
+                }
                 return Ok(Ok(Said::Calls(self.calls_of(completion))));
             }
             if completion.text.trim().is_empty() {
@@ -69,20 +91,22 @@ impl Dialogue<'_> {
             }
         }
         let text = completion.text;
-        if text.trim().is_empty() && self.has_said && !is_cut {
+        if text.trim().is_empty() && self.has_said && cut_off.is_none() {
             return Ok(Ok(Said::Answer(MessageAnswer::ignored())));
         }
         let read =
             MessageAnswer::parse(&text).and_then(|answer| if is_last { without_tools(answer) } else { Ok(answer) });
         Ok(match read {
             Ok(mut answer) => {
-                if is_cut && answer.is_plain() {
-                    answer.text.push_str(CUT);
+                if let Some(cut_off) = cut_off.filter(|_| answer.is_plain()) {
+                    answer.text.push_str(cut_off.mark);
                 }
                 Ok(Said::Answer(self.with_known_providers(answer)))
             }
-            Err(mistake) if is_cut => Err(Refused::new(format!("{mistake} ({CUT_SHORT})"), &text)),
-            Err(mistake) => Err(Refused::new(mistake.to_string(), &text)),
+            Err(mistake) => {
+                let why = cut_off.map(|cut_off| format!(" ({})", cut_off.told)).unwrap_or_default();
+                Err(Refused::new(format!("{mistake}{why}"), &text))
+            }
         })
     }
 

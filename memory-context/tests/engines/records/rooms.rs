@@ -22,6 +22,7 @@ cases! {
     what_is_known_is_kept_again_without_a_look_at_the_links,
     a_room_is_linked_before_it_belongs_to_a_world,
     a_participant_has_a_state_and_keeps_it,
+    a_room_with_too_many_participants_goes_on_with_the_newest,
     the_rooms_of_a_world_are_those_that_the_entity_is_in,
     agents_do_not_see_each_others_rooms,
 }
@@ -258,6 +259,47 @@ async fn a_participant_has_a_state_and_keeps_it(stage: Stage) -> CaseResult {
     assert_eq!(participants.get(&scope("s", "ana"), &entity("ana")).await?, None);
     let absent = participants.set_state(&room("r"), &entity("bob"), Some(RoomState::Followed)).await;
     assert_eq!(absent.expect_err("absent").kind(), ErrorKind::NotFound);
+    Ok(())
+}
+
+async fn a_room_with_too_many_participants_goes_on_with_the_newest(stage: Stage) -> CaseResult {
+    let records = stage.records("a");
+    let (agent, participants) = (records.agent().entity(), records.participants());
+    direct(&records, "elsewhere", &["newcomer"]).await;
+    direct(&records, "r", &["first", agent.as_str(), "muted"]).await;
+    participants.set_state(&room("r"), &entity("muted"), Some(RoomState::Muted)).await?;
+    // As many as their document takes.
+    let (documents, collection) = (stage.provider().documents(), Collection::parse("_participants")?);
+    let query =
+        DocumentQuery::builder(collection.clone()).under(format!("agent/{}", agent.as_str().replace('-', "%2D")));
+    let found = documents.query(&query.filter_text("metadata.room = 'r'").build()?).await?.documents;
+    let [document] = &found[..] else { panic!("{} documents", found.len()) };
+    let mut json: serde_json::Value = serde_json::from_str(document.content.as_str())?;
+    let others = (Content::MAX_BYTES - json.to_string().len()) / r#",{"entity":"p00000"}"#.len();
+    let list = json["participants"].as_array_mut().expect("a list");
+    list.extend((0..others).map(|number| serde_json::json!({ "entity": format!("p{number:05}") })));
+    let write = DocumentWrite::new(
+        collection,
+        document.space_id.clone(),
+        Content::parse(json.to_string())?,
+        document.created_at,
+    );
+    documents.put(write.with_id(document.id.clone()).with_metadata(document.metadata.clone())).await?;
+    join(&records, "r", &["newcomer"]).await;
+    join(&records, "r", &["newcomer"]).await;
+
+    let of_room = participants.of_room(&scope("r", "newcomer")).await?;
+    let ids: Vec<_> = of_room.iter().map(|one| one.entity.as_str()).collect();
+    assert!((others - 3_000..others).contains(&ids.len()), "{}", ids.len());
+    let last = format!("p{:05}", others - 1);
+    let (oldest, newest) = (&ids[..2], &ids[ids.len() - 2..]);
+    assert_eq!((oldest, newest), (&[agent.as_str(), "muted"][..], &[last.as_str(), "newcomer"][..]));
+    assert!(!ids.contains(&"first") && !ids.contains(&"p00000"), "those who came first are left out");
+    // Whoever is left out may listen as well.
+    assert_eq!(readable(&records, scope("r", "newcomer")).await, ["r"]);
+    assert_eq!(readable(&records, scope("elsewhere", "newcomer")).await, ["elsewhere", "r"]);
+    join(&records, "r", &["first"]).await;
+    assert!(participants.get(&scope("r", "first"), &entity("first")).await?.is_some(), "and comes back");
     Ok(())
 }
 
