@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::engine::{
-    Access, Append, Appended, Config, DocumentsFound, Engine, Found, Mark, MemoriesFound, Place, Provider, Put, Reader,
-    Scanned, Settings, Visit, Walk, Work, Writer, offer_in_order,
+    Access, Append, Appended, Config, DocumentsFound, Engine, EngineSettings, Found, Mark, MemoriesFound, Place,
+    Provider, Put, Reader, Scanned, Visit, Walk, Work, Writer, offer_in_order,
 };
 use crate::query::{Documents, Ledger};
 use crate::{
@@ -75,9 +75,9 @@ impl Default for InMemory {
 }
 
 impl Config for InMemoryConfig {
-    fn settings(&self) -> Settings {
+    fn settings(&self) -> EngineSettings {
         let Self { clock, deadline, .. } = self.clone();
-        Settings { deadline, patience: Duration::ZERO, clock, ..Settings::default() }
+        EngineSettings { deadline, patience: Duration::ZERO, clock, ..EngineSettings::default() }
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use sha2::{Digest, Sha256};
 
 use crate::cursor::Fingerprint;
-use crate::filter::{Filter, Source};
+use crate::filter::{Filter, RecordSource};
 use crate::{Collection, Error, MemoryId, Result, SpaceSelector, Spaces, Status, Timestamp, words};
 
 /// A question to the ledger.
@@ -474,7 +474,7 @@ fn too_many(what: &str, most: usize) -> Error {
 /// What differs between the ledger and documents. Implemented here only.
 pub trait Kind: fmt::Debug + sealed::Sealed {
     /// Which fields a filter may name.
-    const SOURCE: Source;
+    const SOURCE: RecordSource;
 
     /// How many candidates it leaves out besides those outside of its spaces; `None` when nobody knows.
     fn left_out(&self) -> Option<usize>;
@@ -485,7 +485,7 @@ pub trait Kind: fmt::Debug + sealed::Sealed {
 }
 
 impl Kind for Ledger {
-    const SOURCE: Source = Source::Ledger;
+    const SOURCE: RecordSource = RecordSource::Ledger;
 
     fn left_out(&self) -> Option<usize> {
         // An engine knows its open memories by themselves (Q9), and looks for those of another status.
@@ -502,7 +502,7 @@ impl Kind for Ledger {
 }
 
 impl Kind for Documents {
-    const SOURCE: Source = Source::Documents;
+    const SOURCE: RecordSource = RecordSource::Documents;
 
     fn left_out(&self) -> Option<usize> {
         Some(0)

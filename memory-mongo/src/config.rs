@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use memory_core::engine::{Config, DEFAULT_DEADLINE, Settings, parameter};
+use memory_core::engine::{Config, DEFAULT_DEADLINE, EngineSettings, parameter};
 use memory_core::{Clock, Error, Language, Result, SystemClock};
 use mongodb::options::{
     Acknowledgment, ClientOptions, ConnectionString, DriverInfo, ReadConcern, ReadConcernLevel, WriteConcern,
@@ -99,9 +99,9 @@ impl MongoConfig {
 }
 
 impl Config for MongoConfig {
-    fn settings(&self) -> Settings {
+    fn settings(&self) -> EngineSettings {
         let (deadline, language, clock) = (self.deadline, self.language, Arc::clone(&self.clock));
-        Settings { deadline, patience: deadline, language, clock }
+        EngineSettings { deadline, patience: deadline, language, clock }
     }
 
     fn check(&self) -> Result<()> {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use memory_core::engine::{Config, Settings, parameter};
+use memory_core::engine::{Config, EngineSettings, parameter};
 use memory_core::{Address, Clock, DEFAULT_DEADLINE, Error, Host, Language, Password, Result, SystemClock};
 pub use sqlx::postgres::PgSslMode as TlsMode;
 
@@ -133,9 +133,9 @@ impl PostgresConfig {
 }
 
 impl Config for PostgresConfig {
-    fn settings(&self) -> Settings {
+    fn settings(&self) -> EngineSettings {
         let Self { deadline, language, .. } = *self;
-        Settings { deadline, patience: deadline, language, clock: Arc::clone(&self.clock) }
+        EngineSettings { deadline, patience: deadline, language, clock: Arc::clone(&self.clock) }
     }
 
     fn check(&self) -> Result<()> {

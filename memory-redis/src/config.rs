@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use memory_core::engine::{Config, Settings, parameter};
+use memory_core::engine::{Config, EngineSettings, parameter};
 use memory_core::{Address, Clock, DEFAULT_DEADLINE, Error, Host, Language, Password, Result, SystemClock};
 
 /// Which Redis, and the settings of the provider.
@@ -193,9 +193,9 @@ impl RedisConfig {
 }
 
 impl Config for RedisConfig {
-    fn settings(&self) -> Settings {
+    fn settings(&self) -> EngineSettings {
         let Self { deadline, connect_timeout: patience, language, clock, .. } = self.clone();
-        Settings { deadline, patience, language, clock }
+        EngineSettings { deadline, patience, language, clock }
     }
 
     /// Refuses what no server would take, and what would let two namespaces meet.

@@ -1,13 +1,13 @@
 //! The items of a context chain: what triggered a task, and what came of it step by step.
 
-use memory_core::plugin::Answer;
+use memory_core::plugin::AnswerJson;
 use memory_core::{Error, JsonText, Result, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use uuid::Uuid;
 
 /// The content of a [`Context`]: JSON, kept byte for byte.
-pub type ContextContent = Answer;
+pub type ContextContent = AnswerJson;
 
 /// What started a task, or one item of the chain that came of it. Its JSON has camelCase names.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -4,7 +4,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use futures::FutureExt;
-use memory_core::plugin::{Answer, Scope};
+use memory_core::plugin::{AnswerJson, Scope};
 use memory_core::{
     Context as ChainText, Error, ErrorKind, MemoryId, MemoryPatch, MemoryQuery, Outcome, Result, SpaceSelector, Status,
 };
@@ -140,7 +140,7 @@ impl<'a> Worker<'a> {
         steps.map(|steps| self.add_plan(steps)).transpose()
     }
 
-    async fn call(&self, step: &Step) -> Result<Answer> {
+    async fn call(&self, step: &Step) -> Result<AnswerJson> {
         let arguments = step.resolve(&self.task)?;
         let executor = self.equipment.actions.executor(step, &arguments)?;
         let scope = self.scope()?;
@@ -179,7 +179,7 @@ impl<'a> Worker<'a> {
     }
 
     /// An answer that the memory can't hold is a failure of its step.
-    fn add_outcome(&mut self, step: &Step, outcome: Result<Answer>) -> Result<()> {
+    fn add_outcome(&mut self, step: &Step, outcome: Result<AnswerJson>) -> Result<()> {
         let now = self.equipment.manager.now();
         let item = |outcome| Context::outcome(&step.plugin_id, &step.action, outcome, now);
         let error = match outcome {

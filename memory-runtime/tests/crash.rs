@@ -8,7 +8,7 @@ use std::process::{Child, ChildStdout, Command, ExitCode, Stdio};
 use std::sync::Arc;
 
 use libtest_mimic::{Arguments, Failed, Trial};
-use memory_core::plugin::Answer;
+use memory_core::plugin::AnswerJson;
 use memory_core::{MemoryProvider, MemoryQuery, Order, Status};
 use memory_runtime::{ContextKind, Runtime, RuntimeBuilder};
 use memory_sqlite::{SqliteConfig, SqliteMemory};
@@ -43,7 +43,7 @@ fn block_on(test: impl Future<Output = Result<(), Failed>>) -> Result<(), Failed
 fn builder(file: &Path, log: &Log) -> Result<RuntimeBuilder, Failed> {
     let print = |arguments: serde_json::Value| async move {
         say(arguments["text"].as_str().unwrap_or_default());
-        Answer::from_value(&arguments)
+        AnswerJson::from_value(&arguments)
     };
     let plugin = TestPlugin::new("test", log).on("print", print).saying().on("wait", |_| async {
         say("waiting");
@@ -105,12 +105,12 @@ async fn killed_between_steps() -> Result<(), Failed> {
     let log = Log::new();
     let plan = fixed(&[("say", json!({ "text": "another plan" }))]);
     let plugin = TestPlugin::new("test", &log)
-        .on("wait", |arguments| async move { Answer::from_value(&arguments) })
+        .on("wait", |arguments| async move { AnswerJson::from_value(&arguments) })
         .on("print", {
             let log = log.clone();
             move |arguments| {
                 log.push(common::Event::Plugin(arguments["text"].to_string()));
-                async move { Answer::from_value(&arguments) }
+                async move { AnswerJson::from_value(&arguments) }
             }
         });
     let memory = Arc::new(SqliteMemory::open(SqliteConfig::new(&file))?);

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use memory_core::engine::{Config, Settings, heavy_calls, parameter};
+use memory_core::engine::{Config, EngineSettings, heavy_calls, parameter};
 use memory_core::{Address, Clock, DEFAULT_DEADLINE, Error, Language, Result, SystemClock};
 
 /// The longest deadline; SQLite can't wait for more than 24 days.
@@ -95,8 +95,8 @@ impl SqliteConfig {
 }
 
 impl Config for SqliteConfig {
-    fn settings(&self) -> Settings {
-        Settings {
+    fn settings(&self) -> EngineSettings {
+        EngineSettings {
             deadline: self.deadline.min(MAX_DEADLINE),
             // SQLite itself waits for other programs.
             patience: Duration::ZERO,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use memory_core::plugin::{Answer, Arguments, Executor, MemoryPlugin, Plugin, Scope};
+use memory_core::plugin::{AnswerJson, Arguments, Executor, MemoryPlugin, Plugin, Scope};
 use memory_core::{MemoryProvider, Result, Spaces};
 
 use crate::flaw::Flaw;
@@ -72,7 +72,7 @@ impl Executor for BrokenExecutor {
         self.inner.answer()
     }
 
-    async fn call(&self, scope: &Scope, arguments: &Arguments) -> Result<Answer> {
+    async fn call(&self, scope: &Scope, arguments: &Arguments) -> Result<AnswerJson> {
         match self.flaw {
             Flaw::PluginForgetsReadableSpaces => {
                 let mut wide = Scope::new(Spaces::All).with_collections(scope.collections().iter().cloned());

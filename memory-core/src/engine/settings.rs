@@ -11,7 +11,7 @@ use crate::{Clock, Error, Language, Result, SystemClock};
 /// The configuration of an engine.
 pub trait Config: fmt::Debug + Clone + Send + Sync + 'static {
     /// What [`Provider`](super::Provider) needs to know of it.
-    fn settings(&self) -> Settings;
+    fn settings(&self) -> EngineSettings;
 
     /// Refuses what could never be opened, before anything is (`InvalidInput`).
     fn check(&self) -> Result<()> {
@@ -21,7 +21,7 @@ pub trait Config: fmt::Debug + Clone + Send + Sync + 'static {
 
 /// The settings that mean the same on every engine.
 #[derive(Debug, Clone)]
-pub struct Settings {
+pub struct EngineSettings {
     /// How long a call may take (L6).
     pub deadline: Duration,
     /// How long a call tries again after temporary failures.
@@ -32,7 +32,7 @@ pub struct Settings {
     pub clock: Arc<dyn Clock>,
 }
 
-impl Default for Settings {
+impl Default for EngineSettings {
     /// 30 seconds for a call and its attempts, English, and the clock of the machine.
     fn default() -> Self {
         let (deadline, clock) = (DEFAULT_DEADLINE, Arc::new(SystemClock));

@@ -6,7 +6,7 @@ use crate::filter::value::Value;
 use crate::{Error, Number, Result};
 
 /// The longest predicate, in bytes. Of a built tree the keys and the strings count.
-pub const MAX_TEXT: usize = 16 << 10;
+pub const MAX_FILTER_BYTES: usize = 16 << 10;
 /// How many levels of AND, OR, NOT and parentheses a condition may stand under.
 pub const MAX_DEPTH: usize = 16;
 /// The most conditions in one filter; a BETWEEN is two.
@@ -14,9 +14,9 @@ pub const MAX_CONDITIONS: usize = 256;
 /// The most values in one IN.
 pub const MAX_VALUES: usize = 1_000;
 
-/// Where the records come from, since `status` belongs to the ledger and `content` to documents.
+/// Which records a filter is for, since `status` belongs to the ledger and `content` to documents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Source {
+pub enum RecordSource {
     /// The ledger.
     Ledger,
     /// A collection of documents.
@@ -26,9 +26,9 @@ pub enum Source {
 impl Filter {
     /// Checks the limits, also of a built filter, and that its fields exist in the source.
     ///
-    /// `TooLarge` over [`MAX_DEPTH`], [`MAX_CONDITIONS`], [`MAX_VALUES`] or [`MAX_TEXT`]; `InvalidInput` for a field of the
+    /// `TooLarge` over [`MAX_DEPTH`], [`MAX_CONDITIONS`], [`MAX_VALUES`] or [`MAX_FILTER_BYTES`]; `InvalidInput` for a field of the
     /// other source, a metadata field without a key, U+0000, and a number that is not finite or has more than 64 bits.
-    pub fn check(&self, source: Source) -> Result<()> {
+    pub fn check(&self, source: RecordSource) -> Result<()> {
         Limits { source: Some(source), ..Limits::default() }.add(self, 0)
     }
 
@@ -41,7 +41,7 @@ impl Filter {
 /// What a filter has used up of its limits.
 #[derive(Default)]
 struct Limits {
-    source: Option<Source>,
+    source: Option<RecordSource>,
     conditions: usize,
     bytes: usize,
 }
@@ -80,8 +80,10 @@ impl Limits {
             return Err(too_many_conditions());
         }
         match (field, self.source) {
-            (Field::Status, Some(Source::Documents)) => Err(Error::invalid("documents have no field status")),
-            (Field::Content, Some(Source::Ledger)) => Err(Error::invalid("memories have no field content, but text")),
+            (Field::Status, Some(RecordSource::Documents)) => Err(Error::invalid("documents have no field status")),
+            (Field::Content, Some(RecordSource::Ledger)) => {
+                Err(Error::invalid("memories have no field content, but text"))
+            }
             (Field::Metadata(keys), _) if keys.is_empty() => Err(Error::invalid("a metadata field needs a key")),
             (Field::Metadata(keys), _) => keys.iter().try_for_each(|key| self.add_text(key)),
             _ => Ok(()),
@@ -103,7 +105,7 @@ impl Limits {
 
     fn add_text(&mut self, text: &str) -> Result<()> {
         self.bytes += text.len();
-        if self.bytes > MAX_TEXT {
+        if self.bytes > MAX_FILTER_BYTES {
             return Err(too_long(self.bytes));
         }
         // No record holds it, and not every engine can be asked for it.
@@ -112,7 +114,7 @@ impl Limits {
 }
 
 pub(super) fn too_long(bytes: usize) -> Error {
-    Error::too_large(format!("a filter of {bytes} bytes or more; at most {MAX_TEXT} are allowed"))
+    Error::too_large(format!("a filter of {bytes} bytes or more; at most {MAX_FILTER_BYTES} are allowed"))
 }
 
 pub(super) fn too_deep() -> Error {

@@ -31,6 +31,6 @@ mod value;
 pub use ast::{Comparison, Filter};
 pub use field::Field;
 pub use like::LikePattern;
-pub use limits::{MAX_CONDITIONS, MAX_DEPTH, MAX_TEXT, MAX_VALUES, Source};
+pub use limits::{MAX_CONDITIONS, MAX_DEPTH, MAX_FILTER_BYTES, MAX_VALUES, RecordSource};
 pub use subject::Subject;
 pub use value::Value;

@@ -3,7 +3,7 @@
 use crate::filter::ast::Filter;
 use crate::filter::field::Field;
 use crate::filter::like::{Case, LikePattern};
-use crate::filter::limits::{MAX_DEPTH, MAX_TEXT, too_deep, too_long};
+use crate::filter::limits::{MAX_DEPTH, MAX_FILTER_BYTES, too_deep, too_long};
 use crate::filter::token::{Place, Token, Tokens};
 use crate::filter::value::Value;
 use crate::{Error, Number, Result};
@@ -51,7 +51,7 @@ struct Parser<'a> {
 
 impl<'a> Parser<'a> {
     fn new(text: &'a str) -> Result<Self> {
-        if text.len() > MAX_TEXT {
+        if text.len() > MAX_FILTER_BYTES {
             return Err(too_long(text.len()));
         }
         let mut tokens = Tokens::new(text);

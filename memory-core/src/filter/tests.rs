@@ -309,7 +309,7 @@ fn limits_hold_at_the_limit_and_one_over() {
     let betweens = |count: usize| vec!["id BETWEEN 1 AND 2"; count].join(" AND ");
     let values = |count: usize| format!("id IN ({})", vec!["1"; count].join(","));
     for (at, over) in [
-        (sized(MAX_TEXT), sized(MAX_TEXT + 1)),
+        (sized(MAX_FILTER_BYTES), sized(MAX_FILTER_BYTES + 1)),
         (nots(16), nots(17)),
         (parentheses(16), parentheses(17)),
         (conditions(256), conditions(257)),
@@ -325,7 +325,7 @@ fn limits_hold_at_the_limit_and_one_over() {
 
 #[test]
 fn limits_hold_for_built_trees() {
-    let check = |filter: &Filter| filter.check(Source::Ledger).err().map(|error| error.kind());
+    let check = |filter: &Filter| filter.check(RecordSource::Ledger).err().map(|error| error.kind());
     let nested = |depth: usize| {
         (0..depth).fold(Field::Id.eq("x"), |filter, level| {
             if level % 2 == 0 { filter.and(Field::Id.eq(1)) } else { filter.or(Field::Id.eq(1)) }
@@ -337,7 +337,7 @@ fn limits_hold_for_built_trees() {
         (nested(16), nested(17)),
         (nested(16), nested(1_000)),
         (wide(256), wide(257)),
-        (sized(MAX_TEXT), sized(MAX_TEXT + 1)),
+        (sized(MAX_FILTER_BYTES), sized(MAX_FILTER_BYTES + 1)),
         (Field::Id.one_of(vec![1; 1000]), Field::Id.one_of(vec![1; 1001])),
     ] {
         assert_eq!(check(&at), None);
@@ -360,7 +360,7 @@ fn each_source_has_its_fields() {
         ("id = 'x' OR content LIKE '%'", Some("content"), None),
         ("text LIKE '%' AND metadata.content = 1", None, None),
     ] {
-        for (source, field) in [(Source::Ledger, ledger), (Source::Documents, documents)] {
+        for (source, field) in [(RecordSource::Ledger, ledger), (RecordSource::Documents, documents)] {
             match (parse(text).check(source), field) {
                 (Ok(()), None) => {}
                 (Err(error), Some(field)) => {
@@ -408,7 +408,7 @@ fn on_a_small_stack(test: impl FnOnce() + Send + 'static) {
 fn pathological_texts_end_in_an_error() {
     on_a_small_stack(|| {
         // Each as long as a predicate may be, and much longer.
-        for size in [MAX_TEXT, 20 * MAX_TEXT] {
+        for size in [MAX_FILTER_BYTES, 20 * MAX_FILTER_BYTES] {
             let repeat = |text: &str| text.repeat(size / text.len());
             for text in [
                 repeat("NOT "),
@@ -654,7 +654,7 @@ proptest! {
 
     #[test]
     fn random_filters_survive_as_text(filter in any_filter()) {
-        prop_assume!(filter.check(Source::Ledger).is_ok() || filter.check(Source::Documents).is_ok());
+        prop_assume!(filter.check(RecordSource::Ledger).is_ok() || filter.check(RecordSource::Documents).is_ok());
         survives_as_text(&filter)?;
     }
 

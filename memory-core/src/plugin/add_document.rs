@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::arguments::NamedArguments;
-use super::{Answer, Arguments, Executor, Scope};
+use super::{AnswerJson, Arguments, Executor, Scope};
 use crate::engine::Retry;
 use crate::{
     Clock, Content, DEFAULT_DEADLINE, Document, DocumentId, DocumentStore, DocumentWrite, Error, ErrorKind, Expect,
@@ -118,7 +118,7 @@ impl Executor for AddDocument {
         &self.answer
     }
 
-    async fn call(&self, scope: &Scope, arguments: &Arguments) -> Result<Answer> {
+    async fn call(&self, scope: &Scope, arguments: &Arguments) -> Result<AnswerJson> {
         let mut arguments = NamedArguments::read(arguments, &self.arguments)?;
         let (id, space) = (arguments.text("id")?, arguments.text("space")?);
         let collection = scope.collection(arguments.text("collection")?.as_deref())?.clone();
@@ -133,6 +133,6 @@ impl Executor for AddDocument {
             Some(id) => self.put_as(id, write).await?,
             None => self.documents.put(write).await?,
         };
-        Answer::from_value(&Added { id: document.id, space_id: document.space_id })
+        AnswerJson::from_value(&Added { id: document.id, space_id: document.space_id })
     }
 }

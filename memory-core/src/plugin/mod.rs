@@ -49,7 +49,7 @@ pub use scope::Scope;
 pub type Arguments = JsonText<{ 8 << 20 }>;
 
 /// What an executor answers: JSON of at most 16 MiB, in which stored JSON stands byte for byte.
-pub type Answer = JsonText<{ 16 << 20 }>;
+pub type AnswerJson = JsonText<{ 16 << 20 }>;
 
 /// Named executors, held as `Arc<dyn Plugin>`.
 #[async_trait]
@@ -97,5 +97,5 @@ pub trait Executor: fmt::Debug + Send + Sync + 'static {
     /// - Arguments that don't satisfy the schema are `InvalidInput` or `TooLarge`, and nothing was done (P1).
     /// - The message of an error is a sentence that a model can act on, and quotes no payload (P1).
     /// - Dropping the future leaves the whole effect or none (W10).
-    async fn call(&self, scope: &Scope, arguments: &Arguments) -> Result<Answer>;
+    async fn call(&self, scope: &Scope, arguments: &Arguments) -> Result<AnswerJson>;
 }

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::arguments::NamedArguments;
 use super::ledger::ReadOnlyLedger;
 use super::record::Show;
-use super::{Answer, Arguments, Executor, Scope};
+use super::{AnswerJson, Arguments, Executor, Scope};
 use crate::query::{Documents, Kind, Ledger};
 use crate::{
     Cursor, Document, DocumentQuery, DocumentRecall, DocumentStore, Error, Filter, Memory, MemoryQuery, MemoryRecall,
@@ -173,7 +173,7 @@ impl Executor for QueryMemory {
         &self.answer
     }
 
-    async fn call(&self, scope: &Scope, arguments: &Arguments) -> Result<Answer> {
+    async fn call(&self, scope: &Scope, arguments: &Arguments) -> Result<AnswerJson> {
         let mut arguments = NamedArguments::read(arguments, &self.arguments)?;
         let (source, collection) = (arguments.text("source")?, arguments.text("collection")?);
         match source.as_deref() {
@@ -253,7 +253,7 @@ impl Ask for Ledger {
 
 impl QueryMemory {
     /// As much of an answer as fits.
-    async fn answer<K: Ask>(&self, query: Query<K>, question: Option<String>) -> Result<Answer> {
+    async fn answer<K: Ask>(&self, query: Query<K>, question: Option<String>) -> Result<AnswerJson> {
         match question {
             Some(question) => {
                 let recall = Recall::new(&question, query);
@@ -264,7 +264,7 @@ impl QueryMemory {
     }
 
     /// The best hits, as many as an answer holds.
-    async fn best<K: Ask>(&self, recall: Recall<K>) -> Result<Answer> {
+    async fn best<K: Ask>(&self, recall: Recall<K>) -> Result<AnswerJson> {
         let recalled = K::recall(self, &recall).await?;
         let mut found = Found::default();
         found.show::<K>(recalled.hits.iter().map(|hit| &hit.record))?;
@@ -279,11 +279,11 @@ impl QueryMemory {
                 "there is more than could be looked at or shown: name a smaller space, or ask for less".to_owned(),
             );
         }
-        Answer::from_value(&found)
+        AnswerJson::from_value(&found)
     }
 
     /// As much of a page as an answer holds.
-    async fn page<K: Ask>(&self, mut query: Query<K>) -> Result<Answer> {
+    async fn page<K: Ask>(&self, mut query: Query<K>) -> Result<AnswerJson> {
         let mut left_out = 0;
         loop {
             let (records, next, has_unreadable) = K::ask(self, &query).await?;
@@ -304,7 +304,7 @@ impl QueryMemory {
             if has_unreadable {
                 found.cut.push("some records are damaged and left out".to_owned());
             }
-            return Answer::from_value(&found);
+            return AnswerJson::from_value(&found);
         }
     }
 }

@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::arguments::NamedArguments;
-use super::{Answer, Arguments, Executor, Scope};
+use super::{AnswerJson, Arguments, Executor, Scope};
 use crate::{
     DocumentId, DocumentQuery, DocumentSelection, DocumentStore, Documents, Error, ErrorKind, Filter, QueryBuilder,
     Result,
@@ -111,7 +111,7 @@ impl Executor for RemoveDocument {
         &self.answer
     }
 
-    async fn call(&self, scope: &Scope, arguments: &Arguments) -> Result<Answer> {
+    async fn call(&self, scope: &Scope, arguments: &Arguments) -> Result<AnswerJson> {
         let mut arguments = NamedArguments::read(arguments, &self.arguments)?;
         let max = arguments.count("max", MAX_REMOVED)?.unwrap_or(DEFAULT_MAX);
         let dry_run = arguments.flag("dryRun")?;
@@ -134,7 +134,7 @@ impl Executor for RemoveDocument {
         let mut not_found: Vec<_> = ids.unwrap_or_default().into_iter().filter(|id| !removed.contains(id)).collect();
         not_found.sort_unstable();
         not_found.dedup();
-        Answer::from_value(&Removed { ids: removed, not_found, dry_run })
+        AnswerJson::from_value(&Removed { ids: removed, not_found, dry_run })
     }
 }
 

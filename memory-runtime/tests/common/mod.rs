@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::future::BoxFuture;
-use memory_core::plugin::{Answer, Arguments, Executor, Plugin, Scope};
+use memory_core::plugin::{AnswerJson, Arguments, Executor, Plugin, Scope};
 use memory_core::{
     Backfill, DocumentStore, Error, ErrorKind, Health, Memory, MemoryId, MemoryPage, MemoryPatch, MemoryProvider,
     MemoryQuery, MemoryRecall, NewMemory, Outcome, Recalled, RestoreReport, Result, SpaceId, SpaceLevel, SpaceQuery,
@@ -195,7 +195,7 @@ impl MemoryProvider for Recording {
     }
 }
 
-type Act = dyn Fn(Value) -> BoxFuture<'static, Result<Answer>> + Send + Sync;
+type Act = dyn Fn(Value) -> BoxFuture<'static, Result<AnswerJson>> + Send + Sync;
 
 /// A plugin of executors that are closures.
 pub(crate) struct TestPlugin {
@@ -219,7 +219,7 @@ impl TestPlugin {
     /// Also an executor that takes any object.
     pub(crate) fn on<F>(self, name: &str, act: impl Fn(Value) -> F + Send + Sync + 'static) -> Self
     where
-        F: Future<Output = Result<Answer>> + Send + 'static,
+        F: Future<Output = Result<AnswerJson>> + Send + 'static,
     {
         self.with_schema(name, json!({ "type": "object" }), act)
     }
@@ -232,9 +232,9 @@ impl TestPlugin {
         act: impl Fn(Value) -> F + Send + Sync + 'static,
     ) -> Self
     where
-        F: Future<Output = Result<Answer>> + Send + 'static,
+        F: Future<Output = Result<AnswerJson>> + Send + 'static,
     {
-        let act = Box::new(move |arguments| -> BoxFuture<'static, Result<Answer>> { Box::pin(act(arguments)) });
+        let act = Box::new(move |arguments| -> BoxFuture<'static, Result<AnswerJson>> { Box::pin(act(arguments)) });
         let answer = json!({ "type": "object" });
         self.executors.push(Arc::new(TestExecutor { name: name.to_owned(), schema, answer, act }));
         self
@@ -247,7 +247,7 @@ impl TestPlugin {
             let log = log.clone();
             async move {
                 log.push(Event::Plugin(arguments["text"].as_str().unwrap_or_default().to_owned()));
-                Answer::from_value(&arguments)
+                AnswerJson::from_value(&arguments)
             }
         })
     }
@@ -260,7 +260,7 @@ impl TestPlugin {
             async move {
                 log.push(Event::Plugin("waiting".to_owned()));
                 let _ = until.wait_for(|is_over| *is_over).await;
-                Answer::from_value(&json!({}))
+                AnswerJson::from_value(&json!({}))
             }
         })
     }
@@ -325,7 +325,7 @@ impl Executor for TestExecutor {
         &self.answer
     }
 
-    async fn call(&self, _: &Scope, arguments: &Arguments) -> Result<Answer> {
+    async fn call(&self, _: &Scope, arguments: &Arguments) -> Result<AnswerJson> {
         (self.act)(arguments.to_value()?).await
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use memory_core::plugin::Answer;
+use memory_core::plugin::AnswerJson;
 use memory_core::{Collection, MemoryProvider, MemoryQuery, Metadata, SpaceSelector, Status};
 use memory_runtime::{Context, ContextKind, FixedPlanner, Pipeline, Runtime, RuntimeBuilder, Space};
 use serde_json::json;
@@ -37,7 +37,7 @@ pub(crate) async fn a_container_keeps_its_order_and_others_run_beside_it(engine:
         let mut until = until.clone();
         async move {
             let _ = until.wait_for(|is_over| *is_over).await;
-            Answer::from_value(&json!({}))
+            AnswerJson::from_value(&json!({}))
         }
     });
     // The first task of a container waits, and the other container goes on.
@@ -102,7 +102,7 @@ pub(crate) async fn no_more_tasks_run_than_may(engine: Arc<Engine>) {
                 tokio::task::yield_now().await;
             }
             running.fetch_sub(1, Ordering::SeqCst);
-            Answer::from_value(&json!({}))
+            AnswerJson::from_value(&json!({}))
         }
     });
     let runtime = builder(&engine).plugin(plugin.build()).planner(fixed(&[("count", json!({}))]));
@@ -186,8 +186,8 @@ pub(crate) async fn what_is_foreign_can_not_break_a_task(engine: Arc<Engine>) {
     let plugin = TestPlugin::new("test", &log)
         .on("panic", |_| async { panic!("a bug in a plugin") })
         .on("hang", |_| std::future::pending())
-        .on("flood", |_| async { Answer::from_value(&"x".repeat(9 << 20)) })
-        .on("dig", |_| async { Answer::parse(&("[".repeat(99) + &"]".repeat(99))) });
+        .on("flood", |_| async { AnswerJson::from_value(&"x".repeat(9 << 20)) })
+        .on("dig", |_| async { AnswerJson::parse(&("[".repeat(99) + &"]".repeat(99))) });
     let plugin = plugin.build();
     for (action, sentence) in [
         ("panic", "the action panicked"),

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use memory_core::engine::{Access, Config, Engine, Reader, Retry, Settings, Work};
+use memory_core::engine::{Access, Config, Engine, EngineSettings, Reader, Retry, Work};
 use memory_core::{Durability, Error, ErrorKind, Health, Result};
 use tokio::runtime::Handle;
 
@@ -21,18 +21,18 @@ pub struct RedbConfig {
     /// The file; made when it is missing.
     pub path: PathBuf,
     /// What all engines can be told.
-    pub settings: Settings,
+    pub settings: EngineSettings,
 }
 
 impl RedbConfig {
     /// The default settings for a file.
     pub fn new(path: impl Into<PathBuf>) -> Self {
-        Self { path: path.into(), settings: Settings::default() }
+        Self { path: path.into(), settings: EngineSettings::default() }
     }
 }
 
 impl Config for RedbConfig {
-    fn settings(&self) -> Settings {
+    fn settings(&self) -> EngineSettings {
         self.settings.clone()
     }
 }

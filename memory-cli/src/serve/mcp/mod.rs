@@ -5,7 +5,7 @@ mod resources;
 use std::sync::{Arc, OnceLock};
 
 use axum::http::request::Parts;
-use memory_core::plugin::{Answer, Arguments};
+use memory_core::plugin::{AnswerJson, Arguments};
 use memory_core::{Error, ErrorKind};
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, Implementation, InitializeRequestParams,
@@ -66,7 +66,7 @@ impl Mcp {
         access: &Access,
         context: &RequestContext<RoleServer>,
         arguments: &str,
-    ) -> memory_core::Result<Answer> {
+    ) -> memory_core::Result<AnswerJson> {
         // The call runs apart from the task of its request, over the streams even without one.
         let request = of_request(context).map(|RequestSpan(span)| span);
         let span = tracing::info_span!(
@@ -85,7 +85,7 @@ impl Mcp {
         call.instrument(span).await
     }
 
-    async fn bounded(&self, tool: &Tool, access: &Access, arguments: &str) -> memory_core::Result<Answer> {
+    async fn bounded(&self, tool: &Tool, access: &Access, arguments: &str) -> memory_core::Result<AnswerJson> {
         // Held until the answer is complete, so that a shutdown waits for it.
         let Some(_place) = self.server.limits.tool_calls.take(&access.name) else {
             let sentence = "the server answers as many calls as it takes at once: try again";
@@ -101,7 +101,7 @@ impl Mcp {
     }
 
     /// Counts a call and records what came of it, in the span of the call.
-    fn tell(&self, tool: &Tool, arguments: &str, answer: &memory_core::Result<Answer>) {
+    fn tell(&self, tool: &Tool, arguments: &str, answer: &memory_core::Result<AnswerJson>) {
         let (outcome, said) = match answer {
             Ok(answer) => ("ok".to_owned(), answer.as_str()),
             Err(error) => (format!("{:?}", error.kind()), error.message()),

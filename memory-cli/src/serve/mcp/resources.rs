@@ -1,6 +1,6 @@
 //! The newest memories of spaces, as resources.
 
-use memory_core::plugin::Answer;
+use memory_core::plugin::AnswerJson;
 use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use rmcp::model::{Resource, ResourceContents, ResourceTemplate};
 use serde_json::{Value, json};
@@ -42,6 +42,6 @@ pub(crate) fn arguments(uri: &str) -> Option<Value> {
 }
 
 /// The answer as the contents of one.
-pub(crate) fn contents(uri: &str, answer: &Answer) -> ResourceContents {
+pub(crate) fn contents(uri: &str, answer: &AnswerJson) -> ResourceContents {
     ResourceContents::text(answer.as_str(), uri).with_mime_type(JSON)
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use memory_core::plugin::{Answer, Arguments, Executor, NamedArguments, Scope};
+use memory_core::plugin::{AnswerJson, Arguments, Executor, NamedArguments, Scope};
 use memory_core::{
     Clock as _, Context, Error, ErrorKind, IdempotencyKey, MemoryId, MemoryPatch, MemoryProvider, Metadata, NewMemory,
     Result, Revision, Status, SystemClock, Timestamp, Trigger,
@@ -106,7 +106,7 @@ impl Executor for WriteLedger {
         &self.answer
     }
 
-    async fn call(&self, scope: &Scope, arguments: &Arguments) -> Result<Answer> {
+    async fn call(&self, scope: &Scope, arguments: &Arguments) -> Result<AnswerJson> {
         let given = NamedArguments::read(arguments, &self.arguments)?;
         match self.verb {
             Verb::Store => store(&*self.provider, scope, given).await,
@@ -115,7 +115,7 @@ impl Executor for WriteLedger {
     }
 }
 
-async fn store(provider: &dyn MemoryProvider, scope: &Scope, mut given: NamedArguments) -> Result<Answer> {
+async fn store(provider: &dyn MemoryProvider, scope: &Scope, mut given: NamedArguments) -> Result<AnswerJson> {
     let space = given.text("space")?;
     let space = scope.space_to_write(space.as_deref())?;
     let trigger = given.json("trigger").ok_or_else(|| Error::invalid("trigger: is missing"))?;
@@ -131,10 +131,10 @@ async fn store(provider: &dyn MemoryProvider, scope: &Scope, mut given: NamedArg
     let key = given.text("idempotencyKey")?.map(IdempotencyKey::parse).transpose();
     memory.idempotency_key = key.map_err(|error| NamedArguments::about("idempotencyKey", &error))?;
     let id = provider.store(memory).await?;
-    Answer::from_value(&json!({ "id": id }))
+    AnswerJson::from_value(&json!({ "id": id }))
 }
 
-async fn update(provider: &dyn MemoryProvider, scope: &Scope, mut given: NamedArguments) -> Result<Answer> {
+async fn update(provider: &dyn MemoryProvider, scope: &Scope, mut given: NamedArguments) -> Result<AnswerJson> {
     let id = given.text("id")?.ok_or_else(|| Error::invalid("id: is missing"))?;
     let id = MemoryId::parse(&id).map_err(|error| NamedArguments::about("id", &error))?;
     let mut patch = MemoryPatch::new();
@@ -164,7 +164,7 @@ async fn update(provider: &dyn MemoryProvider, scope: &Scope, mut given: NamedAr
     let memory = memory.ok_or_else(|| Error::new(ErrorKind::NotFound, "id: no memory has it"))?;
     scope.space_to_write(Some(memory.space_id.as_str()))?;
     check_change(&memory, &patch)?;
-    Answer::from_value(&provider.update(id, patch).await?)
+    AnswerJson::from_value(&provider.update(id, patch).await?)
 }
 
 fn metadata(given: &mut NamedArguments, name: &str) -> Result<Option<Metadata>> {

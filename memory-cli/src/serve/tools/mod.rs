@@ -6,7 +6,7 @@ mod recall;
 use std::sync::Arc;
 
 use memory_core::MemoryProvider;
-use memory_core::plugin::{Answer, Executor};
+use memory_core::plugin::{AnswerJson, Executor};
 use rmcp::model::{CallToolResult, ContentBlock, JsonObject, ToolAnnotations};
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -77,7 +77,7 @@ impl Tool {
 }
 
 /// An answer, as text byte for byte and as JSON of the protocol.
-pub(crate) fn result(answer: &Answer) -> CallToolResult {
+pub(crate) fn result(answer: &AnswerJson) -> CallToolResult {
     let mut result = CallToolResult::success(vec![ContentBlock::text(answer.as_str())]);
     result.structured_content = serde_json::from_str(answer.as_str()).ok().map(|raw: &RawValue| structured(raw));
     result

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use memory_core::filter::Field;
-use memory_core::plugin::{Answer, Arguments, Executor, NamedArguments, Scope};
+use memory_core::plugin::{AnswerJson, Arguments, Executor, NamedArguments, Scope};
 use memory_core::{Filter, Result, Status, Timestamp};
 use serde_json::{Map, Value, json};
 
@@ -62,7 +62,7 @@ impl Executor for RecallMemory {
         self.query.answer()
     }
 
-    async fn call(&self, scope: &Scope, arguments: &Arguments) -> Result<Answer> {
+    async fn call(&self, scope: &Scope, arguments: &Arguments) -> Result<AnswerJson> {
         let mut given = NamedArguments::read(arguments, &self.arguments)?;
         let mut conditions = Vec::new();
         if let Some(predicate) = given.text("where")? {

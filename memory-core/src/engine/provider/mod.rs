@@ -25,7 +25,7 @@ use super::pages::{self, Asked, Memories};
 use super::recall;
 use super::retry::Retry;
 use super::session::{Reader, Work, Writer};
-use super::settings::{Config, Settings};
+use super::settings::{Config, EngineSettings};
 use super::spaces::{self, AskedSpaces};
 use super::watch::{Watch, Watching};
 use super::{Access, Engine};
@@ -58,7 +58,7 @@ pub struct Provider<E: Engine> {
 #[derive(Debug)]
 struct Shared<E: Engine> {
     config: E::Config,
-    settings: Settings,
+    settings: EngineSettings,
     gate: Gate,
     /// Set by `init`, taken by `shutdown`.
     open: RwLock<Option<Arc<Open<E>>>>,
@@ -68,7 +68,7 @@ struct Shared<E: Engine> {
 #[derive(Debug)]
 struct Open<E: Engine> {
     engine: E,
-    settings: Settings,
+    settings: EngineSettings,
     /// Seals the cursors of the namespace.
     key: CursorKey,
     batch: Batch,

@@ -24,8 +24,8 @@ struct Held {
 }
 
 impl Config for Held {
-    fn settings(&self) -> Settings {
-        Settings::default()
+    fn settings(&self) -> EngineSettings {
+        EngineSettings::default()
     }
 }
 
