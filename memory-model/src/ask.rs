@@ -10,7 +10,7 @@ use serde_json::Value;
 use tokio::time::timeout;
 
 use crate::completion::{Finish, Usage};
-use crate::message::Message;
+use crate::message::ChatMessage;
 use crate::model::{Model, Prompt};
 use crate::schema::Schema;
 
@@ -57,8 +57,8 @@ pub async fn ask<T, E: fmt::Display>(
         }
         tracing::debug!(attempt, mistake, "the model is asked again");
         answer.truncate(answer.floor_char_boundary(MAX_RETURNED));
-        prompt.messages.push(Message::assistant(answer));
-        prompt.messages.push(Message::user(format!(
+        prompt.messages.push(ChatMessage::assistant(answer));
+        prompt.messages.push(ChatMessage::user(format!(
             "That answer is not valid: {mistake}. Answer again in the form that was asked for, whole, and with nothing else."
         )));
         attempt += 1;
@@ -68,12 +68,12 @@ pub async fn ask<T, E: fmt::Display>(
 /// Asks a model for JSON that satisfies a schema and a further check, and reads it; see [`ask`].
 pub async fn structured<T: DeserializeOwned>(
     model: &dyn Model,
-    messages: Vec<Message>,
+    messages: Vec<ChatMessage>,
     schema: &Arc<Schema>,
     check: impl Fn(&T) -> Result<()>,
 ) -> Result<Asked<T>> {
     let mut prompt = Prompt { messages, schema: Some(Arc::clone(schema)), ..Prompt::default() };
-    prompt.messages.push(Message::system(format!(
+    prompt.messages.push(ChatMessage::system(format!(
         "Answer with one JSON value that satisfies this JSON Schema, and with nothing else:\n{}",
         schema.as_value()
     )));
@@ -157,7 +157,7 @@ mod tests {
             Some(at) => Err(Error::invalid(format!("/{at}: must be even"))),
             None => Ok(()),
         };
-        let asked = vec![Message::user("Even numbers?")];
+        let asked = vec![ChatMessage::user("Even numbers?")];
         let answer = structured(&model, asked, &Arc::new(schema.expect("a schema")), even).await;
         (answer, model.prompts.into_inner().expect("no panic"))
     }
@@ -180,7 +180,7 @@ mod tests {
         assert!(last(&prompts[1]).contains("not valid JSON at line 1"), "{}", last(&prompts[1]));
         assert!(last(&prompts[2]).contains("/0: "), "{}", last(&prompts[2]));
         let [.., answer, _] = &prompts[2].messages[..] else { panic!("an answer and a mistake") };
-        assert_eq!(*answer, Message::assistant(r#"["x"]"#));
+        assert_eq!(*answer, ChatMessage::assistant(r#"["x"]"#));
         let (numbers, prompts) = asked(&["[1]", "[2]"]).await;
         assert_eq!(numbers.expect("the second"), [2]);
         assert!(last(&prompts[1]).contains("/0: must be even"), "the further check counts as well");

@@ -5,7 +5,7 @@ use std::fmt;
 /// An image or a document that goes with a message. The URL is a `data:` URL with the content in base64, or one that the
 /// endpoint fetches itself (`https:`), where it does that.
 #[derive(Clone, PartialEq, Eq)]
-pub enum Attachment {
+pub enum PromptAttachment {
     /// An image, for models that see.
     Image {
         /// The image, as in `data:image/png;base64,…`.
@@ -20,7 +20,7 @@ pub enum Attachment {
     },
 }
 
-impl Attachment {
+impl PromptAttachment {
     /// An image at this URL.
     pub fn image(url: impl Into<String>) -> Self {
         Self::Image { url: url.into() }
@@ -32,7 +32,7 @@ impl Attachment {
     }
 }
 
-impl fmt::Debug for Attachment {
+impl fmt::Debug for PromptAttachment {
     /// Payloads stay out of logs: only the kind and the size show.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (kind, url) = match self {

@@ -14,10 +14,10 @@ mod schema;
 mod tool;
 
 pub use ask::{Asked, MAX_ATTEMPTS, ask, structured};
-pub use attachment::Attachment;
+pub use attachment::PromptAttachment;
 pub use completion::{Completion, Delta, Finish, Usage};
 pub use embedder::Embedder;
-pub use message::{Message, Role};
+pub use message::{ChatMessage, Role};
 pub use modalities::Modalities;
 pub use model::{Model, Prompt};
 pub use retry::{Retries, RetryAfter, Retrying};

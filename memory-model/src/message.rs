@@ -2,19 +2,19 @@
 
 use std::fmt;
 
-use crate::attachment::Attachment;
+use crate::attachment::PromptAttachment;
 use crate::tool::ToolCall;
 
 /// One message of a conversation with a model.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Message {
+pub struct ChatMessage {
     /// Whose it is.
     pub role: Role,
     /// Its text; may be empty where there are attachments or tool calls.
     pub content: String,
     /// The images and documents that the model sees behind the text.
-    pub attachments: Vec<Attachment>,
-    /// The tools that the model called with this message. Each needs a [`Message::tool`] with its id behind it.
+    pub attachments: Vec<PromptAttachment>,
+    /// The tools that the model called with this message. Each needs a [`ChatMessage::tool`] with its id behind it.
     pub tool_calls: Vec<ToolCall>,
     /// The call that this message answers, where it has the role [`Role::Tool`].
     pub tool_call_id: Option<String>,
@@ -33,7 +33,7 @@ pub enum Role {
     Tool,
 }
 
-impl Message {
+impl ChatMessage {
     /// Instructions.
     pub fn system(content: impl Into<String>) -> Self {
         Self::new(Role::System, content)
@@ -56,7 +56,7 @@ impl Message {
 
     /// Adds an attachment behind those that it has.
     #[must_use]
-    pub fn with_attachment(mut self, attachment: Attachment) -> Self {
+    pub fn with_attachment(mut self, attachment: PromptAttachment) -> Self {
         self.attachments.push(attachment);
         self
     }
@@ -74,7 +74,7 @@ impl Message {
     }
 }
 
-impl fmt::Debug for Message {
+impl fmt::Debug for ChatMessage {
     /// Payloads stay out of logs: only sizes show.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Message({:?}, {} bytes", self.role, self.content.len())?;

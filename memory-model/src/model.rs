@@ -8,7 +8,7 @@ use futures::stream::{self, BoxStream, StreamExt};
 use memory_core::Result;
 
 use crate::completion::{Completion, Delta};
-use crate::message::Message;
+use crate::message::ChatMessage;
 use crate::modalities::Modalities;
 use crate::schema::Schema;
 use crate::tool::ToolSpec;
@@ -46,7 +46,7 @@ pub trait Model: fmt::Debug + Send + Sync + 'static {
 #[derive(Debug, Clone, Default)]
 pub struct Prompt {
     /// The conversation so far, oldest first.
-    pub messages: Vec<Message>,
+    pub messages: Vec<ChatMessage>,
     /// What the answer has to satisfy, if it is to be JSON.
     pub schema: Option<Arc<Schema>>,
     /// The tools that the model may call; none are offered where it is empty.

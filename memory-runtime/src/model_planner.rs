@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use memory_core::{Error, Memory, Result};
-use memory_model::{Message, Model, Schema, structured};
+use memory_model::{ChatMessage, Model, Schema, structured};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -91,7 +91,7 @@ impl Planner for ModelPlanner {
              The actions:\n{}",
             describe(actions)
         );
-        let messages = vec![Message::system(system), Message::user(situation(task))];
+        let messages = vec![ChatMessage::system(system), ChatMessage::user(situation(task))];
         let check = |plan: &Plan| check(&plan.steps, actions);
         Ok(structured::<Plan>(self.model.as_ref(), messages, &self.plan, check).await?.value.steps)
     }
@@ -105,7 +105,8 @@ impl Planner for ModelPlanner {
             describe(actions)
         );
         let remaining = json!({ "remaining": remaining });
-        let messages = vec![Message::system(system), Message::user(format!("{}\n{remaining}", situation(task)))];
+        let messages =
+            vec![ChatMessage::system(system), ChatMessage::user(format!("{}\n{remaining}", situation(task)))];
         let check = |change: &Change| check(&change.steps, actions);
         let change = structured::<Change>(self.model.as_ref(), messages, &self.change, check).await?.value;
         Ok(change.should_modify.then_some(change.steps))

@@ -43,11 +43,11 @@ impl MessageService {
     }
 
     /// What a model is asked over a state: the instructions of the character, then the template.
-    pub(super) fn messages(&self, template: &Template, state: &State) -> Result<Vec<model::Message>> {
+    pub(super) fn messages(&self, template: &Template, state: &State) -> Result<Vec<model::ChatMessage>> {
         let services = self.composer.services();
         let system = &services.character().system;
-        let system = (!system.trim().is_empty()).then(|| model::Message::system(system));
-        let asked = model::Message::user(template.render(&state.values)?.text);
+        let system = (!system.trim().is_empty()).then(|| model::ChatMessage::system(system));
+        let asked = model::ChatMessage::user(template.render(&state.values)?.text);
         Ok(system.into_iter().chain([asked]).collect())
     }
 

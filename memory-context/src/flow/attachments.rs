@@ -72,7 +72,7 @@ pub(super) fn media_type(attachment: &Attachment) -> String {
 
 /// What came with a message, as far as a model takes it: the first ones that keep the limits. What is left out stays in the text of the
 /// conversation, with its title and its description.
-pub(super) fn for_model(message: &Message, takes: Modalities) -> Vec<model::Attachment> {
+pub(super) fn for_model(message: &Message, takes: Modalities) -> Vec<model::PromptAttachment> {
     let mut left = MAX_SHOWN_BYTES;
     let taken = message.content.attachments.iter().filter_map(|attachment| {
         let image = || image_of(attachment).filter(|_| takes.images);
@@ -85,16 +85,16 @@ pub(super) fn for_model(message: &Message, takes: Modalities) -> Vec<model::Atta
 }
 
 /// An image of a kind that models know, which came whole or which the endpoint may fetch from a public host.
-pub(super) fn image_of(attachment: &Attachment) -> Option<model::Attachment> {
+pub(super) fn image_of(attachment: &Attachment) -> Option<model::PromptAttachment> {
     let is_known = matches!(media_type(attachment).as_str(), "image/png" | "image/jpeg" | "image/gif" | "image/webp");
     if !is_known {
         return None;
     }
     if attachment.url.starts_with("data:image/") {
-        return Some(model::Attachment::image(&attachment.url));
+        return Some(model::PromptAttachment::image(&attachment.url));
     }
     // As it was read here, so that the endpoint reads the same host.
-    public(&attachment.url).map(|url| model::Attachment::image(url.as_str()))
+    public(&attachment.url).map(|url| model::PromptAttachment::image(url.as_str()))
 }
 
 /// A URL that an endpoint may be asked to fetch, since whoever writes a message chooses it: `https`, without a user and a password, of a
@@ -110,10 +110,10 @@ fn public(url: &str) -> Option<Url> {
 }
 
 /// A document that came whole.
-fn document_of(attachment: &Attachment) -> Option<model::Attachment> {
+fn document_of(attachment: &Attachment) -> Option<model::PromptAttachment> {
     let is_whole = AttachmentKind::of(attachment) == AttachmentKind::Document && attachment.url.starts_with("data:");
     let name = attachment.title.as_deref().filter(|title| !title.trim().is_empty()).unwrap_or(&attachment.id);
-    is_whole.then(|| model::Attachment::document(name, &attachment.url))
+    is_whole.then(|| model::PromptAttachment::document(name, &attachment.url))
 }
 
 /// Reads what came with a message; gives it with what was found, and nothing where nothing was.
@@ -243,11 +243,11 @@ mod tests {
         let one =
             |url: &str, content_type, images, documents| shown_of(vec![(url.into(), content_type)], images, documents);
         let (png, pdf) = ("data:image/png;base64,AA", "data:application/pdf;base64,AA");
-        assert_eq!(one(png, "IMAGE/PNG", true, false), [model::Attachment::image(png)]);
-        let fetched = [model::Attachment::image("https://host.example:8443/a.jpg?b")];
+        assert_eq!(one(png, "IMAGE/PNG", true, false), [model::PromptAttachment::image(png)]);
+        let fetched = [model::PromptAttachment::image("https://host.example:8443/a.jpg?b")];
         assert_eq!(one("https://host.example:8443/a.jpg?b", "image/jpeg", true, false), fetched);
         assert_eq!(one("HTTPS://Host.Example\\@127.0.0.1/", "image/jpeg", true, false).len(), 1, "of that host");
-        assert_eq!(one(pdf, "application/pdf", true, true), [model::Attachment::document("a", pdf)]);
+        assert_eq!(one(pdf, "application/pdf", true, true), [model::PromptAttachment::document("a", pdf)]);
         for (url, content_type, images, documents) in [
             (png, "image/png", false, true),
             (pdf, "application/pdf", true, false),

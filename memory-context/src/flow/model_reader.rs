@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use memory_core::{Error, Result};
-use memory_model::{Message, Model, Prompt};
+use memory_model::{ChatMessage, Model, Prompt};
 use percent_encoding::percent_decode_str;
 
 use super::attachments::{image_of, media_type};
@@ -37,7 +37,7 @@ impl ModelReader {
     async fn describe(&self, attachment: &Attachment) -> Result<Option<Found>> {
         let model = self.model.as_ref().filter(|model| model.modalities().images);
         let Some((model, image)) = model.zip(image_of(attachment)) else { return Ok(None) };
-        let messages = vec![Message::user(DESCRIBE).with_attachment(image)];
+        let messages = vec![ChatMessage::user(DESCRIBE).with_attachment(image)];
         let described = model.complete(&Prompt { messages, ..Prompt::default() }).await?;
         Ok(Some(described.text.trim())
             .filter(|text| !text.is_empty())

@@ -8,7 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use lru::LruCache;
 use memory_core::{MAX_LIMIT, MemoryId, Result};
-use memory_model::{Message, Model, Prompt, ask};
+use memory_model::{ChatMessage, Model, Prompt, ask};
 
 use super::answer::ReflectionAnswer;
 use super::evaluate::RESPONSES;
@@ -82,7 +82,7 @@ impl Evaluator for ReflectionEvaluator {
         }
         let services = cx.services();
         let prompt = services.templates().reflection.render(&state.values)?.text;
-        let prompt = Prompt { messages: vec![Message::user(prompt)], ..Prompt::default() };
+        let prompt = Prompt { messages: vec![ChatMessage::user(prompt)], ..Prompt::default() };
         let answer = ask(self.model.as_ref(), prompt, self.limit, ReflectionAnswer::parse).await?.value;
         let learned = learn(services.records(), cx.message(), &answer, services.clock().now()).await?;
         tracing::debug!(facts = learned.facts.len(), refused = learned.refused, "reflected");

@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use super::config::{OpenAiConfig, SchemaHint};
-use crate::attachment::Attachment;
-use crate::message::{Message, Role};
+use crate::attachment::PromptAttachment;
+use crate::message::{ChatMessage, Role};
 use crate::model::Prompt;
 use crate::tool::{ToolCall, ToolSpec};
 
@@ -34,7 +34,7 @@ pub(super) fn streamed(config: &OpenAiConfig, prompt: &Prompt) -> Value {
     body
 }
 
-fn message(message: &Message) -> Value {
+fn message(message: &ChatMessage) -> Value {
     let role = match message.role {
         Role::System => "system",
         Role::User => "user",
@@ -52,7 +52,7 @@ fn message(message: &Message) -> Value {
 }
 
 /// A plain text where that says all, which every endpoint takes.
-fn content(message: &Message) -> Value {
+fn content(message: &ChatMessage) -> Value {
     let text = &message.content;
     if message.attachments.is_empty() {
         return if text.is_empty() && !message.tool_calls.is_empty() { Value::Null } else { json!(text) };
@@ -61,10 +61,10 @@ fn content(message: &Message) -> Value {
     text.into_iter().chain(message.attachments.iter().map(attachment)).collect()
 }
 
-fn attachment(attachment: &Attachment) -> Value {
+fn attachment(attachment: &PromptAttachment) -> Value {
     match attachment {
-        Attachment::Image { url } => json!({ "type": "image_url", "image_url": { "url": url } }),
-        Attachment::Document { name, url } => {
+        PromptAttachment::Image { url } => json!({ "type": "image_url", "image_url": { "url": url } }),
+        PromptAttachment::Document { name, url } => {
             json!({ "type": "file", "file": { "filename": name, "file_data": url } })
         }
     }

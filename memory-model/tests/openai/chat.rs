@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::http::StatusCode;
 use memory_core::ErrorKind;
 use memory_model::openai::{OpenAiConfig, OpenAiModel, SchemaHint};
-use memory_model::{Message, Model, Prompt, Retries, Schema, structured};
+use memory_model::{ChatMessage, Model, Prompt, Retries, Schema, structured};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
@@ -18,7 +18,7 @@ fn says(content: impl ToString) -> (StatusCode, String) {
 }
 
 fn prompt() -> Prompt {
-    Prompt { messages: vec![Message::user("Hello?")], ..Prompt::default() }
+    Prompt { messages: vec![ChatMessage::user("Hello?")], ..Prompt::default() }
 }
 
 #[tokio::test]

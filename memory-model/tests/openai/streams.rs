@@ -4,7 +4,7 @@ use axum::http::StatusCode;
 use futures::StreamExt;
 use memory_core::{Error, ErrorKind};
 use memory_model::openai::{OpenAiConfig, OpenAiModel};
-use memory_model::{Completion, Delta, Finish, Message, Model, Prompt, Retries, ToolCall, Usage};
+use memory_model::{ChatMessage, Completion, Delta, Finish, Model, Prompt, Retries, ToolCall, Usage};
 use serde_json::{Value, json};
 
 use crate::endpoint::{End, Endpoint, Reply};
@@ -39,7 +39,7 @@ async fn streamed(replies: impl IntoIterator<Item = Reply>) -> (Vec<String>, Res
     let mut config = OpenAiConfig::new(url, "small");
     config.retries = Retries { pause_ms: 0, ..Retries::default() };
     let model = OpenAiModel::new(config).expect("a model");
-    let prompt = Prompt { messages: vec![Message::user("Hello?")], ..Prompt::default() };
+    let prompt = Prompt { messages: vec![ChatMessage::user("Hello?")], ..Prompt::default() };
     let mut items = model.stream(&prompt);
     let mut texts = Vec::new();
     let end = loop {

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use axum::http::StatusCode;
 use memory_core::ErrorKind;
 use memory_model::openai::{OpenAiConfig, OpenAiModel};
-use memory_model::{Attachment, Completion, Finish, Message, Model, Prompt, Schema, ToolCall, ToolSpec, Usage};
+use memory_model::{
+    ChatMessage, Completion, Finish, Model, Prompt, PromptAttachment, Schema, ToolCall, ToolSpec, Usage,
+};
 use serde_json::{Value, json};
 
 use crate::endpoint::Endpoint;
@@ -40,14 +42,14 @@ async fn a_conversation_with_tools_and_attachments_is_written_as_the_endpoint_re
         parameters: Arc::new(Schema::new("weather", parameters.clone()).expect("a schema")),
     };
     let messages = vec![
-        Message::system("You are terse."),
-        Message::user("Where is this?")
-            .with_attachment(Attachment::image("data:image/png;base64,iVBORw0="))
-            .with_attachment(Attachment::document("map.pdf", "data:application/pdf;base64,JVBERi0=")),
-        Message::user("").with_attachment(Attachment::image("https://example.org/lima.jpg")),
-        Message::assistant("").with_tool_calls(vec![tool_call("a", "weather", r#"{"place":"Lima"}"#)]),
-        Message::tool("a", "It rains."),
-        Message::assistant("In Lima.").with_tool_calls(vec![tool_call("b", "weather", "{}")]),
+        ChatMessage::system("You are terse."),
+        ChatMessage::user("Where is this?")
+            .with_attachment(PromptAttachment::image("data:image/png;base64,iVBORw0="))
+            .with_attachment(PromptAttachment::document("map.pdf", "data:application/pdf;base64,JVBERi0=")),
+        ChatMessage::user("").with_attachment(PromptAttachment::image("https://example.org/lima.jpg")),
+        ChatMessage::assistant("").with_tool_calls(vec![tool_call("a", "weather", r#"{"place":"Lima"}"#)]),
+        ChatMessage::tool("a", "It rains."),
+        ChatMessage::assistant("In Lima.").with_tool_calls(vec![tool_call("b", "weather", "{}")]),
     ];
     let prompt = Prompt { messages, tools: vec![tool], schema: None };
     let (_, body) = completed(&prompt, &[answer(json!({ "content": "Rain" }), json!("stop"))]).await;

@@ -60,7 +60,7 @@ pub(super) struct Dialogue<'a> {
     is_stale: bool,
     tools: Vec<Tool>,
     /// What the model is asked next; composed anew where it is empty.
-    messages: Vec<model::Message>,
+    messages: Vec<model::ChatMessage>,
     rounds: usize,
     calls: usize,
     /// How many more calls the model wanted.
@@ -144,7 +144,7 @@ impl<'a> Dialogue<'a> {
         let tools = if is_last { Vec::new() } else { self.tools.iter().filter_map(Tool::spec).collect() };
         let mut prompt = Prompt { messages: self.messages.clone(), schema: None, tools };
         if is_last {
-            prompt.messages.push(model::Message::user(self.last_round()));
+            prompt.messages.push(model::ChatMessage::user(self.last_round()));
         }
         let mut attempt = 1;
         loop {
@@ -159,8 +159,8 @@ impl<'a> Dialogue<'a> {
             }
             tracing::debug!(attempt, mistake, "the model is asked again");
             attempt += 1;
-            prompt.messages.push(model::Message::assistant(written));
-            prompt.messages.push(model::Message::user(format!(
+            prompt.messages.push(model::ChatMessage::assistant(written));
+            prompt.messages.push(model::ChatMessage::user(format!(
                 "That answer is not valid: {mistake}. Answer again in the form that was asked for, whole, and with nothing else."
             )));
         }
@@ -174,7 +174,7 @@ impl<'a> Dialogue<'a> {
             Err(error) => error,
         };
         let is_refused = matches!(error.kind(), ErrorKind::Unexpected | ErrorKind::TooLarge);
-        let shows = |message: &model::Message| !message.attachments.is_empty();
+        let shows = |message: &model::ChatMessage| !message.attachments.is_empty();
         if !is_refused || !prompt.messages.iter().any(shows) {
             return Err(error);
         }
@@ -295,9 +295,9 @@ impl<'a> Dialogue<'a> {
         for (at, call) in tool_calls.iter_mut().enumerate() {
             let arguments = arguments_of(call);
             let result = self.step(at, &call.name, arguments).await?;
-            results.push(model::Message::tool(call.id.clone(), shown(&result)));
+            results.push(model::ChatMessage::tool(call.id.clone(), shown(&result)));
         }
-        self.messages.push(model::Message::assistant(text).with_tool_calls(tool_calls));
+        self.messages.push(model::ChatMessage::assistant(text).with_tool_calls(tool_calls));
         self.messages.extend(results);
         Ok(())
     }
