@@ -16,7 +16,7 @@ use std::sync::Arc;
 use memory_core::plugin::Arguments;
 use memory_core::{Clock, Error, Result, SpaceId, SystemClock};
 use memory_runtime::{
-    Context, ContextContent, ContextKind, Finished, FixedPlanner, NewTask, Pipeline, Runtime, Space, Step,
+    ContextContent, ContextItem, ContextKind, Finished, FixedPlanner, NewTask, Pipeline, Runtime, Space, Step,
 };
 use serde::Deserialize;
 use serde_json::json;
@@ -72,7 +72,7 @@ impl Agent {
     pub(crate) async fn hear(&self, line: &str) -> Result<String> {
         let now = SystemClock.now();
         let content = ContextContent::from_value(&json!({ "text": line }))?;
-        let trigger = Context::trigger("terminal", content, now);
+        let trigger = ContextItem::trigger("terminal", content, now);
         // Each event has an address of its own, below that of the conversation.
         let space = Space::within("terminal".parse()?, SpaceId::parse(format!("terminal-{}", trigger.id))?)?;
         let task = self.runtime.submit(NewTask::new(space, trigger)).await?;

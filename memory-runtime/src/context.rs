@@ -6,13 +6,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use uuid::Uuid;
 
-/// The content of a [`Context`]: JSON, kept byte for byte.
+/// The content of a [`ContextItem`]: JSON, kept byte for byte.
 pub type ContextContent = AnswerJson;
 
 /// What started a task, or one item of the chain that came of it. Its JSON has camelCase names.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Context {
+pub struct ContextItem {
     /// Unique among all items.
     pub id: String,
     /// What kind of item it is.
@@ -28,7 +28,7 @@ pub struct Context {
     pub timestamp: Timestamp,
 }
 
-/// What a [`Context`] is in its chain.
+/// What a [`ContextItem`] is in its chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum ContextKind {
@@ -48,7 +48,7 @@ pub enum ContextKind {
 /// Who makes the items that are no plugin's.
 const RUNTIME: &str = "runtime";
 
-impl Context {
+impl ContextItem {
     /// The trigger of a task, which a plugin or a host fires.
     pub fn trigger(plugin_id: impl Into<String>, content: ContextContent, timestamp: Timestamp) -> Self {
         Self::new(ContextKind::Trigger, plugin_id, content, timestamp)
@@ -106,14 +106,14 @@ mod tests {
     #[test]
     fn contents_are_kept_byte_for_byte() {
         let content = ContextContent::parse(r#"{"b":1.50,"a":"caf\u00e9"}"#).expect("JSON");
-        let trigger = Context::trigger("discord", content, Timestamp::from_millis(7).expect("valid"));
+        let trigger = ContextItem::trigger("discord", content, Timestamp::from_millis(7).expect("valid"));
         let json = serde_json::to_string(&trigger).expect("JSON");
         assert!(
             json.contains(
                 r#""kind":"trigger","pluginId":"discord","content":{"b":1.50,"a":"caf\u00e9"},"timestamp":7"#
             )
         );
-        assert_eq!(serde_json::from_str::<Context>(&json).expect("valid"), trigger);
+        assert_eq!(serde_json::from_str::<ContextItem>(&json).expect("valid"), trigger);
         assert!(!format!("{trigger:?}").contains("caf"), "payloads stay out of logs");
     }
 }

@@ -11,7 +11,7 @@ use crate::lease::Lease;
 use crate::leases::Leases;
 use crate::scheduler::{Scheduler, closed};
 use crate::worker::{Equipment, Worker};
-use crate::{Context, NewTask, Task, TaskHandle, place};
+use crate::{ContextItem, NewTask, Task, TaskHandle, place};
 
 /// Takes tasks in and has them worked on: what a runtime and its triggers share.
 #[derive(Debug)]
@@ -154,7 +154,7 @@ fn is_of_one_task(error: &Error) -> bool {
 /// A task and its claim from its memory.
 fn task_of(memory: &Memory) -> Result<(Claim, Task)> {
     let (claim, space) = (Claim::read(memory)?, place::read(memory)?);
-    let trigger: Context = memory.trigger.to_value()?;
+    let trigger: ContextItem = memory.trigger.to_value()?;
     let chain = memory.context.as_ref().map(|context| context.to_value()).transpose()?.unwrap_or_default();
     let mut metadata = memory.metadata.to_object();
     metadata.remove(TASK);

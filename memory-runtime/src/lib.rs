@@ -28,7 +28,7 @@ mod worker;
 pub use actions::Actions;
 pub use builder::RuntimeBuilder;
 pub use claim::{Claim, TASK};
-pub use context::{Context, ContextContent, ContextKind};
+pub use context::{ContextContent, ContextItem, ContextKind};
 pub use engine::{EngineUrl, inspect, migrate, open, plan};
 #[cfg(feature = "http")]
 pub use http_trigger::{HttpReply, HttpTrigger};

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::planner::Planner;
-use crate::{Actions, Context, ContextKind, Step, Task};
+use crate::{Actions, ContextItem, ContextKind, Step, Task};
 
 /// Asks a model for the steps of a task and, after each step, for changes. What the model answers is checked against
 /// the schemas of the executors before anything runs.
@@ -161,9 +161,9 @@ fn situation(task: &Task) -> String {
 
 /// A memory as it was, and what came of it; not what had been recalled and planned for it in turn.
 fn recalled(memory: &Memory) -> String {
-    let trigger = memory.trigger.to_value::<Context>().map(|item| item.content.as_str().to_owned());
+    let trigger = memory.trigger.to_value::<ContextItem>().map(|item| item.content.as_str().to_owned());
     let trigger = trigger.unwrap_or_else(|_| memory.trigger.as_str().to_owned());
-    let chain = memory.context.as_ref().and_then(|context| context.to_value::<Vec<Context>>().ok());
+    let chain = memory.context.as_ref().and_then(|context| context.to_value::<Vec<ContextItem>>().ok());
     format!(
         "{{\"space\":{},\"createdAt\":{},\"event\":{},\"outcomes\":[{}]}}",
         json!(memory.space_id),
@@ -174,7 +174,7 @@ fn recalled(memory: &Memory) -> String {
 }
 
 /// The outcomes in a chain, all of them, so that each keeps its place among the results.
-fn outcomes(chain: &[Context], mut room: usize) -> String {
+fn outcomes(chain: &[ContextItem], mut room: usize) -> String {
     let mut texts = Vec::new();
     for item in chain.iter().rev() {
         let name = match item.kind {
@@ -210,27 +210,28 @@ mod tests {
         JsonText::from_value(&"x".repeat(size)).expect("JSON")
     }
 
-    fn outcome(size: usize) -> Context {
-        Context::outcome("test", "say", Ok(content(size)), Timestamp::MIN).expect("JSON")
+    fn outcome(size: usize) -> ContextItem {
+        ContextItem::outcome("test", "say", Ok(content(size)), Timestamp::MIN).expect("JSON")
     }
 
     /// A memory whose event and outcomes have so many bytes, and which has recalled many others.
     fn memory(id: &str, event: usize, outcomes: usize) -> Memory {
         let space = SpaceId::parse(id).expect("valid");
-        let trigger = Context::trigger("test", content(event), Timestamp::MIN);
+        let trigger = ContextItem::trigger("test", content(event), Timestamp::MIN);
         let ids: Vec<_> = (0..2_000).map(|_| MemoryId::generate()).collect();
-        let related = Context::of_runtime(ContextKind::Related, &json!({ "ids": ids }), Timestamp::MIN).expect("JSON");
+        let related =
+            ContextItem::of_runtime(ContextKind::Related, &json!({ "ids": ids }), Timestamp::MIN).expect("JSON");
         let chain = [related, outcome(outcomes)];
         NewMemory::new(space, JsonText::from_value(&trigger).expect("JSON"), Timestamp::MIN)
             .with_context(JsonText::from_value(&chain).expect("JSON"))
             .into_memory(MemoryId::generate())
     }
 
-    fn task(related: Vec<Memory>, chain: Vec<Context>) -> Task {
+    fn task(related: Vec<Memory>, chain: Vec<ContextItem>) -> Task {
         Task {
             id: MemoryId::generate(),
             space: Space::new(SpaceId::parse("now").expect("valid")),
-            trigger: Context::trigger("test", content(1), Timestamp::MIN),
+            trigger: ContextItem::trigger("test", content(1), Timestamp::MIN),
             chain,
             related,
             metadata: Metadata::default(),

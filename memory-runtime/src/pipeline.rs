@@ -5,7 +5,7 @@ use memory_core::{Error, JsonText, Result};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::{Context, ContextKind, Task};
+use crate::{ContextItem, ContextKind, Task};
 
 /// One call of an executor. Its JSON has camelCase names.
 ///
@@ -96,7 +96,7 @@ fn reference(value: &Value) -> Option<&str> {
 }
 
 /// How far the pipeline of a chain is: how many steps were done, and which remain. `None` when nothing was planned yet.
-pub(crate) fn remaining(chain: &[Context]) -> Result<Option<Vec<Step>>> {
+pub(crate) fn remaining(chain: &[ContextItem]) -> Result<Option<Vec<Step>>> {
     let Some(at) = chain.iter().rposition(|item| item.kind == ContextKind::Plan) else { return Ok(None) };
     let mut steps = chain[at].content.to_value::<Pipeline>()?.steps;
     let done = chain[at..].iter().filter(|item| item.is_step()).count();
@@ -117,17 +117,17 @@ mod tests {
         Step { plugin_id: "memory".into(), action: "memory:query".into(), arguments }
     }
 
-    fn result(content: &str) -> Context {
+    fn result(content: &str) -> ContextItem {
         let content = ContextContent::parse(content).expect("JSON");
-        Context::outcome("memory", "memory:query", Ok(content), NOW).expect("an item")
+        ContextItem::outcome("memory", "memory:query", Ok(content), NOW).expect("an item")
     }
 
-    fn task(chain: Vec<Context>) -> Task {
+    fn task(chain: Vec<ContextItem>) -> Task {
         let content = ContextContent::parse(r#"{"text":"hello","n":1.50}"#).expect("JSON");
         Task {
             id: MemoryId::generate(),
             space: Space::new(SpaceId::parse("a-b").expect("valid")),
-            trigger: Context::trigger("test", content, NOW),
+            trigger: ContextItem::trigger("test", content, NOW),
             chain,
             related: Vec::new(),
             metadata: Metadata::parse(r#"{"user":"ana"}"#).expect("valid"),
@@ -155,7 +155,7 @@ mod tests {
     #[test]
     fn a_chain_tells_what_remains() {
         let plan = |steps: &[Step]| {
-            Context::of_runtime(ContextKind::Plan, &Pipeline { steps: steps.to_vec() }, NOW).expect("an item")
+            ContextItem::of_runtime(ContextKind::Plan, &Pipeline { steps: steps.to_vec() }, NOW).expect("an item")
         };
         let [a, b, c] = ["1", "2", "3"].map(|n| step(&format!(r#"{{"n":{n}}}"#)));
         let steps = [a, b.clone(), c.clone()];

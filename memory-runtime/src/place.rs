@@ -52,7 +52,7 @@ mod tests {
     use memory_core::{ErrorKind, JsonText, MemoryId, NewMemory, Timestamp, Trigger};
 
     use super::*;
-    use crate::Context;
+    use crate::ContextItem;
 
     #[test]
     fn a_memory_tells_all_that_a_recovery_needs() {
@@ -60,7 +60,7 @@ mod tests {
         let space = Space::within(id("a-b"), id("a-b-c")).expect("valid");
         let until = Timestamp::from_millis(7).expect("valid");
         let claim = Claim { instance: "web-1".into(), holder: "h".into(), until, runs: 2 };
-        let trigger = Context::trigger("test", JsonText::parse("1").expect("JSON"), until);
+        let trigger = ContextItem::trigger("test", JsonText::parse("1").expect("JSON"), until);
         let metadata = describe(&NewTask::new(space.clone(), trigger), &claim).expect("metadata");
         let memory = NewMemory::new(space.id().clone(), Trigger::parse("1").expect("JSON"), until);
         let memory = memory.with_metadata(metadata).into_memory(MemoryId::generate());

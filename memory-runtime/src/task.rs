@@ -3,7 +3,7 @@
 use memory_core::{Error, ErrorKind, Memory, MemoryId, Metadata, Outcome, Result, Status};
 use tokio::sync::oneshot;
 
-use crate::{Context, Space};
+use crate::{ContextItem, Space};
 
 /// A task that is not submitted yet.
 #[derive(Debug, Clone, PartialEq)]
@@ -12,14 +12,14 @@ pub struct NewTask {
     /// Where it happens.
     pub space: Space,
     /// What started it.
-    pub trigger: Context,
+    pub trigger: ContextItem,
     /// What filters can look into; empty by default. The member `task` belongs to the runtime.
     pub metadata: Metadata,
 }
 
 impl NewTask {
     /// A task without metadata.
-    pub fn new(space: Space, trigger: Context) -> Self {
+    pub fn new(space: Space, trigger: ContextItem) -> Self {
         Self { space, trigger, metadata: Metadata::default() }
     }
 
@@ -40,9 +40,9 @@ pub struct Task {
     /// Where it happens.
     pub space: Space,
     /// What started it.
-    pub trigger: Context,
+    pub trigger: ContextItem,
     /// What came of it so far.
-    pub chain: Vec<Context>,
+    pub chain: Vec<ContextItem>,
     /// What was recalled for it, newest first.
     pub related: Vec<Memory>,
     /// The metadata of its memory.
@@ -58,7 +58,7 @@ pub struct Finished {
     /// `Completed` or `Failed`.
     pub status: Status,
     /// The whole chain; that of a failed task ends with the error.
-    pub chain: Vec<Context>,
+    pub chain: Vec<ContextItem>,
 }
 
 /// A task that this runtime works on. Dropping it changes nothing for the task.

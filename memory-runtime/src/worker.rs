@@ -15,7 +15,7 @@ use crate::claim::{TASK, metadata};
 use crate::lease::Lease;
 use crate::memory_manager::MemoryManager;
 use crate::settings::Settings;
-use crate::{Actions, Context, ContextKind, Finished, Pipeline, Planner, Step, Task, pipeline};
+use crate::{Actions, ContextItem, ContextKind, Finished, Pipeline, Planner, Step, Task, pipeline};
 
 /// What tasks are worked on with.
 #[derive(Debug)]
@@ -181,7 +181,7 @@ impl<'a> Worker<'a> {
     /// An answer that the memory can't hold is a failure of its step.
     fn add_outcome(&mut self, step: &Step, outcome: Result<AnswerJson>) -> Result<()> {
         let now = self.equipment.manager.now();
-        let item = |outcome| Context::outcome(&step.plugin_id, &step.action, outcome, now);
+        let item = |outcome| ContextItem::outcome(&step.plugin_id, &step.action, outcome, now);
         let error = match outcome {
             Ok(answer) => match self.add(item(Ok(answer))?) {
                 Err(error) if error.kind() == ErrorKind::TooLarge => error,
@@ -195,12 +195,12 @@ impl<'a> Worker<'a> {
 
     /// Ends the chain with an error.
     fn fail(&mut self, error: &Error) -> Result<Status> {
-        self.task.chain.push(Context::failure(error, self.equipment.manager.now())?);
+        self.task.chain.push(ContextItem::failure(error, self.equipment.manager.now())?);
         Ok(Status::Failed)
     }
 
     /// Adds an item, unless the chain with it would be too large.
-    fn add(&mut self, item: Context) -> Result<()> {
+    fn add(&mut self, item: ContextItem) -> Result<()> {
         self.task.chain.push(item);
         let fits = self.chain().and_then(|text| match text.as_str().len() {
             length if length > ChainText::MAX_BYTES - RESERVE => {
@@ -214,8 +214,8 @@ impl<'a> Worker<'a> {
         fits
     }
 
-    fn item(&self, kind: ContextKind, content: &impl Serialize) -> Result<Context> {
-        Context::of_runtime(kind, content, self.equipment.manager.now())
+    fn item(&self, kind: ContextKind, content: &impl Serialize) -> Result<ContextItem> {
+        ContextItem::of_runtime(kind, content, self.equipment.manager.now())
     }
 
     fn chain(&self) -> Result<ChainText> {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use memory_core::{ContextPatch, InMemory, MemoryPatch, MemoryProvider, MemoryQuery, NewMemory, Spaces, Status};
-use memory_runtime::{Context, ContextKind, Runtime};
+use memory_runtime::{ContextItem, ContextKind, Runtime};
 use serde_json::json;
 
 mod common;
@@ -48,7 +48,7 @@ async fn step_1_a_trigger_makes_a_task_with_its_context_and_an_empty_chain() {
     let [memory] = &stored(&log)[..] else { panic!("one memory is stored") };
     assert_eq!(memory.space_id.as_str(), "chat-ana-m1");
     assert_eq!(memory.created_at, at(7), "the time of the trigger");
-    assert_eq!(memory.trigger.to_value::<Context>().expect("a context"), trigger);
+    assert_eq!(memory.trigger.to_value::<ContextItem>().expect("a context"), trigger);
     assert_eq!((memory.context.as_ref(), memory.status), (None, Status::Pending));
 }
 
@@ -83,7 +83,7 @@ async fn step_4_each_step_updates_the_persisted_row_with_the_chain() {
     assert!([claim, one, two, end].iter().all(|patch| patch.if_revision.is_some()), "no write without a revision");
     let results = |patch: &MemoryPatch| match &patch.context {
         ContextPatch::Set(text) => {
-            let chain: Vec<Context> = text.to_value().expect("a chain");
+            let chain: Vec<ContextItem> = text.to_value().expect("a chain");
             let results = chain.into_iter().filter(|item| item.kind == ContextKind::Result);
             results.map(|item| item.content.as_str().to_owned()).collect()
         }

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use memory_core::{ErrorKind, InMemory, MemoryId, MemoryProvider, Status, SystemClock, Trigger};
-use memory_runtime::{Context, ContextContent, HttpTrigger, NewTask, Runtime, Space};
+use memory_runtime::{ContextContent, ContextItem, HttpTrigger, NewTask, Runtime, Space};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -23,7 +23,7 @@ struct Posted {
 fn read(content: ContextContent) -> memory_core::Result<NewTask> {
     let posted: Posted = content.to_value()?;
     let content = ContextContent::from_value(&json!({ "text": posted.text }))?;
-    Ok(NewTask::new(posted.space, Context::trigger("http", content, at(7))))
+    Ok(NewTask::new(posted.space, ContextItem::trigger("http", content, at(7))))
 }
 
 async fn listener() -> (TcpListener, SocketAddr) {

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use clap::Args;
 use memory_core::{Clock, Collection, Error, MemoryId, Metadata, Result, Status, SystemClock, Timestamp};
-use memory_runtime::{Context, ContextContent, ContextKind, Finished, FixedPlanner, NewTask, Pipeline, Runtime, Space};
+use memory_runtime::{
+    ContextContent, ContextItem, ContextKind, Finished, FixedPlanner, NewTask, Pipeline, Runtime, Space,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::args::values;
@@ -43,7 +45,7 @@ struct Written {
 struct Shown<'a> {
     id: MemoryId,
     status: Status,
-    chain: &'a [Context],
+    chain: &'a [ContextItem],
 }
 
 pub(crate) async fn run(url: &str, args: &RunArgs, output: &mut Output) -> anyhow::Result<ExitCode> {
@@ -57,7 +59,7 @@ pub(crate) async fn run(url: &str, args: &RunArgs, output: &mut Output) -> anyho
         .build()
         .await
         .with_context(|| address.location())?;
-    let trigger = Context::trigger("cli", task.trigger, task.created_at.unwrap_or_else(|| SystemClock.now()));
+    let trigger = ContextItem::trigger("cli", task.trigger, task.created_at.unwrap_or_else(|| SystemClock.now()));
     let result = work(&runtime, NewTask::new(task.space, trigger).with_metadata(task.metadata)).await;
     let closed = runtime.shutdown().await;
     let finished = result?;

@@ -15,7 +15,7 @@ use memory_core::{
     MemoryQuery, MemoryRecall, NewMemory, Outcome, Recalled, RestoreReport, Result, SpaceId, SpaceLevel, SpaceQuery,
     Timestamp, Updated,
 };
-use memory_runtime::{Context, ContextContent, FixedPlanner, NewTask, Pipeline, Space, Step};
+use memory_runtime::{ContextContent, ContextItem, FixedPlanner, NewTask, Pipeline, Space, Step};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
@@ -345,7 +345,7 @@ pub(crate) fn step(plugin: &str, action: &str, arguments: &Value) -> Step {
 pub(crate) fn task(container: &str, id: &str, millis: i64) -> NewTask {
     let space = Space::within(space(container), space(id)).expect("an id under its container");
     let content = ContextContent::from_value(&json!({ "text": id })).expect("JSON");
-    NewTask::new(space, Context::trigger("test", content, at(millis)))
+    NewTask::new(space, ContextItem::trigger("test", content, at(millis)))
 }
 
 pub(crate) fn space(id: &str) -> SpaceId {
@@ -357,6 +357,6 @@ pub(crate) fn at(millis: i64) -> Timestamp {
 }
 
 /// The context chain of a memory.
-pub(crate) fn chain(memory: &Memory) -> Vec<Context> {
+pub(crate) fn chain(memory: &Memory) -> Vec<ContextItem> {
     memory.context.as_ref().map(|context| context.to_value().expect("a chain")).unwrap_or_default()
 }

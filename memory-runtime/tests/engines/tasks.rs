@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use memory_core::plugin::AnswerJson;
 use memory_core::{Collection, MemoryProvider, MemoryQuery, Metadata, SpaceSelector, Status};
-use memory_runtime::{Context, ContextKind, FixedPlanner, Pipeline, Runtime, RuntimeBuilder, Space};
+use memory_runtime::{ContextItem, ContextKind, FixedPlanner, Pipeline, Runtime, RuntimeBuilder, Space};
 use serde_json::json;
 use tokio::sync::{Barrier, watch};
 
@@ -25,7 +25,7 @@ async fn aside(engine: &Engine) -> Arc<dyn MemoryProvider> {
 }
 
 /// The kinds and contents of a chain.
-fn outline(chain: &[Context]) -> Vec<(ContextKind, String)> {
+fn outline(chain: &[ContextItem]) -> Vec<(ContextKind, String)> {
     chain.iter().map(|item| (item.kind, item.content.as_str().to_owned())).collect()
 }
 
@@ -241,7 +241,7 @@ pub(crate) async fn related_memories_are_those_of_the_selector(engine: Arc<Engin
         let submitted = runtime.submit(task(container, id, number as i64)).await.expect("submitted");
         ids.push(submitted.wait().await.expect("ended").id);
     }
-    let related = |chain: &[Context]| {
+    let related = |chain: &[ContextItem]| {
         let items: Vec<_> = outline(chain).into_iter().filter(|(kind, _)| *kind == ContextKind::Related).collect();
         items.into_iter().map(|(_, content)| content).collect::<Vec<_>>()
     };
