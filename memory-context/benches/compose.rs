@@ -11,9 +11,9 @@ use conformance::workload::Ratios;
 use criterion::{Criterion, SamplingMode};
 use futures::future::try_join;
 use memory_context::records::{
-    AgentId, ChannelType, Entity, EntityId, MessageContent, NewMessage, Records, Room, RoomId, Scope, World, WorldId,
+    AgentId, Audience, ChannelType, Entity, EntityId, MessageContent, NewMessage, Records, Room, RoomId, World, WorldId,
 };
-use memory_context::state::{Character, ComposeOptions, Composer, Services, Status, Turn};
+use memory_context::state::{Character, ComposeOptions, Composer, ProviderStatus, Services, Turn};
 use memory_core::{MemoryProvider, NewMemory, Result, Timestamp, Trigger};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
@@ -58,7 +58,10 @@ fn compare(
     let name = format!("compose from {rows} messages");
     let options = ComposeOptions::default().skip_cache();
     let state = runtime.block_on(composer.compose_state(turn, &options));
-    assert!(state.outcomes.iter().all(|one| matches!(one.status, Status::Ok | Status::Empty)), "{state:?}");
+    assert!(
+        state.outcomes.iter().all(|one| matches!(one.status, ProviderStatus::Ok | ProviderStatus::Empty)),
+        "{state:?}"
+    );
     let mut group = criterion.benchmark_group(&name);
     group.sampling_mode(SamplingMode::Flat);
     group.bench_function("ours", |bencher| {
@@ -87,31 +90,31 @@ fn compare(
 /// What the default set recalls, in its order and as concurrently, and nothing else.
 async fn recall(records: &Records, turn: &Turn) -> Result<()> {
     let content = &turn.message.content;
-    let scope = Scope::new(content.room.clone(), content.author.clone());
+    let audience = Audience::new(content.room.clone(), content.author.clone());
     let choices = records.choices();
     let roles = async {
-        let world = records.worlds().get(&scope).await?;
+        let world = records.worlds().get(&audience).await?;
         let owner = world.and_then(|world| world.owner);
-        records.entities().named(&scope, owner).await
+        records.entities().named(&audience, owner).await
     };
     let settings = async {
-        let world = records.worlds().get(&scope).await?.expect("the room has a world");
-        records.settings().of(&scope, &world.id).await
+        let world = records.worlds().get(&audience).await?.expect("the room has a world");
+        records.settings().of(&audience, &world.id).await
     };
     let messages = records.messages();
     let conversation = async {
         let (mut shown, elsewhere) = try_join(
             messages.until(&turn.message, LENGTH),
-            messages.interactions(&scope, turn.message.created_at, INTERACTIONS),
+            messages.interactions(&audience, turn.message.created_at, INTERACTIONS),
         )
         .await?;
         let oldest = shown.last().expect("the message itself").created_at;
         shown.extend(messages.earlier(&turn.message, oldest, EARLIER).await?);
         let authors = shown.iter().chain(&elsewhere).map(|message| message.content.author.clone());
-        records.entities().named(&scope, authors).await
+        records.entities().named(&audience, authors).await
     };
     let actions = messages.until(&turn.message, INTERACTIONS);
-    black_box(futures::try_join!(choices.open(&scope), roles, settings, conversation, actions)?);
+    black_box(futures::try_join!(choices.open(&audience), roles, settings, conversation, actions)?);
     Ok(())
 }
 

@@ -16,11 +16,11 @@ use conformance::server::{Missing, TestServer, trial};
 use conformance::{CaseResult, Namespace};
 use libtest_mimic::Arguments;
 use memory_context::flow::{
-    AttachmentKind, AttachmentReader, Events, Found, Incoming, Limits, MessageService, Platform,
+    AttachmentContent, AttachmentKind, AttachmentReader, Events, Incoming, Limits, MessageService, Platform,
 };
 use memory_context::prompt::{MemoryLoadContext, MemoryStore, PromptMemory};
 use memory_context::records::{
-    AgentId, Attachment, EntityId, Message, MessageContent, NewMessage, Records, RoomId, Scope,
+    AgentId, Attachment, Audience, EntityId, Message, MessageContent, NewMessage, Records, RoomId,
 };
 use memory_context::state::{Character, Composer, ContextParts, Services};
 use memory_context::tool::{Tool, ToolContext, ToolOutput};
@@ -266,9 +266,9 @@ struct Reading(PathBuf);
 
 #[async_trait]
 impl AttachmentReader for Reading {
-    async fn read(&self, _: &Attachment, _: AttachmentKind) -> Result<Option<Found>> {
+    async fn read(&self, _: &Attachment, _: AttachmentKind) -> Result<Option<AttachmentContent>> {
         effect(&self.0, "READ");
-        Ok(Some(Found { text: Some("a letter".to_owned()), ..Found::default() }))
+        Ok(Some(AttachmentContent { text: Some("a letter".to_owned()), ..AttachmentContent::default() }))
     }
 }
 
@@ -409,8 +409,8 @@ async fn killed_anywhere(url: &str) -> CaseResult {
 
         assert_eq!(open(provider.as_ref()).await?, 0, "after {kill}");
         let records = Records::new(Arc::clone(&provider), place.agent()?);
-        let scope = Scope::new(RoomId::parse("r0")?, EntityId::parse("ana")?);
-        let stored = records.messages().recent(&scope, 100).await?;
+        let audience = Audience::new(RoomId::parse("r0")?, EntityId::parse("ana")?);
+        let stored = records.messages().recent(&audience, 100).await?;
         let results = stored.iter().filter(|message| message.content.action_result.is_some()).count();
         assert_eq!((stored.len(), results), (6 + told, 2), "each once, after {kill}");
         let question = stored.iter().find(|message| message.content.text == "hello").ok_or("the question")?;

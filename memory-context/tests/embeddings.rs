@@ -7,7 +7,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::routing::post;
 use memory_context::embedding::{OpenAiConfig, OpenAiEmbedder};
-use memory_context::records::{AgentId, EntityId, FactQuery, NewFact, Records, RoomId, Scope};
+use memory_context::records::{AgentId, Audience, EntityId, FactQuery, NewFact, Records, RoomId};
 use memory_core::{ErrorKind, InMemory, MemoryProvider, Timestamp};
 use memory_model::Retries;
 use serde_json::{Value, json};
@@ -55,13 +55,13 @@ async fn facts_are_found_by_what_the_endpoint_answers() {
     let fact = NewFact::new(room.clone(), ana.clone(), ana.clone(), "Ana likes tea", Timestamp::MIN);
     records.facts().remember(fact).await.expect("a fact");
     assert_eq!(records.facts().embed_pending(10).await.expect("a vector"), 1);
-    let scope = Scope::new(room, ana);
+    let audience = Audience::new(room, ana);
     // The vector of a question is kept, so each is another one.
     let query = |text| FactQuery::new(text).threshold(0.9);
-    let found = records.facts().recall(&scope, &query("beverages")).await.expect("an answer");
+    let found = records.facts().recall(&audience, &query("beverages")).await.expect("an answer");
     assert_eq!(found.facts.len(), 1);
-    let error = records.facts().recall(&scope, &query("drinks")).await.expect_err("too many requests");
+    let error = records.facts().recall(&audience, &query("drinks")).await.expect_err("too many requests");
     assert_eq!((error.kind(), error.is_retryable()), (ErrorKind::Unavailable, true));
-    let error = records.facts().recall(&scope, &query("cups")).await.expect_err("another width");
+    let error = records.facts().recall(&audience, &query("cups")).await.expect_err("another width");
     assert_eq!(error.kind(), ErrorKind::Unexpected);
 }

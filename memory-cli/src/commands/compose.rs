@@ -4,8 +4,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Args;
-use memory_context::records::{AgentId, MessageContent, Records, Scope};
-use memory_context::state::{Budget, ComposeOptions, Composer, Outcome, Services, State, Status, Turn};
+use memory_context::records::{AgentId, Audience, MessageContent, Records};
+use memory_context::state::{Budget, ComposeOptions, Composer, ProviderOutcome, ProviderStatus, Services, State, Turn};
 use memory_core::{Error, MemoryId, MemoryProvider};
 
 use super::{character, exit_code};
@@ -49,8 +49,8 @@ pub(crate) async fn run(
     let agent = AgentId::of_space(&memory.space_id).ok_or_else(no_message)?;
     let content: MessageContent = memory.trigger.to_value().map_err(|_| no_message())?;
     let records = Records::new(Arc::clone(provider), agent.clone());
-    let scope = Scope::new(content.room, content.author);
-    let message = records.messages().get(&scope, memory.id).await?.ok_or_else(no_message)?;
+    let audience = Audience::new(content.room, content.author);
+    let message = records.messages().get(&audience, memory.id).await?.ok_or_else(no_message)?;
     let character = character(args.character.as_ref(), &agent)?;
     let composer = Composer::builder(Services::new(records, character)).built_in().build()?;
     let state = composer.compose_state(&Turn::new(message), &options(args)).await;
@@ -79,7 +79,7 @@ fn options(args: &ComposeArgs) -> ComposeOptions {
 
 fn explain(state: &State, output: &mut Output) -> anyhow::Result<()> {
     let mut table = output::table(&["provider", "outcome", "ms", "bytes", "bytes of text", "cut"]);
-    for Outcome { provider, status, duration, bytes, text_bytes, cut, .. } in &state.outcomes {
+    for ProviderOutcome { provider, status, duration, bytes, text_bytes, cut, .. } in &state.outcomes {
         let cut = cut.map(|cut| format!("{} lines, {} bytes", cut.lines, cut.bytes)).unwrap_or_default();
         let millis = format!("{:.1}", duration.as_secs_f64() * 1e3);
         table.add_row([provider.clone(), status.to_string(), millis, bytes.to_string(), text_bytes.to_string(), cut]);
@@ -96,7 +96,9 @@ fn report(state: &State) -> bool {
     for name in &state.unknown {
         output::note(&format!("error: no provider is called {}", output::printable(name)));
     }
-    let missing = |outcome: &&Outcome| matches!(outcome.status, Status::Failed | Status::TimedOut | Status::Skipped);
+    let missing = |outcome: &&ProviderOutcome| {
+        matches!(outcome.status, ProviderStatus::Failed | ProviderStatus::TimedOut | ProviderStatus::Skipped)
+    };
     let missing: Vec<_> = state.outcomes.iter().filter(missing).collect();
     for outcome in &missing {
         let why = outcome.error.as_ref().map(ToString::to_string).unwrap_or_default();

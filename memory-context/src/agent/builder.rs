@@ -110,7 +110,7 @@ impl AgentBuilder {
             system: None,
             prompt_memory: None,
             context: ContextParts::default(),
-            built_in_tools: tool::built_in(),
+            built_in_tools: tool::built_in_tools(),
             plugins: Vec::new(),
             has_memory_tools: false,
             reflects: true,
@@ -228,7 +228,7 @@ impl AgentBuilder {
         self
     }
 
-    /// Can do this, beside what [`tool::built_in`] has.
+    /// Can do this, beside what [`tool::built_in_tools`] has.
     pub fn tool(mut self, tool: Tool) -> Self {
         self.context.tools.push(tool);
         self

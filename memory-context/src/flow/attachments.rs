@@ -18,12 +18,12 @@ use crate::records::{Attachment, Message};
 pub trait AttachmentReader: fmt::Debug + Send + Sync + 'static {
     /// What it shows or says; `None` where there is nothing to find, as for a kind that the reader does not know. Dropping the
     /// future ends it.
-    async fn read(&self, attachment: &Attachment, kind: AttachmentKind) -> Result<Option<Found>>;
+    async fn read(&self, attachment: &Attachment, kind: AttachmentKind) -> Result<Option<AttachmentContent>>;
 }
 
 /// What an attachment shows or says.
 #[derive(Clone, PartialEq, Eq, Default)]
-pub struct Found {
+pub struct AttachmentContent {
     /// What it is called, where that is not known.
     pub title: Option<String>,
     /// What it shows.
@@ -135,7 +135,7 @@ pub(super) async fn read_attachments(
         let work = work.map(|read| read.map_err(panicked).flatten());
         let late = |_| Error::new(ErrorKind::Timeout, format!("not read within {} ms", limit.as_millis()));
         match timeout(limit, work).await.map_err(late).flatten() {
-            Ok(Some(Found { title, description, text })) => {
+            Ok(Some(AttachmentContent { title, description, text })) => {
                 let title = attachment.title.clone().or(title);
                 (Attachment { title, description, text, ..attachment }, true)
             }
@@ -150,10 +150,14 @@ pub(super) async fn read_attachments(
     found.contains(&true).then_some(attachments)
 }
 
-impl fmt::Debug for Found {
+impl fmt::Debug for AttachmentContent {
     /// Payloads stay out of logs: only the size shows.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Found({} bytes)", self.text.as_ref().or(self.description.as_ref()).map_or(0, String::len))
+        write!(
+            f,
+            "AttachmentContent({} bytes)",
+            self.text.as_ref().or(self.description.as_ref()).map_or(0, String::len)
+        )
     }
 }
 
@@ -172,14 +176,18 @@ mod tests {
 
     #[async_trait]
     impl AttachmentReader for Scripted {
-        async fn read(&self, attachment: &Attachment, kind: AttachmentKind) -> Result<Option<Found>> {
+        async fn read(&self, attachment: &Attachment, kind: AttachmentKind) -> Result<Option<AttachmentContent>> {
             match attachment.id.as_str() {
                 "fail" => Err(Error::invalid("no")),
                 "panic" => panic!("as a test"),
                 "hang" => pending().await,
                 _ => Ok(match kind {
-                    AttachmentKind::Image => Some(Found { description: Some("a cat".into()), ..Found::default() }),
-                    AttachmentKind::Document => Some(Found { text: Some("words".into()), ..Found::default() }),
+                    AttachmentKind::Image => {
+                        Some(AttachmentContent { description: Some("a cat".into()), ..AttachmentContent::default() })
+                    }
+                    AttachmentKind::Document => {
+                        Some(AttachmentContent { text: Some("words".into()), ..AttachmentContent::default() })
+                    }
                     AttachmentKind::Other => None,
                 }),
             }

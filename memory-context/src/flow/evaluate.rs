@@ -11,7 +11,7 @@ use tokio::time::timeout;
 
 use super::dialogue::{MAX_CALLS, MAX_ROUNDS};
 use super::door::Stopping;
-use super::{End, MessageService, REFLECTION_PROVIDERS, Run, Step, voice};
+use super::{End, FlowStep, MessageService, REFLECTION_PROVIDERS, Run, voice};
 use crate::records::Message;
 use crate::state::{ComposeOptions, Evaluation, Evaluator, EvaluatorInfo, Snapshot, State, Turn, Voice};
 
@@ -126,7 +126,7 @@ impl Voice for Speaking<'_> {
         let new = voice::reply(&services, &turn.message, text).with_run(run.context().id);
         let message = service.voice().say(new).await?;
         run.tap().said(&message);
-        run.step(Step::Answered(message.id));
+        run.step(FlowStep::Answered(message.id));
         Ok(message)
     }
 }

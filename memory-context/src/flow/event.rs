@@ -26,7 +26,7 @@ pub enum EventKind {
     /// It began. The first of its events.
     Started,
     /// It went on.
-    Step(Step),
+    Step(FlowStep),
     /// It ended. The last of its events.
     Ended(End),
 }
@@ -75,7 +75,7 @@ pub enum End {
 /// Something that happened in a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Step {
+pub enum FlowStep {
     /// The message is in the ledger.
     Stored(MemoryId),
     /// The answer is in the ledger.

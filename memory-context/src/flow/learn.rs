@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use memory_core::{ErrorKind, Result, Timestamp};
 
 use super::answer::ReflectionAnswer;
-use crate::records::{Fact, Message, NewFact, Records, Relationship, Scope};
+use crate::records::{Audience, Fact, Message, NewFact, Records, Relationship};
 
 /// What was kept of a reflection.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,8 +28,8 @@ pub struct Learned {
 pub async fn learn(records: &Records, message: &Message, answer: &ReflectionAnswer, at: Timestamp) -> Result<Learned> {
     let (room, author) = (&message.content.room, &message.content.author);
     let agent = records.agent().entity();
-    let scope = Scope::new(room.clone(), author.clone());
-    let present = records.participants().of_room(&scope).await?;
+    let audience = Audience::new(room.clone(), author.clone());
+    let present = records.participants().of_room(&audience).await?;
     let mut present: BTreeSet<_> = present.into_iter().map(|participant| participant.entity).collect();
     present.extend([author.clone(), agent.clone()]);
     let mut learned = Learned { facts: Vec::new(), relationships: Vec::new(), refused: 0 };
@@ -42,7 +42,9 @@ pub async fn learn(records: &Records, message: &Message, answer: &ReflectionAnsw
         let new = new.with_kind(fact.kind.to_lowercase()).with_source(message.id);
         let corrected = match fact.corrects.is_empty() {
             true => None,
-            false => records.facts().find(&scope, &fact.corrects).await?.filter(|known| known.subject == fact.subject),
+            false => {
+                records.facts().find(&audience, &fact.corrects).await?.filter(|known| known.subject == fact.subject)
+            }
         };
         let remembered = match &corrected {
             Some(known) => records.facts().replace(known, new).await,

@@ -32,9 +32,9 @@ mod templates;
 mod voice;
 mod way;
 
-pub use attachments::{AttachmentKind, AttachmentReader, Found, MAX_SHOWN, MAX_SHOWN_BYTES};
+pub use attachments::{AttachmentContent, AttachmentKind, AttachmentReader, MAX_SHOWN, MAX_SHOWN_BYTES};
 pub use dialogue::{MAX_CALLS, MAX_ROUNDS};
-pub use event::{End, Event, EventKind, RunContext, Step};
+pub use event::{End, Event, EventKind, FlowStep, RunContext};
 pub use events::{Events, Notice};
 pub(crate) use journal::{Journal, Recorded};
 pub use learn::{Learned, learn};

@@ -10,7 +10,7 @@ use memory_model::{ChatMessage, Model, Prompt};
 use percent_encoding::percent_decode_str;
 
 use super::attachments::{image_of, media_type};
-use super::{AttachmentKind, AttachmentReader, Found};
+use super::{AttachmentContent, AttachmentKind, AttachmentReader};
 use crate::records::Attachment;
 
 /// Describes images by a model that takes them, and gives the text of documents that came along whole: `data:` URLs of text, JSON or
@@ -34,25 +34,27 @@ impl ModelReader {
         Self { model: Some(model) }
     }
 
-    async fn describe(&self, attachment: &Attachment) -> Result<Option<Found>> {
+    async fn describe(&self, attachment: &Attachment) -> Result<Option<AttachmentContent>> {
         let model = self.model.as_ref().filter(|model| model.modalities().images);
         let Some((model, image)) = model.zip(image_of(attachment)) else { return Ok(None) };
         let messages = vec![ChatMessage::user(DESCRIBE).with_attachment(image)];
         let described = model.complete(&Prompt { messages, ..Prompt::default() }).await?;
-        Ok(Some(described.text.trim())
-            .filter(|text| !text.is_empty())
-            .map(|text| Found { description: Some(cut(text, MAX_DESCRIPTION)), ..Found::default() }))
+        Ok(Some(described.text.trim()).filter(|text| !text.is_empty()).map(|text| AttachmentContent {
+            description: Some(cut(text, MAX_DESCRIPTION)),
+            ..AttachmentContent::default()
+        }))
     }
 }
 
 #[async_trait]
 impl AttachmentReader for ModelReader {
-    async fn read(&self, attachment: &Attachment, kind: AttachmentKind) -> Result<Option<Found>> {
+    async fn read(&self, attachment: &Attachment, kind: AttachmentKind) -> Result<Option<AttachmentContent>> {
         match kind {
             AttachmentKind::Image => self.describe(attachment).await,
             AttachmentKind::Document => {
                 let text = text_of(attachment)?.filter(|text| !text.trim().is_empty());
-                Ok(text.map(|text| Found { text: Some(cut(&text, MAX_TEXT)), ..Found::default() }))
+                Ok(text
+                    .map(|text| AttachmentContent { text: Some(cut(&text, MAX_TEXT)), ..AttachmentContent::default() }))
             }
             AttachmentKind::Other => Ok(None),
         }
@@ -107,7 +109,7 @@ mod tests {
         Attachment { url: url.to_owned(), content_type: Some(content_type.to_owned()), ..Attachment::default() }
     }
 
-    async fn read(reader: &ModelReader, url: &str, content_type: &str) -> Result<Option<Found>> {
+    async fn read(reader: &ModelReader, url: &str, content_type: &str) -> Result<Option<AttachmentContent>> {
         let attachment = attachment(url, content_type);
         reader.read(&attachment, AttachmentKind::of(&attachment)).await
     }

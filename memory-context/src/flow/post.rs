@@ -4,7 +4,7 @@ use memory_core::{Error, ErrorKind, MemoryId, Outcome, Result};
 
 use super::answer::PostAnswer;
 use super::run::TimeLeft;
-use super::{End, MessageService, POST_PROVIDERS, Run, Step};
+use super::{End, FlowStep, MessageService, POST_PROVIDERS, Run};
 use crate::records::{Message, MessageContent, NewMessage, Room};
 use crate::state::{ComposeOptions, Turn};
 
@@ -55,7 +55,7 @@ impl MessageService {
         content.thought = Some(post.thought.clone());
         let new = NewMessage::new(content, services.clock().now()).with_run(run.context().id);
         let message = self.voice().say(new).await?;
-        run.step(Step::Answered(message.id));
+        run.step(FlowStep::Answered(message.id));
         Ok(Posted { message, post })
     }
 }

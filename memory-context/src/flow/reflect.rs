@@ -99,7 +99,7 @@ mod tests {
 
     use super::*;
     use crate::flow::REFLECTION_PROVIDERS;
-    use crate::records::{self, ActionStatus, AgentId, EntityId, MessageContent, NewMessage, Records, Scope};
+    use crate::records::{self, ActionStatus, AgentId, Audience, EntityId, MessageContent, NewMessage, Records};
     use crate::state::{Character, ComposeOptions, Composer, Services, Snapshot, Turn, Voice};
 
     #[derive(Debug, Default)]
@@ -150,12 +150,12 @@ mod tests {
             Self { records, composer, model, evaluator }
         }
 
-        fn scope() -> Scope {
-            Scope::new(RoomId::parse("r").expect("valid"), EntityId::parse("ana").expect("valid"))
+        fn audience() -> Audience {
+            Audience::new(RoomId::parse("r").expect("valid"), EntityId::parse("ana").expect("valid"))
         }
 
         fn said(millis: i64) -> NewMessage {
-            let content = MessageContent::new(Self::scope().room, Self::scope().entity, "I like tea");
+            let content = MessageContent::new(Self::audience().room, Self::audience().entity, "I like tea");
             NewMessage::new(content, Timestamp::from_millis(millis).expect("valid"))
         }
 
@@ -190,7 +190,7 @@ mod tests {
             }
         }
         assert_eq!(due, [3, 6, 9], "more than two each time");
-        let facts = stage.records.facts().newest(&Stage::scope(), 10).await.expect("read");
+        let facts = stage.records.facts().newest(&Stage::audience(), 10).await.expect("read");
         let facts: Vec<_> = facts.iter().map(|fact| (fact.text.as_str(), fact.subject.as_str())).collect();
         assert_eq!(facts, [("Ana likes tea", "ana")]);
     }
@@ -200,13 +200,13 @@ mod tests {
         let stage = Stage::new().await;
         for number in 1..=3 {
             let new = Stage::said(number * 100);
-            let scope = Stage::scope();
+            let audience = Stage::audience();
             let is_due = stage.hears(new).await;
             assert_eq!(is_due, number == 3);
             let agent = stage.records.agent().entity();
-            let question = stage.records.messages().recent(&scope, 1).await.expect("read")[0].id;
+            let question = stage.records.messages().recent(&audience, 1).await.expect("read")[0].id;
             for step in 1..=32 {
-                let mut content = MessageContent::new(scope.room.clone(), agent.clone(), "done");
+                let mut content = MessageContent::new(audience.room.clone(), agent.clone(), "done");
                 content.in_reply_to = Some(question);
                 let (run, action) = ("run".to_owned(), "LOOK".to_owned());
                 let result = records::ActionResult {

@@ -8,7 +8,7 @@ use futures::FutureExt;
 use memory_core::Result;
 use tokio::time::{Instant, timeout};
 
-use super::event::{End, Event, EventKind, RunContext, Step};
+use super::event::{End, Event, EventKind, FlowStep, RunContext};
 use super::sink::Sink;
 use super::tap::Tap;
 
@@ -51,7 +51,7 @@ impl Run {
     }
 
     /// Tells of a step.
-    pub fn step(&self, step: Step) {
+    pub fn step(&self, step: FlowStep) {
         self.send(EventKind::Step(step));
     }
 

@@ -9,7 +9,7 @@ use memory_core::{Error, ErrorKind, Outcome, Result};
 use tokio::time::timeout;
 
 use super::{Journal, RunContext};
-use crate::records::{Delivery, Message, MessageContent, NewMessage, Said, Scope};
+use crate::records::{Audience, Delivery, Message, MessageContent, NewMessage, Said};
 use crate::state::Services;
 
 /// Where answers are said, held as `Arc<dyn Platform>`.
@@ -104,8 +104,8 @@ impl Voice<'_> {
     }
 
     async fn mark(&self, message: &Message) {
-        let scope = Scope::new(message.content.room.clone(), message.content.author.clone());
-        if let Err(error) = self.services.records().messages().mark_undelivered(&scope, message.id).await {
+        let audience = Audience::new(message.content.room.clone(), message.content.author.clone());
+        if let Err(error) = self.services.records().messages().mark_undelivered(&audience, message.id).await {
             tracing::warn!(id = %message.id, %error, "a message that was not said can't be marked");
         }
     }

@@ -20,8 +20,8 @@ use super::queue::{Claim, Ticket};
 use super::respond::{Decision, Received};
 use super::run::TimeLeft;
 use super::tap::Tap;
-use super::{End, Journal, MessageService, Run, Step, Why, is_own};
-use crate::records::{Message, NewMessage, OpenMessage, Scope, Taken};
+use super::{End, FlowStep, Journal, MessageService, Run, Why, is_own};
+use crate::records::{Audience, Message, NewMessage, OpenMessage, Taken};
 use crate::state::{Turn, cut};
 
 /// The longest text of a message that is taken in, in bytes.
@@ -127,7 +127,7 @@ impl MessageService {
         match services.records().messages().add_task(message.with_run(run.context().id), is_addressed, &claim).await? {
             Taken::Known(memory) => Ok(Stored::Known(memory)),
             Taken::New(message) => {
-                run.step(Step::Stored(message.id));
+                run.step(FlowStep::Stored(message.id));
                 let lease = self.leases.hold(message.id, claim);
                 let open = OpenMessage { message: *message, run: None, is_addressed, journal: Vec::new() };
                 let journal = Journal::new(lease, &open);
@@ -258,9 +258,9 @@ impl MessageService {
 
     async fn decide(&self, run: &Run, turn: &Turn, is_addressed: bool) -> Result<Decision> {
         let (services, content) = (self.composer.services(), &turn.message.content);
-        let scope = Scope::new(content.room.clone(), content.author.clone());
+        let audience = Audience::new(content.room.clone(), content.author.clone());
         let agent = services.records().agent().entity();
-        let follows = services.records().participants().get(&scope, &agent).await?;
+        let follows = services.records().participants().get(&audience, &agent).await?;
         let received = Received { content, is_addressed, state: follows.and_then(|follows| follows.state) };
         let decision = self.rules.decide(&services.character().name, &received);
         if decision != Decision::Ask {

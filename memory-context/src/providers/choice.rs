@@ -21,7 +21,7 @@ impl ContextProvider for Choice {
     }
 
     async fn get(&self, cx: &Cx<'_>) -> Result<ProviderResult> {
-        let choices = cx.services().records().choices().open(&cx.scope()).await?;
+        let choices = cx.services().records().choices().open(&cx.audience()).await?;
         if choices.is_empty() {
             return Ok(ProviderResult::default());
         }

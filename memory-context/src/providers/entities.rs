@@ -21,7 +21,7 @@ impl ContextProvider for Entities {
     }
 
     async fn get(&self, cx: &Cx<'_>) -> Result<ProviderResult> {
-        let entities = cx.services().records().entities().in_room(&cx.scope()).await?;
+        let entities = cx.services().records().entities().in_room(&cx.audience()).await?;
         if entities.is_empty() {
             return Ok(ProviderResult::default());
         }

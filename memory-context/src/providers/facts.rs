@@ -29,12 +29,12 @@ impl ContextProvider for Facts {
     }
 
     async fn get(&self, cx: &Cx<'_>) -> Result<ProviderResult> {
-        let (records, scope, received) = (cx.services().records(), cx.scope(), cx.message());
+        let (records, audience, received) = (cx.services().records(), cx.audience(), cx.message());
         let recent = records.messages().until(received, MESSAGES).await?;
         let [question, before] = [received.content.text.clone(), texts(received, &recent)].map(FactQuery::new);
         let (question, before) = (question.limit(COUNT), before.limit(COUNT));
         let facts = records.facts();
-        let (answers, others) = try_join(facts.recall(&scope, &question), facts.recall(&scope, &before)).await?;
+        let (answers, others) = try_join(facts.recall(&audience, &question), facts.recall(&audience, &before)).await?;
         let unembedded = answers.unembedded;
         let mut found = answers.facts;
         for other in others.facts {

@@ -71,7 +71,7 @@ impl Names {
         let others: BTreeSet<_> = authors.filter(|author| *author != agent).collect();
         let entities = cx.services().records().entities();
         let known =
-            if others.is_empty() { BTreeMap::new() } else { entities.named(&cx.scope(), others.clone()).await? };
+            if others.is_empty() { BTreeMap::new() } else { entities.named(&cx.audience(), others.clone()).await? };
         let names = others.into_iter().map(|id| (usual_name(known.get(&id), &id), id));
         Ok(Self::told_apart((one_line(&cx.services().character().name), agent), names.collect()))
     }

@@ -72,12 +72,12 @@ impl ComposerBuilder {
     /// Also the built-in providers.
     #[must_use]
     pub fn built_in(self) -> Self {
-        built_in().into_iter().fold(self, Self::provider)
+        built_in_providers().into_iter().fold(self, Self::provider)
     }
 }
 
-/// All of them, in the order of their names.
-pub fn built_in() -> Vec<Arc<dyn ContextProvider>> {
+/// All built-in providers, in the order of their names.
+pub fn built_in_providers() -> Vec<Arc<dyn ContextProvider>> {
     vec![
         Arc::new(Actions),
         Arc::new(ActionHistory),

@@ -39,12 +39,12 @@ impl ContextProvider for RecentMessages {
     }
 
     async fn get(&self, cx: &Cx<'_>) -> Result<ProviderResult> {
-        let (services, scope, received) = (cx.services(), cx.scope(), cx.message());
+        let (services, audience, received) = (cx.services(), cx.audience(), cx.message());
         let messages = services.records().messages();
         let length = services.conversation_length();
         let (mut recent, mut elsewhere) = try_join(
             messages.until(received, length),
-            messages.interactions(&scope, received.created_at, INTERACTIONS),
+            messages.interactions(&audience, received.created_at, INTERACTIONS),
         )
         .await?;
         // A shorter conversation has everything.

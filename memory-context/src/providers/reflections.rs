@@ -26,7 +26,7 @@ impl ContextProvider for Hindsight {
     }
 
     async fn get(&self, cx: &Cx<'_>) -> Result<ProviderResult> {
-        let mut newest = cx.services().records().reflections().newest(&cx.scope(), COUNT).await?;
+        let mut newest = cx.services().records().reflections().newest(&cx.audience(), COUNT).await?;
         newest.reverse();
         let lines: Vec<_> =
             newest.iter().map(|one| format!("- [{}] {}", minute(one.created_at), indented(&one.text))).collect();

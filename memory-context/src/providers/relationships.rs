@@ -26,19 +26,19 @@ impl ContextProvider for Relationships {
     }
 
     async fn get(&self, cx: &Cx<'_>) -> Result<ProviderResult> {
-        let (records, scope) = (cx.services().records(), cx.scope());
-        let mut relationships = records.relationships().of(&scope).await?;
+        let (records, audience) = (cx.services().records(), cx.audience());
+        let mut relationships = records.relationships().of(&audience).await?;
         relationships.retain(|relationship| relationship.interactions > 0);
         relationships.truncate(COUNT);
         if relationships.is_empty() {
             return Ok(ProviderResult::default());
         }
-        let other = |relationship: &Relationship| match relationship.source == scope.entity {
+        let other = |relationship: &Relationship| match relationship.source == audience.entity {
             true => relationship.target.clone(),
             false => relationship.source.clone(),
         };
         let others: Vec<_> = relationships.iter().map(other).collect();
-        let entities = records.entities().named(&scope, others).await?;
+        let entities = records.entities().named(&audience, others).await?;
         let lines = relationships.iter().map(|relationship| {
             let id = other(relationship);
             describe(relationship, &entities.get(&id).map_or_else(|| one_line(id.as_str()), names), entities.get(&id))

@@ -7,7 +7,7 @@ use memory_core::Result;
 
 use super::entities::names;
 use super::format::{one_line, section};
-use crate::records::{ChannelType, EntityId, Role};
+use crate::records::{ChannelType, EntityId, WorldRole};
 use crate::state::{ContextProvider, Cx, ProviderInfo, ProviderResult, Stability};
 
 /// The roles in the world of the room. Only rooms of many have them.
@@ -24,16 +24,16 @@ impl ContextProvider for Roles {
     }
 
     async fn get(&self, cx: &Cx<'_>) -> Result<ProviderResult> {
-        let (records, scope) = (cx.services().records(), cx.scope());
+        let (records, audience) = (cx.services().records(), cx.audience());
         if !matches!(cx.message().content.channel_type, ChannelType::Group | ChannelType::VoiceGroup) {
             return Ok(ProviderResult::default());
         }
-        let Some(world) = records.worlds().get(&scope).await? else { return Ok(ProviderResult::default()) };
+        let Some(world) = records.worlds().get(&audience).await? else { return Ok(ProviderResult::default()) };
         let mut roles = world.roles;
-        roles.extend(world.owner.map(|owner| (owner, Role::Owner)));
+        roles.extend(world.owner.map(|owner| (owner, WorldRole::Owner)));
         let ids: Vec<_> = roles.keys().cloned().collect();
-        let entities = records.entities().named(&scope, ids).await?;
-        let mut by_role: BTreeMap<Role, Vec<String>> = BTreeMap::new();
+        let entities = records.entities().named(&audience, ids).await?;
+        let mut by_role: BTreeMap<WorldRole, Vec<String>> = BTreeMap::new();
         for (id, role) in &roles {
             let name = |id: &EntityId| entities.get(id).map_or_else(|| one_line(id.as_str()), names);
             by_role.entry(*role).or_default().push(name(id));
@@ -45,10 +45,10 @@ impl ContextProvider for Roles {
     }
 }
 
-fn heading(role: Role) -> &'static str {
+fn heading(role: WorldRole) -> &'static str {
     match role {
-        Role::Owner => "Owners",
-        Role::Admin => "Administrators",
-        Role::Member => "Members",
+        WorldRole::Owner => "Owners",
+        WorldRole::Admin => "Administrators",
+        WorldRole::Member => "Members",
     }
 }

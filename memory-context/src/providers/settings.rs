@@ -22,14 +22,14 @@ impl ContextProvider for Settings {
     }
 
     async fn get(&self, cx: &Cx<'_>) -> Result<ProviderResult> {
-        let (records, scope) = (cx.services().records(), cx.scope());
+        let (records, audience) = (cx.services().records(), cx.audience());
         let worlds = match cx.message().content.channel_type {
-            ChannelType::Dm | ChannelType::VoiceDm => records.worlds().owned(&scope).await?,
-            _ => records.worlds().get(&scope).await?.into_iter().collect(),
+            ChannelType::Dm | ChannelType::VoiceDm => records.worlds().owned(&audience).await?,
+            _ => records.worlds().get(&audience).await?.into_iter().collect(),
         };
         let mut settings = Vec::new();
         for world in &worlds {
-            settings.push((world, records.settings().of(&scope, &world.id).await?));
+            settings.push((world, records.settings().of(&audience, &world.id).await?));
         }
         settings.retain(|(_, settings)| !settings.is_empty());
         if settings.is_empty() {

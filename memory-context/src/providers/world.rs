@@ -26,14 +26,14 @@ impl ContextProvider for World {
     }
 
     async fn get(&self, cx: &Cx<'_>) -> Result<ProviderResult> {
-        let (records, scope) = (cx.services().records(), cx.scope());
+        let (records, audience) = (cx.services().records(), cx.audience());
         let (worlds, rooms, participants) = (records.worlds(), records.rooms(), records.participants());
         let (world, rooms, participants) =
-            try_join3(worlds.get(&scope), rooms.of_world(&scope), participants.of_room(&scope)).await?;
+            try_join3(worlds.get(&audience), rooms.of_world(&audience), participants.of_room(&audience)).await?;
         let Some(world) = world else { return Ok(ProviderResult::default()) };
         let name = one_line(world.name.as_deref().unwrap_or(world.id.as_str()));
-        let current = rooms.iter().find(|room| room.id == scope.room);
-        let channel = current.map_or_else(|| one_line(scope.room.as_str()), room_name);
+        let current = rooms.iter().find(|room| room.id == audience.room);
+        let channel = current.map_or_else(|| one_line(audience.room.as_str()), room_name);
         let mut channels: BTreeMap<&str, Vec<String>> = BTreeMap::new();
         for room in &rooms {
             channels.entry(kind(room.channel_type)).or_default().push(room_name(room));

@@ -12,7 +12,7 @@ use serde_json::json;
 
 use super::layout::task_space;
 use super::table::absent;
-use super::{Records, RoomId, Scope};
+use super::{Audience, Records, RoomId};
 
 /// The tag of a task that waits for a choice.
 pub const AWAITING_CHOICE: &str = "AWAITING_CHOICE";
@@ -132,12 +132,12 @@ impl Choices<'_> {
         Ok(Choice { id, prompt: labels.prompt, options: labels.options, created_at: new.created_at })
     }
 
-    /// The open tasks of the scope's room that are tagged [`AWAITING_CHOICE`] and have options, oldest first; at most
+    /// The open tasks of the audience's room that are tagged [`AWAITING_CHOICE`] and have options, oldest first; at most
     /// 1,000. Costs what is open, not what the ledger holds.
-    pub async fn open(&self, scope: &Scope) -> Result<Vec<Choice>> {
+    pub async fn open(&self, audience: &Audience) -> Result<Vec<Choice>> {
         let tagged = Field::metadata(["tags"]).any(AWAITING_CHOICE).and(Field::metadata(["options"]).is_not_null());
         let query = MemoryQuery::builder()
-            .selector(self.tasks(scope)?)
+            .selector(self.tasks(audience)?)
             .status(Status::Pending)
             .status(Status::Running)
             .filter(tagged)
@@ -146,27 +146,27 @@ impl Choices<'_> {
         self.records.find(query, read).await
     }
 
-    /// Makes a choice of the scope's room, in the name of its entity, and ends its task. What was chosen, and by whom, is the
+    /// Makes a choice of the audience's room, in the name of its entity, and ends its task. What was chosen, and by whom, is the
     /// context of the memory.
     ///
     /// `NotFound` when no such choice waits in the room, `InvalidInput` for an option that it does not have, `Conflict` when
     /// somebody else has changed the task meanwhile.
-    pub async fn choose(&self, scope: &Scope, id: MemoryId, option: &str) -> Result<()> {
+    pub async fn choose(&self, audience: &Audience, id: MemoryId, option: &str) -> Result<()> {
         let memory = self.records.provider().get(id).await?;
-        let tasks = self.tasks(scope)?;
+        let tasks = self.tasks(audience)?;
         let open = memory.filter(|memory| tasks.matches(memory.space_id.as_str()) && memory.status.is_open());
         let memory = open.ok_or_else(|| absent("choice"))?;
         let choice = read(&memory).ok_or_else(|| absent("choice"))?;
         if !choice.options.iter().any(|known| known.name == option) {
             return Err(Error::new(ErrorKind::InvalidInput, "the choice has no such option"));
         }
-        let context = Context::from_value(&json!({ "chosen": option, "by": scope.entity }))?;
+        let context = Context::from_value(&json!({ "chosen": option, "by": audience.entity }))?;
         let patch = MemoryPatch::new().set_context(context).with_status(Status::Completed);
         self.records.provider().update(id, patch.if_revision(memory.revision)).await.map(drop)
     }
 
-    fn tasks(&self, scope: &Scope) -> Result<SpaceSelector> {
-        SpaceSelector::under(task_space(self.records.agent(), &scope.room)?)
+    fn tasks(&self, audience: &Audience) -> Result<SpaceSelector> {
+        SpaceSelector::under(task_space(self.records.agent(), &audience.room)?)
     }
 }
 

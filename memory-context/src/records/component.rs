@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::layout::{agent_space, document_id};
 use super::table::Record;
-use super::{AgentId, EntityId, Records, Scope};
+use super::{AgentId, Audience, EntityId, Records};
 
 /// One part of an entity, such as its preferences.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
@@ -45,7 +45,7 @@ const MAX_KIND: usize = 64;
 /// The typed parts of entities; see [`Records::components`].
 ///
 /// ```
-/// # use memory_context::records::{AgentId, Entity, EntityId, Records, RoomId, Scope};
+/// # use memory_context::records::{AgentId, Audience, Entity, EntityId, Records, RoomId};
 /// # use memory_core::{InMemory, MemoryProvider};
 /// # use std::sync::Arc;
 /// #[derive(serde::Serialize, serde::Deserialize, PartialEq, Debug)]
@@ -59,8 +59,8 @@ const MAX_KIND: usize = 64;
 /// let spanish = Preferences { language: "es".into() };
 /// records.components().put(&ana, "preferences", &spanish).await?;
 ///
-/// let scope = Scope::new(room, ana.clone());
-/// let known = records.components().get(&scope, &ana, "preferences").await?;
+/// let audience = Audience::new(room, ana.clone());
+/// let known = records.components().get(&audience, &ana, "preferences").await?;
 /// assert_eq!(known, Some(spanish));
 /// # Ok(()) }
 /// ```
@@ -79,8 +79,13 @@ impl Records {
 impl Components<'_> {
     /// The part of an entity that has this type, if the entity is one of those that [`Entities::named`](super::Entities::named)
     /// shows. `Corrupt` when it holds something else than a `T`.
-    pub async fn get<T: DeserializeOwned>(&self, scope: &Scope, entity: &EntityId, kind: &str) -> Result<Option<T>> {
-        if !self.records.entities().is_shown(scope, entity).await? {
+    pub async fn get<T: DeserializeOwned>(
+        &self,
+        audience: &Audience,
+        entity: &EntityId,
+        kind: &str,
+    ) -> Result<Option<T>> {
+        if !self.records.entities().is_shown(audience, entity).await? {
             return Ok(None);
         }
         let document = component_document(self.records.agent(), entity, kind)?;

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::layout::{agent_space, document_id};
 use super::table::{Record, absent};
-use super::{AgentId, EntityId, Records, Scope};
+use super::{AgentId, Audience, EntityId, Records};
 
 /// Somebody as the agent knows them. Its JSON has camelCase names.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -89,46 +89,46 @@ impl Entities<'_> {
     }
 
     /// The entity with this id, if it is one of those that [`named`](Self::named) gives.
-    pub async fn get(&self, scope: &Scope, id: &EntityId) -> Result<Option<Entity>> {
-        Ok(self.named(scope, [id.clone()]).await?.remove(id))
+    pub async fn get(&self, audience: &Audience, id: &EntityId) -> Result<Option<Entity>> {
+        Ok(self.named(audience, [id.clone()]).await?.remove(id))
     }
 
-    /// What is known of those of these entities that may be shown: the agent, the scope's entity, whoever takes part in the
-    /// scope's room, and whoever the scope's entity has a relationship with.
+    /// What is known of those of these entities that may be shown: the agent, the audience's entity, whoever takes part in the
+    /// audience's room, and whoever the audience's entity has a relationship with.
     pub async fn named(
         &self,
-        scope: &Scope,
+        audience: &Audience,
         ids: impl IntoIterator<Item = EntityId>,
     ) -> Result<BTreeMap<EntityId, Entity>> {
         let (agent, table) = (self.records.agent(), self.records.table());
-        let shown = self.shown(scope, ids).await?;
+        let shown = self.shown(audience, ids).await?;
         let documents: Vec<_> = shown.iter().map(|id| entity_document(agent, id)).collect::<Result<_>>()?;
         let found: Vec<Entity> = table.get_many(documents).await?;
         Ok(found.into_iter().map(|entity| (entity.id.clone(), entity)).collect())
     }
 
     /// Whether [`named`](Self::named) shows an entity, known or not.
-    pub(super) async fn is_shown(&self, scope: &Scope, id: &EntityId) -> Result<bool> {
-        Ok(!self.shown(scope, [id.clone()]).await?.is_empty())
+    pub(super) async fn is_shown(&self, audience: &Audience, id: &EntityId) -> Result<bool> {
+        Ok(!self.shown(audience, [id.clone()]).await?.is_empty())
     }
 
-    async fn shown(&self, scope: &Scope, ids: impl IntoIterator<Item = EntityId>) -> Result<Vec<EntityId>> {
+    async fn shown(&self, audience: &Audience, ids: impl IntoIterator<Item = EntityId>) -> Result<Vec<EntityId>> {
         let agent = self.records.agent();
-        let present = self.records.participants().of_room(scope).await?;
+        let present = self.records.participants().of_room(audience).await?;
         let present: BTreeSet<_> = present.into_iter().map(|participant| participant.entity).collect();
         let (mut shown, mut others) = (Vec::new(), Vec::new());
         for id in BTreeSet::from_iter(ids) {
-            let is_shown = id == scope.entity || id == agent.entity() || present.contains(&id);
+            let is_shown = id == audience.entity || id == agent.entity() || present.contains(&id);
             if is_shown { shown.push(id) } else { others.push(id) }
         }
-        let related = self.records.relationships().among(&scope.entity, &others).await?;
+        let related = self.records.relationships().among(&audience.entity, &others).await?;
         shown.extend(others.into_iter().filter(|id| related.contains(id)));
         Ok(shown)
     }
 
-    /// The known entities that take part in the scope's room, in the order in which they came.
-    pub async fn in_room(&self, scope: &Scope) -> Result<Vec<Entity>> {
-        let participants = self.records.participants().of_room(scope).await?;
+    /// The known entities that take part in the audience's room, in the order in which they came.
+    pub async fn in_room(&self, audience: &Audience) -> Result<Vec<Entity>> {
+        let participants = self.records.participants().of_room(audience).await?;
         let document = |id| entity_document(self.records.agent(), id);
         let documents: Vec<_> = participants.iter().map(|one| document(&one.entity)).collect::<Result<_>>()?;
         self.records.table().get_many(documents).await

@@ -11,7 +11,7 @@ use super::{EntityId, RoomId};
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NewFact {
-    /// Where it became known. It is shown there, and elsewhere as a [`Scope`](super::Scope) allows.
+    /// Where it became known. It is shown there, and elsewhere as an [`Audience`](super::Audience) allows.
     pub room: RoomId,
     /// Whom it is about.
     pub subject: EntityId,
@@ -156,10 +156,10 @@ impl FactQuery {
     }
 }
 
-/// The answer to a question.
+/// The facts that answer a question.
 #[derive(Debug, Clone, PartialEq, Default)]
 #[non_exhaustive]
-pub struct Recalled {
+pub struct RecalledFacts {
     /// Best first.
     pub facts: Vec<FoundFact>,
     /// How many facts that come into question have no vector yet, and were found by their words alone or not at all. All of

@@ -14,7 +14,7 @@ use super::fact::normalised;
 use super::layout::{document_id, fact_collection, is_fact_collection, room_space};
 use super::pending::Pending;
 use super::table::{AT_ONCE, absent};
-use super::{Fact, FactQuery, FoundFact, NewFact, Recalled, Records, Remembered, RoomId, Scope};
+use super::{Audience, Fact, FactQuery, FoundFact, NewFact, RecalledFacts, Records, Remembered, RoomId};
 use crate::deadline::within_deadline;
 use crate::documents;
 use crate::embedding::{Embedder, Vector, Vectors, embed, fuse, nearest};
@@ -91,45 +91,45 @@ impl Facts<'_> {
         if self.take(known).await? { Ok(()) } else { Err(absent("fact")) }
     }
 
-    /// The fact with this text that may be changed on behalf of the scope: one that became known in its room. What became known elsewhere is
+    /// The fact with this text that may be changed on behalf of the audience: one that became known in its room. What became known elsewhere is
     /// changed there alone, though it may be shown: a group can't undo what was said in private, nor a direct conversation what a group
     /// knows. The text may be as `FACTS` writes it, with the day in brackets. Of several, that about the entity comes first.
-    pub async fn find(&self, scope: &Scope, text: &str) -> Result<Option<Fact>> {
+    pub async fn find(&self, audience: &Audience, text: &str) -> Result<Option<Fact>> {
         let text = text.trim_start_matches(['-', ' ']);
         let behind_the_day = text.strip_prefix('[').and_then(|text| text.split_once(']')).map(|(_, text)| text);
         let wanted: Vec<_> = [Some(text), behind_the_day].into_iter().flatten().map(normalised).collect();
-        let mut found = self.of(std::slice::from_ref(&scope.room), usize::MAX, |query| query).await?;
+        let mut found = self.of(std::slice::from_ref(&audience.room), usize::MAX, |query| query).await?;
         found.retain(|fact| wanted.contains(&normalised(&fact.text)));
-        found.sort_by_key(|fact| fact.subject != scope.entity);
+        found.sort_by_key(|fact| fact.subject != audience.entity);
         Ok(found.into_iter().next())
     }
 
-    /// The newest facts of the rooms of which something may be shown in the scope's room, newest first.
-    pub async fn newest(&self, scope: &Scope, limit: usize) -> Result<Vec<Fact>> {
-        let mut facts = self.of_rooms(scope, limit, |query| query).await?;
+    /// The newest facts of the rooms of which something may be shown in the audience's room, newest first.
+    pub async fn newest(&self, audience: &Audience, limit: usize) -> Result<Vec<Fact>> {
+        let mut facts = self.of_rooms(audience, limit, |query| query).await?;
         facts.sort_by(|one, other| (other.created_at, &other.id).cmp(&(one.created_at, &one.id)));
         facts.truncate(limit);
         Ok(facts)
     }
 
-    /// The facts that answer a question best, of the rooms of which something may be shown in the scope's room.
+    /// The facts that answer a question best, of the rooms of which something may be shown in the audience's room.
     ///
     /// They are ranked by meaning, where there are vectors, and by words, and the two rankings are fused by reciprocal ranks:
     /// what either finds is found. Whatever does not come into question is left out before it is ranked.
     ///
     /// `SchemaMismatch` when there are vectors of another model: see [`embed_again`](Self::embed_again). Otherwise what
     /// the embedder or the engine answers.
-    pub async fn recall(&self, scope: &Scope, query: &FactQuery) -> Result<Recalled> {
+    pub async fn recall(&self, audience: &Audience, query: &FactQuery) -> Result<RecalledFacts> {
         let asked_of = |builder: QueryBuilder<Documents>| {
             let subject = query.subject.iter().map(|subject| Field::metadata(["subject"]).eq(subject.as_str()));
             let kind = query.kind.iter().map(|kind| Field::metadata(["type"]).eq(kind.as_str()));
             subject.chain(kind).reduce(|one, other| one.and(other)).into_iter().fold(builder, QueryBuilder::filter)
         };
-        let rooms = self.records.rooms().readable(scope).await?;
+        let rooms = self.records.rooms().readable(audience).await?;
         let facts = self.of(&rooms, usize::MAX, asked_of).await?;
         let facts: BTreeMap<_, _> = facts.into_iter().map(|fact| (fact.id.clone(), fact)).collect();
         if facts.is_empty() || query.limit == 0 || query.text.trim().is_empty() {
-            return Ok(Recalled::default());
+            return Ok(RecalledFacts::default());
         }
         let by_words = self.by_words(&rooms, &query.text, asked_of).await?;
         let (by_meaning, unembedded) = self.by_meaning(&rooms, query, &facts).await?;
@@ -139,7 +139,7 @@ impl Facts<'_> {
             let similarity = similarity.get(&id).copied();
             facts.get(&id).map(|fact| FoundFact { fact: fact.clone(), similarity, score })
         });
-        Ok(Recalled { facts: found.take(query.limit).collect(), unembedded })
+        Ok(RecalledFacts { facts: found.take(query.limit).collect(), unembedded })
     }
 
     /// Asks for the vector of a question before it is put, so that a [`recall`](Self::recall) of the same text waits for this call
@@ -259,11 +259,11 @@ impl Facts<'_> {
     /// The facts of the rooms of which something may be shown, each room's newest first.
     async fn of_rooms(
         &self,
-        scope: &Scope,
+        audience: &Audience,
         limit: usize,
         asked_of: impl Fn(QueryBuilder<Documents>) -> QueryBuilder<Documents> + Copy,
     ) -> Result<Vec<Fact>> {
-        let rooms = self.records.rooms().readable(scope).await?;
+        let rooms = self.records.rooms().readable(audience).await?;
         self.of(&rooms, limit, asked_of).await
     }
 

@@ -17,7 +17,7 @@ use tokio::time::sleep;
 use super::entry::Entry;
 use super::layout::{messages_space, rooms_space};
 use super::table::metadata;
-use super::{Attachment, Message, MessageContent, NewMessage, Records, RoomId, Scope};
+use super::{Attachment, Audience, Message, MessageContent, NewMessage, Records, RoomId};
 use crate::hash;
 use crate::question::about;
 
@@ -221,17 +221,17 @@ impl Messages<'_> {
         Ok(answers.filter_map(|one| one.content.in_reply_to).any(|question| newer.contains(&question)))
     }
 
-    /// The message with this id, if it is one of the scope's room.
-    pub async fn get(&self, scope: &Scope, id: MemoryId) -> Result<Option<Message>> {
-        let space = messages_space(self.records.agent(), &scope.room)?;
+    /// The message with this id, if it is one of the audience's room.
+    pub async fn get(&self, audience: &Audience, id: MemoryId) -> Result<Option<Message>> {
+        let space = messages_space(self.records.agent(), &audience.room)?;
         let memory = self.records.provider().get(id).await?;
         memory.filter(|memory| memory.space_id == space).as_ref().map(read).transpose()
     }
 
-    /// The newest messages of the scope's room, newest first; at most 1,000. One recall of one space, so it costs what it
+    /// The newest messages of the audience's room, newest first; at most 1,000. One recall of one space, so it costs what it
     /// returns.
-    pub async fn recent(&self, scope: &Scope, limit: usize) -> Result<Vec<Message>> {
-        let space = messages_space(self.records.agent(), &scope.room)?;
+    pub async fn recent(&self, audience: &Audience, limit: usize) -> Result<Vec<Message>> {
+        let space = messages_space(self.records.agent(), &audience.room)?;
         self.records.find(MemoryQuery::builder().exact(space).limit(limit.min(MAX_LIMIT)), readable).await
     }
 
@@ -281,11 +281,11 @@ impl Messages<'_> {
         Ok(messages)
     }
 
-    /// The newest messages up to a time of the scope's entity and of the agent in other rooms of which something may be shown in
-    /// the scope's room, newest first: up to 100, of the last that were said there, ten times as many as are asked for.
-    pub async fn interactions(&self, scope: &Scope, until: Timestamp, limit: usize) -> Result<Vec<Message>> {
-        let mut rooms = self.records.rooms().readable(scope).await?;
-        rooms.retain(|room| *room != scope.room);
+    /// The newest messages up to a time of the audience's entity and of the agent in other rooms of which something may be shown in
+    /// the audience's room, newest first: up to 100, of the last that were said there, ten times as many as are asked for.
+    pub async fn interactions(&self, audience: &Audience, until: Timestamp, limit: usize) -> Result<Vec<Message>> {
+        let mut rooms = self.records.rooms().readable(audience).await?;
+        rooms.retain(|room| *room != audience.room);
         // No selector would be a mistake, and no room is none.
         if rooms.is_empty() {
             return Ok(Vec::new());
@@ -301,15 +301,15 @@ impl Messages<'_> {
             .try_fold(window, |query, room| Ok::<_, Error>(query.exact(messages_space(self.records.agent(), room)?)));
         let mut messages = self.records.find(window?, readable).await?;
         let agent = self.records.agent().entity();
-        messages.retain(|message| [&agent, &scope.entity].contains(&&message.content.author));
+        messages.retain(|message| [&agent, &audience.entity].contains(&&message.content.author));
         messages.truncate(limit);
         Ok(messages)
     }
 
-    /// Keeps what is known of the attachments of a message of the scope's room now, instead of what was known before.
+    /// Keeps what is known of the attachments of a message of the audience's room now, instead of what was known before.
     /// `NotFound` when it is not there, `Conflict` while a run works on it.
-    pub async fn describe(&self, scope: &Scope, id: MemoryId, attachments: Vec<Attachment>) -> Result<()> {
-        let space = messages_space(self.records.agent(), &scope.room)?;
+    pub async fn describe(&self, audience: &Audience, id: MemoryId, attachments: Vec<Attachment>) -> Result<()> {
+        let space = messages_space(self.records.agent(), &audience.room)?;
         let memory = self.records.provider().get(id).await?.filter(|memory| memory.space_id == space);
         let memory = memory.ok_or_else(Error::not_found)?;
         if memory.status.is_open() && Claim::read(&memory).is_ok() {
@@ -320,9 +320,9 @@ impl Messages<'_> {
         self.records.provider().update(id, patch).await.map(drop)
     }
 
-    /// Marks a message of the scope's room that could not be said after it was stored. `NotFound` when it is not there.
-    pub async fn mark_undelivered(&self, scope: &Scope, id: MemoryId) -> Result<()> {
-        if self.get(scope, id).await?.is_none() {
+    /// Marks a message of the audience's room that could not be said after it was stored. `NotFound` when it is not there.
+    pub async fn mark_undelivered(&self, audience: &Audience, id: MemoryId) -> Result<()> {
+        if self.get(audience, id).await?.is_none() {
             return Err(Error::not_found());
         }
         self.records.provider().update(id, MemoryPatch::new().with_status(Status::Failed)).await.map(drop)

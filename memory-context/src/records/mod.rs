@@ -3,8 +3,9 @@
 //! [`Records`] is the way in. Messages, reflections and choices are memories of the ledger; facts, entities and their components,
 //! rooms, worlds, participants, relationships and settings are documents, in collections whose names are reserved, so that no plugin
 //! reaches them.
-//! Everything belongs to one agent, and each read names a [`Scope`].
+//! Everything belongs to one agent, and each read names an [`Audience`].
 
+mod audience;
 mod choice;
 mod component;
 mod entity;
@@ -21,17 +22,17 @@ mod pending;
 mod reflection;
 mod relationship;
 mod room;
-mod scope;
 mod setting;
 mod store;
 mod table;
 mod world;
 
+pub use audience::Audience;
 pub use choice::{AWAITING_CHOICE, Choice, ChoiceOption, Choices, NewChoice};
 pub use component::Components;
 pub use entity::{Entities, Entity};
 pub(crate) use entry::{Delivery, Entry, EntryState, Said};
-pub use fact::{Fact, FactQuery, FoundFact, NewFact, Recalled, Remembered};
+pub use fact::{Fact, FactQuery, FoundFact, NewFact, RecalledFacts, Remembered};
 pub use facts::Facts;
 pub use id::{AgentId, EntityId, MAX_ID_BYTES, RoomId, WorldId};
 pub use message::{ActionResult, ActionStatus, Attachment, ChannelType, Message, MessageContent, NewMessage};
@@ -41,8 +42,7 @@ pub use participant::{Participant, Participants, RoomState};
 pub use reflection::{Reflection, Reflections};
 pub use relationship::{Relationship, Relationships};
 pub use room::{Room, Rooms};
-pub use scope::Scope;
 pub use setting::{Secret, Setting, SettingDefinition, SettingValue, Settings};
 pub use store::Records;
 pub(crate) use table::metadata;
-pub use world::{Role, World, Worlds};
+pub use world::{World, WorldRole, Worlds};

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::layout::{document_id, room_space};
 use super::link::Kind;
 use super::table::{Record, absent};
-use super::{AgentId, EntityId, Records, RoomId, Scope};
+use super::{AgentId, Audience, EntityId, Records, RoomId};
 
 /// An entity in a room. Its JSON has camelCase names.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -136,19 +136,19 @@ impl Participants<'_> {
         .await
     }
 
-    /// An entity in the scope's room; `None` when it does not take part in it.
-    pub async fn get(&self, scope: &Scope, entity: &EntityId) -> Result<Option<Participant>> {
-        Ok(self.of_room(scope).await?.into_iter().find(|participant| participant.entity == *entity))
+    /// An entity in the audience's room; `None` when it does not take part in it.
+    pub async fn get(&self, audience: &Audience, entity: &EntityId) -> Result<Option<Participant>> {
+        Ok(self.of_room(audience).await?.into_iter().find(|participant| participant.entity == *entity))
     }
 
-    /// Who takes part in the scope's room, in the order in which they came.
-    pub async fn of_room(&self, scope: &Scope) -> Result<Vec<Participant>> {
-        self.members(&scope.room).await
+    /// Who takes part in the audience's room, in the order in which they came.
+    pub async fn of_room(&self, audience: &Audience) -> Result<Vec<Participant>> {
+        self.members(&audience.room).await
     }
 
     /// The same; `None` where some are left out.
-    pub(super) async fn all_of_room(&self, scope: &Scope) -> Result<Option<Vec<Participant>>> {
-        let members = self.document(&scope.room).await?;
+    pub(super) async fn all_of_room(&self, audience: &Audience) -> Result<Option<Vec<Participant>>> {
+        let members = self.document(&audience.room).await?;
         Ok(members.map_or(Some(Vec::new()), |members| (!members.is_cut).then_some(members.participants)))
     }
 

@@ -8,7 +8,7 @@ use memory_core::{
 use serde::{Deserialize, Serialize};
 
 use super::layout::reflections_space;
-use super::{Message, Records, Scope};
+use super::{Audience, Message, Records};
 use crate::hash;
 
 /// What the agent thought of how it did in a conversation. Its JSON has camelCase names.
@@ -63,9 +63,9 @@ impl Reflections<'_> {
         }
     }
 
-    /// The newest reflections on the scope's room, newest first; at most 1,000.
-    pub async fn newest(&self, scope: &Scope, limit: usize) -> Result<Vec<Reflection>> {
-        let space = reflections_space(self.records.agent(), &scope.room)?;
+    /// The newest reflections on the audience's room, newest first; at most 1,000.
+    pub async fn newest(&self, audience: &Audience, limit: usize) -> Result<Vec<Reflection>> {
+        let space = reflections_space(self.records.agent(), &audience.room)?;
         self.records.find(MemoryQuery::builder().exact(space).limit(limit.min(MAX_LIMIT)), read).await
     }
 }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::layout::{agent_space, document_id};
 use super::link::Kind;
 use super::table::Record;
-use super::{AgentId, EntityId, Records, Scope};
+use super::{AgentId, Audience, EntityId, Records};
 
 /// What is between two entities, in one direction. Its JSON has camelCase names.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -143,11 +143,11 @@ impl Relationships<'_> {
         self.records.table().change(&new.id(self.records.agent())?, self.records.now(), change).await
     }
 
-    /// The relationships of the scope's entity in both directions, those with the most interactions first.
-    pub async fn of(&self, scope: &Scope) -> Result<Vec<Relationship>> {
-        let linked = self.records.linked(Kind::Acquaintances, scope.entity.as_str()).await?;
+    /// The relationships of the audience's entity in both directions, those with the most interactions first.
+    pub async fn of(&self, audience: &Audience) -> Result<Vec<Relationship>> {
+        let linked = self.records.linked(Kind::Acquaintances, audience.entity.as_str()).await?;
         let others: Vec<_> = linked.iter().map(EntityId::parse).collect::<Result<_>>()?;
-        let mut found = self.between(&scope.entity, &others).await?;
+        let mut found = self.between(&audience.entity, &others).await?;
         found.sort_by(|one, other| {
             let key =
                 |one: &Relationship| (std::cmp::Reverse(one.interactions), one.source.clone(), one.target.clone());

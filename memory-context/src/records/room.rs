@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::layout::{document_id, room_space};
 use super::table::{AT_ONCE, Record, absent};
-use super::{AgentId, ChannelType, EntityId, Records, RoomId, Scope, WorldId, link};
+use super::{AgentId, Audience, ChannelType, EntityId, Records, RoomId, WorldId, link};
 
 /// A conversation. Its JSON has camelCase names.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -79,7 +79,7 @@ pub struct Rooms<'a> {
     records: &'a Records,
 }
 
-/// Of how many rooms, beside the scope's own, something is shown at most: those to which its entity came last.
+/// Of how many rooms, beside the audience's own, something is shown at most: those to which its entity came last.
 const MAX_OTHERS: usize = 100;
 impl Records {
     /// Where conversations take place.
@@ -116,19 +116,19 @@ impl Rooms<'_> {
         Ok(room)
     }
 
-    /// The scope's room, if it is known.
-    pub async fn get(&self, scope: &Scope) -> Result<Option<Room>> {
-        self.records.table().get(&room_document(self.records.agent(), &scope.room)?).await
+    /// The audience's room, if it is known.
+    pub async fn get(&self, audience: &Audience) -> Result<Option<Room>> {
+        self.records.table().get(&room_document(self.records.agent(), &audience.room)?).await
     }
 
-    /// The rooms of the world to which the scope's room belongs, in the order in which they became known: the scope's room,
-    /// and those in which the scope's entity takes part; all for the agent. Empty when the room belongs to none.
-    pub async fn of_world(&self, scope: &Scope) -> Result<Vec<Room>> {
-        let Some(world) = self.get(scope).await?.and_then(|room| room.world) else { return Ok(Vec::new()) };
+    /// The rooms of the world to which the audience's room belongs, in the order in which they became known: the audience's room,
+    /// and those in which the audience's entity takes part; all for the agent. Empty when the room belongs to none.
+    pub async fn of_world(&self, audience: &Audience) -> Result<Vec<Room>> {
+        let Some(world) = self.get(audience).await?.and_then(|room| room.world) else { return Ok(Vec::new()) };
         let mut linked = self.records.linked(link::Kind::WorldRooms, world.as_str()).await?;
-        if scope.entity != self.records.agent().entity() {
-            let own = self.common(&BTreeSet::from([scope.entity.clone()]), &scope.entity, usize::MAX).await?;
-            let own: BTreeSet<_> = own.iter().chain([&scope.room]).map(RoomId::as_str).collect();
+        if audience.entity != self.records.agent().entity() {
+            let own = self.common(&BTreeSet::from([audience.entity.clone()]), &audience.entity, usize::MAX).await?;
+            let own: BTreeSet<_> = own.iter().chain([&audience.room]).map(RoomId::as_str).collect();
             linked.retain(|room| own.contains(room.as_str()));
         }
         let document = |room: &String| document_id(self.records.agent(), [room.as_str()]);
@@ -138,33 +138,35 @@ impl Rooms<'_> {
         Ok(rooms)
     }
 
-    /// The rooms in which both the scope's entity and another take part, those first to which the scope's entity came last, or
+    /// The rooms in which both the audience's entity and another take part, those first to which the audience's entity came last, or
     /// the other where that is the agent: never those of one of them alone.
-    pub async fn shared(&self, scope: &Scope, other: &EntityId) -> Result<Vec<RoomId>> {
-        let both = BTreeSet::from([scope.entity.clone(), other.clone()]);
-        self.common(&both, &scope.entity, usize::MAX).await
+    pub async fn shared(&self, audience: &Audience, other: &EntityId) -> Result<Vec<RoomId>> {
+        let both = BTreeSet::from([audience.entity.clone(), other.clone()]);
+        self.common(&both, &audience.entity, usize::MAX).await
     }
 
-    /// The rooms of which something may be shown in the scope's room: itself first, then, where it is known to be
+    /// The rooms of which something may be shown in the audience's room: itself first, then, where it is known to be
     /// [direct](ChannelType::is_direct), up to 100 in which everybody who takes part in it takes part, those first to which
-    /// the scope's entity came last.
+    /// the audience's entity came last.
     ///
     /// The agent takes part in all of its rooms, and does not count. By itself, in a room of its own, it is shown those that
     /// became known last; where nobody is known to listen to it, or not everybody, no other.
-    pub async fn readable(&self, scope: &Scope) -> Result<Vec<RoomId>> {
-        let mut rooms = vec![scope.room.clone()];
-        let Some(room) = self.get(scope).await?.filter(|room| room.channel_type.is_direct()) else { return Ok(rooms) };
+    pub async fn readable(&self, audience: &Audience) -> Result<Vec<RoomId>> {
+        let mut rooms = vec![audience.room.clone()];
+        let Some(room) = self.get(audience).await?.filter(|room| room.channel_type.is_direct()) else {
+            return Ok(rooms);
+        };
         // Somebody who is not known any more may listen too.
-        let Some(present) = self.records.participants().all_of_room(scope).await? else { return Ok(rooms) };
-        let mut audience: BTreeSet<_> = present.into_iter().map(|participant| participant.entity).collect();
-        audience.insert(scope.entity.clone());
-        audience.remove(&self.records.agent().entity());
-        if audience.is_empty() && room.channel_type != ChannelType::Own {
+        let Some(present) = self.records.participants().all_of_room(audience).await? else { return Ok(rooms) };
+        let mut listeners: BTreeSet<_> = present.into_iter().map(|participant| participant.entity).collect();
+        listeners.insert(audience.entity.clone());
+        listeners.remove(&self.records.agent().entity());
+        if listeners.is_empty() && room.channel_type != ChannelType::Own {
             return Ok(rooms);
         }
-        // One more, as the scope's own may be among them.
-        let mut others = self.common(&audience, &scope.entity, MAX_OTHERS + 1).await?;
-        others.retain(|room| *room != scope.room);
+        // One more, as the audience's own may be among them.
+        let mut others = self.common(&listeners, &audience.entity, MAX_OTHERS + 1).await?;
+        others.retain(|room| *room != audience.room);
         others.truncate(MAX_OTHERS);
         rooms.extend(others);
         Ok(rooms)

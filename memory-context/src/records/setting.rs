@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::layout::{agent_space, document_id};
 use super::table::{Record, absent};
-use super::{AgentId, Records, Scope, WorldId};
+use super::{AgentId, Audience, Records, WorldId};
 
 /// A value that nobody sees by accident: it has neither `Display` nor JSON, and its `Debug` does not show it.
 ///
@@ -174,22 +174,22 @@ impl Settings<'_> {
         .await
     }
 
-    /// The settings of a world in the order of their definition: of the scope's room's world, or of one that the scope's
+    /// The settings of a world in the order of their definition: of the world of the audience's room, or of one that the audience's
     /// entity owns; `Unauthorized` for any other.
-    pub async fn of(&self, scope: &Scope, world: &WorldId) -> Result<Vec<Setting>> {
-        Ok(self.read(scope, world).await?.into_iter().map(Setting::from).collect())
+    pub async fn of(&self, audience: &Audience, world: &WorldId) -> Result<Vec<Setting>> {
+        Ok(self.read(audience, world).await?.into_iter().map(Setting::from).collect())
     }
 
     /// What a secret is set to, for the call that needs it; `None` when it is not set or not secret. `Unauthorized` as with
     /// [`of`](Self::of).
-    pub async fn secret(&self, scope: &Scope, world: &WorldId, key: &str) -> Result<Option<Secret>> {
-        let mut settings = self.read(scope, world).await?.into_iter();
+    pub async fn secret(&self, audience: &Audience, world: &WorldId, key: &str) -> Result<Option<Secret>> {
+        let mut settings = self.read(audience, world).await?.into_iter();
         let stored = settings.find(|stored| stored.definition.key == key && stored.definition.is_secret);
         Ok(stored.and_then(|stored| stored.value).map(Secret::new))
     }
 
-    async fn read(&self, scope: &Scope, world: &WorldId) -> Result<Vec<Stored>> {
-        if !self.records.worlds().is_visible(scope, world).await? {
+    async fn read(&self, audience: &Audience, world: &WorldId) -> Result<Vec<Stored>> {
+        if !self.records.worlds().is_visible(audience, world).await? {
             return Err(Error::new(ErrorKind::Unauthorized, "the settings of this world are not shown here"));
         }
         let document = document_id(self.records.agent(), [world.as_str()])?;

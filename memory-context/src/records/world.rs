@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::layout::{agent_space, document_id};
 use super::link::Kind;
 use super::table::{Record, absent};
-use super::{AgentId, EntityId, Records, Scope, WorldId};
+use super::{AgentId, Audience, EntityId, Records, WorldId};
 
 /// A server, a group or a namespace of a platform. Its JSON has camelCase names.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -25,7 +25,7 @@ pub struct World {
     pub owner: Option<EntityId>,
     /// What entities may do in it; those that are not named have no role.
     #[serde(default)]
-    pub roles: BTreeMap<EntityId, Role>,
+    pub roles: BTreeMap<EntityId, WorldRole>,
     /// What else is known.
     #[serde(default)]
     pub metadata: Metadata,
@@ -34,7 +34,7 @@ pub struct World {
 /// What an entity may do in a world.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
-pub enum Role {
+pub enum WorldRole {
     /// Everything.
     Owner,
     /// To manage it.
@@ -113,34 +113,34 @@ impl Worlds<'_> {
         Ok(world)
     }
 
-    /// The world to which the scope's room belongs, if both are known.
-    pub async fn get(&self, scope: &Scope) -> Result<Option<World>> {
-        let room = self.records.rooms().get(scope).await?;
+    /// The world to which the audience's room belongs, if both are known.
+    pub async fn get(&self, audience: &Audience) -> Result<Option<World>> {
+        let room = self.records.rooms().get(audience).await?;
         let Some(world) = room.and_then(|room| room.world) else { return Ok(None) };
         self.records.table().get(&world_document(self.records.agent(), &world)?).await
     }
 
-    /// The worlds that the scope's entity owns, in the order in which they became its own.
-    pub async fn owned(&self, scope: &Scope) -> Result<Vec<World>> {
-        let linked = self.records.linked(Kind::OwnedWorlds, scope.entity.as_str()).await?;
+    /// The worlds that the audience's entity owns, in the order in which they became its own.
+    pub async fn owned(&self, audience: &Audience) -> Result<Vec<World>> {
+        let linked = self.records.linked(Kind::OwnedWorlds, audience.entity.as_str()).await?;
         let document = |world: &String| document_id(self.records.agent(), [world.as_str()]);
         let documents: Vec<_> = linked.iter().map(document).collect::<Result<_>>()?;
         let mut worlds: Vec<World> = self.records.table().get_many(documents).await?;
-        worlds.retain(|world| world.owner.as_ref() == Some(&scope.entity));
+        worlds.retain(|world| world.owner.as_ref() == Some(&audience.entity));
         Ok(worlds)
     }
 
-    /// Whether the settings of a world may be shown: it is that of the scope's room, or its owner asks.
-    pub(super) async fn is_visible(&self, scope: &Scope, id: &WorldId) -> Result<bool> {
-        let room = self.records.rooms().get(scope).await?;
-        Ok(room.and_then(|room| room.world).as_ref() == Some(id) || self.is_owner(scope, id).await?)
+    /// Whether the settings of a world may be shown: it is that of the audience's room, or its owner asks.
+    pub(super) async fn is_visible(&self, audience: &Audience, id: &WorldId) -> Result<bool> {
+        let room = self.records.rooms().get(audience).await?;
+        Ok(room.and_then(|room| room.world).as_ref() == Some(id) || self.is_owner(audience, id).await?)
     }
 
-    /// Whether the scope's entity owns a world.
-    pub(super) async fn is_owner(&self, scope: &Scope, id: &WorldId) -> Result<bool> {
+    /// Whether the audience's entity owns a world.
+    pub(super) async fn is_owner(&self, audience: &Audience, id: &WorldId) -> Result<bool> {
         let document = world_document(self.records.agent(), id)?;
         let world: Option<World> = self.records.table().get(&document).await?;
-        Ok(world.is_some_and(|world| world.owner.as_ref() == Some(&scope.entity)))
+        Ok(world.is_some_and(|world| world.owner.as_ref() == Some(&audience.entity)))
     }
 
     async fn link(&self, world: &World) -> Result<()> {

@@ -22,7 +22,7 @@ pub struct State {
     /// The texts of all, for the prompt.
     pub text: String,
     /// How each selected provider fared, in the order in which they ran.
-    pub outcomes: Vec<Outcome>,
+    pub outcomes: Vec<ProviderOutcome>,
     /// Which values were given more than once.
     pub collisions: Vec<Collision>,
     /// Names that were asked for and that no provider has.
@@ -33,11 +33,11 @@ pub struct State {
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
-pub struct Outcome {
+pub struct ProviderOutcome {
     /// Its name.
     pub provider: String,
     /// What became of it.
-    pub status: Status,
+    pub status: ProviderStatus,
     /// Whether its result is that of an earlier composition, or of one at the same time.
     pub cached: bool,
     /// How long the composition waited for it. As JSON, in microseconds.
@@ -58,7 +58,7 @@ pub struct Outcome {
 /// What became of a provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Status {
+pub enum ProviderStatus {
     /// It contributed.
     Ok,
     /// It had nothing to contribute.
@@ -103,7 +103,7 @@ impl State {
     }
 
     /// How a provider fared, if it was selected.
-    pub fn outcome(&self, name: &str) -> Option<&Outcome> {
+    pub fn outcome(&self, name: &str) -> Option<&ProviderOutcome> {
         self.outcomes.iter().find(|outcome| outcome.provider == name)
     }
 }
@@ -120,7 +120,7 @@ impl fmt::Debug for State {
     }
 }
 
-impl Status {
+impl ProviderStatus {
     /// Its name in JSON.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -133,7 +133,7 @@ impl Status {
     }
 }
 
-impl fmt::Display for Status {
+impl fmt::Display for ProviderStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }

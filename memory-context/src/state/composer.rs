@@ -16,7 +16,9 @@ use super::cache::{Kept, Seen, Slots, Stamp, StateCache};
 use super::merge::{Merge, Run};
 use super::options::Selection;
 use super::plugin::Plugins;
-use super::{ComposeOptions, ContextPart, ContextParts, ContextProvider, Cx, Services, Snapshot, State, Status, Turn};
+use super::{
+    ComposeOptions, ContextPart, ContextParts, ContextProvider, Cx, ProviderStatus, Services, Snapshot, State, Turn,
+};
 use crate::template::Templates;
 
 /// Composes what an agent knows when it speaks, from the providers that are registered. Cheap to clone: the clones share their
@@ -256,18 +258,18 @@ impl Composition<'_> {
         let start = Instant::now();
         let left = self.ends.map_or(Duration::MAX, |ends| ends.saturating_duration_since(start));
         if left.is_zero() {
-            return Run::without_result(Status::Skipped, None, Duration::ZERO);
+            return Run::without_result(ProviderStatus::Skipped, None, Duration::ZERO);
         }
         let deadline = provider.info().deadline.min(left);
         let answer = timeout(deadline, self.get(provider, lower)).await;
         let duration = start.elapsed();
         match answer {
             Ok(Ok((kept, cached))) => Run::with_result(kept, cached, duration),
-            Ok(Err(error)) => Run::without_result(Status::Failed, Some(error), duration),
+            Ok(Err(error)) => Run::without_result(ProviderStatus::Failed, Some(error), duration),
             Err(_) => {
                 let message = format!("no result within {} ms", deadline.as_millis());
                 let error = Error::new(ErrorKind::Timeout, message).retryable();
-                Run::without_result(Status::TimedOut, Some(error), duration)
+                Run::without_result(ProviderStatus::TimedOut, Some(error), duration)
             }
         }
     }

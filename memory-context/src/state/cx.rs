@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use serde::Serialize;
 
 use super::{ActionState, ProviderInfo, ProviderResult, Services, Values};
-use crate::records::{Message, Scope};
+use crate::records::{Audience, Message};
 
 /// The message that an agent is about to answer, and what it did about it so far.
 #[derive(Debug, Clone)]
@@ -53,10 +53,10 @@ impl<'a> Cx<'a> {
         &self.turn.message
     }
 
-    /// In which room records are read, and on whose behalf: those of the message.
-    pub fn scope(&self) -> Scope {
+    /// To whom records are shown, and in which room: author and room of the message.
+    pub fn audience(&self) -> Audience {
         let content = &self.turn.message.content;
-        Scope::new(content.room.clone(), content.author.clone())
+        Audience::new(content.room.clone(), content.author.clone())
     }
 
     /// What the agent did in this turn so far. It changes within a turn, so whoever reads it is uncached.

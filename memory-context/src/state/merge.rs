@@ -9,7 +9,9 @@ use serde_json::Value;
 
 use super::cache::{Kept, Seen};
 use super::render::{Section, render};
-use super::{Collision, ComposeOptions, Outcome, ProviderInfo, ProviderResult, Snapshot, State, Status};
+use super::{
+    Collision, ComposeOptions, ProviderInfo, ProviderOutcome, ProviderResult, ProviderStatus, Snapshot, State,
+};
 
 /// What is known so far of a composition.
 #[derive(Debug, Default)]
@@ -18,14 +20,14 @@ pub(super) struct Merge<'a> {
     seen: Seen,
     /// Who gave each value.
     owners: BTreeMap<String, &'a str>,
-    outcomes: Vec<(&'a ProviderInfo, Outcome)>,
+    outcomes: Vec<(&'a ProviderInfo, ProviderOutcome)>,
     collisions: Vec<Collision>,
 }
 
 /// What became of a provider.
 #[derive(Debug)]
 pub(super) struct Run {
-    status: Status,
+    status: ProviderStatus,
     kept: Option<Kept>,
     is_cached: bool,
     error: Option<Error>,
@@ -59,7 +61,8 @@ impl<'a> Merge<'a> {
             self.seen.push((name.to_owned(), stamp));
         }
         let provider = name.to_owned();
-        let outcome = Outcome { provider, status, cached: is_cached, duration, bytes, text_bytes: 0, cut: None, error };
+        let outcome =
+            ProviderOutcome { provider, status, cached: is_cached, duration, bytes, text_bytes: 0, cut: None, error };
         self.outcomes.push((info, outcome));
     }
 
@@ -94,11 +97,11 @@ impl<'a> Merge<'a> {
 
 impl Run {
     pub(super) fn with_result(kept: Kept, is_cached: bool, duration: Duration) -> Self {
-        let status = if kept.result.is_empty() { Status::Empty } else { Status::Ok };
+        let status = if kept.result.is_empty() { ProviderStatus::Empty } else { ProviderStatus::Ok };
         Self { status, kept: Some(kept), is_cached, error: None, duration }
     }
 
-    pub(super) fn without_result(status: Status, error: Option<Error>, duration: Duration) -> Self {
+    pub(super) fn without_result(status: ProviderStatus, error: Option<Error>, duration: Duration) -> Self {
         Self { status, kept: None, is_cached: false, error, duration }
     }
 }

@@ -25,7 +25,7 @@ pub use action::{ActionPlan, ActionState, ExampleMessage, MAX_RESULT, Note, Plan
 pub use budget::Budget;
 pub use cache::StateCache;
 pub use character::{Character, Style};
-pub use composed::{Collision, Cut, Outcome, State, Status};
+pub use composed::{Collision, Cut, ProviderOutcome, ProviderStatus, State};
 pub use composer::{Composer, ComposerBuilder};
 pub use cx::{Cx, Snapshot, StateData, Turn};
 pub use draw::draw;
@@ -33,5 +33,5 @@ pub use evaluator::{Evaluation, Evaluator, EvaluatorExample, EvaluatorInfo, Voic
 pub use options::ComposeOptions;
 pub use parts::{ContextPart, ContextParts};
 pub use plugin::{ContextPlugin, PLUGIN_DEADLINE};
-pub use provider::{ContextProvider, DEFAULT_DEADLINE, Keep, ProviderInfo, ProviderResult, Stability, Values};
+pub use provider::{ContextProvider, Keep, PROVIDER_DEADLINE, ProviderInfo, ProviderResult, Stability, Values};
 pub use services::{Service, Services};

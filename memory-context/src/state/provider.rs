@@ -67,7 +67,7 @@ pub struct ProviderInfo {
     pub private: bool,
     /// Lower ones run first, equal ones concurrently; 0 by default.
     pub position: i32,
-    /// How long a composition waits for it; [`DEFAULT_DEADLINE`](super::DEFAULT_DEADLINE) by default.
+    /// How long a composition waits for it; [`PROVIDER_DEADLINE`](super::PROVIDER_DEADLINE) by default.
     #[serde(skip)]
     pub deadline: Duration,
     /// Whether a second composition of the same message may take what the first one got; true by default.
@@ -107,7 +107,7 @@ pub enum Stability {
 }
 
 /// How long a composition waits for a provider unless that says otherwise.
-pub const DEFAULT_DEADLINE: Duration = Duration::from_secs(5);
+pub const PROVIDER_DEADLINE: Duration = Duration::from_secs(5);
 
 impl ProviderInfo {
     /// One that every composition runs, at position 0.
@@ -127,7 +127,7 @@ impl ProviderInfo {
             dynamic: false,
             private: false,
             position: 0,
-            deadline: DEFAULT_DEADLINE,
+            deadline: PROVIDER_DEADLINE,
             cached: true,
             priority: 50,
             keep: Keep::First,

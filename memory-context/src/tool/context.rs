@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::flow::answer::MAX_ANSWER;
-use crate::records::{Message, Records, Scope};
+use crate::records::{Audience, Message, Records};
 use crate::state::{ActionState, Services, State, Turn};
 
 /// What a [`Tool`](super::Tool) is given beside its arguments. Owned and cheap to clone, so a tool can hand it to tasks of its own.
@@ -51,10 +51,10 @@ impl ToolContext {
         &self.turn.message
     }
 
-    /// In which room records are read, and on whose behalf: those of the message.
-    pub fn scope(&self) -> Scope {
+    /// To whom records are shown, and in which room: author and room of the message.
+    pub fn audience(&self) -> Audience {
         let content = &self.message().content;
-        Scope::new(content.room.clone(), content.author.clone())
+        Audience::new(content.room.clone(), content.author.clone())
     }
 
     /// What the agent knew when it decided to call the tool.

@@ -9,7 +9,7 @@ mod definition;
 mod executor;
 mod output;
 
-pub use built_in::built_in;
+pub use built_in::built_in_tools;
 pub use context::ToolContext;
 pub use definition::{MAX_ARGUMENTS, MAX_NAME, Tool};
 pub use executor::PluginTools;

@@ -9,7 +9,7 @@ use memory_context::core::{Clock, InMemory, Outcome, SystemClock};
 use memory_context::flow::platform::Origin;
 use memory_context::flow::{Incoming, Platform, Why};
 use memory_context::model::Usage;
-use memory_context::records::{ChannelType, Entity, Message, NewMessage, Room, RoomId, Scope};
+use memory_context::records::{Audience, ChannelType, Entity, Message, NewMessage, Room, RoomId};
 use memory_context::state::{Cx, Evaluation, Evaluator, EvaluatorInfo};
 use memory_context::{ErrorKind, Result};
 
@@ -55,10 +55,10 @@ async fn a_message_that_is_too_long_is_refused_before_anything_is_kept() {
     let mut stage = Stage::new().await;
     let refused = failure(stage.asks("ana", &"x".repeat((64 << 10) + 1))).await;
     assert_eq!((refused.kind(), refused.outcome()), (ErrorKind::TooLarge, Outcome::NotDone));
-    let scope = Scope::new("dm:ana".parse().expect("valid"), "ana".parse().expect("valid"));
+    let audience = Audience::new("dm:ana".parse().expect("valid"), "ana".parse().expect("valid"));
     let records = stage.agent.records();
-    assert!(records.messages().recent(&scope, 9).await.expect("read").is_empty());
-    assert_eq!(records.rooms().get(&scope).await.expect("read"), None);
+    assert!(records.messages().recent(&audience, 9).await.expect("read").is_empty());
+    assert_eq!(records.rooms().get(&audience).await.expect("read"), None);
     let longest = stage.asks("ana", &"x".repeat(64 << 10));
     stage.model.asked().await.says("Long");
     assert_eq!(answer(longest).await.text, "Long");

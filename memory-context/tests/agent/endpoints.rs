@@ -10,7 +10,7 @@ use memory_context::agent::{Agent, AgentBuilder, Answer, Incoming};
 use memory_context::core::{Clock, SystemClock};
 use memory_context::flow::platform::Origin;
 use memory_context::model::Modalities;
-use memory_context::records::{Attachment, ChannelType, Entity, EntityId, NewMessage, Room, RoomId, Scope};
+use memory_context::records::{Attachment, Audience, ChannelType, Entity, EntityId, NewMessage, Room, RoomId};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
@@ -127,8 +127,8 @@ async fn describes(model: &mut Model, descriptions: usize) {
 }
 
 async fn descriptions(agent: &Agent) -> Vec<String> {
-    let scope = Scope::new(RoomId::parse("dm:ana").expect("valid"), EntityId::parse("ana").expect("valid"));
-    let messages = agent.records().messages().recent(&scope, 100).await.expect("read");
+    let audience = Audience::new(RoomId::parse("dm:ana").expect("valid"), EntityId::parse("ana").expect("valid"));
+    let messages = agent.records().messages().recent(&audience, 100).await.expect("read");
     let attachments = messages.last().expect("the first message").content.attachments.iter();
     attachments.map(|one| one.description.clone().or_else(|| one.text.clone()).unwrap_or_default()).collect()
 }

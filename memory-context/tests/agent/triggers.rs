@@ -12,7 +12,7 @@ use memory_context::agent::{
 use memory_context::core::{Clock, InMemory, SystemClock};
 use memory_context::flow::platform::Origin;
 use memory_context::model::{Completion, Prompt};
-use memory_context::records::{ChannelType, Entity, NewMessage, Room, RoomId, Scope};
+use memory_context::records::{Audience, ChannelType, Entity, NewMessage, Room, RoomId};
 use memory_context::state::{Services, Values};
 use memory_context::{Error, ErrorKind, Result};
 use serde_json::{Value, json};
@@ -112,8 +112,8 @@ async fn what_a_trigger_of_a_plugin_brings_is_answered_by_the_same_agent() {
     let telephone = Telephone { line: Arc::new(line) };
     stage.agent.install(telephone, &Values::new()).await.expect("installed");
     calls(&mut stage, &mut caller, "Hello").await;
-    let scope = Scope::new(room().id, "bo".parse().expect("valid"));
-    let stored = stage.agent.records().messages().recent(&scope, 9).await.expect("read");
+    let audience = Audience::new(room().id, "bo".parse().expect("valid"));
+    let stored = stage.agent.records().messages().recent(&audience, 9).await.expect("read");
     let stored: Vec<_> = stored.iter().map(|message| message.content.text.as_str()).collect();
     assert_eq!(stored, ["Who is there?", "Hello"]);
 
@@ -283,7 +283,7 @@ async fn a_route_takes_no_more_in_than_it_may() {
     let again = post("Two");
     stage.model.asked().await.says("Two!");
     assert_eq!(within(again).await.expect("no panic").1["text"], "Two!");
-    let scope = Scope::new(room().id, "bo".parse().expect("valid"));
-    assert_eq!(stage.agent.records().messages().recent(&scope, 9).await.expect("read").len(), 4);
+    let audience = Audience::new(room().id, "bo".parse().expect("valid"));
+    assert_eq!(stage.agent.records().messages().recent(&audience, 9).await.expect("read").len(), 4);
     stage.ends().await;
 }

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use memory_context::records::{
     self, Attachment, ChannelType, ChoiceOption, Entity, EntityId, Message, MessageContent, NewChoice, NewFact,
-    NewMessage, Records, Role, Room, RoomId, Secret, SettingDefinition, World, WorldId,
+    NewMessage, Records, Room, RoomId, Secret, SettingDefinition, World, WorldId, WorldRole,
 };
 use memory_context::state::{
     ActionPlan, ActionState, Character, ComposeOptions, Composer, Cx, Evaluation, Evaluator, EvaluatorInfo,
-    ExampleMessage, Note, PlanStep, Services, State, Status, StepStatus, ToolResult, Turn,
+    ExampleMessage, Note, PlanStep, ProviderStatus, Services, State, StepStatus, ToolResult, Turn,
 };
 use memory_context::tool::Tool;
 use memory_core::{Error, ManualClock, Metadata, Result, Timestamp};
@@ -91,7 +91,7 @@ async fn group() -> Records {
     records.rooms().ensure(&general).await.expect("keeps");
     let mut guild = World::new(world());
     (guild.name, guild.owner) = (Some("Guild".into()), Some(entity("bo")));
-    guild.roles = [(entity("ana"), Role::Admin)].into();
+    guild.roles = [(entity("ana"), WorldRole::Admin)].into();
     records.worlds().ensure(&guild).await.expect("keeps");
     let mut ana = Entity::new(entity("ana"), "Ana");
     ana.names.push("ana42".into());
@@ -116,7 +116,7 @@ fn services(records: Records) -> Services {
 async fn compose(services: Services, turn: &Turn, options: ComposeOptions) -> State {
     let composer = Composer::builder(services).built_in().build().expect("a composer");
     let state = composer.compose_state(turn, &options).await;
-    let is_good = |status| matches!(status, Status::Ok | Status::Empty);
+    let is_good = |status| matches!(status, ProviderStatus::Ok | ProviderStatus::Empty);
     assert!(state.outcomes.iter().all(|outcome| is_good(outcome.status)), "{:?}", state.outcomes);
     state
 }
@@ -491,8 +491,10 @@ async fn the_rest_needs_no_records() {
 async fn the_same_records_make_the_same_bytes() {
     let records = group().await;
     let turn = Turn::new(say(&records, "ana", "hi", 0).await);
-    let all: Vec<_> =
-        memory_context::providers::built_in().iter().map(|provider| provider.info().name.to_string()).collect();
+    let all: Vec<_> = memory_context::providers::built_in_providers()
+        .iter()
+        .map(|provider| provider.info().name.to_string())
+        .collect();
     let once = compose(services(records.clone()), &turn, ComposeOptions::only(all.clone())).await;
     let again = compose(services(records), &turn, ComposeOptions::only(all)).await;
     let bytes = |state: &State| serde_json::to_string(&(&state.values, &state.data, &state.text)).expect("JSON");

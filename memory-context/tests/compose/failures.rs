@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use memory_context::state::{ComposeOptions, Composer, ProviderInfo, ProviderResult, Status, Turn};
+use memory_context::state::{ComposeOptions, Composer, ProviderInfo, ProviderResult, ProviderStatus, Turn};
 use memory_core::{Error, ErrorKind};
 
 use crate::stage::{Scripted, ran, stage};
@@ -32,7 +32,7 @@ async fn a_failure_is_visible_and_the_others_go_on() {
         let state = composer.compose_state(&turn, &ComposeOptions::default()).await;
         assert_eq!(state.text, "A\n\nB");
         let outcome = state.outcome("EXTERNAL_API").expect("it ran");
-        assert_eq!((outcome.status, outcome.bytes, outcome.cached), (Status::Failed, 0, false));
+        assert_eq!((outcome.status, outcome.bytes, outcome.cached), (ProviderStatus::Failed, 0, false));
         assert_eq!(outcome.error.as_ref().map(Error::kind), Some(ErrorKind::Unavailable));
         assert!(state.provider("EXTERNAL_API").is_none(), "it looks like nothing that it gave");
         assert_eq!(calls.count(), round, "a failure is not cached");
@@ -44,7 +44,7 @@ async fn a_panic_is_a_failure() {
     let bad = Scripted::new(ProviderInfo::new("BAD", ""), |_| Box::pin(async { panic!("xyzzy") }));
     let (composer, turn) = stage(|builder| builder.provider(Arc::new(bad)).provider(good("A"))).await;
     let state = composer.compose_state(&turn, &ComposeOptions::default()).await;
-    assert_eq!(state.outcome("BAD").expect("it ran").status, Status::Failed);
+    assert_eq!(state.outcome("BAD").expect("it ran").status, ProviderStatus::Failed);
     assert_eq!(state.text, "A");
     let json = serde_json::to_value(&state).expect("JSON");
     assert_eq!(json["outcomes"][0]["error"], "Unexpected: the provider panicked");
@@ -55,8 +55,8 @@ async fn nothing_is_told_from_failure() {
     let empty = Arc::new(Scripted::giving(ProviderInfo::new("EMPTY", ""), ProviderResult::text(" \n")));
     let (composer, turn) = stage(|builder| builder.provider(empty).provider(good("A"))).await;
     let state = composer.compose_state(&turn, &ComposeOptions::default()).await;
-    assert_eq!(state.outcome("EMPTY").expect("it ran").status, Status::Empty);
-    assert_eq!(state.outcome("A").expect("it ran").status, Status::Ok);
+    assert_eq!(state.outcome("EMPTY").expect("it ran").status, ProviderStatus::Empty);
+    assert_eq!(state.outcome("A").expect("it ran").status, ProviderStatus::Ok);
     assert_eq!(state.text, "A");
 }
 
@@ -85,7 +85,7 @@ async fn a_slow_provider_is_given_up_and_ends() {
     let state = composer.compose_state(&turn, &ComposeOptions::default()).await;
     assert_eq!(start.elapsed(), Duration::from_secs(5), "the default, by the paused clock");
     assert!(has_ended.load(Ordering::SeqCst), "it does not run on");
-    assert_eq!(state.outcome("TIMEOUT_SAFE").expect("it ran").status, Status::TimedOut);
+    assert_eq!(state.outcome("TIMEOUT_SAFE").expect("it ran").status, ProviderStatus::TimedOut);
     assert_eq!(state.text, "A");
     composer.compose_state(&turn, &ComposeOptions::default()).await;
     assert_eq!(calls.count(), 2, "it is not cached");
@@ -105,7 +105,7 @@ async fn each_provider_has_its_own_deadline() {
     let (composer, turn) =
         stage(|builder| builder.provider(taking("SHORT", 1, 2)).provider(taking("LONG", 20, 10))).await;
     let state = composer.compose_state(&turn, &ComposeOptions::default()).await;
-    assert_eq!(state.outcome("SHORT").expect("it ran").status, Status::TimedOut);
+    assert_eq!(state.outcome("SHORT").expect("it ran").status, ProviderStatus::TimedOut);
     assert_eq!(state.text, "LONG");
 }
 
@@ -125,7 +125,7 @@ async fn past_the_deadline_of_the_composition_nothing_begins() {
     let state = composer.compose_state(&turn, &options).await;
     let statuses: Vec<_> = state.outcomes.iter().map(|outcome| outcome.status).collect();
     assert_eq!(ran(&state), ["A", "SLOW", "LATE"]);
-    assert_eq!(statuses, [Status::Ok, Status::TimedOut, Status::Skipped]);
+    assert_eq!(statuses, [ProviderStatus::Ok, ProviderStatus::TimedOut, ProviderStatus::Skipped]);
     assert_eq!((state.text.as_str(), calls.count()), ("A", 0));
 }
 

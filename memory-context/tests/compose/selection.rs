@@ -46,7 +46,7 @@ const DEFAULTS: [&str; 12] = [
 
 #[test]
 fn the_built_in_providers_are_those_of_the_table() {
-    let built_in = memory_context::providers::built_in();
+    let built_in = memory_context::providers::built_in_providers();
     let infos = built_in.iter().map(|provider| provider.info());
     let found: Vec<_> = infos.map(|info| (info.name.as_ref(), info.dynamic, info.private, info.position)).collect();
     assert_eq!(found, TABLE);

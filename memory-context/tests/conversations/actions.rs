@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
-use memory_context::flow::{End, Step};
+use memory_context::flow::{End, FlowStep};
 use memory_context::records::ActionStatus;
 use memory_context::state::{ContextProvider, Cx, ProviderInfo, ProviderResult};
 use memory_context::tool::{Tool, ToolContext};
@@ -75,7 +75,7 @@ async fn an_action_that_throws_does_not_lose_the_rest() {
     let [run] = &runs[..] else { panic!("{runs:?}") };
     assert!(results.iter().all(|result| result.run == run.id.to_string()));
     let ended = run.steps.iter().filter_map(|step| match step {
-        Step::ActionEnded { action, success } => Some((action.as_str(), *success)),
+        FlowStep::ActionEnded { action, success } => Some((action.as_str(), *success)),
         _ => None,
     });
     // A name that no action has is what the model wrote, and no event shows it.

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use futures::{Stream, StreamExt};
 use memory_context::flow::platform::{Origin, telegram};
-use memory_context::flow::{End, EventKind, Events, Incoming, Limits, MessageService, Notice, Platform, Step};
-use memory_context::records::{AgentId, Message, NewMessage, Records, RoomId, Scope};
+use memory_context::flow::{End, EventKind, Events, FlowStep, Incoming, Limits, MessageService, Notice, Platform};
+use memory_context::records::{AgentId, Audience, EntityId, Message, NewMessage, Records, RoomId};
 use memory_context::state::{Character, Composer, ContextProvider, Services};
 use memory_context::tool::Tool;
 use memory_core::{Clock, MemoryId, Result, SystemClock};
@@ -90,7 +90,7 @@ impl Stage {
     pub(crate) async fn receives(&self, chat: i64, user: i64, text: &str, id: Option<&str>) -> JoinHandle<End> {
         let origin = origin(chat, user);
         origin.ensure(&self.records).await.expect("kept");
-        let origin = origin.seen_by(self.records.agent(), &telegram::entity_id(ACCOUNT).expect("valid"));
+        let origin = origin.seen_by(self.records.agent(), &EntityId::of_telegram(ACCOUNT).expect("valid"));
         let mut message = NewMessage::new(origin.message(text), SystemClock.now());
         message.external_id = id.map(str::to_owned);
         let service = Arc::clone(&self.service);
@@ -116,7 +116,7 @@ impl Stage {
     /// The messages of a private chat, oldest first.
     pub(crate) async fn stored_of(&self, chat: i64) -> Vec<Message> {
         let Origin { room, author, .. } = origin(chat, chat);
-        let mut messages = self.records.messages().recent(&Scope::new(room.id, author.id), 100).await.expect("read");
+        let mut messages = self.records.messages().recent(&Audience::new(room.id, author.id), 100).await.expect("read");
         messages.reverse();
         messages
     }
@@ -157,14 +157,15 @@ impl Stage {
 pub(crate) struct Course {
     pub(crate) id: MemoryId,
     pub(crate) room: RoomId,
-    pub(crate) steps: Vec<Step>,
+    pub(crate) steps: Vec<FlowStep>,
     pub(crate) end: Option<End>,
 }
 
 /// Who writes where.
 fn origin(chat: i64, user: i64) -> Origin {
     let chat = telegram::Chat { id: chat, kind: telegram::ChatKind::Private, title: None };
-    let author = telegram::User { id: user, first_name: format!("User {user}"), last_name: None, username: None };
+    let author =
+        telegram::TelegramUser { id: user, first_name: format!("User {user}"), last_name: None, username: None };
     Origin::of_telegram(&chat, None, &author).expect("valid")
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use memory_context::flow::{End, Events, Incoming, MessageService, Platform, ReflectionEvaluator};
-use memory_context::records::{EntityId, Message, MessageContent, NewMessage, RoomId, Scope};
+use memory_context::records::{Audience, EntityId, Message, MessageContent, NewMessage, RoomId};
 use memory_context::state::{Character, ComposeOptions, Composer, Services, Turn};
 use memory_core::{Clock, Result, SystemClock};
 use memory_model::{Completion, Model, Prompt};
@@ -50,7 +50,7 @@ impl Platform for Silent {
 
 async fn what_a_reflection_learned_is_recalled_in_the_next_turn(stage: Stage) -> CaseResult {
     let records = stage.records("flow");
-    let scope = Scope::new(RoomId::parse("r")?, EntityId::parse("ana")?);
+    let audience = Audience::new(RoomId::parse("r")?, EntityId::parse("ana")?);
     let model = Arc::new(Scripted::default());
     let asked: Arc<dyn Model> = Arc::clone(&model) as _;
     let reflection = ReflectionEvaluator::new(Arc::clone(&asked), Duration::from_secs(60));
@@ -61,7 +61,7 @@ async fn what_a_reflection_learned_is_recalled_in_the_next_turn(stage: Stage) ->
     let events = Events::new(1_000, Arc::new(SystemClock));
     let service = Arc::new(MessageService::new(composer.clone(), asked, Arc::new(Silent), events));
     for text in ["Every morning I have sencha", "What do I drink?"] {
-        let content = MessageContent::new(scope.room.clone(), scope.entity.clone(), text);
+        let content = MessageContent::new(audience.room.clone(), audience.entity.clone(), text);
         let incoming = Incoming { message: NewMessage::new(content, SystemClock.now()), is_addressed: false };
         assert_eq!(service.receive(incoming).await, End::Completed);
     }
@@ -73,11 +73,11 @@ async fn what_a_reflection_learned_is_recalled_in_the_next_turn(stage: Stage) ->
     // Another process knows it, too.
     let services = Services::new(stage.records_elsewhere("flow"), Character::named("Eliza"));
     let elsewhere = Composer::builder(services).built_in().build()?;
-    let content = MessageContent::new(scope.room.clone(), scope.entity.clone(), "green tea?");
+    let content = MessageContent::new(audience.room.clone(), audience.entity.clone(), "green tea?");
     let message = records.messages().add(NewMessage::new(content, SystemClock.now())).await?;
     let state = elsewhere.compose_state(&Turn::new(message), &ComposeOptions::only(["FACTS"])).await;
     assert!(state.text.contains("Ana drinks green tea in the morning"), "{}", state.text);
-    let [fact] = &records.facts().newest(&scope, 10).await?[..] else { panic!("one fact") };
-    assert_eq!((&fact.subject, &fact.author), (&scope.entity, &records.agent().entity()));
+    let [fact] = &records.facts().newest(&audience, 10).await?[..] else { panic!("one fact") };
+    assert_eq!((&fact.subject, &fact.author), (&audience.entity, &records.agent().entity()));
     Ok(())
 }

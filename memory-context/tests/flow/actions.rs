@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use memory_context::flow::{End, EventKind, Limits, Step};
+use memory_context::flow::{End, EventKind, FlowStep, Limits};
 use memory_context::records::ActionStatus;
 use memory_context::state::{ActionPlan, ActionState, ContextParts, ContextProvider, Cx, ProviderInfo, ProviderResult};
 use memory_context::tool::{Tool, ToolContext, ToolOutput};
@@ -68,7 +68,7 @@ async fn one_that_fails_does_not_lose_the_rest() {
         assert_eq!(result.thought.as_deref(), Some("why"));
     }
     let steps: Vec<_> = stage.events().into_iter().filter(|kind| matches!(kind, EventKind::Step(_))).collect();
-    let ended = |kind: &&EventKind| matches!(kind, EventKind::Step(Step::ActionEnded { .. }));
+    let ended = |kind: &&EventKind| matches!(kind, EventKind::Step(FlowStep::ActionEnded { .. }));
     assert_eq!(steps.iter().filter(ended).count(), 7);
     assert!(!format!("{steps:?}").contains("xyzzy"), "what a model writes stays out of events");
 }
@@ -85,7 +85,7 @@ async fn a_call_whose_words_hang_ends_at_its_deadline() {
     let run = stage.receive(said("ana", "do it", 1));
     stage.asked().await.answer(actions("TALK", ""));
     let began = Instant::now();
-    stage.step(|step| matches!(step, Step::ActionEnded { success: false, .. })).await;
+    stage.step(|step| matches!(step, FlowStep::ActionEnded { success: false, .. })).await;
     assert_eq!(began.elapsed().as_secs(), 2);
     stage.platform.gate.add_permits(1);
     stage.asked().await.answer(text("Sorry"));

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use memory_context::flow::{AttachmentKind, AttachmentReader, End, Found};
+use memory_context::flow::{AttachmentContent, AttachmentKind, AttachmentReader, End};
 use memory_context::records::Attachment;
 use memory_core::{Error, Result};
 
@@ -14,16 +14,19 @@ struct Reader;
 
 #[async_trait]
 impl AttachmentReader for Reader {
-    async fn read(&self, attachment: &Attachment, kind: AttachmentKind) -> Result<Option<Found>> {
+    async fn read(&self, attachment: &Attachment, kind: AttachmentKind) -> Result<Option<AttachmentContent>> {
         match (attachment.id.as_str(), kind) {
             ("broken", _) => Err(Error::invalid("no")),
             ("panic", _) => panic!("as a test"),
-            (_, AttachmentKind::Image) => {
-                Ok(Some(Found { description: Some("a cat on a roof".into()), ..Found::default() }))
-            }
-            (_, AttachmentKind::Document) => {
-                Ok(Some(Found { title: Some("notes".into()), text: Some("buy milk".into()), ..Found::default() }))
-            }
+            (_, AttachmentKind::Image) => Ok(Some(AttachmentContent {
+                description: Some("a cat on a roof".into()),
+                ..AttachmentContent::default()
+            })),
+            (_, AttachmentKind::Document) => Ok(Some(AttachmentContent {
+                title: Some("notes".into()),
+                text: Some("buy milk".into()),
+                ..AttachmentContent::default()
+            })),
             (_, AttachmentKind::Other) => Ok(None),
         }
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use memory_context::flow::{End, ReflectionEvaluator, Why};
 use memory_context::records::{ChannelType, FactQuery, RoomState};
 
-use crate::stage::{Stage, Task, actions, entity, said, scope, text};
+use crate::stage::{Stage, Task, actions, audience, entity, said, text};
 
 #[tokio::test]
 async fn whether_to_answer() {
@@ -44,9 +44,9 @@ async fn whether_to_answer() {
         let mut stage = Stage::new().await;
         if is_muted {
             let participants = stage.records.participants();
-            participants.join(&scope().room, &entity("eliza")).await.expect("joins");
+            participants.join(&audience().room, &entity("eliza")).await.expect("joins");
             let muted = Some(RoomState::Muted);
-            participants.set_state(&scope().room, &entity("eliza"), muted).await.expect("muted");
+            participants.set_state(&audience().room, &entity("eliza"), muted).await.expect("muted");
         }
         let mut incoming = said(author, words, 1);
         incoming.message.content.channel_type = channel_type;
@@ -123,8 +123,8 @@ async fn what_is_learned_and_when() {
             assert_eq!(end, End::Completed);
             reflections += tasks.iter().filter(|task| **task == Task::Reflect).count();
         }
-        let known = stage.records.facts().recall(&scope(), &FactQuery::new("tea")).await.expect("read").facts;
-        let between = stage.records.relationships().of(&scope()).await.expect("read");
+        let known = stage.records.facts().recall(&audience(), &FactQuery::new("tea")).await.expect("read").facts;
+        let between = stage.records.relationships().of(&audience()).await.expect("read");
         let interactions: u64 = between.iter().map(|relationship| relationship.interactions).sum();
         assert_eq!((reflections, known.len(), interactions), (asked, facts, relationships), "{turns} {reflection}");
         assert!(known.iter().all(|found| found.fact.subject == entity("ana") && found.fact.author == entity("eliza")));

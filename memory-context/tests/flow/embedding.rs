@@ -9,7 +9,7 @@ use memory_context::records::NewFact;
 use memory_core::Result;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::stage::{NOW, Stage, at, entity, said, scope, text};
+use crate::stage::{NOW, Stage, at, audience, entity, said, text};
 
 type Asked = (Vec<String>, oneshot::Sender<()>);
 
@@ -64,7 +64,7 @@ async fn an_embedder_that_panics_takes_no_run_with_it() {
 #[tokio::test]
 async fn facts_takes_the_vector_that_was_asked_for_at_the_receipt() {
     let (mut stage, mut asked) = stage().await;
-    let fact = NewFact::new(scope().room, entity("ana"), entity("eliza"), "Ana likes tea", at(NOW - 9));
+    let fact = NewFact::new(audience().room, entity("ana"), entity("eliza"), "Ana likes tea", at(NOW - 9));
     stage.records.facts().remember(fact).await.expect("kept");
     let run = stage.receive(said("ana", "which tea do I drink", 1));
     let (texts, answer) = asked.recv().await.expect("asked");

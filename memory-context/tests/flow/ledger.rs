@@ -14,7 +14,7 @@ use memory_core::{
     Status, Updated,
 };
 
-use crate::stage::{Stage, said, scope, text};
+use crate::stage::{Stage, audience, said, text};
 
 /// An engine in memory that does not do everything.
 #[derive(Debug, Default)]
@@ -211,13 +211,13 @@ async fn a_message_whose_end_was_not_kept_counts_as_one_interaction() {
     let (end, _) = stage.play(said("ana", "hello", 1), |_| text("Hi")).await;
     assert_eq!((end, stage.memory("hello").await.status), (End::Completed, Status::Running));
     let relationships = stage.records.relationships();
-    assert!(relationships.of(&scope()).await.expect("read").is_empty(), "no evaluator runs twice");
+    assert!(relationships.of(&audience()).await.expect("read").is_empty(), "no evaluator runs twice");
     broken.ends_fail.store(false, Ordering::SeqCst);
     stage.leases_run_out();
     let other = stage.elsewhere(ContextParts::default(), |service| service);
     assert_eq!(other.recover().await.expect("no panic"), [End::Completed]);
     assert_eq!(other.memory("hello").await.status, Status::Completed);
-    let [one] = &stage.records.relationships().of(&scope()).await.expect("read")[..] else {
+    let [one] = &stage.records.relationships().of(&audience()).await.expect("read")[..] else {
         panic!("one relationship")
     };
     assert_eq!(one.interactions, 1);

@@ -13,11 +13,11 @@ use memory_context::prompt::{
     MemoryContext, MemoryLoadContext, MemoryStore, MemoryUpdate, PromptMemory, PromptSource, SyncReport,
 };
 use memory_context::records::{FactQuery, NewFact};
-use memory_context::state::{ComposeOptions, Composer, Services, Status, Turn};
+use memory_context::state::{ComposeOptions, Composer, ProviderStatus, Services, Turn};
 use memory_context::tool;
 use memory_core::{Error, ErrorKind, IdempotencyKey, Result};
 
-use crate::stage::{Call, NOW, Stage, Task, at, entity, once, said, said_in_group, scope, text};
+use crate::stage::{Call, NOW, Stage, Task, at, audience, entity, once, said, said_in_group, text};
 
 fn prompt_memory(stage: &Stage) -> PromptMemory {
     PromptMemory::new(stage.provider.documents())
@@ -45,7 +45,7 @@ fn doing(action: &str, parameters: &serde_json::Value) -> String {
 }
 
 async fn with_tools() -> Stage {
-    Stage::with_parts(tool::built_in()).await
+    Stage::with_parts(tool::built_in_tools()).await
 }
 
 #[tokio::test]
@@ -193,7 +193,7 @@ async fn a_prompt_memory_that_is_down_contributes_nothing_and_is_told() {
     let services = stage.services().with_prompt_memory(Arc::new(Down));
     let composer = Composer::builder(services).built_in().build().expect("names differ");
     let state = composer.compose_state(&Turn::new(message), &ComposeOptions::default()).await;
-    assert_eq!(state.outcome("PROMPT_MEMORY").expect("it ran").status, Status::Failed);
+    assert_eq!(state.outcome("PROMPT_MEMORY").expect("it ran").status, ProviderStatus::Failed);
     assert!(state.provider("PROMPT_MEMORY").is_none() && !state.text.is_empty());
 }
 
@@ -250,7 +250,7 @@ async fn a_prompt_memory_that_hangs_or_panics_loses_no_answer_and_is_told_again(
         };
         let mut stage = Stage::with(|services, _| source(services), |service| service).await;
         kept_by.set(prompt_memory(&stage)).expect("once");
-        stage.composer.add(tool::built_in()).expect("new names");
+        stage.composer.add(tool::built_in_tools()).expect("new names");
         // The answer behind the action says the same, so what failed is tried again.
         let update = "<update><text>Ana likes tea</text></update>";
         let first =
@@ -275,7 +275,7 @@ async fn the_tool_remember_tells_of_a_prompt_memory_that_fails() {
         };
         let mut stage = Stage::with(|services, _| source(services), |service| service).await;
         kept_by.set(prompt_memory(&stage)).expect("once");
-        stage.composer.add(tool::built_in()).expect("new names");
+        stage.composer.add(tool::built_in_tools()).expect("new names");
         let parameters = serde_json::json!({ "text": "Ana likes tea" });
         let (end, _) =
             stage.play(said("ana", "keep this", 1), |call| once(call, &doing("REMEMBER", &parameters))).await;
@@ -299,7 +299,7 @@ async fn a_prompt_memory_that_hangs_or_panics_is_left_out_of_the_prompt() {
             pending().await
         }
     }
-    for (failure, status) in [(Failure::Hang, Status::TimedOut), (Failure::Panic, Status::Failed)] {
+    for (failure, status) in [(Failure::Hang, ProviderStatus::TimedOut), (Failure::Panic, ProviderStatus::Failed)] {
         let mut stage =
             Stage::with(move |services, _| services.with_prompt_memory(Arc::new(Silent(failure))), |service| service)
                 .await;
@@ -323,8 +323,8 @@ async fn a_model_corrects_and_forgets_facts_of_its_scope() {
     }
     let known = async |stage: &Stage| {
         let facts = stage.records.facts();
-        let here = facts.newest(&scope(), 10).await.expect("read");
-        let there = memory_context::records::Scope::new(crate::stage::room("s"), entity("bo"));
+        let here = facts.newest(&audience(), 10).await.expect("read");
+        let there = memory_context::records::Audience::new(crate::stage::room("s"), entity("bo"));
         let texts = here.into_iter().chain(facts.newest(&there, 10).await.expect("read"));
         let mut texts: Vec<_> = texts.map(|fact| format!("{} ({})", fact.text, fact.kind)).collect();
         texts.sort();
@@ -354,7 +354,7 @@ async fn each_answer_counts_an_interaction() {
     stage.play(said("ana", "hello", 9), |_| text("Hi")).await;
     stage.play(said("ana", "bye", 5), |_| text("Bye")).await;
     stage.play(said("ana", "nothing", 1), |_| crate::stage::actions("IGNORE", "")).await;
-    let [one] = &stage.records.relationships().of(&scope()).await.expect("read")[..] else {
+    let [one] = &stage.records.relationships().of(&audience()).await.expect("read")[..] else {
         panic!("one relationship")
     };
     assert_eq!((one.source.as_str(), one.target.as_str(), one.interactions), ("ana", "eliza", 2));
@@ -383,12 +383,12 @@ impl Embedder for Same {
 #[tokio::test]
 async fn the_agent_makes_the_vectors_of_its_facts() {
     let mut stage = Stage::with_embedder(Arc::new(Same)).await;
-    let fact = NewFact::new(scope().room, entity("ana"), entity("eliza"), "Ana likes tea", at(NOW - 9));
+    let fact = NewFact::new(audience().room, entity("ana"), entity("eliza"), "Ana likes tea", at(NOW - 9));
     stage.records.facts().remember(fact).await.expect("kept");
     let query = FactQuery::new("beverage");
-    assert_eq!(stage.records.facts().recall(&scope(), &query).await.expect("read").unembedded, 1);
+    assert_eq!(stage.records.facts().recall(&audience(), &query).await.expect("read").unembedded, 1);
     stage.play(said("ana", "hello", 1), |_| text("Hi")).await;
-    let recalled = stage.records.facts().recall(&scope(), &query).await.expect("read");
+    let recalled = stage.records.facts().recall(&audience(), &query).await.expect("read");
     assert_eq!((recalled.unembedded, recalled.facts.len()), (0, 1));
     assert_eq!(stage.records.upkeep().await.expect("nothing to do"), 0);
 }
@@ -418,9 +418,9 @@ fn reflecting() -> impl Future<Output = Stage> {
 async fn what_the_agent_thinks_of_how_it_did_is_kept_and_shown() {
     let mut stage = reflecting().await;
     reflected(&mut stage, r#"{"thought":"I was too short with Ana"}"#).await;
-    let [thought] = &stage.records.reflections().newest(&scope(), 9).await.expect("read")[..] else { panic!("one") };
+    let [thought] = &stage.records.reflections().newest(&audience(), 9).await.expect("read")[..] else { panic!("one") };
     assert_eq!((thought.text.as_str(), thought.created_at), ("I was too short with Ana", at(NOW)));
-    let message = stage.records.messages().get(&scope(), thought.source).await.expect("read").expect("the message");
+    let message = stage.records.messages().get(&audience(), thought.source).await.expect("read").expect("the message");
     assert_eq!(message.content.author, entity("ana"));
     let composer = Composer::builder(stage.services()).built_in().build().expect("names differ");
     let state = composer.compose_state(&Turn::new(message), &ComposeOptions::only(["REFLECTIONS"])).await;
@@ -430,15 +430,15 @@ async fn what_the_agent_thinks_of_how_it_did_is_kept_and_shown() {
 #[tokio::test]
 async fn a_reflection_keeps_the_kind_of_a_fact_and_corrects_what_is_known() {
     let mut stage = reflecting().await;
-    let fact = NewFact::new(scope().room, entity("ana"), entity("eliza"), "Ana likes coffee", at(NOW - 99));
+    let fact = NewFact::new(audience().room, entity("ana"), entity("eliza"), "Ana likes coffee", at(NOW - 99));
     stage.records.facts().remember(fact).await.expect("kept");
     let reflection = r#"{"thought":"t","facts":[{"claim":"Ana likes tea","subject":"ana","type":"Opinion",
         "corrects":"Ana likes coffee"},{"claim":"Ana is here","subject":"ana","type":"status","corrects":"unknown"}]}"#;
     reflected(&mut stage, reflection).await;
-    let facts = stage.records.facts().newest(&scope(), 9).await.expect("read");
+    let facts = stage.records.facts().newest(&audience(), 9).await.expect("read");
     let facts: BTreeMap<_, _> = facts.iter().map(|fact| (fact.text.as_str(), fact.kind.as_str())).collect();
     assert_eq!(facts, BTreeMap::from([("Ana is here", "status"), ("Ana likes tea", "opinion")]));
     let opinions = FactQuery::new("What does Ana like?").of_kind("opinion");
-    let found = stage.records.facts().recall(&scope(), &opinions).await.expect("read").facts;
+    let found = stage.records.facts().recall(&audience(), &opinions).await.expect("read").facts;
     assert_eq!(found.iter().map(|found| found.fact.text.as_str()).collect::<Vec<_>>(), ["Ana likes tea"]);
 }

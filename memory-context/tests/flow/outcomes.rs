@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use memory_context::flow::{End, EventKind, Limits, Step, Why};
+use memory_context::flow::{End, EventKind, FlowStep, Limits, Why};
 use memory_context::records::{ChannelType, Room, RoomId};
 use memory_context::state::{ContextParts, Cx, Evaluation, Evaluator, EvaluatorInfo, Services};
 use memory_context::tool::Tool;
@@ -182,10 +182,10 @@ async fn the_room_does_not_wait_for_the_evaluators() {
     let mut stage = Stage::with(with, |service| service).await;
     let first = stage.receive(said("ana", "one", 2));
     stage.asked().await.answer(text("Hi"));
-    stage.step(|step| matches!(step, Step::Answered(_))).await;
+    stage.step(|step| matches!(step, FlowStep::Answered(_))).await;
     let second = stage.receive(said("ana", "two", 1));
     stage.asked().await.answer(text("Hi again"));
-    stage.step(|step| matches!(step, Step::Answered(_))).await;
+    stage.step(|step| matches!(step, FlowStep::Answered(_))).await;
     assert!(!first.is_finished() && !second.is_finished(), "both wait for theirs");
     gate.add_permits(2);
     assert_eq!((first.await.expect("no panic"), second.await.expect("no panic")), (End::Completed, End::Completed));

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use memory_context::flow::{End, Incoming, Limits, Step, Why};
+use memory_context::flow::{End, FlowStep, Incoming, Limits, Why};
 use tokio::time::advance;
 
-use crate::stage::{IGNORE, NOW, RESPOND, Stage, Task, at, entity, said, said_in_group, scope, text};
+use crate::stage::{IGNORE, NOW, RESPOND, Stage, Task, at, audience, entity, said, said_in_group, text};
 
 fn redelivered(mut incoming: Incoming, id: &str) -> Incoming {
     incoming.message = incoming.message.with_external_id(id);
@@ -125,7 +125,7 @@ async fn a_message_that_waits_is_stored_and_does_not_time_out_for_the_slowness_o
     let mut stored = 0;
     let newer = stage.receive(said("ana", "two", 1));
     while stored < 2 {
-        stage.step(|step| matches!(step, Step::Stored(_))).await;
+        stage.step(|step| matches!(step, FlowStep::Stored(_))).await;
         stored += 1;
     }
     assert!(stage.asked_already().is_none(), "it waits for the answer");
@@ -172,7 +172,7 @@ async fn a_message_is_decided_on_without_those_after_it() {
     let one = stage.receive(said_in_group("ana", "one", 2));
     let two = stage.receive(said_in_group("bo", "two", 1));
     for _ in 0..2 {
-        stage.step(|step| matches!(step, Step::Stored(_))).await;
+        stage.step(|step| matches!(step, FlowStep::Stored(_))).await;
     }
     let call = stage.asked().await;
     assert!(call.received().ends_with("ana: one") && !call.prompt.contains("bo: two"), "{}", call.prompt);
@@ -217,7 +217,7 @@ async fn what_could_not_be_said_is_marked_so() {
 #[tokio::test]
 async fn a_muted_room_hears_an_answer_to_the_name_alone() {
     let mut stage = Stage::new().await;
-    let (room, eliza) = (scope().room, entity("eliza"));
+    let (room, eliza) = (audience().room, entity("eliza"));
     stage.records.participants().join(&room, &eliza).await.expect("joins");
     let muted = Some(memory_context::records::RoomState::Muted);
     stage.records.participants().set_state(&room, &eliza, muted).await.expect("muted");

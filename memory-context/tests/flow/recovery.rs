@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use memory_context::flow::{End, Incoming, Limits, MessageService, Step, Why};
+use memory_context::flow::{End, FlowStep, Incoming, Limits, MessageService, Why};
 use memory_context::records::{ChannelType, Room};
 use memory_context::state::{ContextParts, Services};
 use memory_context::tool::Tool;
@@ -284,7 +284,7 @@ async fn a_newer_message_supersedes_an_older_one_after_a_restart_too() {
     let mut stage = Stage::new().await;
     let runs = [stage.receive(said_in_group("ana", "one", 3)), stage.receive(said_in_group("ana", "two", 2))];
     for _ in 0..2 {
-        stage.step(|step| matches!(step, Step::Stored(_))).await;
+        stage.step(|step| matches!(step, FlowStep::Stored(_))).await;
     }
     let call = stage.asked().await;
     for run in runs {

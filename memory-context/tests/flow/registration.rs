@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use memory_context::flow::{End, ReflectionEvaluator, RespondRules, Why};
-use memory_context::records::{RoomState, Scope};
+use memory_context::records::{Audience, RoomState};
 use memory_context::state::{
     ContextPart, ContextParts, ContextProvider, Cx, Evaluation, Evaluator, EvaluatorInfo, ProviderInfo, ProviderResult,
 };
@@ -13,7 +13,9 @@ use memory_context::template::{Template, Templates};
 use memory_context::tool::{self, Tool, ToolOutput};
 use memory_core::Result;
 
-use crate::stage::{IGNORE, RESPOND, Stage, Task, actions as answer, entity, once, said, said_in_group, scope, text};
+use crate::stage::{
+    IGNORE, RESPOND, Stage, Task, actions as answer, audience, entity, once, said, said_in_group, text,
+};
 
 /// Gives a text.
 #[derive(Debug)]
@@ -35,7 +37,7 @@ fn note(info: ProviderInfo, text: &'static str) -> Arc<dyn ContextProvider> {
 }
 
 async fn state_of(stage: &Stage) -> Option<RoomState> {
-    let agent = stage.records.participants().get(&scope(), &entity("eliza")).await.expect("read");
+    let agent = stage.records.participants().get(&audience(), &entity("eliza")).await.expect("read");
     agent.and_then(|agent| agent.state)
 }
 
@@ -43,7 +45,7 @@ async fn state_of(stage: &Stage) -> Option<RoomState> {
 #[tokio::test]
 async fn rooms_are_followed_and_muted_until_that_is_changed() {
     use RoomState::{Followed, Muted};
-    let mut stage = Stage::with_parts(tool::built_in()).await;
+    let mut stage = Stage::with_parts(tool::built_in_tools()).await;
     for (action, offered, state) in [
         ("FOLLOW_ROOM", "FOLLOW_ROOM MUTE_ROOM", Some(Followed)),
         ("UNFOLLOW_ROOM", "UNFOLLOW_ROOM MUTE_ROOM", None),
@@ -83,7 +85,7 @@ async fn rooms_are_followed_and_muted_until_that_is_changed() {
         assert_eq!(stage.stored().await.len(), before + 1 + asked.len(), "it is stored");
     }
     // Where it follows a room, a model decides as before.
-    stage.records.participants().set_state(&scope().room, &entity("eliza"), Some(Followed)).await.expect("set");
+    stage.records.participants().set_state(&audience().room, &entity("eliza"), Some(Followed)).await.expect("set");
     let (end, asked) = stage.play(said_in_group("bo", "hello", 1), |_| IGNORE.to_owned()).await;
     assert_eq!((end, asked), (End::Ignored(Why::Model), vec![Task::Decide]));
 }
@@ -233,7 +235,7 @@ async fn what_a_tool_found_reaches_the_templates() {
     // Taken away while the agent runs, it is offered no more.
     assert!(stage.composer.remove(&ContextPart::Tool("LOOK".into())));
     stage.play(said("ana", "And now?", 1), |call| once(call, &answer("LOOK", ""))).await;
-    let elsewhere = Scope::new(scope().room, entity("ana"));
+    let elsewhere = Audience::new(audience().room, entity("ana"));
     let newest = stage.records.messages().recent(&elsewhere, 1).await.expect("read").remove(0);
     assert_eq!(newest.content.text, "there are no tools");
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use memory_context::flow::{End, Incoming};
-use memory_context::records::Scope;
+use memory_context::records::Audience;
 
 use crate::stage::{Stage, entity, room, said, text};
 
@@ -51,8 +51,8 @@ async fn a_hundred_rooms_go_on_at_once_and_each_in_order() {
     }
     assert_eq!(stage.platform.texts().len(), ROOMS);
     for number in 0..ROOMS {
-        let scope = Scope::new(room(&format!("r{number}")), entity("ana"));
-        let stored = stage.records.messages().recent(&scope, 10).await.expect("read");
+        let audience = Audience::new(room(&format!("r{number}")), entity("ana"));
+        let stored = stage.records.messages().recent(&audience, 10).await.expect("read");
         let texts: Vec<_> = stored.iter().rev().map(|message| message.content.text.clone()).collect();
         let expected = match number % 2 {
             0 => vec![format!("one {number}"), format!("to one {number}")],

@@ -8,9 +8,9 @@ use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use futures::{FutureExt, StreamExt};
 use memory_context::embedding::Embedder;
-use memory_context::flow::{End, EventKind, Events, Incoming, MessageService, Notice, Platform, Step};
+use memory_context::flow::{End, EventKind, Events, FlowStep, Incoming, MessageService, Notice, Platform};
 use memory_context::records::{
-    ActionResult, AgentId, ChannelType, EntityId, Message, MessageContent, NewMessage, Records, RoomId, Scope,
+    ActionResult, AgentId, Audience, ChannelType, EntityId, Message, MessageContent, NewMessage, Records, RoomId,
 };
 use memory_context::state::{Character, Composer, ContextParts, Services};
 use memory_context::tool;
@@ -170,7 +170,7 @@ impl Stage {
     /// Another process on the same memory, with the built-in tools.
     pub(crate) fn restarted(&self) -> Self {
         let provider = Arc::clone(&self.provider);
-        Self::on(provider, |services, _| services, tool::built_in(), None, |service| service)
+        Self::on(provider, |services, _| services, tool::built_in_tools(), None, |service| service)
     }
 
     /// The same on another provider.
@@ -300,7 +300,7 @@ impl Stage {
     }
 
     /// Waits for a step of any run.
-    pub(crate) async fn step(&mut self, is_meant: impl Fn(&Step) -> bool) {
+    pub(crate) async fn step(&mut self, is_meant: impl Fn(&FlowStep) -> bool) {
         while !matches!(self.event().await, EventKind::Step(step) if is_meant(&step)) {}
     }
 
@@ -315,7 +315,7 @@ impl Stage {
 
     /// All that is stored of the room, oldest first.
     pub(crate) async fn stored(&self) -> Vec<Message> {
-        let mut stored = self.records.messages().recent(&scope(), 1_000).await.expect("read");
+        let mut stored = self.records.messages().recent(&audience(), 1_000).await.expect("read");
         stored.reverse();
         stored
     }
@@ -338,13 +338,13 @@ pub(crate) fn entity(name: &str) -> EntityId {
 }
 
 /// The room of most tests, as Ana sees it.
-pub(crate) fn scope() -> Scope {
-    Scope::new(room("r"), entity("ana"))
+pub(crate) fn audience() -> Audience {
+    Audience::new(room("r"), entity("ana"))
 }
 
 /// What somebody said so many milliseconds ago.
 pub(crate) fn said(author: &str, text: &str, ago: i64) -> Incoming {
-    let content = MessageContent::new(scope().room, entity(author), text);
+    let content = MessageContent::new(audience().room, entity(author), text);
     Incoming { message: NewMessage::new(content, at(NOW - ago)), is_addressed: false }
 }
 

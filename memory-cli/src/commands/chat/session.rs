@@ -7,8 +7,8 @@ use std::time::Duration;
 use futures::stream::BoxStream;
 use futures::{FutureExt as _, StreamExt as _};
 use memory_context::agent::{Agent, Conversation, End, Piece};
-use memory_context::flow::{Event, EventKind, Notice, Step};
-use memory_context::records::{EntityId, Scope};
+use memory_context::flow::{Event, EventKind, FlowStep, Notice};
+use memory_context::records::{Audience, EntityId};
 use memory_core::MemoryId;
 use tokio::time::timeout;
 
@@ -125,7 +125,9 @@ impl<'a> Session<'a> {
         log(notice);
         let room = &self.asking.room.room().id;
         match notice {
-            Notice::Event(Event { run, kind: EventKind::Step(Step::Answered(message)), .. }) if run.room == *room => {
+            Notice::Event(Event { run, kind: EventKind::Step(FlowStep::Answered(message)), .. })
+                if run.room == *room =>
+            {
                 self.show(*message).await
             }
             _ => Ok(()),
@@ -134,8 +136,8 @@ impl<'a> Session<'a> {
 
     async fn show(&mut self, message: MemoryId) -> anyhow::Result<()> {
         let Asking { agent, room, user, .. } = &self.asking;
-        let scope = Scope::new(room.room().id.clone(), EntityId::parse(user)?);
-        if let Some(message) = agent.records().messages().get(&scope, message).await? {
+        let audience = Audience::new(room.room().id.clone(), EntityId::parse(user)?);
+        if let Some(message) = agent.records().messages().get(&audience, message).await? {
             self.shown.said(&message)?;
         }
         Ok(())
@@ -151,10 +153,10 @@ fn log(notice: &Notice) {
     let (run, room, author) = (run.id, &run.room, &run.author);
     match kind {
         EventKind::Started => tracing::info!(%run, %room, %author, "a run began"),
-        EventKind::Step(Step::Stored(message)) => tracing::info!(%run, %message, "the message is stored"),
-        EventKind::Step(Step::Answered(message)) => tracing::info!(%run, %message, "the answer is stored"),
-        EventKind::Step(Step::ActionStarted { action }) => tracing::info!(%run, action, "an action began"),
-        EventKind::Step(Step::ActionEnded { action, success }) => {
+        EventKind::Step(FlowStep::Stored(message)) => tracing::info!(%run, %message, "the message is stored"),
+        EventKind::Step(FlowStep::Answered(message)) => tracing::info!(%run, %message, "the answer is stored"),
+        EventKind::Step(FlowStep::ActionStarted { action }) => tracing::info!(%run, action, "an action began"),
+        EventKind::Step(FlowStep::ActionEnded { action, success }) => {
             tracing::info!(%run, action, success, "an action ended")
         }
         EventKind::Step(_) => {}

@@ -1,7 +1,7 @@
 //! Who may speak where.
 
 use memory_context::agent::{Agent, Conversation, DIRECT};
-use memory_context::records::{AgentId, ChannelType, EntityId, Room, RoomId, Scope};
+use memory_context::records::{AgentId, Audience, ChannelType, EntityId, Room, RoomId};
 use memory_core::{Error, ErrorKind, Result};
 
 use super::request::Question;
@@ -27,11 +27,11 @@ pub(super) async fn conversation(agent: &Agent, access: &Access, question: &Ques
     if name.starts_with(DIRECT) {
         return refused();
     }
-    let scope = Scope::new(id.clone(), user.clone());
-    let Some(known) = records.rooms().get(&scope).await? else {
+    let audience = Audience::new(id.clone(), user.clone());
+    let Some(known) = records.rooms().get(&audience).await? else {
         return Ok(agent.room(Room::new(id, ChannelType::Group)));
     };
-    if known.channel_type.is_direct() && records.participants().get(&scope, &user).await?.is_none() {
+    if known.channel_type.is_direct() && records.participants().get(&audience, &user).await?.is_none() {
         return refused();
     }
     Ok(agent.room(known))

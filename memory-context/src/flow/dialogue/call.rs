@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Dialogue, MAX_NAME_SHOWN, Spoken, unless_lost};
 use crate::flow::answer::MAX_ANSWER;
-use crate::flow::{Recorded, Step, voice};
+use crate::flow::{FlowStep, Recorded, voice};
 use crate::records::{self, ActionStatus};
 use crate::state::{MAX_RESULT, Note, ToolResult, cut};
 use crate::tool::{MAX_ARGUMENTS, Tool, ToolContext, ToolOutput};
@@ -36,7 +36,7 @@ impl Dialogue<'_> {
         self.calls += 1;
         let tool = self.tool(name);
         let action = tool.as_ref().map(|tool| tool.name().to_owned()).unwrap_or_default();
-        self.run.step(Step::ActionStarted { action: action.clone() });
+        self.run.step(FlowStep::ActionStarted { action: action.clone() });
         let called = if action.is_empty() { cut(name, MAX_NAME_SHOWN).into_owned() } else { action.clone() };
         let mut result = self.call_once(&step, called, tool, arguments).await?;
         if let Some(text) = result.text.clone().filter(|_| result.is_said)
@@ -46,7 +46,7 @@ impl Dialogue<'_> {
             (result.success, result.is_said, result.error) = (false, false, Some(error.to_string()));
         }
         self.change_actions(|actions| actions.end_step(at, result.success));
-        self.run.step(Step::ActionEnded { action, success: result.success });
+        self.run.step(FlowStep::ActionEnded { action, success: result.success });
         self.keep(&step, result.clone()).await?;
         Ok(result)
     }

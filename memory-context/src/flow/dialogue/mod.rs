@@ -15,7 +15,7 @@ pub(super) use self::round::Said;
 use self::round::{Calls, Refused};
 use super::answer::{MessageAnswer, Mode, REPLY, is};
 use super::attachments::for_model;
-use super::{End, Journal, MessageService, Recorded, Run, Step, Why, voice};
+use super::{End, FlowStep, Journal, MessageService, Recorded, Run, Why, voice};
 use crate::prompt::MemoryUpdate;
 use crate::records::Message;
 use crate::state::{
@@ -387,7 +387,7 @@ impl<'a> Dialogue<'a> {
             self.service.voice().within(limit).say_once(self.journal, spoken.step, self.run.context(), new).await?;
         (self.has_said, self.is_stale) = (true, true);
         self.run.tap().said(&message);
-        self.run.step(Step::Answered(message.id));
+        self.run.step(FlowStep::Answered(message.id));
         Ok(message)
     }
 

@@ -8,11 +8,11 @@ use crate::hash;
 use crate::records::{ChannelType, Entity, EntityId, Room, RoomId, World, WorldId};
 
 /// What [`Room::source`] is.
-pub const SOURCE: &str = "bus";
+const SOURCE: &str = "bus";
 
 /// Where a message was published, and by whom.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Message {
+pub struct BusMessage {
     /// What the topic belongs to.
     pub namespace: String,
     /// Where it was published.
@@ -21,34 +21,41 @@ pub struct Message {
     pub publisher: String,
 }
 
-/// A topic of a namespace; `InvalidInput` when either is empty. Names of any length go into an id by their hash.
-pub fn room_id(namespace: &str, topic: &str) -> Result<RoomId> {
-    RoomId::parse(id("topic", &[namespace, topic])?)
+impl RoomId {
+    /// The room that a topic of a namespace is; `InvalidInput` when either name is empty. Names of any length go into an id by
+    /// their hash.
+    pub fn of_bus(namespace: &str, topic: &str) -> Result<Self> {
+        Self::parse(id("topic", &[namespace, topic])?)
+    }
 }
 
-/// A namespace; `InvalidInput` when it is empty.
-pub fn world_id(namespace: &str) -> Result<WorldId> {
-    WorldId::parse(id("namespace", &[namespace])?)
+impl WorldId {
+    /// The world that a namespace of a message bus is; `InvalidInput` when its name is empty.
+    pub fn of_bus(namespace: &str) -> Result<Self> {
+        Self::parse(id("namespace", &[namespace])?)
+    }
 }
 
-/// A publisher of a namespace; `InvalidInput` when either is empty. Those of the same name in two namespaces are two.
-pub fn entity_id(namespace: &str, publisher: &str) -> Result<EntityId> {
-    EntityId::parse(id("publisher", &[namespace, publisher])?)
+impl EntityId {
+    /// A publisher of a namespace; `InvalidInput` when either name is empty. Those of the same name in two namespaces are two.
+    pub fn of_bus(namespace: &str, publisher: &str) -> Result<Self> {
+        Self::parse(id("publisher", &[namespace, publisher])?)
+    }
 }
 
-impl TryFrom<&Message> for Origin {
+impl TryFrom<&BusMessage> for Origin {
     type Error = Error;
 
-    fn try_from(message: &Message) -> Result<Self> {
-        let Message { namespace, topic, publisher } = message;
-        let mut world = World::new(world_id(namespace)?);
+    fn try_from(message: &BusMessage) -> Result<Self> {
+        let BusMessage { namespace, topic, publisher } = message;
+        let mut world = World::new(WorldId::of_bus(namespace)?);
         world.name = Some(namespace.clone());
-        let mut room = Room::new(room_id(namespace, topic)?, ChannelType::Group);
+        let mut room = Room::new(RoomId::of_bus(namespace, topic)?, ChannelType::Group);
         room.name = Some(topic.clone());
         room.source = SOURCE.to_owned();
         room.world = Some(world.id.clone());
         room.channel_id = Some(topic.clone());
-        let author = Entity::new(entity_id(namespace, publisher)?, publisher);
+        let author = Entity::new(EntityId::of_bus(namespace, publisher)?, publisher);
         Ok(Self { world: Some(world), room, author })
     }
 }
@@ -69,30 +76,37 @@ mod tests {
 
     #[test]
     fn topics_are_rooms_of_their_namespace() {
-        let message = Message { namespace: "shop".into(), topic: "orders".into(), publisher: "ana".into() };
+        let message = BusMessage { namespace: "shop".into(), topic: "orders".into(), publisher: "ana".into() };
         let origin = Origin::try_from(&message).expect("valid");
         let world = origin.world.expect("a namespace");
         assert_eq!((world.name.as_deref(), origin.room.name.as_deref()), (Some("shop"), Some("orders")));
         assert_eq!(origin.room.world, Some(world.id));
         assert_eq!(origin.author.names, ["ana"]);
-        assert_eq!(origin.room.id, room_id("shop", "orders").expect("valid"));
+        assert_eq!(origin.room.id, RoomId::of_bus("shop", "orders").expect("valid"));
     }
 
     #[test]
     fn no_two_names_share_an_id() {
         let rooms = [("a/b", "c"), ("a", "b/c"), ("a", "b"), ("ab", "c"), ("b", "a")];
         for (at, (namespace, topic)) in rooms.iter().enumerate() {
-            let id = room_id(namespace, topic).expect("valid");
-            assert!(rooms[..at].iter().all(|(namespace, topic)| room_id(namespace, topic).expect("valid") != id));
+            let id = RoomId::of_bus(namespace, topic).expect("valid");
+            assert!(
+                rooms[..at].iter().all(|(namespace, topic)| RoomId::of_bus(namespace, topic).expect("valid") != id)
+            );
         }
-        assert_ne!(room_id("a", "b").expect("valid").as_str(), entity_id("a", "b").expect("valid").as_str());
-        assert_ne!(entity_id("a", "bot").expect("valid"), entity_id("b", "bot").expect("valid"));
+        assert_ne!(
+            RoomId::of_bus("a", "b").expect("valid").as_str(),
+            EntityId::of_bus("a", "b").expect("valid").as_str()
+        );
+        assert_ne!(EntityId::of_bus("a", "bot").expect("valid"), EntityId::of_bus("b", "bot").expect("valid"));
     }
 
     #[test]
     fn long_and_odd_names_are_names_and_empty_ones_are_not() {
-        assert!(room_id(&"x".repeat(1_000), "a\nb").is_ok());
-        for refused in [room_id("", "a").map(drop), room_id("a", "").map(drop), world_id("").map(drop)] {
+        assert!(RoomId::of_bus(&"x".repeat(1_000), "a\nb").is_ok());
+        for refused in
+            [RoomId::of_bus("", "a").map(drop), RoomId::of_bus("a", "").map(drop), WorldId::of_bus("").map(drop)]
+        {
             assert_eq!(refused.expect_err("empty").kind(), ErrorKind::InvalidInput);
         }
     }

@@ -7,7 +7,7 @@ use super::Origin;
 use crate::records::{ChannelType, Entity, EntityId, Room, RoomId, World, WorldId};
 
 /// What [`Room::source`] is.
-pub const SOURCE: &str = "discord";
+const SOURCE: &str = "discord";
 
 /// A server, which the API calls a guild.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -39,7 +39,7 @@ pub struct Channel {
 
 /// A user.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct User {
+pub struct DiscordUser {
     /// Its snowflake.
     pub id: String,
     /// Unique on the platform.
@@ -49,19 +49,25 @@ pub struct User {
     pub global_name: Option<String>,
 }
 
-/// The id of a user; `InvalidInput` when it is no snowflake.
-pub fn entity_id(user: &str) -> Result<EntityId> {
-    EntityId::parse(id(user)?)
+impl EntityId {
+    /// The id of a user of Discord; `InvalidInput` when it is no snowflake.
+    pub fn of_discord(user: &str) -> Result<Self> {
+        Self::parse(id(user)?)
+    }
 }
 
-/// The id of a channel; `InvalidInput` when it is no snowflake.
-pub fn room_id(channel: &str) -> Result<RoomId> {
-    RoomId::parse(id(channel)?)
+impl RoomId {
+    /// The id of a channel of Discord; `InvalidInput` when it is no snowflake.
+    pub fn of_discord(channel: &str) -> Result<Self> {
+        Self::parse(id(channel)?)
+    }
 }
 
-/// The id of a server; `InvalidInput` when it is no snowflake.
-pub fn world_id(guild: &str) -> Result<WorldId> {
-    WorldId::parse(id(guild)?)
+impl WorldId {
+    /// The id of a server of Discord; `InvalidInput` when it is no snowflake.
+    pub fn of_discord(guild: &str) -> Result<Self> {
+        Self::parse(id(guild)?)
+    }
 }
 
 /// What kind of room a channel is; `InvalidInput` where nothing can be said, as in a category. The numbers are those of
@@ -82,9 +88,9 @@ impl TryFrom<&Guild> for World {
     type Error = Error;
 
     fn try_from(guild: &Guild) -> Result<Self> {
-        let mut world = Self::new(world_id(&guild.id)?);
+        let mut world = Self::new(WorldId::of_discord(&guild.id)?);
         world.name = Some(guild.name.clone());
-        world.owner = guild.owner_id.as_deref().map(entity_id).transpose()?;
+        world.owner = guild.owner_id.as_deref().map(EntityId::of_discord).transpose()?;
         Ok(world)
     }
 }
@@ -93,30 +99,30 @@ impl TryFrom<&Channel> for Room {
     type Error = Error;
 
     fn try_from(channel: &Channel) -> Result<Self> {
-        let mut room = Self::new(room_id(&channel.id)?, channel_type(channel.kind)?);
+        let mut room = Self::new(RoomId::of_discord(&channel.id)?, channel_type(channel.kind)?);
         room.name = channel.name.clone();
         room.source = SOURCE.to_owned();
-        room.world = channel.guild_id.as_deref().map(world_id).transpose()?;
+        room.world = channel.guild_id.as_deref().map(WorldId::of_discord).transpose()?;
         room.channel_id = Some(channel.id.clone());
         Ok(room)
     }
 }
 
-impl TryFrom<&User> for Entity {
+impl TryFrom<&DiscordUser> for Entity {
     type Error = Error;
 
-    fn try_from(user: &User) -> Result<Self> {
+    fn try_from(user: &DiscordUser) -> Result<Self> {
         let mut names = vec![user.username.clone()];
         if let Some(name) = user.global_name.clone().filter(|name| *name != user.username) {
             names.insert(0, name);
         }
-        Ok(Self { names, ..Self::new(entity_id(&user.id)?, "") })
+        Ok(Self { names, ..Self::new(EntityId::of_discord(&user.id)?, "") })
     }
 }
 
 impl Origin {
     /// What a user said in a channel; `InvalidInput` also when the channel belongs to another server.
-    pub fn of_discord(guild: Option<&Guild>, channel: &Channel, author: &User) -> Result<Self> {
+    pub fn of_discord(guild: Option<&Guild>, channel: &Channel, author: &DiscordUser) -> Result<Self> {
         if guild.map(|guild| &guild.id) != channel.guild_id.as_ref() {
             return Err(Error::invalid("the Discord channel does not belong to this server"));
         }
@@ -140,7 +146,7 @@ mod tests {
         from_value(json!({ "id": "1", "name": "Shop", "owner_id": "30", "roles": [] })).expect("as the API has it")
     }
 
-    fn user() -> User {
+    fn user() -> DiscordUser {
         let user = json!({ "id": "30", "username": "ana", "global_name": "Ana", "discriminator": "0" });
         from_value(user).expect("as the API has it")
     }
@@ -198,7 +204,7 @@ mod tests {
     #[test]
     fn ids_are_snowflakes() {
         for id in ["", "x", "-1", "1:2", "99999999999999999999"] {
-            assert!(room_id(id).is_err(), "{id}");
+            assert!(RoomId::of_discord(id).is_err(), "{id}");
         }
     }
 }

@@ -56,13 +56,13 @@ mod tests {
 
     use memory_core::{InMemory, MemoryProvider};
 
-    use super::super::bus;
+    use super::super::bus::BusMessage;
     use super::*;
     use crate::flow::is_own;
-    use crate::records::{ChannelType, Scope};
+    use crate::records::{Audience, ChannelType};
 
     fn origin(publisher: &str) -> Origin {
-        let message = bus::Message { namespace: "shop".into(), topic: "orders".into(), publisher: publisher.into() };
+        let message = BusMessage { namespace: "shop".into(), topic: "orders".into(), publisher: publisher.into() };
         Origin::try_from(&message).expect("valid")
     }
 
@@ -75,12 +75,12 @@ mod tests {
         for _ in 0..2 {
             origin.ensure(&records).await.expect("kept");
         }
-        let scope = Scope::new(origin.room.id.clone(), origin.author.id.clone());
-        assert_eq!(records.rooms().get(&scope).await.expect("read"), Some(origin.room.clone()));
-        assert_eq!(records.worlds().get(&scope).await.expect("read"), origin.world);
-        let entity = records.entities().get(&scope, &origin.author.id).await.expect("read");
+        let audience = Audience::new(origin.room.id.clone(), origin.author.id.clone());
+        assert_eq!(records.rooms().get(&audience).await.expect("read"), Some(origin.room.clone()));
+        assert_eq!(records.worlds().get(&audience).await.expect("read"), origin.world);
+        let entity = records.entities().get(&audience, &origin.author.id).await.expect("read");
         assert_eq!(entity, Some(origin.author.clone()));
-        let present = records.participants().of_room(&scope).await.expect("read");
+        let present = records.participants().of_room(&audience).await.expect("read");
         let present: Vec<_> = present.into_iter().map(|participant| participant.entity).collect();
         assert_eq!(present, [records.agent().entity(), origin.author.id.clone()]);
     }
@@ -88,7 +88,7 @@ mod tests {
     #[test]
     fn the_agent_knows_its_own_account() {
         let agent = AgentId::parse("agent").expect("valid");
-        let account = bus::entity_id("shop", "bot").expect("valid");
+        let account = EntityId::of_bus("shop", "bot").expect("valid");
         for (publisher, own) in [("bot", true), ("ana", false)] {
             let content = origin(publisher).seen_by(&agent, &account).message("hello");
             assert_eq!(is_own(&agent, &content), own, "{publisher}");

@@ -7,7 +7,7 @@ use super::Origin;
 use crate::records::{ChannelType, Entity, EntityId, Room, RoomId, World, WorldId};
 
 /// What [`Room::source`] is.
-pub const SOURCE: &str = "telegram";
+const SOURCE: &str = "telegram";
 
 /// A chat.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,7 +38,7 @@ pub enum ChatKind {
 
 /// A user.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct User {
+pub struct TelegramUser {
     /// Unique on the platform.
     pub id: i64,
     /// What it is called.
@@ -51,22 +51,28 @@ pub struct User {
     pub username: Option<String>,
 }
 
-/// The id of a user.
-pub fn entity_id(user: i64) -> Result<EntityId> {
-    EntityId::parse(format!("{SOURCE}:{user}"))
-}
-
-/// The id of a chat, or of a topic in it.
-pub fn room_id(chat: i64, topic: Option<i64>) -> Result<RoomId> {
-    match topic {
-        Some(topic) => RoomId::parse(format!("{SOURCE}:{chat}:{topic}")),
-        None => RoomId::parse(format!("{SOURCE}:{chat}")),
+impl EntityId {
+    /// The id of a user of Telegram.
+    pub fn of_telegram(user: i64) -> Result<Self> {
+        Self::parse(format!("{SOURCE}:{user}"))
     }
 }
 
-/// The id of the world that a group is.
-pub fn world_id(chat: i64) -> Result<WorldId> {
-    WorldId::parse(format!("{SOURCE}:{chat}"))
+impl RoomId {
+    /// The id of a chat of Telegram, or of a topic in it.
+    pub fn of_telegram(chat: i64, topic: Option<i64>) -> Result<Self> {
+        match topic {
+            Some(topic) => Self::parse(format!("{SOURCE}:{chat}:{topic}")),
+            None => Self::parse(format!("{SOURCE}:{chat}")),
+        }
+    }
+}
+
+impl WorldId {
+    /// The id of the world that a group of Telegram is.
+    pub fn of_telegram(chat: i64) -> Result<Self> {
+        Self::parse(format!("{SOURCE}:{chat}"))
+    }
 }
 
 impl ChatKind {
@@ -80,15 +86,15 @@ impl ChatKind {
     }
 }
 
-impl TryFrom<&User> for Entity {
+impl TryFrom<&TelegramUser> for Entity {
     type Error = Error;
 
-    fn try_from(user: &User) -> Result<Self> {
+    fn try_from(user: &TelegramUser) -> Result<Self> {
         let name = match &user.last_name {
             Some(last) => format!("{} {last}", user.first_name),
             None => user.first_name.clone(),
         };
-        let mut entity = Self::new(entity_id(user.id)?, name);
+        let mut entity = Self::new(EntityId::of_telegram(user.id)?, name);
         entity.names.extend(user.username.clone().filter(|name| *name != entity.names[0]));
         Ok(entity)
     }
@@ -97,17 +103,17 @@ impl TryFrom<&User> for Entity {
 impl Origin {
     /// What a user said in a chat, or in a topic of it, which is a thread. A group or a channel is a world of which it is a room
     /// as well; a private chat belongs to nothing.
-    pub fn of_telegram(chat: &Chat, topic: Option<i64>, author: &User) -> Result<Self> {
+    pub fn of_telegram(chat: &Chat, topic: Option<i64>, author: &TelegramUser) -> Result<Self> {
         let world = match chat.kind {
             ChatKind::Private => None,
             ChatKind::Group | ChatKind::Supergroup | ChatKind::Channel => {
-                let mut world = World::new(world_id(chat.id)?);
+                let mut world = World::new(WorldId::of_telegram(chat.id)?);
                 world.name = chat.title.clone();
                 Some(world)
             }
         };
         let channel_type = if topic.is_some() { ChannelType::Thread } else { chat.kind.channel_type() };
-        let mut room = Room::new(room_id(chat.id, topic)?, channel_type);
+        let mut room = Room::new(RoomId::of_telegram(chat.id, topic)?, channel_type);
         room.name = chat.title.clone();
         room.source = SOURCE.to_owned();
         room.world = world.as_ref().map(|world| world.id.clone());
@@ -122,7 +128,7 @@ mod tests {
 
     use super::*;
 
-    fn user() -> User {
+    fn user() -> TelegramUser {
         let user = json!({ "id": 7, "is_bot": false, "first_name": "Ana", "last_name": "Li", "username": "ana" });
         from_value(user).expect("as the API has it")
     }
@@ -151,7 +157,7 @@ mod tests {
     fn users_are_entities() {
         let entity = Entity::try_from(&user()).expect("valid");
         assert_eq!((entity.id.as_str(), &entity.names[..]), ("telegram:7", &["Ana Li", "ana"].map(Into::into)[..]));
-        let bare = User { last_name: None, username: Some("Ana".into()), ..user() };
+        let bare = TelegramUser { last_name: None, username: Some("Ana".into()), ..user() };
         assert_eq!(Entity::try_from(&bare).expect("valid").names, ["Ana"]);
     }
 }

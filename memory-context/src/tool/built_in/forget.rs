@@ -23,7 +23,7 @@ pub(super) fn tool() -> Tool {
 async fn forget(Correction { fact, correction }: Correction, context: ToolContext) -> Result<&'static str> {
     let (records, message) = (context.records(), context.message());
     let facts = records.facts();
-    let known = facts.find(&context.scope(), fact.trim()).await?;
+    let known = facts.find(&context.audience(), fact.trim()).await?;
     let known = known.ok_or_else(|| {
         Error::new(
             ErrorKind::NotFound,

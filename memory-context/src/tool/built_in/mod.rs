@@ -18,7 +18,7 @@ use crate::state::ContextParts;
 /// | `FORGET` | takes a fact away, or puts what is right in its place |
 ///
 /// `REPLY` and `IGNORE` belong to the flow.
-pub fn built_in() -> ContextParts {
+pub fn built_in_tools() -> ContextParts {
     let tools = [nothing::tool()].into_iter().chain(room::tools()).chain([remember::tool(), forget::tool()]);
     ContextParts { tools: tools.collect(), ..ContextParts::default() }
 }

@@ -2,7 +2,7 @@
 
 use memory_core::Result;
 
-use crate::records::{RoomState, Scope};
+use crate::records::{Audience, RoomState};
 use crate::tool::{Tool, ToolContext};
 
 /// What becomes of the way in which the agent follows the room of the message. It holds until it is changed.
@@ -27,8 +27,8 @@ impl Change {
             .repeatable()
             .when(move |message, services| async move {
                 let (records, content) = (services.records(), &message.content);
-                let scope = Scope::new(content.room.clone(), content.author.clone());
-                let follows = records.participants().get(&scope, &records.agent().entity()).await?;
+                let audience = Audience::new(content.room.clone(), content.author.clone());
+                let follows = records.participants().get(&audience, &records.agent().entity()).await?;
                 Ok(self.is_possible(follows.and_then(|follows| follows.state)))
             });
         ["CHAT", "CHANNEL", "CONVERSATION", "THREAD"]

@@ -4,7 +4,7 @@ use memory_context::records::{AWAITING_CHOICE, Choice, ChoiceOption, NewChoice, 
 use memory_core::{Context, ErrorKind, Memory, MemoryId, Metadata, NewMemory, SpaceId, Status, Trigger};
 use serde_json::{Value, json};
 
-use super::{at, room, said, scope};
+use super::{at, audience, room, said};
 use crate::stage::{CaseResult, Stage, cases};
 
 cases! {
@@ -34,11 +34,11 @@ async fn a_choice_waits_in_its_room_until_it_is_made(stage: Stage) -> CaseResult
     let (first, second) = (ask(&records, "r", "Post it?").await, ask(&records, "r", "Really?").await);
     ask(&records, "r-1", "Elsewhere?").await;
     ask(&stage.records("b"), "r", "Somebody else's?").await;
-    let open = stage.records_elsewhere("a").choices().open(&scope("r", "ana")).await?;
+    let open = stage.records_elsewhere("a").choices().open(&audience("r", "ana")).await?;
     assert_eq!(open, [first.clone(), second.clone()]);
     assert_eq!((open[0].prompt.as_str(), &open[0].options[1]), ("Post it?", &option("no")));
-    records.choices().choose(&scope("r", "ana"), first.id, "no").await?;
-    assert_eq!(records.choices().open(&scope("r", "ana")).await?, [second]);
+    records.choices().choose(&audience("r", "ana"), first.id, "no").await?;
+    assert_eq!(records.choices().open(&audience("r", "ana")).await?, [second]);
     let memory = stored(&stage, first.id).await;
     assert_eq!(memory.status, Status::Completed);
     let context: Value = memory.context.expect("what was chosen").to_value()?;
@@ -50,15 +50,16 @@ async fn an_option_that_is_not_there_is_refused(stage: Stage) -> CaseResult {
     let records = stage.records("a");
     let choice = ask(&records, "r", "Post it?").await;
     for (of, id, name, kind) in [
-        (scope("r", "ana"), choice.id, "maybe", ErrorKind::InvalidInput),
-        (scope("r", "ana"), choice.id, "", ErrorKind::InvalidInput),
-        (scope("s", "ana"), choice.id, "yes", ErrorKind::NotFound),
-        (scope("r", "ana"), MemoryId::generate(), "yes", ErrorKind::NotFound),
+        (audience("r", "ana"), choice.id, "maybe", ErrorKind::InvalidInput),
+        (audience("r", "ana"), choice.id, "", ErrorKind::InvalidInput),
+        (audience("s", "ana"), choice.id, "yes", ErrorKind::NotFound),
+        (audience("r", "ana"), MemoryId::generate(), "yes", ErrorKind::NotFound),
     ] {
         let error = records.choices().choose(&of, id, name).await.expect_err("refused");
         assert_eq!(error.kind(), kind, "{name}");
     }
-    let error = stage.records("b").choices().choose(&scope("r", "ana"), choice.id, "yes").await.expect_err("another's");
+    let error =
+        stage.records("b").choices().choose(&audience("r", "ana"), choice.id, "yes").await.expect_err("another's");
     assert_eq!(error.kind(), ErrorKind::NotFound);
     assert_eq!(stored(&stage, choice.id).await.status, Status::Pending, "it waits on");
     for options in [&[][..], &["yes", "yes"]] {
@@ -71,7 +72,7 @@ async fn an_option_that_is_not_there_is_refused(stage: Stage) -> CaseResult {
 async fn a_choice_is_made_once(stage: Stage) -> CaseResult {
     let records = stage.records("a");
     let choice = ask(&records, "r", "Post it?").await;
-    let of = scope("r", "ana");
+    let of = audience("r", "ana");
     let (one, other) = (records.choices(), stage.records_elsewhere("a"));
     let results =
         tokio::join!(one.choose(&of, choice.id, "yes"), async { other.choices().choose(&of, choice.id, "no").await });
@@ -88,12 +89,12 @@ async fn a_tagged_task_of_the_room_is_a_choice(stage: Stage) -> CaseResult {
     let metadata = json!({ "tags": ["x", AWAITING_CHOICE], "options": [{ "name": "post" }, { "name": "cancel" }] });
     let task = NewMemory::new(space, Trigger::parse("{}")?, at(1)).with_status(Status::Running);
     let id = stage.provider().store(task.with_metadata(Metadata::parse(&metadata.to_string())?)).await?;
-    let open = records.choices().open(&scope("r", "ana")).await?;
+    let open = records.choices().open(&audience("r", "ana")).await?;
     let [choice] = &open[..] else { panic!("{open:?}") };
     assert_eq!((choice.id, choice.prompt.as_str()), (id, ""));
     assert_eq!(choice.options.iter().map(|it| it.name.as_str()).collect::<Vec<_>>(), ["post", "cancel"]);
-    records.choices().choose(&scope("r", "ana"), id, "cancel").await?;
-    assert!(records.choices().open(&scope("r", "ana")).await?.is_empty());
+    records.choices().choose(&audience("r", "ana"), id, "cancel").await?;
+    assert!(records.choices().open(&audience("r", "ana")).await?.is_empty());
     Ok(())
 }
 
@@ -111,11 +112,11 @@ async fn what_else_is_open_in_the_room_is_none(stage: Stage) -> CaseResult {
     ] {
         let task = NewMemory::new(space.clone(), Trigger::parse("{}")?, at(1));
         let id = stage.provider().store(task.with_metadata(Metadata::parse(metadata)?)).await?;
-        let error = records.choices().choose(&scope("r", "ana"), id, "a").await.expect_err("no choice");
+        let error = records.choices().choose(&audience("r", "ana"), id, "a").await.expect_err("no choice");
         assert_eq!(error.kind(), ErrorKind::NotFound, "{metadata}");
     }
-    assert!(records.choices().open(&scope("r", "ana")).await?.is_empty());
-    assert!(records.choices().choose(&scope("r", "ana"), message.id, "a").await.is_err());
+    assert!(records.choices().open(&audience("r", "ana")).await?.is_empty());
+    assert!(records.choices().choose(&audience("r", "ana"), message.id, "a").await.is_err());
     Ok(())
 }
 
@@ -128,6 +129,6 @@ async fn a_page_that_is_full_is_not_the_end(stage: Stage) -> CaseResult {
         let memory = NewMemory::new(records.task_space(&room("r"))?, Trigger::from_value(&time)?, at(time));
         stage.provider().store(memory.with_context(large).with_metadata(Metadata::parse(&labels)?)).await?;
     }
-    assert_eq!(records.choices().open(&scope("r", "ana")).await?.len(), 3);
+    assert_eq!(records.choices().open(&audience("r", "ana")).await?.len(), 3);
     Ok(())
 }

@@ -8,13 +8,13 @@ use async_trait::async_trait;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use memory_context::embedding::Embedder;
-use memory_context::records::{FactQuery, Recalled, Records, Scope};
+use memory_context::records::{Audience, FactQuery, RecalledFacts, Records};
 use memory_core::{
     Collection, Content, Document, DocumentQuery, DocumentSelection, DocumentWrite, Error, ErrorKind, ManualClock,
     Result, SpaceId, words,
 };
 
-use super::{at, direct, entity, know, room, scope};
+use super::{at, audience, direct, entity, know, room};
 use crate::stage::{CaseResult, Stage, cases};
 
 cases! {
@@ -104,17 +104,17 @@ async fn knowing(stage: &Stage, texts: &[&str]) -> Records {
     records
 }
 
-async fn recall(records: &Records, of: &Scope, query: &FactQuery) -> Recalled {
+async fn recall(records: &Records, of: &Audience, query: &FactQuery) -> RecalledFacts {
     records.facts().recall(of, query).await.expect("facts")
 }
 
-fn texts(recalled: &Recalled) -> Vec<&str> {
+fn texts(recalled: &RecalledFacts) -> Vec<&str> {
     recalled.facts.iter().map(|found| found.fact.text.as_str()).collect()
 }
 
 async fn a_fact_is_found_by_its_meaning(stage: Stage) -> CaseResult {
     let records = knowing(&stage, &["Ana likes tea", "Ana has a cat", "Ana needs a job"]).await;
-    let found = recall(&records, &scope("r", "ana"), &FactQuery::new("Which beverage?").threshold(0.5)).await;
+    let found = recall(&records, &audience("r", "ana"), &FactQuery::new("Which beverage?").threshold(0.5)).await;
     assert_eq!((texts(&found), found.unembedded), (vec!["Ana likes tea"], 0), "no word in common");
     let similarity = found.facts[0].similarity.expect("found by its meaning");
     assert!((similarity - 1.0).abs() < 1e-6, "{similarity}");
@@ -124,7 +124,7 @@ async fn a_fact_is_found_by_its_meaning(stage: Stage) -> CaseResult {
 async fn what_both_find_comes_first(stage: Stage) -> CaseResult {
     let records = knowing(&stage, &["A kitten came by", "The cat is a pet", "Friday"]).await;
     let query = FactQuery::new("cat on Friday").threshold(0.1);
-    let found = recall(&records, &scope("r", "ana"), &query).await;
+    let found = recall(&records, &audience("r", "ana"), &query).await;
     assert_eq!(texts(&found)[0], "The cat is a pet", "by its meaning and by its words");
     assert_eq!(texts(&found).into_iter().collect::<BTreeSet<_>>().len(), 3, "and whatever one of them finds");
     let scores: Vec<_> = found.facts.iter().map(|found| found.score).collect();
@@ -139,11 +139,11 @@ async fn a_threshold_of_zero_means_zero(stage: Stage) -> CaseResult {
         query.threshold = threshold;
         query
     };
-    let all = recall(&records, &scope("r", "ana"), &asked(None)).await;
+    let all = recall(&records, &audience("r", "ana"), &asked(None)).await;
     assert_eq!(texts(&all), ["Ice is cold", "Ana has a cat", "Soup is hot"]);
-    let near = recall(&records, &scope("r", "ana"), &asked(Some(0.0))).await;
+    let near = recall(&records, &audience("r", "ana"), &asked(Some(0.0))).await;
     assert_eq!(texts(&near), ["Ice is cold", "Ana has a cat"]);
-    assert_eq!(texts(&recall(&records, &scope("r", "ana"), &asked(Some(0.1))).await), ["Ice is cold"]);
+    assert_eq!(texts(&recall(&records, &audience("r", "ana"), &asked(Some(0.1))).await), ["Ice is cold"]);
     Ok(())
 }
 
@@ -155,7 +155,7 @@ async fn what_does_not_come_into_question_takes_nobodys_place(stage: Stage) -> C
     know(&records, "r", "ana", "Ana has tea at work", 1).await;
     assert_eq!(records.facts().embed_pending(1_000).await?, 121);
     let query = FactQuery::new("pure drink").about(entity("ana")).limit(1);
-    let found = recall(&records, &scope("r", "bob"), &query).await;
+    let found = recall(&records, &audience("r", "bob"), &query).await;
     assert_eq!(texts(&found), ["Ana has tea at work"], "a hundred of bob's are nearer");
     Ok(())
 }
@@ -168,10 +168,10 @@ async fn a_fact_of_another_users_room_is_not_near(stage: Stage) -> CaseResult {
     know(&records, "dm-ana", "ana", "Ana works with a cat", 2).await;
     assert_eq!(records.facts().embed_pending(10).await?, 2);
     for query in [FactQuery::new("kitten"), FactQuery::new("pet"), FactQuery::new("pet").about(entity("bob"))] {
-        let found = recall(&records, &scope("dm-ana", "ana"), &query).await;
+        let found = recall(&records, &audience("dm-ana", "ana"), &query).await;
         assert!(texts(&found).iter().all(|text| text.starts_with("Ana")), "{query:?}");
     }
-    let found = recall(&records, &scope("dm-bob", "bob"), &FactQuery::new("pet")).await;
+    let found = recall(&records, &audience("dm-bob", "bob"), &FactQuery::new("pet")).await;
     assert_eq!(texts(&found), ["Bob has a secret kitten"]);
     Ok(())
 }
@@ -206,16 +206,16 @@ async fn pending_vectors_survive_the_end_of_a_process(stage: Stage) -> CaseResul
     for text in ["Ana likes tea", "Ana has a cat", "Ana needs a job"] {
         know(&records, "r", "ana", text, 1).await;
     }
-    let found = recall(&records, &scope("r", "ana"), &FactQuery::new("tea")).await;
+    let found = recall(&records, &audience("r", "ana"), &FactQuery::new("tea")).await;
     assert_eq!((texts(&found), found.unembedded), (vec!["Ana likes tea"], 3), "found by its words meanwhile");
     drop(records);
     let restarted = with(stage.records_elsewhere("a"), &embedder);
     assert_eq!(restarted.facts().embed_pending(2).await?, 2, "as many as were asked for");
-    assert_eq!(recall(&restarted, &scope("r", "ana"), &FactQuery::new("tea")).await.unembedded, 1);
+    assert_eq!(recall(&restarted, &audience("r", "ana"), &FactQuery::new("tea")).await.unembedded, 1);
     assert_eq!(with(stage.records("b"), &embedder).facts().embed_pending(9).await?, 0, "those of another agent");
     assert_eq!(restarted.facts().embed_pending(9).await?, 1);
     assert_eq!(restarted.facts().embed_pending(9).await?, 0);
-    let found = recall(&restarted, &scope("r", "ana"), &FactQuery::new("beverage").threshold(0.5)).await;
+    let found = recall(&restarted, &audience("r", "ana"), &FactQuery::new("beverage").threshold(0.5)).await;
     assert_eq!((texts(&found), found.unembedded), (vec!["Ana likes tea"], 0));
     Ok(())
 }
@@ -226,7 +226,7 @@ async fn an_embedder_that_fails_leaves_them_pending(stage: Stage) -> CaseResult 
     embedder.is_down.store(true, Ordering::SeqCst);
     know(&records, "r", "ana", "Ana likes tea", 1).await;
     assert_eq!(records.facts().embed_pending(9).await.expect_err("down").kind(), ErrorKind::Unavailable);
-    let error = records.facts().recall(&scope("r", "ana"), &FactQuery::new("tea")).await.expect_err("down");
+    let error = records.facts().recall(&audience("r", "ana"), &FactQuery::new("tea")).await.expect_err("down");
     assert_eq!(error.kind(), ErrorKind::Unavailable, "a failure does not look like no facts");
     embedder.is_down.store(false, Ordering::SeqCst);
     assert_eq!(records.facts().embed_pending(9).await?, 1);
@@ -240,7 +240,7 @@ async fn a_fact_that_the_embedder_refuses_keeps_no_other_waiting(stage: Stage) -
     }
     assert_eq!(records.facts().embed_pending(9).await?, 1);
     assert_eq!(records.facts().embed_pending(9).await?, 0, "it waits on");
-    let found = recall(&records, &scope("r", "ana"), &FactQuery::new("beverage").threshold(0.5)).await;
+    let found = recall(&records, &audience("r", "ana"), &FactQuery::new("beverage").threshold(0.5)).await;
     assert_eq!((texts(&found), found.unembedded), (vec!["Ana likes tea"], 1));
     Ok(())
 }
@@ -288,11 +288,11 @@ async fn a_document_that_is_no_vector_hides_none(stage: Stage) -> CaseResult {
     let write = DocumentWrite::new(broken.collection, broken.space_id, broken.content, broken.created_at);
     stage.provider().documents().put(write.with_id(broken.id)).await?;
     let query = FactQuery::new("beverage pet").threshold(0.5);
-    let found = recall(&records, &scope("r", "ana"), &query).await;
+    let found = recall(&records, &audience("r", "ana"), &query).await;
     assert_eq!((found.facts.len(), found.unembedded), (1, 1), "the other has its vector");
     assert_eq!(records.facts().embed_again().await?, 1);
     assert_eq!(records.facts().embed_pending(9).await?, 1);
-    assert_eq!(recall(&records, &scope("r", "ana"), &query).await.facts.len(), 2);
+    assert_eq!(recall(&records, &audience("r", "ana"), &query).await.facts.len(), 2);
     Ok(())
 }
 
@@ -300,16 +300,16 @@ async fn vectors_of_another_model_are_refused_until_they_are_made_again(stage: S
     let old = knowing(&stage, &["Ana likes tea", "Ana has a cat"]).await;
     let records = with(stage.records("a"), &Subjects::new("n"));
     let query = FactQuery::new("beverage").threshold(0.5);
-    let error = records.facts().recall(&scope("r", "ana"), &query).await.expect_err("another model");
+    let error = records.facts().recall(&audience("r", "ana"), &query).await.expect_err("another model");
     assert_eq!(error.kind(), ErrorKind::SchemaMismatch);
     assert!(error.message().contains("model m") && error.message().contains("is n"), "{error}");
     assert_eq!(old.facts().embed_again().await?, 0);
     assert_eq!(records.facts().embed_again().await?, 2);
     assert_eq!(records.facts().embed_again().await?, 0, "marked already");
     assert_eq!(records.facts().embed_pending(9).await?, 2);
-    assert_eq!(texts(&recall(&records, &scope("r", "ana"), &query).await), ["Ana likes tea"]);
+    assert_eq!(texts(&recall(&records, &audience("r", "ana"), &query).await), ["Ana likes tea"]);
     assert_eq!(
-        old.facts().recall(&scope("r", "ana"), &query).await.expect_err("the old one now").kind(),
+        old.facts().recall(&audience("r", "ana"), &query).await.expect_err("the old one now").kind(),
         ErrorKind::SchemaMismatch
     );
     Ok(())
@@ -319,7 +319,7 @@ async fn a_vector_of_another_width_is_refused(stage: Stage) -> CaseResult {
     knowing(&stage, &["Ana likes tea"]).await;
     let wide = Arc::new(Subjects::of_width("m", 5));
     let records = with(stage.records("a"), &wide);
-    let error = records.facts().recall(&scope("r", "ana"), &FactQuery::new("tea")).await.expect_err("another width");
+    let error = records.facts().recall(&audience("r", "ana"), &FactQuery::new("tea")).await.expect_err("another width");
     assert_eq!(error.kind(), ErrorKind::SchemaMismatch);
     Ok(())
 }
@@ -340,7 +340,7 @@ async fn what_is_removed_stays_removed(stage: Stage) -> CaseResult {
     assert_eq!(remove("Ana has a cat").await?, 1, "behind it");
     clock.set(at(3_600_000));
     assert_eq!(records.facts().embed_pending(9).await?, 0);
-    let found = recall(&records, &scope("r", "ana"), &FactQuery::new("tea cat pet")).await;
+    let found = recall(&records, &audience("r", "ana"), &FactQuery::new("tea cat pet")).await;
     assert_eq!((found.facts.len(), found.unembedded), (0, 0));
     know(&records, "r", "ana", "Ana likes tea", 1).await;
     assert_eq!(records.facts().embed_pending(9).await?, 1, "and comes back when it is said again");
@@ -352,11 +352,11 @@ async fn without_an_embedder_there_is_nothing_to_make(stage: Stage) -> CaseResul
     know(&records, "r", "ana", "Ana likes tea", 1).await;
     assert_eq!(records.facts().embed_pending(9).await.expect_err("no embedder").kind(), ErrorKind::Unsupported);
     assert_eq!(records.facts().embed_again().await.expect_err("no embedder").kind(), ErrorKind::Unsupported);
-    let found = recall(&records, &scope("r", "ana"), &FactQuery::new("tea")).await;
+    let found = recall(&records, &audience("r", "ana"), &FactQuery::new("tea")).await;
     assert_eq!((found.facts.len(), found.unembedded), (1, 1));
     let records = with(records, &Subjects::new("m"));
     assert_eq!(records.facts().embed_again().await?, 1, "one comes later");
     assert_eq!(records.facts().embed_pending(9).await?, 1);
-    assert_eq!(recall(&records, &scope("r", "ana"), &FactQuery::new("tea")).await.unembedded, 0);
+    assert_eq!(recall(&records, &audience("r", "ana"), &FactQuery::new("tea")).await.unembedded, 0);
     Ok(())
 }

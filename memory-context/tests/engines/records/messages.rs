@@ -2,11 +2,11 @@
 
 use futures::future::join_all;
 use memory_context::records::{
-    ActionResult, ActionStatus, Attachment, ChannelType, Message, MessageContent, NewMessage, Records, Scope,
+    ActionResult, ActionStatus, Attachment, Audience, ChannelType, Message, MessageContent, NewMessage, Records,
 };
 use memory_core::{ErrorKind, MemoryId, NewMemory, Result, SpaceId, Status, Timestamp, Trigger};
 
-use super::{at, direct, entity, join, room, said, scope, world};
+use super::{at, audience, direct, entity, join, room, said, world};
 use crate::stage::{CaseResult, Stage, cases};
 
 cases! {
@@ -28,8 +28,8 @@ fn texts(messages: &[Message]) -> Vec<&str> {
     messages.iter().map(|message| message.content.text.as_str()).collect()
 }
 
-async fn recent(records: &Records, scope: &Scope) -> Vec<String> {
-    let found = records.messages().recent(scope, 100).await.expect("messages");
+async fn recent(records: &Records, audience: &Audience) -> Vec<String> {
+    let found = records.messages().recent(audience, 100).await.expect("messages");
     texts(&found).into_iter().map(str::to_owned).collect()
 }
 
@@ -55,7 +55,7 @@ async fn a_message_comes_back_as_it_was(stage: Stage) -> CaseResult {
     });
     let stored = records.messages().add(NewMessage::new(content.clone(), at(-7))).await?;
     let elsewhere = stage.records_elsewhere("a");
-    let read = elsewhere.messages().get(&scope("r", "ana"), stored.id).await?.expect("the message");
+    let read = elsewhere.messages().get(&audience("r", "ana"), stored.id).await?.expect("the message");
     assert_eq!(read, stored);
     assert_eq!((read.content, read.created_at), (content, at(-7)));
     let memory = stage.provider().get(stored.id).await?.expect("a row of the ledger");
@@ -71,13 +71,13 @@ async fn the_newest_of_a_room_come_first_and_no_others(stage: Stage) -> CaseResu
             records.messages().add(said(sibling, "ana", sibling, millis)).await?;
         }
     }
-    let found = records.messages().recent(&scope("guild", "ana"), 3).await?;
+    let found = records.messages().recent(&audience("guild", "ana"), 3).await?;
     assert_eq!(texts(&found), ["19", "18", "17"]);
-    assert_eq!(recent(&records, &scope("guild", "ana")).await.len(), 20);
-    assert_eq!(recent(&records, &scope("guild-1", "ana")).await, ["guild-1"; 20]);
-    assert!(recent(&records, &scope("nowhere", "ana")).await.is_empty());
-    assert!(records.messages().recent(&scope("guild", "ana"), 0).await?.is_empty());
-    let all = records.messages().recent(&scope("guild", "ana"), usize::MAX).await?;
+    assert_eq!(recent(&records, &audience("guild", "ana")).await.len(), 20);
+    assert_eq!(recent(&records, &audience("guild-1", "ana")).await, ["guild-1"; 20]);
+    assert!(recent(&records, &audience("nowhere", "ana")).await.is_empty());
+    assert!(records.messages().recent(&audience("guild", "ana"), 0).await?.is_empty());
+    let all = records.messages().recent(&audience("guild", "ana"), usize::MAX).await?;
     assert_eq!((all.len(), records.messages().until(&all[0], usize::MAX).await?), (20, all));
     Ok(())
 }
@@ -93,7 +93,7 @@ async fn an_id_that_looks_like_a_path_is_an_id(stage: Stage) -> CaseResult {
     }
     for agent in agents {
         for one in rooms {
-            assert_eq!(recent(&stage.records(agent), &scope(one, "ana")).await, [format!("{agent} {one}")]);
+            assert_eq!(recent(&stage.records(agent), &audience(one, "ana")).await, [format!("{agent} {one}")]);
         }
     }
     Ok(())
@@ -109,7 +109,7 @@ async fn a_message_that_comes_twice_is_stored_once(stage: Stage) -> CaseResult {
     assert_ne!(first.id, elsewhere.id, "an id of the platform is one of its room");
     let other = records.messages().add(new("r", "bye")).await.expect_err("another text");
     assert_eq!(other.kind(), ErrorKind::Conflict);
-    assert_eq!(recent(&records, &scope("r", "ana")).await, ["hi"]);
+    assert_eq!(recent(&records, &audience("r", "ana")).await, ["hi"]);
     Ok(())
 }
 
@@ -160,10 +160,10 @@ async fn what_could_not_be_said_is_told_from_what_was(stage: Stage) -> CaseResul
     let records = stage.records("a");
     let message = records.messages().add(said("r", "ana", "hello", 1)).await?;
     assert!(!message.is_undelivered);
-    let elsewhere = records.messages().mark_undelivered(&scope("s", "ana"), message.id).await;
+    let elsewhere = records.messages().mark_undelivered(&audience("s", "ana"), message.id).await;
     assert_eq!(elsewhere.expect_err("another room").kind(), ErrorKind::NotFound);
-    records.messages().mark_undelivered(&scope("r", "ana"), message.id).await?;
-    let read = records.messages().get(&scope("r", "ana"), message.id).await?.expect("the message");
+    records.messages().mark_undelivered(&audience("r", "ana"), message.id).await?;
+    let read = records.messages().get(&audience("r", "ana"), message.id).await?.expect("the message");
     assert_eq!((read.is_undelivered, read.content), (true, message.content));
     Ok(())
 }
@@ -171,11 +171,12 @@ async fn what_could_not_be_said_is_told_from_what_was(stage: Stage) -> CaseResul
 async fn a_message_is_read_in_its_room_only(stage: Stage) -> CaseResult {
     let records = stage.records("a");
     let message = records.messages().add(said("r", "ana", "hi", 1)).await?;
-    assert_eq!(records.messages().get(&scope("r", "bob"), message.id).await?.as_ref(), Some(&message));
-    assert_eq!(records.messages().get(&scope("s", "ana"), message.id).await?, None);
-    assert_eq!(stage.records("b").messages().get(&scope("r", "ana"), message.id).await?, None);
-    assert_eq!(records.messages().get(&scope("r", "ana"), MemoryId::generate()).await?, None);
-    let error = records.messages().describe(&scope("s", "ana"), message.id, Vec::new()).await.expect_err("elsewhere");
+    assert_eq!(records.messages().get(&audience("r", "bob"), message.id).await?.as_ref(), Some(&message));
+    assert_eq!(records.messages().get(&audience("s", "ana"), message.id).await?, None);
+    assert_eq!(stage.records("b").messages().get(&audience("r", "ana"), message.id).await?, None);
+    assert_eq!(records.messages().get(&audience("r", "ana"), MemoryId::generate()).await?, None);
+    let error =
+        records.messages().describe(&audience("s", "ana"), message.id, Vec::new()).await.expect_err("elsewhere");
     assert_eq!(error.kind(), ErrorKind::NotFound);
     Ok(())
 }
@@ -188,9 +189,9 @@ async fn attachments_are_described_later(stage: Stage) -> CaseResult {
     let message = records.messages().add(new).await?;
     picture.description = Some("a cat".into());
     for _ in 0..2 {
-        records.messages().describe(&scope("r", "ana"), message.id, vec![picture.clone()]).await?;
+        records.messages().describe(&audience("r", "ana"), message.id, vec![picture.clone()]).await?;
     }
-    let found = records.messages().recent(&scope("r", "ana"), 1).await?;
+    let found = records.messages().recent(&audience("r", "ana"), 1).await?;
     assert_eq!(found[0].content.attachments, [picture]);
     assert_eq!(found[0].content.text, "look");
     Ok(())
@@ -205,7 +206,7 @@ async fn a_row_that_is_no_message_hides_no_other(stage: Stage) -> CaseResult {
     }
     records.messages().add(said("r", "ana", "one", 0)).await?;
     records.messages().add(said("r", "ana", "two", 2)).await?;
-    let found = records.messages().recent(&scope("r", "ana"), 2).await?;
+    let found = records.messages().recent(&audience("r", "ana"), 2).await?;
     assert_eq!(texts(&found), ["two", "one"], "as many as there are, and as were asked for");
     Ok(())
 }
@@ -227,12 +228,12 @@ async fn interactions_are_those_of_the_two_in_rooms_that_may_be_shown(stage: Sta
     ] {
         records.messages().add(said(of_room, author, text, millis)).await?;
     }
-    let of = async |scope: Scope| records.messages().interactions(&scope, Timestamp::MAX, 10).await;
-    let shown = of(scope("dm-ana", "ana")).await?;
+    let of = async |audience: Audience| records.messages().interactions(&audience, Timestamp::MAX, 10).await;
+    let shown = of(audience("dm-ana", "ana")).await?;
     assert_eq!(texts(&shown), ["the agent in the group", "ana in the group"]);
-    assert_eq!(texts(&of(scope("group", "ana")).await?), [""; 0], "bob does not hear what ana says in private");
-    assert_eq!(texts(&of(scope("elsewhere", "nobody")).await?), [""; 0]);
-    let one = records.messages().interactions(&scope("dm-ana", "ana"), Timestamp::MAX, 1).await?;
+    assert_eq!(texts(&of(audience("group", "ana")).await?), [""; 0], "bob does not hear what ana says in private");
+    assert_eq!(texts(&of(audience("elsewhere", "nobody")).await?), [""; 0]);
+    let one = records.messages().interactions(&audience("dm-ana", "ana"), Timestamp::MAX, 1).await?;
     assert_eq!(texts(&one), ["the agent in the group"]);
     Ok(())
 }
@@ -244,10 +245,10 @@ async fn agents_do_not_read_each_others_messages(stage: Stage) -> CaseResult {
         direct(records, "s", &["ana"]).await;
     }
     one.messages().add(said("r", "ana", "to a", 1)).await?;
-    assert_eq!(recent(&one, &scope("r", "ana")).await, ["to a"]);
-    assert!(recent(&other, &scope("r", "ana")).await.is_empty());
-    assert_eq!(texts(&one.messages().interactions(&scope("s", "ana"), Timestamp::MAX, 9).await?), ["to a"]);
-    assert!(other.messages().interactions(&scope("s", "ana"), Timestamp::MAX, 9).await?.is_empty());
-    assert_eq!(entity("ana"), one.messages().recent(&scope("r", "ana"), 1).await?[0].content.author);
+    assert_eq!(recent(&one, &audience("r", "ana")).await, ["to a"]);
+    assert!(recent(&other, &audience("r", "ana")).await.is_empty());
+    assert_eq!(texts(&one.messages().interactions(&audience("s", "ana"), Timestamp::MAX, 9).await?), ["to a"]);
+    assert!(other.messages().interactions(&audience("s", "ana"), Timestamp::MAX, 9).await?.is_empty());
+    assert_eq!(entity("ana"), one.messages().recent(&audience("r", "ana"), 1).await?[0].content.author);
     Ok(())
 }

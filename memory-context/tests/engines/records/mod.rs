@@ -9,7 +9,7 @@ mod rooms;
 mod worlds;
 
 use memory_context::records::{
-    ChannelType, EntityId, MessageContent, NewFact, NewMessage, Records, Room, RoomId, Scope, WorldId,
+    Audience, ChannelType, EntityId, MessageContent, NewFact, NewMessage, Records, Room, RoomId, WorldId,
 };
 use memory_core::Timestamp;
 
@@ -41,8 +41,8 @@ fn world(id: &str) -> WorldId {
 }
 
 /// In this room, for this entity.
-fn scope(of_room: &str, of_entity: &str) -> Scope {
-    Scope::new(room(of_room), entity(of_entity))
+fn audience(of_room: &str, of_entity: &str) -> Audience {
+    Audience::new(room(of_room), entity(of_entity))
 }
 
 fn at(millis: i64) -> Timestamp {

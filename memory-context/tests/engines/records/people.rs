@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use memory_context::records::{Entity, Records, Scope};
+use memory_context::records::{Audience, Entity, Records};
 use memory_core::ErrorKind;
 
-use super::{at, entity, join, scope};
+use super::{at, audience, entity, join};
 use crate::stage::{CaseResult, Stage, cases};
 
 cases! {
@@ -29,10 +29,10 @@ async fn an_entity_is_kept_once_and_changed_by_its_id(stage: Stage) -> CaseResul
     let ana = Entity { metadata: r#"{"city":"Lima"}"#.parse()?, ..Entity::new(entity("ana"), "Ana") };
     assert!(records.entities().ensure(&ana).await?);
     assert!(!elsewhere.entities().ensure(&Entity::new(entity("ana"), "Anna")).await?);
-    assert_eq!(elsewhere.entities().get(&scope("r", "ana"), &entity("ana")).await?, Some(ana));
+    assert_eq!(elsewhere.entities().get(&audience("r", "ana"), &entity("ana")).await?, Some(ana));
     let changed = records.entities().update(&entity("ana"), |ana| ana.names.push("Anita".into())).await?;
     assert_eq!(changed.names, ["Ana", "Anita"]);
-    assert_eq!(elsewhere.entities().get(&scope("r", "ana"), &entity("ana")).await?, Some(changed));
+    assert_eq!(elsewhere.entities().get(&audience("r", "ana"), &entity("ana")).await?, Some(changed));
     let unknown = records.entities().update(&entity("bob"), |_| ()).await.expect_err("unknown");
     assert_eq!(unknown.kind(), ErrorKind::NotFound);
     Ok(())
@@ -43,9 +43,9 @@ async fn the_people_of_a_room_come_in_their_order(stage: Stage) -> CaseResult {
     keep(&records, &["ana", "bob", "eve"]).await;
     join(&records, "r", &["eve", "stranger", "ana"]).await;
     join(&records, "s", &["bob"]).await;
-    let people = records.entities().in_room(&scope("r", "ana")).await?;
+    let people = records.entities().in_room(&audience("r", "ana")).await?;
     assert_eq!(people.iter().map(|one| one.names[0].as_str()).collect::<Vec<_>>(), ["EVE", "ANA"]);
-    assert!(records.entities().in_room(&scope("t", "ana")).await?.is_empty());
+    assert!(records.entities().in_room(&audience("t", "ana")).await?.is_empty());
     Ok(())
 }
 
@@ -56,16 +56,16 @@ async fn who_has_nothing_to_do_with_the_scope_is_not_shown(stage: Stage) -> Case
     join(&records, "r", &["ana", "bob"]).await;
     join(&records, "s", &["eve", "ana"]).await;
     records.relationships().interact(&entity("kim"), &entity("ana"), [], at(1)).await?;
-    let shown = async |scope: Scope| -> memory_core::Result<Vec<String>> {
+    let shown = async |audience: Audience| -> memory_core::Result<Vec<String>> {
         let asked = ["ana", "bob", "eve", "kim", "lea", "unknown", &agent].map(entity);
-        let found = records.entities().named(&scope, asked).await?;
+        let found = records.entities().named(&audience, asked).await?;
         Ok(found.into_keys().map(String::from).filter(|id| *id != agent).collect())
     };
-    assert_eq!(shown(scope("r", "ana")).await?, ["ana", "bob", "kim"]);
-    assert_eq!(shown(scope("r", "bob")).await?, ["ana", "bob"], "kim is a friend of ana's");
-    assert_eq!(shown(scope("s", "ana")).await?, ["ana", "eve", "kim"]);
-    assert_eq!(shown(scope("t", "lea")).await?, ["lea"]);
-    assert!(records.entities().get(&scope("t", "lea"), &records.agent().entity()).await?.is_some());
+    assert_eq!(shown(audience("r", "ana")).await?, ["ana", "bob", "kim"]);
+    assert_eq!(shown(audience("r", "bob")).await?, ["ana", "bob"], "kim is a friend of ana's");
+    assert_eq!(shown(audience("s", "ana")).await?, ["ana", "eve", "kim"]);
+    assert_eq!(shown(audience("t", "lea")).await?, ["lea"]);
+    assert!(records.entities().get(&audience("t", "lea"), &records.agent().entity()).await?.is_some());
     Ok(())
 }
 
@@ -79,7 +79,7 @@ async fn racing_interactions_are_all_counted(stage: Stage) -> CaseResult {
         }
     });
     futures::future::try_join_all(interactions).await?;
-    let of_bob = records.relationships().of(&scope("r", "bob")).await?;
+    let of_bob = records.relationships().of(&audience("r", "bob")).await?;
     let [only] = &of_bob[..] else { panic!("{of_bob:?}") };
     assert_eq!((only.interactions, only.last_interaction_at), (10, Some(at(9))));
     assert_eq!(only.tags, BTreeSet::from(["tag0", "tag1", "tag2"].map(str::to_owned)));
@@ -88,19 +88,19 @@ async fn racing_interactions_are_all_counted(stage: Stage) -> CaseResult {
 
 async fn relationships_are_those_of_the_entity_in_both_directions(stage: Stage) -> CaseResult {
     let records = stage.records("a");
-    let of = async |scope: Scope| -> memory_core::Result<Vec<String>> {
-        let found = records.relationships().of(&scope).await?;
+    let of = async |audience: Audience| -> memory_core::Result<Vec<String>> {
+        let found = records.relationships().of(&audience).await?;
         Ok(found.iter().map(|one| format!("{} {} {}", one.source, one.target, one.interactions)).collect())
     };
-    assert_eq!(of(scope("r", "ana")).await?, [""; 0]);
+    assert_eq!(of(audience("r", "ana")).await?, [""; 0]);
     for (source, target, times) in [("ana", "bob", 1), ("bob", "ana", 3), ("eve", "ana", 2), ("eve", "bob", 9)] {
         for _ in 0..times {
             records.relationships().interact(&entity(source), &entity(target), [], at(1)).await?;
         }
     }
     records.relationships().interact(&entity("ana"), &entity("ana"), [], at(1)).await?;
-    assert_eq!(of(scope("r", "ana")).await?, ["bob ana 3", "eve ana 2", "ana ana 1", "ana bob 1"]);
-    assert_eq!(of(scope("r", "bob")).await?, ["eve bob 9", "bob ana 3", "ana bob 1"]);
+    assert_eq!(of(audience("r", "ana")).await?, ["bob ana 3", "eve ana 2", "ana ana 1", "ana bob 1"]);
+    assert_eq!(of(audience("r", "bob")).await?, ["eve bob 9", "bob ana 3", "ana bob 1"]);
     let changed = records
         .relationships()
         .change(&entity("ana"), &entity("bob"), |one| {
@@ -116,9 +116,9 @@ async fn agents_do_not_see_each_others_people(stage: Stage) -> CaseResult {
     let (one, other) = (stage.records("a"), stage.records("b"));
     keep(&one, &["ana"]).await;
     one.relationships().interact(&entity("ana"), &entity("bob"), [], at(1)).await?;
-    assert_eq!(other.entities().get(&scope("r", "ana"), &entity("ana")).await?, None);
-    assert!(other.relationships().of(&scope("r", "ana")).await?.is_empty());
-    assert_eq!(one.relationships().of(&scope("r", "ana")).await?.len(), 1);
+    assert_eq!(other.entities().get(&audience("r", "ana"), &entity("ana")).await?, None);
+    assert!(other.relationships().of(&audience("r", "ana")).await?.is_empty());
+    assert_eq!(one.relationships().of(&audience("r", "ana")).await?.len(), 1);
     Ok(())
 }
 
@@ -131,7 +131,7 @@ struct Preferences {
 async fn an_entity_has_typed_parts(stage: Stage) -> CaseResult {
     let (records, elsewhere) = (stage.records("a"), stage.records_elsewhere("a"));
     join(&records, "r", &["ana"]).await;
-    let (ana, in_room) = (entity("ana"), scope("r", "ana"));
+    let (ana, in_room) = (entity("ana"), audience("r", "ana"));
     let spanish = Preferences { language: "es".into(), times: vec![9, 18] };
     assert_eq!(records.components().get::<Preferences>(&in_room, &ana, "preferences").await?, None);
     records.components().put(&ana, "preferences", &spanish).await?;
@@ -144,8 +144,8 @@ async fn an_entity_has_typed_parts(stage: Stage) -> CaseResult {
     let wrong = records.components().get::<Preferences>(&in_room, &ana, "level").await.expect_err("a number");
     assert_eq!(wrong.kind(), ErrorKind::Corrupt);
     // Whoever has nothing to do with her sees nothing, and neither does another agent.
-    assert_eq!(records.components().get::<u8>(&scope("s", "bob"), &ana, "level").await?, None);
-    assert_eq!(records.components().get::<u8>(&scope("r", "bob"), &ana, "level").await?, Some(7));
+    assert_eq!(records.components().get::<u8>(&audience("s", "bob"), &ana, "level").await?, None);
+    assert_eq!(records.components().get::<u8>(&audience("r", "bob"), &ana, "level").await?, Some(7));
     assert_eq!(stage.records("b").components().get::<u8>(&in_room, &ana, "level").await?, None);
     for (kind, error) in [(String::new(), ErrorKind::InvalidInput), ("x".repeat(65), ErrorKind::TooLarge)] {
         assert_eq!(records.components().put(&ana, &kind, &1).await.expect_err("refused").kind(), error);

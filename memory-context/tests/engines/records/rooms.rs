@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use memory_context::records::{ChannelType, Records, Room, RoomId, RoomState, Scope};
+use memory_context::records::{Audience, ChannelType, Records, Room, RoomId, RoomState};
 use memory_core::filter::Field;
 use memory_core::{Collection, Content, DocumentQuery, DocumentWrite, ErrorKind};
 
-use super::{direct, entity, join, room, scope, world};
+use super::{audience, direct, entity, join, room, world};
 use crate::stage::{CaseResult, Stage, cases};
 
 cases! {
@@ -31,9 +31,9 @@ fn names(rooms: &[RoomId]) -> BTreeSet<&str> {
     rooms.iter().map(RoomId::as_str).collect()
 }
 
-async fn readable(records: &Records, scope: Scope) -> Vec<String> {
-    let rooms = records.rooms().readable(&scope).await.expect("rooms");
-    assert_eq!(rooms.first(), Some(&scope.room), "itself comes first");
+async fn readable(records: &Records, audience: Audience) -> Vec<String> {
+    let rooms = records.rooms().readable(&audience).await.expect("rooms");
+    assert_eq!(rooms.first(), Some(&audience.room), "itself comes first");
     names(&rooms).into_iter().map(str::to_owned).collect()
 }
 
@@ -43,7 +43,7 @@ async fn a_room_is_kept_once_and_changed_by_its_id(stage: Stage) -> CaseResult {
     (first.name, first.source) = (Some("general".into()), "discord".into());
     assert!(records.rooms().ensure(&first).await?);
     assert!(!elsewhere.rooms().ensure(&Room::new(room("r"), ChannelType::Dm)).await?);
-    assert_eq!(elsewhere.rooms().get(&scope("r", "ana")).await?.as_ref(), Some(&first));
+    assert_eq!(elsewhere.rooms().get(&audience("r", "ana")).await?.as_ref(), Some(&first));
     let changed = elsewhere
         .rooms()
         .update(&room("r"), |room| {
@@ -52,8 +52,8 @@ async fn a_room_is_kept_once_and_changed_by_its_id(stage: Stage) -> CaseResult {
         })
         .await?;
     assert_eq!((changed.id.as_str(), changed.channel_type), ("r", ChannelType::Thread));
-    assert_eq!(records.rooms().get(&scope("r", "ana")).await?, Some(changed));
-    assert_eq!(records.rooms().get(&scope("s", "ana")).await?, None);
+    assert_eq!(records.rooms().get(&audience("r", "ana")).await?, Some(changed));
+    assert_eq!(records.rooms().get(&audience("s", "ana")).await?, None);
     let unknown = records.rooms().update(&room("s"), |_| ()).await.expect_err("unknown");
     assert_eq!(unknown.kind(), ErrorKind::NotFound);
     Ok(())
@@ -68,7 +68,7 @@ async fn racing_changes_of_a_room_lose_nothing(stage: Stage) -> CaseResult {
         async move { handle.rooms().update(&room("r"), change).await }
     };
     futures::future::try_join_all("aBcDeFgH".chars().map(append)).await?;
-    let name = records.rooms().get(&scope("r", "ana")).await?.and_then(|room| room.name).expect("a name");
+    let name = records.rooms().get(&audience("r", "ana")).await?.and_then(|room| room.name).expect("a name");
     assert_eq!(name.chars().collect::<BTreeSet<_>>(), "aBcDeFgH".chars().collect());
     assert_eq!(name.len(), 8);
     Ok(())
@@ -80,13 +80,13 @@ async fn rooms_of_two_participants_are_the_intersection(stage: Stage) -> CaseRes
     join(&records, "all", &["eve", "bob", "ana"]).await;
     join(&records, "ana-only", &["ana"]).await;
     join(&records, "bob-only", &["bob"]).await;
-    let shared = records.rooms().shared(&scope("both", "ana"), &entity("bob")).await?;
+    let shared = records.rooms().shared(&audience("both", "ana"), &entity("bob")).await?;
     assert_eq!(names(&shared), BTreeSet::from(["all", "both"]));
     assert_eq!(shared.len(), 2);
-    let back = records.rooms().shared(&scope("bob-only", "bob"), &entity("ana")).await?;
+    let back = records.rooms().shared(&audience("bob-only", "bob"), &entity("ana")).await?;
     assert_eq!(names(&back), names(&shared), "from whichever room it is asked");
-    assert!(records.rooms().shared(&scope("both", "ana"), &entity("nobody")).await?.is_empty());
-    assert!(records.rooms().shared(&scope("both", "nobody"), &entity("ana")).await?.is_empty());
+    assert!(records.rooms().shared(&audience("both", "ana"), &entity("nobody")).await?.is_empty());
+    assert!(records.rooms().shared(&audience("both", "nobody"), &entity("ana")).await?.is_empty());
     Ok(())
 }
 
@@ -98,15 +98,15 @@ async fn what_may_be_shown_is_what_all_who_are_present_share(stage: Stage) -> Ca
     direct(&records, "pair", &["ana", "bob"]).await;
     join(&records, "group", &["ana", "bob", "eve", &agent]).await;
     for (of, expected) in [
-        (scope("dm-ana", "ana"), &["dm-ana", "group", "pair"][..]),
-        (scope("dm-bob", "bob"), &["dm-bob", "group", "pair"]),
-        (scope("pair", "ana"), &["group", "pair"]),
-        (scope("group", "ana"), &["group"]),
-        (scope("group", "eve"), &["group"]),
+        (audience("dm-ana", "ana"), &["dm-ana", "group", "pair"][..]),
+        (audience("dm-bob", "bob"), &["dm-bob", "group", "pair"]),
+        (audience("pair", "ana"), &["group", "pair"]),
+        (audience("group", "ana"), &["group"]),
+        (audience("group", "eve"), &["group"]),
         // Whoever speaks is present, also where nobody has said so.
-        (scope("pair", "eve"), &["group", "pair"]),
-        (scope("dm-ana", "bob"), &["dm-ana", "group", "pair"]),
-        (scope("dm-ana", "stranger"), &["dm-ana"]),
+        (audience("pair", "eve"), &["group", "pair"]),
+        (audience("dm-ana", "bob"), &["dm-ana", "group", "pair"]),
+        (audience("dm-ana", "stranger"), &["dm-ana"]),
     ] {
         assert_eq!(readable(&records, of.clone()).await, expected, "{of:?}");
     }
@@ -122,12 +122,12 @@ async fn a_room_that_is_not_direct_shows_its_own_alone(stage: Stage) -> CaseResu
         let id = channel_type.as_str();
         records.rooms().ensure(&Room::new(room(id), channel_type)).await?;
         join(&records, id, &["ana"]).await;
-        let is_alone = readable(&records, scope(id, "ana")).await == [id];
+        let is_alone = readable(&records, audience(id, "ana")).await == [id];
         let is_direct = matches!(id, "SELF" | "DM" | "VOICE_DM" | "API");
         assert_eq!((channel_type.is_direct(), is_alone), (is_direct, !is_direct), "{id}");
     }
-    assert_eq!(readable(&records, scope("unknown", "ana")).await, ["unknown"]);
-    assert_eq!(readable(&records, scope("group", "ana")).await, ["group"]);
+    assert_eq!(readable(&records, audience("unknown", "ana")).await, ["unknown"]);
+    assert_eq!(readable(&records, audience("group", "ana")).await, ["group"]);
     Ok(())
 }
 
@@ -135,15 +135,15 @@ async fn who_has_left_a_room_is_shown_nothing_of_it(stage: Stage) -> CaseResult 
     let records = stage.records("a");
     direct(&records, "dm", &["ana"]).await;
     join(&records, "group", &["ana", "bob"]).await;
-    assert_eq!(readable(&records, scope("dm", "ana")).await, ["dm", "group"]);
+    assert_eq!(readable(&records, audience("dm", "ana")).await, ["dm", "group"]);
     for _ in 0..2 {
         records.participants().leave(&room("group"), &entity("ana")).await?;
     }
-    assert_eq!(readable(&records, scope("dm", "ana")).await, ["dm"]);
-    let present = stage.records_elsewhere("a").participants().of_room(&scope("group", "bob")).await?;
+    assert_eq!(readable(&records, audience("dm", "ana")).await, ["dm"]);
+    let present = stage.records_elsewhere("a").participants().of_room(&audience("group", "bob")).await?;
     assert_eq!(present.iter().map(|one| one.entity.as_str()).collect::<Vec<_>>(), ["bob"]);
     join(&records, "group", &["ana"]).await;
-    assert_eq!(readable(&records, scope("dm", "ana")).await, ["dm", "group"]);
+    assert_eq!(readable(&records, audience("dm", "ana")).await, ["dm", "group"]);
     Ok(())
 }
 
@@ -157,7 +157,7 @@ async fn racing_joins_lose_nobody(stage: Stage) -> CaseResult {
         }
     });
     futures::future::try_join_all(joins).await?;
-    let present = records.participants().of_room(&scope("r", "e0")).await?;
+    let present = records.participants().of_room(&audience("r", "e0")).await?;
     let present: Vec<_> = present.iter().map(|one| one.entity.as_str()).collect();
     assert_eq!(present.len(), 8, "each once: {present:?}");
     Ok(())
@@ -194,13 +194,13 @@ async fn the_agent_is_shown_what_those_who_listen_share(stage: Stage) -> CaseRes
         ("ana", &["ana", "both", "left"]),
         ("both", &["both"]),
     ] {
-        assert_eq!(readable(&records, scope(of_room, &agent)).await, expected, "{of_room}");
+        assert_eq!(readable(&records, audience(of_room, &agent)).await, expected, "{of_room}");
     }
-    for (of, other) in [(scope("ana", "ana"), entity(&agent)), (scope("own", &agent), entity("ana"))] {
+    for (of, other) in [(audience("ana", "ana"), entity(&agent)), (audience("own", &agent), entity("ana"))] {
         let shared = records.rooms().shared(&of, &other).await?;
         assert_eq!(names(&shared), BTreeSet::from(["ana", "both"]), "{of:?}");
     }
-    let of_world = records.rooms().of_world(&scope("both", &agent)).await?;
+    let of_world = records.rooms().of_world(&audience("both", &agent)).await?;
     let of_world: Vec<_> = of_world.iter().map(|room| room.id.as_str()).collect();
     assert_eq!(of_world, ["own", "nobody", "ana", "both"]);
     Ok(())
@@ -239,7 +239,7 @@ async fn a_room_is_linked_before_it_belongs_to_a_world(stage: Stage) -> CaseResu
     break_links(&stage, &[&guild]).await?;
     let moved = records.rooms().update(&room("s"), |room| room.world = Some(world(&guild))).await;
     assert_eq!(moved.expect_err("no link").kind(), ErrorKind::Corrupt);
-    let room = records.rooms().get(&scope("s", "ana")).await?.expect("a room");
+    let room = records.rooms().get(&audience("s", "ana")).await?.expect("a room");
     assert_eq!(room.world, None, "nothing would find it there");
     Ok(())
 }
@@ -248,15 +248,15 @@ async fn a_participant_has_a_state_and_keeps_it(stage: Stage) -> CaseResult {
     let records = stage.records("a");
     join(&records, "r", &["ana"]).await;
     let participants = records.participants();
-    assert_eq!(participants.get(&scope("r", "ana"), &entity("ana")).await?.expect("present").state, None);
+    assert_eq!(participants.get(&audience("r", "ana"), &entity("ana")).await?.expect("present").state, None);
     participants.set_state(&room("r"), &entity("ana"), Some(RoomState::Muted)).await?;
     join(&records, "r", &["ana"]).await;
-    let muted = stage.records_elsewhere("a").participants().get(&scope("r", "ana"), &entity("ana")).await?;
+    let muted = stage.records_elsewhere("a").participants().get(&audience("r", "ana"), &entity("ana")).await?;
     assert_eq!(muted.expect("present").state, Some(RoomState::Muted), "to join again changes nothing");
     participants.set_state(&room("r"), &entity("ana"), None).await?;
-    assert_eq!(participants.get(&scope("r", "ana"), &entity("ana")).await?.expect("present").state, None);
-    assert_eq!(participants.get(&scope("r", "ana"), &entity("bob")).await?, None);
-    assert_eq!(participants.get(&scope("s", "ana"), &entity("ana")).await?, None);
+    assert_eq!(participants.get(&audience("r", "ana"), &entity("ana")).await?.expect("present").state, None);
+    assert_eq!(participants.get(&audience("r", "ana"), &entity("bob")).await?, None);
+    assert_eq!(participants.get(&audience("s", "ana"), &entity("ana")).await?, None);
     let absent = participants.set_state(&room("r"), &entity("bob"), Some(RoomState::Followed)).await;
     assert_eq!(absent.expect_err("absent").kind(), ErrorKind::NotFound);
     Ok(())
@@ -288,7 +288,7 @@ async fn a_room_with_too_many_participants_goes_on_with_the_newest(stage: Stage)
     join(&records, "r", &["newcomer"]).await;
     join(&records, "r", &["newcomer"]).await;
 
-    let of_room = participants.of_room(&scope("r", "newcomer")).await?;
+    let of_room = participants.of_room(&audience("r", "newcomer")).await?;
     let ids: Vec<_> = of_room.iter().map(|one| one.entity.as_str()).collect();
     assert!((others - 3_000..others).contains(&ids.len()), "{}", ids.len());
     let last = format!("p{:05}", others - 1);
@@ -296,10 +296,10 @@ async fn a_room_with_too_many_participants_goes_on_with_the_newest(stage: Stage)
     assert_eq!((oldest, newest), (&[agent.as_str(), "muted"][..], &[last.as_str(), "newcomer"][..]));
     assert!(!ids.contains(&"first") && !ids.contains(&"p00000"), "those who came first are left out");
     // Whoever is left out may listen as well.
-    assert_eq!(readable(&records, scope("r", "newcomer")).await, ["r"]);
-    assert_eq!(readable(&records, scope("elsewhere", "newcomer")).await, ["elsewhere", "r"]);
+    assert_eq!(readable(&records, audience("r", "newcomer")).await, ["r"]);
+    assert_eq!(readable(&records, audience("elsewhere", "newcomer")).await, ["elsewhere", "r"]);
     join(&records, "r", &["first"]).await;
-    assert!(participants.get(&scope("r", "first"), &entity("first")).await?.is_some(), "and comes back");
+    assert!(participants.get(&audience("r", "first"), &entity("first")).await?.is_some(), "and comes back");
     Ok(())
 }
 
@@ -314,14 +314,14 @@ async fn the_rooms_of_a_world_are_those_that_the_entity_is_in(stage: Stage) -> C
         join(&records, id, &["ana"]).await;
     }
     join(&records, "secret", &["bob"]).await;
-    let of = async |scope: Scope| -> memory_core::Result<Vec<String>> {
-        let rooms = records.rooms().of_world(&scope).await?;
+    let of = async |audience: Audience| -> memory_core::Result<Vec<String>> {
+        let rooms = records.rooms().of_world(&audience).await?;
         Ok(rooms.into_iter().map(|room| room.id.to_string()).collect())
     };
-    assert_eq!(of(scope("general", "ana")).await?, ["general", "news"]);
-    assert_eq!(of(scope("general", "bob")).await?, ["general", "secret"], "the room itself, and those of bob");
-    assert_eq!(of(scope("abroad", "ana")).await?, ["abroad", "moved"]);
-    assert_eq!(of(scope("unknown", "ana")).await?, [""; 0]);
+    assert_eq!(of(audience("general", "ana")).await?, ["general", "news"]);
+    assert_eq!(of(audience("general", "bob")).await?, ["general", "secret"], "the room itself, and those of bob");
+    assert_eq!(of(audience("abroad", "ana")).await?, ["abroad", "moved"]);
+    assert_eq!(of(audience("unknown", "ana")).await?, [""; 0]);
     Ok(())
 }
 
@@ -329,10 +329,10 @@ async fn agents_do_not_see_each_others_rooms(stage: Stage) -> CaseResult {
     let (one, other) = (stage.records("a"), stage.records("b"));
     one.rooms().ensure(&Room::new(room("r"), ChannelType::Dm)).await?;
     join(&one, "r", &["ana"]).await;
-    assert_eq!(other.rooms().get(&scope("r", "ana")).await?, None);
-    assert!(other.participants().of_room(&scope("r", "ana")).await?.is_empty());
+    assert_eq!(other.rooms().get(&audience("r", "ana")).await?, None);
+    assert!(other.participants().of_room(&audience("r", "ana")).await?.is_empty());
     direct(&other, "s", &["ana"]).await;
-    assert_eq!(readable(&other, scope("s", "ana")).await, ["s"]);
+    assert_eq!(readable(&other, audience("s", "ana")).await, ["s"]);
     assert!(other.rooms().ensure(&Room::new(room("r"), ChannelType::Dm)).await?);
     Ok(())
 }

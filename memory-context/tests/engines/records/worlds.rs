@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use memory_context::records::{
-    ChannelType, Records, Role, Room, Scope, Secret, SettingDefinition, SettingValue, World,
+    Audience, ChannelType, Records, Room, Secret, SettingDefinition, SettingValue, World, WorldRole,
 };
 use memory_core::ErrorKind;
 
-use super::{entity, room, scope, world};
+use super::{audience, entity, room, world};
 use crate::stage::{CaseResult, Stage, cases};
 
 cases! {
@@ -32,8 +32,8 @@ fn definition(key: &str, is_secret: bool) -> SettingDefinition {
     SettingDefinition { key: key.into(), name: key.into(), description: String::new(), is_required: true, is_secret }
 }
 
-async fn owned(records: &Records, scope: Scope) -> Vec<String> {
-    let worlds = records.worlds().owned(&scope).await.expect("worlds");
+async fn owned(records: &Records, audience: Audience) -> Vec<String> {
+    let worlds = records.worlds().owned(&audience).await.expect("worlds");
     worlds.into_iter().map(|world| world.id.to_string()).collect()
 }
 
@@ -43,14 +43,14 @@ async fn a_world_is_that_of_the_room(stage: Stage) -> CaseResult {
     found(&records, "v", "bob", "s").await;
     let changed = elsewhere
         .worlds()
-        .update(&world("w"), |world| world.roles = BTreeMap::from([(entity("bob"), Role::Admin)]))
+        .update(&world("w"), |world| world.roles = BTreeMap::from([(entity("bob"), WorldRole::Admin)]))
         .await?;
-    assert_eq!(records.worlds().get(&scope("r", "eve")).await?, Some(changed.clone()));
+    assert_eq!(records.worlds().get(&audience("r", "eve")).await?, Some(changed.clone()));
     assert_eq!((changed.owner, changed.name.as_deref()), (Some(entity("ana")), Some("W")));
-    assert_eq!(records.worlds().get(&scope("t", "ana")).await?, None);
+    assert_eq!(records.worlds().get(&audience("t", "ana")).await?, None);
     let homeless = Room::new(room("dm"), ChannelType::Dm);
     records.rooms().ensure(&homeless).await?;
-    assert_eq!(records.worlds().get(&scope("dm", "ana")).await?, None);
+    assert_eq!(records.worlds().get(&audience("dm", "ana")).await?, None);
     let unknown = records.worlds().update(&world("u"), |_| ()).await.expect_err("unknown");
     assert_eq!(unknown.kind(), ErrorKind::NotFound);
     assert!(!records.worlds().ensure(&World::new(world("w"))).await?, "known, and left alone");
@@ -62,12 +62,12 @@ async fn owned_worlds_are_those_of_the_entity_now(stage: Stage) -> CaseResult {
     found(&records, "w", "ana", "r").await;
     found(&records, "v", "ana", "s").await;
     found(&records, "u", "bob", "t").await;
-    assert_eq!(owned(&records, scope("dm", "ana")).await, ["w", "v"]);
+    assert_eq!(owned(&records, audience("dm", "ana")).await, ["w", "v"]);
     records.worlds().update(&world("w"), |world| world.owner = Some(entity("bob"))).await?;
     records.worlds().update(&world("u"), |world| world.owner = None).await?;
-    assert_eq!(owned(&records, scope("dm", "ana")).await, ["v"]);
-    assert_eq!(owned(&records, scope("dm", "bob")).await, ["w"]);
-    assert_eq!(owned(&records, scope("dm", "eve")).await, [""; 0]);
+    assert_eq!(owned(&records, audience("dm", "ana")).await, ["v"]);
+    assert_eq!(owned(&records, audience("dm", "bob")).await, ["w"]);
+    assert_eq!(owned(&records, audience("dm", "eve")).await, [""; 0]);
     Ok(())
 }
 
@@ -81,15 +81,15 @@ async fn a_setting_is_defined_then_set_and_shown(stage: Stage) -> CaseResult {
     settings.define(&world("w"), definition("channel", false)).await?;
     settings.set(&world("w"), "channel", Some(Secret::new("general"))).await?;
     settings.define(&world("w"), SettingDefinition { is_required: false, ..definition("channel", false) }).await?;
-    let shown = elsewhere.settings().of(&scope("r", "bob"), &world("w")).await?;
+    let shown = elsewhere.settings().of(&audience("r", "bob"), &world("w")).await?;
     let shown: Vec<_> = shown.iter().map(|it| (it.definition.key.as_str(), it.value.clone())).collect();
     let general = SettingValue::Plain("general".into());
     assert_eq!(shown, [("greeting", SettingValue::Unset), ("channel", general)], "as they were defined first");
     settings.set(&world("w"), "channel", None).await?;
-    let shown = settings.of(&scope("r", "bob"), &world("w")).await?;
+    let shown = settings.of(&audience("r", "bob"), &world("w")).await?;
     assert_eq!(shown[1].value, SettingValue::Unset);
     assert!(!shown[1].definition.is_required);
-    assert_eq!(settings.secret(&scope("r", "bob"), &world("w"), "channel").await?, None, "no secret");
+    assert_eq!(settings.secret(&audience("r", "bob"), &world("w"), "channel").await?, None, "no secret");
     Ok(())
 }
 
@@ -98,14 +98,14 @@ async fn a_secret_is_told_to_the_call_that_needs_it_alone(stage: Stage) -> CaseR
     found(&records, "w", "ana", "r").await;
     let settings = records.settings();
     settings.define(&world("w"), definition("token", true)).await?;
-    assert_eq!(settings.of(&scope("r", "ana"), &world("w")).await?[0].value, SettingValue::Unset);
+    assert_eq!(settings.of(&audience("r", "ana"), &world("w")).await?[0].value, SettingValue::Unset);
     settings.set(&world("w"), "token", Some(Secret::new("xyzzy"))).await?;
-    let shown = settings.of(&scope("r", "ana"), &world("w")).await?;
+    let shown = settings.of(&audience("r", "ana"), &world("w")).await?;
     assert_eq!(shown[0].value, SettingValue::Secret);
     for text in [format!("{shown:?}"), serde_json::to_string(&shown)?, format!("{records:?}")] {
         assert!(!text.contains("xyzzy"), "{text}");
     }
-    let secret = settings.secret(&scope("r", "ana"), &world("w"), "token").await?.expect("a secret");
+    let secret = settings.secret(&audience("r", "ana"), &world("w"), "token").await?.expect("a secret");
     assert_eq!((secret.expose(), format!("{secret:?}").as_str()), ("xyzzy", "Secret(..)"));
     Ok(())
 }
@@ -117,10 +117,10 @@ async fn what_was_secret_is_never_shown(stage: Stage) -> CaseResult {
     settings.define(&world("w"), definition("token", true)).await?;
     settings.set(&world("w"), "token", Some(Secret::new("xyzzy"))).await?;
     settings.define(&world("w"), definition("token", false)).await?;
-    assert_eq!(settings.of(&scope("r", "ana"), &world("w")).await?[0].value, SettingValue::Unset);
+    assert_eq!(settings.of(&audience("r", "ana"), &world("w")).await?[0].value, SettingValue::Unset);
     settings.set(&world("w"), "token", Some(Secret::new("plain"))).await?;
     settings.define(&world("w"), definition("token", true)).await?;
-    assert_eq!(settings.of(&scope("r", "ana"), &world("w")).await?[0].value, SettingValue::Secret);
+    assert_eq!(settings.of(&audience("r", "ana"), &world("w")).await?[0].value, SettingValue::Secret);
     Ok(())
 }
 
@@ -131,14 +131,14 @@ async fn settings_of_another_world_are_refused(stage: Stage) -> CaseResult {
     let settings = records.settings();
     settings.define(&world("w"), definition("token", true)).await?;
     settings.set(&world("w"), "token", Some(Secret::new("xyzzy"))).await?;
-    for of in [scope("s", "bob"), scope("dm", "bob"), scope("s", "eve")] {
+    for of in [audience("s", "bob"), audience("dm", "bob"), audience("s", "eve")] {
         let error = settings.of(&of, &world("w")).await.expect_err("not shown");
         assert_eq!(error.kind(), ErrorKind::Unauthorized);
         let error = settings.secret(&of, &world("w"), "token").await.expect_err("not told");
         assert_eq!(error.kind(), ErrorKind::Unauthorized);
     }
     // In a room of the world, and to its owner wherever it is.
-    for of in [scope("r", "bob"), scope("dm", "ana"), scope("s", "ana")] {
+    for of in [audience("r", "bob"), audience("dm", "ana"), audience("s", "ana")] {
         assert_eq!(settings.of(&of, &world("w")).await?.len(), 1);
     }
     Ok(())
@@ -148,9 +148,9 @@ async fn agents_do_not_see_each_others_worlds(stage: Stage) -> CaseResult {
     let (one, other) = (stage.records("a"), stage.records("b"));
     found(&one, "w", "ana", "r").await;
     one.settings().define(&world("w"), definition("token", true)).await?;
-    assert_eq!(other.worlds().get(&scope("r", "ana")).await?, None);
-    assert!(owned(&other, scope("r", "ana")).await.is_empty());
+    assert_eq!(other.worlds().get(&audience("r", "ana")).await?, None);
+    assert!(owned(&other, audience("r", "ana")).await.is_empty());
     found(&other, "w", "ana", "r").await;
-    assert!(other.settings().of(&scope("r", "ana"), &world("w")).await?.is_empty());
+    assert!(other.settings().of(&audience("r", "ana"), &world("w")).await?.is_empty());
     Ok(())
 }
