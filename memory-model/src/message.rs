@@ -77,7 +77,7 @@ impl ChatMessage {
 impl fmt::Debug for ChatMessage {
     /// Payloads stay out of logs: only sizes show.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Message({:?}, {} bytes", self.role, self.content.len())?;
+        write!(f, "ChatMessage({:?}, {} bytes", self.role, self.content.len())?;
         for (count, what) in [(self.attachments.len(), "attachments"), (self.tool_calls.len(), "tool calls")] {
             if count > 0 {
                 write!(f, ", {count} {what}")?;
