@@ -3,6 +3,7 @@
 use memory_core::{Error, ErrorKind, MemoryId, Outcome, Result};
 
 use super::answer::PostAnswer;
+use super::door::Stopping;
 use super::run::TimeLeft;
 use super::{End, FlowStep, MessageService, POST_PROVIDERS, Run};
 use crate::records::{Message, MessageContent, NewMessage, Room};
@@ -23,19 +24,23 @@ impl MessageService {
     /// the room.
     ///
     /// What a model, the platform or the engine answers, `Timeout` past the limit of a run, and `Closed` after a shutdown, which waits
-    /// for the posts that are being written.
+    /// for the posts that are being written, and behind a stop, which gives them up.
     pub async fn post(&self, room: &Room) -> Result<Posted> {
         let _entered = self.door.enter()?;
         let run = self.events.start(room.id.clone(), self.composer.services().records().agent().entity());
-        let posted = TimeLeft::new(self.limits.run).spend(self.write_post(&run, room)).await;
+        let written = self.door.unless(Stopping::Everything, self.write_post(&run, room));
+        let posted = TimeLeft::new(self.limits.run).spend(written).await.flatten();
         run.end(match &posted {
             Ok(Ok(_)) => End::Completed,
             Ok(Err(error)) => End::Failed { reason: error.to_string() },
             Err(end) => end.clone(),
         });
-        posted.unwrap_or_else(|_| {
-            let late = Error::new(ErrorKind::Timeout, "the post took longer than a run may");
-            Err(late.with_outcome(Outcome::Unknown))
+        posted.unwrap_or_else(|end| {
+            let given_up = match end {
+                End::Left { reason } => Error::new(ErrorKind::Closed, reason),
+                _ => Error::new(ErrorKind::Timeout, "the post took longer than a run may"),
+            };
+            Err(given_up.with_outcome(Outcome::Unknown))
         })
     }
 

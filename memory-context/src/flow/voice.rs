@@ -49,14 +49,15 @@ impl Voice<'_> {
         self
     }
 
-    /// Stores a message before it is said: what nobody kept was not said. One that can't be said is marked so.
+    /// Stores a message before it is said: what nobody kept was not said. One that can't be said is marked so, and the outcome of the
+    /// error is unknown, since the message is there.
     pub(super) async fn say(&self, new: NewMessage) -> Result<Message> {
         let message = self.services.records().messages().add(new).await?;
         match self.speak(&message).await {
             Ok(()) => Ok(message),
             Err(error) => {
                 self.mark(&message).await;
-                Err(error)
+                Err(error.with_outcome(Outcome::Unknown))
             }
         }
     }

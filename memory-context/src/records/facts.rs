@@ -7,7 +7,7 @@ use futures::{StreamExt, TryStreamExt, stream};
 use memory_core::filter::Field;
 use memory_core::{
     Collection, Content, DocumentId, DocumentQuery, DocumentSelection, DocumentWrite, Documents, Error, ErrorKind,
-    Expect, MAX_TEXT, QueryBuilder, RecallOptions, Result, Weights,
+    Expect, MAX_TEXT, Outcome, QueryBuilder, RecallOptions, Result, Weights,
 };
 
 use super::fact::normalised;
@@ -297,8 +297,10 @@ impl Facts<'_> {
         let selection = DocumentSelection::ids(collection.clone(), [fact.id.clone()])?;
         let was_there = !self.records.documents().remove(&selection, 1).await?.is_empty();
         // A vector without a fact is not looked at.
-        Vectors::of(self.records.documents(), &collection)?.remove(&fact.id).await?;
-        Ok(was_there)
+        let removed = Vectors::of(self.records.documents(), &collection)?.remove(&fact.id).await;
+        removed
+            .map(|()| was_there)
+            .map_err(|error| if was_there { error.with_outcome(Outcome::Unknown) } else { error })
     }
 
     fn write(&self, fact: &NewFact) -> Result<DocumentWrite> {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use memory_context::agent::{ContextParts, End, Limits, Tool, ToolContext, ToolOutput};
 use memory_context::core::plugin::Scope;
-use memory_context::core::{InMemory, MemoryProvider};
+use memory_context::core::{InMemory, MemoryProvider, Outcome};
 use memory_context::flow::{MAX_CALLS, MAX_ROUNDS};
 use memory_context::state::MAX_RESULT;
 use memory_context::template::{Template, Templates};
@@ -186,13 +186,14 @@ async fn one_that_fails_panics_or_is_late_does_not_lose_the_rest() {
         Tool::new(name, move |(), _| async move {
             match name {
                 "fails" => Err(Error::new(ErrorKind::Unavailable, "the station is down")),
+                "late" => Err(Error::new(ErrorKind::Timeout, "no answer").with_outcome(Outcome::Unknown)),
                 "panics" => panic!("as a test"),
                 "hangs" => pending().await,
                 _ => Ok("x".repeat(MAX_RESULT + 7)),
             }
         })
     };
-    let names = ["fails", "panics", "hangs", "talks"];
+    let names = ["fails", "late", "panics", "hangs", "talks"];
     let limits = Limits { action: Duration::from_millis(1), ..Limits::default() };
     let mut stage =
         Stage::with(|builder| names.map(tools).into_iter().fold(builder, |all, tool| all.tool(tool)).limits(limits))
@@ -202,18 +203,19 @@ async fn one_that_fails_panics_or_is_late_does_not_lose_the_rest() {
     let asked = stage.model.asked().await;
     let told: Vec<_> = asked.messages().into_iter().filter(|(role, _)| *role == "tool").map(|(_, text)| text).collect();
     assert_eq!(
-        told[..3],
+        told[..4],
         [
             "failed: the station is down",
-            "failed: the tool panicked",
+            "failed: no answer; it may have happened",
+            "failed: the tool panicked; it may have happened",
             "failed: no result within 1 ms; it may have happened"
         ]
     );
-    assert!(told[3].ends_with("xx\n[7 bytes more]"), "a long result is cut");
+    assert!(told[4].ends_with("xx\n[7 bytes more]"), "a long result is cut");
     asked.writes("Well");
     let answer = answer(question).await;
     let successes: Vec<_> = answer.results.iter().map(|result| result.success).collect();
-    assert_eq!((answer.text.as_str(), successes), ("Well", vec![false, false, false, true]));
+    assert_eq!((answer.text.as_str(), successes), ("Well", vec![false, false, false, false, true]));
     stage.ends().await;
 }
 

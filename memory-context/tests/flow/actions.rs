@@ -158,6 +158,21 @@ async fn a_reply_that_can_not_be_said_does_not_lose_the_rest() {
 }
 
 #[tokio::test]
+async fn a_tool_whose_text_can_not_be_said_did_its_work() {
+    let pays = Tool::with_schema("PAY", "", json!({ "type": "object" }), |_, _| async { Ok(ToolOutput::said("Paid")) });
+    let mut stage = Stage::with_parts(ContextParts { tools: vec![pays], ..ContextParts::default() }).await;
+    stage.platform.fails();
+    let run = stage.receive(said("ana", "pay it", 1));
+    stage.asked().await.answer(actions("PAY", ""));
+    let call = stage.asked().await;
+    assert!(call.prompt.contains("Paid") && !call.prompt.contains("could not be said"), "{}", call.prompt);
+    call.answer(actions("IGNORE", ""));
+    assert_eq!(run.await.expect("no panic"), End::Completed);
+    let statuses: Vec<_> = stage.results().await.into_iter().map(|result| result.status).collect();
+    assert_eq!(statuses, [ActionStatus::Completed]);
+}
+
+#[tokio::test]
 async fn a_result_that_the_journal_can_not_hold_keeps_its_success() {
     let large = Tool::with_schema("FIND", "", json!({ "type": "object" }), |_, _| async {
         Ok(ToolOutput::new("found it").with_data("all", "x".repeat(5 << 20)))

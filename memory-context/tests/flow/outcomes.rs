@@ -9,7 +9,7 @@ use memory_context::flow::{End, EventKind, FlowStep, Limits, Why};
 use memory_context::records::{ChannelType, Room, RoomId};
 use memory_context::state::{ContextParts, Cx, Evaluation, Evaluator, EvaluatorInfo, Services};
 use memory_context::tool::Tool;
-use memory_core::{Error, Result};
+use memory_core::{Error, ErrorKind, Outcome, Result};
 use memory_model::{Completion, Finish, ToolCall};
 use tokio::sync::Semaphore;
 
@@ -290,8 +290,21 @@ async fn a_post_is_a_run_of_its_own() {
     let service = Arc::clone(&stage.service);
     let post = tokio::spawn(async move { service.post(&feed).await });
     stage.asked().await.answer("<thought>why</thought><post>The sea is deep</post>");
-    assert!(post.await.expect("no panic").is_err());
+    let error = post.await.expect("no panic").expect_err("the platform is down");
+    assert_eq!((error.kind(), error.outcome()), (ErrorKind::Unavailable, Outcome::Unknown), "the message is stored");
     assert!(matches!(&ends(&stage.events())[..], [End::Failed { .. }]));
+}
+
+#[tokio::test]
+async fn a_post_is_given_up_when_the_service_stops() {
+    let mut stage = Stage::new().await;
+    let service = Arc::clone(&stage.service);
+    let post = tokio::spawn(async move { service.post(&Room::new(room("r"), ChannelType::Feed)).await });
+    let _call = stage.asked().await;
+    stage.service.stop().await;
+    let error = post.await.expect("no panic").expect_err("it was given up");
+    assert_eq!((error.kind(), error.outcome()), (ErrorKind::Closed, Outcome::Unknown));
+    assert!(stage.stored().await.is_empty());
 }
 
 #[tokio::test]

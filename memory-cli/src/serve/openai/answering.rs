@@ -92,7 +92,7 @@ fn event(data: String) -> Result<Event, Infallible> {
     Ok(Event::default().data(data))
 }
 
-/// The runtime ends, and the work with it.
+/// The runtime ends, and the work with it: the question may be kept, and is answered later then.
 fn cut() -> Error {
-    Error::new(ErrorKind::Closed, "the work on the answer was cut off")
+    Error::new(ErrorKind::Closed, "the work on the answer was cut off").with_outcome(Outcome::Unknown)
 }

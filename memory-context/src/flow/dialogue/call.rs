@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
-use memory_core::{Error, ErrorKind, Result};
+use memory_core::{Error, ErrorKind, Outcome, Result};
 use memory_model::ToolCall;
 use serde_json::Value;
 use tokio::time::{Instant, sleep_until};
@@ -42,8 +42,9 @@ impl Dialogue<'_> {
         if let Some(text) = result.text.clone().filter(|_| result.is_said)
             && let Err(error) = self.say(&Spoken { step: &format!("{step}.text"), text: &text, answer: None }).await
         {
-            let error = unless_lost(error)?;
-            (result.success, result.is_said, result.error) = (false, false, Some(error.to_string()));
+            unless_lost(error)?;
+            // The tool did its work all the same: a model that took it for a failure would call it again.
+            (result.is_said, result.text) = (false, Some(cut(&text, MAX_RESULT).into_owned()));
         }
         self.change_actions(|actions| actions.end_step(at, result.success));
         self.run.step(FlowStep::ActionEnded { action, success: result.success });
@@ -76,13 +77,18 @@ impl Dialogue<'_> {
             }
             Recorded::Nothing | Recorded::Begun => {}
         }
+        let is_repeatable = tool.as_ref().is_some_and(Tool::is_repeatable);
         let mut result = match Box::pin(self.attempt(step, tool, arguments)).await {
             Ok(ToolOutput { text, is_said, values, data }) => {
                 let mut result = ToolResult::done(called, cut(&text, if is_said { MAX_ANSWER } else { MAX_RESULT }));
                 (result.is_said, result.values, result.data) = (is_said, values, data);
                 result
             }
-            Err(error) => ToolResult::failed(called, cut(error.message(), MAX_RESULT)),
+            Err(error) => {
+                let is_unclear = error.outcome() == Outcome::Unknown && !is_repeatable;
+                let unclear = if is_unclear { "; it may have happened" } else { "" };
+                ToolResult::failed(called, format!("{}{unclear}", cut(error.message(), MAX_RESULT)))
+            }
         };
         result.arguments = given;
         result.text = result.text.filter(|text| !text.trim().is_empty());
@@ -126,8 +132,7 @@ impl Dialogue<'_> {
         self.refresh().await;
         tool.check_arguments(&arguments)
             .map_err(|error| Error::invalid(format!("wrong arguments: {}", error.message())))?;
-        let is_repeatable = tool.is_repeatable();
-        if !is_repeatable {
+        if !tool.is_repeatable() {
             self.journal.begun(step).await?;
         }
         let limit = self.service.limits.action;
@@ -150,9 +155,8 @@ impl Dialogue<'_> {
                 biased;
                 // First, so that a tool that always has something to say ends too.
                 () = sleep_until(deadline) => {
-                    let unclear = if is_repeatable { "" } else { "; it may have happened" };
-                    let message = format!("no result within {} ms{unclear}", limit.as_millis());
-                    return Err(Error::new(ErrorKind::Timeout, message));
+                    let message = format!("no result within {} ms", limit.as_millis());
+                    return Err(Error::new(ErrorKind::Timeout, message).with_outcome(Outcome::Unknown));
                 }
                 Some(saying) = sayings.recv() => {
                     let step = saying_step(step, number);
@@ -164,7 +168,8 @@ impl Dialogue<'_> {
                     let _ = saying.said.send(said);
                 }
                 output = &mut work => {
-                    return output.map_err(|_| Error::new(ErrorKind::Unexpected, "the tool panicked"))?;
+                    let panicked = Error::new(ErrorKind::Unexpected, "the tool panicked");
+                    return output.unwrap_or_else(|_| Err(panicked.with_outcome(Outcome::Unknown)));
                 }
             }
         }

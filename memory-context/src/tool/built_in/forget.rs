@@ -17,7 +17,7 @@ struct Correction {
 
 /// Corrects or forgets a fact that became known in the room of the message.
 pub(super) fn tool() -> Tool {
-    ["FORGET_FACT", "CORRECT_FACT"].into_iter().fold(Tool::new("FORGET", forget).repeatable(), Tool::with_simile)
+    ["FORGET_FACT", "CORRECT_FACT"].into_iter().fold(Tool::new("FORGET", forget), Tool::with_simile)
 }
 
 async fn forget(Correction { fact, correction }: Correction, context: ToolContext) -> Result<&'static str> {
