@@ -53,8 +53,8 @@ impl ScopedMemory {
         self.documents().query(&query).await
     }
 
-    /// Puts a document into the writable space or below it, and not into what the scope keeps from being written. One of the same id that lies elsewhere is never replaced: that is
-    /// `Conflict`.
+    /// Puts a document into the writable space or below it, and not into what the scope keeps from being written. One of the same id that
+    /// lies elsewhere is never replaced: that is `Conflict`.
     pub async fn put_document(&self, write: DocumentWrite) -> Result<Document> {
         self.check_collection(&write.collection)?;
         let write = write.within(self.writable()?)?;
@@ -69,13 +69,14 @@ impl ScopedMemory {
     /// `max` documents, else `LimitExceeded` and none.
     pub async fn remove_documents(&self, query: QueryBuilder<Documents>, max: usize) -> Result<Vec<DocumentId>> {
         let query = query.within(self.writable()?);
+        // Checked as it was asked: a removal of everything stays refused, though the scope adds a condition.
         let mut selection = DocumentSelection::matching(query.clone())?;
+        self.check_collection(selection.collection())?;
         if let Some(space) = self.scope.unwritable() {
-            let (outside, built) = (Filter::under(space).negate(), query.clone().build()?);
-            let filter = built.filter().cloned().into_iter().fold(outside, Filter::and);
+            let outside = Filter::under(space).negate();
+            let filter = selection.query().filter().cloned().into_iter().fold(outside, Filter::and);
             selection = DocumentSelection::matching(query.filter(filter))?;
         }
-        self.check_collection(selection.collection())?;
         self.documents().remove(&selection, max).await
     }
 

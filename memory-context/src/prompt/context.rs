@@ -80,7 +80,7 @@ impl MemoryLoadContext {
         self
     }
 
-    /// With the agent.
+    /// With the agent whose own profile of the user and the session it is.
     #[must_use]
     pub fn with_agent(mut self, agent_id: impl Into<String>) -> Self {
         self.agent_id = Some(agent_id.into());
