@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::{io, iter};
 
 use async_trait::async_trait;
-use memory_core::{DocumentId, Error, ErrorKind, IdempotencyKey, Result};
+use memory_core::{DocumentId, Error, ErrorKind, IdempotencyKey, Outcome, Result};
 use serde::{Deserialize, Serialize};
 use tokio::task::spawn_blocking;
 
@@ -106,8 +106,10 @@ impl MarkdownMemory {
                 writes.push((path, header, text));
             }
         }
-        for (path, header, text) in writes {
-            write(&path, &header, &text)?;
+        for (at, (path, header, text)) in writes.into_iter().enumerate() {
+            let written = write(&path, &header, &text);
+            // The store before it has its updates.
+            written.map_err(|error| if at > 0 { error.with_outcome(Outcome::Unknown) } else { error })?;
         }
         Ok(SyncReport { updates: reports.into_iter().flatten().collect() })
     }
