@@ -7,7 +7,7 @@ use memory_core::{Result, Timestamp};
 
 use super::format::{indented, json, one_line, section, url};
 use crate::records::{Attachment, Message};
-use crate::state::{ContextProvider, Cx, ProviderInfo, ProviderResult};
+use crate::state::{ContextProvider, Cx, ProviderInfo, ProviderResult, cut};
 
 /// What came with the message and with those before it.
 #[derive(Debug, Clone, Copy, Default)]
@@ -19,6 +19,10 @@ static INFO: ProviderInfo =
 /// The text of what came longer before the newest attachment than this many milliseconds is not shown.
 const HIDDEN_AFTER: i64 = 3_600_000;
 const HIDDEN: &str = "[Hidden]";
+/// How many bytes the texts and descriptions have together at most, the newest first.
+const MAX_TEXTS: usize = 64 << 10;
+/// How many attachments are shown at most.
+const MAX_COUNT: usize = 100;
 
 #[async_trait]
 impl ContextProvider for Attachments {
@@ -41,7 +45,7 @@ impl ContextProvider for Attachments {
     }
 }
 
-/// Those of the message first, then those of the others, the newest first; each id once.
+/// Those of the message first, then those of the others, the newest first; each id once. What is beyond the bounds is cut or left out.
 fn shown(message: &Message, before: &[Message]) -> Vec<Attachment> {
     let others = before.iter().filter(|other| other.id != message.id);
     let with: Vec<_> =
@@ -49,13 +53,20 @@ fn shown(message: &Message, before: &[Message]) -> Vec<Attachment> {
     let newest = with.iter().map(|message| message.created_at).max().unwrap_or(Timestamp::MIN);
     let mut known = BTreeSet::new();
     let mut shown = Vec::new();
+    let mut left = MAX_TEXTS;
+    let mut fitting = |text: &String| {
+        let fits = cut(text, left).into_owned();
+        left -= left.min(text.len());
+        fits
+    };
     for one in with {
         let is_old = newest.as_millis() - one.created_at.as_millis() > HIDDEN_AFTER && one.id != message.id;
         for attachment in &one.content.attachments {
-            if known.insert(&attachment.id) {
+            if shown.len() < MAX_COUNT && known.insert(&attachment.id) {
+                let description = attachment.description.as_ref().map(&mut fitting);
                 let text = attachment.text.as_ref();
-                let text = text.map(|text| if is_old { HIDDEN.to_owned() } else { text.clone() });
-                shown.push(Attachment { text, ..attachment.clone() });
+                let text = text.map(|text| if is_old { HIDDEN.to_owned() } else { fitting(text) });
+                shown.push(Attachment { description, text, ..attachment.clone() });
             }
         }
     }

@@ -386,6 +386,28 @@ async fn attachments_hide_old_texts_and_show_each_id_once() {
 }
 
 #[tokio::test]
+async fn attachments_have_a_bound_together() {
+    let records = group().await;
+    let many = |letter: char, minute| {
+        let attachment = |number| Attachment {
+            id: format!("{letter}{number}"),
+            description: Some(letter.to_string().repeat(8 << 10)),
+            text: Some(letter.to_string().repeat(32 << 10)),
+            ..Attachment::default()
+        };
+        let mut content = MessageContent::new(room("general"), entity("ana"), "see");
+        content.attachments = (0..60).map(attachment).collect();
+        NewMessage::new(content, time(minute))
+    };
+    records.messages().add(many('o', 0)).await.expect("stores");
+    let turn = Turn::new(records.messages().add(many('n', 1)).await.expect("stores"));
+    let state = only("ATTACHMENTS", services(records), &turn).await;
+    let count = |pattern: &str| state.text.matches(pattern).count();
+    assert_eq!((count("ID: n"), count("ID: o")), (60, 40), "the newest first");
+    assert!(state.text.len() < 80 << 10 && state.text.contains(" bytes more]"), "{} bytes", state.text.len());
+}
+
+#[tokio::test]
 async fn people_roles_world_and_relationships_are_told() {
     let records = group().await;
     records
