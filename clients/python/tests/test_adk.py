@@ -18,7 +18,7 @@ from google.adk.tools.load_memory_tool import load_memory_tool
 from google.genai import types
 from scripted import Asked, Reply, passed_on, scripted
 
-from agent_memory import InvalidInput, Memory
+from agent_memory import InvalidInput, Memory, adk
 from agent_memory.adk import AgentMemoryService
 
 
@@ -66,6 +66,18 @@ async def test_a_session_is_added_in_one_request_and_grows_in_three(memory: Memo
         await service.add_session_to_memory(session(*events, said("new", "dog"), id="other"))
     assert len(memory.query_documents(collection, under=root).documents) == 31
     assert (await found(AgentMemoryService(memory, root=root, collection=collection), "dog"))[0] == "new"
+
+
+async def test_a_long_session_is_looked_at_once(memory: Memory, root: str, collection: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(adk, "_EVENTS_AT_ONCE", 10)
+    asked: list[Asked] = []
+    with passed_on(memory, asked.append) as client:
+        service = AgentMemoryService(client, root=root, collection=collection)
+        events = [said(str(n), f"cat {n}") for n in range(40)]
+        await service.add_session_to_memory(session(*events[:30]))
+        asked.clear()
+        await service.add_session_to_memory(session(*events))
+    assert [each.method for each in asked] == ["POST", "GET", "POST"]
 
 
 async def test_deltas_entries_and_deletion(service: AgentMemoryService) -> None:

@@ -45,21 +45,27 @@ def put_once(
     return True
 
 
-def put_missing(memory: Memory, collection: str, documents: Sequence[NewDocument], under: str) -> None:
-    """Puts those documents of a collection that are not there yet, each of which expects so: together, where others lie below a space."""
+def put_missing(memory: Memory, collection: str, batches: Iterable[Sequence[NewDocument]], under: str) -> None:
+    """Puts those documents that are not there yet, each of which expects so: those of a batch together, where others lie below a space."""
+    known: set[str] | None = None
+    for batch in batches:
+        if known is None:
+            if _put_all(memory, batch):
+                continue
+            # Looked at once, however many batches there are.
+            known = {document.id for document in memory.walk_documents(collection, under=under, limit=1000)}
+        left = [document for document in batch if document.get("id") not in known]
+        if left and not _put_all(memory, left):
+            # Some lie elsewhere, or somebody else puts them now.
+            for document in left:
+                _put_all(memory, [document])
+
+
+def _put_all(memory: Memory, documents: Sequence[NewDocument]) -> bool:
     with suppress(Conflict):
         memory.put_documents(documents)
-        return
-    known = {document.id for document in memory.walk_documents(collection, under=under, limit=1000)}
-    left = [document for document in documents if document.get("id") not in known]
-    with suppress(Conflict):
-        if left:
-            memory.put_documents(left)
-        return
-    # Some lie elsewhere, or somebody else puts them now.
-    for document in left:
-        with suppress(Conflict):
-            memory.put_documents([document])
+        return True
+    return False
 
 
 def replace(

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import json
 import os
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
@@ -126,8 +127,7 @@ class AgentMemoryService(BaseMemoryService):
                 expect="absent",
             )
             new.setdefault(id, document)
-        for documents in batches(new.values(), lambda document: len(document["content"]), _EVENTS_AT_ONCE, _CHARACTERS_AT_ONCE):
-            put_missing(self._memory, self._collection, documents, below)
+        put_missing(self._memory, self._collection, batches(new.values(), _size, _EVENTS_AT_ONCE, _CHARACTERS_AT_ONCE), below)
 
     def _search(self, app: str, user: str, query: str) -> SearchMemoryResponse:
         question: Question = {"collection": self._collection, "under": space_of(self._root, app, user), "limit": _HITS}
@@ -161,6 +161,10 @@ def _entry(document: Document) -> MemoryEntry:
         custom_metadata=about.get("custom") or {},
         timestamp=time_of(document.created_at).isoformat(),
     )
+
+
+def _size(document: NewDocument) -> int:
+    return len(document["content"]) + len(json.dumps(document.get("metadata"), default=str))
 
 
 def _text(content: types.Content | None) -> str:
