@@ -13,7 +13,7 @@ from typing import Any, TypedDict, TypeVar
 from ._calls import NewDocument
 from ._documents import among, batches, put_once, quoted, remove_unchanged, remove_under, replace
 from .client import Memory
-from .errors import Conflict, Corrupt, Outcome
+from .errors import AgentMemoryError, Conflict, Corrupt, Outcome
 from .models import Document
 from .spaces import id_in, id_moved
 
@@ -129,7 +129,7 @@ class Parts:
             # Those that were too many for one call are there.
             self.remove_writes(write.space, [write.name] if write.about["parts"] else [])
             return False
-        self.remove(write.space, [] if instead is None else [instead])
+        self._sweep(write.space, [] if instead is None else [instead])
         return True
 
     def replace(self, *writes: Write) -> None:
@@ -154,7 +154,7 @@ class Parts:
                 if refusal.outcome is Outcome.UNKNOWN:
                     self._withdraw(write)
         for write, document in replaced.items():
-            self.remove(write.space, [] if document is None else [document])
+            self._sweep(write.space, [] if document is None else [document])
 
     def _refusal(self, writes: Iterable[Write]) -> Conflict | None:
         documents = [document for write in writes for document in write.documents]
@@ -224,8 +224,13 @@ class Parts:
     def remove_unchanged(self, document: Document, space: str) -> bool:
         """Removes a document as it was read, and then its parts; tells whether it did, and so that nobody was first."""
         is_removed = remove_unchanged(self._memory, document)
-        self.remove(space, [document] if is_removed else [])
+        self._sweep(space, [document] if is_removed else [])
         return is_removed
+
+    def _sweep(self, space: str, documents: Iterable[Document]) -> None:
+        """Removes the parts of documents that are gone. What stays where that fails is read by nobody, and what was asked for is done."""
+        with suppress(AgentMemoryError):
+            self.remove(space, documents)
 
     def remove(self, space: str, documents: Iterable[Document]) -> None:
         """Removes the parts, in a space and below it, of documents that were removed or replaced as these are."""
