@@ -110,11 +110,9 @@ class AgentMemorySaver(SaverInThreads):
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> Iterator[CheckpointTuple]:
-        wanted = filter or {}
-        only, last = checkpoint_of(config), checkpoint_of(before)
-        conditions = [condition(("metadata", name), "=", value) for name, value in wanted.items()]
-        conditions += [condition(("checkpoint",), "=", only)] if only is not None else []
-        documents = self._walk(config, all_of(conditions))
+        wanted, only, last = filter or {}, checkpoint_of(config), checkpoint_of(before)
+        conditions = [(("checkpoint",), only), *((("metadata", name), value) for name, value in wanted.items())]
+        documents = self._walk(config, all_of(condition(names, "=", value) for names, value in conditions))
         named = ((document.metadata["checkpoint"], document) for document in documents)
         asked = (document for id, document in named if only in (None, id) and (last is None or id < last))
         tuples = (self._parts.read(document, self._tuple) for document in asked)
