@@ -38,7 +38,7 @@ pub use memory_model as model;
 #[cfg(feature = "openai")]
 pub use memory_model::openai;
 pub use memory_model::{Model, Schema};
-pub use model_planner::ModelPlanner;
+pub use model_planner::{ModelPlanner, Replanning};
 pub use pipeline::{Pipeline, Step};
 pub use planner::{FixedPlanner, Planner};
 pub use runtime::Runtime;
