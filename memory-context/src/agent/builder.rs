@@ -420,7 +420,7 @@ impl AgentBuilder {
             self = self.plugin(provider.plugin());
         }
         if self.reflects {
-            let reflection = ReflectionEvaluator::new(Arc::clone(&small), self.limits.model);
+            let reflection = ReflectionEvaluator::new(self.limits.model);
             self.context.evaluators.push(Arc::new(reflection));
         }
         let templates = self.templates.map_or_else(|| Templates::of(&character), Ok)?;

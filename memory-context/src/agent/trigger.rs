@@ -33,7 +33,6 @@ use crate::flow::platform::Origin;
 /// use tokio::time::{Duration, sleep};
 ///
 /// /// Has the agent look around each hour.
-/// #[derive(Debug)]
 /// struct Hourly;
 ///
 /// #[async_trait]
@@ -55,7 +54,7 @@ use crate::flow::platform::Origin;
 /// }
 /// ```
 #[async_trait]
-pub trait MessageTrigger: fmt::Debug + Send + Sync + 'static {
+pub trait MessageTrigger: Send + Sync + 'static {
     /// What it is called. Unique among the triggers of an agent; never empty. The same at every call.
     fn name(&self) -> &str;
 
@@ -65,6 +64,12 @@ pub trait MessageTrigger: fmt::Debug + Send + Sync + 'static {
     /// One that does not return within ten seconds from then on is dropped. One that returns before, fails or panics has ended, and is
     /// not started again; the log tells it.
     async fn run(&self, context: TriggerContext) -> Result<()>;
+}
+
+impl fmt::Debug for dyn MessageTrigger {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "MessageTrigger({})", self.name())
+    }
 }
 
 /// What a [`MessageTrigger`] is given. Owned and cheap to clone. It does not keep the agent alive.

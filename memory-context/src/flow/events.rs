@@ -12,7 +12,7 @@ use super::run::Run;
 use super::sink::Sink;
 use crate::records::{EntityId, RoomId};
 
-/// Begins runs, and tells all that listen what happens in them.
+/// Begins runs, and tells all that listen what happens in them. Cheap to clone; the clones are one.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -32,7 +32,7 @@ use crate::records::{EntityId, RoomId};
 /// assert_eq!(event.kind, EventKind::Ended(End::Completed));
 /// # Ok(()) }
 /// ```
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Events {
     sink: Sink,
 }
@@ -52,7 +52,7 @@ impl Events {
         Self { sink: Sink::new(capacity, clock) }
     }
 
-    /// What happens from now on, in the order in which it does. The stream ends when these events and all of their runs are gone.
+    /// What happens from now on, in the order in which it does. The stream ends when all clones of these events and all of their runs are gone.
     /// No run waits for a subscriber.
     pub fn subscribe(&self) -> impl Stream<Item = Notice> + Send + use<> {
         unfold(self.sink.subscribe(), |mut receiver| async {

@@ -2,13 +2,13 @@
 
 use std::collections::HashSet;
 use std::num::NonZeroUsize;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use lru::LruCache;
-use memory_core::{MAX_LIMIT, MemoryId, Result};
-use memory_model::{ChatMessage, Model, Prompt, ask};
+use memory_core::{Error, MAX_LIMIT, MemoryId, Result};
+use memory_model::{ChatMessage, Prompt, ask};
 
 use super::answer::ReflectionAnswer;
 use super::evaluate::RESPONSES;
@@ -25,7 +25,6 @@ use crate::state::{Cx, Evaluation, Evaluator, EvaluatorInfo};
 #[derive(Debug)]
 pub struct ReflectionEvaluator {
     info: EvaluatorInfo,
-    model: Arc<dyn Model>,
     limit: Duration,
     /// The messages of each room that were looked at.
     seen: Mutex<LruCache<RoomId, HashSet<MemoryId>>>,
@@ -34,11 +33,11 @@ pub struct ReflectionEvaluator {
 const ROOMS: NonZeroUsize = NonZeroUsize::new(1_000).expect("more than none");
 
 impl ReflectionEvaluator {
-    /// Asks this model, within this time for each answer, with the template of the services.
-    pub fn new(model: Arc<dyn Model>, limit: Duration) -> Self {
+    /// Asks the small model of the services by their template, within this time for each answer.
+    pub fn new(limit: Duration) -> Self {
         let info = EvaluatorInfo::new("REFLECTION", "Looks at the conversation, and keeps facts and relationships");
         let info = EvaluatorInfo { always_run: true, ..info };
-        Self { info, model, limit, seen: Mutex::new(LruCache::new(ROOMS)) }
+        Self { info, limit, seen: Mutex::new(LruCache::new(ROOMS)) }
     }
 
     /// What was said last, as far back as a reflection can be due: by its ids, since the time of a message is what its platform says.
@@ -81,9 +80,11 @@ impl Evaluator for ReflectionEvaluator {
             return Ok(());
         }
         let services = cx.services();
+        let model =
+            services.small_model().ok_or_else(|| Error::invalid("a reflection needs a service with a model"))?;
         let prompt = services.templates().reflection.render(&state.values)?.text;
         let prompt = Prompt { messages: vec![ChatMessage::user(prompt)], ..Prompt::default() };
-        let answer = ask(self.model.as_ref(), prompt, self.limit, ReflectionAnswer::parse).await?.value;
+        let answer = ask(model.as_ref(), prompt, self.limit, ReflectionAnswer::parse).await?.value;
         let learned = learn(services.records(), cx.message(), &answer, services.clock().now()).await?;
         tracing::debug!(facts = learned.facts.len(), refused = learned.refused, "reflected");
         Ok(())
@@ -92,15 +93,16 @@ impl Evaluator for ReflectionEvaluator {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-    use memory_core::{Error, InMemory, MemoryProvider, Timestamp};
-    use memory_model::Completion;
+    use memory_core::{InMemory, MemoryProvider, SystemClock, Timestamp};
+    use memory_model::{Completion, Model};
 
     use super::*;
-    use crate::flow::REFLECTION_PROVIDERS;
+    use crate::flow::{Events, REFLECTION_PROVIDERS};
     use crate::records::{self, ActionStatus, AgentId, Audience, EntityId, MessageContent, NewMessage, Records};
-    use crate::state::{Character, ComposeOptions, Composer, Services, Snapshot, Turn, Voice};
+    use crate::state::{Character, ComposeOptions, Composer, Flow, Services, Snapshot, Turn, Voice};
 
     #[derive(Debug, Default)]
     struct Scripted {
@@ -146,7 +148,9 @@ mod tests {
             let composer = Composer::builder(services).built_in().build().expect("names differ");
             let model = Arc::new(Scripted::default());
             let asked: Arc<dyn Model> = Arc::clone(&model) as _;
-            let evaluator = ReflectionEvaluator::new(asked, Duration::from_secs(60));
+            let events = Events::new(1, Arc::new(SystemClock));
+            composer.set_flow(Flow { model: Arc::clone(&asked), small_model: asked, events });
+            let evaluator = ReflectionEvaluator::new(Duration::from_secs(60));
             Self { records, composer, model, evaluator }
         }
 

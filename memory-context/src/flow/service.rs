@@ -14,7 +14,7 @@ use super::queue::RoomQueues;
 use super::voice::Voice;
 use super::{AttachmentReader, Events, Limits, Platform, RespondRules};
 use crate::records::RoomId;
-use crate::state::{ComposeOptions, Composer};
+use crate::state::{ComposeOptions, Composer, Flow};
 
 /// Answers the messages that an agent receives.
 #[derive(Debug)]
@@ -40,10 +40,11 @@ pub struct MessageService {
 }
 
 impl MessageService {
-    /// A service with the default rules and limits, and one model for everything.
+    /// A service with the default rules and limits, and one model for everything. Providers, tools and evaluators of the composer find
+    /// models and events in their [`Services`](crate::state::Services): those of the service that was made last.
     pub fn new(composer: Composer, model: Arc<dyn Model>, platform: Arc<dyn Platform>, events: Events) -> Self {
         let limits = Limits::default();
-        Self {
+        let service = Self {
             leases: leases(&composer, None, limits.lease),
             instance: None,
             composer,
@@ -58,13 +59,16 @@ impl MessageService {
             limits,
             options: ComposeOptions::default(),
             door: Door::open(),
-        }
+        };
+        service.show_flow();
+        service
     }
 
-    /// Asks another model whether to answer.
+    /// Asks another model whether to answer, and has reflections ask it.
     #[must_use]
     pub fn with_small_model(mut self, model: Arc<dyn Model>) -> Self {
         self.small = model;
+        self.show_flow();
         self
     }
 
@@ -145,6 +149,11 @@ impl MessageService {
             Error::new(ErrorKind::Timeout, message).with_outcome(Outcome::Unknown)
         };
         timeout(self.limits.ledger, work).await.map_err(late)?
+    }
+
+    fn show_flow(&self) {
+        let (model, small_model, events) = (Arc::clone(&self.large), Arc::clone(&self.small), self.events.clone());
+        self.composer.set_flow(Flow { model, small_model, events });
     }
 
     pub(super) fn voice(&self) -> Voice<'_> {

@@ -16,6 +16,7 @@ use super::cache::{Kept, Seen, Slots, Stamp, StateCache};
 use super::merge::{Merge, Run};
 use super::options::Selection;
 use super::plugin::Plugins;
+use super::services::Flow;
 use super::{
     ComposeOptions, ContextPart, ContextParts, ContextProvider, Cx, ProviderStatus, Services, Snapshot, State, Turn,
 };
@@ -122,6 +123,14 @@ impl Composer {
     pub fn set_templates(&self, templates: Templates) {
         let Ok(()) = self.change(|services| {
             services.templates = Arc::new(templates);
+            Ok::<_, Infallible>(())
+        });
+    }
+
+    /// Has providers, tools and evaluators find what a service works with.
+    pub(crate) fn set_flow(&self, flow: Flow) {
+        let Ok(()) = self.change(|services| {
+            services.flow = Some(flow);
             Ok::<_, Infallible>(())
         });
     }

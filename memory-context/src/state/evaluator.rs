@@ -11,16 +11,48 @@ use super::{Cx, ExampleMessage, State};
 use crate::records::Message;
 
 /// Looks at what an agent did, held as `Arc<dyn Evaluator>`.
+///
+/// ```
+/// use async_trait::async_trait;
+/// use memory_context::Result;
+/// use memory_context::model::{ChatMessage, Prompt};
+/// use memory_context::state::{Evaluation, Evaluator, EvaluatorInfo};
+///
+/// /// Has a model say what the conversation is about.
+/// struct Topic(EvaluatorInfo);
+///
+/// #[async_trait]
+/// impl Evaluator for Topic {
+///     fn info(&self) -> &EvaluatorInfo {
+///         &self.0
+///     }
+///
+///     async fn evaluate(&self, evaluation: &Evaluation<'_>) -> Result<()> {
+///         let Some(model) = evaluation.cx.services().small_model() else { return Ok(()) };
+///         let question = format!("In one word, what is this about?\n\n{}", evaluation.state.text);
+///         let prompt = Prompt { messages: vec![ChatMessage::user(question)], ..Prompt::default() };
+///         evaluation.say(&model.complete(&prompt).await?.text).await.map(drop)
+///     }
+/// }
+/// ```
 #[async_trait]
-pub trait Evaluator: fmt::Debug + Send + Sync + 'static {
+pub trait Evaluator: Send + Sync + 'static {
     /// What it is called, and what it does. The same at every call.
     fn info(&self) -> &EvaluatorInfo;
 
-    /// Whether it has something to do in this turn.
-    async fn validate(&self, cx: &Cx<'_>) -> Result<bool>;
+    /// Whether it has something to do in this turn; always, unless it says something else.
+    async fn validate(&self, _: &Cx<'_>) -> Result<bool> {
+        Ok(true)
+    }
 
     /// Does it.
     async fn evaluate(&self, evaluation: &Evaluation<'_>) -> Result<()>;
+}
+
+impl fmt::Debug for dyn Evaluator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Evaluator({})", self.info().name)
+    }
 }
 
 /// What an [`Evaluator`] looks at.

@@ -34,4 +34,5 @@ pub use options::ComposeOptions;
 pub use parts::{ContextPart, ContextParts};
 pub use plugin::{ContextPlugin, PLUGIN_DEADLINE};
 pub use provider::{ContextProvider, Keep, PROVIDER_DEADLINE, ProviderInfo, ProviderResult, Stability, Values};
+pub(crate) use services::Flow;
 pub use services::{Service, Services};

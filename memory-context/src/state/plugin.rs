@@ -17,7 +17,7 @@ pub const PLUGIN_DEADLINE: Duration = Duration::from_secs(30);
 
 /// A source of providers, tools, evaluators, services and triggers, held as `Arc<dyn ContextPlugin>`.
 #[async_trait]
-pub trait ContextPlugin: fmt::Debug + Send + Sync + 'static {
+pub trait ContextPlugin: Send + Sync + 'static {
     /// What it is called. Unique among the plugins of a composer; never empty. The same at every call.
     fn name(&self) -> &str;
 
@@ -28,6 +28,12 @@ pub trait ContextPlugin: fmt::Debug + Send + Sync + 'static {
     /// Ends it, when nothing new gets its parts any more. The future is dropped after [`PLUGIN_DEADLINE`].
     async fn shutdown(&self) -> Result<()> {
         Ok(())
+    }
+}
+
+impl fmt::Debug for dyn ContextPlugin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ContextPlugin({})", self.name())
     }
 }
 

@@ -20,7 +20,6 @@ pub type Values = Map<String, Value>;
 /// use async_trait::async_trait;
 /// use memory_context::state::{ContextProvider, Cx, ProviderInfo, ProviderResult};
 ///
-/// #[derive(Debug)]
 /// struct Weather;
 ///
 /// static WEATHER: ProviderInfo = ProviderInfo::new("WEATHER", "Provides current weather information").dynamic();
@@ -38,7 +37,7 @@ pub type Values = Map<String, Value>;
 /// }
 /// ```
 #[async_trait]
-pub trait ContextProvider: fmt::Debug + Send + Sync + 'static {
+pub trait ContextProvider: Send + Sync + 'static {
     /// What it is called and when it runs. The same at every call.
     fn info(&self) -> &ProviderInfo;
 
@@ -50,6 +49,12 @@ pub trait ContextProvider: fmt::Debug + Send + Sync + 'static {
     /// - What it reads by [`Cx::state`] decides with the message whether a cached result still holds. What it reads elsewhere
     ///   does not: a result that changes between two compositions of one turn is [`uncached`](ProviderInfo::uncached).
     async fn get(&self, cx: &Cx<'_>) -> Result<ProviderResult>;
+}
+
+impl fmt::Debug for dyn ContextProvider {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ContextProvider({})", self.info().name)
+    }
 }
 
 /// What a [`ContextProvider`] is called, when it runs, and how it stands in the text.

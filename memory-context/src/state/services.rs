@@ -5,9 +5,11 @@ use std::fmt;
 use std::sync::Arc;
 
 use memory_core::{Clock, SystemClock};
+use memory_model::Model;
 
 use super::{Character, ContextParts, ContextProvider, Evaluator};
 use crate::agent::MessageTrigger;
+use crate::flow::Events;
 use crate::prompt::{Guarded, PromptMemory, PromptSource};
 use crate::records::Records;
 use crate::template::Templates;
@@ -21,14 +23,23 @@ pub struct Services {
     clock: Arc<dyn Clock>,
     conversation_length: usize,
     prompt_memory: Option<Arc<dyn PromptSource>>,
+    pub(super) flow: Option<Flow>,
     pub(super) templates: Arc<Templates>,
     pub(super) parts: ContextParts,
     /// How often the registration changed: what was composed before a change does not count after it.
     pub(super) generation: u64,
 }
 
+/// What a [`MessageService`](crate::flow::MessageService) works with.
+#[derive(Debug, Clone)]
+pub(crate) struct Flow {
+    pub(crate) model: Arc<dyn Model>,
+    pub(crate) small_model: Arc<dyn Model>,
+    pub(crate) events: Events,
+}
+
 /// Something of the host that providers and tools use, such as a client of a platform.
-pub trait Service: Any + fmt::Debug + Send + Sync {
+pub trait Service: Any + Send + Sync {
     /// What it is called. Unique among all services; never empty.
     fn name(&self) -> &str;
 
@@ -44,6 +55,7 @@ impl Services {
             character: character.into(),
             records,
             prompt_memory: Some(Arc::new(prompt_memory)),
+            flow: None,
             clock: Arc::new(SystemClock),
             conversation_length: 32,
             templates: Arc::default(),
@@ -133,6 +145,22 @@ impl Services {
         self.prompt_memory.as_deref()
     }
 
+    /// The model that writes the agent's answers. `None` without a [`MessageService`](crate::flow::MessageService) over the composer, as for
+    /// the two below.
+    pub fn model(&self) -> Option<&Arc<dyn Model>> {
+        self.flow.as_ref().map(|flow| &flow.model)
+    }
+
+    /// The model that decides whether to answer, and that reflects.
+    pub fn small_model(&self) -> Option<&Arc<dyn Model>> {
+        self.flow.as_ref().map(|flow| &flow.small_model)
+    }
+
+    /// Where to hear what happens in the runs.
+    pub fn events(&self) -> Option<&Events> {
+        self.flow.as_ref().map(|flow| &flow.events)
+    }
+
     /// What a model is asked in each step of the flow.
     pub fn templates(&self) -> &Templates {
         &self.templates
@@ -169,5 +197,11 @@ impl Services {
             let any: &dyn Any = service.as_ref();
             any.downcast_ref::<S>()
         })
+    }
+}
+
+impl fmt::Debug for dyn Service {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Service({})", self.name())
     }
 }

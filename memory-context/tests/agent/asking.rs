@@ -10,7 +10,7 @@ use memory_context::flow::platform::Origin;
 use memory_context::flow::{Incoming, Platform, Why};
 use memory_context::model::Usage;
 use memory_context::records::{Audience, ChannelType, Entity, Message, NewMessage, Room, RoomId};
-use memory_context::state::{Cx, Evaluation, Evaluator, EvaluatorInfo};
+use memory_context::state::{Evaluation, Evaluator, EvaluatorInfo};
 use memory_context::{ErrorKind, Result};
 
 use crate::model::Question;
@@ -73,10 +73,6 @@ struct Footnote(EvaluatorInfo);
 impl Evaluator for Footnote {
     fn info(&self) -> &EvaluatorInfo {
         &self.0
-    }
-
-    async fn validate(&self, _: &Cx<'_>) -> Result<bool> {
-        Ok(true)
     }
 
     async fn evaluate(&self, evaluation: &Evaluation<'_>) -> Result<()> {

@@ -8,8 +8,8 @@ use memory_context::records::{
     NewMessage, Records, Room, RoomId, Secret, SettingDefinition, World, WorldId, WorldRole,
 };
 use memory_context::state::{
-    ActionPlan, ActionState, Character, ComposeOptions, Composer, Cx, Evaluation, Evaluator, EvaluatorInfo,
-    ExampleMessage, Note, PlanStep, ProviderStatus, Services, State, StepStatus, ToolResult, Turn,
+    ActionPlan, ActionState, Character, ComposeOptions, Composer, Evaluation, Evaluator, EvaluatorInfo, ExampleMessage,
+    Note, PlanStep, ProviderStatus, Services, State, StepStatus, ToolResult, Turn,
 };
 use memory_context::tool::Tool;
 use memory_core::{Error, ManualClock, Metadata, Result, Timestamp};
@@ -56,10 +56,6 @@ struct Reflection(EvaluatorInfo);
 impl Evaluator for Reflection {
     fn info(&self) -> &EvaluatorInfo {
         &self.0
-    }
-
-    async fn validate(&self, _: &Cx<'_>) -> Result<bool> {
-        Ok(true)
     }
 
     async fn evaluate(&self, _: &Evaluation<'_>) -> Result<()> {

@@ -53,7 +53,7 @@ async fn what_a_reflection_learned_is_recalled_in_the_next_turn(stage: Stage) ->
     let audience = Audience::new(RoomId::parse("r")?, EntityId::parse("ana")?);
     let model = Arc::new(Scripted::default());
     let asked: Arc<dyn Model> = Arc::clone(&model) as _;
-    let reflection = ReflectionEvaluator::new(Arc::clone(&asked), Duration::from_secs(60));
+    let reflection = ReflectionEvaluator::new(Duration::from_secs(60));
     let services = Services::new(records.clone(), Character::named("Eliza"))
         .with_conversation_length(4)
         .with_evaluator(Arc::new(reflection));

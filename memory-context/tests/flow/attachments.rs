@@ -34,8 +34,7 @@ impl AttachmentReader for Reader {
 
 #[tokio::test]
 async fn what_comes_with_a_message_is_read_before_it_is_answered() {
-    let mut stage =
-        Stage::with(|services, _| services, |service| service.with_attachment_reader(Arc::new(Reader))).await;
+    let mut stage = Stage::with(|services| services, |service| service.with_attachment_reader(Arc::new(Reader))).await;
     let mut incoming = said("ana", "look", 1);
     for (id, content_type) in [
         ("image", "image/png"),

@@ -105,9 +105,9 @@ async fn what_is_learned_and_when() {
         [(2, both, 0, 0, 2), (3, nothing, 1, 0, 3), (3, fact, 1, 1, 3), (3, both, 1, 1, 4), (6, both, 2, 1, 8)]
     {
         let mut stage = Stage::with(
-            |services, model| {
+            |services| {
                 let limit = Duration::from_secs(60);
-                let reflection = ReflectionEvaluator::new(model, limit);
+                let reflection = ReflectionEvaluator::new(limit);
                 services.with_conversation_length(16).with_evaluator(Arc::new(reflection))
             },
             |service| service,

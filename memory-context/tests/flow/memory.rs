@@ -103,7 +103,7 @@ async fn what_an_answer_keeps_is_kept_once_and_shown_from_then_on() {
     let (heard, kept_by) = (Arc::clone(&calls), Later::default());
     let memory = Arc::clone(&kept_by);
     let source = |services: Services| services.with_prompt_memory(Arc::new(Listening { kept: memory, calls: heard }));
-    let mut stage = Stage::with(|services, _| source(services), |service| service).await;
+    let mut stage = Stage::with(source, |service| service).await;
     kept_by.set(prompt_memory(&stage)).expect("once");
     let answer = keeping(
         "<update><store>user</store><change>add</change><text>Ana likes tea</text></update>
@@ -185,7 +185,7 @@ impl PromptSource for Down {
 
 #[tokio::test]
 async fn a_prompt_memory_that_is_down_contributes_nothing_and_is_told() {
-    let mut stage = Stage::with(|services, _| services.with_prompt_memory(Arc::new(Down)), |service| service).await;
+    let mut stage = Stage::with(|services| services.with_prompt_memory(Arc::new(Down)), |service| service).await;
     let answer = keeping("<update><text>a</text></update>");
     let (end, _) = stage.play(said("ana", "hello", 1), |_| answer.clone()).await;
     assert_eq!((end, stage.platform.texts().len()), (End::Completed, 1));
@@ -248,7 +248,7 @@ async fn a_prompt_memory_that_hangs_or_panics_loses_no_answer_and_is_told_again(
         let source = |services: Services| {
             services.with_prompt_memory(Arc::new(Failing { kept: memory, failures: Mutex::new(vec![failure]) }))
         };
-        let mut stage = Stage::with(|services, _| source(services), |service| service).await;
+        let mut stage = Stage::with(source, |service| service).await;
         kept_by.set(prompt_memory(&stage)).expect("once");
         stage.composer.add(tool::built_in_tools()).expect("new names");
         // The answer behind the action says the same, so what failed is tried again.
@@ -273,7 +273,7 @@ async fn the_tool_remember_tells_of_a_prompt_memory_that_fails() {
         let source = |services: Services| {
             services.with_prompt_memory(Arc::new(Failing { kept: memory, failures: Mutex::new(vec![failure]) }))
         };
-        let mut stage = Stage::with(|services, _| source(services), |service| service).await;
+        let mut stage = Stage::with(source, |service| service).await;
         kept_by.set(prompt_memory(&stage)).expect("once");
         stage.composer.add(tool::built_in_tools()).expect("new names");
         let parameters = serde_json::json!({ "text": "Ana likes tea" });
@@ -301,7 +301,7 @@ async fn a_prompt_memory_that_hangs_or_panics_is_left_out_of_the_prompt() {
     }
     for (failure, status) in [(Failure::Hang, ProviderStatus::TimedOut), (Failure::Panic, ProviderStatus::Failed)] {
         let mut stage =
-            Stage::with(move |services, _| services.with_prompt_memory(Arc::new(Silent(failure))), |service| service)
+            Stage::with(move |services| services.with_prompt_memory(Arc::new(Silent(failure))), |service| service)
                 .await;
         let (end, _) = stage.play(said("ana", "hello", 1), |_| text("Hi")).await;
         assert_eq!(end, End::Completed, "{failure:?}");
@@ -406,8 +406,8 @@ async fn reflected(stage: &mut Stage, reflection: &str) {
 
 fn reflecting() -> impl Future<Output = Stage> {
     Stage::with(
-        |services, model| {
-            let reflection = ReflectionEvaluator::new(model, Duration::from_secs(60));
+        |services| {
+            let reflection = ReflectionEvaluator::new(Duration::from_secs(60));
             services.with_conversation_length(16).with_evaluator(Arc::new(reflection))
         },
         |service| service,

@@ -65,10 +65,6 @@ impl Evaluator for Crowd {
         &self.info
     }
 
-    async fn validate(&self, _: &Cx<'_>) -> Result<bool> {
-        Ok(true)
-    }
-
     async fn evaluate(&self, _: &Evaluation<'_>) -> Result<()> {
         self.most.fetch_max(self.present.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
         for _ in 0..1_000 {
@@ -84,7 +80,7 @@ async fn few_runs_learn_at_once_and_the_others_wait() {
     let most = Arc::new(AtomicUsize::new(0));
     let crowd = Crowd { info: EvaluatorInfo::new("CROWD", ""), present: AtomicUsize::new(0), most: Arc::clone(&most) };
     let mut stage = Stage::with(
-        |services, _| services.with_evaluator(Arc::new(crowd)),
+        |services| services.with_evaluator(Arc::new(crowd)),
         |service| service.with_limits(Limits { learning: 2, ..Limits::default() }),
     )
     .await;
@@ -115,7 +111,7 @@ fn ends(events: &[EventKind]) -> Vec<&End> {
 async fn every_run_ends_with_one_event() {
     let limits = Limits { run: Duration::from_secs(10), ..Limits::default() };
     for expected in ["completed", "ignored", "timedOut", "failed"] {
-        let mut stage = Stage::with(|services, _| services, |service| service.with_limits(limits)).await;
+        let mut stage = Stage::with(|services| services, |service| service.with_limits(limits)).await;
         let run = stage.receive(said_in_group("ana", "hello", 1));
         let call = stage.asked().await;
         match expected {
@@ -165,7 +161,7 @@ async fn a_run_that_is_dropped_leaves_its_message() {
 async fn an_evaluator_that_fails_or_panics_changes_nothing() {
     let gate = Arc::new(Semaphore::new(1));
     let names = ["PANIC_FIRST", "FAIL_FIRST", "PANIC", "FAIL", "WAIT"];
-    let with = |services, _| {
+    let with = |services| {
         names.into_iter().fold(services, |services: Services, name| services.with_evaluator(evaluator(name, &gate)))
     };
     let mut stage = Stage::with(with, |service| service).await;
@@ -178,7 +174,7 @@ async fn an_evaluator_that_fails_or_panics_changes_nothing() {
 #[tokio::test]
 async fn the_room_does_not_wait_for_the_evaluators() {
     let gate = Arc::new(Semaphore::new(0));
-    let with = |services: Services, _| services.with_evaluator(evaluator("WAIT", &gate));
+    let with = |services: Services| services.with_evaluator(evaluator("WAIT", &gate));
     let mut stage = Stage::with(with, |service| service).await;
     let first = stage.receive(said("ana", "one", 2));
     stage.asked().await.answer(text("Hi"));

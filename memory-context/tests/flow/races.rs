@@ -101,7 +101,7 @@ async fn of_two_deliveries_at_once_one_is_answered() {
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_comes_too_late_is_not_said() {
     let limits = Limits { run: Duration::from_secs(30), ..Limits::default() };
-    let mut stage = Stage::with(|services, _| services, |service| service.with_limits(limits)).await;
+    let mut stage = Stage::with(|services| services, |service| service.with_limits(limits)).await;
     let run = stage.receive(said("ana", "hello", 1));
     let call = stage.asked().await;
     assert_eq!(run.await.expect("no panic"), End::TimedOut { after: Duration::from_secs(30) });
@@ -114,7 +114,7 @@ async fn an_answer_that_comes_too_late_is_not_said() {
 async fn a_message_that_waits_is_stored_and_does_not_time_out_for_the_slowness_of_others() {
     let minute = Duration::from_secs(60);
     let limits = Limits { run: minute * 2, say: minute * 10, model: minute * 10, ..Limits::default() };
-    let mut stage = Stage::with(|services, _| services, |service| service.with_limits(limits)).await;
+    let mut stage = Stage::with(|services| services, |service| service.with_limits(limits)).await;
     stage.platform.gate.forget_permits(1_000);
     let older = stage.receive(said("ana", "one", 2));
     stage.asked().await.answer(text("Hi"));

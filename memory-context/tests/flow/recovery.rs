@@ -9,13 +9,12 @@ use memory_context::records::{ChannelType, Room};
 use memory_context::state::{ContextParts, Services};
 use memory_context::tool::Tool;
 use memory_core::{ErrorKind, Json, Memory, Status};
-use memory_model::Model;
 use serde_json::json;
 use tokio::sync::Semaphore;
 
 use crate::stage::{IGNORE, Stage, actions, room, said, said_in_group, text};
 
-fn plain(services: Services, _: Arc<dyn Model>) -> Services {
+fn plain(services: Services) -> Services {
     services
 }
 

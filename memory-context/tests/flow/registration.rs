@@ -128,10 +128,6 @@ impl Evaluator for Critic {
         &self.0
     }
 
-    async fn validate(&self, _: &Cx<'_>) -> Result<bool> {
-        Ok(true)
-    }
-
     async fn evaluate(&self, evaluation: &Evaluation<'_>) -> Result<()> {
         let said = evaluation.responses.iter().map(|message| message.content.text.clone()).collect();
         {
@@ -179,8 +175,8 @@ async fn an_evaluator_sees_what_the_host_provides_and_what_was_said_and_may_spea
 #[tokio::test]
 async fn every_template_is_replaced_while_the_agent_runs() {
     let mut stage = Stage::with(
-        |services, model| {
-            let reflection = ReflectionEvaluator::new(model, Duration::from_secs(60));
+        |services| {
+            let reflection = ReflectionEvaluator::new(Duration::from_secs(60));
             services.with_conversation_length(1).with_evaluator(Arc::new(reflection))
         },
         |service| service,

@@ -138,12 +138,12 @@ pub(crate) const NOW: i64 = 1_700_000_000_000;
 
 impl Stage {
     pub(crate) async fn new() -> Self {
-        Self::with(|services, _| services, |service| service).await
+        Self::with(|services| services, |service| service).await
     }
 
-    /// The same with other services, which get the model, and another service.
+    /// The same with other services, and another service.
     pub(crate) async fn with(
-        services: impl FnOnce(Services, Arc<dyn Model>) -> Services,
+        services: impl FnOnce(Services) -> Services,
         service: impl FnOnce(MessageService) -> MessageService,
     ) -> Self {
         Self::build(services, ContextParts::default(), None, service).await
@@ -151,12 +151,12 @@ impl Stage {
 
     /// The same with these parts.
     pub(crate) async fn with_parts(parts: ContextParts) -> Self {
-        Self::build(|services, _| services, parts, None, |service| service).await
+        Self::build(|services| services, parts, None, |service| service).await
     }
 
     /// The same with what makes vectors.
     pub(crate) async fn with_embedder(embedder: Arc<dyn Embedder>) -> Self {
-        Self::build(|services, _| services, ContextParts::default(), Some(embedder), |service| service).await
+        Self::build(|services| services, ContextParts::default(), Some(embedder), |service| service).await
     }
 
     /// The same with these parts, and another service.
@@ -164,18 +164,18 @@ impl Stage {
         parts: ContextParts,
         service: impl FnOnce(MessageService) -> MessageService,
     ) -> Self {
-        Self::build(|services, _| services, parts, None, service).await
+        Self::build(|services| services, parts, None, service).await
     }
 
     /// Another process on the same memory, with the built-in tools.
     pub(crate) fn restarted(&self) -> Self {
         let provider = Arc::clone(&self.provider);
-        Self::on(provider, |services, _| services, tool::built_in_tools(), None, |service| service)
+        Self::on(provider, |services| services, tool::built_in_tools(), None, |service| service)
     }
 
     /// The same on another provider.
     pub(crate) fn upon(provider: Arc<dyn MemoryProvider>, embedder: Option<Arc<dyn Embedder>>) -> Self {
-        Self::on(provider, |services, _| services, ContextParts::default(), embedder, |service| service)
+        Self::on(provider, |services| services, ContextParts::default(), embedder, |service| service)
     }
 
     /// The services of its agent, without a host's own.
@@ -184,7 +184,7 @@ impl Stage {
     }
 
     async fn build(
-        services: impl FnOnce(Services, Arc<dyn Model>) -> Services,
+        services: impl FnOnce(Services) -> Services,
         parts: ContextParts,
         embedder: Option<Arc<dyn Embedder>>,
         service: impl FnOnce(MessageService) -> MessageService,
@@ -201,12 +201,12 @@ impl Stage {
         service: impl FnOnce(MessageService) -> MessageService,
     ) -> Self {
         let (provider, clock) = (Arc::clone(&self.provider), Arc::clone(&self.clock));
-        Self::over(provider, clock, |services, _| services, parts, None, service)
+        Self::over(provider, clock, |services| services, parts, None, service)
     }
 
     fn on(
         provider: Arc<dyn MemoryProvider>,
-        services: impl FnOnce(Services, Arc<dyn Model>) -> Services,
+        services: impl FnOnce(Services) -> Services,
         parts: ContextParts,
         embedder: Option<Arc<dyn Embedder>>,
         service: impl FnOnce(MessageService) -> MessageService,
@@ -217,7 +217,7 @@ impl Stage {
     fn over(
         provider: Arc<dyn MemoryProvider>,
         clock: Arc<ManualClock>,
-        services: impl FnOnce(Services, Arc<dyn Model>) -> Services,
+        services: impl FnOnce(Services) -> Services,
         parts: ContextParts,
         embedder: Option<Arc<dyn Embedder>>,
         service: impl FnOnce(MessageService) -> MessageService,
@@ -227,7 +227,7 @@ impl Stage {
         let (sender, calls) = mpsc::unbounded_channel();
         let model: Arc<dyn Model> = Arc::new(Asking(sender));
         let base = Services::new(records.clone(), Character::named("Eliza")).with_clock(Arc::clone(&clock) as _);
-        let composer = Composer::builder(services(base, Arc::clone(&model))).built_in().parts(parts).build();
+        let composer = Composer::builder(services(base)).built_in().parts(parts).build();
         let composer = composer.expect("a composer");
         let (messages, fails, gate) = (Mutex::default(), AtomicBool::new(false), Semaphore::new(1_000));
         let platform = Arc::new(Said { messages, fails, gate });
