@@ -46,4 +46,4 @@ pub use sandbox::Sandbox;
 pub use scoped_memory::ScopedMemory;
 pub use space::Space;
 pub use task::{Finished, NewTask, Task, TaskHandle};
-pub use trigger::{TaskSender, TriggerSource};
+pub use trigger::{TaskIntake, TaskSender, TriggerSource};

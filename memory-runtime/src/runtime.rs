@@ -106,7 +106,7 @@ impl Runtime {
     pub(crate) fn start(intake: Intake, model: Option<Arc<dyn Model>>, triggers: Vec<Arc<dyn TriggerSource>>) -> Self {
         let intake = Arc::new(intake);
         let listen = |trigger: Arc<dyn TriggerSource>| {
-            let (name, tasks) = (trigger.name().to_owned(), TaskSender::new(Arc::clone(&intake)));
+            let (name, tasks) = (trigger.name().to_owned(), TaskSender::new(Arc::new(Arc::clone(&intake))));
             let running = tokio::spawn(async move {
                 let result = trigger.run(tasks).await;
                 if let Err(error) = &result {

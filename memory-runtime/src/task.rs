@@ -61,7 +61,14 @@ pub struct Finished {
     pub chain: Vec<ContextItem>,
 }
 
-/// A task that this runtime works on. Dropping it changes nothing for the task.
+impl Finished {
+    /// What became of the task of a memory.
+    pub fn new(id: MemoryId, status: Status, chain: Vec<ContextItem>) -> Self {
+        Self { id, status, chain }
+    }
+}
+
+/// A task that is worked on. Dropping it changes nothing for the task.
 #[derive(Debug)]
 pub struct TaskHandle {
     pub(crate) id: MemoryId,
@@ -69,6 +76,14 @@ pub struct TaskHandle {
 }
 
 impl TaskHandle {
+    /// A task that is over, of a host that waits for its end.
+    pub fn over(id: MemoryId, result: Result<Finished>) -> Self {
+        let (sender, end) = oneshot::channel();
+        // The receiver is here.
+        let _ = sender.send(result);
+        Self { id, end }
+    }
+
     /// The id of its memory.
     pub fn id(&self) -> MemoryId {
         self.id

@@ -8,26 +8,39 @@ use memory_core::{MemoryId, Result};
 use crate::intake::Intake;
 use crate::{NewTask, TaskHandle};
 
-/// Something outside that starts tasks: a chat, a timer, an HTTP route.
+/// Something outside that starts tasks: a chat, a timer, an HTTP route. A runtime listens to it, or another host that is a [`TaskIntake`].
 #[async_trait]
 pub trait TriggerSource: std::fmt::Debug + Send + Sync + 'static {
     /// What tells it from the other sources of a runtime.
     fn name(&self) -> &str;
 
     /// Listens, and submits a task for each event, until [`TaskSender::stopped`] ends; then it takes in nothing more,
-    /// and returns when all that it has taken in is submitted. The runtime waits for that, up to its limit, before it
-    /// drains the tasks.
+    /// and returns when all that it has taken in is submitted. Its host waits for that, up to its limit.
     async fn run(&self, tasks: TaskSender) -> Result<()>;
 }
 
-/// How a trigger reaches its runtime.
+/// What takes in what a [`TriggerSource`] brings, held as `Arc<dyn TaskIntake>`.
+#[async_trait]
+pub trait TaskIntake: std::fmt::Debug + Send + Sync + 'static {
+    /// Takes a task in: once this has returned, no crash loses it.
+    async fn submit(&self, task: NewTask) -> Result<TaskHandle>;
+
+    /// Keeps an event that is seen and not worked on; gives the id of its memory.
+    async fn observe(&self, event: NewTask) -> Result<MemoryId>;
+
+    /// Ends when the source is to stop.
+    async fn stopped(&self);
+}
+
+/// How a trigger reaches its host.
 #[derive(Debug, Clone)]
 pub struct TaskSender {
-    intake: Arc<Intake>,
+    intake: Arc<dyn TaskIntake>,
 }
 
 impl TaskSender {
-    pub(crate) fn new(intake: Arc<Intake>) -> Self {
+    /// A sender to this host.
+    pub fn new(intake: Arc<dyn TaskIntake>) -> Self {
         Self { intake }
     }
 
@@ -41,8 +54,23 @@ impl TaskSender {
         self.intake.observe(event).await
     }
 
-    /// Ends when the runtime shuts down.
+    /// Ends when the host shuts down.
     pub async fn stopped(&self) {
         self.intake.stopped().await;
+    }
+}
+
+#[async_trait]
+impl TaskIntake for Arc<Intake> {
+    async fn submit(&self, task: NewTask) -> Result<TaskHandle> {
+        Intake::submit(self, task).await
+    }
+
+    async fn observe(&self, event: NewTask) -> Result<MemoryId> {
+        Intake::observe(self, event).await
+    }
+
+    async fn stopped(&self) {
+        Intake::stopped(self).await;
     }
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use lru::LruCache;
-use memory_core::{Clock, Error, ErrorKind, MemoryProvider, Outcome, Result};
+use memory_core::{Clock, Error, ErrorKind, MemoryId, MemoryProvider, Outcome, Result};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -16,7 +16,7 @@ use super::triggers::Triggers;
 use super::{AgentBuilder, Answer, AnswerStream, Conversation};
 use crate::flow::platform::Origin;
 use crate::flow::{End, Events, Incoming, MessageService, Tap, Why, is_own};
-use crate::records::{ChannelType, EntityId, Records, Room, RoomId};
+use crate::records::{ChannelType, EntityId, NewMessage, Records, Room, RoomId};
 use crate::state::{Composer, ContextPart, ContextParts, ContextPlugin, Values};
 use crate::template::Templates;
 
@@ -168,6 +168,20 @@ impl Agent {
     pub async fn receive(&self, origin: Origin, incoming: Incoming) -> Result<Answer> {
         let (tap, answered) = Tap::new();
         self.answer(origin, incoming, tap, answered).await
+    }
+
+    /// Keeps what a platform received, with who said it and where, as [`receive`](Self::receive) does, and answers nothing; gives the id of
+    /// the message.
+    pub async fn observe(&self, origin: Origin, message: NewMessage) -> Result<MemoryId> {
+        let Shared { service, runs, records, .. } = &*self.shared;
+        let _counted = runs.token();
+        if runs.is_closed() {
+            return Err(closed());
+        }
+        let incoming = Incoming { message, is_addressed: false };
+        incoming.check()?;
+        self.shared.keep(&origin).await?;
+        Ok(service.in_time(records.messages().add(incoming.message)).await?.id)
     }
 
     /// Registers parts behind those that are there, and starts the triggers among them; see [`Composer::add`].

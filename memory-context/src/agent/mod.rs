@@ -8,6 +8,7 @@ mod conversation;
 mod handle;
 mod platforms;
 mod source;
+mod source_trigger;
 mod stream;
 mod trigger;
 mod triggers;
@@ -16,6 +17,7 @@ pub use builder::AgentBuilder;
 pub use conversation::Conversation;
 pub use handle::{Agent, DIRECT};
 pub use source::MemorySource;
+pub use source_trigger::SourceTrigger;
 pub use stream::AnswerStream;
 pub use trigger::{Arrival, MessageTrigger, TriggerContext};
 

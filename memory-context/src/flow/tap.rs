@@ -26,6 +26,8 @@ pub struct Answer {
     pub usage: Usage,
     /// The run in which it came about, as the metadata of its messages and the events have it.
     pub run: MemoryId,
+    /// The message that was answered, as it is stored. `None` where none was.
+    pub message: Option<MemoryId>,
     /// How the run ended.
     pub end: End,
 }
@@ -39,6 +41,7 @@ impl Answer {
             results: Vec::new(),
             usage: Usage::default(),
             run: MemoryId::generate(),
+            message: None,
             end: End::Ignored(why),
         }
     }
@@ -67,6 +70,7 @@ pub(crate) struct Tap {
 /// What came so far.
 struct Gathered {
     run: Option<MemoryId>,
+    message: Option<MemoryId>,
     said: Vec<Message>,
     results: Vec<ToolResult>,
     usage: Usage,
@@ -93,12 +97,17 @@ impl Tap {
     fn open(streamed: Option<Streamed>) -> (Self, oneshot::Receiver<Answer>) {
         let (answer, answered) = oneshot::channel();
         let (said, results, usage) = (Vec::new(), Vec::new(), Usage::default());
-        let gathered = Gathered { run: None, said, results, usage, streamed, answer: Some(answer) };
+        let gathered = Gathered { run: None, message: None, said, results, usage, streamed, answer: Some(answer) };
         (Self { shared: Some(Arc::new(Mutex::new(gathered))) }, answered)
     }
 
     pub(super) fn began(&self, run: MemoryId) {
         self.with(|gathered| gathered.run = Some(run));
+    }
+
+    /// The message is stored.
+    pub(super) fn stored(&self, message: MemoryId) {
+        self.with(|gathered| gathered.message = Some(message));
     }
 
     /// Whether somebody wants the text piece by piece.
@@ -143,7 +152,8 @@ impl Tap {
             let texts: Vec<_> = said.iter().map(|message| message.content.text.as_str()).collect();
             let (text, results) = (texts.join(BETWEEN), std::mem::take(&mut gathered.results));
             // Whoever asked may have gone.
-            let _ = answer.send(Answer { text, said, results, usage: gathered.usage, run, end: end.clone() });
+            let Gathered { usage, message, .. } = *gathered;
+            let _ = answer.send(Answer { text, said, results, usage, run, message, end: end.clone() });
         });
     }
 

@@ -125,8 +125,12 @@ impl MessageService {
         let Incoming { message, is_addressed } = incoming;
         let (services, claim) = (self.composer.services(), self.leases.claim(1));
         match services.records().messages().add_task(message.with_run(run.context().id), is_addressed, &claim).await? {
-            Taken::Known(memory) => Ok(Stored::Known(memory)),
+            Taken::Known(memory) => {
+                run.tap().stored(memory.id);
+                Ok(Stored::Known(memory))
+            }
             Taken::New(message) => {
+                run.tap().stored(message.id);
                 run.step(FlowStep::Stored(message.id));
                 let lease = self.leases.hold(message.id, claim);
                 let open = OpenMessage { message: *message, run: None, is_addressed, journal: Vec::new() };

@@ -7,14 +7,15 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use memory_context::agent::{
     Agent, Arrival, ContextContent, ContextPart, ContextParts, ContextPlugin, HttpTrigger, Incoming, Limits,
-    MessageTrigger, TriggerContext,
+    MessageTrigger, SourceTrigger, TriggerContext,
 };
-use memory_context::core::{Clock, InMemory, SystemClock};
+use memory_context::core::{Clock, InMemory, MemoryId, Status, SystemClock};
 use memory_context::flow::platform::Origin;
 use memory_context::model::{Completion, Prompt};
 use memory_context::records::{Audience, ChannelType, Entity, NewMessage, Room, RoomId};
 use memory_context::state::{Services, Values};
 use memory_context::{Error, ErrorKind, Result};
+use memory_runtime::{ContextItem, ContextKind, Finished, NewTask, Space, TaskSender, TriggerSource};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -144,6 +145,95 @@ async fn triggers_end_where_they_are_replaced_or_taken_away_and_at_the_shutdown(
     let (late, caller) = line(&log);
     stage.agent.replace(parts(late)).expect("a name");
     assert!(!caller.calls.is_closed() && log.lock().expect("no panic holds it").len() == 3, "nothing starts any more");
+}
+
+/// What rings, for a runtime or for an agent.
+#[derive(Debug)]
+struct Bell {
+    rings: Mutex<Option<mpsc::UnboundedReceiver<Ring>>>,
+    heard: mpsc::UnboundedSender<Heard>,
+}
+
+/// What a test has a bell bring.
+enum Ring {
+    Submit(&'static str),
+    Observe(&'static str),
+}
+
+/// What a bell is told of what it brought.
+type Heard = Result<(MemoryId, Option<Finished>)>;
+
+#[async_trait]
+impl TriggerSource for Bell {
+    fn name(&self) -> &str {
+        "bell"
+    }
+
+    async fn run(&self, tasks: TaskSender) -> Result<()> {
+        let rings = self.rings.lock().expect("no panic holds it").take();
+        let mut rings = rings.ok_or_else(|| Error::invalid("it runs once"))?;
+        loop {
+            let ring = tokio::select! {
+                () = tasks.stopped() => return Ok(()),
+                Some(ring) = rings.recv() => ring,
+            };
+            let heard = match ring {
+                Ring::Submit(text) => submitted(&tasks, text).await,
+                Ring::Observe(text) => tasks.observe(task(text)?).await.map(|id| (id, None)),
+            };
+            // A test that is over listens no more.
+            let _ = self.heard.send(heard);
+        }
+    }
+}
+
+async fn submitted(tasks: &TaskSender, text: &str) -> Heard {
+    let handle = tasks.submit(task(text)?).await?;
+    Ok((handle.id(), Some(handle.wait().await?)))
+}
+
+fn task(text: &str) -> Result<NewTask> {
+    let content = ContextContent::from_value(&json!({ "text": text }))?;
+    Ok(NewTask::new(Space::new("house-door".parse()?), ContextItem::trigger("bell", content, SystemClock.now())))
+}
+
+/// A message of whoever stands at the door.
+fn at_the_door(task: NewTask) -> Result<Arrival> {
+    let content: Value = task.trigger.content.to_value()?;
+    let text = content["text"].as_str().filter(|text| !text.is_empty()).ok_or_else(|| Error::invalid("no text"))?;
+    let origin = Origin { world: None, room: room(), author: Entity::new("bo".parse()?, "Bo") };
+    let message = NewMessage::new(origin.message(text), task.trigger.timestamp);
+    Ok(Arrival { origin, incoming: Incoming { message, is_addressed: false } })
+}
+
+#[tokio::test]
+async fn what_starts_tasks_of_a_runtime_brings_messages_to_an_agent() {
+    let ((rings, rung), (told, mut heard)) = (mpsc::unbounded_channel(), mpsc::unbounded_channel());
+    let bell = Bell { rings: Mutex::new(Some(rung)), heard: told };
+    let mut stage = Stage::with(|builder| builder.trigger(SourceTrigger::new(bell, at_the_door))).await;
+    let audience = Audience::new(room().id, "bo".parse().expect("valid"));
+    rings.send(Ring::Observe("It rings")).expect("it listens");
+    let (id, finished) = within(heard.recv()).await.expect("told").expect("kept");
+    let observed = stage.agent.records().messages().get(&audience, id).await.expect("read").expect("the message");
+    assert_eq!((observed.content.text.as_str(), finished), ("It rings", None));
+
+    rings.send(Ring::Submit("Let me in")).expect("it listens");
+    let asked = stage.model.asked().await;
+    assert!(asked.prompt.contains("It rings") && asked.prompt.contains("Bo: Let me in"), "{}", asked.prompt);
+    asked.says("Who is there?");
+    let (id, finished) = within(heard.recv()).await.expect("told").expect("answered");
+    let finished = finished.expect("its end");
+    let submitted = stage.agent.records().messages().get(&audience, id).await.expect("read").expect("the message");
+    assert_eq!((submitted.content.text.as_str(), finished.id, finished.status), ("Let me in", id, Status::Completed));
+    let chain: Vec<_> = finished.chain.iter().map(|item| (item.kind, item.content.as_str())).collect();
+    assert_eq!(chain, [(ContextKind::Result, r#"{"text":"Who is there?"}"#)]);
+
+    rings.send(Ring::Submit("")).expect("it listens");
+    let refused = within(heard.recv()).await.expect("told").expect_err("no message");
+    assert_eq!((refused.kind(), refused.message()), (ErrorKind::InvalidInput, "no text"));
+    assert!(stage.agent.remove(&ContextPart::Trigger("bell".into())));
+    within(rings.closed()).await;
+    stage.ends().await;
 }
 
 /// A model that is not asked.
