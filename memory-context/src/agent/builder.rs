@@ -46,6 +46,8 @@ pub struct AgentBuilder {
     prompt_memory: Option<Arc<dyn PromptSource>>,
     context: ContextParts,
     built_in_tools: ContextParts,
+    /// Apart, since they may be of tools that plugins bring.
+    aliases: ContextParts,
     plugins: Vec<Installation>,
     has_memory_tools: bool,
     reflects: bool,
@@ -111,6 +113,7 @@ impl AgentBuilder {
             prompt_memory: None,
             context: ContextParts::default(),
             built_in_tools: tool::built_in_tools(),
+            aliases: ContextParts::default(),
             plugins: Vec::new(),
             has_memory_tools: false,
             reflects: true,
@@ -234,6 +237,13 @@ impl AgentBuilder {
         self
     }
 
+    /// Lets its models call a tool by another name as well: one of the host, a built-in one, one of a plugin, `REPLY` or `IGNORE`; see
+    /// [`ToolAlias`](crate::tool::ToolAlias).
+    pub fn alias(mut self, name: impl Into<String>, tool: impl Into<String>) -> Self {
+        self.aliases = self.aliases.with_alias(name, tool);
+        self
+    }
+
     /// Can do only what the host gives it: follows and mutes no room, and keeps and forgets nothing, by a tool.
     pub fn without_built_in_tools(mut self) -> Self {
         self.built_in_tools = ContextParts::default();
@@ -354,8 +364,9 @@ impl AgentBuilder {
     /// Opens and initialises the memory and the plugins, and makes the agent. To be awaited on a Tokio runtime, which the agent works on.
     /// From then on the agent answers, in the background, what agents of its name on this memory left open.
     ///
-    /// `InvalidInput` without a memory or a model, for a name, a URL or a template that is none, and where two tools, providers, evaluators,
-    /// services or plugins share a name; else what the engine or a plugin answers. What was opened is closed again.
+    /// `InvalidInput` without a memory or a model, for a name, a URL or a template that is none, where two tools, providers, evaluators,
+    /// services or plugins share a name, and where an alias is taken or of no tool; else what the engine or a plugin answers. What was
+    /// opened is closed again.
     pub async fn build(mut self) -> Result<Agent> {
         let memory = self.memory.take().ok_or_else(|| Error::invalid("an agent needs a memory"))?;
         let id = AgentId::parse(&self.name)?;
@@ -428,13 +439,17 @@ impl AgentBuilder {
         let services = self.prompt_memory.into_iter().fold(services, Services::with_prompt_memory);
         let builder = Composer::builder(services.with_templates(templates)).built_in();
         let composer = builder.parts(self.context).parts(self.built_in_tools).build()?;
-        for Installation { plugin, config } in self.plugins {
-            if let Err(error) = composer.install(plugin, &config).await {
-                if let Err(error) = composer.shutdown().await {
-                    tracing::warn!(%error, "the plugins of an agent that was not made can't be shut down");
-                }
-                return Err(error);
+        let installed = async {
+            for Installation { plugin, config } in self.plugins {
+                composer.install(plugin, &config).await?;
             }
+            composer.add(self.aliases)
+        };
+        if let Err(error) = installed.await {
+            if let Err(error) = composer.shutdown().await {
+                tracing::warn!(%error, "the plugins of an agent that was not made can't be shut down");
+            }
+            return Err(error);
         }
         let events = Events::new(EVENTS, Arc::clone(&self.clock));
         let service = MessageService::new(composer.clone(), large, Arc::new(Platforms(self.platforms)), events)

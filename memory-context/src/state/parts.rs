@@ -7,7 +7,7 @@ use memory_core::{Error, Result};
 
 use super::{ContextProvider, Evaluator, Service};
 use crate::agent::MessageTrigger;
-use crate::tool::Tool;
+use crate::tool::{Tool, ToolAlias};
 
 /// What one source brings along: registered as a whole or not at all.
 ///
@@ -24,6 +24,8 @@ pub struct ContextParts {
     pub providers: Vec<Arc<dyn ContextProvider>>,
     /// What the agent can do.
     pub tools: Vec<Tool>,
+    /// Names that models may call the tools by as well, whoever brought these.
+    pub aliases: Vec<ToolAlias>,
     /// What looks at what it did.
     pub evaluators: Vec<Arc<dyn Evaluator>>,
     /// What the others use.
@@ -39,6 +41,8 @@ pub enum ContextPart {
     Provider(String),
     /// A tool.
     Tool(String),
+    /// An alias of a tool.
+    Alias(String),
     /// An evaluator.
     Evaluator(String),
     /// A service.
@@ -59,6 +63,13 @@ impl ContextParts {
     #[must_use]
     pub fn with_tool(mut self, tool: Tool) -> Self {
         self.tools.push(tool);
+        self
+    }
+
+    /// Also a name for a tool of this name, whoever brings that.
+    #[must_use]
+    pub fn with_alias(mut self, name: impl Into<String>, tool: impl Into<String>) -> Self {
+        self.aliases.push(ToolAlias { name: name.into(), tool: tool.into() });
         self
     }
 
@@ -83,11 +94,13 @@ impl ContextParts {
         self
     }
 
-    /// `InvalidInput` when two of a kind share a name, when a name is empty, and when a tool can't be offered to a model.
+    /// `InvalidInput` when two of a kind share a name, when a name is empty, when a tool can't be offered to a model, and when an alias is
+    /// of no tool.
     pub(super) fn check(&self) -> Result<()> {
         check(&self.providers)?;
         check(&self.tools)?;
         self.tools.iter().try_for_each(Tool::validate)?;
+        ToolAlias::check_all(&self.aliases, &self.tools)?;
         check(&self.evaluators)?;
         check(&self.services)?;
         check(&self.triggers)
@@ -97,6 +110,7 @@ impl ContextParts {
     pub(super) fn add(&mut self, others: Self) {
         self.providers.extend(others.providers);
         self.tools.extend(others.tools);
+        self.aliases.extend(others.aliases);
         self.evaluators.extend(others.evaluators);
         self.services.extend(others.services);
         self.triggers.extend(others.triggers);
@@ -106,6 +120,7 @@ impl ContextParts {
     pub(super) fn replace(&mut self, others: Self) {
         replace(&mut self.providers, others.providers);
         replace(&mut self.tools, others.tools);
+        replace(&mut self.aliases, others.aliases);
         replace(&mut self.evaluators, others.evaluators);
         replace(&mut self.services, others.services);
         replace(&mut self.triggers, others.triggers);
@@ -113,19 +128,23 @@ impl ContextParts {
 
     /// Takes one away; tells whether it was there.
     pub(super) fn remove(&mut self, part: &ContextPart) -> bool {
-        match part {
+        let was_there = match part {
             ContextPart::Provider(name) => remove(&mut self.providers, name),
             ContextPart::Tool(name) => remove(&mut self.tools, name),
+            ContextPart::Alias(name) => remove(&mut self.aliases, name),
             ContextPart::Evaluator(name) => remove(&mut self.evaluators, name),
             ContextPart::Service(name) => remove(&mut self.services, name),
             ContextPart::Trigger(name) => remove(&mut self.triggers, name),
-        }
+        };
+        self.aliases.retain(|alias| alias.is_of(&self.tools));
+        was_there
     }
 
     /// Takes these very ones away; what took the place of one of them stays.
     pub(super) fn remove_all(&mut self, others: &Self) {
         self.providers.retain(|one| !holds(&others.providers, one));
         self.tools.retain(|one| !holds(&others.tools, one));
+        self.aliases.retain(|one| !holds(&others.aliases, one) && one.is_of(&self.tools));
         self.evaluators.retain(|one| !holds(&others.evaluators, one));
         self.services.retain(|one| !holds(&others.services, one));
         self.triggers.retain(|one| !holds(&others.triggers, one));
@@ -163,6 +182,18 @@ impl Named for Tool {
 
     fn is_same(&self, other: &Self) -> bool {
         Self::is_same(self, other)
+    }
+}
+
+impl Named for ToolAlias {
+    const KIND: &'static str = "alias";
+
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn is_same(&self, other: &Self) -> bool {
+        self == other
     }
 }
 

@@ -13,7 +13,7 @@ use crate::flow::Events;
 use crate::prompt::{Guarded, PromptMemory, PromptSource};
 use crate::records::Records;
 use crate::template::Templates;
-use crate::tool::Tool;
+use crate::tool::{Tool, ToolAlias};
 
 /// Everything that providers read apart from the message, as it is registered at one moment.
 #[derive(Debug, Clone)]
@@ -174,6 +174,11 @@ impl Services {
     /// What the agent can do.
     pub fn tools(&self) -> &[Tool] {
         &self.parts.tools
+    }
+
+    /// Names that models may call the tools by as well.
+    pub fn aliases(&self) -> &[ToolAlias] {
+        &self.parts.aliases
     }
 
     /// What looks at what it did.

@@ -280,7 +280,8 @@ impl Tool {
     }
 }
 
-fn plain(name: &str) -> String {
+/// A name without what makes no difference: its case, and what separates its words.
+pub(super) fn plain(name: &str) -> String {
     name.replace(['_', '-', ':', '.', ' '], "").to_lowercase()
 }
 

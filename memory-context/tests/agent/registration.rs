@@ -4,12 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
-use memory_context::agent::{ContextPart, ContextParts, ContextPlugin, Tool};
+use memory_context::agent::{Agent, ContextPart, ContextParts, ContextPlugin, Tool};
+use memory_context::core::InMemory;
 use memory_context::state::{Services, Values};
 use memory_context::{ErrorKind, Result};
 use serde_json::json;
 
-use crate::stage::{Stage, answer, place, results, weather};
+use crate::stage::{Stage, answer, place, results, said, weather};
 
 #[tokio::test]
 async fn an_agent_keeps_what_it_is_to_remember_by_a_tool() {
@@ -103,4 +104,76 @@ async fn each_round_offers_the_tools_of_its_time() {
     ];
     assert_eq!(results(&answer(question).await), expected);
     stage.ends().await;
+}
+
+#[tokio::test]
+async fn a_host_gives_other_names_to_what_it_did_not_make() {
+    let config = Values::from_iter([("tool".to_owned(), "forecast".into())]);
+    let mut stage = Stage::whole(|builder| {
+        let builder = builder.context_plugin(Station::default(), config).alias("Rain radar", "forecast");
+        builder.alias("SAY_SOMETHING", "REPLY").alias("stay", "FOLLOW_ROOM")
+    })
+    .await;
+    let question = stage.asks("ana", "Does it rain?");
+    stage.model.asked().await.calls(&[("rain_radar", place("Lima")), ("forecast", place("Cusco"))]);
+    let asked = stage.model.asked().await;
+    assert_eq!(asked.body["messages"][2]["tool_calls"][0]["function"]["name"], "forecast");
+    asked.writes(
+        "<response><thought>I look</thought><actions>say-something, RAIN_RADAR, STAY</actions>\
+         <parameters>{\"RainRadar\": {\"place\": \"Puno\"}}</parameters><text>I look</text></response>",
+    );
+    stage.model.asked().await.acts("Say_Something", "", "It does.");
+    let answered = answer(question).await;
+    assert_eq!(said(&answered), ["I look", "It does."]);
+    assert_eq!(answered.said[1].content.actions, ["REPLY"]);
+    let rains = |place: &str| format!("It rains in {place}.");
+    let [lima, cusco, puno, _] = &results(&answered)[..] else { panic!("four calls") };
+    for (result, place) in [(lima, "Lima"), (cusco, "Cusco"), (puno, "Puno")] {
+        assert_eq!(*result, ("forecast", true, &*rains(place)));
+    }
+    assert_eq!((answered.results[3].tool.as_str(), answered.results[3].success), ("FOLLOW_ROOM", true));
+
+    // A text has to be there under any name of REPLY.
+    let question = stage.asks("ana", "And?");
+    stage.model.asked().await.acts("SAY_SOMETHING", "", "");
+    let asked = stage.model.asked().await;
+    assert!(asked.prompt.contains("That answer is not valid: missing: text"), "{}", asked.prompt);
+    asked.says("Nothing");
+    answer(question).await;
+
+    for (name, tool) in [
+        ("radar", "no_such_tool"),
+        ("fore-cast", "NONE"),
+        ("follow chat", "NONE"),
+        ("reply", "NONE"),
+        ("RAIN RADAR", "NONE"),
+        (" _", "NONE"),
+        (&"a".repeat(65), "NONE"),
+    ] {
+        let refused = stage.agent.add(ContextParts::default().with_alias(name, tool)).expect_err(name);
+        assert_eq!(refused.kind(), ErrorKind::InvalidInput, "{name}: {refused}");
+    }
+    let clash = ContextParts::default().with_tool(Tool::new("RainRadar", weather));
+    assert_eq!(stage.agent.add(clash).expect_err("an alias has it").kind(), ErrorKind::InvalidInput);
+    stage.agent.replace(ContextParts::default().with_alias("stay", "MUTE_ROOM")).expect("another tool");
+    assert!(stage.agent.remove(&ContextPart::Alias("stay".into())));
+    assert!(stage.agent.uninstall("station").await.expect("ended"));
+    assert!(!stage.agent.remove(&ContextPart::Alias("Rain radar".into())), "it is gone with its tool");
+    let question = stage.asks("ana", "Does it rain?");
+    stage.model.asked().await.calls(&[("rain_radar", place("Lima")), ("stay", json!({}))]);
+    stage.model.asked().await.writes("I can't tell");
+    assert!(answer(question).await.results.iter().all(|result| !result.success));
+    stage.ends().await;
+}
+
+#[tokio::test]
+async fn an_agent_with_an_alias_of_no_tool_is_not_built() {
+    let station = Station::default();
+    let (is_over, config) = (Arc::clone(&station.is_over), Values::from_iter([("tool".to_owned(), "forecast".into())]));
+    let builder = Agent::builder("ada").memory(Arc::new(InMemory::new())).model("http://localhost:1/v1", "small");
+    let refused = builder.context_plugin(station, config).alias("radar", "no_such_tool").build().await;
+    let refused = refused.expect_err("no such tool");
+    assert_eq!(refused.kind(), ErrorKind::InvalidInput);
+    assert!(refused.message().contains("radar") && refused.message().contains("no_such_tool"), "{refused}");
+    assert!(is_over.load(Ordering::SeqCst), "the plugin is shut down");
 }

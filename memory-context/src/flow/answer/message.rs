@@ -77,6 +77,11 @@ impl MessageAnswer {
     ///
     /// [`IGNORE`] beside other actions does not count where there is a text; without one, nothing else counts.
     pub fn parse(answer: &str) -> Result<Self, Mistake> {
+        Self::parse_meant(answer, str::to_owned)
+    }
+
+    /// The same where an action may have been called by another name; `meant` is its own.
+    pub(in crate::flow) fn parse_meant(answer: &str, meant: impl Fn(&str) -> String) -> Result<Self, Mistake> {
         let values = match extract(answer, &SHAPE) {
             Ok(values) => values,
             Err(mistake) => return plain(answer).ok_or(mistake),
@@ -84,6 +89,7 @@ impl MessageAnswer {
         let mut fields = Fields::new(&values);
         let thought = fields.required("thought")?;
         let mut actions = fields.required_names("actions", "action")?;
+        actions.iter_mut().for_each(|action| *action = meant(action));
         // What is said twice in a row is said once.
         actions.dedup_by(|one, other| is(one, REPLY) && is(other, REPLY));
         if actions.len() > MAX_ACTIONS {
@@ -94,6 +100,7 @@ impl MessageAnswer {
         let text = if says && !is_ignored { fields.required("text")? } else { fields.text("text")? };
         let providers = fields.names("providers", "provider")?;
         let parameters = fields.objects("parameters")?;
+        let parameters = parameters.into_iter().map(|(action, values)| (meant(&action), values)).collect();
         let memory = fields.items("memory", "update", update)?;
         fields.finish()?;
         if is_ignored {

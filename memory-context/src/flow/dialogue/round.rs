@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::{Dialogue, MAX_CALLS};
 use crate::flow::answer::{IGNORE, MessageAnswer, Mistake, REPLY, is};
 use crate::state::cut;
-use crate::tool::MAX_ARGUMENTS;
+use crate::tool::{MAX_ARGUMENTS, ToolAlias};
 
 /// What a model said in one round, as the journal has it.
 #[derive(Serialize, Deserialize)]
@@ -94,8 +94,8 @@ impl Dialogue<'_> {
         if text.trim().is_empty() && self.has_said && cut_off.is_none() {
             return Ok(Ok(Said::Answer(MessageAnswer::ignored())));
         }
-        let read =
-            MessageAnswer::parse(&text).and_then(|answer| if is_last { without_tools(answer) } else { Ok(answer) });
+        let read = MessageAnswer::parse_meant(&text, |name| self.meant(name))
+            .and_then(|answer| if is_last { without_tools(answer) } else { Ok(answer) });
         Ok(match read {
             Ok(mut answer) => {
                 if let Some(cut_off) = cut_off.filter(|_| answer.is_plain()) {
@@ -116,10 +116,16 @@ impl Dialogue<'_> {
         let left = MAX_CALLS - self.calls;
         let left_out = calls.len().saturating_sub(left);
         calls.truncate(left);
+        calls.iter_mut().for_each(|call| call.name = self.meant(&call.name));
         for call in calls.iter_mut().filter(|call| call.arguments.len() > MAX_ARGUMENTS) {
             call.arguments.truncate(call.arguments.ceil_char_boundary(MAX_ARGUMENTS + 1));
         }
         Calls { text, calls, left_out }
+    }
+
+    /// The own name of what a model calls by an alias.
+    fn meant(&self, name: &str) -> String {
+        ToolAlias::meant(self.services.aliases(), name)
     }
 
     /// Only providers count that the model may name: those that are there, and not private.

@@ -1,0 +1,51 @@
+//! Names that a host gives to tools of others.
+
+use memory_core::{Error, Result};
+
+use super::definition::{MAX_NAME, Tool, plain};
+use crate::flow::answer::{IGNORE, REPLY};
+
+/// One more name by which a model may call a tool, besides the tool's own and its similes: for tools that a host did not make, and for
+/// [`REPLY`] and [`IGNORE`]. Case and what separates words don't count.
+///
+/// It goes away with its tool, and stays where the tool is replaced.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ToolAlias {
+    /// What a model may write; 1 to [`MAX_NAME`] bytes. Unique among all aliases, tools and similes.
+    pub name: String,
+    /// The name of the tool.
+    pub tool: String,
+}
+
+impl ToolAlias {
+    /// `InvalidInput` where one can't be told from a tool or from another alias, is too long, or is of no tool.
+    pub(crate) fn check_all(aliases: &[Self], tools: &[Tool]) -> Result<()> {
+        for (at, Self { name, tool }) in aliases.iter().enumerate() {
+            let wanted = plain(name);
+            if wanted.is_empty() || name.len() > MAX_NAME {
+                return Err(Error::invalid(format!("an alias has 1 to {MAX_NAME} bytes, and is a name")));
+            }
+            let taken = tools.iter().flat_map(|tool| tool.similes().iter().map(String::as_str).chain([tool.name()]));
+            let mut taken = taken.chain([REPLY, IGNORE]).chain(aliases[..at].iter().map(|alias| alias.name.as_str()));
+            if let Some(taken) = taken.find(|taken| plain(taken) == wanted) {
+                return Err(Error::invalid(format!("the alias {name} can't be told from {taken}, which is there")));
+            }
+            if !aliases[at].is_of(tools) {
+                return Err(Error::invalid(format!("the alias {name} is of {tool}, and there is no such tool")));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether its tool is among these, or is a word of the answer.
+    pub(crate) fn is_of(&self, tools: &[Tool]) -> bool {
+        [REPLY, IGNORE].contains(&self.tool.as_str()) || tools.iter().any(|tool| tool.name() == self.tool)
+    }
+
+    /// What a name means: the tool of the alias that it is, else itself.
+    pub(crate) fn meant(aliases: &[Self], name: &str) -> String {
+        let wanted = plain(name);
+        let alias = aliases.iter().find(|alias| plain(&alias.name) == wanted);
+        alias.map_or(name, |alias| &alias.tool).to_owned()
+    }
+}
