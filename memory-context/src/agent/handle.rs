@@ -17,7 +17,7 @@ use super::{AgentBuilder, Answer, AnswerStream, Conversation};
 use crate::flow::platform::Origin;
 use crate::flow::{End, Events, Incoming, MessageService, Tap, Why, is_own};
 use crate::records::{ChannelType, EntityId, NewMessage, Records, Room, RoomId};
-use crate::state::{Composer, ContextPart, ContextParts, ContextPlugin, Values};
+use crate::state::{Composer, ContextPart, ContextParts, ContextPlugin, StateCache, Values};
 use crate::template::Templates;
 
 /// An agent that remembers. Cheap to clone; the clones are one agent.
@@ -223,6 +223,11 @@ impl Agent {
         self.shared.composer.remove_triggers_of(name);
         drop(self.follow_triggers().await);
         self.shared.composer.uninstall(name).await
+    }
+
+    /// What earlier compositions got, to be read and cleared; see [`Composer::cache`].
+    pub fn cache(&self) -> &StateCache {
+        self.shared.composer.cache()
     }
 
     /// Where to hear what happens in the runs.

@@ -12,8 +12,8 @@ use moka::policy::EvictionPolicy;
 
 use super::{ProviderResult, StateData};
 
-/// What providers gave for the messages that were composed last; see [`Composer::cache`](super::Composer::cache). It holds 64 MiB of results
-/// at most, as they are in JSON.
+/// What providers gave for the messages that were composed last; see [`Composer::cache`](super::Composer::cache) and
+/// [`Agent::cache`](crate::agent::Agent::cache). It holds 64 MiB of results at most, as they are in JSON.
 ///
 /// What is taken away is gone for the compositions that begin later; one that is under way goes on with what it got.
 #[derive(Debug)]

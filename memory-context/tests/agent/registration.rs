@@ -4,12 +4,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
+use futures::StreamExt;
 use memory_context::agent::{Agent, ContextPart, ContextParts, ContextPlugin, Tool};
 use memory_context::core::InMemory;
-use memory_context::state::{Services, Values};
+use memory_context::flow::{EventKind, FlowStep, Notice};
+use memory_context::model::{ChatMessage, Prompt};
+use memory_context::state::{
+    ContextProvider, Cx, Evaluation, Evaluator, EvaluatorInfo, ProviderInfo, ProviderResult, Services, Values,
+};
 use memory_context::{ErrorKind, Result};
 use serde_json::json;
 
+use crate::model::Model;
 use crate::stage::{Stage, answer, place, results, said, weather};
 
 #[tokio::test]
@@ -176,4 +182,84 @@ async fn an_agent_with_an_alias_of_no_tool_is_not_built() {
     assert_eq!(refused.kind(), ErrorKind::InvalidInput);
     assert!(refused.message().contains("radar") && refused.message().contains("no_such_tool"), "{refused}");
     assert!(is_over.load(Ordering::SeqCst), "the plugin is shut down");
+}
+
+/// Counts how often it is asked.
+struct Counter(ProviderInfo, std::sync::atomic::AtomicUsize);
+
+#[async_trait]
+impl ContextProvider for Counter {
+    fn info(&self) -> &ProviderInfo {
+        &self.0
+    }
+
+    async fn get(&self, cx: &Cx<'_>) -> Result<ProviderResult> {
+        assert!(cx.services().model().is_some(), "a provider may ask the model");
+        let count = self.1.fetch_add(1, Ordering::SeqCst) + 1;
+        Ok(ProviderResult::text(format!("counted {count}")).with_value("count", count))
+    }
+}
+
+#[tokio::test]
+async fn what_is_cached_is_read_and_cleared() {
+    let counter = Counter(ProviderInfo::new("COUNTER", ""), Default::default());
+    let mut stage = Stage::with(|builder| builder.provider(counter).tool(Tool::new("weather", weather))).await;
+    let question = stage.asks("ana", "Does it rain?");
+    let asked = stage.model.asked().await;
+    assert!(asked.prompt.contains("counted 1"), "{}", asked.prompt);
+    let cache = stage.agent.cache();
+    let [message] = cache.messages()[..] else { panic!("one message") };
+    let count = || Some(cache.get(message)?.providers.get("COUNTER")?.values.get("count")?.clone());
+    assert_eq!(count(), Some(json!(1)));
+    // An answer in a form has its results in a state of its own, over what is cached.
+    let looks = "<response><thought>I look</thought><actions>weather</actions>\
+        <parameters>{\"weather\": {\"place\": \"Lima\"}}</parameters></response>";
+    asked.writes(looks);
+    let asked = stage.model.asked().await;
+    assert!(asked.prompt.contains("counted 1"), "{}", asked.prompt);
+    stage.agent.cache().clear();
+    assert_eq!((cache.messages().len(), count()), (0, None));
+    asked.writes(looks);
+    let asked = stage.model.asked().await;
+    assert!(asked.prompt.contains("counted 2"), "{}", asked.prompt);
+    asked.says("It does");
+    answer(question).await;
+    stage.ends().await;
+}
+
+/// Has the small model say what an answer was about, and hears that it was said.
+struct Topic(EvaluatorInfo);
+
+#[async_trait]
+impl Evaluator for Topic {
+    fn info(&self) -> &EvaluatorInfo {
+        &self.0
+    }
+
+    async fn evaluate(&self, evaluation: &Evaluation<'_>) -> Result<()> {
+        let services = evaluation.cx.services();
+        let (model, events) = (services.small_model().expect("a model"), services.events().expect("events"));
+        let question = ChatMessage::user("What was that about?");
+        let topic = model.complete(&Prompt { messages: vec![question], ..Prompt::default() }).await?.text;
+        let mut heard = Box::pin(events.subscribe());
+        let message = evaluation.say(&topic).await?;
+        let Some(Notice::Event(event)) = heard.next().await else { panic!("an event") };
+        assert_eq!(event.kind, EventKind::Step(FlowStep::Answered(message.id)));
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn an_evaluator_asks_the_models_of_its_agent() {
+    let mut small = Model::start().await;
+    let mut info = EvaluatorInfo::new("TOPIC", "");
+    info.is_awaited = true;
+    let mut stage = Stage::with(|builder| builder.small_model(&small.url, "tiny").evaluator(Topic(info))).await;
+    let question = stage.asks("ana", "Does it rain?");
+    stage.model.asked().await.writes("It does");
+    let asked = small.asked().await;
+    assert_eq!((asked.prompt.as_str(), asked.model.as_str()), ("What was that about?", "tiny"));
+    asked.writes("Rain");
+    assert_eq!(said(&answer(question).await), ["It does", "Rain"]);
+    stage.ends().await;
 }
