@@ -19,7 +19,7 @@ use super::source::Source;
 use super::{Agent, Limits, MemorySource, MessageTrigger, Tool};
 use crate::flow::{AttachmentReader, Events, MessageService, ModelReader, Platform, ReflectionEvaluator, RespondRules};
 use crate::prompt::PromptSource;
-use crate::records::{AgentId, Entity, Records};
+use crate::records::{AgentId, Entity, Records, Room};
 use crate::state::{
     Budget, Character, ComposeOptions, Composer, ContextParts, ContextPlugin, ContextProvider, Evaluator, Service,
     Services, Values,
@@ -53,6 +53,7 @@ pub struct AgentBuilder {
     reflects: bool,
     reader: Option<Arc<dyn AttachmentReader>>,
     platforms: BTreeMap<String, Arc<dyn Platform>>,
+    rooms: Vec<Founding>,
     templates: Option<Templates>,
     options: ComposeOptions,
     rules: RespondRules,
@@ -66,6 +67,12 @@ pub struct AgentBuilder {
 struct Installation {
     plugin: Arc<dyn ContextPlugin>,
     config: Values,
+}
+
+/// A room that is there from the beginning, and who is in it.
+struct Founding {
+    room: Room,
+    members: Vec<Entity>,
 }
 
 enum ModelSource {
@@ -119,6 +126,7 @@ impl AgentBuilder {
             reflects: true,
             reader: None,
             platforms: BTreeMap::new(),
+            rooms: Vec::new(),
             templates: None,
             // What is known of people is what a memory is for.
             options: ComposeOptions::with(["FACTS"]),
@@ -312,6 +320,13 @@ impl AgentBuilder {
         self
     }
 
+    /// Knows this room from the beginning, with these members and itself in it; see [`Agent::room`]. What is known of room and members
+    /// stays as it is, and nobody leaves a room by not being named.
+    pub fn room(mut self, room: Room, members: impl IntoIterator<Item = Entity>) -> Self {
+        self.rooms.push(Founding { room, members: members.into_iter().collect() });
+        self
+    }
+
     /// Asks its models by these templates, instead of the default ones with those of the character in their places.
     pub fn templates(mut self, templates: Templates) -> Self {
         self.templates = Some(templates);
@@ -426,6 +441,9 @@ impl AgentBuilder {
             character.system = system;
         }
         records.entities().ensure(&Entity::new(id.entity(), &character.name)).await?;
+        for founding in std::mem::take(&mut self.rooms) {
+            founding.ensure(&records).await?;
+        }
 
         if self.has_memory_tools {
             self = self.plugin(provider.plugin());
@@ -464,6 +482,19 @@ impl AgentBuilder {
         };
         let (clock, grace, recover_every) = (self.clock, self.grace, self.limits.lease);
         Ok(Agent::start(Parts { service, composer, records, clock, opened, grace, recover_every }))
+    }
+}
+
+impl Founding {
+    /// Keeps what is not known yet of room and members, and puts all of them and the agent into the room.
+    async fn ensure(self, records: &Records) -> Result<()> {
+        records.rooms().ensure(&self.room).await?;
+        records.participants().join(&self.room.id, &records.agent().entity()).await?;
+        for member in &self.members {
+            records.entities().ensure(member).await?;
+            records.participants().join(&self.room.id, &member.id).await?;
+        }
+        Ok(())
     }
 }
 

@@ -1,6 +1,7 @@
 //! The agent in one piece, over SQLite, with a model behind HTTP that the test plays.
 
 mod asking;
+mod built;
 mod endpoints;
 #[path = "../conversations/model.rs"]
 mod model;

@@ -12,6 +12,7 @@ use memory_context::state::MAX_RESULT;
 use memory_context::template::{Template, Templates};
 use memory_context::{Error, ErrorKind};
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use crate::stage::{Stage, answer, failure, place, results, said};
 
@@ -73,6 +74,26 @@ async fn several_are_called_in_one_round_in_their_order() {
     assert!(unknown.starts_with("failed: there is no tool of this name now; there are count"), "{unknown}");
     asked.writes("Two");
     assert_eq!(answer(question).await.text, "Two");
+    stage.ends().await;
+}
+
+#[tokio::test]
+async fn a_call_knows_when_it_is_given_up() {
+    let limits = Limits { action: Duration::from_secs(3_600), ..Limits::default() };
+    let tell = Tool::new("tell", |(), context: ToolContext| async move {
+        let before = Instant::now();
+        let left = context.deadline().duration_since(before);
+        assert!(!context.is_cancelled());
+        Ok(left.as_secs_f64().to_string())
+    });
+    let mut stage = Stage::with(|builder| builder.limits(limits).tool(tell)).await;
+    let question = stage.asks("ana", "How long?");
+    stage.model.asked().await.calls(&[("tell", json!({}))]);
+    stage.model.asked().await.writes("Well");
+    let answered = answer(question).await;
+    let [("tell", true, left)] = results(&answered)[..] else { panic!("one call") };
+    let left: f64 = left.parse().expect("seconds");
+    assert!(left > 3_000.0 && left <= 3_600.0, "{left}");
     stage.ends().await;
 }
 

@@ -1,0 +1,217 @@
+//! What the builder of an agent sets.
+
+use std::fs;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use memory_context::Result;
+use memory_context::agent::{Agent, End, Incoming, Limits};
+use memory_context::core::{Clock, InMemory, MemoryProvider, SystemClock};
+use memory_context::flow::platform::Origin;
+use memory_context::flow::{AttachmentContent, AttachmentKind, AttachmentReader, RespondRules, Why};
+use memory_context::model::{Completion, Embedder, Model, Prompt};
+use memory_context::prompt::{MarkdownMemory, MemoryLoadContext, MemoryStore, PromptMemory};
+use memory_context::records::{Attachment, Audience, ChannelType, Entity, EntityId, NewFact, NewMessage, Room, RoomId};
+use serde_json::json;
+use tokio::runtime::Builder;
+
+use crate::model::{self, Question, within};
+use crate::stage::{Stage, answer};
+
+fn room(id: &str, channel_type: ChannelType) -> Room {
+    Room::new(RoomId::parse(id).expect("valid"), channel_type)
+}
+
+fn person(id: &str, name: &str) -> Entity {
+    Entity::new(EntityId::parse(id).expect("valid"), name)
+}
+
+fn audience(room: &str) -> Audience {
+    Audience::new(RoomId::parse(room).expect("valid"), EntityId::parse("ana").expect("valid"))
+}
+
+#[tokio::test]
+async fn a_prompt_memory_of_the_host_takes_the_place_of_the_agents_own() {
+    let (folder, memory) = (tempfile::tempdir().expect("a folder"), Arc::new(InMemory::new()));
+    let markdown = MarkdownMemory::new(folder.path());
+    let mut stage = Stage::whole(|builder| builder.memory(Arc::clone(&memory)).prompt_memory(markdown)).await;
+    let question = stage.asks("ana", "Remember that I like tea");
+    stage.model.asked().await.calls(&[("REMEMBER", json!({ "store": "user", "text": "Ana likes tea" }))]);
+    stage.model.asked().await.writes("I do");
+    answer(question).await;
+    let files = fs::read_dir(folder.path()).expect("the folder").map(|file| file.expect("a file").path());
+    let texts: Vec<_> = files.map(|file| fs::read_to_string(file).expect("text")).collect();
+    assert_eq!(texts.iter().filter(|text| text.contains("Ana likes tea")).count(), 1, "{texts:?}");
+    let question = stage.asks("ana", "What do I like?");
+    let asked = stage.model.asked().await;
+    assert!(asked.prompt.contains("## About You\n\nAna likes tea"), "{}", asked.prompt);
+    asked.writes("Tea");
+    answer(question).await;
+    let records = stage.agent.records();
+    let said = records.messages().recent(&audience("dm:ana"), 1).await.expect("read").remove(0);
+    let context = MemoryLoadContext::of(records.agent(), &said).with_user("ana");
+    let own = PromptMemory::new(memory.documents());
+    assert_eq!(own.read(&context, MemoryStore::User).await.expect("read"), None, "nothing is in the memory");
+    stage.ends().await;
+}
+
+#[tokio::test]
+async fn rules_of_the_host_answer_without_asking_a_model() {
+    let rules = RespondRules::default().with_channel_type(ChannelType::Group);
+    let mut stage = Stage::with(|builder| builder.rules(rules)).await;
+    let group = stage.agent.room(room("group", ChannelType::Group));
+    let told = tokio::spawn(async move { group.tell("ana", "Who comes?").await });
+    stage.model.asked_to(Question::Answer).await.says("I do");
+    assert_eq!(answer(told).await.text, "I do");
+    stage.ends().await;
+}
+
+/// An agent of one instance, whose leases no test outlives.
+async fn instance(memory: Arc<InMemory>, url: String) -> Agent {
+    let limits = Limits { lease: Duration::from_secs(24 * 3_600), ..Limits::default() };
+    let builder = Agent::builder("ada").memory(memory).model(url, "small").limits(limits);
+    builder.instance("one").build().await.expect("an agent")
+}
+
+#[tokio::test]
+async fn an_agent_goes_on_with_what_its_instance_left_open() {
+    let (memory, mut model) = (Arc::new(InMemory::new()), model::Model::start().await);
+    // With this runtime the first process ends, in the midst of its work.
+    let process = Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
+    let killed = process.spawn({
+        let (memory, url) = (Arc::clone(&memory), model.url.clone());
+        async move { instance(memory, url).await.ask("ana", "Are you there?").await.map(|answer| answer.text) }
+    });
+    let mut lost = model.asked().await;
+    process.shutdown_background();
+    killed.await.expect_err("it was killed");
+    lost.is_given_up().await;
+    let agent = instance(memory, model.url.clone()).await;
+    let asked = model.asked().await;
+    assert!(asked.prompt.contains("Are you there?"), "{}", asked.prompt);
+    asked.says("I am");
+    within(agent.shutdown()).await.expect("closes");
+    let messages = agent.records().messages().recent(&audience("dm:ana"), 9).await.expect("read");
+    let texts: Vec<_> = messages.iter().map(|message| message.content.text.as_str()).collect();
+    assert_eq!(texts, ["I am", "Are you there?"]);
+}
+
+/// Remembers the texts whose vectors it is asked for.
+#[derive(Debug)]
+struct Vectors(Arc<Mutex<Vec<String>>>);
+
+#[async_trait]
+impl Embedder for Vectors {
+    fn model(&self) -> &str {
+        "tests"
+    }
+
+    fn width(&self) -> usize {
+        2
+    }
+
+    async fn embed(&self, texts: &[String]) -> Result<Vec<Vec<f32>>> {
+        self.0.lock().expect("no panic holds it").extend_from_slice(texts);
+        let is_drink = |text: &String| ["drink", "sencha"].iter().any(|word| text.contains(word));
+        Ok(texts.iter().map(|text| if is_drink(text) { vec![1.0, 0.0] } else { vec![0.0, 1.0] }).collect())
+    }
+}
+
+#[tokio::test]
+async fn an_embedder_of_the_host_is_asked_about_questions_and_facts() {
+    let embedded = Arc::new(Mutex::new(Vec::new()));
+    let mut stage = Stage::with(|builder| builder.embedder(Vectors(Arc::clone(&embedded)))).await;
+    let (records, Audience { room, entity }) = (stage.agent.records(), audience("dm:ana"));
+    let fact = NewFact::new(room, entity, records.agent().entity(), "Ana has sencha every morning", SystemClock.now());
+    records.facts().remember(fact).await.expect("kept");
+    for question in ["Hello", "What do I drink?"] {
+        let asking = stage.asks("ana", question);
+        let asked = stage.model.asked().await;
+        assert!(embedded.lock().expect("no panic holds it").contains(&question.to_owned()));
+        asked.says("Well");
+        answer(asking).await;
+    }
+    let embedded = embedded.lock().expect("no panic holds it").clone();
+    assert!(embedded.iter().any(|text| text.contains("sencha")), "upkeep makes the vectors of facts: {embedded:?}");
+    stage.ends().await;
+}
+
+/// Ignores everything, and thinks nothing of it.
+#[derive(Debug)]
+struct Deaf;
+
+#[async_trait]
+impl Model for Deaf {
+    async fn complete(&self, _: &Prompt) -> Result<Completion> {
+        Ok("<response><reasoning>because</reasoning><action>IGNORE</action></response>".into())
+    }
+}
+
+#[tokio::test]
+async fn a_small_model_of_the_host_decides_whether_to_answer() {
+    let mut stage = Stage::with(|builder| builder.small_model_client(Deaf)).await;
+    let group = stage.agent.room(room("group", ChannelType::Group));
+    let ignored = within(group.tell("ana", "Who comes?")).await.expect("an answer");
+    assert_eq!((ignored.text.as_str(), ignored.end), ("", End::Ignored(Why::Model)));
+    let asked = tokio::spawn(async move { group.ask("ana", "Ada, who comes?").await });
+    stage.model.asked_to(Question::Answer).await.says("I do");
+    assert_eq!(answer(asked).await.text, "I do", "the large one writes");
+    stage.ends().await;
+}
+
+/// Sees a cat in every image.
+#[derive(Debug)]
+struct CatLover;
+
+#[async_trait]
+impl AttachmentReader for CatLover {
+    async fn read(&self, _: &Attachment, kind: AttachmentKind) -> Result<Option<AttachmentContent>> {
+        let seen = AttachmentContent { description: Some("A cat, surely".to_owned()), ..AttachmentContent::default() };
+        Ok((kind == AttachmentKind::Image).then_some(seen))
+    }
+}
+
+#[tokio::test]
+async fn a_reader_of_the_host_puts_attachments_into_words() {
+    let mut stage = Stage::with(|builder| builder.attachment_reader(CatLover)).await;
+    let origin = Origin { world: None, room: room("dm:ana", ChannelType::Dm), author: person("ana", "Ana") };
+    let mut message = NewMessage::new(origin.message("Look"), SystemClock.now());
+    let (url, content_type) = ("https://host.example/roof.jpg".to_owned(), Some("image/jpeg".to_owned()));
+    message.content.attachments.push(Attachment { id: "roof".into(), url, content_type, ..Attachment::default() });
+    let agent = stage.agent.clone();
+    let told = tokio::spawn(async move { agent.receive(origin, Incoming { message, is_addressed: false }).await });
+    let asked = stage.model.asked_to(Question::Answer).await;
+    assert!(asked.prompt.contains("A cat, surely"), "{}", asked.prompt);
+    asked.says("Nice");
+    assert_eq!(answer(told).await.text, "Nice");
+    stage.ends().await;
+}
+
+#[tokio::test]
+async fn rooms_are_there_from_the_beginning() {
+    let kitchen = room("kitchen", ChannelType::Group);
+    let members = || [person("ana", "Ana"), person("bo", "Bo")];
+    let mut stage = Stage::with(|builder| builder.room(kitchen.clone(), members())).await;
+    let records = stage.agent.records();
+    assert_eq!(records.rooms().get(&audience("kitchen")).await.expect("read"), Some(kitchen.clone()));
+    let present = records.participants().of_room(&audience("kitchen")).await.expect("read");
+    let present: Vec<_> = present.iter().map(|participant| participant.entity.as_str()).collect();
+    assert_eq!(present, ["ada", "ana", "bo"]);
+    let bo = EntityId::parse("bo").expect("valid");
+    let known = records.entities().get(&audience("kitchen"), &bo).await.expect("read").expect("Bo");
+    assert_eq!(known.names, ["Bo"]);
+    let said = stage.agent.room(kitchen);
+    let told = tokio::spawn(async move { said.ask("ana", "Who is there?").await });
+    stage.model.asked_to(Question::Answer).await.says("Bo");
+    assert_eq!(answer(told).await.text, "Bo");
+
+    // Built again with others, what is known stays.
+    let second = Agent::builder("ada").memory(stage.url()).model(&stage.model.url, "small");
+    let second = second.room(room("kitchen", ChannelType::Dm), [person("cy", "Cy")]).build().await.expect("an agent");
+    let known = second.records().rooms().get(&audience("kitchen")).await.expect("read").expect("the room");
+    assert_eq!(known.channel_type, ChannelType::Group);
+    assert_eq!(second.records().participants().of_room(&audience("kitchen")).await.expect("read").len(), 4);
+    within(second.shutdown()).await.expect("closes");
+    stage.ends().await;
+}
