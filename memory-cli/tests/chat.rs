@@ -99,6 +99,37 @@ fn command(cli: &Cli, model: &Model) -> Command {
     command
 }
 
+/// Whether to answer is asked of the model, unless the environment of the process answers it.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_environment_says_where_everything_is_answered() {
+    let mut model = Model::start().await;
+    for (types, question) in [(None, Question::Respond), (Some("feed, group"), Question::Answer)] {
+        let cli = Cli::new();
+        let mut command = command(&cli, &model);
+        command.args(["--room", "kitchen", "--group", "--json"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        match types {
+            Some(types) => command.env("SHOULD_RESPOND_BYPASS_TYPES", types),
+            None => command.env_remove("SHOULD_RESPOND_BYPASS_TYPES"),
+        };
+        let mut child = command.spawn().expect("the binary runs");
+        writeln!(child.stdin.take().expect("it is piped"), "Who comes?").expect("the binary reads");
+        let asked = model.asked_to(question).await;
+        match question {
+            Question::Respond => asked.decides("IGNORE"),
+            _ => asked.says("I do"),
+        }
+        let output =
+            tokio::task::spawn_blocking(|| child.wait_with_output()).await.expect("no panic").expect("it ends");
+        assert!(output.status.success());
+        let shown = String::from_utf8(output.stdout).expect("UTF-8");
+        assert_eq!(shown.contains("I do"), question == Question::Answer, "{shown}");
+    }
+    let cli = Cli::new();
+    let output = command(&cli, &model).env("SHOULD_RESPOND_BYPASS_TYPES", "PUB").output().expect("the binary runs");
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("SHOULD_RESPOND_BYPASS_TYPES: "), "{}", stderr(&output));
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_conversation_is_kept_and_goes_on() {
     let (cli, mut model) = (Cli::new(), Model::start().await);

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use clap::Args;
 use memory_context::agent::{Agent, DIRECT, Limits};
+use memory_context::flow::RespondRules;
 use memory_context::records::{AgentId, ChannelType, EntityId, Room, RoomId};
 use memory_context::state::Character;
 use memory_core::{Error, ErrorKind, MemoryProvider};
@@ -44,7 +45,8 @@ pub(crate) struct ChatArgs {
     /// Which conversation it is; by default the one that the user and the agent have with each other.
     #[arg(long, value_name = "NAME")]
     room: Option<String>,
-    /// Others are in the room too: the agent answers only what it thinks is meant for it.
+    /// Others are in the room too: the agent answers only what it thinks is meant for it, unless SHOULD_RESPOND_BYPASS_TYPES in the
+    /// environment names GROUP.
     #[arg(long, requires = "room")]
     group: bool,
     /// Who the agent is: the JSON of a character, or @FILE. By default one that is called like the agent.
@@ -73,9 +75,11 @@ pub(crate) async fn run(
     let character = character(args.character.as_ref(), &args.agent)?;
     let room = room(args).map_err(|error| Usage(format!("--user, --room: {}", error.message())))?;
     let key = key()?;
+    let rules = RespondRules::default().with_environment();
+    let rules = rules.map_err(|error| Usage(error.message().to_owned()))?;
     let telemetry = Telemetry::start(args.log, false)?;
     let name = character.name.clone();
-    let agent = agent(provider, args, character, key).await?;
+    let agent = agent(provider, args, character, rules, key).await?;
     let is_terminal = io::stdin().is_terminal();
     if is_terminal {
         output::note(&format!(
@@ -107,6 +111,7 @@ async fn agent(
     provider: &Arc<dyn MemoryProvider>,
     args: &ChatArgs,
     character: Character,
+    rules: RespondRules,
     key: Option<String>,
 ) -> anyhow::Result<Agent> {
     let patience = Duration::from_secs(args.timeout);
@@ -115,6 +120,7 @@ async fn agent(
         .memory(Arc::clone(provider))
         .model(&args.endpoint, &args.model)
         .character(character)
+        .rules(rules)
         .limits(limits)
         .grace(limits.evaluators);
     let agent = key.into_iter().fold(builder, |builder, key| builder.model_key(key)).build().await;
