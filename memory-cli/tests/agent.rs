@@ -96,8 +96,14 @@ impl Stage {
 const PATH: &str = "/v1/chat/completions";
 
 fn start(cli: &Cli, model: &Model, args: &[&str]) -> Server {
+    start_as(cli.command(), cli, model, "", args)
+}
+
+/// The same by this command, and with more lines at the beginning of the file.
+fn start_as(mut command: Command, cli: &Cli, model: &Model, lines: &str, args: &[&str]) -> Server {
     let agent = format!(
         r#"
+        {lines}
         name = "ada"
         model = {{ url = "{}", model = "small" }}
         model_key = {{ env = "KEY_OF_THE_MODEL" }}
@@ -109,11 +115,11 @@ fn start(cli: &Cli, model: &Model, args: &[&str]) -> Server {
 
         [limits]
         model = 30
+        lease = 86400
         "#,
         model.url
     );
     let agent = cli.write("agent.toml", agent);
-    let mut command = cli.command();
     command.env("KEY_OF_THE_MODEL", "xyzzy");
     Server::start_as(command, &[&["--agent", &agent], args].concat())
 }
@@ -195,6 +201,69 @@ async fn the_last_message_is_answered_and_kept() {
         (&json!("list"), &json!("ada"), &json!("model"))
     );
     stage.ends();
+}
+
+/// What the file says of rooms, rules, providers, aliases and prompt memory, and what the environment says, holds.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_and_the_environment_say_how_the_agent_answers() {
+    let (cli, mut model) = (Cli::new(), Model::start().await);
+    let notes = cli.path("notes");
+    let lines = format!(
+        r#"
+        options = {{ with = ["ENTITIES"], stable_first = true }}
+        rules = {{ channel_types = ["THREAD"] }}
+        prompt_memory = {{ markdown = {:?} }}
+        aliases = {{ SPEAK = "REPLY" }}
+        grace = 5
+        rooms = [
+            {{ id = "kitchen", channel_type = "GROUP", name = "Kitchen", members = ["bo"] }},
+            {{ id = "stairs", channel_type = "THREAD" }},
+            {{ id = "garden", channel_type = "FORUM" }},
+        ]
+        "#,
+        notes.to_str().expect("UTF-8")
+    );
+    let mut command = cli.command();
+    command.env("SHOULD_RESPOND_BYPASS_TYPES", "forum").env_remove("SHOULD_RESPOND_BYPASS_SOURCES");
+    let server = Arc::new(start_as(command, &cli, &model, &lines, &[]));
+    for (room, why) in [("kitchen", "addressed"), ("stairs", "channelType"), ("garden", "channelType")] {
+        let asked = spawn_blocking({
+            let (server, body) = (Arc::clone(&server), body("Hello", json!({ "metadata": { "room": room } })));
+            move || server.request("POST", PATH, &[], &body.to_string())
+        });
+        let question = model.asked_to(Question::Answer).await;
+        assert!(question.prompt.contains("People in the Room"), "{}", question.prompt);
+        assert_eq!(question.prompt.contains("(id bo)"), room == "kitchen", "{}", question.prompt);
+        let note = json!({ "store": "memory", "text": format!("Seen in the {room}") });
+        question.calls(&[("REMEMBER", note)]);
+        model.asked_to(Question::Answer).await.acts("SPEAK", "", "Hi");
+        let answer = within(asked).await.expect("no panic").json();
+        assert_eq!(answer["choices"][0]["message"]["content"], "Hi");
+        let space = format!("agent/ada/room/{room}/messages");
+        assert_eq!(cli.count(&["--space", &space, "--where", &format!("metadata.why = '{why}'")]), 1, "{room}");
+    }
+    let files = std::fs::read_dir(&notes).expect("the folder").map(|file| file.expect("a file").path());
+    let texts: Vec<_> = files.map(|file| std::fs::read_to_string(file).expect("text")).collect();
+    assert_eq!(texts.iter().filter(|text| text.contains("Seen in the ")).count(), 3, "{texts:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_goes_on_with_what_its_instance_had_open() {
+    let (cli, mut model) = (Cli::new(), Model::start().await);
+    let lines = "instance = \"one\"";
+    let server = start_as(cli.command(), &cli, &model, lines, &[]);
+    let mut stream = server.connect();
+    let asked = server.raw("POST", PATH, &[], &body("Are you there?", json!({})).to_string());
+    stream.write_all(asked.as_bytes()).expect("the server reads");
+    let mut lost = model.asked_to(Question::Answer).await;
+    // Killed.
+    drop(server);
+    lost.is_given_up().await;
+    let _server = start_as(cli.command(), &cli, &model, lines, &[]);
+    let question = model.asked_to(Question::Answer).await;
+    assert!(question.prompt.contains("Are you there?"), "{}", question.prompt);
+    question.says("I am");
+    eventually("it is answered", || cli.count(&["--space", "agent/ada/room/dm%3Aana/messages"]) == 2);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -71,7 +71,7 @@ pub(crate) async fn over_http(
     let sessions = CancellationToken::new();
     let listener = TcpListener::bind(address).await.with_context(|| format!("can't listen on {address}"))?;
     let agent = match builder {
-        Some(builder) => Some(builder.grace(PATIENCE).build().await.map_err(refused)?),
+        Some(builder) => Some(builder.build().await.map_err(refused)?),
         None => None,
     };
     if let Some(agent) = &agent {

@@ -1,20 +1,25 @@
 //! An agent as a file describes it.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::env;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use memory_context::agent::{Agent, AgentBuilder, Limits};
+use memory_context::flow::RespondRules;
 use memory_context::model::Modalities;
-use memory_context::state::{Budget, Character};
+use memory_context::prompt::MarkdownMemory;
+use memory_context::providers::built_in_providers;
+use memory_context::records::{ChannelType, Entity, EntityId, Room, RoomId};
+use memory_context::state::{Budget, Character, ComposeOptions};
 use memory_context::template::{Template, Templates};
 use memory_core::{Error, MemoryProvider};
 use serde::Deserialize;
 
 use crate::input;
-use crate::serve::configuration;
+use crate::serve::{PATIENCE, configuration};
 
 /// An agent as a file of TOML describes it, by the names of its builder. Without `Debug`, since a URL may hold a key.
 #[derive(Deserialize)]
@@ -33,13 +38,24 @@ pub(crate) struct AgentFile {
     embedding_key: Option<Key>,
     system: Option<String>,
     character: Option<Character>,
+    prompt_memory: Option<PromptMemoryOfFile>,
     #[serde(default)]
     templates: Texts,
+    #[serde(default)]
+    options: OptionsOfFile,
     /// In bytes.
     #[serde(default = "default_budget")]
     budget: usize,
     #[serde(default)]
+    rules: RulesOfFile,
+    #[serde(default)]
+    rooms: Vec<RoomOfFile>,
+    #[serde(default)]
+    aliases: BTreeMap<String, String>,
+    #[serde(default)]
     limits: LimitsOfFile,
+    grace: Option<Seconds>,
+    instance: Option<String>,
     #[serde(default)]
     memory_tools: bool,
     #[serde(default)]
@@ -82,6 +98,43 @@ impl Key {
         env::var(&self.env)
             .map_err(|_| anyhow::anyhow!("{name}: the environment has no such variable, or it holds no text"))
     }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PromptMemoryOfFile {
+    /// The folder of the files.
+    markdown: PathBuf,
+}
+
+/// Over which providers an answer is composed.
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields, default)]
+struct OptionsOfFile {
+    /// Beside the default ones.
+    with: Option<BTreeSet<String>>,
+    /// And no others.
+    only: Option<BTreeSet<String>>,
+    stable_first: bool,
+}
+
+/// Where a message is answered without asking a model, and over which providers a model is asked elsewhere.
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields, default)]
+struct RulesOfFile {
+    channel_types: BTreeSet<ChannelType>,
+    sources: BTreeSet<String>,
+    providers: Option<BTreeSet<String>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RoomOfFile {
+    id: String,
+    channel_type: ChannelType,
+    name: Option<String>,
+    #[serde(default)]
+    members: Vec<String>,
 }
 
 #[derive(Deserialize, Default)]
@@ -138,6 +191,9 @@ impl AgentFile {
             .model(self.model.url, self.model.model)
             .model_modalities(self.model_modalities)
             .small_model_modalities(self.small_model_modalities)
+            .options(self.options.over_defaults()?)
+            .rules(self.rules.over(RespondRules::default())?.with_environment().map_err(message)?)
+            .grace(self.grace.map_or(PATIENCE, |Seconds(grace)| grace))
             .limits(self.limits.over(Limits { run: time, ..Limits::default() }));
         if let Some(Endpoint { url, model }) = self.small_model {
             builder = builder.small_model(url, model);
@@ -157,6 +213,20 @@ impl AgentFile {
         if let Some(system) = self.system {
             builder = builder.system(system);
         }
+        if let Some(PromptMemoryOfFile { markdown }) = self.prompt_memory {
+            builder = builder.prompt_memory(MarkdownMemory::new(markdown));
+        }
+        if let Some(instance) = self.instance {
+            builder = builder.instance(instance);
+        }
+        for (at, room) in self.rooms.into_iter().enumerate() {
+            let (room, members) =
+                room.founding().map_err(message).with_context(|| format!("rooms: number {}", at + 1))?;
+            builder = builder.room(room, members);
+        }
+        for (name, tool) in self.aliases {
+            builder = builder.alias(name, tool);
+        }
         let mut character = self.character.unwrap_or_default();
         if character.name.is_empty() {
             character.name.clone_from(&self.name);
@@ -173,6 +243,46 @@ impl AgentFile {
             builder = builder.without_reflection();
         }
         Ok(builder)
+    }
+}
+
+impl OptionsOfFile {
+    fn over_defaults(self) -> anyhow::Result<ComposeOptions> {
+        let options = match (self.with, self.only) {
+            (Some(_), Some(_)) => bail!("options: one of `with` and `only` counts"),
+            (None, Some(names)) => ComposeOptions::only(known(names).context("options: only")?),
+            (Some(names), None) => ComposeOptions::with(known(names).context("options: with")?),
+            (None, None) => ComposeOptions::with(["FACTS"]),
+        };
+        Ok(if self.stable_first { options.stable_first() } else { options })
+    }
+}
+
+impl RulesOfFile {
+    fn over(self, rules: RespondRules) -> anyhow::Result<RespondRules> {
+        let rules = self.channel_types.into_iter().fold(rules, RespondRules::with_channel_type);
+        let rules = self.sources.into_iter().fold(rules, RespondRules::with_source);
+        Ok(match self.providers {
+            Some(names) => rules.with_providers(known(names).context("rules: providers")?),
+            None => rules,
+        })
+    }
+}
+
+/// Names of providers, all of which an agent of a file has.
+fn known(names: BTreeSet<String>) -> anyhow::Result<BTreeSet<String>> {
+    let providers = built_in_providers();
+    match names.iter().all(|name| providers.iter().any(|provider| provider.info().name == name.as_str())) {
+        true => Ok(names),
+        false => bail!("no provider has one of these names"),
+    }
+}
+
+impl RoomOfFile {
+    fn founding(self) -> memory_core::Result<(Room, Vec<Entity>)> {
+        let room = Room { name: self.name, ..Room::new(RoomId::parse(self.id)?, self.channel_type) };
+        let member = |id: String| Ok(Entity::new(EntityId::parse(&id)?, id));
+        Ok((room, self.members.into_iter().map(member).collect::<memory_core::Result<_>>()?))
     }
 }
 
@@ -257,6 +367,17 @@ mod tests {
             ("limits = { run = 0 }", "line 3: a limit has 1 to 86400 seconds"),
             ("templates = { reflection = \"secret {{\" }", "templates: reflection: the template has a mistake"),
             ("embedding_key = { env = \"SECRET secret\" }", "embedding_key: the environment has no such variable"),
+            ("options = { with = [\"SECRET secret\"] }", "options: with: no provider has one of these names"),
+            ("options = { with = [], only = [] }", "options: one of `with` and `only` counts"),
+            ("rules = { providers = [\"SECRET secret\"] }", "rules: providers: no provider has one of these names"),
+            ("rules = { channel_types = [\"SECRET secret\"] }", "line 3: "),
+            ("prompt_memory = { folder = \"secret\" }", "line 3: an unknown name, expected `markdown`"),
+            ("grace = 0", "line 3: a limit has 1 to 86400 seconds"),
+            ("rooms = [{ id = \"\", channel_type = \"GROUP\" }]", "rooms: number 1: "),
+            (
+                "rooms = [{ id = \"r\", channel_type = \"GROUP\", kind = 1 }]",
+                "line 3: an unknown name, expected one of `id`",
+            ),
         ] {
             let error = format!("{:#}", built(&format!("{MODEL}{line}")).expect_err(reason));
             assert!(error.starts_with(reason), "{error}");
