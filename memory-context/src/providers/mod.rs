@@ -22,51 +22,23 @@
 //! | `TIME` | | what time it is |
 //! | `WORLD` | dynamic | the server, its channels, who is there |
 
-mod action_state;
-mod actions;
-mod anxiety;
-mod attachments;
-mod capabilities;
-mod character;
-mod choice;
-mod entities;
-mod evaluators;
-mod facts;
+mod agent;
+mod conversation;
 mod format;
-mod prompt_memory;
-mod provider_list;
-mod recent_messages;
-mod reflections;
-mod relationships;
-mod roles;
-mod settings;
-mod time;
-mod world;
+mod people;
+mod place;
 
 use std::sync::Arc;
 
 use crate::state::{ComposerBuilder, ContextProvider};
 
-use action_state::ActionHistory;
-use actions::Actions;
-use attachments::Attachments;
-use capabilities::Capabilities;
-use character::Character;
-use choice::Choice;
-use entities::Entities;
-use evaluators::Evaluators;
-use facts::Facts;
-use prompt_memory::Prefetch;
-use provider_list::Providers;
-use recent_messages::RecentMessages;
-use reflections::Hindsight;
-use relationships::Relationships;
-use roles::Roles;
-use settings::Settings;
-use world::World;
+use agent::{ActionHistory, Actions, Capabilities, Character, Evaluators, Hindsight, Prefetch, Providers};
+use conversation::{Attachments, Facts, RecentMessages};
+use people::{Entities, Relationships, Roles};
+use place::{Choice, Settings, World};
 
-pub use anxiety::{Advice, Anxiety};
-pub use time::Time;
+pub use agent::{Advice, Anxiety};
+pub use place::Time;
 
 impl ComposerBuilder {
     /// Also the built-in providers.

@@ -3,13 +3,13 @@
 use async_trait::async_trait;
 use memory_core::Result;
 
-use super::format::{json, one_line, section};
+use crate::providers::format::{json, one_line, section};
 use crate::records::Entity;
 use crate::state::{ContextProvider, Cx, ProviderInfo, ProviderResult, Stability};
 
 /// Those who take part in the conversation, with their names and what is known of them.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Entities;
+pub(in crate::providers) struct Entities;
 
 static INFO: ProviderInfo =
     ProviderInfo::new("ENTITIES", "The people in the conversation").dynamic().priority(60).stability(Stability::Stable);

@@ -4,13 +4,13 @@ use async_trait::async_trait;
 use memory_core::Result;
 
 use super::entities::{known, names};
-use super::format::{json, one_line, section};
+use crate::providers::format::{json, one_line, section};
 use crate::records::{Entity, Relationship};
 use crate::state::{ContextProvider, Cx, ProviderInfo, ProviderResult, Stability};
 
 /// Those with whom the author had most to do.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Relationships;
+pub(in crate::providers) struct Relationships;
 
 static INFO: ProviderInfo = ProviderInfo::new("RELATIONSHIPS", "The relationships of whoever wrote the message")
     .dynamic()

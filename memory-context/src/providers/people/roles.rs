@@ -6,13 +6,13 @@ use async_trait::async_trait;
 use memory_core::Result;
 
 use super::entities::names;
-use super::format::{one_line, section};
+use crate::providers::format::{one_line, section};
 use crate::records::{ChannelType, EntityId, WorldRole};
 use crate::state::{ContextProvider, Cx, ProviderInfo, ProviderResult, Stability};
 
 /// The roles in the world of the room. Only rooms of many have them.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Roles;
+pub(in crate::providers) struct Roles;
 
 static INFO: ProviderInfo =
     ProviderInfo::new("ROLES", "The roles of the people in the server").priority(30).stability(Stability::Stable);

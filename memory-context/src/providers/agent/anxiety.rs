@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use memory_core::Result;
 use serde::{Deserialize, Serialize};
 
-use super::format::section;
+use crate::providers::format::section;
 use crate::records::ChannelType;
 use crate::state::{ContextProvider, Cx, ProviderInfo, ProviderResult, draw};
 

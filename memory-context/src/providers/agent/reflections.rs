@@ -3,12 +3,12 @@
 use async_trait::async_trait;
 use memory_core::Result;
 
-use super::format::{indented, json, minute, section};
+use crate::providers::format::{indented, json, minute, section};
 use crate::state::{ContextProvider, Cx, ProviderInfo, ProviderResult, Stability};
 
 /// What the agent thought of how it did in the room, the last times that it reflected.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Hindsight;
+pub(in crate::providers) struct Hindsight;
 
 static INFO: ProviderInfo =
     ProviderInfo::new("REFLECTIONS", "What the agent thinks of how it did in this conversation")

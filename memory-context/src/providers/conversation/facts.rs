@@ -5,14 +5,14 @@ use futures::future::try_join;
 use memory_core::Result;
 use serde_json::{Value, json};
 
-use super::format::{indented, json, one_line, section, written};
+use crate::providers::format::{indented, json, one_line, section, written};
 use crate::records::{Fact, FactQuery, FoundFact, Message};
 use crate::state::{ContextProvider, Cx, ProviderInfo, ProviderResult};
 
 /// The facts that answer the message best, by meaning and by words, and behind them those that go best with what was said
 /// right before it, since a message such as "yes" asks nothing by itself.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Facts;
+pub(in crate::providers) struct Facts;
 
 static INFO: ProviderInfo =
     ProviderInfo::new("FACTS", "What the agent knows that has to do with the message").dynamic().priority(75);

@@ -5,13 +5,13 @@ use std::collections::BTreeSet;
 use async_trait::async_trait;
 use memory_core::{Result, Timestamp};
 
-use super::format::{indented, json, one_line, section, url};
+use crate::providers::format::{indented, json, one_line, section, url};
 use crate::records::{Attachment, Message};
 use crate::state::{ContextProvider, Cx, ProviderInfo, ProviderResult, cut};
 
 /// What came with the message and with those before it.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Attachments;
+pub(in crate::providers) struct Attachments;
 
 static INFO: ProviderInfo =
     ProviderInfo::new("ATTACHMENTS", "The files and links of the conversation, with what is in them").dynamic();

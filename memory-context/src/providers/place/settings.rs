@@ -3,14 +3,14 @@
 use async_trait::async_trait;
 use memory_core::Result;
 
-use super::format::{indented, json, one_line, paragraphs, section};
+use crate::providers::format::{indented, json, one_line, paragraphs, section};
 use crate::records::{ChannelType, Setting, SettingValue, World};
 use crate::state::{ContextProvider, Cx, ProviderInfo, ProviderResult, Stability};
 
 /// The settings of the room's world; in a direct conversation those of the worlds that the author owns, so that they can be
 /// set up there. What secrets are set to is never in it.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Settings;
+pub(in crate::providers) struct Settings;
 
 static INFO: ProviderInfo =
     ProviderInfo::new("SETTINGS", "How the server is set up").priority(30).stability(Stability::Stable);

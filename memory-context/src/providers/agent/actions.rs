@@ -6,13 +6,13 @@ use async_trait::async_trait;
 use memory_core::Result;
 use serde_json::{Value, json};
 
-use super::format::{conversations, indented, one_line, paragraphs, section};
+use crate::providers::format::{conversations, indented, one_line, paragraphs, section};
 use crate::state::{ContextProvider, Cx, ProviderInfo, ProviderResult, Stability};
 use crate::tool::Tool;
 
 /// The tools that can be called in this turn, as the actions of an answer. One whose check fails is left out.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Actions;
+pub(in crate::providers) struct Actions;
 
 static INFO: ProviderInfo = ProviderInfo::new("ACTIONS", "The actions that the agent can do in answer to the message")
     .position(-1)

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use memory_core::Result;
 
-use super::format::written;
+use crate::providers::format::written;
 use crate::state::{ContextProvider, Cx, ProviderInfo, ProviderResult};
 
 /// What time it is, UTC, to the second. Runs anew in every composition.

@@ -3,13 +3,13 @@
 use async_trait::async_trait;
 use memory_core::Result;
 
-use super::format::{indented, json, one_line, section};
+use crate::providers::format::{indented, json, one_line, section};
 use crate::records;
 use crate::state::{ContextProvider, Cx, ProviderInfo, ProviderResult};
 
 /// The open tasks of the room that wait for a choice, with their options.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Choice;
+pub(in crate::providers) struct Choice;
 
 static INFO: ProviderInfo =
     ProviderInfo::new("CHOICE", "The choices that wait for a decision of the user").priority(70);

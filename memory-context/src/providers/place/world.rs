@@ -7,13 +7,13 @@ use futures::future::try_join3;
 use memory_core::Result;
 use serde_json::json;
 
-use super::format::{one_line, section};
+use crate::providers::format::{one_line, section};
 use crate::records::{ChannelType, Room};
 use crate::state::{ContextProvider, Cx, ProviderInfo, ProviderResult, Stability};
 
 /// The world of the room, and what of it whoever wrote the message can see.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct World;
+pub(in crate::providers) struct World;
 
 static INFO: ProviderInfo = ProviderInfo::new("WORLD", "The server or group that the conversation belongs to")
     .dynamic()

@@ -8,14 +8,14 @@ use futures::future::try_join;
 use memory_core::{Result, Timestamp};
 use tokio::time::timeout;
 
-use super::format::{Names, json, paragraphs, runs, section};
+use crate::providers::format::{Names, json, paragraphs, runs, section};
 use crate::records::{ChannelType, Message, Messages};
 use crate::state::{ContextProvider, Cx, Keep, ProviderInfo, ProviderResult, Stability};
 
 /// The conversation, what was said long before and has to do with the message, what was said between the two elsewhere, and the
 /// message itself.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct RecentMessages;
+pub(in crate::providers) struct RecentMessages;
 
 static INFO: ProviderInfo = ProviderInfo::new("RECENT_MESSAGES", "The conversation so far, and the message to answer")
     .position(100)

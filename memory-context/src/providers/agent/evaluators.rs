@@ -4,12 +4,12 @@ use async_trait::async_trait;
 use futures::future::join_all;
 use memory_core::Result;
 
-use super::format::{conversations, indented, json, paragraphs, section};
+use crate::providers::format::{conversations, indented, json, paragraphs, section};
 use crate::state::{ContextProvider, Cx, Evaluator, EvaluatorExample, ProviderInfo, ProviderResult, Stability};
 
 /// The evaluators that have something to do in this turn.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Evaluators;
+pub(in crate::providers) struct Evaluators;
 
 static INFO: ProviderInfo = ProviderInfo::new("EVALUATORS", "The evaluators that run after the answer")
     .private()

@@ -4,13 +4,13 @@ use async_trait::async_trait;
 use memory_core::Result;
 use serde_json::Value;
 
-use super::format::{conversations, json, paragraphs, people, section};
+use crate::providers::format::{conversations, json, paragraphs, people, section};
 use crate::records::ChannelType;
 use crate::state::{ContextProvider, Cx, ProviderInfo, ProviderResult, draw};
 
 /// Personality, style and examples; the instructions are told beside the state, as a message of the system. Of long lists a few entries are drawn, in their order; the message decides which.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Character;
+pub(in crate::providers) struct Character;
 
 static INFO: ProviderInfo =
     ProviderInfo::new("CHARACTER", "The personality of the agent, its style and its examples").priority(100);

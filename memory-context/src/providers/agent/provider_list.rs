@@ -3,12 +3,12 @@
 use async_trait::async_trait;
 use memory_core::Result;
 
-use super::format::{json, section};
+use crate::providers::format::{json, section};
 use crate::state::{ContextProvider, Cx, ProviderInfo, ProviderResult, Stability};
 
 /// The dynamic providers, for a model that may name them. Private ones are not shown.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Providers;
+pub(in crate::providers) struct Providers;
 
 static INFO: ProviderInfo = ProviderInfo::new("PROVIDERS", "The providers that the agent can ask for by name")
     .priority(40)

@@ -4,12 +4,12 @@ use async_trait::async_trait;
 use memory_core::Result;
 use serde_json::{Value, json};
 
-use super::format::section;
+use crate::providers::format::section;
 use crate::state::{ContextProvider, Cx, ProviderInfo, ProviderResult, Stability};
 
 /// The services of the host, each with what it is good for.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Capabilities;
+pub(in crate::providers) struct Capabilities;
 
 static INFO: ProviderInfo = ProviderInfo::new("CAPABILITIES", "What the services of the agent make possible")
     .priority(30)

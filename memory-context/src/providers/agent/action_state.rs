@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use memory_core::Result;
 
-use super::format::{indented, json, one_line, paragraphs, runs, section};
+use crate::providers::format::{indented, json, one_line, paragraphs, runs, section};
 use crate::state::{
     ActionPlan, ActionState, ContextProvider, Cx, ProviderInfo, ProviderResult, StepStatus, ToolResult,
 };
@@ -11,7 +11,7 @@ use crate::state::{
 /// Plan, results and notes of the turn, and the actions of the turns before. The values of the results are values of the state, those
 /// of later actions over those of earlier ones.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct ActionHistory;
+pub(in crate::providers) struct ActionHistory;
 
 static INFO: ProviderInfo = ProviderInfo::new("ACTION_STATE", "The plan, the results and the notes of the actions")
     .position(150)

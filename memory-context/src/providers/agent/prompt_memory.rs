@@ -8,7 +8,7 @@ use crate::state::{ContextProvider, Cx, ProviderInfo, ProviderResult, Stability}
 
 /// The prompt memory of the conversation, at the beginning of the prompt. It brings a budget of its own.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Prefetch;
+pub(in crate::providers) struct Prefetch;
 
 static INFO: ProviderInfo = ProviderInfo::new("PROMPT_MEMORY", "What the agent keeps about the user and the work")
     .position(-10)

@@ -1,0 +1,21 @@
+//! Who the agent is, what it can do, and what it keeps for itself.
+
+mod action_state;
+mod actions;
+mod anxiety;
+mod capabilities;
+mod character;
+mod evaluators;
+mod prompt_memory;
+mod provider_list;
+mod reflections;
+
+pub(super) use action_state::ActionHistory;
+pub(super) use actions::Actions;
+pub use anxiety::{Advice, Anxiety};
+pub(super) use capabilities::Capabilities;
+pub(super) use character::Character;
+pub(super) use evaluators::Evaluators;
+pub(super) use prompt_memory::Prefetch;
+pub(super) use provider_list::Providers;
+pub(super) use reflections::Hindsight;
