@@ -8,7 +8,6 @@ pub mod flow;
 mod hash;
 pub mod prompt;
 pub mod providers;
-mod question;
 pub mod records;
 pub mod state;
 pub mod template;

@@ -1,26 +1,14 @@
 //! What the agent says.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
 use memory_core::{Error, ErrorKind, Outcome, Result};
 use tokio::time::timeout;
 
-use super::{Journal, RunContext};
+use super::{Journal, Platform, RunContext};
 use crate::records::{Audience, Delivery, Message, MessageContent, NewMessage, Said};
 use crate::state::Services;
-
-/// Where answers are said, held as `Arc<dyn Platform>`.
-#[async_trait]
-pub trait Platform: fmt::Debug + Send + Sync + 'static {
-    /// Says a message in its room. Dropping the future ends it.
-    ///
-    /// A message is said at least once: where the process ends before it is kept that it was said, it is said again, by this process or
-    /// another. Its id is the same then, so a platform that knows the ids of what it said can drop the repetition.
-    async fn say(&self, message: &Message) -> Result<()>;
-}
 
 /// What the agent says in answer to a message, where that was said.
 pub(super) fn reply(services: &Services, received: &Message, text: impl Into<String>) -> NewMessage {

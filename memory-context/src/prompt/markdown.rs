@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use tokio::task::spawn_blocking;
 
 use super::key::Key;
-use super::provider::digest;
+use super::memory::digest;
 use super::render::render;
 use super::update::{MAX_UPDATES, trim};
 use super::{

@@ -13,12 +13,12 @@ use memory_core::{
 use super::fact::normalised;
 use super::layout::{document_id, fact_collection, is_fact_collection, room_space};
 use super::pending::Pending;
+use super::question::about;
 use super::table::{AT_ONCE, absent};
 use super::{Audience, Fact, FactQuery, FoundFact, NewFact, RecalledFacts, Records, Remembered, RoomId};
 use crate::deadline::within_deadline;
 use crate::documents;
 use crate::embedding::{Embedder, Vector, Vectors, embed, fuse, nearest};
-use crate::question::about;
 
 /// The facts that an agent knows; see [`Records::facts`].
 ///

@@ -16,10 +16,10 @@ use tokio::time::sleep;
 
 use super::entry::Entry;
 use super::layout::{messages_space, rooms_space};
+use super::question::about;
 use super::table::metadata;
 use super::{Attachment, Audience, Message, MessageContent, NewMessage, Records, RoomId};
 use crate::hash;
-use crate::question::about;
 
 /// The messages of an agent's rooms; see [`Records::messages`].
 #[derive(Debug, Clone, Copy)]

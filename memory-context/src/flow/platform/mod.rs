@@ -1,4 +1,4 @@
-//! Where messages come from: how the places and the people of a platform become rooms, worlds and entities.
+//! Where messages come from, and where answers go: how the places and the people of a platform become rooms, worlds and entities.
 //!
 //! | Platform | Room | World | Entity |
 //! |---|---|---|---|
@@ -13,4 +13,21 @@ pub mod discord;
 mod origin;
 pub mod telegram;
 
+use std::fmt;
+
+use async_trait::async_trait;
+use memory_core::Result;
+
 pub use origin::Origin;
+
+use crate::records::Message;
+
+/// Where answers are said, held as `Arc<dyn Platform>`.
+#[async_trait]
+pub trait Platform: fmt::Debug + Send + Sync + 'static {
+    /// Says a message in its room. Dropping the future ends it.
+    ///
+    /// A message is said at least once: where the process ends before it is kept that it was said, it is said again, by this process or
+    /// another. Its id is the same then, so a platform that knows the ids of what it said can drop the repetition.
+    async fn say(&self, message: &Message) -> Result<()>;
+}

@@ -1,4 +1,4 @@
-//! The way in: the records of one agent.
+//! The records of one agent, as a host holds them.
 
 use std::sync::Arc;
 
