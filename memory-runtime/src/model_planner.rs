@@ -150,7 +150,12 @@ fn steps() -> Value {
 #[async_trait]
 impl Planner for ModelPlanner {
     async fn plan(&self, task: &Task, actions: &Actions) -> Result<Vec<Step>> {
-        let messages = vec![self.system(PLAN, actions), ChatMessage::user(situation(task))];
+        let asked_again = match self.replanning {
+            Replanning::AfterFailures => "You are not asked again unless a step fails, so plan all of them now.",
+            Replanning::AfterEachStep => "After each step you are asked whether those that remain should be others.",
+        };
+        let system = self.system(&format!("{PLAN} {asked_again}"), actions);
+        let messages = vec![system, ChatMessage::user(situation(task))];
         let check = |plan: &Plan| check(&plan.steps, actions);
         Ok(structured::<Plan>(self.model.as_ref(), messages, &self.plan, check).await?.value.steps)
     }

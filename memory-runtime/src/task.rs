@@ -55,7 +55,7 @@ pub struct Task {
 pub struct Finished {
     /// The id of its memory.
     pub id: MemoryId,
-    /// `Completed` or `Failed`.
+    /// `Completed` or `Failed`; of a host that is no runtime also another one.
     pub status: Status,
     /// The whole chain; that of a failed task ends with the error.
     pub chain: Vec<ContextItem>,

@@ -16,7 +16,7 @@ use memory_model::{Embedder, Model};
 use super::handle::Parts;
 use super::platforms::Platforms;
 use super::source::Source;
-use super::{Agent, Limits, MemorySource, MessageTrigger, Tool};
+use super::{Agent, DIRECT, Limits, MemorySource, MessageTrigger, Tool};
 use crate::flow::{AttachmentReader, Events, MessageService, ModelReader, Platform, ReflectionEvaluator, RespondRules};
 use crate::prompt::PromptSource;
 use crate::records::{AgentId, Entity, Records, Room};
@@ -320,8 +320,8 @@ impl AgentBuilder {
         self
     }
 
-    /// Knows this room from the beginning, with these members and itself in it; see [`Agent::room`]. What is known of room and members
-    /// stays as it is, and nobody leaves a room by not being named.
+    /// Knows this room from the beginning, with these members and itself in it; see [`Agent::room`]. A room that is known stays as it is, with
+    /// those who are in it. `InvalidInput` at the build for the room that a user and the agent have for themselves.
     pub fn room(mut self, room: Room, members: impl IntoIterator<Item = Entity>) -> Self {
         self.rooms.push(Founding { room, members: members.into_iter().collect() });
         self
@@ -441,10 +441,10 @@ impl AgentBuilder {
             character.system = system;
         }
         records.entities().ensure(&Entity::new(id.entity(), &character.name)).await?;
-        for founding in std::mem::take(&mut self.rooms) {
-            founding.ensure(&records).await?;
+        let rooms = std::mem::take(&mut self.rooms);
+        if rooms.iter().any(|founding| founding.room.id.as_str().starts_with(DIRECT)) {
+            return Err(Error::invalid(format!("a room whose id begins with {DIRECT} is of one user and the agent")));
         }
-
         if self.has_memory_tools {
             self = self.plugin(provider.plugin());
         }
@@ -457,19 +457,8 @@ impl AgentBuilder {
         let services = self.prompt_memory.into_iter().fold(services, Services::with_prompt_memory);
         let builder = Composer::builder(services.with_templates(templates)).built_in();
         let composer = builder.parts(self.context).parts(self.built_in_tools).build()?;
-        let installed = async {
-            for Installation { plugin, config } in self.plugins {
-                composer.install(plugin, &config).await?;
-            }
-            composer.add(self.aliases)
-        };
-        if let Err(error) = installed.await {
-            if let Err(error) = composer.shutdown().await {
-                tracing::warn!(%error, "the plugins of an agent that was not made can't be shut down");
-            }
-            return Err(error);
-        }
         let events = Events::new(EVENTS, Arc::clone(&self.clock));
+        // Before the plugins, which find its models in the services.
         let service = MessageService::new(composer.clone(), large, Arc::new(Platforms(self.platforms)), events)
             .with_small_model(small)
             .with_rules(self.rules)
@@ -480,15 +469,33 @@ impl AgentBuilder {
             Some(name) => service.with_instance(name)?,
             None => service,
         };
+        let installed = async {
+            for Installation { plugin, config } in self.plugins {
+                composer.install(plugin, &config).await?;
+            }
+            composer.add(self.aliases)?;
+            for founding in rooms {
+                founding.ensure(&records).await?;
+            }
+            Ok(())
+        };
+        if let Err(error) = installed.await {
+            if let Err(error) = composer.shutdown().await {
+                tracing::warn!(%error, "the plugins of an agent that was not made can't be shut down");
+            }
+            return Err(error);
+        }
         let (clock, grace, recover_every) = (self.clock, self.grace, self.limits.lease);
         Ok(Agent::start(Parts { service, composer, records, clock, opened, grace, recover_every }))
     }
 }
 
 impl Founding {
-    /// Keeps what is not known yet of room and members, and puts all of them and the agent into the room.
+    /// Keeps a room that is not known yet, with its members and the agent in it. Who has left a room that is known does not come back.
     async fn ensure(self, records: &Records) -> Result<()> {
-        records.rooms().ensure(&self.room).await?;
+        if !records.rooms().ensure(&self.room).await? {
+            return Ok(());
+        }
         records.participants().join(&self.room.id, &records.agent().entity()).await?;
         for member in &self.members {
             records.entities().ensure(member).await?;

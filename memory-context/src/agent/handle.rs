@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use lru::LruCache;
-use memory_core::{Clock, Error, ErrorKind, MemoryId, MemoryProvider, Outcome, Result};
+use memory_core::{Clock, Error, ErrorKind, MemoryId, MemoryProvider, Outcome, Result, Status};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -170,14 +170,24 @@ impl Agent {
         self.answer(origin, incoming, tap, answered).await
     }
 
+    /// The same, where a run that failed or was late is an answer, too.
+    pub(super) async fn receive_anyhow(&self, origin: Origin, incoming: Incoming) -> Result<Answer> {
+        let (tap, answered) = Tap::new();
+        self.work_on(origin, incoming, tap, answered).await
+    }
+
     /// Keeps what a platform received, with who said it and where, as [`receive`](Self::receive) does, and answers nothing; gives the id of
-    /// the message.
-    pub async fn observe(&self, origin: Origin, message: NewMessage) -> Result<MemoryId> {
+    /// the message. `InvalidInput` for what the agent said itself, which it keeps when it says it.
+    pub async fn observe(&self, origin: Origin, mut message: NewMessage) -> Result<MemoryId> {
         let Shared { service, runs, records, .. } = &*self.shared;
         let _counted = runs.token();
         if runs.is_closed() {
             return Err(closed());
         }
+        if is_own(records.agent(), &message.content) {
+            return Err(Error::invalid("the agent said this itself"));
+        }
+        message.status = Status::Observed;
         let incoming = Incoming { message, is_addressed: false };
         incoming.check()?;
         self.shared.keep(&origin).await?;
@@ -292,6 +302,23 @@ impl Agent {
         tap: Tap,
         answered: oneshot::Receiver<Answer>,
     ) -> Result<Answer> {
+        let answer = self.work_on(origin, incoming, tap, answered).await?;
+        match answer.end {
+            End::Failed { reason } => Err(unclear(ErrorKind::Unexpected, reason)),
+            End::TimedOut { after } => {
+                Err(unclear(ErrorKind::Timeout, format!("no answer within {} ms", after.as_millis())))
+            }
+            End::Completed | End::Superseded | End::Ignored(_) | End::Left { .. } => Ok(answer),
+        }
+    }
+
+    async fn work_on(
+        &self,
+        origin: Origin,
+        incoming: Incoming,
+        tap: Tap,
+        answered: oneshot::Receiver<Answer>,
+    ) -> Result<Answer> {
         let (agent, runs) = (Arc::clone(&self.shared), &self.shared.runs);
         // Counted before the look, so that a shutdown waits for the run or refuses it.
         let counted = runs.token();
@@ -307,19 +334,12 @@ impl Agent {
         let work = Box::pin(agent.service.receive_for(incoming, tap.clone()));
         let run = runs.spawn(async move { agent.run(&origin, work, tap).await });
         drop(counted);
-        let answer = match answered.await {
-            Ok(answer) => answer,
+        match answered.await {
+            Ok(answer) => Ok(answer),
             Err(_) => {
                 let panicked = |_| unclear(ErrorKind::Unexpected, "the work on the message panicked");
-                return Err(run.await.map_err(panicked)?.err().unwrap_or_else(stopped));
+                Err(run.await.map_err(panicked)?.err().unwrap_or_else(stopped))
             }
-        };
-        match answer.end {
-            End::Failed { reason } => Err(unclear(ErrorKind::Unexpected, reason)),
-            End::TimedOut { after } => {
-                Err(unclear(ErrorKind::Timeout, format!("no answer within {} ms", after.as_millis())))
-            }
-            End::Completed | End::Superseded | End::Ignored(_) | End::Left { .. } => Ok(answer),
         }
     }
 }

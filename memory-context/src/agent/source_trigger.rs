@@ -9,16 +9,19 @@ use memory_runtime::{
     ContextContent, ContextItem, ContextKind, Finished, NewTask, TaskHandle, TaskIntake, TaskSender, TriggerSource,
 };
 use serde_json::json;
+use tokio::sync::Semaphore;
 
 use super::{Answer, Arrival, MessageTrigger, TriggerContext};
-use crate::flow::End;
+use crate::flow::{End, Why};
 
 /// A [`TriggerSource`] as a [`MessageTrigger`]: what starts tasks of a runtime brings messages to an agent.
 ///
 /// # Behavior
 /// - A function of the host makes an [`Arrival`] of each task; its error is what the source hears, and nothing is kept.
 /// - What is submitted is answered before the source goes on. The handle has the id of the message and, as its chain, what the agent said:
-///   each a `{"text":"…"}`. Its status is `Completed` where the message was answered, and `Observed` where it was ignored or superseded.
+///   each a `{"text":"…"}`. Its status is `Completed` where the message was answered, `Failed` where its run failed or was late, and
+///   `Observed` where it was ignored or superseded. One that came before has the status that it has by now.
+/// - What is submitted side by side waits, beyond [`Limits::arrivals`](super::Limits::arrivals) at once.
 /// - What is observed is kept as a message and not answered.
 ///
 /// ```
@@ -59,7 +62,9 @@ impl MessageTrigger for SourceTrigger {
     }
 
     async fn run(&self, context: TriggerContext) -> Result<()> {
-        let intake = Receiving { context, read: Arc::clone(&self.read) };
+        let arrivals = context.agent()?.service().limits().arrivals.max(1) as usize;
+        let places = Semaphore::new(arrivals.min(Semaphore::MAX_PERMITS));
+        let intake = Receiving { context, read: Arc::clone(&self.read), places };
         self.source.run(TaskSender::new(Arc::new(intake))).await
     }
 }
@@ -68,15 +73,32 @@ impl MessageTrigger for SourceTrigger {
 struct Receiving {
     context: TriggerContext,
     read: Arc<Read>,
+    places: Semaphore,
 }
 
 #[async_trait]
 impl TaskIntake for Receiving {
     async fn submit(&self, task: NewTask) -> Result<TaskHandle> {
         let Arrival { origin, incoming } = (self.read)(task)?;
-        let answer = self.context.agent()?.receive(origin, incoming).await?;
+        // It is never closed.
+        let _place = self.places.acquire().await;
+        let agent = self.context.agent()?;
+        let answer = agent.receive_anyhow(origin, incoming).await?;
         let id = answer.message.ok_or_else(|| Error::invalid("the agent does not answer what it said itself"))?;
-        Ok(TaskHandle::over(id, finished(id, &answer)))
+        let status = match &answer.end {
+            End::Completed => Status::Completed,
+            End::Failed { .. } | End::TimedOut { .. } => Status::Failed,
+            End::Ignored(Why::Known) => {
+                agent.records().provider().get(id).await?.map_or(Status::Observed, |it| it.status)
+            }
+            End::Ignored(_) | End::Superseded => Status::Observed,
+            End::Left { .. } => {
+                let message = "the message was left to be answered later";
+                let left = Error::new(ErrorKind::Unavailable, message).with_outcome(Outcome::Unknown);
+                return Ok(TaskHandle::over(id, Err(left)));
+            }
+        };
+        Ok(TaskHandle::over(id, finished(id, status, &answer)))
     }
 
     async fn observe(&self, event: NewTask) -> Result<MemoryId> {
@@ -90,15 +112,7 @@ impl TaskIntake for Receiving {
 }
 
 /// What became of a message that was submitted.
-fn finished(id: MemoryId, answer: &Answer) -> Result<Finished> {
-    let status = match &answer.end {
-        End::Completed => Status::Completed,
-        End::Ignored(_) | End::Superseded => Status::Observed,
-        end => {
-            let message = format!("the message was left to be answered later: {}", end.as_str());
-            return Err(Error::new(ErrorKind::Unavailable, message).with_outcome(Outcome::Unknown));
-        }
-    };
+fn finished(id: MemoryId, status: Status, answer: &Answer) -> Result<Finished> {
     let said = answer.said.iter().map(|message| {
         Ok(ContextItem {
             id: message.id.to_string(),

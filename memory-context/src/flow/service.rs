@@ -137,7 +137,6 @@ impl MessageService {
     }
 
     /// The limits of its work.
-    #[cfg(feature = "http")]
     pub(crate) fn limits(&self) -> &Limits {
         &self.limits
     }

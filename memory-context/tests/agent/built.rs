@@ -5,7 +5,6 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use memory_context::Result;
 use memory_context::agent::{Agent, End, Incoming, Limits};
 use memory_context::core::{Clock, InMemory, MemoryProvider, SystemClock};
 use memory_context::flow::platform::Origin;
@@ -13,6 +12,7 @@ use memory_context::flow::{AttachmentContent, AttachmentKind, AttachmentReader, 
 use memory_context::model::{Completion, Embedder, Model, Prompt};
 use memory_context::prompt::{MarkdownMemory, MemoryLoadContext, MemoryStore, PromptMemory};
 use memory_context::records::{Attachment, Audience, ChannelType, Entity, EntityId, NewFact, NewMessage, Room, RoomId};
+use memory_context::{ErrorKind, Result};
 use serde_json::json;
 use tokio::runtime::Builder;
 
@@ -206,12 +206,16 @@ async fn rooms_are_there_from_the_beginning() {
     stage.model.asked_to(Question::Answer).await.says("Bo");
     assert_eq!(answer(told).await.text, "Bo");
 
-    // Built again with others, what is known stays.
+    // Built again with others, what is known stays, and who has left does not come back.
+    records.participants().leave(&audience("kitchen").room, &bo).await.expect("left");
     let second = Agent::builder("ada").memory(stage.url()).model(&stage.model.url, "small");
     let second = second.room(room("kitchen", ChannelType::Dm), [person("cy", "Cy")]).build().await.expect("an agent");
     let known = second.records().rooms().get(&audience("kitchen")).await.expect("read").expect("the room");
     assert_eq!(known.channel_type, ChannelType::Group);
-    assert_eq!(second.records().participants().of_room(&audience("kitchen")).await.expect("read").len(), 4);
+    assert_eq!(second.records().participants().of_room(&audience("kitchen")).await.expect("read").len(), 2);
     within(second.shutdown()).await.expect("closes");
+    let of_ana = Agent::builder("ada").memory(stage.url()).model(&stage.model.url, "small");
+    let refused = of_ana.room(room("dm:ana", ChannelType::Dm), members()).build().await.expect_err("a room of Ana's");
+    assert_eq!(refused.kind(), ErrorKind::InvalidInput);
     stage.ends().await;
 }

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
+use axum::http::StatusCode;
 use memory_context::agent::{
     Agent, Arrival, ContextContent, ContextPart, ContextParts, ContextPlugin, HttpTrigger, Incoming, Limits,
     MessageTrigger, SourceTrigger, TriggerContext,
@@ -227,6 +228,13 @@ async fn what_starts_tasks_of_a_runtime_brings_messages_to_an_agent() {
     assert_eq!((submitted.content.text.as_str(), finished.id, finished.status), ("Let me in", id, Status::Completed));
     let chain: Vec<_> = finished.chain.iter().map(|item| (item.kind, item.content.as_str())).collect();
     assert_eq!(chain, [(ContextKind::Result, r#"{"text":"Who is there?"}"#)]);
+
+    // One that fails is told as one, and ends nothing.
+    rings.send(Ring::Submit("Hello?")).expect("it listens");
+    stage.model.asked().await.fails(StatusCode::BAD_REQUEST);
+    let (id, finished) = within(heard.recv()).await.expect("told").expect("received");
+    assert_eq!(finished.expect("its end").status, Status::Failed);
+    assert!(stage.agent.records().messages().get(&audience, id).await.expect("read").is_some());
 
     rings.send(Ring::Submit("")).expect("it listens");
     let refused = within(heard.recv()).await.expect("told").expect_err("no message");
