@@ -120,6 +120,25 @@ impl Facts<'_> {
     /// `SchemaMismatch` when there are vectors of another model: see [`embed_again`](Self::embed_again). Otherwise what
     /// the embedder or the engine answers.
     pub async fn recall(&self, audience: &Audience, query: &FactQuery) -> Result<RecalledFacts> {
+        self.answers(audience, query, Err).await
+    }
+
+    /// The same, but by words alone where the embedder makes no vector of the question.
+    pub(crate) async fn recall_or_by_words(&self, audience: &Audience, query: &FactQuery) -> Result<RecalledFacts> {
+        let without_vector = |error| {
+            tracing::warn!(%error, "facts are found by their words alone");
+            Ok(None)
+        };
+        self.answers(audience, query, without_vector).await
+    }
+
+    /// What answers a question, and what is done where the embedder makes no vector of it.
+    async fn answers(
+        &self,
+        audience: &Audience,
+        query: &FactQuery,
+        without_vector: impl FnOnce(Error) -> Result<Option<Vector>>,
+    ) -> Result<RecalledFacts> {
         let asked_of = |builder: QueryBuilder<Documents>| {
             let subject = query.subject.iter().map(|subject| Field::metadata(["subject"]).eq(subject.as_str()));
             let kind = query.kind.iter().map(|kind| Field::metadata(["type"]).eq(kind.as_str()));
@@ -132,7 +151,11 @@ impl Facts<'_> {
             return Ok(RecalledFacts::default());
         }
         let by_words = self.by_words(&rooms, &query.text, asked_of).await?;
-        let (by_meaning, unembedded) = self.by_meaning(&rooms, query, &facts).await?;
+        let asked = match self.records.questions() {
+            Some(questions) => questions.vector(embeddable(&query.text)).await.map(Some).or_else(without_vector)?,
+            None => None,
+        };
+        let (by_meaning, unembedded) = self.by_meaning(&rooms, query, asked, &facts).await?;
         let similarity: BTreeMap<_, _> = by_meaning.iter().cloned().collect();
         let by_meaning = by_meaning.into_iter().map(|(id, _)| id).collect();
         let found = fuse(&[by_meaning, by_words]).into_iter().filter_map(|(id, score)| {
@@ -240,10 +263,10 @@ impl Facts<'_> {
         &self,
         rooms: &[RoomId],
         query: &FactQuery,
+        asked: Option<Vector>,
         facts: &BTreeMap<DocumentId, Fact>,
     ) -> Result<(Vec<(DocumentId, f32)>, usize)> {
-        let Some(questions) = self.records.questions() else { return Ok((Vec::new(), facts.len())) };
-        let (asked, embedder) = (questions.vector(embeddable(&query.text)).await?, questions.embedder());
+        let Some((asked, embedder)) = asked.zip(self.records.embedder()) else { return Ok((Vec::new(), facts.len())) };
         let of_rooms = stream::iter(rooms.to_vec()).map(|room| async move {
             let collection = fact_collection(self.records.agent(), &room)?;
             Vectors::of(self.records.documents(), &collection)?.all(embedder.as_ref()).await

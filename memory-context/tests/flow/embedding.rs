@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use memory_context::embedding::Embedder;
 use memory_context::flow::End;
 use memory_context::records::NewFact;
-use memory_core::Result;
+use memory_core::{Error, ErrorKind, Result};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::stage::{NOW, Stage, at, audience, entity, said, text};
@@ -32,6 +32,25 @@ impl Embedder for Asking {
         self.0.send((texts.to_vec(), answer)).expect("the test listens");
         answered.await.expect("the test answers");
         Ok(vec![vec![1.0]; texts.len()])
+    }
+}
+
+/// An embedder that is down.
+#[derive(Debug)]
+struct Down;
+
+#[async_trait]
+impl Embedder for Down {
+    fn model(&self) -> &str {
+        "m"
+    }
+
+    fn width(&self) -> usize {
+        1
+    }
+
+    async fn embed(&self, _: &[String]) -> Result<Vec<Vec<f32>>> {
+        Err(Error::new(ErrorKind::Unavailable, "as a test"))
     }
 }
 
@@ -81,4 +100,18 @@ async fn facts_takes_the_vector_that_was_asked_for_at_the_receipt() {
     answer.send(()).expect("the run waits");
     assert_eq!(run.await.expect("no panic"), End::Completed);
     assert!(asked.try_recv().is_err());
+}
+
+#[tokio::test]
+async fn facts_are_shown_by_their_words_while_the_embedder_is_down() {
+    let mut stage = Stage::with_embedder(Arc::new(Down)).await;
+    let fact = NewFact::new(audience().room, entity("ana"), entity("eliza"), "Ana likes tea", at(NOW - 9));
+    stage.records.facts().remember(fact).await.expect("kept");
+    let run = stage.receive(said("ana", "which tea do I drink", 1));
+    let asks = "<thought>t</thought><actions>REPLY</actions><providers>FACTS</providers><text>Hm</text>";
+    stage.asked().await.answer(asks);
+    let call = stage.asked().await;
+    assert!(call.prompt.contains("Ana likes tea"), "{}", call.prompt);
+    call.answer(text("Green tea"));
+    assert_eq!(run.await.expect("no panic"), End::Completed);
 }

@@ -10,7 +10,7 @@ use crate::records::{Fact, FactQuery, FoundFact, Message};
 use crate::state::{ContextProvider, Cx, ProviderInfo, ProviderResult};
 
 /// The facts that answer the message best, by meaning and by words, and behind them those that go best with what was said
-/// right before it, since a message such as "yes" asks nothing by itself.
+/// right before it, since a message such as "yes" asks nothing by itself. By words alone while the embedder fails.
 #[derive(Debug, Clone, Copy, Default)]
 pub(in crate::providers) struct Facts;
 
@@ -34,7 +34,9 @@ impl ContextProvider for Facts {
         let [question, before] = [received.content.text.clone(), texts(received, &recent)].map(FactQuery::new);
         let (question, before) = (question.limit(COUNT), before.limit(COUNT));
         let facts = records.facts();
-        let (answers, others) = try_join(facts.recall(&audience, &question), facts.recall(&audience, &before)).await?;
+        let (answers, others) =
+            try_join(facts.recall_or_by_words(&audience, &question), facts.recall_or_by_words(&audience, &before))
+                .await?;
         let unembedded = answers.unembedded;
         let mut found = answers.facts;
         for other in others.facts {
