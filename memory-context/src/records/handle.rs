@@ -1,6 +1,7 @@
 //! The records of one agent, as a host holds them.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use memory_core::{
     Clock, DocumentStore, Ledger, Memory, MemoryProvider, QueryBuilder, Result, SpaceId, SystemClock, Timestamp,
@@ -23,8 +24,15 @@ pub struct Records {
     agent: AgentId,
     questions: Option<Arc<Questions>>,
     clock: Arc<dyn Clock>,
+    upkeep: Arc<Upkeep>,
+}
+
+#[derive(Debug, Default)]
+struct Upkeep {
     /// Held while vectors are made, so that none is made twice at once.
-    upkeep: Arc<Mutex<()>>,
+    at_it: Mutex<()>,
+    /// Whether there may be facts that nobody has looked at yet.
+    is_due: AtomicBool,
 }
 
 /// Of how many facts the vectors are made at once.
@@ -52,11 +60,21 @@ impl Records {
     }
 
     /// Does a bounded part of what is to be done from time to time, as after each run: makes vectors of facts that have none, at most
-    /// 256; tells how many were made. Nothing to do without an embedder, and while another call on these records or their clones is
-    /// at it.
+    /// 256; tells how many were made. Nothing to do without an embedder. While another call on these records or their clones is at it,
+    /// that call looks once more when it is done, and this one returns.
     pub async fn upkeep(&self) -> Result<usize> {
-        let Ok(_at_it) = self.upkeep.try_lock() else { return Ok(0) };
-        if self.embedder().is_none() { Ok(0) } else { self.facts().embed_pending(UPKEEP).await }
+        let mut made = 0;
+        if self.embedder().is_none() {
+            return Ok(made);
+        }
+        self.upkeep.is_due.store(true, Ordering::SeqCst);
+        // Looked at when the lock is free again: a call that comes before that leaves its part to this one.
+        while self.upkeep.is_due.load(Ordering::SeqCst) {
+            let Ok(_at_it) = self.upkeep.at_it.try_lock() else { break };
+            self.upkeep.is_due.store(false, Ordering::SeqCst);
+            made += self.facts().embed_pending(UPKEEP).await?;
+        }
+        Ok(made)
     }
 
     /// Whose records they are.

@@ -115,3 +115,23 @@ async fn facts_are_shown_by_their_words_while_the_embedder_is_down() {
     call.answer(text("Green tea"));
     assert_eq!(run.await.expect("no panic"), End::Completed);
 }
+
+#[tokio::test]
+async fn a_fact_that_is_kept_while_vectors_are_made_has_one_too() {
+    let (stage, mut asked) = stage().await;
+    let remember = async |text| {
+        let fact = NewFact::new(audience().room, entity("ana"), entity("eliza"), text, at(NOW - 9));
+        stage.records.facts().remember(fact).await.expect("kept");
+    };
+    remember("Ana likes tea").await;
+    let records = stage.records.clone();
+    let upkeep = tokio::spawn(async move { records.upkeep().await });
+    let (_, first) = asked.recv().await.expect("asked");
+    remember("Ana lives in Lima").await;
+    assert_eq!(stage.records.upkeep().await.expect("no work"), 0, "another call is at it");
+    first.send(()).expect("it waits");
+    let (texts, second) = asked.recv().await.expect("asked");
+    assert_eq!(texts, ["Ana lives in Lima"]);
+    second.send(()).expect("it waits");
+    assert_eq!(upkeep.await.expect("no panic").expect("made"), 2);
+}
