@@ -3,6 +3,8 @@
 mod asking;
 mod built;
 mod endpoints;
+#[path = "../conversations/http.rs"]
+mod http;
 #[path = "../conversations/model.rs"]
 mod model;
 mod registration;

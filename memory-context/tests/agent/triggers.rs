@@ -1,7 +1,6 @@
 //! What brings messages to an agent.
 
 use std::future::pending;
-use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
@@ -18,10 +17,10 @@ use memory_context::state::{Services, Values};
 use memory_context::{Error, ErrorKind, Result};
 use memory_runtime::{ContextItem, ContextKind, Finished, NewTask, Space, TaskSender, TriggerSource};
 use serde_json::{Value, json};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, mpsc};
 
+use crate::http::posts;
 use crate::model::within;
 use crate::stage::Stage;
 
@@ -308,23 +307,6 @@ fn read(posted: ContextContent) -> Result<Arrival> {
     let mut message = NewMessage::new(origin.message(field("text")?), SystemClock.now());
     message.external_id = Some(field("id")?.to_owned());
     Ok(Arrival { origin, incoming: Incoming { message, is_addressed: true } })
-}
-
-/// Posts to the route, with one more header.
-async fn posts(address: SocketAddr, header: &str, body: &Value) -> (u16, Value) {
-    let mut connection = TcpStream::connect(address).await.expect("a listener");
-    let body = body.to_string();
-    let head = format!(
-        "POST /messages HTTP/1.1\r\nhost: test\r\nconnection: close\r\ncontent-length: {}\r\n{header}\r\n\
-         content-type: application/json\r\n\r\n{body}",
-        body.len()
-    );
-    connection.write_all(head.as_bytes()).await.expect("sent");
-    let mut answer = String::new();
-    connection.read_to_string(&mut answer).await.expect("answered");
-    let status = answer.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status");
-    let (_, body) = answer.split_once("\r\n\r\n").expect("a body");
-    (status, serde_json::from_str(body).expect("JSON"))
 }
 
 #[tokio::test]

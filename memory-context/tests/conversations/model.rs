@@ -122,6 +122,13 @@ impl Asked {
         self.responds(StatusCode::OK, &json!({ "choices": [{ "index": 0, "message": message }], "usage": usage }));
     }
 
+    /// Answers with a text that breaks off, for a reason as the endpoint tells it.
+    pub(crate) fn breaks_off(self, content: &str, reason: &str) {
+        let message = json!({ "role": "assistant", "content": content });
+        let choice = json!({ "index": 0, "message": message, "finish_reason": reason });
+        self.responds(StatusCode::OK, &json!({ "choices": [choice] }));
+    }
+
     /// Calls tools: the name and the arguments of each.
     pub(crate) fn calls(self, tools: &[(&str, Value)]) {
         let call = |(at, (name, arguments)): (usize, &(&str, Value))| {

@@ -1,17 +1,24 @@
-//! A conversation of fifty turns over SQLite with a model behind HTTP, in which each built-in tool, each provider and each failure has
-//! its turn. The files beside it have what came of each turn with the export of the memory, and the last prompts, without what changes
-//! by run. `MEMORY_WRITE_GOLDEN=1 cargo test -p agent-memory-context --test golden` writes them anew.
+//! A conversation of 66 turns over SQLite with a model behind HTTP, in which each built-in tool, each provider and each failure has its
+//! turn. The files beside it have what came of each turn with the export of the memory, and the last prompt of each room, without what
+//! changes by run. `MEMORY_WRITE_GOLDEN=1 cargo test -p agent-memory-context --test golden` writes them anew.
 
+mod faults;
+#[path = "../conversations/http.rs"]
+mod http;
 #[path = "../conversations/model.rs"]
 mod model;
 mod play;
 mod record;
 mod tools;
 
+use std::time::Duration;
+
 use axum::http::StatusCode;
+use memory_context::agent::Limits;
 use memory_context::records::Attachment;
 use serde_json::{Value, json};
 
+use crate::faults::NoVectors;
 use crate::play::{Line, Play, Reply};
 
 /// Ana says something to the agent alone.
@@ -27,6 +34,11 @@ fn bo(text: &'static str) -> Line {
 /// Bo says something to the agent before the group.
 fn bo_to_ada(text: &'static str) -> Line {
     Line { is_addressed: true, ..bo(text) }
+}
+
+/// Dan says something to the agent alone.
+fn dan(text: &'static str) -> Line {
+    Line { room: "dm:dan", user: "dan", text, ..Line::default() }
 }
 
 fn writes(text: &str) -> Reply {
@@ -57,7 +69,7 @@ fn calls(tool: &'static str, arguments: Value) -> Reply {
 }
 
 #[tokio::test]
-async fn a_conversation_of_fifty_turns() {
+async fn a_conversation_in_which_everything_happens() {
     let mut play = Play::start().await;
     play.reflections.push_back(json!({
         "thought": "I was quick.",
@@ -76,9 +88,15 @@ async fn a_conversation_of_fifty_turns() {
     looks_at_what_comes(&mut play).await;
     takes_part_in_a_group(&mut play).await;
     is_interrupted(&mut play).await;
+    hears_what_breaks_off(&mut play).await;
+    lacks_a_part(&mut play).await;
+    loses_its_ledger(&mut play).await;
+    runs_out_of_time(&mut play).await;
+    finds_no_vectors(&mut play).await;
+    hears_and_speaks_otherwise(&mut play).await;
 
     let (turns, conversation, prompts) = play.ends().await;
-    assert_eq!(turns, 50);
+    assert_eq!(turns, 66);
     record::compare("conversation.jsonl", &conversation);
     record::compare("prompts.txt", &prompts);
 }
@@ -191,4 +209,62 @@ async fn is_interrupted(play: &mut Play) {
     let cusco = json!({ "place": "Cusco" });
     play.hears(ana("Does it rain where Ana lives?"), vec![calls("weather", cusco), writes("It rains in Cusco.")]).await;
     play.hears(bo_to_ada("Goodbye"), vec![says("Goodbye.")]).await;
+}
+
+async fn hears_what_breaks_off(play: &mut Play) {
+    play.hears(dan("Tell me a story"), vec![Reply::BreaksOff("Once upon a time", "length")]).await;
+    play.hears(dan("Tell me a secret"), vec![Reply::BreaksOff("The secret is", "content_filter")]).await;
+    let cut = Reply::BreaksOff("<response><thought>because</thought><actions>REPLY</actions><text>As y", "length");
+    play.hears(dan("In your form, please"), vec![cut, says("As you like.")]).await;
+}
+
+async fn lacks_a_part(play: &mut Play) {
+    let attachment = |id: &str, url: &str, content_type: &str| Attachment {
+        id: id.to_owned(),
+        url: url.to_owned(),
+        content_type: Some(content_type.to_owned()),
+        ..Attachment::default()
+    };
+    let attachments = vec![
+        attachment("dog", "data:image/png;base64,iVBORw0KGgo=", "image/png"),
+        attachment("torn", "data:text/plain;base64,YnV5I", "text/plain"),
+    ];
+    let blind = vec![Reply::Fails(StatusCode::BAD_REQUEST), says("I see a dog.")];
+    play.hears(Line { attachments, ..dan("Look at these") }, blind).await;
+    play.reflections.push_back(json!({
+        "thought": "I was cut off.",
+        "facts": [{ "claim": "Dan lives in Quito", "subject": "dan", "type": "fact" }]
+    }));
+    play.hears(dan("Look back"), vec![says("I do.")]).await;
+    let tea = || calls("REMEMBER", json!({ "store": "user", "text": "Dan likes tea" }));
+    play.hears_without_prompt_memory(dan("I like tea"), vec![tea(), writes("I can't keep that now.")]).await;
+    let friday = "<update><store>memory</store><text>The deadline is Friday</text></update>";
+    play.hears_without_prompt_memory(dan("It is due on Friday"), vec![keeps(friday, "Friday it is.")]).await;
+    play.hears(dan("I still like tea"), vec![tea(), writes("Now I know.")]).await;
+}
+
+async fn loses_its_ledger(play: &mut Play) {
+    play.hears_without_ledger(dan("Is somebody there?")).await;
+    play.hears_and_loses_the_ledger(dan("Are you back?"), || says("I am back.")).await;
+    play.hears_and_loses_the_message(dan("Are there two of you?"), || says("I am the other one.")).await;
+}
+
+async fn runs_out_of_time(play: &mut Play) {
+    let limits = Limits { run: Duration::from_secs(1), ..play::limits() };
+    play.restarts(|builder| builder.limits(limits)).await;
+    play.hears(dan("Take your time"), vec![Reply::Hangs]).await;
+}
+
+async fn finds_no_vectors(play: &mut Play) {
+    play.restarts(|builder| builder.embedder(NoVectors)).await;
+    let moved = json!({ "fact": "Dan lives in Quito", "correction": "Dan lives in Loja" });
+    play.hears(dan("I moved to Loja"), vec![calls("FORGET", moved), writes("Loja, then.")]).await;
+    play.hears(dan("Where does Dan live?"), vec![says("In Loja.")]).await;
+}
+
+async fn hears_and_speaks_otherwise(play: &mut Play) {
+    let post = "<response><thought>because</thought><post>The tide is in.</post><imagePrompt>a harbour</imagePrompt></response>";
+    play.posts(writes(post)).await;
+    let eve = Line { room: "dm:eve", user: "eve", text: "Hello from outside", ..Line::default() };
+    play.is_posted(eve, says("Come in.")).await;
 }

@@ -1,6 +1,6 @@
 //! An agent in a file, a model that follows a script, and what came of each turn.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -10,11 +10,14 @@ use async_trait::async_trait;
 use axum::http::StatusCode;
 use futures::future::LocalBoxFuture;
 use futures::{FutureExt, Stream, StreamExt};
-use memory_context::agent::{Agent, Answer, ContextParts, End, Incoming, Limits};
-use memory_context::core::{Clock, Error, ErrorKind, Result, Timestamp};
+use memory_context::agent::{
+    Agent, AgentBuilder, Answer, Arrival, ContextContent, ContextPart, ContextParts, End, HttpTrigger, Incoming, Limits,
+};
+use memory_context::core::{Clock, Error, ErrorKind, MemoryProvider, Result, Timestamp};
 use memory_context::flow::platform::Origin;
-use memory_context::flow::{EventKind, Notice, Platform};
+use memory_context::flow::{EventKind, Notice, Platform, Recovered};
 use memory_context::model::Modalities;
+use memory_context::prompt::PromptMemory;
 use memory_context::providers::Anxiety;
 use memory_context::records::{
     Attachment, ChannelType, ChoiceOption, Entity, Message, NewChoice, NewMessage, Room, Secret, SettingDefinition,
@@ -23,8 +26,11 @@ use memory_context::records::{
 use memory_context::state::{Character, ComposeOptions};
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
+use crate::faults::{Ledger, Prompts, Switch};
+use crate::http::posts;
 use crate::model::{Asked, Model, Question, within};
 use crate::{record, tools};
 
@@ -44,6 +50,8 @@ pub(crate) struct Line {
 pub(crate) enum Reply {
     /// This text.
     Writes(String),
+    /// The beginning of a text, and why it breaks off.
+    BreaksOff(&'static str, &'static str),
     /// Calls of tools.
     Calls(Vec<(&'static str, Value)>),
     /// An error.
@@ -57,16 +65,36 @@ pub(crate) enum Reply {
 /// Ada, her memory, and what happened so far.
 pub(crate) struct Play {
     model: Model,
-    agent: Agent,
-    events: Events,
-    clock: Arc<Ticking>,
+    ada: Ada,
+    parts: Parts,
     minutes: i64,
-    folder: TempDir,
+    _folder: TempDir,
     turns: Vec<String>,
     /// What the model makes of conversations, one after the other.
     pub(crate) reflections: VecDeque<Value>,
-    /// The last prompts of the direct conversation and of the group.
-    prompts: [String; 2],
+    /// The last prompt of each room.
+    prompts: BTreeMap<&'static str, String>,
+}
+
+/// An agent, and what happens in its runs.
+struct Ada {
+    agent: Agent,
+    events: Events,
+}
+
+impl Ada {
+    fn new(agent: Agent) -> Self {
+        Self { events: Box::pin(agent.events().subscribe()), agent }
+    }
+}
+
+/// What the agents are built of, one behind the other.
+struct Parts {
+    engine: Arc<dyn MemoryProvider>,
+    ledger: Switch,
+    prompt_memory: Switch,
+    endpoint: String,
+    clock: Arc<Ticking>,
 }
 
 type Events = Pin<Box<dyn Stream<Item = Notice> + Send>>;
@@ -97,23 +125,28 @@ const NAMED: [&str; 6] = ["ATTACHMENTS", "ENTITIES", "FACTS", "REFLECTIONS", "RE
 /// A full minute, in milliseconds since 1970.
 const BEGIN: i64 = 1_700_000_040_000;
 const GROUP: &str = "plaza";
+/// Not renewed while the test goes on.
+const LEASE: Duration = Duration::from_secs(3_600);
 
 impl Play {
     pub(crate) async fn start() -> Self {
         let (folder, model) = (tempfile::tempdir().expect("a temporary folder"), Model::start().await);
+        let url = format!("sqlite://{}", folder.path().join("agent.db").display());
+        let engine = memory_runtime::open(&url).expect("a provider");
+        let (ledger, prompt_memory, endpoint) = (Switch::default(), Switch::default(), model.url.clone());
         let clock = Arc::new(Ticking(AtomicI64::new(BEGIN)));
-        let agent = build(&folder, &model, &clock).await;
-        let events = Box::pin(agent.events().subscribe());
-        let (turns, reflections, prompts) = (Vec::new(), VecDeque::new(), Default::default());
-        let play = Self { model, agent, events, clock, minutes: 0, folder, turns, reflections, prompts };
+        let parts = Parts { engine, ledger, prompt_memory, endpoint, clock };
+        let ada = Ada::new(parts.agent(|builder| builder).await);
+        let (turns, reflections, prompts) = (Vec::new(), VecDeque::new(), BTreeMap::new());
+        let play = Self { model, ada, parts, minutes: 0, _folder: folder, turns, reflections, prompts };
         play.set_up().await.expect("kept");
         play
     }
 
     /// What belongs to the group from the beginning.
     async fn set_up(&self) -> Result<()> {
-        let (records, now) = (self.agent.records(), self.clock.now());
-        origin(&Line { room: GROUP, user: "ana", ..Line::default() }).ensure(records).await?;
+        let (records, now) = (self.ada.agent.records(), self.parts.clock.now());
+        origin(GROUP, "ana").ensure(records).await?;
         let choice = |name: &str| ChoiceOption { name: name.into(), description: String::new() };
         let new = NewChoice::new(GROUP.parse()?, "Where do we meet?", ["harbour", "market"].map(choice), now);
         records.choices().ask(new).await?;
@@ -169,42 +202,138 @@ impl Play {
         self.time_passes();
         let left = self.receives(&line);
         let waiting = self.model.asked().await;
-        within(self.agent.shutdown()).await.expect("closes");
+        within(self.ada.agent.shutdown()).await.expect("closes");
         drop(waiting);
         let left = within(left).await.expect("no panic").expect("what was said until then");
         assert!(matches!(left.end, End::Left { .. }), "{left:?}");
-        self.agent = build(&self.folder, &self.model, &self.clock).await;
-        self.events = Box::pin(self.agent.events().subscribe());
+        self.is_now(self.parts.agent(|builder| builder).await);
         let mut turn = Turn::of(&line);
         self.plays(&mut VecDeque::from([reply]), &mut turn).await;
         self.ends_turn(&line, turn, None).await;
     }
 
+    /// Goes on with an agent that is built otherwise.
+    pub(crate) async fn restarts(&mut self, set: impl FnOnce(AgentBuilder) -> AgentBuilder) {
+        within(self.ada.agent.shutdown()).await.expect("closes");
+        self.is_now(self.parts.agent(set).await);
+    }
+
+    /// Goes on with another agent; gives the one before.
+    fn is_now(&mut self, agent: Agent) -> Ada {
+        std::mem::replace(&mut self.ada, Ada::new(agent))
+    }
+
+    /// The ledger is down when somebody says something.
+    pub(crate) async fn hears_without_ledger(&mut self, line: Line) {
+        self.parts.ledger.goes_down();
+        self.hears(line, vec![]).await;
+        self.parts.ledger.comes_back();
+    }
+
+    /// The ledger goes down while the model is asked, and comes back. The agent goes on when the lease of the message has run out.
+    pub(crate) async fn hears_and_loses_the_ledger(&mut self, line: Line, reply: fn() -> Reply) {
+        self.time_passes();
+        let (answer, mut turn) = (self.receives(&line), Turn::of(&line));
+        let asked = self.model.asked().await;
+        self.parts.ledger.goes_down();
+        turn.sees(&asked);
+        reply().give(asked);
+        self.ended().await;
+        self.parts.ledger.comes_back();
+        self.minutes += i64::try_from(LEASE.as_secs() / 60).expect("some minutes");
+        self.time_passes();
+        let service = Arc::clone(self.ada.agent.service());
+        let recovered = tokio::spawn(async move { service.recover().await });
+        self.plays(&mut VecDeque::from([reply()]), &mut turn).await;
+        let recovered = within(recovered).await.expect("no panic").expect("recovered");
+        assert!(matches!(&recovered[..], [Recovered { end: End::Completed, .. }]), "{recovered:?}");
+        self.ends_turn(&line, turn, Some(answer)).await;
+    }
+
+    /// Another process with the same instance takes the message while the model is asked, and answers it.
+    pub(crate) async fn hears_and_loses_the_message(&mut self, line: Line, reply: fn() -> Reply) {
+        self.time_passes();
+        let (answer, mut turn) = (self.receives(&line), Turn::of(&line));
+        let asked = self.model.asked().await;
+        turn.sees(&asked);
+        let other = self.parts.agent(|builder| builder).await;
+        let mut first = self.is_now(other);
+        self.plays(&mut VecDeque::from([reply()]), &mut turn).await;
+        reply().give(asked);
+        within(ended(&mut first.events)).await;
+        within(first.agent.shutdown()).await.expect("closes");
+        self.ends_turn(&line, turn, Some(answer)).await;
+    }
+
+    /// The agent posts something in the group.
+    pub(crate) async fn posts(&mut self, reply: Reply) {
+        self.time_passes();
+        let line = Line { room: GROUP, user: "ada", ..Line::default() };
+        let (service, room) = (Arc::clone(self.ada.agent.service()), origin(line.room, line.user).room);
+        let posted = tokio::spawn(async move { service.post(&room).await });
+        // Its prompt is not that of an answer.
+        let mut turn = Turn { room: "plaza: a post", ..Turn::of(&line) };
+        self.plays(&mut VecDeque::from([reply]), &mut turn).await;
+        let posted = within(posted).await.expect("no panic").expect("a post");
+        self.keeps_turn(&line, turn, &json!({ "end": "completed", "answer": posted.post.post }));
+    }
+
+    /// Somebody says something by a route of the host's.
+    pub(crate) async fn is_posted(&mut self, line: Line, reply: Reply) {
+        self.time_passes();
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let clock = Arc::clone(&self.parts.clock);
+        let read = move |posted: ContextContent| {
+            let posted: Value = posted.to_value()?;
+            let text = |name: &str| posted[name].as_str().unwrap_or_default();
+            let origin = origin(text("room"), text("user"));
+            let message = NewMessage::new(origin.message(text("text")), clock.now());
+            Ok(Arrival { origin, incoming: Incoming { message, is_addressed: true } })
+        };
+        let route = HttpTrigger::new("route", listener, "/messages", read).expect("a route");
+        self.ada.agent.add(ContextParts::default().with_trigger(Arc::new(route))).expect("a name");
+        let body = json!({ "room": line.room, "user": line.user, "text": line.text });
+        let posted = tokio::spawn(async move { posts(address, "accept: */*", &body).await });
+        let mut turn = Turn::of(&line);
+        self.plays(&mut VecDeque::from([reply]), &mut turn).await;
+        let (status, body) = within(posted).await.expect("no panic");
+        assert_eq!(status, 200, "{body}");
+        self.keeps_turn(&line, turn, &json!({ "end": body["end"], "answer": body["text"] }));
+        assert!(self.ada.agent.remove(&ContextPart::Trigger("route".to_owned())));
+    }
+
+    /// Somebody says something while the prompt memory is down.
+    pub(crate) async fn hears_without_prompt_memory(&mut self, line: Line, replies: Vec<Reply>) {
+        self.parts.prompt_memory.goes_down();
+        self.hears(line, replies).await;
+        self.parts.prompt_memory.comes_back();
+    }
+
     /// Ends the agent; gives the turns and what is in the file, and the last prompts.
     pub(crate) async fn ends(mut self) -> (usize, String, String) {
         assert!(self.model.is_idle() && self.reflections.is_empty(), "all is said");
-        within(self.agent.shutdown()).await.expect("closes");
-        let provider = memory_runtime::open(&url(&self.folder)).expect("a provider");
-        provider.init().await.expect("opens");
-        let count = self.turns.len();
-        let mut lines = self.turns;
-        lines.extend(record::export(provider.as_ref()).await);
-        provider.shutdown().await.expect("closes");
-        (count, record::stable(&lines), record::stable(&self.prompts))
+        within(self.ada.agent.shutdown()).await.expect("closes");
+        let (count, mut lines) = (self.turns.len(), self.turns);
+        lines.extend(record::export(self.parts.engine.as_ref()).await);
+        self.parts.engine.shutdown().await.expect("closes");
+        let prompts: Vec<_> = self.prompts.into_values().collect();
+        (count, record::stable(&lines), record::stable(&prompts))
     }
 
     /// The next minute begins, however often the clock was read in the last one.
     fn time_passes(&mut self) {
         self.minutes += 1;
-        self.clock.0.store(BEGIN + self.minutes * 60_000, Ordering::SeqCst);
+        self.parts.clock.0.store(BEGIN + self.minutes * 60_000, Ordering::SeqCst);
     }
 
     fn receives(&self, line: &Line) -> JoinHandle<Result<Answer>> {
-        let origin = origin(line);
-        let mut message = NewMessage::new(origin.message(line.text), self.clock.now());
+        let mut origin = origin(line.room, line.user);
+        origin.room.source = line.source.to_owned();
+        let mut message = NewMessage::new(origin.message(line.text), self.parts.clock.now());
         message.content.attachments.clone_from(&line.attachments);
         message.external_id = line.id.map(str::to_owned);
-        let (agent, incoming) = (self.agent.clone(), Incoming { message, is_addressed: line.is_addressed });
+        let (agent, incoming) = (self.ada.agent.clone(), Incoming { message, is_addressed: line.is_addressed });
         tokio::spawn(async move { agent.receive(origin, incoming).await })
     }
 
@@ -222,7 +351,7 @@ impl Play {
                         continue;
                     }
                     if asked.about == Question::Answer {
-                        self.prompts[usize::from(turn.room == GROUP)].clone_from(&asked.prompt);
+                        self.prompts.insert(turn.room, asked.prompt.clone());
                     }
                     let reply = replies.front().unwrap_or_else(|| panic!("no reply to {}", asked.prompt));
                     if let Reply::AlwaysFails(status) = reply {
@@ -233,40 +362,56 @@ impl Play {
                         continue;
                     }
                     turn.sees(&asked);
-                    match replies.pop_front().expect("the first") {
-                        Reply::Writes(text) => asked.writes(&text),
-                        Reply::Calls(calls) => asked.calls(&calls),
-                        Reply::Fails(status) | Reply::AlwaysFails(status) => asked.fails(status),
-                        Reply::Hangs => unanswered.push(asked),
-                    }
+                    unanswered.extend(replies.pop_front().expect("the first").give(asked));
                 }
-                () = ended(&mut self.events) => return,
+                () = ended(&mut self.ada.events) => return,
             }
         }
     }
 
     async fn ended(&mut self) {
-        within(ended(&mut self.events)).await;
+        within(ended(&mut self.ada.events)).await;
     }
 
     async fn ends_turn(&mut self, line: &Line, turn: Turn, answer: Option<JoinHandle<Result<Answer>>>) {
-        let mut told =
-            json!({ "number": self.turns.len() + 1, "room": line.room, "user": line.user, "text": line.text });
-        told["asked"] = json!(turn.asked);
-        if let Some(answer) = answer {
-            match within(answer).await.expect("no panic") {
-                Err(error) => told["error"] = json!(error.to_string()),
+        let answer = match answer {
+            None => json!({}),
+            Some(answer) => match within(answer).await.expect("no panic") {
+                Err(error) => json!({ "error": error.to_string() }),
                 Ok(answer) => {
-                    told["end"] = json!(answer.end.as_str());
-                    told["answer"] = json!(answer.text);
                     let result = |result: &memory_context::agent::ToolResult| {
                         json!([result.tool, result.success, result.error.as_ref().or(result.text.as_ref())])
                     };
-                    told["results"] = answer.results.iter().map(result).collect();
+                    let results: Value = answer.results.iter().map(result).collect();
+                    json!({ "end": answer.end.as_str(), "answer": answer.text, "results": results })
                 }
-            }
+            },
+        };
+        self.keeps_turn(line, turn, &answer);
+    }
+
+    fn keeps_turn(&mut self, line: &Line, turn: Turn, answer: &Value) {
+        let mut told =
+            json!({ "number": self.turns.len() + 1, "room": line.room, "user": line.user, "text": line.text });
+        told["asked"] = json!(turn.asked);
+        for (name, value) in answer.as_object().into_iter().flatten() {
+            told[name] = value.clone();
         }
         self.turns.push(record::line(&told));
+    }
+}
+
+impl Reply {
+    /// Gives it; a request that gets no answer comes back.
+    fn give(self, asked: Asked) -> Option<Asked> {
+        match self {
+            Self::Writes(text) => asked.writes(&text),
+            Self::BreaksOff(text, reason) => asked.breaks_off(text, reason),
+            Self::Calls(calls) => asked.calls(&calls),
+            Self::Fails(status) | Self::AlwaysFails(status) => asked.fails(status),
+            Self::Hangs => return Some(asked),
+        }
+        None
     }
 }
 
@@ -300,43 +445,44 @@ async fn ended(events: &mut Events) {
     }
 }
 
-fn url(folder: &TempDir) -> String {
-    format!("sqlite://{}", folder.path().join("agent.db").display())
+impl Parts {
+    /// An agent with what the host sets otherwise.
+    async fn agent(&self, set: impl FnOnce(AgentBuilder) -> AgentBuilder) -> Agent {
+        let Self { engine, ledger, prompt_memory, endpoint, clock } = self;
+        let character = json!({
+            "name": "Ada",
+            "bio": ["Ada keeps the diary of the town."],
+            "topics": ["tides"],
+            "adjectives": ["calm"],
+            "style": { "all": ["Say it once."] }
+        });
+        let character: Character = serde_json::from_value(character).expect("a character");
+        let memory = PromptMemory::new(engine.documents());
+        let builder = Agent::builder("ada")
+            .memory(Arc::new(Ledger { engine: Arc::clone(engine), switch: ledger.clone() }))
+            .prompt_memory(Prompts { memory, switch: prompt_memory.clone() })
+            .model(endpoint, "small")
+            .model_modalities(Modalities { images: true, documents: false })
+            .character(character)
+            .system("You are terse.")
+            .options(ComposeOptions::with(NAMED))
+            .memory_tools()
+            .platform("radio", Down)
+            .limits(limits())
+            .grace(Duration::ZERO)
+            .instance("golden")
+            .clock(Shared(Arc::clone(clock)));
+        let agent = set(tools::of_the_host(builder)).build().await.expect("an agent");
+        // Of one piece of advice and one of each trait, no lot is drawn.
+        let advice = serde_json::from_value(json!({ "direct": ["Sing."], "group": ["Be brief."] })).expect("advice");
+        agent.replace(ContextParts::default().with_provider(Arc::new(Anxiety::with(advice)))).expect("a name");
+        agent
+    }
 }
 
-async fn build(folder: &TempDir, model: &Model, clock: &Arc<Ticking>) -> Agent {
-    let limits = Limits {
-        model: Duration::from_secs(10),
-        action: Duration::from_secs(3),
-        // Not renewed while the test goes on.
-        lease: Duration::from_secs(3_600),
-        ..Limits::default()
-    };
-    let character = json!({
-        "name": "Ada",
-        "bio": ["Ada keeps the diary of the town."],
-        "topics": ["tides"],
-        "adjectives": ["calm"],
-        "style": { "all": ["Say it once."] }
-    });
-    let character: Character = serde_json::from_value(character).expect("a character");
-    let builder = Agent::builder("ada")
-        .memory(url(folder))
-        .model(&model.url, "small")
-        .model_modalities(Modalities { images: true, documents: false })
-        .character(character)
-        .system("You are terse.")
-        .options(ComposeOptions::with(NAMED))
-        .memory_tools()
-        .platform("radio", Down)
-        .limits(limits)
-        .grace(Duration::ZERO)
-        .clock(Shared(Arc::clone(clock)));
-    let agent = tools::of_the_host(builder).build().await.expect("an agent");
-    // Of one piece of advice and one of each trait, no lot is drawn.
-    let advice = serde_json::from_value(json!({ "direct": ["Sing."], "group": ["Be brief."] })).expect("advice");
-    agent.replace(ContextParts::default().with_provider(Arc::new(Anxiety::with(advice)))).expect("a name");
-    agent
+/// How long the agents wait.
+pub(crate) fn limits() -> Limits {
+    Limits { model: Duration::from_secs(10), action: Duration::from_secs(3), lease: LEASE, ..Limits::default() }
 }
 
 /// A clock that several agents read.
@@ -349,16 +495,14 @@ impl Clock for Shared {
     }
 }
 
-fn origin(line: &Line) -> Origin {
-    let author = Entity::new(line.user.parse().expect("an id"), line.user);
-    let (mut room, mut world) = (Room::new(line.room.parse().expect("an id"), ChannelType::Dm), None);
-    if line.room == GROUP {
-        let mut town = World::new("town".parse().expect("an id"));
-        town.owner = Some("ana".parse().expect("an id"));
-        room = Room::new(room.id, ChannelType::Group);
-        room.world = Some(town.id.clone());
-        world = Some(town);
+fn origin(room: &str, user: &str) -> Origin {
+    let author = Entity::new(user.parse().expect("an id"), user);
+    if room != GROUP {
+        return Origin { world: None, room: Room::new(room.parse().expect("an id"), ChannelType::Dm), author };
     }
-    room.source = line.source.to_owned();
-    Origin { world, room, author }
+    let mut town = World::new("town".parse().expect("an id"));
+    town.owner = Some("ana".parse().expect("an id"));
+    let mut room = Room::new(room.parse().expect("an id"), ChannelType::Group);
+    room.world = Some(town.id.clone());
+    Origin { world: Some(town), room, author }
 }

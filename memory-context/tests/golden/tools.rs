@@ -35,6 +35,8 @@ pub(crate) fn of_the_host(builder: AgentBuilder) -> AgentBuilder {
         .provider(Tides)
         .provider(Broken)
         .evaluator(Closing)
+        .evaluator(Stumbling::fails())
+        .evaluator(Stumbling::panics())
         .service(Phone)
 }
 
@@ -91,6 +93,39 @@ impl Evaluator for Closing {
 
     async fn evaluate(&self, evaluation: &Evaluation<'_>) -> Result<()> {
         evaluation.say("Take care.").await.map(drop)
+    }
+}
+
+/// One that does not come to its end.
+#[derive(Debug)]
+struct Stumbling {
+    info: EvaluatorInfo,
+    panics: bool,
+}
+
+impl Stumbling {
+    fn fails() -> Self {
+        Self { info: EvaluatorInfo::new("FAILING", "Fails when it is to look back"), panics: false }
+    }
+
+    fn panics() -> Self {
+        Self { info: EvaluatorInfo::new("PANICKING", "Panics when it is to look back"), panics: true }
+    }
+}
+
+#[async_trait]
+impl Evaluator for Stumbling {
+    fn info(&self) -> &EvaluatorInfo {
+        &self.info
+    }
+
+    async fn validate(&self, cx: &Cx<'_>) -> Result<bool> {
+        Ok(cx.message().content.text == "Look back")
+    }
+
+    async fn evaluate(&self, _: &Evaluation<'_>) -> Result<()> {
+        assert!(!self.panics, "as a test");
+        Err(Error::new(ErrorKind::Unavailable, "as a test"))
     }
 }
 
