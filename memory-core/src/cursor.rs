@@ -64,28 +64,40 @@ impl CursorKey {
         place.extend((skip as u16).to_be_bytes());
         place.extend(position.created_at.as_millis().to_be_bytes());
         place.extend(&position.id);
-        // The padding is one byte that is not 0, and zeros.
-        place.push(1);
-        place.resize(place.len().next_multiple_of(BLOCK_BYTES), 0);
-        let nonce = XNonce::try_generate().map_err(|_| no_randomness())?;
-        let sealed = XChaCha20Poly1305::new(&self.0).encrypt(&nonce, Payload { msg: &place, aad: &fingerprint.0 });
-        let sealed = sealed.map_err(|_| Error::corrupt("the place where the page ends can't be sealed"))?;
-        Ok(Cursor(URL_SAFE_NO_PAD.encode([&nonce[..], &sealed].concat())))
+        self.seal_bytes(fingerprint, place).map(Cursor)
     }
 
     /// The position after which to go on, and how many records to skip there. `InvalidInput` unless this key sealed it for this query.
     pub(crate) fn open(&self, text: &str, fingerprint: &Fingerprint) -> Result<(Position, usize)> {
         let unknown = || Error::invalid("not a cursor that a page of this query gave");
-        let bytes = Some(text).filter(|text| text.len() <= MAX_TEXT).and_then(|text| URL_SAFE_NO_PAD.decode(text).ok());
-        let bytes = bytes.filter(|bytes| bytes.len() >= NONCE_BYTES + TAG_BYTES).ok_or_else(unknown)?;
-        let (nonce, sealed) = bytes.split_first_chunk::<NONCE_BYTES>().ok_or_else(unknown)?;
-        let payload = Payload { msg: sealed, aad: &fingerprint.0 };
-        let place = XChaCha20Poly1305::new(&self.0).decrypt(&XNonce::from(*nonce), payload).map_err(|_| unknown())?;
-        let end = place.iter().rposition(|byte| *byte != 0).ok_or_else(unknown)?;
-        let (skip, rest) = place[..end].split_first_chunk::<2>().ok_or_else(unknown)?;
+        let place = self.open_bytes(text, fingerprint).ok_or_else(unknown)?;
+        let (skip, rest) = place.split_first_chunk::<2>().ok_or_else(unknown)?;
         let (millis, id) = rest.split_first_chunk::<8>().ok_or_else(unknown)?;
         let created_at = Timestamp::from_millis(i64::from_be_bytes(*millis)).map_err(|_| unknown())?;
         Ok((Position { created_at, id: id.to_vec() }, u16::from_be_bytes(*skip).into()))
+    }
+
+    /// Encrypts bytes, at most some 700, for whoever has the same fingerprint.
+    pub(crate) fn seal_bytes(&self, fingerprint: &Fingerprint, mut bytes: Vec<u8>) -> Result<String> {
+        // The padding is one byte that is not 0, and zeros.
+        bytes.push(1);
+        bytes.resize(bytes.len().next_multiple_of(BLOCK_BYTES), 0);
+        let nonce = XNonce::try_generate().map_err(|_| no_randomness())?;
+        let sealed = XChaCha20Poly1305::new(&self.0).encrypt(&nonce, Payload { msg: &bytes, aad: &fingerprint.0 });
+        let sealed = sealed.map_err(|_| Error::corrupt("the place where the page ends can't be sealed"))?;
+        Ok(URL_SAFE_NO_PAD.encode([&nonce[..], &sealed].concat()))
+    }
+
+    /// The bytes that this key sealed for this fingerprint; `None` for any other text.
+    pub(crate) fn open_bytes(&self, text: &str, fingerprint: &Fingerprint) -> Option<Vec<u8>> {
+        let bytes = Some(text).filter(|text| text.len() <= MAX_TEXT).and_then(|text| URL_SAFE_NO_PAD.decode(text).ok());
+        let bytes = bytes.filter(|bytes| bytes.len() >= NONCE_BYTES + TAG_BYTES)?;
+        let (nonce, sealed) = bytes.split_first_chunk::<NONCE_BYTES>()?;
+        let payload = Payload { msg: sealed, aad: &fingerprint.0 };
+        let mut bytes = XChaCha20Poly1305::new(&self.0).decrypt(&XNonce::from(*nonce), payload).ok()?;
+        let end = bytes.iter().rposition(|byte| *byte != 0)?;
+        bytes.truncate(end);
+        Some(bytes)
     }
 }
 

@@ -311,7 +311,7 @@ impl DocumentSelection {
         document.collection == query.of.collection
             && self.ids.as_ref().is_none_or(|ids| ids.binary_search(&document.id).is_ok())
             && self.covers(document.space_id.as_str())
-            && query.has_content_of(document)
+            && query.has_content::<Documents>(document)
     }
 
     /// Whether the removal looks for documents, or into those that it names, so that it takes a permit (L8).
@@ -322,7 +322,7 @@ impl DocumentSelection {
 
     /// Whether documents of this space come into question.
     pub(crate) fn covers(&self, space: &str) -> bool {
-        self.query.spaces.matches(space) && self.query.within.as_ref().is_none_or(|within| within.matches(space))
+        self.query.covers(space)
     }
 
     async fn preview_ids(

@@ -48,6 +48,8 @@ pub enum ErrorKind {
     Corrupt,
     /// The schema is not one that this program can use.
     SchemaMismatch,
+    /// The feed of changes has lost what comes behind a token, so a watch can't go on there: begin anew.
+    FeedReset,
     /// The provider is not initialised yet, or was shut down.
     Closed,
     /// An engine's error that has no kind of its own.
@@ -118,6 +120,11 @@ impl Error {
     pub fn limit_exceeded(max: usize) -> Self {
         let message = format!("the removal found more than {max} documents, and removed none");
         Self::new(ErrorKind::LimitExceeded, message)
+    }
+
+    /// What a watch answers that can't go on where its token says (C6).
+    pub fn feed_reset() -> Self {
+        Self::new(ErrorKind::FeedReset, "the feed has lost what came behind this token: begin anew with a snapshot")
     }
 
     /// What a write answers when the ledger was migrated by a program of which this one is too old to write (L7).

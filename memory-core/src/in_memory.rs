@@ -1,19 +1,25 @@
 //! The reference engine: the smallest one that keeps the contract, written for reading and not for speed.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use tokio::sync::Notify;
+
 use crate::engine::{
-    Access, Append, Appended, Config, DocumentsFound, Engine, EngineSettings, Found, Mark, MemoriesFound, Place,
-    Provider, Put, Reader, Scanned, Visit, Walk, Work, Writer, offer_in_order,
+    Access, Append, Appended, Config, DocumentsFound, Engine, EngineSettings, FeedEntry, FeedPage, FeedPosition,
+    FeedWrite, Found, Mark, MemoriesFound, Place, Provider, Put, Reader, Scanned, Visit, Walk, Work, Writer,
+    offer_in_order,
 };
 use crate::query::{Documents, Ledger};
 use crate::{
-    Clock, Collection, DEFAULT_DEADLINE, Document, DocumentId, Durability, Health, IdempotencyKey, Memory, MemoryId,
-    Result, SystemClock,
+    Clock, Collection, DEFAULT_DEADLINE, Document, DocumentId, Durability, Error, Health, IdempotencyKey, Memory,
+    MemoryId, Result, SystemClock,
 };
+
+/// How many entries the feed keeps.
+const KEPT: usize = 100_000;
 
 /// A provider that keeps everything in memory and loses it when it is dropped.
 pub type InMemory = Provider<InMemoryEngine>;
@@ -34,9 +40,15 @@ pub struct InMemoryConfig {
 
 /// A session, and the data that all sessions share.
 #[derive(Debug, Clone, Default)]
-pub struct InMemorySession(Arc<Mutex<Data>>);
+pub struct InMemorySession {
+    data: Arc<Mutex<Data>>,
+    /// Tells who waits for the feed that it has grown.
+    grown: Arc<Notify>,
+    /// What the entries of the feed are marked with that it writes.
+    epoch: u64,
+}
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Data {
     memories: HashMap<MemoryId, Memory>,
     by_key: HashMap<IdempotencyKey, MemoryId>,
@@ -44,6 +56,17 @@ struct Data {
     documents: BTreeMap<Collection, BTreeMap<DocumentId, Found<Document, u64>>>,
     puts: u64,
     secret: Option<String>,
+    /// The newest entries, and how many came before them.
+    feed: VecDeque<Noted>,
+    dropped: u64,
+}
+
+/// An entry of the feed, and the epoch of the provider that wrote it: where a copy of the data goes on, it has entries in the places of
+/// others, and these are known by it.
+#[derive(Clone)]
+struct Noted {
+    epoch: u64,
+    write: FeedWrite,
 }
 
 impl InMemory {
@@ -61,6 +84,19 @@ impl InMemory {
     #[must_use]
     pub fn reopen(&self, clock: Arc<dyn Clock>, deadline: Duration) -> Self {
         Self::on(self.config().data.clone(), clock, deadline)
+    }
+
+    /// A provider on a copy of the data, as a backup of a file is.
+    #[must_use]
+    pub fn copy(&self) -> Self {
+        let InMemoryConfig { data, clock, deadline } = self.config();
+        let copied = Arc::new(Mutex::new(data.lock().clone()));
+        Self::on(InMemorySession { data: copied, ..InMemorySession::default() }, Arc::clone(clock), *deadline)
+    }
+
+    /// Drops what the feed keeps, but for its newest entry.
+    pub fn drop_changes(&self) {
+        self.config().data.lock().keep_changes(1);
     }
 
     fn on(data: InMemorySession, clock: Arc<dyn Clock>, deadline: Duration) -> Self {
@@ -90,7 +126,10 @@ impl Engine for InMemoryEngine {
     type Session = InMemorySession;
 
     async fn open(config: &InMemoryConfig) -> Result<Self> {
-        Ok(Self { data: config.data.clone() })
+        let id = MemoryId::generate();
+        let [.., a, b, c, d, e, f, g, h] = *id.as_bytes();
+        let epoch = u64::from_be_bytes([a, b, c, d, e, f, g, h]);
+        Ok(Self { data: InMemorySession { epoch, ..config.data.clone() } })
     }
 
     async fn secret(&self, proposed: &str) -> Result<String> {
@@ -114,6 +153,16 @@ impl Engine for InMemoryEngine {
         T: Send + 'static,
     {
         work(&mut self.data.clone(), &argument).await
+    }
+
+    async fn changed(&self, after: &FeedPosition, until: Instant) -> Result<()> {
+        // Counts from here on, before it is looked.
+        let grown = self.data.grown.notified();
+        if self.data.lock().newest() == *after {
+            // Late or not, it is looked again.
+            let _ = tokio::time::timeout(until.saturating_duration_since(Instant::now()), grown).await;
+        }
+        Ok(())
     }
 }
 
@@ -180,6 +229,24 @@ impl Reader for InMemorySession {
         let in_use = data.documents.iter().filter(|(_, documents)| !documents.is_empty());
         Ok(in_use.map(|(collection, _)| collection.clone()).collect())
     }
+
+    async fn newest_change(&mut self) -> Result<FeedPosition> {
+        Ok(self.lock().newest())
+    }
+
+    async fn changes(&mut self, after: &FeedPosition, most: usize) -> Result<FeedPage> {
+        let data = self.lock();
+        let behind = data.number_of(after).ok_or_else(Error::feed_reset)?;
+        let entries = (behind + 1..).zip(data.feed.range((behind - data.dropped) as usize..)).take(most);
+        let entries = entries.map(|(number, Noted { epoch, write })| FeedEntry {
+            position: place(number, *epoch),
+            write: write.clone(),
+        });
+        let entries: Vec<_> = entries.collect();
+        let reached = entries.last().map_or(after, |entry| &entry.position).clone();
+        let is_end = reached == data.newest();
+        Ok(FeedPage { entries, reached, is_end })
+    }
 }
 
 impl Writer for InMemorySession {
@@ -192,14 +259,21 @@ impl Writer for InMemorySession {
         let owners = append.memories.iter().filter_map(|memory| Some((memory.id, owner(&data, memory)?))).collect();
         let appended = append.outcomes(&owners);
         let is_written = |(_, appended): &(_, &Appended)| **appended == Appended::Written;
-        append.memories.iter().zip(&appended).filter(is_written).for_each(|(memory, _)| data.insert(memory));
+        for (memory, _) in append.memories.iter().zip(&appended).filter(is_written) {
+            data.insert(memory);
+            self.note(&mut data, write_of(memory));
+        }
         Ok(appended)
     }
 
     async fn replace(&mut self, before: &Found<Memory, u64>, after: &Memory) -> Result<bool> {
         let mut data = self.lock();
         let present = data.memories.get_mut(&after.id).filter(|memory| memory.revision.get() == before.version);
-        Ok(present.map(|memory| memory.clone_from(after)).is_some())
+        let is_unchanged = present.map(|memory| memory.clone_from(after)).is_some();
+        if is_unchanged {
+            self.note(&mut data, write_of(after));
+        }
+        Ok(is_unchanged)
     }
 
     async fn put(&mut self, puts: &[Put<'_, u64>]) -> Result<bool> {
@@ -208,10 +282,19 @@ impl Writer for InMemorySession {
         let is_unchanged =
             |put: &Put<'_, u64>| present(put.after).map(|found| found.version) == put.before.map(|found| found.version);
         let is_unchanged = puts.iter().all(is_unchanged);
-        for Put { after, .. } in puts.iter().filter(|_| is_unchanged) {
+        for Put { before, after } in puts.iter().filter(|_| is_unchanged) {
             data.puts += 1;
             let put = Found { record: Document::clone(after), version: data.puts };
             data.documents.entry(after.collection.clone()).or_default().insert(after.id.clone(), put);
+            let before = before.map(|found| &found.record.space_id).filter(|space| **space != after.space_id);
+            let write = FeedWrite::Document {
+                collection: after.collection.clone(),
+                id: after.id.clone(),
+                space: after.space_id.to_string(),
+                before: before.map(ToString::to_string),
+                revision: after.revision.get(),
+            };
+            self.note(&mut data, write);
         }
         Ok(is_unchanged)
     }
@@ -225,6 +308,10 @@ impl Writer for InMemorySession {
         let is_unchanged = found.iter().all(is_unchanged);
         if is_unchanged {
             found.iter().for_each(|found| drop(documents.remove(&found.record.id)));
+            for Document { id, space_id, .. } in found.iter().map(|found| &found.record) {
+                let (collection, id, space) = (collection.clone(), id.clone(), space_id.to_string());
+                self.note(&mut data, FeedWrite::Removal { collection, id, space });
+            }
         }
         Ok(is_unchanged)
     }
@@ -233,7 +320,14 @@ impl Writer for InMemorySession {
 impl InMemorySession {
     fn lock(&self) -> MutexGuard<'_, Data> {
         // No code that holds the lock can panic half way through a change.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.data.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Writes an entry of the feed, in the step of the write that it is of.
+    fn note(&self, data: &mut Data, write: FeedWrite) {
+        data.feed.push_back(Noted { epoch: self.epoch, write });
+        data.keep_changes(KEPT);
+        self.grown.notify_waiters();
     }
 }
 
@@ -250,8 +344,40 @@ impl Data {
         self.memories.insert(memory.id, memory.clone());
     }
 
+    /// Drops the oldest entries of the feed, down to so many.
+    fn keep_changes(&mut self, most: usize) {
+        let over = self.feed.len().saturating_sub(most);
+        self.feed.drain(..over);
+        self.dropped += over as u64;
+    }
+
+    /// The end of the feed.
+    fn newest(&self) -> FeedPosition {
+        place(self.dropped + self.feed.len() as u64, self.feed.back().map_or(0, |noted| noted.epoch))
+    }
+
+    /// The number of the entry in a place, if the feed has that and everything behind it.
+    fn number_of(&self, position: &FeedPosition) -> Option<u64> {
+        let (number, epoch) = position.as_bytes().split_first_chunk::<8>()?;
+        let (number, epoch) = (u64::from_be_bytes(*number), u64::from_be_bytes(epoch.try_into().ok()?));
+        let is_there = match number.checked_sub(self.dropped + 1) {
+            None => number == 0 && self.dropped == 0,
+            Some(place) => self.feed.get(usize::try_from(place).ok()?).is_some_and(|noted| noted.epoch == epoch),
+        };
+        is_there.then_some(number)
+    }
+
     fn of(&self, collection: &Collection) -> impl Iterator<Item = &Document> {
         let found = self.documents.get(collection).into_iter().flat_map(BTreeMap::values);
         found.map(|found| &found.record)
     }
+}
+
+/// The place of the entry with this number. The number comes first, so that a later place is greater.
+fn place(number: u64, epoch: u64) -> FeedPosition {
+    FeedPosition::of([number.to_be_bytes(), epoch.to_be_bytes()].concat())
+}
+
+fn write_of(memory: &Memory) -> FeedWrite {
+    FeedWrite::Memory { id: memory.id, space: memory.space_id.to_string() }
 }

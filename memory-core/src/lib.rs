@@ -21,6 +21,7 @@ mod recall;
 mod space;
 mod spaces;
 mod time;
+mod watch;
 pub mod words;
 
 pub use address::{Address, Host, Password};
@@ -56,3 +57,6 @@ pub use recall::{
 pub use space::{BOUNDARIES, SpaceId, SpaceRange, SpaceSelector, Spaces, path_hash};
 pub use spaces::{Count, MAX_SPACE_COUNT, MAX_SPACE_DEPTH, SpaceLevel, SpaceQuery, SpaceQueryBuilder, SpaceSummary};
 pub use time::{Clock, ManualClock, SystemClock, Timestamp};
+pub use watch::{
+    Change, ChangeKind, Changes, Collections, MAX_COLLECTIONS, Record, RecordId, Watch, WatchFrom, WatchToken, Watched,
+};

@@ -174,7 +174,7 @@ impl<'q, K: Selects> PageBuilder<'q, K> {
     /// the page is complete without it.
     pub fn push(&mut self, record: K::Record) -> Verdict {
         let (created_at, size) = (K::created_at(&record), K::size(&record));
-        let wanted = self.query.has_content_of(&record);
+        let wanted = self.query.has_content::<K>(&record);
         if wanted && self.skip == 0 {
             if self.is_full() || !self.records.is_empty() && self.bytes + size > MAX_PAGE_BYTES {
                 return self.stop();
@@ -224,7 +224,7 @@ impl<'q, K: Selects> PageBuilder<'q, K> {
 
     /// Whether the query wants what the head tells.
     pub(crate) fn admits(&self, head: &Head<'_>) -> bool {
-        self.query.of.admits(head) && self.query.has_in_scope(head)
+        self.query.of.admits(head) && self.query.covers(head.space)
     }
 
     fn pass(&mut self, created_at: Timestamp, id: &[u8]) {
@@ -248,24 +248,19 @@ impl<'q, K: Selects> PageBuilder<'q, K> {
     }
 }
 
-impl<K: Selects> Query<K> {
-    /// Whether a record lies in the spaces of the query and of its host.
-    pub(crate) fn has_in_scope(&self, head: &Head<'_>) -> bool {
-        self.spaces.matches(head.space) && self.within.as_ref().is_none_or(|within| within.matches(head.space))
+impl<K> Query<K> {
+    /// Whether a space is among those of the query and of its host.
+    pub(crate) fn covers(&self, space: &str) -> bool {
+        self.spaces.matches(space) && self.within.as_ref().is_none_or(|within| within.matches(space))
     }
 
-    /// Whether it is a record that the query wants of its scope.
-    pub(crate) fn wants(&self, record: &K::Record) -> bool {
-        self.of.admits(&K::head(record)) && self.has_content_of(record)
-    }
-
-    /// Whether filter and text have a record, which only its whole content tells.
-    pub(crate) fn has_content_of(&self, record: &K::Record) -> bool {
-        self.filter.as_ref().is_none_or(|filter| filter.matches(&K::subject(record))) && self.has_a_word_of(record)
+    /// Whether filter and text have a record of any kind, which only its whole content tells.
+    pub(crate) fn has_content<R: Selects>(&self, record: &R::Record) -> bool {
+        self.filter.as_ref().is_none_or(|filter| filter.matches(&R::subject(record))) && self.has_a_word::<R>(record)
     }
 
     /// Whether the record holds one of the words, if the query has a text (T2).
-    fn has_a_word_of(&self, record: &K::Record) -> bool {
+    fn has_a_word<R: Selects>(&self, record: &R::Record) -> bool {
         if self.text.is_none() {
             return true;
         }
@@ -274,8 +269,15 @@ impl<K: Selects> Query<K> {
             word.lower_into(&mut lower);
             self.words.contains(lower.as_str())
         };
-        K::each_text(record, &mut |text| has_one = has_one || words::found(text).any(&mut is_wanted));
+        R::each_text(record, &mut |text| has_one = has_one || words::found(text).any(&mut is_wanted));
         has_one
+    }
+}
+
+impl<K: Selects> Query<K> {
+    /// Whether it is a record that the query wants of its scope.
+    pub(crate) fn wants(&self, record: &K::Record) -> bool {
+        self.of.admits(&K::head(record)) && self.has_content::<K>(record)
     }
 }
 

@@ -8,9 +8,9 @@ use async_trait::async_trait;
 
 use crate::plugin::{MemoryPlugin, Plugin};
 use crate::{
-    Backfill, Collection, Document, DocumentId, DocumentPage, DocumentQuery, DocumentRecall, DocumentSelection,
-    DocumentWrite, Error, Health, Memory, MemoryId, MemoryPage, MemoryPatch, MemoryQuery, MemoryRecall, NewMemory,
-    Recalled, Result, SpaceLevel, SpaceQuery, Updated, check_repetition,
+    Backfill, Changes, Collection, Document, DocumentId, DocumentPage, DocumentQuery, DocumentRecall,
+    DocumentSelection, DocumentWrite, Error, Health, Memory, MemoryId, MemoryPage, MemoryPatch, MemoryQuery,
+    MemoryRecall, NewMemory, Recalled, Result, SpaceLevel, SpaceQuery, Updated, Watch, check_repetition,
 };
 
 /// An engine behind the contract, held as `Arc<dyn MemoryProvider>`.
@@ -89,6 +89,15 @@ pub trait MemoryProvider: IntoDynProvider + fmt::Debug + Send + Sync + 'static {
     /// # Behavior
     /// - Nothing outside of the query's `within` shows: neither a space nor in a count (S9).
     async fn spaces(&self, query: &SpaceQuery) -> Result<Vec<SpaceLevel>>;
+
+    /// The changes of memories and documents, from the beginning, from now on or from a token on (C1 to C7).
+    ///
+    /// # Behavior
+    /// - Everything that is committed behind a token comes, at least once, and each record in the order of its revisions (C3).
+    /// - Nothing outside of the spaces and of `within` shows, but that a document has left them (C4).
+    /// - `FeedReset` when the feed has lost changes behind the token, also later from the stream; never a gap (C6).
+    /// - It costs nothing while it is not polled, and the stream ends with `Closed` at the shutdown of the provider (C7).
+    async fn watch(&self, watch: &Watch) -> Result<Changes>;
 
     /// Writes memories exactly as they are, each by itself (W12). For operators: backup and copy.
     ///

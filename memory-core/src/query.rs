@@ -346,6 +346,11 @@ impl<K: Kind> QueryBuilder<K> {
     /// The query, or the first mistake in it: `InvalidInput`, or `TooLarge` over a limit of selectors, filter,
     /// text or excluded ids.
     pub fn build(self) -> Result<Query<K>> {
+        self.build_for(&[K::SOURCE])
+    }
+
+    /// The same for records of these kinds, of which the filter may name what all of them have.
+    pub(crate) fn build_for(self, sources: &[RecordSource]) -> Result<Query<K>> {
         if let Some(mistake) = self.mistake {
             return Err(Arc::try_unwrap(mistake).unwrap_or_else(|shared| Error::new(shared.kind(), shared.message())));
         }
@@ -390,7 +395,7 @@ impl<K: Kind> QueryBuilder<K> {
             }
         }
         if let Some(filter) = &self.filter {
-            filter.check(K::SOURCE)?;
+            sources.iter().try_for_each(|source| filter.check(*source))?;
         }
         let mut query = Query {
             spaces,
@@ -482,6 +487,14 @@ pub trait Kind: fmt::Debug + sealed::Sealed {
     /// What makes two queries of this kind different, apart from what all queries have. Cursors outlive the program, so
     /// the same must come out in all its versions.
     fn describe(&self) -> String;
+}
+
+impl Ledger {
+    /// Whether every memory of the spaces satisfies it.
+    pub(crate) fn is_unconditional(&self) -> bool {
+        let Self { created_after, created_before, statuses, exclude } = self;
+        created_after.is_none() && created_before.is_none() && statuses.is_empty() && exclude.is_empty()
+    }
 }
 
 impl Kind for Ledger {

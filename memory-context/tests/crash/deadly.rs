@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
 use memory_core::{
-    Backfill, Collection, Document, DocumentId, DocumentPage, DocumentQuery, DocumentRecall, DocumentSelection,
-    DocumentStore, DocumentWrite, Health, Memory, MemoryId, MemoryPage, MemoryPatch, MemoryProvider, MemoryQuery,
-    MemoryRecall, NewMemory, Recalled, RestoreReport, Result, SpaceLevel, SpaceQuery, Updated,
+    Backfill, Changes, Collection, Document, DocumentId, DocumentPage, DocumentQuery, DocumentRecall,
+    DocumentSelection, DocumentStore, DocumentWrite, Health, Memory, MemoryId, MemoryPage, MemoryPatch, MemoryProvider,
+    MemoryQuery, MemoryRecall, NewMemory, Recalled, RestoreReport, Result, SpaceLevel, SpaceQuery, Updated, Watch,
 };
 
 /// The environment variable with the number of the point at which the process kills itself.
@@ -89,6 +89,10 @@ impl MemoryProvider for Deadly {
 
     async fn spaces(&self, query: &SpaceQuery) -> Result<Vec<SpaceLevel>> {
         self.0.spaces(query).await
+    }
+
+    async fn watch(&self, watch: &Watch) -> Result<Changes> {
+        self.0.watch(watch).await
     }
 
     async fn restore(&self, memories: Vec<Memory>) -> Result<RestoreReport> {

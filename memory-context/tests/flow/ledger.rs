@@ -9,9 +9,9 @@ use memory_context::embedding::Embedder;
 use memory_context::flow::{End, Incoming, Why};
 use memory_context::state::ContextParts;
 use memory_core::{
-    Backfill, DocumentStore, Error, ErrorKind, Health, InMemory, Memory, MemoryId, MemoryPage, MemoryPatch,
+    Backfill, Changes, DocumentStore, Error, ErrorKind, Health, InMemory, Memory, MemoryId, MemoryPage, MemoryPatch,
     MemoryProvider, MemoryQuery, MemoryRecall, NewMemory, Recalled, RestoreReport, Result, SpaceLevel, SpaceQuery,
-    Status, Updated,
+    Status, Updated, Watch,
 };
 
 use crate::stage::{Stage, audience, said, text};
@@ -80,6 +80,10 @@ impl MemoryProvider for Broken {
 
     async fn spaces(&self, query: &SpaceQuery) -> Result<Vec<SpaceLevel>> {
         self.inner.spaces(query).await
+    }
+
+    async fn watch(&self, watch: &Watch) -> Result<Changes> {
+        self.inner.watch(watch).await
     }
 
     async fn restore(&self, memories: Vec<Memory>) -> Result<RestoreReport> {

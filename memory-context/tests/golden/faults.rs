@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
 use memory_context::core::{
-    Backfill, DocumentStore, Error, ErrorKind, Health, IdempotencyKey, Memory, MemoryId, MemoryPage, MemoryPatch,
-    MemoryProvider, MemoryQuery, MemoryRecall, NewMemory, Recalled, RestoreReport, Result, SpaceLevel, SpaceQuery,
-    Updated,
+    Backfill, Changes, DocumentStore, Error, ErrorKind, Health, IdempotencyKey, Memory, MemoryId, MemoryPage,
+    MemoryPatch, MemoryProvider, MemoryQuery, MemoryRecall, NewMemory, Recalled, RestoreReport, Result, SpaceLevel,
+    SpaceQuery, Updated, Watch,
 };
 use memory_context::embedding::Embedder;
 use memory_context::prompt::{MemoryContext, MemoryLoadContext, MemoryUpdate, PromptMemory, PromptSource, SyncReport};
@@ -78,6 +78,10 @@ impl MemoryProvider for Ledger {
 
     async fn spaces(&self, query: &SpaceQuery) -> Result<Vec<SpaceLevel>> {
         self.up()?.spaces(query).await
+    }
+
+    async fn watch(&self, watch: &Watch) -> Result<Changes> {
+        self.up()?.watch(watch).await
     }
 
     async fn restore(&self, memories: Vec<Memory>) -> Result<RestoreReport> {

@@ -10,6 +10,7 @@
 //! are exported for engines serve it too.
 
 mod batch;
+mod feed;
 mod gate;
 mod heavy;
 mod load;
@@ -28,14 +29,15 @@ mod watch;
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::{Backfill, Error, Health, Result};
 
+pub use feed::{FeedEntry, FeedPage, FeedPosition, FeedWrite};
 pub use gate::{DEFAULT_DEADLINE, Gate, record_rows};
 pub use heavy::{HeavyWork, Permit, heavy_calls};
 pub use load::{Load, load};
-pub use provider::{Provider, SHORT_BACKFILL};
+pub use provider::{HEARTBEAT, Provider, SHORT_BACKFILL};
 pub use recall::{MAX_RECALLED, MAX_RECALLED_BYTES, MAX_RECALLED_TERMS};
 pub use retry::Retry;
 pub use scan::{Scanned, offer_in_order};
@@ -108,6 +110,18 @@ pub trait Engine: fmt::Debug + Send + Sync + Sized + 'static {
     where
         A: Send + Sync + 'static,
         T: Send + 'static;
+
+    /// Waits until the feed may have entries behind a place, or until then at most. One waits for all watches of a provider, and nobody where
+    /// nothing is watched. What other processes write is noticed within 100 ms where the engine can.
+    ///
+    /// Here it waits for a second, or less: an engine that is told of changes overrides it.
+    fn changed(&self, after: &FeedPosition, until: Instant) -> impl Future<Output = Result<()>> + Send {
+        let _ = after;
+        async move {
+            tokio::time::sleep(until.saturating_duration_since(Instant::now()).min(Duration::from_secs(1))).await;
+            Ok(())
+        }
+    }
 
     /// Whether the cause of an error is temporary, so that [`Provider`] tries again what is safe to repeat. Never, where the engine waits
     /// for such causes itself.

@@ -122,7 +122,7 @@ where
             }
             let record = row.head().and_then(|head| {
                 is_over = newest.has_passed(&head);
-                let is_looked_at = !is_over && recall.query.has_in_scope(&head);
+                let is_looked_at = !is_over && recall.query.covers(head.space);
                 in_vain += usize::from(!is_looked_at);
                 is_looked_at.then(|| row.read(&head)).transpose()
             });
@@ -203,7 +203,7 @@ where
     // It may have changed since, have gone, or be another one under the same id.
     let in_scope = |place: usize| {
         let Mark { id, millis } = &digests[place].mark;
-        let is_it = |head: Head<'_>| head.created_at.as_millis() == *millis && recall.query.has_in_scope(&head);
+        let is_it = |head: Head<'_>| head.created_at.as_millis() == *millis && recall.query.covers(head.space);
         records.get(id).filter(|record| is_it(K::head(record)))
     };
     let hits = fitting.iter().filter_map(|(ranked, around)| {

@@ -3,9 +3,10 @@
 use std::collections::HashMap;
 use std::pin::Pin;
 
+use super::feed::{FeedPage, FeedPosition};
 use super::walk::{Mark, Place, Visit, Walk};
 use crate::query::{Documents, Ledger};
-use crate::{Collection, Document, DocumentId, Memory, MemoryId, Outcome, Result};
+use crate::{Collection, Document, DocumentId, Error, ErrorKind, Memory, MemoryId, Outcome, Result};
 
 /// What a call does in a session: a function of the session and of the call's argument, which it may run several times.
 pub type Work<S, A, T> = for<'s> fn(&'s mut S, &'s A) -> Steps<'s, T>;
@@ -66,9 +67,31 @@ pub trait Reader: Send {
 
     /// The collections that hold a document, in ascending order.
     fn collections(&mut self) -> impl Future<Output = Result<Vec<Collection>>> + Send;
+
+    /// The end of the feed. Whatever was written at or before it is seen by everybody who begins to read behind this call.
+    fn newest_change(&mut self) -> impl Future<Output = Result<FeedPosition>> + Send {
+        async { Err(no_feed()) }
+    }
+
+    /// The next entries of the feed behind a place, about as many as are wanted. An entry is given only when no other can come before it any
+    /// more; then it is given to everybody who asks behind the same place.
+    ///
+    /// [`Error::feed_reset`] unless the feed still has everything that was committed behind that place: not when entries were dropped
+    /// since, and not when the storage went back to an earlier state, such as a backup, whatever was written since then.
+    fn changes(&mut self, after: &FeedPosition, most: usize) -> impl Future<Output = Result<FeedPage>> + Send {
+        let _ = (after, most);
+        async { Err(no_feed()) }
+    }
+}
+
+fn no_feed() -> Error {
+    Error::new(ErrorKind::Unsupported, "this engine has no feed of changes")
 }
 
 /// A session that writes. Each method is one atomic step: it is done as a whole and durable, or not at all.
+///
+/// What a step writes it notes in the feed, too, in the same step: each memory that it appends or replaces, and each document that it puts
+/// or removes, with its space and the one before. What it does not write it does not note.
 pub trait Writer: Reader {
     /// Appends memories, and tells for each what became of it, in their order. A memory whose id or idempotency key is taken is not
     /// written.

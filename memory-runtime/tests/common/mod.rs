@@ -11,9 +11,9 @@ use async_trait::async_trait;
 use futures::future::BoxFuture;
 use memory_core::plugin::{AnswerJson, Arguments, Executor, Plugin, Scope};
 use memory_core::{
-    Backfill, DocumentStore, Error, ErrorKind, Health, Memory, MemoryId, MemoryPage, MemoryPatch, MemoryProvider,
-    MemoryQuery, MemoryRecall, NewMemory, Outcome, Recalled, RestoreReport, Result, SpaceId, SpaceLevel, SpaceQuery,
-    Timestamp, Updated,
+    Backfill, Changes, DocumentStore, Error, ErrorKind, Health, Memory, MemoryId, MemoryPage, MemoryPatch,
+    MemoryProvider, MemoryQuery, MemoryRecall, NewMemory, Outcome, Recalled, RestoreReport, Result, SpaceId,
+    SpaceLevel, SpaceQuery, Timestamp, Updated, Watch,
 };
 use memory_runtime::{ContextContent, ContextItem, FixedPlanner, NewTask, Pipeline, Space, Step};
 use serde_json::{Value, json};
@@ -178,6 +178,12 @@ impl MemoryProvider for Recording {
         let levels = self.inner.spaces(query).await?;
         self.called("spaces");
         Ok(levels)
+    }
+
+    async fn watch(&self, watch: &Watch) -> Result<Changes> {
+        let changes = self.inner.watch(watch).await?;
+        self.called("watch");
+        Ok(changes)
     }
 
     async fn restore(&self, memories: Vec<Memory>) -> Result<RestoreReport> {

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 
 use super::{MAX_LIGHT_EXAMINED, Shared};
 use crate::engine::gate::record_rows;
-use crate::engine::pages::{self, DocumentsOf};
+use crate::engine::pages::DocumentsOf;
 use crate::engine::recall;
 use crate::engine::session::{Found, Put, Reader, Work, Writer};
 use crate::engine::spaces::{self, AskedSpaces};
@@ -68,10 +68,7 @@ impl<E: Engine> DocumentStore for ProviderDocuments<E> {
 
     async fn query(&self, query: &DocumentQuery) -> Result<DocumentPage> {
         let work = async {
-            let open = self.shared.ready().await?;
-            let has_places = open.has_document_places().await;
-            let work: Work<E::Session, _, _> = |reader, asked| Box::pin(pages::documents(reader, asked));
-            let page = self.shared.look(&open, query, query.is_heavy(), has_places, work).await?;
+            let page = self.shared.documents(Access::Read, query).await?;
             record_rows(page.documents.len());
             Ok(page)
         };
@@ -87,7 +84,7 @@ impl<E: Engine> DocumentStore for ProviderDocuments<E> {
             }
             let work: Work<E::Session, _, _> = |reader, asked| Box::pin(recall::documents(reader, asked));
             let recall = recall.read_in(open.settings.language);
-            let recalled = self.shared.look(&open, &recall, recall.query.is_heavy(), true, work).await?;
+            let recalled = self.shared.look(&open, Access::Read, &recall, recall.query.is_heavy(), true, work).await?;
             record_rows(recalled.hits.len());
             Ok(recalled)
         };

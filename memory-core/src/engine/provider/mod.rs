@@ -1,11 +1,15 @@
 //! The whole contract over an engine.
 
 mod documents;
+mod progress;
 mod remove;
 mod restore;
 mod store;
+mod tail;
+mod tell;
 #[cfg(test)]
 mod tests;
+mod watcher;
 
 use std::panic::resume_unwind;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
@@ -27,16 +31,19 @@ use super::retry::Retry;
 use super::session::{Reader, Work, Writer};
 use super::settings::{Config, EngineSettings};
 use super::spaces::{self, AskedSpaces};
-use super::watch::{Watch, Watching};
+use super::watch::Watching;
 use super::{Access, Engine};
 use crate::cursor::CursorKey;
 use crate::provider::check_batch;
 use crate::{
-    Backfill, Blocks, Collection, DocumentStore, Error, ErrorKind, Health, Memory, MemoryId, MemoryPage, MemoryPatch,
-    MemoryProvider, MemoryQuery, MemoryRecall, NewMemory, Outcome, Recalled, RestoreReport, Result, SpaceLevel,
-    SpaceQuery, Timestamp, Updated,
+    Backfill, Blocks, Changes, Collection, DocumentPage, DocumentQuery, DocumentStore, Error, ErrorKind, Health,
+    Memory, MemoryId, MemoryPage, MemoryPatch, MemoryProvider, MemoryQuery, MemoryRecall, NewMemory, Outcome, Recalled,
+    RestoreReport, Result, SpaceLevel, SpaceQuery, Timestamp, Updated, Watch,
 };
 use documents::ProviderDocuments;
+use tail::Tail;
+pub use watcher::HEARTBEAT;
+use watcher::Watcher;
 
 /// A backfill that has at most so many records left to go over is completed by the call that needs it (L7). An engine that estimates how
 /// many are left counts up to here.
@@ -62,6 +69,8 @@ struct Shared<E: Engine> {
     gate: Gate,
     /// Set by `init`, taken by `shutdown`.
     open: RwLock<Option<Arc<Open<E>>>>,
+    /// The end of the feed, while anybody watches.
+    tail: Tail,
 }
 
 /// An engine that is open, with what its calls share.
@@ -97,7 +106,7 @@ impl<E: Engine> Provider<E> {
     pub(crate) fn with_config(config: E::Config) -> Self {
         let settings = config.settings();
         let gate = Gate::new(E::NAME, settings.deadline);
-        Self { shared: Arc::new(Shared { config, settings, gate, open: RwLock::default() }) }
+        Self { shared: Arc::new(Shared { config, settings, gate, open: RwLock::default(), tail: Tail::default() }) }
     }
 
     /// How it was configured.
@@ -162,6 +171,7 @@ impl<E: Engine> MemoryProvider for Provider<E> {
 
     async fn shutdown(&self) -> Result<()> {
         let work = async {
+            self.shared.tail.close();
             // The gate let the calls in flight finish.
             match self.shared.set_open(None) {
                 Some(open) => open.engine.close().await,
@@ -217,9 +227,7 @@ impl<E: Engine> MemoryProvider for Provider<E> {
 
     async fn query(&self, query: &MemoryQuery) -> Result<MemoryPage> {
         let work = async {
-            let open = self.shared.ready().await?;
-            let work: Work<E::Session, _, _> = |reader, asked| Box::pin(pages::memories(reader, asked));
-            let page = self.shared.look(&open, query, query.is_heavy(), true, work).await?;
+            let page = self.shared.memories(Access::Read, query).await?;
             record_rows(page.memories.len());
             Ok(page)
         };
@@ -231,7 +239,7 @@ impl<E: Engine> MemoryProvider for Provider<E> {
             let open = self.shared.ready().await?;
             let work: Work<E::Session, _, _> = |reader, asked| Box::pin(recall::memories(reader, asked));
             let recall = recall.read_in(open.settings.language);
-            let recalled = self.shared.look(&open, &recall, recall.query.is_heavy(), true, work).await?;
+            let recalled = self.shared.look(&open, Access::Read, &recall, recall.query.is_heavy(), true, work).await?;
             record_rows(recalled.hits.len());
             Ok(recalled)
         };
@@ -246,6 +254,11 @@ impl<E: Engine> MemoryProvider for Provider<E> {
             self.shared.list(&open, None, query, work).await
         };
         self.shared.gate.read("spaces", work).await
+    }
+
+    async fn watch(&self, watch: &Watch) -> Result<Changes> {
+        let watcher = self.shared.gate.read("watch", Watcher::begin(&self.shared, watch)).await?;
+        Ok(watcher.into_changes())
     }
 
     async fn restore(&self, memories: Vec<Memory>) -> Result<RestoreReport> {
@@ -281,6 +294,21 @@ impl<E: Engine> Shared<E> {
         if is_heavy { self.gate.permit().await.map(|permit| Some(Arc::new(permit))) } else { Ok(None) }
     }
 
+    /// The page of a query of the ledger.
+    async fn memories(&self, access: Access, query: &MemoryQuery) -> Result<MemoryPage> {
+        let open = self.ready().await?;
+        let work: Work<E::Session, _, _> = |reader, asked| Box::pin(pages::memories(reader, asked));
+        self.look(&open, access, query, query.is_heavy(), true, work).await
+    }
+
+    /// The page of a query of documents.
+    async fn documents(&self, access: Access, query: &DocumentQuery) -> Result<DocumentPage> {
+        let open = self.ready().await?;
+        let has_places = open.has_document_places().await;
+        let work: Work<E::Session, _, _> = |reader, asked| Box::pin(pages::documents(reader, asked));
+        self.look(&open, access, query, query.is_heavy(), has_places, work).await
+    }
+
     /// The levels of a query of spaces. One that seemed light and has examined many records begins anew, with a permit (L8).
     async fn list(
         &self,
@@ -308,6 +336,7 @@ impl<E: Engine> Shared<E> {
     async fn look<Q, T>(
         &self,
         open: &Arc<Open<E>>,
+        access: Access,
         question: &Q,
         mut is_heavy: bool,
         has_places: bool,
@@ -322,7 +351,7 @@ impl<E: Engine> Shared<E> {
             let permit = self.permit(is_heavy).await?;
             let watching = Watching::new(until, (!is_heavy).then_some(MAX_LIGHT_EXAMINED));
             let asked = Asked { query: question.clone(), key: open.key.clone(), watch: watching.watch(), has_places };
-            let found = open.run_watched(permit, &watching, Access::Read, asked, work).await;
+            let found = open.run_watched(permit, &watching, access, asked, work).await;
             if !watching.is_spent() {
                 return found;
             }
@@ -374,7 +403,7 @@ impl<E: Engine> Open<E> {
     async fn run_watched<A, T>(
         self: &Arc<Self>,
         permit: Option<Arc<Permit>>,
-        watch: &Watch,
+        watch: &super::watch::Watch,
         access: Access,
         argument: A,
         work: Work<E::Session, A, T>,

@@ -1,0 +1,149 @@
+//! The end of the feed, which all watches of a provider share: one task reads it and waits for the engine, as long as anybody watches.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{Notify, watch};
+use tokio::time::sleep;
+
+use super::{Shared, after};
+use crate::Result;
+use crate::engine::session::Reader;
+use crate::engine::{Access, Engine, FeedEntry, FeedPage, FeedPosition};
+
+/// How many entries a watch takes at once.
+pub(super) const PAGE: usize = 256;
+/// How many entries are kept, for watches that are a little behind.
+const RECENT: usize = 1_024;
+/// How long the task rests after each page, so that changes that come one after the other wake the watches less often.
+const REST: Duration = Duration::from_millis(10);
+/// How long the task waits at most before it looks whether something was missed, and after the engine could not wait.
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
+const AFTER_FAILURE: Duration = Duration::from_secs(1);
+
+/// What the task has read last.
+#[derive(Debug, Default)]
+pub(super) struct Tail {
+    /// `None` while no task reads.
+    recent: Mutex<Option<Recent>>,
+    /// Has a receiver for each watch. Sends when there is something new, or when no task reads any more.
+    news: watch::Sender<()>,
+    closing: Notify,
+}
+
+/// The entries behind one place and up to another.
+#[derive(Debug)]
+struct Recent {
+    behind: FeedPosition,
+    entries: VecDeque<Arc<FeedEntry>>,
+    reached: FeedPosition,
+}
+
+/// Some entries, and up to where they go.
+#[derive(Debug)]
+pub(super) struct Entries {
+    pub(super) entries: Vec<Arc<FeedEntry>>,
+    pub(super) reached: FeedPosition,
+}
+
+impl Tail {
+    /// What tells a watch to look again.
+    pub(super) fn subscribe(&self) -> watch::Receiver<()> {
+        self.news.subscribe()
+    }
+
+    /// The next entries behind a place; none, reaching no further, at the end. `None` where the tail does not go back so far.
+    pub(super) fn entries(&self, behind: &FeedPosition) -> Option<Entries> {
+        let recent = self.recent();
+        let recent = recent.as_ref().filter(|recent| recent.behind <= *behind)?;
+        // A watch that has read by itself may be ahead.
+        let end = (&recent.reached).max(behind);
+        let begin = recent.entries.partition_point(|entry| entry.position <= *behind);
+        let entries: Vec<_> = recent.entries.range(begin..).take(PAGE).cloned().collect();
+        let reached = match entries.last() {
+            Some(last) if begin + entries.len() < recent.entries.len() => &last.position,
+            _ => end,
+        };
+        Some(Entries { reached: reached.clone(), entries })
+    }
+
+    /// Ends the task, so that each watch looks again and finds the provider closed.
+    pub(super) fn close(&self) {
+        self.closing.notify_one();
+        self.news.send_replace(());
+    }
+
+    /// Starts the task, at the end of the feed, unless it goes on already.
+    pub(super) fn follow<E: Engine>(shared: &Arc<Shared<E>>, end: &FeedPosition) {
+        let mut recent = shared.tail.recent();
+        if recent.is_none() {
+            *recent = Some(Recent { behind: end.clone(), entries: VecDeque::new(), reached: end.clone() });
+            tokio::spawn(follow(Following(Arc::clone(shared)), end.clone()));
+        }
+    }
+
+    fn add(&self, page: FeedPage) {
+        if let Some(recent) = &mut *self.recent() {
+            recent.entries.extend(page.entries.into_iter().map(Arc::new));
+            recent.reached = page.reached;
+            while recent.entries.len() > RECENT
+                && let Some(oldest) = recent.entries.pop_front()
+            {
+                recent.behind = oldest.position.clone();
+            }
+        }
+        self.news.send_replace(());
+    }
+
+    fn recent(&self) -> MutexGuard<'_, Option<Recent>> {
+        self.recent.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<E: Engine> Shared<E> {
+    /// The next entries of the feed.
+    pub(super) async fn changes(&self, behind: &FeedPosition, most: usize) -> Result<FeedPage> {
+        let asked = (behind.clone(), most);
+        let work = async {
+            let open = self.ready().await?;
+            open.run(Access::ReadLatest, asked, |reader, (behind, most)| Box::pin(reader.changes(behind, *most))).await
+        };
+        self.gate.read("watch", work).await
+    }
+}
+
+/// Held by the task. However it ends, each watch then reads by itself, and the first that finds nothing new starts another one.
+struct Following<E: Engine>(Arc<Shared<E>>);
+
+impl<E: Engine> Drop for Following<E> {
+    fn drop(&mut self) {
+        *self.0.tail.recent() = None;
+        self.0.tail.news.send_replace(());
+    }
+}
+
+/// Reads the end of the feed until nobody watches, the provider is closed, or the engine fails, which each watch then learns by itself.
+async fn follow<E: Engine>(following: Following<E>, mut end: FeedPosition) {
+    let shared = &following.0;
+    loop {
+        let Ok(page) = shared.changes(&end, RECENT).await else { return };
+        if page.reached > end {
+            end = page.reached.clone();
+            shared.tail.add(page);
+            sleep(REST).await;
+            continue;
+        }
+        let Ok(open) = shared.open() else { return };
+        let changed = async {
+            if open.engine.changed(&end, after(LONGEST_WAIT)).await.is_err() {
+                sleep(AFTER_FAILURE).await;
+            }
+        };
+        tokio::select! {
+            () = shared.tail.news.closed() => return,
+            () = shared.tail.closing.notified() => return,
+            () = changed => {}
+        }
+    }
+}

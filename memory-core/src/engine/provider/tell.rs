@@ -1,0 +1,215 @@
+//! What the entries of a feed are to a watch: each is judged by itself, by the record as it is now (C3, C4).
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use crate::engine::session::Reader;
+use crate::engine::{FeedEntry, FeedPosition, FeedWrite};
+use crate::{
+    ChangeKind, Collection, Document, DocumentId, Documents, ErrorKind, Memory, MemoryId, Record, RecordId, Result,
+    Revision, Unreadable, Watch,
+};
+
+/// How many records are read at once, and after how many bytes a page ends.
+const SLICE: usize = 16;
+const PAGE_BYTES: usize = 4 << 20;
+
+/// Entries that concern a watch.
+pub(super) struct Noted {
+    pub(super) watch: Arc<Watch>,
+    pub(super) entries: Vec<Arc<FeedEntry>>,
+}
+
+/// What is told of them.
+pub(super) struct Told {
+    /// In the order of the entries.
+    pub(super) changes: Vec<(FeedPosition, ChangeKind)>,
+    /// The last entry that was looked at, where some are left.
+    pub(super) cut: Option<FeedPosition>,
+}
+
+/// The records of some entries as they are now. What is not there was removed since.
+#[derive(Default)]
+struct Present {
+    memories: HashMap<MemoryId, Result<Memory>>,
+    documents: HashMap<(Collection, DocumentId), Result<Document>>,
+}
+
+/// Whether a watch may have to tell of an entry. What lies outside of its spaces costs no more than this.
+pub(super) fn concerns(watch: &Watch, write: &FeedWrite) -> bool {
+    let (of, conditions) = (watch.of(), watch.conditions());
+    match write {
+        FeedWrite::Memory { space, .. } => of.has_memories() && conditions.covers(space),
+        FeedWrite::Document { collection, space, before, .. } => {
+            of.has_collection(collection)
+                && (conditions.covers(space) || before.as_deref().is_some_and(|before| conditions.covers(before)))
+        }
+        FeedWrite::Removal { collection, space, .. } => of.has_collection(collection) && conditions.covers(space),
+    }
+}
+
+/// What is told of entries that concern a watch.
+pub(super) async fn tell(reader: &mut impl Reader, noted: &Noted) -> Result<Told> {
+    let Noted { watch, entries } = noted;
+    let last: HashMap<_, _> = entries.iter().enumerate().map(|(place, entry)| (id_of(&entry.write), place)).collect();
+    // A later entry of the same record stands for this one.
+    let is_last = |place: usize, write: &FeedWrite| last.get(&id_of(write)) == Some(&place);
+    let (mut changes, mut bytes) = (Vec::new(), 0);
+    for (number, slice) in entries.chunks(SLICE).enumerate() {
+        let first = number * SLICE;
+        let due = || slice.iter().enumerate().filter(|(place, entry)| is_last(first + place, &entry.write));
+        let mut present = Present::read(reader, due().map(|(_, entry)| &entry.write)).await?;
+        for (place, entry) in slice.iter().enumerate() {
+            let kind = judge(watch, &entry.write, is_last(first + place, &entry.write), &mut present)?;
+            bytes += kind.as_ref().map_or(0, size);
+            changes.extend(kind.map(|kind| (entry.position.clone(), kind)));
+        }
+        if bytes >= PAGE_BYTES && first + slice.len() < entries.len() {
+            let cut = slice.last().map(|entry| entry.position.clone());
+            return Ok(Told { changes, cut });
+        }
+    }
+    Ok(Told { changes, cut: None })
+}
+
+/// What an entry is told as.
+///
+/// An entry is passed over only when a later one of the same record tells what there is to tell, whatever the watch has seen before: where
+/// the record has left since, the entry of that has a space in the scope; where it is gone, that of its removal does.
+fn judge(watch: &Watch, write: &FeedWrite, is_last: bool, present: &mut Present) -> Result<Option<ChangeKind>> {
+    let conditions = watch.conditions();
+    match write {
+        FeedWrite::Removal { .. } => Ok(Some(ChangeKind::Removed(id_of(write)))),
+        FeedWrite::Document { space, .. } if !conditions.covers(space) => Ok(Some(ChangeKind::Left(id_of(write)))),
+        _ if !is_last => Ok(None),
+        FeedWrite::Memory { id, .. } => match present.memories.remove(id) {
+            None => Ok(None),
+            Some(memory) => told(memory, write, |memory| match conditions.wants(&memory) {
+                true => Some(of_memory(memory)),
+                false => Some(ChangeKind::Left(id_of(write))),
+            }),
+        },
+        FeedWrite::Document { collection, id, revision, .. } => {
+            match present.documents.remove(&(collection.clone(), id.clone())) {
+                None => Ok(None),
+                Some(document) => told(document, write, |document| match document.revision.get() < *revision {
+                    // It was removed and put again.
+                    true => None,
+                    false if !conditions.covers(document.space_id.as_str()) => None,
+                    false if conditions.has_content::<Documents>(&document) => Some(of_document(document)),
+                    false => Some(ChangeKind::Left(id_of(write))),
+                }),
+            }
+        }
+    }
+}
+
+/// What a record is told as, or that it can't be read.
+fn told<R>(
+    record: Result<R>,
+    write: &FeedWrite,
+    tell: impl FnOnce(R) -> Option<ChangeKind>,
+) -> Result<Option<ChangeKind>> {
+    match record {
+        Ok(record) => Ok(tell(record)),
+        Err(error) if error.kind() == ErrorKind::Corrupt => {
+            let id = match id_of(write) {
+                RecordId::Memory(id) => id.to_string(),
+                RecordId::Document { id, .. } => id.to_string(),
+            };
+            Ok(Some(ChangeKind::Unreadable(Unreadable { id, reason: error.message().to_owned() })))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// How a memory is told that satisfies the conditions.
+pub(super) fn of_memory(memory: Memory) -> ChangeKind {
+    let is_first = memory.revision == Revision::FIRST;
+    let record = Record::Memory(memory);
+    if is_first { ChangeKind::Stored(record) } else { ChangeKind::Updated(record) }
+}
+
+/// How a document is told that satisfies the conditions.
+pub(super) fn of_document(document: Document) -> ChangeKind {
+    let is_first = document.revision == Revision::FIRST;
+    let record = Record::Document(document);
+    if is_first { ChangeKind::Stored(record) } else { ChangeKind::Updated(record) }
+}
+
+fn id_of(write: &FeedWrite) -> RecordId {
+    match write {
+        FeedWrite::Memory { id, .. } => RecordId::Memory(*id),
+        FeedWrite::Document { collection, id, .. } | FeedWrite::Removal { collection, id, .. } => {
+            RecordId::Document { collection: collection.clone(), id: id.clone() }
+        }
+    }
+}
+
+fn size(kind: &ChangeKind) -> usize {
+    match kind {
+        ChangeKind::Stored(Record::Memory(memory)) | ChangeKind::Updated(Record::Memory(memory)) => memory.size(),
+        ChangeKind::Stored(Record::Document(document)) | ChangeKind::Updated(Record::Document(document)) => {
+            document.size()
+        }
+        _ => 0,
+    }
+}
+
+impl Present {
+    /// Reads the records that were written.
+    async fn read(reader: &mut impl Reader, writes: impl Iterator<Item = &FeedWrite>) -> Result<Self> {
+        let (mut ids, mut of_collections) = (Vec::new(), BTreeMap::<&Collection, Vec<DocumentId>>::new());
+        for write in writes {
+            match write {
+                FeedWrite::Memory { id, .. } => ids.push(*id),
+                FeedWrite::Document { collection, id, .. } => {
+                    of_collections.entry(collection).or_default().push(id.clone());
+                }
+                FeedWrite::Removal { .. } => {}
+            }
+        }
+        let mut present = Self::default();
+        if !ids.is_empty() {
+            let found = reader.memories(&ids).await?.into_iter();
+            present.memories.extend(found.map(|(id, found)| (id, found.map(|found| found.record))));
+        }
+        for (collection, ids) in of_collections {
+            present.read_documents(reader, collection, &ids).await?;
+        }
+        Ok(present)
+    }
+
+    async fn read_documents(
+        &mut self,
+        reader: &mut impl Reader,
+        collection: &Collection,
+        ids: &[DocumentId],
+    ) -> Result<()> {
+        let mut is_damaged = false;
+        for found in reader.documents(collection, ids).await? {
+            match found {
+                Ok(found) => {
+                    let key = (collection.clone(), found.record.id.clone());
+                    self.documents.insert(key, Ok(found.record));
+                }
+                Err(error) if error.kind() == ErrorKind::Corrupt => is_damaged = true,
+                Err(error) => return Err(error),
+            }
+        }
+        if !is_damaged {
+            return Ok(());
+        }
+        // Only by itself a document tells that it is the damaged one.
+        for id in ids {
+            let key = (collection.clone(), id.clone());
+            if self.documents.contains_key(&key) {
+                continue;
+            }
+            if let Some(found) = reader.documents(collection, std::slice::from_ref(id)).await?.pop() {
+                self.documents.insert(key, found.map(|found| found.record));
+            }
+        }
+        Ok(())
+    }
+}
