@@ -44,6 +44,12 @@ pub enum Needs {
     Nothing,
     /// A harness that can damage a row.
     Damage,
+    /// An engine with a feed of changes.
+    Feed,
+    /// The same, and a harness that can damage a row.
+    DamageAndFeed,
+    /// The same, and a harness that can lose changes.
+    LostChanges,
     /// A server that a proxy can be put before.
     #[cfg(feature = "faults")]
     Server,
@@ -58,6 +64,9 @@ impl Needs {
         let (is_there, reason) = match self {
             Self::Nothing => return None,
             Self::Damage => (harness.can_damage(), "the harness can't damage rows"),
+            Self::Feed => (harness.can_watch(), "the engine has no feed"),
+            Self::DamageAndFeed => (harness.can_watch() && harness.can_damage(), "the harness can't damage rows"),
+            Self::LostChanges => (harness.can_watch() && harness.can_lose_changes(), "the harness can't lose changes"),
             #[cfg(feature = "faults")]
             Self::Server => (harness.faults().is_some(), "the harness has no server to cut off"),
             #[cfg(feature = "faults")]

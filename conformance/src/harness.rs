@@ -38,6 +38,34 @@ pub trait Harness: fmt::Debug + Send + Sync + 'static {
         false
     }
 
+    /// Whether the engine has a feed of changes. The cases that need it are ignored otherwise.
+    fn can_watch(&self) -> bool {
+        true
+    }
+
+    /// Whether [`Harness::drop_changes`], [`Harness::back_up`] and [`Harness::go_back`] work.
+    fn can_lose_changes(&self) -> bool {
+        false
+    }
+
+    /// Drops what the feed keeps, but for its newest entry, behind the provider's back.
+    async fn drop_changes(&self, namespace: &Namespace) -> Result<()> {
+        let _ = namespace;
+        Ok(())
+    }
+
+    /// Makes a backup of all that the namespace holds. No provider is open on it.
+    async fn back_up(&self, namespace: &Namespace) -> Result<()> {
+        let _ = namespace;
+        Ok(())
+    }
+
+    /// Puts the backup in the place of what the namespace holds. No provider is open on it.
+    async fn go_back(&self, namespace: &Namespace) -> Result<()> {
+        let _ = namespace;
+        Ok(())
+    }
+
     /// How to bring trouble between the engine and its server. `None` where there is no server, or where it can't be
     /// reached by another URL: the cases that need it are then reported as ignored. Needs the feature `faults`, as these cases do.
     #[cfg(feature = "faults")]

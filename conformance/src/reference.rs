@@ -1,7 +1,7 @@
 //! The reference provider as an engine under test.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use memory_core::{Clock, InMemory, MemoryProvider, Result};
@@ -13,6 +13,7 @@ use crate::namespace::Namespace;
 #[derive(Debug, Default)]
 pub struct Reference {
     open: Mutex<HashMap<String, InMemory>>,
+    backups: Mutex<HashMap<String, InMemory>>,
 }
 
 #[async_trait]
@@ -23,13 +24,39 @@ impl Harness for Reference {
 
     async fn open(&self, namespace: &Namespace) -> Result<Arc<dyn MemoryProvider>> {
         let clock = Arc::clone(&namespace.clock) as Arc<dyn Clock>;
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = locked(&self.open);
         let first = open.entry(namespace.name.clone()).or_default();
         Ok(Arc::new(first.reopen(clock, namespace.deadline)))
     }
 
     async fn remove(&self, namespace: &Namespace) -> Result<()> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner).remove(&namespace.name);
+        locked(&self.open).remove(&namespace.name);
+        locked(&self.backups).remove(&namespace.name);
         Ok(())
     }
+
+    fn can_lose_changes(&self) -> bool {
+        true
+    }
+
+    async fn drop_changes(&self, namespace: &Namespace) -> Result<()> {
+        locked(&self.open).get(&namespace.name).into_iter().for_each(InMemory::drop_changes);
+        Ok(())
+    }
+
+    async fn back_up(&self, namespace: &Namespace) -> Result<()> {
+        let copy = locked(&self.open).get(&namespace.name).map(InMemory::copy);
+        locked(&self.backups).extend(copy.map(|copy| (namespace.name.clone(), copy)));
+        Ok(())
+    }
+
+    async fn go_back(&self, namespace: &Namespace) -> Result<()> {
+        let backup = locked(&self.backups).get(&namespace.name).map(InMemory::copy);
+        locked(&self.open).extend(backup.map(|backup| (namespace.name.clone(), backup)));
+        Ok(())
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use futures::future::{join_all, try_join_all};
 use memory_core::{
-    DocumentQuery, DocumentSelection, Durability, ErrorKind, MemoryId, MemoryPatch, MemoryProvider, Outcome, Status,
+    DocumentQuery, DocumentSelection, Durability, ErrorKind, MemoryId, MemoryPatch, MemoryProvider, MemoryQuery,
+    Outcome, Status, Watch, Watched,
 };
 
 use crate::case::{CaseResult, Stage, chapter};
@@ -385,6 +386,7 @@ async fn assert_all_closed(provider: &dyn MemoryProvider, id: MemoryId) {
     let selection = DocumentSelection::ids(notes.clone(), [document_id("d")]).expect("a valid selection");
     let write = new_document("notes", "d", "a", "text");
     let document = write.apply(&document_id("d"), None, at(1)).expect("nothing is expected");
+    let watch = Watch::new(Watched::Memories, MemoryQuery::builder().all()).expect("a valid watch");
     let failures = [
         ("check_health", kind(provider.check_health().await)),
         ("store", kind(provider.store(memory.clone()).await)),
@@ -394,6 +396,7 @@ async fn assert_all_closed(provider: &dyn MemoryProvider, id: MemoryId) {
         ("update with nothing", kind(provider.update(id, MemoryPatch::new()).await)),
         ("get", kind(provider.get(id).await)),
         ("query", kind(provider.query(&query(|query| query.all())).await)),
+        ("watch", kind(provider.watch(&watch).await)),
         ("query with limit 0", kind(provider.query(&query(|query| query.all().limit(0))).await)),
         ("restore", kind(provider.restore(vec![memory.into_memory(MemoryId::from_bytes([1; 16]))]).await)),
         ("restore of nothing", kind(provider.restore(Vec::new()).await)),

@@ -11,6 +11,7 @@ mod reading;
 mod recall;
 mod spaces;
 mod text;
+mod watch;
 mod writing;
 
 use crate::case::Case;
@@ -27,6 +28,7 @@ pub fn all() -> Vec<Case> {
         documents::cases(),
         text::cases(),
         recall::cases(),
+        watch::cases(),
         #[cfg(feature = "faults")]
         faults::cases(),
         crate::model::cases(),

@@ -6,6 +6,7 @@ pub(crate) mod condition;
 pub(crate) mod naive;
 pub(crate) mod op;
 mod play;
+pub(crate) mod replica;
 mod sequence;
 mod soak;
 
@@ -27,7 +28,8 @@ const AT_ONCE: usize = 4;
 chapter!("model":
     random_sequences [
         "V7", "L1", "W1", "W2", "W3", "W4", "W5", "W6", "W7", "W8", "W12", "Q1", "Q2", "Q3", "Q4", "Q5", "Q6", "Q7", "S1",
-        "S2", "S3", "S4", "S5", "S8", "S9", "S10", "F1", "F2", "F3", "F4", "F5", "D1", "D3", "D4", "D5", "T2", "T3"
+        "S2", "S3", "S4", "S5", "S8", "S9", "S10", "F1", "F2", "F3", "F4", "F5", "D1", "D3", "D4", "D5", "T2", "T3", "C1", "C2",
+        "C3", "C4", "C5"
     ],
 );
 

@@ -1,8 +1,9 @@
 //! What can be called, in plain values from small alphabets, so that spaces, times, keys and ids collide often.
 
 use memory_core::{
-    DocumentWrite, Expect, IdempotencyKey, Kind, Ledger, MAX_LIMIT, MemoryId, MemoryPatch, MemoryQuery, NewMemory,
-    Order, QueryBuilder, Result, Revision, SpaceQuery, SpaceQueryBuilder, SpaceSelector, Status,
+    Collections, DocumentWrite, Expect, IdempotencyKey, Kind, Ledger, MAX_LIMIT, MemoryId, MemoryPatch, MemoryQuery,
+    NewMemory, Order, QueryBuilder, Result, Revision, SpaceQuery, SpaceQueryBuilder, SpaceSelector, Status, Watch,
+    WatchFrom, Watched,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -10,7 +11,7 @@ use proptest::prelude::{BoxedStrategy, Just, Strategy, any as arbitrary, prop_on
 use proptest::sample::select;
 
 use super::condition::{Condition, condition};
-use crate::fixture::{at, context, metadata, new_document, new_memory, trigger};
+use crate::fixture::{at, collection, context, metadata, new_document, new_memory, trigger};
 
 /// A call, and which of the open handles it goes to, counted round and round.
 #[derive(Debug, Clone)]
@@ -20,7 +21,8 @@ pub(crate) struct Call {
 }
 
 /// One call. A `slot` names the n-th id that the sequence made, counted round and round. A `StoreRun` is a batch of one item over and
-/// over again, without a key and at a few times. What is restored `twice` comes a second time in the same call.
+/// over again, without a key and at a few times. What is restored `twice` comes a second time in the same call. A `WatchOn` goes on with one of the
+/// watches that were begun.
 #[derive(Debug, Clone)]
 pub(crate) enum Op {
     Store(Item),
@@ -41,6 +43,8 @@ pub(crate) enum Op {
     RestoreDocuments { writes: Vec<Write>, twice: bool },
     Spaces(Tree),
     Collections,
+    Watch(Watching),
+    WatchOn { slot: usize },
     SetClock(i64),
     Reopen,
 }
@@ -111,6 +115,28 @@ pub(crate) struct Question {
     pub(crate) before: Option<i64>,
     pub(crate) statuses: Vec<Status>,
     pub(crate) exclude: Vec<usize>,
+}
+
+/// What is watched, and how it begins.
+#[derive(Debug, Clone)]
+pub(crate) struct Watching {
+    pub(crate) of: Of,
+    pub(crate) question: Question,
+    pub(crate) begins: Begins,
+}
+
+/// Which records are watched. Without collections there are no documents among them.
+#[derive(Debug, Clone)]
+pub(crate) struct Of {
+    pub(crate) memories: bool,
+    pub(crate) collections: Option<&'static [&'static str]>,
+}
+
+/// How a watch begins.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Begins {
+    WithASnapshot,
+    Now,
 }
 
 /// A selector of spaces.
@@ -218,6 +244,22 @@ impl Question {
     }
 }
 
+impl Watching {
+    /// The watch from there on.
+    pub(crate) fn build(&self, excluded: &[MemoryId], from: WatchFrom) -> Result<Watch> {
+        let collections = |names: &[&str]| match names {
+            [] => Collections::All,
+            names => Collections::Named(names.iter().map(|name| collection(name)).collect()),
+        };
+        let of = match (self.of.memories, self.of.collections) {
+            (_, None) => Watched::Memories,
+            (true, Some(names)) => Watched::Both(collections(names)),
+            (false, Some(names)) => Watched::Documents(collections(names)),
+        };
+        Ok(Watch::new(of, self.question.build(excluded))?.from(from))
+    }
+}
+
 impl Tree {
     /// The listing of a level, down to a depth.
     pub(crate) fn build(&self, under: Option<&str>, depth: usize) -> SpaceQueryBuilder {
@@ -278,6 +320,8 @@ const MERGES: &[&str] = &[
 const KEYS: &[&str] = &["k", "k2", "K"];
 const CONTENTS: &[&str] = &["red apple", "Red", "", "blue, pear!", "red blue", "café 東京"];
 const COLLECTIONS: &[&str] = &["c", "c-1"];
+/// All, where none is named.
+const WATCHED: &[&[&str]] = &[&[], &["c"], &["c-1", "d"]];
 pub(crate) const DOCUMENT_IDS: &[&str] = &["a", "a*", "ab", "A", "%"];
 /// Some are a part of a word, a key or a number, and find nothing.
 const TEXTS: &[&str] = &["red", "RED blue", "pear -apple", "", "*", "京 cafe", "\"café", "re", "k text 50"];
@@ -326,9 +370,18 @@ fn op() -> impl Strategy<Value = Op> {
             .prop_map(|(writes, twice)| Op::RestoreDocuments { writes, twice }),
         6 => tree().prop_map(Op::Spaces),
         1 => Just(Op::Collections),
+        3 => watching().prop_map(Op::Watch),
+        6 => slot().prop_map(|slot| Op::WatchOn { slot }),
         1 => select(TIMES).prop_map(Op::SetClock),
         1 => Just(Op::Reopen),
     ]
+}
+
+fn watching() -> impl Strategy<Value = Watching> {
+    let of = (arbitrary::<bool>(), option::weighted(0.7, select(WATCHED)));
+    let of = of.prop_map(|(memories, collections)| Of { memories: memories || collections.is_none(), collections });
+    let begins = select(&[Begins::WithASnapshot, Begins::Now][..]);
+    (of, question(), begins).prop_map(|(of, question, begins)| Watching { of, question, begins })
 }
 
 fn tree() -> impl Strategy<Value = Tree> {

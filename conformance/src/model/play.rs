@@ -4,14 +4,16 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::StreamExt as _;
 use memory_core::{
-    BOUNDARIES, Clock as _, Count, Cursor, Document, DocumentId, DocumentQuery, DocumentSelection, DocumentStore,
-    Error, Expect, Memory, MemoryId, MemoryProvider, Outcome, Result, Revision, SpaceLevel, SpaceQueryBuilder, Status,
-    Timestamp,
+    BOUNDARIES, ChangeKind, Clock as _, Count, Cursor, Document, DocumentId, DocumentQuery, DocumentSelection,
+    DocumentStore, Error, Expect, Memory, MemoryId, MemoryProvider, Outcome, Result, Revision, SpaceLevel,
+    SpaceQueryBuilder, Status, Timestamp, WatchFrom,
 };
 
 use super::naive::{Answer, Naive, json};
-use super::op::{Ask, Call, DOCUMENT_IDS, Item, Op, Patch, Question, Restored, Tree, Write};
+use super::op::{Ask, Begins, Call, DOCUMENT_IDS, Item, Op, Patch, Question, Restored, Tree, Watching, Write};
+use super::replica::Replica;
 use super::sequence::Sequence;
 use crate::case::{Settings, Stage};
 use crate::fixture::{at, collection, document_id};
@@ -47,9 +49,11 @@ async fn play_on(stage: Stage, sequence: Sequence) -> Step {
         handles.push(opened(&stage).await?);
     }
     let document_ids = DOCUMENT_IDS.iter().map(|id| document_id(id)).collect();
-    let mut sides = Sides { stage, handles, model: Naive::default(), document_ids };
+    let (model, watches) = (Naive::default(), Vec::new());
+    let mut sides = Sides { stage, handles, model, document_ids, watches };
     for (number, call) in sequence.calls.iter().enumerate() {
         sides.step(call).await.map_err(|difference| format!("call {number}: {difference}"))?;
+        sides.model.remember_places();
     }
     sides.compare_everything().await.map_err(|difference| format!("in the end: {difference}"))
 }
@@ -66,6 +70,15 @@ struct Sides {
     model: Naive,
     /// Those that calls choose from, also when nothing is there under them.
     document_ids: Vec<DocumentId>,
+    watches: Vec<Begun>,
+}
+
+/// A watch that goes on from its token, and what it has told so far.
+struct Begun {
+    watching: Watching,
+    excluded: Vec<MemoryId>,
+    from: WatchFrom,
+    replica: Replica,
 }
 
 /// What a query asks for.
@@ -131,6 +144,11 @@ impl Sides {
             Op::Collections => {
                 same("collections", self.documents(handle).collections().await, Ok(self.model.collections()))
             }
+            Op::Watch(watching) => self.watch(handle, watching).await,
+            Op::WatchOn { slot } => match slot.checked_rem(self.watches.len()) {
+                Some(place) => self.watch_on(handle, place).await,
+                None => Ok(()),
+            },
             Op::SetClock(millis) => {
                 self.stage.namespace().clock.set(at(*millis));
                 Ok(())
@@ -343,6 +361,59 @@ impl Sides {
         }
     }
 
+    /// Begins a watch. What is there already comes with the snapshot, or is known to whoever watches from now on.
+    async fn watch(&mut self, handle: usize, watching: &Watching) -> Step {
+        let excluded = self.excluded(&watching.question);
+        let expected = self.model.watched(watching, &excluded);
+        let begins = match watching.begins {
+            Begins::WithASnapshot => WatchFrom::Beginning,
+            Begins::Now => WatchFrom::Now,
+        };
+        let watch = watching.build(&excluded, begins.clone());
+        if let (Err(_), _) | (_, Err(_)) = (&watch, &expected) {
+            return same("watch", watch.map(drop), expected.map(drop));
+        }
+        if !self.stage.harness().can_watch() {
+            return Ok(());
+        }
+        let mut replica = Replica::default();
+        if let Begins::Now = watching.begins {
+            let expected = expected.unwrap_or_default();
+            let known = self.model.records().into_iter().filter(|(_, json)| expected.contains(json));
+            known.for_each(|(record, _)| replica.hold(&record));
+        }
+        self.watches.push(Begun { watching: watching.clone(), excluded, from: begins, replica });
+        self.watch_on(handle, self.watches.len() - 1).await
+    }
+
+    /// Goes on with a watch until it has told everything, which then is what the model has.
+    async fn watch_on(&mut self, handle: usize, place: usize) -> Step {
+        let begun = &mut self.watches[place];
+        let failed = |error: Error| format!("watch: it does not go on: {error:?}");
+        let watch = begun.watching.build(&begun.excluded, begun.from.clone()).map_err(failed)?;
+        let provider = &self.handles[handle % self.handles.len()];
+        let mut changes = provider.watch(&watch).await.map_err(failed)?;
+        loop {
+            let change = changes.next().await.ok_or("watch: it has ended")?.map_err(failed)?;
+            begun.replica.apply(&change.kind).map_err(|wrong| format!("watch: {wrong}"))?;
+            begun.from = change.token.into();
+            if change.kind == ChangeKind::Reached {
+                break;
+            }
+        }
+        let stranger = begun.replica.told().find(|id| !self.model.was_watched(id, &begun.watching));
+        if let Some(stranger) = stranger {
+            return Err(format!("watch: {stranger:?} was never where it looks"));
+        }
+        let expected =
+            self.model.watched(&begun.watching, &begun.excluded).map_err(|kind| format!("watch: {kind:?}"))?;
+        let told = begun.replica.records();
+        if told == expected {
+            return Ok(());
+        }
+        Err(format!("watch: {:?} has told\n  {told:#?}\nand the model has\n  {expected:#?}", begun.watching))
+    }
+
     async fn levels(&self, handle: usize, tree: &Tree, query: SpaceQueryBuilder) -> Step<Vec<SpaceLevel>> {
         let refused = |error: Error| format!("spaces: a listing is refused: {error:?}");
         let query = query.build().map_err(refused)?;
@@ -354,7 +425,10 @@ impl Sides {
     }
 
     /// Everything that the engine holds, and all that the model does.
-    async fn compare_everything(&self) -> Step {
+    async fn compare_everything(&mut self) -> Step {
+        for place in 0..self.watches.len() {
+            self.watch_on(place, place).await?;
+        }
         let ask = Ask::everything(EVERYTHING);
         let question = Question { ask, after: None, before: None, statuses: vec![], exclude: vec![] };
         for handle in 0..self.handles.len() {

@@ -76,6 +76,26 @@ impl Harness for OnDemand {
         self.engine().is_ok_and(Harness::can_damage)
     }
 
+    fn can_watch(&self) -> bool {
+        self.engine().is_ok_and(Harness::can_watch)
+    }
+
+    fn can_lose_changes(&self) -> bool {
+        self.engine().is_ok_and(Harness::can_lose_changes)
+    }
+
+    async fn drop_changes(&self, namespace: &Namespace) -> Result<()> {
+        self.engine()?.drop_changes(namespace).await
+    }
+
+    async fn back_up(&self, namespace: &Namespace) -> Result<()> {
+        self.engine()?.back_up(namespace).await
+    }
+
+    async fn go_back(&self, namespace: &Namespace) -> Result<()> {
+        self.engine()?.go_back(namespace).await
+    }
+
     #[cfg(feature = "faults")]
     fn faults(&self) -> Option<&dyn Faults> {
         self.engine().ok()?.faults()

@@ -8,10 +8,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use async_trait::async_trait;
 use memory_core::plugin::Plugin;
 use memory_core::{
-    BOUNDARIES, Backfill, Clock as _, Context, ContextPatch, DocumentStore, Error, ErrorKind, Health, InMemory,
-    IntoDynProvider, Json, Memory, MemoryId, MemoryPage, MemoryPatch, MemoryProvider, MemoryQuery, MemoryRecall,
-    Metadata, MetadataPatch, NewMemory, Number, Recall, Recalled, RestoreReport, Result, Revision, SpaceId, SpaceLevel,
-    SpaceQuery, SpaceQueryBuilder, SystemClock, Timestamp, Trigger, Updated,
+    BOUNDARIES, Backfill, Changes, Clock as _, Context, ContextPatch, DocumentStore, Error, ErrorKind, Health,
+    InMemory, IntoDynProvider, Json, Memory, MemoryId, MemoryPage, MemoryPatch, MemoryProvider, MemoryQuery,
+    MemoryRecall, Metadata, MetadataPatch, NewMemory, Number, Recall, Recalled, RestoreReport, Result, Revision,
+    SpaceId, SpaceLevel, SpaceQuery, SpaceQueryBuilder, SystemClock, Timestamp, Trigger, Updated, Watch,
 };
 use tokio::sync::{Semaphore, SemaphorePermit};
 
@@ -19,6 +19,7 @@ use crate::documents::BrokenDocuments;
 use crate::flaw::Flaw;
 use crate::naive::Naive;
 use crate::plugin::BrokenPlugin;
+use crate::watch::{self, Given};
 
 /// A provider that passes every call on, apart from its flaw.
 #[derive(Debug)]
@@ -35,6 +36,8 @@ pub(crate) struct Broken {
     is_held: AtomicBool,
     /// What calls wait for with [`Flaw::LightCallsWaitForHeavyOnes`].
     turns: Semaphore,
+    /// For [`Flaw::WatchTokensEndWithTheirHandle`].
+    tokens: Given,
 }
 
 impl Broken {
@@ -49,6 +52,7 @@ impl Broken {
             half,
             is_held: AtomicBool::new(false),
             turns: Semaphore::new(2),
+            tokens: Given::default(),
         }
     }
 
@@ -288,6 +292,10 @@ impl MemoryProvider for Broken {
             }
         }
         Ok(levels)
+    }
+
+    async fn watch(&self, watch: &Watch) -> Result<Changes> {
+        watch::watch(self.inner(), self.flaw, &self.tokens, watch).await
     }
 
     async fn restore(&self, mut memories: Vec<Memory>) -> Result<RestoreReport> {

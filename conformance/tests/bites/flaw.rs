@@ -102,6 +102,19 @@ pub(crate) enum Flaw {
     RecallCutsCandidates,
     RecallForgetsUpdates,
 
+    // Changes.
+    WatchIgnoresWithin,
+    WatchTokenMeansNow,
+    WatchTokensEndWithTheirHandle,
+    WatchGoesOnAfterALoss,
+    WatchHasAGapBehindItsSnapshot,
+    WatchOmitsLeft,
+    WatchOmitsRemovals,
+    WatchLooksForWhatIsNew,
+    WatchTellsTwiceInDisorder,
+    WatchEndsWithoutAWord,
+    WatchIsReachedTooSoon,
+
     // Between a provider and its server.
     GoesAroundTheProxy,
     LostAnswersAreNotDone,

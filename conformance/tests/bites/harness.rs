@@ -15,13 +15,14 @@ use crate::flaw::Flaw;
 pub(crate) struct BrokenHarness {
     flaw: Flaw,
     open: Mutex<HashMap<String, InMemory>>,
+    backups: Mutex<HashMap<String, InMemory>>,
     /// What all handles of [`Broken`] share.
     half: Arc<Mutex<BTreeSet<MemoryId>>>,
 }
 
 impl BrokenHarness {
     pub(crate) fn new(flaw: Flaw) -> Arc<Self> {
-        Arc::new(Self { flaw, open: Mutex::default(), half: Arc::default() })
+        Arc::new(Self { flaw, open: Mutex::default(), backups: Mutex::default(), half: Arc::default() })
     }
 }
 
@@ -45,6 +46,29 @@ impl Harness for BrokenHarness {
 
     async fn remove(&self, namespace: &Namespace) -> Result<()> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner).remove(&namespace.name);
+        Ok(())
+    }
+    fn can_lose_changes(&self) -> bool {
+        true
+    }
+
+    async fn drop_changes(&self, namespace: &Namespace) -> Result<()> {
+        let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        open.get(&namespace.name).into_iter().for_each(InMemory::drop_changes);
+        Ok(())
+    }
+
+    async fn back_up(&self, namespace: &Namespace) -> Result<()> {
+        let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let copy = open.get(&namespace.name).map(|data| (namespace.name.clone(), data.copy()));
+        self.backups.lock().unwrap_or_else(PoisonError::into_inner).extend(copy);
+        Ok(())
+    }
+
+    async fn go_back(&self, namespace: &Namespace) -> Result<()> {
+        let backups = self.backups.lock().unwrap_or_else(PoisonError::into_inner);
+        let copy = backups.get(&namespace.name).map(|data| (namespace.name.clone(), data.copy()));
+        self.open.lock().unwrap_or_else(PoisonError::into_inner).extend(copy);
         Ok(())
     }
 }

@@ -8,6 +8,7 @@ mod harness;
 mod naive;
 mod plugin;
 mod report;
+mod watch;
 mod wired;
 
 use std::process::ExitCode;
@@ -151,6 +152,27 @@ const BITES: &[(&str, Flaw, &str)] = &[
     ("recall_drops_the_window", Flaw::RecallDropsTheWindow, "recall.a_turn_is_found_by_the_turns_beside_it"),
     ("recall_cuts_candidates", Flaw::RecallCutsCandidates, "recall.random_corpora_are_ranked_as_by_an_oracle"),
     ("recall_forgets_updates", Flaw::RecallForgetsUpdates, "recall.writes_show_in_the_next_recall"),
+    ("watch_ignores_within", Flaw::WatchIgnoresWithin, "watch.nothing_outside_of_within_shows"),
+    ("watch_token_means_now", Flaw::WatchTokenMeansNow, "watch.a_token_goes_on_behind_its_change"),
+    ("watch_tokens_end_with_their_handle", Flaw::WatchTokensEndWithTheirHandle, "watch.a_token_survives_a_restart"),
+    ("watch_goes_on_after_a_cut", Flaw::WatchGoesOnAfterALoss, "watch.a_feed_that_was_cut_is_reset"),
+    ("watch_ignores_the_epoch", Flaw::WatchGoesOnAfterALoss, "watch.a_storage_that_went_back_is_reset"),
+    (
+        "watch_has_a_gap_behind_its_snapshot",
+        Flaw::WatchHasAGapBehindItsSnapshot,
+        "watch.a_snapshot_goes_on_as_the_feed",
+    ),
+    ("watch_omits_left", Flaw::WatchOmitsLeft, "watch.what_has_left_is_told_by_its_id"),
+    ("watch_omits_moves", Flaw::WatchOmitsLeft, "watch.documents_that_move_arrive_and_leave"),
+    ("watch_omits_removals", Flaw::WatchOmitsRemovals, "watch.documents_that_are_put_again_come_behind_their_removal"),
+    ("watch_skips_late_commits", Flaw::WatchLooksForWhatIsNew, "watch.late_and_backdated_rows_come"),
+    (
+        "watch_tells_twice_in_disorder",
+        Flaw::WatchTellsTwiceInDisorder,
+        "watch.a_record_comes_in_the_order_of_its_revisions",
+    ),
+    ("watch_is_reached_too_soon", Flaw::WatchIsReachedTooSoon, "watch.what_was_there_is_told_before_it_is_reached"),
+    ("watch_ends_without_a_word", Flaw::WatchEndsWithoutAWord, "watch.a_watch_ends_with_its_handle"),
     ("goes_around_the_proxy", Flaw::GoesAroundTheProxy, "faults.requests_cut_in_the_middle_are_whole_or_none"),
     ("lost_answers_are_not_done", Flaw::LostAnswersAreNotDone, "faults.answers_cut_in_the_middle_leave_one_write"),
     ("stores_are_repeated", Flaw::StoresAreRepeated, "faults.answers_cut_in_the_middle_leave_one_write"),
@@ -184,6 +206,9 @@ const RANDOM_BITES: &[(&str, Flaw)] = &[
     ("text_matches_within_words", Flaw::TextMatchesWithinWords),
     ("keys_are_words", Flaw::KeysAreWords),
     ("spaces_count_others", Flaw::SpacesCountOthers),
+    ("watch_omits_left", Flaw::WatchOmitsLeft),
+    ("watch_omits_removals", Flaw::WatchOmitsRemovals),
+    ("watch_ignores_within", Flaw::WatchIgnoresWithin),
     ("puts_are_partly_applied", Flaw::PutsArePartlyApplied),
 ];
 const SETTINGS: Settings = Settings { seed: 20_260_101, sequences: 200 };

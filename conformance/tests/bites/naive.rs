@@ -274,7 +274,7 @@ impl Naive {
 }
 
 /// The first page of the same query, with a change; without offset and what is excluded.
-fn again(
+pub(crate) fn again(
     query: &MemoryQuery,
     change: impl FnOnce(QueryBuilder<Ledger>) -> QueryBuilder<Ledger>,
 ) -> QueryBuilder<Ledger> {

@@ -13,10 +13,10 @@ use conformance::fault::Faults;
 use conformance::{Harness, Namespace};
 use futures::future::BoxFuture;
 use memory_core::{
-    Backfill, Clock, Collection, Document, DocumentId, DocumentPage, DocumentQuery, DocumentRecall, DocumentSelection,
-    DocumentStore, DocumentWrite, Error, ErrorKind, Health, InMemory, Memory, MemoryId, MemoryPage, MemoryPatch,
-    MemoryProvider, MemoryQuery, MemoryRecall, NewMemory, Outcome, Recalled, RestoreReport, Result, SpaceLevel,
-    SpaceQuery, Updated,
+    Backfill, Changes, Clock, Collection, Document, DocumentId, DocumentPage, DocumentQuery, DocumentRecall,
+    DocumentSelection, DocumentStore, DocumentWrite, Error, ErrorKind, Health, InMemory, Memory, MemoryId, MemoryPage,
+    MemoryPatch, MemoryProvider, MemoryQuery, MemoryRecall, NewMemory, Outcome, Recalled, RestoreReport, Result,
+    SpaceLevel, SpaceQuery, Updated, Watch,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -287,6 +287,11 @@ impl MemoryProvider for Wired {
     async fn spaces(&self, query: &SpaceQuery) -> Result<Vec<SpaceLevel>> {
         let query = query.clone();
         self.0.read(|inner| async move { inner.spaces(&query).await }).await
+    }
+
+    async fn watch(&self, watch: &Watch) -> Result<Changes> {
+        let watch = watch.clone();
+        self.0.read(|inner| async move { inner.watch(&watch).await }).await
     }
 
     async fn restore(&self, memories: Vec<Memory>) -> Result<RestoreReport> {

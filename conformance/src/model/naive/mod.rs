@@ -13,12 +13,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use memory_core::{
     Collection, ContextPatch, Document, DocumentId, DocumentWrite, ErrorKind, Expect, Memory, MemoryId, MemoryPatch,
-    Metadata, MetadataPatch, NewMemory, Order, RestoreReport, Revision, Timestamp, Updated,
+    Metadata, MetadataPatch, NewMemory, Order, Record, RecordId, RestoreReport, Revision, Timestamp, Updated,
 };
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::op::{Ask, Question, Selector};
+use super::op::{Ask, Question, Selector, Watching};
 use filter::View;
 
 /// What a call must answer. A call that is refused has done nothing.
@@ -29,6 +29,8 @@ pub(crate) type Answer<T> = Result<T, ErrorKind>;
 pub(crate) struct Naive {
     memories: Vec<Memory>,
     documents: Vec<Document>,
+    /// In which spaces documents have been.
+    places: BTreeSet<(Collection, DocumentId, String)>,
 }
 
 impl Naive {
@@ -191,7 +193,7 @@ impl Naive {
         if (1..named.len()).any(|place| named[..place].contains(&named[place])) {
             return Err(ErrorKind::InvalidInput);
         }
-        let mut all = Self { memories: Vec::new(), documents: self.documents.clone() };
+        let mut all = Self { documents: self.documents.clone(), ..Self::default() };
         let put = |(place, write)| all.put(write, made.get(place).cloned(), now);
         let put = writes.into_iter().enumerate().map(put).collect::<Answer<_>>()?;
         self.documents = all.documents;
@@ -278,6 +280,56 @@ impl Naive {
         names
     }
 
+    /// Everything that a watch has to have told of that is there and satisfies its query, as JSON, in the order of the bytes (C1 to C4).
+    pub(crate) fn watched(&self, watching: &Watching, excluded: &[MemoryId]) -> Answer<Vec<String>> {
+        let Watching { of, question, .. } = watching;
+        let Question { ask, after, before, statuses, .. } = question;
+        let has_more = after.is_some() || before.is_some() || !statuses.is_empty() || !excluded.is_empty();
+        if !of.memories && has_more {
+            return Err(ErrorKind::InvalidInput);
+        }
+        let mut found = if of.memories { self.query(question, excluded)? } else { vec![] };
+        if let Some(names) = of.collections {
+            refuse_field(ask, "status")?;
+            for collection in self.collections() {
+                if names.is_empty() || names.contains(&collection.as_str()) {
+                    found.extend(self.query_documents(&collection, ask)?);
+                }
+            }
+        }
+        found.sort_unstable();
+        Ok(found)
+    }
+
+    /// All records, each with its JSON.
+    pub(crate) fn records(&self) -> Vec<(Record, String)> {
+        let memories = self.memories.iter().map(|memory| (Record::Memory(memory.clone()), json(memory)));
+        let documents = self.documents.iter().map(|document| (Record::Document(document.clone()), json(document)));
+        memories.chain(documents).collect()
+    }
+
+    /// Whether a record has ever been where a watch may see it (C4).
+    pub(crate) fn was_watched(&self, id: &RecordId, Watching { of, question, .. }: &Watching) -> bool {
+        match id {
+            RecordId::Memory(id) => {
+                of.memories && self.get(*id).is_some_and(|memory| is_in_scope(&question.ask, memory.space_id.as_str()))
+            }
+            RecordId::Document { collection, id } => {
+                let names = of.collections.filter(|names| names.is_empty() || names.contains(&collection.as_str()));
+                let mut places = self.places.iter().filter(|place| place.0 == *collection && place.1 == *id);
+                names.is_some() && places.any(|place| is_in_scope(&question.ask, &place.2))
+            }
+        }
+    }
+
+    /// Remembers where documents are.
+    pub(crate) fn remember_places(&mut self) {
+        let place = |document: &Document| {
+            (document.collection.clone(), document.id.clone(), document.space_id.as_str().to_owned())
+        };
+        self.places.extend(self.documents.iter().map(place));
+    }
+
     fn found_documents(&self, collection: &Collection, ask: &Ask) -> Answer<Vec<&Document>> {
         refuse_field(ask, "status")?;
         let mut found: Vec<_> = self.documents.iter().collect();
@@ -301,13 +353,18 @@ pub(crate) fn json(record: &impl Serialize) -> String {
 /// Whether a record satisfies what any query asks.
 fn matches(ask: &Ask, record: &impl Serialize, space: &str, text: &str) -> bool {
     let view = || View { json: value(record), text: text.into() };
-    (ask.spaces.is_empty() || ask.spaces.iter().any(|selector| space::finds(selector, space)))
-        && ask.within.as_ref().is_none_or(|within| space::finds(within, space))
+    is_in_scope(ask, space)
         && ask.filter.as_ref().is_none_or(|condition| filter::holds(condition, &view()))
         && ask.text.as_ref().is_none_or(|wanted| {
             let (wanted, held) = (text::words(wanted), text::words(text));
             wanted.iter().any(|word| held.contains(word))
         })
+}
+
+/// Whether a space is one of those that are asked for.
+fn is_in_scope(ask: &Ask, space: &str) -> bool {
+    (ask.spaces.is_empty() || ask.spaces.iter().any(|selector| space::finds(selector, space)))
+        && ask.within.as_ref().is_none_or(|within| space::finds(within, space))
 }
 
 /// Refuses a condition on a field that these records don't have (F1).
