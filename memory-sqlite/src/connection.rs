@@ -14,6 +14,7 @@ use rusqlite::{Connection, OpenFlags};
 
 use crate::config::{Location, SqliteConfig};
 use crate::error::native;
+use crate::feed::Feed;
 use crate::paths::{self, PathEntry};
 use crate::statements::{self, column, execute, first};
 
@@ -58,6 +59,8 @@ pub struct Session {
     pub(crate) paths: Vec<PathEntry>,
     /// How many bytes of records the transaction has written.
     pub(crate) bytes: usize,
+    /// What goes into the feed at the end of the transaction.
+    pub(crate) feed: Feed,
     /// When another program was last found to write.
     rival: Option<Instant>,
     /// Whether the writer waits for the views of those that read; `None` for one that writes.
@@ -72,8 +75,13 @@ impl Session {
         Ok(Self { log_waits: Some(log_waits), ..Self::new(connection) })
     }
 
+    /// A session that writes, and tells of what it writes.
+    pub(crate) fn to_write(connection: Connection, feed: Feed) -> Self {
+        Self { feed, ..Self::new(connection) }
+    }
+
     pub(crate) fn new(connection: Connection) -> Self {
-        Self { connection, paths: Vec::new(), bytes: 0, rival: None, log_waits: None }
+        Self { connection, paths: Vec::new(), bytes: 0, feed: Feed::default(), rival: None, log_waits: None }
     }
 
     /// Begins a transaction with the right to write, so that no later statement can find the database locked. `Timeout` when another
@@ -100,6 +108,7 @@ impl Session {
     /// Runs work in the transaction that was begun and commits it, or rolls it back when anything fails.
     pub(crate) fn in_transaction(&mut self, work: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
         self.paths.clear();
+        self.feed.clear();
         self.bytes = 0;
         let result = self.check_writer().and_then(|()| work(self)).and_then(|()| self.commit());
         // After some failures SQLite itself has ended the transaction.
@@ -118,7 +127,10 @@ impl Session {
 
     fn commit(&mut self) -> Result<()> {
         paths::insert(&self.connection, &mut self.paths)?;
-        execute(&self.connection, "COMMIT", []).map(drop).map_err(|error| match error.kind() {
+        self.feed.write(&self.connection)?;
+        let committed = execute(&self.connection, "COMMIT", []);
+        self.feed.tell();
+        committed.map(drop).map_err(|error| match error.kind() {
             // A commit that could not be flushed may be on the disk all the same; every other failure rolls back.
             ErrorKind::Unavailable if !error.is_retryable() => error.with_outcome(Outcome::Unknown),
             _ => error,

@@ -9,13 +9,14 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 use futures::FutureExt;
-use memory_core::engine::{Access, Config, Engine, Provider, Steps, Work};
+use memory_core::engine::{Access, Config, Engine, FeedPosition, Provider, Steps, Work};
 use memory_core::{Backfill, Durability, Error, ErrorKind, Health, Outcome, Result};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
 
 use crate::config::{Location, SqliteConfig};
 use crate::connection::{Log, Session};
 use crate::error::native;
+use crate::feed::{self, Feed};
 use crate::statements::{self, column, first};
 use crate::{paths, schema};
 
@@ -32,7 +33,9 @@ const GROUP: usize = 512;
 /// A transaction takes no further call once it has written so many bytes of records, or has taken so long.
 const GROUP_BYTES: usize = 8 << 20;
 const GROUP_TIME: Duration = Duration::from_millis(50);
-/// After how long without a call the writer merges what many writes have left of the path index.
+/// How often the feed is looked at for what other programs have committed, while anybody watches.
+const LOOK: Duration = Duration::from_millis(50);
+/// After how long without a call the writer merges what many writes have left of the path index, and drops what the feed has too much.
 const IDLE: Duration = Duration::from_secs(1);
 
 /// The engine of [`SqliteMemory`].
@@ -43,6 +46,8 @@ pub struct SqliteEngine {
     readers: Option<Readers>,
     /// How long a call may take.
     deadline: Duration,
+    /// Tells of each commit of the writer that the feed has an entry of.
+    commits: watch::Sender<()>,
     /// The writer's comes first.
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
@@ -88,12 +93,13 @@ impl Engine for SqliteEngine {
 
     async fn open(config: &SqliteConfig) -> Result<Self> {
         let (writer, commands) = Queue::new();
-        let for_writer = config.clone();
+        let (for_writer, commits) = (config.clone(), watch::Sender::default());
+        let feed = Feed::telling(commits.clone());
         let open = move || {
             let (connection, _) = schema::open(&for_writer)?;
             // From here on `Session::begin` waits, for each call as long as its caller does.
             connection.busy_timeout(Duration::ZERO).map_err(native)?;
-            Ok(Session::new(connection))
+            Ok(Session::to_write(connection, feed))
         };
         let (location, log_waits) = (config.location.clone(), Arc::new(AtomicBool::new(false)));
         let waits = Arc::clone(&log_waits);
@@ -116,7 +122,8 @@ impl Engine for SqliteEngine {
                 Some(Readers { calls, health })
             }
         };
-        Ok(Self { writer, readers, deadline: config.settings().deadline, threads: Mutex::new(threads) })
+        let (deadline, threads) = (config.settings().deadline, Mutex::new(threads));
+        Ok(Self { writer, readers, deadline, commits, threads })
     }
 
     async fn pending(&self) -> Result<Vec<Backfill>> {
@@ -189,6 +196,22 @@ impl Engine for SqliteEngine {
         let result = answer.await.map_err(|_| gone().with_outcome(Outcome::Unknown))?;
         drop(waits);
         result
+    }
+
+    async fn changed(&self, after: &FeedPosition, until: Instant) -> Result<()> {
+        let (mut commits, after) = (self.commits.subscribe(), Arc::new(after.clone()));
+        let is_new: Work<Session, FeedPosition, bool> = |session, after| {
+            let newest = feed::newest(&session.connection);
+            Box::pin(ready(newest.map(|newest| newest != *after)))
+        };
+        while Instant::now() < until {
+            if self.run(Access::Read, self.until(), Arc::clone(&after), is_new).await? {
+                break;
+            }
+            // Whether somebody has told or not, it is looked again.
+            let _ = tokio::time::timeout(LOOK, commits.changed()).await;
+        }
+        Ok(())
     }
 }
 
@@ -325,12 +348,12 @@ fn write_until_closed(mut session: Session, mut log: Option<Log>, commands: Rece
             Err(RecvTimeoutError::Disconnected) => return,
             Err(RecvTimeoutError::Timeout) => {
                 let begun = Instant::now();
-                patience = match paths::merge(&session.connection, &mut rows_when_whole) {
+                patience = match tidy(&mut session, &mut rows_when_whole) {
                     // A rest as long as the work: SQLite keeps no queue of the processes that wait for the file.
                     Ok(false) => begun.elapsed(),
                     // Another program writes.
                     Err(error) if error.is_retryable() => IDLE,
-                    // What could not be merged is tried again after the next call.
+                    // What could not be done is tried again after the next call.
                     Ok(true) | Err(_) => Duration::MAX,
                 };
                 continue;
@@ -357,6 +380,11 @@ fn write_until_closed(mut session: Session, mut log: Option<Log>, commands: Rece
             log.keep_short(&session.connection);
         }
     }
+}
+
+/// Does some of what is left for times without calls; `true` when nothing is.
+fn tidy(session: &mut Session, rows_when_whole: &mut i64) -> Result<bool> {
+    Ok(paths::merge(&session.connection, rows_when_whole)? && feed::trim(session, feed::KEPT)?)
 }
 
 /// Runs calls in their order, as many in each transaction as its bounds allow. If one fails, each half of its calls gets its own, so

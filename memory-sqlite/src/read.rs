@@ -5,7 +5,9 @@ use std::ops::ControlFlow;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use memory_core::engine::{self, DocumentsFound, Mark, MemoriesFound, Place, Reader, Source, Visit, Walk};
+use memory_core::engine::{
+    self, DocumentsFound, FeedPage, FeedPosition, Mark, MemoriesFound, Place, Reader, Source, Visit, Walk,
+};
 use memory_core::{
     Collection, DocumentId, Documents, Error, Ledger, MemoryId, Order, Result, Selects, Status, Timestamp, Verdict,
 };
@@ -14,6 +16,7 @@ use rusqlite::{Connection, Params, Row, Rows, params};
 
 use crate::connection::Session;
 use crate::error::native;
+use crate::feed;
 use crate::paths;
 use crate::slots::{Slots, Windows};
 use crate::statements::{self, InOrder, SLOT_BITS, Stored, column, first, prepare};
@@ -110,6 +113,14 @@ impl Reader for Session {
             collections.push(Collection::parse(statements::text(row, 0)?)?);
         }
         Ok(collections)
+    }
+
+    async fn newest_change(&mut self) -> Result<FeedPosition> {
+        feed::newest(&self.connection)
+    }
+
+    async fn changes(&mut self, after: &FeedPosition, most: usize) -> Result<FeedPage> {
+        feed::changes(&self.connection, after, most)
     }
 }
 

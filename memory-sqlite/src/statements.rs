@@ -154,6 +154,24 @@ pub(crate) const NEXT_DOCUMENT_PATH: &str = "
     SELECT path FROM document_paths WHERE collection = ?1 AND level = ?2 AND path >= ?3 ORDER BY path LIMIT 1";
 pub(crate) const COLLECTIONS: &str = "SELECT DISTINCT collection FROM documents ORDER BY collection";
 
+pub(crate) const INSERT_CHANGED_MEMORIES: &str =
+    "INSERT INTO changes (epoch, first_memory, last_memory) VALUES (?1, ?2, ?3)";
+pub(crate) const INSERT_CHANGED_DOCUMENT: &str = "
+    INSERT INTO changes (epoch, collection, id, space_id, space_before, revision) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+pub(crate) const MARK_CHANGES: &str = "UPDATE changes SET epoch = ?1 WHERE seq > ?2";
+pub(crate) const NEWEST_CHANGE: &str =
+    "SELECT seq, epoch, coalesce(last_memory - first_memory, 0) FROM changes ORDER BY seq DESC LIMIT 1";
+pub(crate) const OLDEST_CHANGE: &str = "SELECT seq FROM changes ORDER BY seq LIMIT 1";
+pub(crate) const EPOCH_OF_CHANGE: &str = "SELECT epoch FROM changes WHERE seq = ?1";
+pub(crate) const CHANGES: &str = "
+    SELECT seq, epoch, first_memory, last_memory, collection, id, space_id, space_before, revision FROM changes
+    WHERE seq >= ?1 ORDER BY seq";
+pub(crate) const CHANGED_MEMORIES: &str =
+    "SELECT seq, id, space_id FROM memories WHERE seq BETWEEN ?1 AND ?2 ORDER BY seq LIMIT ?3";
+/// The oldest of those that are too many, at most ?2.
+pub(crate) const DROP_CHANGES: &str = "
+    DELETE FROM changes WHERE seq <= (SELECT max(seq) FROM changes) - ?1 AND seq < (SELECT min(seq) FROM changes) + ?2";
+
 pub(crate) const SCHEMA_VERSION: &str = "SELECT max(version) FROM schema_migrations";
 
 /// A statement from the connection's cache.

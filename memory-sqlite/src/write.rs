@@ -44,6 +44,7 @@ impl Writer for Session {
             return Ok(false);
         }
         self.bytes += after.size();
+        self.feed.note_memory(before.version);
         Ok(true)
     }
 
@@ -52,10 +53,12 @@ impl Writer for Session {
             return self.put_one(put);
         }
         execute(&self.connection, "SAVEPOINT puts", [])?;
+        let noted = self.feed.noted();
         for put in puts {
             if !self.put_one(put)? {
                 execute(&self.connection, "ROLLBACK TO puts", [])?;
                 execute(&self.connection, "RELEASE puts", [])?;
+                self.feed.keep(noted);
                 return Ok(false);
             }
         }
@@ -73,6 +76,7 @@ impl Writer for Session {
         for document in found {
             self.bytes += document.record.size();
             execute(&self.connection, statements::DELETE_DOCUMENT, [document.version])?;
+            self.feed.note_removal(&document.record);
         }
         Ok(true)
     }
@@ -81,13 +85,18 @@ impl Writer for Session {
 impl Session {
     fn put_one(&mut self, Put { before, after }: &Put<'_, i64>) -> Result<bool> {
         self.bytes += after.size();
-        let Some(before) = before else {
-            let parameters = params_from_iter(values_of(after));
-            return Ok(execute(&self.connection, statements::INSERT_DOCUMENT, parameters)? == 1);
-        };
-        let [_, _, space, _, content, updated_at, metadata, revision] = values_of(after);
-        let parameters = found_values(before).chain([space, content, updated_at, metadata, revision]);
-        Ok(execute(&self.connection, statements::UPDATE_DOCUMENT, params_from_iter(parameters))? == 1)
+        let is_put = match before {
+            None => execute(&self.connection, statements::INSERT_DOCUMENT, params_from_iter(values_of(after)))?,
+            Some(before) => {
+                let [_, _, space, _, content, updated_at, metadata, revision] = values_of(after);
+                let parameters = found_values(before).chain([space, content, updated_at, metadata, revision]);
+                execute(&self.connection, statements::UPDATE_DOCUMENT, params_from_iter(parameters))?
+            }
+        } == 1;
+        if is_put {
+            self.feed.note_put(before.map(|before| &before.record), after);
+        }
+        Ok(is_put)
     }
 
     /// The memory that has the id of a new one, or else its key.
@@ -118,6 +127,7 @@ impl Session {
             memory.idempotency_key.as_ref().map(IdempotencyKey::as_str),
         ];
         execute(&self.connection, statements::INSERT_MEMORY, parameters)?;
+        self.feed.note_memory(self.connection.last_insert_rowid());
         self.paths.push(PathEntry { slot, tokens: paths::tokens_of(memory), is_shared });
         Ok(())
     }

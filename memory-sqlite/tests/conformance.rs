@@ -1,5 +1,6 @@
 //! The suite on SQLite.
 
+use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -44,12 +45,36 @@ impl Harness for Sqlite {
     }
 
     async fn damage(&self, namespace: &Namespace, id: MemoryId) -> Result<bool> {
-        let unexpected = |error| Error::new(ErrorKind::Unexpected, "the row can't be damaged").with_source(error);
-        let file = rusqlite::Connection::open(self.file(namespace)).map_err(unexpected)?;
+        let file = rusqlite::Connection::open(self.file(namespace)).map_err(refused)?;
         let sql = "UPDATE memories SET trigger = '{\"cut' WHERE id = ?1";
-        let changed = file.execute(sql, [id.as_bytes().as_slice()]).map_err(unexpected)?;
+        let changed = file.execute(sql, [id.as_bytes().as_slice()]).map_err(refused)?;
         Ok(changed == 1)
     }
+
+    fn can_lose_changes(&self) -> bool {
+        true
+    }
+
+    async fn drop_changes(&self, namespace: &Namespace) -> Result<()> {
+        let file = rusqlite::Connection::open(self.file(namespace)).map_err(refused)?;
+        let sql = "DELETE FROM changes WHERE seq < (SELECT max(seq) FROM changes)";
+        file.execute(sql, []).map(drop).map_err(refused)
+    }
+
+    async fn back_up(&self, namespace: &Namespace) -> Result<()> {
+        let file = self.file(namespace);
+        fs::copy(&file, file.with_extension("backup")).map(drop).map_err(refused)
+    }
+
+    async fn go_back(&self, namespace: &Namespace) -> Result<()> {
+        memory_sqlite::remove(&SqliteConfig::new(self.file(namespace))).await?;
+        let file = self.file(namespace);
+        fs::copy(file.with_extension("backup"), &file).map(drop).map_err(refused)
+    }
+}
+
+fn refused(error: impl std::error::Error + Send + Sync + 'static) -> Error {
+    Error::new(ErrorKind::Unexpected, "the file can't be prepared for a case").with_source(error)
 }
 
 fn main() -> ExitCode {

@@ -28,6 +28,9 @@ mod connection;
 #[path = "../src/error.rs"]
 mod error;
 #[allow(dead_code)]
+#[path = "../src/feed.rs"]
+mod feed;
+#[allow(dead_code)]
 #[path = "../src/paths.rs"]
 mod paths;
 #[path = "../src/read.rs"]

@@ -127,13 +127,13 @@ async fn health_tells_files_from_memory() {
     let folder = TempDir::new().expect("a temporary folder");
     let file = open(folder.path().join("memory.db")).await;
     let health = file.check_health().await.expect("health");
-    assert_eq!((health.engine, health.schema_version), ("sqlite", 3));
+    assert_eq!((health.engine, health.schema_version), ("sqlite", 4));
     assert_eq!(health.server_version, rusqlite::version());
     assert_eq!(health.durability, Durability::Durable);
 
     let memory = open(SqliteConfig::in_memory()).await;
     let health = memory.check_health().await.expect("health");
-    assert_eq!(health.schema_version, 3);
+    assert_eq!(health.schema_version, 4);
     assert!(matches!(health.durability, Durability::AtRisk { bound: None, .. }), "{:?}", health.durability);
 }
 

@@ -3,11 +3,14 @@
 use crate::Step;
 
 /// The version of a program that writes: what a step compares with the lowest that may.
-pub const WRITER: u32 = 4;
+pub const WRITER: u32 = 5;
 /// The name of the step that indexes the places of documents, on every engine.
 pub const PATHS: &str = "paths";
 /// The name of the step that removes the index of words, on every engine.
 pub const NO_WORDS: &str = "no_words";
+
+/// The name of the step that brings the feed, on every engine.
+pub const FEED: &str = "feed";
 
 /// The steps of the SQLite schema, in ascending order.
 pub fn sqlite() -> &'static [Step] {
@@ -18,6 +21,7 @@ pub fn sqlite() -> &'static [Step] {
             Step::backfill(2, PATHS, include_str!("../sqlite/0002_paths.sql")),
             Step::retired(2, "words", include_str!("../sqlite/0002_words.sql")),
             Step::backfill(3, NO_WORDS, include_str!("../sqlite/0003_no_words.sql")),
+            Step::quick(4, FEED, include_str!("../sqlite/0004_feed.sql")),
         ]
     }
 }
