@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use memory_core::engine::{Retry, heavy_calls};
 use memory_core::{Error, ErrorKind, Host, Outcome, Result};
 use redis::{Arg, Cmd, FromRedisValue, Pipeline, RedisError, Value};
-use tokio::sync::Semaphore;
+use tokio::sync::{Notify, Semaphore};
 
 use crate::config::{RedisConfig, Topology, Wait};
 use crate::error::{has_code, has_moved, is_moving, is_passing, is_read_only, may_have_written, named_node, native};
@@ -38,6 +38,8 @@ pub(crate) struct Connections {
     /// The nodes that were asked while the slot moved.
     nodes: Mutex<Vec<(Host, Arc<Link>)>>,
     pub(crate) config: RedisConfig,
+    /// Tells who waits for the feed that this provider has written.
+    pub(crate) grown: Notify,
 }
 
 impl Connections {
@@ -57,6 +59,7 @@ impl Connections {
             writes,
             nodes: Mutex::default(),
             config: config.clone(),
+            grown: Notify::new(),
         })
     }
 

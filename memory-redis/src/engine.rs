@@ -4,12 +4,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use memory_core::engine::{Access, Engine, Provider, Work};
+use memory_core::engine::{Access, Engine, FeedPosition, Provider, Work};
 use memory_core::{Backfill, Durability, Error, Health, Result};
 use redis::{InfoDict, Pipeline};
 
 use crate::config::RedisConfig;
 use crate::connection::{Connections, command};
+use crate::feed;
 use crate::read::RedisSession;
 use crate::schema;
 use crate::statements::{SCHEMA, SECRET};
@@ -20,6 +21,8 @@ use crate::statements::{SCHEMA, SECRET};
 /// `Arc<dyn MemoryProvider>`. Clones share the connections.
 pub type RedisMemory = Provider<RedisEngine>;
 
+/// How often the feed is looked at for what other programs have written, while anybody watches.
+const LOOK: Duration = Duration::from_millis(50);
 /// How long a slice of a backfill is sent again.
 const SLICE_PATIENCE: Duration = Duration::from_secs(1);
 
@@ -96,6 +99,18 @@ impl Engine for RedisEngine {
     {
         // Always at the primary, which has the latest.
         work(&mut RedisSession::new(&self.connections, until), &argument).await
+    }
+
+    async fn changed(&self, after: &FeedPosition, until: Instant) -> Result<()> {
+        while Instant::now() < until {
+            let grown = self.connections.grown.notified();
+            if feed::newest(&self.connections).await? != *after {
+                break;
+            }
+            // Whether somebody has told or not, it is looked again.
+            let _ = tokio::time::timeout(LOOK, grown).await;
+        }
+        Ok(())
     }
 
     fn is_temporary(&self, error: &Error) -> bool {

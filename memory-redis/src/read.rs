@@ -6,13 +6,15 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use memory_core::engine::{
-    DocumentsFound, Found, Mark, MemoriesFound, Place, Reader, Row, Source, Visit, Walk, corrupt,
+    DocumentsFound, FeedPage, FeedPosition, Found, Mark, MemoriesFound, Place, Reader, Row, Source, Visit, Walk,
+    corrupt,
 };
 use memory_core::{Collection, DocumentId, Documents, Head, Ledger, MemoryId, Order, Result, Verdict};
 use redis::{Pipeline, Value};
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::connection::{Connections, command, decoded};
+use crate::feed;
 use crate::rows::{self, LONGEST_HEAD, Stored, Version};
 use crate::statements::{COLLECTIONS, INDEXED, Keys, LONG_ROWS, Range, STEPS, parted};
 
@@ -124,6 +126,14 @@ impl Reader for RedisSession {
         let names = command("ZRANGE", &[&self.on.keys.of(COLLECTIONS), b"0", b"-1"]);
         let names: Vec<String> = self.on.read_one(&names).await?;
         names.into_iter().map(|name| Collection::parse(name).map_err(corrupt)).collect()
+    }
+
+    async fn newest_change(&mut self) -> Result<FeedPosition> {
+        feed::newest(&self.on).await
+    }
+
+    async fn changes(&mut self, after: &FeedPosition, most: usize) -> Result<FeedPage> {
+        feed::changes(&self.on, after, most).await
     }
 }
 

@@ -5,15 +5,18 @@ use std::time::Instant;
 
 use async_trait::async_trait;
 use memory_core::engine::{Config, Mark, corrupt};
-use memory_core::{Backfill, Blocks, Collection, Error, Inspection, Outcome, Result, SpaceId, Timestamp};
-use migrations::{Applied, Kind, NO_WORDS, PATHS, Report, Step, Target};
+use memory_core::{
+    Backfill, Blocks, Collection, Documents, Error, Inspection, Ledger, Outcome, Result, SpaceId, Timestamp,
+};
+use migrations::{Applied, FEED as FEED_STEP, Kind, NO_WORDS, PATHS, Report, Step, Target};
 use redis::{InfoDict, Pipeline, Value};
 
 use crate::config::RedisConfig;
 use crate::connection::{Connections, command};
+use crate::feed;
 use crate::read::{ROWS, RedisSession};
-use crate::rows;
-use crate::statements::{COLLECTIONS, Call, INDEXED, MOVE, PLACES, RowChange, SCHEMA, STEPS, WRITER, step};
+use crate::rows::{self, Stored};
+use crate::statements::{COLLECTIONS, Call, FEED, INDEXED, MOVE, PLACES, RowChange, SCHEMA, STEPS, WRITER, step};
 
 /// The keys that writes of version 1 touch, and the names that their values get.
 const MOVED: [[&str; 2]; 7] = [
@@ -259,6 +262,7 @@ impl Target for RedisTarget<'_> {
         let others = match step.name {
             PATHS => [WRITER, COLLECTIONS].as_slice(),
             NO_WORDS => &[WRITER],
+            FEED_STEP => &[WRITER, FEED],
             _ => MOVED.as_flattened(),
         };
         let keys: Vec<_> = [SCHEMA].iter().chain(others).map(|name| self.connections.keys.of(name)).collect();
@@ -403,7 +407,13 @@ impl RedisSession {
             let Some(row) = row else { continue };
             let row = rows::from_form_1(&row).unwrap_or(row);
             let expected = Some((set.to_vec(), mark.id.as_slice()));
-            let change = RowChange { row: on.keys.row(of, &mark.id), head: &[], new: row.clone() };
+            // A watch may have begun before a late one came. What can't be read is told to nobody.
+            let entry = match of {
+                None => Ledger::read(of, &mark.id, &row).map(|memory| feed::of_memory(&memory)),
+                Some(_) => Documents::read(of, &mark.id, &row).map(|document| feed::of_put(None, &document)),
+            };
+            let entry = entry.unwrap_or_default();
+            let change = RowChange { row: on.keys.row(of, &mark.id), head: &[], new: row.clone(), entry };
             let mut call = Call::change(&on.keys, vec![change], expected);
             index(&mut call, mark, &row, of);
             moves.add_command(call.into_cmd());
@@ -439,7 +449,8 @@ impl RedisSession {
             for (step, row) in steps.iter().zip(on.read_as::<Vec<Vec<u8>>>(&begins).await?) {
                 // One that can't be read is in no place.
                 if let Ok(space) = rows::read_head(&[], &row).and_then(|head| SpaceId::parse(head.space)) {
-                    let unchanged = RowChange { row: key(step), head: rows::head(&row), new: Vec::new() };
+                    let unchanged =
+                        RowChange { row: key(step), head: rows::head(&row), new: Vec::new(), entry: Vec::new() };
                     let mut call = Call::change(keys, vec![unchanged], None);
                     call.place_document(&collection, step, &space);
                     place.add_command(call.into_cmd());

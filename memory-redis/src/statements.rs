@@ -11,10 +11,13 @@ use memory_core::{
 use redis::{Arg, Cmd, Pipeline, Script, Value, cmd};
 
 use crate::connection::decoded;
+use crate::feed;
 use crate::rows;
 
 /// The version that a program must know to write; absent while it may be any.
 pub(crate) const WRITER: &str = "writer";
+/// What was written, in the order in which it was.
+pub(crate) const FEED: &str = "feed";
 /// All memories, but for those in [`INDEXED`].
 pub(crate) const STEPS: &str = "steps";
 /// The memories that an older program has put into its index of words, until a backfill has moved them to [`STEPS`].
@@ -152,6 +155,8 @@ pub(crate) struct RowChange<'r> {
     pub(crate) head: &'r [u8],
     /// The new row; empty where it stays as it is.
     pub(crate) new: Vec<u8>,
+    /// Its entry of the feed; empty where the record is the same.
+    pub(crate) entry: Vec<u8>,
 }
 
 /// A sorted set, and a member that has to be in it.
@@ -159,7 +164,7 @@ type Expected<'m> = Option<(Vec<u8>, &'m [u8])>;
 
 impl<'k> Call<'k> {
     pub(crate) fn new(script: Lua, namespace: &'k Keys) -> Self {
-        let (keys, (coming, going, pruned)) = (vec![namespace.of(WRITER)], Default::default());
+        let (keys, (coming, going, pruned)) = (vec![namespace.of(WRITER), namespace.of(FEED)], Default::default());
         Self { namespace, script, keys, arguments: Vec::new(), coming, going, pruned }
     }
 
@@ -170,6 +175,7 @@ impl<'k> Call<'k> {
             let idempotency_key = memory.idempotency_key.as_ref().map_or("", IdempotencyKey::as_str);
             call = call.key(keys.row(None, memory.id.as_bytes()));
             call = call.arg(*memory.id.as_bytes()).arg(idempotency_key).arg(rows::from_memory(memory));
+            call = call.arg(feed::of_memory(memory));
             let step = step_of::<Ledger>(memory);
             call.place(&step, &memory.space_id, Some(memory.status));
             call.list(step);
@@ -182,7 +188,8 @@ impl<'k> Call<'k> {
         // Of no member nothing is expected, whatever the set.
         let (set, member) = expected.unwrap_or_else(|| (keys.of(WRITER), &[]));
         let call = Self::new(Lua::Change, keys).key(set).arg(member).arg(rows.len().to_string());
-        rows.into_iter().fold(call, |call, RowChange { row, head, new }| call.key(row).arg(head).arg(new))
+        rows.into_iter()
+            .fold(call, |call, RowChange { row, head, new, entry }| call.key(row).arg(head).arg(new).arg(entry))
     }
 
     pub(crate) fn key(mut self, key: Vec<u8>) -> Self {

@@ -8,6 +8,7 @@ use memory_core::{Collection, Document, Documents, Error, Ledger, Memory, Memory
 use redis::{Pipeline, Value};
 
 use crate::connection::decoded;
+use crate::feed;
 use crate::read::RedisSession;
 use crate::rows::{self, Version};
 use crate::statements::{COLLECTIONS, Call, Lua, MOST_KEYS, OPEN, RowChange, open_entry, step_of};
@@ -31,14 +32,15 @@ impl Writer for RedisSession {
             let taken: Vec<([u8; 16], [u8; 16])> = decoded(answer).map_err(bad)?;
             owners.extend(taken.into_iter().map(|(id, owner)| (MemoryId::from_bytes(id), MemoryId::from_bytes(owner))));
         }
+        on.grown.notify_waiters();
         Ok(append.outcomes(&owners))
     }
 
     async fn replace(&mut self, before: &Found<Memory, Version>, after: &Memory) -> Result<bool> {
         let (on, step) = (&self.on, step_of::<Ledger>(after));
         let row = on.keys.row(None, after.id.as_bytes());
-        let change = RowChange { row, head: &before.version, new: rows::from_memory(after) };
-        let mut call = Call::change(&on.keys, vec![change], None);
+        let (new, entry) = (rows::from_memory(after), feed::of_memory(after));
+        let mut call = Call::change(&on.keys, vec![RowChange { row, head: &before.version, new, entry }], None);
         let (old, new) = (before.record.status, after.status);
         if old.is_open() && old != new {
             call.remove(on.keys.of(OPEN), open_entry(old, &step));
@@ -55,7 +57,8 @@ impl Writer for RedisSession {
         for Put { before, after } in puts {
             let row = keys.row(Some(&after.collection), after.id.as_str());
             let head = before.map_or(&[][..], |before| &before.version);
-            changes.push(RowChange { row, head, new: rows::from_document(after) });
+            let entry = feed::of_put(before.map(|before| &before.record), after);
+            changes.push(RowChange { row, head, new: rows::from_document(after), entry });
         }
         let mut call = Call::change(keys, changes, None);
         for Put { before, after } in puts {
@@ -89,6 +92,9 @@ impl Writer for RedisSession {
                 false => clear(&mut call, record),
             }
         }
+        for Found { record, .. } in found {
+            call = call.arg(feed::of_removal(record));
+        }
         if self.run(call).await? != 1 {
             return Ok(false);
         }
@@ -99,7 +105,7 @@ impl Writer for RedisSession {
             while size <= MOST_KEYS
                 && let Some(document) = late.next()
             {
-                let absent = RowChange { row: row(document), head: &[], new: Vec::new() };
+                let absent = RowChange { row: row(document), head: &[], new: Vec::new(), entry: Vec::new() };
                 let mut call = Call::change(keys, vec![absent], None);
                 clear(&mut call, document);
                 size += call.size();
@@ -117,6 +123,7 @@ impl RedisSession {
         let mut pipeline = Pipeline::with_capacity(1);
         pipeline.add_command(call.into_cmd());
         let answer = self.on.write(pipeline, self.until).await?.pop().unwrap_or(Value::Nil);
+        self.on.grown.notify_waiters();
         // The script may have written.
         decoded(answer).map_err(|error| error.with_outcome(Outcome::Unknown))
     }

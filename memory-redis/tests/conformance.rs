@@ -1,9 +1,10 @@
 //! The suite on Redis: one server, and a cluster whose slots move while the cases run.
 
+use std::collections::HashMap;
 use std::io;
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -15,6 +16,7 @@ use conformance::server::{TestServer, on_demand};
 use conformance::{Harness, Namespace};
 use memory_core::{Error, ErrorKind, ManualClock, MemoryId, MemoryProvider, Result};
 use memory_redis::{RedisConfig, RedisMemory, Topology};
+use redis::cmd;
 
 mod common;
 use common::Admin;
@@ -28,12 +30,16 @@ struct Redis {
     config: RedisConfig,
     /// To damage.
     admin: Admin,
+    backups: Mutex<HashMap<String, Vec<Dump>>>,
 }
+
+/// A key, and what the server writes of it.
+type Dump = (Vec<u8>, Vec<u8>);
 
 impl Redis {
     fn harness(name: &'static str, url: &str) -> Arc<dyn Harness> {
         let config = RedisConfig::from_url(url).expect("the URL of a test server");
-        Arc::new(Self { name, url: url.to_owned(), config, admin: Admin::of(url) })
+        Arc::new(Self { name, url: url.to_owned(), config, admin: Admin::of(url), backups: Mutex::default() })
     }
 }
 
@@ -62,6 +68,43 @@ impl Harness for Redis {
 
     async fn damage(&self, namespace: &Namespace, id: MemoryId) -> Result<bool> {
         self.admin.cut_last_byte(&namespace.name, id).await.map_err(unexpected)
+    }
+
+    fn can_lose_changes(&self) -> bool {
+        // What goes over all keys goes to one server.
+        matches!(self.config.topology, Topology::Server(_))
+    }
+
+    async fn drop_changes(&self, namespace: &Namespace) -> Result<()> {
+        let key = format!("{{{}}}:feed", namespace.name);
+        self.admin.query::<()>(cmd("XTRIM").arg(key).arg("MAXLEN").arg(1)).await.map_err(unexpected)
+    }
+
+    async fn back_up(&self, namespace: &Namespace) -> Result<()> {
+        let mut dumps = Vec::new();
+        for key in self.keys(namespace).await? {
+            let dump = self.admin.query(cmd("DUMP").arg(&key)).await.map_err(unexpected)?;
+            dumps.push((key, dump));
+        }
+        self.backups.lock().expect("sound").insert(namespace.name.clone(), dumps);
+        Ok(())
+    }
+
+    async fn go_back(&self, namespace: &Namespace) -> Result<()> {
+        for key in self.keys(namespace).await? {
+            self.admin.query::<()>(cmd("DEL").arg(key)).await.map_err(unexpected)?;
+        }
+        let dumps = self.backups.lock().expect("sound").remove(&namespace.name);
+        for (key, dump) in dumps.into_iter().flatten() {
+            self.admin.query::<()>(cmd("RESTORE").arg(key).arg(0).arg(dump)).await.map_err(unexpected)?;
+        }
+        Ok(())
+    }
+}
+
+impl Redis {
+    async fn keys(&self, namespace: &Namespace) -> Result<Vec<Vec<u8>>> {
+        self.admin.query(cmd("KEYS").arg(format!("{{{}}}:*", namespace.name))).await.map_err(unexpected)
     }
 }
 

@@ -12,10 +12,12 @@ use std::time::{Duration, Instant};
 use conformance::ledgers;
 use conformance::server::redis::LocalRedis;
 use conformance::server::trial;
+use futures::StreamExt as _;
 use libtest_mimic::Arguments;
 use memory_core::{
-    Backfill, Blocks, Collection, Content, Document, DocumentId, DocumentQuery, DocumentSelection, DocumentWrite,
-    Error, ErrorKind, MemoryId, MemoryProvider, MemoryQuery, Metadata, Outcome, Revision, SpaceId, Timestamp,
+    Backfill, Blocks, ChangeKind, Collection, Content, Document, DocumentId, DocumentQuery, DocumentSelection,
+    DocumentWrite, Error, ErrorKind, MemoryId, MemoryProvider, MemoryQuery, Metadata, Outcome, Record, Revision,
+    SpaceId, Timestamp, Watch, Watched,
 };
 use memory_redis::{RedisConfig, RedisMemory};
 use redis::cmd;
@@ -214,11 +216,11 @@ async fn a_program_of_version_1_is_refused_each_write() -> Case {
         assert_eq!(error.code(), Some("WRONGTYPE"), "{error}");
     }
     let fields: Vec<(u32, String)> = admin.query(cmd("HGETALL").arg(key("schema"))).await?;
-    assert_eq!(fields.iter().map(|(version, _)| *version).max(), Some(3), "it reads numbers, and that it is too old");
+    assert_eq!(fields.iter().map(|(version, _)| *version).max(), Some(4), "it reads numbers, and that it is too old");
     assert_eq!(everything(&program).await?, (before, documents));
     assert_eq!((program.get(id(7)).await?, program.get(new).await?), (None, None));
     assert_eq!(program.documents().get(&Collection::parse("notes")?, &DocumentId::parse("new")?).await?, None);
-    assert_eq!(program.check_health().await?.schema_version, 3);
+    assert_eq!(program.check_health().await?.schema_version, 4);
 
     // It repeats a store whose outcome it does not know, finds the row, and takes it for done.
     while program.backfill().await?.is_some() {}
@@ -227,12 +229,15 @@ async fn a_program_of_version_1_is_refused_each_write() -> Case {
     assert!(under.memories.contains(&adopted), "it stands where it belongs");
     check_no_old_key(&server).await?;
 
-    // One that runs on behind the end of the move; the next migration takes in what it left.
+    // One that runs on behind the end of the move; the next migration takes in what it left, and tells those who watch.
+    let mut changes = program.watch(&Watch::new(Watched::Memories, MemoryQuery::builder().all())?).await?;
+    changes.next().await.ok_or("the end")??;
     admin.pipeline(&old_store(9, "a-b")).await.expect_err("refused");
     assert_eq!((program.backfill().await?, program.get(id(9)).await?), (None, None));
     assert_eq!(memory_redis::migrate(&config).await?.applied, []);
     while program.backfill().await?.is_some() {}
-    assert!(program.get(id(9)).await?.is_some(), "a row of a store is lost");
+    let late = program.get(id(9)).await?.ok_or("a row of a store is lost")?;
+    assert_eq!(changes.next().await.ok_or("the end")??.kind, ChangeKind::Stored(Record::Memory(late)));
     check_no_old_key(&server).await
 }
 
@@ -534,7 +539,7 @@ async fn forget_places(admin: &Admin) -> redis::RedisResult<()> {
     let steps: String = admin.query(cmd("HGET").arg(&schema).arg(2)).await?;
     let others: Vec<_> = steps.lines().filter(|line| !line.ends_with(" paths")).collect();
     admin.query::<()>(cmd("HSET").arg(&schema).arg(2).arg(others.join("\n"))).await?;
-    admin.query(cmd("HDEL").arg(&schema).arg(3)).await
+    admin.query(cmd("HDEL").arg(&schema).arg(3).arg(4)).await
 }
 
 fn is_of_places(backfill: &Backfill) -> bool {

@@ -10,10 +10,12 @@ use conformance::server::redis::{LocalRedis, LocalSentinel};
 use conformance::server::redis_cluster::RedisCluster;
 use conformance::server::trial;
 use conformance::workload::Ledger;
+use futures::StreamExt as _;
 use libtest_mimic::Arguments;
 use memory_core::{
-    Collection, Content, Context, DocumentId, DocumentQuery, DocumentSelection, DocumentWrite, Durability, ErrorKind,
-    IdempotencyKey, MemoryId, MemoryPatch, MemoryProvider, MemoryQuery, Outcome, SpaceId, Status, Timestamp,
+    ChangeKind, Collection, Content, Context, DocumentId, DocumentQuery, DocumentSelection, DocumentWrite, Durability,
+    ErrorKind, IdempotencyKey, MemoryId, MemoryPatch, MemoryProvider, MemoryQuery, Outcome, Record, SpaceId, Status,
+    Timestamp, Watch, Watched,
 };
 use memory_redis::{RedisConfig, RedisMemory};
 
@@ -45,6 +47,10 @@ fn main() -> ExitCode {
         trial("redis::entries_of_removed_documents_are_none", || run(entries_of_removed_documents_are_none())),
         trial("redis::a_restore_brings_back_a_row_that_was_lost", || run(a_restore_brings_back_a_row_that_was_lost())),
         trial("redis::a_damaged_row_is_reported_on_one_page", || run(a_damaged_row_is_reported_on_one_page())),
+        trial("redis::what_is_refused_leaves_no_change", || run(what_is_refused_leaves_no_change())),
+        trial("redis::a_token_of_a_lost_change_is_reset_behind_a_slow_clock", || {
+            run(a_token_of_a_lost_change_is_reset_behind_a_slow_clock())
+        }),
         trial("redis::no_command_goes_over_the_whole_keyspace", || run(no_command_goes_over_the_whole_keyspace())),
     ];
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
@@ -84,9 +90,9 @@ async fn an_update_leaves_no_stale_entry() -> Case {
     let id = provider.store(event("a-b", 1).with_context(Context::parse(r#""apple pear""#)?)).await?;
     let patch = MemoryPatch::new().with_status(Status::Completed).set_context(Context::parse(r#""pear plum""#)?);
     provider.update(id, patch).await?;
-    assert_eq!(names(&server).await?, ["n", "n:a", "r:", "secret", "steps"]);
+    assert_eq!(names(&server).await?, ["feed", "n", "n:a", "r:", "secret", "steps"]);
     provider.update(id, MemoryPatch::new().clear_context().with_status(Status::Running)).await?;
-    assert_eq!(names(&server).await?, ["n", "n:a", "open", "r:", "secret", "steps"]);
+    assert_eq!(names(&server).await?, ["feed", "n", "n:a", "open", "r:", "secret", "steps"]);
     Ok(())
 }
 
@@ -178,7 +184,7 @@ async fn durability_follows_the_configuration() -> Case {
         };
         let health = provider.check_health().await?;
         assert_eq!(health.durability, expected, "{settings:?}");
-        assert!(health.server_version.contains('.') && health.schema_version == 3, "{health:?}");
+        assert!(health.server_version.contains('.') && health.schema_version == 4, "{health:?}");
     }
     Ok(())
 }
@@ -243,7 +249,7 @@ fn documented_user() -> redis::Cmd {
 
 /// Calls whatever there is, and removes all that is there.
 async fn use_everything(config: RedisConfig) -> Case {
-    assert_eq!(memory_redis::migrate(&config).await?.now, 3);
+    assert_eq!(memory_redis::migrate(&config).await?.now, 4);
     let (provider, word) = (open(config.clone()).await?, Context::parse(r#""umbrella""#)?);
     let with_key = event("a-b", 1).with_idempotency_key(IdempotencyKey::parse("k")?);
     let id = provider.store(with_key.clone()).await?;
@@ -377,14 +383,14 @@ async fn concurrent_writes_share_a_wait() -> Case {
 async fn a_newer_schema_is_refused_by_its_name() -> Case {
     let server = LocalRedis::start()?;
     let config = RedisConfig::from_url(&server.url())?;
-    let steps = [(1, "ledger"), (2, "layout"), (2, "paths"), (3, "no_words")];
+    let steps = [(1, "ledger"), (2, "layout"), (2, "paths"), (3, "no_words"), (4, "feed")];
     assert_eq!(memory_redis::plan(&config).await?.applied, steps);
     assert!(keys(&server).await?.is_empty(), "a plan changes nothing");
-    assert_eq!(memory_redis::migrate(&config).await?.now, 3);
-    server.command(&["HSET", "{agent_memory}:schema", "4", "0123 from the future"])?;
+    assert_eq!(memory_redis::migrate(&config).await?.now, 4);
+    server.command(&["HSET", "{agent_memory}:schema", "5", "0123 from the future"])?;
     let error = open(config).await.expect_err("a newer schema");
     assert_eq!(error.kind(), ErrorKind::SchemaMismatch, "{error:?}");
-    assert!(error.message().contains("version 4") && error.message().contains("from the future"), "{error:?}");
+    assert!(error.message().contains("version 5") && error.message().contains("from the future"), "{error:?}");
     Ok(())
 }
 
@@ -659,6 +665,93 @@ async fn a_damaged_row_is_reported_on_one_page() -> Case {
         }
     }
     assert_eq!((read, reported), (39, 1));
+    Ok(())
+}
+
+/// Whichever command of a script the user is denied: a watch hears of no write that was not done, and of each that was.
+async fn what_is_refused_leaves_no_change() -> Case {
+    let server = LocalRedis::start()?;
+    let provider = open(RedisConfig::from_url(&server.url())?).await?;
+    let documents = provider.documents();
+    let id = provider.store(event("a", 1)).await?;
+    let put = documents.put(document("n", "1", "here")?).await?;
+    let moved = || {
+        let mut write = document("n", "1", "there")?;
+        write.space_id = SpaceId::parse("elsewhere")?;
+        Ok::<_, memory_core::Error>(write)
+    };
+    let one = DocumentSelection::ids(Collection::parse("n")?, [DocumentId::parse("1")?])?;
+    let entries = || server.command(&["XLEN", "{agent_memory}:feed"]);
+    let before = entries()?;
+    for denied in ["-xadd", "-del", "-set", "-mset"] {
+        let user = ["ACL", "SETUSER", "guest", "reset", "on", ">guest", "~*", "+@all", denied];
+        server.command(&user)?;
+        let url = server.url().replace(&format!(":{}@", server.password()), "guest:guest@");
+        let guest = open(RedisConfig::from_url(&url)?).await?;
+        let guest_documents = guest.documents();
+        let mut refused = Vec::new();
+        if denied != "-del" && denied != "-mset" {
+            let patch = MemoryPatch::new().with_status(Status::Failed);
+            refused.push(guest.update(id, patch).await.expect_err("no permission"));
+            refused.push(guest_documents.put(moved()?).await.expect_err("no permission"));
+        }
+        if denied == "-del" || denied == "-xadd" {
+            refused.push(guest_documents.remove(&one, 1).await.expect_err("no permission"));
+        }
+        if denied == "-mset" || denied == "-xadd" {
+            refused.push(guest.store(event("a", 2)).await.expect_err("no permission"));
+        }
+        for error in refused {
+            assert_eq!(error.kind(), ErrorKind::Unauthorized, "{denied}: {error:?}");
+        }
+        assert_eq!(entries()?, before, "{denied}");
+        assert_eq!(provider.get(id).await?.map(|memory| memory.revision.get()), Some(1), "{denied}");
+        assert_eq!(documents.get(&put.collection, &put.id).await?.as_ref(), Some(&put), "{denied}");
+    }
+    Ok(())
+}
+
+/// A replica takes over that has not got the last changes. Its clock is behind the newest that it has, so it numbers its own changes as the
+/// lost ones were numbered.
+async fn a_token_of_a_lost_change_is_reset_behind_a_slow_clock() -> Case {
+    let server = LocalRedis::start_with(&[("repl-diskless-sync-delay", "0")])?;
+    let primary = open(RedisConfig::from_url(&server.url())?).await?;
+    let number = "4000000000000-0";
+    server.command(&["XADD", "{agent_memory}:feed", number, "w", ""])?;
+    let replica = LocalRedis::start_replica(&server)?;
+    let everything = || Watch::new(Watched::Memories, MemoryQuery::builder().all()).expect("valid");
+    let token = async |provider: &RedisMemory| {
+        let mut changes = provider.watch(&everything()).await?;
+        Ok::<_, memory_core::Error>(changes.next().await.expect("the first")?.token)
+    };
+    let kept = token(&primary).await?;
+    while !replica.command(&["XINFO", "STREAM", "{agent_memory}:feed"])?.contains(number) {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    replica.command(&["REPLICAOF", "NO", "ONE"])?;
+    let promoted = open(RedisConfig::from_url(&replica.url())?).await?;
+    let mut lost = Vec::new();
+    for time in 0..3 {
+        primary.store(event("lost", time)).await?;
+        lost.push(token(&primary).await?);
+    }
+    for time in 0..5 {
+        for token in &lost {
+            let reset = promoted.watch(&everything().from(token.clone().into())).await.map(drop);
+            assert_eq!(reset.map_err(|error| error.kind()), Err(ErrorKind::FeedReset), "behind {time} changes");
+        }
+        promoted.store(event("kept", time)).await?;
+    }
+    let newest = |server: &LocalRedis| server.command(&["XREVRANGE", "{agent_memory}:feed", "+", "-", "COUNT", "1"]);
+    assert!(newest(&replica)?.contains(&number.replace("-0", "-5")), "it counts as the other one did");
+    // What the replica had got is no loss.
+    let mut changes = promoted.watch(&everything().from(kept.into())).await?;
+    for _ in 0..5 {
+        let change = changes.next().await.expect("goes on")?;
+        assert!(
+            matches!(&change.kind, ChangeKind::Stored(Record::Memory(memory)) if memory.space_id.as_str() == "kept")
+        );
+    }
     Ok(())
 }
 

@@ -1,5 +1,6 @@
--- What each script begins with. KEYS[1] is the version of the programs that may write; one that changes the layout raises it first.
-if tonumber(redis.call('GET', KEYS[1]) or 0) > 4 then return redis.error_reply('NEWER the ledger was migrated') end
+-- What each script begins with. KEYS[1] is the version of the programs that may write; one that changes the layout raises it first. KEYS[2]
+-- is the feed.
+if tonumber(redis.call('GET', KEYS[1]) or 0) > 5 then return redis.error_reply('NEWER the ledger was migrated') end
 
 -- Adds members to sorted sets, from a key to another, or removes some. ARGV has from a place on, for each set, how many arguments the
 -- command takes, and these. Gives the place behind them. A script adds first: what the server has no memory or no permission for is
@@ -21,5 +22,16 @@ local function prune(key, at)
     if redis.call('EXISTS', KEYS[place]) == 0 then redis.call('ZREM', KEYS[place + 1], ARGV[at]) end
     at = at + 1
   end
+end
+
+-- Whether the user may run a command. Asked before the feed is written, since a script is not rolled back. (Servers before 7.0 can't tell.)
+local function may(...)
+  return not redis.acl_check_cmd or redis.acl_check_cmd(...)
+end
+local DENIED = 'NOPERM this user may not write rows'
+
+-- Adds an entry to the feed, before what it tells of is written: what refuses the entry refuses the write.
+local function note(entry)
+  if entry ~= '' then redis.call('XADD', KEYS[2], 'MAXLEN', '~', '100000', '*', 'w', entry) end
 end
 

@@ -1,0 +1,132 @@
+//! The feed: a stream to which each script adds what it writes. The server numbers the entries by its clock, and never goes back.
+
+use memory_core::engine::{FeedEntry, FeedPage, FeedPosition, FeedWrite};
+use memory_core::{Collection, Document, DocumentId, Error, Memory, MemoryId, Result};
+
+use crate::connection::{Connections, command};
+use crate::statements::FEED;
+
+/// What an entry begins with: its stamp, and what was written.
+const STAMP: usize = 8;
+const MEMORY: u8 = b'm';
+const PUT: u8 = b'd';
+const REMOVAL: u8 = b'r';
+
+/// Entries of the stream, each with its number and its one field.
+type Entries = Vec<(String, (String, Vec<u8>))>;
+
+/// A number of the stream, and the stamp of its entry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Place {
+    millis: u64,
+    number: u64,
+    stamp: [u8; STAMP],
+}
+
+/// The entry of a memory that is appended or replaced.
+pub(crate) fn of_memory(memory: &Memory) -> Vec<u8> {
+    entry(MEMORY, &[memory.id.as_bytes(), memory.space_id.as_str().as_bytes()].concat())
+}
+
+/// The entry of a document that is put in the place of another version, or where there was none.
+pub(crate) fn of_put(before: Option<&Document>, after: &Document) -> Vec<u8> {
+    let before = before.map(|before| before.space_id.as_str()).filter(|space| *space != after.space_id.as_str());
+    let revision = after.revision.get().to_be_bytes();
+    // None of them holds a control character.
+    let text = format!("{}\0{}", named(after), before.unwrap_or_default());
+    entry(PUT, &[&revision, text.as_bytes()].concat())
+}
+
+/// The entry of a document that is removed.
+pub(crate) fn of_removal(document: &Document) -> Vec<u8> {
+    entry(REMOVAL, named(document).as_bytes())
+}
+
+/// An entry behind a stamp that no other one has. Where a server goes back to an earlier state, another entry may get the number of one that
+/// is lost, also from the same provider, if the clock of the new master is behind: it is known by its stamp.
+fn entry(kind: u8, rest: &[u8]) -> Vec<u8> {
+    let [.., a, b, c, d, e, f, g, h] = *MemoryId::generate().as_bytes();
+    [&[a, b, c, d, e, f, g, h, kind][..], rest].concat()
+}
+
+/// The end of the feed.
+pub(crate) async fn newest(on: &Connections) -> Result<FeedPosition> {
+    let read = command("XREVRANGE", &[&on.keys.of(FEED), b"+", b"-", b"COUNT", b"1"]);
+    let newest = on.read_one::<Entries>(&read).await?.pop();
+    // Without a stream, as after somebody has removed it, no place of it is one that goes on.
+    newest.map_or(FeedPosition::new([]), |(number, (_, entry))| Place::of(&number, &entry)?.to_position())
+}
+
+/// The next entries behind a place.
+pub(crate) async fn changes(on: &Connections, after: &FeedPosition, most: usize) -> Result<FeedPage> {
+    let place = Place::parse(after).ok_or_else(Error::feed_reset)?;
+    let (from, count) = (place.number(), (most + 2).to_string());
+    let read = command("XRANGE", &[&on.keys.of(FEED), from.as_bytes(), b"+", b"COUNT", count.as_bytes()]);
+    let mut found = on.read_one::<Entries>(&read).await?.into_iter();
+    // The entry of the place itself tells that nothing behind it is lost.
+    match found.next() {
+        Some((number, (_, entry))) if Place::of(&number, &entry)? == place => {}
+        _ => return Err(Error::feed_reset()),
+    }
+    let (mut entries, mut reached, is_end) = (Vec::new(), after.clone(), found.len() <= most);
+    for (number, (_, entry)) in found.take(most) {
+        reached = Place::of(&number, &entry)?.to_position()?;
+        let write = entry.get(STAMP..).and_then(write_of);
+        entries.extend(write.map(|write| FeedEntry { position: reached.clone(), write }));
+    }
+    Ok(FeedPage { entries, reached, is_end })
+}
+
+impl Place {
+    fn of(number: &str, entry: &[u8]) -> Result<Self> {
+        let parts =
+            number.split_once('-').and_then(|(millis, number)| Some((millis.parse().ok()?, number.parse().ok()?)));
+        let (millis, number) = parts.ok_or_else(|| Error::corrupt("an entry of the feed has no number"))?;
+        // The first of all has none.
+        let stamp = entry.first_chunk().copied().unwrap_or_default();
+        Ok(Self { millis, number, stamp })
+    }
+
+    fn number(&self) -> String {
+        format!("{}-{}", self.millis, self.number)
+    }
+
+    fn to_position(&self) -> Result<FeedPosition> {
+        FeedPosition::new([self.millis.to_be_bytes(), self.number.to_be_bytes(), self.stamp].concat())
+    }
+
+    fn parse(position: &FeedPosition) -> Option<Self> {
+        let (millis, rest) = position.as_bytes().split_first_chunk()?;
+        let (number, stamp) = rest.split_first_chunk()?;
+        let (millis, number) = (u64::from_be_bytes(*millis), u64::from_be_bytes(*number));
+        Some(Self { millis, number, stamp: stamp.try_into().ok()? })
+    }
+}
+
+/// What an entry says behind its stamp; `None` where it names nothing.
+fn write_of(entry: &[u8]) -> Option<FeedWrite> {
+    let (kind, rest) = entry.split_first()?;
+    match *kind {
+        MEMORY => {
+            let (id, space) = rest.split_first_chunk()?;
+            Some(FeedWrite::Memory { id: MemoryId::from_bytes(*id), space: str::from_utf8(space).ok()?.to_owned() })
+        }
+        PUT => {
+            let (revision, rest) = rest.split_first_chunk()?;
+            let (revision, mut texts) = (u64::from_be_bytes(*revision), str::from_utf8(rest).ok()?.split('\0'));
+            let (collection, id) = (Collection::parse(texts.next()?).ok()?, DocumentId::parse(texts.next()?).ok()?);
+            let (space, before) = (texts.next()?.to_owned(), texts.next().filter(|before| !before.is_empty()));
+            Some(FeedWrite::Document { collection, id, space, before: before.map(str::to_owned), revision })
+        }
+        REMOVAL => {
+            let mut texts = str::from_utf8(rest).ok()?.split('\0');
+            let (collection, id) = (Collection::parse(texts.next()?).ok()?, DocumentId::parse(texts.next()?).ok()?);
+            Some(FeedWrite::Removal { collection, id, space: texts.next()?.to_owned() })
+        }
+        _ => None,
+    }
+}
+
+fn named(document: &Document) -> String {
+    format!("{}\0{}\0{}", document.collection, document.id, document.space_id)
+}
