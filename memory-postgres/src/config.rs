@@ -32,7 +32,8 @@ pub struct PostgresConfig {
     pub namespace: String,
     /// What the server shows of its connections; `agent-memory` by default.
     pub application_name: String,
-    /// How many connections are open for calls at most, to each server; 16 by default. One more is for health and cancelling.
+    /// How many connections are open for calls at most, to each server; 16 by default. One more is for health and cancelling,
+    /// and one listens while anybody watches.
     pub pool_size: NonZeroU32,
     /// How long a call waits for a connection; 20 s by default.
     pub acquire_timeout: Duration,

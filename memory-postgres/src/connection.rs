@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use memory_core::engine::{Access, Work};
 use memory_core::{Error, ErrorKind, Outcome, Result};
-use sqlx::postgres::{PgArguments, PgConnection, PgRow, Postgres};
+use sqlx::postgres::{PgArguments, PgConnection, PgListener, PgRow, Postgres};
 use sqlx::{AssertSqlSafe, Row, SqlSafeStr};
 use tokio::runtime::Handle;
 use tokio::sync::{Mutex, Semaphore, SemaphorePermit, oneshot};
@@ -49,6 +49,7 @@ pub(crate) struct Connections {
 /// What all sessions share.
 #[derive(Debug)]
 struct Namespace {
+    name: String,
     statements: Statements,
     /// Whether every session is a transaction, since a pooler gives a connection to others between two of them.
     is_pooled: bool,
@@ -79,6 +80,7 @@ impl Connections {
             primary: Hosts::new(&config.server, config, true),
             replica: config.read_server.as_ref().map(|server| Hosts::new(server, config, false)),
             namespace: Arc::new(Namespace {
+                name: config.namespace.clone(),
                 statements: Statements::new(&config.namespace)?,
                 is_pooled: config.pooler,
                 settings: settings().map(set).concat(),
@@ -110,6 +112,21 @@ impl Connections {
             Ok(row)
         };
         self.primary.on_primary(ask).await.map_err(native)
+    }
+
+    /// Whether every session is a transaction of a pooler.
+    pub(crate) fn is_pooled(&self) -> bool {
+        self.namespace.is_pooled
+    }
+
+    /// Whether what a program tells is of this namespace.
+    pub(crate) fn is_of_namespace(&self, told: &str) -> bool {
+        self.namespace.name == told
+    }
+
+    /// Hears on a connection of its own what the programs on the server tell of changes.
+    pub(crate) async fn listen(&self) -> Result<PgListener> {
+        self.primary.on_primary(Pool::listen).await.map_err(native)
     }
 
     /// The first transaction. A server that is starting up is waited for a little; one that can't be reached is `Unavailable`, with

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use memory_core::engine::{Access, Engine, Provider, Work};
+use memory_core::engine::{Access, Engine, FeedPosition, Provider, Work};
 use memory_core::{Backfill, Durability, Error, Health, Result};
 
 use crate::config::PostgresConfig;
 use crate::connection::{Connections, Session};
 use crate::error::is_passing;
+use crate::feed::Feed;
 use crate::read::column;
 use crate::schema;
 
@@ -18,7 +19,8 @@ pub type PostgresMemory = Provider<PostgresEngine>;
 /// The engine of [`PostgresMemory`].
 #[derive(Debug)]
 pub struct PostgresEngine {
-    connections: Connections,
+    connections: Arc<Connections>,
+    feed: Feed,
 }
 
 impl Engine for PostgresEngine {
@@ -30,12 +32,13 @@ impl Engine for PostgresEngine {
     type Session = Session;
 
     async fn open(config: &PostgresConfig) -> Result<Self> {
-        let connections = Connections::new(config)?;
+        let connections = Arc::new(Connections::new(config)?);
         if let Err(error) = schema::set_up(&connections, config).await {
             connections.close().await;
             return Err(error);
         }
-        Ok(Self { connections })
+        let feed = Feed::new(&connections);
+        Ok(Self { connections, feed })
     }
 
     async fn pending(&self) -> Result<Vec<Backfill>> {
@@ -82,7 +85,15 @@ impl Engine for PostgresEngine {
         T: Send + 'static,
     {
         let session = self.connections.session(access, Some(until)).await?;
-        session.lend(|session| async move { session.run(&*argument, work).await }).await
+        let done = session.lend(|session| async move { session.run(&*argument, work).await }).await;
+        if access == Access::Write {
+            self.feed.tell();
+        }
+        done
+    }
+
+    async fn changed(&self, after: &FeedPosition, until: Instant) -> Result<()> {
+        self.feed.changed(after, until.into()).await
     }
 
     fn is_temporary(&self, error: &Error) -> bool {

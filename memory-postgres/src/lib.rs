@@ -4,6 +4,7 @@ mod config;
 mod connection;
 mod engine;
 mod error;
+mod feed;
 mod pool;
 mod read;
 mod schema;

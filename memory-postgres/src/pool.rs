@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use deadpool::managed::{Manager, Metrics, Object, PoolError, QueueMode, RecycleError, RecycleResult, WeakPool};
 use memory_core::Host;
 use migrations::WRITER;
-use sqlx::postgres::{PgConnectOptions, PgConnection, PgRow};
+use sqlx::postgres::{PgConnectOptions, PgConnection, PgListener, PgPoolOptions, PgRow};
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Row};
 use tokio::runtime::Handle;
 use tokio::sync::Mutex;
@@ -40,6 +40,8 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(800);
 const PROMPT: Duration = Duration::from_millis(100);
 /// How long a connection may take to recover from a session that was given up, before it is closed.
 const RECOVERY: Duration = Duration::from_secs(3);
+/// What programs tell each other of changes on, each with the name of its namespace.
+const CHANGES: &str = "agent_memory_changes";
 /// What a [`Backend`] is made of.
 pub(crate) const BACKEND: &str = "pg_backend_pid(), (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint";
 
@@ -90,6 +92,17 @@ impl Pool {
     /// Connects once, beside the pool.
     pub(crate) async fn probe(&self) -> sqlx::Result<()> {
         self.connections.manager().connect().await?.connection.close().await
+    }
+
+    /// Listens on a connection beside the pool, until that ends.
+    pub(crate) async fn listen(&self) -> sqlx::Result<PgListener> {
+        let only = PgPoolOptions::new().max_connections(1).idle_timeout(None).max_lifetime(None);
+        let options = self.connections.manager().options.clone();
+        let only = only.acquire_timeout(self.acquire_timeout).connect_lazy_with(options);
+        let mut listener = PgListener::connect_with(&only).await?;
+        listener.eager_reconnect(false);
+        listener.listen(CHANGES).await?;
+        Ok(listener)
     }
 
     /// Whether to ask on the connection beside the pool as well: where it is there, or where calls use all the connections that there may

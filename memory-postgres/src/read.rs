@@ -3,8 +3,8 @@
 use std::collections::{BTreeSet, HashMap};
 
 use memory_core::engine::{
-    DocumentsFound, Found, Mark, MemoriesFound, Place, Reader, Row, Source, StoredDocument, StoredMemory, Visit, Walk,
-    corrupt,
+    DocumentsFound, FeedPage, FeedPosition, Found, Mark, MemoriesFound, Place, Reader, Row, Source, StoredDocument,
+    StoredMemory, Visit, Walk, corrupt,
 };
 use memory_core::{
     BOUNDARIES, Collection, Document, DocumentId, Documents, Error, Head, Ledger, Memory, MemoryId, Order, Result,
@@ -16,6 +16,7 @@ use uuid::Uuid;
 
 use crate::connection::{Session, Statement};
 use crate::error::native;
+use crate::feed;
 use crate::slices::Slice;
 use crate::statements::id_to_sql;
 
@@ -122,6 +123,14 @@ impl Reader for Session {
     async fn collections(&mut self) -> Result<Vec<Collection>> {
         let rows = self.rows(self.statement(|on| &on.collections)).await?;
         rows.iter().map(|row| Collection::parse(column::<&str>(row, 0)?).map_err(corrupt)).collect()
+    }
+
+    async fn newest_change(&mut self) -> Result<FeedPosition> {
+        feed::newest(self).await
+    }
+
+    async fn changes(&mut self, after: &FeedPosition, most: usize) -> Result<FeedPage> {
+        feed::changes(self, after, most).await
     }
 }
 

@@ -57,6 +57,23 @@ macro_rules! document_slice_columns {
     };
 }
 
+/// A row `c` of the feed as a place, with the server and its timeline, and whether all rows that are there can be told: those that can't be
+/// wait for a transaction that was begun before theirs. What was restored from another server may name transactions that are still to come.
+macro_rules! told {
+    ($row:literal, $more:literal) => {
+        concat!(
+            "SELECT c.xid::text::bigint, c.seq, c.mark, epoch.server, epoch.timeline,
+                last.xid < pg_snapshot_xmin(pg_current_snapshot()), ",
+            $more,
+            " FROM (SELECT * FROM {schema}.changes WHERE xid < pg_snapshot_xmin(pg_current_snapshot()) ",
+            $row,
+            ") c, {schema}.feed_epoch() epoch, (SELECT xid FROM {schema}.changes
+                WHERE xid < pg_snapshot_xmax(pg_current_snapshot()) ORDER BY xid DESC LIMIT 1) last
+            ORDER BY c.xid, c.seq"
+        )
+    };
+}
+
 /// What writes to a table without a trigger of its own does this too: the ledger's refuses a program that is too old.
 macro_rules! if_writer {
     () => {
@@ -97,18 +114,24 @@ statements! {
                 paths::bigint[] AS paths
             FROM unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::bigint[], $5::text[], $6::text[], $7::text[],
                 $8::text[], $9::text[], $10::text[], $11::text[]) AS given (id, created_at, updated_at, revision, status,
-                space_id, idempotency_key, metadata, trigger, context, paths))
-        INSERT INTO {schema}.memories (id, created_at, updated_at, revision, status, space_id, idempotency_key, metadata,
-            trigger, context{path_columns})
-        SELECT id, created_at, updated_at, revision, status, space_id, idempotency_key, metadata, trigger, context{path_values}
-        FROM given
-        ON CONFLICT DO NOTHING RETURNING id";
+                space_id, idempotency_key, metadata, trigger, context, paths)),
+        stored AS (
+            INSERT INTO {schema}.memories (id, created_at, updated_at, revision, status, space_id, idempotency_key, metadata,
+                trigger, context{path_columns})
+            SELECT id, created_at, updated_at, revision, status, space_id, idempotency_key, metadata, trigger, context{path_values}
+            FROM given
+            ON CONFLICT DO NOTHING RETURNING id),
+        noted AS (INSERT INTO {schema}.changes (memories) SELECT array_agg(id) FROM stored HAVING count(*) > 0)
+        SELECT id FROM stored";
     update_memory: "
-        UPDATE {schema}.memories
-        SET status = $3, context = $4, updated_at = $5, metadata = $6, revision = revision + 1
-        WHERE id = $1 AND revision = $2";
+        WITH updated AS (
+            UPDATE {schema}.memories
+            SET status = $3, context = $4, updated_at = $5, metadata = $6, revision = revision + 1
+            WHERE id = $1 AND revision = $2 RETURNING id)
+        INSERT INTO {schema}.changes (memories) SELECT ARRAY[id] FROM updated";
     memories_by_ids: "SELECT id, created_at, space_id, status, revision, updated_at, metadata, trigger, context, idempotency_key
         FROM {schema}.memories WHERE id = ANY($1)";
+    spaces_of_memories: "SELECT id, space_id FROM {schema}.memories WHERE id = ANY($1)";
     known_memories: "
         SELECT id, idempotency_key FROM {schema}.memories WHERE id = ANY($1)
         UNION ALL
@@ -152,6 +175,19 @@ statements! {
     end_paths: "DELETE FROM {schema}.paths_backfill";
     complete_paths: "UPDATE {schema}.schema_migrations SET complete = TRUE
         WHERE name = 'paths' AND NOT EXISTS (SELECT FROM {schema}.paths_backfill)";
+
+    /// Ends with the number of the records that the row tells of, and the transaction of the last row that is there.
+    newest_change: told!(
+        "ORDER BY xid DESC, seq DESC LIMIT 1",
+        "coalesce(cardinality(c.memories), 1), last.xid::text::bigint"
+    );
+    /// From the row of a place on.
+    changes: told!(
+        "AND (xid, seq) >= ($1::bigint::text::xid8, $2::bigint) ORDER BY xid, seq LIMIT $3",
+        "c.memories, c.collection, c.id, c.space_id, c.space_before, c.revision"
+    );
+    tell_changes: "SELECT pg_notify('agent_memory_changes', {name})";
+    trim_changes: "SELECT {schema}.trim_changes()";
 
     insert_document: "
         INSERT INTO {schema}.documents
@@ -223,12 +259,14 @@ statements! {
         SELECT path FROM step WHERE starts_with(path, $3)";
 }
 
-/// Writes one memory. The ancestors that it does not have are not named, and it gives nothing back.
+/// Writes one memory, and the row of the feed that tells of it. The ancestors that the memory does not have are not named.
 fn insert_memory(ancestors: usize) -> String {
     let text = "
-        INSERT INTO {schema}.memories (id, created_at, updated_at, revision, status, space_id, idempotency_key, metadata,
-            trigger, context{columns})
-        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10{values}) ON CONFLICT DO NOTHING";
+        WITH stored AS (
+            INSERT INTO {schema}.memories (id, created_at, updated_at, revision, status, space_id, idempotency_key, metadata,
+                trigger, context{columns})
+            VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10{values}) ON CONFLICT DO NOTHING RETURNING id)
+        INSERT INTO {schema}.changes (memories) SELECT ARRAY[id] FROM stored";
     let text = text.replace("{columns}", &for_each_depth(ancestors, |depth| format!(", path_{depth}")));
     text.replace("{values}", &for_each_depth(ancestors, |depth| format!(", ${}", 10 + depth)))
 }

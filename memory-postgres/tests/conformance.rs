@@ -35,7 +35,7 @@ impl Postgres {
         // Many cases run at the same time, each with several providers.
         config.pool_size = const { NonZeroU32::new(8).unwrap() };
         let options: PgConnectOptions = direct.parse().expect("the URL of a test server");
-        let pool = PgPool::connect_lazy_with(options.options([("agent_memory.writer", "4")]));
+        let pool = PgPool::connect_lazy_with(options.options([("agent_memory.writer", "5")]));
         Arc::new(Self { name, url: url.to_owned(), config, pool })
     }
 
@@ -44,6 +44,14 @@ impl Postgres {
         config.clock = Arc::<memory_core::ManualClock>::clone(&namespace.clock);
         config.deadline = namespace.deadline;
         Ok(Arc::new(PostgresMemory::open(config)?))
+    }
+}
+
+impl Postgres {
+    /// Runs statements on a schema.
+    async fn execute(&self, statements: &str, namespace: &Namespace) -> Result<()> {
+        let sql = statements.replace("{schema}", &format!(r#""{}""#, namespace.name));
+        sqlx::raw_sql(AssertSqlSafe(sql)).execute(&self.pool).await.map(drop).map_err(unexpected)
     }
 }
 
@@ -58,12 +66,36 @@ impl Harness for Postgres {
     }
 
     async fn remove(&self, namespace: &Namespace) -> Result<()> {
-        let sql = AssertSqlSafe(format!(r#"DROP SCHEMA IF EXISTS "{}" CASCADE"#, namespace.name));
-        self.pool.execute(sql).await.map(drop).map_err(unexpected)
+        self.execute("DROP SCHEMA IF EXISTS {schema} CASCADE", namespace).await
     }
 
     fn faults(&self) -> Option<&dyn Faults> {
         Some(self)
+    }
+
+    fn can_lose_changes(&self) -> bool {
+        true
+    }
+
+    async fn drop_changes(&self, namespace: &Namespace) -> Result<()> {
+        let older = "DELETE FROM {schema}.changes
+            WHERE (xid, seq) < (SELECT xid, seq FROM {schema}.changes ORDER BY xid DESC, seq DESC LIMIT 1)";
+        self.execute(older, namespace).await
+    }
+
+    /// As a dump of these tables, which the cases write to.
+    async fn back_up(&self, namespace: &Namespace) -> Result<()> {
+        let dump = "CREATE TABLE {schema}.memories_backup AS TABLE {schema}.memories;
+            CREATE TABLE {schema}.changes_backup AS TABLE {schema}.changes";
+        self.execute(dump, namespace).await
+    }
+
+    async fn go_back(&self, namespace: &Namespace) -> Result<()> {
+        let restore = "TRUNCATE {schema}.memories, {schema}.changes;
+            INSERT INTO {schema}.memories SELECT * FROM {schema}.memories_backup;
+            INSERT INTO {schema}.changes SELECT * FROM {schema}.changes_backup;
+            SELECT setval('{schema}.changes_seq_seq', (SELECT max(seq) FROM {schema}.changes))";
+        self.execute(restore, namespace).await
     }
 
     fn can_damage(&self) -> bool {

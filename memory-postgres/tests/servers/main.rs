@@ -3,6 +3,7 @@
 mod common;
 mod connections;
 mod crashes;
+mod feed;
 mod given_up;
 mod heavy;
 mod migrations;
@@ -35,12 +36,17 @@ fn main() -> ExitCode {
         trial("connections::a_full_server_is_asked_by_one_call", connections::refused),
         trial("connections::those_that_take_no_writes_are_closed", connections::read_only),
         trial("connections::a_server_that_takes_no_writes_keeps_its_readers", connections::read_only_for_all),
+        trial("feed::a_late_transaction_is_waited_for", feed::late),
+        trial("feed::a_document_that_is_put_again_comes_behind_its_removal", feed::put_again),
+        trial("feed::other_processes_are_listened_to", feed::listens),
+        trial("feed::the_oldest_rows_are_dropped", feed::trimmed),
         trial("given_up::a_dropped_call_ends_at_the_server", given_up::dropped),
         trial("given_up::a_late_call_ends_at_the_server", given_up::late),
         trial("heavy::much_work_leaves_the_executor", heavy::own_thread),
         trial("heavy::large_payloads_are_read_together", heavy::large_payloads),
         trial("standby::reads_can_go_to_a_replica", standby::reads),
         trial("standby::the_primary_is_followed_after_a_failover", standby::failover),
+        trial("standby::a_failover_resets_the_feed", standby::feed_reset),
         trial("tls::each_mode_checks_what_it_promises", tls::modes),
         trial("migrations::old_writers_are_refused_by_the_server", migrations::old_writers),
         trial("migrations::a_program_below_the_minimum_only_reads", migrations::newer_minimum),

@@ -45,13 +45,16 @@ const WITHOUT_PLACES: &str = "
     DROP TRIGGER documents_moved ON agent_memory.documents;
     DROP FUNCTION agent_memory.place_document(), agent_memory.places_of(text);
     DROP TABLE agent_memory.document_paths, agent_memory.paths_backfill;
-    DELETE FROM agent_memory.schema_migrations WHERE name IN ('paths', 'no_words')";
+    DROP TRIGGER documents_noted ON agent_memory.documents;
+    DROP FUNCTION agent_memory.note_document(), agent_memory.trim_changes(), agent_memory.feed_epoch();
+    DROP TABLE agent_memory.changes;
+    DELETE FROM agent_memory.schema_migrations WHERE name IN ('paths', 'no_words', 'feed')";
 
-/// Makes 5 the minimum, as a later version will, and takes that back.
+/// Makes 6 the minimum, as a later version will, and takes that back.
 const RAISE: &str = "DO $$ BEGIN
-    EXECUTE replace(pg_get_functiondef('agent_memory.check_writer'::regproc), '< 4', '< 5'); END $$";
+    EXECUTE replace(pg_get_functiondef('agent_memory.check_writer'::regproc), '< 5', '< 6'); END $$";
 const LOWER: &str = "DO $$ BEGIN
-    EXECUTE replace(pg_get_functiondef('agent_memory.check_writer'::regproc), '< 5', '< 4'); END $$";
+    EXECUTE replace(pg_get_functiondef('agent_memory.check_writer'::regproc), '< 6', '< 5'); END $$";
 
 /// A connection that does not say which version writes is refused each write by the server, and may read.
 pub(crate) fn old_writers() -> Case {
@@ -66,9 +69,9 @@ pub(crate) fn old_writers() -> Case {
         let settings = [
             "SELECT",
             // What a transaction has set is empty behind it.
-            "BEGIN; SET LOCAL agent_memory.writer = 4; COMMIT",
-            "SET agent_memory.writer = 3",
-            "SET agent_memory.writer = '4 or more'",
+            "BEGIN; SET LOCAL agent_memory.writer = 5; COMMIT",
+            "SET agent_memory.writer = 4",
+            "SET agent_memory.writer = '5 or more'",
             "SET agent_memory.writer = '99999999999999999999'",
             "SET search_path = ''",
         ];
@@ -88,7 +91,7 @@ pub(crate) fn old_writers() -> Case {
             assert_eq!(read.as_bytes(), id.as_bytes());
         }
         assert_eq!(there().await?, before);
-        old.execute("SET agent_memory.writer = 4").await?;
+        old.execute("SET agent_memory.writer = 5").await?;
         assert_eq!(old.execute(STORE).await?.rows_affected(), 1);
 
         let config = config(server.url());
@@ -246,11 +249,12 @@ pub(crate) fn missing() -> Case {
         let mut missing = memory_postgres::inspect(&config).await?.missing;
         open(config.clone()).await?;
         assert_eq!(memory_postgres::inspect(&config).await?.missing, [""; 0]);
-        // Neither the bookkeeping, which no step makes, nor the indexes that come with their tables.
+        // Neither the bookkeeping, which no step makes, nor the indexes and the sequence that come with their tables.
         let there = "
             WITH relations AS (SELECT oid, relname FROM pg_class WHERE relnamespace = 'agent_memory'::regnamespace)
             SELECT relname::text FROM relations
-            WHERE relname <> 'schema_migrations' AND NOT EXISTS (SELECT FROM pg_constraint WHERE conindid = relations.oid)
+            WHERE relname NOT IN ('schema_migrations', 'changes_seq_seq')
+                AND NOT EXISTS (SELECT FROM pg_constraint WHERE conindid = relations.oid)
             UNION ALL
             SELECT tgname::text FROM pg_trigger JOIN relations ON tgrelid = relations.oid";
         let mut there: Vec<String> =
@@ -290,7 +294,7 @@ pub(crate) fn words_go() -> Case {
             assert_eq!(before.len(), 3);
 
             let report = memory_postgres::migrate(&config).await?;
-            assert_eq!(report.applied.last(), Some(&(3, "no_words")));
+            assert_eq!(report.applied.last(), Some(&(4, "feed")));
             let provider = open(config.clone()).await?;
             while provider.backfill().await?.is_some() {}
             let now = shape(&mut admin).await?;

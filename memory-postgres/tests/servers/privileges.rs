@@ -3,7 +3,7 @@
 use conformance::server::postgres::LocalPostgres;
 use memory_core::{
     Collection, Content, Context, DocumentId, DocumentQuery, DocumentSelection, DocumentWrite, Error, ErrorKind,
-    IdempotencyKey, MemoryPatch, MemoryProvider, MemoryQuery,
+    IdempotencyKey, MemoryPatch, MemoryProvider, MemoryQuery, Watch, Watched,
 };
 use memory_postgres::{Password, PostgresConfig, PostgresMemory};
 use sqlx::postgres::PgConnection;
@@ -126,7 +126,8 @@ async fn read(provider: &PostgresMemory) -> Result<(), Error> {
     }
     provider.documents().query(&DocumentQuery::builder(notes()).all().build()?).await?;
     provider.documents().query(&DocumentQuery::builder(notes()).under("a").build()?).await?;
-    provider.documents().collections().await.map(drop)
+    provider.documents().collections().await?;
+    provider.watch(&Watch::new(Watched::Memories, MemoryQuery::builder().all())?).await.map(drop)
 }
 
 fn notes() -> Collection {

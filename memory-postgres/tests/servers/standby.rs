@@ -4,12 +4,13 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use conformance::server::postgres::LocalPostgres;
-use memory_core::{ErrorKind, MemoryPatch, MemoryProvider, MemoryQuery, Status};
+use memory_core::{ErrorKind, MemoryPatch, MemoryProvider, MemoryQuery, Status, WatchFrom};
 use memory_postgres::{PostgresConfig, PostgresMemory};
 use sqlx::postgres::PgConnection;
 use sqlx::{Connection, Executor, Row};
 
 use crate::common::{Case, all, check, config, event, holds, open, run};
+use crate::feed::{everything, next};
 
 pub(crate) fn reads() -> Case {
     let primary = LocalPostgres::start()?;
@@ -75,6 +76,31 @@ pub(crate) fn failover() -> Case {
         drop(standby);
         let error = open(config(primary.url())).await.expect_err("a killed server");
         check(&error, ErrorKind::Unavailable, "the connection to the server failed");
+        Ok(())
+    })
+}
+
+/// A standby may lack what the primary has told.
+pub(crate) fn feed_reset() -> Case {
+    let mut primary = LocalPostgres::start()?;
+    let standby = primary.standby()?;
+    run(async {
+        let provider = open_at(&[&primary, &standby]);
+        provider.init().await?;
+        provider.store(event("a-b", 0)).await?;
+        let mut changes = provider.watch(&everything(WatchFrom::Now)).await?;
+        let token = next(&mut changes).await?.token;
+        replayed(&primary, &standby).await?;
+        primary.kill()?;
+        PgConnection::connect(standby.url()).await?.execute("SELECT pg_promote()").await?;
+        provider.store(event("a-b", 1)).await?;
+        let refused = provider.watch(&everything(token)).await.err().map(|error| error.kind());
+        assert_eq!(refused, Some(ErrorKind::FeedReset));
+        assert_eq!(next(&mut changes).await.err().map(|error| error.kind()), Some(ErrorKind::FeedReset));
+        let mut changes = provider.watch(&everything(WatchFrom::Beginning)).await?;
+        for _ in 0..2 {
+            next(&mut changes).await?;
+        }
         Ok(())
     })
 }

@@ -1,0 +1,272 @@
+//! The feed: a table to which each statement that writes appends what it has written.
+//!
+//! A row is told once all transactions up to its own have ended, on the whole server: then none can come before it any more.
+
+use std::collections::HashMap;
+use std::mem;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use memory_core::engine::{Access, FeedEntry, FeedPage, FeedPosition, FeedWrite};
+use memory_core::{Collection, DocumentId, Error, MemoryId, Result};
+use sqlx::postgres::PgRow;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, timeout_at};
+use uuid::Uuid;
+
+use crate::connection::{Connections, Session};
+use crate::read::column;
+
+/// How often at most other processes are told of the commits of this one.
+const BETWEEN_NOTICES: Duration = Duration::from_millis(20);
+/// How often a process that writes looks whether the feed has rows to drop.
+const BETWEEN_TRIMS: Duration = Duration::from_secs(1);
+/// How often it is looked what has changed, where nobody tells.
+const LOOK: Duration = Duration::from_secs(1);
+/// How often it is looked whether the transaction has ended that holds rows back.
+const HELD_BACK: Duration = Duration::from_millis(50);
+/// How long the end of the feed is waited for, while a transaction holds rows back, and how often it is asked for.
+const SETTLING: Duration = Duration::from_secs(2);
+const UNSETTLED: Duration = Duration::from_millis(10);
+
+/// What a process knows of commits: its own, and those that others tell it.
+#[derive(Debug)]
+pub(crate) struct Feed {
+    connections: Arc<Connections>,
+    /// Tells of own commits.
+    written: watch::Sender<()>,
+    /// Tells of all.
+    news: watch::Sender<()>,
+    /// Listens to other processes as long as anybody watches; taken by the call that waits, with which it ends if that is given up.
+    listening: Mutex<JoinSet<()>>,
+}
+
+/// A place in the feed: a row, and of its memories the one with this number, counted from 1. The one of a document has the number 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Place {
+    xid: i64,
+    seq: i64,
+    number: i64,
+    /// Tells the row from others that come in its place.
+    mark: Uuid,
+    /// The server and its timeline.
+    epoch: (i64, i64),
+}
+
+impl Feed {
+    pub(crate) fn new(connections: &Arc<Connections>) -> Self {
+        let written = watch::Sender::default();
+        tokio::spawn(follow_writes(Arc::clone(connections), written.subscribe()));
+        let (connections, news, listening) = (Arc::clone(connections), watch::Sender::default(), Mutex::default());
+        Self { connections, written, news, listening }
+    }
+
+    /// Tells of a write that has ended.
+    pub(crate) fn tell(&self) {
+        self.written.send_replace(());
+        self.news.send_replace(());
+    }
+
+    /// Waits until there are rows behind a place that can be told, or until then.
+    pub(crate) async fn changed(&self, after: &FeedPosition, until: Instant) -> Result<()> {
+        let mut listening = mem::take(&mut *self.listening.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut news = self.news.subscribe();
+        while Instant::now() < until {
+            while listening.try_join_next().is_some() {}
+            if listening.is_empty() && !self.connections.is_pooled() {
+                listening.spawn(listen(Arc::clone(&self.connections), self.news.clone()));
+            }
+            // What comes from here on is waited for.
+            news.mark_unchanged();
+            let mut session = self.connections.session(Access::ReadLatest, None).await?;
+            let End { place, is_settled, .. } = end(&mut session).await?;
+            session.end().await?;
+            if place.to_position()? != *after {
+                break;
+            }
+            let pause = if is_settled { LOOK } else { HELD_BACK };
+            // Whether somebody has told or not, it is looked again.
+            let _ = timeout_at(until.min(Instant::now() + pause), news.changed()).await;
+        }
+        *self.listening.lock().unwrap_or_else(PoisonError::into_inner) = listening;
+        Ok(())
+    }
+}
+
+/// Tells other processes of commits, after them and outside of their transactions, in which it would let all writers of the server wait
+/// for each other. Drops what the feed has too much.
+async fn follow_writes(connections: Arc<Connections>, mut written: watch::Receiver<()>) {
+    let mut next_trim = Instant::now();
+    while written.changed().await.is_ok() {
+        // Where that fails, others look by themselves.
+        let _ = connections.ask(|on| &on.tell_changes).await;
+        if Instant::now() >= next_trim {
+            // Where that fails, there is another time.
+            while trim(&connections).await.unwrap_or(false) {}
+            next_trim = Instant::now() + BETWEEN_TRIMS;
+        }
+        sleep(BETWEEN_NOTICES).await;
+    }
+}
+
+/// Drops a slice of the oldest rows; `false` when there are not too many.
+async fn trim(connections: &Connections) -> Result<bool> {
+    let mut session = connections.session(Access::Write, None).await?;
+    let is_dropped = session.holds(session.statement(|on| &on.trim_changes)).await?;
+    session.end().await?;
+    Ok(is_dropped)
+}
+
+/// Passes on what other processes tell, until the connection ends.
+async fn listen(connections: Arc<Connections>, news: watch::Sender<()>) {
+    let Ok(mut listener) = connections.listen().await else {
+        // Until then it is looked from time to time, and afterwards tried again.
+        return sleep(LOOK).await;
+    };
+    // Somebody may have told before.
+    news.send_replace(());
+    while let Ok(Some(notice)) = listener.try_recv().await {
+        if connections.is_of_namespace(notice.payload()) {
+            news.send_replace(());
+        }
+    }
+}
+
+/// The last row that can be told.
+struct End {
+    place: Place,
+    /// Whether all rows can be told that are there.
+    is_settled: bool,
+    /// The transaction of the last row that is there.
+    last: i64,
+}
+
+async fn end(session: &mut Session) -> Result<End> {
+    let rows = session.rows(session.statement(|on| &on.newest_change)).await?;
+    let row = rows.first().ok_or_else(|| Error::corrupt("the feed of changes has no row"))?;
+    let place = Place { number: i64::from(column::<i32>(row, 6)?), ..Place::of(row)? };
+    Ok(End { place, is_settled: column(row, 5)?, last: column(row, 7)? })
+}
+
+/// The end of the feed. What is held back now would come in a watch that begins behind it, although it was there before: so that is waited
+/// for, a little.
+pub(crate) async fn newest(session: &mut Session) -> Result<FeedPosition> {
+    let begun = Instant::now();
+    let End { mut place, is_settled, last } = end(session).await?;
+    let mut is_over = is_settled;
+    while !is_over && begun.elapsed() < SETTLING {
+        sleep(UNSETTLED).await;
+        place = end(session).await?.place;
+        is_over = place.xid >= last;
+    }
+    place.to_position()
+}
+
+/// What a row tells of one record.
+enum Noted {
+    Memory(Uuid),
+    /// `None` where the document can't be named.
+    Document(Option<FeedWrite>),
+}
+
+/// The next entries behind a place.
+pub(crate) async fn changes(session: &mut Session, after: &FeedPosition, most: usize) -> Result<FeedPage> {
+    let place = Place::parse(after).ok_or_else(Error::feed_reset)?;
+    let statement = session.statement(|on| &on.changes).bind(place.xid).bind(place.seq).bind(most as i64 + 1);
+    let rows = session.rows(statement).await?;
+    // The feed has everything behind the place as long as it has that, since it drops the oldest first.
+    let first = rows.first().ok_or_else(Error::feed_reset)?;
+    if (Place { number: place.number, ..Place::of(first)? }) != place {
+        return Err(Error::feed_reset());
+    }
+    let is_settled: bool = column(first, 5)?;
+    let (mut noted, mut is_whole) = (Vec::new(), rows.len() <= most);
+    'rows: for row in &rows {
+        let here = Place::of(row)?;
+        let told = if here.seq == place.seq { place.number } else { 0 };
+        for (number, one) in (1..).zip(noted_in(row)?).skip_while(|(number, _)| *number <= told) {
+            if noted.len() == most {
+                is_whole = false;
+                break 'rows;
+            }
+            noted.push((Place { number, ..here }, one));
+        }
+    }
+    let reached = noted.last().map_or(place, |(last, _)| *last).to_position()?;
+    let spaces = spaces(session, &noted).await?;
+    let entry = |(place, noted): (Place, Noted)| {
+        let write = match noted {
+            Noted::Memory(id) => spaces
+                .get(&id)
+                .map(|space| FeedWrite::Memory { id: MemoryId::from_bytes(id.into_bytes()), space: space.clone() }),
+            Noted::Document(write) => write,
+        };
+        write.map(|write| place.to_position().map(|position| FeedEntry { position, write }))
+    };
+    let entries = noted.into_iter().filter_map(entry).collect::<Result<_>>()?;
+    Ok(FeedPage { entries, reached, is_end: is_whole && is_settled })
+}
+
+/// What a row tells: of memories, or of one document.
+fn noted_in(row: &PgRow) -> Result<Vec<Noted>> {
+    match column::<Option<Vec<Uuid>>>(row, 6)? {
+        Some(ids) => Ok(ids.into_iter().map(Noted::Memory).collect()),
+        None => Ok(vec![Noted::Document(document_of(row)?)]),
+    }
+}
+
+/// What was done to the document of a row; `None` where it can't be named.
+fn document_of(row: &PgRow) -> Result<Option<FeedWrite>> {
+    let (Ok(collection), Ok(id)) =
+        (Collection::parse(column::<&str>(row, 7)?), DocumentId::parse(column::<&str>(row, 8)?))
+    else {
+        return Ok(None);
+    };
+    let space = column(row, 9)?;
+    Ok(Some(match column::<Option<i64>>(row, 11)? {
+        Some(revision) => {
+            let revision = u64::try_from(revision).unwrap_or_default();
+            FeedWrite::Document { collection, id, space, before: column(row, 10)?, revision }
+        }
+        None => FeedWrite::Removal { collection, id, space },
+    }))
+}
+
+/// The spaces of memories.
+async fn spaces(session: &mut Session, noted: &[(Place, Noted)]) -> Result<HashMap<Uuid, String>> {
+    let ids = noted.iter().filter_map(|(_, noted)| match noted {
+        Noted::Memory(id) => Some(*id),
+        Noted::Document(_) => None,
+    });
+    let ids: Vec<_> = ids.collect();
+    if ids.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let rows = session.rows(session.statement(|on| &on.spaces_of_memories).bind(ids)).await?;
+    rows.iter().map(|row| Ok((column(row, 0)?, column(row, 1)?))).collect()
+}
+
+impl Place {
+    /// The place in front of what a row tells.
+    fn of(row: &PgRow) -> Result<Self> {
+        let epoch = (column(row, 3)?, column(row, 4)?);
+        Ok(Self { xid: column(row, 0)?, seq: column(row, 1)?, number: 0, mark: column(row, 2)?, epoch })
+    }
+
+    fn to_position(self) -> Result<FeedPosition> {
+        let Self { xid, seq, number, mark, epoch: (server, timeline) } = self;
+        let numbers = [xid, seq, number, server, timeline].map(i64::to_be_bytes);
+        FeedPosition::new([numbers.as_flattened(), mark.as_bytes().as_slice()].concat())
+    }
+
+    fn parse(position: &FeedPosition) -> Option<Self> {
+        let (numbers, mark) = position.as_bytes().split_at_checked(40)?;
+        let number = |place: usize| {
+            let bytes = numbers.get(8 * place..8 * place + 8)?;
+            Some(i64::from_be_bytes(bytes.try_into().ok()?))
+        };
+        let epoch = (number(3)?, number(4)?);
+        Some(Self { xid: number(0)?, seq: number(1)?, number: number(2)?, mark: Uuid::from_slice(mark).ok()?, epoch })
+    }
+}

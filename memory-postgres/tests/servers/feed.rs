@@ -1,0 +1,142 @@
+//! The feed of changes, beside transactions that are late, other processes, and servers that have lost something.
+
+use conformance::server::postgres::LocalPostgres;
+use futures::StreamExt;
+use memory_core::{
+    Change, ChangeKind, Changes, Collection, Collections, Content, DocumentId, DocumentSelection, DocumentWrite, Error,
+    ErrorKind, MemoryProvider, MemoryQuery, Record, Watch, WatchFrom, Watched,
+};
+use memory_postgres::PostgresMemory;
+use sqlx::postgres::PgConnection;
+use sqlx::{Connection, Executor};
+use tokio::time::{Duration, timeout};
+
+use crate::common::{Case, at, config, event, holds, open, run};
+
+/// A store of a transaction that takes its time.
+const STORE: &str = "
+    WITH stored AS (
+        INSERT INTO agent_memory.memories (id, created_at, revision, status, space_id, metadata, trigger)
+        VALUES (gen_random_uuid(), 7, 1, 'completed', 'late', '{}', '1') RETURNING id)
+    INSERT INTO agent_memory.changes (memories) SELECT ARRAY[id] FROM stored";
+const PUT: &str = "
+    INSERT INTO agent_memory.documents (collection, id, created_at, revision, space_id, metadata, content)
+    VALUES ('notes', 'n', 7, 1, 'late', '{}', 'again')";
+const IS_LISTENING: &str = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE query LIKE 'LISTEN%')";
+const NOBODY_LISTENS: &str = "SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE query LIKE 'LISTEN%')";
+
+pub(crate) fn everything(from: impl Into<WatchFrom>) -> Watch {
+    let watch = Watch::new(Watched::Both(Collections::All), MemoryQuery::builder().all());
+    watch.expect("a valid watch").from(from.into())
+}
+
+pub(crate) async fn next(changes: &mut Changes) -> Result<Change, Error> {
+    let next = timeout(Duration::from_secs(60), changes.next()).await;
+    next.expect("a change comes").expect("the watch goes on")
+}
+
+/// What the next change tells of a record: its space, or its id where it is gone.
+async fn told(changes: &mut Changes) -> Result<String, Error> {
+    loop {
+        match next(changes).await?.kind {
+            ChangeKind::Reached => {}
+            ChangeKind::Stored(Record::Memory(memory)) => return Ok(memory.space_id.to_string()),
+            ChangeKind::Stored(Record::Document(document)) => return Ok(document.space_id.to_string()),
+            other => return Ok(format!("{other:?}").chars().take_while(char::is_ascii_alphabetic).collect()),
+        }
+    }
+}
+
+async fn watched(provider: &PostgresMemory) -> Result<Changes, Error> {
+    let mut changes = provider.watch(&everything(WatchFrom::Now)).await?;
+    assert_eq!(next(&mut changes).await?.kind, ChangeKind::Reached);
+    Ok(changes)
+}
+
+async fn writer(url: &str) -> Result<PgConnection, sqlx::Error> {
+    let mut writer = PgConnection::connect(url).await?;
+    writer.execute("SET agent_memory.writer = 5").await?;
+    Ok(writer)
+}
+
+/// What others have committed meanwhile comes behind it.
+pub(crate) fn late() -> Case {
+    let server = LocalPostgres::start()?;
+    run(async {
+        let (provider, other) = (open(config(server.url())).await?, open(config(server.url())).await?);
+        let mut changes = watched(&provider).await?;
+        let mut late = writer(server.url()).await?;
+        let mut transaction = late.begin().await?;
+        transaction.execute(STORE).await?;
+        provider.store(event("b", 1)).await?;
+        other.store(event("c", 2)).await?;
+        // It is there, and can't be told.
+        let mut since = provider.watch(&everything(WatchFrom::Now)).await?;
+        assert!(futures::poll!(changes.next()).is_pending());
+        transaction.commit().await?;
+        for due in ["late", "b", "c"] {
+            assert_eq!(told(&mut changes).await?, due);
+        }
+        // One that was begun in between may tell of what was there, and misses nothing.
+        assert_eq!(next(&mut since).await?.kind, ChangeKind::Reached);
+        assert_eq!(told(&mut since).await?, "late");
+        Ok(())
+    })
+}
+
+/// A transaction puts a document again for whose removal it has waited, although it was begun before that.
+pub(crate) fn put_again() -> Case {
+    let server = LocalPostgres::start()?;
+    run(async {
+        let provider = open(config(server.url())).await?;
+        let mut changes = watched(&provider).await?;
+        let mut late = writer(server.url()).await?;
+        let mut transaction = late.begin().await?;
+        transaction.execute("SELECT pg_current_xact_id()").await?;
+        let (notes, id) = (Collection::parse("notes")?, DocumentId::parse("n")?);
+        let write = DocumentWrite::new(notes.clone(), "first".parse()?, Content::parse("x")?, at(1));
+        provider.documents().put(write.with_id(id.clone())).await?;
+        provider.documents().remove(&DocumentSelection::ids(notes, [id])?, 1).await?;
+        transaction.execute(PUT).await?;
+        transaction.commit().await?;
+        for due in ["Removed", "late"] {
+            assert_eq!(told(&mut changes).await?, due);
+        }
+        Ok(())
+    })
+}
+
+/// Another process is listened to as long as anybody watches.
+pub(crate) fn listens() -> Case {
+    let server = LocalPostgres::start()?;
+    run(async {
+        let (provider, other) = (open(config(server.url())).await?, open(config(server.url())).await?);
+        let mut changes = watched(&provider).await?;
+        let told = tokio::spawn(async move { told(&mut changes).await });
+        holds(server.url(), IS_LISTENING).await?;
+        other.store(event("a", 1)).await?;
+        assert_eq!(told.await??, "a");
+        holds(server.url(), NOBODY_LISTENS).await
+    })
+}
+
+/// Whoever writes drops what is too much, and a token of that is refused.
+pub(crate) fn trimmed() -> Case {
+    let server = LocalPostgres::start()?;
+    run(async {
+        let provider = open(config(server.url())).await?;
+        let old = next(&mut provider.watch(&everything(WatchFrom::Now)).await?).await?.token;
+        let many = "INSERT INTO agent_memory.changes (memories)
+            SELECT ARRAY[gen_random_uuid()] FROM generate_series(1, 104000)";
+        PgConnection::connect(server.url()).await?.execute(many).await?;
+        provider.store(event("a", 1)).await?;
+        holds(server.url(), "SELECT count(*) < 101001 FROM agent_memory.changes").await?;
+        let recent = next(&mut provider.watch(&everything(WatchFrom::Now)).await?).await?.token;
+        let refused = provider.watch(&everything(old)).await.err().map(|error| error.kind());
+        assert_eq!(refused, Some(ErrorKind::FeedReset));
+        let mut changes = provider.watch(&everything(recent)).await?;
+        provider.store(event("b", 2)).await?;
+        assert_eq!(told(&mut changes).await?, "b");
+        Ok(())
+    })
+}
