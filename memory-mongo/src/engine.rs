@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use memory_core::engine::{Access, Engine, Provider, Work};
+use memory_core::engine::{Access, Engine, FeedPosition, Provider, Work};
 use memory_core::{Backfill, Durability, Error, Health, Outcome, Result};
 use mongodb::bson::doc;
 
 use crate::config::MongoConfig;
 use crate::connection::{Connections, MongoSession};
 use crate::error::{NOT_VALID, code, is_temporary, native};
-use crate::schema;
+use crate::{feed, schema};
 
 /// Agent memory in a database of a MongoDB replica set.
 ///
@@ -113,6 +113,10 @@ impl Engine for MongoEngine {
             }
         };
         self.connections.run_read(read).await
+    }
+
+    async fn changed(&self, after: &FeedPosition, until: Instant) -> Result<()> {
+        feed::changed(&MongoSession::new(&self.connections, &self.connections.latest, until), after, until).await
     }
 
     fn is_temporary(&self, error: &Error) -> bool {

@@ -5,6 +5,7 @@ mod connection;
 mod election;
 mod engine;
 mod error;
+mod feed;
 mod read;
 mod row;
 mod schema;

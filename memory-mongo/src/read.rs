@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use memory_core::engine::{DocumentsFound, Mark, MemoriesFound, Place, Reader, Source, Visit, Walk, corrupt};
+use memory_core::engine::{
+    DocumentsFound, FeedPage, FeedPosition, Mark, MemoriesFound, Place, Reader, Source, Visit, Walk, corrupt,
+};
 use memory_core::{Collection, DocumentId, Documents, Ledger, MemoryId, Result, Verdict};
 use migrations::PATHS;
 use mongodb::action::Find;
@@ -11,6 +13,7 @@ use mongodb::options::Hint;
 
 use crate::connection::{MongoSession, Rows};
 use crate::error::native;
+use crate::feed;
 use crate::row::{Stored, StoredRow, found, mark, memory_id, text, uuid};
 use crate::statements::{document_key, documents_of, lists, rest, sort, within};
 
@@ -101,6 +104,14 @@ impl Reader for MongoSession {
         let names = names.iter().map(|name| Collection::parse(name.as_str().unwrap_or_default()).map_err(corrupt));
         let collections = names.collect::<Result<BTreeSet<_>>>()?;
         Ok(collections.into_iter().collect())
+    }
+
+    async fn newest_change(&mut self) -> Result<FeedPosition> {
+        feed::newest(self).await
+    }
+
+    async fn changes(&mut self, after: &FeedPosition, most: usize) -> Result<FeedPage> {
+        feed::changes(self, after, most).await
     }
 }
 

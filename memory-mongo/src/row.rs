@@ -89,6 +89,14 @@ pub(crate) fn document_row(document: &Document) -> RawDocumentBuf {
     row
 }
 
+/// The row that takes the place of another one. The feed has from it where the document was before, if it has moved.
+pub(crate) fn next_row(before: &Document, after: &Document) -> RawDocumentBuf {
+    let mut row = document_row(after);
+    let before = (before.space_id != after.space_id).then_some(before.space_id.as_str());
+    append(&mut row, cstr!("before"), before);
+    row
+}
+
 /// What rows hold: memories or documents.
 pub(crate) trait Stored: Selects {
     /// The field that orders the rows of one millisecond.

@@ -36,6 +36,13 @@ pub(crate) fn same_document(document: &memory_core::Document) -> Document {
     same
 }
 
+/// What is done to a document before it is deleted, in the same transaction: the deletion itself tells the feed of no space.
+pub(crate) fn removed(document: &memory_core::Document) -> Document {
+    // One that an older program has written is not refused.
+    let set = doc! { "removed": document.space_id.as_str(), "written": written(document.revision) };
+    doc! { "q": same_document(document), "u": { "$set": set } }
+}
+
 /// What changes a memory into its next version: only the fields that differ. The words that an older program has left in the row go, since
 /// beside them a longer text might have no room.
 pub(crate) fn changes(before: &Memory, after: &Memory) -> Document {

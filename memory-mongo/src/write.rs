@@ -11,8 +11,8 @@ use mongodb::bson::{self, RawDocument, RawDocumentBuf, doc};
 use crate::connection::{MongoSession, Rows};
 use crate::error::{DUPLICATE_KEY, check, code, native, native_write, of_code, refusals};
 use crate::read::{all, each};
-use crate::row::{document_row, key_row, memory_id, memory_row, text, uuid};
-use crate::statements::{changes, same_document, same_memory, same_version};
+use crate::row::{document_row, key_row, memory_id, memory_row, next_row, text, uuid};
+use crate::statements::{changes, document_key, removed, same_memory, same_version};
 
 /// How many documents, and about how many bytes of them, one command changes or removes: a command has at most 16 MiB.
 const AT_ONCE: (usize, usize) = (1_000, 8 << 20);
@@ -63,38 +63,22 @@ impl Writer for MongoSession {
     }
 
     async fn remove(&mut self, _: &Collection, found: &[Found<Document, ()>]) -> Result<bool> {
-        if let [found] = found {
-            let delete = doc! { "q": same_document(&found.record), "limit": 1 };
-            let command = doc! { "delete": self.on.primary.documents.name(), "deletes": [delete] };
-            return self.change(command).await;
-        }
         let mut transaction = self.begin().await?;
-        let delete = async {
-            let (mut rest, mut removed) = (found, 0);
-            while !rest.is_empty() {
-                let (some, others) = rest.split_at(at_once(rest.iter().map(|found| found.record.size())));
-                let delete = |found: &Found<Document, _>| doc! { "q": same_document(&found.record), "limit": 1 };
-                let deletes: Vec<_> = some.iter().map(delete).collect();
-                let command = doc! { "delete": self.on.primary.documents.name(), "deletes": deletes };
-                removed += self.change_in(command, &mut transaction).await?;
-                rest = others;
-            }
-            Ok::<_, Error>(removed == found.len())
-        };
-        let is_done = delete.await;
+        let is_done = self.remove_each(found, &mut transaction).await;
         self.end(transaction, is_done).await
     }
 }
 
 impl MongoSession {
     async fn put_one(&self, Put { before, after }: &Put<'_, ()>) -> Result<bool> {
-        let (documents, row) = (&self.on.primary.documents, document_row(after));
+        let documents = &self.on.primary.documents;
         match before {
             Some(before) => {
+                let row = next_row(&before.record, after);
                 let row = bson::Document::try_from(row).map_err(|error| native(error.into()))?;
                 self.update(documents, same_version(&before.record), row).await
             }
-            None => match documents.insert_one(row).await.map_err(native_write) {
+            None => match documents.insert_one(document_row(after)).await.map_err(native_write) {
                 Err(error) if code(&error) == Some(DUPLICATE_KEY) => Ok(false),
                 is_put => is_put.map(|_| true),
             },
@@ -116,7 +100,7 @@ impl MongoSession {
         while let rest @ [_, ..] = &changed[start..] {
             let some = &rest[..at_once(rest.iter().map(|(_, after)| after.size()))];
             let update = |(before, after): &(&Document, &Document)| {
-                let row = bson::Document::try_from(document_row(after)).map_err(|error| native(error.into()))?;
+                let row = bson::Document::try_from(next_row(before, after)).map_err(|error| native(error.into()))?;
                 Ok::<_, Error>(doc! { "q": same_version(before), "u": row })
             };
             let updates: Vec<_> = some.iter().map(update).collect::<Result<_>>()?;
@@ -125,6 +109,27 @@ impl MongoSession {
                 return Ok(false);
             }
             start += some.len();
+        }
+        Ok(true)
+    }
+
+    /// Removes documents in a transaction. `false` when one is not what was read.
+    async fn remove_each(&self, found: &[Found<Document, ()>], transaction: &mut ClientSession) -> Result<bool> {
+        let documents = self.on.primary.documents.name();
+        let mut rest = found;
+        while !rest.is_empty() {
+            let (some, others) = rest.split_at(at_once(rest.iter().map(|found| found.record.size())));
+            let updates: Vec<_> = some.iter().map(|found| removed(&found.record)).collect();
+            let delete = |Document { collection, id, .. }: &Document| doc! { "q": { "_id": document_key(collection, id) }, "limit": 1 };
+            let deletes: Vec<_> = some.iter().map(|found| delete(&found.record)).collect();
+            for command in
+                [doc! { "update": documents, "updates": updates }, doc! { "delete": documents, "deletes": deletes }]
+            {
+                if self.change_in(command, transaction).await? != some.len() {
+                    return Ok(false);
+                }
+            }
+            rest = others;
         }
         Ok(true)
     }

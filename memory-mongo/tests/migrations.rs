@@ -14,7 +14,7 @@ use memory_core::{
     Outcome, Revision, SpaceId, Status, Timestamp, Trigger,
 };
 use memory_mongo::{MongoConfig, MongoMemory};
-use migrations::{NO_WORDS, PATHS};
+use migrations::{FEED, NO_WORDS, PATHS};
 use mongodb::bson::{Bson, Document, doc};
 use mongodb::error::{ErrorKind as DriverKind, WriteFailure};
 use mongodb::{Client, Database};
@@ -54,7 +54,7 @@ async fn writes_of_version_1_are_refused() -> CaseResult {
     let old = provider.store(event("old", 1)).await?;
     provider.documents().put(write("old")).await?;
     into_version_1(&database).await?;
-    assert_eq!(memory_mongo::migrate(&config).await?.applied, [(2, "writers"), (2, PATHS), (3, NO_WORDS)]);
+    assert_eq!(memory_mongo::migrate(&config).await?.applied, [(2, "writers"), (2, PATHS), (3, NO_WORDS), (4, FEED)]);
     let new = provider.store(event("new", 2)).await?;
     provider.documents().put(write("new")).await?;
 
@@ -91,7 +91,7 @@ async fn writes_of_version_1_are_refused() -> CaseResult {
     database.run_command(doc! { "collMod": "memories", "validator": &validator }).await?;
     assert_eq!(memory_mongo::inspect(&config).await?.missing, ["memories.validator"]);
     database.collection::<Document>("schema_migrations").delete_many(doc! { "version": { "$gte": 2 } }).await?;
-    assert_eq!(memory_mongo::migrate(&config).await?.applied, [(2, "writers"), (2, PATHS), (3, NO_WORDS)]);
+    assert_eq!(memory_mongo::migrate(&config).await?.applied, [(2, "writers"), (2, PATHS), (3, NO_WORDS), (4, FEED)]);
     assert_eq!(memory_mongo::inspect(&config).await?.missing, [""; 0]);
     assert_eq!(refusal(memories.update_one(doc! {}, doc! { "$unset": { "status": "" } }).await), NOT_VALID);
     // A rule that another program has taken away comes back.
@@ -101,12 +101,12 @@ async fn writes_of_version_1_are_refused() -> CaseResult {
     assert_eq!(memory_mongo::inspect(&config).await?.missing, [""; 0]);
     // A program of version 1 reads the entries whose ids are longs, and of those only these fields.
     let entries = database.collection::<Document>("schema_migrations");
-    for (version, name) in [(2_i64, "writers"), (3, NO_WORDS)] {
+    for (version, name) in [(2_i64, "writers"), (3, NO_WORDS), (4, FEED)] {
         let entry = entries.find_one(doc! { "_id": version }).await?.ok_or("no entry")?;
         assert_eq!(entry.get_str("name")?, name);
         assert!(entry.get_str("checksum").is_ok());
     }
-    assert_eq!(provider.check_health().await?.schema_version, 3);
+    assert_eq!(provider.check_health().await?.schema_version, 4);
     Ok(())
 }
 
@@ -166,8 +166,8 @@ async fn words_go_in_slices_beside_running_programs() -> CaseResult {
     let (mut memories, documents) = (memories(&other).await?, documents(&other).await?);
     into_version_2(&database, false).await?;
 
-    assert_eq!(memory_mongo::plan(&config).await?.applied, [(3, NO_WORDS)]);
-    assert_eq!(memory_mongo::migrate(&config).await?.applied, [(3, NO_WORDS)]);
+    assert_eq!(memory_mongo::plan(&config).await?.applied, [(3, NO_WORDS), (4, FEED)]);
+    assert_eq!(memory_mongo::migrate(&config).await?.applied, [(3, NO_WORDS), (4, FEED)]);
     assert_eq!(memory_mongo::migrate(&config).await?.applied, []);
     check_no_index(&database).await?;
     let entries = database.collection::<Document>("schema_migrations");
@@ -396,7 +396,7 @@ async fn one_build_of_the_index_serves_all_slices() -> CaseResult {
     assert_eq!(admin.run_command(builds).await?.get_array("inprog")?.len(), 1);
     // Meanwhile the server changes no rule, and who has to change one waits.
     let entries = database.collection::<Document>("schema_migrations");
-    entries.delete_one(doc! { "name": NO_WORDS }).await?;
+    entries.delete_many(doc! { "name": { "$in": [NO_WORDS, FEED] } }).await?;
     let hasty = MongoConfig::from_url(&format!("{}&deadline_ms=1000", server.url()))?;
     assert!(open(hasty).await.expect_err("it waits").is_retryable());
     admin.run_command(hang("off")).await?;
@@ -535,7 +535,7 @@ async fn into_version_2(database: &Database, is_complete: bool) -> CaseResult {
         entry.extend(doc! { "complete": false, "mark": Bson::MinKey, "done": 0_i64 });
     }
     let entries = database.collection::<Document>("schema_migrations");
-    entries.delete_one(doc! { "name": NO_WORDS }).await?;
+    entries.delete_many(doc! { "name": { "$in": [NO_WORDS, FEED] } }).await?;
     entries.insert_one(entry).await?;
     Ok(())
 }
@@ -575,7 +575,7 @@ async fn without_places(database: &Database) -> mongodb::error::Result<Document>
     let older = doc! { "$unset": { "paths": "" }, "$set": { "written": 256 + 2 } };
     rows.update_many(doc! {}, older.clone()).await?;
     let entries = database.collection::<Document>("schema_migrations");
-    entries.delete_many(doc! { "name": { "$in": [PATHS, NO_WORDS] } }).await?;
+    entries.delete_many(doc! { "name": { "$in": [PATHS, NO_WORDS, FEED] } }).await?;
     Ok(older)
 }
 

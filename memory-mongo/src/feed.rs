@@ -1,0 +1,254 @@
+//! The feed: the change stream of the database, in which the server tells what a majority has, in the order of its log.
+//!
+//! Each page is a stream of its own, which begins at a place again, so that nothing is held between two calls.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use memory_core::engine::{FeedEntry, FeedPage, FeedPosition, FeedWrite};
+use memory_core::{Collection, DocumentId, Error, ErrorKind, MemoryId, Result, path_hash};
+use mongodb::bson::{Bson, Document, RawDocument, Timestamp, doc};
+use mongodb::change_stream::ChangeStream;
+
+use crate::connection::MongoSession;
+use crate::error::{code, native};
+use crate::read::all;
+use crate::row::{memory_id, text, uuid};
+
+/// How long the server waits for another event before it answers that there is none: for a page, and for who waits.
+const AT_ONCE: Duration = Duration::from_millis(1);
+const AWAITED: Duration = Duration::from_secs(1);
+/// A watch that hears nothing goes on at the end of the log, once that is so many seconds ahead: the server forgets what is old.
+const AHEAD: u32 = 10;
+/// The number of all events of a time.
+const ALL: u32 = u32::MAX;
+/// What the server answers when its log does not go back so far, or is another one.
+const LOST: [i32; 4] = [136, 260, 280, 286];
+
+/// A place in the feed: a time of the server's log, and of the events of that time the one with this number, counted from 1. A transaction
+/// is one time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Place {
+    time: Timestamp,
+    number: u32,
+    /// Tells the event from one that came in its place.
+    mark: i64,
+}
+
+/// The events behind a place.
+struct Events {
+    stream: ChangeStream<Document>,
+    behind: Place,
+    /// Whether the event of that place has come, from which on all are behind it.
+    is_found: bool,
+    at: Place,
+    /// The documents that are removed at this time.
+    removed: Vec<Bson>,
+}
+
+/// What an event tells of a record.
+enum Noted {
+    /// `None` where the space has to be looked up.
+    Memory {
+        id: MemoryId,
+        space: Option<String>,
+    },
+    Document(FeedWrite),
+}
+
+/// The end of the feed.
+pub(crate) async fn newest(session: &MongoSession) -> Result<FeedPosition> {
+    Place::end(known(session).await?).to_position()
+}
+
+/// The next entries behind a place.
+pub(crate) async fn changes(session: &MongoSession, after: &FeedPosition, most: usize) -> Result<FeedPage> {
+    let place = Place::parse(after).ok_or_else(Error::feed_reset)?;
+    let known = known(session).await?;
+    if place.time > known {
+        // What a majority had is known to each primary, unless the servers went back.
+        return Err(Error::feed_reset());
+    }
+    let mut events = Events::behind(session, place, most, AT_ONCE).await?;
+    let (mut noted, mut reached, mut is_end) = (Vec::new(), place, false);
+    for _ in 0..most {
+        let Some(event) = events.next().await? else {
+            is_end = true;
+            break;
+        };
+        reached = events.at;
+        noted.extend(events.noted(&event)?.map(|one| (reached, one)));
+    }
+    if is_end && known.time >= reached.time.time.saturating_add(AHEAD) {
+        reached = Place::end(known);
+    }
+    let spaces = spaces(session, &noted).await?;
+    let entry = |(place, noted): (Place, Noted)| {
+        let write = match noted {
+            Noted::Memory { id, space } => FeedWrite::Memory { id, space: space.or_else(|| spaces.get(&id).cloned())? },
+            Noted::Document(write) => write,
+        };
+        Some(place.to_position().map(|position| FeedEntry { position, write }))
+    };
+    let entries = noted.into_iter().filter_map(entry).collect::<Result<_>>()?;
+    Ok(FeedPage { entries, reached: reached.to_position()?, is_end })
+}
+
+/// Waits until there is an event behind a place, or until then.
+pub(crate) async fn changed(session: &MongoSession, after: &FeedPosition, until: Instant) -> Result<()> {
+    let Some(place) = Place::parse(after) else { return Ok(()) };
+    let mut events = Events::behind(session, place, 1, AWAITED).await?;
+    while Instant::now() < until && events.next().await?.is_none() {}
+    Ok(())
+}
+
+/// The time of the last write that a majority has, as the primary knows it.
+async fn known(session: &MongoSession) -> Result<Timestamp> {
+    let hello = doc! { "hello": 1, "maxTimeMS": session.left()?.as_millis() as i64 };
+    let hello = session.on.database.run_command(hello).await.map_err(native)?;
+    let last_write = hello.get_document("lastWrite").and_then(|last| last.get_document("majorityOpTime"));
+    let time = last_write.and_then(|last| last.get_timestamp("ts"));
+    time.map_err(|_| {
+        Error::new(ErrorKind::Unsupported, "a router does not tell what a majority has: no feed behind it")
+    })
+}
+
+/// The spaces of memories that were changed.
+async fn spaces(session: &MongoSession, noted: &[(Place, Noted)]) -> Result<HashMap<MemoryId, String>> {
+    let ids = noted.iter().filter_map(|(_, noted)| match noted {
+        Noted::Memory { id, space: None } => Some(uuid(id.as_bytes())),
+        _ => None,
+    });
+    let ids: Vec<_> = ids.collect();
+    if ids.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let find = session.reads.memories.find(doc! { "_id": { "$in": ids } }).projection(doc! { "spaceId": 1 });
+    // One without a space can't be told to anybody.
+    let space =
+        |row: &RawDocument| Ok(memory_id(row, "_id").and_then(|id| Ok((id, text(row, "spaceId")?.to_owned()))).ok());
+    Ok(all(session, find, space).await?.into_iter().flatten().collect())
+}
+
+/// What is asked for: of the rows no more than what an entry tells, since an event has at most 16 MiB.
+fn pipeline() -> [Document; 2] {
+    let writes = ["insert", "update", "replace", "delete", "drop", "rename"];
+    let rows = doc! { "ns.coll": { "$in": ["memories", "documents"] }, "operationType": { "$in": writes.as_slice() } };
+    let ends = doc! { "operationType": { "$in": ["dropDatabase", "invalidate"] } };
+    [
+        doc! { "$match": { "$or": [rows, ends] } },
+        doc! { "$project": {
+            "operationType": 1,
+            "clusterTime": 1,
+            "of": "$ns.coll",
+            "key": "$documentKey._id",
+            "space": "$fullDocument.spaceId",
+            "before": "$fullDocument.before",
+            "revision": { "$ifNull": ["$fullDocument.revision", "$updateDescription.updatedFields.revision"] },
+            "removed": "$updateDescription.updatedFields.removed",
+        } },
+    ]
+}
+
+fn of_stream(error: mongodb::error::Error) -> Error {
+    let error = native(error);
+    if code(&error).is_some_and(|code| LOST.contains(&code)) { Error::feed_reset() } else { error }
+}
+
+impl Events {
+    async fn behind(session: &MongoSession, behind: Place, most: usize, awaited: Duration) -> Result<Self> {
+        let stream = session.on.database.watch().pipeline(pipeline()).start_at_operation_time(behind.time);
+        let stream = stream.batch_size(most.clamp(100, 1_000) as u32).max_await_time(awaited);
+        let stream = stream.await.map_err(of_stream)?.with_type();
+        let is_found = behind.number == ALL;
+        Ok(Self { stream, behind, is_found, at: Place { number: 0, ..behind }, removed: Vec::new() })
+    }
+
+    /// The next event; `None` when there is none now.
+    async fn next(&mut self) -> Result<Option<Document>> {
+        while let Some(event) = self.stream.next_if_any().await.map_err(of_stream)? {
+            let kind = event.get_str("operationType").unwrap_or_default();
+            if matches!(kind, "drop" | "rename" | "dropDatabase" | "invalidate") {
+                return Err(Error::feed_reset());
+            }
+            let time = event.get_timestamp("clusterTime").map_err(|_| Error::corrupt("an event has no time"))?;
+            if time != self.at.time {
+                self.at = Place { time, number: 0, mark: 0 };
+                self.removed.clear();
+            }
+            let key = event.get("key").unwrap_or(&Bson::Null);
+            self.at.number += 1;
+            self.at.mark = path_hash(&format!("{kind} {key}"));
+            if event.contains_key("removed") {
+                self.removed.push(key.clone());
+            }
+            if time == self.behind.time && self.at.number <= self.behind.number {
+                self.is_found |= self.at == self.behind;
+                continue;
+            }
+            if !self.is_found {
+                return Err(Error::feed_reset());
+            }
+            return Ok(Some(event));
+        }
+        Ok(None)
+    }
+
+    /// What the event that came last tells.
+    fn noted(&self, event: &Document) -> Result<Option<Noted>> {
+        let kind = event.get_str("operationType").unwrap_or_default();
+        let string = |name: &str| event.get_str(name).ok().map(str::to_owned);
+        let revision = event.get_i64("revision").ok();
+        if event.get_str("of").is_ok_and(|of| of == "memories") {
+            // No call removes one, and what leaves the revision as it is changes nothing that a record tells.
+            let is_written = kind != "delete" && revision.is_some();
+            let id = event.get("key").and_then(id_of).filter(|_| is_written);
+            return Ok(id.map(|id| Noted::Memory { id, space: string("space") }));
+        }
+        if kind == "delete" {
+            let is_noted = event.get("key").is_some_and(|key| self.removed.contains(key));
+            // A program of an older version has removed it, and said nothing of its space.
+            return if is_noted { Ok(None) } else { Err(Error::feed_reset()) };
+        }
+        let key = event.get_document("key").ok();
+        let name = |name: &str| key.and_then(|key| key.get_str(name).ok()).unwrap_or_default();
+        let (Ok(collection), Ok(id)) = (Collection::parse(name("collection")), DocumentId::parse(name("id"))) else {
+            return Ok(None);
+        };
+        if let Some(space) = string("removed") {
+            return Ok(Some(Noted::Document(FeedWrite::Removal { collection, id, space })));
+        }
+        let (Some(space), Some(revision)) = (string("space"), revision) else { return Ok(None) };
+        let (before, revision) = (string("before"), u64::try_from(revision).unwrap_or_default());
+        Ok(Some(Noted::Document(FeedWrite::Document { collection, id, space, before, revision })))
+    }
+}
+
+fn id_of(key: &Bson) -> Option<MemoryId> {
+    let Bson::Binary(id) = key else { return None };
+    id.bytes.as_slice().try_into().ok().map(MemoryId::from_bytes)
+}
+
+impl Place {
+    /// Behind all events of a time.
+    fn end(time: Timestamp) -> Self {
+        Self { time, number: ALL, mark: 0 }
+    }
+
+    fn to_position(self) -> Result<FeedPosition> {
+        let Self { time, number, mark } = self;
+        let numbers = [time.time, time.increment, number].map(u32::to_be_bytes);
+        FeedPosition::new([numbers.as_flattened(), &mark.to_be_bytes()].concat())
+    }
+
+    fn parse(position: &FeedPosition) -> Option<Self> {
+        let bytes: [u8; 20] = position.as_bytes().try_into().ok()?;
+        let number = |place: usize| {
+            let bytes = bytes.get(4 * place..4 * place + 4)?;
+            Some(u32::from_be_bytes(bytes.try_into().ok()?))
+        };
+        let time = Timestamp { time: number(0)?, increment: number(1)? };
+        let mark = i64::from_be_bytes(bytes.get(12..)?.try_into().ok()?);
+        Some(Self { time, number: number(2)?, mark })
+    }
+}
