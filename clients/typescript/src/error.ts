@@ -14,6 +14,7 @@ export type ErrorKind =
   | "Unauthorized"
   | "Corrupt"
   | "SchemaMismatch"
+  | "FeedReset"
   | "Closed"
   | "Unexpected"
   | "Aborted";

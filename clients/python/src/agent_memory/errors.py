@@ -91,6 +91,10 @@ class SchemaMismatch(AgentMemoryError):
     """The schema is not one that the server can use."""
 
 
+class FeedReset(AgentMemoryError):
+    """The feed has lost changes behind the token of a watch: begin anew with a snapshot."""
+
+
 class Closed(AgentMemoryError):
     """The client was closed, or the server is not ready."""
 
