@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use anyhow::bail;
 use clap::{Args, Subcommand, ValueEnum};
 use memory_context::prompt::{
-    Action, Change, MemoryLoadContext, MemoryScope, MemoryStore, MemoryUpdate, PromptMemory, UpdateReport,
+    Action, HistoryEntry, MemoryLoadContext, MemoryScope, MemoryStore, MemoryUpdate, PromptMemory, UpdateReport,
 };
 use memory_core::{Error, ErrorKind, IdempotencyKey, MemoryProvider};
 
@@ -195,7 +195,7 @@ async fn history(memory: &PromptMemory, args: &StoreArgs, output: &mut Output) -
 }
 
 /// What was changed, when and where, and the lines.
-fn for_people(change: &Change) -> String {
+fn for_people(change: &HistoryEntry) -> String {
     let mut text = format!(
         "revision {}, {}, session {} on {}",
         change.revision,

@@ -18,8 +18,8 @@ use super::record::{Batch, Origin, Record};
 use super::render::render;
 use super::update::{MAX_UPDATES, trim};
 use super::{
-    Change, Flags, MemoryContext, MemoryLoadContext, MemoryStore, MemoryUpdate, OnFailure, PromptConfig, SyncReport,
-    UpdateReport,
+    Flags, HistoryEntry, MemoryContext, MemoryLoadContext, MemoryStore, MemoryUpdate, OnFailure, PromptConfig,
+    SyncReport, UpdateReport,
 };
 use crate::deadline::{late, within_deadline};
 
@@ -134,7 +134,7 @@ impl PromptMemory {
     }
 
     /// The changes of one store, newest first: the last 100.
-    pub async fn history(&self, context: &MemoryLoadContext, store: MemoryStore) -> Result<Vec<Change>> {
+    pub async fn history(&self, context: &MemoryLoadContext, store: MemoryStore) -> Result<Vec<HistoryEntry>> {
         Ok(self.load(&Key::of(context, store)?).await?.record.history())
     }
 

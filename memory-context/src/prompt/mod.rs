@@ -22,7 +22,7 @@ pub(crate) use guarded::Guarded;
 pub use key::COLLECTION;
 pub use markdown::MarkdownMemory;
 pub use memory::{PromptMemory, Undone};
-pub use record::{Change, Diff};
+pub use record::{Diff, HistoryEntry};
 pub(crate) use render::{LINE_BREAKS, neutralised};
 pub use source::PromptSource;
 pub(crate) use update::Unclear;

@@ -59,11 +59,11 @@ struct Back {
     added: usize,
 }
 
-/// One change of a store.
+/// One change in the history of a store.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
-pub struct Change {
+pub struct HistoryEntry {
     /// The revision that it made.
     pub revision: Revision,
     /// When it was made.
@@ -124,7 +124,7 @@ impl Record {
     }
 
     /// The changes, newest first.
-    pub(super) fn history(&self) -> Vec<Change> {
+    pub(super) fn history(&self) -> Vec<HistoryEntry> {
         let mut after = Some(lines(&self.text));
         let mut history = Vec::with_capacity(self.changes.len());
         for entry in self.changes.iter().rev() {
@@ -135,7 +135,7 @@ impl Record {
                 Some(Diff { line: back.line, removed: back.removed.clone(), added: added.to_vec() })
             });
             after = steps.and_then(|(after, back)| back.apply(after));
-            history.push(Change {
+            history.push(HistoryEntry {
                 revision: entry.revision,
                 at: origin.at,
                 session_id: origin.session_id,
