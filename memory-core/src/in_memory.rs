@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
 use crate::engine::{
-    Access, Append, Appended, Config, DocumentsFound, Engine, EngineSettings, FeedEntry, FeedPage, FeedPosition,
-    FeedWrite, Found, Mark, MemoriesFound, Place, Provider, Put, Reader, Scanned, Visit, Walk, Work, Writer,
-    offer_in_order,
+    Access, Append, Appended, Config, DocumentsFound, Engine, EngineSettings, FeedEnd, FeedEntry, FeedPage,
+    FeedPosition, FeedWrite, Found, Mark, MemoriesFound, Place, Provider, Put, Reader, Scanned, Visit, Walk, Work,
+    Writer, offer_in_order,
 };
 use crate::query::{Documents, Ledger};
 use crate::{
@@ -230,8 +230,8 @@ impl Reader for InMemorySession {
         Ok(in_use.map(|(collection, _)| collection.clone()).collect())
     }
 
-    async fn newest_change(&mut self) -> Result<FeedPosition> {
-        Ok(self.lock().newest())
+    async fn newest_change(&mut self) -> Result<FeedEnd> {
+        Ok(self.lock().newest().into())
     }
 
     async fn changes(&mut self, after: &FeedPosition, most: usize) -> Result<FeedPage> {

@@ -58,5 +58,6 @@ pub use space::{BOUNDARIES, SpaceId, SpaceRange, SpaceSelector, Spaces, path_has
 pub use spaces::{Count, MAX_SPACE_COUNT, MAX_SPACE_DEPTH, SpaceLevel, SpaceQuery, SpaceQueryBuilder, SpaceSummary};
 pub use time::{Clock, ManualClock, SystemClock, Timestamp};
 pub use watch::{
-    Change, ChangeKind, Changes, Collections, MAX_COLLECTIONS, Record, RecordId, Watch, WatchFrom, WatchToken, Watched,
+    Change, ChangeKind, Changes, Collections, MAX_COLLECTIONS, MAX_WATCHES, Record, RecordId, Watch, WatchFrom,
+    WatchToken, Watched,
 };

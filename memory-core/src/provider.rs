@@ -97,6 +97,7 @@ pub trait MemoryProvider: IntoDynProvider + fmt::Debug + Send + Sync + 'static {
     /// - Nothing outside of the spaces and of `within` shows, but that a document has left them (C4).
     /// - `FeedReset` when the feed has lost changes behind the token, also later from the stream; never a gap (C6).
     /// - It costs nothing while it is not polled, and the stream ends with `Closed` at the shutdown of the provider (C7).
+    /// - `LimitExceeded` when [`MAX_WATCHES`](crate::MAX_WATCHES) streams of the provider are open already (C7).
     async fn watch(&self, watch: &Watch) -> Result<Changes>;
 
     /// Writes memories exactly as they are, each by itself (W12). For operators: backup and copy.

@@ -14,6 +14,8 @@ use crate::{
     Unreadable,
 };
 
+/// How many watches of one provider there are at most, until their streams are dropped (C7).
+pub const MAX_WATCHES: usize = 2_048;
 /// The most collections that a watch names (C1).
 pub const MAX_COLLECTIONS: usize = 1_000;
 /// How many records a page of a snapshot has.
@@ -96,6 +98,9 @@ pub enum ChangeKind {
     Left(RecordId),
     /// The record has changed, or is part of the snapshot, and can't be read (Q8).
     Unreadable(Unreadable),
+    /// The watch has come this far, and there is more to tell. Comes only before the first [`ChangeKind::Reached`], whenever nothing else came
+    /// for [`HEARTBEAT`](crate::engine::HEARTBEAT), so that one that is cut off does not begin at the front again.
+    Progress,
     /// Everything up to here was told. Comes first when all was told that was there when the watch began, and from then on whenever nothing
     /// else came for [`HEARTBEAT`](crate::engine::HEARTBEAT), so that there is a recent token however little of what changes is watched.
     Reached,

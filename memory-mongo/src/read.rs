@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use memory_core::engine::{
-    DocumentsFound, FeedPage, FeedPosition, Mark, MemoriesFound, Place, Reader, Source, Visit, Walk, corrupt,
+    DocumentsFound, FeedEnd, FeedPage, FeedPosition, Mark, MemoriesFound, Place, Reader, Source, Visit, Walk, corrupt,
 };
 use memory_core::{Collection, DocumentId, Documents, Ledger, MemoryId, Result, Verdict};
 use migrations::PATHS;
@@ -106,8 +106,8 @@ impl Reader for MongoSession {
         Ok(collections.into_iter().collect())
     }
 
-    async fn newest_change(&mut self) -> Result<FeedPosition> {
-        feed::newest(self).await
+    async fn newest_change(&mut self) -> Result<FeedEnd> {
+        feed::newest(self).await.map(FeedEnd::from)
     }
 
     async fn changes(&mut self, after: &FeedPosition, most: usize) -> Result<FeedPage> {

@@ -3,8 +3,8 @@
 use std::collections::{BTreeSet, HashMap};
 
 use memory_core::engine::{
-    DocumentsFound, FeedPage, FeedPosition, Found, Mark, MemoriesFound, Place, Reader, Row, Source, StoredDocument,
-    StoredMemory, Visit, Walk, corrupt,
+    DocumentsFound, FeedEnd, FeedPage, FeedPosition, Found, Mark, MemoriesFound, Place, Reader, Row, Source,
+    StoredDocument, StoredMemory, Visit, Walk, corrupt,
 };
 use memory_core::{
     BOUNDARIES, Collection, Document, DocumentId, Documents, Error, Head, Ledger, Memory, MemoryId, Order, Result,
@@ -125,8 +125,8 @@ impl Reader for Session {
         rows.iter().map(|row| Collection::parse(column::<&str>(row, 0)?).map_err(corrupt)).collect()
     }
 
-    async fn newest_change(&mut self) -> Result<FeedPosition> {
-        feed::newest(self).await
+    async fn newest_change(&mut self) -> Result<FeedEnd> {
+        feed::newest(self).await.map(FeedEnd::from)
     }
 
     async fn changes(&mut self, after: &FeedPosition, most: usize) -> Result<FeedPage> {

@@ -6,8 +6,8 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use memory_core::engine::{
-    DocumentsFound, FeedPage, FeedPosition, Found, Mark, MemoriesFound, Place, Reader, Row, Source, Visit, Walk,
-    corrupt,
+    DocumentsFound, FeedEnd, FeedPage, FeedPosition, Found, Mark, MemoriesFound, Place, Reader, Row, Source, Visit,
+    Walk, corrupt,
 };
 use memory_core::{Collection, DocumentId, Documents, Head, Ledger, MemoryId, Order, Result, Verdict};
 use redis::{Pipeline, Value};
@@ -128,8 +128,8 @@ impl Reader for RedisSession {
         names.into_iter().map(|name| Collection::parse(name).map_err(corrupt)).collect()
     }
 
-    async fn newest_change(&mut self) -> Result<FeedPosition> {
-        feed::newest(&self.on).await
+    async fn newest_change(&mut self) -> Result<FeedEnd> {
+        feed::newest(&self.on).await.map(FeedEnd::from)
     }
 
     async fn changes(&mut self, after: &FeedPosition, most: usize) -> Result<FeedPage> {

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use memory_core::engine::{
-    self, DocumentsFound, FeedPage, FeedPosition, Mark, MemoriesFound, Place, Reader, Source, Visit, Walk,
+    self, DocumentsFound, FeedEnd, FeedPage, FeedPosition, Mark, MemoriesFound, Place, Reader, Source, Visit, Walk,
 };
 use memory_core::{
     Collection, DocumentId, Documents, Error, Ledger, MemoryId, Order, Result, Selects, Status, Timestamp, Verdict,
@@ -115,8 +115,8 @@ impl Reader for Session {
         Ok(collections)
     }
 
-    async fn newest_change(&mut self) -> Result<FeedPosition> {
-        feed::newest(&self.connection)
+    async fn newest_change(&mut self) -> Result<FeedEnd> {
+        feed::newest(&self.connection).map(FeedEnd::from)
     }
 
     async fn changes(&mut self, after: &FeedPosition, most: usize) -> Result<FeedPage> {

@@ -50,7 +50,7 @@ impl Replica {
                 self.records.remove(id);
                 self.told.insert(id.clone());
             }
-            ChangeKind::Reached => {}
+            ChangeKind::Reached | ChangeKind::Progress => {}
             kind => return Err(format!("a sound record is told as {kind:?}")),
         }
         Ok(())

@@ -53,6 +53,16 @@ pub enum FeedWrite {
     },
 }
 
+/// The end of a feed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FeedEnd {
+    /// The last place up to which entries are given.
+    pub position: FeedPosition,
+    /// A later place, where some of what is visible waits for an earlier write that has not ended: when the feed has come up to it, all
+    /// that was visible at this call was given.
+    pub held_back_to: Option<FeedPosition>,
+}
+
 /// The next entries of a feed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FeedPage {
@@ -64,6 +74,13 @@ pub struct FeedPage {
     /// Whether nothing is behind it that was committed before this call: neither more than was wanted, nor what waits for an earlier write
     /// that has not ended.
     pub is_end: bool,
+}
+
+impl From<FeedPosition> for FeedEnd {
+    /// The end of a feed that holds nothing back.
+    fn from(position: FeedPosition) -> Self {
+        Self { position, held_back_to: None }
+    }
 }
 
 impl FeedPosition {

@@ -33,7 +33,7 @@ use std::time::{Duration, Instant};
 
 use crate::{Backfill, Error, Health, Result};
 
-pub use feed::{FeedEntry, FeedPage, FeedPosition, FeedWrite};
+pub use feed::{FeedEnd, FeedEntry, FeedPage, FeedPosition, FeedWrite};
 pub use gate::{DEFAULT_DEADLINE, Gate, record_rows};
 pub use heavy::{HeavyWork, Permit, heavy_calls};
 pub use load::{Load, load};
@@ -122,6 +122,9 @@ pub trait Engine: fmt::Debug + Send + Sync + Sized + 'static {
             Ok(())
         }
     }
+
+    /// Called when nobody watches any more, behind the last [`Engine::changed`]: ends what that has begun and kept for the next one.
+    fn unwatched(&self) {}
 
     /// Whether the cause of an error is temporary, so that [`Provider`] tries again what is safe to repeat. Never, where the engine waits
     /// for such causes itself.

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::pin::Pin;
 
-use super::feed::{FeedPage, FeedPosition};
+use super::feed::{FeedEnd, FeedPage, FeedPosition};
 use super::walk::{Mark, Place, Visit, Walk};
 use crate::query::{Documents, Ledger};
 use crate::{Collection, Document, DocumentId, Error, ErrorKind, Memory, MemoryId, Outcome, Result};
@@ -68,8 +68,8 @@ pub trait Reader: Send {
     /// The collections that hold a document, in ascending order.
     fn collections(&mut self) -> impl Future<Output = Result<Vec<Collection>>> + Send;
 
-    /// The end of the feed. Whatever was written at or before it is seen by everybody who begins to read behind this call.
-    fn newest_change(&mut self) -> impl Future<Output = Result<FeedPosition>> + Send {
+    /// The end of the feed. Whatever was written at or before it is seen by everybody who begins to read behind this call. Does not wait.
+    fn newest_change(&mut self) -> impl Future<Output = Result<FeedEnd>> + Send {
         async { Err(no_feed()) }
     }
 

@@ -257,8 +257,7 @@ impl<E: Engine> MemoryProvider for Provider<E> {
     }
 
     async fn watch(&self, watch: &Watch) -> Result<Changes> {
-        let watcher = self.shared.gate.read("watch", Watcher::begin(&self.shared, watch)).await?;
-        Ok(watcher.into_changes())
+        Ok(Watcher::begin(&self.shared, watch).await?.into_changes())
     }
 
     async fn restore(&self, memories: Vec<Memory>) -> Result<RestoreReport> {

@@ -4,14 +4,16 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, SemaphorePermit, watch};
 use tokio::time::sleep;
 
 use super::{Shared, after};
-use crate::Result;
 use crate::engine::session::Reader;
 use crate::engine::{Access, Engine, FeedEntry, FeedPage, FeedPosition};
+use crate::{Error, ErrorKind, MAX_WATCHES, Result};
 
+/// How many sessions all watches have at once, so that the calls of others find one however many watches a change wakes.
+const SESSIONS: usize = 4;
 /// How many entries a watch takes at once.
 pub(super) const PAGE: usize = 256;
 /// How many entries are kept, for watches that are a little behind.
@@ -22,14 +24,17 @@ const REST: Duration = Duration::from_millis(10);
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 const AFTER_FAILURE: Duration = Duration::from_secs(1);
 
-/// What the task has read last.
-#[derive(Debug, Default)]
+/// What the task has read last, and what watches share beside it.
+#[derive(Debug)]
 pub(super) struct Tail {
     /// `None` while no task reads.
     recent: Mutex<Option<Recent>>,
     /// Has a receiver for each watch. Sends when there is something new, or when no task reads any more.
     news: watch::Sender<()>,
     closing: Notify,
+    /// Has a permit for each further watch, and for each further session.
+    watches: Arc<Semaphore>,
+    sessions: Semaphore,
 }
 
 /// The entries behind one place and up to another.
@@ -47,7 +52,29 @@ pub(super) struct Entries {
     pub(super) reached: FeedPosition,
 }
 
+impl Default for Tail {
+    fn default() -> Self {
+        let (watches, sessions) = (Arc::new(Semaphore::new(MAX_WATCHES)), Semaphore::new(SESSIONS));
+        Self { recent: Mutex::default(), news: watch::Sender::default(), closing: Notify::default(), watches, sessions }
+    }
+}
+
 impl Tail {
+    /// Counts a watch until this is dropped. `LimitExceeded` where there are [`MAX_WATCHES`] already.
+    pub(super) fn count(&self) -> Result<OwnedSemaphorePermit> {
+        Arc::clone(&self.watches).try_acquire_owned().map_err(|_| {
+            let message = format!("{MAX_WATCHES} watches are open; no more are allowed at once");
+            Error::new(ErrorKind::LimitExceeded, message)
+        })
+    }
+
+    /// Waits for the turn of a watch to have a session, after those that came before it. Taken before the gate: a shutdown holds up every
+    /// further call there until those end that have passed it, and these must not wait for a turn of one that is held up.
+    pub(super) async fn turn(&self) -> Option<SemaphorePermit<'_>> {
+        // Nobody closes it.
+        self.sessions.acquire().await.ok()
+    }
+
     /// What tells a watch to look again.
     pub(super) fn subscribe(&self) -> watch::Receiver<()> {
         self.news.subscribe()
@@ -119,6 +146,9 @@ struct Following<E: Engine>(Arc<Shared<E>>);
 impl<E: Engine> Drop for Following<E> {
     fn drop(&mut self) {
         *self.0.tail.recent() = None;
+        if let Ok(open) = self.0.open() {
+            open.engine.unwatched();
+        }
         self.0.tail.news.send_replace(());
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+use std::time::Instant;
 
 use crate::engine::session::Reader;
 use crate::engine::{FeedEntry, FeedPosition, FeedWrite};
@@ -10,7 +11,7 @@ use crate::{
     Revision, Unreadable, Watch,
 };
 
-/// How many records are read at once, and after how many bytes a page ends.
+/// How many records are read at once, and after how many bytes that were read a page ends, whatever is told of them.
 const SLICE: usize = 16;
 const PAGE_BYTES: usize = 4 << 20;
 
@@ -18,6 +19,8 @@ const PAGE_BYTES: usize = 4 << 20;
 pub(super) struct Noted {
     pub(super) watch: Arc<Watch>,
     pub(super) entries: Vec<Arc<FeedEntry>>,
+    /// From when on the page ends with what it has, so that a watch comes on however slowly it reads.
+    pub(super) until: Instant,
 }
 
 /// What is told of them.
@@ -33,6 +36,7 @@ pub(super) struct Told {
 struct Present {
     memories: HashMap<MemoryId, Result<Memory>>,
     documents: HashMap<(Collection, DocumentId), Result<Document>>,
+    bytes: usize,
 }
 
 /// Whether a watch may have to tell of an entry. What lies outside of its spaces costs no more than this.
@@ -50,7 +54,7 @@ pub(super) fn concerns(watch: &Watch, write: &FeedWrite) -> bool {
 
 /// What is told of entries that concern a watch.
 pub(super) async fn tell(reader: &mut impl Reader, noted: &Noted) -> Result<Told> {
-    let Noted { watch, entries } = noted;
+    let Noted { watch, entries, until } = noted;
     let last: HashMap<_, _> = entries.iter().enumerate().map(|(place, entry)| (id_of(&entry.write), place)).collect();
     // A later entry of the same record stands for this one.
     let is_last = |place: usize, write: &FeedWrite| last.get(&id_of(write)) == Some(&place);
@@ -59,12 +63,13 @@ pub(super) async fn tell(reader: &mut impl Reader, noted: &Noted) -> Result<Told
         let first = number * SLICE;
         let due = || slice.iter().enumerate().filter(|(place, entry)| is_last(first + place, &entry.write));
         let mut present = Present::read(reader, due().map(|(_, entry)| &entry.write)).await?;
+        bytes += present.bytes;
         for (place, entry) in slice.iter().enumerate() {
             let kind = judge(watch, &entry.write, is_last(first + place, &entry.write), &mut present)?;
-            bytes += kind.as_ref().map_or(0, size);
             changes.extend(kind.map(|kind| (entry.position.clone(), kind)));
         }
-        if bytes >= PAGE_BYTES && first + slice.len() < entries.len() {
+        let is_enough = bytes >= PAGE_BYTES || Instant::now() >= *until;
+        if is_enough && first + slice.len() < entries.len() {
             let cut = slice.last().map(|entry| entry.position.clone());
             return Ok(Told { changes, cut });
         }
@@ -146,16 +151,6 @@ fn id_of(write: &FeedWrite) -> RecordId {
     }
 }
 
-fn size(kind: &ChangeKind) -> usize {
-    match kind {
-        ChangeKind::Stored(Record::Memory(memory)) | ChangeKind::Updated(Record::Memory(memory)) => memory.size(),
-        ChangeKind::Stored(Record::Document(document)) | ChangeKind::Updated(Record::Document(document)) => {
-            document.size()
-        }
-        _ => 0,
-    }
-}
-
 impl Present {
     /// Reads the records that were written.
     async fn read(reader: &mut impl Reader, writes: impl Iterator<Item = &FeedWrite>) -> Result<Self> {
@@ -171,8 +166,11 @@ impl Present {
         }
         let mut present = Self::default();
         if !ids.is_empty() {
-            let found = reader.memories(&ids).await?.into_iter();
-            present.memories.extend(found.map(|(id, found)| (id, found.map(|found| found.record))));
+            for (id, found) in reader.memories(&ids).await? {
+                let memory = found.map(|found| found.record);
+                present.bytes += memory.as_ref().map_or(0, Memory::size);
+                present.memories.insert(id, memory);
+            }
         }
         for (collection, ids) in of_collections {
             present.read_documents(reader, collection, &ids).await?;
@@ -190,6 +188,7 @@ impl Present {
         for found in reader.documents(collection, ids).await? {
             match found {
                 Ok(found) => {
+                    self.bytes += found.record.size();
                     let key = (collection.clone(), found.record.id.clone());
                     self.documents.insert(key, Ok(found.record));
                 }

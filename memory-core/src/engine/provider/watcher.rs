@@ -3,26 +3,32 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
+use std::vec;
 
 use futures::StreamExt;
 use futures::stream;
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::watch::Receiver;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until};
 
 use super::progress::{Part, Progress};
 use super::tail::{Entries, PAGE, Tail};
 use super::tell::{self, Noted, Told};
-use super::{Open, Shared};
+use super::{Shared, after};
 use crate::cursor::{CursorKey, Position};
 use crate::engine::session::{Reader, Work};
-use crate::engine::{Access, Engine, FeedPage, FeedPosition};
+use crate::engine::{Access, Engine, FeedEnd, FeedPage, FeedPosition};
 use crate::{
     Change, ChangeKind, Changes, Collection, Collections, Cursor, Document, Memory, Result, Unreadable, Watch,
     WatchFrom,
 };
 
-/// After how long without a change a watch tells how far it is, once it has told of all that was there when it began (C2).
+/// After how long without a change a watch tells how far it is (C2).
 pub const HEARTBEAT: Duration = Duration::from_secs(15);
+/// How long a watch that begins waits at most for what is held back, which would otherwise come although it was there before.
+const SETTLING: Duration = Duration::from_secs(2);
+/// How long it waits before it asks again, which doubles.
+const UNSETTLED: Duration = Duration::from_millis(10);
 
 /// The state of a watch. Its changes are made when the stream is polled.
 pub(super) struct Watcher<E: Engine> {
@@ -33,39 +39,46 @@ pub(super) struct Watcher<E: Engine> {
     progress: Progress,
     /// Changes that are due, each with how far the watch is when it was told.
     due: VecDeque<(Progress, ChangeKind)>,
-    /// When a change was told last.
-    told: Instant,
+    /// The collections that the snapshot has not come to, once they were listed. Those that come later are in the feed.
+    collections: Option<vec::IntoIter<Collection>>,
     /// Whether it has told of all that was there when it began.
     is_caught_up: bool,
     news: Receiver<()>,
+    _counted: OwnedSemaphorePermit,
 }
 
 impl<E: Engine> Watcher<E> {
-    /// Begins where the watch says. `FeedReset` where the feed does not go back so far.
+    /// Begins where the watch says. `FeedReset` where the feed does not go back so far, `LimitExceeded` where there are too many watches.
     pub(super) async fn begin(shared: &Arc<Shared<E>>, watch: &Watch) -> Result<Self> {
-        let open = shared.ready().await?;
+        let begun = async {
+            let (counted, key) = (shared.tail.count()?, shared.ready().await?.key.clone());
+            let behind = match watch.begins() {
+                WatchFrom::Token(token) => Some(Progress::open(token, &key, &watch.fingerprint)?),
+                WatchFrom::Beginning | WatchFrom::Now => None,
+            };
+            Ok((counted, key, behind))
+        };
+        let (_counted, key, behind) = shared.gate.read("watch", begun).await?;
         let mut due = VecDeque::new();
-        let progress = match watch.begins() {
-            WatchFrom::Now => {
-                let progress = Progress::Feed(open.newest_change().await?);
-                due.push_back((progress.clone(), ChangeKind::Reached));
+        let progress = match (watch.begins(), behind) {
+            (_, Some(progress)) => {
+                let _turn = shared.tail.turn().await;
+                shared.changes(progress.feed(), 1).await?;
                 progress
             }
             // What is written from here on is in the feed behind that place, and what was written before is in the snapshot.
-            WatchFrom::Beginning => {
-                Progress::Snapshot { feed: open.newest_change().await?, part: Part::Memories, behind: None }
+            (WatchFrom::Beginning, None) => {
+                Progress::Snapshot { feed: shared.newest_change().await?, part: Part::Memories, behind: None }
             }
-            WatchFrom::Token(token) => {
-                let progress = Progress::open(token, &open.key, &watch.fingerprint)?;
-                let behind = progress.feed().clone();
-                let check: Work<E::Session, _, _> = |reader, behind| Box::pin(reader.changes(behind, 1));
-                open.run(Access::ReadLatest, behind, check).await?;
+            (_, None) => {
+                let progress = Progress::Feed(shared.newest_change().await?);
+                due.push_back((progress.clone(), ChangeKind::Reached));
                 progress
             }
         };
-        let (key, news) = (open.key.clone(), shared.tail.subscribe());
+        let news = shared.tail.subscribe();
         let (shared, watch, is_caught_up) = (Arc::clone(shared), Arc::new(watch.clone()), !due.is_empty());
-        Ok(Self { shared, key, watch, progress, due, told: Instant::now(), is_caught_up, news })
+        Ok(Self { shared, key, watch, progress, due, collections: None, is_caught_up, news, _counted })
     }
 
     /// The stream, which ends with the first error.
@@ -81,25 +94,27 @@ impl<E: Engine> Watcher<E> {
     }
 
     async fn next(&mut self) -> Result<Change> {
+        let heartbeat = Instant::now() + HEARTBEAT;
         loop {
             if let Some((progress, kind)) = self.due.pop_front() {
                 return self.told(&progress, kind);
             }
-            if self.is_caught_up && self.told.elapsed() >= HEARTBEAT {
-                return self.told(&self.progress.clone(), ChangeKind::Reached);
+            if Instant::now() >= heartbeat {
+                let kind = if self.is_caught_up { ChangeKind::Reached } else { ChangeKind::Progress };
+                return self.told(&self.progress, kind);
             }
             let shared = Arc::clone(&self.shared);
             match self.progress.clone() {
                 Progress::Snapshot { feed, part, behind } => {
+                    let _turn = shared.tail.turn().await;
                     shared.gate.read("watch", self.take_snapshot(feed, part, behind)).await?;
                 }
-                Progress::Feed(behind) => self.take_feed(behind).await?,
+                Progress::Feed(behind) => self.take_feed(behind, heartbeat).await?,
             }
         }
     }
 
-    fn told(&mut self, progress: &Progress, kind: ChangeKind) -> Result<Change> {
-        self.told = Instant::now();
+    fn told(&self, progress: &Progress, kind: ChangeKind) -> Result<Change> {
         Ok(Change { token: progress.seal(&self.key, &self.watch.fingerprint)?, kind })
     }
 
@@ -149,7 +164,7 @@ impl<E: Engine> Watcher<E> {
     }
 
     /// The part of the snapshot that comes next.
-    async fn part_behind(&self, part: &Part) -> Result<Option<Part>> {
+    async fn part_behind(&mut self, part: &Part) -> Result<Option<Part>> {
         let is_behind = |name: &Collection| match part {
             Part::Memories => true,
             Part::Documents(last) => name > last,
@@ -158,28 +173,34 @@ impl<E: Engine> Watcher<E> {
             None => None,
             Some(Collections::Named(names)) => names.iter().find(|name| is_behind(name)).cloned(),
             Some(Collections::All) => {
-                let names: Work<E::Session, _, _> = |reader, ()| Box::pin(reader.collections());
-                self.shared.open()?.run(Access::ReadLatest, (), names).await?.into_iter().find(is_behind)
+                if self.collections.is_none() {
+                    let names: Work<E::Session, _, _> = |reader, ()| Box::pin(reader.collections());
+                    let names = self.shared.open()?.run(Access::ReadLatest, (), names).await?;
+                    self.collections = Some(names.into_iter());
+                }
+                self.collections.iter_mut().flatten().find(is_behind)
             }
         };
         Ok(next.map(Part::Documents))
     }
 
-    /// Takes the next page of the feed, or waits until there may be one.
-    async fn take_feed(&mut self, behind: FeedPosition) -> Result<()> {
+    /// Takes the next page of the feed, or waits until there may be one, or until it is time to tell how far the watch is.
+    async fn take_feed(&mut self, behind: FeedPosition, heartbeat: Instant) -> Result<()> {
         // What comes from here on wakes the watch.
         self.news.mark_unchanged();
         // The tail may be a little behind, so it does not tell whether that was all.
         let tail = self.is_caught_up.then(|| self.shared.tail.entries(&behind)).flatten();
         let (Entries { mut entries, reached }, mut is_end) = match tail {
-            Some(page) if page.reached == behind => return self.wait().await,
+            Some(page) if page.reached == behind => return self.wait(heartbeat).await,
             Some(page) => (page, false),
             None => {
+                let turn = self.shared.tail.turn().await;
                 let FeedPage { entries, reached, is_end } = self.shared.changes(&behind, PAGE).await?;
+                drop(turn);
                 if reached == behind {
                     Tail::follow(&self.shared, &behind);
                     // What is held back wakes the watch when it comes.
-                    return if is_end { self.catch_up(behind) } else { self.wait().await };
+                    return if is_end { self.catch_up(behind) } else { self.wait(heartbeat).await };
                 }
                 (Entries { entries: entries.into_iter().map(Arc::new).collect(), reached }, is_end)
             }
@@ -187,7 +208,9 @@ impl<E: Engine> Watcher<E> {
         entries.retain(|entry| tell::concerns(&self.watch, &entry.write));
         let mut end = reached;
         if !entries.is_empty() {
-            let noted = Noted { watch: Arc::clone(&self.watch), entries };
+            let _turn = self.shared.tail.turn().await;
+            let until = after(self.shared.settings.deadline / 2);
+            let noted = Noted { watch: Arc::clone(&self.watch), entries, until };
             let work = async {
                 let open = self.shared.ready().await?;
                 open.run(Access::ReadLatest, noted, |reader, noted| Box::pin(tell::tell(reader, noted))).await
@@ -209,21 +232,34 @@ impl<E: Engine> Watcher<E> {
         Ok(())
     }
 
-    /// Waits until there may be something new, or until it is time to tell how far it is. Whichever it was, the watch looks again.
-    async fn wait(&mut self) -> Result<()> {
-        let since = if self.is_caught_up { self.told } else { Instant::now() };
+    /// Waits until there may be something new, or until then. Whichever it was, the watch looks again.
+    async fn wait(&mut self, heartbeat: Instant) -> Result<()> {
         tokio::select! {
             _ = self.news.changed() => {}
-            () = sleep_until(since + HEARTBEAT) => {}
+            () = sleep_until(heartbeat) => {}
         }
         Ok(())
     }
 }
 
-impl<E: Engine> Open<E> {
+impl<E: Engine> Shared<E> {
+    /// The end of the feed, once it has come up to all that is there now, if that is soon. Keeps no session while it waits.
     async fn newest_change(&self) -> Result<FeedPosition> {
+        let give_up = Instant::now() + SETTLING.min(self.settings.deadline / 2);
+        let FeedEnd { mut position, held_back_to } = self.feed_end().await?;
+        let mut pause = UNSETTLED;
+        while held_back_to.as_ref().is_some_and(|due| position < *due) && Instant::now() < give_up {
+            sleep(pause).await;
+            pause *= 2;
+            position = self.feed_end().await?.position;
+        }
+        Ok(position)
+    }
+
+    async fn feed_end(&self) -> Result<FeedEnd> {
         let newest: Work<E::Session, _, _> = |reader, ()| Box::pin(reader.newest_change());
-        self.run(Access::ReadLatest, (), newest).await
+        let _turn = self.tail.turn().await;
+        self.gate.read("watch", async { self.open()?.run(Access::ReadLatest, (), newest).await }).await
     }
 }
 
@@ -236,115 +272,4 @@ fn position_of(document: &Document) -> Position {
 }
 
 #[cfg(test)]
-mod tests {
-    use tokio::task::yield_now;
-    use tokio::time::{sleep, timeout};
-
-    use super::*;
-    use crate::{
-        ErrorKind, InMemory, MemoryProvider, MemoryQuery, NewMemory, Record, SpaceId, Timestamp, Trigger, Watched,
-    };
-
-    async fn opened() -> (InMemory, Watch) {
-        let provider = InMemory::new();
-        provider.init().await.expect("opens");
-        (provider, Watch::new(Watched::Memories, MemoryQuery::builder().under("a")).expect("valid"))
-    }
-
-    async fn store(provider: &InMemory, space: &str) {
-        let (space, trigger) = (SpaceId::parse(space).expect("valid"), Trigger::parse("1").expect("valid"));
-        provider.store(NewMemory::new(space, trigger, Timestamp::MIN)).await.expect("stored");
-    }
-
-    async fn next(changes: &mut Changes) -> Change {
-        changes.next().await.expect("goes on").expect("a change")
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn who_hears_nothing_has_a_token_that_is_recent() {
-        let (provider, watch) = opened().await;
-        let mut changes = provider.watch(&watch).await.expect("begins");
-        let first = next(&mut changes).await;
-        for _ in 0..3 {
-            store(&provider, "b").await;
-        }
-        let begun = Instant::now();
-        let second = next(&mut changes).await;
-        assert_eq!((first.kind, second.kind), (ChangeKind::Reached, ChangeKind::Reached));
-        assert!(begun.elapsed() >= HEARTBEAT);
-        provider.drop_changes();
-        let lost = provider.watch(&watch.clone().from(first.token.into())).await;
-        assert_eq!(lost.err().map(|error| error.kind()), Some(ErrorKind::FeedReset));
-        let mut changes = provider.watch(&watch.from(second.token.into())).await.expect("goes on");
-        store(&provider, "a").await;
-        assert!(matches!(next(&mut changes).await.kind, ChangeKind::Stored(_)));
-    }
-
-    /// However slow its consumer is: the clock says nothing before.
-    #[tokio::test(start_paused = true)]
-    async fn it_is_reached_when_all_was_told_that_was_there() {
-        let (provider, watch) = opened().await;
-        let token = next(&mut provider.watch(&watch).await.expect("begins")).await.token;
-        let count = 2 * PAGE + 50;
-        for _ in 0..count {
-            store(&provider, "a").await;
-            // A page that has nothing for the watch is not the end.
-            store(&provider, "b").await;
-        }
-        for from in [WatchFrom::Beginning, token.into()] {
-            let mut changes = provider.watch(&watch.clone().from(from.clone())).await.expect("begins");
-            for number in 0..count {
-                let kind = next(&mut changes).await.kind;
-                assert!(matches!(kind, ChangeKind::Stored(_)), "{kind:?} behind {number} from {from:?}");
-                sleep(HEARTBEAT).await;
-            }
-            assert_eq!(next(&mut changes).await.kind, ChangeKind::Reached);
-        }
-    }
-
-    #[tokio::test]
-    async fn nobody_reads_the_feed_when_nobody_watches() {
-        let (provider, watch) = opened().await;
-        let is_followed = || provider.shared.tail.entries(&FeedPosition::of(vec![u8::MAX; 16])).is_some();
-        let until = async |wanted: bool| {
-            let settled = async {
-                while is_followed() != wanted {
-                    yield_now().await;
-                }
-            };
-            timeout(Duration::from_secs(60), settled).await.expect("in good time");
-        };
-        assert!(!is_followed());
-        for _ in 0..2 {
-            let mut begun = Vec::new();
-            for _ in 0..3 {
-                let mut changes = provider.watch(&watch).await.expect("begins");
-                next(&mut changes).await;
-                begun.push(tokio::spawn(async move { next(&mut changes).await }));
-            }
-            until(true).await;
-            store(&provider, "a").await;
-            for watch in begun {
-                assert!(matches!(watch.await.expect("ends").kind, ChangeKind::Stored(_)));
-            }
-            until(false).await;
-        }
-    }
-
-    /// What one page leaves of a feed comes on the next, also where the records are large.
-    #[tokio::test]
-    async fn a_page_is_cut_at_its_bytes() {
-        let (provider, watch) = opened().await;
-        let mut changes = provider.watch(&watch).await.expect("begins");
-        next(&mut changes).await;
-        let large = Trigger::parse(&format!("\"{}\"", "x".repeat(1 << 20))).expect("valid");
-        for number in 0..40 {
-            let space = SpaceId::parse(format!("a-{number}")).expect("valid");
-            provider.store(NewMemory::new(space, large.clone(), Timestamp::MIN)).await.expect("stored");
-        }
-        for number in 0..40 {
-            let ChangeKind::Stored(Record::Memory(memory)) = next(&mut changes).await.kind else { panic!("a memory") };
-            assert_eq!(memory.space_id.as_str(), format!("a-{number}"));
-        }
-    }
-}
+mod tests;

@@ -1,0 +1,343 @@
+//! Watches of engines in memory, with paused time.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use tokio::task::{JoinHandle, yield_now};
+use tokio::time::{sleep, timeout};
+
+use super::*;
+use crate::engine::{Config, EngineSettings, FeedEntry, Provider};
+use crate::in_memory::InMemorySession;
+use crate::{
+    Content, DocumentWrite, Durability, ErrorKind, Health, InMemory, MAX_WATCHES, MemoryProvider, MemoryQuery,
+    NewMemory, Record, SpaceId, Timestamp, Trigger, Watched,
+};
+
+async fn opened() -> (InMemory, Watch) {
+    let provider = InMemory::new();
+    provider.init().await.expect("opens");
+    (provider, Watch::new(Watched::Memories, MemoryQuery::builder().under("a")).expect("valid"))
+}
+
+async fn store(provider: &InMemory, space: &str) {
+    let (space, trigger) = (SpaceId::parse(space).expect("valid"), Trigger::parse("1").expect("valid"));
+    provider.store(NewMemory::new(space, trigger, Timestamp::MIN)).await.expect("stored");
+}
+
+async fn next(changes: &mut Changes) -> Change {
+    changes.next().await.expect("goes on").expect("a change")
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_hears_nothing_has_a_token_that_is_recent() {
+    let (provider, watch) = opened().await;
+    let mut changes = provider.watch(&watch).await.expect("begins");
+    let first = next(&mut changes).await;
+    for _ in 0..3 {
+        store(&provider, "b").await;
+    }
+    let begun = Instant::now();
+    let second = next(&mut changes).await;
+    assert_eq!((first.kind, second.kind), (ChangeKind::Reached, ChangeKind::Reached));
+    assert!(begun.elapsed() >= HEARTBEAT);
+    provider.drop_changes();
+    let lost = provider.watch(&watch.clone().from(first.token.into())).await;
+    assert_eq!(lost.err().map(|error| error.kind()), Some(ErrorKind::FeedReset));
+    let mut changes = provider.watch(&watch.from(second.token.into())).await.expect("goes on");
+    store(&provider, "a").await;
+    assert!(matches!(next(&mut changes).await.kind, ChangeKind::Stored(_)));
+}
+
+/// However slow its consumer is: the clock says nothing before.
+#[tokio::test(start_paused = true)]
+async fn it_is_reached_when_all_was_told_that_was_there() {
+    let (provider, watch) = opened().await;
+    let token = next(&mut provider.watch(&watch).await.expect("begins")).await.token;
+    let count = 2 * PAGE + 50;
+    for _ in 0..count {
+        store(&provider, "a").await;
+        // A page that has nothing for the watch is not the end.
+        store(&provider, "b").await;
+    }
+    for from in [WatchFrom::Beginning, token.into()] {
+        let mut changes = provider.watch(&watch.clone().from(from.clone())).await.expect("begins");
+        for number in 0..count {
+            let kind = next(&mut changes).await.kind;
+            assert!(matches!(kind, ChangeKind::Stored(_)), "{kind:?} behind {number} from {from:?}");
+            sleep(HEARTBEAT).await;
+        }
+        assert_eq!(next(&mut changes).await.kind, ChangeKind::Reached);
+    }
+}
+
+#[tokio::test]
+async fn nobody_reads_the_feed_when_nobody_watches() {
+    let (provider, watch) = opened().await;
+    let is_followed = || provider.shared.tail.entries(&FeedPosition::of(vec![u8::MAX; 16])).is_some();
+    let until = async |wanted: bool| {
+        let settled = async {
+            while is_followed() != wanted {
+                yield_now().await;
+            }
+        };
+        timeout(Duration::from_secs(60), settled).await.expect("in good time");
+    };
+    assert!(!is_followed());
+    for _ in 0..2 {
+        let mut begun = Vec::new();
+        for _ in 0..3 {
+            let mut changes = provider.watch(&watch).await.expect("begins");
+            next(&mut changes).await;
+            begun.push(tokio::spawn(async move { next(&mut changes).await }));
+        }
+        until(true).await;
+        store(&provider, "a").await;
+        for watch in begun {
+            assert!(matches!(watch.await.expect("ends").kind, ChangeKind::Stored(_)));
+        }
+        until(false).await;
+    }
+}
+
+/// What one page leaves of a feed comes on the next, also where the records are large.
+#[tokio::test]
+async fn a_page_is_cut_at_its_bytes() {
+    let (provider, watch) = opened().await;
+    let mut changes = provider.watch(&watch).await.expect("begins");
+    next(&mut changes).await;
+    let large = Trigger::parse(&format!("\"{}\"", "x".repeat(1 << 20))).expect("valid");
+    for number in 0..40 {
+        let space = SpaceId::parse(format!("a-{number}")).expect("valid");
+        provider.store(NewMemory::new(space, large.clone(), Timestamp::MIN)).await.expect("stored");
+    }
+    for number in 0..40 {
+        let ChangeKind::Stored(Record::Memory(memory)) = next(&mut changes).await.kind else { panic!("a memory") };
+        assert_eq!(memory.space_id.as_str(), format!("a-{number}"));
+    }
+}
+
+/// An engine whose sessions take their time.
+#[derive(Debug, Clone)]
+struct Slow {
+    data: InMemorySession,
+    /// How long each takes.
+    pace: Duration,
+    begun: Arc<AtomicUsize>,
+    open: Arc<AtomicUsize>,
+    most_open: Arc<AtomicUsize>,
+    /// How often it was told that nobody watches any more.
+    unwatched: Arc<AtomicUsize>,
+}
+
+impl Slow {
+    async fn opened(pace: Duration) -> (Provider<Self>, Self) {
+        let (data, begun, open, most_open, unwatched) = Default::default();
+        let engine = Self { data, pace, begun, open, most_open, unwatched };
+        let provider = Provider::<Self>::open(engine.clone()).expect("valid");
+        provider.init().await.expect("opens");
+        (provider, engine)
+    }
+}
+
+impl Config for Slow {
+    fn settings(&self) -> EngineSettings {
+        EngineSettings::default()
+    }
+}
+
+impl Engine for Slow {
+    const NAME: &'static str = "slow";
+    const BATCH: Option<(usize, usize)> = None;
+    const RESTORE: (usize, usize) = (1, 1);
+
+    type Config = Self;
+    type Session = InMemorySession;
+
+    async fn open(config: &Self) -> Result<Self> {
+        Ok(config.clone())
+    }
+
+    async fn secret(&self, proposed: &str) -> Result<String> {
+        Ok(proposed.to_owned())
+    }
+
+    async fn close(&self) -> Result<()> {
+        Ok(())
+    }
+
+    async fn health(&self) -> Result<Health> {
+        Ok(Health::new(Self::NAME, "1", 1, Duration::ZERO, Durability::Durable))
+    }
+
+    async fn run<A, T>(
+        &self,
+        _: Access,
+        _: std::time::Instant,
+        argument: Arc<A>,
+        work: Work<InMemorySession, A, T>,
+    ) -> Result<T>
+    where
+        A: Send + Sync + 'static,
+        T: Send + 'static,
+    {
+        self.begun.fetch_add(1, Ordering::Relaxed);
+        let open = self.open.fetch_add(1, Ordering::Relaxed) + 1;
+        self.most_open.fetch_max(open, Ordering::Relaxed);
+        sleep(self.pace).await;
+        let done = work(&mut self.data.clone(), &argument).await;
+        self.open.fetch_sub(1, Ordering::Relaxed);
+        done
+    }
+
+    fn unwatched(&self) {
+        self.unwatched.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+fn all(from: WatchFrom) -> Watch {
+    let watch = Watch::new(Watched::Both(Collections::All), MemoryQuery::builder().under("a"));
+    watch.expect("valid").from(from)
+}
+
+async fn put(provider: &Provider<Slow>, collection: &str) {
+    let collection = Collection::parse(collection).expect("a valid name");
+    let (space, content) = (SpaceId::parse("b").expect("valid"), Content::parse("x").expect("valid"));
+    let write = DocumentWrite::new(collection, space, content, Timestamp::MIN);
+    provider.documents().put(write).await.expect("put");
+}
+
+/// Nothing of these collections is watched.
+#[tokio::test(start_paused = true)]
+async fn a_snapshot_lists_the_collections_once() {
+    let (provider, engine) = Slow::opened(Duration::ZERO).await;
+    for number in 0..50 {
+        put(&provider, &number.to_string()).await;
+    }
+    let before = engine.begun.load(Ordering::Relaxed);
+    let mut changes = provider.watch(&all(WatchFrom::Beginning)).await.expect("begins");
+    assert_eq!(changes.next().await.expect("goes on").expect("a change").kind, ChangeKind::Reached);
+    let sessions = engine.begun.load(Ordering::Relaxed) - before;
+    assert!((50..=55).contains(&sessions), "{sessions} sessions");
+}
+
+/// One that is cut off in between goes on there.
+#[tokio::test(start_paused = true)]
+async fn a_long_snapshot_tells_how_far_it_is() {
+    let (provider, engine) = Slow::opened(Duration::from_secs(4)).await;
+    for number in 0..12 {
+        put(&provider, &format!("{number:02}")).await;
+    }
+    let (mut from, mut progress) = (WatchFrom::Beginning, 0);
+    let before = engine.begun.load(Ordering::Relaxed);
+    loop {
+        let mut changes = provider.watch(&all(from)).await.expect("begins");
+        let change = changes.next().await.expect("goes on").expect("a change");
+        from = change.token.into();
+        match change.kind {
+            ChangeKind::Progress => progress += 1,
+            kind => break assert_eq!(kind, ChangeKind::Reached),
+        }
+    }
+    assert!(progress >= 3, "{progress} times");
+    // Beside the 15 that one watch takes, each that goes on checks its token and lists the collections.
+    let sessions = engine.begun.load(Ordering::Relaxed) - before;
+    assert!(sessions <= 15 + 3 * progress, "{sessions} sessions");
+}
+
+#[tokio::test(start_paused = true)]
+async fn watches_share_a_few_sessions() {
+    let (provider, engine) = Slow::opened(Duration::from_millis(5)).await;
+    let watching = (0..50).map(|_| {
+        let provider = provider.clone();
+        tokio::spawn(async move {
+            let mut changes = provider.watch(&all(WatchFrom::Beginning)).await.expect("begins");
+            changes.next().await.expect("goes on").expect("a change").kind
+        })
+    });
+    for watch in watching.collect::<Vec<_>>() {
+        assert_eq!(watch.await.expect("ends"), ChangeKind::Reached);
+    }
+    // The task that follows the feed for all of them has one for itself.
+    let most_open = engine.most_open.load(Ordering::Relaxed);
+    assert!((4..=5).contains(&most_open), "{most_open} sessions");
+}
+
+/// Neither for one that goes on nor for one that begins, although they wait for each other.
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_waits_for_no_watch() {
+    let (provider, _) = Slow::opened(Duration::from_secs(1)).await;
+    let watching = (0..40).map(|number| {
+        let provider = provider.clone();
+        let watch: JoinHandle<Result<()>> = tokio::spawn(async move {
+            sleep(Duration::from_millis(100) * number).await;
+            let mut changes = provider.watch(&all(WatchFrom::Beginning)).await?;
+            // Nothing changes, so what ends it is the end of the provider.
+            loop {
+                changes.next().await.expect("goes on")?;
+            }
+        });
+        watch
+    });
+    let watching: Vec<_> = watching.collect();
+    sleep(Duration::from_millis(3_500)).await;
+    let begun = Instant::now();
+    provider.shutdown().await.expect("closes");
+    assert!(begun.elapsed() < Duration::from_secs(5));
+    for watch in watching {
+        assert_eq!(watch.await.expect("ends").map_err(|error| error.kind()), Err(ErrorKind::Closed));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_engine_is_told_when_nobody_watches() {
+    let (provider, engine) = Slow::opened(Duration::ZERO).await;
+    for times in 1..3 {
+        let mut changes = provider.watch(&all(WatchFrom::Now)).await.expect("begins");
+        changes.next().await.expect("goes on").expect("a change");
+        assert!(timeout(Duration::from_secs(3), changes.next()).await.is_err(), "nothing has changed");
+        assert_eq!(engine.unwatched.load(Ordering::Relaxed), times - 1);
+        drop(changes);
+        while engine.unwatched.load(Ordering::Relaxed) < times {
+            yield_now().await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn there_are_so_many_watches_at_most() {
+    let (provider, watch) = opened().await;
+    let mut begun = Vec::new();
+    for _ in 0..MAX_WATCHES {
+        begun.push(provider.watch(&watch).await.expect("begins"));
+    }
+    let refused = provider.watch(&watch).await.err().map(|error| error.kind());
+    assert_eq!(refused, Some(ErrorKind::LimitExceeded));
+    begun.pop();
+    begun.push(provider.watch(&watch).await.expect("one has ended"));
+}
+
+/// Whether anything of it is told or not, and however little time there is.
+#[tokio::test]
+async fn a_page_is_cut_at_what_was_read_and_in_time() {
+    let (provider, engine) = Slow::opened(Duration::ZERO).await;
+    let large = Trigger::parse(&format!("\"{}\"", "x".repeat(1 << 20))).expect("valid");
+    let mut reader = engine.data.clone();
+    let end = reader.newest_change().await.expect("a place").position;
+    for _ in 0..40 {
+        let space = SpaceId::parse("a").expect("valid");
+        provider.store(NewMemory::new(space, large.clone(), Timestamp::MIN)).await.expect("stored");
+    }
+    let entries: Vec<_> = reader.changes(&end, 100).await.expect("a page").entries.into_iter().map(Arc::new).collect();
+    let conditions = MemoryQuery::builder().under("a").filter_text("metadata.n = 1");
+    let watch = Arc::new(Watch::new(Watched::Memories, conditions).expect("valid"));
+    let now = std::time::Instant::now();
+    let mut cut = async |entries: &[Arc<FeedEntry>], until| {
+        let noted = Noted { watch: Arc::clone(&watch), entries: entries.to_vec(), until };
+        tell::tell(&mut reader, &noted).await.expect("told").changes.len()
+    };
+    let later = now + Duration::from_secs(3_600);
+    assert_eq!((entries.len(), cut(&entries, later).await), (40, 16), "the first 16 have 16 MiB");
+    // These have less than a page may have, and more than a slice.
+    let few: Vec<_> = entries.iter().take(2).cycle().take(40).cloned().collect();
+    assert_eq!((cut(&few, later).await, cut(&few, now).await), (2, 0));
+}
