@@ -129,6 +129,12 @@ impl Connections {
         self.primary.on_primary(Pool::listen).await.map_err(native)
     }
 
+    /// Says to the programs on the server that one listens, for a while.
+    pub(crate) async fn says_that_it_listens(&self, listener: &mut PgListener) -> Result<()> {
+        let sql = Arc::clone(&self.namespace.statements.listen_to_changes);
+        sqlx::raw_sql(AssertSqlSafe(sql)).execute(listener).await.map(drop).map_err(native)
+    }
+
     /// The first transaction. A server that is starting up is waited for a little; one that can't be reached is `Unavailable`, with
     /// the cause, which the pool does not tell.
     pub(crate) async fn first_transaction(&self) -> Result<Session> {

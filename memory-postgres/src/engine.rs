@@ -96,6 +96,10 @@ impl Engine for PostgresEngine {
         self.feed.changed(after, until.into()).await
     }
 
+    fn unwatched(&self) {
+        self.feed.unwatched();
+    }
+
     fn is_temporary(&self, error: &Error) -> bool {
         is_passing(error)
     }

@@ -7,7 +7,7 @@ use std::mem;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use memory_core::engine::{Access, FeedEntry, FeedPage, FeedPosition, FeedWrite};
+use memory_core::engine::{Access, FeedEnd, FeedEntry, FeedPage, FeedPosition, FeedWrite};
 use memory_core::{Collection, DocumentId, Error, MemoryId, Result};
 use sqlx::postgres::PgRow;
 use tokio::sync::watch;
@@ -18,17 +18,17 @@ use uuid::Uuid;
 use crate::connection::{Connections, Session};
 use crate::read::column;
 
-/// How often at most other processes are told of the commits of this one.
+/// How often at most other processes are told of the commits of this one, and how often it looks whether anybody listens.
 const BETWEEN_NOTICES: Duration = Duration::from_millis(20);
+const UNHEARD: Duration = Duration::from_secs(1);
+/// How often a process that listens says so, well within the time for which it is believed.
+const LISTENS: Duration = Duration::from_secs(5);
 /// How often a process that writes looks whether the feed has rows to drop.
-const BETWEEN_TRIMS: Duration = Duration::from_secs(1);
+const BETWEEN_TRIMS: Duration = Duration::from_secs(10);
 /// How often it is looked what has changed, where nobody tells.
 const LOOK: Duration = Duration::from_secs(1);
 /// How often it is looked whether the transaction has ended that holds rows back.
 const HELD_BACK: Duration = Duration::from_millis(50);
-/// How long the end of the feed is waited for, while a transaction holds rows back, and how often it is asked for.
-const SETTLING: Duration = Duration::from_secs(2);
-const UNSETTLED: Duration = Duration::from_millis(10);
 
 /// What a process knows of commits: its own, and those that others tell it.
 #[derive(Debug)]
@@ -68,9 +68,18 @@ impl Feed {
         self.news.send_replace(());
     }
 
+    /// Ends the listening that the last call has left.
+    pub(crate) fn unwatched(&self) {
+        drop(self.take_listening());
+    }
+
+    fn take_listening(&self) -> JoinSet<()> {
+        mem::take(&mut *self.listening.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
     /// Waits until there are rows behind a place that can be told, or until then.
     pub(crate) async fn changed(&self, after: &FeedPosition, until: Instant) -> Result<()> {
-        let mut listening = mem::take(&mut *self.listening.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut listening = self.take_listening();
         let mut news = self.news.subscribe();
         while Instant::now() < until {
             while listening.try_join_next().is_some() {}
@@ -80,12 +89,12 @@ impl Feed {
             // What comes from here on is waited for.
             news.mark_unchanged();
             let mut session = self.connections.session(Access::ReadLatest, None).await?;
-            let End { place, is_settled, .. } = end(&mut session).await?;
+            let FeedEnd { position, held_back_to } = newest(&mut session).await?;
             session.end().await?;
-            if place.to_position()? != *after {
+            if position != *after {
                 break;
             }
-            let pause = if is_settled { LOOK } else { HELD_BACK };
+            let pause = if held_back_to.is_none() { LOOK } else { HELD_BACK };
             // Whether somebody has told or not, it is looked again.
             let _ = timeout_at(until.min(Instant::now() + pause), news.changed()).await;
         }
@@ -100,13 +109,13 @@ async fn follow_writes(connections: Arc<Connections>, mut written: watch::Receiv
     let mut next_trim = Instant::now();
     while written.changed().await.is_ok() {
         // Where that fails, others look by themselves.
-        let _ = connections.ask(|on| &on.tell_changes).await;
+        let is_heard = connections.ask(|on| &on.tell_changes).await.and_then(|row| column(&row, 0)).unwrap_or(false);
         if Instant::now() >= next_trim {
             // Where that fails, there is another time.
             while trim(&connections).await.unwrap_or(false) {}
             next_trim = Instant::now() + BETWEEN_TRIMS;
         }
-        sleep(BETWEEN_NOTICES).await;
+        sleep(if is_heard { BETWEEN_NOTICES } else { UNHEARD }).await;
     }
 }
 
@@ -124,43 +133,36 @@ async fn listen(connections: Arc<Connections>, news: watch::Sender<()>) {
         // Until then it is looked from time to time, and afterwards tried again.
         return sleep(LOOK).await;
     };
-    // Somebody may have told before.
-    news.send_replace(());
-    while let Ok(Some(notice)) = listener.try_recv().await {
-        if connections.is_of_namespace(notice.payload()) {
-            news.send_replace(());
+    loop {
+        if connections.says_that_it_listens(&mut listener).await.is_err() {
+            return sleep(LOOK).await;
+        }
+        // Somebody may have written before, and told nobody.
+        news.send_replace(());
+        let until = Instant::now() + LISTENS;
+        while let Ok(notice) = timeout_at(until, listener.try_recv()).await {
+            let Ok(Some(notice)) = notice else { return };
+            if connections.is_of_namespace(notice.payload()) {
+                news.send_replace(());
+            }
         }
     }
 }
 
-/// The last row that can be told.
-struct End {
-    place: Place,
-    /// Whether all rows can be told that are there.
-    is_settled: bool,
-    /// The transaction of the last row that is there.
-    last: i64,
-}
-
-async fn end(session: &mut Session) -> Result<End> {
-    let rows = session.rows(session.statement(|on| &on.newest_change)).await?;
+/// The last row that can be told, and the last that is there where another transaction holds that back.
+pub(crate) async fn newest(session: &mut Session) -> Result<FeedEnd> {
+    let mut rows = session.rows(session.statement(|on| &on.newest_change)).await?;
+    if rows.is_empty() {
+        // All that is there was restored from the dump of a server that was ahead.
+        session.written_rows(session.statement(|on| &on.trim_changes)).await?;
+        rows = session.rows(session.statement(|on| &on.newest_change)).await?;
+    }
     let row = rows.first().ok_or_else(|| Error::corrupt("the feed of changes has no row"))?;
     let place = Place { number: i64::from(column::<i32>(row, 6)?), ..Place::of(row)? };
-    Ok(End { place, is_settled: column(row, 5)?, last: column(row, 7)? })
-}
-
-/// The end of the feed. What is held back now would come in a watch that begins behind it, although it was there before: so that is waited
-/// for, a little.
-pub(crate) async fn newest(session: &mut Session) -> Result<FeedPosition> {
-    let begun = Instant::now();
-    let End { mut place, is_settled, last } = end(session).await?;
-    let mut is_over = is_settled;
-    while !is_over && begun.elapsed() < SETTLING {
-        sleep(UNSETTLED).await;
-        place = end(session).await?.place;
-        is_over = place.xid >= last;
-    }
-    place.to_position()
+    let (is_settled, last): (bool, i64) = (column(row, 5)?, column(row, 7)?);
+    let last = Place { xid: last, seq: 0, number: 0, ..place };
+    let held_back_to = if is_settled { None } else { Some(last.to_position()?) };
+    Ok(FeedEnd { position: place.to_position()?, held_back_to })
 }
 
 /// What a row tells of one record.

@@ -126,7 +126,7 @@ impl Reader for Session {
     }
 
     async fn newest_change(&mut self) -> Result<FeedEnd> {
-        feed::newest(self).await.map(FeedEnd::from)
+        feed::newest(self).await
     }
 
     async fn changes(&mut self, after: &FeedPosition, most: usize) -> Result<FeedPage> {

@@ -58,17 +58,20 @@ macro_rules! document_slice_columns {
 }
 
 /// A row `c` of the feed as a place, with the server and its timeline, and whether all rows that are there can be told: those that can't be
-/// wait for a transaction that was begun before theirs. What was restored from another server may name transactions that are still to come.
+/// wait for a transaction that was begun before theirs. What was restored from the dump of a server that was ahead is passed over: a transaction
+/// has written it that is earlier than it says.
 macro_rules! told {
     ($row:literal, $more:literal) => {
         concat!(
             "SELECT c.xid::text::bigint, c.seq, c.mark, epoch.server, epoch.timeline,
                 last.xid < pg_snapshot_xmin(pg_current_snapshot()), ",
             $more,
-            " FROM (SELECT * FROM {schema}.changes WHERE xid < pg_snapshot_xmin(pg_current_snapshot()) ",
+            " FROM (SELECT * FROM {schema}.changes
+                WHERE xid < pg_snapshot_xmin(pg_current_snapshot()) AND age(xmin) <= age(writer::xid) ",
             $row,
             ") c, {schema}.feed_epoch() epoch, (SELECT xid FROM {schema}.changes
-                WHERE xid < pg_snapshot_xmax(pg_current_snapshot()) ORDER BY xid DESC LIMIT 1) last
+                WHERE xid < pg_snapshot_xmax(pg_current_snapshot()) AND age(xmin) <= age(writer::xid)
+                ORDER BY xid DESC LIMIT 1) last
             ORDER BY c.xid, c.seq"
         )
     };
@@ -186,7 +189,8 @@ statements! {
         "AND (xid, seq) >= ($1::bigint::text::xid8, $2::bigint) ORDER BY xid, seq LIMIT $3",
         "c.memories, c.collection, c.id, c.space_id, c.space_before, c.revision"
     );
-    tell_changes: "SELECT pg_notify('agent_memory_changes', {name})";
+    listen_to_changes: "SELECT {schema}.listen_to_changes()";
+    tell_changes: "SELECT {schema}.tell_changes({name})";
     trim_changes: "SELECT {schema}.trim_changes()";
 
     insert_document: "

@@ -65,8 +65,14 @@ impl Harness for Postgres {
         Self::open_with(self.config.clone(), namespace)
     }
 
+    /// The server may find a deadlock with a watch that was dropped and still reads its last page, in a transaction behind a pooler.
     async fn remove(&self, namespace: &Namespace) -> Result<()> {
-        self.execute("DROP SCHEMA IF EXISTS {schema} CASCADE", namespace).await
+        loop {
+            match self.execute("DROP SCHEMA IF EXISTS {schema} CASCADE", namespace).await {
+                Err(error) if is_deadlock(&error) => {}
+                removed => return removed,
+            }
+        }
     }
 
     fn faults(&self) -> Option<&dyn Faults> {
@@ -129,6 +135,12 @@ impl Faults for Postgres {
     fn start(&self) -> io::Result<Box<dyn Server>> {
         Ok(Box::new(LocalPostgres::start().map_err(io::Error::other)?))
     }
+}
+
+fn is_deadlock(error: &Error) -> bool {
+    let cause = std::error::Error::source(error).and_then(|cause| cause.downcast_ref::<sqlx::Error>());
+    let code = cause.and_then(sqlx::Error::as_database_error).and_then(|error| error.code());
+    code.as_deref() == Some("40P01")
 }
 
 fn unexpected(error: sqlx::Error) -> Error {

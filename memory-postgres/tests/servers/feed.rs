@@ -1,5 +1,7 @@
 //! The feed of changes, beside transactions that are late, other processes, and servers that have lost something.
 
+use std::num::NonZeroU32;
+
 use conformance::server::postgres::LocalPostgres;
 use futures::StreamExt;
 use memory_core::{
@@ -8,7 +10,7 @@ use memory_core::{
 };
 use memory_postgres::PostgresMemory;
 use sqlx::postgres::PgConnection;
-use sqlx::{Connection, Executor};
+use sqlx::{AssertSqlSafe, Connection, Executor, Row};
 use tokio::time::{Duration, timeout};
 
 use crate::common::{Case, at, config, event, holds, open, run};
@@ -22,8 +24,13 @@ const STORE: &str = "
 const PUT: &str = "
     INSERT INTO agent_memory.documents (collection, id, created_at, revision, space_id, metadata, content)
     VALUES ('notes', 'n', 7, 1, 'late', '{}', 'again')";
-const IS_LISTENING: &str = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE query LIKE 'LISTEN%')";
-const NOBODY_LISTENS: &str = "SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE query LIKE 'LISTEN%')";
+/// More rows than the feed keeps.
+const MANY: &str = "
+    INSERT INTO agent_memory.changes (memories) SELECT ARRAY[gen_random_uuid()] FROM generate_series(1, 104000)";
+const IS_LISTENING: &str =
+    "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE query LIKE 'SELECT %.listen_to_changes()')";
+const NOBODY_LISTENS: &str =
+    "SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE query LIKE 'SELECT %.listen_to_changes()')";
 
 pub(crate) fn everything(from: impl Into<WatchFrom>) -> Watch {
     let watch = Watch::new(Watched::Both(Collections::All), MemoryQuery::builder().all());
@@ -39,7 +46,7 @@ pub(crate) async fn next(changes: &mut Changes) -> Result<Change, Error> {
 async fn told(changes: &mut Changes) -> Result<String, Error> {
     loop {
         match next(changes).await?.kind {
-            ChangeKind::Reached => {}
+            ChangeKind::Reached | ChangeKind::Progress => {}
             ChangeKind::Stored(Record::Memory(memory)) => return Ok(memory.space_id.to_string()),
             ChangeKind::Stored(Record::Document(document)) => return Ok(document.space_id.to_string()),
             other => return Ok(format!("{other:?}").chars().take_while(char::is_ascii_alphabetic).collect()),
@@ -67,6 +74,9 @@ pub(crate) fn late() -> Case {
         let mut changes = watched(&provider).await?;
         let mut late = writer(server.url()).await?;
         let mut transaction = late.begin().await?;
+        // A part of a transaction has an id of its own.
+        transaction.execute("SELECT pg_current_xact_id()").await?;
+        transaction.execute("SAVEPOINT step").await?;
         transaction.execute(STORE).await?;
         provider.store(event("b", 1)).await?;
         other.store(event("c", 2)).await?;
@@ -126,9 +136,7 @@ pub(crate) fn trimmed() -> Case {
     run(async {
         let provider = open(config(server.url())).await?;
         let old = next(&mut provider.watch(&everything(WatchFrom::Now)).await?).await?.token;
-        let many = "INSERT INTO agent_memory.changes (memories)
-            SELECT ARRAY[gen_random_uuid()] FROM generate_series(1, 104000)";
-        PgConnection::connect(server.url()).await?.execute(many).await?;
+        PgConnection::connect(server.url()).await?.execute(MANY).await?;
         provider.store(event("a", 1)).await?;
         holds(server.url(), "SELECT count(*) < 101001 FROM agent_memory.changes").await?;
         let recent = next(&mut provider.watch(&everything(WatchFrom::Now)).await?).await?.token;
@@ -137,6 +145,90 @@ pub(crate) fn trimmed() -> Case {
         let mut changes = provider.watch(&everything(recent)).await?;
         provider.store(event("b", 2)).await?;
         assert_eq!(told(&mut changes).await?, "b");
+        Ok(())
+    })
+}
+
+/// A transaction that stays open holds rows back. Whoever writes meanwhile drops neither these nor the last one before them.
+pub(crate) fn held_back() -> Case {
+    let server = LocalPostgres::start()?;
+    run(async {
+        let provider = open(config(server.url())).await?;
+        let old = next(&mut provider.watch(&everything(WatchFrom::Now)).await?).await?.token;
+        let mut open_one = PgConnection::connect(server.url()).await?;
+        let mut transaction = open_one.begin().await?;
+        transaction.execute("SELECT pg_current_xact_id()").await?;
+        let mut other = PgConnection::connect(server.url()).await?;
+        other.execute(MANY).await?;
+        let is_dropped: bool = other.fetch_one("SELECT agent_memory.trim_changes()").await?.try_get(0)?;
+        assert!(!is_dropped, "nothing of it was told");
+        drop(provider.watch(&everything(old)).await?);
+        let mut changes = watched(&provider).await?;
+        assert!(futures::poll!(changes.next()).is_pending());
+        transaction.commit().await?;
+        provider.store(event("a", 1)).await?;
+        holds(server.url(), "SELECT count(*) < 101001 FROM agent_memory.changes").await?;
+        watched(&provider).await.map(drop).map_err(Into::into)
+    })
+}
+
+/// A watch that begins while rows are held back waits a little, and meanwhile others have the only connection.
+pub(crate) fn waits_without_connection() -> Case {
+    let server = LocalPostgres::start()?;
+    run(async {
+        let mut config = config(server.url());
+        config.pool_size = const { NonZeroU32::new(1).unwrap() };
+        let provider = open(config).await?;
+        let mut late = writer(server.url()).await?;
+        let mut transaction = late.begin().await?;
+        transaction.execute(STORE).await?;
+        let id = provider.store(event("b", 1)).await?;
+        tokio::select! {
+            biased;
+            begun = watched(&provider) => panic!("it has begun first: {}", begun.is_ok()),
+            found = provider.get(id) => assert!(found?.is_some()),
+        }
+        transaction.commit().await?;
+        watched(&provider).await.map(drop).map_err(Into::into)
+    })
+}
+
+/// What a dump brings back names transactions of another server. It is not told behind what is written here.
+pub(crate) fn restored() -> Case {
+    let server = LocalPostgres::start()?;
+    run(async {
+        let provider = open(config(server.url())).await?;
+        let (notes, id) = (Collection::parse("notes")?, DocumentId::parse("n")?);
+        let put = async |provider: &PostgresMemory| {
+            let write = DocumentWrite::new(notes.clone(), "first".parse()?, Content::parse("x")?, at(1));
+            provider.documents().put(write.with_id(id.clone())).await
+        };
+        put(&provider).await?;
+        provider.documents().remove(&DocumentSelection::ids(notes.clone(), [id.clone()])?, 1).await?;
+        let mut admin = PgConnection::connect(server.url()).await?;
+        // As if that server had run for longer, or for less, and had dropped the first row already.
+        for ahead in [50, -5] {
+            let dump = format!(
+                "CREATE TABLE dump AS SELECT * FROM agent_memory.changes WHERE xid <> '0';
+                TRUNCATE agent_memory.changes;
+                UPDATE dump SET xid = (xid::text::bigint + {ahead})::text::xid8,
+                    writer = (writer::text::bigint + {ahead})::text::xid8;
+                INSERT INTO agent_memory.changes SELECT * FROM dump;
+                DROP TABLE dump"
+            );
+            admin.execute(AssertSqlSafe(dump)).await?;
+            let mut changes = watched(&provider).await?;
+            put(&provider).await?;
+            assert_eq!(told(&mut changes).await?.to_lowercase(), if ahead > 0 { "first" } else { "updated" });
+            for _ in 0..60 {
+                admin.execute("SELECT pg_current_xact_id()").await?;
+            }
+            provider.store(event("b", 1)).await?;
+            assert_eq!(told(&mut changes).await?, "b");
+            admin.execute("SELECT agent_memory.trim_changes()").await?;
+            let is_left = "SELECT NOT EXISTS (SELECT FROM agent_memory.changes WHERE xid > pg_current_xact_id())";
+            holds(server.url(), is_left).await?;
+        }
         Ok(())
     })
 }

@@ -45,10 +45,14 @@ const WITHOUT_PLACES: &str = "
     DROP TRIGGER documents_moved ON agent_memory.documents;
     DROP FUNCTION agent_memory.place_document(), agent_memory.places_of(text);
     DROP TABLE agent_memory.document_paths, agent_memory.paths_backfill;
+    DELETE FROM agent_memory.schema_migrations WHERE name IN ('paths', 'no_words')";
+/// Makes a ledger one without a feed.
+pub(crate) const WITHOUT_FEED: &str = "
     DROP TRIGGER documents_noted ON agent_memory.documents;
-    DROP FUNCTION agent_memory.note_document(), agent_memory.trim_changes(), agent_memory.feed_epoch();
-    DROP TABLE agent_memory.changes;
-    DELETE FROM agent_memory.schema_migrations WHERE name IN ('paths', 'no_words', 'feed')";
+    DROP FUNCTION agent_memory.note_document(), agent_memory.trim_changes(), agent_memory.feed_epoch(),
+        agent_memory.listen_to_changes(), agent_memory.tell_changes(text);
+    DROP TABLE agent_memory.changes, agent_memory.listening;
+    DELETE FROM agent_memory.schema_migrations WHERE name = 'feed'";
 
 /// Makes 6 the minimum, as a later version will, and takes that back.
 const RAISE: &str = "DO $$ BEGIN
@@ -152,7 +156,9 @@ pub(crate) fn no_steps() -> Case {
     run(async {
         let mut admin = PgConnection::connect(server.url()).await?;
         open(config(server.url())).await?.documents().put(document("d")).await?;
-        sqlx::raw_sql(WITHOUT_PLACES).execute(&mut admin).await?;
+        for without in [WITHOUT_FEED, WITHOUT_PLACES] {
+            sqlx::raw_sql(without).execute(&mut admin).await?;
+        }
         admin.execute(RAISE).await?;
         let refused = memory_postgres::migrate(&config(server.url())).await.expect_err("no writer");
         check(&refused, ErrorKind::SchemaMismatch, "upgrade this program");
@@ -424,7 +430,9 @@ pub(crate) fn placed() -> Case {
         let before = found(&older).await?;
         assert_eq!(before.len(), 336);
         let mut admin = PgConnection::connect(server.url()).await?;
-        sqlx::raw_sql(WITHOUT_PLACES).execute(&mut admin).await?;
+        for without in [WITHOUT_FEED, WITHOUT_PLACES] {
+            sqlx::raw_sql(without).execute(&mut admin).await?;
+        }
 
         let first = open(config(server.url())).await?;
         let mut progress = first.backfill().await?.ok_or("some are left")?;

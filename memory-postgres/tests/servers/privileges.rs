@@ -10,6 +10,7 @@ use sqlx::postgres::PgConnection;
 use sqlx::{AssertSqlSafe, Connection, Executor};
 
 use crate::common::{Case, SECRET, at, check, config, event, open, run};
+use crate::migrations::WITHOUT_FEED;
 
 const README: &str = include_str!("../../README.md");
 
@@ -17,18 +18,8 @@ pub(crate) fn documented() -> Case {
     let server = LocalPostgres::start()?;
     run(async {
         let mut admin = PgConnection::connect(server.url()).await?;
-        let (_, sql) = README.split_once("```sql\n").ok_or("the README lists the privileges")?;
-        let (sql, _) = sql.split_once("```").ok_or("the list has an end")?;
-        let sql = sql.replace("DATABASE agents", "DATABASE postgres");
-        for role in ["migrator", "writer", "reader"] {
-            execute(&mut admin, &format!("CREATE ROLE {role} LOGIN PASSWORD '{SECRET}'")).await?;
-        }
-        let config = |role: &str| {
-            let mut config = config(server.url());
-            config.server.user = Some(role.to_owned());
-            config.server.password = Some(Password(SECRET.to_owned()));
-            config
-        };
+        let sql = listed(&mut admin).await?;
+        let config = |role: &str| as_role(&server, role);
         let (of_migrator, grants): (Vec<_>, Vec<_>) =
             grants(&sql).into_iter().partition(|grant| grant.ends_with("TO migrator"));
         for grant in of_migrator {
@@ -66,6 +57,45 @@ pub(crate) fn documented() -> Case {
         assert_eq!(memory_postgres::inspect(&config("reader")).await?.missing, [""; 0]);
         Ok(())
     })
+}
+
+/// The step that makes the feed gives those who may write and read memories what they need of it.
+pub(crate) fn of_the_feed() -> Case {
+    let server = LocalPostgres::start()?;
+    run(async {
+        let mut admin = PgConnection::connect(server.url()).await?;
+        let sql = listed(&mut admin).await?;
+        open(config(server.url())).await?.shutdown().await?;
+        execute(&mut admin, WITHOUT_FEED).await?;
+        for grant in grants(&sql).iter().filter(|grant| !grant.contains("agent_memory.changes")) {
+            execute(&mut admin, &format!("GRANT {grant}")).await?;
+        }
+        open(config(server.url())).await?.shutdown().await?;
+        for (role, writes) in [("reader", false), ("writer", true)] {
+            work(&mut admin, as_role(&server, role), writes).await??;
+        }
+        let reader = open(as_role(&server, "reader")).await?;
+        let refused = reader.store(event("a-b", 1)).await.expect_err("it may only read");
+        check(&refused, ErrorKind::Unauthorized, "the role lacks a permission");
+        Ok(())
+    })
+}
+
+/// Makes the roles, and gives the SQL of the README.
+async fn listed(admin: &mut PgConnection) -> Result<String, Box<dyn std::error::Error + Send + Sync>> {
+    let (_, sql) = README.split_once("```sql\n").ok_or("the README lists the privileges")?;
+    let (sql, _) = sql.split_once("```").ok_or("the list has an end")?;
+    for role in ["migrator", "writer", "reader"] {
+        execute(admin, &format!("CREATE ROLE {role} LOGIN PASSWORD '{SECRET}'")).await?;
+    }
+    Ok(sql.replace("DATABASE agents", "DATABASE postgres"))
+}
+
+fn as_role(server: &LocalPostgres, role: &str) -> PostgresConfig {
+    let mut config = config(server.url());
+    config.server.user = Some(role.to_owned());
+    config.server.password = Some(Password(SECRET.to_owned()));
+    config
 }
 
 /// What the lines grant, without the verb.
