@@ -208,8 +208,10 @@ impl Engine for SqliteEngine {
             if self.run(Access::Read, self.until(), Arc::clone(&after), is_new).await? {
                 break;
             }
-            // Whether somebody has told or not, it is looked again.
-            let _ = tokio::time::timeout(LOOK, commits.changed()).await;
+            // Nobody else writes to a database in memory. Whether somebody has told or not, it is looked again.
+            let left = until.saturating_duration_since(Instant::now());
+            let pause = if self.readers.is_some() { LOOK.min(left) } else { left };
+            let _ = tokio::time::timeout(pause, commits.changed()).await;
         }
         Ok(())
     }
