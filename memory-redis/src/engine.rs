@@ -104,7 +104,7 @@ impl Engine for RedisEngine {
     async fn changed(&self, after: &FeedPosition, until: Instant) -> Result<()> {
         while Instant::now() < until {
             let grown = self.connections.grown.notified();
-            if feed::newest(&self.connections).await? != *after {
+            if feed::last(&self.connections).await?.as_ref() != Some(after) {
                 break;
             }
             // Whether somebody has told or not, it is looked again.

@@ -1,7 +1,10 @@
 //! The feed: a stream to which each script adds what it writes. The server numbers the entries by its clock, and never goes back.
 
+use std::time::Instant;
+
 use memory_core::engine::{FeedEntry, FeedPage, FeedPosition, FeedWrite};
 use memory_core::{Collection, Document, DocumentId, Error, Memory, MemoryId, Result};
+use redis::Pipeline;
 
 use crate::connection::{Connections, command};
 use crate::statements::FEED;
@@ -45,16 +48,30 @@ pub(crate) fn of_removal(document: &Document) -> Vec<u8> {
 /// An entry behind a stamp that no other one has. Where a server goes back to an earlier state, another entry may get the number of one that
 /// is lost, also from the same provider, if the clock of the new master is behind: it is known by its stamp.
 fn entry(kind: u8, rest: &[u8]) -> Vec<u8> {
-    let [.., a, b, c, d, e, f, g, h] = *MemoryId::generate().as_bytes();
-    [&[a, b, c, d, e, f, g, h, kind][..], rest].concat()
+    [stamp().as_slice(), &[kind], rest].concat()
 }
 
-/// The end of the feed.
-pub(crate) async fn newest(on: &Connections) -> Result<FeedPosition> {
+fn stamp() -> [u8; STAMP] {
+    let [.., a, b, c, d, e, f, g, h] = *MemoryId::generate().as_bytes();
+    [a, b, c, d, e, f, g, h]
+}
+
+/// The end of the feed. Where somebody has removed the stream, or the server has for want of memory, it begins with an entry of no write.
+pub(crate) async fn newest(on: &Connections, until: Instant) -> Result<FeedPosition> {
+    if let Some(last) = last(on).await? {
+        return Ok(last);
+    }
+    let mut begin = Pipeline::with_capacity(1);
+    begin.cmd("XADD").arg(on.keys.of(FEED)).arg("*").arg("w").arg(stamp().as_slice());
+    on.write(begin, until).await?;
+    last(on).await?.ok_or_else(|| Error::corrupt("the feed of changes has no entry"))
+}
+
+/// The last entry, if there is one.
+pub(crate) async fn last(on: &Connections) -> Result<Option<FeedPosition>> {
     let read = command("XREVRANGE", &[&on.keys.of(FEED), b"+", b"-", b"COUNT", b"1"]);
-    let newest = on.read_one::<Entries>(&read).await?.pop();
-    // Without a stream, as after somebody has removed it, no place of it is one that goes on.
-    newest.map_or(FeedPosition::new([]), |(number, (_, entry))| Place::of(&number, &entry)?.to_position())
+    let last = on.read_one::<Entries>(&read).await?.pop();
+    last.map(|(number, (_, entry))| Place::of(&number, &entry)?.to_position()).transpose()
 }
 
 /// The next entries behind a place.

@@ -129,7 +129,7 @@ impl Reader for RedisSession {
     }
 
     async fn newest_change(&mut self) -> Result<FeedEnd> {
-        feed::newest(&self.on).await.map(FeedEnd::from)
+        feed::newest(&self.on, self.until).await.map(FeedEnd::from)
     }
 
     async fn changes(&mut self, after: &FeedPosition, most: usize) -> Result<FeedPage> {

@@ -15,7 +15,7 @@ use libtest_mimic::Arguments;
 use memory_core::{
     ChangeKind, Collection, Content, Context, DocumentId, DocumentQuery, DocumentSelection, DocumentWrite, Durability,
     ErrorKind, IdempotencyKey, MemoryId, MemoryPatch, MemoryProvider, MemoryQuery, Outcome, Record, SpaceId, Status,
-    Timestamp, Watch, Watched,
+    Timestamp, Watch, WatchFrom, Watched,
 };
 use memory_redis::{RedisConfig, RedisMemory};
 
@@ -47,6 +47,7 @@ fn main() -> ExitCode {
         trial("redis::entries_of_removed_documents_are_none", || run(entries_of_removed_documents_are_none())),
         trial("redis::a_restore_brings_back_a_row_that_was_lost", || run(a_restore_brings_back_a_row_that_was_lost())),
         trial("redis::a_damaged_row_is_reported_on_one_page", || run(a_damaged_row_is_reported_on_one_page())),
+        trial("redis::a_feed_that_is_gone_begins_anew", || run(a_feed_that_is_gone_begins_anew())),
         trial("redis::what_is_refused_leaves_no_change", || run(what_is_refused_leaves_no_change())),
         trial("redis::a_token_of_a_lost_change_is_reset_behind_a_slow_clock", || {
             run(a_token_of_a_lost_change_is_reset_behind_a_slow_clock())
@@ -665,6 +666,29 @@ async fn a_damaged_row_is_reported_on_one_page() -> Case {
         }
     }
     assert_eq!((read, reported), (39, 1));
+    Ok(())
+}
+
+/// Somebody removes the stream, or a server that is to evict keys does: whoever watches begins anew, once.
+async fn a_feed_that_is_gone_begins_anew() -> Case {
+    let server = LocalRedis::start()?;
+    let provider = open(RedisConfig::from_url(&server.url())?).await?;
+    let everything = || Watch::new(Watched::Memories, MemoryQuery::builder().all()).expect("valid");
+    provider.store(event("a", 1)).await?;
+    let mut changes = provider.watch(&everything()).await?;
+    let lost = changes.next().await.expect("the first")?.token;
+    server.command(&["DEL", "{agent_memory}:feed"])?;
+    let refused = provider.watch(&everything().from(lost.into())).await.map(drop);
+    assert_eq!(refused.map_err(|error| error.kind()), Err(ErrorKind::FeedReset));
+    assert_eq!(changes.next().await.expect("an end").map_err(|error| error.kind()), Err(ErrorKind::FeedReset));
+    for from in [WatchFrom::Now, WatchFrom::Beginning] {
+        server.command(&["DEL", "{agent_memory}:feed"])?;
+        let mut changes = provider.watch(&everything().from(from)).await?;
+        while changes.next().await.expect("goes on")?.kind != ChangeKind::Reached {}
+        provider.store(event("b", 2)).await?;
+        let change = changes.next().await.expect("goes on")?;
+        assert!(matches!(change.kind, ChangeKind::Stored(_)), "{:?}", change.kind);
+    }
     Ok(())
 }
 
