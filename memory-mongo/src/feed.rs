@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use memory_core::engine::{FeedEntry, FeedPage, FeedPosition, FeedWrite};
 use memory_core::{Collection, DocumentId, Error, ErrorKind, MemoryId, Result, path_hash};
-use mongodb::bson::{Bson, Document, RawDocument, Timestamp, doc};
+use mongodb::bson::{Bson, Document, RawDocument, Timestamp, doc, serialize_to_bson};
 use mongodb::change_stream::ChangeStream;
 
 use crate::connection::MongoSession;
@@ -18,7 +18,7 @@ use crate::row::{memory_id, text, uuid};
 /// How long the server waits for another event before it answers that there is none: for a page, and for who waits.
 const AT_ONCE: Duration = Duration::from_millis(1);
 const AWAITED: Duration = Duration::from_secs(1);
-/// A watch that hears nothing goes on at the end of the log, once that is so many seconds ahead: the server forgets what is old.
+/// A watch that hears nothing goes on where the server has looked, once that is so many seconds ahead: it forgets what is old.
 const AHEAD: u32 = 10;
 /// The number of all events of a time.
 const ALL: u32 = u32::MAX;
@@ -79,8 +79,11 @@ pub(crate) async fn changes(session: &MongoSession, after: &FeedPosition, most: 
         reached = events.at;
         noted.extend(events.noted(&event)?.map(|one| (reached, one)));
     }
-    if is_end && known.time >= reached.time.time.saturating_add(AHEAD) {
-        reached = Place::end(known);
+    if is_end
+        && let Some(scanned) = events.scanned()
+        && scanned.time >= reached.time.time.saturating_add(AHEAD)
+    {
+        reached = Place::end(scanned);
     }
     let spaces = spaces(session, &noted).await?;
     let entry = |(place, noted): (Place, Noted)| {
@@ -194,6 +197,12 @@ impl Events {
         Ok(None)
     }
 
+    /// A time up to which the server has looked through its log, and found no event behind the last one; `None` where it does not tell.
+    fn scanned(&self) -> Option<Timestamp> {
+        let Bson::Document(token) = serialize_to_bson(&self.stream.resume_token()?).ok()? else { return None };
+        before(token.get_str("_data").ok()?)
+    }
+
     /// What the event that came last tells.
     fn noted(&self, event: &Document) -> Result<Option<Noted>> {
         let kind = event.get_str("operationType").unwrap_or_default();
@@ -224,6 +233,17 @@ impl Events {
     }
 }
 
+/// The last time before that of a token, which may have more events. A token begins with its time, as a key of the server's indexes has it:
+/// the type, the seconds and the number within the second.
+fn before(token: &str) -> Option<Timestamp> {
+    let number = |place: usize| u32::from_str_radix(token.strip_prefix("82")?.get(8 * place..8 * place + 8)?, 16).ok();
+    let (time, increment) = (number(0)?, number(1)?);
+    Some(match increment.checked_sub(1) {
+        Some(increment) => Timestamp { time, increment },
+        None => Timestamp { time: time.checked_sub(1)?, increment: u32::MAX },
+    })
+}
+
 fn id_of(key: &Bson) -> Option<MemoryId> {
     let Bson::Binary(id) = key else { return None };
     id.bytes.as_slice().try_into().ok().map(MemoryId::from_bytes)
@@ -250,5 +270,21 @@ impl Place {
         let time = Timestamp { time: number(0)?, increment: number(1)? };
         let mark = i64::from_be_bytes(bytes.get(12..)?.try_into().ok()?);
         Some(Self { time, number: number(2)?, mark })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_tells_its_time() {
+        let of = |token| before(token).map(|Timestamp { time, increment }| (time, increment));
+        let high_water_mark = "8265F0A1B2000000032B0429296E1404";
+        assert_eq!(of(high_water_mark), Some((0x65F0_A1B2, 2)));
+        assert_eq!(of("8265F0A1B2000000002B0429296E1404"), Some((0x65F0_A1B1, u32::MAX)));
+        for other in ["", "82", "8265F0A1B2", "8165F0A1B200000003"] {
+            assert_eq!(of(other), None, "{other}");
+        }
     }
 }
