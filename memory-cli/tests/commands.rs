@@ -105,6 +105,9 @@ fn pages_follow_one_another_by_their_cursor() {
         seen.extend(triggers(&stdout(&page)));
     }
     assert_eq!(seen, [1, 2, 3, 4, 5]);
+    // One in 64 begins as an option does.
+    let unknown = query(&["--cursor", "-hAAAA"]);
+    assert!(stderr(&unknown).contains("not a cursor"), "{}", stderr(&unknown));
     assert_eq!(triggers(&stdout(&query(&["--offset", "1"]))), [4, 3]);
     assert_eq!(triggers(&stdout(&query(&["--after", "1", "--before", "4"]))), [3, 2]);
 }

@@ -22,7 +22,7 @@ pub(crate) struct PageArgs {
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = values::offset, conflicts_with = "cursor")]
     offset: usize,
     /// Go on where a page of the same query ended.
-    #[arg(long)]
+    #[arg(long, allow_hyphen_values = true)]
     cursor: Option<String>,
 }
 

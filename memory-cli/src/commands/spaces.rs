@@ -25,7 +25,7 @@ pub(crate) struct SpacesArgs {
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = values::limit)]
     limit: usize,
     /// Go on where a level ended.
-    #[arg(long)]
+    #[arg(long, allow_hyphen_values = true)]
     cursor: Option<String>,
 }
 
