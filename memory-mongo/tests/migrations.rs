@@ -116,7 +116,7 @@ async fn writes_below_the_minimum_are_refused() -> CaseResult {
     let id = provider.store(event("a", 1)).await?;
     let document = provider.documents().put(write("a")).await?;
     let database = database(&server.url()).await?;
-    let steps: Vec<Document> = serde_json::from_str(&migrations::mongo()[1].text.replace(", 2]", ", 5]"))?;
+    let steps: Vec<Document> = serde_json::from_str(&migrations::mongo()[1].text.replace(", 2]", ", 6]"))?;
     for step in steps {
         database.run_command(step).await?;
     }

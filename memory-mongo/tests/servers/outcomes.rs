@@ -139,7 +139,7 @@ async fn prepare(direct: &MongoMemory, round: usize) -> Result<Vec<Write>, Error
 impl Write {
     /// Whether it is a transaction.
     fn is_together(&self) -> bool {
-        matches!(self, Self::AppendTogether(_) | Self::RemoveTogether(_))
+        matches!(self, Self::AppendTogether(_) | Self::Remove(_) | Self::RemoveTogether(_))
     }
 
     /// Writes, and gives what the caller is told of its outcome; `None` when it is done.
