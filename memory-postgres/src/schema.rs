@@ -122,6 +122,15 @@ async fn on_connections<T>(
     done
 }
 
+/// What each step begins with. Whoever stores has the ledger first, and then what belongs to it; the steps of a migration share a transaction, so
+/// one that took them the other way round would stand in the way of an older program that waits for it.
+const LEDGER_FIRST: &str = "DO $lock$ BEGIN
+    IF to_regclass($of${schema}.memories$of$) IS NOT NULL THEN
+        LOCK TABLE {schema}.memories IN SHARE ROW EXCLUSIVE MODE;
+    END IF;
+END $lock$;
+";
+
 /// The tables, indexes and triggers that the steps leave. Each is created, or dropped, by a statement that begins a line.
 fn names() -> Vec<&'static str> {
     let mut names = Vec::new();
@@ -185,7 +194,7 @@ impl Target for PostgresTarget {
         let begin = "SAVEPOINT migration; SELECT set_config('lock_timeout', (setting::bigint + 500)::text, TRUE)
             FROM pg_settings WHERE name = 'deadlock_timeout'";
         session.command(begin).await.map_err(native)?;
-        let text = step.text.replace("{schema}", &session.on().schema);
+        let text = [LEDGER_FIRST, step.text].concat().replace("{schema}", &session.on().schema);
         let applied = session.command(AssertSqlSafe(text)).await.map_err(native);
         let insert = session.statement(|on| &on.insert_applied).bind(i64::from(step.version)).bind(step.name);
         let insert = insert.bind(step.checksum()).bind(step.kind == Kind::Quick);
