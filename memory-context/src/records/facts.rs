@@ -54,10 +54,9 @@ impl Facts<'_> {
             return Ok(Remembered { fact: Fact::read(document)?, is_new: false });
         }
         let write = self.write(&new)?;
-        if self.records.embedder().is_some() {
-            Pending::of(self.records)?.add(&id, &new.room).await?;
-        }
-        within_deadline(async {
+        let has_embedder = self.records.embedder().is_some();
+        let is_marked_before = has_embedder && !Pending::of(self.records)?.add(&id, &new.room).await?;
+        let remembered = within_deadline(async {
             loop {
                 match self.records.documents().put(write.clone()).await {
                     Ok(document) => return Ok(Remembered { fact: Fact::read(document)?, is_new: true }),
@@ -70,7 +69,12 @@ impl Facts<'_> {
                 }
             }
         })
-        .await
+        .await?;
+        // Upkeep may have taken an older mark away, as it found no fact of it yet.
+        if is_marked_before {
+            Pending::of(self.records)?.add(&id, &new.room).await?;
+        }
+        Ok(remembered)
     }
 
     /// Puts a fact in the place of another, as where that turns out to be wrong. The new one is kept before the known one is taken
