@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::{StreamExt, TryStreamExt, stream};
 use memory_core::filter::Field;
@@ -9,6 +10,7 @@ use memory_core::{
     Collection, Content, DocumentId, DocumentQuery, DocumentSelection, DocumentWrite, Documents, Error, ErrorKind,
     Expect, MAX_TEXT, Outcome, QueryBuilder, RecallOptions, Result, Weights,
 };
+use tokio::time::timeout;
 
 use super::fact::normalised;
 use super::layout::{document_id, fact_collection, is_fact_collection, room_space};
@@ -18,7 +20,7 @@ use super::table::{AT_ONCE, absent};
 use super::{Audience, Fact, FactQuery, FoundFact, NewFact, RecalledFacts, Records, Remembered, RoomId};
 use crate::deadline::within_deadline;
 use crate::documents;
-use crate::embedding::{Embedder, Vector, Vectors, embed, fuse, nearest};
+use crate::embedding::{Embedder, Questions, Vector, Vectors, embed, fuse, nearest};
 
 /// The facts that an agent knows; see [`Records::facts`].
 ///
@@ -33,6 +35,8 @@ pub struct Facts<'a> {
 const CANDIDATES: usize = 100;
 /// How many texts go to the embedder at once.
 const BATCH: usize = 64;
+/// How long a prompt waits for the vector of a question: less than half of what a provider has.
+const EMBEDDER_PATIENCE: Duration = Duration::from_secs(2);
 
 impl Records {
     /// What is known.
@@ -124,24 +128,26 @@ impl Facts<'_> {
     /// `SchemaMismatch` when there are vectors of another model: see [`embed_again`](Self::embed_again). Otherwise what
     /// the embedder or the engine answers.
     pub async fn recall(&self, audience: &Audience, query: &FactQuery) -> Result<RecalledFacts> {
-        self.answers(audience, query, Err).await
+        self.answers(audience, query, async |questions, text| questions.vector(text).await.map(Some)).await
     }
 
-    /// The same, but by words alone where the embedder makes no vector of the question.
+    /// The same, but by words alone where the embedder makes no vector of the question in good time.
     pub(crate) async fn recall_or_by_words(&self, audience: &Audience, query: &FactQuery) -> Result<RecalledFacts> {
-        let without_vector = |error| {
-            tracing::warn!(%error, "facts are found by their words alone");
-            Ok(None)
+        let vector = async |questions: &Questions, text: String| {
+            let late =
+                |_| Err(Error::new(ErrorKind::Timeout, "the embedder made no vector of the question in good time"));
+            let vector = timeout(EMBEDDER_PATIENCE, questions.vector(text)).await.unwrap_or_else(late);
+            Ok(vector.inspect_err(|error| tracing::warn!(%error, "facts are found by their words alone")).ok())
         };
-        self.answers(audience, query, without_vector).await
+        self.answers(audience, query, vector).await
     }
 
-    /// What answers a question, and what is done where the embedder makes no vector of it.
+    /// What answers a question, with the vector that is made of it.
     async fn answers(
         &self,
         audience: &Audience,
         query: &FactQuery,
-        without_vector: impl FnOnce(Error) -> Result<Option<Vector>>,
+        vector: impl AsyncFnOnce(&Questions, String) -> Result<Option<Vector>>,
     ) -> Result<RecalledFacts> {
         let asked_of = |builder: QueryBuilder<Documents>| {
             let subject = query.subject.iter().map(|subject| Field::metadata(["subject"]).eq(subject.as_str()));
@@ -156,7 +162,7 @@ impl Facts<'_> {
         }
         let by_words = self.by_words(&rooms, &query.text, asked_of).await?;
         let asked = match self.records.questions() {
-            Some(questions) => questions.vector(embeddable(&query.text)).await.map(Some).or_else(without_vector)?,
+            Some(questions) => vector(questions, embeddable(&query.text)).await?,
             None => None,
         };
         let (by_meaning, unembedded) = self.by_meaning(&rooms, query, asked, &facts).await?;

@@ -1,7 +1,6 @@
 //! The records of one agent, as a host holds them.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use memory_core::{
     Clock, DocumentStore, Ledger, Memory, MemoryProvider, QueryBuilder, Result, SpaceId, SystemClock, Timestamp,
@@ -31,8 +30,8 @@ pub struct Records {
 struct Upkeep {
     /// Held while vectors are made, so that none is made twice at once.
     at_it: Mutex<()>,
-    /// Whether there may be facts that nobody has looked at yet.
-    is_due: AtomicBool,
+    /// Held by the one call that waits for that: it will see what any call before has seen.
+    waits: Mutex<()>,
 }
 
 /// Of how many facts the vectors are made at once.
@@ -61,20 +60,15 @@ impl Records {
 
     /// Does a bounded part of what is to be done from time to time, as after each run: makes vectors of facts that have none, at most
     /// 256; tells how many were made. Nothing to do without an embedder. While another call on these records or their clones is at it,
-    /// that call looks once more when it is done, and this one returns.
+    /// this one waits for it to end; while a third waits already, that one does the part of this, which returns.
     pub async fn upkeep(&self) -> Result<usize> {
-        let mut made = 0;
         if self.embedder().is_none() {
-            return Ok(made);
+            return Ok(0);
         }
-        self.upkeep.is_due.store(true, Ordering::SeqCst);
-        // Looked at when the lock is free again: a call that comes before that leaves its part to this one.
-        while self.upkeep.is_due.load(Ordering::SeqCst) {
-            let Ok(_at_it) = self.upkeep.at_it.try_lock() else { break };
-            self.upkeep.is_due.store(false, Ordering::SeqCst);
-            made += self.facts().embed_pending(UPKEEP).await?;
-        }
-        Ok(made)
+        let Ok(waits) = self.upkeep.waits.try_lock() else { return Ok(0) };
+        let _at_it = self.upkeep.at_it.lock().await;
+        drop(waits);
+        self.facts().embed_pending(UPKEEP).await
     }
 
     /// Whose records they are.

@@ -1,8 +1,10 @@
 //! The vector of what was said.
 
+use std::pin::pin;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use futures::{join, poll};
 use memory_context::embedding::Embedder;
 use memory_context::flow::End;
 use memory_context::records::NewFact;
@@ -35,9 +37,11 @@ impl Embedder for Asking {
     }
 }
 
-/// An embedder that is down.
+/// An embedder that is down, or does not answer.
 #[derive(Debug)]
-struct Down;
+struct Down {
+    hangs: bool,
+}
 
 #[async_trait]
 impl Embedder for Down {
@@ -50,6 +54,9 @@ impl Embedder for Down {
     }
 
     async fn embed(&self, _: &[String]) -> Result<Vec<Vec<f32>>> {
+        if self.hangs {
+            std::future::pending::<()>().await;
+        }
         Err(Error::new(ErrorKind::Unavailable, "as a test"))
     }
 }
@@ -102,18 +109,20 @@ async fn facts_takes_the_vector_that_was_asked_for_at_the_receipt() {
     assert!(asked.try_recv().is_err());
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn facts_are_shown_by_their_words_while_the_embedder_is_down() {
-    let mut stage = Stage::with_embedder(Arc::new(Down)).await;
-    let fact = NewFact::new(audience().room, entity("ana"), entity("eliza"), "Ana likes tea", at(NOW - 9));
-    stage.records.facts().remember(fact).await.expect("kept");
-    let run = stage.receive(said("ana", "which tea do I drink", 1));
-    let asks = "<thought>t</thought><actions>REPLY</actions><providers>FACTS</providers><text>Hm</text>";
-    stage.asked().await.answer(asks);
-    let call = stage.asked().await;
-    assert!(call.prompt.contains("Ana likes tea"), "{}", call.prompt);
-    call.answer(text("Green tea"));
-    assert_eq!(run.await.expect("no panic"), End::Completed);
+    for hangs in [false, true] {
+        let mut stage = Stage::with_embedder(Arc::new(Down { hangs })).await;
+        let fact = NewFact::new(audience().room, entity("ana"), entity("eliza"), "Ana likes tea", at(NOW - 9));
+        stage.records.facts().remember(fact).await.expect("kept");
+        let run = stage.receive(said("ana", "which tea do I drink", 1));
+        let asks = "<thought>t</thought><actions>REPLY</actions><providers>FACTS</providers><text>Hm</text>";
+        stage.asked().await.answer(asks);
+        let call = stage.asked().await;
+        assert!(call.prompt.contains("Ana likes tea"), "{}", call.prompt);
+        call.answer(text("Green tea"));
+        assert_eq!(run.await.expect("no panic"), End::Completed);
+    }
 }
 
 #[tokio::test]
@@ -125,13 +134,18 @@ async fn a_fact_that_is_kept_while_vectors_are_made_has_one_too() {
     };
     remember("Ana likes tea").await;
     let records = stage.records.clone();
-    let upkeep = tokio::spawn(async move { records.upkeep().await });
+    let begun = tokio::spawn(async move { records.upkeep().await });
     let (_, first) = asked.recv().await.expect("asked");
     remember("Ana lives in Lima").await;
-    assert_eq!(stage.records.upkeep().await.expect("no work"), 0, "another call is at it");
+    let mut waiting = pin!(stage.records.upkeep());
+    assert!(poll!(&mut waiting).is_pending(), "another call is at it");
+    assert_eq!(stage.records.upkeep().await.expect("no work"), 0, "another call waits to do it");
     first.send(()).expect("it waits");
-    let (texts, second) = asked.recv().await.expect("asked");
-    assert_eq!(texts, ["Ana lives in Lima"]);
-    second.send(()).expect("it waits");
-    assert_eq!(upkeep.await.expect("no panic").expect("made"), 2);
+    assert_eq!(begun.await.expect("no panic").expect("made"), 1);
+    let second = async {
+        let (texts, second) = asked.recv().await.expect("asked");
+        assert_eq!(texts, ["Ana lives in Lima"]);
+        second.send(()).expect("it waits");
+    };
+    assert_eq!(join!(waiting, second).0.expect("made"), 1);
 }
