@@ -19,7 +19,7 @@ use super::source::Source;
 use super::{Agent, DIRECT, Limits, MemorySource, MessageTrigger, Tool};
 use crate::flow::{AttachmentReader, Events, MessageService, ModelReader, Platform, ReflectionEvaluator, RespondRules};
 use crate::prompt::PromptSource;
-use crate::records::{AgentId, Entity, Records, Room};
+use crate::records::{AgentId, Audience, Entity, Records, Room};
 use crate::state::{
     Budget, Character, ComposeOptions, Composer, ContextParts, ContextPlugin, ContextProvider, Evaluator, Service,
     Services, Values,
@@ -493,15 +493,17 @@ impl AgentBuilder {
 impl Founding {
     /// Keeps a room that is not known yet, with its members and the agent in it. Who has left a room that is known does not come back.
     async fn ensure(self, records: &Records) -> Result<()> {
-        if !records.rooms().ensure(&self.room).await? {
+        let agent = records.agent().entity();
+        if records.rooms().get(&Audience::new(self.room.id.clone(), agent.clone())).await?.is_some() {
             return Ok(());
         }
-        records.participants().join(&self.room.id, &records.agent().entity()).await?;
+        records.participants().join(&self.room.id, &agent).await?;
         for member in &self.members {
             records.entities().ensure(member).await?;
             records.participants().join(&self.room.id, &member.id).await?;
         }
-        Ok(())
+        // The last step: a room that is known has all of its members, also where this was cut before.
+        records.rooms().ensure(&self.room).await.map(drop)
     }
 }
 
