@@ -116,14 +116,17 @@ impl Lease {
             }
             let memory = self.leases.provider.get(self.id).await.map_err(|late| late.after(error.outcome()))?;
             let memory = memory.ok_or_else(Error::not_found)?;
-            let holder = Claim::read(&memory).map(|claim| claim.holder);
-            let is_ours = holder.is_ok_and(|holder| holder == self.claim.holder);
+            let claim = Claim::read(&memory);
+            let is_ours = claim.as_ref().is_ok_and(|claim| claim.holder == self.claim.holder);
             let is_open = memory.status.is_open();
             // A task that is over is written only if this patch has ended it.
             if is_ours && (is_open || patch.status.is_some()) && is_written(&patch, &memory) {
                 state.revision = memory.revision;
                 state.is_over = is_last == IsLast::Yes;
                 return Ok(());
+            }
+            if claim.is_ok_and(|claim| self.leases.is_twin(&claim)) {
+                return Err(Error::conflict("a later process has the name of this instance, and has taken the task"));
             }
             if !is_ours || !is_open {
                 return Err(Error::conflict("somebody else has taken the task, or has ended it"));

@@ -24,6 +24,9 @@ pub struct Leases {
     pub(crate) length: Duration,
     instance: Arc<str>,
     holder: Arc<str>,
+    /// When a lease ends that began when this run of the program did. Those of its instance that end later were taken or renewed since,
+    /// by one that is alive.
+    began_until: Timestamp,
     /// What is held at this moment, which must not be taken again, however long the process was away.
     held: Mutex<HashSet<MemoryId>>,
 }
@@ -34,8 +37,9 @@ const MAX_INSTANCE: usize = 128;
 impl Leases {
     /// Leases of this length under the name of an instance; without one under a new name.
     ///
-    /// Whoever has the name again after a restart takes the work of the one before at once, without waiting for its leases; so no two
-    /// that run at the same time may share one. Clocks of programs on one engine must differ by much less than a lease.
+    /// Whoever has the name again after a restart takes the work of the one before at once, without waiting for its leases: what that held
+    /// when this call was made. If the one before still runs, it loses this work and nothing else: what it takes or renews from then on
+    /// is its own, and it takes nothing of the later one's. Clocks of programs on one engine must differ by much less than a lease.
     pub fn new(
         provider: Arc<dyn MemoryProvider>,
         clock: Arc<dyn Clock>,
@@ -43,7 +47,9 @@ impl Leases {
         length: Duration,
     ) -> Arc<Self> {
         let instance = instance.map_or_else(unique_name, Arc::from);
-        Arc::new(Self { provider, clock, length, instance, holder: unique_name(), held: Mutex::default() })
+        let began_until = end(clock.as_ref(), length);
+        let (holder, held) = (unique_name(), Mutex::default());
+        Arc::new(Self { provider, clock, length, instance, holder, began_until, held })
     }
 
     /// Checks the name of an instance: `InvalidInput` unless it has 1 to 128 bytes without control characters.
@@ -78,21 +84,26 @@ impl Leases {
         }
     }
 
-    /// What work satisfies that nobody holds now, or that an earlier run of this instance held. It names the present time, so all pages of
-    /// one search are asked for with the same value.
+    /// What work satisfies that nobody holds now, or that an earlier run of this instance held when this one began. It names the present
+    /// time, so all pages of one search are asked for with the same value.
     pub fn free(&self) -> Filter {
         let member = |name| Field::metadata([TASK, name]);
         let given_back = member("holder").is_not_null().and(member("leaseUntil").is_null());
         let own = member("instance").eq(&*self.instance).and(member("holder").ne(&*self.holder));
+        let own = own.and(member("leaseUntil").le(self.began_until.as_millis()));
         member("leaseUntil").le(self.clock.now().as_millis()).or(given_back).or(own)
     }
 
     /// Whether a memory is open work that nobody holds now, as [`Leases::free`] finds it.
     pub fn is_free(&self, memory: &Memory) -> bool {
-        let is_over = |claim: Claim| {
-            claim.until <= self.clock.now() || (claim.instance == self.instance && claim.holder != self.holder)
-        };
+        let is_over =
+            |claim: Claim| claim.until <= self.clock.now() || (self.is_twin(&claim) && claim.until <= self.began_until);
         memory.status.is_open() && !self.holds(memory.id) && Claim::read(memory).is_ok_and(is_over)
+    }
+
+    /// Whether a claim is another run's of this instance.
+    pub(crate) fn is_twin(&self, claim: &Claim) -> bool {
+        claim.instance == self.instance && claim.holder != self.holder
     }
 
     /// Whether this run of the program works on it.
@@ -102,8 +113,7 @@ impl Leases {
 
     /// When a lease ends that begins now.
     pub(crate) fn end(&self) -> Timestamp {
-        let length = i64::try_from(self.length.as_millis()).unwrap_or(i64::MAX);
-        Timestamp::from_millis(self.clock.now().as_millis().saturating_add(length)).unwrap_or(Timestamp::MAX)
+        end(self.clock.as_ref(), self.length)
     }
 
     pub(crate) fn held(&self) -> MutexGuard<'_, HashSet<MemoryId>> {
@@ -116,6 +126,12 @@ impl fmt::Debug for Leases {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Leases").field("instance", &self.instance).field("length", &self.length).finish_non_exhaustive()
     }
+}
+
+/// When a lease of this length ends that begins now.
+fn end(clock: &dyn Clock, length: Duration) -> Timestamp {
+    let length = i64::try_from(length.as_millis()).unwrap_or(i64::MAX);
+    Timestamp::from_millis(clock.now().as_millis().saturating_add(length)).unwrap_or(Timestamp::MAX)
 }
 
 /// A name that nobody else has.

@@ -117,6 +117,7 @@ fn main() -> ExitCode {
         recovery::a_task_goes_on_behind_its_last_step,
         recovery::a_live_lease_is_left_alone_and_renewed,
         recovery::an_instance_takes_its_own_tasks_at_once,
+        recovery::two_living_runtimes_of_one_instance_keep_their_tasks,
         recovery::a_lost_task_is_dropped_and_its_row_left_alone,
         recovery::a_task_survives_the_loss_of_every_answer,
         recovery::a_task_that_is_lost_while_it_waits_keeps_none_from_recovery,

@@ -170,6 +170,34 @@ pub(crate) async fn an_instance_takes_its_own_tasks_at_once(engine: Arc<Engine>)
     }
 }
 
+pub(crate) async fn two_living_runtimes_of_one_instance_keep_their_tasks(engine: Arc<Engine>) {
+    let (time, log, over) = (clock(0), Log::new(), watch::Sender::new(false));
+    let start = async |until| {
+        let builder = builder(&engine, &log, until).clock(Arc::<ManualClock>::clone(&time)).instance("web-1");
+        builder.build().await.expect("starts")
+    };
+    let earlier = start(over.subscribe()).await;
+    time.set(at(1));
+    let later = start(over.subscribe()).await;
+    time.set(at(2));
+    let tasks = [
+        earlier.submit(task("a", "a-1", 1)).await.expect("submitted"),
+        later.submit(task("b", "b-1", 1)).await.expect("submitted"),
+    ];
+    let is_waiting = |event: &&Event| matches!(event, Event::Plugin(text) if text == "waiting");
+    log.wait_for(|events| events.iter().filter(is_waiting).count() == 2).await;
+    for runtime in [&earlier, &later] {
+        assert!(runtime.recover().await.expect("looks").is_empty());
+    }
+    over.send_replace(true);
+    for task in tasks {
+        assert_eq!(task.wait().await.expect("ended").status, Status::Completed);
+    }
+    for runtime in [earlier, later] {
+        runtime.shutdown().await.expect("ends");
+    }
+}
+
 pub(crate) async fn a_lost_task_is_dropped_and_its_row_left_alone(engine: Arc<Engine>) {
     let (log, never) = (Log::new(), watch::Sender::new(false));
     let lease = Duration::from_millis(300);
