@@ -76,12 +76,15 @@ pub struct TaskHandle {
 }
 
 impl TaskHandle {
-    /// A task that is over, of a host that waits for its end.
-    pub fn over(id: MemoryId, result: Result<Finished>) -> Self {
-        let (sender, end) = oneshot::channel();
-        // The receiver is here.
-        let _ = sender.send(result);
-        Self { id, end }
+    /// A task of another host than a runtime, and what tells its end; that is awaited on the Tokio runtime of the caller, whether the
+    /// handle is kept or not.
+    pub fn new(id: MemoryId, end: impl Future<Output = Result<Finished>> + Send + 'static) -> Self {
+        let (sender, receiver) = oneshot::channel();
+        tokio::spawn(async move {
+            // Nobody may be waiting.
+            let _ = sender.send(end.await);
+        });
+        Self { id, end: receiver }
     }
 
     /// The id of its memory.

@@ -170,10 +170,20 @@ impl Agent {
         self.answer(origin, incoming, tap, answered).await
     }
 
-    /// The same, where a run that failed or was late is an answer, too.
-    pub(super) async fn receive_anyhow(&self, origin: Origin, incoming: Incoming) -> Result<Answer> {
-        let (tap, answered) = Tap::new();
-        self.work_on(origin, incoming, tap, answered).await
+    /// The same, but gives the id of the message as soon as that is stored, and the answer behind it. A run that failed or was late is an
+    /// answer, too.
+    pub(super) async fn submit(
+        &self,
+        origin: Origin,
+        incoming: Incoming,
+    ) -> Result<(MemoryId, impl Future<Output = Result<Answer>> + Send + use<>)> {
+        let (tap, stored, answered) = Tap::storing();
+        let run = self.begin(origin, incoming, tap)?;
+        let run = run.ok_or_else(|| Error::invalid("the agent does not answer what it said itself"))?;
+        match stored.await {
+            Ok(id) => Ok((id, over(run, answered))),
+            Err(_) => Err(failure(&over(run, answered).await?.end).unwrap_or_else(stopped)),
+        }
     }
 
     /// Keeps what a platform received, with who said it and where, as [`receive`](Self::receive) does, and answers nothing; gives the id of
@@ -302,45 +312,50 @@ impl Agent {
         tap: Tap,
         answered: oneshot::Receiver<Answer>,
     ) -> Result<Answer> {
-        let answer = self.work_on(origin, incoming, tap, answered).await?;
-        match answer.end {
-            End::Failed { reason } => Err(unclear(ErrorKind::Unexpected, reason)),
-            End::TimedOut { after } => {
-                Err(unclear(ErrorKind::Timeout, format!("no answer within {} ms", after.as_millis())))
-            }
-            End::Completed | End::Superseded | End::Ignored(_) | End::Left { .. } => Ok(answer),
+        let Some(run) = self.begin(origin, incoming, tap)? else { return Ok(Answer::ignored(Why::Own)) };
+        let answer = over(run, answered).await?;
+        match failure(&answer.end) {
+            Some(error) => Err(error),
+            None => Ok(answer),
         }
     }
 
-    async fn work_on(
-        &self,
-        origin: Origin,
-        incoming: Incoming,
-        tap: Tap,
-        answered: oneshot::Receiver<Answer>,
-    ) -> Result<Answer> {
+    /// Takes a message in, and works on it in the background; `None` for one of the agent's own.
+    fn begin(&self, origin: Origin, incoming: Incoming, tap: Tap) -> Result<Option<JoinHandle<Result<()>>>> {
         let (agent, runs) = (Arc::clone(&self.shared), &self.shared.runs);
         // Counted before the look, so that a shutdown waits for the run or refuses it.
-        let counted = runs.token();
+        let _counted = runs.token();
         if runs.is_closed() {
             return Err(closed());
         }
         if is_own(self.shared.records.agent(), &incoming.message.content) {
-            return Ok(Answer::ignored(Why::Own));
+            return Ok(None);
         }
         incoming.check()?;
         // Now, and not in the task, so that the messages of a room come in the order of the calls. Boxed, since each future around it
         // would hold it twice, which overflows the stack of a worker that asks.
         let work = Box::pin(agent.service.receive_for(incoming, tap.clone()));
-        let run = runs.spawn(async move { agent.run(&origin, work, tap).await });
-        drop(counted);
-        match answered.await {
-            Ok(answer) => Ok(answer),
-            Err(_) => {
-                let panicked = |_| unclear(ErrorKind::Unexpected, "the work on the message panicked");
-                Err(run.await.map_err(panicked)?.err().unwrap_or_else(stopped))
-            }
+        Ok(Some(runs.spawn(async move { agent.run(&origin, work, tap).await })))
+    }
+}
+
+/// The answer of a run, or why there is none.
+async fn over(run: JoinHandle<Result<()>>, answered: oneshot::Receiver<Answer>) -> Result<Answer> {
+    if let Ok(answer) = answered.await {
+        return Ok(answer);
+    }
+    let panicked = |_| unclear(ErrorKind::Unexpected, "the work on the message panicked");
+    Err(run.await.map_err(panicked)?.err().unwrap_or_else(stopped))
+}
+
+/// What the end of a run is for one who asked; `None` where that is an answer.
+fn failure(end: &End) -> Option<Error> {
+    match end {
+        End::Failed { reason } => Some(unclear(ErrorKind::Unexpected, reason)),
+        End::TimedOut { after } => {
+            Some(unclear(ErrorKind::Timeout, format!("no answer within {} ms", after.as_millis())))
         }
+        End::Completed | End::Superseded | End::Ignored(_) | End::Left { .. } => None,
     }
 }
 
@@ -366,10 +381,12 @@ impl Shared {
     async fn keep(&self, origin: &Origin) -> Result<()> {
         let key = (origin.room.id.clone(), origin.author.id.clone());
         let seen = || self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        if seen().get(&key).is_none() {
-            self.service.in_time(origin.ensure(&self.records)).await?;
-            seen().put(key, ());
+        if seen().get(&key).is_some() {
+            // Who has left the room comes back with what they say.
+            return self.service.in_time(self.records.participants().join(&key.0, &key.1)).await;
         }
+        self.service.in_time(origin.ensure(&self.records)).await?;
+        seen().put(key, ());
         Ok(())
     }
 }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use memory_core::{Error, ErrorKind, MemoryId, Outcome, Result, Status};
+use memory_core::{Error, ErrorKind, MemoryId, MemoryProvider, Outcome, Result, Status};
 use memory_runtime::{
     ContextContent, ContextItem, ContextKind, Finished, NewTask, TaskHandle, TaskIntake, TaskSender, TriggerSource,
 };
@@ -18,10 +18,12 @@ use crate::flow::{End, Why};
 ///
 /// # Behavior
 /// - A function of the host makes an [`Arrival`] of each task; its error is what the source hears, and nothing is kept.
-/// - What is submitted is answered before the source goes on. The handle has the id of the message and, as its chain, what the agent said:
-///   each a `{"text":"…"}`. Its status is `Completed` where the message was answered, `Failed` where its run failed or was late, and
-///   `Observed` where it was ignored or superseded. One that came before has the status that it has by now.
-/// - What is submitted side by side waits, beyond [`Limits::arrivals`](super::Limits::arrivals) at once.
+/// - What is submitted is a message that no crash loses when the source goes on. It is answered in the background, after the end of the
+///   source too.
+/// - The handle has the id of the message, and waits for the answer: its chain is what the agent said, each a `{"text":"…"}`. Its status is
+///   `Completed` where the message was answered, `Failed` where its run failed or was late, and `Observed` where it was ignored or
+///   superseded, as by a newer message of its room. One that came before has the status that it has by now.
+/// - Beyond [`Limits::arrivals`](super::Limits::arrivals) messages that are not answered, the next one waits before it is kept.
 /// - What is observed is kept as a message and not answered.
 ///
 /// ```
@@ -63,7 +65,7 @@ impl MessageTrigger for SourceTrigger {
 
     async fn run(&self, context: TriggerContext) -> Result<()> {
         let arrivals = context.agent()?.service().limits().arrivals.max(1) as usize;
-        let places = Semaphore::new(arrivals.min(Semaphore::MAX_PERMITS));
+        let places = Arc::new(Semaphore::new(arrivals.min(Semaphore::MAX_PERMITS)));
         let intake = Receiving { context, read: Arc::clone(&self.read), places };
         self.source.run(TaskSender::new(Arc::new(intake))).await
     }
@@ -73,7 +75,7 @@ impl MessageTrigger for SourceTrigger {
 struct Receiving {
     context: TriggerContext,
     read: Arc<Read>,
-    places: Semaphore,
+    places: Arc<Semaphore>,
 }
 
 #[async_trait]
@@ -81,24 +83,15 @@ impl TaskIntake for Receiving {
     async fn submit(&self, task: NewTask) -> Result<TaskHandle> {
         let Arrival { origin, incoming } = (self.read)(task)?;
         // It is never closed.
-        let _place = self.places.acquire().await;
+        let place = Arc::clone(&self.places).acquire_owned().await;
         let agent = self.context.agent()?;
-        let answer = agent.receive_anyhow(origin, incoming).await?;
-        let id = answer.message.ok_or_else(|| Error::invalid("the agent does not answer what it said itself"))?;
-        let status = match &answer.end {
-            End::Completed => Status::Completed,
-            End::Failed { .. } | End::TimedOut { .. } => Status::Failed,
-            End::Ignored(Why::Known) => {
-                agent.records().provider().get(id).await?.map_or(Status::Observed, |it| it.status)
-            }
-            End::Ignored(_) | End::Superseded => Status::Observed,
-            End::Left { .. } => {
-                let message = "the message was left to be answered later";
-                let left = Error::new(ErrorKind::Unavailable, message).with_outcome(Outcome::Unknown);
-                return Ok(TaskHandle::over(id, Err(left)));
-            }
-        };
-        Ok(TaskHandle::over(id, finished(id, status, &answer)))
+        let (id, answer) = agent.submit(origin, incoming).await?;
+        let provider = Arc::clone(agent.records().provider());
+        Ok(TaskHandle::new(id, async move {
+            let answer = answer.await?;
+            drop(place);
+            finished(provider.as_ref(), id, &answer).await
+        }))
     }
 
     async fn observe(&self, event: NewTask) -> Result<MemoryId> {
@@ -112,7 +105,17 @@ impl TaskIntake for Receiving {
 }
 
 /// What became of a message that was submitted.
-fn finished(id: MemoryId, status: Status, answer: &Answer) -> Result<Finished> {
+async fn finished(provider: &dyn MemoryProvider, id: MemoryId, answer: &Answer) -> Result<Finished> {
+    let status = match &answer.end {
+        End::Completed => Status::Completed,
+        End::Failed { .. } | End::TimedOut { .. } => Status::Failed,
+        End::Ignored(Why::Known) => provider.get(id).await?.map_or(Status::Observed, |known| known.status),
+        End::Ignored(_) | End::Superseded => Status::Observed,
+        End::Left { .. } => {
+            let message = "the message was left to be answered later";
+            return Err(Error::new(ErrorKind::Unavailable, message).with_outcome(Outcome::Unknown));
+        }
+    };
     let said = answer.said.iter().map(|message| {
         Ok(ContextItem {
             id: message.id.to_string(),

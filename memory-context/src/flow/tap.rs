@@ -75,6 +75,7 @@ struct Gathered {
     results: Vec<ToolResult>,
     usage: Usage,
     streamed: Option<Streamed>,
+    stored: Option<oneshot::Sender<MemoryId>>,
     answer: Option<oneshot::Sender<Answer>>,
 }
 
@@ -84,20 +85,31 @@ pub(super) const BETWEEN: &str = "\n\n";
 impl Tap {
     /// A tap, and the answer that comes from it; none comes where no run began.
     pub(crate) fn new() -> (Self, oneshot::Receiver<Answer>) {
-        Self::open(None)
+        Self::open(None, None)
+    }
+
+    /// The same with the id of the message as soon as that is stored; none comes where it is not.
+    pub(crate) fn storing() -> (Self, oneshot::Receiver<MemoryId>, oneshot::Receiver<Answer>) {
+        let (sender, stored) = oneshot::channel();
+        let (tap, answer) = Self::open(None, Some(sender));
+        (tap, stored, answer)
     }
 
     /// The same with the pieces of the answer as they come, without the answer itself.
     pub(crate) fn streaming() -> (Self, oneshot::Receiver<Answer>, mpsc::UnboundedReceiver<Piece>) {
         let (sender, pieces) = mpsc::unbounded_channel();
-        let (tap, answer) = Self::open(Some(Streamed::new(sender)));
+        let (tap, answer) = Self::open(Some(Streamed::new(sender)), None);
         (tap, answer, pieces)
     }
 
-    fn open(streamed: Option<Streamed>) -> (Self, oneshot::Receiver<Answer>) {
+    fn open(
+        streamed: Option<Streamed>,
+        stored: Option<oneshot::Sender<MemoryId>>,
+    ) -> (Self, oneshot::Receiver<Answer>) {
         let (answer, answered) = oneshot::channel();
         let (said, results, usage) = (Vec::new(), Vec::new(), Usage::default());
-        let gathered = Gathered { run: None, message: None, said, results, usage, streamed, answer: Some(answer) };
+        let (run, message, answer) = (None, None, Some(answer));
+        let gathered = Gathered { run, message, said, results, usage, streamed, stored, answer };
         (Self { shared: Some(Arc::new(Mutex::new(gathered))) }, answered)
     }
 
@@ -107,7 +119,11 @@ impl Tap {
 
     /// The message is stored.
     pub(super) fn stored(&self, message: MemoryId) {
-        self.with(|gathered| gathered.message = Some(message));
+        self.with(|gathered| {
+            gathered.message = Some(message);
+            // Whoever brought it may have gone.
+            let _ = gathered.stored.take().map(|stored| stored.send(message));
+        });
     }
 
     /// Whether somebody wants the text piece by piece.
@@ -146,7 +162,7 @@ impl Tap {
     /// Gives the answer, unless it was given.
     pub(crate) fn end(&self, end: &End) {
         self.with(|gathered| {
-            gathered.streamed = None;
+            (gathered.streamed, gathered.stored) = (None, None);
             let Some((answer, run)) = gathered.answer.take().zip(gathered.run) else { return };
             let said = std::mem::take(&mut gathered.said);
             let texts: Vec<_> = said.iter().map(|message| message.content.text.as_str()).collect();

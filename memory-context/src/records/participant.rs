@@ -83,7 +83,7 @@ impl Record for Members {
 ///
 /// Those of one room go into one document, of 1 MB: about 10,000. When more come, those who came first are left out, but for the agent and
 /// who has a state. Who is left out comes back when they join again, and is shown nothing of the room elsewhere until then; an agent
-/// has them join with what they say, but for the last 10,000 that it saw in a room.
+/// has them join with what they say.
 #[derive(Debug, Clone, Copy)]
 pub struct Participants<'a> {
     records: &'a Records,

@@ -67,6 +67,21 @@ async fn rules_of_the_host_answer_without_asking_a_model() {
     stage.ends().await;
 }
 
+#[tokio::test]
+async fn who_has_left_a_room_comes_back_with_what_they_say() {
+    let mut stage = Stage::new().await;
+    let audience = audience("dm:ana");
+    for text in ["Hello", "I am back"] {
+        let question = stage.asks("ana", text);
+        stage.model.asked().await.writes("Hi");
+        answer(question).await;
+        let participants = stage.agent.records().participants();
+        assert!(participants.get(&audience, &audience.entity).await.expect("read").is_some(), "{text}");
+        participants.leave(&audience.room, &audience.entity).await.expect("left");
+    }
+    stage.ends().await;
+}
+
 /// An agent of one instance, whose leases no test outlives.
 async fn instance(memory: Arc<InMemory>, url: String) -> Agent {
     let limits = Limits { lease: Duration::from_secs(24 * 3_600), ..Limits::default() };

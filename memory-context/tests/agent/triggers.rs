@@ -5,12 +5,14 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use axum::http::StatusCode;
+use futures::StreamExt;
 use memory_context::agent::{
     Agent, Arrival, ContextContent, ContextPart, ContextParts, ContextPlugin, HttpTrigger, Incoming, Limits,
     MessageTrigger, SourceTrigger, TriggerContext,
 };
 use memory_context::core::{Clock, InMemory, MemoryId, Status, SystemClock};
 use memory_context::flow::platform::Origin;
+use memory_context::flow::{End, Event, EventKind, Notice};
 use memory_context::model::{Completion, Prompt};
 use memory_context::records::{Audience, ChannelType, Entity, NewMessage, Room, RoomId};
 use memory_context::state::{Services, Values};
@@ -156,7 +158,10 @@ struct Bell {
 
 /// What a test has a bell bring.
 enum Ring {
+    /// Something whose end the bell waits for.
     Submit(&'static str),
+    /// Something that it leaves to the host.
+    Leave(&'static str),
     Observe(&'static str),
 }
 
@@ -179,6 +184,7 @@ impl TriggerSource for Bell {
             };
             let heard = match ring {
                 Ring::Submit(text) => submitted(&tasks, text).await,
+                Ring::Leave(text) => tasks.submit(task(text)?).await.map(|handle| (handle.id(), None)),
                 Ring::Observe(text) => tasks.observe(task(text)?).await.map(|id| (id, None)),
             };
             // A test that is over listens no more.
@@ -206,11 +212,44 @@ fn at_the_door(task: NewTask) -> Result<Arrival> {
     Ok(Arrival { origin, incoming: Incoming { message, is_addressed: false } })
 }
 
+/// A bell at the door of an agent that takes so many messages in at once.
+async fn with_a_bell(arrivals: u32) -> (mpsc::UnboundedSender<Ring>, mpsc::UnboundedReceiver<Heard>, Stage) {
+    let ((rings, rung), (told, heard)) = (mpsc::unbounded_channel(), mpsc::unbounded_channel());
+    let trigger = SourceTrigger::new(Bell { rings: Mutex::new(Some(rung)), heard: told }, at_the_door);
+    let limits = Limits { arrivals, ..Limits::default() };
+    (rings, heard, Stage::with(|builder| builder.trigger(trigger).limits(limits)).await)
+}
+
+#[tokio::test]
+async fn what_is_submitted_is_kept_at_once_and_answered_behind_its_source() {
+    let (rings, mut heard, mut stage) = with_a_bell(2).await;
+    let mut ends = Box::pin(stage.agent.events().subscribe().filter_map(async |notice| match notice {
+        Notice::Event(Event { kind: EventKind::Ended(end), .. }) => Some(end),
+        _ => None,
+    }));
+    rings.send(Ring::Leave("A parcel")).expect("it listens");
+    let (id, _) = within(heard.recv()).await.expect("told").expect("kept");
+    let audience = Audience::new(room().id, "bo".parse().expect("valid"));
+    let kept = stage.agent.records().messages().get(&audience, id).await.expect("read").expect("the message");
+    assert_eq!(kept.content.text, "A parcel");
+    let parcel = stage.model.asked().await;
+    rings.send(Ring::Leave("And a letter")).expect("it listens");
+    within(heard.recv()).await.expect("told").expect("kept, while the first is not answered");
+    // It supersedes the first.
+    let letter = stage.model.asked().await;
+    assert!(letter.prompt.contains("Bo: And a letter"), "{}", letter.prompt);
+    drop(parcel);
+    assert!(stage.agent.remove(&ContextPart::Trigger("bell".into())));
+    within(rings.closed()).await;
+    letter.says("Thank you");
+    assert_eq!([within(ends.next()).await, within(ends.next()).await], [Some(End::Superseded), Some(End::Completed)]);
+    drop(ends);
+    stage.ends().await;
+}
+
 #[tokio::test]
 async fn what_starts_tasks_of_a_runtime_brings_messages_to_an_agent() {
-    let ((rings, rung), (told, mut heard)) = (mpsc::unbounded_channel(), mpsc::unbounded_channel());
-    let bell = Bell { rings: Mutex::new(Some(rung)), heard: told };
-    let mut stage = Stage::with(|builder| builder.trigger(SourceTrigger::new(bell, at_the_door))).await;
+    let (rings, mut heard, mut stage) = with_a_bell(1).await;
     let audience = Audience::new(room().id, "bo".parse().expect("valid"));
     rings.send(Ring::Observe("It rings")).expect("it listens");
     let (id, finished) = within(heard.recv()).await.expect("told").expect("kept");
