@@ -1,23 +1,28 @@
 //! What happens when the engine is slow, down, or overtaken: an engine in memory behind a door that a test can close.
 
+#[path = "common/engine.rs"]
+mod engine;
+
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
-use async_trait::async_trait;
 use memory_context::prompt::MemoryStore::{Memory, User};
 use memory_context::prompt::{COLLECTION, MemoryLoadContext, MemoryUpdate, OnFailure, PromptConfig, PromptMemory};
 use memory_core::{
-    Collection, Content, Document, DocumentId, DocumentPage, DocumentQuery, DocumentRecall, DocumentSelection,
-    DocumentStore, DocumentWrite, Error, ErrorKind, IdempotencyKey, InMemory, MemoryProvider, Outcome, Recalled,
-    RestoreReport, Result, SpaceLevel, SpaceQuery,
+    Collection, Content, DocumentQuery, DocumentWrite, Error, ErrorKind, IdempotencyKey, InMemory, MemoryProvider,
+    Outcome, Result,
 };
 use tokio::sync::Mutex;
 use tokio::time::{Instant, advance};
 
+use crate::engine::{Around, Call, Wrapped};
+
 /// What the door does with a call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum Door {
+    #[default]
     Open,
     /// The call is not carried out.
     Unavailable,
@@ -29,107 +34,81 @@ enum Door {
     Overtaken,
 }
 
-#[derive(Debug)]
+/// The doors of the documents.
+#[derive(Debug, Default)]
 struct Doors {
-    documents: Arc<dyn DocumentStore>,
     gets: AtomicUsize,
     puts: AtomicUsize,
     get: Mutex<Door>,
     /// For the next writes, one after the other; then the door is open.
-    put: Mutex<Vec<Door>>,
+    put: Mutex<VecDeque<Door>>,
 }
 
-#[async_trait]
-impl DocumentStore for Doors {
-    async fn get(&self, collection: &Collection, id: &DocumentId) -> Result<Option<Document>> {
-        self.gets.fetch_add(1, SeqCst);
-        let door = *self.get.lock().await;
-        pass(door, || self.documents.get(collection, id)).await
-    }
-
-    async fn put(&self, write: DocumentWrite) -> Result<Document> {
-        self.puts.fetch_add(1, SeqCst);
-        let door = {
-            let mut doors = self.put.lock().await;
-            if doors.is_empty() { Door::Open } else { doors.remove(0) }
+impl Around for Arc<Doors> {
+    async fn around<T: Send>(&self, call: Call, work: impl Future<Output = Result<T>> + Send) -> Result<T> {
+        let door = match call {
+            Call::GetDocument => {
+                self.gets.fetch_add(1, SeqCst);
+                *self.get.lock().await
+            }
+            Call::PutDocument => {
+                self.puts.fetch_add(1, SeqCst);
+                self.put.lock().await.pop_front().unwrap_or_default()
+            }
+            _ => Door::Open,
         };
-        pass(door, || self.documents.put(write)).await
-    }
-
-    async fn put_many(&self, writes: Vec<DocumentWrite>) -> Result<Vec<Document>> {
-        self.documents.put_many(writes).await
-    }
-
-    async fn query(&self, query: &DocumentQuery) -> Result<DocumentPage> {
-        self.documents.query(query).await
-    }
-
-    async fn recall(&self, recall: &DocumentRecall) -> Result<Recalled<Document>> {
-        self.documents.recall(recall).await
-    }
-
-    async fn spaces(&self, collection: &Collection, query: &SpaceQuery) -> Result<Vec<SpaceLevel>> {
-        self.documents.spaces(collection, query).await
-    }
-
-    async fn remove(&self, selection: &DocumentSelection, max: usize) -> Result<Vec<DocumentId>> {
-        self.documents.remove(selection, max).await
-    }
-
-    async fn restore(&self, documents: Vec<Document>) -> Result<RestoreReport> {
-        self.documents.restore(documents).await
-    }
-
-    async fn collections(&self) -> Result<Vec<Collection>> {
-        self.documents.collections().await
-    }
-}
-
-async fn pass<T, F: Future<Output = Result<T>>>(door: Door, call: impl FnOnce() -> F) -> Result<T> {
-    match door {
-        Door::Open => call().await,
-        Door::Unavailable => Err(Error::new(ErrorKind::Unavailable, "the engine is down")),
-        Door::Overtaken => Err(Error::conflict("somebody else was first")),
-        Door::AnswerLost => {
-            call().await?;
-            Err(Error::new(ErrorKind::Unavailable, "the answer is lost").with_outcome(Outcome::Unknown))
-        }
-        Door::Stuck => {
-            call().await?;
-            std::future::pending().await
+        match door {
+            Door::Open => work.await,
+            Door::Unavailable => Err(Error::new(ErrorKind::Unavailable, "the engine is down")),
+            Door::Overtaken => Err(Error::conflict("somebody else was first")),
+            Door::AnswerLost => {
+                work.await?;
+                Err(Error::new(ErrorKind::Unavailable, "the answer is lost").with_outcome(Outcome::Unknown))
+            }
+            Door::Stuck => {
+                work.await?;
+                std::future::pending().await
+            }
         }
     }
 }
 
-impl Doors {
-    async fn new() -> Arc<Self> {
-        let engine = InMemory::new();
+/// An engine in memory, and the doors of its documents.
+#[derive(Debug)]
+struct House {
+    engine: Arc<dyn MemoryProvider>,
+    doors: Arc<Doors>,
+}
+
+impl House {
+    async fn new() -> Self {
+        let engine = Arc::new(InMemory::new());
         engine.init().await.expect("opens");
-        let (get, put) = (Mutex::new(Door::Open), Mutex::default());
-        Arc::new(Self { documents: engine.documents(), gets: AtomicUsize::new(0), puts: AtomicUsize::new(0), get, put })
+        Self { engine, doors: Arc::default() }
     }
 
-    fn memory(self: &Arc<Self>, set: impl FnOnce(&mut PromptConfig)) -> PromptMemory {
+    fn memory(&self, set: impl FnOnce(&mut PromptConfig)) -> PromptMemory {
         let mut config = PromptConfig::default();
         set(&mut config);
-        PromptMemory::with(Arc::clone(self) as Arc<dyn DocumentStore>, config).expect("valid settings")
+        let wrapped = Wrapped { engine: Arc::clone(&self.engine), around: Arc::clone(&self.doors) };
+        PromptMemory::with(wrapped.documents(), config).expect("valid settings")
     }
 
     /// Prompt memory in another process, which has no doors.
     fn elsewhere(&self) -> PromptMemory {
-        PromptMemory::new(Arc::clone(&self.documents))
+        PromptMemory::new(self.engine.documents())
     }
 
     async fn gets_are(&self, door: Door) {
-        *self.get.lock().await = door;
+        *self.doors.get.lock().await = door;
     }
 
     async fn puts_are(&self, doors: impl IntoIterator<Item = Door>) {
-        *self.put.lock().await = doors.into_iter().collect();
+        *self.doors.put.lock().await = doors.into_iter().collect();
     }
 
     fn calls(&self) -> (usize, usize) {
-        (self.gets.load(SeqCst), self.puts.load(SeqCst))
+        (self.doors.gets.load(SeqCst), self.doors.puts.load(SeqCst))
     }
 }
 
@@ -151,7 +130,7 @@ async fn content(memory: &PromptMemory) -> Option<String> {
 
 #[tokio::test]
 async fn an_empty_batch_makes_no_call() {
-    let doors = Doors::new().await;
+    let doors = House::new().await;
     let memory = doors.memory(|_| ());
     memory.sync(&context(), &[]).await.expect("nothing to do");
     assert_eq!(doors.calls(), (0, 0));
@@ -161,7 +140,7 @@ async fn an_empty_batch_makes_no_call() {
 
 #[tokio::test(start_paused = true)]
 async fn a_cached_text_is_served_until_it_is_old_or_changed_here() {
-    let doors = Doors::new().await;
+    let doors = House::new().await;
     let memory = doors.memory(|config| config.cache_for = Duration::from_secs(60));
     assert_eq!(content(&memory).await, None);
     assert_eq!(content(&memory).await, None);
@@ -181,7 +160,7 @@ async fn a_cached_text_is_served_until_it_is_old_or_changed_here() {
 
 #[tokio::test(start_paused = true)]
 async fn a_cached_profile_of_all_agents_is_that_of_an_agent_until_it_is_changed_here() {
-    let doors = Doors::new().await;
+    let doors = House::new().await;
     let memory = doors.memory(|config| config.cache_for = Duration::from_secs(60));
     let of_ada = context().with_agent("ada");
     let profile = async |memory: &PromptMemory| memory.prefetch(&of_ada).await.expect("read").map(|it| it.content);
@@ -198,7 +177,7 @@ async fn a_cached_profile_of_all_agents_is_that_of_an_agent_until_it_is_changed_
 
 #[tokio::test]
 async fn without_a_cache_each_prefetch_reads() {
-    let doors = Doors::new().await;
+    let doors = House::new().await;
     let memory = doors.memory(|_| ());
     add(&doors.elsewhere(), "a").await;
     assert_eq!(content(&memory).await.as_deref(), Some("## Memory\n\na"));
@@ -208,7 +187,7 @@ async fn without_a_cache_each_prefetch_reads() {
 
 #[tokio::test(start_paused = true)]
 async fn a_cache_forgets_a_write_whose_outcome_is_unknown() {
-    let doors = Doors::new().await;
+    let doors = House::new().await;
     let memory = doors.memory(|config| config.cache_for = Duration::from_secs(60));
     add(&memory, "a").await;
     doors.puts_are([Door::AnswerLost]).await;
@@ -223,7 +202,7 @@ async fn a_cache_forgets_a_write_whose_outcome_is_unknown() {
 
 #[tokio::test(start_paused = true)]
 async fn past_the_deadline_a_prefetch_fails() {
-    let doors = Doors::new().await;
+    let doors = House::new().await;
     let memory = doors.memory(|config| config.deadline = Duration::from_secs(3));
     add(&memory, "a").await;
     doors.gets_are(Door::Stuck).await;
@@ -237,7 +216,7 @@ async fn past_the_deadline_a_prefetch_fails() {
 
 #[tokio::test(start_paused = true)]
 async fn a_prefetch_that_fails_open_says_so_and_gives_what_was_known_last() {
-    let doors = Doors::new().await;
+    let doors = House::new().await;
     let memory = doors.memory(|config| config.on_failure = OnFailure::Open);
     let warned = |kind, rest| {
         format!("[memory could not be read ({kind}): what follows may be old, and what is missing is not gone]{rest}")
@@ -259,7 +238,7 @@ async fn a_prefetch_that_fails_open_says_so_and_gives_what_was_known_last() {
 
 #[tokio::test]
 async fn a_lost_race_is_run_again() {
-    let doors = Doors::new().await;
+    let doors = House::new().await;
     let memory = doors.memory(|_| ());
     doors.puts_are([Door::Overtaken, Door::Overtaken]).await;
     let report = memory.sync(&context(), &[MemoryUpdate::add(Memory, "a")]).await.expect("the third one wins");
@@ -270,7 +249,7 @@ async fn a_lost_race_is_run_again() {
 
 #[tokio::test(start_paused = true)]
 async fn a_sync_that_gets_no_answer_ends() {
-    let doors = Doors::new().await;
+    let doors = House::new().await;
     let memory = doors.memory(|_| ());
     doors.puts_are([Door::Stuck]).await;
     let error = memory.sync(&context(), &[MemoryUpdate::add(Memory, "a")]).await.expect_err("late");
@@ -279,7 +258,7 @@ async fn a_sync_that_gets_no_answer_ends() {
 
 #[tokio::test]
 async fn a_repetition_completes_what_a_crash_cut_and_doubles_nothing() {
-    let doors = Doors::new().await;
+    let doors = House::new().await;
     let memory = doors.memory(|_| ());
     let batch = [MemoryUpdate::add(Memory, "m"), MemoryUpdate::add(User, "u")];
     for (number, crash) in [Door::Unavailable, Door::AnswerLost].into_iter().enumerate() {
@@ -300,12 +279,12 @@ async fn a_repetition_completes_what_a_crash_cut_and_doubles_nothing() {
 
 #[tokio::test]
 async fn what_was_not_written_here_is_refused_and_left_alone() {
-    let doors = Doors::new().await;
+    let doors = House::new().await;
     let memory = doors.memory(|_| ());
     add(&memory, "a").await;
     let collection = Collection::parse(COLLECTION).expect("valid");
     let query = DocumentQuery::builder(collection).all().build().expect("valid");
-    let mut document = doors.documents.query(&query).await.expect("found").documents.remove(0);
+    let mut document = doors.engine.documents().query(&query).await.expect("found").documents.remove(0);
     for text in ["by hand", "{}", r#"{"text":"a","changes":[],"from":"the future"}"#] {
         document.content = Content::parse(text).expect("valid");
         let write = DocumentWrite::new(
@@ -314,11 +293,12 @@ async fn what_was_not_written_here_is_refused_and_left_alone() {
             document.content.clone(),
             document.created_at,
         );
-        doors.documents.put(write.with_id(document.id.clone())).await.expect("put");
+        doors.engine.documents().put(write.with_id(document.id.clone())).await.expect("put");
         assert_eq!(memory.prefetch(&context()).await.expect_err("not ours").kind(), ErrorKind::Corrupt);
         let update = [MemoryUpdate::replace(Memory, "b")];
         assert_eq!(memory.sync(&context(), &update).await.expect_err("not ours").kind(), ErrorKind::Corrupt);
-        let left = doors.documents.get(&document.collection, &document.id).await.expect("found").expect("there");
+        let left =
+            doors.engine.documents().get(&document.collection, &document.id).await.expect("found").expect("there");
         assert_eq!(left.content.as_str(), text);
     }
 }

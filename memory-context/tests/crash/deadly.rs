@@ -6,12 +6,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use async_trait::async_trait;
-use memory_core::{
-    Backfill, Changes, Collection, Document, DocumentId, DocumentPage, DocumentQuery, DocumentRecall,
-    DocumentSelection, DocumentStore, DocumentWrite, Health, Memory, MemoryId, MemoryPage, MemoryPatch, MemoryProvider,
-    MemoryQuery, MemoryRecall, NewMemory, Recalled, RestoreReport, Result, SpaceLevel, SpaceQuery, Updated, Watch,
-};
+use memory_core::{MemoryProvider, Result};
+
+use crate::engine::{Around, Call, Wrapped};
 
 /// The environment variable with the number of the point at which the process kills itself.
 pub(crate) const KILL: &str = "MEMORY_TEST_KILL";
@@ -45,116 +42,25 @@ pub(crate) fn effects(folder: &Path) -> Vec<String> {
     text.lines().map(str::to_owned).collect()
 }
 
-/// Does a write between two points.
-async fn between_points<T>(write: impl Future<Output = Result<T>>) -> Result<T> {
-    point();
-    let written = write.await;
-    point();
-    written
-}
+/// Each write lies between two points.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Deadly;
 
-/// A provider whose writes lie between points.
-#[derive(Debug)]
-pub(crate) struct Deadly(pub(crate) Arc<dyn MemoryProvider>);
-
-#[async_trait]
-impl MemoryProvider for Deadly {
-    async fn init(&self) -> Result<()> {
-        self.0.init().await
-    }
-
-    async fn store(&self, memory: NewMemory) -> Result<MemoryId> {
-        between_points(self.0.store(memory)).await
-    }
-
-    async fn store_many(&self, memories: Vec<NewMemory>) -> Result<Vec<MemoryId>> {
-        between_points(self.0.store_many(memories)).await
-    }
-
-    async fn get(&self, id: MemoryId) -> Result<Option<Memory>> {
-        self.0.get(id).await
-    }
-
-    async fn query(&self, query: &MemoryQuery) -> Result<MemoryPage> {
-        self.0.query(query).await
-    }
-
-    async fn recall(&self, recall: &MemoryRecall) -> Result<Recalled<Memory>> {
-        self.0.recall(recall).await
-    }
-
-    async fn update(&self, id: MemoryId, patch: MemoryPatch) -> Result<Updated> {
-        between_points(self.0.update(id, patch)).await
-    }
-
-    async fn spaces(&self, query: &SpaceQuery) -> Result<Vec<SpaceLevel>> {
-        self.0.spaces(query).await
-    }
-
-    async fn watch(&self, watch: &Watch) -> Result<Changes> {
-        self.0.watch(watch).await
-    }
-
-    async fn restore(&self, memories: Vec<Memory>) -> Result<RestoreReport> {
-        self.0.restore(memories).await
-    }
-
-    async fn backfill(&self) -> Result<Option<Backfill>> {
-        self.0.backfill().await
-    }
-
-    async fn check_health(&self) -> Result<Health> {
-        self.0.check_health().await
-    }
-
-    async fn shutdown(&self) -> Result<()> {
-        self.0.shutdown().await
-    }
-
-    fn documents(&self) -> Arc<dyn DocumentStore> {
-        Arc::new(DeadlyDocuments(self.0.documents()))
+impl Deadly {
+    /// An engine of which each write lies between two points.
+    pub(crate) fn engine(engine: &Arc<dyn MemoryProvider>) -> Arc<dyn MemoryProvider> {
+        Arc::new(Wrapped { engine: Arc::clone(engine), around: Self })
     }
 }
 
-/// The same for documents.
-#[derive(Debug)]
-struct DeadlyDocuments(Arc<dyn DocumentStore>);
-
-#[async_trait]
-impl DocumentStore for DeadlyDocuments {
-    async fn put(&self, write: DocumentWrite) -> Result<Document> {
-        between_points(self.0.put(write)).await
-    }
-
-    async fn put_many(&self, writes: Vec<DocumentWrite>) -> Result<Vec<Document>> {
-        between_points(self.0.put_many(writes)).await
-    }
-
-    async fn get(&self, collection: &Collection, id: &DocumentId) -> Result<Option<Document>> {
-        self.0.get(collection, id).await
-    }
-
-    async fn query(&self, query: &DocumentQuery) -> Result<DocumentPage> {
-        self.0.query(query).await
-    }
-
-    async fn recall(&self, recall: &DocumentRecall) -> Result<Recalled<Document>> {
-        self.0.recall(recall).await
-    }
-
-    async fn spaces(&self, collection: &Collection, query: &SpaceQuery) -> Result<Vec<SpaceLevel>> {
-        self.0.spaces(collection, query).await
-    }
-
-    async fn remove(&self, selection: &DocumentSelection, max: usize) -> Result<Vec<DocumentId>> {
-        between_points(self.0.remove(selection, max)).await
-    }
-
-    async fn restore(&self, documents: Vec<Document>) -> Result<RestoreReport> {
-        self.0.restore(documents).await
-    }
-
-    async fn collections(&self) -> Result<Vec<Collection>> {
-        self.0.collections().await
+impl Around for Deadly {
+    async fn around<T: Send>(&self, call: Call, work: impl Future<Output = Result<T>> + Send) -> Result<T> {
+        if let Call::OfTheHost | Call::Get | Call::Read | Call::GetDocument | Call::ReadDocuments = call {
+            return work.await;
+        }
+        point();
+        let written = work.await;
+        point();
+        written
     }
 }

@@ -20,7 +20,7 @@ use tokio::task::{JoinHandle, spawn_blocking};
 
 use crate::deadly::{Deadly, effect, effects};
 use crate::model::{Asked, Model};
-use crate::place::{Place, open};
+use crate::place::{Place, first_lease, open};
 use crate::play::{INSTANCE, Loud, again, assert_said_once, count, once, said};
 use crate::story::{Story, Told, kill_everywhere};
 
@@ -32,7 +32,7 @@ const ANSWER: &str = "<response><thought>t</thought><actions>REPLY</actions><tex
     <memory><update><store>user</store><text>Ana likes tea</text></update></memory></response>";
 
 fn service(place: &Place, provider: &Arc<dyn MemoryProvider>) -> Result<MessageService> {
-    let records = Records::new(Arc::new(Deadly(Arc::clone(provider))), place.agent()?);
+    let records = Records::new(Deadly::engine(provider), place.agent()?);
     let services = Services::new(records, Character::named("Eliza"));
     let tools = vec![once(&place.folder), again(&place.folder)];
     let parts = ContextParts { tools, ..ContextParts::default() };
@@ -77,25 +77,28 @@ pub(crate) async fn live(part: &str, place: &Place, provider: &Arc<dyn MemoryPro
             service
         }
         "is flooded" => {
-            // Long enough to be renewed while all begin at once, and short enough to be waited for.
-            let limits = Limits { lease: Duration::from_secs(3), ..Limits::default() };
-            let service = Arc::new(service.with_limits(limits));
+            let service = Arc::new(service.with_limits(short()));
             let runs = (0..MANY).map(|number| Ok(service.receive(incoming(number)?)));
             futures::future::join_all(runs.collect::<Result<Vec<_>>>()?).await;
             service
         }
         _ => {
-            let service = Arc::new(service);
-            while open(provider.as_ref()).await? > 0 {
+            let service = Arc::new(service.with_limits(short()));
+            // What the process that was killed held is free then; what the other one holds is over by then, or renewed.
+            while let Some(lease) = first_lease(provider.as_ref()).await? {
+                tokio::time::sleep(lease).await;
                 service.recover().await?;
-                // Until the leases of the process that was killed have run out, or the other is done.
-                tokio::time::sleep(Duration::from_millis(20)).await;
             }
             service
         }
     };
     service.shutdown().await;
     Ok(())
+}
+
+/// With leases that are long enough to be renewed while all messages begin at once, and short enough to be waited for.
+fn short() -> Limits {
+    Limits { lease: Duration::from_secs(3), ..Limits::default() }
 }
 
 /// Has both tools called, and says and keeps something when the model is told what came of them.

@@ -48,7 +48,7 @@ const ANSWER: &str = "<response><thought>t</thought><actions>REPLY</actions><tex
 
 /// An agent whose writes lie between points.
 pub(crate) async fn agent(place: &Place, provider: &Arc<dyn MemoryProvider>) -> Result<Agent> {
-    let deadly: Arc<dyn MemoryProvider> = Arc::new(Deadly(Arc::clone(provider)));
+    let deadly = Deadly::engine(provider);
     let files = files(&deadly, place)?;
     Agent::builder(&place.agent)
         .memory(deadly)

@@ -6,6 +6,8 @@
 
 mod deadly;
 mod direct;
+#[path = "../common/engine.rs"]
+mod engine;
 mod group;
 #[path = "../conversations/model.rs"]
 mod model;

@@ -5,10 +5,12 @@ use std::io::Result as IoResult;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
+use std::time::Duration;
 
 use memory_context::records::{AgentId, Records};
-use memory_core::{DEFAULT_DEADLINE, MemoryProvider, MemoryQuery, Result, Status, SystemClock};
-use memory_runtime::Sandbox;
+use memory_core::{Clock, DEFAULT_DEADLINE, Memory, MemoryProvider, MemoryQuery, Result, Status, SystemClock};
+use memory_runtime::{Sandbox, TASK};
+use serde_json::Value;
 
 use crate::deadly::KILL;
 
@@ -76,6 +78,21 @@ impl Place {
 
 /// How many messages are open.
 pub(crate) async fn open(provider: &dyn MemoryProvider) -> Result<usize> {
+    Ok(open_messages(provider).await?.len())
+}
+
+/// How long the first lease of an open message lasts; `None` when no message is open.
+pub(crate) async fn first_lease(provider: &dyn MemoryProvider) -> Result<Option<Duration>> {
+    let now = SystemClock.now().as_millis();
+    let left = |memory: &Memory| {
+        let metadata: Value = serde_json::from_str(memory.metadata.as_str()).unwrap_or_default();
+        let until = metadata[TASK]["leaseUntil"].as_i64().unwrap_or(now);
+        Duration::from_millis(until.saturating_sub(now).try_into().unwrap_or_default())
+    };
+    Ok(open_messages(provider).await?.iter().map(left).min())
+}
+
+async fn open_messages(provider: &dyn MemoryProvider) -> Result<Vec<Memory>> {
     let query = MemoryQuery::builder().all().status(Status::Pending).status(Status::Running).build()?;
-    Ok(provider.query(&query).await?.memories.len())
+    Ok(provider.query(&query).await?.memories)
 }

@@ -8,18 +8,17 @@ use async_trait::async_trait;
 use memory_context::embedding::Embedder;
 use memory_context::flow::{End, Incoming, Why};
 use memory_context::state::ContextParts;
-use memory_core::{
-    Backfill, Changes, DocumentStore, Error, ErrorKind, Health, InMemory, Memory, MemoryId, MemoryPage, MemoryPatch,
-    MemoryProvider, MemoryQuery, MemoryRecall, NewMemory, Recalled, RestoreReport, Result, SpaceLevel, SpaceQuery,
-    Status, Updated, Watch,
-};
+use memory_core::{Error, ErrorKind, InMemory, MemoryProvider, Result, Status};
 
+use crate::engine::{Around, Call, Wrapped};
 use crate::stage::{Stage, audience, said, text};
 
-/// An engine in memory that does not do everything.
+/// What the engine in memory does not do. The clones are one.
+#[derive(Debug, Clone, Default)]
+struct Broken(Arc<Faults>);
+
 #[derive(Debug, Default)]
-struct Broken {
-    inner: InMemory,
+struct Faults {
     /// No store comes to its end.
     stores_hang: AtomicBool,
     /// No update that ends a run comes to its end.
@@ -32,78 +31,25 @@ struct Broken {
     keyed_stores_fail: AtomicUsize,
 }
 
-#[async_trait]
-impl MemoryProvider for Broken {
-    async fn init(&self) -> Result<()> {
-        self.inner.init().await
-    }
-
-    async fn store(&self, memory: NewMemory) -> Result<MemoryId> {
-        if self.stores_hang.load(Ordering::SeqCst) {
-            return pending().await;
+impl Around for Broken {
+    async fn around<T: Send>(&self, call: Call, work: impl Future<Output = Result<T>> + Send) -> Result<T> {
+        let is_set = |fault: &AtomicBool| fault.load(Ordering::SeqCst);
+        let (is_hanging, is_down) = match &call {
+            Call::Store { is_keyed } => (is_set(&self.0.stores_hang), *is_keyed && take_one(&self.0.keyed_stores_fail)),
+            Call::Update(patch) if patch.status == Some(Status::Completed) => {
+                (is_set(&self.0.ends_hang), is_set(&self.0.ends_fail))
+            }
+            _ => (false, false),
+        };
+        match (is_hanging, is_down) {
+            (true, _) => pending().await,
+            (false, true) => Err(Error::new(ErrorKind::Unavailable, "the engine is down").retryable()),
+            (false, false) => work.await,
         }
-        if memory.idempotency_key.is_some() && take_one(&self.keyed_stores_fail) {
-            return Err(Error::new(ErrorKind::Unavailable, "the engine is down").retryable());
-        }
-        self.inner.store(memory).await
     }
 
-    async fn store_many(&self, memories: Vec<NewMemory>) -> Result<Vec<MemoryId>> {
-        self.inner.store_many(memories).await
-    }
-
-    async fn get(&self, id: MemoryId) -> Result<Option<Memory>> {
-        if take_one(&self.gets_lag) {
-            return Ok(None);
-        }
-        self.inner.get(id).await
-    }
-
-    async fn query(&self, query: &MemoryQuery) -> Result<MemoryPage> {
-        self.inner.query(query).await
-    }
-
-    async fn recall(&self, recall: &MemoryRecall) -> Result<Recalled<Memory>> {
-        self.inner.recall(recall).await
-    }
-
-    async fn update(&self, id: MemoryId, patch: MemoryPatch) -> Result<Updated> {
-        let is_end = patch.status == Some(Status::Completed);
-        if is_end && self.ends_hang.load(Ordering::SeqCst) {
-            return pending().await;
-        }
-        if is_end && self.ends_fail.load(Ordering::SeqCst) {
-            return Err(Error::new(ErrorKind::Unavailable, "the engine is down"));
-        }
-        self.inner.update(id, patch).await
-    }
-
-    async fn spaces(&self, query: &SpaceQuery) -> Result<Vec<SpaceLevel>> {
-        self.inner.spaces(query).await
-    }
-
-    async fn watch(&self, watch: &Watch) -> Result<Changes> {
-        self.inner.watch(watch).await
-    }
-
-    async fn restore(&self, memories: Vec<Memory>) -> Result<RestoreReport> {
-        self.inner.restore(memories).await
-    }
-
-    async fn backfill(&self) -> Result<Option<Backfill>> {
-        self.inner.backfill().await
-    }
-
-    async fn check_health(&self) -> Result<Health> {
-        self.inner.check_health().await
-    }
-
-    async fn shutdown(&self) -> Result<()> {
-        self.inner.shutdown().await
-    }
-
-    fn documents(&self) -> Arc<dyn DocumentStore> {
-        self.inner.documents()
+    fn finds(&self) -> bool {
+        !take_one(&self.0.gets_lag)
     }
 }
 
@@ -112,11 +58,12 @@ fn take_one(left: &AtomicUsize) -> bool {
     left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok()
 }
 
-async fn broken() -> (Arc<Broken>, Stage) {
-    let broken = Arc::new(Broken::default());
-    broken.init().await.expect("opens");
-    let stage = Stage::upon(Arc::clone(&broken) as _, None);
-    (broken, stage)
+async fn broken(embedder: Option<Arc<dyn Embedder>>) -> (Arc<Faults>, Stage) {
+    let around = Broken::default();
+    let faults = Arc::clone(&around.0);
+    let engine = Wrapped { engine: Arc::new(InMemory::new()), around };
+    engine.init().await.expect("opens");
+    (faults, Stage::upon(Arc::new(engine), embedder))
 }
 
 /// Counts how often it is asked.
@@ -141,10 +88,9 @@ impl Embedder for Counting {
 
 #[tokio::test(start_paused = true)]
 async fn nothing_is_asked_before_the_message_is_stored() {
-    let (broken, counting) = (Arc::new(Broken::default()), Arc::new(Counting::default()));
-    broken.init().await.expect("opens");
+    let counting = Arc::new(Counting::default());
+    let (broken, mut stage) = broken(Some(Arc::clone(&counting) as _)).await;
     broken.stores_hang.store(true, Ordering::SeqCst);
-    let mut stage = Stage::upon(Arc::clone(&broken) as _, Some(Arc::clone(&counting) as _));
     let end = stage.receive(said("ana", "one", 2)).await.expect("no panic");
     assert_eq!((end.as_str(), counting.0.load(Ordering::SeqCst)), ("failed", 0));
     assert!(stage.asked_already().is_none());
@@ -155,7 +101,7 @@ async fn nothing_is_asked_before_the_message_is_stored() {
 
 #[tokio::test(start_paused = true)]
 async fn a_ledger_that_hangs_holds_up_no_room() {
-    let (broken, mut stage) = broken().await;
+    let (broken, mut stage) = broken(None).await;
     broken.stores_hang.store(true, Ordering::SeqCst);
     let end = stage.receive(said("ana", "one", 3)).await.expect("no panic");
     assert!(matches!(&end, End::Failed { reason } if reason.contains("did not answer within 30000 ms")), "{end:?}");
@@ -170,7 +116,7 @@ async fn a_ledger_that_hangs_holds_up_no_room() {
 
 #[tokio::test(start_paused = true)]
 async fn a_replica_that_lags_makes_no_known_message_new() {
-    let (broken, mut stage) = broken().await;
+    let (broken, mut stage) = broken(None).await;
     let delivered = || {
         let Incoming { message, is_addressed } = said("ana", "hello", 1);
         Incoming { message: message.with_external_id("7"), is_addressed }
@@ -184,7 +130,7 @@ async fn a_replica_that_lags_makes_no_known_message_new() {
 
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_was_decided_on_outlives_a_failure_of_the_ledger() {
-    let (broken, mut stage) = broken().await;
+    let (broken, mut stage) = broken(None).await;
     broken.keyed_stores_fail.store(1, Ordering::SeqCst);
     let (end, _) = stage.play(said("ana", "one", 2), |_| text("Hi")).await;
     assert_eq!((end, stage.platform.texts()), (End::Completed, vec!["Hi".to_owned()]), "it is tried again");
@@ -210,7 +156,7 @@ async fn an_end_is_kept_whatever_its_reason_quotes() {
 
 #[tokio::test]
 async fn a_message_whose_end_was_not_kept_counts_as_one_interaction() {
-    let (broken, mut stage) = broken().await;
+    let (broken, mut stage) = broken(None).await;
     broken.ends_fail.store(true, Ordering::SeqCst);
     let (end, _) = stage.play(said("ana", "hello", 1), |_| text("Hi")).await;
     assert_eq!((end, stage.memory("hello").await.status), (End::Completed, Status::Running));

@@ -4,6 +4,8 @@ mod actions;
 mod attachments;
 mod decisions;
 mod embedding;
+#[path = "../common/engine.rs"]
+mod engine;
 mod ledger;
 mod memory;
 mod outcomes;

@@ -4,13 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
-use memory_context::core::{
-    Backfill, Changes, DocumentStore, Error, ErrorKind, Health, IdempotencyKey, Memory, MemoryId, MemoryPage,
-    MemoryPatch, MemoryProvider, MemoryQuery, MemoryRecall, NewMemory, Recalled, RestoreReport, Result, SpaceLevel,
-    SpaceQuery, Updated, Watch,
-};
+use memory_context::core::{Error, ErrorKind, IdempotencyKey, Result};
 use memory_context::embedding::Embedder;
 use memory_context::prompt::{MemoryContext, MemoryLoadContext, MemoryUpdate, PromptMemory, PromptSource, SyncReport};
+
+use crate::engine::{Around, Call};
 
 /// Whether something is down. The clones are one switch.
 #[derive(Debug, Clone, Default)]
@@ -33,75 +31,13 @@ impl Switch {
     }
 }
 
-/// An engine whose ledger can be down; its documents never are.
-#[derive(Debug)]
-pub(crate) struct Ledger {
-    pub(crate) engine: Arc<dyn MemoryProvider>,
-    pub(crate) switch: Switch,
-}
-
-impl Ledger {
-    fn up(&self) -> Result<&dyn MemoryProvider> {
-        self.switch.pass("the ledger").map(|()| self.engine.as_ref())
-    }
-}
-
-#[async_trait]
-impl MemoryProvider for Ledger {
-    async fn init(&self) -> Result<()> {
-        self.engine.init().await
-    }
-
-    async fn store(&self, memory: NewMemory) -> Result<MemoryId> {
-        self.up()?.store(memory).await
-    }
-
-    async fn store_many(&self, memories: Vec<NewMemory>) -> Result<Vec<MemoryId>> {
-        self.up()?.store_many(memories).await
-    }
-
-    async fn get(&self, id: MemoryId) -> Result<Option<Memory>> {
-        self.up()?.get(id).await
-    }
-
-    async fn query(&self, query: &MemoryQuery) -> Result<MemoryPage> {
-        self.up()?.query(query).await
-    }
-
-    async fn recall(&self, recall: &MemoryRecall) -> Result<Recalled<Memory>> {
-        self.up()?.recall(recall).await
-    }
-
-    async fn update(&self, id: MemoryId, patch: MemoryPatch) -> Result<Updated> {
-        self.up()?.update(id, patch).await
-    }
-
-    async fn spaces(&self, query: &SpaceQuery) -> Result<Vec<SpaceLevel>> {
-        self.up()?.spaces(query).await
-    }
-
-    async fn watch(&self, watch: &Watch) -> Result<Changes> {
-        self.up()?.watch(watch).await
-    }
-
-    async fn restore(&self, memories: Vec<Memory>) -> Result<RestoreReport> {
-        self.up()?.restore(memories).await
-    }
-
-    async fn backfill(&self) -> Result<Option<Backfill>> {
-        self.engine.backfill().await
-    }
-
-    async fn check_health(&self) -> Result<Health> {
-        self.engine.check_health().await
-    }
-
-    async fn shutdown(&self) -> Result<()> {
-        self.engine.shutdown().await
-    }
-
-    fn documents(&self) -> Arc<dyn DocumentStore> {
-        self.engine.documents()
+/// The ledger can be down; the documents beside it never are.
+impl Around for Switch {
+    async fn around<T: Send>(&self, call: Call, work: impl Future<Output = Result<T>> + Send) -> Result<T> {
+        if let Call::Get | Call::Read | Call::Store { .. } | Call::Update(_) | Call::StoreMany = call {
+            self.pass("the ledger")?;
+        }
+        work.await
     }
 }
 

@@ -2,6 +2,8 @@
 //! turn. The files beside it have what came of each turn with the export of the memory, and the last prompt of each room, without what
 //! changes by run. `MEMORY_WRITE_GOLDEN=1 cargo test -p agent-memory-context --test golden` writes them anew.
 
+#[path = "../common/engine.rs"]
+mod engine;
 mod faults;
 #[path = "../conversations/http.rs"]
 mod http;

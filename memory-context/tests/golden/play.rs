@@ -29,7 +29,8 @@ use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
-use crate::faults::{Ledger, Prompts, Switch};
+use crate::engine::Wrapped;
+use crate::faults::{Prompts, Switch};
 use crate::http::posts;
 use crate::model::{Asked, Model, Question, within};
 use crate::{record, tools};
@@ -459,7 +460,7 @@ impl Parts {
         let character: Character = serde_json::from_value(character).expect("a character");
         let memory = PromptMemory::new(engine.documents());
         let builder = Agent::builder("ada")
-            .memory(Arc::new(Ledger { engine: Arc::clone(engine), switch: ledger.clone() }))
+            .memory(Arc::new(Wrapped { engine: Arc::clone(engine), around: ledger.clone() }))
             .prompt_memory(Prompts { memory, switch: prompt_memory.clone() })
             .model(endpoint, "small")
             .model_modalities(Modalities { images: true, documents: false })
