@@ -139,9 +139,14 @@ impl Journal {
         self.deliver(step, Delivery::Delivered);
     }
 
-    /// Keeps that it could not be said.
-    pub(super) async fn undelivered(&self, step: &str) -> Result<()> {
-        self.deliver(step, Delivery::Failed);
+    /// Keeps that it may have been said, with the next write.
+    pub(super) fn unclear(&self, step: &str) {
+        self.deliver(step, Delivery::Unclear);
+    }
+
+    /// Keeps that it was not said, or that nobody knows whether it was.
+    pub(super) async fn settle(&self, step: &str, delivery: Delivery) -> Result<()> {
+        self.deliver(step, delivery);
         self.write().await
     }
 

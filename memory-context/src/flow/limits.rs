@@ -11,7 +11,7 @@ pub struct Limits {
     pub model: Duration,
     /// One call of a tool, with what it says while it works; a minute by default.
     pub action: Duration,
-    /// To say something; ten seconds by default.
+    /// To say something once; ten seconds by default. What may have been said is said once more, under its id.
     pub say: Duration,
     /// Each step of the ledger at both ends of a run: to keep who said a message, to store it or to take it up, and to keep how its run
     /// ended; half a minute by default.

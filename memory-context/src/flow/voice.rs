@@ -26,25 +26,21 @@ pub(super) fn reply(services: &Services, received: &Message, text: impl Into<Str
 pub(super) struct Voice<'a> {
     pub(super) services: Arc<Services>,
     pub(super) platform: &'a Arc<dyn Platform>,
-    /// How long it may take.
+    /// How long the platform may take to say it once.
     pub(super) limit: Duration,
 }
 
 impl Voice<'_> {
-    /// The same, and gives up what takes longer than this.
-    pub(super) fn within(mut self, limit: Duration) -> Self {
-        self.limit = self.limit.min(limit);
-        self
-    }
-
-    /// Stores a message before it is said: what nobody kept was not said. One that can't be said is marked so, and the outcome of the
-    /// error is unknown, since the message is there.
+    /// Stores a message before it is said: what nobody kept was not said. One that can't be said is marked so, unless nobody knows whether
+    /// it was. The outcome of the error is unknown, since the message is there.
     pub(super) async fn say(&self, new: NewMessage) -> Result<Message> {
         let message = self.services.records().messages().add(new).await?;
         match self.speak(&message).await {
             Ok(()) => Ok(message),
             Err(error) => {
-                self.mark(&message).await;
+                if error.outcome() == Outcome::NotDone {
+                    self.mark(&message).await;
+                }
                 Err(error.with_outcome(Outcome::Unknown))
             }
         }
@@ -73,20 +69,37 @@ impl Voice<'_> {
                     journal.delivered(step);
                     return Ok(message);
                 }
-                Err(error) => tracing::warn!(id = %message.id, %error, "a message can't be said"),
+                Err(error) => {
+                    tracing::warn!(id = %message.id, %error, "a message can't be said");
+                    if error.outcome() == Outcome::Unknown {
+                        journal.settle(step, Delivery::Unclear).await?;
+                        return Err(unclear());
+                    }
+                }
             },
+            Delivery::Unclear => return Err(unclear()),
             Delivery::Failed => {}
         }
         // One who has lost the message marks nothing: whoever has it may say it.
-        journal.undelivered(step).await?;
+        journal.settle(step, Delivery::Failed).await?;
         self.mark(&message).await;
-        // The same words in each life of the run: they become part of what is stored under a key.
-        Err(Error::new(ErrorKind::Unavailable, "it could not be said").with_outcome(Outcome::Unknown))
+        Err(unsaid("it could not be said"))
     }
 
+    /// Has the platform say a message; once more under the same id where nobody knows whether it did, so that it can drop the repetition.
     async fn speak(&self, message: &Message) -> Result<()> {
+        match self.speak_once(message).await {
+            Err(error) if error.outcome() == Outcome::Unknown => {
+                tracing::debug!(id = %message.id, %error, "a message may have been said, and is said again");
+                self.speak_once(message).await.map_err(|error| error.with_outcome(Outcome::Unknown))
+            }
+            spoken => spoken,
+        }
+    }
+
+    async fn speak_once(&self, message: &Message) -> Result<()> {
         let late = |_| {
-            let message = format!("nothing was said within {} ms", self.limit.as_millis());
+            let message = format!("the platform did not answer within {} ms", self.limit.as_millis());
             Error::new(ErrorKind::Timeout, message).with_outcome(Outcome::Unknown)
         };
         timeout(self.limit, self.platform.say(message)).await.map_err(late).flatten()
@@ -98,4 +111,13 @@ impl Voice<'_> {
             tracing::warn!(id = %message.id, %error, "a message that was not said can't be marked");
         }
     }
+}
+
+/// Why a step has not said its text: the same words in each life of the run, since they become part of what is stored under a key.
+fn unsaid(why: &str) -> Error {
+    Error::new(ErrorKind::Unavailable, why).with_outcome(Outcome::Unknown)
+}
+
+fn unclear() -> Error {
+    unsaid("nobody knows whether it was said")
 }

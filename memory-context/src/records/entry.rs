@@ -48,6 +48,8 @@ pub(crate) enum Delivery {
     Delivered,
     /// It could not be said.
     Failed,
+    /// It may have been said: it was said again under its id, and nobody knows what came of that either.
+    Unclear,
 }
 
 impl fmt::Debug for Entry {

@@ -1,5 +1,6 @@
 //! What happens when messages and answers meet.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use memory_context::flow::{End, FlowStep, Incoming, Limits, Why};
@@ -212,6 +213,33 @@ async fn what_could_not_be_said_is_marked_so() {
     assert!(call.prompt.contains("Eliza: Hi\n  (not delivered)"), "{}", call.prompt);
     call.fail();
     assert_eq!(next.await.expect("no panic").as_str(), "failed");
+}
+
+#[tokio::test]
+async fn what_may_have_been_said_is_said_once_more_under_its_id() {
+    for (lost, ends) in [(1, "completed"), (2, "failed")] {
+        let mut stage = Stage::new().await;
+        stage.platform.loses.store(lost, Ordering::SeqCst);
+        let (end, _) = stage.play(said("ana", "hello", 1), |_| text("Hi")).await;
+        assert_eq!(end.as_str(), ends);
+        let [one, again] = &stage.platform.messages()[..] else { panic!("said twice") };
+        assert_eq!(one.id, again.id);
+        assert!(
+            stage.stored().await.iter().all(|message| !message.is_undelivered),
+            "nobody knows that it was not said"
+        );
+        let memory = stage.memory("hello").await;
+        assert_eq!(memory.metadata.as_str().contains("nobody knows whether it was said"), lost == 2);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_platform_that_hangs_may_have_said_it() {
+    let mut stage = Stage::new().await;
+    stage.platform.gate.forget_permits(1_000);
+    let (end, _) = stage.play(said("ana", "hello", 1), |_| text("Hi")).await;
+    assert!(matches!(&end, End::Failed { reason } if reason.contains("nobody knows whether it was said")), "{end:?}");
+    assert!(stage.stored().await.iter().all(|message| !message.is_undelivered));
 }
 
 #[tokio::test]

@@ -1,6 +1,6 @@
 //! What the tests play on.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
@@ -14,7 +14,7 @@ use memory_context::records::{
 };
 use memory_context::state::{Character, Composer, ContextParts, Services};
 use memory_context::tool;
-use memory_core::{Clock, Error, ErrorKind, InMemory, ManualClock, Memory, MemoryProvider, Result, Timestamp};
+use memory_core::{Clock, Error, ErrorKind, InMemory, ManualClock, Memory, MemoryProvider, Outcome, Result, Timestamp};
 use memory_model::{Completion, Model, Prompt};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::JoinHandle;
@@ -89,6 +89,8 @@ impl Model for Asking {
 pub(crate) struct Said {
     messages: Mutex<Vec<Message>>,
     fails: AtomicBool,
+    /// Of so many messages that it says nobody hears that it did.
+    pub(crate) loses: AtomicUsize,
     /// Nothing is said without a permit.
     pub(crate) gate: Semaphore,
 }
@@ -116,7 +118,11 @@ impl Platform for Said {
             return Err(Error::new(ErrorKind::Unavailable, "the platform is down"));
         }
         self.messages.lock().expect("no panic").push(message.clone());
-        Ok(())
+        let lost = self.loses.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
+        match lost {
+            Ok(_) => Err(Error::new(ErrorKind::Unavailable, "the answer is lost").with_outcome(Outcome::Unknown)),
+            Err(_) => Ok(()),
+        }
     }
 }
 
@@ -229,8 +235,9 @@ impl Stage {
         let base = Services::new(records.clone(), Character::named("Eliza")).with_clock(Arc::clone(&clock) as _);
         let composer = Composer::builder(services(base)).built_in().parts(parts).build();
         let composer = composer.expect("a composer");
-        let (messages, fails, gate) = (Mutex::default(), AtomicBool::new(false), Semaphore::new(1_000));
-        let platform = Arc::new(Said { messages, fails, gate });
+        let (messages, gate) = (Mutex::default(), Semaphore::new(1_000));
+        let (fails, loses) = (AtomicBool::new(false), AtomicUsize::new(0));
+        let platform = Arc::new(Said { messages, fails, loses, gate });
         let events = Events::new(10_000, Arc::clone(&clock) as _);
         let stream = events.subscribe().boxed();
         let service = service(MessageService::new(composer.clone(), model, Arc::clone(&platform) as _, events));

@@ -28,6 +28,8 @@ pub trait Platform: fmt::Debug + Send + Sync + 'static {
     /// Says a message in its room. Dropping the future ends it.
     ///
     /// A message is said at least once: where the process ends before it is kept that it was said, it is said again, by this process or
-    /// another. Its id is the same then, so a platform that knows the ids of what it said can drop the repetition.
+    /// another, and where the call is late or its error has an unknown outcome, it is said once more. Its id is the same then, so a platform
+    /// that knows the ids of what it said can drop the repetition. An error that is sure that nothing was said has the outcome
+    /// [`NotDone`](memory_core::Outcome::NotDone).
     async fn say(&self, message: &Message) -> Result<()>;
 }
