@@ -15,6 +15,7 @@ mod events;
 mod journal;
 mod learn;
 mod limits;
+mod metered;
 mod model_reader;
 pub mod platform;
 mod post;

@@ -53,6 +53,7 @@ impl MessageService {
         // Providers look at a message, and there is none yet.
         let (id, created_at) = (MemoryId::generate(), services.clock().now());
         let turn = Turn::new(Message { id, created_at, content: content.clone(), is_undelivered: false });
+        let turn = turn.with_flow(self.flow_of(run));
         let options = ComposeOptions::only(POST_PROVIDERS);
         let post =
             self.ask_writer(run, &services.templates().post_creation, &turn, &options, PostAnswer::parse).await?;

@@ -10,9 +10,10 @@ use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use super::door::{Door, Stopping};
+use super::metered::Metered;
 use super::queue::RoomQueues;
 use super::voice::Voice;
-use super::{AttachmentReader, Events, Limits, Platform, RespondRules};
+use super::{AttachmentReader, Events, Limits, Platform, RespondRules, Run};
 use crate::records::RoomId;
 use crate::state::{ComposeOptions, Composer, Flow};
 
@@ -41,7 +42,7 @@ pub struct MessageService {
 
 impl MessageService {
     /// A service with the default rules and limits, and one model for everything. Providers, tools and evaluators of the composer find
-    /// models and events in their [`Services`](crate::state::Services): those of the service that was made last.
+    /// models and events in their [`Services`](crate::state::Services).
     pub fn new(composer: Composer, model: Arc<dyn Model>, platform: Arc<dyn Platform>, events: Events) -> Self {
         let limits = Limits::default();
         let service = Self {
@@ -104,7 +105,8 @@ impl MessageService {
     }
 
     /// Under a name of its own: a process that has it again after a restart takes up the messages of the one before at once, without
-    /// waiting for their leases; so no two that run at the same time may share one. By default it is a new one.
+    /// waiting for their leases: those that it held when this call was made. One that still runs loses these, and keeps what it takes
+    /// later; so a name is of one process at a time. By default it is a new one.
     ///
     /// `InvalidInput` unless it has 1 to 128 bytes without control characters.
     pub fn with_instance(mut self, name: impl Into<String>) -> Result<Self> {
@@ -153,6 +155,14 @@ impl MessageService {
     fn show_flow(&self) {
         let (model, small_model, events) = (Arc::clone(&self.large), Arc::clone(&self.small), self.events.clone());
         self.composer.set_flow(Flow { model, small_model, events });
+    }
+
+    /// What providers, tools and evaluators work with in a run.
+    pub(super) fn flow_of(&self, run: &Run) -> Flow {
+        let metered = |model: &Arc<dyn Model>| -> Arc<dyn Model> {
+            Arc::new(Metered::new(Arc::clone(model), self.limits.model, run.tap().clone()))
+        };
+        Flow { model: metered(&self.large), small_model: metered(&self.small), events: self.events.clone() }
     }
 
     pub(super) fn voice(&self) -> Voice<'_> {

@@ -142,7 +142,7 @@ impl MessageService {
 
     /// Works on a message for as long as its lease is held, and lets the evaluators look at what was done.
     pub(super) async fn work(&self, run: &Run, ticket: Ticket, task: Task) -> End {
-        let mut turn = Turn::new(task.open.message.clone());
+        let mut turn = Turn::new(task.open.message.clone()).with_flow(self.flow_of(run));
         let lease = Arc::clone(task.journal.lease());
         let work = async {
             let mut decided = None;
@@ -252,7 +252,7 @@ impl MessageService {
             Ok(()) => {
                 let mut message = Message::clone(&turn.message);
                 message.content.attachments = attachments;
-                *turn = Turn::new(message);
+                *turn = turn.clone().with_message(message);
             }
             Err(error) if error.kind() == ErrorKind::Conflict => return Err(error),
             Err(error) => tracing::warn!(%error, "what was found in attachments can't be kept"),

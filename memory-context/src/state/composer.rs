@@ -64,7 +64,7 @@ impl Composer {
     ///   make the same bytes.
     /// - Dropping the future ends all providers that are running.
     pub async fn compose_state(&self, turn: &Turn, options: &ComposeOptions) -> State {
-        let services = self.services();
+        let services = self.services_of(turn);
         let (selected, unknown) = select(services.providers(), &options.selection);
         for name in &unknown {
             tracing::warn!(name, "no provider has this name");
@@ -80,12 +80,25 @@ impl Composer {
 
     /// What evaluators are given in this turn: the services, and a state that was composed for it.
     pub fn cx<'a>(&self, turn: &'a Turn, state: &'a Snapshot) -> Cx<'a> {
-        Cx::new(turn, self.services(), state)
+        Cx::new(turn, self.services_of(turn), state)
     }
 
     /// What the composer and its providers use, as it is registered now.
     pub fn services(&self) -> Arc<Services> {
         Arc::clone(&self.present())
+    }
+
+    /// The same for a turn, with the models and events of its run.
+    pub(crate) fn services_of(&self, turn: &Turn) -> Arc<Services> {
+        let services = self.services();
+        match turn.flow() {
+            Some(flow) => {
+                let mut services = Services::clone(&services);
+                services.flow = Some(flow.clone());
+                Arc::new(services)
+            }
+            None => services,
+        }
     }
 
     /// What earlier compositions got.

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::Serialize;
 
+use super::services::Flow;
 use super::{ActionState, ProviderInfo, ProviderResult, Services, Values};
 use crate::records::{Audience, Message};
 
@@ -18,12 +19,31 @@ pub struct Turn {
     pub message: Arc<Message>,
     /// The actions of this turn.
     pub actions: Arc<ActionState>,
+    /// What its run works with, in the place of what the services have.
+    flow: Option<Arc<Flow>>,
 }
 
 impl Turn {
     /// The beginning of a turn.
     pub fn new(message: impl Into<Arc<Message>>) -> Self {
-        Self { message: message.into(), actions: Arc::default() }
+        Self { message: message.into(), actions: Arc::default(), flow: None }
+    }
+
+    /// The same turn, of a message of which more is known.
+    pub(crate) fn with_message(mut self, message: Message) -> Self {
+        self.message = Arc::new(message);
+        self
+    }
+
+    /// The turn of a run that works with this.
+    pub(crate) fn with_flow(mut self, flow: Flow) -> Self {
+        self.flow = Some(Arc::new(flow));
+        self
+    }
+
+    /// What its run works with; `None` outside of one.
+    pub(super) fn flow(&self) -> Option<&Flow> {
+        self.flow.as_deref()
     }
 
     /// With actions that were done.

@@ -145,13 +145,15 @@ impl Services {
         self.prompt_memory.as_deref()
     }
 
-    /// The model that writes the agent's answers. `None` without a [`MessageService`](crate::flow::MessageService) over the composer, as for
-    /// the two below.
+    /// The model that writes the agent's answers. In a run it is that of the service whose run it is: its calls count in the usage of the
+    /// answer, and each has [`Limits::model`](crate::flow::Limits::model). Elsewhere, as for a plugin that is made ready, it is the bare
+    /// model of the service that was made last. `None` without a [`MessageService`](crate::flow::MessageService) over the composer, as
+    /// for the two below.
     pub fn model(&self) -> Option<&Arc<dyn Model>> {
         self.flow.as_ref().map(|flow| &flow.model)
     }
 
-    /// The model that decides whether to answer, and that reflects.
+    /// The model that decides whether to answer, and that reflects; see [`model`](Self::model).
     pub fn small_model(&self) -> Option<&Arc<dyn Model>> {
         self.flow.as_ref().map(|flow| &flow.small_model)
     }
