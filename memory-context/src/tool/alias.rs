@@ -18,20 +18,23 @@ pub struct ToolAlias {
 }
 
 impl ToolAlias {
-    /// `InvalidInput` where one can't be told from a tool or from another alias, is too long, or is of no tool.
+    /// `InvalidInput` where one can't be told from a tool or from another alias, is too long, or is of no tool. The error names it by its
+    /// number, since what a file has in the place of a name may be anything.
     pub(crate) fn check_all(aliases: &[Self], tools: &[Tool]) -> Result<()> {
-        for (at, Self { name, tool }) in aliases.iter().enumerate() {
-            let wanted = plain(name);
+        for (at, alias) in aliases.iter().enumerate() {
+            let (name, wanted) = (&alias.name, plain(&alias.name));
             if wanted.is_empty() || name.len() > MAX_NAME {
-                return Err(Error::invalid(format!("an alias has 1 to {MAX_NAME} bytes, and is a name")));
+                let message = format!("alias {} has no name of 1 to {MAX_NAME} bytes", at + 1);
+                return Err(Error::invalid(message));
             }
             let taken = tools.iter().flat_map(|tool| tool.similes().iter().map(String::as_str).chain([tool.name()]));
             let mut taken = taken.chain([REPLY, IGNORE]).chain(aliases[..at].iter().map(|alias| alias.name.as_str()));
-            if let Some(taken) = taken.find(|taken| plain(taken) == wanted) {
-                return Err(Error::invalid(format!("the alias {name} can't be told from {taken}, which is there")));
+            if taken.any(|taken| plain(taken) == wanted) {
+                let others = "the name of a tool, a simile or an alias before it";
+                return Err(Error::invalid(format!("alias {} can't be told from {others}", at + 1)));
             }
-            if !aliases[at].is_of(tools) {
-                return Err(Error::invalid(format!("the alias {name} is of {tool}, and there is no such tool")));
+            if !alias.is_of(tools) {
+                return Err(Error::invalid(format!("alias {} is of no tool that is there", at + 1)));
             }
         }
         Ok(())

@@ -281,7 +281,7 @@ impl Tool {
 }
 
 /// A name without what makes no difference: its case, and what separates its words.
-pub(super) fn plain(name: &str) -> String {
+pub(crate) fn plain(name: &str) -> String {
     name.replace(['_', '-', ':', '.', ' '], "").to_lowercase()
 }
 
@@ -297,7 +297,6 @@ mod tests {
 
     /// Sends a letter.
     #[derive(serde::Deserialize, JsonSchema)]
-    #[allow(dead_code)]
     struct Letter {
         /// Who gets it.
         to: String,
@@ -310,7 +309,8 @@ mod tests {
 
     #[test]
     fn a_type_describes_its_tool() {
-        let tool = Tool::new("send", |_: Letter, _| async { Ok("sent") });
+        let sent = |Letter { to, copies }, _| async move { Ok(format!("{} to {to}", copies.unwrap_or(1))) };
+        let tool = Tool::new("send", sent);
         tool.validate().expect("registers");
         assert_eq!(tool.description(), "Sends a letter.");
         assert_eq!(tool.parameters()["properties"]["to"], json!({ "description": "Who gets it.", "type": "string" }));

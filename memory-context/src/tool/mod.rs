@@ -13,6 +13,7 @@ mod output;
 pub use alias::ToolAlias;
 pub use built_in::built_in_tools;
 pub use context::ToolContext;
+pub(crate) use definition::plain;
 pub use definition::{MAX_ARGUMENTS, MAX_NAME, Tool};
 pub use executor::PluginTools;
 pub use output::ToolOutput;

@@ -80,7 +80,7 @@ impl MessageAnswer {
         Self::parse_meant(answer, str::to_owned)
     }
 
-    /// The same where an action may have been called by another name; `meant` is its own.
+    /// The same where an action may have been called by another name; `meant` is the one that counts.
     pub(in crate::flow) fn parse_meant(answer: &str, meant: impl Fn(&str) -> String) -> Result<Self, Mistake> {
         let values = match extract(answer, &SHAPE) {
             Ok(values) => values,

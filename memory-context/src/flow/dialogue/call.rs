@@ -3,16 +3,16 @@
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures::FutureExt;
 use memory_core::{Error, ErrorKind, Outcome, Result};
 use memory_model::ToolCall;
 use serde_json::Value;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{sleep_until, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use super::{Dialogue, MAX_NAME_SHOWN, Spoken, unless_lost};
+use crate::deadline::ends_after;
 use crate::flow::answer::MAX_ANSWER;
 use crate::flow::{FlowStep, Recorded, voice};
 use crate::records::{self, ActionStatus};
@@ -23,8 +23,6 @@ use crate::tool::{MAX_ARGUMENTS, Tool, ToolContext, ToolOutput};
 const NOTES: usize = 50;
 /// How much of a text is kept where the journal can't hold the result, in bytes.
 const MAX_SMALL: usize = 1 << 10;
-/// A limit that can't be told as a time ends as late as this.
-const FAR: Duration = Duration::from_secs(365 * 86_400);
 /// What is told of a call that may have happened.
 const UNCLEAR: &str = "it was cut off and may have happened; it was not done again";
 
@@ -136,34 +134,37 @@ impl Dialogue<'_> {
             self.journal.begun(step).await?;
         }
         let limit = self.service.limits.action;
-        let now = Instant::now();
-        let deadline = now.checked_add(limit).unwrap_or(now + FAR);
+        let deadline = ends_after(limit);
         let cancellation = CancellationToken::new();
         let _cancelled_at_the_end = cancellation.clone().drop_guard();
         let (context, mut sayings) = ToolContext::new(
             self.turn.clone(),
             Arc::clone(&self.state),
             Arc::clone(&self.services),
-            Arc::clone(&self.service.large),
+            Arc::clone(self.services.model().unwrap_or(&self.service.large)),
             deadline,
             cancellation,
         );
+        let late = || {
+            let message = format!("no result within {} ms", limit.as_millis());
+            Error::new(ErrorKind::Timeout, message).with_outcome(Outcome::Unknown)
+        };
         let mut work = pin!(AssertUnwindSafe(async move { tool.call(arguments, context).await }).catch_unwind());
         let mut number = 0;
         loop {
             tokio::select! {
                 biased;
                 // First, so that a tool that always has something to say ends too.
-                () = sleep_until(deadline) => {
-                    let message = format!("no result within {} ms", limit.as_millis());
-                    return Err(Error::new(ErrorKind::Timeout, message).with_outcome(Outcome::Unknown));
-                }
+                () = sleep_until(deadline) => return Err(late()),
                 Some(saying) = sayings.recv() => {
                     let step = saying_step(step, number);
                     number += 1;
                     let spoken = Spoken { step: &step, text: &saying.text, answer: None };
-                    // A platform that hangs takes no more than the time of the call.
-                    let said = self.say_within(&spoken, deadline.saturating_duration_since(Instant::now())).await;
+                    // A platform or a ledger that hangs takes no more than the time of the call.
+                    let Ok(said) = timeout_at(deadline, self.say(&spoken)).await else {
+                        self.journal.unclear(&step);
+                        return Err(late());
+                    };
                     // The tool may not wait for it any more.
                     let _ = saying.said.send(said);
                 }
@@ -177,7 +178,7 @@ impl Dialogue<'_> {
 
     /// The tool that a model means, of those that it was offered and that are still registered.
     fn tool(&self, name: &str) -> Option<Tool> {
-        self.registered(Tool::find(&self.tools, name)?.name())
+        self.registered(self.offered(name)?.name())
     }
 
     fn registered(&self, name: &str) -> Option<Tool> {

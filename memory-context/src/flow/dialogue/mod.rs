@@ -4,7 +4,6 @@ mod call;
 mod round;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use memory_core::{Error, ErrorKind, Result};
 use memory_model::{self as model, Completion, Prompt};
@@ -21,7 +20,7 @@ use crate::records::Message;
 use crate::state::{
     ActionPlan, ActionState, ComposeOptions, PlanStep, Services, State, StepStatus, ToolResult, Turn, Values, cut,
 };
-use crate::tool::Tool;
+use crate::tool::{Tool, ToolAlias, plain};
 
 /// How often a model is asked about one message at most. The last time it is offered no tools.
 pub const MAX_ROUNDS: usize = 8;
@@ -92,7 +91,7 @@ impl<'a> Dialogue<'a> {
             turn: turn.clone(),
             // The conversation is read anew: while the message waited, those before it were answered.
             options: service.options.clone().refresh(["RECENT_MESSAGES"]),
-            services: service.composer.services(),
+            services: service.composer.services_of(turn),
             state: Arc::default(),
             is_stale: true,
             tools: Vec::new(),
@@ -249,7 +248,7 @@ impl<'a> Dialogue<'a> {
 
     /// What can be called in this round: tools come and go while the agent runs.
     async fn look_up_tools(&mut self) {
-        self.services = self.service.composer.services();
+        self.services = self.service.composer.services_of(&self.turn);
         self.tools = Tool::offered(&self.services, &self.turn.message).await;
     }
 
@@ -335,13 +334,24 @@ impl<'a> Dialogue<'a> {
         Ok(())
     }
 
-    /// What an action is told, by the name that the model gave it or by that of the tool.
+    /// What an action is told: by the name that the model gave it, else by that of the tool, else by any other name of the tool.
     fn parameters_of(&self, answer: &MessageAnswer, name: &str) -> Values {
-        let told = answer.parameters_of(name);
-        match Tool::find(&self.tools, name) {
-            Some(tool) if told.is_empty() => answer.parameters_of(tool.name()),
-            _ => told,
-        }
+        let tool = self.offered(name).map(Tool::name);
+        let rank = |told: &str| {
+            let is_meant = || tool.is_some() && self.offered(told).map(Tool::name) == tool;
+            match plain(told) {
+                told if told == plain(name) => Some(0),
+                told if tool.is_some_and(|tool| told == plain(tool)) => Some(1),
+                _ => is_meant().then_some(2),
+            }
+        };
+        let told = answer.parameters.iter().filter_map(|(told, values)| Some((rank(told)?, values)));
+        told.min_by_key(|(rank, _)| *rank).map(|(_, values)| values.clone()).unwrap_or_default()
+    }
+
+    /// The tool that a model means, of those that it was offered: by a name of the tool's own or of the host's.
+    fn offered(&self, name: &str) -> Option<&Tool> {
+        Tool::find(&self.tools, &ToolAlias::meant(self.services.aliases(), name))
     }
 
     /// Changes the prompt memory as an answer says. What can't be kept is logged, and the message is answered all the same.
@@ -371,11 +381,6 @@ impl<'a> Dialogue<'a> {
 
     /// Says a text as an answer to the message.
     async fn say(&mut self, spoken: &Spoken<'_>) -> Result<Message> {
-        self.say_within(spoken, self.service.limits.say).await
-    }
-
-    /// The same within another limit, where that is shorter.
-    async fn say_within(&mut self, spoken: &Spoken<'_>, limit: Duration) -> Result<Message> {
         let services = Arc::clone(&self.services);
         let mut new = voice::reply(&services, &self.turn.message, spoken.text);
         if let Some(answer) = spoken.answer {
@@ -383,8 +388,7 @@ impl<'a> Dialogue<'a> {
             new.content.actions = answer.actions.clone();
             new.content.providers = answer.providers.clone();
         }
-        let message =
-            self.service.voice().within(limit).say_once(self.journal, spoken.step, self.run.context(), new).await?;
+        let message = self.service.voice().say_once(self.journal, spoken.step, self.run.context(), new).await?;
         (self.has_said, self.is_stale) = (true, true);
         self.run.tap().said(&message);
         self.run.step(FlowStep::Answered(message.id));

@@ -94,7 +94,7 @@ impl Dialogue<'_> {
         if text.trim().is_empty() && self.has_said && cut_off.is_none() {
             return Ok(Ok(Said::Answer(MessageAnswer::ignored())));
         }
-        let read = MessageAnswer::parse_meant(&text, |name| self.meant(name))
+        let read = MessageAnswer::parse_meant(&text, |name| self.word(name))
             .and_then(|answer| if is_last { without_tools(answer) } else { Ok(answer) });
         Ok(match read {
             Ok(mut answer) => {
@@ -126,6 +126,13 @@ impl Dialogue<'_> {
     /// The own name of what a model calls by an alias.
     fn meant(&self, name: &str) -> String {
         ToolAlias::meant(self.services.aliases(), name)
+    }
+
+    /// The word of an answer that an alias stands for. A tool keeps the name that the model gave it, by which its parameters are told from
+    /// those of the same tool under another name.
+    fn word(&self, name: &str) -> String {
+        let meant = self.meant(name);
+        if is(&meant, REPLY) || is(&meant, IGNORE) { meant } else { name.to_owned() }
     }
 
     /// Only providers count that the model may name: those that are there, and not private.
