@@ -13,7 +13,7 @@ use crate::commands::bench;
 use crate::commands::conformance;
 use crate::commands::{
     chat, compose, copy, doctor, document, eval, export, health, import, migrate, prompt, query, quickstart, recall,
-    run, serve, spaces, store,
+    run, serve, spaces, store, watch,
 };
 use crate::engine::{self, DEFAULT_URL};
 use crate::output::Output;
@@ -92,6 +92,7 @@ async fn run_on(
         MemoryCommand::Get(args) => store::get(provider, args, output).await,
         MemoryCommand::Query(args) => query::run(provider, args, output).await,
         MemoryCommand::Recall(args) => recall::run(provider, args, output).await,
+        MemoryCommand::Watch(args) => watch::run(provider, args, output).await,
         MemoryCommand::Spaces(args) => spaces::run(provider, args, output).await,
         MemoryCommand::Document(command) => document::run(provider, command, output).await,
         MemoryCommand::Prompt(command) => prompt::run(provider, command, output).await,

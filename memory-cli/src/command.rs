@@ -8,7 +8,7 @@ use crate::commands::bench;
 use crate::commands::conformance;
 use crate::commands::{
     chat, compose, copy, doctor, document, eval, export, import, migrate, prompt, query, recall, run, serve, spaces,
-    store,
+    store, watch,
 };
 
 /// What the user asks for.
@@ -72,6 +72,13 @@ pub(crate) enum MemoryCommand {
     /// conversation is found by the turns beside it. With --json, each hit is one line: its score, the parts of it, and the memory or
     /// the document.
     Recall(recall::RecallArgs),
+    /// Tell each change of memories and documents as it comes, until Ctrl-C ends it.
+    ///
+    /// A change is stored, updated, removed, left (the record is there, and does not satisfy the conditions now) or unreadable. Nothing is
+    /// lost: whoever goes on with --from and the token of the last change gets all that was committed behind it, some of it twice. With
+    /// --json, each change is one line {"token":...,"kind":...} with the memory, the document, or the id; reached and progress tell how far
+    /// the watch is. Without, the option that goes on stands on standard error at the end: "next: --from ...".
+    Watch(watch::WatchArgs),
     /// List the spaces right below one, or the top-level ones, with how many memories each holds and when the newest was created.
     ///
     /// When a level has more spaces, the options that ask for them go to standard error: "next: --cursor ...". With --json, each space

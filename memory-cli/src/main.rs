@@ -19,6 +19,7 @@ mod engine;
 mod input;
 mod line;
 mod line_reader;
+mod line_writer;
 mod output;
 mod progress;
 #[cfg(any(feature = "bench", feature = "suite"))]

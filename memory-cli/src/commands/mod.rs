@@ -25,6 +25,7 @@ pub(crate) mod run;
 pub(crate) mod serve;
 pub(crate) mod spaces;
 pub(crate) mod store;
+pub(crate) mod watch;
 
 use std::process::ExitCode;
 

@@ -10,6 +10,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 use tempfile::TempDir;
 
+pub(crate) mod events;
+pub(crate) mod lines;
 #[path = "../../../memory-sqlite/tests/older/mod.rs"]
 pub(crate) mod older;
 pub(crate) mod python;

@@ -1,5 +1,6 @@
 //! REST at `/v1`: the ledger, the documents, and how the engine is. The OpenAPI document is made of the same code.
 
+pub(crate) mod changes;
 mod documents;
 pub(crate) mod hits;
 mod memories;

@@ -1,0 +1,168 @@
+//! Changes of a watch, as JSON: for the server and the command line.
+
+use memory_core::{
+    ChangeKind, Collection, Collections, Document, DocumentId, Memory, MemoryId, Record, RecordId, Unreadable,
+    WatchFrom, Watched,
+};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::wire::{DocumentBody, MemoryBody};
+
+/// One change. Which of its members are there depends on its kind.
+#[derive(Debug, Default, Serialize, ToSchema)]
+#[schema(as = Change)]
+pub(crate) struct ChangeBody {
+    kind: ChangeName,
+    /// The memory as it is now, where it was stored or updated.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    memory: Option<MemoryBody>,
+    /// The document as it is now, where it was stored or updated.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    document: Option<DocumentBody>,
+    /// The collection of a document that was removed or has left.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    collection: Option<Collection>,
+    /// The id of a record that was removed, has left or can't be read; of the latter only for who may read every space.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<String>,
+    /// Why a record can't be read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
+}
+
+/// What a change tells.
+#[derive(Debug, Clone, Copy, Default, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) enum ChangeName {
+    /// A record is at its first revision.
+    Stored,
+    /// A record is at a later revision.
+    Updated,
+    /// A document is gone.
+    Removed,
+    /// A record has changed and does not satisfy the conditions now.
+    Left,
+    /// A record has changed and can't be read.
+    Unreadable,
+    /// The watch has come this far, and there is more to tell.
+    #[default]
+    Progress,
+    /// Everything up to here was told.
+    Reached,
+}
+
+/// Which records are watched.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, ToSchema, clap::ValueEnum)]
+#[serde(rename_all = "camelCase")]
+pub(crate) enum WatchedName {
+    /// Those of the ledger.
+    #[default]
+    Memories,
+    /// Those of collections.
+    Documents,
+    /// Both.
+    Both,
+}
+
+/// Where a watch begins that is asked for as `start`, `now` or a token.
+pub(crate) fn begins(from: &str) -> WatchFrom {
+    match from {
+        "start" => WatchFrom::Beginning,
+        "now" => WatchFrom::Now,
+        token => WatchFrom::Token(token.to_owned()),
+    }
+}
+
+impl WatchedName {
+    /// These records, with documents of these collections.
+    pub(crate) fn of(self, collections: Collections) -> Watched {
+        match self {
+            Self::Memories => Watched::Memories,
+            Self::Documents => Watched::Documents(collections),
+            Self::Both => Watched::Both(collections),
+        }
+    }
+}
+
+impl ChangeName {
+    /// As JSON has it.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Stored => "stored",
+            Self::Updated => "updated",
+            Self::Removed => "removed",
+            Self::Left => "left",
+            Self::Unreadable => "unreadable",
+            Self::Progress => "progress",
+            Self::Reached => "reached",
+        }
+    }
+}
+
+impl ChangeBody {
+    /// A change for a caller who gets to see the ids of records that can't be read, or does not.
+    pub(crate) fn new(kind: ChangeKind, shows_ids: bool) -> Self {
+        match kind {
+            ChangeKind::Stored(record) => Self { kind: ChangeName::Stored, ..record.into() },
+            ChangeKind::Updated(record) => Self { kind: ChangeName::Updated, ..record.into() },
+            ChangeKind::Removed(id) => Self { kind: ChangeName::Removed, ..id.into() },
+            ChangeKind::Left(id) => Self { kind: ChangeName::Left, ..id.into() },
+            ChangeKind::Unreadable(Unreadable { id, reason }) => {
+                let id = shows_ids.then_some(id);
+                Self { kind: ChangeName::Unreadable, id, reason: Some(reason), ..Self::default() }
+            }
+            ChangeKind::Reached => Self { kind: ChangeName::Reached, ..Self::default() },
+            // What this program does not know is passed over, and the token still tells how far the watch is.
+            _ => Self::default(),
+        }
+    }
+
+    /// What it tells.
+    pub(crate) fn kind(&self) -> ChangeName {
+        self.kind
+    }
+}
+
+impl From<Record> for ChangeBody {
+    fn from(record: Record) -> Self {
+        match record {
+            Record::Memory(memory) => Self::from(memory),
+            Record::Document(document) => Self::from(document),
+        }
+    }
+}
+
+impl From<Memory> for ChangeBody {
+    fn from(memory: Memory) -> Self {
+        Self { memory: Some(memory.into()), ..Self::default() }
+    }
+}
+
+impl From<Document> for ChangeBody {
+    fn from(document: Document) -> Self {
+        Self { document: Some(document.into()), ..Self::default() }
+    }
+}
+
+impl From<RecordId> for ChangeBody {
+    fn from(id: RecordId) -> Self {
+        match id {
+            RecordId::Memory(id) => Self::from(id),
+            RecordId::Document { collection, id } => Self { collection: Some(collection), ..Self::from(id) },
+        }
+    }
+}
+
+impl From<MemoryId> for ChangeBody {
+    fn from(id: MemoryId) -> Self {
+        Self { id: Some(id.to_string()), ..Self::default() }
+    }
+}
+
+impl From<DocumentId> for ChangeBody {
+    fn from(id: DocumentId) -> Self {
+        Self { id: Some(id.to_string()), ..Self::default() }
+    }
+}
