@@ -57,6 +57,12 @@ pub(crate) struct ServeArgs {
     /// The largest body of a request, in bytes.
     #[arg(long, value_name = "BYTES", default_value_t = 80 << 20)]
     max_body: usize,
+    /// After how many milliseconds without a change a watch sends a comment; for tests.
+    #[arg(long, hide = true, value_name = "MS", default_value_t = 10_000)]
+    heartbeat_ms: u64,
+    /// How many milliseconds a client takes nothing until its connection ends; for tests.
+    #[arg(long, hide = true, value_name = "MS", default_value_t = 120_000)]
+    stall_ms: u64,
     /// How much to log on standard error: off, error, warn, info, debug or trace.
     #[arg(long, value_name = "LEVEL", default_value = "warn")]
     log: tracing::level_filters::LevelFilter,
@@ -109,6 +115,8 @@ pub(crate) async fn run(provider: &Arc<dyn MemoryProvider>, args: &ServeArgs) ->
             origins: args.allow_origin.clone(),
         },
         time,
+        heartbeat: Duration::from_millis(args.heartbeat_ms),
+        stall: Duration::from_millis(args.stall_ms),
         concurrency: args.concurrency,
         max_body: args.max_body,
         agent,

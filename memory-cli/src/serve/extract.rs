@@ -132,6 +132,12 @@ pub(crate) fn idempotency_key(headers: &HeaderMap) -> Result<Option<IdempotencyK
     Ok(Some(IdempotencyKey::parse(bare)?))
 }
 
+/// The id of the last event that a client has got, which goes on with a stream; `None` when it has got none.
+pub(crate) fn last_event_id(headers: &HeaderMap) -> Result<Option<&str>, Problem> {
+    let id = single(headers, &HeaderName::from_static("last-event-id"))?;
+    Ok(id.filter(|id| !id.is_empty()))
+}
+
 /// The entity tag of a revision.
 pub(crate) fn entity_tag(revision: Revision) -> (HeaderName, String) {
     (header::ETAG, format!("\"{revision}\""))

@@ -15,13 +15,21 @@ pub(crate) struct Metrics {
     seconds: HistogramVec,
     tool_calls: IntCounterVec,
     in_flight: IntGauge,
+    watches: IntGauge,
 }
 
-/// A request that is being answered, until it is dropped: with its answer, or because the client is gone.
+/// Something that goes on until this is dropped: when it has ended, or because the client is gone.
 #[derive(Debug)]
-pub(crate) struct InFlight(IntGauge);
+pub(crate) struct Counted(IntGauge);
 
-impl Drop for InFlight {
+impl Counted {
+    fn one(gauge: &IntGauge) -> Self {
+        gauge.inc();
+        Self(gauge.clone())
+    }
+}
+
+impl Drop for Counted {
     fn drop(&mut self) {
         self.0.dec();
     }
@@ -38,18 +46,24 @@ impl Metrics {
             seconds: HistogramVec::new(seconds, &["route", "method"])?,
             tool_calls: IntCounterVec::new(tool_calls, &["tool", "outcome"])?,
             in_flight: IntGauge::new("agent_memory_http_requests_in_flight", "Requests that are being answered.")?,
+            watches: IntGauge::new("agent_memory_watches_open", "Watches of clients and of their subscriptions.")?,
         };
         metrics.registry.register(Box::new(metrics.requests.clone()))?;
         metrics.registry.register(Box::new(metrics.seconds.clone()))?;
         metrics.registry.register(Box::new(metrics.tool_calls.clone()))?;
         metrics.registry.register(Box::new(metrics.in_flight.clone()))?;
+        metrics.registry.register(Box::new(metrics.watches.clone()))?;
         Ok(metrics)
     }
 
     /// One more request is being answered.
-    pub(crate) fn in_flight(&self) -> InFlight {
-        self.in_flight.inc();
-        InFlight(self.in_flight.clone())
+    pub(crate) fn in_flight(&self) -> Counted {
+        Counted::one(&self.in_flight)
+    }
+
+    /// One more watch is open.
+    pub(crate) fn watch(&self) -> Counted {
+        Counted::one(&self.watches)
     }
 
     pub(crate) fn request(&self, route: &str, method: &str, status: u16, took: Duration) {

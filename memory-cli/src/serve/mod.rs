@@ -9,6 +9,7 @@ mod metrics;
 mod openai;
 mod problem;
 pub(crate) mod rest;
+mod stall;
 mod state;
 mod tools;
 pub(crate) mod unquoted;
@@ -38,6 +39,7 @@ pub(crate) use access::{Access, LedgerAccess, Secret, Tokens, Writable};
 use mcp::Mcp;
 use metrics::Metrics;
 use problem::Problem;
+use stall::StallListener;
 use state::{Limits, Server, ServerState};
 
 pub(crate) use openai::AgentFile;
@@ -49,6 +51,10 @@ pub(crate) struct Settings {
     pub(crate) callers: Callers,
     /// How long a request may take.
     pub(crate) time: Duration,
+    /// After how long without an event a stream of changes sends a comment.
+    pub(crate) heartbeat: Duration,
+    /// How long a client takes nothing of what waits for it, or does not answer, until it is taken to be gone.
+    pub(crate) stall: Duration,
     /// How many requests, and how many tool calls, are answered at once.
     pub(crate) concurrency: u32,
     /// The largest body, in bytes.
@@ -67,7 +73,7 @@ pub(crate) async fn over_http(
     address: SocketAddr,
     listening: impl FnOnce(SocketAddr),
 ) -> anyhow::Result<()> {
-    let (max_body, builder) = (settings.max_body, settings.agent.take());
+    let (max_body, patience, builder) = (settings.max_body, settings.stall, settings.agent.take());
     let sessions = CancellationToken::new();
     let listener = TcpListener::bind(address).await.with_context(|| format!("can't listen on {address}"))?;
     let agent = match builder {
@@ -82,14 +88,14 @@ pub(crate) async fn over_http(
     let signal = signal::asked_to_end()?;
     listening(listener.local_addr()?);
 
-    let stop = CancellationToken::new();
-    let accepting = axum::serve(listener, app).with_graceful_shutdown(stop.clone().cancelled_owned());
+    let listener = StallListener { listener, patience };
+    let accepting = axum::serve(listener, app).with_graceful_shutdown(server.stopping.clone().cancelled_owned());
     let mut accepting = tokio::spawn(accepting.into_future());
     tokio::select! {
         ended = &mut accepting => return Ok(ended??),
         () = signal => tracing::info!("shutting down"),
     }
-    stop.cancel();
+    server.stopping.cancel();
     let end_of_agent = async {
         match &agent {
             Some(agent) => agent.shutdown().await,
@@ -138,7 +144,7 @@ pub(crate) async fn over_stdio(provider: &Arc<dyn MemoryProvider>, settings: Set
 }
 
 fn server(provider: &Arc<dyn MemoryProvider>, settings: Settings) -> anyhow::Result<Server> {
-    let limits = Limits::new(settings.time, settings.concurrency, settings.callers.door.tokens());
+    let limits = Limits::new(&settings);
     Ok(Arc::new(ServerState {
         provider: Arc::clone(provider),
         documents: provider.documents(),
@@ -146,6 +152,7 @@ fn server(provider: &Arc<dyn MemoryProvider>, settings: Settings) -> anyhow::Res
         metrics: Metrics::new()?,
         callers: settings.callers,
         limits,
+        stopping: CancellationToken::new(),
     }))
 }
 

@@ -58,6 +58,12 @@ impl Problem {
         Self { status, title, ..problem }
     }
 
+    /// More at once than the server takes of this caller, or of all.
+    pub(crate) fn too_many(detail: impl Into<String>) -> Self {
+        let problem = Self::new(StatusCode::TOO_MANY_REQUESTS, detail);
+        Self { error: Some(format!("{:?}", ErrorKind::LimitExceeded)), retryable: true, ..problem }
+    }
+
     pub(crate) fn not_found(what: &str) -> Self {
         Self { error: Some("NotFound".into()), ..Self::new(StatusCode::NOT_FOUND, format!("no {what} has this id")) }
     }
@@ -113,7 +119,7 @@ impl IntoResponse for Problem {
             StatusCode::UNAUTHORIZED => {
                 headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
             }
-            StatusCode::SERVICE_UNAVAILABLE => {
+            StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS => {
                 headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
             }
             _ => {}

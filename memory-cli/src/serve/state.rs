@@ -6,9 +6,11 @@ use std::time::Duration;
 
 use axum::http::StatusCode;
 use memory_core::engine::{HeavyWork, Permit};
-use memory_core::{DocumentStore, MemoryProvider, Result, SpaceId, SpaceSelector};
+use memory_core::{DocumentStore, MAX_WATCHES, MemoryProvider, Result, SpaceId, SpaceSelector};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_util::sync::CancellationToken;
 
+use super::Settings;
 use super::access::{Access, Secret, Tokens, Writable};
 use super::metrics::Metrics;
 use super::problem::Problem;
@@ -26,6 +28,8 @@ pub(crate) struct ServerState {
     pub(crate) metrics: Metrics,
     pub(crate) callers: Callers,
     pub(crate) limits: Limits,
+    /// Cancelled when the server is asked to end: streams that have no end of their own end then.
+    pub(crate) stopping: CancellationToken,
 }
 
 /// Who calls, and what they may do.
@@ -82,6 +86,10 @@ impl Door {
 pub(crate) struct Limits {
     /// How long one may take.
     pub(crate) time: Duration,
+    /// After how long without an event a stream of changes sends a comment, so that whoever is between knows that it goes on.
+    pub(crate) heartbeat: Duration,
+    /// How long a client that takes nothing, or does not answer, is taken to be there.
+    pub(crate) stall: Duration,
     /// How many are answered at once.
     pub(crate) requests: Places,
     /// How many tools run at once; those of MCP go on when their request has been answered.
@@ -90,6 +98,8 @@ pub(crate) struct Limits {
     pub(crate) answers: Places,
     /// How many MCP sessions are open over HTTP; each goes on until its client ends it or has been silent for five minutes.
     pub(crate) sessions: Places,
+    /// How many watches are open; each goes on until its client leaves.
+    pub(crate) watches: Places,
     /// How many requests with globs or regexes are worked on at once.
     patterns: HeavyWork,
 }
@@ -113,12 +123,20 @@ pub(crate) struct Place {
 /// Most sessions wait most of the time, so there may be more of them than of requests: this many times.
 const SESSIONS: u32 = 16;
 
+/// How much a watch asks for with one place: more than nearly all do.
+const BYTES_OF_PLACE: usize = 256;
+/// How many places a pattern takes, which may need a MiB, where other selectors need some bytes.
+const PLACES_OF_PATTERN: usize = 32;
+
 impl Limits {
-    pub(crate) fn new(time: Duration, concurrency: u32, tokens: Option<&Tokens>) -> Self {
-        let places = |count| Places::new(count, tokens);
+    pub(crate) fn new(settings: &Settings) -> Self {
+        let Settings { time, heartbeat, stall, concurrency, .. } = *settings;
+        let places = |count| Places::new(count, settings.callers.door.tokens());
         let sessions = places(concurrency.saturating_mul(SESSIONS));
         let (requests, tool_calls, answers) = (places(concurrency), places(concurrency), places(concurrency));
-        Self { time, requests, tool_calls, answers, sessions, patterns: HeavyWork::default() }
+        let watches = places(MAX_WATCHES as u32);
+        let patterns = HeavyWork::default();
+        Self { time, heartbeat, stall, requests, tool_calls, answers, sessions, watches, patterns }
     }
 
     /// A place for a request whose patterns are to be compiled, after those that came before it. It waits as a heavy call does (L8).
@@ -127,6 +145,13 @@ impl Limits {
             let detail = "too many requests with globs or regexes at once: try again later";
             Problem { retryable: true, ..Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail) }
         })
+    }
+
+    /// How many places a watch takes that is asked for with so many bytes, and with so many globs and regexes among them: it keeps them,
+    /// and compares each change of any caller with them.
+    pub(crate) fn places_of_watch(&self, bytes: usize, patterns: usize) -> u32 {
+        let places = 1 + bytes / BYTES_OF_PLACE + patterns * PLACES_OF_PATTERN;
+        places.try_into().unwrap_or(u32::MAX)
     }
 
     /// Waits until nothing runs, but not for ever.
@@ -152,7 +177,12 @@ impl Places {
 
     /// A place for this caller; `None` when there is none.
     pub(crate) fn take(&self, caller: &str) -> Option<Place> {
-        let take = |places: &Arc<Semaphore>| Arc::clone(places).try_acquire_owned().ok();
+        self.take_many(caller, 1)
+    }
+
+    /// So many places for this caller, as one; `None` when there are fewer.
+    pub(crate) fn take_many(&self, caller: &str, count: u32) -> Option<Place> {
+        let take = |places: &Arc<Semaphore>| Arc::clone(places).try_acquire_many_owned(count).ok();
         let of_token = match self.of_tokens.get(caller) {
             Some(places) => Some(take(places)?),
             None => None,

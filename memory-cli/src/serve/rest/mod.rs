@@ -7,6 +7,7 @@ mod memories;
 mod params;
 mod recall;
 pub(crate) mod spaces;
+mod watch;
 mod wire;
 
 use axum::body::to_bytes;
@@ -40,6 +41,7 @@ pub(crate) fn routes(needs_token: bool) -> (Router<Server>, utoipa::openapi::Ope
         .routes(routes!(memories::get, memories::update))
         .routes(routes!(recall::recall))
         .routes(routes!(spaces::list))
+        .routes(routes!(watch::watch))
         .routes(routes!(documents::put_many))
         .routes(routes!(documents::add, documents::query, documents::remove))
         .routes(routes!(documents::put, documents::get, documents::remove_one))
@@ -57,7 +59,9 @@ pub(crate) fn routes(needs_token: bool) -> (Router<Server>, utoipa::openapi::Ope
 
 /// Logs what is answered, if that is asked for.
 pub(crate) async fn log_answer(response: Response) -> Response {
-    if !tracing::enabled!(target: PAYLOADS, tracing::Level::INFO) {
+    // A stream of events logs each as it comes.
+    let is_stream = response.headers().get(header::CONTENT_TYPE).is_some_and(|kind| kind == "text/event-stream");
+    if is_stream || !tracing::enabled!(target: PAYLOADS, tracing::Level::INFO) {
         return response;
     }
     let (parts, body) = response.into_parts();
@@ -104,7 +108,9 @@ mod tests {
         let (_, api) = routes(true);
         let text = serde_json::to_value(&api).expect("serializable");
         let schemas = text["components"]["schemas"].as_object().expect("schemas");
-        for name in ["Memory", "Document", "SpaceBody", "MemoryPatch", "NewMemoryBody", "Problem", "StatusName"] {
+        for name in
+            ["Memory", "Document", "Change", "SpaceBody", "MemoryPatch", "NewMemoryBody", "Problem", "StatusName"]
+        {
             assert!(schemas.contains_key(name), "{name} is missing in {:?}", schemas.keys());
         }
         assert_eq!(schemas["MemoryPatch"]["additionalProperties"], false);

@@ -1,14 +1,18 @@
 //! The parameters, in parts that several paths share.
 
+use std::collections::BTreeSet;
+
 use axum::http::StatusCode;
 use memory_core::engine::Permit;
 use memory_core::{
     Collection, DocumentId, Error, Kind, Ledger, MemoryId, Order, QueryBuilder, Recall, RecallOptions, Timestamp,
+    WatchFrom,
 };
 use serde::Deserialize;
 use tokio::task::spawn_blocking;
 use utoipa::{IntoParams, ToSchema};
 
+use super::changes::{WatchedName, begins};
 use super::wire::StatusName;
 use crate::serve::problem::Problem;
 use crate::serve::state::Limits;
@@ -110,6 +114,20 @@ pub(crate) struct PageParams {
     cursor: Option<String>,
 }
 
+/// What is watched, and from where on.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(default)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct WatchParams {
+    /// `memories` by default.
+    #[param(inline)]
+    pub(crate) of: WatchedName,
+    /// Documents of this collection, or of another that is named; by default of all that may be used.
+    collection: Vec<String>,
+    /// `now` (the default); `start`, with all that is there before what changes; or the `id` of an event of the same watch.
+    from: Option<String>,
+}
+
 /// How documents are removed. They satisfy all that is named; `all` alone removes nothing.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(rename_all = "camelCase", default)]
@@ -165,6 +183,11 @@ impl SpaceParams {
         !self.all && named.iter().all(|names| names.is_empty())
     }
 
+    /// How many globs and regexes are named.
+    pub(crate) fn patterns(&self) -> usize {
+        self.glob.len() + self.regex.len()
+    }
+
     /// Names the spaces of a query.
     ///
     /// Patterns take a while to compile and much room then. So that is done on a thread of its own, for few requests at once: each keeps its
@@ -177,7 +200,7 @@ impl SpaceParams {
     where
         K: Kind + Send + 'static,
     {
-        if self.glob.is_empty() && self.regex.is_empty() {
+        if self.patterns() == 0 {
             return Ok((self.named(query), None));
         }
         let mut place = limits.place_for_patterns().await?;
@@ -275,6 +298,25 @@ impl PageParams {
             Some(cursor) => query.cursor(cursor),
             None => query,
         }
+    }
+}
+
+impl WatchParams {
+    pub(crate) fn collections(&self) -> memory_core::Result<BTreeSet<Collection>> {
+        self.collection.iter().map(Collection::parse).collect()
+    }
+
+    /// Where it begins.
+    pub(crate) fn begins(&self) -> WatchFrom {
+        match self.from.as_deref() {
+            None => WatchFrom::Now,
+            Some(from) => begins(from),
+        }
+    }
+
+    /// How much of the request says where it begins.
+    pub(crate) fn bytes_of_begin(&self) -> usize {
+        self.from.as_deref().map_or(0, str::len)
     }
 }
 
