@@ -132,7 +132,7 @@ impl Response {
 /// A client of MCP over HTTP that only speaks what the tests need.
 pub(crate) struct Mcp<'a> {
     server: &'a Server,
-    session: String,
+    pub(crate) session: String,
 }
 
 impl<'a> Mcp<'a> {
@@ -154,6 +154,11 @@ impl<'a> Mcp<'a> {
     /// What the server sends for a call, as the events of a stream.
     pub(crate) fn call(&self, tool: &str, arguments: &Value) -> String {
         self.send(&call(tool, arguments)).body
+    }
+
+    /// What the server answers to another request.
+    pub(crate) fn ask(&self, method: &str, params: &Value) -> String {
+        self.send(&json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params})).body
     }
 
     /// A call whose answer has begun: the server answers its request no more, and runs the tool.

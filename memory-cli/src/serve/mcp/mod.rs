@@ -1,23 +1,30 @@
 //! MCP: the verbs of the memory plugin as tools, and the newest memories of spaces as resources.
 
 mod resources;
+mod subscriptions;
+mod updates;
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
 
 use axum::http::request::Parts;
+use futures::future::try_join_all;
 use memory_core::plugin::{AnswerJson, Arguments};
 use memory_core::{Error, ErrorKind};
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, Implementation, InitializeRequestParams,
     InitializeResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
     ProgressNotificationParam, ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult, ServerCapabilities,
-    ServerConfig,
+    ServerConfig, SubscribeRequestParams, SubscriptionFilter, UnsubscribeRequestParams,
 };
-use rmcp::service::RequestContext;
+use rmcp::service::{RequestContext, SubscriptionContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
+use tokio::time::sleep;
 use tracing::field::Empty;
 use tracing::{Instrument, Span};
 
+use self::subscriptions::{MAX_SUBSCRIPTIONS, REST, Subscriptions};
+use self::updates::Updates;
 use super::access::Access;
 use super::guard::RequestSpan;
 use super::state::{Place, Server};
@@ -32,6 +39,8 @@ pub(crate) struct Mcp {
     access: Option<Access>,
     /// Its place among the sessions, from when it has introduced itself until it is gone.
     place: Arc<OnceLock<Place>>,
+    /// The resources that it is told of.
+    subscriptions: Arc<Subscriptions>,
 }
 
 const INSTRUCTIONS: &str = "Long-term memory. Look with memory_query before you answer what may have come up earlier; save with \
@@ -40,13 +49,13 @@ const INSTRUCTIONS: &str = "Long-term memory. Look with memory_query before you 
 impl Mcp {
     /// A client over HTTP, whose requests have passed the guard.
     pub(crate) fn over_http(server: Server) -> Self {
-        Self { server, access: None, place: Arc::default() }
+        Self { server, access: None, place: Arc::default(), subscriptions: Arc::default() }
     }
 
     /// The client at the other end of the standard streams.
     pub(crate) fn over_stdio(server: Server) -> Self {
         let access = Some(server.callers.mcp.clone());
-        Self { server, access, place: Arc::default() }
+        Self { server, access, place: Arc::default(), subscriptions: Arc::default() }
     }
 
     fn access(&self, context: &RequestContext<RoleServer>) -> Result<Access, ErrorData> {
@@ -100,6 +109,15 @@ impl Mcp {
         })
     }
 
+    /// Tells a listener of a resource whenever that has changed.
+    async fn tell_updates(&self, uri: &str, access: &Access, context: &SubscriptionContext) -> Result<(), ErrorData> {
+        let mut updates = Updates::begin(&self.server, access, uri).await?;
+        while updates.changed().await.is_ok() && context.sink().notify_resource_updated(uri).await.is_ok() {
+            sleep(REST).await;
+        }
+        Ok(())
+    }
+
     /// Counts a call and records what came of it, in the span of the call.
     fn tell(&self, tool: &Tool, arguments: &str, answer: &memory_core::Result<AnswerJson>) {
         let (outcome, said) = match answer {
@@ -123,7 +141,8 @@ fn of_request<T: Clone + Send + Sync + 'static>(context: &RequestContext<RoleSer
 
 impl ServerHandler for Mcp {
     fn get_info(&self) -> ServerConfig {
-        let capabilities = ServerCapabilities::builder().enable_tools().enable_resources().build();
+        let capabilities = ServerCapabilities::builder().enable_tools().enable_resources().enable_resources_subscribe();
+        let capabilities = capabilities.build();
         ServerConfig::new(capabilities)
             .with_server_info(Implementation::new("agent-memory", env!("CARGO_PKG_VERSION")))
             .with_instructions(INSTRUCTIONS)
@@ -205,6 +224,45 @@ impl ServerHandler for Mcp {
         let answer = self.run(query, &access, &context, &arguments.to_string()).await;
         let answer = answer.map_err(|error| ErrorData::invalid_params(error.message().to_owned(), None))?;
         Ok(ReadResourceResult::new(vec![resources::contents(&request.uri, &answer)]).into())
+    }
+
+    async fn subscribe(
+        &self,
+        request: SubscribeRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        if self.subscriptions.has(&request.uri) {
+            return Ok(());
+        }
+        let updates = Updates::begin(&self.server, &self.access(&context)?, &request.uri).await?;
+        self.subscriptions.add(request.uri, updates, context.peer, self.server.limits.stall)
+    }
+
+    async fn unsubscribe(
+        &self,
+        request: UnsubscribeRequestParams,
+        _: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        self.subscriptions.remove(&request.uri);
+        Ok(())
+    }
+
+    fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
+        let mut accepted = SubscriptionFilter::new();
+        let known = requested.resource_subscriptions.iter().flatten().filter(|uri| resources::query(uri).is_some());
+        let uris: BTreeSet<_> = known.cloned().collect();
+        accepted.resource_subscriptions = Some(uris.into_iter().take(MAX_SUBSCRIPTIONS).collect());
+        Some(accepted)
+    }
+
+    async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
+        let access = self.access(context.request_context())?;
+        let uris = context.accepted().resource_subscriptions.iter().flatten();
+        let told = try_join_all(uris.map(|uri| self.tell_updates(uri, &access, &context)));
+        tokio::select! {
+            told = told => told.map(drop),
+            () = context.cancelled() => Ok(()),
+        }
     }
 }
 

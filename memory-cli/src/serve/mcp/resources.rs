@@ -1,6 +1,9 @@
 //! The newest memories of spaces, as resources.
 
+use std::borrow::Cow;
+
 use memory_core::plugin::AnswerJson;
+use memory_core::{Ledger, MemoryQuery, QueryBuilder};
 use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use rmcp::model::{Resource, ResourceContents, ResourceTemplate};
 use serde_json::{Value, json};
@@ -34,11 +37,26 @@ pub(crate) fn template() -> ResourceTemplate {
 
 /// What `memory:query` is asked for one; `None` when there is no such resource.
 pub(crate) fn arguments(uri: &str) -> Option<Value> {
-    if uri == NEWEST {
-        return Some(json!({ "source": "ledger" }));
+    Some(match space(uri)? {
+        None => json!({ "source": "ledger" }),
+        Some(space) => json!({ "source": "ledger", "space": space }),
+    })
+}
+
+/// Which memories one shows; `None` when there is no such resource.
+pub(crate) fn query(uri: &str) -> Option<QueryBuilder<Ledger>> {
+    Some(match space(uri)? {
+        None => MemoryQuery::builder().all(),
+        Some(space) => MemoryQuery::builder().under(space),
+    })
+}
+
+/// The space that one is about, if it is about one.
+fn space(uri: &str) -> Option<Option<Cow<'_, str>>> {
+    match uri {
+        NEWEST => Some(None),
+        uri => percent_decode_str(uri.strip_prefix(SPACE)?).decode_utf8().ok().map(Some),
     }
-    let space = percent_decode_str(uri.strip_prefix(SPACE)?).decode_utf8().ok()?;
-    Some(json!({ "source": "ledger", "space": space }))
 }
 
 /// The answer as the contents of one.

@@ -1,0 +1,110 @@
+//! When what a resource shows has changed.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::{FutureExt as _, StreamExt as _};
+use memory_core::{Change, ChangeKind, Changes, Error, ErrorKind, MemoryProvider, Result, Watch, WatchToken, Watched};
+use rmcp::ErrorData;
+use tokio::time::sleep;
+
+use super::resources;
+use crate::serve::access::Access;
+use crate::serve::metrics::Counted;
+use crate::serve::state::{Place, Server};
+
+/// How long a failed watch rests before it goes on.
+const AFTER_FAILURE: Duration = Duration::from_secs(1);
+
+/// The changes of what a resource shows, as far as its caller may read it. Keeps its place among the watches of the server.
+pub(super) struct Updates {
+    provider: Arc<dyn MemoryProvider>,
+    watch: Watch,
+    changes: Changes,
+    /// Goes on behind what came last.
+    token: WatchToken,
+    has_changed: bool,
+    _place: Place,
+    _open: Counted,
+}
+
+impl Updates {
+    /// Begins with what changes from now on.
+    pub(super) async fn begin(server: &Server, access: &Access, uri: &str) -> Result<Self, ErrorData> {
+        let not_found = || ErrorData::resource_not_found("there is no resource of this URI", None);
+        let query = access.confine(resources::query(uri).ok_or_else(not_found)?);
+        let watch = Watch::new(Watched::Memories, query);
+        let watch = watch.map_err(|error| ErrorData::invalid_params(error.message().to_owned(), None))?;
+        let place = server.limits.watches.take(&access.name).ok_or_else(|| {
+            ErrorData::internal_error("as many watches are open as there may be: end one, or try again", None)
+        })?;
+        let provider = Arc::clone(&server.provider);
+        let begun = begin(&*provider, &watch).await;
+        let (changes, token) = begun.map_err(|error| ErrorData::internal_error(error.message().to_owned(), None))?;
+        let _open = server.metrics.watch();
+        Ok(Self { provider, watch, changes, token, has_changed: false, _place: place, _open })
+    }
+
+    /// Waits until something has changed since this ended last; what has changed at once is one. It may be dropped before. Fails with
+    /// `Closed` when the server ends.
+    pub(super) async fn changed(&mut self) -> Result<()> {
+        while !self.has_changed {
+            let change = self.changes.next().await;
+            self.take(change).await?;
+        }
+        while let Some(change) = self.changes.next().now_or_never() {
+            self.take(change).await?;
+        }
+        self.has_changed = false;
+        Ok(())
+    }
+
+    async fn take(&mut self, change: Option<Result<Change>>) -> Result<()> {
+        match change.unwrap_or_else(|| Err(ended())) {
+            Ok(Change { token, kind }) => {
+                self.token = token;
+                self.has_changed |= !matches!(kind, ChangeKind::Reached | ChangeKind::Progress);
+                Ok(())
+            }
+            Err(error) => self.go_on(error).await,
+        }
+    }
+
+    /// Goes on after an error, as soon as that is possible. What the feed has lost may have changed anything.
+    async fn go_on(&mut self, mut error: Error) -> Result<()> {
+        loop {
+            let begun = match error.kind() {
+                ErrorKind::Closed => return Err(error),
+                ErrorKind::FeedReset => {
+                    self.has_changed = true;
+                    begin(&*self.provider, &self.watch).await
+                }
+                _ => {
+                    sleep(AFTER_FAILURE).await;
+                    let watch = self.watch.clone().from(self.token.clone().into());
+                    self.provider.watch(&watch).await.map(|changes| (changes, self.token.clone()))
+                }
+            };
+            match begun {
+                Ok(begun) => {
+                    (self.changes, self.token) = begun;
+                    return Ok(());
+                }
+                Err(again) => error = again,
+            }
+        }
+    }
+}
+
+/// A watch from now on, which tells at first where that is.
+async fn begin(provider: &dyn MemoryProvider, watch: &Watch) -> Result<(Changes, WatchToken)> {
+    let mut changes = provider.watch(watch).await?;
+    match changes.next().await {
+        Some(first) => Ok((changes, first?.token)),
+        None => Err(ended()),
+    }
+}
+
+fn ended() -> Error {
+    Error::new(ErrorKind::Unexpected, "the feed has ended")
+}
