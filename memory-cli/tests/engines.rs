@@ -1,8 +1,12 @@
 //! All engines that are servers, by the binary itself.
 
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::process::{Command, Stdio};
+
 use common::Cli;
 use common::sample::{CHECKS, filled};
 use common::servers::Servers;
+use conformance::server::postgres::LocalPostgres;
 
 mod common;
 
@@ -28,6 +32,32 @@ fn a_copy_through_the_engines_is_byte_for_byte_the_same() {
             assert!(told.lines().any(is_told), "{check} in {told}");
         }
     }
+}
+
+#[test]
+fn a_doctor_names_the_transaction_that_holds_the_feed_back() {
+    // Which would write too.
+    let server = LocalPostgres::start_with(&[("autovacuum", "off")]);
+    let (cli, server) = (Cli::new(), server.unwrap_or_else(|missing| panic!("{}", missing.reason())));
+    cli.ok(&["--url", server.url(), "migrate"]);
+    let mut psql = Command::new(server.binaries().join("psql"));
+    psql.args(["-XAtq", server.url()]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut psql = psql.spawn().expect("psql runs");
+    let mut begin = psql.stdin.take().expect("it is piped");
+    writeln!(begin, "BEGIN; SELECT pg_current_xact_id() > '0', 'xyzzy';").expect("psql reads");
+    let mut begun = String::new();
+    BufReader::new(psql.stdout.take().expect("it is piped")).read_line(&mut begun).expect("an answer");
+    assert_eq!(begun, "t|xyzzy\n");
+    // This is there, and waits to be told.
+    cli.ok(&["--url", server.url(), "store", "--space", "s", "--trigger", "1"]);
+    let told = cli.ok(&["--url", server.url(), "doctor", "--read-only"]);
+    let feed = told.lines().find(|line| line[5..].starts_with("feed: ")).expect("a line");
+    assert!(feed.contains(" s for the transaction of process ") && feed.contains("application \"psql\""), "{feed}");
+    assert!(!told.contains("xyzzy"), "{told}");
+    drop(begin);
+    psql.wait().expect("psql ends");
+    let told = cli.ok(&["--url", server.url(), "doctor", "--read-only"]);
+    assert!(told.lines().any(|line| line == "ok   feed: nothing holds it back"), "{told}");
 }
 
 #[test]

@@ -44,12 +44,38 @@ pub struct Inspection {
     pub server_time: Option<Timestamp>,
     /// How many bytes the data takes with its indexes: that of the namespace, or where an engine tells no less, of the whole server.
     pub bytes: Option<u64>,
+    /// What keeps the feed of changes from telling what is written now (C6); `None` where nothing does.
+    pub held_back: Option<HeldBack>,
 }
 
 impl Inspection {
     /// What was found.
     pub fn new(missing: Vec<String>, server_time: Option<Timestamp>, bytes: Option<u64>) -> Self {
-        Self { missing, server_time, bytes }
+        Self { missing, server_time, bytes, held_back: None }
+    }
+
+    /// The same, with what holds the feed back.
+    #[must_use]
+    pub fn with_held_back(mut self, held_back: Option<HeldBack>) -> Self {
+        self.held_back = held_back;
+        self
+    }
+}
+
+/// What the feed of changes waits for before it tells of later writes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct HeldBack {
+    /// What that is, in words by which an operator finds it. Never a payload, nor the text of a statement, which may hold one.
+    pub by: String,
+    /// For how long at most some of them have waited; `None` where the engine may not tell.
+    pub longest: Option<Duration>,
+}
+
+impl HeldBack {
+    /// A feed that has waited for this, for so long at most.
+    pub fn new(by: impl Into<String>, longest: Option<Duration>) -> Self {
+        Self { by: by.into(), longest }
     }
 }
 

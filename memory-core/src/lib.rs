@@ -30,7 +30,7 @@ pub use document::{Content, Document, DocumentSelection, DocumentWrite, Expect, 
 pub use engine::{DEFAULT_DEADLINE, Gate, record_rows};
 pub use error::{Error, ErrorKind, Outcome, Result};
 pub use filter::Filter;
-pub use health::{Backfill, Blocks, Durability, Health, Inspection};
+pub use health::{Backfill, Blocks, Durability, Health, HeldBack, Inspection};
 pub use id::{Collection, DocumentId, IdempotencyKey, MemoryId};
 pub use in_memory::InMemory;
 pub use json::{Context, JsonText, Trigger};

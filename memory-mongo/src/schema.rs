@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures::TryStreamExt;
 use memory_core::engine::SHORT_BACKFILL;
-use memory_core::{Backfill, Error, ErrorKind, Inspection, Result, Revision, SpaceId, Timestamp};
+use memory_core::{Backfill, Error, ErrorKind, HeldBack, Inspection, Result, Revision, SpaceId, Timestamp};
 use migrations::{Applied, Kind, NO_WORDS, PATHS, Report, Step, Target};
 use mongodb::Database;
 use mongodb::bson::{Bson, Document, RawDocument, doc};
@@ -482,7 +482,16 @@ async fn look(session: &MongoSession) -> Result<Inspection> {
     }
     let stats = database.run_command(doc! { "dbStats": 1 }).await.map_err(native)?;
     let bytes = stats.get("totalSize").and_then(any_number).and_then(|bytes| bytes.try_into().ok());
-    Ok(Inspection::new(missing, server_time.transpose()?, bytes))
+    Ok(Inspection::new(missing, server_time.transpose()?, bytes).with_held_back(held_back(&answer)))
+}
+
+/// What the feed waits for: it tells what a majority has. `None` where that lacks less than a second of what the primary has.
+fn held_back(hello: &Document) -> Option<HeldBack> {
+    let last_write = hello.get_document("lastWrite").ok()?;
+    let time = |name| last_write.get_datetime(name).ok().map(|time| time.timestamp_millis());
+    let lag = u64::try_from(time("lastWriteDate")? - time("majorityWriteDate")?).ok().filter(|lag| *lag > 0)?;
+    let by = "a majority of the replica set, which has not got the last writes of the primary";
+    Some(HeldBack::new(by, Some(Duration::from_millis(lag))))
 }
 
 /// Makes the index on what a backfill fills in, if there is one, or waits for whoever does. Tells whether it is there after this time, and

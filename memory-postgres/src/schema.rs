@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use memory_core::engine::{Access, Retry, SHORT_BACKFILL};
-use memory_core::{Backfill, Error, ErrorKind, Inspection, Outcome, Result, Timestamp};
+use memory_core::{Backfill, Error, ErrorKind, HeldBack, Inspection, Outcome, Result, Timestamp};
 use migrations::{Applied, Kind, PATHS, Report, Step, Target, WRITER};
 use sqlx::AssertSqlSafe;
 use sqlx::postgres::PgRow;
@@ -43,19 +43,44 @@ pub async fn remove(config: &PostgresConfig) -> Result<()> {
     on_connections(config, Outcome::Unknown, remove).await
 }
 
-/// Tells which tables, indexes and triggers of the schema are missing, and what time it is at the server; changes nothing.
+/// Tells which tables, indexes and triggers of the schema are missing, what time it is at the server, and which transaction holds the feed
+/// back; changes nothing.
 pub async fn inspect(config: &PostgresConfig) -> Result<Inspection> {
     let look = async |connections: &Connections| {
         let mut session = connections.first_transaction().await?;
         let row = session.row(session.statement(|on| &on.inspect)).await?;
+        let running = session.rows(session.statement(|on| &on.first_running)).await?;
         session.end().await?;
         let present: Vec<String> = column(&row, 1)?;
         let is_missing = |name: &&str| !present.iter().any(|present| present == name);
         let missing = names().into_iter().filter(is_missing).map(str::to_owned).collect();
         let server_time = Timestamp::from_millis(column(&row, 0)?)?;
-        Ok(Inspection::new(missing, Some(server_time), u64::try_from(column::<i64>(&row, 2)?).ok()))
+        let bytes = u64::try_from(column::<i64>(&row, 2)?).ok();
+        let held_back = running.first().map(held_back).transpose()?;
+        Ok(Inspection::new(missing, Some(server_time), bytes).with_held_back(held_back))
     };
     on_connections(config, Outcome::NotDone, look).await
+}
+
+/// The transaction that holds the feed back, in words. What it has executed may hold a payload, and is left out.
+fn held_back(row: &PgRow) -> Result<HeldBack> {
+    let text = |index| column::<Option<&str>>(row, index);
+    let longest =
+        column::<Option<i64>>(row, 4)?.and_then(|seconds| u64::try_from(seconds).ok()).map(Duration::from_secs);
+    let by = match (text(5)?, column::<Option<i32>>(row, 0)?, text(3)?) {
+        (Some(name), _, _) => format!("the prepared transaction {name:?}"),
+        (None, Some(process), Some(state)) => {
+            let (application, database) = (text(1)?.unwrap_or_default(), text(2)?.unwrap_or_default());
+            format!(
+                "the transaction of process {process} (application {application:?}, database {database:?}, {state})"
+            )
+        }
+        (None, Some(process), None) => {
+            format!("the transaction of process {process}, of which a role with pg_read_all_stats sees more")
+        }
+        (None, None, _) => "a transaction that this role can't see".to_owned(),
+    };
+    Ok(HeldBack::new(by, longest))
 }
 
 /// Creates or migrates the schema.

@@ -109,6 +109,20 @@ statements! {
             UNION ALL
             SELECT tgname::text FROM pg_trigger JOIN relations ON tgrelid = relations.oid WHERE tgenabled IN ('O', 'A')),
         (SELECT coalesce(sum(pg_total_relation_size(oid)), 0)::bigint FROM relations WHERE relkind = 'r')";
+    /// The first transaction on the server that has not ended, which holds the feed back: the process, what it says of itself, how old the
+    /// transaction is in seconds, and its name where it is prepared. A role sees no more than the process of another one, unless it has
+    /// `pg_read_all_stats`. Views tell of the low half of a transaction's number only.
+    first_running: "
+        WITH running AS (SELECT (min(xid::text::bigint) % 4294967296)::text::xid AS xid
+            FROM pg_snapshot_xip(pg_current_snapshot()) AS xid),
+        locks AS (SELECT pid, xid FROM running JOIN pg_locks ON transactionid = xid WHERE locktype = 'transactionid'
+            AND mode = 'ExclusiveLock' AND granted)
+        SELECT locks.pid, activity.application_name, activity.datname::text, activity.state,
+            extract(epoch FROM clock_timestamp() - coalesce(prepared.prepared, activity.xact_start))::bigint, prepared.gid
+        FROM locks
+        LEFT JOIN pg_stat_activity activity ON activity.backend_xid = locks.xid
+        LEFT JOIN pg_prepared_xacts prepared ON prepared.transaction = locks.xid
+        LIMIT 1";
 
     /// Paths come as the texts of arrays, since an array of arrays would have to have as many of each.
     insert_memories: "

@@ -1,11 +1,11 @@
 //! `doctor`: what an operator would try, one after the other.
 
 use std::process::ExitCode;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use clap::Args;
 use memory_core::{
-    Clock as _, Collection, Content, DocumentId, DocumentQuery, DocumentSelection, DocumentWrite, Durability,
+    Clock as _, Collection, Content, DocumentId, DocumentQuery, DocumentSelection, DocumentWrite, Durability, HeldBack,
     MemoryPatch, MemoryProvider, MemoryQuery, NewMemory, Result, SpaceId, Status, SystemClock, Timestamp, Trigger,
 };
 use memory_runtime::Sandbox;
@@ -40,6 +40,8 @@ struct Findings<'a> {
 const MAX_SKEW: i64 = 1_000;
 /// How far the newest memory may lie in the future before the clocks of who writes are blamed, in milliseconds.
 const MAX_AHEAD: i64 = 60_000;
+/// How long the feed may wait for the same write. Most take milliseconds, and a busy server always has one under way.
+const MAX_HELD_BACK: Duration = Duration::from_secs(10);
 
 pub(crate) async fn run(url: &str, args: &DoctorArgs, output: &mut Output) -> anyhow::Result<ExitCode> {
     let mut findings = Findings { output, has_failures: false };
@@ -196,6 +198,7 @@ impl Findings<'_> {
                 self.tell("indexes", Finding::Bad, &detail)?;
             }
         }
+        self.feed(inspection.held_back.as_ref())?;
         let Some(there) = inspection.server_time.map(Timestamp::as_millis) else {
             return self.tell("clock", Finding::Good, "that of this machine");
         };
@@ -203,6 +206,20 @@ impl Findings<'_> {
         let apart = (there - after).max(before - there).max(0);
         let finding = if apart > MAX_SKEW { Finding::Doubtful } else { Finding::Good };
         self.tell("clock", finding, &format!("{apart} ms apart from that of this machine"))
+    }
+
+    /// What those who watch wait for.
+    fn feed(&mut self, held_back: Option<&HeldBack>) -> anyhow::Result<()> {
+        match held_back {
+            None => self.tell("feed", Finding::Good, "nothing holds it back"),
+            Some(HeldBack { by, longest: None, .. }) => {
+                self.tell("feed", Finding::Doubtful, &format!("changes wait for {by}"))
+            }
+            Some(HeldBack { by, longest: Some(longest), .. }) => {
+                let finding = if *longest <= MAX_HELD_BACK { Finding::Good } else { Finding::Doubtful };
+                self.tell("feed", finding, &format!("changes wait for up to {} s for {by}", longest.as_secs()))
+            }
+        }
     }
 
     /// Whoever wrote the newest memory has a clock, too.

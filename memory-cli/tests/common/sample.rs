@@ -3,10 +3,11 @@
 use super::{Cli, fixture};
 
 /// What a doctor looks at.
-pub(crate) const CHECKS: [&str; 10] = [
+pub(crate) const CHECKS: [&str; 11] = [
     "connection",
     "schema",
     "indexes",
+    "feed",
     "clock",
     "version",
     "durability",

@@ -60,7 +60,40 @@ pub(crate) async fn a_new_primary_is_read_when_it_knows() -> CaseResult {
     eventually(async || provider.get(id).await.is_ok_and(|found| found.is_some())).await
 }
 
-/// Three nodes, of which the primary is killed under load, again and again.
+/// The feed tells what a majority has. While that lags behind, an operator is told so.
+pub(crate) async fn an_operator_is_told_of_a_majority_that_lags() -> CaseResult {
+    let server = LocalMongo::start_with(3, &["--setParameter", "enableTestCommands=1"])?;
+    let config = config(&server.url());
+    open(config.clone()).await?;
+    let primary = server.primary()?;
+    let mut nodes = Vec::new();
+    for node in 0..3 {
+        let options = mongodb::options::ClientOptions::parse(server.url_of(node)).await?;
+        nodes.push(Client::with_options(options)?);
+    }
+    let others_replicate = async |do_they: bool| {
+        let mode = if do_they { "off" } else { "alwaysOn" };
+        for node in (0..3).filter(|node| *node != primary) {
+            let command = doc! { "configureFailPoint": "stopReplProducer", "mode": mode };
+            nodes[node].database("admin").run_command(command).await?;
+        }
+        Ok::<_, mongodb::error::Error>(())
+    };
+    let held_back = async || memory_mongo::inspect(&config).await.expect("an answer").held_back;
+    eventually(async || held_back().await.is_none()).await?;
+    others_replicate(false).await?;
+    let rows = nodes[primary].database("other").collection::<Document>("rows");
+    let alone = WriteConcern::builder().w(Acknowledgment::Nodes(1)).build();
+    eventually(async || {
+        rows.insert_one(doc! {}).write_concern(alone.clone()).await.expect("the primary writes");
+        held_back().await.is_some_and(|held_back| held_back.by.contains("majority") && held_back.longest.is_some())
+    })
+    .await?;
+    others_replicate(true).await?;
+    eventually(async || held_back().await.is_none()).await
+}
+
+/// Three nodes, of which the primary is killed under load, again and again. A watch goes on from its last token, and misses nothing.
 pub(crate) async fn acknowledged_stores_survive_elections() -> CaseResult {
     const TASKS: usize = 8;
     const BEFORE: usize = 100;

@@ -68,6 +68,10 @@ fn main() -> ExitCode {
         async_trial("mongo::acknowledged_stores_survive_elections", elections::acknowledged_stores_survive_elections),
         async_trial("mongo::recalls_walk_an_index", plans::recalls_walk_an_index),
         async_trial(
+            "mongo::an_operator_is_told_of_a_majority_that_lags",
+            elections::an_operator_is_told_of_a_majority_that_lags,
+        ),
+        async_trial(
             "mongo::a_filter_and_a_glob_examine_what_their_spaces_hold",
             plans::a_filter_and_a_glob_examine_what_their_spaces_hold,
         ),

@@ -13,7 +13,7 @@ use sqlx::postgres::PgConnection;
 use sqlx::{AssertSqlSafe, Connection, Executor, Row};
 use tokio::time::{Duration, timeout};
 
-use crate::common::{Case, at, config, event, holds, open, run};
+use crate::common::{Case, SECRET, at, config, event, holds, open, run};
 
 /// A store of a transaction that takes its time.
 const STORE: &str = "
@@ -202,6 +202,45 @@ pub(crate) fn restored() -> Case {
         let put = async |provider: &PostgresMemory| {
             let write = DocumentWrite::new(notes.clone(), "first".parse()?, Content::parse("x")?, at(1));
             provider.documents().put(write.with_id(id.clone())).await
+/// An operator is told which transaction the feed waits for, and nothing of what that has executed.
+pub(crate) fn named() -> Case {
+    let server = LocalPostgres::start_with(&[("autovacuum", "off"), ("max_prepared_transactions", "1")])?;
+    run(async {
+        let provider = open(config(server.url())).await?;
+        let held_back = async |url: &str| memory_postgres::inspect(&config(url)).await.map(|found| found.held_back);
+        let mut other = PgConnection::connect(server.url()).await?;
+        other.execute("SET application_name = 'a slow \"report\"'").await?;
+        other.execute("CREATE ROLE guest LOGIN PASSWORD 'guest'").await?;
+        let process: i32 = other.fetch_one("SELECT pg_backend_pid()").await?.try_get(0)?;
+        assert_eq!(held_back(server.url()).await?, None, "nobody writes");
+        other.execute("BEGIN").await?;
+        other.execute("SELECT 'xyzzy', pg_current_xact_id()").await?;
+        // One that comes later waits as well.
+        provider.store(event("a", 1)).await?;
+
+        let named = held_back(server.url()).await?.ok_or("a transaction is open")?;
+        let expected = format!(
+            "the transaction of process {process} (application \"a slow \\\"report\\\"\", database \"postgres\", idle in \
+             transaction)"
+        );
+        assert_eq!(named.by, expected);
+        assert!(named.longest.is_some());
+        assert!(!format!("{named:?}").contains(SECRET));
+        let (_, place) = server.url().rsplit_once('@').ok_or("a URL with a password")?;
+        let seen = held_back(&format!("postgres://guest:guest@{place}")).await?.ok_or("a transaction is open")?;
+        assert!(seen.by.contains(&format!("process {process}, of which")), "{seen:?}");
+        assert_eq!(seen.longest, None);
+
+        other.execute("PREPARE TRANSACTION 'forgotten'").await?;
+        let named = held_back(server.url()).await?.ok_or("a transaction is prepared")?;
+        assert_eq!(named.by, "the prepared transaction \"forgotten\"");
+        assert!(named.longest.is_some());
+        other.execute("COMMIT PREPARED 'forgotten'").await?;
+        assert_eq!(held_back(server.url()).await?, None);
+        Ok(())
+    })
+}
+
         };
         put(&provider).await?;
         provider.documents().remove(&DocumentSelection::ids(notes.clone(), [id.clone()])?, 1).await?;

@@ -42,6 +42,7 @@ fn main() -> ExitCode {
         trial("feed::the_oldest_rows_are_dropped", feed::trimmed),
         trial("feed::what_is_held_back_is_kept", feed::held_back),
         trial("feed::a_watch_that_waits_to_begin_has_no_connection", feed::waits_without_connection),
+        trial("feed::an_operator_is_told_what_holds_it_back", feed::named),
         trial("feed::restored_rows_are_not_told", feed::restored),
         trial("given_up::a_dropped_call_ends_at_the_server", given_up::dropped),
         trial("given_up::a_late_call_ends_at_the_server", given_up::late),
