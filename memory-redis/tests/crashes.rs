@@ -11,8 +11,12 @@ use std::time::Duration;
 use conformance::server::redis::{LocalRedis, LocalSentinel};
 use conformance::server::redis_cluster::RedisCluster;
 use conformance::server::trial;
+use futures::{StreamExt, stream};
 use libtest_mimic::Arguments;
-use memory_core::{Durability, IdempotencyKey, MemoryId, MemoryProvider, MemoryQuery, Result};
+use memory_core::{
+    ChangeKind, Durability, ErrorKind, IdempotencyKey, MemoryId, MemoryProvider, MemoryQuery, Record, Result, Watch,
+    WatchFrom, Watched,
+};
 use memory_redis::{RedisConfig, RedisMemory};
 use tokio::task::{JoinHandle, block_in_place};
 
@@ -21,6 +25,8 @@ use common::{Case, event, open, run};
 
 /// How many tasks store at once.
 const TASKS: usize = 8;
+/// The space of the memory that is stored last.
+const END: &str = "end";
 /// How many stores are acknowledged before the next blow.
 const STORES: usize = 200;
 
@@ -79,6 +85,8 @@ async fn acknowledged_stores_survive_failovers() -> Case {
     config.namespace = "failover".to_owned();
     let provider = Arc::new(open(config).await?);
     assert_eq!(provider.check_health().await?.durability, Durability::Durable);
+    let begun = provider.watch(&memories()).await?.next().await.ok_or("the watch has ended")??;
+    let following = tokio::spawn(follow(Arc::clone(&provider), begun.token.into()));
     let load = Load::start(&provider);
     for _ in 0..rounds(2) {
         load.more().await;
@@ -91,7 +99,47 @@ async fn acknowledged_stores_survive_failovers() -> Case {
         block_in_place(|| cluster.restart(port))?;
     }
     load.more().await;
-    load.check(&provider).await
+    load.check(&provider).await?;
+    while let Err(error) = provider.store(event(END, 0)).await {
+        assert!(error.is_retryable(), "{error:?}");
+    }
+    let told = following.await??;
+    assert!(found(&provider).await?.is_subset(&told), "the feed has a gap, and did not say so");
+    Ok(())
+}
+
+fn memories() -> Watch {
+    Watch::new(Watched::Memories, MemoryQuery::builder().all()).expect("a valid watch")
+}
+
+/// Watches until a memory in [`END`] comes; gives the spaces and ids of all that came. Goes on from the last token where no server is
+/// there, and begins anew where the new primary has not got all that the old one had told.
+async fn follow(provider: Arc<RedisMemory>, mut from: WatchFrom) -> Result<HashSet<(String, MemoryId)>> {
+    let (mut told, mut resets) = (HashSet::new(), 0);
+    loop {
+        let begun = provider.watch(&memories().from(from.clone())).await;
+        let mut changes = begun.unwrap_or_else(|error| stream::iter([Err(error)]).boxed());
+        while let Some(change) = changes.next().await {
+            match change {
+                Ok(change) => {
+                    from = change.token.into();
+                    if let ChangeKind::Stored(Record::Memory(memory)) = change.kind {
+                        let is_last = memory.space_id.as_str() == END;
+                        told.insert((memory.space_id.to_string(), memory.id));
+                        if is_last {
+                            println!("the feed was reset {resets} times");
+                            return Ok(told);
+                        }
+                    }
+                }
+                Err(error) if error.kind() == ErrorKind::FeedReset => {
+                    (from, resets) = (WatchFrom::Beginning, resets + 1);
+                }
+                Err(error) if error.is_retryable() => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
 }
 
 async fn the_next_primary_is_found() -> Case {

@@ -2,6 +2,8 @@
 
 use super::*;
 
+/// The space of the memory that is stored last.
+const END: &str = "end";
 /// Another number of times that the primary is killed.
 const ROUNDS: &str = "MEMORY_TEST_MONGO_ROUNDS";
 
@@ -101,6 +103,8 @@ pub(crate) async fn acknowledged_stores_survive_elections() -> CaseResult {
     let mut server = LocalMongo::start_with(3, &[])?;
     let provider = Arc::new(open(config(&server.url())).await?);
     let (mut acknowledged, mut expected) = (HashSet::new(), 0);
+    let begun = provider.watch(&memories()).await?.next().await.ok_or("the watch has ended")??;
+    let following = tokio::spawn(follow(Arc::clone(&provider), begun.token.into()));
     for round in 0..rounds {
         let (stop, stopped) = tokio::sync::watch::channel(false);
         let progress = Arc::new(AtomicUsize::new(0));
@@ -122,13 +126,47 @@ pub(crate) async fn acknowledged_stores_survive_elections() -> CaseResult {
         server.restart(primary)?;
         assert_eq!(provider.check_health().await?.engine, "mongo");
     }
+    acknowledged.insert(provider.store(event(END, 0)).await?);
+    expected += 1;
+    let told = following.await??;
     let found = all(&provider).await?;
     let ids: HashSet<_> = found.iter().copied().collect();
     println!("{rounds} primaries killed, {} stores acknowledged, {} found", acknowledged.len(), found.len());
     assert_eq!(ids.len(), found.len(), "an id came twice");
     assert!(acknowledged.is_subset(&ids), "an acknowledged store is lost");
+    assert!(ids.is_subset(&told), "the feed has a gap");
     assert_eq!((acknowledged.len(), found.len()), (expected, expected), "a store was lost or done twice");
     Ok(())
+}
+
+fn memories() -> Watch {
+    Watch::new(Watched::Memories, MemoryQuery::builder().all()).expect("a valid watch")
+}
+
+/// Watches until the memory in [`END`] comes; gives the ids of all that came. Goes on from the last token where the server is away.
+async fn follow(provider: Arc<MongoMemory>, mut from: WatchFrom) -> Result<HashSet<MemoryId>, Error> {
+    let mut told = HashSet::new();
+    loop {
+        let mut changes = match provider.watch(&memories().from(from.clone())).await {
+            Ok(changes) => changes,
+            Err(error) if error.is_retryable() => continue,
+            Err(error) => return Err(error),
+        };
+        while let Some(change) = changes.next().await {
+            let change = match change {
+                Ok(change) => change,
+                Err(error) if error.is_retryable() => break,
+                Err(error) => return Err(error),
+            };
+            from = change.token.into();
+            if let ChangeKind::Stored(Record::Memory(memory)) = change.kind {
+                told.insert(memory.id);
+                if memory.space_id.as_str() == END {
+                    return Ok(told);
+                }
+            }
+        }
+    }
 }
 
 /// Stores until it is told to stop; every second one has a key and is repeated. Gives the ids, and how many memories that are.

@@ -17,12 +17,13 @@ use conformance::CaseResult;
 use conformance::fault::{Fault, Place, Proxy};
 use conformance::server::async_trial;
 use conformance::server::mongo::LocalMongo;
+use futures::StreamExt;
 use libtest_mimic::Arguments;
 use memory_core::engine::Engine;
 use memory_core::{
-    Collection, Content, DocumentId, DocumentQuery, DocumentSelection, DocumentWrite, Error, ErrorKind, Expect,
-    IdempotencyKey, MemoryId, MemoryPatch, MemoryProvider, MemoryQuery, Metadata, NewMemory, Order, Outcome, Revision,
-    SpaceId, SpaceSelector, Status, Timestamp, Trigger,
+    ChangeKind, Collection, Content, DocumentId, DocumentQuery, DocumentSelection, DocumentWrite, Error, ErrorKind,
+    Expect, IdempotencyKey, MemoryId, MemoryPatch, MemoryProvider, MemoryQuery, Metadata, NewMemory, Order, Outcome,
+    Record, Revision, SpaceId, SpaceSelector, Status, Timestamp, Trigger, Watch, WatchFrom, Watched,
 };
 use memory_mongo::{MongoConfig, MongoEngine, MongoMemory};
 use migrations::{FEED, NO_WORDS};
@@ -66,11 +67,11 @@ fn main() -> ExitCode {
         async_trial("mongo::calls_work_again_after_a_restart", elections::calls_work_again_after_a_restart),
         async_trial("mongo::a_new_primary_is_read_when_it_knows", elections::a_new_primary_is_read_when_it_knows),
         async_trial("mongo::acknowledged_stores_survive_elections", elections::acknowledged_stores_survive_elections),
-        async_trial("mongo::recalls_walk_an_index", plans::recalls_walk_an_index),
         async_trial(
             "mongo::an_operator_is_told_of_a_majority_that_lags",
             elections::an_operator_is_told_of_a_majority_that_lags,
         ),
+        async_trial("mongo::recalls_walk_an_index", plans::recalls_walk_an_index),
         async_trial(
             "mongo::a_filter_and_a_glob_examine_what_their_spaces_hold",
             plans::a_filter_and_a_glob_examine_what_their_spaces_hold,

@@ -66,7 +66,7 @@ async fn writer(url: &str) -> Result<PgConnection, sqlx::Error> {
     Ok(writer)
 }
 
-/// What others have committed meanwhile comes behind it.
+/// What others have committed meanwhile comes behind it, also when that takes longer than a watch waits to begin.
 pub(crate) fn late() -> Case {
     let server = LocalPostgres::start()?;
     run(async {
@@ -82,6 +82,8 @@ pub(crate) fn late() -> Case {
         other.store(event("c", 2)).await?;
         // It is there, and can't be told.
         let mut since = provider.watch(&everything(WatchFrom::Now)).await?;
+        assert!(futures::poll!(changes.next()).is_pending());
+        transaction.execute("SELECT pg_sleep(5)").await?;
         assert!(futures::poll!(changes.next()).is_pending());
         transaction.commit().await?;
         for due in ["late", "b", "c"] {
