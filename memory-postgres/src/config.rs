@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use memory_core::engine::{Config, EngineSettings, parameter};
+use memory_core::engine::{Config, EngineSettings, KeptChanges, parameter};
 use memory_core::{Address, Clock, DEFAULT_DEADLINE, Error, Host, Language, Password, Result, SystemClock};
 pub use sqlx::postgres::PgSslMode as TlsMode;
 
@@ -43,6 +43,8 @@ pub struct PostgresConfig {
     pub statement_timeout: Option<Duration>,
     /// Whether a pooler in transaction mode is in between: then each call is a transaction, and no session keeps a state.
     pub pooler: bool,
+    /// How many changes the feed keeps; 100,000 by default and at least.
+    pub kept_changes: KeptChanges,
     /// The language of the questions and of the records, unless a question has its own; English by default.
     pub language: Language,
     /// How long a call may take; 30 s by default.
@@ -97,6 +99,7 @@ impl PostgresConfig {
             idle_timeout: Duration::from_secs(4 * 60),
             statement_timeout: None,
             pooler: false,
+            kept_changes: KeptChanges::default(),
             language: Language::default(),
             deadline: DEFAULT_DEADLINE,
             clock: Arc::new(SystemClock),
@@ -123,6 +126,7 @@ impl PostgresConfig {
             ("statement_timeout_ms", _) => self.statement_timeout = Some(millis()?),
             ("deadline_ms", _) => self.deadline = millis()?,
             ("language", _) => self.language = parameter(name, value)?,
+            ("kept_changes", _) => self.kept_changes = parameter(name, value)?,
             ("pooler", "none") => self.pooler = false,
             ("pooler", "transaction") => self.pooler = true,
             ("target_session_attrs", "read-write") => {}

@@ -37,7 +37,7 @@ impl Engine for PostgresEngine {
             connections.close().await;
             return Err(error);
         }
-        let feed = Feed::new(&connections);
+        let feed = Feed::new(&connections, config.kept_changes);
         Ok(Self { connections, feed })
     }
 

@@ -7,7 +7,7 @@ use std::mem;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use memory_core::engine::{Access, FeedEnd, FeedEntry, FeedPage, FeedPosition, FeedWrite};
+use memory_core::engine::{Access, FeedEnd, FeedEntry, FeedPage, FeedPosition, FeedWrite, KeptChanges};
 use memory_core::{Collection, DocumentId, Error, MemoryId, Result};
 use sqlx::postgres::PgRow;
 use tokio::sync::watch;
@@ -55,9 +55,9 @@ struct Place {
 }
 
 impl Feed {
-    pub(crate) fn new(connections: &Arc<Connections>) -> Self {
+    pub(crate) fn new(connections: &Arc<Connections>, kept: KeptChanges) -> Self {
         let written = watch::Sender::default();
-        tokio::spawn(follow_writes(Arc::clone(connections), written.subscribe()));
+        tokio::spawn(follow_writes(Arc::clone(connections), kept, written.subscribe()));
         let (connections, news, listening) = (Arc::clone(connections), watch::Sender::default(), Mutex::default());
         Self { connections, written, news, listening }
     }
@@ -105,14 +105,14 @@ impl Feed {
 
 /// Tells other processes of commits, after them and outside of their transactions, in which it would let all writers of the server wait
 /// for each other. Drops what the feed has too much.
-async fn follow_writes(connections: Arc<Connections>, mut written: watch::Receiver<()>) {
+async fn follow_writes(connections: Arc<Connections>, kept: KeptChanges, mut written: watch::Receiver<()>) {
     let mut next_trim = Instant::now();
     while written.changed().await.is_ok() {
         // Where that fails, others look by themselves.
         let is_heard = connections.ask(|on| &on.tell_changes).await.and_then(|row| column(&row, 0)).unwrap_or(false);
         if Instant::now() >= next_trim {
             // Where that fails, there is another time.
-            while trim(&connections).await.unwrap_or(false) {}
+            while trim(&connections, kept).await.unwrap_or(false) {}
             next_trim = Instant::now() + BETWEEN_TRIMS;
         }
         sleep(if is_heard { BETWEEN_NOTICES } else { UNHEARD }).await;
@@ -120,9 +120,12 @@ async fn follow_writes(connections: Arc<Connections>, mut written: watch::Receiv
 }
 
 /// Drops a slice of the oldest rows; `false` when there are not too many.
-async fn trim(connections: &Connections) -> Result<bool> {
+async fn trim(connections: &Connections, kept: KeptChanges) -> Result<bool> {
     let mut session = connections.session(Access::Write, None).await?;
-    let is_dropped = session.holds(session.statement(|on| &on.trim_changes)).await?;
+    let is_dropped = match kept {
+        KeptChanges::MIN => session.holds(session.statement(|on| &on.trim_changes)).await?,
+        kept => session.holds(session.statement(|on| &on.trim_changes_beyond).bind(i64::from(kept.get()))).await?,
+    };
     session.end().await?;
     Ok(is_dropped)
 }

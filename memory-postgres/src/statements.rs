@@ -206,6 +206,11 @@ statements! {
     listen_to_changes: "SELECT {schema}.listen_to_changes()";
     tell_changes: "SELECT {schema}.tell_changes({name})";
     trim_changes: "SELECT {schema}.trim_changes()";
+    /// The same where there are more than $1, of which the function itself knows nothing, or the newest was restored from a dump.
+    trim_changes_beyond: "SELECT CASE
+        WHEN newest.is_restored OR newest.seq - oldest.seq > $1::bigint THEN {schema}.trim_changes() ELSE FALSE END
+        FROM (SELECT seq, age(xmin) > age(writer::xid) AS is_restored FROM {schema}.changes ORDER BY xid DESC, seq DESC LIMIT 1) newest,
+            (SELECT seq FROM {schema}.changes ORDER BY xid, seq LIMIT 1) oldest";
 
     insert_document: "
         INSERT INTO {schema}.documents

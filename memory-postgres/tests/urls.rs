@@ -20,6 +20,7 @@ fn unknown_parameters_are_refused_by_name() {
         ("postgres://h/d?options=-c", "options"),
         ("postgres://h/d?password=xyzzy", "password"),
         ("postgres://h/d?pool_size=0", "pool_size"),
+        ("postgres://h/d?kept_changes=99999", "kept_changes"),
         ("postgres://h/d?sslmode=yes", "sslmode"),
         ("postgres://h/d?pooler=session", "pooler"),
         ("postgres://h/d?target_session_attrs=any", "target_session_attrs"),

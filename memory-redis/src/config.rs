@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use memory_core::engine::{Config, EngineSettings, parameter};
+use memory_core::engine::{Config, EngineSettings, KeptChanges, parameter};
 use memory_core::{Address, Clock, DEFAULT_DEADLINE, Error, Host, Language, Password, Result, SystemClock};
 
 /// Which Redis, and the settings of the provider.
@@ -34,6 +34,8 @@ pub struct RedisConfig {
     pub namespace: String,
     /// How many replicas must have a write before it is acknowledged; none by default.
     pub wait: Option<Wait>,
+    /// How many changes the feed keeps; 100,000 by default and at least.
+    pub kept_changes: KeptChanges,
     /// How long a call tries to reach a server that takes it, over restarts and failovers; 10 s by default.
     pub connect_timeout: Duration,
     /// In which language questions and records are read; English by default.
@@ -107,6 +109,7 @@ impl RedisConfig {
             database: 0,
             namespace: "agent_memory".to_owned(),
             wait: None,
+            kept_changes: KeptChanges::default(),
             connect_timeout: Duration::from_secs(10),
             language: Language::default(),
             deadline: DEFAULT_DEADLINE,
@@ -120,7 +123,7 @@ impl RedisConfig {
     /// - `redis+sentinel://USER:PASSWORD@HOST:PORT,HOST:PORT/PRIMARY/DATABASE?PARAMETERS`
     /// - `redis+cluster://USER:PASSWORD@HOST:PORT,HOST:PORT?PARAMETERS`
     ///
-    /// The parameters are `namespace`, `wait_replicas`, `wait_timeout_ms`, `connect_timeout_ms`, `deadline_ms`, `language`,
+    /// The parameters are `namespace`, `wait_replicas`, `wait_timeout_ms`, `connect_timeout_ms`, `deadline_ms`, `language`, `kept_changes`,
     /// `tls_ca_file`, `tls_cert_file`, `tls_key_file`, `sentinel_user` and `sentinel_password`. Any other is `InvalidInput`
     /// that names it.
     pub fn from_url(url: &str) -> Result<Self> {
@@ -176,6 +179,7 @@ impl RedisConfig {
             ("connect_timeout_ms", ..) => self.connect_timeout = millis()?,
             ("deadline_ms", ..) => self.deadline = millis()?,
             ("language", ..) => self.language = parameter(name, value)?,
+            ("kept_changes", ..) => self.kept_changes = parameter(name, value)?,
             ("tls_ca_file", Some(tls), _) => tls.root_certificate = Some(value.into()),
             ("tls_cert_file", Some(tls), _) => tls.client.get_or_insert_default().0 = value.into(),
             ("tls_key_file", Some(tls), _) => tls.client.get_or_insert_default().1 = value.into(),

@@ -45,7 +45,7 @@ pub(crate) struct Connections {
 impl Connections {
     /// Connects to nothing yet.
     pub(crate) fn new(config: &RedisConfig) -> Result<Self> {
-        let keys = Keys::new(&config.namespace);
+        let keys = Keys::new(&config.namespace, config.kept_changes);
         let link = Arc::new(Link::new(config, keys.any())?);
         let writes = match config.wait {
             Some(_) => Arc::new(Link::new(config, keys.any())?),

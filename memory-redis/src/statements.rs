@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 
-use memory_core::engine::{Mark, Place, Walk};
+use memory_core::engine::{KeptChanges, Mark, Place, Walk};
 use memory_core::{
     BOUNDARIES, Collection, Error, IdempotencyKey, Ledger, Memory, Order, Result, Selects, SpaceId, Status, Timestamp,
 };
@@ -43,11 +43,13 @@ pub(crate) const PLACES: &str = "places";
 #[derive(Debug)]
 pub(crate) struct Keys {
     prefix: String,
+    /// How many entries the feed keeps.
+    kept: KeptChanges,
 }
 
 impl Keys {
-    pub(crate) fn new(namespace: &str) -> Self {
-        Self { prefix: format!("{{{namespace}}}:") }
+    pub(crate) fn new(namespace: &str, kept: KeptChanges) -> Self {
+        Self { prefix: format!("{{{namespace}}}:"), kept }
     }
 
     /// A key of a kind, or what all keys of the kind begin with.
@@ -293,7 +295,7 @@ impl<'k> Call<'k> {
         for members in self.going.values() {
             call.arg(members.len()).arg(members);
         }
-        call.arg(pruned);
+        call.arg(pruned).arg(self.namespace.kept.get());
         call
     }
 }

@@ -68,6 +68,7 @@ fn mistakes_are_named_and_quote_nothing() {
         ("redis://u:1/xyzzy@h", "percent-encoded"),
         ("redis://h?password=xyzzy", "password"),
         ("redis://h?wait_replicas=0", "wait_replicas"),
+        ("redis://h?kept_changes=99999", "kept_changes"),
         ("redis://h?language=xyzzy", "language"),
         ("redis://h?text_index=xyzzy", "text_index"),
         ("redis://h?sentinel_user=xyzzy", "sentinel_user"),

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use memory_core::engine::{Config, EngineSettings, heavy_calls, parameter};
+use memory_core::engine::{Config, EngineSettings, KeptChanges, heavy_calls, parameter};
 use memory_core::{Address, Clock, DEFAULT_DEADLINE, Error, Language, Result, SystemClock};
 
 /// The longest deadline; SQLite can't wait for more than 24 days.
@@ -32,6 +32,8 @@ pub struct SqliteConfig {
     /// How many threads read at the same time; by default one for each heavy call that goes at once (L8), and two more for the others.
     /// Memory has none: its one connection does both.
     pub readers: NonZeroUsize,
+    /// How many changes the feed keeps; 100,000 by default and at least.
+    pub kept_changes: KeptChanges,
     /// Where `updatedAt` comes from; the clock of the machine by default.
     pub clock: Arc<dyn Clock>,
 }
@@ -57,7 +59,7 @@ impl SqliteConfig {
     }
 
     /// Reads `sqlite://PATH` (relative, or absolute with a third slash) or `sqlite::memory:`, with the parameters
-    /// `language` (such as `german`, or `none`), `deadline_ms` and `readers`. Any other is `InvalidInput` that names it.
+    /// `language` (such as `german`, or `none`), `deadline_ms`, `readers` and `kept_changes`. Any other is `InvalidInput` that names it.
     pub fn from_url(url: &str) -> Result<Self> {
         let rest = url.strip_prefix("sqlite:").ok_or_else(|| Error::invalid("an SQLite URL begins with sqlite:"))?;
         let (path, parameters) = rest.split_once('?').unwrap_or((rest, ""));
@@ -79,6 +81,7 @@ impl SqliteConfig {
             language: Language::default(),
             deadline: DEFAULT_DEADLINE,
             readers: NonZeroUsize::MIN.saturating_add(heavy_calls() + 1),
+            kept_changes: KeptChanges::default(),
             clock: Arc::new(SystemClock),
         }
     }
@@ -88,6 +91,7 @@ impl SqliteConfig {
             "language" => self.language = parameter(name, value)?,
             "deadline_ms" => self.deadline = Duration::from_millis(parameter(name, value)?),
             "readers" => self.readers = parameter(name, value)?,
+            "kept_changes" => self.kept_changes = parameter(name, value)?,
             _ => return Err(Error::invalid(format!("the SQLite URL has an unknown parameter: {name}"))),
         }
         Ok(())

@@ -94,7 +94,7 @@ impl Engine for SqliteEngine {
     async fn open(config: &SqliteConfig) -> Result<Self> {
         let (writer, commands) = Queue::new();
         let (for_writer, commits) = (config.clone(), watch::Sender::default());
-        let feed = Feed::telling(commits.clone());
+        let feed = Feed::telling(commits.clone(), config.kept_changes);
         let open = move || {
             let (connection, _) = schema::open(&for_writer)?;
             // From here on `Session::begin` waits, for each call as long as its caller does.
@@ -386,7 +386,8 @@ fn write_until_closed(mut session: Session, mut log: Option<Log>, commands: Rece
 
 /// Does some of what is left for times without calls; `true` when nothing is.
 fn tidy(session: &mut Session, rows_when_whole: &mut i64) -> Result<bool> {
-    Ok(paths::merge(&session.connection, rows_when_whole)? && feed::trim(session, feed::KEPT)?)
+    let kept = session.feed.kept();
+    Ok(paths::merge(&session.connection, rows_when_whole)? && feed::trim(session, kept)?)
 }
 
 /// Runs calls in their order, as many in each transaction as its bounds allow. If one fails, each half of its calls gets its own, so

@@ -3,7 +3,7 @@
 //! The ledger stands in the order of its commits already. So the memories that a transaction appends are one row of the feed, with the
 //! first and the last of them, and a group of stores costs one row.
 
-use memory_core::engine::{FeedEntry, FeedPage, FeedPosition, FeedWrite};
+use memory_core::engine::{FeedEntry, FeedPage, FeedPosition, FeedWrite, KeptChanges};
 use memory_core::{Collection, Document, DocumentId, Error, MemoryId, Result};
 use rusqlite::{Connection, Row, params};
 use tokio::sync::watch;
@@ -12,8 +12,6 @@ use crate::connection::Session;
 use crate::error::native;
 use crate::statements::{self, column, execute, first, prepare, text};
 
-/// How many rows the feed keeps when the writer has time to drop others. Until then there may be twice as many.
-pub(crate) const KEPT: i64 = 100_000;
 /// How many rows are dropped at once, and after how many new ones it is looked whether there are too many.
 const DROPPED: i64 = 1_000;
 
@@ -25,6 +23,8 @@ pub(crate) struct Feed {
     epoch: i64,
     /// The last row that was written.
     last: i64,
+    /// How many rows there are when the writer has time to drop others. Until then there may be twice as many.
+    kept: KeptChanges,
     commits: watch::Sender<()>,
 }
 
@@ -53,8 +53,13 @@ struct Place {
 
 impl Feed {
     /// A feed that tells of each commit.
-    pub(crate) fn telling(commits: watch::Sender<()>) -> Self {
-        Self { commits, ..Self::default() }
+    pub(crate) fn telling(commits: watch::Sender<()>, kept: KeptChanges) -> Self {
+        Self { kept, commits, ..Self::default() }
+    }
+
+    /// How many rows are kept.
+    pub(crate) fn kept(&self) -> i64 {
+        self.kept.get().into()
     }
 
     /// Forgets what an earlier transaction has left.
@@ -124,7 +129,7 @@ impl Feed {
         }
         if last / DROPPED != self.last / DROPPED {
             // Also where the writer never has time.
-            execute(connection, statements::DROP_CHANGES, [2 * KEPT, 2 * DROPPED])?;
+            execute(connection, statements::DROP_CHANGES, [2 * self.kept(), 2 * DROPPED])?;
         }
         self.last = last;
         Ok(())

@@ -44,7 +44,7 @@ pub use scan::{Scanned, offer_in_order};
 pub use session::{
     Append, Appended, Atomicity, DocumentsFound, Found, MemoriesFound, Put, Reader, Steps, Work, Writer,
 };
-pub use settings::{Config, EngineSettings, parameter};
+pub use settings::{Config, EngineSettings, KeptChanges, parameter};
 pub use stored::{StoredDocument, StoredMemory, corrupt};
 pub use walk::{Mark, Place, Row, Source, Visit, Walk, shown_id};
 

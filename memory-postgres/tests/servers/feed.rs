@@ -27,6 +27,8 @@ const PUT: &str = "
 /// More rows than the feed keeps.
 const MANY: &str = "
     INSERT INTO agent_memory.changes (memories) SELECT ARRAY[gen_random_uuid()] FROM generate_series(1, 104000)";
+const HAS_LOOKED: &str =
+    "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE query LIKE '%.trim_changes()%' AND state = 'idle')";
 const IS_LISTENING: &str =
     "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE query LIKE 'SELECT %.listen_to_changes()')";
 const NOBODY_LISTENS: &str =
@@ -80,10 +82,10 @@ pub(crate) fn late() -> Case {
         transaction.execute(STORE).await?;
         provider.store(event("b", 1)).await?;
         other.store(event("c", 2)).await?;
-        // It is there, and can't be told.
-        let mut since = provider.watch(&everything(WatchFrom::Now)).await?;
         assert!(futures::poll!(changes.next()).is_pending());
         transaction.execute("SELECT pg_sleep(5)").await?;
+        // It is there, and can't be told.
+        let mut since = provider.watch(&everything(WatchFrom::Now)).await?;
         assert!(futures::poll!(changes.next()).is_pending());
         transaction.commit().await?;
         for due in ["late", "b", "c"] {
@@ -151,6 +153,32 @@ pub(crate) fn trimmed() -> Case {
     })
 }
 
+/// As many are kept as the operator has asked for.
+pub(crate) fn kept() -> Case {
+    let server = LocalPostgres::start()?;
+    run(async {
+        let many = config(&format!("{}?kept_changes=110000", server.url()));
+        let provider = open(many).await?;
+        let old = next(&mut provider.watch(&everything(WatchFrom::Now)).await?).await?.token;
+        let mut other = PgConnection::connect(server.url()).await?;
+        other.execute(MANY).await?;
+        provider.store(event("a", 1)).await?;
+        // The process has looked when it has asked whether anybody listens, and it drops nothing.
+        holds(server.url(), HAS_LOOKED).await?;
+        drop(provider.watch(&everything(old.clone())).await?);
+        other.execute(MANY).await?;
+        provider.shutdown().await?;
+        // The next one that opens it looks at its first write.
+        let provider = open(config(&format!("{}?kept_changes=110000", server.url()))).await?;
+        provider.store(event("a", 2)).await?;
+        holds(server.url(), "SELECT count(*) < 111001 FROM agent_memory.changes").await?;
+        holds(server.url(), "SELECT count(*) > 109000 FROM agent_memory.changes").await?;
+        let refused = provider.watch(&everything(old)).await.err().map(|error| error.kind());
+        assert_eq!(refused, Some(ErrorKind::FeedReset));
+        Ok(())
+    })
+}
+
 /// A transaction that stays open holds rows back. Whoever writes meanwhile drops neither these nor the last one before them.
 pub(crate) fn held_back() -> Case {
     let server = LocalPostgres::start()?;
@@ -174,36 +202,6 @@ pub(crate) fn held_back() -> Case {
     })
 }
 
-/// A watch that begins while rows are held back waits a little, and meanwhile others have the only connection.
-pub(crate) fn waits_without_connection() -> Case {
-    let server = LocalPostgres::start()?;
-    run(async {
-        let mut config = config(server.url());
-        config.pool_size = const { NonZeroU32::new(1).unwrap() };
-        let provider = open(config).await?;
-        let mut late = writer(server.url()).await?;
-        let mut transaction = late.begin().await?;
-        transaction.execute(STORE).await?;
-        let id = provider.store(event("b", 1)).await?;
-        tokio::select! {
-            biased;
-            begun = watched(&provider) => panic!("it has begun first: {}", begun.is_ok()),
-            found = provider.get(id) => assert!(found?.is_some()),
-        }
-        transaction.commit().await?;
-        watched(&provider).await.map(drop).map_err(Into::into)
-    })
-}
-
-/// What a dump brings back names transactions of another server. It is not told behind what is written here.
-pub(crate) fn restored() -> Case {
-    let server = LocalPostgres::start()?;
-    run(async {
-        let provider = open(config(server.url())).await?;
-        let (notes, id) = (Collection::parse("notes")?, DocumentId::parse("n")?);
-        let put = async |provider: &PostgresMemory| {
-            let write = DocumentWrite::new(notes.clone(), "first".parse()?, Content::parse("x")?, at(1));
-            provider.documents().put(write.with_id(id.clone())).await
 /// An operator is told which transaction the feed waits for, and nothing of what that has executed.
 pub(crate) fn named() -> Case {
     let server = LocalPostgres::start_with(&[("autovacuum", "off"), ("max_prepared_transactions", "1")])?;
@@ -243,6 +241,36 @@ pub(crate) fn named() -> Case {
     })
 }
 
+/// A watch that begins while rows are held back waits a little, and meanwhile others have the only connection.
+pub(crate) fn waits_without_connection() -> Case {
+    let server = LocalPostgres::start()?;
+    run(async {
+        let mut config = config(server.url());
+        config.pool_size = const { NonZeroU32::new(1).unwrap() };
+        let provider = open(config).await?;
+        let mut late = writer(server.url()).await?;
+        let mut transaction = late.begin().await?;
+        transaction.execute(STORE).await?;
+        let id = provider.store(event("b", 1)).await?;
+        tokio::select! {
+            biased;
+            begun = watched(&provider) => panic!("it has begun first: {}", begun.is_ok()),
+            found = provider.get(id) => assert!(found?.is_some()),
+        }
+        transaction.commit().await?;
+        watched(&provider).await.map(drop).map_err(Into::into)
+    })
+}
+
+/// What a dump brings back names transactions of another server. It is not told behind what is written here.
+pub(crate) fn restored() -> Case {
+    let server = LocalPostgres::start()?;
+    run(async {
+        let provider = open(config(server.url())).await?;
+        let (notes, id) = (Collection::parse("notes")?, DocumentId::parse("n")?);
+        let put = async |provider: &PostgresMemory| {
+            let write = DocumentWrite::new(notes.clone(), "first".parse()?, Content::parse("x")?, at(1));
+            provider.documents().put(write.with_id(id.clone())).await
         };
         put(&provider).await?;
         provider.documents().remove(&DocumentSelection::ids(notes.clone(), [id.clone()])?, 1).await?;

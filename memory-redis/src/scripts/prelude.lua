@@ -1,5 +1,5 @@
 -- What each script begins with. KEYS[1] is the version of the programs that may write; one that changes the layout raises it first. KEYS[2]
--- is the feed.
+-- is the feed. The last of ARGV is how many entries that keeps.
 if tonumber(redis.call('GET', KEYS[1]) or 0) > 5 then return redis.error_reply('NEWER the ledger was migrated') end
 
 -- Adds members to sorted sets, from a key to another, or removes some. ARGV has from a place on, for each set, how many arguments the
@@ -32,6 +32,6 @@ local DENIED = 'NOPERM this user may not write rows'
 
 -- Adds an entry to the feed, before what it tells of is written: what refuses the entry refuses the write.
 local function note(entry)
-  if entry ~= '' then redis.call('XADD', KEYS[2], 'MAXLEN', '~', '100000', '*', 'w', entry) end
+  if entry ~= '' then redis.call('XADD', KEYS[2], 'MAXLEN', '~', ARGV[#ARGV], '*', 'w', entry) end
 end
 
