@@ -212,9 +212,14 @@ fn raw(address: &str, method: &str, path: &str, headers: &[(&str, &str)], body: 
 
 /// Sends a body to a server that may be killed meanwhile: then there is no answer.
 pub(crate) fn try_post(address: &str, path: &str, body: &str) -> Option<Response> {
+    try_send(address, "POST", path, body)
+}
+
+/// Sends a request to a server that may be killed meanwhile: then there is no answer.
+pub(crate) fn try_send(address: &str, method: &str, path: &str, body: &str) -> Option<Response> {
     let mut stream = TcpStream::connect(address).ok()?;
     stream.set_read_timeout(Some(PATIENCE)).ok()?;
-    stream.write_all(raw(address, "POST", path, &[], body).as_bytes()).ok()?;
+    stream.write_all(raw(address, method, path, &[], body).as_bytes()).ok()?;
     let mut bytes = Vec::new();
     stream.read_to_end(&mut bytes).ok()?;
     Response::parse(bytes)
