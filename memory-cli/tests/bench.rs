@@ -15,7 +15,7 @@ const OPERATIONS: u64 = 20;
 const CLIENTS: u64 = 4;
 
 /// Name, clients and operations of every workload.
-const WORKLOADS: [(&str, u64, u64); 22] = [
+const WORKLOADS: [(&str, u64, u64); 23] = [
     ("load in batches of 1,000", 4, ROWS),
     ("exact, a room", 1, OPERATIONS),
     ("exact, a parent above half", 1, OPERATIONS),
@@ -38,6 +38,7 @@ const WORKLOADS: [(&str, u64, u64); 22] = [
     ("store", 1, OPERATIONS),
     ("store", CLIENTS, OPERATIONS),
     ("store_many of 1,000", 1, OPERATIONS * 1_000),
+    ("a store, until a watch tells of it", 1, OPERATIONS),
 ];
 
 fn bench(cli: &Cli, url: &str, more: &[&str]) -> String {

@@ -131,6 +131,13 @@ async fn measure(place: &Place<'_>, provider: &Arc<dyn MemoryProvider>, args: &B
     // Now rather than at once, as some engines write their files later.
     let taken = before.zip(place.bytes().await?).map(|(before, after)| after.saturating_sub(before));
     workloads.write(&loaded).await?;
+    // What one handle writes, the reference shows to no other.
+    let watching = if place.is_reference() { Arc::clone(provider) } else { place.open()? };
+    watching.init().await?;
+    workloads.watch(&*watching).await?;
+    if !place.is_reference() {
+        watching.shutdown().await?;
+    }
     if let Some(command) = &args.cold {
         workloads.recall_cold(async || cold(place, command).await).await?;
     }

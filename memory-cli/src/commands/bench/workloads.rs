@@ -1,15 +1,19 @@
 //! The workloads, one after the other, on one provider.
 
+use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use anyhow::bail;
+use anyhow::{Context as _, bail};
 use conformance::workload::{self, BATCH, Ledger, QUESTION};
 use futures::{StreamExt, TryStreamExt, stream};
 use indicatif::{ProgressBar, ProgressStyle};
 use memory_core::{
-    Context, Cursor, MAX_LIMIT, MemoryId, MemoryPatch, MemoryProvider, MemoryQuery, NewMemory, Recall, Result,
+    ChangeKind, Context, Cursor, MAX_LIMIT, MemoryId, MemoryPatch, MemoryProvider, MemoryQuery, NewMemory, Recall,
+    Record, Result, Watch, Watched,
 };
+use tokio::task::JoinSet;
+use tokio::time::interval;
 
 use super::meter::{Latencies, Limits, Measured, measure};
 
@@ -17,6 +21,8 @@ use super::meter::{Latencies, Limits, Measured, measure};
 const LOADING: usize = 4;
 /// One of so many loaded memories is read and updated later.
 const SAMPLE: usize = 100;
+/// How long after a store the next one is begun while somebody watches: 1,000 a second.
+const BETWEEN_STORES: Duration = Duration::from_millis(1);
 /// Where half of the ledger is.
 const DENSE: &str = "plugin-discord-dense";
 /// Where a thousandth of it is.
@@ -173,6 +179,34 @@ impl Workloads {
         self.run("store_many of 1,000", 1, BATCH, store_many).await
     }
 
+    /// How long it takes from the call of a store until a watch of another handle tells of it, whatever the store itself takes of that.
+    pub(super) async fn watch(&mut self, watching: &dyn MemoryProvider) -> anyhow::Result<()> {
+        let mut changes = watching.watch(&Watch::new(Watched::Memories, MemoryQuery::builder().all())?).await?;
+        changes.next().await.context("the watch has ended")??;
+        let (start, first) = (Instant::now(), self.fresh_rows(1));
+        let mut storing = tokio::spawn(store_by_the_clock(Arc::clone(&self.provider), self.ledger, first, self.limits));
+        let (mut called, mut told) = (None, HashMap::new());
+        while called.as_ref().is_none_or(|called: &HashMap<_, _>| told.len() < called.len()) {
+            tokio::select! {
+                stored = &mut storing, if called.is_none() => called = Some(stored??),
+                change = changes.next() => {
+                    if let ChangeKind::Stored(Record::Memory(memory)) = change.context("the watch has ended")??.kind {
+                        told.insert(memory.id, Instant::now());
+                    }
+                }
+            }
+        }
+        let (taken, called) = (start.elapsed(), called.unwrap_or_default());
+        let mut latencies = Latencies::new()?;
+        for (id, at) in &called {
+            let told = told.get(id).context("a memory was stored and not told")?;
+            latencies.add(told.saturating_duration_since(*at));
+        }
+        let count = called.len() as u64;
+        self.measured.push(latencies.measured("a store, until a watch tells of it", 1, count, taken));
+        Ok(())
+    }
+
     async fn query(&mut self, name: &str, clients: usize, query: MemoryQuery) -> anyhow::Result<()> {
         let (provider, query) = (Arc::clone(&self.provider), Arc::new(query));
         let ask = move |_| {
@@ -202,6 +236,31 @@ impl Workloads {
         self.fresh += self.limits.operations as usize * in_each;
         first
     }
+}
+
+/// Begins a store every millisecond, whether or not those before it have ended, and tells when each was called.
+async fn store_by_the_clock(
+    provider: Arc<dyn MemoryProvider>,
+    ledger: Ledger,
+    first: usize,
+    limits: Limits,
+) -> anyhow::Result<HashMap<MemoryId, Instant>> {
+    let (start, mut clock, mut stores) = (Instant::now(), interval(BETWEEN_STORES), JoinSet::new());
+    for turn in 0..limits.operations as usize {
+        if start.elapsed() >= limits.time {
+            break;
+        }
+        let (provider, row) = (Arc::clone(&provider), ledger.row(first + turn));
+        clock.tick().await;
+        let called = Instant::now();
+        stores.spawn(async move { provider.store(row).await.map(|id| (id, called)) });
+    }
+    let mut called = HashMap::new();
+    while let Some(stored) = stores.join_next().await {
+        let (id, at) = stored??;
+        called.insert(id, at);
+    }
+    Ok(called)
 }
 
 fn is_under_dense(row: &NewMemory) -> bool {
