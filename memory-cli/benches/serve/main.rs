@@ -6,12 +6,15 @@
 //! - `… -- copy`: `copy` of 1,000,000 memories from SQLite to PostgreSQL, with the memory that it takes
 //! - `… -- hostile`: stores over REST beside 200 hostile callers, on SQLite or at the `MEMORY_BENCH_URL` of an empty database
 //!
-//! `MEMORY_BENCH_ROWS` makes it another number of documents or memories.
+//! - `… -- watch`: 1,000 who watch over REST, on SQLite or at the `MEMORY_BENCH_URL` of an empty database
+//!
+//! `MEMORY_BENCH_ROWS` makes it another number of documents, memories or watches.
 
 mod copy;
 mod hostile;
 mod rest;
 mod stdio;
+mod watch;
 
 use std::process::{Child, Command};
 use std::time::Duration;
@@ -19,8 +22,13 @@ use std::time::Duration;
 fn main() {
     // Cargo adds options of its own.
     let wanted: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
-    let benches: [(&str, fn()); 4] =
-        [("stdio", stdio::run), ("rest", rest::run), ("copy", copy::run), ("hostile", hostile::run)];
+    let benches: [(&str, fn()); 5] = [
+        ("stdio", stdio::run),
+        ("rest", rest::run),
+        ("copy", copy::run),
+        ("hostile", hostile::run),
+        ("watch", watch::run),
+    ];
     for (name, run) in benches {
         if wanted.is_empty() || wanted.iter().any(|wanted| wanted == name) {
             run();

@@ -72,7 +72,7 @@ async fn in_process(provider: Arc<dyn MemoryProvider>, rows: Vec<NewMemory>) {
     }
 }
 
-async fn over_http(address: String, rows: Vec<NewMemory>) {
+pub(crate) async fn over_http(address: String, rows: Vec<NewMemory>) {
     let mut stream = AsyncBufReader::new(TcpStream::connect(&address).await.expect("the server listens"));
     for row in rows {
         stream.write_all(store(&address, &row).as_bytes()).await.expect("the server reads");
