@@ -201,7 +201,11 @@ impl Agent {
         let incoming = Incoming { message, is_addressed: false };
         incoming.check()?;
         self.shared.keep(&origin).await?;
-        Ok(service.in_time(records.messages().add(incoming.message)).await?.id)
+        let added = service.in_time(records.messages().add_once(incoming.message)).await?;
+        if added.is_new {
+            service.in_time(records.participants().join(&origin.room.id, &origin.author.id)).await?;
+        }
+        Ok(added.message.id)
     }
 
     /// Registers parts behind those that are there, and starts the triggers among them; see [`Composer::add`].
@@ -382,8 +386,7 @@ impl Shared {
         let key = (origin.room.id.clone(), origin.author.id.clone());
         let seen = || self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         if seen().get(&key).is_some() {
-            // Who has left the room comes back with what they say.
-            return self.service.in_time(self.records.participants().join(&key.0, &key.1)).await;
+            return Ok(());
         }
         self.service.in_time(origin.ensure(&self.records)).await?;
         seen().put(key, ());

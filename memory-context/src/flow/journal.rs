@@ -139,9 +139,11 @@ impl Journal {
         self.deliver(step, Delivery::Delivered);
     }
 
-    /// Keeps that it may have been said, with the next write.
+    /// Keeps that it may have been said, with the next write, unless it is known whether it was.
     pub(super) fn unclear(&self, step: &str) {
-        self.deliver(step, Delivery::Unclear);
+        if self.said(step).is_some_and(|said| said.delivery == Delivery::Pending) {
+            self.deliver(step, Delivery::Unclear);
+        }
     }
 
     /// Keeps that it was not said, or that nobody knows whether it was.

@@ -10,7 +10,7 @@ use memory_core::{Error, ErrorKind, Result};
 use memory_model::{Completion, Delta, Modalities, Model, Prompt};
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::tap::Tap;
+use super::tap::{Spending, Tap};
 use crate::deadline::ends_after;
 
 /// A model whose calls count in the usage of a run, and end at the limit of its service.
@@ -18,12 +18,12 @@ use crate::deadline::ends_after;
 pub(super) struct Metered {
     model: Arc<dyn Model>,
     limit: Duration,
-    tap: Tap,
+    spending: Spending,
 }
 
 impl Metered {
-    pub(super) fn new(model: Arc<dyn Model>, limit: Duration, tap: Tap) -> Self {
-        Self { model, limit, tap }
+    pub(super) fn new(model: Arc<dyn Model>, limit: Duration, tap: &Tap) -> Self {
+        Self { model, limit, spending: tap.spending() }
     }
 
     fn late(&self) -> Error {
@@ -36,7 +36,7 @@ impl Metered {
 impl Model for Metered {
     async fn complete(&self, prompt: &Prompt) -> Result<Completion> {
         let completion = timeout(self.limit, self.model.complete(prompt)).await.map_err(|_| self.late())??;
-        self.tap.used(completion.usage);
+        self.spending.add(completion.usage);
         Ok(completion)
     }
 
@@ -53,7 +53,7 @@ impl Model for Metered {
             let Ok(piece) = timeout_at(ends, pieces.next()).await else { return Some((Err(self.late()), None)) };
             let piece = piece?;
             if let Ok(Delta::Done(completion)) = &piece {
-                self.tap.used(completion.usage);
+                self.spending.add(completion.usage);
             }
             Some((piece, Some((pieces, Some(ends)))))
         };
@@ -91,7 +91,7 @@ mod tests {
     async fn calls_count_and_end_at_the_limit() {
         let (tap, answered) = Tap::new();
         tap.began(MemoryId::generate());
-        let metered = |is_there| Metered::new(Arc::new(Costly { is_there }), Duration::from_secs(60), tap.clone());
+        let metered = |is_there| Metered::new(Arc::new(Costly { is_there }), Duration::from_secs(60), &tap);
         let (there, gone, prompt) = (metered(true), metered(false), Prompt::default());
         there.complete(&prompt).await.expect("an answer");
         assert_eq!(there.stream(&prompt).count().await, 2, "the text and the end");
@@ -100,5 +100,14 @@ mod tests {
         assert!(matches!(&pieces[..], [Err(late)] if late.kind() == ErrorKind::Timeout), "{pieces:?}");
         tap.end(&End::Completed);
         assert_eq!(answered.await.expect("an answer").usage, Usage { input_tokens: 6, output_tokens: 2 });
+    }
+
+    #[tokio::test]
+    async fn who_keeps_a_model_keeps_nobody_waiting_for_the_answer() {
+        let (tap, answered) = Tap::new();
+        let kept = Metered::new(Arc::new(Costly { is_there: true }), Duration::from_secs(60), &tap);
+        drop(tap);
+        assert!(answered.await.is_err(), "the run is gone");
+        kept.complete(&Prompt::default()).await.expect("an answer");
     }
 }

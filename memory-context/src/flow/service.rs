@@ -160,7 +160,7 @@ impl MessageService {
     /// What providers, tools and evaluators work with in a run.
     pub(super) fn flow_of(&self, run: &Run) -> Flow {
         let metered = |model: &Arc<dyn Model>| -> Arc<dyn Model> {
-            Arc::new(Metered::new(Arc::clone(model), self.limits.model, run.tap().clone()))
+            Arc::new(Metered::new(Arc::clone(model), self.limits.model, run.tap()))
         };
         Flow { model: metered(&self.large), small_model: metered(&self.small), events: self.events.clone() }
     }

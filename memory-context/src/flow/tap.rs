@@ -1,7 +1,7 @@
 //! What a run gives to whoever waits for its answer.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use memory_core::MemoryId;
 use memory_model::Usage;
@@ -66,6 +66,11 @@ pub enum Piece {
 pub(crate) struct Tap {
     shared: Option<Arc<Mutex<Gathered>>>,
 }
+
+/// Where a model of a run counts its tokens. It does not keep the run: whoever waits for the answer learns that the run is gone, also
+/// while a part of the host keeps the model.
+#[derive(Debug)]
+pub(super) struct Spending(Weak<Mutex<Gathered>>);
 
 /// What came so far.
 struct Gathered {
@@ -142,7 +147,12 @@ impl Tap {
     }
 
     pub(super) fn used(&self, usage: Usage) {
-        self.with(|gathered| gathered.usage += usage);
+        self.spending().add(usage);
+    }
+
+    /// Where the tokens of this run are counted.
+    pub(super) fn spending(&self) -> Spending {
+        Spending(self.shared.as_ref().map(Arc::downgrade).unwrap_or_default())
     }
 
     pub(super) fn said(&self, message: &Message) {
@@ -176,6 +186,14 @@ impl Tap {
     fn with(&self, change: impl FnOnce(&mut Gathered)) {
         if let Some(shared) = &self.shared {
             change(&mut lock(shared));
+        }
+    }
+}
+
+impl Spending {
+    pub(super) fn add(&self, usage: Usage) {
+        if let Some(gathered) = self.0.upgrade() {
+            lock(&gathered).usage += usage;
         }
     }
 }

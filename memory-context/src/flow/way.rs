@@ -106,7 +106,13 @@ impl MessageService {
                     let _open = service.door.enter()?;
                     incoming.check()?;
                     match service.in_time(service.store(run, incoming)).await? {
-                        Stored::New(task) => Ok(Box::pin(service.work(run, ticket, *task)).await),
+                        Stored::New(task) => {
+                            // One who has left the room comes back with what they say, and not with what is brought once more.
+                            let (services, said) = (service.composer.services(), &task.open.message.content);
+                            let participants = services.records().participants();
+                            service.in_time(participants.join(&said.room, &said.author)).await?;
+                            Ok(Box::pin(service.work(run, ticket, *task)).await)
+                        }
                         Stored::Known(memory) => {
                             known = service.in_time(service.take(&memory)).await?;
                             Ok(End::Ignored(Why::Known))

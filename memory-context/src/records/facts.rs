@@ -74,9 +74,9 @@ impl Facts<'_> {
             }
         })
         .await?;
-        // Upkeep may have taken an older mark away, as it found no fact of it yet.
-        if is_marked_before {
-            Pending::of(self.records)?.add(&id, &new.room).await?;
+        // Upkeep may have taken an older mark away, as it found no fact of it yet. Without one the fact is found by its words.
+        if is_marked_before && let Err(error) = Pending::of(self.records)?.add(&id, &new.room).await {
+            tracing::warn!(%error, "a fact that was kept can't be marked for its vector");
         }
         Ok(remembered)
     }
@@ -197,7 +197,13 @@ impl Facts<'_> {
             match self.records.documents().get(&collection, &mark.id).await? {
                 Some(fact) => facts.push((mark.room, fact)),
                 // It was never kept, or is removed.
-                None if mark.is_settled => pending.remove(&mark.id).await?,
+                None if mark.is_settled => {
+                    pending.remove(&mark.id).await?;
+                    // It may have been kept since, before it was marked anew.
+                    if self.records.documents().get(&collection, &mark.id).await?.is_some() {
+                        pending.add(&mark.id, &mark.room).await?;
+                    }
+                }
                 None => {}
             }
         }

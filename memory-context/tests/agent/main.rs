@@ -3,8 +3,11 @@
 mod asking;
 mod built;
 mod endpoints;
+#[path = "../common/engine.rs"]
+mod engine;
 #[path = "../conversations/http.rs"]
 mod http;
+mod members;
 #[path = "../conversations/model.rs"]
 mod model;
 mod registration;

@@ -15,7 +15,7 @@ use super::{Dialogue, MAX_NAME_SHOWN, Spoken, unless_lost};
 use crate::deadline::ends_after;
 use crate::flow::answer::MAX_ANSWER;
 use crate::flow::{FlowStep, Recorded, voice};
-use crate::records::{self, ActionStatus};
+use crate::records::{self, ActionStatus, Delivery};
 use crate::state::{MAX_RESULT, Note, ToolResult, cut};
 use crate::tool::{MAX_ARGUMENTS, Tool, ToolContext, ToolOutput};
 
@@ -23,6 +23,8 @@ use crate::tool::{MAX_ARGUMENTS, Tool, ToolContext, ToolOutput};
 const NOTES: usize = 50;
 /// How much of a text is kept where the journal can't hold the result, in bytes.
 const MAX_SMALL: usize = 1 << 10;
+/// What stands before a text of which nobody knows whether the user heard it: a model that does not know that says it once more.
+const MAY_BE_SAID: &str = "the user may have been told this already, so don't repeat it: ";
 /// What is told of a call that may have happened.
 const UNCLEAR: &str = "it was cut off and may have happened; it was not done again";
 
@@ -37,12 +39,15 @@ impl Dialogue<'_> {
         self.run.step(FlowStep::ActionStarted { action: action.clone() });
         let called = if action.is_empty() { cut(name, MAX_NAME_SHOWN).into_owned() } else { action.clone() };
         let mut result = self.call_once(&step, called, tool, arguments).await?;
-        if let Some(text) = result.text.clone().filter(|_| result.is_said)
-            && let Err(error) = self.say(&Spoken { step: &format!("{step}.text"), text: &text, answer: None }).await
-        {
-            unless_lost(error)?;
-            // The tool did its work all the same: a model that took it for a failure would call it again.
-            (result.is_said, result.text) = (false, Some(cut(&text, MAX_RESULT).into_owned()));
+        if let Some(text) = result.text.clone().filter(|_| result.is_said) {
+            let saying = format!("{step}.text");
+            if let Err(error) = self.say(&Spoken { step: &saying, text: &text, answer: None }).await {
+                unless_lost(error)?;
+                // The tool did its work all the same: a model that took it for a failure would call it again.
+                let is_unclear = self.journal.said(&saying).is_some_and(|said| said.delivery == Delivery::Unclear);
+                let text = if is_unclear { format!("{MAY_BE_SAID}{text}") } else { text };
+                (result.is_said, result.text) = (false, Some(cut(&text, MAX_RESULT).into_owned()));
+            }
         }
         self.change_actions(|actions| actions.end_step(at, result.success));
         self.run.step(FlowStep::ActionEnded { action, success: result.success });

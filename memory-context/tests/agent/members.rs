@@ -1,0 +1,82 @@
+//! Who is in a room.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use memory_context::agent::Agent;
+use memory_context::core::{Clock, InMemory, SystemClock};
+use memory_context::flow::platform::Origin;
+use memory_context::records::{Audience, ChannelType, Entity, EntityId, NewMessage, Room, RoomId};
+use memory_context::{Error, ErrorKind, Result};
+
+use crate::engine::{Around, Call, Wrapped};
+use crate::model::{Model, within};
+use crate::stage::Stage;
+
+/// Refuses puts of documents, but for so many at first.
+#[derive(Debug, Clone)]
+struct Refusing(Arc<AtomicUsize>);
+
+impl Around for Refusing {
+    async fn around<T: Send>(&self, call: Call, work: impl Future<Output = Result<T>> + Send) -> Result<T> {
+        let one_less = |left: usize| left.checked_sub(1);
+        if call == Call::PutDocument && self.0.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_less).is_err() {
+            return Err(Error::new(ErrorKind::Unauthorized, "as a test"));
+        }
+        work.await
+    }
+}
+
+fn kitchen() -> Room {
+    Room::new(RoomId::parse("kitchen").expect("valid"), ChannelType::Group)
+}
+
+fn person(id: &str) -> Entity {
+    Entity::new(EntityId::parse(id).expect("valid"), id)
+}
+
+async fn present(agent: &Agent) -> Vec<String> {
+    let audience = Audience::new(kitchen().id, person("ana").id);
+    let present = agent.records().participants().of_room(&audience).await.expect("read");
+    present.iter().map(|participant| participant.entity.to_string()).collect()
+}
+
+/// A build that ends before all of a room is kept is made good by the next.
+#[tokio::test]
+async fn a_room_of_the_builder_has_its_members_wherever_a_build_was_cut() {
+    let model = Model::start().await;
+    let build = async |engine: Arc<InMemory>, puts: usize| {
+        let provider = Wrapped { engine, around: Refusing(Arc::new(AtomicUsize::new(puts))) };
+        let builder = Agent::builder("ada").memory(Arc::new(provider)).model(&model.url, "small");
+        builder.room(kitchen(), [person("ana"), person("bo")]).build().await
+    };
+    for puts in 0.. {
+        let engine = Arc::new(InMemory::new());
+        let first = build(Arc::clone(&engine), puts).await;
+        let second = build(engine, usize::MAX).await.expect("an agent");
+        assert_eq!(present(&second).await, ["ada", "ana", "bo"], "behind {puts} puts");
+        within(second.shutdown()).await.expect("closes");
+        if let Ok(first) = first {
+            assert!(puts > 3, "a room, two people and their places are kept");
+            within(first.shutdown()).await.expect("closes");
+            return;
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_is_brought_once_more_puts_nobody_back_into_a_room() {
+    let stage = Stage::new().await;
+    let origin = || Origin { world: None, room: kitchen(), author: person("bo") };
+    let brought = async |id: &str| {
+        let message = NewMessage::new(origin().message("Hi"), SystemClock.now()).with_external_id(id);
+        stage.agent.observe(origin(), message).await.expect("kept")
+    };
+    let first = brought("1").await;
+    stage.agent.records().participants().leave(&kitchen().id, &person("bo").id).await.expect("left");
+    assert_eq!(brought("1").await, first);
+    assert_eq!(present(&stage.agent).await, ["ada"]);
+    brought("2").await;
+    assert_eq!(present(&stage.agent).await, ["ada", "bo"]);
+    stage.ends().await;
+}
