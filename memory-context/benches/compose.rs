@@ -1,7 +1,7 @@
-//! Composing the default set on SQLite, beside the recalls that it is made of.
+//! Composing what an agent composes by default on SQLite, beside the recalls that this is made of.
 //!
-//! `cargo bench -p agent-memory-context` composes from 10,000 messages and from 1,000,000 (`MEMORY_BENCH_ROWS`). At the end comes a
-//! table of medians and their ratios, which are what counts: figures of one machine in one run.
+//! `cargo bench -p agent-memory-context` composes from 10,000 messages and from 1,000,000 (`MEMORY_BENCH_ROWS`), with facts in each room.
+//! At the end comes a table of medians and their ratios, which are what counts: figures of one machine in one run.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -9,11 +9,14 @@ use std::time::{Duration, Instant};
 
 use conformance::workload::Ratios;
 use criterion::{Criterion, SamplingMode};
-use futures::future::try_join;
+use futures::try_join;
+use memory_context::prompt::MemoryLoadContext;
 use memory_context::records::{
-    AgentId, Audience, ChannelType, Entity, EntityId, MessageContent, NewMessage, Records, Room, RoomId, World, WorldId,
+    AgentId, Audience, ChannelType, Entity, EntityId, FactQuery, MessageContent, NewFact, NewMessage, Records, Room,
+    RoomId, World, WorldId,
 };
 use memory_context::state::{Character, ComposeOptions, Composer, ProviderStatus, Services, Turn};
+use memory_context::tool::built_in_tools;
 use memory_core::{MemoryProvider, NewMemory, Result, Timestamp, Trigger};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
@@ -30,6 +33,10 @@ const TIMES: usize = 20;
 const LENGTH: usize = 32;
 const INTERACTIONS: usize = 20;
 const EARLIER: usize = 6;
+/// The facts of each room, how many a question finds, and how many messages before the one received are a question too.
+const FACTS: usize = 50;
+const FOUND: usize = 6;
+const BEFORE: usize = 5;
 
 fn main() {
     let runtime = Runtime::new().expect("a runtime");
@@ -44,7 +51,7 @@ fn main() {
         compare(&mut criterion, &runtime, &mut ratios, rows, &composer, &turn);
     }
     criterion.final_summary();
-    println!("\nThe default set; the bare driver is the recalls alone.\n\n{}", ratios.table());
+    println!("\nWhat an agent composes; the bare driver is the recalls alone.\n\n{}", ratios.table());
 }
 
 fn compare(
@@ -56,12 +63,13 @@ fn compare(
     turn: &Turn,
 ) {
     let name = format!("compose from {rows} messages");
-    let options = ComposeOptions::default().skip_cache();
+    let options = ComposeOptions::with(["FACTS"]).skip_cache();
     let state = runtime.block_on(composer.compose_state(turn, &options));
     assert!(
         state.outcomes.iter().all(|one| matches!(one.status, ProviderStatus::Ok | ProviderStatus::Empty)),
         "{state:?}"
     );
+    assert!(state.text.contains("tea number"), "facts are found");
     let mut group = criterion.benchmark_group(&name);
     group.sampling_mode(SamplingMode::Flat);
     group.bench_function("ours", |bencher| {
@@ -70,7 +78,7 @@ fn compare(
             for _ in 0..iterations {
                 let start = Instant::now();
                 for _ in 0..TIMES {
-                    runtime.block_on(recall(composer.services().records(), turn)).expect("recalls");
+                    runtime.block_on(recall(&composer.services(), turn)).expect("recalls");
                 }
                 let alone = start.elapsed() / TIMES as u32;
                 let start = Instant::now();
@@ -87,10 +95,18 @@ fn compare(
     group.finish();
 }
 
-/// What the default set recalls, in its order and as concurrently, and nothing else.
-async fn recall(records: &Records, turn: &Turn) -> Result<()> {
-    let content = &turn.message.content;
+/// What the providers recall, position by position and as concurrently, and nothing else.
+async fn recall(services: &Services, turn: &Turn) -> Result<()> {
+    let (records, content) = (services.records(), &turn.message.content);
     let audience = Audience::new(content.room.clone(), content.author.clone());
+    let context = MemoryLoadContext::of(records.agent(), &turn.message);
+    black_box(services.prompt_memory().expect("the default one").prefetch(&context).await?);
+
+    // Each of the four tools for the room looks whether it would change something.
+    let (participants, agent) = (records.participants(), records.agent().entity());
+    let follows = || participants.get(&audience, &agent);
+    black_box(try_join!(follows(), follows(), follows(), follows())?);
+
     let choices = records.choices();
     let roles = async {
         let world = records.worlds().get(&audience).await?;
@@ -102,19 +118,25 @@ async fn recall(records: &Records, turn: &Turn) -> Result<()> {
         records.settings().of(&audience, &world.id).await
     };
     let messages = records.messages();
-    let conversation = async {
-        let (mut shown, elsewhere) = try_join(
-            messages.until(&turn.message, LENGTH),
-            messages.interactions(&audience, turn.message.created_at, INTERACTIONS),
-        )
-        .await?;
-        let oldest = shown.last().expect("the message itself").created_at;
-        shown.extend(messages.earlier(&turn.message, oldest, EARLIER).await?);
-        let authors = shown.iter().chain(&elsewhere).map(|message| message.content.author.clone());
-        records.entities().named(&audience, authors).await
+    let facts = async {
+        let recent = messages.until(&turn.message, BEFORE).await?;
+        let before = recent.iter().filter(|message| message.id != turn.message.id);
+        let before = before.map(|message| message.content.text.as_str()).collect::<Vec<_>>().join("\n");
+        let [question, before] = [content.text.clone(), before].map(|text| FactQuery::new(text).limit(FOUND));
+        let facts = records.facts();
+        try_join!(facts.recall(&audience, &question), facts.recall(&audience, &before))
     };
-    let actions = messages.until(&turn.message, INTERACTIONS);
-    black_box(futures::try_join!(choices.open(&audience), roles, settings, conversation, actions)?);
+    black_box(try_join!(choices.open(&audience), facts, roles, settings)?);
+
+    let (mut shown, elsewhere) = try_join!(
+        messages.until(&turn.message, LENGTH),
+        messages.interactions(&audience, turn.message.created_at, INTERACTIONS),
+    )?;
+    let oldest = shown.last().expect("the message itself").created_at;
+    shown.extend(messages.earlier(&turn.message, oldest, EARLIER).await?);
+    let authors = shown.iter().chain(&elsewhere).map(|message| message.content.author.clone());
+    black_box(records.entities().named(&audience, authors).await?);
+    black_box(messages.until(&turn.message, INTERACTIONS).await?);
     Ok(())
 }
 
@@ -138,6 +160,11 @@ async fn load(url: &str, rows: usize) -> Result<(Composer, Turn)> {
         for number in 0..PEOPLE {
             records.participants().join(&room.id, &person(number)?).await?;
         }
+        for number in 0..FACTS {
+            let text = format!("Person {} likes tea number {number}", number % PEOPLE);
+            let fact = NewFact::new(room.id.clone(), person(number % PEOPLE)?, person(0)?, text, time(number)?);
+            records.facts().remember(fact).await?;
+        }
         let message = records.messages().add(NewMessage::new(content(&room.id, 0)?, time(0)?)).await?;
         let memory = provider.get(message.id).await?.expect("it was stored");
         first.push((room.id, memory));
@@ -154,12 +181,13 @@ async fn load(url: &str, rows: usize) -> Result<(Composer, Turn)> {
     }
     provider.store_many(batch).await?;
     let turn = Turn::new(records.messages().add(NewMessage::new(content(&first[0].0, rows)?, time(rows)?)).await?);
-    let composer = Composer::builder(Services::new(records, Character::named("Alice"))).built_in().build()?;
+    let composer = Composer::builder(Services::new(records, Character::named("Alice"))).built_in();
+    let composer = composer.parts(built_in_tools()).build()?;
     Ok((composer, turn))
 }
 
 fn content(room: &RoomId, place: usize) -> Result<MessageContent> {
-    let text = format!("Message {place}: {}", "words that somebody says in a room ".repeat(5));
+    let text = format!("Message {place}: {}", "words that a person who likes tea says in a room ".repeat(5));
     let mut content = MessageContent::new(room.clone(), person(place / ROOMS % PEOPLE)?, text);
     content.channel_type = ChannelType::Group;
     Ok(content)
