@@ -112,8 +112,12 @@ impl Mcp {
     /// Tells a listener of a resource whenever that has changed.
     async fn tell_updates(&self, uri: &str, access: &Access, context: &SubscriptionContext) -> Result<(), ErrorData> {
         let mut updates = Updates::begin(&self.server, access, uri).await?;
-        while updates.changed().await.is_ok() && context.sink().notify_resource_updated(uri).await.is_ok() {
+        // Once at the beginning: the listener knows already that it is told, and may have read the resource before the watch began.
+        while context.sink().notify_resource_updated(uri).await.is_ok() {
             sleep(REST).await;
+            if updates.changed().await.is_err() {
+                break;
+            }
         }
         Ok(())
     }
