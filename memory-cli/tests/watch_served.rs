@@ -210,19 +210,48 @@ fn no_token_takes_the_watches_of_all_others() {
     let server = Server::start(&cli, &["--tokens", &cli.write("tokens.toml", TOKENS)]);
     // Patterns take up room and time as long as the watch is open, and count for more.
     let globs = |count: usize| format!("/v1/watch?{}", "glob=guild?-*&".repeat(count));
-    let open = Events::begun(&server, &globs(20), &[AS_MODEL]);
+    let open = Events::begun(&server, &globs(30), &[AS_MODEL]);
     let full = |headers: &[(&str, &str)]| -> Response { server.request("GET", &globs(20), headers, "") };
     let refused = full(&[AS_MODEL]);
     refused.problem(429);
     assert_eq!((refused.json()["error"].as_str(), refused.header("retry-after")), (Some("LimitExceeded"), Some("1")));
     let theirs = Events::begun(&server, &globs(20), &[AS_RUNTIME]);
-    let under = format!("under={}&", "x".repeat(120)).repeat(1_000);
+    let under = format!("under={}&", "x".repeat(120)).repeat(500);
     server.request("GET", &format!("/v1/watch?{under}"), &[AS_MODEL], "").problem(429);
     drop(open);
     open_watches(&server, &[AS_RUNTIME], 1);
     drop(Events::begun(&server, &globs(20), &[AS_MODEL]));
     drop(theirs);
     server.request("GET", &globs(33), &[AS_MODEL], "").problem(413);
+}
+
+#[test]
+fn watches_that_catch_up_wait_for_those_of_their_own_token_alone() {
+    let cli = Cli::new();
+    let memory = json!({"spaceId": "guild1-model", "trigger": "x".repeat(3 << 20)});
+    let batch = json!({"memories": vec![memory; 8]}).to_string();
+    let server = Server::start(&cli, &["--tokens", &cli.write("tokens.toml", TOKENS), "--heartbeat-ms", "100"]);
+    for _ in 0..2 {
+        assert_eq!(server.request("POST", "/v1/memories/batch", &[AS_RUNTIME], &batch).status, 201);
+    }
+    let path = "/v1/watch?under=guild1&from=start";
+    // These have begun with what is there, and take no more of it.
+    let mut slow: Vec<_> = (0..16).map(|_| server.connect()).collect();
+    for stream in &mut slow {
+        stream.write_all(server.raw("GET", path, &[AS_MODEL], "").as_bytes()).expect("the server reads");
+        let mut text = Vec::new();
+        while !text.ends_with(b"event: stored") {
+            let mut byte = [0];
+            stream.read_exact(&mut byte).expect("the server answers");
+            text.push(byte[0]);
+        }
+    }
+    let waiting = Events::open(&server, path, &[AS_MODEL]);
+    waiting.comment();
+    assert_eq!(Events::open(&server, path, &[AS_RUNTIME]).next().expect("an event").kind, "stored");
+    assert_eq!(Events::open(&server, "/v1/watch?under=guild1", &[AS_MODEL]).next().expect("an event").kind, "reached");
+    slow.pop();
+    assert_eq!(waiting.next().expect("an event").kind, "stored");
 }
 
 #[test]

@@ -100,6 +100,8 @@ pub(crate) struct Limits {
     pub(crate) sessions: Places,
     /// How many watches are open; each goes on until its client leaves.
     pub(crate) watches: Places,
+    /// How many watches of each token read what is there, or what they have missed, at once, where there are several tokens.
+    catching_up: HashMap<String, Arc<Semaphore>>,
     /// How many requests with globs or regexes are worked on at once.
     patterns: HeavyWork,
 }
@@ -123,6 +125,8 @@ pub(crate) struct Place {
 /// Most sessions wait most of the time, so there may be more of them than of requests: this many times.
 const SESSIONS: u32 = 16;
 
+/// How many watches of a token catch up at once.
+const CATCHING_UP: usize = 16;
 /// How much a watch asks for with one place: more than nearly all do.
 const BYTES_OF_PLACE: usize = 256;
 /// How many places a pattern takes, which may need a MiB, where other selectors need some bytes.
@@ -135,8 +139,11 @@ impl Limits {
         let sessions = places(concurrency.saturating_mul(SESSIONS));
         let (requests, tool_calls, answers) = (places(concurrency), places(concurrency), places(concurrency));
         let watches = places(MAX_WATCHES as u32);
+        let several = settings.callers.door.tokens().filter(|tokens| tokens.names().count() > 1);
+        let turns = |name: &str| (name.to_owned(), Arc::new(Semaphore::new(CATCHING_UP)));
+        let catching_up = several.into_iter().flat_map(Tokens::names).map(turns).collect();
         let patterns = HeavyWork::default();
-        Self { time, heartbeat, stall, requests, tool_calls, answers, sessions, watches, patterns }
+        Self { time, heartbeat, stall, requests, tool_calls, answers, sessions, watches, catching_up, patterns }
     }
 
     /// A place for a request whose patterns are to be compiled, after those that came before it. It waits as a heavy call does (L8).
@@ -152,6 +159,13 @@ impl Limits {
     pub(crate) fn places_of_watch(&self, bytes: usize, patterns: usize) -> u32 {
         let places = 1 + bytes / BYTES_OF_PLACE + patterns * PLACES_OF_PATTERN;
         places.try_into().unwrap_or(u32::MAX)
+    }
+
+    /// Waits for the turn of a watch to catch up, after the others of its caller. All watches of an engine share few sessions, one page after the
+    /// other, so those of one caller must not be most of those that wait for one.
+    pub(crate) async fn turn_to_catch_up(&self, caller: &str) -> Option<OwnedSemaphorePermit> {
+        // Nobody closes it.
+        Arc::clone(self.catching_up.get(caller)?).acquire_owned().await.ok()
     }
 
     /// Waits until nothing runs, but not for ever.

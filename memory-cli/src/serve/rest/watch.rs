@@ -2,14 +2,18 @@
 
 use std::collections::BTreeSet;
 use std::convert::Infallible;
+use std::sync::Arc;
 
 use axum::Extension;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderName, Uri, header};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
-use futures::StreamExt as _;
-use memory_core::{Change, Collection, Collections, Error, ErrorKind, MemoryQuery, Spaces, Watch, WatchFrom, Watched};
+use futures::{FutureExt as _, Stream, StreamExt as _};
+use memory_core::{
+    Change, ChangeKind, Changes, Collection, Collections, Error, ErrorKind, MemoryQuery, Spaces, Watch, WatchFrom,
+    Watched,
+};
 use serde::Serialize;
 
 use super::changes::{ChangeBody, WatchedName};
@@ -19,6 +23,9 @@ use crate::serve::extract::{Parameters, last_event_id};
 use crate::serve::problem::Problem;
 use crate::serve::state::Server;
 use crate::telemetry::PAYLOADS;
+
+/// A change, or why no more of them come.
+type Told = memory_core::Result<Change>;
 
 /// What is answered beside the events: no proxy keeps or changes them, and none waits for more of them.
 const HEADERS: [(HeaderName, &str); 2] =
@@ -65,6 +72,7 @@ pub(super) async fn watch(
         ErrorKind::LimitExceeded => Problem::too_many(error.message()),
         _ => error.into(),
     })?;
+    let changes = in_turn(changes, Arc::clone(&server), access.name.clone(), *watch.begins() == WatchFrom::Now);
     let (open, shows_ids) = (server.metrics.watch(), access.readable == Spaces::All);
     let told = move |change| {
         // Held as long as the stream is.
@@ -74,6 +82,19 @@ pub(super) async fn watch(
     let events = changes.map(told).take_until(server.stopping.clone().cancelled_owned());
     let keep_alive = KeepAlive::new().interval(server.limits.heartbeat);
     Ok((HEADERS, Sse::new(events).keep_alive(keep_alive)).into_response())
+}
+
+/// The changes of a watch, which catches up when it is its turn among those of its caller, unless there is nothing to catch up with.
+fn in_turn(changes: Changes, server: Server, caller: String, is_caught_up: bool) -> impl Stream<Item = Told> + Send {
+    let begin = async move {
+        let mut turn = if is_caught_up { None } else { server.limits.turn_to_catch_up(&caller).await };
+        changes.inspect(move |change| {
+            if matches!(change, Ok(Change { kind: ChangeKind::Reached, .. })) {
+                drop(turn.take());
+            }
+        })
+    };
+    begin.flatten_stream()
 }
 
 /// What is watched, as far as the caller may use it.
@@ -95,7 +116,7 @@ fn watched(of: WatchedName, named: BTreeSet<Collection>, access: &Access) -> mem
     Ok(of.of(collections))
 }
 
-fn event(change: memory_core::Result<Change>, shows_ids: bool) -> Event {
+fn event(change: Told, shows_ids: bool) -> Event {
     match change {
         Ok(Change { token, kind }) => {
             let body = ChangeBody::new(kind, shows_ids);
