@@ -15,7 +15,13 @@ from agent_memory import spaces
 
 README = Path(__file__).parents[1] / "README.md"
 EXAMPLES = re.findall(r"```python\n(.*?)```", README.read_text(), re.S)
-SAID = {0: "I adopted a cat", 2: "My birthday is on March 14\nAna has two cats\n", 3: "[{'text': 'I adopted a cat'}]", 5: "3"}
+SAID = {
+    0: "I adopted a cat",
+    2: "My birthday is on March 14\nAna has two cats\n",
+    3: "[{'text': 'I adopted a cat'}]",
+    4: "stored I adopted a cat\nAna has a cat\n",
+    6: "3",
+}
 
 
 @pytest.mark.parametrize("number", range(len(EXAMPLES)))
@@ -29,7 +35,7 @@ def test_an_example_of_the_readme(number: int, tmp_path: Path) -> None:
 
 
 def test_there_are_examples() -> None:
-    assert len(EXAMPLES) == 10
+    assert len(EXAMPLES) == 11
 
 
 MISSING = """

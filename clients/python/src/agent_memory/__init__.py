@@ -6,7 +6,7 @@
 ...     memory.recall("Who adopted a cat?", under="ana").hits
 """
 
-from ._calls import CLEAR, KEEP, NewDocument, NewMemory, Paged, Query, Question, Selection, Spaces
+from ._calls import CLEAR, KEEP, Conditions, NewDocument, NewMemory, Paged, Query, Question, Selection, Spaces
 from .aio import AsyncMemory
 from .client import Memory
 from .errors import (
@@ -29,6 +29,7 @@ from .errors import (
 )
 from .jsontext import JsonText
 from .models import (
+    Change,
     Document,
     DocumentPage,
     Explained,
@@ -47,13 +48,17 @@ from .models import (
     Unreadable,
     Updated,
 )
+from .watch import AsyncWatch, Watch
 
 __all__ = [
     "CLEAR",
     "KEEP",
     "AgentMemoryError",
     "AsyncMemory",
+    "AsyncWatch",
+    "Change",
     "Closed",
+    "Conditions",
     "Conflict",
     "Corrupt",
     "Document",
@@ -94,4 +99,5 @@ __all__ = [
     "Unreadable",
     "Unsupported",
     "Updated",
+    "Watch",
 ]

@@ -6,6 +6,7 @@ import asyncio
 import random
 import time
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
 import httpx
@@ -32,6 +33,9 @@ T = TypeVar("T")
 # The pause before attempt n is random, up to this many seconds times 2^n.
 _PAUSE = 0.1
 _LONGEST_PAUSE = 5.0
+_MOST_DOUBLINGS = 20
+# A pause behind an attempt that has brought something is up to 0.8 seconds.
+_KEPT = 2
 _ATTEMPTS = 6
 # These failures happen before anything is sent.
 _NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
@@ -56,11 +60,13 @@ _BY_STATUS: dict[int, type[AgentMemoryError]] = {
 class Attempts(Generic[T]):
     """The attempts of one call, within its deadline."""
 
-    def __init__(self, call: Call[T], server: str, seconds: float) -> None:
+    def __init__(self, call: Call[T], server: str, seconds: float, most: float = _ATTEMPTS) -> None:
         self.call = call
         self._writes = call.writes
         self._server = server
+        self._seconds = seconds
         self._end = time.monotonic() + seconds
+        self._most = most
         self._made = 0
         self._unknown = False
 
@@ -98,7 +104,7 @@ class Attempts(Generic[T]):
         except ValueError:
             body = None
         if not is_success or body is None:
-            raise self._problem(status, headers, body)
+            raise self.problem(body, status, headers)
         try:
             return self.call.read(Answer(status, body))
         except Unexpected as error:
@@ -115,24 +121,24 @@ class Attempts(Generic[T]):
         self._made += 1
         self._unknown |= error.outcome is Outcome.UNKNOWN
         may_repeat = error.outcome is Outcome.NOT_DONE or self.call.repeatable
-        if not (error.retryable and may_repeat) or self._made >= _ATTEMPTS:
+        if not (error.retryable and may_repeat) or self._made >= self._most:
             raise self._told(error)
-        pause = random.uniform(0, min(_PAUSE * 2**self._made, _LONGEST_PAUSE))
+        pause = random.uniform(0, min(_PAUSE * 2.0 ** min(self._made, _MOST_DOUBLINGS), _LONGEST_PAUSE))
         pause = max(pause, error.retry_after or 0.0)
         if time.monotonic() + pause >= self._end:
             raise self._told(error)
         return pause
 
-    def _unless_read(self) -> Outcome:
-        """What became of an attempt that the server may have carried out."""
-        return Outcome.UNKNOWN if self.call.writes else Outcome.NOT_DONE
+    def renew(self) -> None:
+        """Begins the deadline anew behind an attempt that has brought something. Short pauses stay, for what breaks again and again."""
+        self._end = time.monotonic() + self._seconds
+        self._made = min(self._made, _KEPT)
 
-    def _told(self, error: AgentMemoryError) -> AgentMemoryError:
-        if self._unknown and self._writes:
-            error.outcome = Outcome.UNKNOWN
-        return error
-
-    def _problem(self, status: int, headers: Mapping[str, str], body: Any) -> AgentMemoryError:
+    def problem(self, body: Any, status: int | None = None, headers: Mapping[str, str] = MappingProxyType({})) -> AgentMemoryError:
+        """The error that problem details tell of, with the status in them unless another is given."""
+        if status is None:
+            named = body.get("status") if isinstance(body, dict) else None
+            status = named if isinstance(named, int) else 500
         if not isinstance(body, dict) or not isinstance(body.get("detail"), str):
             return self._foreign(status)
         named = body.get("error")
@@ -150,6 +156,15 @@ class Attempts(Generic[T]):
             status=status,
             retry_after=_seconds(headers.get("retry-after")),
         )
+
+    def _unless_read(self) -> Outcome:
+        """What became of an attempt that the server may have carried out."""
+        return Outcome.UNKNOWN if self.call.writes else Outcome.NOT_DONE
+
+    def _told(self, error: AgentMemoryError) -> AgentMemoryError:
+        if self._unknown and self._writes:
+            error.outcome = Outcome.UNKNOWN
+        return error
 
     def _foreign(self, status: int) -> AgentMemoryError:
         """What somebody else answered, such as a proxy, who does not tell what became of the call."""

@@ -29,6 +29,7 @@ Names = str | Sequence[str]
 Time = int | datetime
 """Milliseconds since 1970 UTC, or a time with its zone."""
 Status = Literal["pending", "running", "completed", "failed", "observed"]
+Watched = Literal["memories", "documents", "both"]
 Expect = int | Literal["absent"]
 """The revision that must be in place, or ``"absent"``: there must be no such document."""
 
@@ -124,6 +125,10 @@ class Question(Spaces, OfLedger, total=False):
     """What holds records together: ``parent`` unless given, ``depth:N`` or ``metadata:KEY``."""
     speaker: str
     """The key of the metadata that names who speaks; ``speaker`` unless given."""
+
+
+class Conditions(Selection, OfLedger, total=False):
+    """Which records a watch tells of. Documents have no time, status or id among their conditions."""
 
 
 class NewMemory(TypedDict, total=False):
@@ -348,6 +353,13 @@ def health() -> Call[models.Health]:
     return Call("GET", "/v1/health", _model(models.Health))
 
 
+def watch(of: Watched, collection: Names | None, start: str, conditions: Conditions) -> Call[Answer]:
+    """Watches records. What is read of a stream is read elsewhere."""
+    given: dict[str, Any] = {"of": of, "collection": collection, "from": start}
+    params = _listed(given) + _params(Conditions, conditions)
+    return Call("GET", "/v1/watch", lambda answer: answer, params=params, headers={"Accept": "text/event-stream"})
+
+
 def new_id() -> str:
     """An id or key that nobody else makes."""
     return str(uuid.uuid4())
@@ -413,6 +425,10 @@ def following(query: Q, next: str) -> Q:
 
 def _params(of: type, given: Mapping[str, Any]) -> Params:
     _check_names(given, of.__annotations__)
+    return _listed(given)
+
+
+def _listed(given: Mapping[str, Any]) -> Params:
     params: Params = []
     for name, value in given.items():
         if value is None:

@@ -22,6 +22,9 @@ NO_AUTHORITIES = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 # Fewer requests than the server answers at once for one caller, so that none is turned away.
 _CONNECTIONS = 100
 
+STREAMS = {"limits": httpx.Limits(max_connections=None, max_keepalive_connections=0)}
+"""The options that a client for streams has instead: these take no connection from calls, and leave none behind."""
+
 
 def options(url: str, token: str | None) -> dict[str, Any]:
     """The options of an HTTP client for a server. One on this machine is never reached through a proxy."""
@@ -40,8 +43,9 @@ def options(url: str, token: str | None) -> dict[str, Any]:
             raise InvalidInput("the token has characters that no token has")
         headers["Authorization"] = f"Bearer {token}"
     limits = httpx.Limits(max_connections=_CONNECTIONS, max_keepalive_connections=_CONNECTIONS)
-    rest = {"verify": NO_AUTHORITIES} if is_local and parsed.scheme == "http" else {}
-    return {"base_url": url, "headers": headers, "limits": limits, "trust_env": not is_local, "timeout": None, **rest}
+    # Loaded once for both clients of a memory.
+    verify = NO_AUTHORITIES if is_local and parsed.scheme == "http" else httpx.create_ssl_context(trust_env=not is_local)
+    return {"base_url": url, "headers": headers, "limits": limits, "trust_env": not is_local, "timeout": None, "verify": verify}
 
 
 def request_of(http: httpx.Client | httpx.AsyncClient, call: Call[Any], seconds: float | None = None) -> httpx.Request:

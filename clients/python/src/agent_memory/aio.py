@@ -14,10 +14,11 @@ import httpx
 from . import _calls as calls
 from . import models
 from ._attempts import Attempts
-from ._calls import KEEP, Call, Expect, NewDocument, NewMemory, Paged, Query, Question, Selection, Status, Time
-from ._connection import TIMEOUT, error_of_unreadable, options, request_of
+from ._calls import KEEP, Call, Conditions, Expect, Names, NewDocument, NewMemory, Paged, Query, Question, Selection, Status, Time, Watched
+from ._connection import STREAMS, TIMEOUT, error_of_unreadable, options, request_of
 from ._server import Server
 from .errors import AgentMemoryError, Closed, NotFound
+from .watch import AsyncWatch
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
@@ -43,7 +44,9 @@ class AsyncMemory:
         self.url = url
         self.token = token
         self._timeout = timeout
-        self._http = httpx.AsyncClient(**options(url, token))
+        settings = options(url, token)
+        self._http = httpx.AsyncClient(**settings)
+        self._streams = httpx.AsyncClient(**{**settings, **STREAMS})
 
     @classmethod
     @asynccontextmanager
@@ -68,8 +71,9 @@ class AsyncMemory:
         return cls(url, token, timeout=timeout)
 
     async def close(self) -> None:
-        """Closes the connections. Does nothing the second time."""
+        """Closes the connections, and ends the watches. Does nothing the second time."""
         await self._http.aclose()
+        await self._streams.aclose()
 
     async def __aenter__(self) -> Self:
         return self
@@ -230,6 +234,19 @@ class AsyncMemory:
     async def collections(self) -> list[str]:
         """The collections that hold a document, as far as the token may use them."""
         return await self._do(calls.collections())
+
+    def watch(
+        self, *, of: Watched = "memories", collection: Names | None = None, start: str = "now", **conditions: Unpack[Conditions]
+    ) -> AsyncWatch:
+        """Watches the records of some spaces, as :meth:`Memory.watch`.
+
+        >>> async with memory.watch(under="guild1", start="start") as changes:    # doctest: +SKIP
+        ...     async for change in changes:
+        ...         ...
+        """
+        if self._http.is_closed:
+            raise Closed("this client was closed")
+        return AsyncWatch(self._streams, calls.watch(of, collection, start, conditions), self.url, self._timeout)
 
     async def health(self) -> models.Health:
         """How the engine is."""

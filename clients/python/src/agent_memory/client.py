@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
+import weakref
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
 from types import TracebackType
@@ -14,10 +16,11 @@ import httpx
 from . import _calls as calls
 from . import models
 from ._attempts import Attempts
-from ._calls import KEEP, Call, Expect, NewDocument, NewMemory, Paged, Query, Question, Selection, Status, Time
-from ._connection import TIMEOUT, error_of_unreadable, options, request_of
+from ._calls import KEEP, Call, Conditions, Expect, Names, NewDocument, NewMemory, Paged, Query, Question, Selection, Status, Time, Watched
+from ._connection import STREAMS, TIMEOUT, error_of_unreadable, options, request_of
 from ._server import Server
 from .errors import AgentMemoryError, Closed, NotFound
+from .watch import Watch
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
@@ -39,7 +42,11 @@ class Memory:
         self.token = token
         self._timeout = timeout
         self._server = server
-        self._http = httpx.Client(**options(url, token))
+        settings = options(url, token)
+        self._http = httpx.Client(**settings)
+        self._streams = httpx.Client(**{**settings, **STREAMS})
+        self._watches: weakref.WeakSet[Watch] = weakref.WeakSet()
+        self._watching = threading.Lock()
 
     @classmethod
     def open(cls, database: str | os.PathLike[str], *, timeout: float = TIMEOUT) -> Self:
@@ -63,8 +70,13 @@ class Memory:
         return cls(url, token, timeout=timeout)
 
     def close(self) -> None:
-        """Closes the connections, and ends the server of :meth:`open`. Does nothing the second time."""
+        """Closes the connections, ends the watches, and the server of :meth:`open`. Does nothing the second time."""
         self._http.close()
+        with self._watching:
+            watches = list(self._watches)
+        for watch in watches:
+            watch.close()
+        self._streams.close()
         if self._server is not None:
             self._server.stop()
 
@@ -260,6 +272,27 @@ class Memory:
     def collections(self) -> list[str]:
         """The collections that hold a document, as far as the token may use them."""
         return self._do(calls.collections())
+
+    def watch(
+        self, *, of: Watched = "memories", collection: Names | None = None, start: str = "now", **conditions: Unpack[Conditions]
+    ) -> Watch:
+        """Watches the records of some spaces: an iterator over what is stored, updated and removed, as it is committed.
+
+        The spaces and conditions are those of :meth:`query`; ``of`` says whether memories, ``documents`` or ``both`` are watched, and
+        ``collection`` which documents, or all. ``start`` is ``now``, or ``start``: a snapshot of what is there, and then what changes,
+        without a gap; or the ``token`` of a change, to go on behind it.
+
+            >>> with memory.watch(under="guild1", start="start") as changes:    # doctest: +SKIP
+            ...     for change in changes:
+            ...         ...
+        """
+        call = calls.watch(of, collection, start, conditions)
+        with self._watching:
+            if self._http.is_closed:
+                raise Closed("this client was closed")
+            watch = Watch(self._streams, call, self.url, self._timeout)
+            self._watches.add(watch)
+        return watch
 
     def health(self) -> models.Health:
         """How the engine is."""

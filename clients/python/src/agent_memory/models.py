@@ -208,6 +208,29 @@ class Hit(Neighbour):
     """The terms of the question that it holds, if ``explain`` asked for them."""
 
 
+class Change(Neighbour):
+    """What a watch tells: a record that has changed, as it is now, or how far the watch is.
+
+    A newer server may tell of kinds that are not named here: pass over them.
+    """
+
+    token: str
+    """Goes on behind this change, as the ``start`` of a watch of the same records. It survives restarts."""
+    kind: str
+    """What has happened.
+
+    ``stored`` and ``updated``: the ``memory`` or ``document`` is new, or has changed. ``removed``: the document is gone. ``left``: the
+    record has changed and is not among those that are watched now; it may be one that was never told of. ``unreadable``: the record has
+    changed and can't be read. ``reached``: everything up to here was told. ``progress``: the watch has come this far, and there is more.
+    """
+    id: str | None = None
+    """Which record was removed, has left, or can't be read."""
+    collection: str | None = None
+    """The collection of the document with this ``id``; ``None`` for a memory."""
+    reason: str | None = None
+    """Why the record can't be read."""
+
+
 class Explained(Model):
     """By what the parts of the scores were divided: the best of each in this answer."""
 
