@@ -3,18 +3,16 @@ import { AbortedError, type MemoryError, type Outcome, TimeoutError } from "./er
 /** The end of a call: after a time, or when the caller's signal says so. */
 export class Deadline {
   readonly #controller = new AbortController();
-  readonly #timer: ReturnType<typeof setTimeout>;
-  readonly #end: number;
   readonly #signal: AbortSignal | undefined;
   readonly #onAbort = () => this.#controller.abort();
+  #timer: ReturnType<typeof setTimeout> | undefined;
+  #timeout = 0;
+  #end = 0;
+  #isOver = false;
 
   /** `timeout` is in milliseconds. */
-  constructor(
-    readonly timeout: number,
-    signal: AbortSignal | undefined,
-  ) {
-    this.#end = performance.now() + timeout;
-    this.#timer = setTimeout(() => this.#controller.abort(), Math.min(timeout, 2 ** 31 - 1));
+  constructor(timeout: number, signal: AbortSignal | undefined) {
+    this.restart(timeout);
     this.#signal = signal;
     if (signal?.aborted) this.#controller.abort();
     signal?.addEventListener("abort", this.#onAbort);
@@ -25,8 +23,14 @@ export class Deadline {
     return this.#controller.signal;
   }
 
+  /** Whether the call has ended, for whatever reason. */
   get hasPassed(): boolean {
     return this.#controller.signal.aborted;
+  }
+
+  /** Whether it was the time that has ended it. */
+  get isOver(): boolean {
+    return this.#isOver;
   }
 
   /** How many milliseconds are left. */
@@ -39,7 +43,7 @@ export class Deadline {
     if (this.#signal?.aborted) {
       return new AbortedError("the call was aborted", { outcome, cause: this.#signal.reason });
     }
-    return new TimeoutError(`the call took longer than ${this.timeout} ms`, { outcome });
+    return new TimeoutError(`the call took longer than ${Math.round(this.#timeout)} ms`, { outcome });
   }
 
   /** Resolves after a pause in milliseconds, or when the call ends. */
@@ -57,9 +61,32 @@ export class Deadline {
     });
   }
 
+  /** Begins the time anew, with so many milliseconds. */
+  restart(timeout: number): void {
+    this.stop();
+    this.#timeout = timeout;
+    this.#end = performance.now() + timeout;
+    const over = () => {
+      this.#isOver = true;
+      this.#controller.abort();
+    };
+    this.#timer = setTimeout(over, Math.min(timeout, 2 ** 31 - 1));
+  }
+
+  /** Stops the time until it begins anew. */
+  stop(): void {
+    clearTimeout(this.#timer);
+  }
+
   /** Lets go of the timer and the caller's signal. */
   release(): void {
-    clearTimeout(this.#timer);
+    this.stop();
     this.#signal?.removeEventListener("abort", this.#onAbort);
+  }
+
+  /** Ends the requests of the call, and lets go of everything. */
+  end(): void {
+    this.release();
+    this.#controller.abort();
   }
 }

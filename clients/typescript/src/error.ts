@@ -97,6 +97,9 @@ export class TimeoutError extends errorOf("Timeout") {}
 /** The caller's signal ended the call. Its `name` is `AbortError`, and its `cause` the reason of the signal. */
 export class AbortedError extends errorOf("Aborted") {}
 
+/** The feed has lost changes behind the token of a watch: begin anew with a snapshot. */
+export class FeedResetError extends errorOf("FeedReset") {}
+
 /** This client has been closed. */
 export class ClosedError extends errorOf("Closed") {}
 
@@ -109,6 +112,7 @@ const CLASSES: Partial<Record<ErrorKind, ErrorClass>> = {
   Unauthorized: UnauthorizedError,
   Unavailable: UnavailableError,
   Timeout: TimeoutError,
+  FeedReset: FeedResetError,
   Aborted: AbortedError,
   Closed: ClosedError,
 };

@@ -4,6 +4,7 @@ export {
   ClosedError,
   ConflictError,
   type ErrorKind,
+  FeedResetError,
   InvalidInputError,
   LimitExceededError,
   MemoryError,

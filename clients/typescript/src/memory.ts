@@ -4,6 +4,7 @@ import { InvalidInputError, NotFoundError } from "./error.js";
 import type { Json } from "./json.js";
 import { type CallOptions, type ConnectOptions, Transport } from "./transport.js";
 import type {
+  Change,
   Health,
   Hit,
   MemoryOptions,
@@ -19,7 +20,9 @@ import type {
   SpacesOptions,
   StoredMemory,
   Updated,
+  WatchQuery,
 } from "./types.js";
+import { changes } from "./watch.js";
 
 /** How `Memory.open` starts its server. */
 export interface OpenOptions extends Omit<ConnectOptions, "token" | "fetch"> {
@@ -110,6 +113,18 @@ export class Memory {
     return { ...recalled, hits: recalled.hits.map((hit) => ({ before: [], after: [], ...hit })) };
   }
 
+  /**
+   * The changes of some records, as they are committed, one after the other, without end. It begins with the first `next()`, whose answer
+   * says that what is committed from then on comes. To leave the loop closes the connection, `signal` ends it with an `AbortedError`, and
+   * `close` ends the loop.
+   *
+   * A connection that breaks, or on which nothing comes for 45 seconds, is replaced by one that goes on behind the last change, again and
+   * again until `timeout` is over. A change may come more than once. `FeedResetError` means to begin anew with `from: "start"`.
+   */
+  watch(query: WatchQuery, options: CallOptions = {}): AsyncGenerator<Change, void, undefined> {
+    return changes(this.#transport, query, options);
+  }
+
   /** The documents of a collection, whose name has 1 to 64 characters of `[a-z0-9_-]`. */
   documents(collection: string): Documents {
     return new Documents(this.#transport, collection);
@@ -145,7 +160,7 @@ export class Memory {
     return (await this.#transport.call({ method: "GET", path: "/v1/health", repeatable: true }, options)) as Health;
   }
 
-  /** Refuses further calls, and ends the server that `open` has started once it has answered what it was asked. */
+  /** Refuses further calls, ends the watches, and ends the server that `open` has started once it has answered what it was asked. */
   async close(): Promise<void> {
     this.#transport.close();
     await this.#server?.close();

@@ -1004,6 +1004,98 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/watch": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Tells what changes, until the client leaves.
+         * @description The `event` of each event is the `kind` of its `data`, and its `id` goes on behind it, as `Last-Event-ID` or `from`. An error behind the
+         *     beginning is an event `error` with a problem as `data`, and the stream ends; a stream that ends without one was cut, and may go on. Where
+         *     the feed has lost what came behind an id, the answer or the event is the problem `FeedReset` (410): begin anew with `from=start`.
+         */
+        get: {
+            parameters: {
+                query?: {
+                    /** @description The space with this id. */
+                    space?: string[];
+                    /** @description This space and all below it: the safe choice to keep tenants apart. */
+                    under?: string[];
+                    /** @description Spaces that start with these bytes; `guild1` also finds `guild12`. */
+                    prefix?: string[];
+                    /** @description Spaces that match a pattern of `*`, `?` and `[a-z]` as a whole. */
+                    glob?: string[];
+                    /** @description Spaces in which a regular expression finds something. */
+                    regex?: string[];
+                    /** @description Every space. */
+                    all?: boolean;
+                    /** @description A condition, as in `metadata.topic = 'rust' AND text ILIKE '%birthday%'`. */
+                    where?: string;
+                    /** @description Words of which a record holds at least one. */
+                    text?: string;
+                    /** @description Created after this many milliseconds since 1970 UTC, exclusively. */
+                    after?: number;
+                    /** @description Created before this, exclusively. */
+                    before?: number;
+                    /** @description Of this status, or of another that is named. */
+                    status?: ("pending" | "running" | "completed" | "failed" | "observed")[];
+                    /** @description Leaves out this memory. */
+                    exclude?: string[];
+                    /** @description `memories` by default. */
+                    of?: "memories" | "documents" | "both";
+                    /** @description Documents of this collection, or of another that is named; by default of all that may be used. */
+                    collection?: string[];
+                    /** @description `now` (the default); `start`, with all that is there before what changes; or the `id` of an event of the same watch. */
+                    from?: string;
+                };
+                header?: {
+                    /** @description The `id` of the last event that came; wins over `from` */
+                    "Last-Event-ID"?: string | null;
+                };
+                path?: never;
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "text/event-stream": components["schemas"]["Change"];
+                    };
+                };
+                /** @description The request is refused */
+                "4XX": {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+                /** @description The request failed */
+                "5XX": {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+            };
+        };
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
 }
 export type webhooks = Record<string, never>;
 export interface components {
@@ -1017,6 +1109,23 @@ export interface components {
             /** @description At most 10,000. */
             memories: components["schemas"]["NewMemoryBody"][];
         };
+        /** @description One change. Which of its members are there depends on its kind. */
+        Change: {
+            /** @description The collection of a document that was removed or has left. */
+            collection?: string | null;
+            document?: components["schemas"]["Document"] | null;
+            /** @description The id of a record that was removed, has left or can't be read; of the latter only for who may read every space. */
+            id?: string | null;
+            kind: components["schemas"]["ChangeName"];
+            memory?: components["schemas"]["Memory"] | null;
+            /** @description Why a record can't be read. */
+            reason?: string | null;
+        };
+        /**
+         * @description What a change tells.
+         * @enum {string}
+         */
+        ChangeName: "stored" | "updated" | "removed" | "left" | "unreadable" | "progress" | "reached";
         /** @description The collections that hold a document, as far as they may be used. */
         CollectionsBody: {
             collections: string[];

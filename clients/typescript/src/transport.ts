@@ -50,6 +50,7 @@ export class Transport {
   readonly #retries: number;
   readonly #fetch: typeof fetch;
   readonly #advice: string;
+  readonly #streams = new Set<Deadline>();
   #isClosed = false;
 
   /** `advice` says what to do when the server is not there. */
@@ -65,16 +66,39 @@ export class Transport {
     this.#fetch = options.fetch ?? ((input, init) => fetch(input, init));
   }
 
-  /** Refuses all further calls. */
+  /** Refuses all further calls, and ends the streams. */
   close(): void {
     this.#isClosed = true;
+    for (const stream of this.#streams) stream.end();
+  }
+
+  get isClosed(): boolean {
+    return this.#isClosed;
+  }
+
+  /** The end of a connection without an end of its own: as a call's, and when the client is closed. Whoever gets it calls `endStream`. */
+  beginStream(timeout: number, signal: AbortSignal | undefined): Deadline {
+    const stream = new Deadline(timeout, signal);
+    this.#streams.add(stream);
+    return stream;
+  }
+
+  endStream(stream: Deadline): void {
+    this.#streams.delete(stream);
+    stream.end();
+  }
+
+  /** How long a call may take, in milliseconds. Refuses calls of a client that is closed. */
+  timeoutOf(options: CallOptions): number {
+    if (this.#isClosed) throw new ClosedError("this client is closed");
+    const timeout = options.timeout ?? this.#timeout;
+    if (!(timeout > 0)) throw new InvalidInputError("a timeout is a number of milliseconds above 0");
+    return timeout;
   }
 
   /** The answer to a request, with retries until the deadline. */
   async call(request: Request, options: CallOptions = {}): Promise<unknown> {
-    if (this.#isClosed) throw new ClosedError("this client is closed");
-    const timeout = options.timeout ?? this.#timeout;
-    if (!(timeout > 0)) throw new InvalidInputError("a timeout is a number of milliseconds above 0");
+    const timeout = this.timeoutOf(options);
     // Before the first attempt, so that each attempt sends the same bytes.
     const body = request.body === undefined ? undefined : writeJson(request.body);
     const deadline = new Deadline(timeout, options.signal);
@@ -98,30 +122,43 @@ export class Transport {
     }
   }
 
-  async #attempt(request: Request, body: string | undefined, deadline: Deadline): Promise<unknown> {
+  /** One attempt as far as the headers of its response; a `Failure` where it is refused, or where none comes. */
+  async open(request: Request, body: string | undefined, deadline: Deadline): Promise<Response | Failure> {
     const headers: Record<string, string> = { Accept: "application/json", ...request.headers };
     if (body !== undefined) headers["Content-Type"] = "application/json";
     if (this.#token !== undefined) headers["Authorization"] = `Bearer ${this.#token}`;
-    const unknown: Outcome = request.method === "GET" ? "NotDone" : "Unknown";
+    const unknown = unlessRead(request);
     const url = this.#base + request.path + queryString(request.query);
-    let response: Response;
-    let text: string;
+    const { method } = request;
     try {
-      const { method } = request;
-      response = await this.#fetch(url, {
+      const response = await this.#fetch(url, {
         method,
         headers,
         signal: deadline.signal,
         redirect: "manual",
         ...(body === undefined ? {} : { body }),
       });
+      return response.ok ? response : new Failure(refusal(response, await response.text(), unknown), retryAfter(response));
+    } catch (cause) {
+      return this.broken(cause, unknown, deadline);
+    }
+  }
+
+  /** Why an attempt has no whole response. */
+  broken(cause: unknown, unknown: Outcome, deadline: Deadline): Failure {
+    return new Failure(deadline.hasPassed ? deadline.error(unknown) : this.#unreachable(cause, unknown));
+  }
+
+  async #attempt(request: Request, body: string | undefined, deadline: Deadline): Promise<unknown> {
+    const response = await this.open(request, body, deadline);
+    if (response instanceof Failure || response.status === 204) return response instanceof Failure ? response : undefined;
+    const unknown = unlessRead(request);
+    let text: string;
+    try {
       text = await response.text();
     } catch (cause) {
-      if (deadline.hasPassed) return new Failure(deadline.error(unknown));
-      return new Failure(this.#unreachable(cause, unknown));
+      return this.broken(cause, unknown, deadline);
     }
-    if (!response.ok) return new Failure(refusal(response, text, unknown), retryAfter(response));
-    if (response.status === 204) return undefined;
     try {
       return parseJson(text);
     } catch {
@@ -141,11 +178,16 @@ export class Transport {
 }
 
 /** What an attempt came to, and how many milliseconds the server wants to be left alone. */
-class Failure {
+export class Failure {
   constructor(
     readonly error: MemoryError,
     readonly retryAfter?: number | undefined,
   ) {}
+}
+
+/** What became of an attempt that the server may have carried out. */
+function unlessRead(request: Request): Outcome {
+  return request.method === "GET" ? "NotDone" : "Unknown";
 }
 
 function checkedBase(url: string | URL): string {
@@ -182,14 +224,24 @@ function queryString(query: object | undefined): string {
 /** Why the server refused, by its problem details; else by the status. */
 function refusal(response: Response, text: string, unknown: Outcome): MemoryError {
   const { status } = response;
-  const problem = problemIn(response, text);
-  if (problem === undefined) {
-    // A proxy speaks for the server here, and does not say whether the request arrived.
-    const isRefusal = status >= 400 && status < 500;
-    const [kind, outcome] = [kindOf(status), isRefusal ? "NotDone" : unknown] as const;
-    const retryable = status === 429 || status === 502 || status === 503 || status === 504;
-    return MemoryError.of(kind, `the server answers with status ${status} and without a reason`, { outcome, status, retryable });
-  }
+  const isProblem = response.headers.get("content-type")?.startsWith("application/problem+json") === true;
+  const problem = isProblem ? problemIn(text) : undefined;
+  if (problem !== undefined) return errorOf(problem, status, unknown);
+  // A proxy speaks for the server here, and does not say whether the request arrived.
+  const isRefusal = status >= 400 && status < 500;
+  const [kind, outcome] = [kindOf(status), isRefusal ? "NotDone" : unknown] as const;
+  const retryable = status === 429 || status === 502 || status === 503 || status === 504;
+  return MemoryError.of(kind, `the server answers with status ${status} and without a reason`, { outcome, status, retryable });
+}
+
+/** The error of the problem details in an event. */
+export function errorOfProblem(text: string): MemoryError {
+  const problem = problemIn(text);
+  if (problem !== undefined) return errorOf(problem, Number(problem.status), "NotDone");
+  return MemoryError.of("Unexpected", "the server has ended the stream without a reason");
+}
+
+function errorOf(problem: Problem, status: number, unknown: Outcome): MemoryError {
   const kind = (problem.error as ErrorKind | undefined) ?? kindOf(status);
   const outcome = problem.outcome === "unknown" ? unknown : "NotDone";
   const isUnknownPath = problem.error === undefined && (status === 404 || status === 405);
@@ -199,13 +251,13 @@ function refusal(response: Response, text: string, unknown: Outcome): MemoryErro
 
 interface Problem {
   readonly detail: string;
+  readonly status?: number;
   readonly error?: string;
   readonly outcome?: string;
   readonly retryable?: boolean;
 }
 
-function problemIn(response: Response, text: string): Problem | undefined {
-  if (!response.headers.get("content-type")?.startsWith("application/problem+json")) return undefined;
+function problemIn(text: string): Problem | undefined {
   try {
     const problem = JSON.parse(text) as Partial<Problem> | null;
     return typeof problem?.detail === "string" ? (problem as Problem) : undefined;
@@ -254,6 +306,6 @@ function retryAfter(response: Response): number | undefined {
 }
 
 /** A random pause, of which the upper bound doubles with each attempt. */
-function jittered(attempt: number): number {
+export function jittered(attempt: number): number {
   return Math.random() * Math.min(PAUSES.longest, PAUSES.first * 2 ** attempt);
 }

@@ -246,3 +246,61 @@ export interface Recalled {
   /** By what the parts were divided, with `explain`. */
   readonly explained?: Schemas["ExplainedBody"];
 }
+
+/** What is watched, and from where on. */
+export interface WatchQuery extends Spaces, Search, LedgerConditions {
+  /** `memories` unless given. Documents have no time, status or id among their conditions. */
+  readonly of?: "memories" | "documents" | "both";
+  /** The collections of the documents; all unless given. */
+  readonly collection?: string | readonly string[];
+  /**
+   * `now` unless given; `start`, a snapshot of what is there and then what changes, without a gap; or the `token` of a change, to go on
+   * behind it in a watch of the same records.
+   */
+  readonly from?: string;
+}
+
+/**
+ * A change of a record that is watched, as it is now, or how far the watch is. Its `token` goes on behind it, also after a restart.
+ *
+ * A newer server may tell of kinds that are not named here: pass over them.
+ */
+export type Change = { readonly token: string } & (ChangedMemory | ChangedDocument | GoneRecord | UnreadableRecord | WatchProgress);
+
+/** A memory that is new or has changed. */
+export interface ChangedMemory {
+  readonly kind: "stored" | "updated";
+  readonly memory: StoredMemory;
+  readonly document?: never;
+}
+
+/** A document that is new or has changed. */
+export interface ChangedDocument {
+  readonly kind: "stored" | "updated";
+  readonly document: StoredDocument;
+  readonly memory?: never;
+}
+
+/**
+ * A document that was removed, or a record that has changed and is not among those that are watched now. The latter may be one that was
+ * never told of.
+ */
+export interface GoneRecord {
+  readonly kind: "removed" | "left";
+  readonly id: string;
+  /** Of a document; a memory has none. */
+  readonly collection?: string;
+}
+
+/** A record that has changed and can't be read. */
+export interface UnreadableRecord {
+  readonly kind: "unreadable";
+  readonly reason: string;
+  /** For a caller who may read every space. */
+  readonly id?: string;
+}
+
+/** `reached`: everything up to here was told. `progress`: the watch has come this far, and there is more. */
+export interface WatchProgress {
+  readonly kind: "reached" | "progress";
+}

@@ -11,6 +11,7 @@ const EXPECTED = [
   /^{ text: 'I adopted a cat' }\n$/,
   /^sqlite\n$/,
   /^2 { seen: true, topic: 'pets' }\nguild1-general-ana-m1 { text: 'I adopted a cat' }\n\[ 'pets' \]\n$/,
+  /^{ text: 'I adopted a cat' } true\n$/,
   /^somebody else was faster\n$/,
   /^app\/user%2D1\/Zo%C3%AB%2Fa\n$/,
   /^\[ { type: 'text', text: 'Noted\.' } \]\n$/,
