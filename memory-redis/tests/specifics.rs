@@ -48,6 +48,10 @@ fn main() -> ExitCode {
         trial("redis::a_restore_brings_back_a_row_that_was_lost", || run(a_restore_brings_back_a_row_that_was_lost())),
         trial("redis::a_damaged_row_is_reported_on_one_page", || run(a_damaged_row_is_reported_on_one_page())),
         trial("redis::a_feed_that_is_gone_begins_anew", || run(a_feed_that_is_gone_begins_anew())),
+        trial(
+            "redis::an_operator_says_how_many_changes_are_kept",
+            || run(an_operator_says_how_many_changes_are_kept()),
+        ),
         trial("redis::what_is_refused_leaves_no_change", || run(what_is_refused_leaves_no_change())),
         trial("redis::a_token_of_a_lost_change_is_reset_behind_a_slow_clock", || {
             run(a_token_of_a_lost_change_is_reset_behind_a_slow_clock())
@@ -688,6 +692,24 @@ async fn a_feed_that_is_gone_begins_anew() -> Case {
         provider.store(event("b", 2)).await?;
         let change = changes.next().await.expect("goes on")?;
         assert!(matches!(change.kind, ChangeKind::Stored(_)), "{:?}", change.kind);
+    }
+    Ok(())
+}
+
+/// As many entries are kept as the writer was opened with.
+async fn an_operator_says_how_many_changes_are_kept() -> Case {
+    let server = LocalRedis::start()?;
+    let fill = "for entry = 1, 250000 do redis.call('XADD', KEYS[1], '*', 'w', '') end";
+    let count = || server.command(&["XLEN", "{agent_memory}:feed"]).map(|count| count.parse::<u32>());
+    let many = open(RedisConfig::from_url(&format!("{}?kept_changes=200000", server.url()))?).await?;
+    let usual = open(RedisConfig::from_url(&server.url())?).await?;
+    server.command(&["EVAL", fill, "1", "{agent_memory}:feed"])?;
+    for (provider, kept) in [(many, 200_000), (usual, 100_000)] {
+        // The server drops some thousands at once, and whole nodes of its tree.
+        for time in 0..30 {
+            provider.store(event("a", time)).await?;
+        }
+        assert!((kept..kept + 200).contains(&count()??), "{:?}", count());
     }
     Ok(())
 }

@@ -111,6 +111,7 @@ fn unknown_parameters_are_refused_by_name() {
     for (url, named) in [
         ("sqlite://x.db?mode=ro", "mode"),
         ("sqlite://x.db?readers=0", "readers"),
+        ("sqlite://x.db?kept_changes=99999", "kept_changes"),
         ("sqlite://x.db?deadline_ms=soon", "deadline_ms"),
         ("sqlite://x.db?language=klingon", "language"),
         ("sqlite://x.db?text_index=all", "text_index"),
