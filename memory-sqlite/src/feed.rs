@@ -181,14 +181,16 @@ pub(crate) fn changes(connection: &Connection, after: &FeedPosition, most: usize
         while let Some(memory) = memories.next().map_err(native)? {
             found += 1;
             reached = Place { seq, number: column::<i64>(memory, 0)? - first, epoch };
-            // What has an impossible id can't be named.
-            let Ok(id) = column::<[u8; 16]>(memory, 1) else { continue };
-            let write = FeedWrite::Memory { id: MemoryId::from_bytes(id), space: text(memory, 2)?.to_owned() };
+            // What has an impossible id can't be named, and what has an impossible space is in no scope.
+            let (Ok(id), Ok(space)) = (column::<[u8; 16]>(memory, 1), text(memory, 2)) else { continue };
+            let write = FeedWrite::Memory { id: MemoryId::from_bytes(id), space: space.to_owned() };
             entries.push(FeedEntry { position: reached.to_position()?, write });
         }
-        if found < wanted {
-            reached = Place { seq, number: last - first, epoch };
+        if found == wanted {
+            // Some of them may have been passed over, and others of the row be left.
+            break;
         }
+        reached = Place { seq, number: last - first, epoch };
     }
     let reached = reached.to_position()?;
     let is_end = reached == newest(connection)?;
@@ -243,10 +245,9 @@ impl Place {
 
 /// What was done to the document of a row; `None` where it can't be named.
 fn document_of(row: &Row<'_>) -> Result<Option<FeedWrite>> {
-    let (Ok(collection), Ok(id)) = (Collection::parse(text(row, 4)?), DocumentId::parse(text(row, 5)?)) else {
-        return Ok(None);
-    };
-    let space = text(row, 6)?.to_owned();
+    let (collection, id) = (text(row, 4).and_then(Collection::parse), text(row, 5).and_then(DocumentId::parse));
+    let (Ok(collection), Ok(id), Ok(space)) = (collection, id, text(row, 6)) else { return Ok(None) };
+    let space = space.to_owned();
     Ok(Some(match column::<Option<i64>>(row, 8)? {
         Some(revision) => {
             let revision = u64::try_from(revision).unwrap_or_default();
@@ -331,5 +332,41 @@ mod tests {
         }
         let is_there = places.iter().map(|place| changes(&session.connection, place, 1).is_ok());
         assert_eq!(is_there.collect::<Vec<_>>(), [true, true, false, false]);
+    }
+
+    /// It hides no other, whichever page it is on.
+    #[test]
+    fn a_damaged_row_is_passed_over() {
+        let (mut session, mut feed) = (opened(), Feed::default());
+        let connection = |session: &Session, sql: &str| session.connection.execute(sql, []).expect("done");
+        let begin = newest(&session.connection).expect("a place");
+        for seq in 1..=20 {
+            let memory = "INSERT INTO memories (seq, id, slot, status, revision, space_id, metadata, trigger)
+                VALUES (?1, CAST(printf('%016d', ?1) AS BLOB), ?1, 'completed', 1, 'a', '{}', '1')";
+            session.connection.execute(memory, [seq]).expect("stored");
+            feed.note_memory(seq);
+            if seq >= 19 {
+                write(&mut session, &mut feed);
+            }
+        }
+        connection(&session, "UPDATE memories SET id = x'00' WHERE seq = 3");
+        connection(&session, "UPDATE memories SET space_id = CAST(x'ff41' AS TEXT) WHERE seq IN (4, 11)");
+        for most in [1, 2, 3, 7, 100] {
+            let (mut place, mut told) = (begin.clone(), Vec::new());
+            loop {
+                let page = changes(&session.connection, &place, most).expect("a page");
+                told.extend(page.entries.iter().filter_map(|entry| match &entry.write {
+                    FeedWrite::Memory { id, .. } => str::from_utf8(id.as_bytes()).ok()?.parse::<u8>().ok(),
+                    _ => None,
+                }));
+                if page.is_end {
+                    break;
+                }
+                assert!(page.reached > place, "a page that does not come on");
+                place = page.reached;
+            }
+            let due: Vec<_> = (1..=20).filter(|seq| ![3, 4, 11].contains(seq)).collect();
+            assert_eq!(told, due, "by pages of {most}");
+        }
     }
 }
