@@ -12,7 +12,7 @@ use memory_core::{Collection, DocumentId, Error, MemoryId, Result};
 use sqlx::postgres::PgRow;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 use uuid::Uuid;
 
 use crate::connection::{Connections, Session};
@@ -25,6 +25,8 @@ const UNHEARD: Duration = Duration::from_secs(1);
 const LISTENS: Duration = Duration::from_secs(5);
 /// How often a process that writes looks whether the feed has rows to drop.
 const BETWEEN_TRIMS: Duration = Duration::from_secs(10);
+/// After how long a server does not answer any more; then another one may be there.
+const UNANSWERED: Duration = Duration::from_secs(10);
 /// How often it is looked what has changed, where nobody tells.
 const LOOK: Duration = Duration::from_secs(1);
 /// How often it is looked whether the transaction has ended that holds rows back.
@@ -109,10 +111,11 @@ async fn follow_writes(connections: Arc<Connections>, kept: KeptChanges, mut wri
     let mut next_trim = Instant::now();
     while written.changed().await.is_ok() {
         // Where that fails, others look by themselves.
-        let is_heard = connections.ask(|on| &on.tell_changes).await.and_then(|row| column(&row, 0)).unwrap_or(false);
+        let told = timeout(UNANSWERED, connections.ask(|on| &on.tell_changes)).await;
+        let is_heard = told.is_ok_and(|row| row.and_then(|row| column(&row, 0)).unwrap_or(false));
         if Instant::now() >= next_trim {
             // Where that fails, there is another time.
-            while trim(&connections, kept).await.unwrap_or(false) {}
+            while timeout(UNANSWERED, trim(&connections, kept)).await.is_ok_and(|trimmed| trimmed.unwrap_or(false)) {}
             next_trim = Instant::now() + BETWEEN_TRIMS;
         }
         sleep(if is_heard { BETWEEN_NOTICES } else { UNHEARD }).await;
@@ -178,8 +181,8 @@ enum Noted {
 /// The next entries behind a place.
 pub(crate) async fn changes(session: &mut Session, after: &FeedPosition, most: usize) -> Result<FeedPage> {
     let place = Place::parse(after).ok_or_else(Error::feed_reset)?;
-    let statement = session.statement(|on| &on.changes).bind(place.xid).bind(place.seq).bind(most as i64 + 1);
-    let rows = session.rows(statement).await?;
+    let statement = session.statement(|on| &on.changes).bind(place.xid).bind(place.seq);
+    let rows = session.rows(statement.bind(most as i64 + 1).bind(most as i64 + place.number)).await?;
     // The feed has everything behind the place as long as it has that, since it drops the oldest first.
     let first = rows.first().ok_or_else(Error::feed_reset)?;
     if (Place { number: place.number, ..Place::of(first)? }) != place {

@@ -124,7 +124,8 @@ statements! {
         LEFT JOIN pg_prepared_xacts prepared ON prepared.transaction = locks.xid
         LIMIT 1";
 
-    /// Paths come as the texts of arrays, since an array of arrays would have to have as many of each.
+    /// Paths come as the texts of arrays, since an array of arrays would have to have as many of each. A row of the feed has few ids, so that a
+    /// page of it needs no more than it tells.
     insert_memories: "
         WITH given AS MATERIALIZED (
             SELECT id, created_at, updated_at, revision, status, space_id, idempotency_key, metadata, trigger, context,
@@ -138,7 +139,9 @@ statements! {
             SELECT id, created_at, updated_at, revision, status, space_id, idempotency_key, metadata, trigger, context{path_values}
             FROM given
             ON CONFLICT DO NOTHING RETURNING id),
-        noted AS (INSERT INTO {schema}.changes (memories) SELECT array_agg(id) FROM stored HAVING count(*) > 0)
+        noted AS (
+            INSERT INTO {schema}.changes (memories) SELECT array_agg(id)
+            FROM (SELECT id, (row_number() OVER () - 1) / 64 AS part FROM stored) parts GROUP BY part)
         SELECT id FROM stored";
     update_memory: "
         WITH updated AS (
@@ -199,9 +202,16 @@ statements! {
         "coalesce(cardinality(c.memories), 1), last.xid::text::bigint"
     );
     /// From the row of a place on.
-    changes: told!(
-        "AND (xid, seq) >= ($1::bigint::text::xid8, $2::bigint) ORDER BY xid, seq LIMIT $3",
-        "c.memories, c.collection, c.id, c.space_id, c.space_before, c.revision"
+    /// The rows from a place on, at most $3, until those before have more than $4 records.
+    changes: concat!(
+        "SELECT * FROM (",
+        told!(
+            "AND (xid, seq) >= ($1::bigint::text::xid8, $2::bigint) ORDER BY xid, seq LIMIT $3",
+            "c.memories, c.collection, c.id, c.space_id, c.space_before, c.revision,
+                coalesce(sum(coalesce(cardinality(c.memories), 1))
+                    OVER (ORDER BY c.xid, c.seq ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0) AS before"
+        ),
+        ") told WHERE before <= $4"
     );
     listen_to_changes: "SELECT {schema}.listen_to_changes()";
     tell_changes: "SELECT {schema}.tell_changes({name})";

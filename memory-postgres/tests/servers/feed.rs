@@ -1,5 +1,6 @@
 //! The feed of changes, beside transactions that are late, other processes, and servers that have lost something.
 
+use std::collections::HashSet;
 use std::num::NonZeroU32;
 
 use conformance::server::postgres::LocalPostgres;
@@ -116,6 +117,34 @@ pub(crate) fn put_again() -> Case {
         for due in ["Removed", "late"] {
             assert_eq!(told(&mut changes).await?, due);
         }
+        Ok(())
+    })
+}
+
+/// A page of the feed needs no more of it than it tells, however much was stored at once; a row with many ids is told like any other.
+pub(crate) fn long_rows() -> Case {
+    const COUNT: usize = 1_000;
+    let server = LocalPostgres::start()?;
+    run(async {
+        let provider = open(config(server.url())).await?;
+        let begin = provider.watch(&everything(WatchFrom::Now)).await?.next().await.expect("goes on")?.token;
+        provider.store_many((0..COUNT as i64).map(|number| event("a", number)).collect()).await?;
+        let mut writer = writer(server.url()).await?;
+        let longest = "SELECT max(cardinality(memories)) FROM agent_memory.changes";
+        let longest: i32 = writer.fetch_one(longest).await?.get(0);
+        assert!((2..=64).contains(&longest), "a row with {longest} ids");
+        let long = "INSERT INTO agent_memory.changes (memories) SELECT array_agg(id) FROM agent_memory.memories";
+        writer.execute(long).await?;
+        provider.store(event("last", 1)).await?;
+        let (mut changes, mut told) = (provider.watch(&everything(begin)).await?, HashSet::new());
+        loop {
+            let ChangeKind::Stored(Record::Memory(memory)) = next(&mut changes).await?.kind else { continue };
+            if memory.space_id.as_str() == "last" {
+                break;
+            }
+            told.insert(memory.id);
+        }
+        assert_eq!(told.len(), COUNT);
         Ok(())
     })
 }

@@ -37,6 +37,7 @@ fn main() -> ExitCode {
         trial("connections::those_that_take_no_writes_are_closed", connections::read_only),
         trial("connections::a_server_that_takes_no_writes_keeps_its_readers", connections::read_only_for_all),
         trial("feed::a_late_transaction_is_waited_for", feed::late),
+        trial("feed::a_page_of_the_feed_needs_what_it_tells", feed::long_rows),
         trial("feed::a_document_that_is_put_again_comes_behind_its_removal", feed::put_again),
         trial("feed::other_processes_are_listened_to", feed::listens),
         trial("feed::the_oldest_rows_are_dropped", feed::trimmed),
