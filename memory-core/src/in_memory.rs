@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::fmt;
+use std::ops::Bound;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -224,10 +225,12 @@ impl Reader for InMemorySession {
         offer_in_order(wanted.cloned().map(Scanned::new), walk, visit)
     }
 
-    async fn collections(&mut self) -> Result<Vec<Collection>> {
+    async fn collections(&mut self, behind: Option<&Collection>, most: usize) -> Result<Vec<Collection>> {
         let data = self.lock();
-        let in_use = data.documents.iter().filter(|(_, documents)| !documents.is_empty());
-        Ok(in_use.map(|(collection, _)| collection.clone()).collect())
+        let behind = behind.map_or(Bound::Unbounded, Bound::Excluded);
+        let all = data.documents.range::<Collection, _>((behind, Bound::Unbounded));
+        let in_use = all.filter(|(_, documents)| !documents.is_empty());
+        Ok(in_use.map(|(collection, _)| collection.clone()).take(most).collect())
     }
 
     async fn newest_change(&mut self) -> Result<FeedEnd> {

@@ -96,7 +96,7 @@ pub trait MemoryProvider: IntoDynProvider + fmt::Debug + Send + Sync + 'static {
     /// - Everything that is committed behind a token comes, at least once, and each record in the order of its revisions (C3).
     /// - Nothing outside of the spaces and of `within` shows, but that a document has left them (C4).
     /// - `FeedReset` when the feed has lost changes behind the token, also later from the stream; never a gap (C6).
-    /// - It costs nothing while it is not polled, and the stream ends with `Closed` at the shutdown of the provider (C7).
+    /// - It begins to read only when it is polled, and the stream ends with `Closed` at the shutdown of the provider (C7).
     /// - `LimitExceeded` when [`MAX_WATCHES`](crate::MAX_WATCHES) streams of the provider are open already (C7).
     async fn watch(&self, watch: &Watch) -> Result<Changes>;
 

@@ -71,7 +71,7 @@ pub enum WatchFrom {
 
 /// The changes of a watch, as far as it has come. Ends with its first error; whoever goes on begins with the token of the last change.
 ///
-/// It looks for changes when it is polled, keeps a page of them, and holds nothing of the engine in between.
+/// It looks for changes when it is polled, keeps a page of them, and holds nothing of the engine in between: a page that it has begun it ends.
 pub type Changes = BoxStream<'static, Result<Change>>;
 
 /// One change, and where to go on behind it.

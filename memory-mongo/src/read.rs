@@ -98,12 +98,21 @@ impl Reader for MongoSession {
         offer_next(self, &self.reads.documents, &[documents_of(collection, &walk.source)], index, walk, visit).await
     }
 
-    async fn collections(&mut self) -> Result<Vec<Collection>> {
-        let names = self.reads.documents.distinct("_id.collection", doc! {}).max_time(self.left()?);
-        let names = names.await.map_err(native)?;
-        let names = names.iter().map(|name| Collection::parse(name.as_str().unwrap_or_default()).map_err(corrupt));
-        let collections = names.collect::<Result<BTreeSet<_>>>()?;
-        Ok(collections.into_iter().collect())
+    async fn collections(&mut self, behind: Option<&Collection>, most: usize) -> Result<Vec<Collection>> {
+        // Sorted first, so that the server goes from name to name in the index.
+        let pipeline = [
+            doc! { "$match": { "_id.collection": { "$gt": behind.map_or("", Collection::as_str) } } },
+            doc! { "$sort": { "_id.collection": 1 } },
+            doc! { "$group": { "_id": "$_id.collection" } },
+            doc! { "$sort": { "_id": 1 } },
+            doc! { "$limit": most as i64 },
+        ];
+        let names = self.reads.documents.aggregate(pipeline).max_time(self.left()?);
+        let (mut names, mut collections) = (names.await.map_err(native)?, Vec::new());
+        while names.advance().await.map_err(native)? {
+            collections.push(Collection::parse(text(names.current(), "_id")?).map_err(corrupt)?);
+        }
+        Ok(collections)
     }
 
     async fn newest_change(&mut self) -> Result<FeedEnd> {

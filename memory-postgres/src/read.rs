@@ -120,8 +120,9 @@ impl Reader for Session {
         self.offer_slice(slice, count, by_ids(is_of_heads, documents_by_ids), visit).await
     }
 
-    async fn collections(&mut self) -> Result<Vec<Collection>> {
-        let rows = self.rows(self.statement(|on| &on.collections)).await?;
+    async fn collections(&mut self, behind: Option<&Collection>, most: usize) -> Result<Vec<Collection>> {
+        let behind = behind.map_or("", Collection::as_str);
+        let rows = self.rows(self.statement(|on| &on.collections).bind(behind).bind(most as i64)).await?;
         rows.iter().map(|row| Collection::parse(column::<&str>(row, 0)?).map_err(corrupt)).collect()
     }
 

@@ -265,14 +265,15 @@ statements! {
             WHERE d.collection = $1 ORDER BY d.id FOR UPDATE OF d)
         DELETE FROM {schema}.documents d USING found
         WHERE d.collection = $1 AND d.id = found.id AND (SELECT count(*) FROM found) = cardinality($2)";
-    /// One after the other, each from the index.
+    /// Behind $1, one after the other, each from the index; at most $2.
     collections: "
-        WITH RECURSIVE step (collection) AS (
-            (SELECT collection FROM {schema}.documents ORDER BY collection LIMIT 1)
+        WITH RECURSIVE step (collection, number) AS (
+            (SELECT collection, 1 FROM {schema}.documents WHERE collection > $1 ORDER BY collection LIMIT 1)
             UNION ALL
-            SELECT next.collection FROM step CROSS JOIN LATERAL (
+            SELECT next.collection, number + 1 FROM step CROSS JOIN LATERAL (
                 SELECT collection FROM {schema}.documents WHERE collection > step.collection
-                ORDER BY collection LIMIT 1) next)
+                ORDER BY collection LIMIT 1) next
+            WHERE number < $2)
         SELECT collection FROM step";
     document_heads_in: &documents_in_places("<", "DESC").replace(document_slice_columns!(), "m.id, m.created_at, m.space_id");
     newest_documents: &documents_by_time("<", "DESC");

@@ -122,8 +122,10 @@ impl Reader for RedisSession {
         self.walk(Some(collection), &ranges, walk, visit).await
     }
 
-    async fn collections(&mut self) -> Result<Vec<Collection>> {
-        let names = command("ZRANGE", &[&self.on.keys.of(COLLECTIONS), b"0", b"-1"]);
+    async fn collections(&mut self, behind: Option<&Collection>, most: usize) -> Result<Vec<Collection>> {
+        let from = behind.map_or_else(|| "-".to_owned(), |behind| format!("({behind}"));
+        let (set, most) = (self.on.keys.of(COLLECTIONS), most.to_string());
+        let names = command("ZRANGEBYLEX", &[&set, from.as_bytes(), b"+", b"LIMIT", b"0", most.as_bytes()]);
         let names: Vec<String> = self.on.read_one(&names).await?;
         names.into_iter().map(|name| Collection::parse(name).map_err(corrupt)).collect()
     }

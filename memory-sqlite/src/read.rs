@@ -105,9 +105,10 @@ impl Reader for Session {
         walk_rows(self, &statements::DOCUMENTS, parameters, walk, visit)
     }
 
-    async fn collections(&mut self) -> Result<Vec<Collection>> {
+    async fn collections(&mut self, behind: Option<&Collection>, most: usize) -> Result<Vec<Collection>> {
         let mut statement = prepare(&self.connection, statements::COLLECTIONS)?;
-        let mut rows = statement.query([]).map_err(native)?;
+        let behind = behind.map_or("", Collection::as_str);
+        let mut rows = statement.query((behind, most as i64)).map_err(native)?;
         let mut collections = Vec::new();
         while let Some(row) = rows.next().map_err(native)? {
             collections.push(Collection::parse(statements::text(row, 0)?)?);

@@ -152,7 +152,14 @@ pub(crate) const UPDATE_DOCUMENT: &str = concat!(
 pub(crate) const DELETE_DOCUMENT: &str = "DELETE FROM documents WHERE seq = ?1";
 pub(crate) const NEXT_DOCUMENT_PATH: &str = "
     SELECT path FROM document_paths WHERE collection = ?1 AND level = ?2 AND path >= ?3 ORDER BY path LIMIT 1";
-pub(crate) const COLLECTIONS: &str = "SELECT DISTINCT collection FROM documents ORDER BY collection";
+/// Behind ?1, one after the other, each from the index; at most ?2.
+pub(crate) const COLLECTIONS: &str = "
+    WITH RECURSIVE step (collection, number) AS (
+        SELECT min(collection), 1 FROM documents WHERE collection > ?1
+        UNION ALL
+        SELECT (SELECT min(collection) FROM documents WHERE collection > step.collection), number + 1
+        FROM step WHERE step.collection IS NOT NULL AND number < ?2)
+    SELECT collection FROM step WHERE collection IS NOT NULL";
 
 pub(crate) const INSERT_CHANGED_MEMORIES: &str =
     "INSERT INTO changes (epoch, first_memory, last_memory) VALUES (?1, ?2, ?3)";

@@ -162,7 +162,7 @@ async fn readers_that_overlap_do_not_let_the_log_grow_for_ever() {
         while *relay.begun.lock().expect("no panic") < usize::MAX {
             let work = engine.run(Access::Read, later(), Arc::clone(&relay), |session, relay| {
                 Box::pin(async move {
-                    session.collections().await?;
+                    session.collections(None, 1).await?;
                     relay.pass_on();
                     Ok(())
                 })

@@ -96,6 +96,14 @@ impl Gate {
         Ok(permit.of_call())
     }
 
+    /// Bounds what takes several calls, and waits in between, and is one call that reads to whoever asks.
+    pub(super) async fn bound<T>(&self, operation: &'static str, work: impl Future<Output = Result<T>>) -> Result<T> {
+        let done = tokio::time::timeout(self.deadline, work).await;
+        done.unwrap_or_else(|_| {
+            Err(late(self.deadline, Outcome::NotDone).with_operation(operation).with_backend(self.backend))
+        })
+    }
+
     /// Runs a health check, which has less time; not to answer is to be down (L3).
     pub async fn health<T>(&self, work: impl Future<Output = Result<T>>) -> Result<T> {
         let deadline = self.deadline.min(HEALTH_DEADLINE);
@@ -137,7 +145,7 @@ impl Gate {
         &self,
         operation: &'static str,
         deadline: Duration,
-        late: Outcome,
+        outcome: Outcome,
         work: impl Future<Output = Result<T>>,
     ) -> Result<T> {
         let span = info_span!(
@@ -151,14 +159,8 @@ impl Gate {
         );
         let _counted = COUNTERS.calls.count();
         async {
-            let result = match tokio::time::timeout(deadline, work).await {
-                Ok(result) => result,
-                Err(_) => {
-                    COUNTERS.late.add(1);
-                    let message = format!("no answer within {} ms", deadline.as_millis());
-                    Err(Error::new(ErrorKind::Timeout, message).with_outcome(late).retryable())
-                }
-            };
+            let result = tokio::time::timeout(deadline, work).await;
+            let result = result.unwrap_or_else(|_| Err(late(deadline, outcome)));
             let result = result.map_err(|error| error.with_operation(operation).with_backend(self.backend));
             match &result {
                 Ok(_) => Span::current().record("outcome", "ok"),
@@ -174,6 +176,13 @@ impl Gate {
 /// Records in the span of the current call how many rows it read or wrote.
 pub fn record_rows(rows: usize) {
     Span::current().record("rows", rows);
+}
+
+/// The end of a call that is past its deadline.
+fn late(deadline: Duration, outcome: Outcome) -> Error {
+    COUNTERS.late.add(1);
+    let message = format!("no answer within {} ms", deadline.as_millis());
+    Error::new(ErrorKind::Timeout, message).with_outcome(outcome).retryable()
 }
 
 const CLOSED: &str = "the provider was shut down";

@@ -65,8 +65,12 @@ pub trait Reader: Send {
         visit: &mut Visit<'_, Documents>,
     ) -> impl Future<Output = Result<Option<Mark>>> + Send;
 
-    /// The collections that hold a document, in ascending order.
-    fn collections(&mut self) -> impl Future<Output = Result<Vec<Collection>>> + Send;
+    /// The collections that hold a document, behind one of that name, in ascending order: so many at most, and fewer only where that is all.
+    fn collections(
+        &mut self,
+        behind: Option<&Collection>,
+        most: usize,
+    ) -> impl Future<Output = Result<Vec<Collection>>> + Send;
 
     /// The end of the feed. Whatever was written at or before it is seen by everybody who begins to read behind this call. Does not wait.
     fn newest_change(&mut self) -> impl Future<Output = Result<FeedEnd>> + Send {

@@ -509,8 +509,8 @@ mod tests {
             self.inner.walk_documents(collection, walk, visit).await
         }
 
-        async fn collections(&mut self) -> Result<Vec<Collection>> {
-            self.inner.collections().await
+        async fn collections(&mut self, behind: Option<&Collection>, most: usize) -> Result<Vec<Collection>> {
+            self.inner.collections(behind, most).await
         }
     }
 

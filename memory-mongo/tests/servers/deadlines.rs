@@ -114,14 +114,14 @@ pub(crate) async fn reads_tell_the_server_their_time() -> CaseResult {
     while reads.advance().await? {
         let command = reads.deserialize_current()?.get_document("command")?.clone();
         let (kind, target) = command.iter().next().ok_or("no command")?;
-        if ["find", "aggregate", "distinct"].contains(&kind.as_str()) {
+        if ["find", "aggregate"].contains(&kind.as_str()) {
             assert!(command.contains_key("maxTimeMS"), "{command}");
             kinds.insert(format!("{kind} {}", target.as_str().unwrap_or_default()));
         }
     }
     let expected =
         ["memories", "documents", "idempotency_keys", "schema_migrations"].map(|name| format!("find {name}"));
-    let searches = ["aggregate memories", "aggregate documents", "distinct documents"].map(str::to_owned);
+    let searches = ["aggregate memories", "aggregate documents"].map(str::to_owned);
     assert_eq!(kinds, expected.into_iter().chain(searches).collect());
     Ok(())
 }

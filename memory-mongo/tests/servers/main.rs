@@ -76,6 +76,7 @@ fn main() -> ExitCode {
             "mongo::a_filter_and_a_glob_examine_what_their_spaces_hold",
             plans::a_filter_and_a_glob_examine_what_their_spaces_hold,
         ),
+        async_trial("mongo::collections_are_listed_from_name_to_name", plans::collections_are_listed_from_name_to_name),
         async_trial(
             "mongo::a_query_of_documents_examines_what_its_places_hold",
             plans::a_query_of_documents_examines_what_its_places_hold,

@@ -170,3 +170,30 @@ pub(crate) async fn a_query_of_documents_examines_what_its_places_hold() -> Case
     }
     Ok(())
 }
+
+/// However many documents they hold.
+pub(crate) async fn collections_are_listed_from_name_to_name() -> CaseResult {
+    let server = LocalMongo::start()?;
+    let provider = open(config(&server.url())).await?;
+    for name in ["notes", "plans", "tasks"] {
+        let write = |number: i64| {
+            DocumentWrite::new(
+                Collection::parse(name).expect("a name"),
+                SpaceId::parse("a").expect("a space"),
+                Content::parse("x").expect("a content"),
+                at(number),
+            )
+        };
+        provider.documents().put_many((0..1_000).map(write).collect()).await?;
+    }
+    let database = admin(&server.url()).await?.client().database("agent_memory");
+    database.run_command(doc! { "profile": 2 }).await?;
+    let names: Vec<_> = provider.documents().collections().await?.iter().map(Collection::to_string).collect();
+    database.run_command(doc! { "profile": 0 }).await?;
+    assert_eq!(names, ["notes", "plans", "tasks"]);
+    let listed = doc! { "command.aggregate": "documents" };
+    let plan = database.collection::<Document>("system.profile").find_one(listed).await?.ok_or("nothing was listed")?;
+    assert!(plan.get_str("planSummary")?.starts_with("DISTINCT_SCAN"), "{plan}");
+    assert!(plan.get_i32("keysExamined")? <= 10, "{plan}");
+    Ok(())
+}

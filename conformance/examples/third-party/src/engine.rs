@@ -68,7 +68,7 @@ impl Engine for Redb {
 
     async fn health(&self) -> Result<Health> {
         let start = Instant::now();
-        run(self.0.clone(), Arc::new(()), |session, ()| Box::pin(session.collections())).await?;
+        run(self.0.clone(), Arc::new(()), |session, ()| Box::pin(session.collections(None, 1))).await?;
         Ok(Health::new(Self::NAME, "4", VERSION, start.elapsed(), Durability::Durable))
     }
 

@@ -76,13 +76,13 @@ impl Reader for Session {
         offer_in_order(found, walk, visit)
     }
 
-    async fn collections(&mut self) -> Result<Vec<Collection>> {
+    async fn collections(&mut self, behind: Option<&Collection>, most: usize) -> Result<Vec<Collection>> {
         let mut names = Vec::new();
         for entry in self.table(DOCUMENTS)?.iter().map_err(native)? {
             names.push(Collection::parse(entry.map_err(native)?.0.value().0)?);
             names.dedup();
         }
-        Ok(names)
+        Ok(names.into_iter().filter(|name| Some(name) > behind).take(most).collect())
     }
 }
 

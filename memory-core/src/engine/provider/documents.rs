@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use super::{MAX_LIGHT_EXAMINED, Shared};
+use super::{MAX_LIGHT_EXAMINED, NAMES, Shared};
 use crate::engine::gate::record_rows;
 use crate::engine::pages::DocumentsOf;
 use crate::engine::recall;
@@ -132,9 +132,22 @@ impl<E: Engine> DocumentStore for ProviderDocuments<E> {
     async fn collections(&self) -> Result<Vec<Collection>> {
         let work = async {
             let open = self.shared.ready().await?;
-            open.run(Access::Read, (), |reader, ()| Box::pin(reader.collections())).await
+            open.run(Access::Read, (), |reader, ()| Box::pin(collections(reader))).await
         };
         self.shared.gate.read("documents.collections", work).await
+    }
+}
+
+/// All collections.
+async fn collections(reader: &mut impl Reader) -> Result<Vec<Collection>> {
+    let mut all = Vec::new();
+    loop {
+        let some = reader.collections(all.last(), NAMES).await?;
+        let is_all = some.len() < NAMES;
+        all.extend(some);
+        if is_all {
+            return Ok(all);
+        }
     }
 }
 

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
-use tokio::task::spawn_blocking;
+use tokio::task::{JoinError, spawn_blocking};
 use tracing::{Instrument, Span};
 
 use super::batch::Batch;
@@ -50,6 +50,8 @@ use watcher::Watcher;
 pub const SHORT_BACKFILL: u64 = 2_000;
 /// How many records a call examines at most before it takes a permit (L8).
 const MAX_LIGHT_EXAMINED: u64 = 1_000;
+/// How many collections are listed at once.
+const NAMES: usize = 1_000;
 /// How long it is not tried again to look for documents by place, where that can't be.
 const NO_PLACES: Duration = Duration::from_secs(1);
 
@@ -257,7 +259,8 @@ impl<E: Engine> MemoryProvider for Provider<E> {
     }
 
     async fn watch(&self, watch: &Watch) -> Result<Changes> {
-        Ok(Watcher::begin(&self.shared, watch).await?.into_changes())
+        let begun = self.shared.gate.bound("watch", Watcher::begin(&self.shared, watch)).await?;
+        Ok(begun.into_changes())
     }
 
     async fn restore(&self, memories: Vec<Memory>) -> Result<RestoreReport> {
@@ -411,12 +414,31 @@ impl<E: Engine> Open<E> {
         A: Send + Sync + 'static,
         T: Send + 'static,
     {
-        let is_apart = permit.is_some() && !E::OWN_THREADS;
+        let is_heavy = permit.is_some();
         let (until, watched) = (watch.until(), Watched { argument, work, _permit: permit });
         let work: Work<E::Session, Watched<E::Session, A, T>, T> =
             |session, watched| (watched.work)(session, &watched.argument);
-        if !is_apart {
-            return self.run_until(until, access, watched, work).await;
+        match is_heavy {
+            true => self.run_apart(until, access, watched, work).await,
+            false => self.run_until(until, access, watched, work).await,
+        }
+    }
+
+    /// Runs work that has a thread for itself, unless the engine has its own, since it would keep the calls of others off a thread of the
+    /// executor. It ends soon after its caller is gone.
+    async fn run_apart<A, T>(
+        self: &Arc<Self>,
+        until: Instant,
+        access: Access,
+        argument: A,
+        work: Work<E::Session, A, T>,
+    ) -> Result<T>
+    where
+        A: Send + Sync + 'static,
+        T: Send + 'static,
+    {
+        if E::OWN_THREADS {
+            return self.run_until(until, access, argument, work).await;
         }
         let (open, executor) = (Arc::clone(self), Handle::current());
         // Closed when this future is dropped.
@@ -425,14 +447,11 @@ impl<E: Engine> Open<E> {
             tokio::select! {
                 biased;
                 _ = given_up => Err(Error::new(ErrorKind::Timeout, "nobody waits for the answer any more")),
-                done = open.run_until(until, access, watched, work) => done,
+                done = open.run_until(until, access, argument, work) => done,
             }
         };
         let run = run.instrument(Span::current());
-        spawn_blocking(move || executor.block_on(run)).await.unwrap_or_else(|error| match error.try_into_panic() {
-            Ok(panic) => resume_unwind(panic),
-            Err(_) => Err(Error::new(ErrorKind::Unavailable, "the executor is shutting down")),
-        })
+        ended(spawn_blocking(move || executor.block_on(run)).await)
     }
 
     /// The backfills that are pending.
@@ -521,6 +540,14 @@ struct Watched<S, A, T> {
     argument: A,
     work: Work<S, A, T>,
     _permit: Option<Arc<Permit>>,
+}
+
+/// What a task has done, or panics as it has.
+fn ended<T>(task: std::result::Result<Result<T>, JoinError>) -> Result<T> {
+    task.unwrap_or_else(|error| match error.try_into_panic() {
+        Ok(panic) => resume_unwind(panic),
+        Err(_) => Err(Error::new(ErrorKind::Unavailable, "the executor is shutting down")),
+    })
 }
 
 /// The time after a duration; a year from now where that is beyond what the clock has.

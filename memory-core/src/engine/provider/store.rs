@@ -170,8 +170,8 @@ mod tests {
             self.0.walk_documents(collection, walk, visit).await
         }
 
-        async fn collections(&mut self) -> Result<Vec<Collection>> {
-            self.0.collections().await
+        async fn collections(&mut self, behind: Option<&Collection>, most: usize) -> Result<Vec<Collection>> {
+            self.0.collections(behind, most).await
         }
     }
 

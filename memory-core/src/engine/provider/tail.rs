@@ -5,23 +5,28 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, SemaphorePermit, watch};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use super::{Shared, after};
 use crate::engine::session::Reader;
 use crate::engine::{Access, Engine, FeedEntry, FeedPage, FeedPosition};
 use crate::{Error, ErrorKind, MAX_WATCHES, Result};
 
-/// How many sessions all watches have at once, so that the calls of others find one however many watches a change wakes.
+/// How many sessions all watches have at once, so that the calls of others find one however many watches a change wakes; and how many of these
+/// read a snapshot at most, which examines many records and may have to wait for a permit (L8), so that live watches find one.
 const SESSIONS: usize = 4;
+const OF_SNAPSHOTS: usize = 2;
 /// How many entries a watch takes at once.
 pub(super) const PAGE: usize = 256;
 /// How many entries are kept, for watches that are a little behind.
 const RECENT: usize = 1_024;
 /// How long the task rests after each page, so that changes that come one after the other wake the watches less often.
 const REST: Duration = Duration::from_millis(10);
-/// How long the task waits at most before it looks whether something was missed, and after the engine could not wait.
-const LONGEST_WAIT: Duration = Duration::from_secs(60);
+/// How long the task waits at most before it asks the engine by a call, and how much longer for an engine that has not come back by then: the
+/// server that it listens to may be silent, and another one be there for those who ask.
+const LONGEST_WAIT: Duration = Duration::from_secs(8);
+const OVERDUE: Duration = Duration::from_secs(2);
+/// How long it waits after the engine could not wait.
 const AFTER_FAILURE: Duration = Duration::from_secs(1);
 
 /// What the task has read last, and what watches share beside it.
@@ -32,9 +37,10 @@ pub(super) struct Tail {
     /// Has a receiver for each watch. Sends when there is something new, or when no task reads any more.
     news: watch::Sender<()>,
     closing: Notify,
-    /// Has a permit for each further watch, and for each further session.
+    /// Has a permit for each further watch, for each further session, and for each further one of a snapshot.
     watches: Arc<Semaphore>,
     sessions: Semaphore,
+    of_snapshots: Semaphore,
 }
 
 /// The entries behind one place and up to another.
@@ -54,8 +60,10 @@ pub(super) struct Entries {
 
 impl Default for Tail {
     fn default() -> Self {
-        let (watches, sessions) = (Arc::new(Semaphore::new(MAX_WATCHES)), Semaphore::new(SESSIONS));
-        Self { recent: Mutex::default(), news: watch::Sender::default(), closing: Notify::default(), watches, sessions }
+        let (recent, news, closing) = Default::default();
+        let watches = Arc::new(Semaphore::new(MAX_WATCHES));
+        let (sessions, of_snapshots) = (Semaphore::new(SESSIONS), Semaphore::new(OF_SNAPSHOTS));
+        Self { recent, news, closing, watches, sessions, of_snapshots }
     }
 }
 
@@ -73,6 +81,11 @@ impl Tail {
     pub(super) async fn turn(&self) -> Option<SemaphorePermit<'_>> {
         // Nobody closes it.
         self.sessions.acquire().await.ok()
+    }
+
+    /// The same for a page of a snapshot.
+    pub(super) async fn turn_of_snapshot(&self) -> [Option<SemaphorePermit<'_>>; 2] {
+        [self.of_snapshots.acquire().await.ok(), self.turn().await]
     }
 
     /// What tells a watch to look again.
@@ -166,7 +179,8 @@ async fn follow<E: Engine>(following: Following<E>, mut end: FeedPosition) {
         }
         let Ok(open) = shared.open() else { return };
         let changed = async {
-            if open.engine.changed(&end, after(LONGEST_WAIT)).await.is_err() {
+            let changed = open.engine.changed(&end, after(LONGEST_WAIT));
+            if let Ok(Err(_)) = timeout(LONGEST_WAIT + OVERDUE, changed).await {
                 sleep(AFTER_FAILURE).await;
             }
         };

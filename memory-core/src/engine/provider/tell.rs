@@ -11,8 +11,11 @@ use crate::{
     Revision, Unreadable, Watch,
 };
 
-/// How many records are read at once, and after how many bytes that were read a page ends, whatever is told of them.
+/// How many records are read at once at most: four times as many as before, and as long as these are small, since one may have 12 MiB.
 const SLICE: usize = 16;
+const GROWTH: usize = 4;
+const SMALL_BYTES: usize = 256 << 10;
+/// After how many bytes of records that were looked at a page ends, whatever is told of them.
 const PAGE_BYTES: usize = 4 << 20;
 
 /// Entries that concern a watch.
@@ -36,7 +39,6 @@ pub(super) struct Told {
 struct Present {
     memories: HashMap<MemoryId, Result<Memory>>,
     documents: HashMap<(Collection, DocumentId), Result<Document>>,
-    bytes: usize,
 }
 
 /// Whether a watch may have to tell of an entry. What lies outside of its spaces costs no more than this.
@@ -59,17 +61,23 @@ pub(super) async fn tell(reader: &mut impl Reader, noted: &Noted) -> Result<Told
     // A later entry of the same record stands for this one.
     let is_last = |place: usize, write: &FeedWrite| last.get(&id_of(write)) == Some(&place);
     let (mut changes, mut bytes) = (Vec::new(), 0);
-    for (number, slice) in entries.chunks(SLICE).enumerate() {
-        let first = number * SLICE;
+    let (mut first, mut size) = (0, 1);
+    while first < entries.len() {
+        let slice = &entries[first..entries.len().min(first + size)];
         let due = || slice.iter().enumerate().filter(|(place, entry)| is_last(first + place, &entry.write));
         let mut present = Present::read(reader, due().map(|(_, entry)| &entry.write)).await?;
-        bytes += present.bytes;
-        for (place, entry) in slice.iter().enumerate() {
-            let kind = judge(watch, &entry.write, is_last(first + place, &entry.write), &mut present)?;
+        size = if present.bytes() < SMALL_BYTES { SLICE.min(size * GROWTH) } else { 1 };
+        for entry in slice {
+            let is_last = is_last(first, &entry.write);
+            bytes += if is_last { present.size(&entry.write) } else { 0 };
+            let kind = judge(watch, &entry.write, is_last, &mut present)?;
             changes.extend(kind.map(|kind| (entry.position.clone(), kind)));
+            first += 1;
+            if bytes >= PAGE_BYTES && first < entries.len() {
+                return Ok(Told { changes, cut: Some(entry.position.clone()) });
+            }
         }
-        let is_enough = bytes >= PAGE_BYTES || Instant::now() >= *until;
-        if is_enough && first + slice.len() < entries.len() {
+        if Instant::now() >= *until && first < entries.len() {
             let cut = slice.last().map(|entry| entry.position.clone());
             return Ok(Told { changes, cut });
         }
@@ -152,6 +160,23 @@ fn id_of(write: &FeedWrite) -> RecordId {
 }
 
 impl Present {
+    /// How many bytes all of them have.
+    fn bytes(&self) -> usize {
+        let memories = self.memories.values().flatten().map(Memory::size);
+        memories.chain(self.documents.values().flatten().map(Document::size)).sum()
+    }
+
+    /// How many bytes the record has that was written.
+    fn size(&self, write: &FeedWrite) -> usize {
+        match id_of(write) {
+            RecordId::Memory(id) => self.memories.get(&id).map(|found| found.as_ref().map_or(0, Memory::size)),
+            RecordId::Document { collection, id } => {
+                self.documents.get(&(collection, id)).map(|found| found.as_ref().map_or(0, Document::size))
+            }
+        }
+        .unwrap_or_default()
+    }
+
     /// Reads the records that were written.
     async fn read(reader: &mut impl Reader, writes: impl Iterator<Item = &FeedWrite>) -> Result<Self> {
         let (mut ids, mut of_collections) = (Vec::new(), BTreeMap::<&Collection, Vec<DocumentId>>::new());
@@ -167,9 +192,7 @@ impl Present {
         let mut present = Self::default();
         if !ids.is_empty() {
             for (id, found) in reader.memories(&ids).await? {
-                let memory = found.map(|found| found.record);
-                present.bytes += memory.as_ref().map_or(0, Memory::size);
-                present.memories.insert(id, memory);
+                present.memories.insert(id, found.map(|found| found.record));
             }
         }
         for (collection, ids) in of_collections {
@@ -188,7 +211,6 @@ impl Present {
         for found in reader.documents(collection, ids).await? {
             match found {
                 Ok(found) => {
-                    self.bytes += found.record.size();
                     let key = (collection.clone(), found.record.id.clone());
                     self.documents.insert(key, Ok(found.record));
                 }

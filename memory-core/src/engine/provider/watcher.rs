@@ -3,25 +3,24 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
-use std::vec;
 
 use futures::StreamExt;
 use futures::stream;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::watch::Receiver;
+use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until};
+use tracing::Instrument;
 
 use super::progress::{Part, Progress};
-use super::tail::{Entries, PAGE, Tail};
-use super::tell::{self, Noted, Told};
-use super::{Shared, after};
-use crate::cursor::{CursorKey, Position};
+use super::tail::Entries;
+use super::{Shared, ended, tell};
 use crate::engine::session::{Reader, Work};
-use crate::engine::{Access, Engine, FeedEnd, FeedPage, FeedPosition};
-use crate::{
-    Change, ChangeKind, Changes, Collection, Collections, Cursor, Document, Memory, Result, Unreadable, Watch,
-    WatchFrom,
-};
+use crate::engine::{Access, Engine, FeedEnd, FeedPosition};
+use crate::{Change, ChangeKind, Changes, Result, Watch, WatchFrom};
+use steps::{Listed, Page, Step, Steps};
+
+mod steps;
 
 /// After how long without a change a watch tells how far it is (C2).
 pub const HEARTBEAT: Duration = Duration::from_secs(15);
@@ -32,17 +31,18 @@ const UNSETTLED: Duration = Duration::from_millis(10);
 
 /// The state of a watch. Its changes are made when the stream is polled.
 pub(super) struct Watcher<E: Engine> {
-    shared: Arc<Shared<E>>,
-    key: CursorKey,
-    watch: Arc<Watch>,
+    steps: Arc<Steps<E>>,
     /// How far it is with everything that is due.
     progress: Progress,
     /// Changes that are due, each with how far the watch is when it was told.
     due: VecDeque<(Progress, ChangeKind)>,
-    /// The collections that the snapshot has not come to, once they were listed. Those that come later are in the feed.
-    collections: Option<vec::IntoIter<Collection>>,
+    /// The collections that the snapshot has not come to. Those that come later are in the feed.
+    listed: Listed,
     /// Whether it has told of all that was there when it began.
     is_caught_up: bool,
+    /// The step that is under way, if one is. It goes on while nobody polls the stream, so that it gives back what it has taken, and ends with
+    /// the stream.
+    step: JoinSet<Result<Page>>,
     news: Receiver<()>,
     _counted: OwnedSemaphorePermit,
 }
@@ -78,7 +78,9 @@ impl<E: Engine> Watcher<E> {
         };
         let news = shared.tail.subscribe();
         let (shared, watch, is_caught_up) = (Arc::clone(shared), Arc::new(watch.clone()), !due.is_empty());
-        Ok(Self { shared, key, watch, progress, due, collections: None, is_caught_up, news, _counted })
+        let steps = Arc::new(Steps { shared, key, watch });
+        let (listed, step) = (Listed::default(), JoinSet::new());
+        Ok(Self { steps, progress, due, listed, is_caught_up, step, news, _counted })
     }
 
     /// The stream, which ends with the first error.
@@ -103,142 +105,72 @@ impl<E: Engine> Watcher<E> {
                 let kind = if self.is_caught_up { ChangeKind::Reached } else { ChangeKind::Progress };
                 return self.told(&self.progress, kind);
             }
-            let shared = Arc::clone(&self.shared);
-            match self.progress.clone() {
-                Progress::Snapshot { feed, part, behind } => {
-                    let _turn = shared.tail.turn().await;
-                    shared.gate.read("watch", self.take_snapshot(feed, part, behind)).await?;
+            if self.step.is_empty() {
+                // What comes from here on wakes the watch.
+                self.news.mark_unchanged();
+                let Some(step) = self.next_step() else {
+                    self.wait(heartbeat).await;
+                    continue;
+                };
+                let step = Arc::clone(&self.steps).take(self.progress.clone(), step);
+                self.step.spawn(step.in_current_span());
+            }
+            tokio::select! {
+                Some(page) = self.step.join_next() => {
+                    if !self.add(ended(page)?) {
+                        // What is held back wakes the watch when it comes.
+                        self.wait(heartbeat).await;
+                    }
                 }
-                Progress::Feed(behind) => self.take_feed(behind, heartbeat).await?,
+                () = sleep_until(heartbeat) => {}
             }
         }
     }
 
     fn told(&self, progress: &Progress, kind: ChangeKind) -> Result<Change> {
-        Ok(Change { token: progress.seal(&self.key, &self.watch.fingerprint)?, kind })
+        let Steps { key, watch, .. } = &*self.steps;
+        Ok(Change { token: progress.seal(key, &watch.fingerprint)?, kind })
     }
 
-    /// Takes the next page of the snapshot. It is read as the latest, as the end of the feed was, from which the watch goes on.
-    async fn take_snapshot(&mut self, feed: FeedPosition, part: Part, behind: Option<Position>) -> Result<()> {
-        let cursor = behind.map(|behind| self.key.seal(&self.watch.fingerprint, &behind, 0)).transpose()?;
-        let cursor = cursor.map(|cursor| cursor.to_string());
-        let at = |behind| Progress::Snapshot { feed: feed.clone(), part: part.clone(), behind };
-        let next = match &part {
-            Part::Memories if !self.watch.of().has_memories() => None,
-            Part::Memories => {
-                let page = self.shared.memories(Access::ReadLatest, &self.watch.snapshot(cursor)).await?;
-                self.report(page.unreadable);
-                let told =
-                    page.memories.into_iter().map(|memory| (at(Some(position(&memory))), tell::of_memory(memory)));
-                self.due.extend(told);
-                page.next
-            }
-            Part::Documents(collection) => {
-                let query = self.watch.snapshot_of(collection, cursor);
-                let page = self.shared.documents(Access::ReadLatest, &query).await?;
-                self.report(page.unreadable);
-                let told = page.documents.into_iter();
-                let told = told.map(|document| (at(Some(position_of(&document))), tell::of_document(document)));
-                self.due.extend(told);
-                page.next
-            }
-        };
-        self.progress = match next {
-            Some(cursor) => at(Some(self.opened(&cursor)?)),
-            None => match self.part_behind(&part).await? {
-                Some(part) => Progress::Snapshot { feed, part, behind: None },
-                None => Progress::Feed(feed),
-            },
-        };
-        Ok(())
-    }
-
-    /// Records of the page that is taken that can't be read, which have no place of their own.
-    fn report(&mut self, unreadable: Vec<Unreadable>) {
-        let progress = self.progress.clone();
-        self.due.extend(unreadable.into_iter().map(|one| (progress.clone(), ChangeKind::Unreadable(one))));
-    }
-
-    fn opened(&self, cursor: &Cursor) -> Result<Position> {
-        Ok(self.key.open(cursor.as_str(), &self.watch.fingerprint)?.0)
-    }
-
-    /// The part of the snapshot that comes next.
-    async fn part_behind(&mut self, part: &Part) -> Result<Option<Part>> {
-        let is_behind = |name: &Collection| match part {
-            Part::Memories => true,
-            Part::Documents(last) => name > last,
-        };
-        let next = match self.watch.of().documents() {
-            None => None,
-            Some(Collections::Named(names)) => names.iter().find(|name| is_behind(name)).cloned(),
-            Some(Collections::All) => {
-                if self.collections.is_none() {
-                    let names: Work<E::Session, _, _> = |reader, ()| Box::pin(reader.collections());
-                    let names = self.shared.open()?.run(Access::ReadLatest, (), names).await?;
-                    self.collections = Some(names.into_iter());
-                }
-                self.collections.iter_mut().flatten().find(is_behind)
-            }
-        };
-        Ok(next.map(Part::Documents))
-    }
-
-    /// Takes the next page of the feed, or waits until there may be one, or until it is time to tell how far the watch is.
-    async fn take_feed(&mut self, behind: FeedPosition, heartbeat: Instant) -> Result<()> {
-        // What comes from here on wakes the watch.
-        self.news.mark_unchanged();
+    /// What has to be read next; `None` when there is nothing new. What does not concern the watch is passed over here.
+    fn next_step(&mut self) -> Option<Step> {
+        let Progress::Feed(behind) = &mut self.progress else { return Some(Step::Snapshot(self.listed.take())) };
+        let Steps { shared, watch, .. } = &*self.steps;
         // The tail may be a little behind, so it does not tell whether that was all.
-        let tail = self.is_caught_up.then(|| self.shared.tail.entries(&behind)).flatten();
-        let (Entries { mut entries, reached }, mut is_end) = match tail {
-            Some(page) if page.reached == behind => return self.wait(heartbeat).await,
-            Some(page) => (page, false),
-            None => {
-                let turn = self.shared.tail.turn().await;
-                let FeedPage { entries, reached, is_end } = self.shared.changes(&behind, PAGE).await?;
-                drop(turn);
-                if reached == behind {
-                    Tail::follow(&self.shared, &behind);
-                    // What is held back wakes the watch when it comes.
-                    return if is_end { self.catch_up(behind) } else { self.wait(heartbeat).await };
-                }
-                (Entries { entries: entries.into_iter().map(Arc::new).collect(), reached }, is_end)
+        while self.is_caught_up
+            && let Some(Entries { mut entries, reached }) = shared.tail.entries(behind)
+        {
+            if reached == *behind {
+                return None;
             }
-        };
-        entries.retain(|entry| tell::concerns(&self.watch, &entry.write));
-        let mut end = reached;
-        if !entries.is_empty() {
-            let _turn = self.shared.tail.turn().await;
-            let until = after(self.shared.settings.deadline / 2);
-            let noted = Noted { watch: Arc::clone(&self.watch), entries, until };
-            let work = async {
-                let open = self.shared.ready().await?;
-                open.run(Access::ReadLatest, noted, |reader, noted| Box::pin(tell::tell(reader, noted))).await
-            };
-            let Told { changes, cut } = self.shared.gate.read("watch", work).await?;
-            self.due.extend(changes.into_iter().map(|(position, kind)| (Progress::Feed(position), kind)));
-            is_end &= cut.is_none();
-            end = cut.unwrap_or(end);
+            entries.retain(|entry| tell::concerns(watch, &entry.write));
+            if !entries.is_empty() {
+                return Some(Step::Tell(Entries { entries, reached }));
+            }
+            *behind = reached;
         }
-        self.progress = Progress::Feed(end.clone());
-        if is_end { self.catch_up(end) } else { Ok(()) }
+        Some(Step::Feed)
     }
 
-    /// Tells that all was told that was there when the watch began, once.
-    fn catch_up(&mut self, end: FeedPosition) -> Result<()> {
-        if !std::mem::replace(&mut self.is_caught_up, true) {
-            self.due.push_back((Progress::Feed(end), ChangeKind::Reached));
+    /// Takes what a step has read; `false` when that was nothing.
+    fn add(&mut self, page: Page) -> bool {
+        let Page { progress, due, listed, is_end } = page;
+        let is_new = progress != self.progress;
+        (self.progress, self.listed) = (progress, listed);
+        self.due.extend(due);
+        if is_end && !self.is_caught_up {
+            self.is_caught_up = true;
+            self.due.push_back((self.progress.clone(), ChangeKind::Reached));
         }
-        Ok(())
+        is_new || !self.due.is_empty()
     }
 
     /// Waits until there may be something new, or until then. Whichever it was, the watch looks again.
-    async fn wait(&mut self, heartbeat: Instant) -> Result<()> {
+    async fn wait(&mut self, heartbeat: Instant) {
         tokio::select! {
             _ = self.news.changed() => {}
             () = sleep_until(heartbeat) => {}
         }
-        Ok(())
     }
 }
 
@@ -261,14 +193,6 @@ impl<E: Engine> Shared<E> {
         let _turn = self.tail.turn().await;
         self.gate.read("watch", async { self.open()?.run(Access::ReadLatest, (), newest).await }).await
     }
-}
-
-fn position(memory: &Memory) -> Position {
-    Position { created_at: memory.created_at, id: memory.id.as_bytes().to_vec() }
-}
-
-fn position_of(document: &Document) -> Position {
-    Position { created_at: document.created_at, id: document.id.as_str().as_bytes().to_vec() }
 }
 
 #[cfg(test)]

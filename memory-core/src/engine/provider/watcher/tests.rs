@@ -1,16 +1,21 @@
 //! Watches of engines in memory, with paused time.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
+use futures::FutureExt;
+use futures::future::{join_all, pending};
 use tokio::task::{JoinHandle, yield_now};
 use tokio::time::{sleep, timeout};
 
 use super::*;
+use crate::engine::provider::NAMES;
+use crate::engine::provider::tail::PAGE;
+use crate::engine::provider::tell::Noted;
 use crate::engine::{Config, EngineSettings, FeedEntry, Provider};
 use crate::in_memory::InMemorySession;
 use crate::{
-    Content, DocumentWrite, Durability, ErrorKind, Health, InMemory, MAX_WATCHES, MemoryProvider, MemoryQuery,
-    NewMemory, Record, SpaceId, Timestamp, Trigger, Watched,
+    Collection, Collections, Content, DocumentWrite, Durability, ErrorKind, Health, InMemory, MAX_WATCHES, MemoryId,
+    MemoryProvider, MemoryQuery, NewMemory, Outcome, Record, SpaceId, Timestamp, Trigger, Watched,
 };
 
 async fn opened() -> (InMemory, Watch) {
@@ -120,8 +125,10 @@ async fn a_page_is_cut_at_its_bytes() {
 #[derive(Debug, Clone)]
 struct Slow {
     data: InMemorySession,
-    /// How long each takes.
-    pace: Duration,
+    /// How many milliseconds each takes.
+    pace: Arc<AtomicU64>,
+    /// Whether it hears of no change, however long it is waited for.
+    is_deaf: Arc<AtomicBool>,
     begun: Arc<AtomicUsize>,
     open: Arc<AtomicUsize>,
     most_open: Arc<AtomicUsize>,
@@ -131,11 +138,16 @@ struct Slow {
 
 impl Slow {
     async fn opened(pace: Duration) -> (Provider<Self>, Self) {
-        let (data, begun, open, most_open, unwatched) = Default::default();
-        let engine = Self { data, pace, begun, open, most_open, unwatched };
+        let (data, pace_of, is_deaf, begun, open, most_open, unwatched) = Default::default();
+        let engine = Self { data, pace: pace_of, is_deaf, begun, open, most_open, unwatched };
+        engine.slow_down(pace);
         let provider = Provider::<Self>::open(engine.clone()).expect("valid");
         provider.init().await.expect("opens");
         (provider, engine)
+    }
+
+    fn slow_down(&self, pace: Duration) {
+        self.pace.store(pace.as_millis() as u64, Ordering::Relaxed);
     }
 }
 
@@ -149,6 +161,8 @@ impl Engine for Slow {
     const NAME: &'static str = "slow";
     const BATCH: Option<(usize, usize)> = None;
     const RESTORE: (usize, usize) = (1, 1);
+    // Paused time stands still as long as anything has a thread for itself.
+    const OWN_THREADS: bool = true;
 
     type Config = Self;
     type Session = InMemorySession;
@@ -183,10 +197,20 @@ impl Engine for Slow {
         self.begun.fetch_add(1, Ordering::Relaxed);
         let open = self.open.fetch_add(1, Ordering::Relaxed) + 1;
         self.most_open.fetch_max(open, Ordering::Relaxed);
-        sleep(self.pace).await;
+        sleep(Duration::from_millis(self.pace.load(Ordering::Relaxed))).await;
         let done = work(&mut self.data.clone(), &argument).await;
         self.open.fetch_sub(1, Ordering::Relaxed);
         done
+    }
+
+    async fn changed(&self, after: &FeedPosition, until: std::time::Instant) -> Result<()> {
+        while self.is_deaf.load(Ordering::Relaxed) {
+            pending::<()>().await;
+        }
+        while std::time::Instant::now() < until && self.data.clone().newest_change().await?.position == *after {
+            sleep(Duration::from_millis(50)).await;
+        }
+        Ok(())
     }
 
     fn unwatched(&self) {
@@ -197,6 +221,11 @@ impl Engine for Slow {
 fn all(from: WatchFrom) -> Watch {
     let watch = Watch::new(Watched::Both(Collections::All), MemoryQuery::builder().under("a"));
     watch.expect("valid").from(from)
+}
+
+async fn store_slowly(provider: &Provider<Slow>, space: &str) {
+    let (space, trigger) = (SpaceId::parse(space).expect("valid"), Trigger::parse("1").expect("valid"));
+    provider.store(NewMemory::new(space, trigger, Timestamp::MIN)).await.expect("stored");
 }
 
 async fn put(provider: &Provider<Slow>, collection: &str) {
@@ -220,6 +249,29 @@ async fn a_snapshot_lists_the_collections_once() {
     assert!((50..=55).contains(&sessions), "{sessions} sessions");
 }
 
+/// Not all at once, since there may be many of other tenants.
+#[tokio::test]
+async fn a_snapshot_comes_to_each_collection() {
+    let (provider, _) = Slow::opened(Duration::ZERO).await;
+    let name = |number| format!("{number:04}");
+    for number in 0..2 * NAMES {
+        put(&provider, &name(number)).await;
+    }
+    let listed = provider.documents().collections().await.expect("listed");
+    let names: Vec<_> = listed.iter().map(Collection::to_string).collect();
+    assert_eq!(names, (0..2 * NAMES).map(name).collect::<Vec<_>>());
+    let conditions = MemoryQuery::builder().under("b");
+    let watch = Watch::new(Watched::Documents(Collections::All), conditions).expect("valid").from(WatchFrom::Beginning);
+    let mut changes = provider.watch(&watch).await.expect("begins");
+    for name in names {
+        let ChangeKind::Stored(Record::Document(document)) = next(&mut changes).await.kind else {
+            panic!("a document")
+        };
+        assert_eq!(document.collection.as_str(), name);
+    }
+    assert_eq!(next(&mut changes).await.kind, ChangeKind::Reached);
+}
+
 /// One that is cut off in between goes on there.
 #[tokio::test(start_paused = true)]
 async fn a_long_snapshot_tells_how_far_it_is() {
@@ -239,9 +291,9 @@ async fn a_long_snapshot_tells_how_far_it_is() {
         }
     }
     assert!(progress >= 3, "{progress} times");
-    // Beside the 15 that one watch takes, each that goes on checks its token and lists the collections.
+    // Beside the 15 that one watch takes, each that goes on checks its token, lists the collections and reads again what was cut off.
     let sessions = engine.begun.load(Ordering::Relaxed) - before;
-    assert!(sessions <= 15 + 3 * progress, "{sessions} sessions");
+    assert!(sessions <= 15 + 4 * progress, "{sessions} sessions for {progress}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -336,8 +388,132 @@ async fn a_page_is_cut_at_what_was_read_and_in_time() {
         tell::tell(&mut reader, &noted).await.expect("told").changes.len()
     };
     let later = now + Duration::from_secs(3_600);
-    assert_eq!((entries.len(), cut(&entries, later).await), (40, 16), "the first 16 have 16 MiB");
+    assert_eq!((entries.len(), cut(&entries, later).await), (40, 4), "the first 4 have 4 MiB");
     // These have less than a page may have, and more than a slice.
     let few: Vec<_> = entries.iter().take(2).cycle().take(40).cloned().collect();
     assert_eq!((cut(&few, later).await, cut(&few, now).await), (2, 0));
+}
+
+/// Whatever it is in the midst of.
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_nobody_polls_holds_up_nobody() {
+    let (provider, engine) = Slow::opened(Duration::from_secs(1)).await;
+    let in_time = Duration::from_secs(30);
+    let mut unpolled = Vec::new();
+    for _ in 0..8 {
+        let begun = timeout(in_time, provider.watch(&all(WatchFrom::Beginning))).await.expect("comes on");
+        let mut changes = begun.expect("begins");
+        assert!(changes.next().now_or_never().is_none(), "it reads");
+        unpolled.push(changes);
+    }
+    let other = async {
+        let mut changes = provider.watch(&all(WatchFrom::Beginning)).await.expect("begins");
+        next(&mut changes).await.kind
+    };
+    assert_eq!(timeout(in_time, other).await.expect("comes on"), ChangeKind::Reached);
+    for changes in &mut unpolled {
+        // Whether it has read so far or goes on to read.
+        while changes.next().now_or_never().is_some() {}
+    }
+    let get = async { provider.get(MemoryId::generate()).await.map_err(|error| error.kind()) };
+    let ended = timeout(Duration::from_secs(5), async { tokio::join!(provider.shutdown(), get) }).await;
+    let (closed, got) = ended.expect("in time");
+    closed.expect("closes");
+    assert!(matches!(got, Ok(None) | Err(ErrorKind::Closed)), "{got:?}");
+    drop((unpolled, engine));
+}
+
+/// However long what it was reading would have taken.
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_is_dropped_gives_back_what_it_has() {
+    let (provider, engine) = Slow::opened(Duration::ZERO).await;
+    let mut dropped = Vec::new();
+    for _ in 0..8 {
+        dropped.push(provider.watch(&all(WatchFrom::Beginning)).await.expect("begins"));
+    }
+    engine.slow_down(Duration::from_secs(3_600));
+    for changes in &mut dropped {
+        assert!(timeout(Duration::from_secs(1), changes.next()).await.is_err(), "it reads");
+    }
+    drop(dropped);
+    timeout(Duration::from_secs(1), provider.shutdown()).await.expect("in time").expect("closes");
+}
+
+/// However many begin at once on an engine that does not answer.
+#[tokio::test(start_paused = true)]
+async fn a_watch_begins_in_time_or_not_at_all() {
+    let (provider, engine) = Slow::opened(Duration::ZERO).await;
+    let token = next(&mut provider.watch(&all(WatchFrom::Now)).await.expect("begins")).await.token;
+    engine.slow_down(Duration::from_secs(3_600));
+    let begun = Instant::now();
+    let watching = (0..9).map(|_| async {
+        let refused = provider.watch(&all(token.clone().into())).await.err().expect("no answer");
+        (refused.kind(), refused.outcome(), refused.to_string())
+    });
+    for (kind, outcome, text) in join_all(watching).await {
+        assert_eq!((kind, outcome), (ErrorKind::Timeout, Outcome::NotDone));
+        assert_eq!(text, "watch (slow): Timeout: no answer within 30000 ms");
+    }
+    assert!(begun.elapsed() < Duration::from_secs(31), "{:?}", begun.elapsed());
+}
+
+/// Also those that wait for others.
+#[tokio::test(start_paused = true)]
+async fn a_watch_has_a_recent_token_however_slow_the_engine_is() {
+    let (provider, engine) = Slow::opened(Duration::ZERO).await;
+    let mut watching = Vec::new();
+    for _ in 0..12 {
+        watching.push(provider.watch(&all(WatchFrom::Beginning)).await.expect("begins"));
+    }
+    engine.slow_down(Duration::from_secs(14));
+    let watching = watching.iter_mut().map(async |changes| {
+        let mut told = Vec::new();
+        while told.last() != Some(&ChangeKind::Reached) {
+            let change = timeout(HEARTBEAT + Duration::from_millis(1), changes.next()).await.expect("in time");
+            told.push(change.expect("goes on").expect("a change").kind);
+        }
+        told.len()
+    });
+    let told = join_all(watching).await;
+    assert!(told.iter().all(|count| *count > 2), "{told:?}");
+}
+
+/// A server that vanished without a word says nothing for a long time, and another one may be there for those who ask anew.
+#[tokio::test(start_paused = true)]
+async fn an_engine_that_hears_of_nothing_is_asked() {
+    let (provider, engine) = Slow::opened(Duration::ZERO).await;
+    engine.is_deaf.store(true, Ordering::Relaxed);
+    let mut changes = provider.watch(&all(WatchFrom::Now)).await.expect("begins");
+    assert_eq!(next(&mut changes).await.kind, ChangeKind::Reached);
+    assert!(timeout(Duration::from_secs(1), changes.next()).await.is_err(), "nothing has changed");
+    store_slowly(&provider, "a").await;
+    let told = timeout(HEARTBEAT, changes.next()).await.expect("in time").expect("goes on").expect("a change");
+    assert!(matches!(told.kind, ChangeKind::Stored(_)), "{:?}", told.kind);
+}
+
+/// They examine many records, and may have to wait for a permit before.
+#[tokio::test(start_paused = true)]
+async fn snapshots_leave_turns_to_others() {
+    let (provider, _) = Slow::opened(Duration::ZERO).await;
+    let mut live = provider.watch(&all(WatchFrom::Now)).await.expect("begins");
+    assert_eq!(next(&mut live).await.kind, ChangeKind::Reached);
+    let mut heavy = Vec::new();
+    for _ in 0..crate::engine::heavy_calls() {
+        heavy.push(provider.shared.gate.permit().await.expect("a free one"));
+    }
+    let conditions = MemoryQuery::builder().under("b").filter_text("metadata.n = 1");
+    let filtered = Watch::new(Watched::Memories, conditions).expect("valid").from(WatchFrom::Beginning);
+    let mut snapshots = Vec::new();
+    for _ in 0..4 {
+        let mut changes = provider.watch(&filtered).await.expect("begins");
+        snapshots.push(tokio::spawn(async move { changes.next().await.expect("goes on").map(|change| change.kind) }));
+    }
+    assert!(timeout(Duration::from_secs(1), live.next()).await.is_err(), "nothing has changed");
+    store_slowly(&provider, "a").await;
+    let told = timeout(Duration::from_secs(1), next(&mut live)).await.expect("in time");
+    assert!(matches!(told.kind, ChangeKind::Stored(_)), "{:?}", told.kind);
+    drop(heavy);
+    for snapshot in snapshots {
+        assert_eq!(snapshot.await.expect("ends").expect("a change"), ChangeKind::Reached);
+    }
 }

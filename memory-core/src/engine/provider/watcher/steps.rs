@@ -1,0 +1,194 @@
+//! What one step of a watch reads.
+
+use std::collections::VecDeque;
+use std::mem;
+use std::sync::Arc;
+
+use super::super::progress::{Part, Progress};
+use super::super::tail::{Entries, PAGE, Tail};
+use super::super::tell::{self, Noted, Told};
+use super::super::{NAMES, Shared, after};
+use crate::cursor::{CursorKey, Position};
+use crate::engine::session::{Reader, Work};
+use crate::engine::{Access, Engine, FeedPage, FeedPosition};
+use crate::{ChangeKind, Collection, Collections, Cursor, Document, Memory, Result, Unreadable, Watch};
+
+/// What all steps of a watch have.
+pub(super) struct Steps<E: Engine> {
+    pub(super) shared: Arc<Shared<E>>,
+    pub(super) key: CursorKey,
+    pub(super) watch: Arc<Watch>,
+}
+
+/// What is to be read.
+pub(super) enum Step {
+    /// The next page of the snapshot.
+    Snapshot(Listed),
+    /// The next page of the feed.
+    Feed,
+    /// The records of entries that concern the watch.
+    Tell(Entries),
+}
+
+/// What was read.
+#[derive(Debug)]
+pub(super) struct Page {
+    /// How far the watch is with it.
+    pub(super) progress: Progress,
+    /// Changes that are due, each with how far the watch is when it was told.
+    pub(super) due: Vec<(Progress, ChangeKind)>,
+    pub(super) listed: Listed,
+    /// Whether the feed had nothing more.
+    pub(super) is_end: bool,
+}
+
+/// The next collections of a snapshot of all, as far as they were listed.
+#[derive(Debug, Default)]
+pub(super) struct Listed {
+    names: VecDeque<Collection>,
+    /// Whether none come behind them.
+    is_all: bool,
+}
+
+impl Listed {
+    /// Takes them out.
+    pub(super) fn take(&mut self) -> Self {
+        mem::take(self)
+    }
+}
+
+impl Page {
+    fn at(progress: Progress) -> Self {
+        Self { progress, due: Vec::new(), listed: Listed::default(), is_end: false }
+    }
+
+    /// Adds records of the page that can't be read, which have no place of their own: the watch is where it was.
+    fn report(&mut self, unreadable: Vec<Unreadable>) {
+        let progress = &self.progress;
+        self.due.extend(unreadable.into_iter().map(|one| (progress.clone(), ChangeKind::Unreadable(one))));
+    }
+}
+
+impl<E: Engine> Steps<E> {
+    /// Takes a step of a watch that is so far.
+    pub(super) async fn take(self: Arc<Self>, progress: Progress, step: Step) -> Result<Page> {
+        let tail = &self.shared.tail;
+        match (progress, step) {
+            (Progress::Snapshot { feed, part, behind }, Step::Snapshot(listed)) => {
+                let _turn = tail.turn_of_snapshot().await;
+                self.shared.gate.read("watch", self.snapshot(feed, part, behind, listed)).await
+            }
+            (Progress::Feed(_), Step::Tell(entries)) => {
+                let _turn = tail.turn().await;
+                self.tell(entries, false).await
+            }
+            (progress, _) => {
+                let _turn = tail.turn().await;
+                self.feed(progress.feed()).await
+            }
+        }
+    }
+
+    /// The next page of the snapshot. It is read as the latest, as the end of the feed was, from which the watch goes on.
+    async fn snapshot(
+        &self,
+        feed: FeedPosition,
+        part: Part,
+        behind: Option<Position>,
+        mut listed: Listed,
+    ) -> Result<Page> {
+        let cursor = behind.as_ref().map(|behind| self.key.seal(&self.watch.fingerprint, behind, 0)).transpose()?;
+        let cursor = cursor.map(|cursor| cursor.to_string());
+        let at = |behind| Progress::Snapshot { feed: feed.clone(), part: part.clone(), behind };
+        let mut page = Page::at(at(behind));
+        let next = match &part {
+            Part::Memories if !self.watch.of().has_memories() => None,
+            Part::Memories => {
+                let found = self.shared.memories(Access::ReadLatest, &self.watch.snapshot(cursor)).await?;
+                page.report(found.unreadable);
+                let told = found.memories.into_iter();
+                page.due.extend(told.map(|memory| (at(Some(position(&memory))), tell::of_memory(memory))));
+                found.next
+            }
+            Part::Documents(collection) => {
+                let query = self.watch.snapshot_of(collection, cursor);
+                let found = self.shared.documents(Access::ReadLatest, &query).await?;
+                page.report(found.unreadable);
+                let told = found.documents.into_iter();
+                page.due.extend(told.map(|document| (at(Some(position_of(&document))), tell::of_document(document))));
+                found.next
+            }
+        };
+        page.progress = match next {
+            Some(cursor) => at(Some(self.opened(&cursor)?)),
+            None => match self.part_behind(&part, &mut listed).await? {
+                Some(part) => Progress::Snapshot { feed, part, behind: None },
+                None => Progress::Feed(feed),
+            },
+        };
+        page.listed = listed;
+        Ok(page)
+    }
+
+    fn opened(&self, cursor: &Cursor) -> Result<Position> {
+        Ok(self.key.open(cursor.as_str(), &self.watch.fingerprint)?.0)
+    }
+
+    /// The part of the snapshot that comes next.
+    async fn part_behind(&self, part: &Part, listed: &mut Listed) -> Result<Option<Part>> {
+        let last = match part {
+            Part::Memories => None,
+            Part::Documents(last) => Some(last),
+        };
+        let next = match self.watch.of().documents() {
+            None => None,
+            Some(Collections::Named(names)) => names.iter().find(|name| Some(*name) > last).cloned(),
+            Some(Collections::All) => {
+                if listed.names.is_empty() && !listed.is_all {
+                    let names: Work<E::Session, Option<Collection>, _> =
+                        |reader, behind| Box::pin(reader.collections(behind.as_ref(), NAMES));
+                    let names = self.shared.open()?.run(Access::ReadLatest, last.cloned(), names).await?;
+                    *listed = Listed { is_all: names.len() < NAMES, names: names.into() };
+                }
+                listed.names.pop_front()
+            }
+        };
+        Ok(next.map(Part::Documents))
+    }
+
+    /// The next page of the feed.
+    async fn feed(&self, behind: &FeedPosition) -> Result<Page> {
+        let FeedPage { mut entries, reached, is_end } = self.shared.changes(behind, PAGE).await?;
+        if reached == *behind {
+            Tail::follow(&self.shared, behind);
+        }
+        entries.retain(|entry| tell::concerns(&self.watch, &entry.write));
+        self.tell(Entries { entries: entries.into_iter().map(Arc::new).collect(), reached }, is_end).await
+    }
+
+    /// What is told of entries that concern the watch.
+    async fn tell(&self, Entries { entries, reached }: Entries, is_end: bool) -> Result<Page> {
+        if entries.is_empty() {
+            return Ok(Page { is_end, ..Page::at(Progress::Feed(reached)) });
+        }
+        let until = after(self.shared.settings.deadline / 2);
+        let noted = Noted { watch: Arc::clone(&self.watch), entries, until };
+        let work = async {
+            let (open, tell): (_, Work<E::Session, _, _>) =
+                (self.shared.ready().await?, |reader, noted| Box::pin(tell::tell(reader, noted)));
+            open.run_apart(open.until(), Access::ReadLatest, noted, tell).await
+        };
+        let Told { changes, cut } = self.shared.gate.read("watch", work).await?;
+        let due = changes.into_iter().map(|(position, kind)| (Progress::Feed(position), kind)).collect();
+        let is_end = is_end && cut.is_none();
+        Ok(Page { due, is_end, ..Page::at(Progress::Feed(cut.unwrap_or(reached))) })
+    }
+}
+
+fn position(memory: &Memory) -> Position {
+    Position { created_at: memory.created_at, id: memory.id.as_bytes().to_vec() }
+}
+
+fn position_of(document: &Document) -> Position {
+    Position { created_at: document.created_at, id: document.id.as_str().as_bytes().to_vec() }
+}
