@@ -2,7 +2,7 @@
 //!
 //! Each page is a stream of its own, which begins at a place again, so that nothing is held between two calls.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 use memory_core::engine::{FeedEntry, FeedPage, FeedPosition, FeedWrite};
@@ -20,6 +20,8 @@ const AT_ONCE: Duration = Duration::from_millis(1);
 const AWAITED: Duration = Duration::from_secs(1);
 /// A watch that hears nothing goes on where the server has looked, once that is so many seconds ahead: it forgets what is old.
 const AHEAD: u32 = 10;
+/// How many times as many events as are wanted are taken of one time: each page begins at its time again.
+const OF_ONE_TIME: usize = 16;
 /// The number of all events of a time.
 const ALL: u32 = u32::MAX;
 /// What the server answers when its log does not go back so far, or is another one.
@@ -42,8 +44,8 @@ struct Events {
     /// Whether the event of that place has come, from which on all are behind it.
     is_found: bool,
     at: Place,
-    /// The documents that are removed at this time.
-    removed: Vec<Bson>,
+    /// The keys of the documents that are removed at this time.
+    removed: HashSet<String>,
 }
 
 /// What an event tells of a record.
@@ -71,11 +73,14 @@ pub(crate) async fn changes(session: &MongoSession, after: &FeedPosition, most: 
     }
     let mut events = Events::behind(session, place, most, AT_ONCE).await?;
     let (mut noted, mut reached, mut is_end) = (Vec::new(), place, false);
-    for _ in 0..most {
+    for count in 0..most * OF_ONE_TIME {
         let Some(event) = events.next().await? else {
             is_end = true;
             break;
         };
+        if count >= most && events.at.number == 1 {
+            break;
+        }
         reached = events.at;
         noted.extend(events.noted(&event)?.map(|one| (reached, one)));
     }
@@ -164,7 +169,7 @@ impl Events {
         let stream = stream.batch_size(most.clamp(100, 1_000) as u32).max_await_time(awaited);
         let stream = stream.await.map_err(of_stream)?.with_type();
         let is_found = behind.number == ALL;
-        Ok(Self { stream, behind, is_found, at: Place { number: 0, ..behind }, removed: Vec::new() })
+        Ok(Self { stream, behind, is_found, at: Place { number: 0, ..behind }, removed: HashSet::new() })
     }
 
     /// The next event; `None` when there is none now.
@@ -183,7 +188,7 @@ impl Events {
             self.at.number += 1;
             self.at.mark = path_hash(&format!("{kind} {key}"));
             if event.contains_key("removed") {
-                self.removed.push(key.clone());
+                self.removed.insert(key.to_string());
             }
             if time == self.behind.time && self.at.number <= self.behind.number {
                 self.is_found |= self.at == self.behind;
@@ -215,7 +220,7 @@ impl Events {
             return Ok(id.map(|id| Noted::Memory { id, space: string("space") }));
         }
         if kind == "delete" {
-            let is_noted = event.get("key").is_some_and(|key| self.removed.contains(key));
+            let is_noted = event.get("key").is_some_and(|key| self.removed.contains(&key.to_string()));
             // A program of an older version has removed it, and said nothing of its space.
             return if is_noted { Ok(None) } else { Err(Error::feed_reset()) };
         }

@@ -3,6 +3,7 @@
 mod deadlines;
 mod deaths;
 mod elections;
+mod feed;
 mod outcomes;
 mod plans;
 mod stores;
@@ -77,6 +78,7 @@ fn main() -> ExitCode {
             plans::a_filter_and_a_glob_examine_what_their_spaces_hold,
         ),
         async_trial("mongo::collections_are_listed_from_name_to_name", plans::collections_are_listed_from_name_to_name),
+        async_trial("mongo::a_page_of_the_feed_has_many_removals", feed::a_page_of_the_feed_has_many_removals),
         async_trial(
             "mongo::a_query_of_documents_examines_what_its_places_hold",
             plans::a_query_of_documents_examines_what_its_places_hold,
