@@ -4,19 +4,20 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use super::Open;
-use crate::engine::session::{Append, Appended, Atomicity, Writer};
+use crate::engine::history::VersionEntry;
+use crate::engine::session::{Append, Appended, Atomicity, Put, Writer};
 use crate::engine::{Access, Engine};
-use crate::{Collection, Document, DocumentId, Memory, MemoryId, Outcome, RestoreReport, Result};
+use crate::{Collection, Document, DocumentId, Memory, MemoryId, Outcome, RestoreReport, Result, Timestamp};
 
 impl<E: Engine> Open<E> {
     pub(super) async fn restore(&self, memories: Vec<Memory>) -> Result<RestoreReport> {
         let mut report = RestoreReport::default();
         for (start, some) in slices::<E, _>(&memories, Memory::size) {
             let until = self.until();
-            let argument = Arc::new(some.to_vec());
+            let argument = Arc::new((some.to_vec(), self.written_at()));
             let attempt = |_| {
-                self.engine.run(Access::Write, until, Arc::clone(&argument), |writer, some| {
-                    Box::pin(restore_memories(writer, some))
+                self.engine.run(Access::Write, until, Arc::clone(&argument), |writer, (some, at)| {
+                    Box::pin(restore_memories(writer, some, *at))
                 })
             };
             let restored = self.retry().repeatable().run(|error| self.engine.is_temporary(error), attempt).await;
@@ -29,10 +30,10 @@ impl<E: Engine> Open<E> {
         let mut report = RestoreReport::default();
         for (start, some) in slices::<E, _>(&documents, Document::size) {
             let until = self.until();
-            let argument = Arc::new(some.to_vec());
+            let argument = Arc::new((some.to_vec(), self.written_at()));
             let attempt = |_| {
-                self.engine.run(Access::Write, until, Arc::clone(&argument), |writer, some| {
-                    Box::pin(restore_documents(writer, some))
+                self.engine.run(Access::Write, until, Arc::clone(&argument), |writer, (some, at)| {
+                    Box::pin(restore_documents(writer, some, *at))
                 })
             };
             // Never after an unknown outcome: a document that was put and removed since would come back (W11).
@@ -73,7 +74,11 @@ fn slices<E: Engine, T>(records: &[T], size: impl Fn(&T) -> usize) -> Vec<(usize
     slices
 }
 
-async fn restore_memories(writer: &mut impl Writer, memories: &[Memory]) -> Result<RestoreReport> {
+async fn restore_memories(
+    writer: &mut impl Writer,
+    memories: &[Memory],
+    at: Option<Timestamp>,
+) -> Result<RestoreReport> {
     let mut report = RestoreReport::default();
     let mut places: Vec<_> = (0..memories.len()).collect();
     // A record whose id or key another one of the slice has comes in a later round, when that one is there or not.
@@ -87,7 +92,7 @@ async fn restore_memories(writer: &mut impl Writer, memories: &[Memory]) -> Resu
         let (round, later): (Vec<_>, Vec<_>) = places.into_iter().partition(is_first);
         places = later;
         let given: Vec<_> = round.iter().map(|place| &memories[*place]).collect();
-        let append = Append { memories: &given, atomicity: Atomicity::Each, is_repeated: true };
+        let append = Append { memories: &given, atomicity: Atomicity::Each, is_repeated: true, at };
         // An earlier round may have written some.
         let earlier = if report.written > 0 { Outcome::Unknown } else { Outcome::NotDone };
         let appended = writer.append(append).await.map_err(|error| error.after(earlier))?;
@@ -118,8 +123,14 @@ async fn present(
     Ok(found.into_iter().filter_map(|(id, found)| Some((id, found.ok()?.record))).collect())
 }
 
-async fn restore_documents(writer: &mut impl Writer, documents: &[Document]) -> Result<RestoreReport> {
-    let put = writer.put_new(documents).await?;
+async fn restore_documents(
+    writer: &mut impl Writer,
+    documents: &[Document],
+    at: Option<Timestamp>,
+) -> Result<RestoreReport> {
+    let put = |after| Put { before: None, after, entry: at.map(|at| VersionEntry::of_put(None, after, at, None)) };
+    let puts: Vec<_> = documents.iter().map(put).collect();
+    let put = writer.put_new(&puts).await?;
     let mut taken = BTreeMap::<&Collection, Vec<DocumentId>>::new();
     for (document, _) in documents.iter().zip(&put).filter(|(_, is_put)| !**is_put) {
         taken.entry(&document.collection).or_default().push(document.id.clone());
