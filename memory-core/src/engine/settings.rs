@@ -40,7 +40,7 @@ pub struct KeptChanges(u32);
 impl KeptChanges {
     /// The fewest, which everybody may count on, and the default.
     pub const MIN: Self = Self(100_000);
-    /// The most.
+    /// The most that a URL may ask for.
     pub const MAX: Self = Self(1_000_000_000);
 
     /// So many; `InvalidInput` for fewer than [`KeptChanges::MIN`] or more than [`KeptChanges::MAX`].
@@ -51,7 +51,7 @@ impl KeptChanges {
         Err(Error::invalid(format!("a feed keeps {} to {} changes", Self::MIN.0, Self::MAX.0)))
     }
 
-    /// The number.
+    /// How many changes these are.
     pub fn get(self) -> u32 {
         self.0
     }

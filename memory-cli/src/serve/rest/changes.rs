@@ -119,7 +119,7 @@ impl ChangeBody {
         }
     }
 
-    /// What it tells.
+    /// The kind of the change, which names its event.
     pub(crate) fn kind(&self) -> ChangeName {
         self.kind
     }

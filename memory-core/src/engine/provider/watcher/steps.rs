@@ -51,7 +51,7 @@ pub(super) struct Listed {
 }
 
 impl Listed {
-    /// Takes them out.
+    /// Gives the names that were listed, and keeps none.
     pub(super) fn take(&mut self) -> Self {
         mem::take(self)
     }
