@@ -12,7 +12,7 @@ use super::process::{Process, holds};
 
 /// Below the ports that systems hand out to outgoing connections: a client that tries to reach a killed server must not
 /// take its port, nor be connected to itself.
-const PORTS: std::ops::Range<u16> = 15_000..32_000;
+const PORTS: std::ops::Range<u16> = 15_000..22_000;
 
 /// How many ports are tried, since another program may take a free one first.
 const TRIES: usize = 3;
