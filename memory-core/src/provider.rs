@@ -107,6 +107,15 @@ pub trait MemoryProvider: IntoDynProvider + fmt::Debug + Send + Sync + 'static {
     ///   conflict and stays as it is.
     async fn restore(&self, memories: Vec<Memory>) -> Result<RestoreReport>;
 
+    /// Writes memories exactly as they are, each by itself, also in the place of an earlier version (W13). For operators: a copy that is
+    /// kept up to date.
+    ///
+    /// # Behavior
+    /// - A memory of a lower revision that has the same space, trigger, createdAt and idempotency key is replaced. Otherwise it does what
+    ///   [`restore`](Self::restore) does.
+    /// - To repeat it changes nothing.
+    async fn restore_newer(&self, memories: Vec<Memory>) -> Result<RestoreReport>;
+
     /// The documents beside the ledger.
     fn documents(&self) -> Arc<dyn DocumentStore>;
 
@@ -174,6 +183,14 @@ pub trait DocumentStore: fmt::Debug + Send + Sync + 'static {
     /// Writes documents exactly as they are, each by itself; like [`MemoryProvider::restore`].
     async fn restore(&self, documents: Vec<Document>) -> Result<RestoreReport>;
 
+    /// Writes documents exactly as they are, each by itself, also in the place of an earlier version; like
+    /// [`MemoryProvider::restore_newer`].
+    ///
+    /// # Behavior
+    /// - A document of a lower revision that has the same createdAt is replaced. One that was removed and put again since has a revision
+    ///   of its own, and comes in once its removal was repeated here (W13).
+    async fn restore_newer(&self, documents: Vec<Document>) -> Result<RestoreReport>;
+
     /// The collections that hold a document, in ascending order.
     async fn collections(&self) -> Result<Vec<Collection>>;
 }
@@ -231,7 +248,7 @@ fn check_bytes(bytes: usize, what: &str) -> Result<()> {
     }
 }
 
-/// What became of records to restore (W12).
+/// What became of records to restore (W12, W13).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RestoreReport {
     /// How many were written.

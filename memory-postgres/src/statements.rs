@@ -146,7 +146,7 @@ statements! {
     update_memory: "
         WITH updated AS (
             UPDATE {schema}.memories
-            SET status = $3, context = $4, updated_at = $5, metadata = $6, revision = revision + 1
+            SET status = $3, context = $4, updated_at = $5, metadata = $6, revision = $7
             WHERE id = $1 AND revision = $2 RETURNING id)
         INSERT INTO {schema}.changes (memories) SELECT ARRAY[id] FROM updated";
     memories_by_ids: "SELECT id, created_at, space_id, status, revision, updated_at, metadata, trigger, context, idempotency_key

@@ -56,7 +56,8 @@ impl Writer for Session {
             .bind(after.status.as_str())
             .bind(after.context.as_ref().map(Context::as_str))
             .bind(after.updated_at.map(Timestamp::as_millis))
-            .bind(after.metadata.as_str());
+            .bind(after.metadata.as_str())
+            .bind(i64::from(after.revision));
         Ok(self.write(update).await? > 0)
     }
 

@@ -310,6 +310,21 @@ impl MemoryProvider for Broken {
         Ok(report)
     }
 
+    async fn restore_newer(&self, mut memories: Vec<Memory>) -> Result<RestoreReport> {
+        match self.flaw {
+            Flaw::NewerIsAConflict => return self.inner().restore(memories).await,
+            Flaw::NewerCountsByItself => {
+                for memory in &mut memories {
+                    if let Some(present) = self.inner().get(memory.id).await? {
+                        memory.revision = memory.revision.max(present.revision.next()?);
+                    }
+                }
+            }
+            _ => {}
+        }
+        self.inner().restore_newer(memories).await
+    }
+
     fn documents(&self) -> Arc<dyn DocumentStore> {
         Arc::clone(&self.documents) as Arc<dyn DocumentStore>
     }

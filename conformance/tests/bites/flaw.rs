@@ -26,6 +26,8 @@ pub(crate) enum Flaw {
     EmptyContextIsAbsent,
     IfRevisionIgnored,
     RestoreMakesNewIds,
+    NewerIsAConflict,
+    NewerCountsByItself,
     DroppedBatchIsHalf,
     DroppedUpdateIsHalf,
     DroppedRestoreIsHalf,
@@ -69,6 +71,7 @@ pub(crate) enum Flaw {
     SpacesEndAtTheirFirstBoundary,
 
     // Documents and text.
+    NewerDocumentIsTheLast,
     PutIgnoresAbsent,
     PutMovesCreatedAt,
     PutKeepsTheSpace,

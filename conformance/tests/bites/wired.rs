@@ -312,6 +312,14 @@ impl MemoryProvider for Wired {
         Ok(report)
     }
 
+    async fn restore_newer(&self, memories: Vec<Memory>) -> Result<RestoreReport> {
+        let call = |inner: InMemory| {
+            let memories = memories.clone();
+            async move { inner.restore_newer(memories).await }
+        };
+        self.0.write(None, call).await
+    }
+
     fn documents(&self) -> Arc<dyn DocumentStore> {
         Arc::new(WiredDocuments(Arc::clone(&self.0)))
     }
@@ -389,6 +397,14 @@ impl DocumentStore for WiredDocuments {
         let call = |inner: InMemory| {
             let documents = documents.clone();
             async move { inner.documents().restore(documents).await }
+        };
+        self.0.write(None, call).await
+    }
+
+    async fn restore_newer(&self, documents: Vec<Document>) -> Result<RestoreReport> {
+        let call = |inner: InMemory| {
+            let documents = documents.clone();
+            async move { inner.documents().restore_newer(documents).await }
         };
         self.0.write(None, call).await
     }

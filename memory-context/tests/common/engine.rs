@@ -23,7 +23,7 @@ pub(crate) enum Call {
     Store { is_keyed: bool },
     /// An `update`, with its patch.
     Update(Box<MemoryPatch>),
-    /// `store_many` or `restore` of the ledger.
+    /// `store_many`, `restore` or `restore_newer` of the ledger.
     StoreMany,
     /// A `get` of a document.
     GetDocument,
@@ -31,7 +31,7 @@ pub(crate) enum Call {
     ReadDocuments,
     /// A `put` of a document.
     PutDocument,
-    /// `put_many`, `remove` or `restore` of documents.
+    /// `put_many`, `remove`, `restore` or `restore_newer` of documents.
     PutDocuments,
 }
 
@@ -114,6 +114,10 @@ impl<A: Around> MemoryProvider for Wrapped<A> {
         self.around.around(Call::StoreMany, self.engine.restore(memories)).await
     }
 
+    async fn restore_newer(&self, memories: Vec<Memory>) -> Result<RestoreReport> {
+        self.around.around(Call::StoreMany, self.engine.restore_newer(memories)).await
+    }
+
     fn documents(&self) -> Arc<dyn DocumentStore> {
         Arc::new(Documents { engine: self.engine.documents(), around: self.around.clone() })
     }
@@ -158,6 +162,10 @@ impl<A: Around> DocumentStore for Documents<A> {
 
     async fn restore(&self, documents: Vec<Document>) -> Result<RestoreReport> {
         self.around.around(Call::PutDocuments, self.engine.restore(documents)).await
+    }
+
+    async fn restore_newer(&self, documents: Vec<Document>) -> Result<RestoreReport> {
+        self.around.around(Call::PutDocuments, self.engine.restore_newer(documents)).await
     }
 
     async fn collections(&self) -> Result<Vec<Collection>> {

@@ -192,6 +192,12 @@ impl MemoryProvider for Recording {
         Ok(report)
     }
 
+    async fn restore_newer(&self, memories: Vec<Memory>) -> Result<RestoreReport> {
+        let report = self.inner.restore_newer(memories).await?;
+        self.called("restore_newer");
+        Ok(report)
+    }
+
     fn documents(&self) -> Arc<dyn DocumentStore> {
         self.inner.documents()
     }

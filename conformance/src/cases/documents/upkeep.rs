@@ -1,7 +1,7 @@
 //! Restoring and listing documents, and what is apart from them: D6 and what W and L say of documents.
 
 use memory_core::{
-    Content, Document, DocumentQuery, DocumentSelection, Expect, MemoryPatch, RestoreReport, Revision, Status,
+    Content, Document, DocumentQuery, DocumentSelection, Expect, MemoryPatch, Order, RestoreReport, Revision, Status,
 };
 
 use super::{NOTES, get, ids, note, notes, removed, with_ids};
@@ -13,6 +13,9 @@ use crate::fixture::{
 chapter!("documents":
     restore_writes_counts_and_names_conflicts ["W12"],
     restored_documents_are_ordinary_ones ["W12", "D3"],
+    only_later_versions_replace_what_is_there ["W13"],
+    replaced_documents_are_found_where_they_are_now ["W13", "D3"],
+    documents_that_were_put_again_come_in_behind_their_removal ["W13", "D5"],
     no_document_call_touches_the_ledger ["D6"],
     collections_are_sorted_and_in_use ["D5"],
     documents_survive_reopening ["W1"],
@@ -65,6 +68,70 @@ async fn restored_documents_are_ordinary_ones(stage: Stage) -> CaseResult {
     let all = DocumentSelection::matching(notes().under("s"))?;
     assert_eq!(removed(&target.remove(&all, 3).await?), ["a", "b", "c"]);
     assert_eq!(walk_documents(&*source, NOTES, |query| query.all()).await?, copied, "the source stays as it is");
+    Ok(())
+}
+
+/// A note at this revision.
+fn version(id: &str, content: &str, revision: u64) -> Document {
+    Document {
+        id: document_id(id),
+        collection: collection(NOTES),
+        space_id: space("old-1"),
+        content: Content::parse(content).expect("a valid content"),
+        metadata: metadata("{}"),
+        created_at: at(-77),
+        updated_at: (revision > 1).then(|| at(12)),
+        revision: Revision::new(revision).expect("a valid revision"),
+    }
+}
+
+/// `restore_newer` replaces a version by a later one of the same document, and nothing else.
+async fn only_later_versions_replace_what_is_there(stage: Stage) -> CaseResult {
+    let documents = stage.open().await?.documents();
+    documents.restore(vec![version("a", "apple", 4), version("b", "banana", 4), version("c", "cherry", 4)]).await?;
+    let input = vec![
+        version("a", "later", 9),
+        version("b", "earlier", 3),
+        version("c", "same", 4),
+        Document { created_at: at(-76), ..version("c", "another", 9) },
+        version("d", "new", 2),
+        version("d", "newer", 3),
+        version("a", "later", 9),
+    ];
+    let report = documents.restore_newer(input).await?;
+    assert_eq!(report, RestoreReport { written: 3, equal: 1, conflicts: vec![1, 2, 3] });
+    let found = walk_documents(&*documents, NOTES, |query| query.all().order(Order::OldestFirst)).await?;
+    let expected =
+        [version("a", "later", 9), version("b", "banana", 4), version("c", "cherry", 4), version("d", "newer", 3)];
+    assert_eq!(found, expected);
+    let again = documents.restore_newer(vec![version("a", "later", 9), version("d", "newer", 3)]).await?;
+    assert_eq!(again, RestoreReport { written: 0, equal: 2, conflicts: vec![] });
+    let next = documents.put(note("a", "x", "next").expect(Expect::Revision(Revision::new(9)?))).await?;
+    assert_eq!((next.revision.get(), next.created_at), (10, at(-77)));
+    Ok(())
+}
+
+/// A version may lie elsewhere and have other words.
+async fn replaced_documents_are_found_where_they_are_now(stage: Stage) -> CaseResult {
+    let documents = stage.open().await?.documents();
+    documents.restore(vec![version("a", "apple", 1)]).await?;
+    let moved = Document { space_id: space("new-2"), ..version("a", "banana", 3) };
+    documents.restore_newer(vec![moved.clone()]).await?;
+    assert!(walk_documents(&*documents, NOTES, |query| query.under("old")).await?.is_empty());
+    assert!(walk_documents(&*documents, NOTES, |query| query.all().text("apple")).await?.is_empty());
+    assert_eq!(walk_documents(&*documents, NOTES, |query| query.under("new").text("banana")).await?, [moved]);
+    Ok(())
+}
+
+/// A document that was removed and put again is another one, of whatever revision.
+async fn documents_that_were_put_again_come_in_behind_their_removal(stage: Stage) -> CaseResult {
+    let documents = stage.open().await?.documents();
+    documents.restore(vec![version("a", "apple", 7)]).await?;
+    let again = Document { created_at: at(5), ..version("a", "again", 1) };
+    assert_eq!(documents.restore_newer(vec![again.clone()]).await?.conflicts, [0]);
+    documents.remove(&with_ids(&["a"]), 1).await?;
+    assert_eq!(documents.restore_newer(vec![again.clone()]).await?.written, 1);
+    assert_eq!(get(&*documents, "a").await?, Some(again));
     Ok(())
 }
 

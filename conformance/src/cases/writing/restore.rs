@@ -22,6 +22,12 @@ chapter!("restore":
     ledger_copied_elsewhere_is_the_same ["W12", "L5"],
     nothing_to_restore_is_no_mistake ["W12"],
     five_thousand_memories_are_restored_in_one_call ["W12"],
+    later_versions_replace_what_is_there ["W13", "W1"],
+    earlier_and_other_versions_stay_out ["W13", "W6"],
+    versions_of_one_call_are_compared_in_their_order ["W13"],
+    replaced_memory_is_found_by_what_it_is_now ["W13", "Q9", "T2"],
+    racing_restores_leave_the_highest_revision ["W13"],
+    many_versions_are_replaced_in_one_call ["W13"],
 );
 
 /// A memory with an id of this byte.
@@ -296,5 +302,129 @@ async fn five_thousand_memories_are_restored_in_one_call(stage: Stage) -> CaseRe
     assert_eq!(provider.restore(memories.clone()).await?, report(5_000, 0));
     let found = walk(&*provider, |query| query.under("backup").order(Order::OldestFirst).limit(1_000)).await?;
     assert_eq!(found, memories);
+    Ok(())
+}
+
+/// A memory with a history, at this revision.
+fn version(byte: u8, revision: u64) -> Memory {
+    let revision = Revision::new(revision).expect("a valid revision");
+    Memory { context: Some(context(&revision.to_string())), revision, ..old_memory(byte) }
+}
+
+/// A copy that is kept up to date takes each version as it is at its source, and the next update goes on from there.
+async fn later_versions_replace_what_is_there(stage: Stage) -> CaseResult {
+    let (provider, reader) = (stage.open().await?, stage.open().await?);
+    provider.restore(vec![version(1, 2), memory(2)]).await?;
+    let later = Memory {
+        updated_at: Some(at(99)),
+        metadata: metadata(r#"{"b":2}"#),
+        status: Status::Completed,
+        ..version(1, 40)
+    };
+    let input = vec![later.clone(), memory(2), version(3, 7)];
+    assert_eq!(provider.restore_newer(input.clone()).await?, report(2, 1));
+    assert_eq!(ledger(&*reader).await?, [later.clone(), memory(2), version(3, 7)]);
+    assert_eq!(provider.restore_newer(input).await?, report(0, 3), "a repetition");
+    // What a version has not is not kept from the one before.
+    let bare = Memory { context: None, updated_at: Some(at(100)), revision: Revision::new(41)?, ..later.clone() };
+    assert_eq!(provider.restore_newer(vec![bare.clone()]).await?, report(1, 0));
+    assert_eq!(the(&*reader, later.id).await?, bare);
+    let stale = MemoryPatch::new().clear_context().if_revision(later.revision);
+    assert_eq!(kind(provider.update(later.id, stale).await), Some(ErrorKind::Conflict));
+    let patch = MemoryPatch::new().with_status(Status::Failed).if_revision(bare.revision);
+    assert_eq!(provider.update(later.id, patch).await?.revision.get(), 42);
+    Ok(())
+}
+
+/// What is there stays where the other is not a later version of it.
+async fn earlier_and_other_versions_stay_out(stage: Stage) -> CaseResult {
+    let provider = stage.open().await?;
+    let present = version(1, 42);
+    let with_key = Memory { idempotency_key: Some(key("k")), ..memory(9) };
+    provider.restore(vec![present.clone(), with_key.clone()]).await?;
+    let changed = |revision, change: fn(&mut Memory)| {
+        let mut memory = version(1, revision);
+        change(&mut memory);
+        memory
+    };
+    let input = vec![
+        version(1, 41),
+        version(1, 1),
+        changed(42, |memory| memory.context = None),
+        changed(43, |memory| memory.space_id = crate::fixture::space("space-2")),
+        changed(43, |memory| memory.trigger = trigger("2")),
+        changed(43, |memory| memory.created_at = at(11)),
+        changed(43, |memory| memory.idempotency_key = None),
+        Memory { idempotency_key: Some(key("k")), ..memory(2) },
+        present.clone(),
+        memory(3),
+    ];
+    let expected = RestoreReport { written: 1, equal: 1, conflicts: (0..8).collect() };
+    assert_eq!(provider.restore_newer(input).await?, expected);
+    assert_eq!(ledger(&*provider).await?, [present, memory(3), with_key]);
+    assert_eq!(provider.restore_newer(Vec::new()).await?, report(0, 0));
+    Ok(())
+}
+
+/// An input that holds several versions of a memory takes one after the other.
+async fn versions_of_one_call_are_compared_in_their_order(stage: Stage) -> CaseResult {
+    let provider = stage.open().await?;
+    let input = vec![version(1, 3), version(1, 5), version(1, 4), version(1, 5), version(2, 1), version(1, 6)];
+    let expected = RestoreReport { written: 4, equal: 1, conflicts: vec![2] };
+    assert_eq!(provider.restore_newer(input).await?, expected);
+    assert_eq!(ledger(&*provider).await?, [version(1, 6), version(2, 1)]);
+    Ok(())
+}
+
+/// Indexes and texts follow a version that was replaced.
+async fn replaced_memory_is_found_by_what_it_is_now(stage: Stage) -> CaseResult {
+    let provider = stage.open().await?;
+    let open = Memory { status: Status::Pending, context: Some(context(r#""apple""#)), ..version(1, 2) };
+    provider.restore(vec![open.clone()]).await?;
+    let done = Memory { status: Status::Completed, context: Some(context(r#""banana""#)), ..version(1, 5) };
+    provider.restore_newer(vec![done.clone()]).await?;
+    assert_eq!(walk(&*provider, |query| query.all().status(Status::Pending)).await?, []);
+    assert_eq!(walk(&*provider, |query| query.under("space").text("apple")).await?, []);
+    assert_eq!(walk(&*provider, |query| query.under("space").text("banana")).await?, [done]);
+    let again = Memory { status: Status::Running, ..version(1, 6) };
+    provider.restore_newer(vec![again.clone()]).await?;
+    assert_eq!(walk(&*provider, |query| query.all().status(Status::Running)).await?, [again.clone()]);
+    assert_eq!(walk(&*provider, |query| query.all().status(Status::Completed)).await?, []);
+    assert_eq!(walk(&*provider, |query| query.exact("space-1")).await?, [again]);
+    Ok(())
+}
+
+/// Two who follow one source at once, in whatever order they come, leave what is the latest.
+async fn racing_restores_leave_the_highest_revision(stage: Stage) -> CaseResult {
+    let providers = [stage.open().await?, stage.open().await?];
+    let calls = (1..=16_u64).map(|number| {
+        let provider = &providers[number as usize % 2];
+        // Not in their order.
+        provider.restore_newer(vec![version(1, number * 7 % 17), version(2, 17 - number)])
+    });
+    futures::future::try_join_all(calls).await?;
+    assert_eq!(ledger(&*providers[0]).await?, [version(1, 16), version(2, 16)]);
+    Ok(())
+}
+
+/// Whoever comes back after a while has much to take.
+async fn many_versions_are_replaced_in_one_call(stage: Stage) -> CaseResult {
+    let provider = stage.open().await?;
+    let memories = |revision: u64| {
+        let memory = move |number: u32| {
+            let mut bytes = [4; 16];
+            bytes[..4].copy_from_slice(&number.to_be_bytes());
+            let revision = Revision::new(revision).expect("a valid revision");
+            Memory { revision, ..new_memory("backup-1", 5).into_memory(MemoryId::from_bytes(bytes)) }
+        };
+        (0..1_500_u32).map(memory).collect::<Vec<_>>()
+    };
+    provider.restore(memories(1)[..1_000].to_vec()).await?;
+    assert_eq!(provider.restore_newer(memories(3)).await?, report(1_500, 0));
+    assert_eq!(provider.restore_newer(memories(3)).await?, report(0, 1_500));
+    assert_eq!(
+        walk(&*provider, |query| query.under("backup").order(Order::OldestFirst).limit(1_000)).await?,
+        memories(3)
+    );
     Ok(())
 }

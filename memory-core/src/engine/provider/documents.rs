@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
+use super::restore::Present;
 use super::{MAX_LIGHT_EXAMINED, NAMES, Shared};
 use crate::engine::gate::record_rows;
 use crate::engine::pages::DocumentsOf;
@@ -122,11 +123,20 @@ impl<E: Engine> DocumentStore for ProviderDocuments<E> {
 
     async fn restore(&self, documents: Vec<Document>) -> Result<RestoreReport> {
         let work = async {
-            let report = self.shared.ready().await?.restore_documents(documents).await?;
+            let report = self.shared.ready().await?.restore_documents(documents, Present::Stays).await?;
             record_rows(report.written);
             Ok(report)
         };
         self.shared.gate.write("documents.restore", work).await
+    }
+
+    async fn restore_newer(&self, documents: Vec<Document>) -> Result<RestoreReport> {
+        let work = async {
+            let report = self.shared.ready().await?.restore_documents(documents, Present::GivesWay).await?;
+            record_rows(report.written);
+            Ok(report)
+        };
+        self.shared.gate.write("documents.restore_newer", work).await
     }
 
     async fn collections(&self) -> Result<Vec<Collection>> {

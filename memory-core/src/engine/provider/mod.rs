@@ -41,6 +41,7 @@ use crate::{
     RestoreReport, Result, SpaceLevel, SpaceQuery, Timestamp, Updated, Watch,
 };
 use documents::ProviderDocuments;
+use restore::Present;
 use tail::Tail;
 pub use watcher::HEARTBEAT;
 use watcher::Watcher;
@@ -265,11 +266,20 @@ impl<E: Engine> MemoryProvider for Provider<E> {
 
     async fn restore(&self, memories: Vec<Memory>) -> Result<RestoreReport> {
         let work = async {
-            let report = self.shared.ready().await?.restore(memories).await?;
+            let report = self.shared.ready().await?.restore(memories, Present::Stays).await?;
             record_rows(report.written);
             Ok(report)
         };
         self.shared.gate.write("restore", work).await
+    }
+
+    async fn restore_newer(&self, memories: Vec<Memory>) -> Result<RestoreReport> {
+        let work = async {
+            let report = self.shared.ready().await?.restore(memories, Present::GivesWay).await?;
+            record_rows(report.written);
+            Ok(report)
+        };
+        self.shared.gate.write("restore_newer", work).await
     }
 
     fn documents(&self) -> Arc<dyn DocumentStore> {

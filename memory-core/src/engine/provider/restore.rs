@@ -1,22 +1,45 @@
-//! Restoring records exactly as they are given (W12).
+//! Restoring records exactly as they are given (W12, W13).
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use super::Open;
-use crate::engine::session::{Append, Appended, Atomicity, Writer};
+use crate::engine::session::{Append, Appended, Atomicity, Found, MemoriesFound, Put, Reader, Writer};
 use crate::engine::{Access, Engine};
-use crate::{Collection, Document, DocumentId, Memory, MemoryId, Outcome, RestoreReport, Result};
+use crate::{Collection, Document, DocumentId, ErrorKind, Memory, MemoryId, Outcome, RestoreReport, Result};
+
+/// What becomes of a record that is there and differs from the one that is given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Present {
+    /// It stays (W12).
+    Stays,
+    /// A later version of it takes its place (W13).
+    GivesWay,
+}
+
+/// Records to restore.
+struct Given<T> {
+    records: Vec<T>,
+    present: Present,
+}
+
+/// What became of a record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Restored {
+    Written,
+    Equal,
+    Conflict,
+}
 
 impl<E: Engine> Open<E> {
-    pub(super) async fn restore(&self, memories: Vec<Memory>) -> Result<RestoreReport> {
+    pub(super) async fn restore(&self, memories: Vec<Memory>, present: Present) -> Result<RestoreReport> {
         let mut report = RestoreReport::default();
         for (start, some) in slices::<E, _>(&memories, Memory::size) {
             let until = self.until();
-            let argument = Arc::new(some.to_vec());
+            let argument = Arc::new(Given { records: some.to_vec(), present });
             let attempt = |_| {
-                self.engine.run(Access::Write, until, Arc::clone(&argument), |writer, some| {
-                    Box::pin(restore_memories(writer, some))
+                self.engine.run(Access::Write, until, Arc::clone(&argument), |writer, given| {
+                    Box::pin(restore_memories(writer, given))
                 })
             };
             let restored = self.retry().repeatable().run(|error| self.engine.is_temporary(error), attempt).await;
@@ -25,14 +48,14 @@ impl<E: Engine> Open<E> {
         Ok(report)
     }
 
-    pub(super) async fn restore_documents(&self, documents: Vec<Document>) -> Result<RestoreReport> {
+    pub(super) async fn restore_documents(&self, documents: Vec<Document>, present: Present) -> Result<RestoreReport> {
         let mut report = RestoreReport::default();
         for (start, some) in slices::<E, _>(&documents, Document::size) {
             let until = self.until();
-            let argument = Arc::new(some.to_vec());
+            let argument = Arc::new(Given { records: some.to_vec(), present });
             let attempt = |_| {
-                self.engine.run(Access::Write, until, Arc::clone(&argument), |writer, some| {
-                    Box::pin(restore_documents(writer, some))
+                self.engine.run(Access::Write, until, Arc::clone(&argument), |writer, given| {
+                    Box::pin(restore_documents(writer, given))
                 })
             };
             // Never after an unknown outcome: a document that was put and removed since would come back (W11).
@@ -54,6 +77,14 @@ impl RestoreReport {
         self.conflicts.extend(slice.conflicts.iter().map(|place| start + place));
         Ok(())
     }
+
+    fn count(&mut self, place: usize, restored: Restored) {
+        match restored {
+            Restored::Written => self.written += 1,
+            Restored::Equal => self.equal += 1,
+            Restored::Conflict => self.conflicts.push(place),
+        }
+    }
 }
 
 /// The records in slices that one step can restore, each with the place of its first.
@@ -73,8 +104,8 @@ fn slices<E: Engine, T>(records: &[T], size: impl Fn(&T) -> usize) -> Vec<(usize
     slices
 }
 
-async fn restore_memories(writer: &mut impl Writer, memories: &[Memory]) -> Result<RestoreReport> {
-    let mut report = RestoreReport::default();
+async fn restore_memories(writer: &mut impl Writer, given: &Given<Memory>) -> Result<RestoreReport> {
+    let (memories, mut report) = (&given.records, RestoreReport::default());
     let mut places: Vec<_> = (0..memories.len()).collect();
     // A record whose id or key another one of the slice has comes in a later round, when that one is there or not.
     while !places.is_empty() {
@@ -86,18 +117,28 @@ async fn restore_memories(writer: &mut impl Writer, memories: &[Memory]) -> Resu
         };
         let (round, later): (Vec<_>, Vec<_>) = places.into_iter().partition(is_first);
         places = later;
-        let given: Vec<_> = round.iter().map(|place| &memories[*place]).collect();
-        let append = Append { memories: &given, atomicity: Atomicity::Each, is_repeated: true };
+        let some: Vec<_> = round.iter().map(|place| &memories[*place]).collect();
+        let append = Append { memories: &some, atomicity: Atomicity::Each, is_repeated: true };
         // An earlier round may have written some.
         let earlier = if report.written > 0 { Outcome::Unknown } else { Outcome::NotDone };
         let appended = writer.append(append).await.map_err(|error| error.after(earlier))?;
-        let present = present(writer, &given, &appended).await.map_err(|error| error.after(Outcome::Unknown))?;
-        for ((place, memory), appended) in round.into_iter().zip(&given).zip(appended) {
-            match appended {
-                Appended::Written => report.written += 1,
-                Appended::Taken(_) if present.get(&memory.id) == Some(memory) => report.equal += 1,
-                Appended::Taken(_) => report.conflicts.push(place),
-                Appended::NotWritten => places.push(place),
+        let present = present(writer, &some, &appended).await.map_err(|error| error.after(Outcome::Unknown))?;
+        for ((place, memory), appended) in round.into_iter().zip(&some).zip(appended) {
+            let restored = match appended {
+                Appended::Written => Some(Restored::Written),
+                Appended::NotWritten => None,
+                Appended::Taken(_) => match present.get(&memory.id) {
+                    Some(Ok(found)) => {
+                        let met = given.present.meets(writer, found, memory);
+                        met.await.map_err(|error| error.after(Outcome::Unknown))?
+                    }
+                    // Another memory has its key, or what is there can't be read.
+                    _ => Some(Restored::Conflict),
+                },
+            };
+            match restored {
+                Some(restored) => report.count(place, restored),
+                None => places.push(place),
             }
         }
         places.sort_unstable();
@@ -106,19 +147,19 @@ async fn restore_memories(writer: &mut impl Writer, memories: &[Memory]) -> Resu
     Ok(report)
 }
 
-/// What is there under the ids of the memories that were not written. What can't be read differs from what is given.
-async fn present(
-    writer: &mut impl Writer,
+/// What is there under the ids of the memories that were not written.
+async fn present<R: Reader>(
+    reader: &mut R,
     memories: &[&Memory],
     appended: &[Appended],
-) -> Result<HashMap<MemoryId, Memory>> {
+) -> Result<MemoriesFound<R::Version>> {
     let own = memories.iter().zip(appended).filter(|(memory, appended)| **appended == Appended::Taken(memory.id));
     let own: Vec<_> = own.map(|(memory, _)| memory.id).collect();
-    let found = if own.is_empty() { HashMap::new() } else { writer.memories(&own).await? };
-    Ok(found.into_iter().filter_map(|(id, found)| Some((id, found.ok()?.record))).collect())
+    if own.is_empty() { Ok(HashMap::new()) } else { reader.memories(&own).await }
 }
 
-async fn restore_documents(writer: &mut impl Writer, documents: &[Document]) -> Result<RestoreReport> {
+async fn restore_documents<W: Writer>(writer: &mut W, given: &Given<Document>) -> Result<RestoreReport> {
+    let documents = &given.records;
     let put = writer.put_new(documents).await?;
     let mut taken = BTreeMap::<&Collection, Vec<DocumentId>>::new();
     for (document, _) in documents.iter().zip(&put).filter(|(_, is_put)| !**is_put) {
@@ -130,18 +171,97 @@ async fn restore_documents(writer: &mut impl Writer, documents: &[Document]) -> 
         ids.dedup();
         let found = writer.documents(collection, &ids).await.map_err(|error| error.after(Outcome::Unknown))?;
         // What can't be read differs from what is given.
-        let readable = found.into_iter().filter_map(Result::ok).map(|found| found.record);
-        present.extend(readable.map(|document| ((document.collection.clone(), document.id.clone()), document)));
+        let readable = found.into_iter().filter_map(Result::ok);
+        present.extend(readable.map(|found| ((collection, found.record.id.clone()), found)));
     }
     let mut report = RestoreReport::default();
     for (place, (document, is_put)) in documents.iter().zip(put).enumerate() {
-        match present.get(&(document.collection.clone(), document.id.clone())) {
-            _ if is_put => report.written += 1,
-            Some(present) if present == document => report.equal += 1,
-            _ => report.conflicts.push(place),
-        }
+        let restored = match is_put {
+            true => Restored::Written,
+            false => {
+                let found = present.remove(&(&document.collection, document.id.clone()));
+                let met = given.present.meets_document(writer, found, document);
+                met.await.map_err(|error| error.after(Outcome::Unknown))?
+            }
+        };
+        report.count(place, restored);
     }
     Ok(report)
+}
+
+impl Present {
+    /// What becomes of a memory where one with its id is there; `None` where that has changed since it was read.
+    async fn meets<W: Writer>(
+        self,
+        writer: &mut W,
+        found: &Found<Memory, W::Version>,
+        memory: &Memory,
+    ) -> Result<Option<Restored>> {
+        match self {
+            _ if found.record == *memory => Ok(Some(Restored::Equal)),
+            Self::GivesWay if is_later_memory(memory, &found.record) => {
+                Ok(writer.replace(found, memory).await?.then_some(Restored::Written))
+            }
+            _ => Ok(Some(Restored::Conflict)),
+        }
+    }
+
+    /// What becomes of a document where one with its id was there. What was read of that is asked for again where it has changed, or where
+    /// another one of the slice has been compared with it.
+    async fn meets_document<W: Writer>(
+        self,
+        writer: &mut W,
+        mut found: Option<Found<Document, W::Version>>,
+        document: &Document,
+    ) -> Result<Restored> {
+        loop {
+            let before = match found.take() {
+                Some(found) => Some(found),
+                None => match read_document(writer, document).await? {
+                    Some(Err(_)) => return Ok(Restored::Conflict),
+                    found => found.and_then(Result::ok),
+                },
+            };
+            match before.as_ref().map(|found| &found.record) {
+                Some(present) if present == document => return Ok(Restored::Equal),
+                Some(present) if self == Self::Stays || !is_later_document(document, present) => {
+                    return Ok(Restored::Conflict);
+                }
+                // It was removed since.
+                None if self == Self::Stays => return Ok(Restored::Conflict),
+                _ => {}
+            }
+            if writer.put(&[Put { before: before.as_ref(), after: document }]).await? {
+                return Ok(Restored::Written);
+            }
+        }
+    }
+}
+
+/// What is there under the id of a document. An error in its place when it can't be read.
+async fn read_document<R: Reader>(
+    reader: &mut R,
+    document: &Document,
+) -> Result<Option<Result<Found<Document, R::Version>>>> {
+    let found = reader.documents(&document.collection, std::slice::from_ref(&document.id)).await?.pop();
+    match found {
+        Some(Err(error)) if error.kind() != ErrorKind::Corrupt => Err(error),
+        found => Ok(found),
+    }
+}
+
+/// Whether this is a later version of the same memory: what never changes is the same (W6).
+fn is_later_memory(memory: &Memory, present: &Memory) -> bool {
+    memory.revision > present.revision
+        && memory.space_id == present.space_id
+        && memory.trigger == present.trigger
+        && memory.created_at == present.created_at
+        && memory.idempotency_key == present.idempotency_key
+}
+
+/// Whether this is a later version of the same document. One that was removed and put again is another one, unless it has the same createdAt.
+fn is_later_document(document: &Document, present: &Document) -> bool {
+    document.revision > present.revision && document.created_at == present.created_at
 }
 
 #[cfg(test)]
