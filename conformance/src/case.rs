@@ -44,6 +44,8 @@ pub enum Needs {
     Nothing,
     /// A harness that can damage a row.
     Damage,
+    /// An engine that can be made read-only.
+    ReadOnly,
     /// An engine with a feed of changes.
     Feed,
     /// The same, and a harness that can damage a row.
@@ -64,6 +66,7 @@ impl Needs {
         let (is_there, reason) = match self {
             Self::Nothing => return None,
             Self::Damage => (harness.can_damage(), "the harness can't damage rows"),
+            Self::ReadOnly => (harness.can_be_read_only(), "the engine can't be made read-only"),
             Self::Feed => (harness.can_watch(), "the engine has no feed"),
             Self::DamageAndFeed => (harness.can_watch() && harness.can_damage(), "the harness can't damage rows"),
             Self::LostChanges => (harness.can_watch() && harness.can_lose_changes(), "the harness can't lose changes"),

@@ -38,6 +38,11 @@ pub trait Harness: fmt::Debug + Send + Sync + 'static {
         false
     }
 
+    /// Whether the engine can be made read-only. The cases that need it are ignored otherwise.
+    fn can_be_read_only(&self) -> bool {
+        true
+    }
+
     /// Whether the engine has a feed of changes. The cases that need it are ignored otherwise.
     fn can_watch(&self) -> bool {
         true

@@ -132,6 +132,13 @@ impl Error {
         Self::new(ErrorKind::SchemaMismatch, "a newer program has migrated the ledger: upgrade this program")
     }
 
+    /// What a write answers while an operator has made the ledger read-only (L9).
+    pub fn read_only() -> Self {
+        let message = "the ledger is read-only, since it moves to another place: write there, or let this one take writes again with \
+                       agent-memory copy --unfence";
+        Self::new(ErrorKind::Unavailable, message).retryable()
+    }
+
     /// Names the call that failed, unless it is named already.
     #[must_use]
     pub fn with_operation(mut self, operation: &'static str) -> Self {

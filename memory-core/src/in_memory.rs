@@ -57,6 +57,7 @@ struct Data {
     documents: BTreeMap<Collection, BTreeMap<DocumentId, Found<Document, u64>>>,
     puts: u64,
     secret: Option<String>,
+    is_read_only: bool,
     /// The newest entries, and how many came before them.
     feed: VecDeque<Noted>,
     dropped: u64,
@@ -135,6 +136,15 @@ impl Engine for InMemoryEngine {
 
     async fn secret(&self, proposed: &str) -> Result<String> {
         Ok(self.data.lock().secret.get_or_insert_with(|| proposed.to_owned()).clone())
+    }
+
+    async fn set_read_only(&self, is_read_only: bool) -> Result<()> {
+        self.data.lock().is_read_only = is_read_only;
+        Ok(())
+    }
+
+    async fn is_read_only(&self) -> Result<bool> {
+        Ok(self.data.lock().is_read_only)
     }
 
     async fn close(&self) -> Result<()> {
@@ -254,7 +264,7 @@ impl Reader for InMemorySession {
 
 impl Writer for InMemorySession {
     async fn append(&mut self, append: Append<'_>) -> Result<Vec<Appended>> {
-        let mut data = self.lock();
+        let mut data = self.lock_to_write()?;
         let owner = |data: &Data, memory: &Memory| match data.memories.contains_key(&memory.id) {
             true => Some(memory.id),
             false => memory.idempotency_key.as_ref().and_then(|key| data.by_key.get(key).copied()),
@@ -270,7 +280,7 @@ impl Writer for InMemorySession {
     }
 
     async fn replace(&mut self, before: &Found<Memory, u64>, after: &Memory) -> Result<bool> {
-        let mut data = self.lock();
+        let mut data = self.lock_to_write()?;
         let present = data.memories.get_mut(&after.id).filter(|memory| memory.revision.get() == before.version);
         let is_unchanged = present.map(|memory| memory.clone_from(after)).is_some();
         if is_unchanged {
@@ -280,7 +290,7 @@ impl Writer for InMemorySession {
     }
 
     async fn put(&mut self, puts: &[Put<'_, u64>]) -> Result<bool> {
-        let mut data = self.lock();
+        let mut data = self.lock_to_write()?;
         let present = |document: &Document| data.documents.get(&document.collection)?.get(&document.id);
         let is_unchanged =
             |put: &Put<'_, u64>| present(put.after).map(|found| found.version) == put.before.map(|found| found.version);
@@ -303,7 +313,7 @@ impl Writer for InMemorySession {
     }
 
     async fn remove(&mut self, collection: &Collection, found: &[Found<Document, u64>]) -> Result<bool> {
-        let mut data = self.lock();
+        let mut data = self.lock_to_write()?;
         let documents = data.documents.entry(collection.clone()).or_default();
         let is_unchanged = |found: &Found<Document, u64>| {
             documents.get(&found.record.id).is_some_and(|present| present.version == found.version)
@@ -324,6 +334,11 @@ impl InMemorySession {
     fn lock(&self) -> MutexGuard<'_, Data> {
         // No code that holds the lock can panic half way through a change.
         self.data.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lock_to_write(&self) -> Result<MutexGuard<'_, Data>> {
+        let data = self.lock();
+        if data.is_read_only { Err(Error::read_only()) } else { Ok(data) }
     }
 
     /// Writes an entry of the feed, in the step of the write that it is of.

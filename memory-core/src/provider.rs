@@ -45,6 +45,17 @@ pub trait MemoryProvider: IntoDynProvider + fmt::Debug + Send + Sync + 'static {
     /// - It goes on where it was cut, in whichever program, and any number of programs may take slices at once (L7).
     async fn backfill(&self) -> Result<Option<Backfill>>;
 
+    /// Makes the namespace read-only, or takes that back. For operators, who move it elsewhere.
+    ///
+    /// # Behavior
+    /// - From when it has returned, each write by whatever handle and program is refused with `Unavailable` and nothing of it is done; no
+    ///   write that was begun before is committed then. Reads and watches go on (L9).
+    /// - It survives a restart. To repeat it changes nothing.
+    async fn set_read_only(&self, is_read_only: bool) -> Result<()>;
+
+    /// Whether the namespace is read-only (L9).
+    async fn is_read_only(&self) -> Result<bool>;
+
     /// Lets calls in flight finish, and closes. A second call does nothing (L2).
     async fn shutdown(&self) -> Result<()>;
 

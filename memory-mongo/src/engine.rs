@@ -56,6 +56,16 @@ impl Engine for MongoEngine {
         self.connections.run(async move { schema::secret(&session, &proposed).await }).await
     }
 
+    async fn set_read_only(&self, is_read_only: bool) -> Result<()> {
+        let session = self.connections.session();
+        self.connections.run(async move { schema::set_read_only(&session, is_read_only).await }).await
+    }
+
+    async fn is_read_only(&self) -> Result<bool> {
+        let session = self.connections.session();
+        self.connections.run(async move { schema::is_read_only(&session).await }).await
+    }
+
     async fn close(&self) -> Result<()> {
         self.connections.close().await;
         Ok(())
@@ -96,10 +106,17 @@ impl Engine for MongoEngine {
             let write = async move {
                 let written = work(&mut session, &argument).await;
                 let is_refused = |error: &Error| code(error) == Some(NOT_VALID) && error.outcome() == Outcome::NotDone;
-                if written.as_ref().is_err_and(is_refused) && schema::mend(&session).await.unwrap_or(false) {
-                    return work(&mut session, &argument).await;
+                if !written.as_ref().is_err_and(is_refused) {
+                    return written;
                 }
-                written
+                // The server does not tell which rule it was.
+                if schema::is_read_only(&session).await.unwrap_or(false) {
+                    return Err(Error::read_only());
+                }
+                match schema::mend(&session).await.unwrap_or(false) {
+                    true => work(&mut session, &argument).await,
+                    false => written,
+                }
             };
             return self.connections.run_write(write).await;
         }

@@ -281,6 +281,52 @@ pub(crate) async fn secret(session: &MongoSession, proposed: &str) -> Result<Str
     kept.map(str::to_owned).ok_or_else(|| Error::corrupt("the key that seals cursors can't be read"))
 }
 
+/// Makes the database read-only, or takes that back: by a rule that no row satisfies. A deletion meets it by the update before it.
+pub(crate) async fn set_read_only(session: &MongoSession, is_read_only: bool) -> Result<()> {
+    for command in &fence() {
+        match is_read_only {
+            true => execute(session, command).await?,
+            false => lift(session, command).await?,
+        }
+    }
+    Ok(())
+}
+
+/// Whether the database is read-only.
+pub(crate) async fn is_read_only(session: &MongoSession) -> Result<bool> {
+    for command in &fence() {
+        if has_rule(&session.on.database, command).await? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+async fn has_rule(database: &Database, command: &Document) -> Result<bool> {
+    Ok(rules(database, command).await?.iter().any(|rule| Some(rule) == command.get("validator")))
+}
+
+fn fence() -> [Document; 2] {
+    ["memories", "documents"].map(|collection| doc! { "collMod": collection, "validator": { "$expr": false } })
+}
+
+/// Takes away the rule that a command adds.
+async fn lift(session: &MongoSession, command: &Document) -> Result<()> {
+    let database = &session.on.database;
+    while has_rule(database, command).await? {
+        let mut rules = rules(database, command).await?;
+        rules.retain(|rule| Some(rule) != command.get("validator"));
+        let mut whole = command.clone();
+        whole.insert("validator", doc! { "$and": rules });
+        whole.insert("writeConcern", doc! { "w": "majority" });
+        match database.run_command(whole).await.map_err(native) {
+            Err(error) if code(&error) == Some(BEING_BUILT) => session.pause(PAUSE).await.map_err(|_| error)?,
+            changed => drop(changed?),
+        }
+    }
+    Ok(())
+}
+
 /// The version of the schema that is in place.
 pub(crate) async fn version(session: &MongoSession) -> Result<u32> {
     let applied = MongoTarget(session).applied().await?;

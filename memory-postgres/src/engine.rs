@@ -59,6 +59,14 @@ impl Engine for PostgresEngine {
         kept.first().map_or_else(|| Ok(String::new()), |row| column(row, 0))
     }
 
+    async fn set_read_only(&self, is_read_only: bool) -> Result<()> {
+        schema::set_read_only(&self.connections, is_read_only).await
+    }
+
+    async fn is_read_only(&self) -> Result<bool> {
+        schema::is_read_only(&self.connections).await
+    }
+
     async fn close(&self) -> Result<()> {
         self.connections.close().await;
         Ok(())

@@ -15,6 +15,7 @@ pub(crate) fn native(error: sqlx::Error) -> Error {
     let (kind, message, retryable) = match &error {
         // The triggers of the schema refuse the writes of older programs.
         sqlx::Error::Database(_) if state_of(&error) == "AM002" => return Error::newer_writer().with_source(error),
+        sqlx::Error::Database(_) if state_of(&error) == "AM003" => return Error::read_only(),
         sqlx::Error::Database(_) => of_state(&state_of(&error)),
         sqlx::Error::PoolTimedOut => (Unavailable, "no connection to the server within the time for it", true),
         sqlx::Error::PoolClosed => (Closed, "the provider was shut down", false),

@@ -111,6 +111,24 @@ pub(crate) async fn pending(connections: &Connections) -> Result<Vec<Backfill>> 
     paths.iter().map(|row| Ok(Backfill::of_places(count(row, 0)?, count(row, 1)?))).collect()
 }
 
+/// Makes the namespace read-only, or takes that back.
+pub(crate) async fn set_read_only(connections: &Connections, is_read_only: bool) -> Result<()> {
+    let text = if is_read_only { FENCE } else { UNFENCE };
+    let mut session = connections.first_transaction().await?;
+    let text = text.replace("{schema}", &session.on().schema);
+    let set = session.command(AssertSqlSafe(text)).await.map_err(native);
+    let ended = session.end().await;
+    set.and(ended)
+}
+
+/// Whether the namespace is read-only.
+pub(crate) async fn is_read_only(connections: &Connections) -> Result<bool> {
+    let mut session = connections.session(Access::ReadLatest, None).await?;
+    let is_read_only = session.holds(session.statement(|on| &on.is_read_only)).await?;
+    session.end().await?;
+    Ok(is_read_only)
+}
+
 /// Makes the entries of some more documents. Programs that do so at once do the same.
 pub(crate) async fn backfill(connections: &Connections) -> Result<()> {
     let mut session = connections.session(Access::Write, None).await?;
@@ -146,6 +164,35 @@ async fn on_connections<T>(
     connections.close().await;
     done
 }
+
+/// What refuses each write of a namespace that is read-only. Made by the first who wants it, and disabled when it is taken back: to do that,
+/// as to make it, waits for those who write and not for those who read. Within the lock, so that what was begun before has ended.
+const FENCE: &str = "
+    LOCK TABLE {schema}.memories IN SHARE ROW EXCLUSIVE MODE;
+    LOCK TABLE {schema}.documents IN SHARE ROW EXCLUSIVE MODE;
+    DO $do$ BEGIN
+        IF NOT EXISTS (SELECT FROM pg_trigger
+            WHERE tgrelid = to_regclass($of${schema}.documents$of$) AND tgname = 'documents_read_only') THEN
+            CREATE OR REPLACE FUNCTION {schema}.refuse_write() RETURNS trigger LANGUAGE plpgsql AS $body$ BEGIN
+                RAISE EXCEPTION 'the ledger is read-only' USING ERRCODE = 'AM003';
+            END $body$;
+            CREATE TRIGGER memories_read_only BEFORE INSERT OR UPDATE OR DELETE ON {schema}.memories
+                FOR EACH STATEMENT EXECUTE FUNCTION {schema}.refuse_write();
+            CREATE TRIGGER documents_read_only BEFORE INSERT OR UPDATE OR DELETE ON {schema}.documents
+                FOR EACH STATEMENT EXECUTE FUNCTION {schema}.refuse_write();
+        END IF;
+    END $do$;
+    ALTER TABLE {schema}.memories ENABLE TRIGGER memories_read_only;
+    ALTER TABLE {schema}.documents ENABLE TRIGGER documents_read_only";
+/// What takes it back. Nothing is to be done where nobody has ever wanted it.
+const UNFENCE: &str = "
+    DO $do$ BEGIN
+        IF EXISTS (SELECT FROM pg_trigger
+            WHERE tgrelid = to_regclass($of${schema}.documents$of$) AND tgname = 'documents_read_only') THEN
+            ALTER TABLE {schema}.memories DISABLE TRIGGER memories_read_only;
+            ALTER TABLE {schema}.documents DISABLE TRIGGER documents_read_only;
+        END IF;
+    END $do$";
 
 /// What each step begins with. Whoever stores has the ledger first, and then what belongs to it; the steps of a migration share a transaction, so
 /// one that took them the other way round would stand in the way of an older program that waits for it.

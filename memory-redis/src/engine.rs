@@ -68,6 +68,14 @@ impl Engine for RedisEngine {
         self.connections.read_one(&kept).await
     }
 
+    async fn set_read_only(&self, is_read_only: bool) -> Result<()> {
+        schema::set_read_only(&self.connections, is_read_only).await
+    }
+
+    async fn is_read_only(&self) -> Result<bool> {
+        schema::is_read_only(&self.connections).await
+    }
+
     async fn close(&self) -> Result<()> {
         self.connections.close().await;
         Ok(())

@@ -11,11 +11,15 @@ use crate::statements::is_write;
 
 /// What a script says that a program is too old for.
 const NEWER: &str = "NEWER";
+/// What it says while nobody may write.
+const FENCED: &str = "FENCED";
 
 /// The error that the driver gave, as the contract has it. The message never holds the server's own, which can quote a value.
 pub(crate) fn native(error: RedisError) -> Error {
-    if error.code() == Some(NEWER) {
-        return Error::newer_writer().with_source(error);
+    match error.code() {
+        Some(NEWER) => return Error::newer_writer().with_source(error),
+        Some(FENCED) => return Error::read_only(),
+        _ => {}
     }
     let (kind, message, retryable) = match error.code() {
         Some(code) => of_code(code, error.detail().unwrap_or_default()),

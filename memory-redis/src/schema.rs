@@ -8,7 +8,7 @@ use memory_core::engine::{Config, Mark, corrupt};
 use memory_core::{
     Backfill, Blocks, Collection, Documents, Error, Inspection, Ledger, Outcome, Result, SpaceId, Timestamp,
 };
-use migrations::{Applied, FEED as FEED_STEP, Kind, NO_WORDS, PATHS, Report, Step, Target};
+use migrations::{Applied, FEED as FEED_STEP, Kind, NO_WORDS, PATHS, READ_ONLY, Report, Step, Target};
 use redis::{InfoDict, Pipeline, Value};
 
 use crate::config::RedisConfig;
@@ -58,6 +58,10 @@ const ADVANCE_PLACES: &str = "
     if ARGV[4] ~= '' then return redis.call('HSET', KEYS[1], 'collection', ARGV[4], 'step', ARGV[5]) end
     redis.call('HSET', KEYS[2], ARGV[1], (string.gsub(steps, ARGV[2] .. ARGV[3], ARGV[2])))
     return redis.call('DEL', KEYS[1])";
+/// Lets nobody write any more, or everybody who may otherwise. Each script that writes asks for this first.
+const SET_READ_ONLY: &str = "
+    local least = tonumber(redis.call('GET', KEYS[1]) or 0) % tonumber(ARGV[2])
+    return redis.call('SET', KEYS[1], string.format('%d', least + tonumber(ARGV[1]) * tonumber(ARGV[2])))";
 /// Makes a step incomplete that was complete.
 const BEGIN_AGAIN: &str = "
     local steps = redis.call('HGET', KEYS[1], ARGV[1])
@@ -277,6 +281,20 @@ impl Target for RedisTarget<'_> {
     async fn unlock(&mut self) -> Result<()> {
         Ok(())
     }
+}
+
+/// Makes the namespace read-only, or takes that back.
+pub(crate) async fn set_read_only(connections: &Connections, is_read_only: bool) -> Result<()> {
+    let (key, is_read_only) = (connections.keys.of(WRITER), i32::from(is_read_only));
+    let mut script = Pipeline::with_capacity(1);
+    script.cmd("EVAL").arg(SET_READ_ONLY).arg(1).arg(key).arg(is_read_only).arg(READ_ONLY);
+    connections.write(script, Instant::now()).await.map(drop)
+}
+
+/// Whether the namespace is read-only.
+pub(crate) async fn is_read_only(connections: &Connections) -> Result<bool> {
+    let least: Option<u32> = connections.read_one(&command("GET", &[&connections.keys.of(WRITER)])).await?;
+    Ok(least.is_some_and(|least| least >= READ_ONLY))
 }
 
 impl RedisSession {

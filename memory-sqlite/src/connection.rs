@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use memory_core::engine::Config;
 use memory_core::{Error, ErrorKind, Outcome, Result};
-use migrations::WRITER;
+use migrations::{READ_ONLY, WRITER};
 use rusqlite::{Connection, OpenFlags};
 
 use crate::config::{Location, SqliteConfig};
@@ -107,10 +107,14 @@ impl Session {
 
     /// Runs work in the transaction that was begun and commits it, or rolls it back when anything fails.
     pub(crate) fn in_transaction(&mut self, work: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
+        self.transact(|session| session.check_writer().and_then(|()| work(session)))
+    }
+
+    fn transact(&mut self, work: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
         self.paths.clear();
         self.feed.clear();
         self.bytes = 0;
-        let result = self.check_writer().and_then(|()| work(self)).and_then(|()| self.commit());
+        let result = work(self).and_then(|()| self.commit());
         // After some failures SQLite itself has ended the transaction.
         if result.is_err() && !self.connection.is_autocommit() {
             // The first failure is the one to tell.
@@ -119,10 +123,31 @@ impl Session {
         result
     }
 
-    /// Whether this program may still write to the file (L7).
+    /// Whether this program may still write to the file (L7, L9).
     fn check_writer(&self) -> Result<()> {
-        let least: Option<u32> = first(&self.connection, statements::LEAST_WRITER, [], |row| column(row, 0))?;
-        if least.is_some_and(|least| least > WRITER) { Err(Error::newer_writer()) } else { Ok(()) }
+        match self.least_writer()? {
+            READ_ONLY.. => Err(Error::read_only()),
+            least if least > WRITER => Err(Error::newer_writer()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether nobody may write to the file.
+    pub(crate) fn is_read_only(&self) -> Result<bool> {
+        Ok(self.least_writer()? >= READ_ONLY)
+    }
+
+    /// Lets nobody write to the file any more, or everybody who may otherwise. A transaction of its own, behind all that were begun before.
+    pub(crate) fn set_read_only(&mut self, is_read_only: bool, until: Instant) -> Result<()> {
+        self.begin(until)?;
+        self.transact(|session| {
+            let least = session.least_writer()? % READ_ONLY + if is_read_only { READ_ONLY } else { 0 };
+            execute(&session.connection, statements::SET_LEAST_WRITER, [least.to_string()]).map(drop)
+        })
+    }
+
+    fn least_writer(&self) -> Result<u32> {
+        Ok(first(&self.connection, statements::LEAST_WRITER, [], |row| column(row, 0))?.unwrap_or_default())
     }
 
     fn commit(&mut self) -> Result<()> {

@@ -78,7 +78,7 @@ enum Command {
 /// A command, and its place in the queue.
 type Waiting = (Command, OwnedSemaphorePermit);
 
-/// Something to read in a session.
+/// Something to do in a session that the transactions of calls have no part in.
 type Read = Box<dyn FnOnce(&mut Session) + Send>;
 
 impl Engine for SqliteEngine {
@@ -148,6 +148,19 @@ impl Engine for SqliteEngine {
             kept => kept,
         };
         Ok(kept.unwrap_or_default())
+    }
+
+    async fn set_read_only(&self, is_read_only: bool) -> Result<()> {
+        let (until, (reply, answer)) = (self.until(), oneshot::channel());
+        // On the writer's connection, and behind what was asked before.
+        let set: Read = Box::new(move |session| drop(reply.send(session.set_read_only(is_read_only, until))));
+        self.writer.send(Command::Read(set)).await?;
+        answer.await.map_err(|_| gone().with_outcome(Outcome::Unknown))?
+    }
+
+    async fn is_read_only(&self) -> Result<bool> {
+        let work: Work<Session, (), _> = |session, ()| Box::pin(ready(session.is_read_only()));
+        self.run(Access::ReadLatest, self.until(), Arc::new(()), work).await
     }
 
     async fn close(&self) -> Result<()> {

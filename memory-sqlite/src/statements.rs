@@ -107,6 +107,7 @@ in_both_orders! {
 
 /// The lowest version of a program that may write.
 pub(crate) const LEAST_WRITER: &str = "SELECT CAST(value AS INTEGER) FROM agreements WHERE name = 'writer'";
+pub(crate) const SET_LEAST_WRITER: &str = "UPDATE agreements SET value = ?1 WHERE name = 'writer'";
 pub(crate) const SECRET: &str = "SELECT value FROM agreements WHERE name = 'secret'";
 /// The update changes nothing, so that the row is returned.
 pub(crate) const KEEP_SECRET: &str = "

@@ -4,6 +4,9 @@ use crate::Step;
 
 /// The version of a program that writes: what a step compares with the lowest that may.
 pub const WRITER: u32 = 5;
+/// What is added to the lowest version that may write while nobody may, on engines that keep it as a number: more than any version. A
+/// program that does not know of this is refused as one that is too old.
+pub const READ_ONLY: u32 = 1_000_000_000;
 /// The name of the step that indexes the places of documents, on every engine.
 pub const PATHS: &str = "paths";
 /// The name of the step that removes the index of words, on every engine.

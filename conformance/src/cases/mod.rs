@@ -7,6 +7,7 @@ mod filters;
 mod lifecycle;
 mod listing;
 mod plugin;
+mod read_only;
 mod reading;
 mod recall;
 mod spaces;
@@ -20,6 +21,7 @@ use crate::case::Case;
 pub fn all() -> Vec<Case> {
     [
         lifecycle::cases(),
+        read_only::cases(),
         writing::cases(),
         reading::cases(),
         spaces::cases(),

@@ -4,6 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use memory_core::plugin::Plugin;
@@ -164,6 +165,9 @@ impl MemoryProvider for Broken {
     }
 
     async fn store(&self, memory: NewMemory) -> Result<MemoryId> {
+        if self.flaw == Flaw::ReadOnlyForItsHandleAlone && self.is_held.load(Ordering::Relaxed) {
+            return Err(Error::read_only());
+        }
         let memory = self.taken(memory)?;
         let key = memory.idempotency_key.clone();
         match self.inner().store(memory).await {
@@ -308,6 +312,28 @@ impl MemoryProvider for Broken {
             self.write_contexts(&ids).await;
         }
         Ok(report)
+    }
+
+    async fn set_read_only(&self, is_read_only: bool) -> Result<()> {
+        match self.flaw {
+            Flaw::ReadOnlyForItsHandleAlone => {
+                self.is_held.store(is_read_only, Ordering::Relaxed);
+                Ok(())
+            }
+            Flaw::ReadOnlyComesLate => {
+                let inner = self.inner().clone();
+                tokio::spawn(async move {
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                    inner.set_read_only(is_read_only).await
+                });
+                Ok(())
+            }
+            _ => self.inner().set_read_only(is_read_only).await,
+        }
+    }
+
+    async fn is_read_only(&self) -> Result<bool> {
+        self.inner().is_read_only().await
     }
 
     async fn restore_newer(&self, mut memories: Vec<Memory>) -> Result<RestoreReport> {

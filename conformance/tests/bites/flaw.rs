@@ -13,6 +13,8 @@ pub(crate) enum Flaw {
     SecondShutdownFails,
     HealthWrites,
     LightCallsWaitForHeavyOnes,
+    ReadOnlyForItsHandleAlone,
+    ReadOnlyComesLate,
 
     // Writing.
     BatchIsPartlyApplied,

@@ -92,6 +92,12 @@ const BITES: &[(&str, Flaw, &str)] = &[
         Flaw::LightCallsWaitForHeavyOnes,
         "lifecycle.calls_get_by_beside_many_heavy_ones",
     ),
+    (
+        "read_only_for_its_handle_alone",
+        Flaw::ReadOnlyForItsHandleAlone,
+        "read_only.every_handle_and_every_restart_is_refused",
+    ),
+    ("read_only_comes_late", Flaw::ReadOnlyComesLate, "read_only.nothing_is_committed_behind_the_answer"),
     ("health_writes", Flaw::HealthWrites, "lifecycle.health_leaves_no_trace"),
     ("dropped_batch_is_half", Flaw::DroppedBatchIsHalf, "dropped.dropped_batches_are_whole_or_none"),
     ("dropped_update_is_half", Flaw::DroppedUpdateIsHalf, "dropped.dropped_updates_are_whole_or_none"),

@@ -312,6 +312,14 @@ impl MemoryProvider for Wired {
         Ok(report)
     }
 
+    async fn set_read_only(&self, is_read_only: bool) -> Result<()> {
+        self.0.write(None, |inner| async move { inner.set_read_only(is_read_only).await }).await
+    }
+
+    async fn is_read_only(&self) -> Result<bool> {
+        self.0.read(|inner| async move { inner.is_read_only().await }).await
+    }
+
     async fn restore_newer(&self, memories: Vec<Memory>) -> Result<RestoreReport> {
         let call = |inner: InMemory| {
             let memories = memories.clone();

@@ -13,7 +13,7 @@ use memory_core::{
 /// A call of an engine, as far as tests tell calls apart.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Call {
-    /// `init`, `check_health`, `backfill` or `shutdown`.
+    /// `init`, `check_health`, `backfill`, `set_read_only`, `is_read_only` or `shutdown`.
     OfTheHost,
     /// A `get` of the ledger.
     Get,
@@ -69,6 +69,14 @@ impl<A: Around> MemoryProvider for Wrapped<A> {
 
     async fn backfill(&self) -> Result<Option<Backfill>> {
         self.around.around(Call::OfTheHost, self.engine.backfill()).await
+    }
+
+    async fn set_read_only(&self, is_read_only: bool) -> Result<()> {
+        self.around.around(Call::OfTheHost, self.engine.set_read_only(is_read_only)).await
+    }
+
+    async fn is_read_only(&self) -> Result<bool> {
+        self.around.around(Call::OfTheHost, self.engine.is_read_only()).await
     }
 
     async fn shutdown(&self) -> Result<()> {

@@ -31,7 +31,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::{Backfill, Error, Health, Result};
+use crate::{Backfill, Error, ErrorKind, Health, Result};
 
 pub use feed::{FeedEnd, FeedEntry, FeedPage, FeedPosition, FeedWrite};
 pub use gate::{DEFAULT_DEADLINE, Gate, record_rows};
@@ -88,6 +88,19 @@ pub trait Engine: fmt::Debug + Send + Sync + Sized + 'static {
     /// nothing where it has one, since it may be opened by somebody who may only read. It is no part of an export, and stays out of errors and
     /// logs (Q6).
     fn secret(&self, proposed: &str) -> impl Future<Output = Result<String>> + Send;
+
+    /// Makes the namespace read-only for every program, of whatever version, or takes that back. Each step of a [`Writer`] that would write
+    /// is then [`Error::read_only`], or what an older program makes of it; nothing that was begun before is committed after this call has
+    /// returned (L9). To repeat it changes nothing.
+    fn set_read_only(&self, is_read_only: bool) -> impl Future<Output = Result<()>> + Send {
+        let _ = is_read_only;
+        async { Err(Error::new(ErrorKind::Unsupported, "this engine can't be made read-only")) }
+    }
+
+    /// Whether the namespace is read-only.
+    fn is_read_only(&self) -> impl Future<Output = Result<bool>> + Send {
+        async { Ok(false) }
+    }
 
     /// Closes the storage. No session is under way, but for some that nobody waits for any more.
     fn close(&self) -> impl Future<Output = Result<()>> + Send;

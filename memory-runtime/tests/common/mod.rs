@@ -192,6 +192,14 @@ impl MemoryProvider for Recording {
         Ok(report)
     }
 
+    async fn set_read_only(&self, is_read_only: bool) -> Result<()> {
+        self.inner.set_read_only(is_read_only).await
+    }
+
+    async fn is_read_only(&self) -> Result<bool> {
+        self.inner.is_read_only().await
+    }
+
     async fn restore_newer(&self, memories: Vec<Memory>) -> Result<RestoreReport> {
         let report = self.inner.restore_newer(memories).await?;
         self.called("restore_newer");

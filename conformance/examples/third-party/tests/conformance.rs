@@ -17,6 +17,10 @@ impl Harness for Redb {
         "redb"
     }
 
+    fn can_be_read_only(&self) -> bool {
+        false
+    }
+
     fn can_watch(&self) -> bool {
         false
     }

@@ -172,6 +172,23 @@ impl<E: Engine> MemoryProvider for Provider<E> {
         self.shared.gate.write("backfill", work).await
     }
 
+    async fn set_read_only(&self, is_read_only: bool) -> Result<()> {
+        let work = async {
+            let open = self.shared.open()?;
+            let set = |_| open.engine.set_read_only(is_read_only);
+            open.retry().repeatable().run(|error| open.engine.is_temporary(error), set).await
+        };
+        self.shared.gate.write("set_read_only", work).await
+    }
+
+    async fn is_read_only(&self) -> Result<bool> {
+        let work = async {
+            let open = self.shared.open()?;
+            open.retry().run(|error| open.engine.is_temporary(error), |_| open.engine.is_read_only()).await
+        };
+        self.shared.gate.read("is_read_only", work).await
+    }
+
     async fn shutdown(&self) -> Result<()> {
         let work = async {
             self.shared.tail.close();

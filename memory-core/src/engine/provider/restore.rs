@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::Open;
 use crate::engine::session::{Append, Appended, Atomicity, Found, MemoriesFound, Put, Reader, Writer};
 use crate::engine::{Access, Engine};
-use crate::{Collection, Document, DocumentId, ErrorKind, Memory, MemoryId, Outcome, RestoreReport, Result};
+use crate::{Collection, Document, DocumentId, ErrorKind, Memory, Outcome, RestoreReport, Result};
 
 /// What becomes of a record that is there and differs from the one that is given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
