@@ -86,8 +86,9 @@ macro_rules! if_writer {
 
 statements! {
     /// Whether each write is refused.
-    is_read_only: "SELECT EXISTS (SELECT FROM pg_trigger
-        WHERE tgrelid = to_regclass('{schema}.documents') AND tgname = 'documents_read_only' AND tgenabled <> 'D')";
+    is_read_only: "SELECT EXISTS (SELECT FROM pg_trigger JOIN pg_class ON pg_class.oid = tgrelid
+        WHERE relname = 'documents' AND relnamespace = to_regnamespace(quote_ident({name}))
+            AND tgname = 'documents_read_only' AND tgenabled <> 'D')";
     is_writer: "SELECT current_setting('agent_memory.writer', TRUE) IS NOT DISTINCT FROM $1";
     lock_schema: "SELECT pg_advisory_xact_lock(hashtextextended('agent memory ' || {name}, 0))";
     has_schema: "SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = {name})";
