@@ -121,6 +121,8 @@ pub(crate) enum MemoryCommand {
     /// Without options, everything; else what the selectors of query find, with --documents also documents. Ids, revisions and
     /// keys are kept. What is there already stays as it is, so that a copy that was interrupted is repeated to go on; a record
     /// that differs is reported, and makes the exit code 1.
+    ///
+    /// With --follow, the target is kept up to date while programs go on to write to the source, and with --finish it takes its place.
     Copy(copy::CopyArgs),
     /// Show whether the engine works, and what an acknowledged write survives.
     Health,

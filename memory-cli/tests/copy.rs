@@ -3,6 +3,7 @@
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 
+use common::moving::{Follower, check_move, export};
 use common::sample::{CHECKS, filled};
 use common::{Cli, stderr, stdout};
 
@@ -114,4 +115,79 @@ fn a_doctor_tells_what_is_wrong_and_mends_nothing() {
         cli.fails(2, &["--url", "nothing", "doctor"]).contains("--url"),
         "a URL that is none is a mistake in the arguments"
     );
+}
+
+fn url_of(cli: &Cli, name: &str) -> String {
+    format!("sqlite://{}", cli.path(name).display())
+}
+
+#[test]
+fn a_ledger_moves_while_a_program_writes_to_it() {
+    let cli = filled();
+    check_move(&cli, &url_of(&cli, "memory.db"), &url_of(&cli, "copy.db"));
+}
+
+#[test]
+fn a_follower_that_has_missed_changes_compares_everything() {
+    let cli = filled();
+    let (from, to) = (url_of(&cli, "memory.db"), url_of(&cli, "copy.db"));
+    let catch_up = || {
+        let mut follower = Follower::start(&cli, &from, &to);
+        follower.wait_for("up to date: ");
+        assert!(follower.interrupt().success());
+        assert_eq!(export(&cli, &from), export(&cli, &to));
+    };
+    catch_up();
+    let remove = |id: &str| cli.ok(&["document", "remove", "--collection", "notes", "--id", id]);
+    remove("a");
+    remove("b");
+    // Another one, at a lower revision.
+    cli.ok(&["document", "put", "--collection", "notes", "--id", "b", "--space", "s", "--content", "anew"]);
+    let forgotten = "DELETE FROM changes WHERE seq < (SELECT max(seq) FROM changes)";
+    assert!(cli.database("memory.db").execute(forgotten, []).expect("deleted") > 0);
+    let mut follower = Follower::start(&cli, &from, &to);
+    follower.wait_for("the feed of the source has lost changes");
+    // Also when it is killed before it has done so.
+    drop(follower);
+    catch_up();
+}
+
+#[test]
+fn a_source_takes_writes_again_when_the_target_differs() {
+    let cli = filled();
+    let (from, to) = (url_of(&cli, "memory.db"), url_of(&cli, "copy.db"));
+    cli.ok(&["copy", "--to", &to]);
+    let changed = cli.ok(&["--url", &to, "query", "--space", "odd-1", "--json"]);
+    let id = changed.split('"').nth(3).expect("an id").to_owned();
+    cli.ok(&["--url", &to, "update", &id, "--status", "failed"]);
+    let finish = ["copy", "--finish", "--to", &to];
+    let output = cli.run(&finish);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let (told, errors) = (stdout(&output), stderr(&output));
+    assert!(told.contains("1 in conflict") && told.contains("the target differs"), "{told}");
+    assert!(errors.contains("takes writes again"), "{errors}");
+    // What the source has since is later than what stood in its way.
+    for status in ["running", "completed", "observed"] {
+        cli.ok(&["update", &id, "--status", status]);
+    }
+    assert!(cli.ok(&finish).contains("the target has the same hash"));
+    assert_eq!(export(&cli, &from), export(&cli, &to));
+}
+
+#[test]
+fn a_target_with_documents_of_its_own_is_no_follower() {
+    let cli = filled();
+    let to = url_of(&cli, "copy.db");
+    cli.ok(&["--url", &to, "document", "put", "--collection", "own", "--id", "x", "--space", "s", "--content", "x"]);
+    assert!(cli.fails(2, &["copy", "--follow", "--to", &to]).contains("1 documents there are not the source's"));
+    assert!(cli.fails(2, &["copy", "--follow", "--to", &to, "--under", "a"]).contains("of everything"));
+    assert!(cli.fails(2, &["copy", "--follow", "--unfence", "--to", &to]).contains("--unfence"));
+    let other = url_of(&cli, "other.db");
+    cli.ok(&["copy", "--finish", "--to", &other]);
+    cli.ok(&["copy", "--unfence", "--to", &other]);
+    let mut follower = Follower::start(&cli, &url_of(&cli, "memory.db"), &other);
+    follower.wait_for("up to date: ");
+    drop(follower);
+    // The token of one source says nothing to another.
+    assert!(cli.fails(2, &["--url", &to, "copy", "--follow", "--to", &other]).contains("follows another source"));
 }

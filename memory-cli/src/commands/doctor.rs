@@ -91,6 +91,15 @@ async fn examine(
         }
         Err(error) => findings.failed("health", &error)?,
     }
+    match provider.is_read_only().await {
+        Ok(false) => {}
+        Ok(true) => {
+            let detail =
+                "the ledger is read-only, since it moves to another place: copy --unfence lets it take writes again";
+            findings.tell("writes", Finding::Doubtful, detail)?;
+        }
+        Err(error) => findings.failed("writes", &error)?,
+    }
     let newest = MemoryQuery::builder().all().limit(1).build()?;
     let start = Instant::now();
     match provider.query(&newest).await {

@@ -12,6 +12,7 @@ use tempfile::TempDir;
 
 pub(crate) mod events;
 pub(crate) mod lines;
+pub(crate) mod moving;
 #[path = "../../../memory-sqlite/tests/older/mod.rs"]
 pub(crate) mod older;
 pub(crate) mod python;

@@ -1,26 +1,33 @@
 //! `copy`: memories and documents from one engine to another, verified afterwards.
 
+mod batch;
+mod follow;
+mod mark;
+mod strays;
+mod walk;
+
 use std::cmp::Ordering;
-use std::collections::VecDeque;
 use std::fmt::Write as _;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use async_trait::async_trait;
 use clap::Args;
 use memory_core::{
-    Cursor, Document, DocumentQuery, DocumentStore, Documents, Ledger, MAX_LIMIT, Memory, MemoryProvider, Order, Query,
-    QueryBuilder, RestoreReport, Result, Selects, Unreadable, compare_heads,
+    DocumentQuery, Documents, Ledger, MAX_LIMIT, MemoryProvider, MemoryQuery, Order, QueryBuilder, Selects,
+    compare_heads,
 };
 use sha2::{Digest, Sha256};
 
 use super::exit_code;
 use crate::args::{self, LedgerArgs, SpaceArgs};
 use crate::engine;
-use crate::line;
 use crate::output::{self, Output};
 use crate::progress::Progress;
+use crate::signal;
 use crate::usage::Usage;
+use follow::Follower;
+use mark::Mark;
+use walk::{Home, Walk};
 
 #[derive(Debug, Args)]
 pub(crate) struct CopyArgs {
@@ -37,6 +44,24 @@ pub(crate) struct CopyArgs {
     /// Print "done: N" on standard error whenever the first N records are safely there, instead of a bar.
     #[arg(long, help_heading = "Output")]
     progress: bool,
+    /// Go on: take over each change of the source until Ctrl-C, or with --finish until the target takes its place. Repeated, it goes
+    /// on where it was.
+    #[arg(long, help_heading = "Moving")]
+    follow: bool,
+    /// Let the target take the place of the source: take over what has changed, make the source read-only, take over the rest, and
+    /// compare. Where they differ, the source takes writes again.
+    #[arg(long, help_heading = "Moving")]
+    finish: bool,
+    /// Let the source of --finish take writes again, and the target forget that it followed.
+    #[arg(long, help_heading = "Moving", conflicts_with_all = ["follow", "finish"])]
+    unfence: bool,
+}
+
+impl CopyArgs {
+    /// Whether everything is copied.
+    fn is_everything(&self) -> bool {
+        self.spaces.is_empty() && self.conditions.is_empty()
+    }
 }
 
 /// What became of the records.
@@ -70,9 +95,25 @@ impl Write for Hash {
     }
 }
 
+impl Hash {
+    /// In hexadecimal digits.
+    fn text(&self) -> String {
+        self.0.clone().finalize().iter().fold(String::new(), |mut text, byte| {
+            // Writing into a String can't fail.
+            let _ = write!(text, "{byte:02x}");
+            text
+        })
+    }
+}
+
 impl Copied {
     fn records(&self) -> u64 {
         self.memories + self.documents
+    }
+
+    /// Whether the target has all that the source has.
+    fn is_verified(&self) -> bool {
+        self.unreadable == 0 && self.conflicts == 0 && self.source.text() == self.target.text()
     }
 }
 
@@ -89,14 +130,98 @@ pub(crate) async fn run(
         Ok(Usage(reason)) => Usage(reason.replacen("--url", "--to", 1)).into(),
         Err(error) => error,
     })?;
-    let progress = Progress::new(None, args.progress);
-    let result = copy(source, target.as_ref(), args, &progress).await;
-    progress.finish();
+    let result = run_to(source, target.as_ref(), args, output).await;
     let closed = target.shutdown().await;
-    let copied = result?;
+    let code = result?;
     closed?;
-    let (source, target) = (hex(copied.source), hex(copied.target));
-    let is_equal = source == target;
+    Ok(code)
+}
+
+async fn run_to(
+    source: &dyn MemoryProvider,
+    target: &dyn MemoryProvider,
+    args: &CopyArgs,
+    output: &mut Output,
+) -> anyhow::Result<ExitCode> {
+    let is_move = args.follow || args.finish || args.unfence;
+    if is_move && (args.documents || !args.is_everything()) {
+        let message = "--follow, --finish and --unfence are of everything: leave out what selects a part of it";
+        return Err(Usage(message.to_owned()).into());
+    }
+    if args.unfence {
+        Mark::remove(&*target.documents()).await?;
+        source.set_read_only(false).await?;
+        output.value(&serde_json::json!({ "readOnly": false }), "the source takes writes")?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let progress = Progress::new(None, args.progress);
+    let result = match is_move {
+        true => move_over(source, target, args, &progress, output).await,
+        false => copy_once(source, target, args, &progress, output).await,
+    };
+    progress.finish();
+    result
+}
+
+/// Follows, and finishes if that is wanted.
+async fn move_over(
+    source: &dyn MemoryProvider,
+    target: &dyn MemoryProvider,
+    args: &CopyArgs,
+    progress: &Progress,
+    output: &mut Output,
+) -> anyhow::Result<ExitCode> {
+    let has_taken_over = Mark::read(&*target.documents()).await?.is_some_and(|mark| mark.is_finished);
+    if args.finish && has_taken_over && source.is_read_only().await? {
+        // What was written to it since is its own.
+        output.value(&serde_json::json!({ "taken": 0, "verified": true }), "the target has taken over already")?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    // From here on a signal leaves nothing half done.
+    let asked = signal::asked_to_end()?;
+    let mut follower = Follower::new(source, target, progress).await?;
+    let moved = match args.finish {
+        true => follower.finish(asked).await?,
+        false => follower.follow(asked).await.map(|()| None)?,
+    };
+    let taken = follower.taken;
+    let conflicts = moved.as_ref().map_or(follower.conflicts.len() as u64, |copied| copied.conflicts);
+    let unreadable = moved.as_ref().map_or(follower.unreadable.len() as u64, |copied| copied.unreadable);
+    let is_verified = moved.as_ref().is_some_and(Copied::is_verified);
+    let verdict = match &moved {
+        None => "to go on, say it again",
+        Some(_) if is_verified => {
+            "the target has the same hash, and the source takes no more writes: give all programs the URL of the target"
+        }
+        Some(_) => "the target differs, so the source takes writes again: say it again, or without --finish",
+    };
+    progress.finish();
+    output.value(
+        &serde_json::json!({
+            "taken": taken,
+            "memories": moved.as_ref().map(|copied| copied.memories),
+            "documents": moved.as_ref().map(|copied| copied.documents),
+            "conflicts": conflicts,
+            "unreadable": unreadable,
+            "verified": is_verified,
+            "sha256": moved.as_ref().map(|copied| copied.source.text()),
+        }),
+        format!("took over {taken} records: {conflicts} in conflict, {unreadable} can't be read; {verdict}"),
+    )?;
+    let has_failures = if args.finish { !is_verified } else { conflicts > 0 || unreadable > 0 };
+    Ok(exit_code(has_failures))
+}
+
+async fn copy_once(
+    source: &dyn MemoryProvider,
+    target: &dyn MemoryProvider,
+    args: &CopyArgs,
+    progress: &Progress,
+    output: &mut Output,
+) -> anyhow::Result<ExitCode> {
+    let copied = copy(source, target, args, progress).await?;
+    progress.finish();
+    let is_equal = copied.source.text() == copied.target.text();
     let verdict = match (is_equal, copied.unreadable) {
         (true, 0) => "the target has the same hash",
         (true, _) => "the target has the same hash without those",
@@ -110,7 +235,7 @@ pub(crate) async fn run(
             "conflicts": copied.conflicts,
             "unreadable": copied.unreadable,
             "verified": is_equal && copied.unreadable == 0,
-            "sha256": source,
+            "sha256": copied.source.text(),
         }),
         format!(
             "copied {} memories and {} documents: {} new, {} in conflict, {} can't be read; {verdict}",
@@ -130,11 +255,10 @@ async fn copy(
     let query = args.conditions.query(&args.spaces);
     copied.memories = transfer::<Ledger, _>(&source, &target, &query, progress, &mut copied).await?;
     verify::<Ledger, _>(&source, &target, &query, progress, &mut copied).await?;
-    let is_everything = args.spaces.is_empty() && args.conditions.is_empty();
-    if is_everything || args.documents {
+    if args.is_everything() || args.documents {
         let (source, target) = (source.documents(), target.documents());
         let (source, target) = (&*source, &*target);
-        for collection in source.collections().await? {
+        for collection in source.collections().await?.into_iter().filter(Mark::is_copied) {
             let query = args.spaces.apply(DocumentQuery::builder(collection));
             let query = args::with_filter(query, args.conditions.filter());
             copied.documents += transfer::<Documents, _>(&source, &target, &query, progress, &mut copied).await?;
@@ -144,55 +268,32 @@ async fn copy(
     Ok(copied)
 }
 
-/// One of the engines, as the home of one kind of records.
-#[async_trait]
-trait Home<K: Selects>: Sync {
-    async fn page(&self, query: &Query<K>) -> Result<(Vec<K::Record>, Vec<Unreadable>, Option<Cursor>)>;
-    async fn restore(&self, records: Vec<K::Record>) -> Result<RestoreReport>;
-    /// What a record is called in a sentence.
-    fn name(record: &K::Record) -> String;
-    /// Writes a record as export does.
-    fn write(record: &K::Record, out: &mut dyn Write) -> io::Result<()>;
+/// Compares everything that the source has.
+async fn verify_all(
+    source: &dyn MemoryProvider,
+    target: &dyn MemoryProvider,
+    progress: &Progress,
+) -> anyhow::Result<Copied> {
+    let mut copied = Copied::default();
+    let all = verify::<Ledger, _>(&source, &target, &MemoryQuery::builder().all(), progress, &mut copied).await?;
+    copied.memories = all.records;
+    copied.unreadable = all.unreadable;
+    let (source, target) = (source.documents(), target.documents());
+    let (source, target) = (&*source, &*target);
+    for collection in source.collections().await?.into_iter().filter(Mark::is_copied) {
+        let query = DocumentQuery::builder(collection).all();
+        let all = verify::<Documents, _>(&source, &target, &query, progress, &mut copied).await?;
+        copied.documents += all.records;
+        copied.unreadable += all.unreadable;
+    }
+    Ok(copied)
 }
 
-#[async_trait]
-impl Home<Ledger> for &dyn MemoryProvider {
-    async fn page(&self, query: &Query<Ledger>) -> Result<(Vec<Memory>, Vec<Unreadable>, Option<Cursor>)> {
-        let page = self.query(query).await?;
-        Ok((page.memories, page.unreadable, page.next))
-    }
-
-    async fn restore(&self, records: Vec<Memory>) -> Result<RestoreReport> {
-        MemoryProvider::restore(*self, records).await
-    }
-
-    fn name(memory: &Memory) -> String {
-        format!("the memory {}", memory.id)
-    }
-
-    fn write(memory: &Memory, mut out: &mut dyn Write) -> io::Result<()> {
-        line::write_memory(&mut out, memory)
-    }
-}
-
-#[async_trait]
-impl Home<Documents> for &dyn DocumentStore {
-    async fn page(&self, query: &Query<Documents>) -> Result<(Vec<Document>, Vec<Unreadable>, Option<Cursor>)> {
-        let page = self.query(query).await?;
-        Ok((page.documents, page.unreadable, page.next))
-    }
-
-    async fn restore(&self, records: Vec<Document>) -> Result<RestoreReport> {
-        DocumentStore::restore(*self, records).await
-    }
-
-    fn name(document: &Document) -> String {
-        format!("the document {}", output::printable(document.id.as_str()))
-    }
-
-    fn write(document: &Document, mut out: &mut dyn Write) -> io::Result<()> {
-        line::write_document(&mut out, document)
-    }
+/// What was compared.
+struct Verified {
+    records: u64,
+    /// How many can't be read at the source.
+    unreadable: u64,
 }
 
 /// Writes what a query finds into the target, page by page, and tells how many there are. What is there already stays, so that
@@ -234,7 +335,7 @@ async fn verify<K, H>(
     query: &QueryBuilder<K>,
     progress: &Progress,
     copied: &mut Copied,
-) -> anyhow::Result<()>
+) -> anyhow::Result<Verified>
 where
     K: Selects + Clone,
     H: Home<K>,
@@ -257,56 +358,5 @@ where
             progress.verified(verified);
         }
     }
-    Ok(())
-}
-
-/// What a query finds, the oldest first, one page in memory.
-struct Walk<K: Selects> {
-    query: QueryBuilder<K>,
-    records: VecDeque<K::Record>,
-    cursor: Option<Cursor>,
-    has_begun: bool,
-}
-
-impl<K: Selects + Clone> Walk<K> {
-    fn new(query: &QueryBuilder<K>) -> Self {
-        let query = query.clone().order(Order::OldestFirst).limit(MAX_LIMIT);
-        Self { query, records: VecDeque::new(), cursor: None, has_begun: false }
-    }
-
-    /// Reads the next page and tells what of it can't be read; `None` at the end.
-    async fn next_page(&mut self, home: &impl Home<K>) -> anyhow::Result<Option<Vec<Unreadable>>> {
-        let mut query = self.query.clone();
-        match (&self.cursor, self.has_begun) {
-            (Some(cursor), _) => query = query.cursor(cursor),
-            (None, true) => return Ok(None),
-            (None, false) => self.has_begun = true,
-        }
-        let (records, unreadable, next) = home.page(&args::build(query)?).await?;
-        self.records.extend(records);
-        self.cursor = next;
-        Ok(Some(unreadable))
-    }
-
-    async fn peek(&mut self, home: &impl Home<K>) -> anyhow::Result<Option<&K::Record>> {
-        while self.records.is_empty() {
-            if self.next_page(home).await?.is_none() {
-                return Ok(None);
-            }
-        }
-        Ok(self.records.front())
-    }
-
-    async fn next(&mut self, home: &impl Home<K>) -> anyhow::Result<Option<K::Record>> {
-        self.peek(home).await?;
-        Ok(self.records.pop_front())
-    }
-}
-
-fn hex(hash: Hash) -> String {
-    hash.0.finalize().iter().fold(String::new(), |mut text, byte| {
-        // Writing into a String can't fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
+    Ok(Verified { records: verified, unreadable: from.unreadable })
 }

@@ -1,0 +1,147 @@
+//! Changes that are taken over together.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use memory_core::{
+    Change, ChangeKind, Collection, Document, DocumentId, DocumentSelection, Memory, MemoryProvider, Record, RecordId,
+    Result, Unreadable,
+};
+
+use super::mark::Mark;
+
+/// How many changes, and about how many bytes of records, a batch has at most, but for its last record.
+const MOST: usize = 1_000;
+const MOST_BYTES: usize = 4 << 20;
+/// How many documents one call removes: no more than it may, however large they are (D4).
+const REMOVED: usize = 50;
+
+/// Changes in their order, as far as that matters: among those of one document.
+#[derive(Debug, Default)]
+pub(super) struct Batch {
+    steps: Vec<Step>,
+    /// How many records it tells of.
+    pub(super) count: u64,
+    bytes: usize,
+    /// The token of the last change.
+    pub(super) token: Option<String>,
+    /// Whether the watch has told all that there is.
+    pub(super) is_reached: bool,
+    /// What can't be read at the source.
+    pub(super) unreadable: Vec<Unreadable>,
+}
+
+/// What can be done at once.
+#[derive(Debug, Default)]
+struct Step {
+    memories: Vec<Memory>,
+    removed: BTreeMap<Collection, BTreeSet<DocumentId>>,
+    /// Behind the removals.
+    documents: Vec<Document>,
+    /// The documents among these.
+    put: BTreeSet<RecordId>,
+}
+
+/// What became of the records of a batch in the target.
+#[derive(Debug, Default)]
+pub(super) struct Taken {
+    /// Those that are as they are at the source.
+    pub(super) same: Vec<RecordId>,
+    /// Those that the target has otherwise, at the same revision or a later one.
+    pub(super) conflicts: Vec<RecordId>,
+}
+
+impl Batch {
+    pub(super) fn is_full(&self) -> bool {
+        self.count >= MOST as u64 || self.bytes >= MOST_BYTES
+    }
+
+    pub(super) fn add(&mut self, change: Change) {
+        self.token = Some(change.token.to_string());
+        match change.kind {
+            ChangeKind::Stored(record) | ChangeKind::Updated(record) => self.add_record(record),
+            ChangeKind::Removed(id) => self.add_removal(id),
+            ChangeKind::Unreadable(record) => self.unreadable.push(record),
+            ChangeKind::Reached => self.is_reached = true,
+            // Nothing leaves a watch of everything.
+            _ => {}
+        }
+    }
+
+    fn add_record(&mut self, record: Record) {
+        let id = record.id();
+        match record {
+            Record::Document(document) if !Mark::is_copied(&document.collection) => return,
+            Record::Memory(memory) => {
+                self.bytes += memory.size();
+                self.last().memories.push(memory);
+            }
+            Record::Document(document) => {
+                self.bytes += document.size();
+                let step = self.last();
+                step.documents.push(document);
+                step.put.insert(id);
+            }
+        }
+        self.count += 1;
+    }
+
+    fn add_removal(&mut self, record: RecordId) {
+        if self.last().put.contains(&record) {
+            self.steps.push(Step::default());
+        }
+        // A memory is never removed.
+        let RecordId::Document { collection, id } = record else { return };
+        if Mark::is_copied(&collection) {
+            self.last().removed.entry(collection).or_default().insert(id);
+            self.count += 1;
+        }
+    }
+
+    fn last(&mut self) -> &mut Step {
+        if self.steps.is_empty() {
+            self.steps.push(Step::default());
+        }
+        let last = self.steps.len() - 1;
+        &mut self.steps[last]
+    }
+
+    /// Does to the target what the batch tells of. To do it again changes nothing in the end.
+    pub(super) async fn apply(self, target: &dyn MemoryProvider) -> Result<Taken> {
+        let (documents, mut taken) = (target.documents(), Taken::default());
+        for Step { memories, removed, documents: put, .. } in self.steps {
+            if !memories.is_empty() {
+                let ids = memories.iter().map(|memory| RecordId::Memory(memory.id)).collect();
+                taken.add(ids, &target.restore_newer(memories).await?.conflicts);
+            }
+            for (collection, ids) in removed {
+                let ids: Vec<_> = ids.into_iter().collect();
+                for some in ids.chunks(REMOVED) {
+                    let selection = DocumentSelection::ids(collection.clone(), some.iter().cloned())?;
+                    documents.remove(&selection, some.len()).await?;
+                }
+                taken.same.extend(ids.into_iter().map(|id| RecordId::Document { collection: collection.clone(), id }));
+            }
+            if !put.is_empty() {
+                let id = |Document { collection, id, .. }: &Document| RecordId::Document {
+                    collection: collection.clone(),
+                    id: id.clone(),
+                };
+                let ids = put.iter().map(id).collect();
+                taken.add(ids, &documents.restore_newer(put).await?.conflicts);
+            }
+        }
+        Ok(taken)
+    }
+}
+
+impl Taken {
+    fn add(&mut self, ids: Vec<RecordId>, conflicts: &[usize]) {
+        for (place, id) in ids.into_iter().enumerate() {
+            // The report has them in ascending order.
+            match conflicts.binary_search(&place) {
+                Ok(_) => self.conflicts.push(id),
+                Err(_) => self.same.push(id),
+            }
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! Documents of a target that are no version of what its source has.
+
+use std::cmp::Ordering;
+
+use memory_core::{
+    Collection, Document, DocumentId, DocumentQuery, DocumentSelection, DocumentStore, Documents, Order, Result,
+    Selects as _, compare_heads,
+};
+
+use super::mark::Mark;
+use super::walk::Walk;
+
+/// The documents of the target that the source does not have, or that were removed there and put again since: what only misses a later
+/// version is none of them.
+pub(super) async fn strays(
+    source: &dyn DocumentStore,
+    target: &dyn DocumentStore,
+) -> anyhow::Result<Vec<(Collection, DocumentId)>> {
+    let mut strays = Vec::new();
+    for collection in target.collections().await?.into_iter().filter(Mark::is_copied) {
+        let query = DocumentQuery::builder(collection.clone()).all();
+        let (mut from, mut to) = (Walk::new(&query), Walk::new(&query));
+        while let Some(document) = to.next(&target).await? {
+            let is_version = loop {
+                let Some(other) = from.peek(&source).await? else { break false };
+                match compare_heads(&Documents::head(other), &Documents::head(&document), Order::OldestFirst) {
+                    Ordering::Less => drop(from.next(&source).await?),
+                    Ordering::Equal => break is_version(&document, other),
+                    Ordering::Greater => break false,
+                }
+            };
+            // What was read page by page may have changed since.
+            if !is_version && !is_version_of_present(source, &document).await? {
+                strays.push((collection.clone(), document.id));
+            }
+        }
+    }
+    Ok(strays)
+}
+
+/// Takes away what only the target has, and puts in its place what the source has.
+pub(super) async fn replace(
+    source: &dyn DocumentStore,
+    target: &dyn DocumentStore,
+    strays: Vec<(Collection, DocumentId)>,
+) -> Result<()> {
+    for (collection, id) in strays {
+        target.remove(&DocumentSelection::ids(collection.clone(), [id.clone()])?, 1).await?;
+        if let Some(document) = source.get(&collection, &id).await? {
+            target.restore_newer(vec![document]).await?;
+        }
+    }
+    Ok(())
+}
+
+async fn is_version_of_present(source: &dyn DocumentStore, document: &Document) -> Result<bool> {
+    let present = source.get(&document.collection, &document.id).await?;
+    Ok(present.is_some_and(|present| is_version(document, &present)))
+}
+
+/// Whether a document is what the other one is, or was before an update.
+fn is_version(document: &Document, present: &Document) -> bool {
+    document == present || document.revision < present.revision && document.created_at == present.created_at
+}

@@ -1,0 +1,111 @@
+//! Walks over what an engine holds.
+
+use std::collections::VecDeque;
+use std::io::{self, Write};
+
+use async_trait::async_trait;
+use memory_core::{
+    Cursor, Document, DocumentStore, Documents, Ledger, MAX_LIMIT, Memory, MemoryProvider, Order, Query, QueryBuilder,
+    RestoreReport, Result, Selects, Unreadable,
+};
+
+use crate::args;
+use crate::line;
+use crate::output;
+
+/// What a query finds, the oldest first, one page in memory.
+pub(super) struct Walk<K: Selects> {
+    query: QueryBuilder<K>,
+    pub(super) records: VecDeque<K::Record>,
+    cursor: Option<Cursor>,
+    has_begun: bool,
+    /// How many records can't be read among those that it has passed.
+    pub(super) unreadable: u64,
+}
+
+impl<K: Selects + Clone> Walk<K> {
+    pub(super) fn new(query: &QueryBuilder<K>) -> Self {
+        let query = query.clone().order(Order::OldestFirst).limit(MAX_LIMIT);
+        Self { query, records: VecDeque::new(), cursor: None, has_begun: false, unreadable: 0 }
+    }
+
+    /// Reads the next page and tells what of it can't be read; `None` at the end.
+    pub(super) async fn next_page(&mut self, home: &impl Home<K>) -> anyhow::Result<Option<Vec<Unreadable>>> {
+        let mut query = self.query.clone();
+        match (&self.cursor, self.has_begun) {
+            (Some(cursor), _) => query = query.cursor(cursor),
+            (None, true) => return Ok(None),
+            (None, false) => self.has_begun = true,
+        }
+        let (records, unreadable, next) = home.page(&args::build(query)?).await?;
+        self.records.extend(records);
+        self.unreadable += unreadable.len() as u64;
+        self.cursor = next;
+        Ok(Some(unreadable))
+    }
+
+    pub(super) async fn peek(&mut self, home: &impl Home<K>) -> anyhow::Result<Option<&K::Record>> {
+        while self.records.is_empty() {
+            if self.next_page(home).await?.is_none() {
+                return Ok(None);
+            }
+        }
+        Ok(self.records.front())
+    }
+
+    pub(super) async fn next(&mut self, home: &impl Home<K>) -> anyhow::Result<Option<K::Record>> {
+        self.peek(home).await?;
+        Ok(self.records.pop_front())
+    }
+}
+
+/// One of the engines, as the home of one kind of records.
+#[async_trait]
+pub(super) trait Home<K: Selects>: Sync {
+    async fn page(&self, query: &Query<K>) -> Result<(Vec<K::Record>, Vec<Unreadable>, Option<Cursor>)>;
+    async fn restore(&self, records: Vec<K::Record>) -> Result<RestoreReport>;
+    /// What a record is called in a sentence.
+    fn name(record: &K::Record) -> String;
+    /// Writes a record as export does.
+    fn write(record: &K::Record, out: &mut dyn Write) -> io::Result<()>;
+}
+
+#[async_trait]
+impl Home<Ledger> for &dyn MemoryProvider {
+    async fn page(&self, query: &Query<Ledger>) -> Result<(Vec<Memory>, Vec<Unreadable>, Option<Cursor>)> {
+        let page = self.query(query).await?;
+        Ok((page.memories, page.unreadable, page.next))
+    }
+
+    async fn restore(&self, records: Vec<Memory>) -> Result<RestoreReport> {
+        MemoryProvider::restore(*self, records).await
+    }
+
+    fn name(memory: &Memory) -> String {
+        format!("the memory {}", memory.id)
+    }
+
+    fn write(memory: &Memory, mut out: &mut dyn Write) -> io::Result<()> {
+        line::write_memory(&mut out, memory)
+    }
+}
+
+#[async_trait]
+impl Home<Documents> for &dyn DocumentStore {
+    async fn page(&self, query: &Query<Documents>) -> Result<(Vec<Document>, Vec<Unreadable>, Option<Cursor>)> {
+        let page = self.query(query).await?;
+        Ok((page.documents, page.unreadable, page.next))
+    }
+
+    async fn restore(&self, records: Vec<Document>) -> Result<RestoreReport> {
+        DocumentStore::restore(*self, records).await
+    }
+
+    fn name(document: &Document) -> String {
+        format!("the document {}", output::printable(document.id.as_str()))
+    }
+
+    fn write(document: &Document, mut out: &mut dyn Write) -> io::Result<()> {
+        line::write_document(&mut out, document)
+    }
+}
