@@ -239,7 +239,12 @@ impl<'a> Follower<'a> {
     async fn reached(&mut self) -> anyhow::Result<()> {
         if self.mark.has_gap {
             let (source, target) = (self.source.documents(), self.target.documents());
-            replace(&*source, &*target, strays(&*source, &*target).await?).await?;
+            let strays = strays(&*source, &*target).await?;
+            for (collection, id) in strays.iter().cloned() {
+                // What stood in the way of the source's own is gone.
+                self.conflicts.remove(&RecordId::Document { collection, id });
+            }
+            replace(&*source, &*target, strays).await?;
             self.mark.has_gap = false;
         }
         self.write_mark().await?;
