@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 
-use common::moving::{Follower, check_move, export};
+use common::moving::{Follower, check_move, export, fence};
 use common::sample::{CHECKS, filled};
 use common::{Cli, stderr, stdout};
 
@@ -190,4 +190,113 @@ fn a_target_with_documents_of_its_own_is_no_follower() {
     drop(follower);
     // The token of one source says nothing to another.
     assert!(cli.fails(2, &["--url", &to, "copy", "--follow", "--to", &other]).contains("follows another source"));
+}
+
+const STORE: [&str; 5] = ["store", "--space", "s", "--trigger", "1"];
+
+#[test]
+fn of_two_runs_the_one_that_began_last_goes_on() {
+    let cli = filled();
+    let (from, to) = (url_of(&cli, "memory.db"), url_of(&cli, "copy.db"));
+    let start = || {
+        let mut follower = Follower::start(&cli, &from, &to);
+        follower.wait_for("up to date: ");
+        follower
+    };
+    let (mut first, mut second) = (start(), start());
+    cli.ok(&STORE);
+    first.wait_for("error: another run of copy goes on with this target");
+    assert_eq!(first.end().code(), Some(1));
+    let finish = ["copy", "--finish", "--to", &to];
+    assert!(cli.ok(&finish).contains("the target has the same hash"));
+    second.wait_for("error: another run of copy goes on with this target");
+    assert_eq!(second.end().code(), Some(1));
+    // That the target has taken over is not taken back.
+    cli.ok(&[&["--url", &to], &STORE[..]].concat());
+    assert!(cli.ok(&finish).contains("taken over already"));
+}
+
+#[test]
+fn a_fence_that_is_not_of_the_move_stays() {
+    let cli = filled();
+    let (from, to) = (url_of(&cli, "memory.db"), url_of(&cli, "copy.db"));
+    fence(&from);
+    assert!(cli.fails(1, &["copy", "--finish", "--to", &to]).contains("not for this target"));
+    assert!(cli.fails(1, &STORE).contains("read-only"));
+}
+
+#[test]
+fn a_fence_that_fails_is_none() {
+    let cli = filled();
+    let (from, to) = (url_of(&cli, "memory.db"), url_of(&cli, "copy.db"));
+    cli.ok(&["copy", "--to", &to]);
+    let database = cli.database("memory.db");
+    database.execute_batch("BEGIN IMMEDIATE").expect("locked");
+    let output = cli.run(&["--url", &format!("{from}?deadline_ms=1000"), "copy", "--finish", "--to", &to]);
+    database.execute_batch("COMMIT").expect("free");
+    let errors = stderr(&output);
+    assert_eq!(output.status.code(), Some(1), "{errors}");
+    assert!(errors.contains("can't be made read-only") && errors.contains("takes writes again"), "{errors}");
+    cli.ok(&STORE);
+}
+
+#[test]
+fn the_way_back_needs_no_target() {
+    let cli = filled();
+    let (to, next) = (url_of(&cli, "copy.db"), url_of(&cli, "next.db"));
+    let finish = ["copy", "--finish", "--to", &to];
+    cli.ok(&finish);
+    cli.ok(&["copy", "--unfence"]);
+    cli.ok(&STORE);
+    assert!(cli.fails(2, &["copy", "--follow", "--to", &to]).contains("taken over already"));
+    cli.ok(&["copy", "--unfence", "--to", &to]);
+    cli.ok(&finish);
+    // Neither does a target stand in the way that has moved on, or one that can't be opened.
+    cli.ok(&["--url", &to, "copy", "--finish", "--to", &next]);
+    for target in [to.as_str(), "nothing"] {
+        fence(&url_of(&cli, "memory.db"));
+        let output = cli.run(&["copy", "--unfence", "--to", target]);
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        assert_eq!(stdout(&output).trim(), "the source takes writes");
+        assert!(stderr(&output).contains("does not forget"), "{}", stderr(&output));
+        cli.ok(&STORE);
+    }
+    assert!(cli.fails(2, &["copy"]).contains("--to"));
+}
+
+#[test]
+fn a_source_does_not_move_to_itself() {
+    let cli = filled();
+    let before = cli.ok(&["export"]);
+    for verb in ["--follow", "--finish"] {
+        let refused = cli.fails(2, &["copy", verb, "--to", &url_of(&cli, "./memory.db")]);
+        assert!(refused.contains("where the memories are already"), "{refused}");
+    }
+    assert_eq!(cli.ok(&["export"]), before);
+}
+
+#[test]
+fn a_target_has_taken_over_from_its_own_source_alone() {
+    let cli = filled();
+    let (to, other) = (url_of(&cli, "copy.db"), url_of(&cli, "other.db"));
+    cli.ok(&["copy", "--finish", "--to", &to]);
+    cli.ok(&["--url", &other, "copy", "--finish", "--to", &url_of(&cli, "elsewhere.db")]);
+    let refused = cli.fails(2, &["--url", &other, "copy", "--finish", "--to", &to]);
+    assert!(refused.contains("follows another source"), "{refused}");
+}
+
+#[test]
+fn what_no_change_tells_of_comes_with_the_next_run() {
+    let cli = filled();
+    let (from, to) = (url_of(&cli, "memory.db"), url_of(&cli, "copy.db"));
+    let mut follower = Follower::start(&cli, &from, &to);
+    follower.wait_for("up to date: ");
+    assert!(follower.interrupt().success());
+    cli.ok(&["--url", &to, "document", "remove", "--collection", "notes", "--id", "a"]);
+    let finish = ["copy", "--finish", "--to", &to];
+    let output = cli.run(&finish);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(stderr(&output).contains("the document a is the first that the target lacks"), "{}", stderr(&output));
+    assert!(cli.ok(&finish).contains("the target has the same hash"));
+    assert_eq!(export(&cli, &from), export(&cli, &to));
 }

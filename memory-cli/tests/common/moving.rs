@@ -41,6 +41,11 @@ impl Follower {
         }
     }
 
+    /// Waits until it has ended by itself.
+    pub(crate) fn end(mut self) -> ExitStatus {
+        self.child.wait().expect("it ends")
+    }
+
     /// Ends it as Ctrl-C does.
     pub(crate) fn interrupt(mut self) -> ExitStatus {
         let status = Command::new("kill").args(["-INT", &self.child.id().to_string()]).status();
@@ -139,6 +144,15 @@ async fn write_once(
 
 fn space(number: usize) -> Result<SpaceId> {
     SpaceId::parse(format!("writer-{}", number % 7))
+}
+
+/// Makes a place read-only, for no move.
+#[tokio::main]
+pub(crate) async fn fence(url: &str) {
+    let provider = memory_runtime::open(url).expect("a URL");
+    provider.init().await.expect("opens");
+    provider.set_read_only(true).await.expect("fenced");
+    provider.shutdown().await.expect("closes");
 }
 
 /// Everything that a place holds, without what belongs to it as a target.

@@ -2,22 +2,20 @@
 
 use std::collections::BTreeSet;
 use std::pin::pin;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
 use futures::{FutureExt as _, StreamExt as _};
-use memory_core::{Changes, Collections, ErrorKind, MemoryProvider, MemoryQuery, RecordId, Watch, Watched};
+use memory_core::{Changes, ErrorKind, MemoryProvider, RecordId};
 
 use super::batch::Batch;
-use super::mark::Mark;
+use super::mark::{Mark, is_one_place};
 use super::strays::{replace, strays};
-use super::{Copied, verify_all};
-use crate::output;
+use super::{Copied, SAME_PLACE, verify_all};
 use crate::progress::Progress;
 use crate::usage::Usage;
+use crate::{backfill, output};
 
-/// How long the mark of the target lags behind at most while changes come.
-const MARKING: Duration = Duration::from_secs(1);
 /// How long to wait behind a failure that may pass, the first time and at most.
 const PAUSE: Duration = Duration::from_millis(250);
 const MOST_PAUSE: Duration = Duration::from_secs(15);
@@ -28,8 +26,6 @@ pub(super) struct Follower<'a> {
     target: &'a dyn MemoryProvider,
     progress: &'a Progress,
     mark: Mark,
-    /// When the mark was written last.
-    marked: Instant,
     /// How many records were taken over.
     pub(super) taken: u64,
     /// How many of them were told when the target was last up to date.
@@ -60,40 +56,40 @@ pub(super) enum End {
 }
 
 impl<'a> Follower<'a> {
-    /// Finds out how far the target is. A mistake of the caller where the target has taken over already, or holds documents of its own.
+    /// Finds out how far the target is, and goes on with it instead of whichever run did before. A mistake of the caller where the target has
+    /// taken over already, holds documents of its own, or is the source.
     pub(super) async fn new(
         source: &'a dyn MemoryProvider,
         target: &'a dyn MemoryProvider,
         progress: &'a Progress,
     ) -> anyhow::Result<Self> {
         let documents = target.documents();
-        let mark = match Mark::read(&*documents).await? {
-            Some(mark) if mark.is_finished => {
-                let message = "--to: what is there has taken over already, so it follows no more; to begin again, lift the fence \
-                               with copy --unfence";
-                return Err(Usage(message.to_owned()).into());
+        let present = Mark::read(&*documents).await?;
+        if present.as_ref().is_some_and(|mark| mark.is_finished) {
+            let message = "--to: what is there has taken over already, so it follows no more; to begin again, lift the fence \
+                           with copy --unfence";
+            return Err(Usage(message.to_owned()).into());
+        }
+        if is_one_place(&*source.documents(), &*documents).await? {
+            return Err(Usage(SAME_PLACE.to_owned()).into());
+        }
+        if present.is_none() {
+            let own = strays(&*source.documents(), &*documents).await?.len();
+            if own > 0 {
+                let message = format!(
+                    "--to: {own} documents there are not the source's, and would be removed: name another place"
+                );
+                return Err(Usage(message).into());
             }
-            Some(mark) => mark,
-            None => {
-                let own = strays(&*source.documents(), &*documents).await?.len();
-                if own > 0 {
-                    let message = format!(
-                        "--to: {own} documents there are not the source's, and would be removed: name another place"
-                    );
-                    return Err(Usage(message).into());
-                }
-                // Before anything is taken over, since what is removed at the source from then on is no document of the target's own.
-                let mark = Mark::default();
-                mark.write(&*documents).await?;
-                mark
-            }
-        };
+        }
+        // Put before anything is taken over, since what is removed at the source from then on is no document of the target's own.
+        let mut mark = present.unwrap_or_default().of_new_run();
+        mark.put(&*documents).await?;
         Ok(Self {
             source,
             target,
             progress,
             mark,
-            marked: Instant::now(),
             taken: 0,
             told: None,
             conflicts: BTreeSet::new(),
@@ -104,32 +100,50 @@ impl<'a> Follower<'a> {
 
     /// Takes over each change until the process is asked to end.
     pub(super) async fn follow(&mut self, asked: impl Future<Output = ()>) -> anyhow::Result<()> {
+        if self.mark.is_fencing {
+            let left =
+                "a run with --finish has left the source read-only: --finish goes on there, and --unfence lifts it";
+            self.progress.note(left);
+        }
         self.go_on(Until::Asked, asked).await.map(drop)
     }
 
     /// Lets the target take the place of the source: takes over what there is, makes the source read-only, takes over the rest, and
     /// compares. `None` when the process was asked to end before; then, and behind a failure, the source takes writes again.
     pub(super) async fn finish(&mut self, asked: impl Future<Output = ()>) -> anyhow::Result<Option<Copied>> {
-        let mut asked = pin!(asked);
-        // Most of it while the source still takes writes.
-        if self.go_on(Until::Reached, asked.as_mut()).await? == End::Asked {
-            return Ok(None);
-        }
-        self.source.set_read_only(true).await.context("the source can't be made read-only")?;
-        self.progress.note("the source is read-only now");
         let moved = self.take_over(asked).await;
-        if !matches!(&moved, Ok(Some(copied)) if copied.is_verified()) {
-            self.source
-                .set_read_only(false)
-                .await
-                .context("the source is still read-only: copy --unfence lifts that")?;
-            self.progress.note("the source takes writes again");
+        let has_moved = matches!(&moved, Ok(Some(copied)) if copied.is_verified());
+        if has_moved || !self.mark.is_fencing {
+            return moved;
+        }
+        if let Err(left) = self.lift().await {
+            if let Err(error) = &moved {
+                self.progress.note(&format!("error: {}", output::describe(error)));
+            }
+            return Err(left);
         }
         moved
     }
 
-    async fn take_over(&mut self, mut asked: impl Future<Output = ()> + Unpin) -> anyhow::Result<Option<Copied>> {
-        if self.go_on(Until::Reached, &mut asked).await? == End::Asked {
+    async fn take_over(&mut self, asked: impl Future<Output = ()>) -> anyhow::Result<Option<Copied>> {
+        let mut asked = pin!(asked);
+        self.check_claim().await?;
+        // Most of it while the source still takes writes.
+        if self.go_on(Until::Reached, asked.as_mut()).await? == End::Asked {
+            return Ok(None);
+        }
+        if !self.mark.is_fencing {
+            // Reads that wait for a backfill take a slice of it, which is a write.
+            let completed = backfill::complete(self.source, |told| self.progress.note(&told));
+            tokio::select! {
+                () = asked.as_mut() => return Ok(None),
+                completed = completed => completed?,
+            }
+            self.claim_fence().await?;
+        }
+        self.source.set_read_only(true).await.context("the source can't be made read-only")?;
+        self.progress.note("the source is read-only now");
+        if self.go_on(Until::Reached, asked.as_mut()).await? == End::Asked {
             return Ok(None);
         }
         let compare = async {
@@ -145,10 +159,70 @@ impl<'a> Follower<'a> {
             () = asked => return Ok(None),
             copied = compare => copied?,
         };
-        if copied.is_verified() {
-            Mark { is_finished: true, ..Mark::default() }.write(&*self.target.documents()).await?;
+        if !copied.is_verified() {
+            self.mark.begin_anew();
+            return Ok(Some(copied));
         }
+        self.check_fence().await?;
+        self.mark.is_finished = true;
+        self.put_mark().await?;
+        self.check_fence().await?;
         Ok(Some(copied))
+    }
+
+    /// Fails where the source is read-only for something else than this target.
+    async fn check_claim(&self) -> anyhow::Result<()> {
+        ensure!(
+            self.mark.is_fencing || !self.source.is_read_only().await?,
+            "the source is read-only already, and not for this target: it moves to another place, or has moved"
+        );
+        Ok(())
+    }
+
+    /// Notes that the fence is for this target, before there is one.
+    async fn claim_fence(&mut self) -> anyhow::Result<()> {
+        self.check_claim().await?;
+        self.mark.is_fencing = true;
+        let put = self.put_mark().await;
+        self.mark.is_fencing = put.is_ok();
+        put
+    }
+
+    /// Fails where the source is read-only no more.
+    async fn check_fence(&self) -> anyhow::Result<()> {
+        ensure!(
+            self.source.is_read_only().await?,
+            "somebody has let the source take writes again meanwhile, so the target does not take its place: say it again"
+        );
+        Ok(())
+    }
+
+    /// Lets the source take writes again, unless another run goes on with the target: the fence is of that one now.
+    async fn lift(&mut self) -> anyhow::Result<()> {
+        let may_be_finished = std::mem::take(&mut self.mark.is_finished);
+        match self.mark.put(&*self.target.documents()).await {
+            Err(error) if error.kind() == ErrorKind::Conflict => {
+                self.progress.note("the fence of the source is left to the other run: copy --unfence lifts it");
+                return Ok(());
+            }
+            Err(error) if may_be_finished => {
+                let left = "the source is still read-only, since the target may have taken over: say it again, or lift that \
+                            with copy --unfence";
+                return Err(anyhow::Error::from(error).context(left));
+            }
+            // A target that can't be written is no reason to hold up who writes to the source.
+            _ => {}
+        }
+        let lifted = self.source.set_read_only(false).await;
+        // What never was read-only need not be lifted.
+        if lifted.is_err() && self.source.is_read_only().await.unwrap_or(true) {
+            return lifted.context("the source is still read-only: copy --unfence lifts that");
+        }
+        self.progress.note("the source takes writes again");
+        self.mark.is_fencing = false;
+        // Where it can't be noted, the next run takes a fence for its own, as it does behind a kill.
+        let _ = self.put_mark().await;
+        Ok(())
     }
 
     async fn go_on(&mut self, until: Until, asked: impl Future<Output = ()>) -> anyhow::Result<End> {
@@ -165,14 +239,11 @@ impl<'a> Follower<'a> {
                 Some((ErrorKind::FeedReset, _)) => {
                     let lost = "the feed of the source has lost changes that were not taken over: everything is compared again";
                     self.progress.note(lost);
-                    self.mark = Mark { has_gap: true, ..Mark::default() };
-                    self.write_mark().await?;
+                    self.mark.begin_anew();
                     continue;
                 }
-                Some((ErrorKind::InvalidInput, _)) if self.mark.token.is_some() => {
-                    let message = "--to: what is there follows another source; to begin again, use copy --unfence";
-                    return Err(Usage(message.to_owned()).into());
-                }
+                // The mark is another run's.
+                Some((ErrorKind::Conflict, _)) => return Err(error),
                 Some((ErrorKind::Unavailable | ErrorKind::Timeout, _) | (_, true)) => {}
                 _ => return Err(error),
             }
@@ -188,19 +259,23 @@ impl<'a> Follower<'a> {
     /// Follows from the mark on, to the first failure.
     async fn attempt(&mut self, until: Until, asked: impl Future<Output = ()>) -> anyhow::Result<End> {
         let mut asked = pin!(asked);
-        let everything = Watch::new(Watched::Both(Collections::All), MemoryQuery::builder().all())?;
-        let mut changes = self.source.watch(&everything.from(self.mark.from())).await?;
+        let mut changes = self.mark.watch(self.source).await?;
         loop {
             let pulled = tokio::select! {
                 biased;
                 () = asked.as_mut() => {
-                    self.write_mark().await?;
+                    // Without it some changes are taken over once more.
+                    let _ = self.put_mark().await;
                     return Ok(End::Asked);
                 }
                 pulled = pull(&mut changes) => pulled,
             };
             let Pulled { batch, failure } = pulled;
             let is_reached = batch.is_reached;
+            if batch.count > 0 {
+                // A run behind which another one has begun ends here, before it does more to the target.
+                self.put_mark().await?;
+            }
             self.take(batch).await?;
             if let Some(failure) = failure {
                 return Err(failure.into());
@@ -210,8 +285,6 @@ impl<'a> Follower<'a> {
                 if until == Until::Reached {
                     return Ok(End::Reached);
                 }
-            } else if self.marked.elapsed() >= MARKING {
-                self.write_mark().await?;
             }
         }
     }
@@ -240,6 +313,8 @@ impl<'a> Follower<'a> {
         if self.mark.has_gap {
             let (source, target) = (self.source.documents(), self.target.documents());
             let strays = strays(&*source, &*target).await?;
+            // The walk may have taken long.
+            self.put_mark().await?;
             for (collection, id) in strays.iter().cloned() {
                 // What stood in the way of the source's own is gone.
                 self.conflicts.remove(&RecordId::Document { collection, id });
@@ -247,7 +322,7 @@ impl<'a> Follower<'a> {
             replace(&*source, &*target, strays).await?;
             self.mark.has_gap = false;
         }
-        self.write_mark().await?;
+        self.put_mark().await?;
         // A document that was put again stands in its own way until its removal is taken over, so nothing is told before.
         for id in self.conflicts.difference(&self.told_conflicts) {
             let name = match id {
@@ -263,10 +338,8 @@ impl<'a> Follower<'a> {
         Ok(())
     }
 
-    async fn write_mark(&mut self) -> anyhow::Result<()> {
-        self.mark.write(&*self.target.documents()).await?;
-        self.marked = Instant::now();
-        Ok(())
+    async fn put_mark(&mut self) -> anyhow::Result<()> {
+        Ok(self.mark.put(&*self.target.documents()).await?)
     }
 }
 
@@ -297,5 +370,116 @@ async fn pull(changes: &mut Changes) -> Pulled {
             Some(more) => next = more,
             None => return Pulled { batch, failure: None },
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+
+    use memory_core::{Collection, Content, DocumentWrite, InMemory, NewMemory, Result, SpaceId, Timestamp, Trigger};
+
+    use super::*;
+
+    /// A source with a memory and a document, and an empty target.
+    async fn places() -> Result<(InMemory, InMemory)> {
+        let (source, target) = (InMemory::new(), InMemory::new());
+        source.init().await?;
+        target.init().await?;
+        let (space, now) = (SpaceId::parse("a")?, Timestamp::from_millis(0)?);
+        source.store(NewMemory::new(space.clone(), Trigger::parse("1")?, now)).await?;
+        let note = DocumentWrite::new(Collection::parse("notes")?, space, Content::parse("text")?, now);
+        source.documents().put(note).await?;
+        Ok((source, target))
+    }
+
+    async fn is_finished(target: &InMemory) -> Result<bool> {
+        Ok(Mark::read(&*target.documents()).await?.expect("a mark").is_finished)
+    }
+
+    #[tokio::test]
+    async fn it_ends_when_it_is_asked_to_although_the_target_takes_no_mark() -> anyhow::Result<()> {
+        let (source, target) = places().await?;
+        let mut follower = Follower::new(&source, &target, &Progress::Quiet).await?;
+        target.set_read_only(true).await?;
+        // A block panics that is polled again behind its end.
+        follower.follow(async {}).await
+    }
+
+    #[tokio::test]
+    async fn a_fence_that_was_lifted_meanwhile_is_no_success() -> anyhow::Result<()> {
+        let (source, target) = places().await?;
+        let mut follower = Follower::new(&source, &target, &Progress::Quiet).await?;
+        let unfence = async {
+            while !source.is_read_only().await.expect("asked") {
+                tokio::task::yield_now().await;
+            }
+            source.set_read_only(false).await.expect("lifted");
+            pending().await
+        };
+        let error = follower.finish(unfence).await.expect_err("programs may have written to the source");
+        assert!(error.to_string().contains("take writes again"), "{error}");
+        assert!(!is_finished(&target).await?);
+        Ok(())
+    }
+
+    #[tokio::test]
+    async fn only_the_fence_of_this_target_is_lifted() -> anyhow::Result<()> {
+        let (source, target) = places().await?;
+        source.set_read_only(true).await?;
+        let error = Follower::new(&source, &target, &Progress::Quiet).await?.finish(pending()).await;
+        assert!(error.expect_err("it is no one's to lift").to_string().contains("not for this target"));
+        assert!(source.is_read_only().await?);
+        source.set_read_only(false).await?;
+
+        // A run that is killed behind its fence leaves it to the next one.
+        let mut killed = Follower::new(&source, &target, &Progress::Quiet).await?;
+        killed.claim_fence().await?;
+        source.set_read_only(true).await?;
+        let mut next = Follower::new(&source, &target, &Progress::Quiet).await?;
+        // And if it was not killed, it leaves it alone.
+        let error = killed.finish(pending()).await.expect_err("another run goes on");
+        assert!(error.to_string().contains("another run"), "{error}");
+        assert!(source.is_read_only().await?);
+        assert!(next.finish(async {}).await?.is_none());
+        assert!(!source.is_read_only().await?);
+        assert!(next.finish(pending()).await?.is_some_and(|copied| copied.is_verified()));
+        assert!(source.is_read_only().await? && is_finished(&target).await?);
+        Ok(())
+    }
+
+    #[tokio::test]
+    async fn a_target_that_may_have_taken_over_is_put_back_before_the_fence_is_lifted() -> anyhow::Result<()> {
+        let (source, target) = places().await?;
+        let mut follower = Follower::new(&source, &target, &Progress::Quiet).await?;
+        follower.claim_fence().await?;
+        source.set_read_only(true).await?;
+        // Put, without an answer.
+        follower.mark.is_finished = true;
+        follower.mark.clone().put(&*target.documents()).await?;
+        target.set_read_only(true).await?;
+        let left = follower.lift().await.expect_err("it is not known");
+        assert!(left.to_string().contains("may have taken over") && source.is_read_only().await?, "{left}");
+        target.set_read_only(false).await?;
+        follower.mark.is_finished = true;
+        follower.lift().await?;
+        assert!(!is_finished(&target).await? && !source.is_read_only().await?);
+        Ok(())
+    }
+
+    #[tokio::test]
+    async fn a_source_is_known_also_where_the_feed_is_begun_anew() -> anyhow::Result<()> {
+        let (source, target) = places().await?;
+        let (other, _) = places().await?;
+        let mut follower = Follower::new(&source, &target, &Progress::Quiet).await?;
+        follower.go_on(Until::Reached, pending()).await?;
+        follower.mark.begin_anew();
+        follower.put_mark().await?;
+        let error = Follower::new(&other, &target, &Progress::Quiet).await?.follow(pending()).await;
+        assert!(error.expect_err("another source").is::<Usage>());
+        let mut follower = Follower::new(&source, &target, &Progress::Quiet).await?;
+        follower.go_on(Until::Reached, pending()).await?;
+        assert!(!follower.mark.has_gap && follower.mark.token.is_some());
+        Ok(())
     }
 }

@@ -10,6 +10,7 @@ use std::cmp::Ordering;
 use std::fmt::Write as _;
 use std::io::{self, Write};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::Args;
 use memory_core::{
@@ -31,9 +32,15 @@ use walk::{Home, Walk};
 
 #[derive(Debug, Args)]
 pub(crate) struct CopyArgs {
-    /// Where to: a URL as --url takes it.
-    #[arg(long, value_name = "URL", env = "AGENT_MEMORY_TO", hide_env_values = true)]
-    to: String,
+    /// Where to: a URL as --url takes it. --unfence does without.
+    #[arg(
+        long,
+        value_name = "URL",
+        env = "AGENT_MEMORY_TO",
+        hide_env_values = true,
+        required_unless_present = "unfence"
+    )]
+    to: Option<String>,
     #[command(flatten)]
     spaces: SpaceArgs,
     #[command(flatten)]
@@ -52,12 +59,20 @@ pub(crate) struct CopyArgs {
     /// compare. Where they differ, the source takes writes again.
     #[arg(long, help_heading = "Moving")]
     finish: bool,
-    /// Let the source of --finish take writes again, and the target forget that it followed.
+    /// Let the source of --finish take writes again, and then the target of --to forget that it followed.
     #[arg(long, help_heading = "Moving", conflicts_with_all = ["follow", "finish"])]
     unfence: bool,
 }
 
+/// The refusal of a target that is the source.
+const SAME_PLACE: &str = "--to: this is where the memories are already; see --url";
+
 impl CopyArgs {
+    /// Whether a target follows, takes over, or gives that up.
+    fn is_move(&self) -> bool {
+        self.follow || self.finish || self.unfence
+    }
+
     /// Whether everything is copied.
     fn is_everything(&self) -> bool {
         self.spaces.is_empty() && self.conditions.is_empty()
@@ -78,6 +93,8 @@ struct Copied {
     /// The hashes of what the source has and of what the target has of it, as the lines of an export.
     source: Hash,
     target: Hash,
+    /// What the first of those records is called that the target lacks or has otherwise.
+    differs: Option<String>,
 }
 
 /// The hash of what is written to it.
@@ -123,44 +140,71 @@ pub(crate) async fn run(
     args: &CopyArgs,
     output: &mut Output,
 ) -> anyhow::Result<ExitCode> {
-    if args.to == url {
-        return Err(Usage("--to: this is where the memories are already; see --url".to_owned()).into());
+    if args.is_move() && (args.documents || !args.is_everything()) {
+        let message = "--follow, --finish and --unfence are of everything: leave out what selects a part of it";
+        return Err(Usage(message.to_owned()).into());
     }
-    let target = engine::open(&args.to).await.map_err(|error| match error.downcast::<Usage>() {
-        Ok(Usage(reason)) => Usage(reason.replacen("--url", "--to", 1)).into(),
-        Err(error) => error,
-    })?;
-    let result = run_to(source, target.as_ref(), args, output).await;
+    if args.unfence {
+        return unfence(source, args.to.as_deref(), output).await;
+    }
+    // The command line is refused without.
+    let to = args.to.as_deref().unwrap_or_default();
+    if to == url {
+        return Err(Usage(SAME_PLACE.to_owned()).into());
+    }
+    if args.is_move() && [url, to].into_iter().any(reads_from_replica) {
+        let message = "--url and --to: a move reads what was just written, which a replica may lack: leave out read_url and \
+                       readPreference";
+        return Err(Usage(message.to_owned()).into());
+    }
+    let target = open_target(to).await?;
+    let progress = Progress::new(None, args.progress);
+    let result = match args.is_move() {
+        true => move_over(source, target.as_ref(), args, &progress, output).await,
+        false => copy_once(source, target.as_ref(), args, &progress, output).await,
+    };
+    progress.finish();
     let closed = target.shutdown().await;
     let code = result?;
     closed?;
     Ok(code)
 }
 
-async fn run_to(
-    source: &dyn MemoryProvider,
-    target: &dyn MemoryProvider,
-    args: &CopyArgs,
-    output: &mut Output,
-) -> anyhow::Result<ExitCode> {
-    let is_move = args.follow || args.finish || args.unfence;
-    if is_move && (args.documents || !args.is_everything()) {
-        let message = "--follow, --finish and --unfence are of everything: leave out what selects a part of it";
-        return Err(Usage(message.to_owned()).into());
-    }
-    if args.unfence {
-        Mark::remove(&*target.documents()).await?;
-        source.set_read_only(false).await?;
-        output.value(&serde_json::json!({ "readOnly": false }), "the source takes writes")?;
-        return Ok(ExitCode::SUCCESS);
-    }
-    let progress = Progress::new(None, args.progress);
-    let result = match is_move {
-        true => move_over(source, target, args, &progress, output).await,
-        false => copy_once(source, target, args, &progress, output).await,
+async fn open_target(to: &str) -> anyhow::Result<Arc<dyn MemoryProvider>> {
+    engine::open(to).await.map_err(|error| match error.downcast::<Usage>() {
+        Ok(Usage(reason)) => Usage(reason.replacen("--url", "--to", 1)).into(),
+        Err(error) => error,
+    })
+}
+
+/// Whether a URL lets a replica answer reads.
+fn reads_from_replica(url: &str) -> bool {
+    let parameters = url.split_once('?').map_or("", |(_, parameters)| parameters);
+    form_urlencoded::parse(parameters.as_bytes()).any(|(name, value)| {
+        name == "read_url" || name.eq_ignore_ascii_case("readPreference") && !value.eq_ignore_ascii_case("primary")
+    })
+}
+
+/// Lets the source take writes again, whatever has become of the target; then the target forgets that it followed.
+async fn unfence(source: &dyn MemoryProvider, to: Option<&str>, output: &mut Output) -> anyhow::Result<ExitCode> {
+    source.set_read_only(false).await?;
+    output.value(&serde_json::json!({ "readOnly": false }), "the source takes writes")?;
+    let forgotten = match to {
+        Some(to) => forget(to).await,
+        None => Ok(()),
     };
-    progress.finish();
-    result
+    if let Err(error) = &forgotten {
+        output::note(&format!("error: the target does not forget that it followed: {}", output::describe(error)));
+    }
+    Ok(exit_code(forgotten.is_err()))
+}
+
+async fn forget(to: &str) -> anyhow::Result<()> {
+    let target = open_target(to).await?;
+    let removed = Mark::remove(&*target.documents()).await;
+    let closed = target.shutdown().await;
+    removed?;
+    Ok(closed?)
 }
 
 /// Follows, and finishes if that is wanted.
@@ -171,9 +215,12 @@ async fn move_over(
     progress: &Progress,
     output: &mut Output,
 ) -> anyhow::Result<ExitCode> {
-    let has_taken_over = Mark::read(&*target.documents()).await?.is_some_and(|mark| mark.is_finished);
-    if args.finish && has_taken_over && source.is_read_only().await? {
-        // What was written to it since is its own.
+    let finished = Mark::read(&*target.documents()).await?.filter(|mark| args.finish && mark.is_finished);
+    if let Some(mark) = finished
+        && source.is_read_only().await?
+    {
+        // Only of the source that it followed is that known. What was written to it since is its own.
+        mark.check(source).await?;
         output.value(&serde_json::json!({ "taken": 0, "verified": true }), "the target has taken over already")?;
         return Ok(ExitCode::SUCCESS);
     }
@@ -188,12 +235,15 @@ async fn move_over(
     let conflicts = moved.as_ref().map_or(follower.conflicts.len() as u64, |copied| copied.conflicts);
     let unreadable = moved.as_ref().map_or(follower.unreadable.len() as u64, |copied| copied.unreadable);
     let is_verified = moved.as_ref().is_some_and(Copied::is_verified);
+    if let Some(name) = moved.as_ref().and_then(|copied| copied.differs.as_ref()) {
+        progress.note(&format!("error: {name} is the first that the target lacks or has otherwise"));
+    }
     let verdict = match &moved {
         None => "to go on, say it again",
         Some(_) if is_verified => {
             "the target has the same hash, and the source takes no more writes: give all programs the URL of the target"
         }
-        Some(_) => "the target differs, so the source takes writes again: say it again, or without --finish",
+        Some(_) => "the target differs: say it again, which compares everything first",
     };
     progress.finish();
     output.value(
@@ -341,17 +391,25 @@ where
     H: Home<K>,
 {
     let (mut from, mut to, mut verified) = (Walk::new(query), Walk::new(query), 0);
+    let (mut line, mut other_line) = (Vec::<u8>::new(), Vec::<u8>::new());
     while let Some(record) = from.next(source).await? {
-        H::write(&record, &mut copied.source)?;
+        line.clear();
+        other_line.clear();
+        H::write(&record, &mut line)?;
         while let Some(other) = to.peek(target).await? {
             match compare_heads(&K::head(other), &K::head(&record), Order::OldestFirst) {
                 Ordering::Less => drop(to.records.pop_front()),
                 Ordering::Equal => {
-                    H::write(other, &mut copied.target)?;
+                    H::write(other, &mut other_line)?;
                     break;
                 }
                 Ordering::Greater => break,
             }
+        }
+        copied.source.write_all(&line)?;
+        copied.target.write_all(&other_line)?;
+        if line != other_line {
+            copied.differs.get_or_insert_with(|| H::name(&record));
         }
         verified += 1;
         if verified % MAX_LIMIT as u64 == 0 {
@@ -359,4 +417,20 @@ where
         }
     }
     Ok(Verified { records: verified, unreadable: from.unreadable })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_that_read_from_a_replica_are_known() {
+        for url in ["postgres://h/d?read_url=postgres%3A%2F%2Fr%2Fd", "mongodb://h/d?w=majority&readpreference=nearest"]
+        {
+            assert!(reads_from_replica(url), "{url}");
+        }
+        for url in ["sqlite://a.db", "postgres://h/d?namespace=read_url", "mongodb://h/d?readPreference=primary"] {
+            assert!(!reads_from_replica(url), "{url}");
+        }
+    }
 }
