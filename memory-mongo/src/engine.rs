@@ -48,7 +48,14 @@ impl Engine for MongoEngine {
     }
 
     async fn backfill(&self) -> Result<()> {
-        self.connections.run(schema::backfill(self.connections.session())).await
+        let session = self.connections.session();
+        let slice = async move {
+            match schema::backfill(&session).await {
+                Err(error) if code(&error) == Some(NOT_VALID) => Err(schema::refusal(&session, error).await),
+                done => done,
+            }
+        };
+        self.connections.run(slice).await
     }
 
     async fn secret(&self, proposed: &str) -> Result<String> {
@@ -104,18 +111,18 @@ impl Engine for MongoEngine {
         let mut session = MongoSession::new(&self.connections, reads, until);
         if access == Access::Write {
             let write = async move {
-                let written = work(&mut session, &argument).await;
-                let is_refused = |error: &Error| code(error) == Some(NOT_VALID) && error.outcome() == Outcome::NotDone;
-                if !written.as_ref().is_err_and(is_refused) {
-                    return written;
-                }
-                // The server does not tell which rule it was.
-                if schema::is_read_only(&session).await.unwrap_or(false) {
-                    return Err(Error::read_only());
-                }
-                match schema::mend(&session).await.unwrap_or(false) {
-                    true => work(&mut session, &argument).await,
-                    false => written,
+                let mut is_again = false;
+                loop {
+                    let refused = match work(&mut session, &argument).await {
+                        Err(error) if code(&error) == Some(NOT_VALID) => schema::refusal(&session, error).await,
+                        written => return written,
+                    };
+                    if is_again || code(&refused) != Some(NOT_VALID) || refused.outcome() == Outcome::Unknown {
+                        return Err(refused);
+                    }
+                    // A rule that came back goes here, and a fence may have gone meanwhile: then the same is taken.
+                    let _ = schema::mend(&session).await;
+                    is_again = true;
                 }
             };
             return self.connections.run_write(write).await;

@@ -245,27 +245,27 @@ pub(crate) async fn pending(session: MongoSession) -> Result<Vec<Backfill>> {
 
 /// Takes the next slice of the first of them: some more rows, in the order of their ids. New rows need no update, since the server takes
 /// those of this version only.
-pub(crate) async fn backfill(session: MongoSession) -> Result<()> {
-    let Some(standing) = incomplete(&session).await?.into_iter().next() else { return Ok(()) };
+pub(crate) async fn backfill(session: &MongoSession) -> Result<()> {
+    let Some(standing) = incomplete(session).await?.into_iter().next() else { return Ok(()) };
     let left = standing.left(&session.on.latest);
-    let slice = go_over(&session, standing.sweep, left[0], &standing.mark).await?;
+    let slice = go_over(session, standing.sweep, left[0], &standing.mark).await?;
     let now = match (slice.reached, left.get(1)) {
         (Some(reached), _) => {
             if standing.mark == Bson::MinKey {
                 // While few rows are filled. The server goes on with it by itself, and the last slices wait for its end.
-                index(&session, standing.sweep, Duration::ZERO).await?;
+                index(session, standing.sweep, Duration::ZERO).await?;
             }
             doc! { "mark": reached }
         }
         (None, Some(next)) => doc! { "in": next.name(), "mark": Bson::MinKey },
         (None, None) => {
-            if !index(&session, standing.sweep, WAIT).await? {
+            if !index(session, standing.sweep, WAIT).await? {
                 return Ok(());
             }
             doc! { "complete": true }
         }
     };
-    standing.note(&session, now, slice.count).await
+    standing.note(session, now, slice.count).await
 }
 
 /// What seals the cursors: what was kept first.
@@ -302,6 +302,14 @@ pub(crate) async fn is_read_only(session: &MongoSession) -> Result<bool> {
     Ok(false)
 }
 
+/// What a write is told that a rule has refused: the server does not say which one.
+pub(crate) async fn refusal(session: &MongoSession, error: Error) -> Error {
+    match is_read_only(session).await {
+        Ok(true) => Error::read_only().with_outcome(error.outcome()),
+        _ => error,
+    }
+}
+
 async fn has_rule(database: &Database, command: &Document) -> Result<bool> {
     Ok(rules(database, command).await?.iter().any(|rule| Some(rule) == command.get("validator")))
 }
@@ -319,6 +327,7 @@ async fn lift(session: &MongoSession, command: &Document) -> Result<()> {
         let mut whole = command.clone();
         whole.insert("validator", doc! { "$and": rules });
         whole.insert("writeConcern", doc! { "w": "majority" });
+        whole.insert("maxTimeMS", session.left()?.as_millis() as i64);
         match database.run_command(whole).await.map_err(native) {
             Err(error) if code(&error) == Some(BEING_BUILT) => session.pause(PAUSE).await.map_err(|_| error)?,
             changed => drop(changed?),
@@ -444,6 +453,8 @@ async fn execute(session: &MongoSession, command: &Document) -> Result<()> {
         if let Ok(rule) = command.get_document("validator") {
             let rules = with_rule(command, rule, rules(database, command).await?)?;
             whole.insert("validator", doc! { "$and": rules });
+            // It waits for the transactions on the collection, and must not be done when nobody waits for it any more.
+            whole.insert("maxTimeMS", session.left()?.as_millis() as i64);
         }
         match database.run_command(whole.clone()).await.map_err(native) {
             Err(error) if code(&error) == Some(BEING_BUILT) => session.pause(PAUSE).await.map_err(|_| error)?,

@@ -481,6 +481,11 @@ async fn older_documents_get_their_places() -> CaseResult {
     let mut progress = newer.backfill().await?.ok_or("some are left")?;
     assert_eq!((progress.blocks, progress.done, progress.total), (Blocks::DocumentPlaces, 500, 4_200));
     assert_eq!(refusal(rows.update_one(doc! { "_id.id": "00010" }, older).await), NOT_VALID);
+    // A slice is a write: it waits while the ledger is read-only.
+    newer.set_read_only(true).await?;
+    let refused = newer.backfill().await.expect_err("read-only");
+    assert_eq!((refused.kind(), refused.is_retryable()), (ErrorKind::Unavailable, true), "{refused:?}");
+    newer.set_read_only(false).await?;
     for (moved, gone) in [("00010", "00011"), ("04110", "04111")] {
         newer.documents().put(write("z-1").with_id(DocumentId::parse(moved)?)).await?;
         let gone = DocumentSelection::ids(Collection::parse("c")?, [DocumentId::parse(gone)?])?;

@@ -44,6 +44,29 @@ pub(crate) async fn a_call_ends_at_the_server_too() -> CaseResult {
     Ok(())
 }
 
+/// A fence that waits for a transaction is given up at the server too, so that it does not come behind the call that takes it back.
+pub(crate) async fn a_fence_that_is_given_up_comes_no_more() -> CaseResult {
+    let server = LocalMongo::start()?;
+    let (provider, admin) = (open(config(&server.url())).await?, admin(&server.url()).await?);
+    provider.documents().put(note("held")).await?;
+    let hasty = open(config(&format!("{}&deadline_ms=500", server.url()))).await?;
+    let documents = admin.client().database("agent_memory").collection::<Document>("documents");
+    let mut session = admin.client().start_session().await?;
+    session.start_transaction().await?;
+    documents.delete_many(doc! {}).session(&mut session).await?;
+
+    let late = hasty.set_read_only(true).await.expect_err("a transaction writes");
+    assert_eq!((late.kind(), late.is_retryable()), (ErrorKind::Timeout, true), "{late:?}");
+    timeout(SOON, eventually(async || !is_under_way(&admin, "collMod").await)).await??;
+    assert!(provider.is_read_only().await?, "the memories are");
+    hasty.set_read_only(false).await?;
+    session.abort_transaction().await?;
+    assert!(!provider.is_read_only().await?);
+    provider.store(event("a", 1)).await?;
+    assert_eq!(provider.documents().put(note("held")).await?.revision.get(), 2);
+    Ok(())
+}
+
 /// While the only secondary is behind, nothing is confirmed: inserts end all the same, and with them what their calls hold.
 pub(crate) async fn an_insert_waits_for_one_deadline() -> CaseResult {
     let server = LocalMongo::start_with(2, &["--setParameter", "enableTestCommands=1"])?;

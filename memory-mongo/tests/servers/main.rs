@@ -49,6 +49,7 @@ fn main() -> ExitCode {
         async_trial("mongo::what_is_passing_is_tried_again", outcomes::what_is_passing_is_tried_again),
         async_trial("mongo::what_is_told_of_a_write_is_true", outcomes::what_is_told_of_a_write_is_true),
         async_trial("mongo::a_call_ends_at_the_server_too", deadlines::a_call_ends_at_the_server_too),
+        async_trial("mongo::a_fence_that_is_given_up_comes_no_more", deadlines::a_fence_that_is_given_up_comes_no_more),
         async_trial("mongo::an_insert_waits_for_one_deadline", deadlines::an_insert_waits_for_one_deadline),
         async_trial("mongo::reads_tell_the_server_their_time", deadlines::reads_tell_the_server_their_time),
         async_trial("mongo::a_newer_schema_is_refused", a_newer_schema_is_refused),
