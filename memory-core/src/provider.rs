@@ -49,7 +49,8 @@ pub trait MemoryProvider: IntoDynProvider + fmt::Debug + Send + Sync + 'static {
     ///
     /// # Behavior
     /// - From when it has returned, each write by whatever handle and program is refused with `Unavailable` and nothing of it is done; no
-    ///   write that was begun before is committed then. Reads and watches go on (L9).
+    ///   write that was begun before is committed then. Reads and watches go on (L9, with its one exception).
+    /// - Behind a failure it may be done, also in part: take it back, or repeat it.
     /// - It survives a restart. To repeat it changes nothing.
     async fn set_read_only(&self, is_read_only: bool) -> Result<()>;
 

@@ -1,7 +1,7 @@
 //! A namespace that an operator has made read-only: L9.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use futures::StreamExt as _;
 use futures::future::try_join_all;
@@ -25,6 +25,8 @@ chapter!("read_only":
 const NOTES: &str = "notes";
 /// How many callers write at once.
 const WRITERS: usize = 8;
+/// How often it is made read-only beside them.
+const ROUNDS: usize = 8;
 
 /// A refused write: nothing is done, and the same call can succeed later.
 fn check_refused<T>(what: &str, result: Result<T>) {
@@ -162,7 +164,7 @@ async fn documents(provider: &dyn MemoryProvider) -> Result<Vec<memory_core::Doc
     walk_documents(&*provider.documents(), NOTES, |query| query.all().limit(1_000)).await
 }
 
-/// To say it twice is to say it once.
+/// To say it twice is to say it once, also beside writers.
 async fn either_call_can_be_repeated(stage: Stage) -> CaseResult {
     let (one, other) = (stage.open().await?, stage.open().await?);
     one.set_read_only(false).await?;
@@ -177,6 +179,28 @@ async fn either_call_can_be_repeated(stage: Stage) -> CaseResult {
     one.store(new_memory("a", 3)).await?;
     one.set_read_only(true).await?;
     check_refused("a store after a second fence", other.store(new_memory("a", 4)).await);
+    one.set_read_only(false).await?;
+
+    // A write that is refused just when that is taken back is refused as any other.
+    let is_over = Arc::new(AtomicBool::new(false));
+    let writers = (0..WRITERS).map(|writer| {
+        let (handle, is_over) = (Arc::clone(&other), Arc::clone(&is_over));
+        tokio::spawn(async move {
+            while !is_over.load(Ordering::Relaxed) {
+                if let Err(error) = handle.store(new_memory(&format!("b-{writer}"), 5)).await {
+                    check_refused::<()>("a store beside it", Err(error));
+                }
+                tokio::task::yield_now().await;
+            }
+        })
+    });
+    let writers: Vec<_> = writers.collect();
+    for _ in 0..ROUNDS {
+        one.set_read_only(true).await?;
+        one.set_read_only(false).await?;
+    }
+    is_over.store(true, Ordering::Relaxed);
+    try_join_all(writers).await?;
     Ok(())
 }
 
