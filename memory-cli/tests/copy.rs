@@ -232,7 +232,7 @@ fn a_fence_that_fails_is_none() {
     cli.ok(&["copy", "--to", &to]);
     let database = cli.database("memory.db");
     database.execute_batch("BEGIN IMMEDIATE").expect("locked");
-    let output = cli.run(&["--url", &format!("{from}?deadline_ms=1000"), "copy", "--finish", "--to", &to]);
+    let output = cli.run(&["--url", &format!("{from}?deadline_ms=2000"), "copy", "--finish", "--to", &to]);
     database.execute_batch("COMMIT").expect("free");
     let errors = stderr(&output);
     assert_eq!(output.status.code(), Some(1), "{errors}");
