@@ -134,8 +134,8 @@ impl Error {
 
     /// What a write answers while an operator has made the ledger read-only (L9).
     pub fn read_only() -> Self {
-        let message = "the ledger is read-only, since it moves to another place: write there, or let this one take writes again with \
-                       agent-memory copy --unfence";
+        let message =
+            "the ledger is read-only while its operator moves it to another place: try again later, or write there";
         Self::new(ErrorKind::Unavailable, message).retryable()
     }
 

@@ -11,7 +11,7 @@ use memory_core::{
 };
 
 use crate::case::{CaseResult, Stage, chapter};
-use crate::fixture::{collection, document_id, ledger, new_document, new_memory, the, walk_documents};
+use crate::fixture::{collection, document_id, key, ledger, new_document, new_memory, the, walk_documents};
 
 chapter!("read_only":
     each_write_is_refused_and_reads_go_on ["L9"] needs ReadOnly,
@@ -24,7 +24,9 @@ chapter!("read_only":
 
 const NOTES: &str = "notes";
 /// How many callers write at once.
-const WRITERS: usize = 8;
+const WRITERS: usize = 10;
+/// The ways in which they write.
+const WAYS: usize = 5;
 /// How often it is made read-only beside them.
 const ROUNDS: usize = 8;
 
@@ -116,18 +118,21 @@ async fn nothing_is_committed_behind_the_answer(stage: Stage) -> CaseResult {
         tokio::spawn(async move {
             let mut stored = Vec::new();
             loop {
+                let name = format!("{writer}-{}", stored.len());
                 let memory = new_memory(&format!("a-{writer}"), stored.len() as i64);
-                let result = match writer % 4 {
+                let result = match writer % WAYS {
                     0 => handle.store(memory).await,
-                    1 => handle.store_many(vec![memory]).await.map(|ids| ids[0]),
+                    1 => handle.store(memory.with_idempotency_key(key(&name))).await,
+                    2 => handle.store_many(vec![memory.clone(), memory.clone(), memory]).await.map(|ids| ids[2]),
                     // One of these, and a change of it.
-                    2 => match handle.store(memory).await {
+                    3 => match handle.store(memory).await {
                         Ok(id) => handle.update(id, MemoryPatch::new().with_status(Status::Failed)).await.map(|_| id),
                         Err(error) => Err(error),
                     },
                     _ => {
-                        let name = format!("{writer}-{}", stored.len());
-                        match handle.documents().put(new_document(NOTES, &name, "a", "text")).await {
+                        let puts =
+                            ["one", "other"].map(|part| new_document(NOTES, &format!("{name}-{part}"), "a", "text"));
+                        match handle.documents().put_many(puts.to_vec()).await {
                             Ok(_) => handle.store(memory).await,
                             Err(error) => Err(error),
                         }

@@ -9,6 +9,7 @@ use clap::Args;
 use memory_core::{Collection, DocumentQuery, MAX_LIMIT, MemoryProvider, Order};
 use tempfile::NamedTempFile;
 
+use super::copy::is_copied;
 use super::exit_code;
 use crate::args::{self, LedgerArgs, SpaceArgs};
 use crate::input;
@@ -113,7 +114,7 @@ async fn write(
         }
     }
     if is_everything || args.documents {
-        for collection in provider.documents().collections().await? {
+        for collection in provider.documents().collections().await?.into_iter().filter(is_copied) {
             write_documents(provider, args, collection, out, &failed, &mut written).await?;
         }
     }

@@ -7,7 +7,7 @@ use memory_core::{
     Result, Unreadable,
 };
 
-use super::mark::Mark;
+use super::mark::is_copied;
 
 /// How many changes, and about how many bytes of records, a batch has at most, but for its last record.
 const MOST: usize = 1_000;
@@ -70,7 +70,7 @@ impl Batch {
     fn add_record(&mut self, record: Record) {
         let id = record.id();
         match record {
-            Record::Document(document) if !Mark::is_copied(&document.collection) => return,
+            Record::Document(document) if !is_copied(&document.collection) => return,
             Record::Memory(memory) => {
                 self.bytes += memory.size();
                 self.last().memories.push(memory);
@@ -91,7 +91,7 @@ impl Batch {
         }
         // A memory is never removed.
         let RecordId::Document { collection, id } = record else { return };
-        if Mark::is_copied(&collection) {
+        if is_copied(&collection) {
             self.last().removed.entry(collection).or_default().insert(id);
             self.count += 1;
         }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::usage::Usage;
 
-/// The collection that no copy takes along, since what is in it belongs to its target.
+/// The collection that no copy or export takes along, since what is in it belongs to its target.
 const COLLECTION: &str = "_follow";
 const ID: &str = "source";
 
@@ -89,11 +89,6 @@ impl Mark {
         remove(target, DocumentId::parse(ID)?).await
     }
 
-    /// Whether documents of a collection are the source's own, and not marks.
-    pub(super) fn is_copied(collection: &Collection) -> bool {
-        collection.as_str() != COLLECTION
-    }
-
     /// Lets the target begin with a walk along both sides, since no change will tell of all that it lacks.
     pub(super) fn begin_anew(&mut self) {
         self.has_gap = true;
@@ -120,6 +115,11 @@ impl Mark {
             _ => Ok(()),
         }
     }
+}
+
+/// Whether what a collection holds goes along with a copy or an export, unlike marks.
+pub(in crate::commands) fn is_copied(collection: &Collection) -> bool {
+    collection.as_str() != COLLECTION
 }
 
 async fn watch(source: &dyn MemoryProvider, from: WatchFrom) -> anyhow::Result<Changes> {

@@ -28,6 +28,7 @@ use crate::signal;
 use crate::usage::Usage;
 use follow::Follower;
 use mark::Mark;
+pub(super) use mark::is_copied;
 use walk::{Home, Walk};
 
 #[derive(Debug, Args)]
@@ -308,7 +309,7 @@ async fn copy(
     if args.is_everything() || args.documents {
         let (source, target) = (source.documents(), target.documents());
         let (source, target) = (&*source, &*target);
-        for collection in source.collections().await?.into_iter().filter(Mark::is_copied) {
+        for collection in source.collections().await?.into_iter().filter(is_copied) {
             let query = args.spaces.apply(DocumentQuery::builder(collection));
             let query = args::with_filter(query, args.conditions.filter());
             copied.documents += transfer::<Documents, _>(&source, &target, &query, progress, &mut copied).await?;
@@ -330,7 +331,7 @@ async fn verify_all(
     copied.unreadable = all.unreadable;
     let (source, target) = (source.documents(), target.documents());
     let (source, target) = (&*source, &*target);
-    for collection in source.collections().await?.into_iter().filter(Mark::is_copied) {
+    for collection in source.collections().await?.into_iter().filter(is_copied) {
         let query = DocumentQuery::builder(collection).all();
         let all = verify::<Documents, _>(&source, &target, &query, progress, &mut copied).await?;
         copied.documents += all.records;

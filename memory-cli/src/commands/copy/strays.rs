@@ -7,7 +7,7 @@ use memory_core::{
     Selects as _, compare_heads,
 };
 
-use super::mark::Mark;
+use super::mark::is_copied;
 use super::walk::Walk;
 
 /// The documents of the target that the source does not have, or that were removed there and put again since: what only misses a later
@@ -17,7 +17,7 @@ pub(super) async fn strays(
     target: &dyn DocumentStore,
 ) -> anyhow::Result<Vec<(Collection, DocumentId)>> {
     let mut strays = Vec::new();
-    for collection in target.collections().await?.into_iter().filter(Mark::is_copied) {
+    for collection in target.collections().await?.into_iter().filter(is_copied) {
         let query = DocumentQuery::builder(collection.clone()).all();
         let (mut from, mut to) = (Walk::new(&query), Walk::new(&query));
         while let Some(document) = to.next(&target).await? {
