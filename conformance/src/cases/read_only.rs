@@ -110,14 +110,17 @@ async fn every_handle_and_every_restart_is_refused(stage: Stage) -> CaseResult {
 }
 
 /// Writes that are under way are committed before the answer, or never: what is there then stays as it is, and has all that was acknowledged.
+/// One that begins behind the answer is refused.
 async fn nothing_is_committed_behind_the_answer(stage: Stage) -> CaseResult {
     let (operator, handles) = (stage.open().await?, [stage.open().await?, stage.open().await?]);
-    let written = Arc::new(AtomicUsize::new(0));
+    let (written, is_answered) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
     let writers = (0..WRITERS).map(|writer| {
         let (handle, written) = (Arc::clone(&handles[writer % 2]), Arc::clone(&written));
+        let is_answered = Arc::clone(&is_answered);
         tokio::spawn(async move {
-            let mut stored = Vec::new();
+            let (mut stored, mut is_late) = (Vec::new(), false);
             loop {
+                let begins_late = is_answered.load(Ordering::SeqCst);
                 let name = format!("{writer}-{}", stored.len());
                 let memory = new_memory(&format!("a-{writer}"), stored.len() as i64);
                 let result = match writer % WAYS {
@@ -140,8 +143,9 @@ async fn nothing_is_committed_behind_the_answer(stage: Stage) -> CaseResult {
                 };
                 match result {
                     Ok(id) => stored.push(id),
-                    Err(error) => return (stored, error),
+                    Err(error) => return (stored, is_late, error),
                 }
+                is_late |= begins_late;
                 written.fetch_add(1, Ordering::Relaxed);
             }
         })
@@ -151,9 +155,11 @@ async fn nothing_is_committed_behind_the_answer(stage: Stage) -> CaseResult {
         tokio::task::yield_now().await;
     }
     operator.set_read_only(true).await?;
+    is_answered.store(true, Ordering::SeqCst);
     let (memories, notes) = (ledger(&*operator).await?, documents(&*operator).await?);
     let mut acknowledged = Vec::new();
-    for (stored, error) in try_join_all(writers).await? {
+    for (stored, is_late, error) in try_join_all(writers).await? {
+        assert!(!is_late, "a write that was begun behind the answer was done");
         check_refused::<()>("a write under way", Err(error));
         acknowledged.extend(stored);
     }
