@@ -7,7 +7,7 @@ use conformance::workload::Ledger;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::TcpStream;
 use tokio::runtime::Runtime;
-use tokio::sync::Barrier;
+use tokio::sync::{Barrier, Semaphore};
 use tokio::task::JoinSet;
 use tokio::time::interval;
 
@@ -17,6 +17,8 @@ use crate::{millis, quantile, rows};
 /// How many stores there are while they watch, and how long after one the next is begun.
 const STORES: usize = 100;
 const BETWEEN: Duration = Duration::from_millis(100);
+/// How many begin at once: a server that is asked for more than it does at once refuses some.
+const BEGINNING: usize = 16;
 /// The most that the server may take, in megabytes.
 const MOST: f64 = 150.0;
 
@@ -30,9 +32,10 @@ pub(crate) fn run() {
     let (silent, times) = runtime.block_on(async {
         // Those who watch, and who stores.
         let begun = Arc::new(Barrier::new(watchers + 1));
+        let turns = Arc::new(Semaphore::new(BEGINNING));
         let mut watching = JoinSet::new();
         for _ in 0..watchers {
-            watching.spawn(watch(server.address.clone(), Arc::clone(&begun)));
+            watching.spawn(watch(server.address.clone(), Arc::clone(&turns), Arc::clone(&begun)));
         }
         begun.wait().await;
         let silent = server.most_resident();
@@ -67,19 +70,21 @@ async fn stores(address: &str) -> Vec<Instant> {
 }
 
 /// Watches from now on; tells when each stored memory came.
-async fn watch(address: String, begun: Arc<Barrier>) -> Vec<Instant> {
+async fn watch(address: String, turns: Arc<Semaphore>, begun: Arc<Barrier>) -> Vec<Instant> {
+    let mut turn = Some(turns.acquire().await.expect("it is never closed"));
     let mut stream = BufReader::new(TcpStream::connect(&address).await.expect("the server listens"));
     let request = format!("GET /v1/watch?all=true HTTP/1.1\r\nhost: {address}\r\n\r\n");
     stream.write_all(request.as_bytes()).await.expect("the server reads");
     let (mut line, mut told) = (String::new(), Vec::new());
-    let mut has_begun = false;
+    stream.read_line(&mut line).await.expect("the server answers");
+    assert!(line.starts_with("HTTP/1.1 200"), "{line}");
     while told.len() < STORES {
         line.clear();
         assert_ne!(stream.read_line(&mut line).await.expect("the server tells"), 0, "the stream has ended");
         match line.strip_prefix("event:").map(str::trim) {
             // It comes again when nothing else has come for a while.
-            Some("reached") if !has_begun => {
-                has_begun = true;
+            Some("reached") if turn.is_some() => {
+                turn = None;
                 begun.wait().await;
             }
             Some("stored") => told.push(Instant::now()),
