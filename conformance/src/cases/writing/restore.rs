@@ -388,7 +388,7 @@ async fn replaced_memory_is_found_by_what_it_is_now(stage: Stage) -> CaseResult 
     assert_eq!(walk(&*provider, |query| query.under("space").text("banana")).await?, [done]);
     let again = Memory { status: Status::Running, ..version(1, 6) };
     provider.restore_newer(vec![again.clone()]).await?;
-    assert_eq!(walk(&*provider, |query| query.all().status(Status::Running)).await?, [again.clone()]);
+    assert_eq!(walk(&*provider, |query| query.all().status(Status::Running)).await?, std::slice::from_ref(&again));
     assert_eq!(walk(&*provider, |query| query.all().status(Status::Completed)).await?, []);
     assert_eq!(walk(&*provider, |query| query.exact("space-1")).await?, [again]);
     Ok(())
