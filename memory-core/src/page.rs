@@ -176,7 +176,7 @@ impl<'q, K: Selects> PageBuilder<'q, K> {
         let (created_at, size) = (K::created_at(&record), K::size(&record));
         let wanted = self.query.has_content::<K>(&record);
         if wanted && self.skip == 0 {
-            if self.is_full() || !self.records.is_empty() && self.bytes + size > MAX_PAGE_BYTES {
+            if self.is_full() || !self.records.is_empty() && self.bytes + size > self.query.page_bytes {
                 return self.stop();
             }
             self.bytes += size;

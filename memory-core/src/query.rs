@@ -8,6 +8,7 @@ use sha2::{Digest, Sha256};
 
 use crate::cursor::Fingerprint;
 use crate::filter::{Filter, RecordSource};
+use crate::page::MAX_PAGE_BYTES;
 use crate::{Collection, Error, MemoryId, Result, SpaceSelector, Spaces, Status, Timestamp, words};
 
 /// A question to the ledger.
@@ -43,6 +44,8 @@ pub struct Query<K> {
     pub(crate) limit: usize,
     pub(crate) offset: usize,
     pub(crate) cursor: Option<String>,
+    /// How many bytes of records a page has at most, but for its first record.
+    pub(crate) page_bytes: usize,
     pub(crate) fingerprint: Fingerprint,
     pub(crate) of: K,
 }
@@ -407,6 +410,7 @@ impl<K: Kind> QueryBuilder<K> {
             limit: self.limit,
             offset: self.offset,
             cursor: self.cursor,
+            page_bytes: MAX_PAGE_BYTES,
             fingerprint: Fingerprint::default(),
             of: self.of,
         };

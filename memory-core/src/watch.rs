@@ -16,6 +16,10 @@ use crate::{
 
 /// How many watches of one provider there are at most, until their streams are dropped (C7).
 pub const MAX_WATCHES: usize = 2_048;
+/// After how many bytes of records a watch ends a page of changes, whatever it tells of them (C7).
+pub(crate) const MAX_CHANGES_BYTES: usize = 4 << 20;
+/// How many bytes of changes all watches of one provider hold that nobody has asked for, but for the page that was read last (C7).
+pub(crate) const MAX_HELD_BYTES: usize = 128 << 20;
 /// The most collections that a watch names (C1).
 pub const MAX_COLLECTIONS: usize = 1_000;
 /// How many records a page of a snapshot has.
@@ -199,8 +203,9 @@ impl Watch {
 
     fn page<K>(&self, cursor: Option<String>, of: K) -> crate::Query<K> {
         let MemoryQuery { spaces, within, filter, text, words, .. } = self.conditions.clone();
-        let (order, limit, offset, fingerprint) = (Order::OldestFirst, SNAPSHOT, 0, self.fingerprint.clone());
-        crate::Query { spaces, within, filter, text, words, order, limit, offset, cursor, fingerprint, of }
+        let (order, limit, offset, page_bytes) = (Order::OldestFirst, SNAPSHOT, 0, MAX_CHANGES_BYTES);
+        let fingerprint = self.fingerprint.clone();
+        crate::Query { spaces, within, filter, text, words, order, limit, offset, cursor, page_bytes, fingerprint, of }
     }
 }
 

@@ -1,6 +1,7 @@
 //! The whole contract over an engine.
 
 mod documents;
+mod held;
 mod progress;
 mod remove;
 mod restore;

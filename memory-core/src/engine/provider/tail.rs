@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, SemaphorePermit, watch};
 use tokio::time::{sleep, timeout};
 
+use super::held::Held;
 use super::{Shared, after};
 use crate::engine::session::Reader;
 use crate::engine::{Access, Engine, FeedEntry, FeedPage, FeedPosition};
@@ -37,6 +38,7 @@ pub(super) struct Tail {
     /// Has a receiver for each watch. Sends when there is something new, or when no task reads any more.
     news: watch::Sender<()>,
     closing: Notify,
+    pub(super) held: Arc<Held>,
     /// Has a permit for each further watch, for each further session, and for each further one of a snapshot.
     watches: Arc<Semaphore>,
     sessions: Semaphore,
@@ -60,10 +62,10 @@ pub(super) struct Entries {
 
 impl Default for Tail {
     fn default() -> Self {
-        let (recent, news, closing) = Default::default();
+        let (recent, news, closing, held) = Default::default();
         let watches = Arc::new(Semaphore::new(MAX_WATCHES));
         let (sessions, of_snapshots) = (Semaphore::new(SESSIONS), Semaphore::new(OF_SNAPSHOTS));
-        Self { recent, news, closing, watches, sessions, of_snapshots }
+        Self { recent, news, closing, held, watches, sessions, of_snapshots }
     }
 }
 

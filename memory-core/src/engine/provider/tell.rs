@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use crate::engine::session::Reader;
 use crate::engine::{FeedEntry, FeedPosition, FeedWrite};
+use crate::watch::MAX_CHANGES_BYTES;
 use crate::{
     ChangeKind, Collection, Document, DocumentId, Documents, ErrorKind, Memory, MemoryId, Record, RecordId, Result,
     Revision, Unreadable, Watch,
@@ -15,8 +16,6 @@ use crate::{
 const SLICE: usize = 16;
 const GROWTH: usize = 4;
 const SMALL_BYTES: usize = 256 << 10;
-/// After how many bytes of records that were looked at a page ends, whatever is told of them.
-const PAGE_BYTES: usize = 4 << 20;
 
 /// Entries that concern a watch.
 pub(super) struct Noted {
@@ -73,7 +72,7 @@ pub(super) async fn tell(reader: &mut impl Reader, noted: &Noted) -> Result<Told
             let kind = judge(watch, &entry.write, is_last, &mut present)?;
             changes.extend(kind.map(|kind| (entry.position.clone(), kind)));
             first += 1;
-            if bytes >= PAGE_BYTES && first < entries.len() {
+            if bytes >= MAX_CHANGES_BYTES && first < entries.len() {
                 return Ok(Told { changes, cut: Some(entry.position.clone()) });
             }
         }

@@ -1,6 +1,6 @@
 //! One watch: a snapshot, if it begins with one, and then the feed.
 
-use std::collections::VecDeque;
+use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,6 +12,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until};
 use tracing::Instrument;
 
+use super::held::{self, LetGo};
 use super::progress::{Part, Progress};
 use super::tail::Entries;
 use super::{Shared, ended, tell};
@@ -34,15 +35,17 @@ pub(super) struct Watcher<E: Engine> {
     steps: Arc<Steps<E>>,
     /// How far it is with everything that is due.
     progress: Progress,
-    /// Changes that are due, each with how far the watch is when it was told.
-    due: VecDeque<(Progress, ChangeKind)>,
+    /// The changes that are due.
+    due: Arc<held::Page>,
+    /// How far it is without them.
+    behind: Progress,
     /// The collections that the snapshot has not come to. Those that come later are in the feed.
     listed: Listed,
     /// Whether it has told of all that was there when it began.
     is_caught_up: bool,
     /// The step that is under way, if one is. It goes on while nobody polls the stream, so that it gives back what it has taken, and ends with
     /// the stream.
-    step: JoinSet<Result<Page>>,
+    step: JoinSet<Result<(Page, Arc<held::Page>)>>,
     news: Receiver<()>,
     _counted: OwnedSemaphorePermit,
 }
@@ -59,7 +62,7 @@ impl<E: Engine> Watcher<E> {
             Ok((counted, key, behind))
         };
         let (_counted, key, behind) = shared.gate.read("watch", begun).await?;
-        let mut due = VecDeque::new();
+        let mut due = Vec::new();
         let progress = match (watch.begins(), behind) {
             (_, Some(progress)) => {
                 let _turn = shared.tail.turn().await;
@@ -72,15 +75,15 @@ impl<E: Engine> Watcher<E> {
             }
             (_, None) => {
                 let progress = Progress::Feed(shared.newest_change().await?);
-                due.push_back((progress.clone(), ChangeKind::Reached));
+                due.push((progress.clone(), ChangeKind::Reached));
                 progress
             }
         };
         let news = shared.tail.subscribe();
-        let (shared, watch, is_caught_up) = (Arc::clone(shared), Arc::new(watch.clone()), !due.is_empty());
-        let steps = Arc::new(Steps { shared, key, watch });
-        let (listed, step) = (Listed::default(), JoinSet::new());
-        Ok(Self { steps, progress, due, listed, is_caught_up, step, news, _counted })
+        let (due, behind) = (shared.tail.held.page(due), progress.clone());
+        let steps = Arc::new(Steps { shared: Arc::clone(shared), key, watch: Arc::new(watch.clone()) });
+        let (listed, is_caught_up, step) = (Listed::default(), false, JoinSet::new());
+        Ok(Self { steps, progress, due, behind, listed, is_caught_up, step, news, _counted })
     }
 
     /// The stream, which ends with the first error.
@@ -98,8 +101,19 @@ impl<E: Engine> Watcher<E> {
     async fn next(&mut self) -> Result<Change> {
         let heartbeat = Instant::now() + HEARTBEAT;
         loop {
-            if let Some((progress, kind)) = self.due.pop_front() {
-                return self.told(&progress, kind);
+            match self.due.pop() {
+                Ok(Some((progress, kind))) => {
+                    self.is_caught_up |= kind == ChangeKind::Reached;
+                    let told = self.told(&progress, kind);
+                    self.behind = progress;
+                    return told;
+                }
+                Ok(None) => {}
+                // They are read again.
+                Err(LetGo) => {
+                    (self.progress, self.listed) = (self.behind.clone(), Listed::default());
+                    self.due = self.steps.shared.tail.held.page(Vec::new());
+                }
             }
             if Instant::now() >= heartbeat {
                 let kind = if self.is_caught_up { ChangeKind::Reached } else { ChangeKind::Progress };
@@ -153,14 +167,13 @@ impl<E: Engine> Watcher<E> {
     }
 
     /// Takes what a step has read; `false` when that was nothing.
-    fn add(&mut self, page: Page) -> bool {
-        let Page { progress, due, listed, is_end } = page;
+    fn add(&mut self, (page, due): (Page, Arc<held::Page>)) -> bool {
+        let Page { progress, listed, is_end, .. } = page;
         let is_new = progress != self.progress;
-        (self.progress, self.listed) = (progress, listed);
-        self.due.extend(due);
+        self.behind = mem::replace(&mut self.progress, progress);
+        (self.listed, self.due) = (listed, due);
         if is_end && !self.is_caught_up {
-            self.is_caught_up = true;
-            self.due.push_back((self.progress.clone(), ChangeKind::Reached));
+            self.due.push((self.progress.clone(), ChangeKind::Reached));
         }
         is_new || !self.due.is_empty()
     }

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::mem;
 use std::sync::Arc;
 
+use super::super::held::{self, Due};
 use super::super::progress::{Part, Progress};
 use super::super::tail::{Entries, PAGE, Tail};
 use super::super::tell::{self, Noted, Told};
@@ -35,8 +36,7 @@ pub(super) enum Step {
 pub(super) struct Page {
     /// How far the watch is with it.
     pub(super) progress: Progress,
-    /// Changes that are due, each with how far the watch is when it was told.
-    pub(super) due: Vec<(Progress, ChangeKind)>,
+    pub(super) due: Vec<Due>,
     pub(super) listed: Listed,
     /// Whether the feed had nothing more.
     pub(super) is_end: bool,
@@ -70,8 +70,14 @@ impl Page {
 }
 
 impl<E: Engine> Steps<E> {
-    /// Takes a step of a watch that is so far.
-    pub(super) async fn take(self: Arc<Self>, progress: Progress, step: Step) -> Result<Page> {
+    /// Takes a step of a watch that is so far. What is due counts as held from here on, whoever asks for it.
+    pub(super) async fn take(self: Arc<Self>, progress: Progress, step: Step) -> Result<(Page, Arc<held::Page>)> {
+        let mut page = self.read(progress, step).await?;
+        let due = self.shared.tail.held.page(mem::take(&mut page.due));
+        Ok((page, due))
+    }
+
+    async fn read(&self, progress: Progress, step: Step) -> Result<Page> {
         let tail = &self.shared.tail;
         match (progress, step) {
             (Progress::Snapshot { feed, part, behind }, Step::Snapshot(listed)) => {

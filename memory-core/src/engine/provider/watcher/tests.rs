@@ -13,6 +13,7 @@ use crate::engine::provider::tail::PAGE;
 use crate::engine::provider::tell::Noted;
 use crate::engine::{Config, EngineSettings, FeedEntry, Provider};
 use crate::in_memory::InMemorySession;
+use crate::watch::MAX_HELD_BYTES;
 use crate::{
     Collection, Collections, Content, DocumentWrite, Durability, ErrorKind, Health, InMemory, MAX_WATCHES, MemoryId,
     MemoryProvider, MemoryQuery, NewMemory, Outcome, Record, SpaceId, Timestamp, Trigger, Watched,
@@ -102,6 +103,39 @@ async fn nobody_reads_the_feed_when_nobody_watches() {
         }
         until(false).await;
     }
+}
+
+/// What is let go is read again.
+#[tokio::test]
+async fn watches_that_nobody_asks_hold_no_more_than_they_may() {
+    let (provider, watch) = opened().await;
+    let token = next(&mut provider.watch(&watch).await.expect("begins")).await.token;
+    let large = Trigger::parse(&format!("\"{}\"", "x".repeat(1 << 20))).expect("valid");
+    for number in 0..6 {
+        let space = SpaceId::parse(format!("a-{number}")).expect("valid");
+        provider.store(NewMemory::new(space, large.clone(), Timestamp::MIN)).await.expect("stored");
+    }
+    let mut watching = Vec::new();
+    for number in 0..100 {
+        let from = if number % 2 == 0 { WatchFrom::Beginning } else { token.clone().into() };
+        let mut changes = provider.watch(&watch.clone().from(from)).await.expect("begins");
+        let first = next(&mut changes).await;
+        watching.push((vec![first], changes));
+        assert!(provider.shared.tail.held.bytes() <= MAX_HELD_BYTES);
+    }
+    for (told, changes) in &mut watching {
+        while told.last().is_none_or(|change| change.kind != ChangeKind::Reached) {
+            told.push(next(changes).await);
+        }
+        let space = |change: &Change| match &change.kind {
+            ChangeKind::Stored(Record::Memory(memory)) => memory.space_id.as_str().to_owned(),
+            kind => format!("{kind:?}"),
+        };
+        let spaces: Vec<_> = told.iter().map(space).collect();
+        assert_eq!(spaces, ["a-0", "a-1", "a-2", "a-3", "a-4", "a-5", "Reached"]);
+    }
+    assert_eq!(provider.shared.tail.held.bytes(), 0);
+    drop(watching);
 }
 
 /// What one page leaves of a feed comes on the next, also where the records are large.
