@@ -26,34 +26,53 @@ struct Place {
     stamp: [u8; STAMP],
 }
 
-/// The entry of a memory that is appended or replaced.
-pub(crate) fn of_memory(memory: &Memory) -> Vec<u8> {
-    entry(MEMORY, &[memory.id.as_bytes(), memory.space_id.as_str().as_bytes()].concat())
-}
+/// Makes the entries of one write, each behind a stamp that no other one has. Where a server goes back to an earlier state, another entry may
+/// get the number of one that is lost, also from the same provider, if the clock of the new master is behind: it is known by its stamp.
+#[derive(Debug)]
+pub(crate) struct Stamps(u64);
 
-/// The entry of a document that is put in the place of another version, or where there was none.
-pub(crate) fn of_put(before: Option<&Document>, after: &Document) -> Vec<u8> {
-    let before = before.map(|before| before.space_id.as_str()).filter(|space| *space != after.space_id.as_str());
-    let revision = after.revision.get().to_be_bytes();
-    // None of them holds a control character.
-    let text = format!("{}\0{}", named(after), before.unwrap_or_default());
-    entry(PUT, &[&revision, text.as_bytes()].concat())
-}
+impl Stamps {
+    pub(crate) fn new() -> Self {
+        let [.., a, b, c, d, e, f, g, h] = *MemoryId::generate().as_bytes();
+        Self(u64::from_be_bytes([a, b, c, d, e, f, g, h]))
+    }
 
-/// The entry of a document that is removed.
-pub(crate) fn of_removal(document: &Document) -> Vec<u8> {
-    entry(REMOVAL, named(document).as_bytes())
-}
+    /// The entry of a memory that is appended or replaced.
+    pub(crate) fn of_memory(&mut self, memory: &Memory) -> Vec<u8> {
+        self.entry(MEMORY, &[memory.id.as_bytes(), memory.space_id.as_str().as_bytes()])
+    }
 
-/// An entry behind a stamp that no other one has. Where a server goes back to an earlier state, another entry may get the number of one that
-/// is lost, also from the same provider, if the clock of the new master is behind: it is known by its stamp.
-fn entry(kind: u8, rest: &[u8]) -> Vec<u8> {
-    [stamp().as_slice(), &[kind], rest].concat()
-}
+    /// The entry of a document that is put in the place of another version, or where there was none.
+    pub(crate) fn of_put(&mut self, before: Option<&Document>, after: &Document) -> Vec<u8> {
+        let before = before.map(|before| before.space_id.as_str()).filter(|space| *space != after.space_id.as_str());
+        let revision = after.revision.get().to_be_bytes();
+        // None of them holds a control character.
+        let text = format!("{}\0{}", named(after), before.unwrap_or_default());
+        self.entry(PUT, &[&revision, text.as_bytes()])
+    }
 
-fn stamp() -> [u8; STAMP] {
-    let [.., a, b, c, d, e, f, g, h] = *MemoryId::generate().as_bytes();
-    [a, b, c, d, e, f, g, h]
+    /// The entry of a document that is removed.
+    pub(crate) fn of_removal(&mut self, document: &Document) -> Vec<u8> {
+        self.entry(REMOVAL, &[named(document).as_bytes()])
+    }
+
+    /// An entry that tells of no write.
+    fn of_none(&mut self) -> Vec<u8> {
+        self.stamp().to_vec()
+    }
+
+    fn entry(&mut self, kind: u8, parts: &[&[u8]]) -> Vec<u8> {
+        let mut entry = Vec::with_capacity(STAMP + 1 + parts.iter().map(|part| part.len()).sum::<usize>());
+        entry.extend(self.stamp());
+        entry.push(kind);
+        parts.iter().for_each(|part| entry.extend(*part));
+        entry
+    }
+
+    fn stamp(&mut self) -> [u8; STAMP] {
+        self.0 = self.0.wrapping_add(1);
+        self.0.to_be_bytes()
+    }
 }
 
 /// The end of the feed. Where somebody has removed the stream, or the server has for want of memory, it begins with an entry of no write.
@@ -62,7 +81,7 @@ pub(crate) async fn newest(on: &Connections, until: Instant) -> Result<FeedPosit
         return Ok(last);
     }
     let mut begin = Pipeline::with_capacity(1);
-    begin.cmd("XADD").arg(on.keys.of(FEED)).arg("*").arg("w").arg(stamp().as_slice());
+    begin.cmd("XADD").arg(on.keys.of(FEED)).arg("*").arg("w").arg(Stamps::new().of_none());
     on.write(begin, until).await?;
     last(on).await?.ok_or_else(|| Error::corrupt("the feed of changes has no entry"))
 }

@@ -13,7 +13,7 @@ use redis::{InfoDict, Pipeline, Value};
 
 use crate::config::RedisConfig;
 use crate::connection::{Connections, command};
-use crate::feed;
+use crate::feed::Stamps;
 use crate::read::{ROWS, RedisSession};
 use crate::rows::{self, Stored};
 use crate::statements::{COLLECTIONS, Call, FEED, INDEXED, MOVE, PLACES, RowChange, SCHEMA, STEPS, WRITER, step};
@@ -419,7 +419,7 @@ impl RedisSession {
         // Version 1 told of rows from 1 MiB on only.
         marks.truncate(self.measured(from, &marks).await?);
         let ids: Vec<_> = marks.iter().map(|mark| mark.id.as_slice()).collect();
-        let mut moves = Pipeline::with_capacity(marks.len());
+        let (mut moves, mut stamps) = (Pipeline::with_capacity(marks.len()), Stamps::new());
         for (mark, row) in marks.iter().zip(self.rows(from, ids.clone()).await?) {
             // An entry whose row is gone is none.
             let Some(row) = row else { continue };
@@ -427,8 +427,8 @@ impl RedisSession {
             let expected = Some((set.to_vec(), mark.id.as_slice()));
             // A watch may have begun before a late one came. What can't be read is told to nobody.
             let entry = match of {
-                None => Ledger::read(of, &mark.id, &row).map(|memory| feed::of_memory(&memory)),
-                Some(_) => Documents::read(of, &mark.id, &row).map(|document| feed::of_put(None, &document)),
+                None => Ledger::read(of, &mark.id, &row).map(|memory| stamps.of_memory(&memory)),
+                Some(_) => Documents::read(of, &mark.id, &row).map(|document| stamps.of_put(None, &document)),
             };
             let entry = entry.unwrap_or_default();
             let change = RowChange { row: on.keys.row(of, &mark.id), head: &[], new: row.clone(), entry };

@@ -11,7 +11,7 @@ use memory_core::{
 use redis::{Arg, Cmd, Pipeline, Script, Value, cmd};
 
 use crate::connection::decoded;
-use crate::feed;
+use crate::feed::Stamps;
 use crate::rows;
 
 /// The version that a program must know to write; absent while it may be any.
@@ -173,11 +173,12 @@ impl<'k> Call<'k> {
     /// Appends memories, all or none, unless one's id or idempotency key is taken.
     pub(crate) fn append(keys: &'k Keys, memories: &[&Memory]) -> Self {
         let mut call = Self::new(Lua::Append, keys).key(keys.of(IDEMPOTENCY)).arg(memories.len().to_string());
+        let mut stamps = Stamps::new();
         for memory in memories {
             let idempotency_key = memory.idempotency_key.as_ref().map_or("", IdempotencyKey::as_str);
             call = call.key(keys.row(None, memory.id.as_bytes()));
             call = call.arg(*memory.id.as_bytes()).arg(idempotency_key).arg(rows::from_memory(memory));
-            call = call.arg(feed::of_memory(memory));
+            call = call.arg(stamps.of_memory(memory));
             let step = step_of::<Ledger>(memory);
             call.place(&step, &memory.space_id, Some(memory.status));
             call.list(step);

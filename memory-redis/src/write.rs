@@ -8,7 +8,7 @@ use memory_core::{Collection, Document, Documents, Error, Ledger, Memory, Memory
 use redis::{Pipeline, Value};
 
 use crate::connection::decoded;
-use crate::feed;
+use crate::feed::Stamps;
 use crate::read::RedisSession;
 use crate::rows::{self, Version};
 use crate::statements::{COLLECTIONS, Call, Lua, MOST_KEYS, OPEN, RowChange, open_entry, step_of};
@@ -39,7 +39,7 @@ impl Writer for RedisSession {
     async fn replace(&mut self, before: &Found<Memory, Version>, after: &Memory) -> Result<bool> {
         let (on, step) = (&self.on, step_of::<Ledger>(after));
         let row = on.keys.row(None, after.id.as_bytes());
-        let (new, entry) = (rows::from_memory(after), feed::of_memory(after));
+        let (new, entry) = (rows::from_memory(after), Stamps::new().of_memory(after));
         let mut call = Call::change(&on.keys, vec![RowChange { row, head: &before.version, new, entry }], None);
         let (old, new) = (before.record.status, after.status);
         if old.is_open() && old != new {
@@ -53,11 +53,11 @@ impl Writer for RedisSession {
 
     async fn put(&mut self, puts: &[Put<'_, Version>]) -> Result<bool> {
         let keys = &self.on.keys;
-        let mut changes = Vec::with_capacity(puts.len());
+        let (mut changes, mut stamps) = (Vec::with_capacity(puts.len()), Stamps::new());
         for Put { before, after } in puts {
             let row = keys.row(Some(&after.collection), after.id.as_str());
             let head = before.map_or(&[][..], |before| &before.version);
-            let entry = feed::of_put(before.map(|before| &before.record), after);
+            let entry = stamps.of_put(before.map(|before| &before.record), after);
             changes.push(RowChange { row, head, new: rows::from_document(after), entry });
         }
         let mut call = Call::change(keys, changes, None);
@@ -92,8 +92,9 @@ impl Writer for RedisSession {
                 false => clear(&mut call, record),
             }
         }
+        let mut stamps = Stamps::new();
         for Found { record, .. } in found {
-            call = call.arg(feed::of_removal(record));
+            call = call.arg(stamps.of_removal(record));
         }
         if self.run(call).await? != 1 {
             return Ok(false);

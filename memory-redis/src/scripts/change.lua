@@ -20,7 +20,7 @@ if not may('SET', KEYS[4], '') then return redis.error_reply(DENIED) end
 local sets, last = 3 * count + 3, 3 + count
 local going = last + tonumber(ARGV[sets])
 local at = change('ZADD', last + 1, going, sets + 1)
-for place = 1, count do note(ARGV[3 * place + 2]) end
+for place = 1, count do note(ARGV[3 * place + 2], place == count) end
 for place = 1, count do
   local new = ARGV[3 * place + 1]
   if new ~= '' then redis.call('SET', KEYS[3 + place], new) end

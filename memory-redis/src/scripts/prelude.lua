@@ -32,8 +32,14 @@ local function may(...)
 end
 local DENIED = 'NOPERM this user may not write rows'
 
--- Adds an entry to the feed, before what it tells of is written: what refuses the entry refuses the write.
-local function note(entry)
-  if entry ~= '' then redis.call('XADD', KEYS[2], 'MAXLEN', '~', ARGV[#ARGV], '*', 'w', entry) end
+-- Adds an entry to the feed, before what it tells of is written: what refuses the entry refuses the write. With the last of a script the
+-- oldest of the feed go.
+local function note(entry, is_last)
+  if entry == '' then return end
+  if is_last then
+    redis.call('XADD', KEYS[2], 'MAXLEN', '~', ARGV[#ARGV], '*', 'w', entry)
+  else
+    redis.call('XADD', KEYS[2], '*', 'w', entry)
+  end
 end
 

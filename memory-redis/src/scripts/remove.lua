@@ -8,7 +8,7 @@ for place = 1, count do
   if redis.call('GETRANGE', KEYS[4 + place], 0, 8) ~= ARGV[2 + place] then return 0 end
 end
 if not may('DEL', KEYS[5]) then return redis.error_reply(DENIED) end
-for place = 1, count do note(ARGV[2 + count + place]) end
+for place = 1, count do note(ARGV[2 + count + place], place == count) end
 for place = 1, count do redis.call('DEL', KEYS[4 + place]) end
 local going = 4 + count + tonumber(ARGV[4 + 2 * count])
 prune(going + 1, change('ZREM', 5 + count, going, 5 + 2 * count))
