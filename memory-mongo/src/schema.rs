@@ -88,12 +88,21 @@ pub(crate) async fn mend(session: &MongoSession) -> Result<bool> {
     for step in taken().filter(|step| applied.iter().any(|applied| applied.name == step.name)) {
         for command in commands(step)? {
             if !holds(&session.on.database, &command).await? {
-                execute(session, &command).await?;
+                alone(session, async || execute(session, &command).await).await?;
                 has_mended = true;
             }
         }
     }
     Ok(has_mended)
+}
+
+/// Changes rules while no other program does: each writes those that it has read and one more.
+async fn alone(session: &MongoSession, change: impl AsyncFnOnce() -> Result<()>) -> Result<()> {
+    let mut target = MongoTarget(session);
+    target.lock().await?;
+    let changed = change().await;
+    let unlocked = target.unlock().await;
+    changed.and(unlocked)
 }
 
 /// The steps of every ledger.
@@ -283,13 +292,16 @@ pub(crate) async fn secret(session: &MongoSession, proposed: &str) -> Result<Str
 
 /// Makes the database read-only, or takes that back: by a rule that no row satisfies. A deletion meets it by the update before it.
 pub(crate) async fn set_read_only(session: &MongoSession, is_read_only: bool) -> Result<()> {
-    for command in &fence() {
-        match is_read_only {
-            true => execute(session, command).await?,
-            false => lift(session, command).await?,
+    alone(session, async || {
+        for command in &fence() {
+            match is_read_only {
+                true => execute(session, command).await?,
+                false => lift(session, command).await?,
+            }
         }
-    }
-    Ok(())
+        Ok(())
+    })
+    .await
 }
 
 /// Whether the database is read-only.
