@@ -4,11 +4,13 @@ use std::collections::BTreeSet;
 use std::pin::pin;
 use std::time::Duration;
 
-use anyhow::{Context as _, ensure};
+use anyhow::{Context as _, bail, ensure};
 use futures::{FutureExt as _, StreamExt as _};
-use memory_core::{Changes, ErrorKind, MemoryProvider, RecordId};
+use memory_core::{Changes, DocumentStore, ErrorKind, MemoryProvider, RecordId};
+use tokio::time::{Instant, sleep, sleep_until};
 
 use super::batch::Batch;
+use super::claim;
 use super::mark::{Mark, is_one_place};
 use super::strays::{replace, strays};
 use super::{Copied, SAME_PLACE, verify_all};
@@ -19,6 +21,10 @@ use crate::{backfill, output};
 /// How long to wait behind a failure that may pass, the first time and at most.
 const PAUSE: Duration = Duration::from_millis(250);
 const MOST_PAUSE: Duration = Duration::from_secs(15);
+/// How long the source stays read-only while nothing of it is taken over, before it takes writes again.
+const FENCED: Duration = Duration::from_secs(60);
+/// How often a run takes its turn of a target while the one before goes on with it.
+const TURNS: usize = 20;
 
 /// A target on its way behind a source.
 pub(super) struct Follower<'a> {
@@ -26,8 +32,12 @@ pub(super) struct Follower<'a> {
     target: &'a dyn MemoryProvider,
     progress: &'a Progress,
     mark: Mark,
+    /// Whether the source is read-only for this target, or may be.
+    is_fencing: bool,
     /// How many records were taken over.
     pub(super) taken: u64,
+    /// When the last of them were.
+    taken_at: Instant,
     /// How many of them were told when the target was last up to date.
     told: Option<u64>,
     /// What the target has otherwise, at the same revision or a later one.
@@ -82,15 +92,15 @@ impl<'a> Follower<'a> {
                 return Err(Usage(message).into());
             }
         }
-        // Put before anything is taken over, since what is removed at the source from then on is no document of the target's own.
-        let mut mark = present.unwrap_or_default().of_new_run();
-        mark.put(&*documents).await?;
         Ok(Self {
             source,
             target,
             progress,
-            mark,
+            // Put before anything is taken over, since what is removed at the source from then on is no document of the target's own.
+            mark: begin(present, &*documents).await?,
+            is_fencing: false,
             taken: 0,
+            taken_at: Instant::now(),
             told: None,
             conflicts: BTreeSet::new(),
             told_conflicts: BTreeSet::new(),
@@ -100,7 +110,7 @@ impl<'a> Follower<'a> {
 
     /// Takes over each change until the process is asked to end.
     pub(super) async fn follow(&mut self, asked: impl Future<Output = ()>) -> anyhow::Result<()> {
-        if self.mark.is_fencing {
+        if claim::holds(self.source, &self.mark.r#move).await? {
             let left =
                 "a run with --finish has left the source read-only: --finish goes on there, and --unfence lifts it";
             self.progress.note(left);
@@ -113,7 +123,7 @@ impl<'a> Follower<'a> {
     pub(super) async fn finish(&mut self, asked: impl Future<Output = ()>) -> anyhow::Result<Option<Copied>> {
         let moved = self.take_over(asked).await;
         let has_moved = matches!(&moved, Ok(Some(copied)) if copied.is_verified());
-        if has_moved || !self.mark.is_fencing {
+        if has_moved || !self.is_fencing {
             return moved;
         }
         if let Err(left) = self.lift().await {
@@ -127,21 +137,23 @@ impl<'a> Follower<'a> {
 
     async fn take_over(&mut self, asked: impl Future<Output = ()>) -> anyhow::Result<Option<Copied>> {
         let mut asked = pin!(asked);
-        self.check_claim().await?;
+        if self.source.is_read_only().await? {
+            ensure_held(self.source, &self.mark).await?;
+            self.is_fencing = true;
+        }
         // Most of it while the source still takes writes.
         if self.go_on(Until::Reached, asked.as_mut()).await? == End::Asked {
             return Ok(None);
         }
-        if !self.mark.is_fencing {
+        if !self.is_fencing {
             // Reads that wait for a backfill take a slice of it, which is a write.
             let completed = backfill::complete(self.source, |told| self.progress.note(&told));
             tokio::select! {
                 () = asked.as_mut() => return Ok(None),
                 completed = completed => completed?,
             }
-            self.claim_fence().await?;
+            self.fence().await?;
         }
-        self.source.set_read_only(true).await.context("the source can't be made read-only")?;
         self.progress.note("the source is read-only now");
         if self.go_on(Until::Reached, asked.as_mut()).await? == End::Asked {
             return Ok(None);
@@ -170,34 +182,28 @@ impl<'a> Follower<'a> {
         Ok(Some(copied))
     }
 
-    /// Fails where the source is read-only for something else than this target.
-    async fn check_claim(&self) -> anyhow::Result<()> {
-        ensure!(
-            self.mark.is_fencing || !self.source.is_read_only().await?,
-            "the source is read-only already, and not for this target: it moves to another place, or has moved"
-        );
-        Ok(())
+    /// Makes the source read-only for this target.
+    async fn fence(&mut self) -> anyhow::Result<()> {
+        // A run behind which another one has begun does nothing to the source.
+        self.put_mark().await?;
+        let fails = "the source can't be made read-only";
+        claim::put(&*self.source.documents(), &self.mark.r#move).await.context(fails)?;
+        (self.is_fencing, self.taken_at) = (true, Instant::now());
+        self.source.set_read_only(true).await.context(fails)?;
+        // Another move may have claimed it meanwhile.
+        ensure_held(self.source, &self.mark).await
     }
 
-    /// Notes that the fence is for this target, before there is one.
-    async fn claim_fence(&mut self) -> anyhow::Result<()> {
-        self.check_claim().await?;
-        self.mark.is_fencing = true;
-        let put = self.put_mark().await;
-        self.mark.is_fencing = put.is_ok();
-        put
-    }
-
-    /// Fails where the source is read-only no more.
+    /// Fails where the source is read-only for this target no more.
     async fn check_fence(&self) -> anyhow::Result<()> {
         ensure!(
-            self.source.is_read_only().await?,
+            claim::holds(self.source, &self.mark.r#move).await?,
             "somebody has let the source take writes again meanwhile, so the target does not take its place: say it again"
         );
         Ok(())
     }
 
-    /// Lets the source take writes again, unless another run goes on with the target: the fence is of that one now.
+    /// Lets the source take writes again, unless the fence is another run's or another move's.
     async fn lift(&mut self) -> anyhow::Result<()> {
         let may_be_finished = std::mem::take(&mut self.mark.is_finished);
         match self.mark.put(&*self.target.documents()).await {
@@ -213,15 +219,19 @@ impl<'a> Follower<'a> {
             // A target that can't be written is no reason to hold up who writes to the source.
             _ => {}
         }
-        let lifted = self.source.set_read_only(false).await;
-        // What never was read-only need not be lifted.
-        if lifted.is_err() && self.source.is_read_only().await.unwrap_or(true) {
-            return lifted.context("the source is still read-only: copy --unfence lifts that");
+        let still = "the source is still read-only: copy --unfence lifts that";
+        if claim::is_of(self.source, &self.mark.r#move).await.context(still)? {
+            // Also where there is no fence yet, since one that was given up may still come.
+            let lifted = self.source.set_read_only(false).await;
+            if lifted.is_err() && self.source.is_read_only().await.unwrap_or(true) {
+                return lifted.context(still);
+            }
+        } else if self.source.is_read_only().await.context(still)? {
+            self.progress.note("the fence of the source is another move's, and stays");
+            return Ok(());
         }
         self.progress.note("the source takes writes again");
-        self.mark.is_fencing = false;
-        // Where it can't be noted, the next run takes a fence for its own, as it does behind a kill.
-        let _ = self.put_mark().await;
+        self.is_fencing = false;
         Ok(())
     }
 
@@ -247,11 +257,15 @@ impl<'a> Follower<'a> {
                 Some((ErrorKind::Unavailable | ErrorKind::Timeout, _) | (_, true)) => {}
                 _ => return Err(error),
             }
+            if self.lifts_at().is_some_and(|at| at <= Instant::now() + pause) {
+                let waited = format!("the source was read-only for {} s without a record taken over", FENCED.as_secs());
+                return Err(error.context(waited));
+            }
             pause = if self.taken > before { PAUSE } else { (pause * 2).min(MOST_PAUSE) };
             self.progress.note(&format!("waiting: {}", output::describe(&error)));
             tokio::select! {
                 () = asked.as_mut() => return Ok(End::Asked),
-                () = tokio::time::sleep(pause) => {}
+                () = sleep(pause) => {}
             }
         }
     }
@@ -269,6 +283,10 @@ impl<'a> Follower<'a> {
                     return Ok(End::Asked);
                 }
                 pulled = pull(&mut changes) => pulled,
+                () = sleep_until_some(self.lifts_at()) => {
+                    let waited = FENCED.as_secs();
+                    bail!("the source was read-only for {waited} s, and its feed did not come to an end: see agent-memory doctor");
+                }
             };
             let Pulled { batch, failure } = pulled;
             let is_reached = batch.is_reached;
@@ -303,6 +321,7 @@ impl<'a> Follower<'a> {
         self.mark.token = token.or(self.mark.token.take());
         if count > 0 {
             self.taken += count;
+            self.taken_at = Instant::now();
             self.progress.done(self.taken, 0);
         }
         Ok(())
@@ -313,13 +332,13 @@ impl<'a> Follower<'a> {
         if self.mark.has_gap {
             let (source, target) = (self.source.documents(), self.target.documents());
             let strays = strays(&*source, &*target).await?;
-            // The walk may have taken long.
-            self.put_mark().await?;
-            for (collection, id) in strays.iter().cloned() {
+            for (collection, id) in strays {
+                // A run behind which another one has begun removes nothing.
+                self.put_mark().await?;
+                replace(&*source, &*target, collection.clone(), id.clone()).await?;
                 // What stood in the way of the source's own is gone.
                 self.conflicts.remove(&RecordId::Document { collection, id });
             }
-            replace(&*source, &*target, strays).await?;
             self.mark.has_gap = false;
         }
         self.put_mark().await?;
@@ -338,8 +357,45 @@ impl<'a> Follower<'a> {
         Ok(())
     }
 
+    /// When the source takes writes again, unless something of it is taken over before.
+    fn lifts_at(&self) -> Option<Instant> {
+        self.is_fencing.then(|| self.taken_at + FENCED)
+    }
+
     async fn put_mark(&mut self) -> anyhow::Result<()> {
         Ok(self.mark.put(&*self.target.documents()).await?)
+    }
+}
+
+/// Takes the turn of a target, whichever run had it.
+async fn begin(mut present: Option<Mark>, target: &dyn DocumentStore) -> anyhow::Result<Mark> {
+    for _ in 0..TURNS {
+        let mut mark = present.map_or_else(Mark::of_new_move, Mark::of_new_run);
+        match mark.put(target).await {
+            // The run before has put its own meanwhile.
+            Err(error) if error.kind() == ErrorKind::Conflict => present = Mark::read(target).await?,
+            put => return Ok(put.map(|()| mark)?),
+        }
+        if present.as_ref().is_some_and(|mark| mark.is_finished) {
+            break;
+        }
+    }
+    bail!("another run of copy goes on with this target: end it, or say it again")
+}
+
+/// Fails where the source is read-only for something else than the target of this mark.
+pub(super) async fn ensure_held(source: &dyn MemoryProvider, mark: &Mark) -> anyhow::Result<()> {
+    ensure!(
+        claim::holds(source, &mark.r#move).await?,
+        "the source is read-only already, and not for this target: it moves to another place, or has moved"
+    );
+    Ok(())
+}
+
+async fn sleep_until_some(at: Option<Instant>) {
+    match at {
+        Some(at) => sleep_until(at).await,
+        None => std::future::pending().await,
     }
 }
 
@@ -434,8 +490,7 @@ mod tests {
 
         // A run that is killed behind its fence leaves it to the next one.
         let mut killed = Follower::new(&source, &target, &Progress::Quiet).await?;
-        killed.claim_fence().await?;
-        source.set_read_only(true).await?;
+        killed.fence().await?;
         let mut next = Follower::new(&source, &target, &Progress::Quiet).await?;
         // And if it was not killed, it leaves it alone.
         let error = killed.finish(pending()).await.expect_err("another run goes on");
@@ -449,11 +504,52 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn the_fence_of_another_move_stays() -> anyhow::Result<()> {
+        let (source, first) = places().await?;
+        let (_, second) = places().await?;
+        // Killed between its claim and its fence.
+        let killed = Follower::new(&source, &first, &Progress::Quiet).await?;
+        claim::put(&*source.documents(), &killed.mark.r#move).await?;
+        let moved = Follower::new(&source, &second, &Progress::Quiet).await?.finish(pending()).await?;
+        assert!(moved.is_some_and(|copied| copied.is_verified()));
+        let error = Follower::new(&source, &first, &Progress::Quiet).await?.finish(async {}).await;
+        assert!(error.expect_err("it has moved").to_string().contains("not for this target"));
+        assert!(source.is_read_only().await?);
+
+        // Nor does one lift it whose claim was taken before its own fence.
+        source.set_read_only(false).await?;
+        let mut late = Follower::new(&source, &first, &Progress::Quiet).await?;
+        late.is_fencing = true;
+        source.set_read_only(true).await?;
+        late.lift().await?;
+        assert!(source.is_read_only().await?);
+        Ok(())
+    }
+
+    #[cfg(feature = "sqlite")]
+    #[tokio::test]
+    async fn the_source_takes_writes_again_when_the_target_takes_none() -> anyhow::Result<()> {
+        let folder = tempfile::tempdir()?;
+        let file = folder.path().join("target.db");
+        let target = crate::engine::open(&format!("sqlite://{}?deadline_ms=300", file.display())).await?;
+        let (source, _) = places().await?;
+        let mut follower = Follower::new(&source, &*target, &Progress::Quiet).await?;
+        follower.fence().await?;
+        let other = rusqlite::Connection::open(file)?;
+        other.execute_batch("BEGIN IMMEDIATE")?;
+        // Pauses go by at once from here on.
+        tokio::time::pause();
+        let error = follower.finish(pending()).await.expect_err("nothing was taken over");
+        assert!(format!("{error:#}").contains("read-only for 60 s"), "{error:#}");
+        assert!(!source.is_read_only().await?);
+        Ok(())
+    }
+
+    #[tokio::test]
     async fn a_target_that_may_have_taken_over_is_put_back_before_the_fence_is_lifted() -> anyhow::Result<()> {
         let (source, target) = places().await?;
         let mut follower = Follower::new(&source, &target, &Progress::Quiet).await?;
-        follower.claim_fence().await?;
-        source.set_read_only(true).await?;
+        follower.fence().await?;
         // Put, without an answer.
         follower.mark.is_finished = true;
         follower.mark.clone().put(&*target.documents()).await?;

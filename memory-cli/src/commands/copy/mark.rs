@@ -18,6 +18,9 @@ const ID: &str = "source";
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct Mark {
+    /// The move that it is of: the same in all its runs.
+    #[serde(default)]
+    pub(super) r#move: String,
     /// The run of the command that goes on with the target: the last that has begun.
     #[serde(default)]
     run: String,
@@ -30,9 +33,6 @@ pub(super) struct Mark {
     /// Whether the target may lack what no change will tell of again, or hold documents whose removal was missed.
     #[serde(default)]
     pub(super) has_gap: bool,
-    /// Whether the source was made read-only for this target. Put before that is done.
-    #[serde(default)]
-    pub(super) is_fencing: bool,
     /// Whether the target has taken over.
     #[serde(default)]
     pub(super) is_finished: bool,
@@ -51,8 +51,15 @@ impl Mark {
         Ok(Some(Self { revision: Some(document.revision), ..mark }))
     }
 
+    /// The first one of a move.
+    pub(super) fn of_new_move() -> Self {
+        Self { r#move: MemoryId::generate().to_string(), ..Self::default() }.of_new_run()
+    }
+
     /// The same for a run that begins.
-    pub(super) fn of_new_run(self) -> Self {
+    pub(super) fn of_new_run(mut self) -> Self {
+        // The run before may have ended amid its first batch, and what was removed since at the source is told by no change.
+        self.has_gap |= self.revision.is_some() && self.token.is_none();
         Self { run: MemoryId::generate().to_string(), ..self }
     }
 
@@ -146,11 +153,12 @@ pub(super) async fn is_one_place(source: &dyn DocumentStore, target: &dyn Docume
     Ok(found?.is_some())
 }
 
-fn collection() -> Result<Collection> {
+pub(super) fn collection() -> Result<Collection> {
     Collection::parse(COLLECTION)
 }
 
-fn write(id: DocumentId, content: &str) -> Result<DocumentWrite> {
+/// A document of the move.
+pub(super) fn write(id: DocumentId, content: &str) -> Result<DocumentWrite> {
     let (space, content) = (SpaceId::parse("follow")?, Content::parse(content)?);
     Ok(DocumentWrite::new(collection()?, space, content, SystemClock.now()).with_id(id))
 }
@@ -171,7 +179,7 @@ mod tests {
         let target = InMemory::new();
         target.init().await.expect("opens");
         let documents = target.documents();
-        let mut first = Mark::default().of_new_run();
+        let mut first = Mark::of_new_move();
         first.put(&*documents).await.expect("the first one");
         let mut second = Mark::read(&*documents).await.expect("read").expect("a mark").of_new_run();
         second.put(&*documents).await.expect("it was read");
@@ -188,7 +196,7 @@ mod tests {
         let target = InMemory::new();
         target.init().await.expect("opens");
         let documents = target.documents();
-        let mut mark = Mark::default().of_new_run();
+        let mut mark = Mark::of_new_move();
         for has_gap in [true, false] {
             // Done, while the run does not know.
             mark.clone().put(&*documents).await.expect("put");

@@ -1,6 +1,7 @@
 //! `copy`: memories and documents from one engine to another, verified afterwards.
 
 mod batch;
+mod claim;
 mod follow;
 mod mark;
 mod strays;
@@ -222,6 +223,7 @@ async fn move_over(
     {
         // Only of the source that it followed is that known. What was written to it since is its own.
         mark.check(source).await?;
+        follow::ensure_held(source, &mark).await?;
         output.value(&serde_json::json!({ "taken": 0, "verified": true }), "the target has taken over already")?;
         return Ok(ExitCode::SUCCESS);
     }

@@ -42,13 +42,12 @@ pub(super) async fn strays(
 pub(super) async fn replace(
     source: &dyn DocumentStore,
     target: &dyn DocumentStore,
-    strays: Vec<(Collection, DocumentId)>,
+    collection: Collection,
+    id: DocumentId,
 ) -> Result<()> {
-    for (collection, id) in strays {
-        target.remove(&DocumentSelection::ids(collection.clone(), [id.clone()])?, 1).await?;
-        if let Some(document) = source.get(&collection, &id).await? {
-            target.restore_newer(vec![document]).await?;
-        }
+    target.remove(&DocumentSelection::ids(collection.clone(), [id.clone()])?, 1).await?;
+    if let Some(document) = source.get(&collection, &id).await? {
+        target.restore_newer(vec![document]).await?;
     }
     Ok(())
 }
