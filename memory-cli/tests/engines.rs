@@ -2,11 +2,16 @@
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Command, Stdio};
+use std::sync::mpsc::channel;
+use std::thread::scope;
 
-use common::Cli;
+use common::events::{Events, store};
 use common::sample::{CHECKS, filled};
+use common::server::{Mcp, Server};
 use common::servers::Servers;
+use common::{Cli, eventually};
 use conformance::server::postgres::LocalPostgres;
+use serde_json::json;
 
 mod common;
 
@@ -58,6 +63,45 @@ fn a_doctor_names_the_transaction_that_holds_the_feed_back() {
     psql.wait().expect("psql ends");
     let told = cli.ok(&["--url", server.url(), "doctor", "--read-only"]);
     assert!(told.lines().any(|line| line == "ok   feed: nothing holds it back"), "{told}");
+}
+
+const UPDATED: &str = "notifications/resources/updated";
+
+#[test]
+fn a_subscription_outlives_an_outage() {
+    let server = LocalPostgres::start();
+    let mut engine = server.unwrap_or_else(|missing| panic!("{}", missing.reason()));
+    let cli = Cli::new();
+    let server = Server::start(&cli, &["--url", engine.url(), "--stall-ms", "300"]);
+    let client = Mcp::connect(&server);
+    let events = Events::open(&server, "/mcp", &[("accept", "text/event-stream"), ("mcp-session-id", &client.session)]);
+    assert!(client.ask("resources/subscribe", &json!({"uri": "memory://newest"})).contains(r#""result":{}"#));
+    let (told, methods) = channel();
+    let is_told = |wanted: &str| while methods.recv().expect("the session goes on") != wanted {};
+    scope(|scope| {
+        // The client answers what it is asked, whatever else goes on.
+        scope.spawn(move || {
+            while let Some(event) = events.next() {
+                let method = event.data["method"].as_str().unwrap_or_default().to_owned();
+                if method == "ping" {
+                    client.answer(&event.data["id"]);
+                }
+                let _ = told.send(method);
+            }
+        });
+        store(&server, "before");
+        is_told(UPDATED);
+        engine.kill().expect("killed");
+        // Questions go on while the watch is begun anew in vain.
+        for _ in 0..8 {
+            is_told("ping");
+        }
+        engine.restart().expect("restarted");
+        let body = json!({"spaceId": "behind", "trigger": 1}).to_string();
+        eventually("a store", || server.post("/v1/memories", &body).status == 201);
+        is_told(UPDATED);
+        server.terminate();
+    });
 }
 
 #[test]

@@ -161,6 +161,12 @@ impl<'a> Mcp<'a> {
         self.send(&json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params})).body
     }
 
+    /// Answers a question of the server.
+    pub(crate) fn answer(&self, id: &Value) {
+        let answered = self.send(&json!({"jsonrpc": "2.0", "id": id, "result": {}}));
+        assert_eq!(answered.status, 202, "{answered:?}");
+    }
+
     /// A call whose answer has begun: the server answers its request no more, and runs the tool.
     pub(crate) fn begin(&self, tool: &str, arguments: &Value) -> BufReader<TcpStream> {
         let mut stream = self.server.connect();

@@ -1,6 +1,7 @@
 //! The resources whose changes a session is told of.
 
 use std::collections::HashMap;
+use std::pin::pin;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -62,14 +63,22 @@ impl Subscriptions {
 async fn tell(uri: String, mut updates: Updates, peer: Peer<RoleServer>, patience: Duration) {
     let mut question = Instant::now() + patience;
     loop {
-        tokio::select! {
-            changed = updates.changed() => if changed.is_err() { return },
-            () = sleep_until(question) => {
-                if !is_there(&peer, patience).await {
-                    return;
+        {
+            // It goes on where it was behind a question: it may be waiting for an engine that is away for long.
+            let mut changed = pin!(updates.changed());
+            loop {
+                tokio::select! {
+                    changed = &mut changed => match changed {
+                        Ok(()) => break,
+                        Err(_) => return,
+                    },
+                    () = sleep_until(question) => {
+                        if !is_there(&peer, patience).await {
+                            return;
+                        }
+                        question = Instant::now() + patience;
+                    }
                 }
-                question = Instant::now() + patience;
-                continue;
             }
         }
         let told = peer.notify_resource_updated(ResourceUpdatedNotificationParam::new(uri.as_str()));

@@ -45,8 +45,8 @@ impl Updates {
         Ok(Self { provider, watch, changes, token, has_changed: false, _place: place, _open })
     }
 
-    /// Waits until something has changed since this ended last; what has changed at once is one. It may be dropped before. Fails with
-    /// `Closed` when the server ends.
+    /// Waits until something has changed since this ended last; what has changed at once is one. Not to be asked again when it was
+    /// dropped before. Fails with `Closed` when the server ends, and with what does not pass.
     pub(super) async fn changed(&mut self) -> Result<()> {
         while !self.has_changed {
             let change = self.changes.next().await;
@@ -74,7 +74,11 @@ impl Updates {
     async fn go_on(&mut self, mut error: Error) -> Result<()> {
         loop {
             let begun = match error.kind() {
-                ErrorKind::Closed => return Err(error),
+                ErrorKind::Closed
+                | ErrorKind::InvalidInput
+                | ErrorKind::SchemaMismatch
+                | ErrorKind::Unauthorized
+                | ErrorKind::Unsupported => return Err(error),
                 ErrorKind::FeedReset => {
                     self.has_changed = true;
                     begin(&*self.provider, &self.watch).await
