@@ -56,6 +56,7 @@ pub struct AgentBuilder {
     rooms: Vec<Founding>,
     templates: Option<Templates>,
     options: ComposeOptions,
+    budget: Option<Budget>,
     rules: RespondRules,
     limits: Limits,
     grace: Duration,
@@ -130,6 +131,7 @@ impl AgentBuilder {
             templates: None,
             // What is known of people is what a memory is for.
             options: ComposeOptions::with(["FACTS"]),
+            budget: None,
             rules: RespondRules::default(),
             limits: Limits::default(),
             grace: Duration::from_secs(30),
@@ -152,7 +154,7 @@ impl AgentBuilder {
         self
     }
 
-    /// Speaks by this model.
+    /// Speaks by this model. A call that fails ends the run: a [`Retrying`](crate::model::Retrying) model is asked again, as an endpoint is.
     pub fn model_client(mut self, model: impl Model) -> Self {
         self.model = Some(ModelSource::Client(Arc::new(model)));
         self
@@ -165,7 +167,7 @@ impl AgentBuilder {
         self
     }
 
-    /// Decides by this model whether to answer, and reflects by it.
+    /// Decides by this model whether to answer, and reflects by it. It is asked once, as that of [`model_client`](Self::model_client) is.
     pub fn small_model_client(mut self, model: impl Model) -> Self {
         self.small_model = Some(ModelSource::Client(Arc::new(model)));
         self
@@ -215,7 +217,8 @@ impl AgentBuilder {
         self
     }
 
-    /// Finds facts by their meaning too, by this model. The vectors of facts are made after each run.
+    /// Finds facts by their meaning too, by this model. The vectors of facts are made after each run. Where it makes none of a question, facts
+    /// are found by their words.
     pub fn embedder(mut self, embedder: impl Embedder) -> Self {
         self.embedder = Some(EmbedderSource::Client(Arc::new(embedder)));
         self
@@ -333,7 +336,8 @@ impl AgentBuilder {
         self
     }
 
-    /// Composes its answers with these options; by default over the default providers and `FACTS`, without a budget.
+    /// Composes its answers with these options; by default over the default providers and `FACTS`, without a budget. That of
+    /// [`budget`](Self::budget) wins over one of theirs.
     pub fn options(mut self, options: ComposeOptions) -> Self {
         self.options = options;
         self
@@ -341,7 +345,7 @@ impl AgentBuilder {
 
     /// Keeps what it knows in each answer to this size.
     pub fn budget(mut self, budget: Budget) -> Self {
-        self.options = self.options.budget(budget);
+        self.budget = Some(budget);
         self
     }
 
@@ -463,7 +467,7 @@ impl AgentBuilder {
             .with_small_model(small)
             .with_rules(self.rules)
             .with_limits(self.limits)
-            .with_options(self.options);
+            .with_options(self.budget.into_iter().fold(self.options, ComposeOptions::budget));
         let service = service.with_attachment_reader(self.reader.unwrap_or(reader));
         let service = match self.instance {
             Some(name) => service.with_instance(name)?,

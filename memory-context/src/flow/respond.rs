@@ -68,6 +68,8 @@ pub enum Why {
     ChannelType,
     /// It comes from where the agent always answers.
     Source,
+    /// The agent follows the room.
+    Followed,
     /// A model was asked.
     Model,
 }
@@ -82,6 +84,7 @@ impl Why {
             Self::Addressed => "addressed",
             Self::ChannelType => "channelType",
             Self::Source => "source",
+            Self::Followed => "followed",
             Self::Model => "model",
         }
     }
@@ -151,7 +154,7 @@ impl RespondRules {
     /// # Behavior
     /// - Where the agent is muted, it answers when it is spoken to or the words of its name are in the text, in any case of letters,
     ///   and else never, in direct conversations neither.
-    /// - Where it is not, it answers in the rooms and to the sources of these rules, and when it is spoken to.
+    /// - Where it is not, it answers in the rooms and to the sources of these rules, when it is spoken to, and where it follows the room.
     /// - Else a model decides.
     pub(super) fn decide(&self, agent_name: &str, received: &Received<'_>) -> Decision {
         let Received { content, is_addressed, state } = *received;
@@ -165,7 +168,11 @@ impl RespondRules {
         if self.sources.contains(&content.source) {
             return Decision::Respond(Why::Source);
         }
-        if is_addressed { Decision::Respond(Why::Addressed) } else { Decision::Ask }
+        match state {
+            _ if is_addressed => Decision::Respond(Why::Addressed),
+            Some(RoomState::Followed) => Decision::Respond(Why::Followed),
+            _ => Decision::Ask,
+        }
     }
 }
 
@@ -239,9 +246,12 @@ mod tests {
             (("ana", Group, "my_client_chat_2", "hello", false, None), Ask),
             // Is it spoken to?
             (("ana", Group, "discord", "hello", true, None), Respond(Why::Addressed)),
+            // Does it follow the room?
+            (("ana", Group, "discord", "hello", false, Some(Followed)), Respond(Why::Followed)),
+            (("ana", Group, "discord", "hello", true, Some(Followed)), Respond(Why::Addressed)),
             // Else the model decides.
             (("ana", Group, "discord", "hello", false, None), Ask),
-            (("ana", Group, "discord", "hello Eliza", false, Some(Followed)), Ask),
+            (("ana", Group, "discord", "hello Eliza", false, None), Ask),
             (("ana", VoiceGroup, "", "hello", false, None), Ask),
             (("ana", Feed, "", "hello", false, None), Ask),
             (("ana", Thread, "", "hello", false, None), Ask),

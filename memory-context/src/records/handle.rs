@@ -94,7 +94,7 @@ impl Records {
         &self.documents
     }
 
-    pub(super) fn embedder(&self) -> Option<&Arc<dyn Embedder>> {
+    pub(crate) fn embedder(&self) -> Option<&Arc<dyn Embedder>> {
         self.questions().map(Questions::embedder)
     }
 

@@ -26,7 +26,7 @@ pub struct Participant {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum RoomState {
-    /// It attends to everything.
+    /// It attends to everything: a model is not asked first whether to answer.
     Followed,
     /// It answers only when it is called by name.
     Muted,

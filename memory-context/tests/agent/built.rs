@@ -12,12 +12,13 @@ use memory_context::flow::{AttachmentContent, AttachmentKind, AttachmentReader, 
 use memory_context::model::{Completion, Embedder, Model, Prompt};
 use memory_context::prompt::{MarkdownMemory, MemoryLoadContext, MemoryStore, PromptMemory};
 use memory_context::records::{Attachment, Audience, ChannelType, Entity, EntityId, NewFact, NewMessage, Room, RoomId};
+use memory_context::state::{Budget, ComposeOptions, ContextProvider, Cx, ProviderInfo, ProviderResult, Stability};
 use memory_context::{ErrorKind, Result};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::runtime::Builder;
 
 use crate::model::{self, Question, within};
-use crate::stage::{Stage, answer};
+use crate::stage::{Stage, answer, results};
 
 fn room(id: &str, channel_type: ChannelType) -> Room {
     Room::new(RoomId::parse(id).expect("valid"), channel_type)
@@ -150,6 +151,73 @@ async fn an_embedder_of_the_host_is_asked_about_questions_and_facts() {
     let embedded = embedded.lock().expect("no panic holds it").clone();
     assert!(embedded.iter().any(|text| text.contains("sencha")), "upkeep makes the vectors of facts: {embedded:?}");
     stage.ends().await;
+}
+
+#[tokio::test]
+async fn a_model_finds_facts_by_their_meaning() {
+    let mut stage = Stage::whole(|builder| builder.embedder(Vectors(Arc::default()))).await;
+    let (records, Audience { room, entity }) = (stage.agent.records(), audience("dm:ana"));
+    for text in ["Ana has sencha every morning", "Ana lives in Lima"] {
+        let fact = NewFact::new(room.clone(), entity.clone(), records.agent().entity(), text, SystemClock.now());
+        records.facts().remember(fact).await.expect("kept");
+    }
+    let said = stage.asks("ana", "Hello");
+    stage.model.asked().await.says("Hi");
+    answer(said).await;
+    let question = stage.asks("ana", "What else?");
+    let asked = stage.model.asked().await;
+    assert!(asked.offered().contains(&"FIND_FACTS"), "{:?}", asked.offered());
+    // It shares no word with the fact.
+    asked.calls(&[("FIND_FACTS", json!({ "question": "Which drink?" }))]);
+    stage.model.asked().await.writes("Sencha");
+    let answer = answer(question).await;
+    let [("FIND_FACTS", true, found)] = results(&answer)[..] else { panic!("{:?}", results(&answer)) };
+    let found: Vec<Value> = serde_json::from_str(found).expect("JSON");
+    assert_eq!(found[0]["fact"], "Ana has sencha every morning", "{found:?}");
+    assert_eq!(found[0]["similarity"], 1.0);
+    stage.ends().await;
+}
+
+/// Has so many lines below its name.
+struct Note(ProviderInfo, usize);
+
+#[async_trait]
+impl ContextProvider for Note {
+    fn info(&self) -> &ProviderInfo {
+        &self.0
+    }
+
+    async fn get(&self, _: &Cx<'_>) -> Result<ProviderResult> {
+        Ok(ProviderResult::text(format!("{}-begins{}", self.0.name, "\nxxxxxxxxx".repeat(self.1))))
+    }
+}
+
+#[tokio::test]
+async fn a_budget_and_an_order_of_the_host_make_the_prompts_of_runs() {
+    // The order of the two does not matter.
+    let options = || ComposeOptions::with(["LONG", "LAST"]).stable_first();
+    for is_before in [true, false] {
+        let mut stage = Stage::with(|builder| {
+            let long = ProviderInfo::new("LONG", "").dynamic().priority(60);
+            let last = ProviderInfo::new("LAST", "").priority(99).position(1_000).stability(Stability::Stable);
+            let builder = builder.provider(Note(long, 5_000)).provider(Note(last, 0));
+            match is_before {
+                true => builder.budget(Budget::bytes(8_000)).options(options()),
+                false => builder.options(options()).budget(Budget::bytes(8_000)),
+            }
+        })
+        .await;
+        let question = stage.asks("ana", "Hello");
+        let asked = stage.model.asked().await;
+        let prompt = &asked.prompt;
+        // The text of the template comes on top.
+        assert!((8_000..30_000).contains(&prompt.len()), "{} bytes", prompt.len());
+        let place = |text: &str| prompt.find(text).unwrap_or_else(|| panic!("{text} in {prompt}"));
+        assert!(place("LAST-begins") < place("LONG-begins"), "what stays the same is at the beginning");
+        asked.says("Hi");
+        answer(question).await;
+        stage.ends().await;
+    }
 }
 
 /// Ignores everything, and thinks nothing of it.

@@ -14,7 +14,7 @@ use memory_context::tool::{self, Tool, ToolOutput};
 use memory_core::Result;
 
 use crate::stage::{
-    IGNORE, RESPOND, Stage, Task, actions as answer, audience, entity, once, said, said_in_group, text,
+    Call, IGNORE, RESPOND, Stage, Task, actions as answer, audience, entity, once, said, said_in_group, text,
 };
 
 /// Gives a text.
@@ -84,10 +84,14 @@ async fn rooms_are_followed_and_muted_until_that_is_changed() {
         assert_eq!((&ended, asked.len()), (&end, usize::from(end == End::Completed)), "{words} {is_addressed}");
         assert_eq!(stage.stored().await.len(), before + 1 + asked.len(), "it is stored");
     }
-    // Where it follows a room, a model decides as before.
-    stage.records.participants().set_state(&audience().room, &entity("eliza"), Some(Followed)).await.expect("set");
-    let (end, asked) = stage.play(said_in_group("bo", "hello", 1), |_| IGNORE.to_owned()).await;
-    assert_eq!((end, asked), (End::Ignored(Why::Model), vec![Task::Decide]));
+    // Where it follows a room, a model answers without being asked first whether to.
+    for (state, end, asked_first) in
+        [(Some(Followed), End::Completed, Task::Answer), (None, End::Ignored(Why::Model), Task::Decide)]
+    {
+        stage.records.participants().set_state(&audience().room, &entity("eliza"), state).await.expect("set");
+        let says = |call: &Call| if call.task == Task::Decide { IGNORE.to_owned() } else { text("Hi") };
+        assert_eq!(stage.play(said_in_group("bo", "hello", 1), says).await, (end, vec![asked_first]), "{state:?}");
+    }
 }
 
 #[tokio::test]

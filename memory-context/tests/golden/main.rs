@@ -98,7 +98,7 @@ async fn a_conversation_in_which_everything_happens() {
     hears_and_speaks_otherwise(&mut play).await;
 
     let (turns, conversation, prompts) = play.ends().await;
-    assert_eq!(turns, 66);
+    assert_eq!(turns, 67);
     record::compare("conversation.jsonl", &conversation);
     record::compare("prompts.txt", &prompts);
 }
@@ -262,6 +262,8 @@ async fn finds_no_vectors(play: &mut Play) {
     let moved = json!({ "fact": "Dan lives in Quito", "correction": "Dan lives in Loja" });
     play.hears(dan("I moved to Loja"), vec![calls("FORGET", moved), writes("Loja, then.")]).await;
     play.hears(dan("Where does Dan live?"), vec![says("In Loja.")]).await;
+    let where_in = json!({ "question": "Who lives in Loja?" });
+    play.hears(dan("Who lives in Loja?"), vec![calls("FIND_FACTS", where_in), writes("You do.")]).await;
 }
 
 async fn hears_and_speaks_otherwise(play: &mut Play) {

@@ -165,6 +165,6 @@ fn because(why: Why) -> &'static str {
         Why::Own => "it said that itself",
         Why::Known => "it heard that before",
         Why::Muted => "it is muted here",
-        Why::Addressed | Why::ChannelType | Why::Source | Why::Model => "it does not want to answer",
+        Why::Addressed | Why::ChannelType | Why::Source | Why::Followed | Why::Model => "it does not want to answer",
     }
 }

@@ -1,5 +1,6 @@
 //! The built-in tools: what an agent can do without a host.
 
+mod find;
 mod forget;
 mod nothing;
 mod remember;
@@ -12,13 +13,15 @@ use crate::state::ContextParts;
 /// | name | does |
 /// |---|---|
 /// | `NONE` | nothing, where nothing but words is called for |
-/// | `FOLLOW_ROOM`, `UNFOLLOW_ROOM` | attends to a room, or no longer |
+/// | `FOLLOW_ROOM`, `UNFOLLOW_ROOM` | attends to all that is said in a room, or no longer |
 /// | `MUTE_ROOM`, `UNMUTE_ROOM` | is silent in a room until it is called, or no longer |
 /// | `REMEMBER` | changes what is kept for the prompt |
+/// | `FIND_FACTS` | finds facts by their meaning, where the agent has an embedder |
 /// | `FORGET` | takes a fact away, or puts what is right in its place |
 ///
 /// `REPLY` and `IGNORE` belong to the flow.
 pub fn built_in_tools() -> ContextParts {
-    let tools = [nothing::tool()].into_iter().chain(room::tools()).chain([remember::tool(), forget::tool()]);
+    let tools =
+        [nothing::tool()].into_iter().chain(room::tools()).chain([remember::tool(), find::tool(), forget::tool()]);
     ContextParts { tools: tools.collect(), ..ContextParts::default() }
 }
