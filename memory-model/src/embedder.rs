@@ -7,7 +7,7 @@ use memory_core::Result;
 
 /// A model that makes vectors, held as `Arc<dyn Embedder>`: texts that mean alike lie in alike directions.
 #[async_trait]
-pub trait Embedder: fmt::Debug + Send + Sync + 'static {
+pub trait Embedder: Send + Sync + 'static {
     /// The name of the model. Vectors of different models are never compared.
     fn model(&self) -> &str;
 
@@ -19,4 +19,10 @@ pub trait Embedder: fmt::Debug + Send + Sync + 'static {
     /// A retryable error (`Unavailable`, `Timeout`) says that the same call may succeed later; `Unauthorized` that the
     /// credentials are refused. No error quotes a text.
     async fn embed(&self, texts: &[String]) -> Result<Vec<Vec<f32>>>;
+}
+
+impl fmt::Debug for dyn Embedder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Embedder({})", self.model())
+    }
 }

@@ -15,7 +15,7 @@ use crate::tool::ToolSpec;
 
 /// A language model, held as `Arc<dyn Model>`.
 #[async_trait]
-pub trait Model: fmt::Debug + Send + Sync + 'static {
+pub trait Model: Send + Sync + 'static {
     /// Answers a prompt.
     ///
     /// # Behavior
@@ -39,6 +39,12 @@ pub trait Model: fmt::Debug + Send + Sync + 'static {
     /// - Nothing is asked before the stream is polled; dropping it ends the call.
     fn stream<'a>(&'a self, prompt: &'a Prompt) -> BoxStream<'a, Result<Delta>> {
         stream::once(self.complete(prompt)).flat_map(|completion| stream::iter(pieces(completion))).boxed()
+    }
+}
+
+impl fmt::Debug for dyn Model {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Model")
     }
 }
 

@@ -1,5 +1,7 @@
 //! Planners: which steps a task takes.
 
+use std::fmt;
+
 use async_trait::async_trait;
 use memory_core::Result;
 
@@ -7,7 +9,7 @@ use crate::{Actions, Pipeline, Step, Task};
 
 /// Decides on the steps of a task. An error ends the task as failed.
 #[async_trait]
-pub trait Planner: std::fmt::Debug + Send + Sync + 'static {
+pub trait Planner: Send + Sync + 'static {
     /// The steps of a task that has not begun.
     async fn plan(&self, task: &Task, actions: &Actions) -> Result<Vec<Step>>;
 
@@ -16,6 +18,12 @@ pub trait Planner: std::fmt::Debug + Send + Sync + 'static {
     ///
     /// It is asked again about the same step when the process died before the next one was over.
     async fn revise(&self, task: &Task, remaining: &[Step], actions: &Actions) -> Result<Option<Vec<Step>>>;
+}
+
+impl fmt::Debug for dyn Planner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Planner")
+    }
 }
 
 /// The same steps for every task.

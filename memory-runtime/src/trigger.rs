@@ -1,5 +1,6 @@
 //! Triggers: where tasks come from.
 
+use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -10,7 +11,7 @@ use crate::{NewTask, TaskHandle};
 
 /// Something outside that starts tasks: a chat, a timer, an HTTP route. A runtime listens to it, or another host that is a [`TaskIntake`].
 #[async_trait]
-pub trait TriggerSource: std::fmt::Debug + Send + Sync + 'static {
+pub trait TriggerSource: Send + Sync + 'static {
     /// What tells it from the other sources of a runtime.
     fn name(&self) -> &str;
 
@@ -19,9 +20,15 @@ pub trait TriggerSource: std::fmt::Debug + Send + Sync + 'static {
     async fn run(&self, tasks: TaskSender) -> Result<()>;
 }
 
+impl fmt::Debug for dyn TriggerSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "TriggerSource({})", self.name())
+    }
+}
+
 /// What takes in what a [`TriggerSource`] brings, held as `Arc<dyn TaskIntake>`.
 #[async_trait]
-pub trait TaskIntake: std::fmt::Debug + Send + Sync + 'static {
+pub trait TaskIntake: Send + Sync + 'static {
     /// Takes a task in: once this has returned, no crash loses it.
     async fn submit(&self, task: NewTask) -> Result<TaskHandle>;
 
@@ -30,6 +37,12 @@ pub trait TaskIntake: std::fmt::Debug + Send + Sync + 'static {
 
     /// Ends when the source is to stop.
     async fn stopped(&self);
+}
+
+impl fmt::Debug for dyn TaskIntake {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("TaskIntake")
+    }
 }
 
 /// How a trigger reaches its host.

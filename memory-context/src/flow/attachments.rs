@@ -15,10 +15,16 @@ use crate::records::{Attachment, Message};
 
 /// Puts what came with messages into words, held as `Arc<dyn AttachmentReader>`: what an image shows, what a document says.
 #[async_trait]
-pub trait AttachmentReader: fmt::Debug + Send + Sync + 'static {
+pub trait AttachmentReader: Send + Sync + 'static {
     /// What it shows or says; `None` where there is nothing to find, as for a kind that the reader does not know. Dropping the
     /// future ends it.
     async fn read(&self, attachment: &Attachment, kind: AttachmentKind) -> Result<Option<AttachmentContent>>;
+}
+
+impl fmt::Debug for dyn AttachmentReader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("AttachmentReader")
+    }
 }
 
 /// What an attachment shows or says.

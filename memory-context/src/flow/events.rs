@@ -12,26 +12,8 @@ use super::run::Run;
 use super::sink::Sink;
 use crate::records::{EntityId, RoomId};
 
-/// Begins runs, and tells all that listen what happens in them. Cheap to clone; the clones are one.
-///
-/// ```
-/// use std::sync::Arc;
-/// use futures::StreamExt;
-/// use memory_context::flow::{End, EventKind, Events, Notice};
-/// use memory_context::records::{EntityId, RoomId};
-/// use memory_core::SystemClock;
-///
-/// # #[tokio::main] async fn main() -> memory_core::Result<()> {
-/// let events = Events::new(1_000, Arc::new(SystemClock));
-/// let mut stream = Box::pin(events.subscribe());
-/// let run = events.start(RoomId::parse("general")?, EntityId::parse("ana")?);
-/// run.end(End::Completed);
-/// let Some(Notice::Event(event)) = stream.next().await else { panic!("the beginning") };
-/// assert_eq!(event.kind, EventKind::Started);
-/// let Some(Notice::Event(event)) = stream.next().await else { panic!("the end") };
-/// assert_eq!(event.kind, EventKind::Ended(End::Completed));
-/// # Ok(()) }
-/// ```
+/// Begins runs, and tells all that listen what happens in them; [`Agent::events`](crate::agent::Agent::events) are those of an agent. Cheap to
+/// clone; the clones are one.
 #[derive(Debug, Clone)]
 pub struct Events {
     sink: Sink,
@@ -66,7 +48,7 @@ impl Events {
     }
 
     /// Begins the run about a message that somebody said.
-    pub fn start(&self, room: RoomId, author: EntityId) -> Run {
+    pub(super) fn start(&self, room: RoomId, author: EntityId) -> Run {
         self.go_on(MemoryId::generate(), room, author)
     }
 

@@ -12,14 +12,14 @@ use super::event::{End, Event, EventKind, FlowStep, RunContext};
 use super::sink::Sink;
 use super::tap::Tap;
 
-/// A run that is going on; [`Events::start`](super::Events::start) begins it.
+/// A run that is going on.
 ///
 /// # Behavior
 /// - It ends with exactly one event: ending it takes it away, and one that is dropped before, as where its task is cancelled, has
 ///   left its work.
 /// - No step of it comes after its end.
 #[derive(Debug)]
-pub struct Run {
+pub(crate) struct Run {
     context: Arc<RunContext>,
     sink: Sink,
     tap: Tap,
@@ -46,23 +46,23 @@ impl Run {
     }
 
     /// What it is about.
-    pub fn context(&self) -> &RunContext {
+    pub(super) fn context(&self) -> &RunContext {
         &self.context
     }
 
     /// Tells of a step.
-    pub fn step(&self, step: FlowStep) {
+    pub(super) fn step(&self, step: FlowStep) {
         self.send(EventKind::Step(step));
     }
 
     /// Ends it.
-    pub fn end(mut self, end: End) {
+    pub(super) fn end(mut self, end: End) {
         self.is_over = true;
         self.send(EventKind::Ended(end));
     }
 
     /// Does the work of the run and ends it with what comes of that: with [`End::Failed`] after an error and after a panic.
-    pub async fn drive(self, work: impl AsyncFnOnce(&Self) -> Result<End>) -> End {
+    pub(super) async fn drive(self, work: impl AsyncFnOnce(&Self) -> Result<End>) -> End {
         let end = match AssertUnwindSafe(work(&self)).catch_unwind().await {
             Ok(Ok(end)) => end,
             Ok(Err(error)) => End::from(error),

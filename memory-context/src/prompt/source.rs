@@ -12,7 +12,7 @@ use super::{MemoryContext, MemoryLoadContext, MemoryUpdate, PromptMemory, SyncRe
 /// A call of one that an agent has may take ten seconds; then its future is dropped, and it has failed, as one that panics has. The
 /// message is answered all the same.
 #[async_trait]
-pub trait PromptSource: fmt::Debug + Send + Sync + 'static {
+pub trait PromptSource: Send + Sync + 'static {
     /// What goes into the prompt of a turn; `None` when there is nothing to put there.
     async fn prefetch(&self, context: &MemoryLoadContext) -> Result<Option<MemoryContext>>;
 
@@ -24,6 +24,12 @@ pub trait PromptSource: fmt::Debug + Send + Sync + 'static {
         batch: &IdempotencyKey,
         updates: &[MemoryUpdate],
     ) -> Result<SyncReport>;
+}
+
+impl fmt::Debug for dyn PromptSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("PromptSource")
+    }
 }
 
 #[async_trait]

@@ -24,6 +24,7 @@
 
 mod agent;
 mod conversation;
+mod draw;
 mod format;
 mod people;
 mod place;

@@ -24,7 +24,7 @@ use crate::records::Message;
 
 /// Where answers are said, held as `Arc<dyn Platform>`.
 #[async_trait]
-pub trait Platform: fmt::Debug + Send + Sync + 'static {
+pub trait Platform: Send + Sync + 'static {
     /// Says a message in its room. Dropping the future ends it.
     ///
     /// A message is said at least once: where the process ends before it is kept that it was said, it is said again, by this process or
@@ -32,4 +32,10 @@ pub trait Platform: fmt::Debug + Send + Sync + 'static {
     /// that knows the ids of what it said can drop the repetition. An error that is sure that nothing was said has the outcome
     /// [`NotDone`](memory_core::Outcome::NotDone).
     async fn say(&self, message: &Message) -> Result<()>;
+}
+
+impl fmt::Debug for dyn Platform {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Platform")
+    }
 }

@@ -4,9 +4,10 @@ use async_trait::async_trait;
 use memory_core::Result;
 use serde::{Deserialize, Serialize};
 
+use crate::providers::draw::draw;
 use crate::providers::format::section;
 use crate::records::ChannelType;
-use crate::state::{ContextProvider, Cx, ProviderInfo, ProviderResult, draw};
+use crate::state::{ContextProvider, Cx, ProviderInfo, ProviderResult};
 
 /// Three pieces of advice for the kind of the room. The message decides which.
 #[derive(Debug, Clone, Default)]

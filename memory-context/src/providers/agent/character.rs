@@ -4,9 +4,10 @@ use async_trait::async_trait;
 use memory_core::Result;
 use serde_json::Value;
 
+use crate::providers::draw::draw;
 use crate::providers::format::{conversations, json, paragraphs, people, section};
 use crate::records::ChannelType;
-use crate::state::{ContextProvider, Cx, ProviderInfo, ProviderResult, draw};
+use crate::state::{ContextProvider, Cx, ProviderInfo, ProviderResult};
 
 /// Personality, style and examples; the instructions are told beside the state, as a message of the system. Of long lists a few entries are drawn, in their order; the message decides which.
 #[derive(Debug, Clone, Copy, Default)]

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use memory_core::{ErrorKind, Result, Timestamp};
 
-use super::answer::ReflectionAnswer;
+use crate::flow::answer::ReflectionAnswer;
 use crate::records::{Audience, Fact, Message, NewFact, Records, Relationship};
 
 /// What was kept of a reflection.

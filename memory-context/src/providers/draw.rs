@@ -4,7 +4,7 @@ use memory_core::MemoryId;
 use sha2::{Digest, Sha256};
 
 /// At most `count` of the items, in their order. The message decides which.
-pub fn draw<'a, T>(message: MemoryId, what: &str, items: &'a [T], count: usize) -> Vec<&'a T> {
+pub(super) fn draw<'a, T>(message: MemoryId, what: &str, items: &'a [T], count: usize) -> Vec<&'a T> {
     let lot = |place: usize| {
         Sha256::new().chain_update(message.as_bytes()).chain_update(what).chain_update((place as u64).to_be_bytes())
     };

@@ -10,10 +10,10 @@ use lru::LruCache;
 use memory_core::{Error, MAX_LIMIT, MemoryId, Result};
 use memory_model::{ChatMessage, Prompt, ask};
 
-use super::answer::ReflectionAnswer;
 use super::evaluate::RESPONSES;
 use super::learn;
-use super::respond::is_reflection_due;
+use crate::flow::answer::ReflectionAnswer;
+use crate::flow::respond::is_reflection_due;
 use crate::records::RoomId;
 use crate::state::{Cx, Evaluation, Evaluator, EvaluatorInfo};
 

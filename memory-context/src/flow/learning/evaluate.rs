@@ -9,9 +9,9 @@ use memory_core::{Error, ErrorKind, Result};
 use tokio::sync::SemaphorePermit;
 use tokio::time::timeout;
 
-use super::dialogue::{MAX_CALLS, MAX_ROUNDS};
-use super::door::Stopping;
-use super::{End, FlowStep, MessageService, REFLECTION_PROVIDERS, Run, voice};
+use crate::flow::dialogue::{MAX_CALLS, MAX_ROUNDS};
+use crate::flow::door::Stopping;
+use crate::flow::{End, FlowStep, MessageService, REFLECTION_PROVIDERS, Run, voice};
 use crate::records::Message;
 use crate::state::{ComposeOptions, Evaluation, Evaluator, EvaluatorInfo, Snapshot, State, Turn, Voice};
 
@@ -22,7 +22,7 @@ impl MessageService {
     /// Does what is to be done after an answer: runs the evaluators that have something to do, first those that whoever asked waits for,
     /// counts the interaction, and has the vectors of facts made. What fails, panics or is late does not change what was done, and the
     /// others go on. What nobody waits for has a place of its own, of which there are few: a run that gets none in time leaves it out.
-    pub(super) async fn evaluate(&self, run: &Run, turn: &Turn, end: &End) {
+    pub(in crate::flow) async fn evaluate(&self, run: &Run, turn: &Turn, end: &End) {
         let has_answered = *end == End::Completed;
         let is_concerned = |info: &EvaluatorInfo| has_answered || info.always_run;
         self.run_evaluators(run, turn, end, |info| info.is_awaited && is_concerned(info)).await;
