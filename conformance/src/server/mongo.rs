@@ -186,8 +186,8 @@ fn start_node(binary: &Path, arguments: &[&str]) -> io::Result<Local> {
     let arguments = |_: &Home, port: u16| {
         let port = port.to_string();
         let own = ["--dbpath", ".", "--bind_ip", "127.0.0.1", "--nounixsocket", "--port", &port];
-        // Less than the half of the machine's memory that it would take, and enough for the largest batch.
-        let small = ["--wiredTigerCacheSizeGB", "1", "--setParameter", "diagnosticDataCollectionEnabled=false"];
+        // Less than the half of the machine's memory that it would take, and enough for two of the largest batches at once.
+        let small = ["--wiredTigerCacheSizeGB", "2", "--setParameter", "diagnosticDataCollectionEnabled=false"];
         // Nobody reads the past, and thousands of namespaces that were dropped and wait for it slow the server down.
         let forgetful = ["--setParameter", "minSnapshotHistoryWindowInSeconds=0"];
         Ok(own.into_iter().chain(small).chain(forgetful).map(str::to_owned).chain(arguments.iter().cloned()).collect())
