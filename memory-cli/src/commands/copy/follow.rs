@@ -36,8 +36,8 @@ pub(super) struct Follower<'a> {
     is_fencing: bool,
     /// How many records were taken over.
     pub(super) taken: u64,
-    /// When the last of them were.
-    taken_at: Instant,
+    /// Since when nothing was taken over.
+    waits_since: Instant,
     /// How many of them were told when the target was last up to date.
     told: Option<u64>,
     /// What the target has otherwise, at the same revision or a later one.
@@ -100,7 +100,7 @@ impl<'a> Follower<'a> {
             mark: begin(present, &*documents).await?,
             is_fencing: false,
             taken: 0,
-            taken_at: Instant::now(),
+            waits_since: Instant::now(),
             told: None,
             conflicts: BTreeSet::new(),
             told_conflicts: BTreeSet::new(),
@@ -188,7 +188,7 @@ impl<'a> Follower<'a> {
         self.put_mark().await?;
         let fails = "the source can't be made read-only";
         claim::put(&*self.source.documents(), &self.mark.r#move).await.context(fails)?;
-        (self.is_fencing, self.taken_at) = (true, Instant::now());
+        self.is_fencing = true;
         self.source.set_read_only(true).await.context(fails)?;
         // Another move may have claimed it meanwhile.
         ensure_held(self.source, &self.mark).await
@@ -238,6 +238,8 @@ impl<'a> Follower<'a> {
     async fn go_on(&mut self, until: Until, asked: impl Future<Output = ()>) -> anyhow::Result<End> {
         let mut asked = pin!(asked);
         let mut pause = PAUSE;
+        // What came before, such as a walk along both sides, was no waiting.
+        self.waits_since = Instant::now();
         loop {
             let before = self.taken;
             let error = match self.attempt(until, asked.as_mut()).await {
@@ -321,7 +323,7 @@ impl<'a> Follower<'a> {
         self.mark.token = token.or(self.mark.token.take());
         if count > 0 {
             self.taken += count;
-            self.taken_at = Instant::now();
+            self.waits_since = Instant::now();
             self.progress.done(self.taken, 0);
         }
         Ok(())
@@ -359,7 +361,7 @@ impl<'a> Follower<'a> {
 
     /// When the source takes writes again, unless something of it is taken over before.
     fn lifts_at(&self) -> Option<Instant> {
-        self.is_fencing.then(|| self.taken_at + FENCED)
+        self.is_fencing.then(|| self.waits_since + FENCED)
     }
 
     async fn put_mark(&mut self) -> anyhow::Result<()> {
@@ -523,6 +525,18 @@ mod tests {
         source.set_read_only(true).await?;
         late.lift().await?;
         assert!(source.is_read_only().await?);
+        Ok(())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_took_long_before_is_no_waiting() -> anyhow::Result<()> {
+        let (source, target) = places().await?;
+        let mut follower = Follower::new(&source, &target, &Progress::Quiet).await?;
+        follower.fence().await?;
+        for _ in 0..2 {
+            tokio::time::advance(2 * FENCED).await;
+            assert_eq!(follower.go_on(Until::Reached, pending()).await?, End::Reached);
+        }
         Ok(())
     }
 

@@ -19,7 +19,6 @@ const ID: &str = "source";
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct Mark {
     /// The move that it is of: the same in all its runs.
-    #[serde(default)]
     pub(super) r#move: String,
     /// The run of the command that goes on with the target: the last that has begun.
     #[serde(default)]
