@@ -38,6 +38,7 @@ pub(super) struct Tail {
     /// Has a receiver for each watch. Sends when there is something new, or when no task reads any more.
     news: watch::Sender<()>,
     closing: Notify,
+    /// The changes that watches have read and not told.
     pub(super) held: Arc<Held>,
     /// Has a permit for each further watch, for each further session, and for each further one of a snapshot.
     watches: Arc<Semaphore>,
