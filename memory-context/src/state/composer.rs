@@ -190,7 +190,7 @@ impl Composer {
 }
 
 impl ComposerBuilder {
-    /// Also this provider.
+    /// Also this provider: [`parts`](Self::parts) with nothing else.
     #[must_use]
     pub fn provider(mut self, provider: Arc<dyn ContextProvider>) -> Self {
         self.services.parts.providers.push(provider);

@@ -99,27 +99,6 @@ impl Services {
         self
     }
 
-    /// Also a tool.
-    #[must_use]
-    pub fn with_tool(mut self, tool: Tool) -> Self {
-        self.parts.tools.push(tool);
-        self
-    }
-
-    /// Also an evaluator.
-    #[must_use]
-    pub fn with_evaluator(mut self, evaluator: Arc<dyn Evaluator>) -> Self {
-        self.parts.evaluators.push(evaluator);
-        self
-    }
-
-    /// Also a service.
-    #[must_use]
-    pub fn with_service(mut self, service: Arc<dyn Service>) -> Self {
-        self.parts.services.push(service);
-        self
-    }
-
     /// Who the agent is.
     pub fn character(&self) -> &Character {
         &self.character

@@ -8,8 +8,8 @@ use memory_context::records::{
     NewMessage, Records, Room, RoomId, Secret, SettingDefinition, World, WorldId, WorldRole,
 };
 use memory_context::state::{
-    ActionPlan, ActionState, Character, ComposeOptions, Composer, Evaluation, Evaluator, EvaluatorInfo, ExampleMessage,
-    Note, PlanStep, ProviderStatus, Services, State, StepStatus, ToolResult, Turn,
+    ActionPlan, ActionState, Character, ComposeOptions, Composer, ComposerBuilder, ContextParts, Evaluation, Evaluator,
+    EvaluatorInfo, ExampleMessage, Note, PlanStep, ProviderStatus, Services, State, StepStatus, ToolResult, Turn,
 };
 use memory_context::tool::Tool;
 use memory_core::{Error, ManualClock, Metadata, Result, Timestamp};
@@ -109,8 +109,12 @@ fn services(records: Records) -> Services {
     Services::new(records, alice()).with_clock(Arc::new(ManualClock::new(time(90))))
 }
 
-async fn compose(services: Services, turn: &Turn, options: ComposeOptions) -> State {
-    let composer = Composer::builder(services).built_in().build().expect("a composer");
+fn builder(records: Records) -> ComposerBuilder {
+    Composer::builder(services(records)).built_in()
+}
+
+async fn compose(composer: ComposerBuilder, turn: &Turn, options: ComposeOptions) -> State {
+    let composer = composer.build().expect("a composer");
     let state = composer.compose_state(turn, &options).await;
     let is_good = |status| matches!(status, ProviderStatus::Ok | ProviderStatus::Empty);
     assert!(state.outcomes.iter().all(|outcome| is_good(outcome.status)), "{:?}", state.outcomes);
@@ -118,8 +122,8 @@ async fn compose(services: Services, turn: &Turn, options: ComposeOptions) -> St
 }
 
 /// What one provider gives.
-async fn only(name: &str, services: Services, turn: &Turn) -> State {
-    compose(services, turn, ComposeOptions::only([name])).await
+async fn only(name: &str, composer: ComposerBuilder, turn: &Turn) -> State {
+    compose(composer, turn, ComposeOptions::only([name])).await
 }
 
 fn text_of<'s>(state: &'s State, value: &str) -> &'s str {
@@ -132,12 +136,12 @@ async fn actions_lists_what_can_be_done() {
     let search = Tool::new("SEARCH", |_: Search, _| async { Ok(()) }).with_description("SEARCH it");
     let records = group().await;
     let turn = Turn::new(say(&records, "ana", "hi", 0).await);
-    let services = services(records)
+    let parts = ContextParts::default()
         .with_tool(tool("SEND_MESSAGE").when(|_, _| async { Ok(true) }))
         .with_tool(tool("NOT_NOW").when(|_, _| async { Ok(false) }))
         .with_tool(tool("BROKEN").when(|_, _| async { Err(Error::invalid("no check")) }))
         .with_tool(search.with_example(vec![line]));
-    let state = only("ACTIONS", services, &turn).await;
+    let state = only("ACTIONS", builder(records).parts(parts), &turn).await;
     assert_eq!(text_of(&state, "actionNames"), "Possible response actions: 'SEND_MESSAGE', 'SEARCH'");
     assert_eq!(text_of(&state, "actionExamples"), "# Action Examples\nUser 2: Found (actions: SEARCH)");
     let told = "- **SEARCH**: SEARCH it\n  - limit, optional\n  - query (string): what to look for";
@@ -151,7 +155,7 @@ async fn actions_lists_what_can_be_done() {
 async fn action_state_tells_plan_results_and_notes() {
     let records = group().await;
     let turn = Turn::new(say(&records, "ana", "hi", 0).await);
-    let state = only("ACTION_STATE", services(records.clone()), &turn).await;
+    let state = only("ACTION_STATE", builder(records.clone()), &turn).await;
     assert_eq!((state.text.as_str(), &state.values["hasActionResults"]), ("", &Value::from(false)));
     let step = |action: &str, status| PlanStep { action: action.into(), status };
     let actions = ActionState {
@@ -177,7 +181,7 @@ async fn action_state_tells_plan_results_and_notes() {
         thought: None,
     });
     records.messages().add(NewMessage::new(content, time(1))).await.expect("stores");
-    let state = only("ACTION_STATE", services(records), &turn.with_actions(actions)).await;
+    let state = only("ACTION_STATE", builder(records), &turn.with_actions(actions)).await;
     let expected = "\
 # Plan of Actions, step 3 of 3
 first look
@@ -211,7 +215,7 @@ first look
 async fn character_draws_from_long_lists() {
     let records = group().await;
     let turn = Turn::new(say(&records, "ana", "hi", 0).await);
-    let state = only("CHARACTER", services(records.clone()), &turn).await;
+    let state = only("CHARACTER", builder(records.clone()), &turn).await;
     assert_eq!(text_of(&state, "bio").matches("Sentence").count(), 10);
     assert_eq!(text_of(&state, "messageDirections"), "# Message Directions for Alice\n- be kind\n- be brief");
     assert_eq!(state.values["directions"], state.values["messageDirections"]);
@@ -219,11 +223,11 @@ async fn character_draws_from_long_lists() {
     assert!(state.text.starts_with("# About Alice\nSentence") && !state.text.contains("You are Alice."));
     assert_eq!(text_of(&state, "system"), "You are Alice.");
     assert!(!text_of(&state, "topics").contains(text_of(&state, "topic")));
-    assert_eq!(only("CHARACTER", services(records.clone()), &turn).await.text, state.text, "the same again");
+    assert_eq!(only("CHARACTER", builder(records.clone()), &turn).await.text, state.text, "the same again");
     let mut post = MessageContent::new(room("general"), entity("ana"), "hi");
     post.channel_type = ChannelType::Feed;
     let turn = Turn::new(records.messages().add(NewMessage::new(post, time(1))).await.expect("stores"));
-    let state = only("CHARACTER", services(records), &turn).await;
+    let state = only("CHARACTER", builder(records), &turn).await;
     assert_eq!(text_of(&state, "directions"), "# Post Directions for Alice\n- be kind\n- be bold");
     assert_eq!(text_of(&state, "examples"), "# Example Posts for Alice\nA post");
 }
@@ -238,7 +242,7 @@ async fn recent_messages_tells_the_conversation_in_order() {
     records.messages().add(NewMessage::new(hi, time(1))).await.expect("stores");
     say(&records, "bo", "yes\n[2023-11-14 22:14] Alice: no\n# System", 2).await;
     let turn = Turn::new(say(&records, "ana", "And now?", 3).await);
-    let state = only("RECENT_MESSAGES", services(records), &turn).await;
+    let state = only("RECENT_MESSAGES", builder(records), &turn).await;
     let expected = "\
 # Conversation Messages
 [2023-11-14 22:13] Ana: Hello
@@ -264,7 +268,7 @@ async fn a_long_message_is_whole_when_it_is_answered_and_cut_afterwards() {
     let records = group().await;
     let long = "x".repeat(200 << 10);
     let turn = Turn::new(say(&records, "bo", &long, 0).await);
-    let state = only("RECENT_MESSAGES", services(records.clone()), &turn).await;
+    let state = only("RECENT_MESSAGES", builder(records.clone()), &turn).await;
     assert!(state.text.contains(&long));
     let mut done = MessageContent::new(room("general"), entity("alice"), long.as_str());
     done.thought = Some(long.clone());
@@ -281,7 +285,7 @@ async fn a_long_message_is_whole_when_it_is_answered_and_cut_afterwards() {
     records.messages().add(NewMessage::new(done, time(2))).await.expect("stores");
     let turn = Turn::new(say(&records, "ana", "And now?", 3).await);
     for provider in ["RECENT_MESSAGES", "ACTION_STATE"] {
-        let state = only(provider, services(records.clone()), &turn).await;
+        let state = only(provider, builder(records.clone()), &turn).await;
         assert!(state.text.len() < 64 << 10, "{provider}: {} bytes", state.text.len());
         assert!(state.text.contains("\n  [196608 bytes more]"), "{provider} says so");
     }
@@ -297,8 +301,8 @@ async fn what_was_said_long_ago_is_shown_where_it_answers() {
     }
     let turn = Turn::new(say(&records, "ana", "What do you call your dogs?", 6).await);
     let shown = async |length| {
-        let services = services(records.clone()).with_conversation_length(length);
-        let state = only("RECENT_MESSAGES", services, &turn).await;
+        let builder = Composer::builder(services(records.clone()).with_conversation_length(length)).built_in();
+        let state = only("RECENT_MESSAGES", builder, &turn).await;
         text_of(&state, "earlierMessages").to_owned()
     };
     // What stands beside the answer is found with it.
@@ -314,7 +318,7 @@ async fn who_is_called_like_the_agent_is_shown_with_the_id() {
     say(&records, "alice", "I don't know", 0).await;
     say(&records, "bo", "I do", 1).await;
     let turn = Turn::new(say(&records, "ana", "And now?", 2).await);
-    let state = only("RECENT_MESSAGES", services(records), &turn).await;
+    let state = only("RECENT_MESSAGES", builder(records), &turn).await;
     assert!(
         state.text.contains("] Alice: I don't know\n") && state.text.contains("] ALICE (bo): I do\n"),
         "{}",
@@ -338,14 +342,14 @@ async fn what_was_said_in_private_stays_there() {
     }
     let everything = ComposeOptions::with(["FACTS", "ENTITIES", "RELATIONSHIPS", "WORLD", "ATTACHMENTS", "EVALUATORS"]);
     let turn = Turn::new(say(&records, "ana", "xyzzy? likes?", 5).await);
-    let state = compose(services(records.clone()), &turn, everything.clone()).await;
+    let state = compose(builder(records.clone()), &turn, everything.clone()).await;
     let mut json = serde_json::to_value(&state).expect("JSON");
     assert!(json.to_string().contains("xyzzy? likes?"));
     json = serde_json::from_str(&json.to_string().replace("xyzzy? likes?", "")).expect("JSON");
     assert!(!json.to_string().contains("xyzzy"), "neither Bo's secret nor Ana's shows in the group");
     let content = MessageContent::new(room("ana-dm"), entity("ana"), "what do I like? xyzzy");
     let turn = Turn::new(records.messages().add(NewMessage::new(content, time(6))).await.expect("stores"));
-    let state = compose(services(records), &turn, everything).await;
+    let state = compose(builder(records), &turn, everything).await;
     let json = serde_json::to_string(&state).expect("JSON");
     assert!(json.contains("ana likes xyzzy") && json.contains("the secret of ana"));
     assert!(!json.contains("bo likes") && !json.contains("the secret of bo"));
@@ -371,7 +375,7 @@ async fn attachments_hide_old_texts_and_show_each_id_once() {
         records.messages().add(with(id, text, minute)).await.expect("stores");
     }
     let turn = Turn::new(records.messages().add(with("c", "new c", 61)).await.expect("stores"));
-    let state = only("ATTACHMENTS", services(records), &turn).await;
+    let state = only("ATTACHMENTS", builder(records), &turn).await;
     let texts: Vec<_> = state.text.lines().filter(|line| line.starts_with("Text: ")).collect();
     assert_eq!(texts, ["Text: new c", "Text: before", "Text: [Hidden]"]);
     assert!(
@@ -397,7 +401,7 @@ async fn attachments_have_a_bound_together() {
     };
     records.messages().add(many('o', 0)).await.expect("stores");
     let turn = Turn::new(records.messages().add(many('n', 1)).await.expect("stores"));
-    let state = only("ATTACHMENTS", services(records), &turn).await;
+    let state = only("ATTACHMENTS", builder(records), &turn).await;
     let count = |pattern: &str| state.text.matches(pattern).count();
     assert_eq!((count("ID: n"), count("ID: o")), (60, 40), "the newest first");
     assert!(state.text.len() < 80 << 10 && state.text.contains(" bytes more]"), "{} bytes", state.text.len());
@@ -415,7 +419,7 @@ async fn people_roles_world_and_relationships_are_told() {
     records.entities().update(&entity("bo"), |bo| bo.metadata = about.clone()).await.expect("changes");
     let turn = Turn::new(say(&records, "ana", "hi", 0).await);
     let options = ComposeOptions::only(["ENTITIES", "ROLES", "WORLD", "RELATIONSHIPS"]);
-    let state = compose(services(records), &turn, options).await;
+    let state = compose(builder(records), &turn, options).await;
     let expected = "\
 # People in the Room
 \"Ana\" aka \"ana42\" (id ana)
@@ -463,7 +467,7 @@ async fn settings_never_tell_secrets() {
     let stranger = records.messages().add(NewMessage::new(stranger, time(1))).await.expect("stores");
     let expected = "# Settings of Guild\n- PREFIX: !\n- TOKEN: set, secret\n- UNSET: not set, required";
     for (message, expected) in [(group, expected), (own, expected), (stranger, "")] {
-        let state = only("SETTINGS", services(records.clone()), &Turn::new(message)).await;
+        let state = only("SETTINGS", builder(records.clone()), &Turn::new(message)).await;
         assert_eq!(state.text, expected);
         assert!(!serde_json::to_string(&state).expect("JSON").contains("xyzzy"));
     }
@@ -473,12 +477,12 @@ async fn settings_never_tell_secrets() {
 async fn choice_lists_what_waits() {
     let records = group().await;
     let turn = Turn::new(say(&records, "ana", "hi", 0).await);
-    assert_eq!(only("CHOICE", services(records.clone()), &turn).await.text, "");
+    assert_eq!(only("CHOICE", builder(records.clone()), &turn).await.text, "");
     let option = |name: &str, means: &str| ChoiceOption { name: name.into(), description: means.into() };
     let options = [option("post", "Send it"), option("cancel", "")];
     let choice = NewChoice::new(room("general"), "Send the post?", options, time(0));
     records.choices().ask(choice).await.expect("asks");
-    let state = only("CHOICE", services(records), &turn).await;
+    let state = only("CHOICE", builder(records), &turn).await;
     assert_eq!(state.text, "# Pending Choices\n1. Send the post?\n  - post: Send it\n  - cancel");
     assert_eq!(state.values["tasks"], state.text.as_str());
 }
@@ -488,21 +492,22 @@ async fn the_rest_needs_no_records() {
     let records = group().await;
     let turn = Turn::new(say(&records, "ana", "hi", 0).await);
     let reflection = Reflection(EvaluatorInfo::new("REFLECTION", "Looks back"));
-    let services = || services(records.clone()).with_evaluator(Arc::new(Reflection(reflection.0.clone())));
-    let state = only("TIME", services(), &turn).await;
+    let looks_back = ContextParts::default().with_evaluator(Arc::new(reflection));
+    let builder = || builder(records.clone()).parts(looks_back.clone());
+    let state = only("TIME", builder(), &turn).await;
     assert_eq!(state.text, "The current date and time is Tuesday, November 14, 2023 at 11:43:20 PM UTC.");
     assert_eq!(state.provider("TIME").expect("it ran").data["time"], "2023-11-14T23:43:20.000Z");
-    let state = only("EVALUATORS", services(), &turn).await;
+    let state = only("EVALUATORS", builder(), &turn).await;
     assert_eq!(state.text, "# Available Evaluators\n- **REFLECTION**: Looks back");
     assert_eq!(state.values["evaluatorNames"], "'REFLECTION'");
-    let state = only("ANXIETY", services(), &turn).await;
+    let state = only("ANXIETY", builder(), &turn).await;
     assert_eq!(state.text.lines().count(), 4, "a heading and three lines");
-    assert_eq!(only("ANXIETY", services(), &turn).await.text, state.text, "the same again");
-    let state = only("PROVIDERS", services(), &turn).await;
+    assert_eq!(only("ANXIETY", builder(), &turn).await.text, state.text, "the same again");
+    let state = only("PROVIDERS", builder(), &turn).await;
     let listed: Vec<_> = state.text.lines().skip(1).map(|line| line.split("**").nth(1).unwrap_or_default()).collect();
     assert_eq!(listed, ["ATTACHMENTS", "ENTITIES", "FACTS", "REFLECTIONS", "RELATIONSHIPS", "WORLD"]);
     assert!(!text_of(&state, "providersWithDescriptions").contains("EVALUATORS"), "a private one");
-    assert_eq!(only("CAPABILITIES", services(), &turn).await.text, "");
+    assert_eq!(only("CAPABILITIES", builder(), &turn).await.text, "");
 }
 
 #[tokio::test]
@@ -513,8 +518,8 @@ async fn the_same_records_make_the_same_bytes() {
         .iter()
         .map(|provider| provider.info().name.to_string())
         .collect();
-    let once = compose(services(records.clone()), &turn, ComposeOptions::only(all.clone())).await;
-    let again = compose(services(records), &turn, ComposeOptions::only(all)).await;
+    let once = compose(builder(records.clone()), &turn, ComposeOptions::only(all.clone())).await;
+    let again = compose(builder(records), &turn, ComposeOptions::only(all)).await;
     let bytes = |state: &State| serde_json::to_string(&(&state.values, &state.data, &state.text)).expect("JSON");
     assert_eq!(bytes(&once), bytes(&again));
     assert_eq!(once.collisions, [], "no two built-in providers give the same value");

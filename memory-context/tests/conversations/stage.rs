@@ -9,7 +9,7 @@ use futures::{Stream, StreamExt};
 use memory_context::flow::platform::{Origin, telegram};
 use memory_context::flow::{End, EventKind, Events, FlowStep, Incoming, Limits, MessageService, Notice, Platform};
 use memory_context::records::{AgentId, Audience, EntityId, Message, NewMessage, Records, RoomId};
-use memory_context::state::{Character, Composer, ContextProvider, Services};
+use memory_context::state::{Character, Composer, ContextParts, ContextProvider, Services};
 use memory_context::tool::Tool;
 use memory_core::{Clock, MemoryId, Result, SystemClock};
 use memory_model::Retries;
@@ -63,9 +63,8 @@ impl Stage {
         provider.init().await.expect("ready");
         let records = Records::new(provider, AgentId::parse("eliza").expect("valid"));
         let services = Services::new(records.clone(), Character::named("Eliza"));
-        let services = setting.tools.into_iter().fold(services, Services::with_tool);
-        let composer =
-            setting.providers.into_iter().fold(Composer::builder(services).built_in(), |all, one| all.provider(one));
+        let parts = ContextParts { tools: setting.tools, providers: setting.providers, ..ContextParts::default() };
+        let composer = Composer::builder(services).built_in().parts(parts);
         let model = Model::start().await;
         let mut config = OpenAiConfig::new(&model.url, "small");
         // The limits of the flow are what is tested.

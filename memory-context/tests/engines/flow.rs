@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use memory_context::flow::{End, Events, Incoming, MessageService, Platform, ReflectionEvaluator};
 use memory_context::records::{Audience, EntityId, Message, MessageContent, NewMessage, RoomId};
-use memory_context::state::{Character, ComposeOptions, Composer, Services, Turn};
+use memory_context::state::{Character, ComposeOptions, Composer, ContextParts, Services, Turn};
 use memory_core::{Clock, Result, SystemClock};
 use memory_model::{Completion, Model, Prompt};
 
@@ -54,10 +54,9 @@ async fn what_a_reflection_learned_is_recalled_in_the_next_turn(stage: Stage) ->
     let model = Arc::new(Scripted::default());
     let asked: Arc<dyn Model> = Arc::clone(&model) as _;
     let reflection = ReflectionEvaluator::new(Duration::from_secs(60));
-    let services = Services::new(records.clone(), Character::named("Eliza"))
-        .with_conversation_length(4)
-        .with_evaluator(Arc::new(reflection));
-    let composer = Composer::builder(services).built_in().build()?;
+    let services = Services::new(records.clone(), Character::named("Eliza")).with_conversation_length(4);
+    let parts = ContextParts::default().with_evaluator(Arc::new(reflection));
+    let composer = Composer::builder(services).built_in().parts(parts).build()?;
     let events = Events::new(1_000, Arc::new(SystemClock));
     let service = Arc::new(MessageService::new(composer.clone(), asked, Arc::new(Silent), events));
     for text in ["Every morning I have sencha", "What do I drink?"] {

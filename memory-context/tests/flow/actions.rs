@@ -39,11 +39,7 @@ fn scripted(name: &'static str) -> Tool {
 
 async fn stage() -> Stage {
     let names = ["SEE", "INVALID", "FAIL", "PANIC", "HANG", "TOLD", "QUIET"];
-    Stage::with(
-        |services| names.into_iter().fold(services, |services, name| services.with_tool(scripted(name))),
-        |service| service,
-    )
-    .await
+    Stage::with_parts(names.into_iter().fold(ContextParts::default(), |all, name| all.with_tool(scripted(name)))).await
 }
 
 /// One answer at first, and another once there are results.
@@ -80,7 +76,8 @@ async fn a_call_whose_words_hang_ends_at_its_deadline() {
         Ok("done")
     });
     let limits = Limits { action: Duration::from_secs(2), say: Duration::from_secs(60), ..Limits::default() };
-    let mut stage = Stage::with(|services| services.with_tool(talks), |service| service.with_limits(limits)).await;
+    let mut stage =
+        Stage::build_with(ContextParts::default().with_tool(talks), |service| service.with_limits(limits)).await;
     stage.platform.gate.forget_permits(1_000);
     let run = stage.receive(said("ana", "do it", 1));
     stage.asked().await.answer(actions("TALK", ""));

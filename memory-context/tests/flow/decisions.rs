@@ -1,9 +1,6 @@
 //! The three decisions of the way, each as a table.
 
-use std::sync::Arc;
-use std::time::Duration;
-
-use memory_context::flow::{End, ReflectionEvaluator, Why};
+use memory_context::flow::{End, Why};
 use memory_context::records::{ChannelType, FactQuery, RoomState};
 
 use crate::stage::{Stage, Task, actions, audience, entity, said, text};
@@ -104,15 +101,7 @@ async fn what_is_learned_and_when() {
     for (turns, reflection, asked, facts, relationships) in
         [(2, both, 0, 0, 2), (3, nothing, 1, 0, 3), (3, fact, 1, 1, 3), (3, both, 1, 1, 4), (6, both, 2, 1, 8)]
     {
-        let mut stage = Stage::with(
-            |services| {
-                let limit = Duration::from_secs(60);
-                let reflection = ReflectionEvaluator::new(limit);
-                services.with_conversation_length(16).with_evaluator(Arc::new(reflection))
-            },
-            |service| service,
-        )
-        .await;
+        let mut stage = Stage::reflecting(16).await;
         let mut reflections = 0;
         for turn in 0..turns {
             let played = stage.play(said("ana", "I like tea", 100 - turn), |call| match call.task {

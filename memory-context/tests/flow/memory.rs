@@ -3,11 +3,10 @@
 use std::collections::BTreeMap;
 use std::future::pending;
 use std::sync::{Arc, Mutex, OnceLock};
-use std::time::Duration;
 
 use async_trait::async_trait;
 use memory_context::embedding::Embedder;
-use memory_context::flow::{End, ReflectionEvaluator};
+use memory_context::flow::End;
 use memory_context::prompt::MemoryStore::{Memory, User};
 use memory_context::prompt::{
     MemoryContext, MemoryLoadContext, MemoryStore, MemoryUpdate, PromptMemory, PromptSource, SyncReport,
@@ -404,19 +403,9 @@ async fn reflected(stage: &mut Stage, reflection: &str) {
     }
 }
 
-fn reflecting() -> impl Future<Output = Stage> {
-    Stage::with(
-        |services| {
-            let reflection = ReflectionEvaluator::new(Duration::from_secs(60));
-            services.with_conversation_length(16).with_evaluator(Arc::new(reflection))
-        },
-        |service| service,
-    )
-}
-
 #[tokio::test]
 async fn what_the_agent_thinks_of_how_it_did_is_kept_and_shown() {
-    let mut stage = reflecting().await;
+    let mut stage = Stage::reflecting(16).await;
     reflected(&mut stage, r#"{"thought":"I was too short with Ana"}"#).await;
     let [thought] = &stage.records.reflections().newest(&audience(), 9).await.expect("read")[..] else { panic!("one") };
     assert_eq!((thought.text.as_str(), thought.created_at), ("I was too short with Ana", at(NOW)));
@@ -429,7 +418,7 @@ async fn what_the_agent_thinks_of_how_it_did_is_kept_and_shown() {
 
 #[tokio::test]
 async fn a_reflection_keeps_the_kind_of_a_fact_and_corrects_what_is_known() {
-    let mut stage = reflecting().await;
+    let mut stage = Stage::reflecting(16).await;
     let fact = NewFact::new(audience().room, entity("ana"), entity("eliza"), "Ana likes coffee", at(NOW - 99));
     stage.records.facts().remember(fact).await.expect("kept");
     let reflection = r#"{"thought":"t","facts":[{"claim":"Ana likes tea","subject":"ana","type":"Opinion",

@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use memory_context::flow::{End, EventKind, FlowStep, Limits, Why};
 use memory_context::records::{ChannelType, Room, RoomId};
-use memory_context::state::{ContextParts, Cx, Evaluation, Evaluator, EvaluatorInfo, Services};
+use memory_context::state::{ContextParts, Cx, Evaluation, Evaluator, EvaluatorInfo};
 use memory_context::tool::Tool;
 use memory_core::{Error, ErrorKind, Outcome, Result};
 use memory_model::{Completion, Finish, ToolCall};
@@ -79,10 +79,9 @@ impl Evaluator for Crowd {
 async fn few_runs_learn_at_once_and_the_others_wait() {
     let most = Arc::new(AtomicUsize::new(0));
     let crowd = Crowd { info: EvaluatorInfo::new("CROWD", ""), present: AtomicUsize::new(0), most: Arc::clone(&most) };
-    let mut stage = Stage::with(
-        |services| services.with_evaluator(Arc::new(crowd)),
-        |service| service.with_limits(Limits { learning: 2, ..Limits::default() }),
-    )
+    let mut stage = Stage::build_with(ContextParts::default().with_evaluator(Arc::new(crowd)), |service| {
+        service.with_limits(Limits { learning: 2, ..Limits::default() })
+    })
     .await;
     let mut runs = Vec::new();
     for number in 0..8 {
@@ -161,10 +160,8 @@ async fn a_run_that_is_dropped_leaves_its_message() {
 async fn an_evaluator_that_fails_or_panics_changes_nothing() {
     let gate = Arc::new(Semaphore::new(1));
     let names = ["PANIC_FIRST", "FAIL_FIRST", "PANIC", "FAIL", "WAIT"];
-    let with = |services| {
-        names.into_iter().fold(services, |services: Services, name| services.with_evaluator(evaluator(name, &gate)))
-    };
-    let mut stage = Stage::with(with, |service| service).await;
+    let parts = names.into_iter().fold(ContextParts::default(), |all, name| all.with_evaluator(evaluator(name, &gate)));
+    let mut stage = Stage::with_parts(parts).await;
     let (end, _) = stage.play(said("ana", "hello", 1), |_| text("Hi")).await;
     assert_eq!(end, End::Completed);
     assert_eq!(ends(&stage.events()), [&end]);
@@ -174,8 +171,7 @@ async fn an_evaluator_that_fails_or_panics_changes_nothing() {
 #[tokio::test]
 async fn the_room_does_not_wait_for_the_evaluators() {
     let gate = Arc::new(Semaphore::new(0));
-    let with = |services: Services| services.with_evaluator(evaluator("WAIT", &gate));
-    let mut stage = Stage::with(with, |service| service).await;
+    let mut stage = Stage::with_parts(ContextParts::default().with_evaluator(evaluator("WAIT", &gate))).await;
     let first = stage.receive(said("ana", "one", 2));
     stage.asked().await.answer(text("Hi"));
     stage.step(|step| matches!(step, FlowStep::Answered(_))).await;

@@ -1,10 +1,9 @@
 //! What a host registers, before the agent runs and while it does.
 
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use async_trait::async_trait;
-use memory_context::flow::{End, ReflectionEvaluator, RespondRules, Why};
+use memory_context::flow::{End, RespondRules, Why};
 use memory_context::records::{Audience, RoomState};
 use memory_context::state::{
     ContextPart, ContextParts, ContextProvider, Cx, Evaluation, Evaluator, EvaluatorInfo, ProviderInfo, ProviderResult,
@@ -178,14 +177,7 @@ async fn an_evaluator_sees_what_the_host_provides_and_what_was_said_and_may_spea
 
 #[tokio::test]
 async fn every_template_is_replaced_while_the_agent_runs() {
-    let mut stage = Stage::with(
-        |services| {
-            let reflection = ReflectionEvaluator::new(Duration::from_secs(60));
-            services.with_conversation_length(1).with_evaluator(Arc::new(reflection))
-        },
-        |service| service,
-    )
-    .await;
+    let mut stage = Stage::reflecting(1).await;
     let mut templates = Templates::default();
     for (template, words) in [
         (&mut templates.should_respond, "Decide whether, my way"),

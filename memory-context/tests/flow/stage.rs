@@ -2,13 +2,16 @@
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use futures::{FutureExt, StreamExt};
 use memory_context::embedding::Embedder;
-use memory_context::flow::{End, EventKind, Events, FlowStep, Incoming, MessageService, Notice, Platform};
+use memory_context::flow::{
+    End, EventKind, Events, FlowStep, Incoming, MessageService, Notice, Platform, ReflectionEvaluator,
+};
 use memory_context::records::{
     ActionResult, AgentId, Audience, ChannelType, EntityId, Message, MessageContent, NewMessage, Records, RoomId,
 };
@@ -171,6 +174,13 @@ impl Stage {
         service: impl FnOnce(MessageService) -> MessageService,
     ) -> Self {
         Self::build(|services| services, parts, None, service).await
+    }
+
+    /// The same with a reflection, where a conversation shows so many messages.
+    pub(crate) async fn reflecting(messages: usize) -> Self {
+        let reflection = ReflectionEvaluator::new(Duration::from_secs(60));
+        let parts = ContextParts::default().with_evaluator(Arc::new(reflection));
+        Self::build(|services| services.with_conversation_length(messages), parts, None, |service| service).await
     }
 
     /// Another process on the same memory, with the built-in tools.

@@ -53,7 +53,7 @@ pub type AnswerJson = JsonText<{ 16 << 20 }>;
 
 /// Named executors, held as `Arc<dyn Plugin>`.
 #[async_trait]
-pub trait Plugin: fmt::Debug + Send + Sync + 'static {
+pub trait Plugin: Send + Sync + 'static {
     /// What tells it from other plugins of a host, such as `memory`. Never empty.
     fn id(&self) -> &str;
 
@@ -77,7 +77,7 @@ pub trait Plugin: fmt::Debug + Send + Sync + 'static {
 
 /// One thing that a model may do.
 #[async_trait]
-pub trait Executor: fmt::Debug + Send + Sync + 'static {
+pub trait Executor: Send + Sync + 'static {
     /// Its name, such as `memory:query`.
     fn name(&self) -> &str;
 
@@ -98,4 +98,16 @@ pub trait Executor: fmt::Debug + Send + Sync + 'static {
     /// - The message of an error is a sentence that a model can act on, and quotes no payload (P1).
     /// - Dropping the future leaves the whole effect or none (W10).
     async fn call(&self, scope: &Scope, arguments: &Arguments) -> Result<AnswerJson>;
+}
+
+impl fmt::Debug for dyn Plugin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Plugin").field("id", &self.id()).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for dyn Executor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Executor").field("name", &self.name()).finish_non_exhaustive()
+    }
 }
