@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::future::pending;
 use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures::future::{Either, select};
@@ -18,6 +19,8 @@ use crate::records::RoomId;
 /// - One that was cut off and is taken up again stands at its time, before those that came in since.
 /// - A message that is to be answered supersedes those of its room before it, unless their answer was claimed. One that has only
 ///   come in, and one that is over without having been decided on, supersedes nothing.
+/// - One that is answered because the agent follows the room supersedes those alone that are answered for the same reason: nobody has
+///   judged it, so it takes no answer from anybody who was judged to get one.
 /// - Of a room, one answer after the other is worked on.
 /// - A room without messages takes no memory.
 #[derive(Debug, Clone, Default)]
@@ -30,13 +33,22 @@ type Rooms = Arc<Mutex<HashMap<RoomId, Queue>>>;
 /// The messages of one room.
 #[derive(Debug)]
 struct Queue {
-    /// The places of those that are worked on or wait, and whether each is to be answered; nobody knows yet where it is not.
-    open: BTreeMap<Position, bool>,
+    /// The places of those that are worked on or wait, and what is known of each.
+    open: BTreeMap<Position, Standing>,
     /// The place of the newest that came in.
     newest: Position,
     /// How many came in.
     count: u64,
     heads: watch::Sender<Heads>,
+}
+
+/// Whether a message is to be answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Standing {
+    Undecided,
+    /// It is, because the agent follows the room.
+    Followed,
+    Answered,
 }
 
 /// Where a message stands in its room.
@@ -61,6 +73,8 @@ struct Heads {
     undecided: Position,
     /// The newest that is to be answered.
     answered: Position,
+    /// The same with those that are answered because the agent follows the room.
+    followed: Position,
 }
 
 /// The place of a message in its room, until it is dropped.
@@ -80,6 +94,8 @@ struct Place {
     rooms: Rooms,
     room: RoomId,
     position: Position,
+    /// Whether it is answered because the agent follows the room.
+    is_followed: AtomicBool,
     heads: watch::Receiver<Heads>,
 }
 
@@ -99,17 +115,18 @@ impl RoomQueues {
     fn insert(&self, room: &RoomId, time: impl FnOnce(Timestamp) -> Timestamp) -> Ticket {
         let mut rooms = lock(&self.rooms);
         let queue = rooms.entry(room.clone()).or_insert_with(|| {
-            let (heads, _) = watch::channel(Heads { first: START, undecided: START, answered: START });
+            let (heads, _) = watch::channel(Heads { first: START, undecided: START, answered: START, followed: START });
             Queue { open: BTreeMap::new(), newest: START, count: 0, heads }
         });
         queue.count += 1;
         let position = Position { at: time(queue.newest.at), number: queue.count };
         queue.newest = queue.newest.max(position);
-        queue.open.insert(position, false);
+        queue.open.insert(position, Standing::Undecided);
         queue.tell();
         let heads = queue.heads.subscribe();
         drop(rooms);
-        Ticket { place: Place { rooms: Arc::clone(&self.rooms), room: room.clone(), position, heads } }
+        let (rooms, room, is_followed) = (Arc::clone(&self.rooms), room.clone(), AtomicBool::new(false));
+        Ticket { place: Place { rooms, room, position, is_followed, heads } }
     }
 
     /// How many rooms have messages.
@@ -128,11 +145,13 @@ impl Ticket {
     /// Says that the message is to be answered, which supersedes those before it whose answer is not claimed. One that is not
     /// to be answered is dropped instead.
     pub(super) fn supersede(&self) {
-        let mut rooms = lock(&self.place.rooms);
-        if let Some(queue) = rooms.get_mut(&self.place.room) {
-            queue.open.insert(self.place.position, true);
-            queue.tell();
-        }
+        self.place.stand(Standing::Answered);
+    }
+
+    /// The same where that is so because the agent follows the room: it supersedes others of this kind.
+    pub(super) fn follow(&self) {
+        self.place.is_followed.store(true, Ordering::Relaxed);
+        self.place.stand(Standing::Followed);
     }
 
     /// Waits until all messages before it are over.
@@ -142,12 +161,13 @@ impl Ticket {
 
     /// Whether a newer message is to be answered.
     pub(super) fn is_superseded(&self) -> bool {
-        self.place.heads.borrow().answered > self.place.position
+        let newest = self.place.newest(&self.place.heads.borrow());
+        newest > self.place.position
     }
 
     /// Waits until a newer message is to be answered.
     pub(super) async fn superseded(&self) {
-        self.place.until(|heads, position| heads.answered > position).await;
+        self.place.until(|heads, position| self.place.newest(heads) > position).await;
     }
 
     /// Works on the answer until that is over or superseded: then the work is dropped, and there is none.
@@ -175,6 +195,19 @@ impl Ticket {
 }
 
 impl Place {
+    fn stand(&self, standing: Standing) {
+        let mut rooms = lock(&self.rooms);
+        if let Some(queue) = rooms.get_mut(&self.room) {
+            queue.open.insert(self.position, standing);
+            queue.tell();
+        }
+    }
+
+    /// The newest of those that supersede it where they are newer.
+    fn newest(&self, heads: &Heads) -> Position {
+        if self.is_followed.load(Ordering::Relaxed) { heads.followed } else { heads.answered }
+    }
+
     async fn until(&self, reached: impl Fn(&Heads, Position) -> bool) {
         let mut heads = self.heads.clone();
         if heads.wait_for(|heads| reached(heads, self.position)).await.is_err() {
@@ -199,11 +232,15 @@ impl Drop for Place {
 impl Queue {
     fn tell(&self) {
         let first = self.open.keys().next().copied().unwrap_or(END);
-        let undecided = self.open.iter().find(|(_, is_answered)| !**is_answered).map_or(END, |(place, _)| *place);
-        let newest = self.open.iter().rfind(|(_, is_answered)| **is_answered).map_or(START, |(place, _)| *place);
+        let places_of = |standing| self.open.iter().filter(move |(_, of)| **of == standing).map(|(place, _)| *place);
+        let undecided = places_of(Standing::Undecided).next().unwrap_or(END);
+        let answered = places_of(Standing::Answered).next_back().unwrap_or(START);
+        let followed = places_of(Standing::Followed).next_back().unwrap_or(START);
         // What a message superseded stays so when it is over.
-        let answered = newest.max(self.heads.borrow().answered);
-        self.heads.send_replace(Heads { first, undecided, answered });
+        let before = *self.heads.borrow();
+        let answered = answered.max(before.answered);
+        let followed = followed.max(answered).max(before.followed);
+        self.heads.send_replace(Heads { first, undecided, answered, followed });
     }
 }
 
@@ -242,6 +279,22 @@ mod tests {
         assert!(older.is_superseded() && !newer.is_superseded() && !other.is_superseded());
         drop(newer);
         assert!(older.is_superseded(), "it stays so");
+    }
+
+    #[test]
+    fn one_in_a_followed_room_supersedes_its_like_alone() {
+        let queues = RoomQueues::default();
+        let [one, asked, other, last] = [(); 4].map(|()| enter(&queues, "r"));
+        one.follow();
+        asked.supersede();
+        assert!(one.is_superseded(), "by any that is to be answered");
+        other.follow();
+        assert!(!asked.is_superseded() && !other.is_superseded());
+        last.follow();
+        assert!(!asked.is_superseded() && other.is_superseded() && !last.is_superseded());
+        assert!(is_over(last.turn()) && !is_over(last.first()), "its own answer waits");
+        drop(last);
+        assert!(!asked.is_superseded() && other.is_superseded(), "it stays so");
     }
 
     #[test]

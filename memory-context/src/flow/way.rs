@@ -240,7 +240,10 @@ impl MessageService {
             Decision::Respond(why) => *decided = Some(why),
             Decision::Ask => {}
         }
-        ticket.supersede();
+        match decided {
+            Some(Why::Followed) => ticket.follow(),
+            _ => ticket.supersede(),
+        }
         ticket.unless_superseded(ticket.first()).await.ok_or(End::Superseded)?;
         let mut dialogue = Dialogue::new(self, run, &task.journal, turn);
         let said = ticket.unless_superseded(time.spend(Box::pin(dialogue.ask()))).await.ok_or(End::Superseded)???;

@@ -4,9 +4,10 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use memory_context::flow::{End, FlowStep, Incoming, Limits, Why};
+use memory_context::records::RoomState;
 use tokio::time::advance;
 
-use crate::stage::{IGNORE, NOW, RESPOND, Stage, Task, at, audience, entity, said, said_in_group, text};
+use crate::stage::{IGNORE, NOW, RESPOND, Stage, Task, actions, at, audience, entity, said, said_in_group, text};
 
 fn redelivered(mut incoming: Incoming, id: &str) -> Incoming {
     incoming.message = incoming.message.with_external_id(id);
@@ -255,4 +256,28 @@ async fn a_muted_room_hears_an_answer_to_the_name_alone() {
         let (ended, _) = stage.play(said("ana", words, 1), |_| text("Hi")).await;
         assert_eq!(ended, end, "{words}");
     }
+}
+
+/// Nobody has judged what is said in a followed room, so it takes no answer from whoever spoke to the agent.
+#[tokio::test]
+async fn chatter_in_a_followed_room_takes_no_answer_from_who_asked() {
+    let mut stage = Stage::new().await;
+    let followed = Some(RoomState::Followed);
+    let (participants, agent) = (stage.records.participants(), entity("eliza"));
+    participants.join(&audience().room, &agent).await.expect("joins");
+    participants.set_state(&audience().room, &agent, followed).await.expect("set");
+    let mut asks = said_in_group("ana", "What is it?", 3);
+    asks.is_addressed = true;
+    let asks = stage.receive(asks);
+    let answer = stage.asked().await;
+    let chatter = stage.receive(said_in_group("bo", "lol", 2));
+    let more = stage.receive(said_in_group("bo", "haha", 1));
+    assert_eq!(chatter.await.expect("no panic"), End::Superseded, "by its like");
+    answer.answer(text("A cat"));
+    assert_eq!(asks.await.expect("no panic"), End::Completed);
+    let call = stage.asked().await;
+    assert_eq!(call.task, Task::Answer);
+    call.answer(actions("IGNORE", ""));
+    assert_eq!(more.await.expect("no panic"), End::Ignored(Why::Model));
+    assert_eq!(stage.platform.texts(), ["A cat"]);
 }
