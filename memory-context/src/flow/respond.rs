@@ -154,7 +154,8 @@ impl RespondRules {
     /// # Behavior
     /// - Where the agent is muted, it answers when it is spoken to or the words of its name are in the text, in any case of letters,
     ///   and else never, in direct conversations neither.
-    /// - Where it is not, it answers in the rooms and to the sources of these rules, when it is spoken to, and where it follows the room.
+    /// - Where it is not, it answers in the rooms and to the sources of these rules, when it is spoken to, and where it follows the room, as
+    ///   long as it has not said much there lately.
     /// - Else a model decides.
     pub(super) fn decide(&self, agent_name: &str, received: &Received<'_>) -> Decision {
         let Received { content, is_addressed, state } = *received;

@@ -69,6 +69,8 @@ struct Concluded {
 
 /// How much is kept of the reason of a failure, in bytes.
 const MAX_REASON: usize = 1 << 10;
+/// How many of the newest messages of a room tell who says much there.
+const SAID_LAST: usize = 8;
 
 impl MessageService {
     /// Takes a message in at once, so that the order of calls is that of the room, and works on it when the future is awaited.
@@ -275,14 +277,24 @@ impl MessageService {
         let agent = services.records().agent().entity();
         let follows = services.records().participants().get(&audience, &agent).await?;
         let received = Received { content, is_addressed, state: follows.and_then(|follows| follows.state) };
-        let decision = self.rules.decide(&services.character().name, &received);
-        if decision != Decision::Ask {
-            return Ok(decision);
+        match self.rules.decide(&services.character().name, &received) {
+            Decision::Ask => {}
+            // Two agents that follow one room would answer each other without an end.
+            Decision::Respond(Why::Followed) if self.says_much(&turn.message).await? => {}
+            decision => return Ok(decision),
         }
         let (template, options) = (&services.templates().should_respond, self.rules.options());
         let answer = self.ask(run, &self.small, template, turn, &options, RespondAnswer::parse).await?;
         let decide = if answer.should_respond() { Decision::Respond } else { Decision::Ignore };
         Ok(decide(Why::Model))
+    }
+
+    /// Whether a quarter of what was said last in the room is the agent's own.
+    async fn says_much(&self, message: &Message) -> Result<bool> {
+        let services = self.composer.services();
+        let records = services.records();
+        let (said, agent) = (records.messages().until(message, SAID_LAST).await?, records.agent().entity());
+        Ok(4 * said.iter().filter(|one| one.content.author == agent).count() >= SAID_LAST)
     }
 
     /// Keeps how the run ended, and what decided whether to answer. Where that can't be kept, it is over all the same, and its message

@@ -7,7 +7,7 @@ use memory_context::flow::{End, FlowStep, Incoming, Limits, Why};
 use memory_context::records::RoomState;
 use tokio::time::advance;
 
-use crate::stage::{IGNORE, NOW, RESPOND, Stage, Task, actions, at, audience, entity, said, said_in_group, text};
+use crate::stage::{Call, IGNORE, NOW, RESPOND, Stage, Task, actions, at, audience, entity, said, said_in_group, text};
 
 fn redelivered(mut incoming: Incoming, id: &str) -> Incoming {
     incoming.message = incoming.message.with_external_id(id);
@@ -280,4 +280,22 @@ async fn chatter_in_a_followed_room_takes_no_answer_from_who_asked() {
     call.answer(actions("IGNORE", ""));
     assert_eq!(more.await.expect("no panic"), End::Ignored(Why::Model));
     assert_eq!(stage.platform.texts(), ["A cat"]);
+}
+
+/// Otherwise two agents that follow one room would answer each other for as long as they run.
+#[tokio::test]
+async fn where_the_agent_says_much_in_a_followed_room_a_model_is_asked() {
+    let mut stage = Stage::new().await;
+    let (participants, agent) = (stage.records.participants(), entity("eliza"));
+    participants.join(&audience().room, &agent).await.expect("joins");
+    participants.set_state(&audience().room, &agent, Some(RoomState::Followed)).await.expect("set");
+    let mut asked = Vec::new();
+    for _ in 0..12 {
+        let says = |call: &Call| if call.task == Task::Decide { IGNORE.to_owned() } else { text("Hi") };
+        let (_, tasks) = stage.play(said_in_group("bo", "hello", 0), says).await;
+        asked.extend(tasks);
+    }
+    let answers = asked.iter().filter(|task| **task == Task::Answer).count();
+    assert_eq!((asked.len(), asked[..3].to_vec()), (12, vec![Task::Answer, Task::Answer, Task::Decide]));
+    assert!((3..6).contains(&answers), "it answers again when others have said more: {answers}");
 }

@@ -83,13 +83,17 @@ async fn rooms_are_followed_and_muted_until_that_is_changed() {
         assert_eq!((&ended, asked.len()), (&end, usize::from(end == End::Completed)), "{words} {is_addressed}");
         assert_eq!(stage.stored().await.len(), before + 1 + asked.len(), "it is stored");
     }
+    for _ in 0..8 {
+        let (ended, _) = stage.play(said_in_group("ana", "hello", 0), |_| text("Hi")).await;
+        assert_eq!(ended, End::Ignored(Why::Muted));
+    }
     // Where it follows a room, a model answers without being asked first whether to.
     for (state, end, asked_first) in
         [(Some(Followed), End::Completed, Task::Answer), (None, End::Ignored(Why::Model), Task::Decide)]
     {
         stage.records.participants().set_state(&audience().room, &entity("eliza"), state).await.expect("set");
         let says = |call: &Call| if call.task == Task::Decide { IGNORE.to_owned() } else { text("Hi") };
-        assert_eq!(stage.play(said_in_group("bo", "hello", 1), says).await, (end, vec![asked_first]), "{state:?}");
+        assert_eq!(stage.play(said_in_group("bo", "hello", 0), says).await, (end, vec![asked_first]), "{state:?}");
     }
 }
 
