@@ -37,8 +37,8 @@ impl Conversation {
         AnswerStream::of(&self.agent, self.received(user.as_ref(), text.into(), Spoken::ToTheAgent))
     }
 
-    /// Lets the agent hear what a user says to the room. It answers where it is called by its name or thinks that it is meant; else the
-    /// answer has no text and ends as ignored.
+    /// Lets the agent hear what a user says to the room. It answers where it is called by its name, follows the room, or thinks that it is
+    /// meant; else the answer has no text and ends as ignored.
     pub async fn tell(&self, user: impl AsRef<str>, text: impl Into<String>) -> Result<Answer> {
         let (origin, incoming) = self.received(user.as_ref(), text.into(), Spoken::InTheRoom)?;
         self.agent.receive(origin, incoming).await
