@@ -62,7 +62,8 @@ pub trait Clock: Send + Sync + 'static {
 
 impl fmt::Debug for dyn Clock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Clock").field(&self.now()).finish()
+        // Without the time, since to ask for it may move a clock, or fail.
+        f.write_str("Clock")
     }
 }
 
