@@ -19,8 +19,8 @@ use crate::records::RoomId;
 /// - One that was cut off and is taken up again stands at its time, before those that came in since.
 /// - A message that is to be answered supersedes those of its room before it, unless their answer was claimed. One that has only
 ///   come in, and one that is over without having been decided on, supersedes nothing.
-/// - One that is answered because the agent follows the room supersedes those alone that are answered for the same reason: nobody has
-///   judged it, so it takes no answer from anybody who was judged to get one.
+/// - One that is answered because the agent follows the room supersedes only others that are answered for that reason: no model has decided
+///   on it yet, so it drops no answer that somebody is waiting for.
 /// - Of a room, one answer after the other is worked on.
 /// - A room without messages takes no memory.
 #[derive(Debug, Clone, Default)]
@@ -46,7 +46,7 @@ struct Queue {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Standing {
     Undecided,
-    /// It is, because the agent follows the room.
+    /// To be answered because the agent follows the room.
     Followed,
     Answered,
 }
@@ -71,9 +71,9 @@ struct Heads {
     first: Position,
     /// The first that is not decided on.
     undecided: Position,
-    /// The newest that is to be answered.
+    /// The newest that is to be answered, and not only because the agent follows the room.
     answered: Position,
-    /// The same with those that are answered because the agent follows the room.
+    /// The newest that is to be answered for any reason, also because the agent follows the room.
     followed: Position,
 }
 
@@ -148,7 +148,7 @@ impl Ticket {
         self.place.stand(Standing::Answered);
     }
 
-    /// The same where that is so because the agent follows the room: it supersedes others of this kind.
+    /// Says that the message is to be answered because the agent follows the room, which supersedes only others of this kind.
     pub(super) fn follow(&self) {
         self.place.is_followed.store(true, Ordering::Relaxed);
         self.place.stand(Standing::Followed);
