@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, HashMap};
 use std::future::pending;
 use std::pin::pin;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures::future::{Either, select};
@@ -19,8 +18,8 @@ use crate::records::RoomId;
 /// - One that was cut off and is taken up again stands at its time, before those that came in since.
 /// - A message that is to be answered supersedes those of its room before it, unless their answer was claimed. One that has only
 ///   come in, and one that is over without having been decided on, supersedes nothing.
-/// - One that is answered because the agent follows the room supersedes only others that are answered for that reason: no model has decided
-///   on it yet, so it drops no answer that somebody is waiting for.
+/// - One that is answered because the agent follows the room supersedes only others that are answered for that reason: nobody spoke to
+///   the agent, so it drops no answer that somebody is waiting for.
 /// - Of a room, one answer after the other is worked on.
 /// - A room without messages takes no memory.
 #[derive(Debug, Clone, Default)]
@@ -95,7 +94,7 @@ struct Place {
     room: RoomId,
     position: Position,
     /// Whether it is answered because the agent follows the room.
-    is_followed: AtomicBool,
+    is_followed: bool,
     heads: watch::Receiver<Heads>,
 }
 
@@ -125,8 +124,8 @@ impl RoomQueues {
         queue.tell();
         let heads = queue.heads.subscribe();
         drop(rooms);
-        let (rooms, room, is_followed) = (Arc::clone(&self.rooms), room.clone(), AtomicBool::new(false));
-        Ticket { place: Place { rooms, room, position, is_followed, heads } }
+        let (rooms, room) = (Arc::clone(&self.rooms), room.clone());
+        Ticket { place: Place { rooms, room, position, is_followed: false, heads } }
     }
 
     /// How many rooms have messages.
@@ -149,8 +148,8 @@ impl Ticket {
     }
 
     /// Says that the message is to be answered because the agent follows the room, which supersedes only others of this kind.
-    pub(super) fn follow(&self) {
-        self.place.is_followed.store(true, Ordering::Relaxed);
+    pub(super) fn follow(&mut self) {
+        self.place.is_followed = true;
         self.place.stand(Standing::Followed);
     }
 
@@ -159,13 +158,13 @@ impl Ticket {
         self.place.until(|heads, position| heads.first == position).await;
     }
 
-    /// Whether a newer message is to be answered.
+    /// Whether a newer message is to be answered that supersedes it.
     pub(super) fn is_superseded(&self) -> bool {
         let newest = self.place.newest(&self.place.heads.borrow());
         newest > self.place.position
     }
 
-    /// Waits until a newer message is to be answered.
+    /// Waits until a newer message is to be answered that supersedes it.
     pub(super) async fn superseded(&self) {
         self.place.until(|heads, position| self.place.newest(heads) > position).await;
     }
@@ -188,7 +187,6 @@ impl Ticket {
 
     /// The same for an answer that was claimed before its process died: nothing supersedes it.
     pub(super) async fn claim_again(self) -> Claim {
-        self.supersede();
         self.first().await;
         Claim { _place: self.place }
     }
@@ -205,7 +203,7 @@ impl Place {
 
     /// The newest of those that supersede it where they are newer.
     fn newest(&self, heads: &Heads) -> Position {
-        if self.is_followed.load(Ordering::Relaxed) { heads.followed } else { heads.answered }
+        if self.is_followed { heads.followed } else { heads.answered }
     }
 
     async fn until(&self, reached: impl Fn(&Heads, Position) -> bool) {
@@ -284,7 +282,7 @@ mod tests {
     #[test]
     fn one_in_a_followed_room_supersedes_its_like_alone() {
         let queues = RoomQueues::default();
-        let [one, asked, other, last] = [(); 4].map(|()| enter(&queues, "r"));
+        let [mut one, asked, mut other, mut last] = [(); 4].map(|()| enter(&queues, "r"));
         one.follow();
         asked.supersede();
         assert!(one.is_superseded(), "by any that is to be answered");

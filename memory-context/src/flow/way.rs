@@ -21,7 +21,7 @@ use super::respond::{Decision, Received};
 use super::run::TimeLeft;
 use super::tap::Tap;
 use super::{End, FlowStep, Journal, MessageService, Run, Why, is_own};
-use crate::records::{Audience, Message, NewMessage, OpenMessage, Taken};
+use crate::records::{Audience, Message, NewMessage, OpenMessage, Taken, WHY};
 use crate::state::{Turn, cut};
 
 /// The longest text of a message that is taken in, in bytes.
@@ -71,6 +71,8 @@ struct Concluded {
 const MAX_REASON: usize = 1 << 10;
 /// How many of the newest messages of a room tell who says much there.
 const SAID_LAST: usize = 8;
+/// How many are read for that, since some are results of tools.
+const RECENT: usize = 4 * SAID_LAST;
 
 impl MessageService {
     /// Takes a message in at once, so that the order of calls is that of the room, and works on it when the future is awaited.
@@ -79,8 +81,9 @@ impl MessageService {
     /// - What the agent said itself is ignored without a run.
     /// - The message is stored as open work that this service holds, before it waits for those before it in its room. One that was
     ///   known is ignored where it is worked on or was; where nobody works on it any more, its run goes on.
-    /// - A message that is to be answered supersedes the answers in its room that are still being thought about. What is ignored, or
-    ///   fails before that is decided, leaves them alone.
+    /// - A message that is to be answered supersedes the answers in its room that are still being thought about; one that is answered because
+    ///   the agent follows the room, those alone that are answered for that reason. What is ignored, or fails before that is decided, leaves
+    ///   them alone.
     /// - What was decided is kept before it is said or done, so that it is neither lost nor done twice when the process ends;
     ///   [`MessageService::recover`] goes on with it.
     /// - The messages of the room don't wait for the evaluators.
@@ -192,7 +195,7 @@ impl MessageService {
     async fn respond(
         &self,
         run: &Run,
-        ticket: Ticket,
+        mut ticket: Ticket,
         turn: &mut Turn,
         task: &Task,
         decided: &mut Option<Why>,
@@ -205,6 +208,7 @@ impl MessageService {
         let (_claim, mut dialogue, said) = match Dialogue::decided(&task.journal)? {
             Some(why) => {
                 *decided = why;
+                stand(&mut ticket, why);
                 let claim = self.door.unless(Stopping::Undecided, ticket.claim_again()).await?;
                 let mut dialogue = Dialogue::new(self, run, &task.journal, turn);
                 let said = time.spend(Box::pin(dialogue.ask())).await??;
@@ -224,7 +228,7 @@ impl MessageService {
     async fn think<'a>(
         &'a self,
         run: &'a Run,
-        ticket: Ticket,
+        mut ticket: Ticket,
         turn: &mut Turn,
         task: &'a Task,
         time: &mut TimeLeft,
@@ -232,7 +236,8 @@ impl MessageService {
     ) -> Result<(Claim, Dialogue<'a>, Said), End> {
         let services = self.composer.services();
         let messages = services.records().messages();
-        if task.is_left && time.spend(messages.is_overtaken(&turn.message)).await?? {
+        let not_followed = |why: Option<&str>| why != Some(Why::Followed.as_str());
+        if task.is_left && time.spend(messages.is_overtaken(&turn.message, not_followed)).await?? {
             return Err(End::Superseded);
         }
         time.spend(self.read_attachments(turn, &task.journal)).await??;
@@ -242,10 +247,11 @@ impl MessageService {
             Decision::Respond(why) => *decided = Some(why),
             Decision::Ask => {}
         }
-        match decided {
-            Some(Why::Followed) => ticket.follow(),
-            _ => ticket.supersede(),
+        let is_like = *decided == Some(Why::Followed);
+        if task.is_left && is_like && time.spend(messages.is_overtaken(&turn.message, |_| true)).await?? {
+            return Err(End::Superseded);
         }
+        stand(&mut ticket, *decided);
         ticket.unless_superseded(ticket.first()).await.ok_or(End::Superseded)?;
         let mut dialogue = Dialogue::new(self, run, &task.journal, turn);
         let said = ticket.unless_superseded(time.spend(Box::pin(dialogue.ask()))).await.ok_or(End::Superseded)???;
@@ -293,8 +299,10 @@ impl MessageService {
     async fn says_much(&self, message: &Message) -> Result<bool> {
         let services = self.composer.services();
         let records = services.records();
-        let (said, agent) = (records.messages().until(message, SAID_LAST).await?, records.agent().entity());
-        Ok(4 * said.iter().filter(|one| one.content.author == agent).count() >= SAID_LAST)
+        let (recent, agent) = (records.messages().until(message, RECENT).await?, records.agent().entity());
+        // What its tools gave was not said.
+        let said = recent.iter().filter(|one| one.content.action_result.is_none()).take(SAID_LAST);
+        Ok(4 * said.filter(|one| one.content.author == agent).count() >= SAID_LAST)
     }
 
     /// Keeps how the run ended, and what decided whether to answer. Where that can't be kept, it is over all the same, and its message
@@ -314,7 +322,7 @@ impl MessageService {
             End::Completed | End::Superseded | End::TimedOut { .. } | End::Left { .. } => (decided, None),
         };
         let mut labels = vec![("end", end.as_str())];
-        labels.extend(why.map(|why| ("why", why.as_str())));
+        labels.extend(why.map(|why| (WHY, why.as_str())));
         // What metadata take: an error may quote more than that, and U+0000.
         let reason = reason.map(|reason| cut(reason, MAX_REASON).replace('\0', "\u{fffd}"));
         labels.extend(reason.as_deref().map(|reason| ("reason", reason)));
@@ -334,6 +342,14 @@ impl MessageService {
             Ok(()) => {}
         }
         Ok(Concluded { end, is_kept })
+    }
+}
+
+/// Says for what reason the message is answered.
+fn stand(ticket: &mut Ticket, why: Option<Why>) {
+    match why {
+        Some(Why::Followed) => ticket.follow(),
+        _ => ticket.supersede(),
     }
 }
 

@@ -12,9 +12,10 @@ use memory_core::{
 };
 use memory_runtime::{Claim, TASK};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use tokio::time::sleep;
 
-use super::entry::Entry;
+use super::entry::{Entry, EntryState};
 use super::layout::{messages_space, rooms_space};
 use super::question::about;
 use super::table::metadata;
@@ -64,6 +65,8 @@ const AUTHOR: &str = "author";
 const RUN: &str = "run";
 /// There where the platform says that the agent is spoken to.
 const ADDRESSED: &str = "addressed";
+/// What decided that a message is answered, among its labels when its run is over, and before that as a step of its run.
+pub(crate) const WHY: &str = "why";
 /// What tells one who added a message from another.
 const RECEIPT: &str = "receipt";
 /// The pauses, in ms, before a message with a key is stored again.
@@ -204,21 +207,22 @@ impl Messages<'_> {
         Ok(OpenMessage { message, run, is_addressed: labels.contains_key(ADDRESSED), journal })
     }
 
-    /// Whether a message that came in after this one in its room was answered, as far as the last 1,000 messages tell.
-    pub(crate) async fn is_overtaken(&self, message: &Message) -> Result<bool> {
+    /// Whether a message that came in after this one in its room was answered, for a reason that counts, as far as the last 1,000 messages
+    /// tell.
+    pub(crate) async fn is_overtaken(&self, message: &Message, counts: impl Fn(Option<&str>) -> bool) -> Result<bool> {
         let space = messages_space(self.records.agent(), &message.content.room)?;
         let query = MemoryQuery::builder().exact(space).limit(MAX_LIMIT);
         let query = match Timestamp::from_millis(message.created_at.as_millis() - 1) {
             Ok(before) => query.created_after(before),
             Err(_) => query,
         };
-        let since = self.records.find(query, readable).await?;
+        let with_reason = |memory: &Memory| readable(memory).map(|message| (message, reason(memory)));
+        let since = self.records.find(query, with_reason).await?;
         let agent = self.records.agent().entity();
-        let is_newer = |one: &&Message| (one.created_at, one.id) > (message.created_at, message.id);
-        let newer = since.iter().filter(is_newer).filter(|one| one.content.author != agent);
-        let newer: BTreeSet<_> = newer.map(|one| one.id).collect();
-        let answers = since.iter().filter(|one| one.content.author == agent);
-        Ok(answers.filter_map(|one| one.content.in_reply_to).any(|question| newer.contains(&question)))
+        let (answers, asked): (Vec<_>, Vec<_>) = since.iter().partition(|(one, _)| one.content.author == agent);
+        let newer = asked.into_iter().filter(|(one, _)| (one.created_at, one.id) > (message.created_at, message.id));
+        let newer: BTreeSet<_> = newer.filter(|(_, why)| counts(why.as_deref())).map(|(one, _)| one.id).collect();
+        Ok(answers.iter().filter_map(|(one, _)| one.content.in_reply_to).any(|question| newer.contains(&question)))
     }
 
     /// The message with this id, if it is one of the audience's room.
@@ -335,6 +339,16 @@ pub(crate) fn may_be_repeated(error: &Error) -> bool {
 }
 
 /// `None` when the memory is no message: one row that somebody else wrote does not hide the others.
+/// What decided that a message is answered, where that is kept.
+fn reason(memory: &Memory) -> Option<String> {
+    if let Some(Json::String(why)) = memory.metadata.to_object().get(WHY) {
+        return Some(why.clone());
+    }
+    let journal = memory.context.as_ref()?.to_value::<Described>().ok()?.journal;
+    let step = journal.into_iter().find(|entry| entry.step == WHY)?;
+    if let EntryState::Done(Value::String(why)) = step.state { Some(why) } else { None }
+}
+
 fn readable(memory: &Memory) -> Option<Message> {
     read(memory).inspect_err(|error| tracing::warn!(id = %memory.id, %error, "a message can't be read")).ok()
 }

@@ -39,7 +39,7 @@ pub use handle::Records;
 pub use id::{AgentId, EntityId, MAX_ID_BYTES, RoomId, WorldId};
 pub use message::{ActionResult, ActionStatus, Attachment, ChannelType, Message, MessageContent, NewMessage};
 pub use messages::{Added, Messages};
-pub(crate) use messages::{Described, OpenMessage, Taken, may_be_repeated};
+pub(crate) use messages::{Described, OpenMessage, Taken, WHY, may_be_repeated};
 pub use participant::{Participant, Participants, RoomState};
 pub use reflection::{Reflection, Reflections};
 pub use relationship::{Relationship, Relationships};

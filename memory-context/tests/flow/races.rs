@@ -4,7 +4,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use memory_context::flow::{End, FlowStep, Incoming, Limits, Why};
-use memory_context::records::RoomState;
+use memory_context::state::ContextParts;
+use memory_context::tool::Tool;
 use tokio::time::advance;
 
 use crate::stage::{Call, IGNORE, NOW, RESPOND, Stage, Task, actions, at, audience, entity, said, said_in_group, text};
@@ -258,14 +259,11 @@ async fn a_muted_room_hears_an_answer_to_the_name_alone() {
     }
 }
 
-/// Nobody has judged what is said in a followed room, so it takes no answer from whoever spoke to the agent.
+/// In a followed room nobody speaks to the agent, so chatter takes no answer from whoever does.
 #[tokio::test]
 async fn chatter_in_a_followed_room_takes_no_answer_from_who_asked() {
     let mut stage = Stage::new().await;
-    let followed = Some(RoomState::Followed);
-    let (participants, agent) = (stage.records.participants(), entity("eliza"));
-    participants.join(&audience().room, &agent).await.expect("joins");
-    participants.set_state(&audience().room, &agent, followed).await.expect("set");
+    stage.follows().await;
     let mut asks = said_in_group("ana", "What is it?", 3);
     asks.is_addressed = true;
     let asks = stage.receive(asks);
@@ -286,9 +284,7 @@ async fn chatter_in_a_followed_room_takes_no_answer_from_who_asked() {
 #[tokio::test]
 async fn where_the_agent_says_much_in_a_followed_room_a_model_is_asked() {
     let mut stage = Stage::new().await;
-    let (participants, agent) = (stage.records.participants(), entity("eliza"));
-    participants.join(&audience().room, &agent).await.expect("joins");
-    participants.set_state(&audience().room, &agent, Some(RoomState::Followed)).await.expect("set");
+    stage.follows().await;
     let mut asked = Vec::new();
     for _ in 0..12 {
         let says = |call: &Call| if call.task == Task::Decide { IGNORE.to_owned() } else { text("Hi") };
@@ -298,4 +294,21 @@ async fn where_the_agent_says_much_in_a_followed_room_a_model_is_asked() {
     let answers = asked.iter().filter(|task| **task == Task::Answer).count();
     assert_eq!((asked.len(), asked[..3].to_vec()), (12, vec![Task::Answer, Task::Answer, Task::Decide]));
     assert!((3..6).contains(&answers), "it answers again when others have said more: {answers}");
+}
+
+/// What its tools give was not said.
+#[tokio::test]
+async fn results_of_tools_are_not_what_the_agent_says() {
+    let names = ["ONE", "TWO", "THREE"];
+    let tool = |parts: ContextParts, name| parts.with_tool(Tool::new(name, |(), _| async { Ok("done") }));
+    let mut stage = Stage::with_parts(names.into_iter().fold(ContextParts::default(), tool)).await;
+    stage.follows().await;
+    let does = |call: &Call| match call.prompt.contains("# Results of Actions") {
+        true => text("Hi"),
+        false => actions("ONE,TWO,THREE", ""),
+    };
+    for _ in 0..2 {
+        let (end, asked) = stage.play(said_in_group("bo", "hello", 0), does).await;
+        assert_eq!((end, asked), (End::Completed, vec![Task::Answer, Task::Answer]));
+    }
 }

@@ -327,6 +327,31 @@ async fn one_whose_successor_was_answered_meanwhile_is_superseded() {
     assert_eq!(other.memory("one").await.status, Status::Observed);
 }
 
+/// Also after a cut, when the answer to the chatter is all that is known of it.
+#[tokio::test]
+async fn chatter_in_a_followed_room_takes_no_answer_from_who_asked_before_a_cut() {
+    for is_addressed in [true, false] {
+        let mut stage = Stage::new().await;
+        stage.follows().await;
+        let asks = Incoming { is_addressed, ..said_in_group("ana", "one", 3) };
+        let run = stage.receive(asks);
+        let call = stage.asked().await;
+        run.abort();
+        call.dropped().await;
+        let mut other = stage.elsewhere(ContextParts::default(), same);
+        let (end, _) = other.play(said_in_group("bo", "lol", 2), |_| text("Hi")).await;
+        assert_eq!(end, End::Completed);
+        stage.leases_run_out();
+        let recovered = other.recover();
+        if is_addressed {
+            other.asked().await.answer(text("A cat"));
+        }
+        let end = if is_addressed { End::Completed } else { End::Superseded };
+        assert_eq!(recovered.await.expect("no panic"), [end], "what is its like supersedes it");
+        assert!(other.asked_already().is_none());
+    }
+}
+
 #[tokio::test]
 async fn the_status_says_how_it_ended_and_what_is_no_open_work_is_left_alone() {
     let mut stage = Stage::new().await;

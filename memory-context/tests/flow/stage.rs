@@ -14,6 +14,7 @@ use memory_context::flow::{
 };
 use memory_context::records::{
     ActionResult, AgentId, Audience, ChannelType, EntityId, Message, MessageContent, NewMessage, Records, RoomId,
+    RoomState,
 };
 use memory_context::state::{Character, Composer, ContextParts, Services};
 use memory_context::tool;
@@ -252,6 +253,13 @@ impl Stage {
         let stream = events.subscribe().boxed();
         let service = service(MessageService::new(composer.clone(), model, Arc::clone(&platform) as _, events));
         Self { service: Arc::new(service), composer, provider, records, platform, clock, calls, events: stream }
+    }
+
+    /// The agent follows the room.
+    pub(crate) async fn follows(&self) {
+        let (participants, agent) = (self.records.participants(), entity("eliza"));
+        participants.join(&audience().room, &agent).await.expect("joins");
+        participants.set_state(&audience().room, &agent, Some(RoomState::Followed)).await.expect("set");
     }
 
     /// Works on a message.

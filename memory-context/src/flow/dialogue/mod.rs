@@ -16,7 +16,7 @@ use super::answer::{MessageAnswer, Mode, REPLY, is};
 use super::attachments::for_model;
 use super::{End, FlowStep, Journal, MessageService, Recorded, Run, Why, voice};
 use crate::prompt::MemoryUpdate;
-use crate::records::Message;
+use crate::records::{Message, WHY};
 use crate::state::{
     ActionPlan, ActionState, ComposeOptions, PlanStep, Services, State, StepStatus, ToolResult, Turn, Values, cut,
 };
@@ -414,9 +414,6 @@ impl<'a> Dialogue<'a> {
 
 /// The longest name that a model gave which is kept.
 const MAX_NAME_SHOWN: usize = 128;
-
-/// The step that has what decided whether the message is answered.
-const WHY: &str = "why";
 
 /// The step in which a model says something, by the number of the round.
 fn round_step(number: usize) -> String {
