@@ -7,11 +7,12 @@ use async_trait::async_trait;
 use futures::{join, poll};
 use memory_context::embedding::Embedder;
 use memory_context::flow::End;
-use memory_context::records::NewFact;
+use memory_context::records::{ActionStatus, NewFact};
+use memory_context::tool;
 use memory_core::{Error, ErrorKind, Result};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::stage::{NOW, Stage, at, audience, entity, said, text};
+use crate::stage::{NOW, Stage, asking_for_facts, at, audience, entity, said, text};
 
 type Asked = (Vec<String>, oneshot::Sender<()>);
 
@@ -123,6 +124,23 @@ async fn facts_are_shown_by_their_words_while_the_embedder_is_down() {
         call.answer(text("Green tea"));
         assert_eq!(run.await.expect("no panic"), End::Completed);
     }
+}
+
+#[tokio::test]
+async fn facts_are_looked_for_so_many_times_about_one_message() {
+    let mut stage = Stage::with_embedder(Arc::new(Down { hangs: false })).await;
+    stage.composer.add(tool::built_in_tools()).expect("new names");
+    for ago in [2, 1] {
+        let run = stage.receive(said("ana", "Which teas do I like?", ago));
+        for times in [3, 2] {
+            stage.asked().await.answer(asking_for_facts(times));
+        }
+        stage.asked().await.answer(text("All of them"));
+        assert_eq!(run.await.expect("no panic"), End::Completed);
+    }
+    let found: Vec<_> = stage.results().await.into_iter().map(|result| result.status).collect();
+    let one = [[ActionStatus::Completed; 4].as_slice(), &[ActionStatus::Failed]].concat();
+    assert_eq!(found, [one.clone(), one].concat());
 }
 
 #[tokio::test]

@@ -6,12 +6,13 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use async_trait::async_trait;
 use memory_context::embedding::Embedder;
-use memory_context::flow::{End, Incoming, Why};
+use memory_context::flow::{End, FlowStep, Incoming, Why};
 use memory_context::state::ContextParts;
+use memory_context::tool;
 use memory_core::{Error, ErrorKind, InMemory, MemoryProvider, Result, Status};
 
 use crate::engine::{Around, Call, Wrapped};
-use crate::stage::{Stage, audience, said, text};
+use crate::stage::{Stage, asking_for_facts, audience, said, text};
 
 /// What the engine in memory does not do. The clones are one.
 #[derive(Debug, Clone, Default)]
@@ -29,6 +30,8 @@ struct Faults {
     gets_lag: AtomicUsize,
     /// So many stores under a key fail.
     keyed_stores_fail: AtomicUsize,
+    /// No read of documents comes to its end.
+    documents_hang: AtomicBool,
 }
 
 impl Around for Broken {
@@ -39,6 +42,7 @@ impl Around for Broken {
             Call::Update(patch) if patch.status == Some(Status::Completed) => {
                 (is_set(&self.0.ends_hang), is_set(&self.0.ends_fail))
             }
+            Call::ReadDocuments => (is_set(&self.0.documents_hang), false),
             _ => (false, false),
         };
         match (is_hanging, is_down) {
@@ -171,4 +175,21 @@ async fn a_message_whose_end_was_not_kept_counts_as_one_interaction() {
         panic!("one relationship")
     };
     assert_eq!(one.interactions, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn facts_are_looked_for_as_long_as_the_prompt_waits_for_them() {
+    let (broken, mut stage) = broken(Some(Arc::new(Counting::default()))).await;
+    stage.composer.add(tool::built_in_tools()).expect("new names");
+    let run = stage.receive(said("ana", "Which tea do I like?", 1));
+    let asked = stage.asked().await;
+    broken.documents_hang.store(true, Ordering::SeqCst);
+    asked.answer(asking_for_facts(1));
+    stage.step(|step| matches!(step, FlowStep::ActionEnded { success: false, .. })).await;
+    broken.documents_hang.store(false, Ordering::SeqCst);
+    stage.asked().await.answer(text("I can't tell"));
+    assert_eq!(run.await.expect("no panic"), End::Completed);
+    let stored = stage.stored().await;
+    let result = stored.iter().find(|message| message.content.action_result.is_some()).expect("a result");
+    assert!(result.content.text.contains("no answer within 5000 ms"), "{}", result.content.text);
 }

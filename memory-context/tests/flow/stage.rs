@@ -19,7 +19,7 @@ use memory_context::records::{
 use memory_context::state::{Character, Composer, ContextParts, Services};
 use memory_context::tool;
 use memory_core::{Clock, Error, ErrorKind, InMemory, ManualClock, Memory, MemoryProvider, Outcome, Result, Timestamp};
-use memory_model::{Completion, Model, Prompt};
+use memory_model::{Completion, Model, Prompt, ToolCall};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::JoinHandle;
 
@@ -396,4 +396,14 @@ pub(crate) fn once(call: &Call, first: &str) -> String {
 /// An answer with actions.
 pub(crate) fn actions(actions: &str, text: &str) -> String {
     format!("<response><thought>why</thought><actions>{actions}</actions><text>{text}</text></response>")
+}
+
+/// An answer that looks for facts so many times, each time for something else.
+pub(crate) fn asking_for_facts(times: usize) -> Completion {
+    let calls = (0..times).map(|time| ToolCall {
+        id: time.to_string(),
+        name: "FIND_FACTS".to_owned(),
+        arguments: serde_json::json!({ "question": format!("Which tea is number {time}?") }).to_string(),
+    });
+    Completion { tool_calls: calls.collect(), ..Completion::default() }
 }

@@ -1,13 +1,19 @@
 //! `FIND_FACTS`: facts that have to do with a question, by their meaning too.
 
-use memory_core::Result;
+use memory_core::{Error, Outcome, Result};
 use serde_json::{Value, json};
+use tokio::time::timeout;
 
+use crate::deadline::late;
 use crate::records::FactQuery;
+use crate::state::PROVIDER_DEADLINE;
 use crate::tool::{Tool, ToolContext};
 
+const NAME: &str = "FIND_FACTS";
 /// How many facts it gives at most.
 const COUNT: usize = 12;
+/// How often it is called about one message: each call reads all facts and vectors of the rooms that the author may see.
+const CALLS: usize = 4;
 
 /// Finds known facts by their meaning and by their words, where those in the prompt do not answer
 #[derive(serde::Deserialize, schemars::JsonSchema)]
@@ -16,17 +22,23 @@ struct Search {
     question: String,
 }
 
-/// Finds facts that may be shown in the room of the message, by words alone while the embedder fails. Offered where there is one.
+/// Finds facts that may be shown in the room of the message, by words alone while the embedder fails, and waits no longer than the
+/// prompt does. Offered where there is an embedder.
 pub(super) fn tool() -> Tool {
-    let tool = Tool::new("FIND_FACTS", find)
+    let tool = Tool::new(NAME, find)
         .repeatable()
         .when(|_, services| async move { Ok(services.records().embedder().is_some()) });
     ["RECALL_FACTS", "SEARCH_FACTS"].into_iter().fold(tool, Tool::with_simile)
 }
 
 async fn find(Search { question }: Search, context: ToolContext) -> Result<Value> {
+    if context.actions().results.iter().filter(|result| result.tool == NAME).count() >= CALLS {
+        return Err(Error::invalid(format!("{NAME} is called at most {CALLS} times about one message")));
+    }
     let (records, query) = (context.records(), FactQuery::new(question).limit(COUNT));
-    let recalled = records.facts().recall_or_by_words(&context.audience(), &query).await?;
+    let (facts, audience) = (records.facts(), context.audience());
+    let recalled = timeout(PROVIDER_DEADLINE, facts.recall_or_by_words(&audience, &query)).await;
+    let recalled = recalled.unwrap_or_else(|_| Err(late(PROVIDER_DEADLINE, Outcome::NotDone)))?;
     let facts = recalled.facts.into_iter().map(|found| {
         let fact = found.fact;
         json!({ "fact": fact.text, "kind": fact.kind, "about": fact.subject, "knownSince": fact.created_at, "similarity": found.similarity })
