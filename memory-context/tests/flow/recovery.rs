@@ -342,9 +342,12 @@ async fn chatter_in_a_followed_room_takes_no_answer_from_who_asked_before_a_cut(
         let (end, _) = other.play(said_in_group("bo", "lol", 2), |_| text("Hi")).await;
         assert_eq!(end, End::Completed);
         stage.leases_run_out();
-        let recovered = other.recover();
+        let mut recovered = other.recover();
         if is_addressed {
-            other.asked().await.answer(text("A cat"));
+            tokio::select! {
+                call = other.asked() => call.answer(text("A cat")),
+                end = &mut recovered => panic!("nobody was asked: {end:?}"),
+            }
         }
         let end = if is_addressed { End::Completed } else { End::Superseded };
         assert_eq!(recovered.await.expect("no panic"), [end], "what is its like supersedes it");
