@@ -42,7 +42,7 @@ impl MessageService {
     /// - A run goes on behind what its message has of it. An answer that was decided on is said, under the id that it has; an action
     ///   whose result is kept is not done again, and one that may have been done is done again only where it may be repeated.
     /// - The messages of a room are taken up in the order of their times. One that was not decided on is superseded by a newer one of its
-    ///   room that was answered meanwhile; by one that was answered because the agent follows the room, only where it would be, too.
+    ///   room that was answered meanwhile. Where that was answered because the agent follows the room, it supersedes only others of this kind.
     /// - A message that was begun as often as [`Limits`](super::Limits) say and never came to its end has failed. The last time it is
     ///   recovered alone, so that one that kills its process takes no others with it.
     /// - Costs what is open, not what the ledger holds. Call it after the start, and from time to time.

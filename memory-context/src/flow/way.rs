@@ -247,8 +247,8 @@ impl MessageService {
             Decision::Respond(why) => *decided = Some(why),
             Decision::Ask => {}
         }
-        let is_like = *decided == Some(Why::Followed);
-        if task.is_left && is_like && time.spend(messages.is_overtaken(&turn.message, |_| true)).await?? {
+        let is_followed = *decided == Some(Why::Followed);
+        if task.is_left && is_followed && time.spend(messages.is_overtaken(&turn.message, |_| true)).await?? {
             return Err(End::Superseded);
         }
         stand(&mut ticket, *decided);

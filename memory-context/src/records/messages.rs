@@ -207,8 +207,8 @@ impl Messages<'_> {
         Ok(OpenMessage { message, run, is_addressed: labels.contains_key(ADDRESSED), journal })
     }
 
-    /// Whether a message that came in after this one in its room was answered, for a reason that counts, as far as the last 1,000 messages
-    /// tell.
+    /// Whether a message that came in after this one in its room was answered, as far as the last 1,000 messages tell. `counts` says for which
+    /// reasons; `None` is one that is not known.
     pub(crate) async fn is_overtaken(&self, message: &Message, counts: impl Fn(Option<&str>) -> bool) -> Result<bool> {
         let space = messages_space(self.records.agent(), &message.content.room)?;
         let query = MemoryQuery::builder().exact(space).limit(MAX_LIMIT);
@@ -338,7 +338,6 @@ pub(crate) fn may_be_repeated(error: &Error) -> bool {
     error.is_retryable() || error.outcome() == Outcome::Unknown
 }
 
-/// `None` when the memory is no message: one row that somebody else wrote does not hide the others.
 /// What decided that a message is answered, where that is kept.
 fn reason(memory: &Memory) -> Option<String> {
     if let Some(Json::String(why)) = memory.metadata.to_object().get(WHY) {
@@ -349,6 +348,7 @@ fn reason(memory: &Memory) -> Option<String> {
     if let EntryState::Done(Value::String(why)) = step.state { Some(why) } else { None }
 }
 
+/// `None` when the memory is no message: one row that somebody else wrote does not hide the others.
 fn readable(memory: &Memory) -> Option<Message> {
     read(memory).inspect_err(|error| tracing::warn!(id = %memory.id, %error, "a message can't be read")).ok()
 }

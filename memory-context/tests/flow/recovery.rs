@@ -327,7 +327,7 @@ async fn one_whose_successor_was_answered_meanwhile_is_superseded() {
     assert_eq!(other.memory("one").await.status, Status::Observed);
 }
 
-/// Also after a cut, when the answer to the chatter is all that is known of it.
+/// Another process knows only from the ledger why the chatter was answered.
 #[tokio::test]
 async fn chatter_in_a_followed_room_takes_no_answer_from_who_asked_before_a_cut() {
     for is_addressed in [true, false] {
