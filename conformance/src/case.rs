@@ -50,7 +50,9 @@ pub enum Needs {
     Feed,
     /// The same, and a harness that can damage a row.
     DamageAndFeed,
-    /// The same, and a harness that can lose changes.
+    /// An engine that keeps a history.
+    History,
+    /// An engine with a feed of changes, and a harness that can lose some.
     LostChanges,
     /// A server that a proxy can be put before.
     #[cfg(feature = "faults")]
@@ -68,6 +70,7 @@ impl Needs {
             Self::Damage => (harness.can_damage(), "the harness can't damage rows"),
             Self::ReadOnly => (harness.can_be_read_only(), "the engine can't be made read-only"),
             Self::Feed => (harness.can_watch(), "the engine has no feed"),
+            Self::History => (harness.keeps_history(), "the engine keeps no history"),
             Self::DamageAndFeed => (harness.can_watch() && harness.can_damage(), "the harness can't damage rows"),
             Self::LostChanges => (harness.can_watch() && harness.can_lose_changes(), "the harness can't lose changes"),
             #[cfg(feature = "faults")]

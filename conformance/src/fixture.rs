@@ -1,7 +1,7 @@
 //! Short ways to what cases are made of. All of them panic on a mistake: it would be one in the suite.
 
 use memory_core::{
-    Collection, Content, Context, Document, DocumentId, DocumentQuery, DocumentStore, DocumentWrite, Documents,
+    Actor, Collection, Content, Context, Document, DocumentId, DocumentQuery, DocumentStore, DocumentWrite, Documents,
     ErrorKind, IdempotencyKey, Ledger, Memory, MemoryId, MemoryPage, MemoryProvider, MemoryQuery, Metadata, NewMemory,
     Order, QueryBuilder, Result, SpaceId, Timestamp, Trigger,
 };
@@ -95,6 +95,11 @@ pub(crate) fn ids(memories: &[Memory]) -> Vec<MemoryId> {
 /// The spaces of memories.
 pub(crate) fn spaces(memories: &[Memory]) -> Vec<&str> {
     memories.iter().map(|memory| memory.space_id.as_str()).collect()
+}
+
+/// Who makes a change.
+pub(crate) fn actor(name: &str) -> Actor {
+    Actor::parse(name).expect("a valid actor")
 }
 
 /// An idempotency key.

@@ -48,6 +48,11 @@ pub trait Harness: fmt::Debug + Send + Sync + 'static {
         true
     }
 
+    /// Whether the engine keeps a history. Where it does not, the suite expects that it says so (H6), and the other cases on histories are ignored.
+    fn keeps_history(&self) -> bool {
+        true
+    }
+
     /// Whether [`Harness::drop_changes`], [`Harness::back_up`] and [`Harness::go_back`] work.
     fn can_lose_changes(&self) -> bool {
         false

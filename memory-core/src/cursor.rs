@@ -105,6 +105,13 @@ fn no_randomness() -> Error {
     Error::new(ErrorKind::Unavailable, "the machine gives no random numbers")
 }
 
+impl Cursor {
+    /// A cursor that was sealed.
+    pub(crate) fn sealed(text: String) -> Self {
+        Self(text)
+    }
+}
+
 impl fmt::Debug for CursorKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("CursorKey(..)")

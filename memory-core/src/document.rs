@@ -10,7 +10,7 @@ use tokio::task::spawn_blocking;
 
 use crate::query::Documents;
 use crate::{
-    Collection, DEFAULT_DEADLINE, DocumentId, DocumentQuery, DocumentStore, Error, ErrorKind, Filter, MAX_LIMIT,
+    Actor, Collection, DEFAULT_DEADLINE, DocumentId, DocumentQuery, DocumentStore, Error, ErrorKind, Filter, MAX_LIMIT,
     Metadata, QueryBuilder, Result, Revision, SpaceId, SpaceSelector, Spaces, Timestamp,
 };
 
@@ -134,6 +134,8 @@ pub struct DocumentWrite {
     pub created_at: Timestamp,
     /// What must be in place; anything by default.
     pub expect: Expect,
+    /// Who puts it, for the history (H1).
+    pub actor: Option<Actor>,
     within: Option<SpaceSelector>,
     outside: Option<SpaceSelector>,
 }
@@ -141,8 +143,9 @@ pub struct DocumentWrite {
 impl DocumentWrite {
     /// A put without metadata, under an id that the provider makes.
     pub fn new(collection: Collection, space_id: SpaceId, content: Content, created_at: Timestamp) -> Self {
-        let (metadata, expect) = (Metadata::default(), Expect::Any);
-        Self { collection, id: None, space_id, content, metadata, created_at, expect, within: None, outside: None }
+        let (metadata, expect, actor) = (Metadata::default(), Expect::Any, None);
+        let (within, outside) = (None, None);
+        Self { collection, id: None, space_id, content, metadata, created_at, expect, actor, within, outside }
     }
 
     /// Under this id.
@@ -161,6 +164,13 @@ impl DocumentWrite {
     #[must_use]
     pub fn with_metadata(mut self, metadata: Metadata) -> Self {
         self.metadata = metadata;
+        self
+    }
+
+    /// Says who puts it.
+    #[must_use]
+    pub fn by(mut self, actor: Actor) -> Self {
+        self.actor = Some(actor);
         self
     }
 
@@ -234,6 +244,7 @@ impl DocumentWrite {
 pub struct DocumentSelection {
     ids: Option<Vec<DocumentId>>,
     query: DocumentQuery,
+    actor: Option<Actor>,
 }
 
 /// The most ids that one selection names.
@@ -260,7 +271,7 @@ impl DocumentSelection {
         if ids.len() > MAX_IDS {
             return Err(Error::too_large(format!("{} ids; at most {MAX_IDS} are allowed", ids.len())));
         }
-        Ok(Self { ids: Some(ids), query: query.build()? })
+        Ok(Self { ids: Some(ids), query: query.build()?, actor: None })
     }
 
     /// The documents that a query finds; its order, limit and offset mean nothing here.
@@ -271,7 +282,19 @@ impl DocumentSelection {
         if query.spaces == Spaces::All && query.filter.is_none() && query.text.is_none() {
             return Err(Error::invalid("a removal of everything is refused: name ids, spaces, a filter or a text"));
         }
-        Ok(Self { ids: None, query })
+        Ok(Self { ids: None, query, actor: None })
+    }
+
+    /// Says who removes them, for the history (H1).
+    #[must_use]
+    pub fn by(mut self, actor: Actor) -> Self {
+        self.actor = Some(actor);
+        self
+    }
+
+    /// Who removes them, if that was said.
+    pub fn actor(&self) -> Option<&Actor> {
+        self.actor.as_ref()
     }
 
     /// The collection.

@@ -10,13 +10,13 @@ use tokio::sync::Notify;
 
 use crate::engine::{
     Access, Append, Appended, Config, DocumentsFound, Engine, EngineSettings, FeedEnd, FeedEntry, FeedPage,
-    FeedPosition, FeedWrite, Found, Mark, MemoriesFound, Place, Provider, Put, Reader, Scanned, Visit, Walk, Work,
-    Writer, offer_in_order,
+    FeedPosition, FeedWrite, Found, HistoryRow, Mark, MemoriesFound, Place, Provider, Put, Reader, Removal, Scanned,
+    VersionEntry, Visit, Walk, Work, Writer, offer_in_order,
 };
 use crate::query::{Documents, Ledger};
 use crate::{
     Clock, Collection, DEFAULT_DEADLINE, Document, DocumentId, Durability, Error, Health, IdempotencyKey, Memory,
-    MemoryId, Result, SystemClock,
+    MemoryId, RecordId, Result, SystemClock, Timestamp,
 };
 
 /// How many entries the feed keeps.
@@ -56,6 +56,11 @@ struct Data {
     /// Each with the number of the put that wrote it.
     documents: BTreeMap<Collection, BTreeMap<DocumentId, Found<Document, u64>>>,
     puts: u64,
+    /// When each memory was appended.
+    stored_at: HashMap<MemoryId, Timestamp>,
+    /// The entries of each record, the oldest first.
+    history: BTreeMap<RecordId, Vec<VersionEntry>>,
+    since: Option<Timestamp>,
     secret: Option<String>,
     is_read_only: bool,
     /// The newest entries, and how many came before them.
@@ -123,6 +128,7 @@ impl Engine for InMemoryEngine {
     const NAME: &'static str = "in-memory";
     const BATCH: Option<(usize, usize)> = None;
     const RESTORE: (usize, usize) = (10_000, 64 << 20);
+    const HISTORY: bool = true;
 
     type Config = InMemoryConfig;
     type Session = InMemorySession;
@@ -145,6 +151,10 @@ impl Engine for InMemoryEngine {
 
     async fn is_read_only(&self) -> Result<bool> {
         Ok(self.data.lock().is_read_only)
+    }
+
+    async fn history_since(&self, proposed: Timestamp) -> Result<Timestamp> {
+        Ok(*self.data.lock().since.get_or_insert(proposed))
     }
 
     async fn close(&self) -> Result<()> {
@@ -260,6 +270,18 @@ impl Reader for InMemorySession {
         let is_end = reached == data.newest();
         Ok(FeedPage { entries, reached, is_end })
     }
+
+    async fn history(&mut self, of: &RecordId, below: u64, most: usize) -> Result<Vec<HistoryRow>> {
+        let data = self.lock();
+        let entries = data.history.get(of).map(Vec::as_slice).unwrap_or_default();
+        let older = &entries[..usize::try_from(below).unwrap_or(usize::MAX).min(entries.len())];
+        let row = |(place, entry): (usize, &VersionEntry)| HistoryRow { place: place as u64, entry: entry.clone() };
+        Ok(older.iter().enumerate().rev().take(most).map(row).collect())
+    }
+
+    async fn stored_at(&mut self, id: MemoryId) -> Result<Option<Timestamp>> {
+        Ok(self.lock().stored_at.get(&id).copied())
+    }
 }
 
 impl Writer for InMemorySession {
@@ -274,17 +296,24 @@ impl Writer for InMemorySession {
         let is_written = |(_, appended): &(_, &Appended)| **appended == Appended::Written;
         for (memory, _) in append.memories.iter().zip(&appended).filter(is_written) {
             data.insert(memory);
+            data.stored_at.extend(append.at.map(|at| (memory.id, at)));
             self.note(&mut data, write_of(memory));
         }
         Ok(appended)
     }
 
-    async fn replace(&mut self, before: &Found<Memory, u64>, after: &Memory) -> Result<bool> {
+    async fn replace(
+        &mut self,
+        before: &Found<Memory, u64>,
+        after: &Memory,
+        entry: Option<&VersionEntry>,
+    ) -> Result<bool> {
         let mut data = self.lock_to_write()?;
         let present = data.memories.get_mut(&after.id).filter(|memory| memory.revision.get() == before.version);
         let is_unchanged = present.map(|memory| memory.clone_from(after)).is_some();
         if is_unchanged {
             self.note(&mut data, write_of(after));
+            data.keep(after.id.into(), entry);
         }
         Ok(is_unchanged)
     }
@@ -295,8 +324,9 @@ impl Writer for InMemorySession {
         let is_unchanged =
             |put: &Put<'_, u64>| present(put.after).map(|found| found.version) == put.before.map(|found| found.version);
         let is_unchanged = puts.iter().all(is_unchanged);
-        for Put { before, after } in puts.iter().filter(|_| is_unchanged) {
+        for Put { before, after, entry } in puts.iter().filter(|_| is_unchanged) {
             data.puts += 1;
+            data.keep((after.collection.clone(), after.id.clone()).into(), entry.as_ref());
             let put = Found { record: Document::clone(after), version: data.puts };
             data.documents.entry(after.collection.clone()).or_default().insert(after.id.clone(), put);
             let before = before.map(|found| &found.record.space_id).filter(|space| **space != after.space_id);
@@ -312,16 +342,18 @@ impl Writer for InMemorySession {
         Ok(is_unchanged)
     }
 
-    async fn remove(&mut self, collection: &Collection, found: &[Found<Document, u64>]) -> Result<bool> {
+    async fn remove(&mut self, collection: &Collection, removals: &[Removal<'_, u64>]) -> Result<bool> {
         let mut data = self.lock_to_write()?;
         let documents = data.documents.entry(collection.clone()).or_default();
-        let is_unchanged = |found: &Found<Document, u64>| {
+        let is_unchanged = |Removal { found, .. }: &Removal<'_, u64>| {
             documents.get(&found.record.id).is_some_and(|present| present.version == found.version)
         };
-        let is_unchanged = found.iter().all(is_unchanged);
+        let is_unchanged = removals.iter().all(is_unchanged);
         if is_unchanged {
-            found.iter().for_each(|found| drop(documents.remove(&found.record.id)));
-            for Document { id, space_id, .. } in found.iter().map(|found| &found.record) {
+            removals.iter().for_each(|removal| drop(documents.remove(&removal.found.record.id)));
+            for Removal { found, end } in removals {
+                let Document { id, space_id, .. } = &found.record;
+                data.keep((collection.clone(), id.clone()).into(), end.as_ref());
                 let (collection, id, space) = (collection.clone(), id.clone(), space_id.to_string());
                 self.note(&mut data, FeedWrite::Removal { collection, id, space });
             }
@@ -360,6 +392,11 @@ impl Data {
     fn insert(&mut self, memory: &Memory) {
         self.by_key.extend(memory.idempotency_key.clone().map(|key| (key, memory.id)));
         self.memories.insert(memory.id, memory.clone());
+    }
+
+    /// Keeps an entry of a record's history.
+    fn keep(&mut self, of: RecordId, entry: Option<&VersionEntry>) {
+        self.history.entry(of).or_default().extend(entry.cloned());
     }
 
     /// Drops the oldest entries of the feed, down to so many.

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::{Context, Error, IdempotencyKey, MemoryId, Metadata, Result, SpaceId, Timestamp, Trigger};
+use crate::{Actor, Context, Error, IdempotencyKey, MemoryId, Metadata, Result, SpaceId, Timestamp, Trigger};
 
 /// One row of the ledger: what triggered a task, and later the context chain that came of it.
 ///
@@ -281,6 +281,9 @@ pub struct MemoryPatch {
     /// The revision that the memory must have, else `Conflict` (W8).
     #[serde(deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     pub if_revision: Option<Revision>,
+    /// Who makes the change, for the history (H1). No part of the JSON, since the host says it and not who sends a patch (H7).
+    #[serde(skip)]
+    pub actor: Option<Actor>,
 }
 
 /// What a patch does to the context.
@@ -366,6 +369,13 @@ impl MemoryPatch {
     #[must_use]
     pub fn if_revision(mut self, revision: Revision) -> Self {
         self.if_revision = Some(revision);
+        self
+    }
+
+    /// Says who makes the change.
+    #[must_use]
+    pub fn by(mut self, actor: Actor) -> Self {
+        self.actor = Some(actor);
         self
     }
 

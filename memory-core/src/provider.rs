@@ -9,8 +9,9 @@ use async_trait::async_trait;
 use crate::plugin::{MemoryPlugin, Plugin};
 use crate::{
     Backfill, Changes, Collection, Document, DocumentId, DocumentPage, DocumentQuery, DocumentRecall,
-    DocumentSelection, DocumentWrite, Error, Health, Memory, MemoryId, MemoryPage, MemoryPatch, MemoryQuery,
-    MemoryRecall, NewMemory, Recalled, Result, SpaceLevel, SpaceQuery, Updated, Watch, check_repetition,
+    DocumentSelection, DocumentWrite, Error, Health, History, HistoryPage, Memory, MemoryId, MemoryPage, MemoryPatch,
+    MemoryQuery, MemoryRecall, NewMemory, Recalled, Record, RecordId, Result, SpaceLevel, SpaceQuery, Timestamp,
+    Updated, Watch, check_repetition,
 };
 
 /// An engine behind the contract, held as `Arc<dyn MemoryProvider>`.
@@ -111,6 +112,22 @@ pub trait MemoryProvider: IntoDynProvider + fmt::Debug + Send + Sync + 'static {
     /// - It begins to read only when it is polled, and the stream ends with `Closed` at the shutdown of the provider (C7).
     /// - `LimitExceeded` when [`MAX_WATCHES`](crate::MAX_WATCHES) streams of the provider are open already (C7).
     async fn watch(&self, watch: &Watch) -> Result<Changes>;
+
+    /// One page of the versions of a memory or of a document, newest first (H1, H2, H5). Empty where there is no such record.
+    ///
+    /// # Behavior
+    /// - A version tells when it was committed, who made it, and the record as it was (H1).
+    /// - The versions from before the removal of a document are for operators, who ask for them by name (H5).
+    /// - An engine that keeps no history answers `Unsupported` (H6).
+    async fn history(&self, history: &History) -> Result<HistoryPage>;
+
+    /// The memory or document with this id as it was at a time of the provider's clock, as the commits recorded it (H3). `None` where it was
+    /// not stored yet, and where the document was removed since.
+    ///
+    /// # Behavior
+    /// - A time before the ledger had a history, or in the future, is `InvalidInput` (H4).
+    /// - An engine that keeps no history answers `Unsupported` (H6).
+    async fn get_as_of(&self, id: &RecordId, time: Timestamp) -> Result<Option<Record>>;
 
     /// Writes memories exactly as they are, each by itself (W12). For operators: backup and copy.
     ///

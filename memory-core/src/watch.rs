@@ -11,7 +11,7 @@ use crate::filter::RecordSource;
 use crate::query::{Documents, Kind, Ledger};
 use crate::{
     Collection, Document, DocumentId, DocumentQuery, Error, Memory, MemoryId, MemoryQuery, Order, QueryBuilder, Result,
-    Unreadable,
+    Revision, Unreadable,
 };
 
 /// How many watches of one provider there are at most, until their streams are dropped (C7).
@@ -269,7 +269,27 @@ impl From<WatchToken> for WatchFrom {
     }
 }
 
+impl From<MemoryId> for RecordId {
+    fn from(id: MemoryId) -> Self {
+        Self::Memory(id)
+    }
+}
+
+impl From<(Collection, DocumentId)> for RecordId {
+    fn from((collection, id): (Collection, DocumentId)) -> Self {
+        Self::Document { collection, id }
+    }
+}
+
 impl Record {
+    /// Its revision.
+    pub fn revision(&self) -> Revision {
+        match self {
+            Self::Memory(memory) => memory.revision,
+            Self::Document(document) => document.revision,
+        }
+    }
+
     /// What names it.
     pub fn id(&self) -> RecordId {
         match self {

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use memory_core::engine::{Append, Appended, Atomicity, Found, Put, Writer};
+use memory_core::engine::{Append, Appended, Atomicity, Found, Put, Removal, VersionEntry, Writer};
 use memory_core::{Collection, Document, Error, Memory, MemoryId, Outcome, Result};
 use mongodb::ClientSession;
 use mongodb::bson::{self, RawDocument, RawDocumentBuf, doc};
@@ -38,7 +38,7 @@ impl Writer for MongoSession {
         }
     }
 
-    async fn replace(&mut self, before: &Found<Memory, ()>, after: &Memory) -> Result<bool> {
+    async fn replace(&mut self, before: &Found<Memory, ()>, after: &Memory, _: Option<&VersionEntry>) -> Result<bool> {
         let before = &before.record;
         self.update(&self.on.primary.memories, same_memory(before), changes(before, after)).await
     }
@@ -52,25 +52,25 @@ impl Writer for MongoSession {
         self.end(transaction, is_done).await
     }
 
-    async fn put_new(&mut self, documents: &[Document]) -> Result<Vec<bool>> {
-        let rows = documents.iter().map(document_row).collect();
+    async fn put_new(&mut self, puts: &[Put<'_, ()>]) -> Result<Vec<bool>> {
+        let rows = puts.iter().map(|put| document_row(put.after)).collect();
         let refused = insert_each(&self.on.primary.documents, rows).await?;
         if let Some(code) = refused.values().find(|code| **code != DUPLICATE_KEY) {
-            let is_none_put = refused.len() == documents.len();
+            let is_none_put = refused.len() == puts.len();
             return Err(of_code(*code).with_outcome(if is_none_put { Outcome::NotDone } else { Outcome::Unknown }));
         }
-        Ok((0..documents.len()).map(|place| !refused.contains_key(&place)).collect())
+        Ok((0..puts.len()).map(|place| !refused.contains_key(&place)).collect())
     }
 
-    async fn remove(&mut self, _: &Collection, found: &[Found<Document, ()>]) -> Result<bool> {
+    async fn remove(&mut self, _: &Collection, removals: &[Removal<'_, ()>]) -> Result<bool> {
         let mut transaction = self.begin().await?;
-        let is_done = self.remove_each(found, &mut transaction).await;
+        let is_done = self.remove_each(removals, &mut transaction).await;
         self.end(transaction, is_done).await
     }
 }
 
 impl MongoSession {
-    async fn put_one(&self, Put { before, after }: &Put<'_, ()>) -> Result<bool> {
+    async fn put_one(&self, Put { before, after, .. }: &Put<'_, ()>) -> Result<bool> {
         let documents = &self.on.primary.documents;
         match before {
             Some(before) => {
@@ -114,14 +114,14 @@ impl MongoSession {
     }
 
     /// Removes documents in a transaction. `false` when one is not what was read.
-    async fn remove_each(&self, found: &[Found<Document, ()>], transaction: &mut ClientSession) -> Result<bool> {
+    async fn remove_each(&self, removals: &[Removal<'_, ()>], transaction: &mut ClientSession) -> Result<bool> {
         let documents = self.on.primary.documents.name();
-        let mut rest = found;
+        let mut rest = removals;
         while !rest.is_empty() {
-            let (some, others) = rest.split_at(at_once(rest.iter().map(|found| found.record.size())));
-            let updates: Vec<_> = some.iter().map(|found| removed(&found.record)).collect();
+            let (some, others) = rest.split_at(at_once(rest.iter().map(|removal| removal.found.record.size())));
+            let updates: Vec<_> = some.iter().map(|removal| removed(&removal.found.record)).collect();
             let delete = |Document { collection, id, .. }: &Document| doc! { "q": { "_id": document_key(collection, id) }, "limit": 1 };
-            let deletes: Vec<_> = some.iter().map(|found| delete(&found.record)).collect();
+            let deletes: Vec<_> = some.iter().map(|removal| delete(&removal.found.record)).collect();
             for command in
                 [doc! { "update": documents, "updates": updates }, doc! { "delete": documents, "deletes": deletes }]
             {

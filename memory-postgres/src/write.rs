@@ -2,10 +2,8 @@
 
 use std::collections::HashMap;
 
-use memory_core::engine::{Append, Appended, Atomicity, Found, Put, Writer};
-use memory_core::{
-    Collection, Context, Document, IdempotencyKey, Memory, MemoryId, Outcome, Result, Timestamp, path_hash,
-};
+use memory_core::engine::{Append, Appended, Atomicity, Found, Put, Removal, VersionEntry, Writer};
+use memory_core::{Collection, Context, IdempotencyKey, Memory, MemoryId, Outcome, Result, Timestamp, path_hash};
 use sqlx::query::Query;
 
 use crate::connection::Session;
@@ -17,7 +15,7 @@ const WITHOUT_PATIENCE: &str = "; SET LOCAL lock_timeout = 100";
 
 impl Writer for Session {
     async fn append(&mut self, append: Append<'_>) -> Result<Vec<Appended>> {
-        let Append { memories, atomicity, is_repeated } = append;
+        let Append { memories, atomicity, is_repeated, .. } = append;
         let is_one_statement = memories.len() == 1 || memories.iter().all(|memory| memory.idempotency_key.is_none());
         let transaction = match atomicity {
             // It is all or nothing by itself; but of several keys some may be taken.
@@ -48,7 +46,7 @@ impl Writer for Session {
         Ok(memories.iter().map(of).collect())
     }
 
-    async fn replace(&mut self, before: &Found<Memory, i64>, after: &Memory) -> Result<bool> {
+    async fn replace(&mut self, before: &Found<Memory, i64>, after: &Memory, _: Option<&VersionEntry>) -> Result<bool> {
         let update = self.statement(|on| &on.update_memory);
         let update = update
             .bind(id_to_sql(after.id))
@@ -76,16 +74,16 @@ impl Writer for Session {
         Ok(is_done)
     }
 
-    async fn remove(&mut self, collection: &Collection, found: &[Found<Document, i64>]) -> Result<bool> {
-        let ids: Vec<_> = found.iter().map(|found| found.record.id.as_str()).collect();
-        let writers: Vec<_> = found.iter().map(|found| found.version).collect();
+    async fn remove(&mut self, collection: &Collection, removals: &[Removal<'_, i64>]) -> Result<bool> {
+        let ids: Vec<_> = removals.iter().map(|removal| removal.found.record.id.as_str()).collect();
+        let writers: Vec<_> = removals.iter().map(|removal| removal.found.version).collect();
         let delete = self.statement(|on| &on.delete_documents).bind(collection.as_str()).bind(ids).bind(writers);
-        Ok(self.write(delete).await? == found.len() as u64)
+        Ok(self.write(delete).await? == removals.len() as u64)
     }
 }
 
 impl Session {
-    async fn put_one(&mut self, Put { before, after }: &Put<'_, i64>) -> Result<bool> {
+    async fn put_one(&mut self, Put { before, after, .. }: &Put<'_, i64>) -> Result<bool> {
         let put = match before {
             None => self.statement(|on| &on.insert_document),
             Some(_) => self.statement(|on| &on.update_document),

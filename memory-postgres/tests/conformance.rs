@@ -104,6 +104,10 @@ impl Harness for Postgres {
         self.execute(restore, namespace).await
     }
 
+    fn keeps_history(&self) -> bool {
+        false
+    }
+
     fn can_damage(&self) -> bool {
         true
     }

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use memory_core::engine::{Append, Appended, Atomicity, Found, Put, Writer};
+use memory_core::engine::{Append, Appended, Atomicity, Found, Put, Removal, VersionEntry, Writer};
 use memory_core::{Collection, Document, Documents, Error, Ledger, Memory, MemoryId, Outcome, Result};
 use redis::{Pipeline, Value};
 
@@ -36,7 +36,12 @@ impl Writer for RedisSession {
         Ok(append.outcomes(&owners))
     }
 
-    async fn replace(&mut self, before: &Found<Memory, Version>, after: &Memory) -> Result<bool> {
+    async fn replace(
+        &mut self,
+        before: &Found<Memory, Version>,
+        after: &Memory,
+        _: Option<&VersionEntry>,
+    ) -> Result<bool> {
         let (on, step) = (&self.on, step_of::<Ledger>(after));
         let row = on.keys.row(None, after.id.as_bytes());
         let (new, entry) = (rows::from_memory(after), Stamps::new().of_memory(after));
@@ -54,14 +59,14 @@ impl Writer for RedisSession {
     async fn put(&mut self, puts: &[Put<'_, Version>]) -> Result<bool> {
         let keys = &self.on.keys;
         let (mut changes, mut stamps) = (Vec::with_capacity(puts.len()), Stamps::new());
-        for Put { before, after } in puts {
+        for Put { before, after, .. } in puts {
             let row = keys.row(Some(&after.collection), after.id.as_str());
             let head = before.map_or(&[][..], |before| &before.version);
             let entry = stamps.of_put(before.map(|before| &before.record), after);
             changes.push(RowChange { row, head, new: rows::from_document(after), entry });
         }
         let mut call = Call::change(keys, changes, None);
-        for Put { before, after } in puts {
+        for Put { before, after, .. } in puts {
             // A document that is put again keeps its createdAt, and so its step.
             let (collection, step) = (&after.collection, step_of::<Documents>(after));
             if let Some(before) = before.filter(|before| before.record.space_id != after.space_id) {
@@ -73,18 +78,18 @@ impl Writer for RedisSession {
         Ok(self.run(call).await? == 1)
     }
 
-    async fn remove(&mut self, collection: &Collection, found: &[Found<Document, Version>]) -> Result<bool> {
+    async fn remove(&mut self, collection: &Collection, removals: &[Removal<'_, Version>]) -> Result<bool> {
         let (keys, mut late) = (&self.on.keys, Vec::new());
         let row = |document: &Document| keys.row(Some(collection), document.id.as_str());
         let mut call = Call::new(Lua::Remove, keys)
             .key(keys.collection(collection))
             .key(keys.of(COLLECTIONS))
             .arg(collection.as_str())
-            .arg(found.len().to_string());
+            .arg(removals.len().to_string());
         let clear = |call: &mut Call<'_>, document: &Document| {
             call.displace_document(collection, &step_of::<Documents>(document), &document.space_id);
         };
-        for Found { record, version } in found {
+        for Found { record, version } in removals.iter().map(|removal| removal.found) {
             call = call.key(row(record)).arg(*version);
             call.remove(keys.collection(collection), step_of::<Documents>(record));
             match call.is_full() {
@@ -93,7 +98,7 @@ impl Writer for RedisSession {
             }
         }
         let mut stamps = Stamps::new();
-        for Found { record, .. } in found {
+        for Found { record, .. } in removals.iter().map(|removal| removal.found) {
             call = call.arg(stamps.of_removal(record));
         }
         if self.run(call).await? != 1 {

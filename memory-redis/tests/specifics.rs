@@ -406,7 +406,7 @@ async fn a_program_that_is_too_old_writes_nothing() -> Case {
     let (id, documents) = (provider.store(event("a-b", 1)).await?, provider.documents());
     documents.put(document("notes", "1", "apple")?).await?;
     provider.store(event("a-b", 2)).await?;
-    assert_eq!(server.command(&["GET", "{agent_memory}:writer"])?, migrations::WRITER.to_string());
+    assert_eq!(server.command(&["GET", "{agent_memory}:writer"])?, "5");
     server.command(&["SET", "{agent_memory}:writer", &(migrations::WRITER + 1).to_string()])?;
     let patch = MemoryPatch::new().with_status(Status::Completed);
     let selection = DocumentSelection::ids(Collection::parse("notes")?, [DocumentId::parse("1")?])?;

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use memory_core::engine::Config;
-use memory_core::{Error, ErrorKind, Outcome, Result};
+use memory_core::{Error, ErrorKind, Outcome, Result, Timestamp};
 use migrations::{READ_ONLY, WRITER};
 use rusqlite::{Connection, OpenFlags};
 
@@ -19,7 +19,7 @@ use crate::paths::{self, PathEntry};
 use crate::statements::{self, column, execute, first};
 
 /// How many statements each connection keeps prepared: more than there are.
-const STATEMENTS: usize = 64;
+const STATEMENTS: usize = 80;
 /// After how many steps of its virtual machine SQLite looks whether anybody waits for the answer: some thirty rows, which can be large.
 const STEPS: i32 = 1_000;
 /// How much of the file each connection keeps in memory, in KiB: what a filtered recall of scattered rows looks at.
@@ -61,6 +61,8 @@ pub struct Session {
     pub(crate) bytes: usize,
     /// What goes into the feed at the end of the transaction.
     pub(crate) feed: Feed,
+    /// The time of the memories that the transaction has appended last.
+    pub(crate) stored_at: Option<Timestamp>,
     /// When another program was last found to write.
     rival: Option<Instant>,
     /// Whether the writer waits for the views of those that read; `None` for one that writes.
@@ -81,7 +83,8 @@ impl Session {
     }
 
     pub(crate) fn new(connection: Connection) -> Self {
-        Self { connection, paths: Vec::new(), bytes: 0, feed: Feed::default(), rival: None, log_waits: None }
+        let (paths, feed) = (Vec::new(), Feed::default());
+        Self { connection, paths, bytes: 0, feed, stored_at: None, rival: None, log_waits: None }
     }
 
     /// Begins a transaction with the right to write, so that no later statement can find the database locked. `Timeout` when another
@@ -113,6 +116,7 @@ impl Session {
     fn transact(&mut self, work: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
         self.paths.clear();
         self.feed.clear();
+        self.stored_at = None;
         self.bytes = 0;
         let result = work(self).and_then(|()| self.commit());
         // After some failures SQLite itself has ended the transaction.

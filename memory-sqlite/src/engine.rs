@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 use futures::FutureExt;
-use memory_core::engine::{Access, Config, Engine, FeedPosition, Provider, Steps, Work};
-use memory_core::{Backfill, Durability, Error, ErrorKind, Health, Outcome, Result};
+use memory_core::engine::{Access, Config, Engine, FeedPosition, Provider, Steps, Work, corrupt};
+use memory_core::{Backfill, Durability, Error, ErrorKind, Health, Outcome, Result, Timestamp};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
 
 use crate::config::{Location, SqliteConfig};
@@ -87,6 +87,7 @@ impl Engine for SqliteEngine {
     // A step of a restore is one transaction.
     const RESTORE: (usize, usize) = (10_000, 64 << 20);
     const OWN_THREADS: bool = true;
+    const HISTORY: bool = true;
 
     type Config = SqliteConfig;
     type Session = Session;
@@ -161,6 +162,23 @@ impl Engine for SqliteEngine {
     async fn is_read_only(&self) -> Result<bool> {
         let work: Work<Session, (), _> = |session, ()| Box::pin(ready(session.is_read_only()));
         self.run(Access::ReadLatest, self.until(), Arc::new(()), work).await
+    }
+
+    async fn history_since(&self, proposed: Timestamp) -> Result<Timestamp> {
+        let read: Work<Session, Timestamp, Option<i64>> = |session, _| {
+            Box::pin(ready(first(&session.connection, statements::HISTORY_SINCE, [], |row| column(row, 0))))
+        };
+        let keep: Work<Session, Timestamp, Option<i64>> = |session, proposed| {
+            let parameters = [proposed.as_millis()];
+            let kept = first(&session.connection, statements::KEEP_HISTORY_SINCE, parameters, |row| column(row, 0));
+            Box::pin(ready(kept))
+        };
+        let (until, argument) = (self.until(), Arc::new(proposed));
+        let kept = match self.run(Access::Read, until, Arc::clone(&argument), read).await? {
+            None => self.run(Access::Write, until, argument, keep).await?,
+            kept => kept,
+        };
+        kept.map_or(Ok(proposed), |millis| Timestamp::from_millis(millis).map_err(corrupt))
     }
 
     async fn close(&self) -> Result<()> {

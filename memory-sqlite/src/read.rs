@@ -6,10 +6,12 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use memory_core::engine::{
-    self, DocumentsFound, FeedEnd, FeedPage, FeedPosition, Mark, MemoriesFound, Place, Reader, Source, Visit, Walk,
+    self, DocumentsFound, FeedEnd, FeedPage, FeedPosition, HistoryRow, Mark, MemoriesFound, Place, Reader, Source,
+    Visit, Walk, corrupt,
 };
 use memory_core::{
-    Collection, DocumentId, Documents, Error, Ledger, MemoryId, Order, Result, Selects, Status, Timestamp, Verdict,
+    Collection, DocumentId, Documents, Error, Ledger, MemoryId, Order, RecordId, Result, Selects, Status, Timestamp,
+    Verdict,
 };
 use rusqlite::types::{ToSqlOutput, Value, ValueRef};
 use rusqlite::{Connection, Params, Row, Rows, params};
@@ -17,6 +19,7 @@ use rusqlite::{Connection, Params, Row, Rows, params};
 use crate::connection::Session;
 use crate::error::native;
 use crate::feed;
+use crate::history;
 use crate::paths;
 use crate::slots::{Slots, Windows};
 use crate::statements::{self, InOrder, SLOT_BITS, Stored, column, first, prepare};
@@ -114,6 +117,16 @@ impl Reader for Session {
             collections.push(Collection::parse(statements::text(row, 0)?)?);
         }
         Ok(collections)
+    }
+
+    async fn history(&mut self, of: &RecordId, below: u64, most: usize) -> Result<Vec<HistoryRow>> {
+        history::rows(&self.connection, of, below, most)
+    }
+
+    async fn stored_at(&mut self, id: MemoryId) -> Result<Option<Timestamp>> {
+        let key = [id.as_bytes().as_slice()];
+        let millis = first(&self.connection, statements::STORED_AT, key, |row| column::<i64>(row, 0))?;
+        millis.map(Timestamp::from_millis).transpose().map_err(corrupt)
     }
 
     async fn newest_change(&mut self) -> Result<FeedEnd> {

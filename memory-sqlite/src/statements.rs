@@ -180,6 +180,21 @@ pub(crate) const CHANGED_MEMORIES: &str =
 pub(crate) const DROP_CHANGES: &str = "
     DELETE FROM changes WHERE seq <= (SELECT max(seq) FROM changes) - ?1 AND seq < (SELECT min(seq) FROM changes) + ?2";
 
+pub(crate) const INSERT_STORES: &str = "INSERT INTO stores (first_memory, at) VALUES (?1, ?2)";
+pub(crate) const STORED_AT: &str = "
+    SELECT at FROM stores WHERE first_memory <= (SELECT seq FROM memories WHERE id = ?1)
+    ORDER BY first_memory DESC LIMIT 1";
+pub(crate) const INSERT_HISTORY: &str = "
+    INSERT INTO history (record, revision, at, actor, is_removal, before) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+pub(crate) const HISTORY: &str = "
+    SELECT seq, revision, at, actor, is_removal, before FROM history WHERE record = ?1 AND seq < ?2
+    ORDER BY seq DESC LIMIT ?3";
+pub(crate) const HISTORY_SINCE: &str = "SELECT CAST(value AS INTEGER) FROM agreements WHERE name = 'history_since'";
+/// The update changes nothing, so that the row is returned.
+pub(crate) const KEEP_HISTORY_SINCE: &str = "
+    INSERT INTO agreements (name, value) VALUES ('history_since', ?1)
+    ON CONFLICT (name) DO UPDATE SET value = value RETURNING CAST(value AS INTEGER)";
+
 pub(crate) const SCHEMA_VERSION: &str = "SELECT max(version) FROM schema_migrations";
 
 /// A statement from the connection's cache.
@@ -302,7 +317,7 @@ pub(crate) fn bytes<'r>(row: &'r Row<'_>, index: usize) -> Result<&'r [u8]> {
     }
 }
 
-fn optional_text<'r>(row: &'r Row<'_>, index: usize) -> Result<Option<&'r str>> {
+pub(crate) fn optional_text<'r>(row: &'r Row<'_>, index: usize) -> Result<Option<&'r str>> {
     match row.get_ref(index).map_err(native)? {
         ValueRef::Null => Ok(None),
         ValueRef::Text(bytes) => {

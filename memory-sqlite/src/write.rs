@@ -1,11 +1,12 @@
 //! What a session writes. All steps of a call are in one transaction, which the writer's thread begins and commits.
 
-use memory_core::engine::{Append, Appended, Atomicity, Found, Put, Writer};
-use memory_core::{Collection, Context, Document, IdempotencyKey, Memory, MemoryId, Result, Timestamp};
+use memory_core::engine::{Append, Appended, Atomicity, Found, Put, Removal, VersionEntry, Writer};
+use memory_core::{Collection, Context, Document, IdempotencyKey, Memory, MemoryId, RecordId, Result, Timestamp};
 use rusqlite::types::{ToSqlOutput, Value};
 use rusqlite::{Row, params, params_from_iter};
 
 use crate::connection::Session;
+use crate::history;
 use crate::paths::{self, PathEntry};
 use crate::statements::{self, SLOT_BITS, column, execute, first};
 
@@ -25,11 +26,16 @@ impl Writer for Session {
         let mut fresh: Vec<_> = fresh.map(|(memory, _)| *memory).collect();
         // In the order of time, in which rows of one millisecond get slots of their own.
         fresh.sort_unstable_by_key(|memory| (memory.created_at, memory.id));
-        fresh.into_iter().try_for_each(|memory| self.insert(memory))?;
+        fresh.into_iter().try_for_each(|memory| self.insert(memory, append.at))?;
         Ok(appended)
     }
 
-    async fn replace(&mut self, before: &Found<Memory, i64>, after: &Memory) -> Result<bool> {
+    async fn replace(
+        &mut self,
+        before: &Found<Memory, i64>,
+        after: &Memory,
+        entry: Option<&VersionEntry>,
+    ) -> Result<bool> {
         let parameters = params![
             before.version,
             after.id.as_bytes().as_slice(),
@@ -45,6 +51,7 @@ impl Writer for Session {
         }
         self.bytes += after.size();
         self.feed.note_memory(before.version);
+        self.keep(&after.id.into(), entry)?;
         Ok(true)
     }
 
@@ -66,24 +73,25 @@ impl Writer for Session {
         Ok(true)
     }
 
-    async fn remove(&mut self, _: &Collection, found: &[Found<Document, i64>]) -> Result<bool> {
-        for document in found {
-            let parameters = params_from_iter(found_values(document));
+    async fn remove(&mut self, collection: &Collection, removals: &[Removal<'_, i64>]) -> Result<bool> {
+        for Removal { found, .. } in removals {
+            let parameters = params_from_iter(found_values(found));
             if first(&self.connection, statements::DOCUMENT_IS_UNCHANGED, parameters, |_| Ok(()))?.is_none() {
                 return Ok(false);
             }
         }
-        for document in found {
-            self.bytes += document.record.size();
-            execute(&self.connection, statements::DELETE_DOCUMENT, [document.version])?;
-            self.feed.note_removal(&document.record);
+        for Removal { found, end } in removals {
+            self.bytes += found.record.size();
+            execute(&self.connection, statements::DELETE_DOCUMENT, [found.version])?;
+            self.feed.note_removal(&found.record);
+            self.keep(&(collection.clone(), found.record.id.clone()).into(), end.as_ref())?;
         }
         Ok(true)
     }
 }
 
 impl Session {
-    fn put_one(&mut self, Put { before, after }: &Put<'_, i64>) -> Result<bool> {
+    fn put_one(&mut self, Put { before, after, entry }: &Put<'_, i64>) -> Result<bool> {
         self.bytes += after.size();
         let is_put = match before {
             None => execute(&self.connection, statements::INSERT_DOCUMENT, params_from_iter(values_of(after)))?,
@@ -95,8 +103,16 @@ impl Session {
         } == 1;
         if is_put {
             self.feed.note_put(before.map(|before| &before.record), after);
+            self.keep(&(after.collection.clone(), after.id.clone()).into(), entry.as_ref())?;
         }
         Ok(is_put)
+    }
+
+    /// Keeps an entry of a record's history.
+    fn keep(&mut self, of: &RecordId, entry: Option<&VersionEntry>) -> Result<()> {
+        let Some(entry) = entry else { return Ok(()) };
+        self.bytes += entry.before.len();
+        history::insert(&self.connection, of, entry)
     }
 
     /// The memory that has the id of a new one, or else its key.
@@ -111,7 +127,7 @@ impl Session {
         first(&self.connection, statements::MEMORY_BY_KEY, [key.as_str()], read)
     }
 
-    fn insert(&mut self, memory: &Memory) -> Result<()> {
+    fn insert(&mut self, memory: &Memory, at: Option<Timestamp>) -> Result<()> {
         self.bytes += memory.size();
         let (slot, is_shared) = self.slot_for(memory)?;
         let parameters = params![
@@ -127,7 +143,12 @@ impl Session {
             memory.idempotency_key.as_ref().map(IdempotencyKey::as_str),
         ];
         execute(&self.connection, statements::INSERT_MEMORY, parameters)?;
-        self.feed.note_memory(self.connection.last_insert_rowid());
+        let seq = self.connection.last_insert_rowid();
+        self.feed.note_memory(seq);
+        if let Some(at) = at.filter(|at| self.stored_at != Some(*at)) {
+            execute(&self.connection, statements::INSERT_STORES, [seq, at.as_millis()])?;
+            self.stored_at = Some(at);
+        }
         self.paths.push(PathEntry { slot, tokens: paths::tokens_of(memory), is_shared });
         Ok(())
     }

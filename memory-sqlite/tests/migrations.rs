@@ -1,10 +1,12 @@
 //! A schema that changes beside running programs: who may write, and what a backfill leaves to be done.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use memory_core::{
-    Blocks, Collection, Content, DocumentId, DocumentQuery, DocumentSelection, DocumentWrite, ErrorKind, MemoryId,
-    MemoryPatch, MemoryProvider, MemoryQuery, NewMemory, Order, Outcome, SpaceId, Timestamp, Trigger,
+    Blocks, Collection, Content, DocumentId, DocumentQuery, DocumentSelection, DocumentWrite, ErrorKind, History,
+    ManualClock, MemoryId, MemoryPatch, MemoryProvider, MemoryQuery, NewMemory, Order, Outcome, Record, SpaceId,
+    Status, Timestamp, Trigger,
 };
 use memory_sqlite::{SqliteConfig, SqliteMemory};
 use migrations::PATHS;
@@ -21,9 +23,9 @@ async fn programs_of_older_versions_are_refused_each_write_and_read() {
     // What begins each transaction of version 1 that writes.
     let error = old.prepare("SELECT 1 FROM settings WHERE name = 'ledger_text'").expect_err("refused").to_string();
     assert!(error.contains("no such table: settings"), "{error}");
-    // One of version 2 compares what it finds with its own version, which is 4 at most.
+    // One of version 2 compares what it finds with its own version, which is 5 at most.
     let least = "SELECT CAST(value AS INTEGER) FROM agreements WHERE name = 'writer'";
-    assert_eq!(old.query_row(least, [], |row| row.get(0)), Ok(5));
+    assert_eq!(old.query_row(least, [], |row| row.get(0)), Ok(6));
     let read = "SELECT (SELECT count(*) FROM memories) + (SELECT count(*) FROM documents)";
     assert_eq!(old.query_row(read, [], |row| row.get::<_, i64>(0)).expect("a count"), 2);
     assert_eq!(provider.get(id).await.expect("a memory").map(|memory| memory.revision.get()), Some(1));
@@ -34,7 +36,7 @@ async fn below_the_minimum_writer_version_a_program_still_reads() {
     let folder = TempDir::new().expect("a temporary folder");
     let (provider, id) = filled(&folder).await;
     let newer = Connection::open(folder.path().join("memory.db")).expect("the file");
-    newer.execute_batch("UPDATE agreements SET value = '6' WHERE name = 'writer'").expect("a later step");
+    newer.execute_batch("UPDATE agreements SET value = '7' WHERE name = 'writer'").expect("a later step");
     let one = DocumentSelection::ids(notes(), [document_id()]).expect("a selection");
     let errors = [
         provider.store(event(2)).await.expect_err("a store"),
@@ -104,7 +106,10 @@ async fn a_ledger_of_version_2_goes_on_whatever_words_were_indexed() {
         let path = folder.path().join("memory.db");
         drop(older::ledger(&path, 60, indexed));
         let begun = memory_sqlite::migrate(&SqliteConfig::new(&path)).await.expect("the step");
-        assert_eq!((begun.before, begun.applied, begun.now), (2, vec![(3, "no_words"), (4, "feed")], 4));
+        assert_eq!(
+            (begun.before, begun.applied, begun.now),
+            (2, vec![(3, "no_words"), (4, "feed"), (5, "history")], 5)
+        );
         let provider = open(SqliteConfig::new(&path)).await;
         assert_eq!(provider.backfill().await.expect("a state"), None, "so little goes at once");
         let query = MemoryQuery::builder().under("a").text("event1 event30 event60").order(Order::OldestFirst);
@@ -116,6 +121,34 @@ async fn a_ledger_of_version_2_goes_on_whatever_words_were_indexed() {
         check_integrity(&path);
         check_wordless(&folder).await;
     }
+}
+
+/// What was there before the history has no time in it, and is there from its beginning on.
+#[tokio::test]
+async fn the_history_of_an_older_ledger_begins_when_it_is_opened() {
+    let folder = TempDir::new().expect("a temporary folder");
+    let path = folder.path().join("memory.db");
+    drop(older::ledger(&path, 10, None));
+    let mut config = SqliteConfig::new(&path);
+    let clock = Arc::new(ManualClock::new(time(1_000)));
+    config.clock = Arc::<ManualClock>::clone(&clock);
+    let provider = open(config.clone()).await;
+    let everything = MemoryQuery::builder().all().build().expect("a query");
+    let memory = provider.query(&everything).await.expect("a page").memories.remove(0);
+    clock.set(time(2_000));
+    provider.update(memory.id, MemoryPatch::new().with_status(Status::Failed)).await.expect("an update");
+    clock.set(time(3_000));
+    // Another program does not begin it anew.
+    let provider = open(config).await;
+    let versions = provider.history(&History::of(memory.id)).await.expect("a history").versions;
+    let times: Vec<_> = versions.iter().map(|version| (version.revision.get(), version.committed_at)).collect();
+    assert_eq!(times, [(2, Some(time(2_000))), (1, None)]);
+    let then = async |millis| provider.get_as_of(&memory.id.into(), time(millis)).await;
+    assert_eq!(then(1_000).await.expect("a memory"), Some(Record::Memory(memory.clone())));
+    assert_eq!(then(999).await.expect_err("before the history").kind(), ErrorKind::InvalidInput);
+    let note = DocumentId::parse("00001").expect("valid");
+    let versions = provider.history(&History::of((notes(), note))).await.expect("a history").versions;
+    assert_eq!(versions.iter().map(|version| version.committed_at).collect::<Vec<_>>(), [None]);
 }
 
 #[tokio::test]
@@ -222,6 +255,10 @@ async fn open(config: SqliteConfig) -> SqliteMemory {
     let provider = SqliteMemory::open(config).expect("valid");
     provider.init().await.expect("opens");
     provider
+}
+
+fn time(millis: i64) -> Timestamp {
+    Timestamp::from_millis(millis).expect("valid")
 }
 
 fn event(number: i64) -> NewMemory {

@@ -31,6 +31,9 @@ mod error;
 #[path = "../src/feed.rs"]
 mod feed;
 #[allow(dead_code)]
+#[path = "../src/history.rs"]
+mod history;
+#[allow(dead_code)]
 #[path = "../src/paths.rs"]
 mod paths;
 #[path = "../src/read.rs"]

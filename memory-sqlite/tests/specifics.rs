@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use conformance::workload::{self, Ledger, RowOrder};
 use futures::future::join_all;
-use memory_core::engine::{Access, Engine, Put, Reader, Writer};
+use memory_core::engine::{Access, Engine, Put, Reader, Removal, Writer};
 use memory_core::{
     Collection, Content, DEFAULT_DEADLINE, Document, DocumentId, DocumentQuery, DocumentSelection, DocumentWrite,
     Durability, ErrorKind, IdempotencyKey, InMemory, Memory, MemoryId, MemoryPatch, MemoryProvider, MemoryQuery,
@@ -38,15 +38,15 @@ async fn a_document_that_was_removed_and_put_again_is_another_version() {
     let work = engine.run(Access::Write, until, given, |session, (first, second, other)| {
         Box::pin(async move {
             let (collection, ids) = (&first.collection, std::slice::from_ref(&first.id));
-            let new = |after| Put { before: None, after };
+            let new = |after| Put { before: None, after, entry: None };
             session.put(&[new(first)]).await?;
             let old: Vec<_> = session.documents(collection, ids).await?.into_iter().collect::<Result<_, _>>()?;
-            session.remove(collection, &old).await?;
+            session.remove(collection, &[Removal { found: &old[0], end: None }]).await?;
             session.put(&[new(second)]).await?;
-            let again = || Put { before: Some(&old[0]), after: first };
+            let again = || Put { before: Some(&old[0]), after: first, entry: None };
             let alone = session.put(&[again()]).await?;
             let among = session.put(&[new(other), again()]).await?;
-            let done = [alone, among, session.remove(collection, &old).await?];
+            let done = [alone, among, session.remove(collection, &[Removal { found: &old[0], end: None }]).await?];
             assert!(session.documents(collection, std::slice::from_ref(&other.id)).await?.is_empty(), "half of a step");
             let new = session.documents(collection, ids).await?.remove(0)?;
             Ok((done, old[0].version == new.version, new.record))
@@ -128,13 +128,13 @@ async fn health_tells_files_from_memory() {
     let folder = TempDir::new().expect("a temporary folder");
     let file = open(folder.path().join("memory.db")).await;
     let health = file.check_health().await.expect("health");
-    assert_eq!((health.engine, health.schema_version), ("sqlite", 4));
+    assert_eq!((health.engine, health.schema_version), ("sqlite", 5));
     assert_eq!(health.server_version, rusqlite::version());
     assert_eq!(health.durability, Durability::Durable);
 
     let memory = open(SqliteConfig::in_memory()).await;
     let health = memory.check_health().await.expect("health");
-    assert_eq!(health.schema_version, 4);
+    assert_eq!(health.schema_version, 5);
     assert!(matches!(health.durability, Durability::AtRisk { bound: None, .. }), "{:?}", health.durability);
 }
 

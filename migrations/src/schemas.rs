@@ -3,7 +3,7 @@
 use crate::Step;
 
 /// The version of a program that writes: what a step compares with the lowest that may.
-pub const WRITER: u32 = 5;
+pub const WRITER: u32 = 6;
 /// What is added to the lowest version that may write while nobody may, on engines that keep it as a number: more than any version. A
 /// program that does not know of this is refused as one that is too old.
 pub const READ_ONLY: u32 = 1_000_000_000;
@@ -14,6 +14,8 @@ pub const NO_WORDS: &str = "no_words";
 
 /// The name of the step that brings the feed, on every engine.
 pub const FEED: &str = "feed";
+/// The name of the step that brings the history.
+pub const HISTORY: &str = "history";
 
 /// The steps of the SQLite schema, in ascending order.
 pub fn sqlite() -> &'static [Step] {
@@ -25,6 +27,7 @@ pub fn sqlite() -> &'static [Step] {
             Step::retired(2, "words", include_str!("../sqlite/0002_words.sql")),
             Step::backfill(3, NO_WORDS, include_str!("../sqlite/0003_no_words.sql")),
             Step::quick(4, FEED, include_str!("../sqlite/0004_feed.sql")),
+            Step::quick(5, HISTORY, include_str!("../sqlite/0005_history.sql")),
         ]
     }
 }

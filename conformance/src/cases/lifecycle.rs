@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use futures::future::{join_all, try_join_all};
 use memory_core::{
-    DocumentQuery, DocumentSelection, Durability, ErrorKind, MemoryId, MemoryPatch, MemoryProvider, MemoryQuery,
-    Outcome, Status, Watch, Watched,
+    DocumentQuery, DocumentSelection, Durability, ErrorKind, History, MemoryId, MemoryPatch, MemoryProvider,
+    MemoryQuery, Outcome, Status, Watch, Watched,
 };
 
 use crate::case::{CaseResult, Stage, chapter};
@@ -397,6 +397,8 @@ async fn assert_all_closed(provider: &dyn MemoryProvider, id: MemoryId) {
         ("get", kind(provider.get(id).await)),
         ("query", kind(provider.query(&query(|query| query.all())).await)),
         ("watch", kind(provider.watch(&watch).await)),
+        ("history", kind(provider.history(&History::of(id)).await)),
+        ("get_as_of", kind(provider.get_as_of(&id.into(), at(1_000_000)).await)),
         ("query with limit 0", kind(provider.query(&query(|query| query.all().limit(0))).await)),
         ("restore", kind(provider.restore(vec![memory.into_memory(MemoryId::from_bytes([1; 16]))]).await)),
         ("restore of nothing", kind(provider.restore(Vec::new()).await)),

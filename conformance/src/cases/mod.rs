@@ -4,6 +4,7 @@ mod documents;
 #[cfg(feature = "faults")]
 mod faults;
 mod filters;
+mod history;
 mod lifecycle;
 mod listing;
 mod plugin;
@@ -31,6 +32,7 @@ pub fn all() -> Vec<Case> {
         text::cases(),
         recall::cases(),
         watch::cases(),
+        history::cases(),
         #[cfg(feature = "faults")]
         faults::cases(),
         crate::model::cases(),

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use libtest_mimic::Arguments;
 use memory_core::{
     Document, DocumentSelection, DocumentStore, Expect, Memory, MemoryPatch, MemoryProvider, NewMemory, Result, Status,
+    Timestamp,
 };
 
 use crate::case::CaseResult;
@@ -22,6 +23,9 @@ use compare::compare;
 
 /// What every ledger of version 1 holds, as an export.
 const RECORDS: &str = include_str!("../../ledgers/v1/records.jsonl");
+
+/// The histories of the model are not compared here.
+const NO_TIME: Timestamp = Timestamp::MIN;
 
 /// Runs a test on the ledgers of version 1 that an engine has left, one without and one with an index of the words of its memories, as
 /// `main` of a test with `harness = false`. The test lays the ledger in a fresh place, and calls [`check`].
@@ -37,8 +41,8 @@ pub fn run(engine: &str, ledgers: [&'static str; 2], test: fn(&'static str) -> C
 pub async fn check(open: impl AsyncFn() -> Result<Arc<dyn MemoryProvider>>) -> CaseResult {
     let (memories, documents) = records()?;
     let mut model = Naive::default();
-    model.restore(memories);
-    model.restore_documents(documents.clone());
+    model.restore(memories, NO_TIME);
+    model.restore_documents(documents.clone(), NO_TIME);
     let provider = open().await?;
     provider.init().await?;
     check_open(&*provider, &mut model, &documents).await?;
@@ -94,13 +98,13 @@ async fn write(provider: &dyn MemoryProvider, model: &mut Naive) -> CaseResult {
     });
     let batch: Vec<_> = beside.collect();
     let ids = provider.store_many(batch.clone()).await?;
-    let due = model.store_many(batch, &ids);
+    let due = model.store_many(batch, &ids, NO_TIME);
     assert_eq!(due, Ok(ids.into_iter().map(Some).collect()));
 
     let below = space("discord-42/general:thread-9/new");
     let new = NewMemory::new(below, trigger(r#""a newcomer""#), at(1_800_000_000_000)).with_idempotency_key(key("new"));
     let id = provider.store(new.clone()).await?;
-    assert_eq!(model.store_many(vec![new], &[id]), Ok(vec![Some(id)]));
+    assert_eq!(model.store_many(vec![new], &[id], NO_TIME), Ok(vec![Some(id)]));
 
     let patches = [
         MemoryPatch::new().with_status(Status::Running),
@@ -136,7 +140,7 @@ async fn write_documents(documents: &dyn DocumentStore, model: &mut Naive, old: 
     for document in old.iter().skip(1).step_by(6) {
         let (name, ids) = (&document.collection, [document.id.clone()]);
         let removed = documents.remove(&DocumentSelection::ids(name.clone(), ids.clone())?, 1).await?;
-        assert_eq!(model.remove(name, &ids, &Ask::everything(1), 1), Ok(removed));
+        assert_eq!(model.remove(name, &ids, &Ask::everything(1), 1, NO_TIME), Ok(removed));
     }
     Ok(())
 }

@@ -11,7 +11,7 @@ use proptest::prelude::{BoxedStrategy, Just, Strategy, any as arbitrary, prop_on
 use proptest::sample::select;
 
 use super::condition::{Condition, condition};
-use crate::fixture::{at, collection, context, metadata, new_document, new_memory, trigger};
+use crate::fixture::{actor, at, collection, context, metadata, new_document, new_memory, trigger};
 
 /// A call, and which of the open handles it goes to, counted round and round.
 #[derive(Debug, Clone)]
@@ -45,8 +45,17 @@ pub(crate) enum Op {
     Collections,
     Watch(Watching),
     WatchOn { slot: usize },
+    History { whose: Whose, limit: usize, with_removed: bool },
+    AsOf { whose: Whose },
     SetClock(i64),
     Reopen,
+}
+
+/// Whose versions are asked for.
+#[derive(Debug, Clone)]
+pub(crate) enum Whose {
+    Memory { slot: usize },
+    Document { collection: &'static str, slot: usize },
 }
 
 /// A memory to store.
@@ -76,6 +85,7 @@ pub(crate) struct Patch {
     metadata: Option<(Mode, &'static str)>,
     status: Option<Status>,
     if_revision: Option<u64>,
+    actor: Option<&'static str>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -160,6 +170,7 @@ pub(crate) struct Write {
     pub(crate) created_at: i64,
     pub(crate) metadata: &'static str,
     pub(crate) expect: Expect,
+    pub(crate) actor: Option<&'static str>,
 }
 
 impl Op {
@@ -196,6 +207,7 @@ impl Patch {
             Some((Mode::Merge, text)) => patch.merge_metadata(metadata(text)),
         };
         patch.status = self.status;
+        patch.actor = self.actor.map(actor);
         patch.if_revision = self.if_revision.map(|number| Revision::new(number).expect("a valid revision"));
         patch
     }
@@ -292,10 +304,14 @@ impl Write {
             write.id = None;
         }
         write.created_at = at(self.created_at);
+        write.actor = self.actor.map(actor);
         write.with_metadata(metadata(self.metadata)).expect(self.expect)
     }
 }
 
+/// What the clock shows, which may go back. It begins at the third. These are the times as of which records are asked for, too.
+pub(crate) const CLOCK: &[i64] = &[-1, 0, 1_000_000, 1_000_001, 1_000_500, 2_000_000, 2_000_000];
+const ACTORS: &[&str] = &["ana", "run 7"];
 const TIMES: &[i64] = &[-1, 0, 1, 5_000];
 const TRIGGERS: &[&str] = &[r#"{"text":"red apple"}"#, r#""blue""#, r#""red blue""#, r#"[1.50,{"red":null}]"#];
 const CONTEXTS: &[&str] = &["null", r#""""#, r#"["Red","pear"]"#, r#"{"b":1E2,"a":"caf\u00e9"}"#, r#"{"k":["a","b"]}"#];
@@ -372,9 +388,23 @@ fn op() -> impl Strategy<Value = Op> {
         1 => Just(Op::Collections),
         3 => watching().prop_map(Op::Watch),
         6 => slot().prop_map(|slot| Op::WatchOn { slot }),
-        1 => select(TIMES).prop_map(Op::SetClock),
+        3 => (whose(), prop_oneof![1..4_usize, Just(MAX_LIMIT)], arbitrary::<bool>())
+            .prop_map(|(whose, limit, with_removed)| Op::History { whose, limit, with_removed }),
+        3 => whose().prop_map(|whose| Op::AsOf { whose }),
+        4 => select(CLOCK).prop_map(Op::SetClock),
         1 => Just(Op::Reopen),
     ]
+}
+
+fn whose() -> impl Strategy<Value = Whose> {
+    prop_oneof![
+        slot().prop_map(|slot| Whose::Memory { slot }),
+        (select(COLLECTIONS), slot()).prop_map(|(collection, slot)| Whose::Document { collection, slot }),
+    ]
+}
+
+fn who() -> impl Strategy<Value = Option<&'static str>> {
+    option::of(select(ACTORS))
 }
 
 fn watching() -> impl Strategy<Value = Watching> {
@@ -421,8 +451,9 @@ fn patch() -> impl Strategy<Value = Patch> {
     ];
     let context = option::weighted(0.4, option::of(select(CONTEXTS)));
     let if_revision = option::weighted(0.4, 1..4_u64);
-    (context, option::weighted(0.4, metadata), option::weighted(0.3, status()), if_revision)
-        .prop_map(|(context, metadata, status, if_revision)| Patch { context, metadata, status, if_revision })
+    (context, option::weighted(0.4, metadata), option::weighted(0.3, status()), if_revision, who()).prop_map(
+        |(context, metadata, status, if_revision, actor)| Patch { context, metadata, status, if_revision, actor },
+    )
 }
 
 fn question() -> impl Strategy<Value = Question> {
@@ -435,7 +466,7 @@ fn ask() -> impl Strategy<Value = Ask> {
     let limit = prop_oneof![3 => 1..4_usize, 1 => 10..100_usize, 1 => Just(0), 4 => Just(MAX_LIMIT)];
     let order = select(&[Order::NewestFirst, Order::OldestFirst][..]);
     let filter = option::weighted(0.35, condition());
-    let text = option::weighted(0.15, select(TEXTS).prop_map(str::to_owned));
+    let text = option::weighted(0.2, select(TEXTS).prop_map(str::to_owned));
     let offset = prop_oneof![8 => Just(0), 1 => 1..5_usize, 1 => 5..200_usize];
     (vec(selector(), 0..3), option::weighted(0.2, selector()), filter, text, order, limit, offset).prop_map(
         |(spaces, within, filter, text, order, limit, offset)| Ask {
@@ -467,8 +498,8 @@ fn write() -> impl Strategy<Value = Write> {
         2 => (1..4_u64).prop_map(|number| Expect::Revision(Revision::new(number).expect("a valid revision"))),
     ];
     let id = option::weighted(0.8, select(DOCUMENT_IDS));
-    (select(COLLECTIONS), id, space(), select(CONTENTS), select(TIMES), select(METADATA), expect).prop_map(
-        |(collection, id, space, content, created_at, metadata, expect)| Write {
+    (select(COLLECTIONS), id, space(), select(CONTENTS), select(TIMES), select(METADATA), expect, who()).prop_map(
+        |(collection, id, space, content, created_at, metadata, expect, actor)| Write {
             collection,
             id,
             space,
@@ -476,6 +507,7 @@ fn write() -> impl Strategy<Value = Write> {
             created_at,
             metadata,
             expect,
+            actor,
         },
     )
 }

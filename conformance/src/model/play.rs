@@ -7,12 +7,14 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use memory_core::{
     BOUNDARIES, ChangeKind, Clock as _, Count, Cursor, Document, DocumentId, DocumentQuery, DocumentSelection,
-    DocumentStore, Error, Expect, Memory, MemoryId, MemoryProvider, Outcome, Result, Revision, SpaceLevel,
-    SpaceQueryBuilder, Status, Timestamp, WatchFrom,
+    DocumentStore, Error, ErrorKind, Expect, History, HistoryPage, Memory, MemoryId, MemoryProvider, Outcome, Record,
+    RecordId, Result, Revision, SpaceLevel, SpaceQueryBuilder, Status, Timestamp, Version, WatchFrom,
 };
 
-use super::naive::{Answer, Naive, json};
-use super::op::{Ask, Begins, Call, DOCUMENT_IDS, Item, Op, Patch, Question, Restored, Tree, Watching, Write};
+use super::naive::{Answer, Naive, Was, json};
+use super::op::{
+    Ask, Begins, CLOCK, Call, DOCUMENT_IDS, Item, Op, Patch, Question, Restored, Tree, Watching, Whose, Write,
+};
 use super::replica::Replica;
 use super::sequence::Sequence;
 use crate::case::{Settings, Stage};
@@ -44,13 +46,13 @@ pub(crate) async fn play(harness: &Arc<dyn Harness>, settings: Settings, sequenc
 }
 
 async fn play_on(stage: Stage, sequence: Sequence) -> Step {
-    let mut handles = Vec::new();
+    let (mut handles, since) = (Vec::new(), stage.namespace().clock.now().as_millis());
     for _ in 0..sequence.handles {
         handles.push(opened(&stage).await?);
     }
     let document_ids = DOCUMENT_IDS.iter().map(|id| document_id(id)).collect();
     let (model, watches) = (Naive::default(), Vec::new());
-    let mut sides = Sides { stage, handles, model, document_ids, watches };
+    let mut sides = Sides { stage, handles, model, document_ids, watches, since };
     for (number, call) in sequence.calls.iter().enumerate() {
         sides.step(call).await.map_err(|difference| format!("call {number}: {difference}"))?;
         sides.model.remember_places();
@@ -71,6 +73,8 @@ struct Sides {
     /// Those that calls choose from, also when nothing is there under them.
     document_ids: Vec<DocumentId>,
     watches: Vec<Begun>,
+    /// When the history began.
+    since: i64,
 }
 
 /// A watch that goes on from its token, and what it has told so far.
@@ -138,7 +142,7 @@ impl Sides {
                     documents.extend_from_within(..);
                 }
                 let engine = self.documents(handle).restore(documents.clone()).await;
-                same("documents.restore", engine, Ok(self.model.restore_documents(documents)))
+                same("documents.restore", engine, Ok(self.model.restore_documents(documents, self.now())))
             }
             Op::Spaces(tree) => self.spaces(handle, tree).await,
             Op::Collections => {
@@ -147,6 +151,14 @@ impl Sides {
             Op::Watch(watching) => self.watch(handle, watching).await,
             Op::WatchOn { slot } => match slot.checked_rem(self.watches.len()) {
                 Some(place) => self.watch_on(handle, place).await,
+                None => Ok(()),
+            },
+            Op::History { whose, limit, with_removed } => match self.record_id(whose) {
+                Some(id) => self.history(handle, &id, *limit, *with_removed).await,
+                None => Ok(()),
+            },
+            Op::AsOf { whose } => match self.record_id(whose) {
+                Some(id) => self.as_of(handle, &id).await,
                 None => Ok(()),
             },
             Op::SetClock(millis) => {
@@ -170,7 +182,7 @@ impl Sides {
     /// The model takes the ids that the engine made, so that both have the same order.
     fn same_ids(&mut self, call: &str, engine: Result<Vec<MemoryId>>, items: &[Item]) -> Step {
         let made = engine.as_deref().unwrap_or_default();
-        let model = self.model.store_many(items.iter().map(Item::to_memory).collect(), made);
+        let model = self.model.store_many(items.iter().map(Item::to_memory).collect(), made, self.now());
         same(call, engine.map(|ids| ids.into_iter().map(Some).collect()), model)
     }
 
@@ -270,7 +282,7 @@ impl Sides {
             memories.extend_from_within(..);
         }
         let engine = self.engine(handle).restore(memories.clone()).await;
-        same("restore", engine, Ok(self.model.restore(memories)))
+        same("restore", engine, Ok(self.model.restore(memories, self.now())))
     }
 
     async fn put(&mut self, handle: usize, write: &Write) -> Step {
@@ -309,7 +321,44 @@ impl Sides {
             Ok(selection) => self.documents(handle).remove(&selection, max).await,
             Err(error) => Err(error),
         };
-        same("documents.remove", engine, self.model.remove(&name, &ids, ask, max))
+        same("documents.remove", engine, self.model.remove(&name, &ids, ask, max, self.now()))
+    }
+
+    /// Compares the versions of a record, page after page, each asked for by the next handle.
+    async fn history(&self, handle: usize, id: &RecordId, limit: usize, with_removed: bool) -> Step {
+        let expected = match self.stage.harness().keeps_history() {
+            true => Ok(self.model.history(id, with_removed)),
+            false => Err(ErrorKind::Unsupported),
+        };
+        let history = History::of(id.clone()).limit(limit).map_err(|error| format!("history: {error:?}"))?;
+        let history = if with_removed { history.with_removed() } else { history };
+        let (mut found, mut page) = (Vec::new(), self.engine(handle).history(&history).await);
+        for number in 1.. {
+            let HistoryPage { versions, next } = match page {
+                Ok(page) => page,
+                Err(error) => return same("history", Err::<Vec<Was>, _>(error), expected),
+            };
+            if versions.len() > limit {
+                return Err(format!("history: a page over its limit of {limit}"));
+            }
+            found.extend(versions.iter().map(was));
+            let Some(next) = next else { break };
+            page = self.engine(handle + number).history(&history.clone().cursor(&next)).await;
+        }
+        same("history", Ok(found), expected)
+    }
+
+    /// Compares a record as of each time that the clock may have shown.
+    async fn as_of(&self, handle: usize, id: &RecordId) -> Step {
+        for time in CLOCK {
+            let expected = match self.stage.harness().keeps_history() {
+                true => self.model.as_of(id, *time, self.since, self.now()),
+                false => Err(ErrorKind::Unsupported),
+            };
+            let engine = self.engine(handle).get_as_of(id, at(*time)).await;
+            same(&format!("get_as_of {time}"), engine.map(|record| record.as_ref().map(record_json)), expected)?;
+        }
+        Ok(())
     }
 
     /// Compares each level of a listing, of which the rest is asked for page after page, and which levels there are.
@@ -429,6 +478,11 @@ impl Sides {
         for place in 0..self.watches.len() {
             self.watch_on(place, place).await?;
         }
+        let changed = self.model.ever().filter(|id| self.model.history(id, true).len() > 1);
+        for (number, id) in changed.take(EVERYTHING).enumerate() {
+            self.history(number, id, 3, number % 2 == 0).await?;
+            self.as_of(number, id).await?;
+        }
         let ask = Ask::everything(EVERYTHING);
         let question = Question { ask, after: None, before: None, statuses: vec![], exclude: vec![] };
         for handle in 0..self.handles.len() {
@@ -501,6 +555,15 @@ impl Sides {
         slot.checked_rem(memories.len()).map(|place| memories[place].id)
     }
 
+    fn record_id(&self, whose: &Whose) -> Option<RecordId> {
+        match whose {
+            Whose::Memory { slot } => self.memory_id(*slot).map(RecordId::Memory),
+            Whose::Document { collection: name, slot } => {
+                Some(RecordId::Document { collection: collection(name), id: self.document_id(*slot) })
+            }
+        }
+    }
+
     fn document_id(&self, slot: usize) -> DocumentId {
         self.document_ids[slot % self.document_ids.len()].clone()
     }
@@ -542,6 +605,23 @@ fn same<T: PartialEq + Debug>(call: &str, engine: Result<T>, model: Answer<T>) -
         return Ok(());
     }
     Err(format!("{call}: the engine answers\n  {engine:#?}\nand the model\n  {model:#?}"))
+}
+
+fn record_json(record: &Record) -> String {
+    match record {
+        Record::Memory(memory) => json(memory),
+        Record::Document(document) => json(document),
+    }
+}
+
+fn was(version: &Version) -> Was {
+    Was {
+        revision: version.revision.get(),
+        // No time is one that nothing has.
+        at: version.committed_at.map_or(i64::MIN, Timestamp::as_millis),
+        actor: version.actor.as_ref().map(|actor| actor.as_str().to_owned()),
+        json: version.record.as_ref().map(record_json),
+    }
 }
 
 fn restored(restored: &Restored) -> Memory {

@@ -9,15 +9,17 @@ use std::time::Duration;
 use async_trait::async_trait;
 use memory_core::plugin::Plugin;
 use memory_core::{
-    BOUNDARIES, Backfill, Changes, Clock as _, Context, ContextPatch, DocumentStore, Error, ErrorKind, Health,
-    InMemory, IntoDynProvider, Json, Memory, MemoryId, MemoryPage, MemoryPatch, MemoryProvider, MemoryQuery,
-    MemoryRecall, Metadata, MetadataPatch, NewMemory, Number, Recall, Recalled, RestoreReport, Result, Revision,
-    SpaceId, SpaceLevel, SpaceQuery, SpaceQueryBuilder, SystemClock, Timestamp, Trigger, Updated, Watch,
+    BOUNDARIES, Backfill, Changes, Clock as _, Context, ContextPatch, DocumentStore, Error, ErrorKind, Health, History,
+    HistoryPage, InMemory, IntoDynProvider, Json, Memory, MemoryId, MemoryPage, MemoryPatch, MemoryProvider,
+    MemoryQuery, MemoryRecall, Metadata, MetadataPatch, NewMemory, Number, Recall, Recalled, Record, RecordId,
+    RestoreReport, Result, Revision, SpaceId, SpaceLevel, SpaceQuery, SpaceQueryBuilder, SystemClock, Timestamp,
+    Trigger, Updated, Watch,
 };
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::documents::BrokenDocuments;
 use crate::flaw::Flaw;
+use crate::history;
 use crate::naive::Naive;
 use crate::plugin::BrokenPlugin;
 use crate::watch::{self, Given};
@@ -300,6 +302,14 @@ impl MemoryProvider for Broken {
 
     async fn watch(&self, watch: &Watch) -> Result<Changes> {
         watch::watch(self.inner(), self.flaw, &self.tokens, watch).await
+    }
+
+    async fn history(&self, history: &History) -> Result<HistoryPage> {
+        history::history(self.inner(), self.flaw, history).await
+    }
+
+    async fn get_as_of(&self, id: &RecordId, time: Timestamp) -> Result<Option<Record>> {
+        history::get_as_of(self.inner(), self.flaw, id, time).await
     }
 
     async fn restore(&self, mut memories: Vec<Memory>) -> Result<RestoreReport> {

@@ -120,6 +120,13 @@ pub(crate) enum Flaw {
     WatchEndsWithoutAWord,
     WatchIsReachedTooSoon,
 
+    // Histories.
+    AsOfShowsALaterVersion,
+    AsOfTakesAnyTime,
+    HistoryShowsWhatWasRemoved,
+    HistoryMissesAVersion,
+    HistoryNamesTheLastActor,
+
     // Between a provider and its server.
     GoesAroundTheProxy,
     LostAnswersAreNotDone,

@@ -5,6 +5,7 @@ mod broken;
 mod documents;
 mod flaw;
 mod harness;
+mod history;
 mod naive;
 mod plugin;
 mod report;
@@ -182,6 +183,19 @@ const BITES: &[(&str, Flaw, &str)] = &[
     ),
     ("watch_is_reached_too_soon", Flaw::WatchIsReachedTooSoon, "watch.what_was_there_is_told_before_it_is_reached"),
     ("watch_ends_without_a_word", Flaw::WatchEndsWithoutAWord, "watch.a_watch_ends_with_its_handle"),
+    (
+        "as_of_shows_a_later_version",
+        Flaw::AsOfShowsALaterVersion,
+        "history.as_of_gives_each_version_between_its_commits",
+    ),
+    ("as_of_takes_any_time", Flaw::AsOfTakesAnyTime, "history.as_of_outside_of_the_history_is_refused"),
+    (
+        "history_shows_what_was_removed",
+        Flaw::HistoryShowsWhatWasRemoved,
+        "history.a_new_put_shows_nothing_of_what_was_removed",
+    ),
+    ("history_misses_a_version", Flaw::HistoryMissesAVersion, "history.each_update_is_a_version"),
+    ("history_names_the_last_actor", Flaw::HistoryNamesTheLastActor, "history.each_version_names_its_actor"),
     ("goes_around_the_proxy", Flaw::GoesAroundTheProxy, "faults.requests_cut_in_the_middle_are_whole_or_none"),
     ("lost_answers_are_not_done", Flaw::LostAnswersAreNotDone, "faults.answers_cut_in_the_middle_leave_one_write"),
     ("stores_are_repeated", Flaw::StoresAreRepeated, "faults.answers_cut_in_the_middle_leave_one_write"),
@@ -219,6 +233,9 @@ const RANDOM_BITES: &[(&str, Flaw)] = &[
     ("watch_omits_removals", Flaw::WatchOmitsRemovals),
     ("watch_ignores_within", Flaw::WatchIgnoresWithin),
     ("puts_are_partly_applied", Flaw::PutsArePartlyApplied),
+    ("as_of_shows_a_later_version", Flaw::AsOfShowsALaterVersion),
+    ("history_shows_what_was_removed", Flaw::HistoryShowsWhatWasRemoved),
+    ("history_names_the_last_actor", Flaw::HistoryNamesTheLastActor),
 ];
 const SETTINGS: Settings = Settings { seed: 20_260_101, sequences: 200 };
 

@@ -14,9 +14,9 @@ use conformance::{Harness, Namespace};
 use futures::future::BoxFuture;
 use memory_core::{
     Backfill, Changes, Clock, Collection, Document, DocumentId, DocumentPage, DocumentQuery, DocumentRecall,
-    DocumentSelection, DocumentStore, DocumentWrite, Error, ErrorKind, Health, InMemory, Memory, MemoryId, MemoryPage,
-    MemoryPatch, MemoryProvider, MemoryQuery, MemoryRecall, NewMemory, Outcome, Recalled, RestoreReport, Result,
-    SpaceLevel, SpaceQuery, Updated, Watch,
+    DocumentSelection, DocumentStore, DocumentWrite, Error, ErrorKind, Health, History, HistoryPage, InMemory, Memory,
+    MemoryId, MemoryPage, MemoryPatch, MemoryProvider, MemoryQuery, MemoryRecall, NewMemory, Outcome, Recalled, Record,
+    RecordId, RestoreReport, Result, SpaceLevel, SpaceQuery, Timestamp, Updated, Watch,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -292,6 +292,16 @@ impl MemoryProvider for Wired {
     async fn watch(&self, watch: &Watch) -> Result<Changes> {
         let watch = watch.clone();
         self.0.read(|inner| async move { inner.watch(&watch).await }).await
+    }
+
+    async fn history(&self, history: &History) -> Result<HistoryPage> {
+        let history = history.clone();
+        self.0.read(|inner| async move { inner.history(&history).await }).await
+    }
+
+    async fn get_as_of(&self, id: &RecordId, time: Timestamp) -> Result<Option<Record>> {
+        let id = id.clone();
+        self.0.read(|inner| async move { inner.get_as_of(&id, time).await }).await
     }
 
     async fn restore(&self, memories: Vec<Memory>) -> Result<RestoreReport> {

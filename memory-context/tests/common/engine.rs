@@ -6,8 +6,9 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use memory_core::{
     Backfill, Changes, Collection, Document, DocumentId, DocumentPage, DocumentQuery, DocumentRecall,
-    DocumentSelection, DocumentStore, DocumentWrite, Health, Memory, MemoryId, MemoryPage, MemoryPatch, MemoryProvider,
-    MemoryQuery, MemoryRecall, NewMemory, Recalled, RestoreReport, Result, SpaceLevel, SpaceQuery, Updated, Watch,
+    DocumentSelection, DocumentStore, DocumentWrite, Health, History, HistoryPage, Memory, MemoryId, MemoryPage,
+    MemoryPatch, MemoryProvider, MemoryQuery, MemoryRecall, NewMemory, Recalled, Record, RecordId, RestoreReport,
+    Result, SpaceLevel, SpaceQuery, Timestamp, Updated, Watch,
 };
 
 /// A call of an engine, as far as tests tell calls apart.
@@ -116,6 +117,14 @@ impl<A: Around> MemoryProvider for Wrapped<A> {
 
     async fn watch(&self, watch: &Watch) -> Result<Changes> {
         self.around.around(Call::Read, self.engine.watch(watch)).await
+    }
+
+    async fn history(&self, history: &History) -> Result<HistoryPage> {
+        self.around.around(Call::Read, self.engine.history(history)).await
+    }
+
+    async fn get_as_of(&self, id: &RecordId, time: Timestamp) -> Result<Option<Record>> {
+        self.around.around(Call::Read, self.engine.get_as_of(id, time)).await
     }
 
     async fn restore(&self, memories: Vec<Memory>) -> Result<RestoreReport> {

@@ -13,6 +13,7 @@ mod batch;
 mod feed;
 mod gate;
 mod heavy;
+mod history;
 mod load;
 mod pages;
 mod places;
@@ -31,11 +32,12 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::{Backfill, Error, ErrorKind, Health, Result};
+use crate::{Backfill, Error, ErrorKind, Health, Result, Timestamp};
 
 pub use feed::{FeedEnd, FeedEntry, FeedPage, FeedPosition, FeedWrite};
 pub use gate::{DEFAULT_DEADLINE, Gate, record_rows};
 pub use heavy::{HeavyWork, Permit, heavy_calls};
+pub use history::{HistoryRow, Removal, VersionEntry};
 pub use load::{Load, load};
 pub use provider::{HEARTBEAT, Provider, SHORT_BACKFILL};
 pub use recall::{MAX_RECALLED, MAX_RECALLED_BYTES, MAX_RECALLED_TERMS};
@@ -63,6 +65,8 @@ pub trait Engine: fmt::Debug + Send + Sync + Sized + 'static {
     const RESTORE: (usize, usize);
     /// Whether the engine runs work on threads of its own. Where it does not, [`Provider`] keeps heavy work off those of the executor.
     const OWN_THREADS: bool = false;
+    /// Whether the engine keeps a history (H1 to H6). Where it does not, [`Provider`] says so, and gives its writes no entries.
+    const HISTORY: bool = false;
 
     /// How the storage is opened.
     type Config: Config;
@@ -100,6 +104,13 @@ pub trait Engine: fmt::Debug + Send + Sync + Sized + 'static {
     /// Whether the namespace is read-only.
     fn is_read_only(&self) -> impl Future<Output = Result<bool>> + Send {
         async { Ok(false) }
+    }
+
+    /// Keeps this time as the beginning of the history unless there is one, and gives the one that there is, as [`Engine::secret`] does. Every
+    /// program that writes from then on leaves entries. Called only where the engine keeps a history.
+    fn history_since(&self, proposed: Timestamp) -> impl Future<Output = Result<Timestamp>> + Send {
+        let _ = proposed;
+        async { Err(history::no_history()) }
     }
 
     /// Closes the storage. No session is under way, but for some that nobody waits for any more.

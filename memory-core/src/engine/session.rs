@@ -4,9 +4,12 @@ use std::collections::HashMap;
 use std::pin::Pin;
 
 use super::feed::{FeedEnd, FeedPage, FeedPosition};
+use super::history::{HistoryRow, Removal, VersionEntry, no_history};
 use super::walk::{Mark, Place, Visit, Walk};
 use crate::query::{Documents, Ledger};
-use crate::{Collection, Document, DocumentId, Error, ErrorKind, Memory, MemoryId, Outcome, Result};
+use crate::{
+    Collection, Document, DocumentId, Error, ErrorKind, Memory, MemoryId, Outcome, RecordId, Result, Timestamp,
+};
 
 /// What a call does in a session: a function of the session and of the call's argument, which it may run several times.
 pub type Work<S, A, T> = for<'s> fn(&'s mut S, &'s A) -> Steps<'s, T>;
@@ -86,6 +89,24 @@ pub trait Reader: Send {
         let _ = (after, most);
         async { Err(no_feed()) }
     }
+
+    /// The newest entries of a record's history below a place, newest first: at most `most`, fewer where they have more than some 4 MiB, but
+    /// one where there is one.
+    fn history(
+        &mut self,
+        of: &RecordId,
+        below: u64,
+        most: usize,
+    ) -> impl Future<Output = Result<Vec<HistoryRow>>> + Send {
+        let _ = (of, below, most);
+        async { Err(no_history()) }
+    }
+
+    /// When a memory was appended, if that was recorded.
+    fn stored_at(&mut self, id: MemoryId) -> impl Future<Output = Result<Option<Timestamp>>> + Send {
+        let _ = id;
+        async { Err(no_history()) }
+    }
 }
 
 fn no_feed() -> Error {
@@ -96,6 +117,9 @@ fn no_feed() -> Error {
 ///
 /// What a step writes it notes in the feed, too, in the same step: each memory that it appends or replaces, and each document that it puts
 /// or removes, with its space and the one before. What it does not write it does not note.
+///
+/// In the same step it keeps the entry of the history that comes with a write, and the time that comes with an append, where the engine
+/// keeps a history ([`Engine::HISTORY`](super::Engine::HISTORY)); elsewhere none comes.
 pub trait Writer: Reader {
     /// Appends memories, and tells for each what became of it, in their order. A memory whose id or idempotency key is taken is not
     /// written.
@@ -106,6 +130,7 @@ pub trait Writer: Reader {
         &mut self,
         before: &Found<Memory, Self::Version>,
         after: &Memory,
+        entry: Option<&VersionEntry>,
     ) -> impl Future<Output = Result<bool>> + Send;
 
     /// Puts documents, all or none: each in the place of the version that was read, or where there was none. `false`, and none is put, when
@@ -115,19 +140,17 @@ pub trait Writer: Reader {
     /// Puts documents where there are none, each by itself. `false` for each whose id is taken.
     ///
     /// Here one after the other; an engine that can send many at once overrides it.
-    fn put_new(&mut self, documents: &[Document]) -> impl Future<Output = Result<Vec<bool>>> + Send {
+    fn put_new(&mut self, puts: &[Put<'_, Self::Version>]) -> impl Future<Output = Result<Vec<bool>>> + Send {
         async move {
-            let mut put = Vec::with_capacity(documents.len());
-            for document in documents {
-                let is_put = self.put(&[Put { before: None, after: document }]).await.map_err(|error| {
-                    match put.contains(&true) {
-                        true => error.after(Outcome::Unknown),
-                        false => error,
-                    }
+            let mut done = Vec::with_capacity(puts.len());
+            for put in puts {
+                let is_put = self.put(std::slice::from_ref(put)).await.map_err(|error| match done.contains(&true) {
+                    true => error.after(Outcome::Unknown),
+                    false => error,
                 })?;
-                put.push(is_put);
+                done.push(is_put);
             }
-            Ok(put)
+            Ok(done)
         }
     }
 
@@ -135,7 +158,7 @@ pub trait Writer: Reader {
     fn remove(
         &mut self,
         collection: &Collection,
-        found: &[Found<Document, Self::Version>],
+        removals: &[Removal<'_, Self::Version>],
     ) -> impl Future<Output = Result<bool>> + Send;
 }
 
@@ -146,6 +169,8 @@ pub struct Put<'a, V> {
     pub before: Option<&'a Found<Document, V>>,
     /// What is to be there.
     pub after: &'a Document,
+    /// What it leaves in the history, if the engine keeps one.
+    pub entry: Option<VersionEntry>,
 }
 
 /// A record as it was read.
@@ -172,6 +197,8 @@ pub struct Append<'a> {
     pub atomicity: Atomicity,
     /// Whether an earlier attempt may have appended some of them. Otherwise their ids are new, unless a restore gives them.
     pub is_repeated: bool,
+    /// When they are appended, by the provider's clock, if the engine keeps a history.
+    pub at: Option<Timestamp>,
 }
 
 impl Append<'_> {

@@ -42,6 +42,8 @@ pub(super) struct Kind {
     pub(super) schemes: &'static [&'static str],
     /// Whether the URL names a file, and no server that asks for a password.
     pub(super) is_file: bool,
+    /// Whether it keeps a history.
+    pub(super) keeps_history: bool,
     /// The parameter that keeps the driver at the host of the URL, where it looks for others by itself.
     pub(super) one_host: Option<&'static str>,
     /// `None` when the engine was not compiled in.
@@ -121,6 +123,7 @@ engines! {
         title: "SQLite",
         schemes: &["sqlite"],
         is_file: true,
+        keeps_history: true,
         one_host: None;
         place(config, name) {
             let memory_sqlite::Location::File(path) = &mut config.location else {
@@ -136,6 +139,7 @@ engines! {
         title: "PostgreSQL",
         schemes: &["postgres", "postgresql"],
         is_file: false,
+        keeps_history: false,
         one_host: None;
         place(config, name) { config.namespace = name.to_owned(); }
     }
@@ -144,6 +148,7 @@ engines! {
         title: "Redis",
         schemes: &["redis", "rediss", "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster"],
         is_file: false,
+        keeps_history: false,
         one_host: None;
         place(config, name) { config.namespace = name.to_owned(); }
     }
@@ -152,6 +157,7 @@ engines! {
         title: "MongoDB",
         schemes: &["mongodb", "mongodb+srv"],
         is_file: false,
+        keeps_history: false,
         one_host: Some("directConnection=true");
         place(config, name) { config.namespace = name.to_owned(); }
     }

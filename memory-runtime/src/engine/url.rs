@@ -33,6 +33,11 @@ impl<'u> EngineUrl<'u> {
         self.kind.name
     }
 
+    /// Whether the engine keeps a history of memories and documents.
+    pub fn keeps_history(&self) -> bool {
+        self.kind.keeps_history
+    }
+
     /// Whether it names a file of this machine: it holds no password, and no server stands behind it.
     pub fn is_file(&self) -> bool {
         self.kind.is_file

@@ -11,9 +11,9 @@ use async_trait::async_trait;
 use futures::future::BoxFuture;
 use memory_core::plugin::{AnswerJson, Arguments, Executor, Plugin, Scope};
 use memory_core::{
-    Backfill, Changes, DocumentStore, Error, ErrorKind, Health, Memory, MemoryId, MemoryPage, MemoryPatch,
-    MemoryProvider, MemoryQuery, MemoryRecall, NewMemory, Outcome, Recalled, RestoreReport, Result, SpaceId,
-    SpaceLevel, SpaceQuery, Timestamp, Updated, Watch,
+    Backfill, Changes, DocumentStore, Error, ErrorKind, Health, History, HistoryPage, Memory, MemoryId, MemoryPage,
+    MemoryPatch, MemoryProvider, MemoryQuery, MemoryRecall, NewMemory, Outcome, Recalled, Record, RecordId,
+    RestoreReport, Result, SpaceId, SpaceLevel, SpaceQuery, Timestamp, Updated, Watch,
 };
 use memory_runtime::{ContextContent, ContextItem, FixedPlanner, NewTask, Pipeline, Space, Step};
 use serde_json::{Value, json};
@@ -184,6 +184,18 @@ impl MemoryProvider for Recording {
         let changes = self.inner.watch(watch).await?;
         self.called("watch");
         Ok(changes)
+    }
+
+    async fn history(&self, history: &History) -> Result<HistoryPage> {
+        let page = self.inner.history(history).await?;
+        self.called("history");
+        Ok(page)
+    }
+
+    async fn get_as_of(&self, id: &RecordId, time: Timestamp) -> Result<Option<Record>> {
+        let record = self.inner.get_as_of(id, time).await?;
+        self.called("get_as_of");
+        Ok(record)
     }
 
     async fn restore(&self, memories: Vec<Memory>) -> Result<RestoreReport> {

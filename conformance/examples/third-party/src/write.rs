@@ -1,7 +1,7 @@
 //! What a session writes: one transaction for each step.
 
-use memory_core::engine::{Append, Appended, Found, Put, Writer};
-use memory_core::{Collection, Document, Memory, MemoryId, Result};
+use memory_core::engine::{Append, Appended, Found, Put, Removal, VersionEntry, Writer};
+use memory_core::{Collection, Memory, MemoryId, Result};
 use redb::{ReadableTable, WriteTransaction};
 
 use crate::error::native;
@@ -17,7 +17,12 @@ impl Writer for Session {
         })
     }
 
-    async fn replace(&mut self, before: &Found<Memory, String>, after: &Memory) -> Result<bool> {
+    async fn replace(
+        &mut self,
+        before: &Found<Memory, String>,
+        after: &Memory,
+        _: Option<&VersionEntry>,
+    ) -> Result<bool> {
         self.step(|write| {
             let id = number(after.id);
             let present =
@@ -28,7 +33,7 @@ impl Writer for Session {
 
     async fn put(&mut self, puts: &[Put<'_, String>]) -> Result<bool> {
         let write = self.0.begin_write().map_err(native)?;
-        for Put { before, after } in puts {
+        for Put { before, after, .. } in puts {
             let mut table = write.open_table(DOCUMENTS).map_err(native)?;
             let key = (after.collection.as_str(), after.id.as_str());
             let present = table.insert(key, row(after)?.as_str()).map_err(native)?.map(|row| row.value().to_owned());
@@ -40,9 +45,9 @@ impl Writer for Session {
         write.commit().map_err(native).map(|()| true)
     }
 
-    async fn remove(&mut self, collection: &Collection, found: &[Found<Document, String>]) -> Result<bool> {
+    async fn remove(&mut self, collection: &Collection, removals: &[Removal<'_, String>]) -> Result<bool> {
         let write = self.0.begin_write().map_err(native)?;
-        for document in found {
+        for Removal { found: document, .. } in removals {
             let mut table = write.open_table(DOCUMENTS).map_err(native)?;
             let removed = table.remove((collection.as_str(), document.record.id.as_str())).map_err(native)?;
             if removed.is_none_or(|row| row.value() != document.version) {

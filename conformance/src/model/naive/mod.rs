@@ -12,8 +12,9 @@ mod text;
 use std::collections::{BTreeMap, BTreeSet};
 
 use memory_core::{
-    Collection, ContextPatch, Document, DocumentId, DocumentWrite, ErrorKind, Expect, Memory, MemoryId, MemoryPatch,
-    Metadata, MetadataPatch, NewMemory, Order, Record, RecordId, RestoreReport, Revision, Timestamp, Updated,
+    Actor, Collection, ContextPatch, Document, DocumentId, DocumentWrite, ErrorKind, Expect, Memory, MemoryId,
+    MemoryPatch, Metadata, MetadataPatch, NewMemory, Order, Record, RecordId, RestoreReport, Revision, Timestamp,
+    Updated,
 };
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -31,6 +32,18 @@ pub(crate) struct Naive {
     documents: Vec<Document>,
     /// In which spaces documents have been.
     places: BTreeSet<(Collection, DocumentId, String)>,
+    /// The versions of each record, the oldest first, also of removed ones.
+    history: BTreeMap<RecordId, Vec<Was>>,
+}
+
+/// A version of a record.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Was {
+    pub(crate) revision: u64,
+    pub(crate) at: i64,
+    pub(crate) actor: Option<String>,
+    /// As JSON; `None` where the document was removed.
+    pub(crate) json: Option<String>,
 }
 
 impl Naive {
@@ -40,7 +53,13 @@ impl Naive {
 
     /// Stores all of a batch or nothing (W2 to W4). `made` are the ids that the engine answers; `None` stands where a new one is due
     /// and that one is not.
-    pub(crate) fn store_many(&mut self, batch: Vec<NewMemory>, made: &[MemoryId]) -> Answer<Vec<Option<MemoryId>>> {
+    pub(crate) fn store_many(
+        &mut self,
+        batch: Vec<NewMemory>,
+        made: &[MemoryId],
+        now: Timestamp,
+    ) -> Answer<Vec<Option<MemoryId>>> {
+        let known = self.memories.len();
         let (mut memories, mut ids) = (self.memories.clone(), vec![]);
         for (place, new) in batch.into_iter().enumerate() {
             let has_the_key =
@@ -70,6 +89,9 @@ impl Naive {
             }
         }
         self.memories = memories;
+        for place in known..self.memories.len() {
+            self.keep(&Record::Memory(self.memories[place].clone()), now, None);
+        }
         Ok(ids)
     }
 
@@ -101,7 +123,12 @@ impl Naive {
         if let Some(status) = patch.status {
             memory.status = status;
         }
-        Ok(Updated { revision: memory.revision, updated_at: memory.updated_at })
+        let memory = memory.clone();
+        let updated = Updated { revision: memory.revision, updated_at: memory.updated_at };
+        if !names_nothing {
+            self.keep(&Record::Memory(memory), now, patch.actor.as_ref());
+        }
+        Ok(updated)
     }
 
     pub(crate) fn get(&self, id: MemoryId) -> Option<&Memory> {
@@ -134,7 +161,7 @@ impl Naive {
     }
 
     /// Writes memories as they are, each by itself (W12).
-    pub(crate) fn restore(&mut self, memories: Vec<Memory>) -> RestoreReport {
+    pub(crate) fn restore(&mut self, memories: Vec<Memory>, now: Timestamp) -> RestoreReport {
         let mut report = RestoreReport::default();
         for (place, memory) in memories.into_iter().enumerate() {
             let key_is_taken = memory.idempotency_key.is_some()
@@ -142,6 +169,7 @@ impl Naive {
             match self.get(memory.id) {
                 Some(present) if json(present) == json(&memory) => report.equal += 1,
                 None if !key_is_taken => {
+                    self.keep(&Record::Memory(memory.clone()), now, None);
                     self.memories.push(memory);
                     report.written += 1;
                 }
@@ -179,6 +207,7 @@ impl Naive {
             revision: Revision::new(revision).expect("a low revision"),
         };
         self.documents.push(document.clone());
+        self.keep(&Record::Document(document.clone()), now, write.actor.as_ref());
         Ok(document)
     }
 
@@ -193,10 +222,11 @@ impl Naive {
         if (1..named.len()).any(|place| named[..place].contains(&named[place])) {
             return Err(ErrorKind::InvalidInput);
         }
-        let mut all = Self { documents: self.documents.clone(), ..Self::default() };
+        let (documents, history) = (self.documents.clone(), self.history.clone());
+        let mut all = Self { documents, history, ..Self::default() };
         let put = |(place, write)| all.put(write, made.get(place).cloned(), now);
         let put = writes.into_iter().enumerate().map(put).collect::<Answer<_>>()?;
-        self.documents = all.documents;
+        (self.documents, self.history) = (all.documents, all.history);
         Ok(put)
     }
 
@@ -216,6 +246,7 @@ impl Naive {
         ids: &[DocumentId],
         ask: &Ask,
         max: usize,
+        now: Timestamp,
     ) -> Answer<Vec<DocumentId>> {
         if ids.is_empty() && ask.spaces.is_empty() && ask.filter.is_none() && ask.text.is_none() {
             return Err(ErrorKind::InvalidInput);
@@ -227,18 +258,25 @@ impl Naive {
             return Err(ErrorKind::LimitExceeded);
         }
         found.sort_by(|one, other| one.as_str().as_bytes().cmp(other.as_str().as_bytes()));
+        for id in &found {
+            let record = RecordId::Document { collection: collection.clone(), id: id.clone() };
+            let versions = self.history.entry(record).or_default();
+            let revision = versions.last().map_or(0, |last| last.revision);
+            versions.push(Was { revision, at: now.as_millis(), actor: None, json: None });
+        }
         self.documents.retain(|document| document.collection != *collection || !found.contains(&document.id));
         Ok(found)
     }
 
     /// Writes documents as they are, each by itself.
-    pub(crate) fn restore_documents(&mut self, documents: Vec<Document>) -> RestoreReport {
+    pub(crate) fn restore_documents(&mut self, documents: Vec<Document>, now: Timestamp) -> RestoreReport {
         let mut report = RestoreReport::default();
         for (place, document) in documents.into_iter().enumerate() {
             match self.document(&document.collection, &document.id) {
                 Some(present) if json(present) == json(&document) => report.equal += 1,
                 Some(_) => report.conflicts.push(place),
                 None => {
+                    self.keep(&Record::Document(document.clone()), now, None);
                     self.documents.push(document);
                     report.written += 1;
                 }
@@ -328,6 +366,38 @@ impl Naive {
             (document.collection.clone(), document.id.clone(), document.space_id.as_str().to_owned())
         };
         self.places.extend(self.documents.iter().map(place));
+    }
+
+    /// The versions of a record, newest first (H1, H5).
+    pub(crate) fn history(&self, id: &RecordId, with_removed: bool) -> Vec<Was> {
+        let versions = self.history.get(id).into_iter().flatten().rev();
+        versions.take_while(|was| with_removed || was.json.is_some()).cloned().collect()
+    }
+
+    /// Every record that there ever was.
+    pub(crate) fn ever(&self) -> impl Iterator<Item = &RecordId> {
+        self.history.keys()
+    }
+
+    /// A record as it was, as JSON (H3, H4).
+    pub(crate) fn as_of(&self, id: &RecordId, time: i64, since: i64, now: Timestamp) -> Answer<Option<String>> {
+        if time < since || time > now.as_millis() {
+            return Err(ErrorKind::InvalidInput);
+        }
+        Ok(self.history(id, false).into_iter().find(|was| was.at <= time).and_then(|was| was.json))
+    }
+
+    /// Remembers what a record is from now on.
+    fn keep(&mut self, record: &Record, now: Timestamp, actor: Option<&Actor>) {
+        let (id, revision, json) = match record {
+            Record::Memory(memory) => (RecordId::Memory(memory.id), memory.revision.get(), json(memory)),
+            Record::Document(document) => {
+                let (collection, id) = (document.collection.clone(), document.id.clone());
+                (RecordId::Document { collection, id }, document.revision.get(), json(document))
+            }
+        };
+        let actor = actor.map(|actor| actor.as_str().to_owned());
+        self.history.entry(id).or_default().push(Was { revision, at: now.as_millis(), actor, json: Some(json) });
     }
 
     fn found_documents(&self, collection: &Collection, ask: &Ask) -> Answer<Vec<&Document>> {

@@ -28,7 +28,8 @@ pub(super) fn harnesses(urls: &[String]) -> std::result::Result<Vec<Arc<dyn Harn
             *number += 1;
             let name = if *number == 1 { engine.to_owned() } else { format!("{engine}-{number}") };
             let one_host = address.to_one_host().map(|url| OneHost { url });
-            Ok(Arc::new(ByUrl { name, url: url.clone(), one_host }) as Arc<dyn Harness>)
+            let keeps_history = address.keeps_history();
+            Ok(Arc::new(ByUrl { name, url: url.clone(), keeps_history, one_host }) as Arc<dyn Harness>)
         })
         .collect()
 }
@@ -37,6 +38,7 @@ pub(super) fn harnesses(urls: &[String]) -> std::result::Result<Vec<Arc<dyn Harn
 struct ByUrl {
     name: String,
     url: String,
+    keeps_history: bool,
     /// `None` where no proxy can stand before the engine.
     one_host: Option<OneHost>,
 }
@@ -72,6 +74,10 @@ impl Harness for ByUrl {
 
     async fn remove(&self, namespace: &Namespace) -> Result<()> {
         sandbox(namespace).remove(&self.url).await
+    }
+
+    fn keeps_history(&self) -> bool {
+        self.keeps_history
     }
 
     fn faults(&self) -> Option<&dyn Faults> {

@@ -8,6 +8,7 @@ use async_trait::async_trait;
 use super::restore::Present;
 use super::{MAX_LIGHT_EXAMINED, NAMES, Shared};
 use crate::engine::gate::record_rows;
+use crate::engine::history::VersionEntry;
 use crate::engine::pages::DocumentsOf;
 use crate::engine::recall;
 use crate::engine::session::{Found, Put, Reader, Work, Writer};
@@ -169,7 +170,8 @@ impl<E: Engine> ProviderDocuments<E> {
         let (open, writes) = (self.shared.ready().await?, Arc::new(Writes { ids, writes }));
         loop {
             // Asked here, since a clock that panics must not end a thread of the engine.
-            let change = Change { writes: Arc::clone(&writes), now: open.settings.clock.now() };
+            let (writes, now) = (Arc::clone(&writes), open.settings.clock.now());
+            let change = Change { writes, now, keeps_history: E::HISTORY };
             // A race that was lost is run again, until the deadline.
             if let Some(put) = open.run(Access::Write, change, |writer, change| Box::pin(put(writer, change))).await? {
                 return Ok(put);
@@ -188,6 +190,7 @@ struct Writes {
 struct Change {
     writes: Arc<Writes>,
     now: Timestamp,
+    keeps_history: bool,
 }
 
 async fn document_levels(reader: &mut impl Reader, asked: &AskedSpaces) -> Result<Vec<SpaceLevel>> {
@@ -212,8 +215,12 @@ async fn put(writer: &mut impl Writer, change: &Change) -> Result<Option<Vec<Doc
             }
         })?);
     }
-    let puts = documents.iter().zip(&present).map(|(after, before)| Put { before: before.as_ref(), after });
-    let puts: Vec<_> = puts.collect();
+    let mut puts = Vec::with_capacity(documents.len());
+    for ((write, after), before) in writes.iter().zip(&documents).zip(&present) {
+        let (before, actor) = (before.as_ref(), || write.actor.clone());
+        let entry = || VersionEntry::of_put(before.map(|found| &found.record), after, change.now, actor());
+        puts.push(Put { before, after, entry: change.keeps_history.then(entry) });
+    }
     Ok((puts.is_empty() || writer.put(&puts).await?).then_some(documents))
 }
 

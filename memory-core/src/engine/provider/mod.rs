@@ -2,6 +2,7 @@
 
 mod documents;
 mod held;
+mod history;
 mod progress;
 mod remove;
 mod restore;
@@ -25,6 +26,7 @@ use tracing::{Instrument, Span};
 use super::batch::Batch;
 use super::gate::{Gate, HEALTH_DEADLINE, record_rows};
 use super::heavy::Permit;
+use super::history::VersionEntry;
 use super::load::COUNTERS;
 use super::pages::{self, Asked, Memories};
 use super::recall;
@@ -38,8 +40,9 @@ use crate::cursor::CursorKey;
 use crate::provider::check_batch;
 use crate::{
     Backfill, Blocks, Changes, Collection, DocumentPage, DocumentQuery, DocumentStore, Error, ErrorKind, Health,
-    Memory, MemoryId, MemoryPage, MemoryPatch, MemoryProvider, MemoryQuery, MemoryRecall, NewMemory, Outcome, Recalled,
-    RestoreReport, Result, SpaceLevel, SpaceQuery, Timestamp, Updated, Watch,
+    History, HistoryPage, Memory, MemoryId, MemoryPage, MemoryPatch, MemoryProvider, MemoryQuery, MemoryRecall,
+    NewMemory, Outcome, Recalled, Record, RecordId, RestoreReport, Result, SpaceLevel, SpaceQuery, Timestamp, Updated,
+    Watch,
 };
 use documents::ProviderDocuments;
 use restore::Present;
@@ -85,6 +88,8 @@ struct Open<E: Engine> {
     /// Seals the cursors of the namespace.
     key: CursorKey,
     batch: Batch,
+    /// Since when there is a history; `None` where the engine keeps none.
+    since: Option<Timestamp>,
     /// What has to wait for the backfills that are pending, as far as is known; everything, before that was asked.
     blocked: Mutex<Vec<Blocks>>,
     /// Since when documents can't be looked for by place, if that was found.
@@ -132,9 +137,17 @@ impl<E: Engine> MemoryProvider for Provider<E> {
             let proposed = CursorKey::generate()?.to_text();
             let (engine, settings) = (E::open(&self.shared.config).await?, self.shared.settings.clone());
             let retry = Retry::until(after(settings.patience.min(settings.deadline))).repeatable();
-            let kept = retry.run(|error| engine.is_temporary(error), |_| engine.secret(&proposed)).await;
-            let key = match kept.and_then(|kept| CursorKey::parse(&kept)) {
-                Ok(key) => key,
+            let now = settings.clock.now();
+            let kept = async {
+                let kept = retry.run(|error| engine.is_temporary(error), |_| engine.secret(&proposed)).await?;
+                let since = match E::HISTORY {
+                    true => Some(retry.run(|error| engine.is_temporary(error), |_| engine.history_since(now)).await?),
+                    false => None,
+                };
+                Ok((CursorKey::parse(&kept)?, since))
+            };
+            let (key, since) = match kept.await {
+                Ok(kept) => kept,
                 Err(error) => {
                     // The first error tells more.
                     let _ = engine.close().await;
@@ -143,7 +156,7 @@ impl<E: Engine> MemoryProvider for Provider<E> {
             };
             let (most, most_bytes) = E::BATCH.unwrap_or_default();
             let (batch, blocked) = (Batch::new(most, most_bytes), Mutex::new(vec![Blocks::Everything]));
-            let open = Open { engine, settings, key, batch, blocked, no_places: Mutex::default() };
+            let open = Open { engine, settings, key, since, batch, blocked, no_places: Mutex::default() };
             self.shared.set_open(Some(Arc::new(open)));
             Ok(())
         };
@@ -222,8 +235,10 @@ impl<E: Engine> MemoryProvider for Provider<E> {
             let (open, patch) = (self.shared.ready().await?, Arc::new(patch));
             loop {
                 // Asked here, since a clock that panics must not end a thread of the engine.
-                let change = Change { id, patch: Arc::clone(&patch), now: open.settings.clock.now() };
-                let updated = match patch.is_empty() {
+                let (patch, now) = (Arc::clone(&patch), open.settings.clock.now());
+                let is_empty = patch.is_empty();
+                let change = Change { id, patch, now, keeps_history: E::HISTORY };
+                let updated = match is_empty {
                     true => {
                         open.run(Access::ReadLatest, change, |reader, change| Box::pin(told(reader, change))).await?
                     }
@@ -280,6 +295,19 @@ impl<E: Engine> MemoryProvider for Provider<E> {
     async fn watch(&self, watch: &Watch) -> Result<Changes> {
         let begun = self.shared.gate.bound("watch", Watcher::begin(&self.shared, watch)).await?;
         Ok(begun.into_changes())
+    }
+
+    async fn history(&self, history: &History) -> Result<HistoryPage> {
+        let work = async {
+            let page = self.shared.history(history).await?;
+            record_rows(page.versions.len());
+            Ok(page)
+        };
+        self.shared.gate.read("history", work).await
+    }
+
+    async fn get_as_of(&self, id: &RecordId, time: Timestamp) -> Result<Option<Record>> {
+        self.shared.gate.read("get_as_of", self.shared.as_of(id, time)).await
     }
 
     async fn restore(&self, memories: Vec<Memory>) -> Result<RestoreReport> {
@@ -589,6 +617,7 @@ struct Change {
     id: MemoryId,
     patch: Arc<MemoryPatch>,
     now: Timestamp,
+    keeps_history: bool,
 }
 
 async fn get(reader: &mut impl Reader, id: MemoryId) -> Result<Option<Memory>> {
@@ -609,5 +638,7 @@ async fn update(writer: &mut impl Writer, change: &Change) -> Result<Option<Upda
     let Some(patched) = change.patch.apply(&found.record, change.now)? else {
         return Ok(Some(Updated::from(&found.record)));
     };
-    Ok(writer.replace(&found, &patched).await?.then(|| Updated::from(&patched)))
+    let actor = || change.patch.actor.clone();
+    let entry = change.keeps_history.then(|| VersionEntry::of_update(&found.record, &patched, change.now, actor()));
+    Ok(writer.replace(&found, &patched, entry.as_ref()).await?.then(|| Updated::from(&patched)))
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::Open;
 use crate::document::Selected;
 use crate::engine::heavy::Permit;
+use crate::engine::history::{Removal, VersionEntry};
 use crate::engine::pages;
 use crate::engine::places::Part;
 use crate::engine::session::{Found, Reader, Writer};
@@ -13,7 +14,7 @@ use crate::engine::watch::{Watch, Watching};
 use crate::engine::{Access, Engine};
 use crate::page::Verdict;
 use crate::query::Documents;
-use crate::{Document, DocumentId, DocumentSelection, ErrorKind, Order, Result};
+use crate::{Actor, Document, DocumentId, DocumentSelection, ErrorKind, Order, Result, Timestamp};
 
 /// How many documents are looked at between two pauses of the walk.
 const SLICE: usize = 256;
@@ -34,7 +35,12 @@ impl<E: Engine> Open<E> {
             return Ok(Vec::new());
         }
         let has_places = selection.candidate_ids().is_none() && self.has_document_places().await;
-        let search = |ids| Search { selection: Arc::clone(selection), ids, max, watch: watching.watch(), has_places };
+        // Asked here, since a clock that panics must not end a thread of the engine.
+        let end = E::HISTORY.then(|| End { at: self.settings.clock.now(), actor: selection.actor().cloned() });
+        let search = |ids| {
+            let (selection, watch, end) = (Arc::clone(selection), watching.watch(), end.clone());
+            Search { selection, ids, max, watch, has_places, end }
+        };
         let first = search(selection.candidate_ids().map(<[_]>::to_vec));
         let found = self.run_watched(permit.clone(), watching, Access::ReadLatest, first, |reader, search| {
             Box::pin(find(reader, search))
@@ -44,10 +50,12 @@ impl<E: Engine> Open<E> {
             return Ok(ids);
         }
         // Whether a document is selected is not asked again: while an engine writes, others wait.
-        let removal = (selection.collection().clone(), documents);
+        let removal = (selection.collection().clone(), documents, end.clone());
         let removed = self.run_watched(permit.clone(), watching, Access::Write, removal, |writer, removal| {
-            let (collection, documents) = removal;
-            Box::pin(writer.remove(collection, documents))
+            Box::pin(async move {
+                let (collection, documents, end) = removal;
+                writer.remove(collection, &removals(documents, end.as_ref())).await
+            })
         });
         if removed.await? {
             return Ok(ids);
@@ -73,6 +81,22 @@ struct Search {
     max: usize,
     watch: Arc<Watch>,
     has_places: bool,
+    end: Option<End>,
+}
+
+/// What ends the history of the documents of a removal.
+#[derive(Clone)]
+struct End {
+    at: Timestamp,
+    actor: Option<Actor>,
+}
+
+fn removals<'a, V>(documents: &'a [Found<Document, V>], end: Option<&End>) -> Vec<Removal<'a, V>> {
+    let removal = |found: &'a Found<Document, V>| {
+        let end = end.map(|End { at, actor }| VersionEntry::of_removal(&found.record, *at, actor.clone()));
+        Removal { found, end }
+    };
+    documents.iter().map(removal).collect()
 }
 
 /// The documents of a removal, and their ids in ascending order.
@@ -115,7 +139,8 @@ async fn find<R: Reader>(reader: &mut R, search: &Search) -> Result<Selection<R:
 /// Finds and removes them in one step. `None`, and nothing is removed, when some have changed meanwhile.
 async fn remove<W: Writer>(writer: &mut W, search: &Search) -> Result<Option<Vec<DocumentId>>> {
     let Selection { ids, documents } = find(writer, search).await?;
-    let is_removed = ids.is_empty() || writer.remove(search.selection.collection(), &documents).await?;
+    let removals = removals(&documents, search.end.as_ref());
+    let is_removed = ids.is_empty() || writer.remove(search.selection.collection(), &removals).await?;
     Ok(is_removed.then_some(ids))
 }
 

@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use super::Open;
+use crate::engine::history::VersionEntry;
 use crate::engine::session::{Append, Appended, Atomicity, Found, MemoriesFound, Put, Reader, Writer};
 use crate::engine::{Access, Engine};
-use crate::{Collection, Document, DocumentId, ErrorKind, Memory, Outcome, RestoreReport, Result};
+use crate::{Collection, Document, DocumentId, ErrorKind, Memory, Outcome, RestoreReport, Result, Timestamp};
 
 /// What becomes of a record that is there and differs from the one that is given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,6 +22,8 @@ pub(super) enum Present {
 struct Given<T> {
     records: Vec<T>,
     present: Present,
+    /// When it is, for the entries of the history.
+    at: Option<Timestamp>,
 }
 
 /// What became of a record.
@@ -36,7 +39,7 @@ impl<E: Engine> Open<E> {
         let mut report = RestoreReport::default();
         for (start, some) in slices::<E, _>(&memories, Memory::size) {
             let until = self.until();
-            let argument = Arc::new(Given { records: some.to_vec(), present });
+            let argument = Arc::new(Given { records: some.to_vec(), present, at: self.written_at() });
             let attempt = |_| {
                 self.engine.run(Access::Write, until, Arc::clone(&argument), |writer, given| {
                     Box::pin(restore_memories(writer, given))
@@ -52,7 +55,7 @@ impl<E: Engine> Open<E> {
         let mut report = RestoreReport::default();
         for (start, some) in slices::<E, _>(&documents, Document::size) {
             let until = self.until();
-            let argument = Arc::new(Given { records: some.to_vec(), present });
+            let argument = Arc::new(Given { records: some.to_vec(), present, at: self.written_at() });
             let attempt = |_| {
                 self.engine.run(Access::Write, until, Arc::clone(&argument), |writer, given| {
                     Box::pin(restore_documents(writer, given))
@@ -118,7 +121,7 @@ async fn restore_memories(writer: &mut impl Writer, given: &Given<Memory>) -> Re
         let (round, later): (Vec<_>, Vec<_>) = places.into_iter().partition(is_first);
         places = later;
         let some: Vec<_> = round.iter().map(|place| &memories[*place]).collect();
-        let append = Append { memories: &some, atomicity: Atomicity::Each, is_repeated: true };
+        let append = Append { memories: &some, atomicity: Atomicity::Each, is_repeated: true, at: given.at };
         // An earlier round may have written some.
         let earlier = if report.written > 0 { Outcome::Unknown } else { Outcome::NotDone };
         let appended = writer.append(append).await.map_err(|error| error.after(earlier))?;
@@ -129,7 +132,7 @@ async fn restore_memories(writer: &mut impl Writer, given: &Given<Memory>) -> Re
                 Appended::NotWritten => None,
                 Appended::Taken(_) => match present.get(&memory.id) {
                     Some(Ok(found)) => {
-                        let met = given.present.meets(writer, found, memory);
+                        let met = given.meets(writer, found, memory);
                         met.await.map_err(|error| error.after(Outcome::Unknown))?
                     }
                     // Another memory has its key, or what is there can't be read.
@@ -160,7 +163,8 @@ async fn present<R: Reader>(
 
 async fn restore_documents<W: Writer>(writer: &mut W, given: &Given<Document>) -> Result<RestoreReport> {
     let documents = &given.records;
-    let put = writer.put_new(documents).await?;
+    let puts: Vec<_> = documents.iter().map(|document| given.put(None, document)).collect();
+    let put = writer.put_new(&puts).await?;
     let mut taken = BTreeMap::<&Collection, Vec<DocumentId>>::new();
     for (document, _) in documents.iter().zip(&put).filter(|(_, is_put)| !**is_put) {
         taken.entry(&document.collection).or_default().push(document.id.clone());
@@ -180,7 +184,7 @@ async fn restore_documents<W: Writer>(writer: &mut W, given: &Given<Document>) -
             true => Restored::Written,
             false => {
                 let found = present.remove(&(&document.collection, document.id.clone()));
-                let met = given.present.meets_document(writer, found, document);
+                let met = given.meets(writer, found, document);
                 met.await.map_err(|error| error.after(Outcome::Unknown))?
             }
         };
@@ -189,27 +193,36 @@ async fn restore_documents<W: Writer>(writer: &mut W, given: &Given<Document>) -
     Ok(report)
 }
 
-impl Present {
+impl Given<Memory> {
     /// What becomes of a memory where one with its id is there; `None` where that has changed since it was read.
     async fn meets<W: Writer>(
-        self,
+        &self,
         writer: &mut W,
         found: &Found<Memory, W::Version>,
         memory: &Memory,
     ) -> Result<Option<Restored>> {
-        match self {
+        match self.present {
             _ if found.record == *memory => Ok(Some(Restored::Equal)),
-            Self::GivesWay if is_later_memory(memory, &found.record) => {
-                Ok(writer.replace(found, memory).await?.then_some(Restored::Written))
+            Present::GivesWay if is_later_memory(memory, &found.record) => {
+                let entry = self.at.map(|at| VersionEntry::of_update(&found.record, memory, at, None));
+                Ok(writer.replace(found, memory, entry.as_ref()).await?.then_some(Restored::Written))
             }
             _ => Ok(Some(Restored::Conflict)),
         }
     }
+}
+
+impl Given<Document> {
+    /// A document in the place of what is there, with its entry.
+    fn put<'a, V>(&self, before: Option<&'a Found<Document, V>>, after: &'a Document) -> Put<'a, V> {
+        let entry = |at| VersionEntry::of_put(before.map(|found| &found.record), after, at, None);
+        Put { before, after, entry: self.at.map(entry) }
+    }
 
     /// What becomes of a document where one with its id was there. What was read of that is asked for again where it has changed, or where
     /// another one of the slice has been compared with it.
-    async fn meets_document<W: Writer>(
-        self,
+    async fn meets<W: Writer>(
+        &self,
         writer: &mut W,
         mut found: Option<Found<Document, W::Version>>,
         document: &Document,
@@ -224,14 +237,14 @@ impl Present {
             };
             match before.as_ref().map(|found| &found.record) {
                 Some(present) if present == document => return Ok(Restored::Equal),
-                Some(present) if self == Self::Stays || !is_later_document(document, present) => {
+                Some(present) if self.present == Present::Stays || !is_later_document(document, present) => {
                     return Ok(Restored::Conflict);
                 }
                 // It was removed since.
-                None if self == Self::Stays => return Ok(Restored::Conflict),
+                None if self.present == Present::Stays => return Ok(Restored::Conflict),
                 _ => {}
             }
-            if writer.put(&[Put { before: before.as_ref(), after: document }]).await? {
+            if writer.put(&[self.put(before.as_ref(), document)]).await? {
                 return Ok(Restored::Written);
             }
         }

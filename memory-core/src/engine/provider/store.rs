@@ -7,7 +7,7 @@ use super::Open;
 use crate::engine::batch::{Batch, BatchStore};
 use crate::engine::session::{Append, Appended, Atomicity, Writer};
 use crate::engine::{Access, Engine};
-use crate::{Error, IdempotencyKey, Memory, MemoryId, Outcome, Result, check_repetition};
+use crate::{Error, IdempotencyKey, Memory, MemoryId, Outcome, Result, Timestamp, check_repetition};
 
 /// How many memories are compared at once with those that they repeat.
 const COMPARED: usize = 64;
@@ -25,7 +25,7 @@ impl<E: Engine> Open<E> {
         let until = self.until();
         let attempt = |attempt| {
             let is_repeated = attempt > 0 || earlier == Outcome::Unknown;
-            let given = Arc::new(Given { memories: memories.clone(), is_repeated });
+            let given = Arc::new(Given { memories: memories.clone(), is_repeated, at: self.written_at() });
             self.engine.run(Access::Write, until, given, |writer, given| Box::pin(append_all(writer, given)))
         };
         // Under its own id a memory is stored once, however often that is tried (W11).
@@ -45,7 +45,7 @@ impl<E: Engine> BatchStore for Open<E> {
     }
 
     async fn store_each(&self, memories: Vec<Arc<Memory>>) -> Result<Vec<Result<MemoryId, Outcome>>> {
-        let given = Arc::new(Given { memories, is_repeated: false });
+        let given = Arc::new(Given { memories, is_repeated: false, at: self.written_at() });
         self.engine.run(Access::Write, self.until(), given, |writer, given| Box::pin(append_each(writer, given))).await
     }
 }
@@ -54,6 +54,8 @@ impl<E: Engine> BatchStore for Open<E> {
 struct Given {
     memories: Vec<Arc<Memory>>,
     is_repeated: bool,
+    /// When they are appended, if the engine keeps a history.
+    at: Option<Timestamp>,
 }
 
 /// Appends all or none, and gives their ids: of a memory that repeats another one, that one's (W3).
@@ -69,7 +71,7 @@ async fn append_all(writer: &mut impl Writer, given: &Given) -> Result<Vec<Memor
     }
     let (mut owners, mut is_repeated) = (HashMap::new(), given.is_repeated);
     while !fresh.is_empty() {
-        let append = Append { memories: &fresh, atomicity: Atomicity::All, is_repeated };
+        let append = Append { memories: &fresh, atomicity: Atomicity::All, is_repeated, at: given.at };
         let appended = writer.append(append).await?;
         let taken = taken(&fresh, &appended);
         if taken.is_empty() {
@@ -92,7 +94,8 @@ async fn append_each(writer: &mut impl Writer, given: &Given) -> Result<Vec<Resu
     // One that repeats another of the batch is stored after it.
     let first: Vec<&Memory> =
         all.filter(|memory| memory.idempotency_key.as_ref().is_none_or(|key| keys.insert(key))).collect();
-    let append = Append { memories: &first, atomicity: Atomicity::Each, is_repeated: given.is_repeated };
+    let (is_repeated, at) = (given.is_repeated, given.at);
+    let append = Append { memories: &first, atomicity: Atomicity::Each, is_repeated, at };
     let appended = writer.append(append).await?;
     let written = first.iter().zip(&appended).filter(|(_, appended)| **appended == Appended::Written);
     let mut stored: HashMap<_, _> = written.map(|(memory, _)| (memory.id, memory.id)).collect();
@@ -136,10 +139,10 @@ async fn firsts_of(writer: &mut impl Writer, taken: &[(&Memory, MemoryId)]) -> R
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::{DocumentsFound, Found, Mark, MemoriesFound, Put, Reader, Visit, Walk};
+    use crate::engine::{DocumentsFound, Found, Mark, MemoriesFound, Put, Reader, Removal, VersionEntry, Visit, Walk};
     use crate::in_memory::InMemorySession;
     use crate::query::{Documents, Ledger};
-    use crate::{Collection, Document, DocumentId, ErrorKind, NewMemory, SpaceId, Timestamp, Trigger};
+    use crate::{Collection, DocumentId, ErrorKind, NewMemory, SpaceId, Trigger};
 
     /// A session that is one transaction, in which memories can't be read.
     struct Blind(InMemorySession);
@@ -180,16 +183,21 @@ mod tests {
             self.0.append(append).await
         }
 
-        async fn replace(&mut self, before: &Found<Memory, u64>, after: &Memory) -> Result<bool> {
-            self.0.replace(before, after).await
+        async fn replace(
+            &mut self,
+            before: &Found<Memory, u64>,
+            after: &Memory,
+            entry: Option<&VersionEntry>,
+        ) -> Result<bool> {
+            self.0.replace(before, after, entry).await
         }
 
         async fn put(&mut self, puts: &[Put<'_, u64>]) -> Result<bool> {
             self.0.put(puts).await
         }
 
-        async fn remove(&mut self, collection: &Collection, found: &[Found<Document, u64>]) -> Result<bool> {
-            self.0.remove(collection, found).await
+        async fn remove(&mut self, collection: &Collection, removals: &[Removal<'_, u64>]) -> Result<bool> {
+            self.0.remove(collection, removals).await
         }
     }
 
@@ -204,7 +212,7 @@ mod tests {
     #[tokio::test]
     async fn a_step_that_fails_in_a_batch_is_not_passed_over() {
         let mut writer = Blind(InMemorySession::default());
-        let given = |memories| Given { memories, is_repeated: false };
+        let given = |memories| Given { memories, is_repeated: false, at: None };
         append_each(&mut writer, &given(vec![memory(Some("k"))])).await.expect("nothing is in the way");
         let stored = append_each(&mut writer, &given(vec![memory(Some("k")), memory(None)])).await;
         assert_eq!(stored.expect_err("the failure of a step").outcome(), Outcome::Unknown);

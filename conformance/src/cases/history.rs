@@ -1,0 +1,73 @@
+//! Histories: H1 to H7.
+
+mod as_of;
+mod documents;
+mod pages;
+mod versions;
+
+use memory_core::{
+    Actor, DocumentSelection, History, Memory, MemoryId, MemoryPatch, MemoryProvider, Record, RecordId, Result, Version,
+};
+
+use crate::case::{Case, Stage};
+use crate::fixture::{at, collection, document_id};
+
+/// The cases of this chapter.
+pub(crate) fn cases() -> Vec<Case> {
+    [versions::cases(), pages::cases(), as_of::cases(), documents::cases()].concat()
+}
+
+/// The collection that these cases use.
+const NOTES: &str = "notes";
+/// When the history of a namespace begins: what its clock shows when it is first opened.
+const BEGIN: i64 = 1_000_000;
+
+/// So many milliseconds behind the beginning.
+fn set_clock(stage: &Stage, millis: i64) {
+    stage.namespace().clock.set(at(BEGIN + millis));
+}
+
+/// All versions, over all pages.
+async fn walk(provider: &dyn MemoryProvider, history: &History) -> Result<Vec<Version>> {
+    let mut page = provider.history(history).await?;
+    let mut versions = std::mem::take(&mut page.versions);
+    while let Some(next) = page.next {
+        page = provider.history(&history.clone().cursor(&next)).await?;
+        versions.append(&mut page.versions);
+    }
+    Ok(versions)
+}
+
+async fn versions_of(provider: &dyn MemoryProvider, id: impl Into<RecordId>) -> Result<Vec<Version>> {
+    walk(provider, &History::of(id)).await
+}
+
+/// Changes a memory, and gives it as it is then.
+async fn updated(provider: &dyn MemoryProvider, id: MemoryId, patch: MemoryPatch) -> Result<Memory> {
+    provider.update(id, patch).await?;
+    crate::fixture::the(provider, id).await
+}
+
+/// The records of versions, newest first; none where a document was removed.
+fn records(versions: &[Version]) -> Vec<Option<Record>> {
+    versions.iter().map(|version| version.record.clone()).collect()
+}
+
+/// Versions as (revision, milliseconds behind the beginning, actor).
+fn shown<'v>(versions: &'v [Version]) -> Vec<(u64, Option<i64>, Option<&'v str>)> {
+    let shown = |version: &'v Version| {
+        let millis = version.committed_at.map(|at| at.as_millis() - BEGIN);
+        (version.revision.get(), millis, version.actor.as_ref().map(Actor::as_str))
+    };
+    versions.iter().map(shown).collect()
+}
+
+fn note(id: &str) -> RecordId {
+    RecordId::Document { collection: collection(NOTES), id: document_id(id) }
+}
+
+/// Removes a note.
+async fn remove_note(provider: &dyn MemoryProvider, id: &str) -> Result<()> {
+    let one = DocumentSelection::ids(collection(NOTES), [document_id(id)])?;
+    provider.documents().remove(&one, 1).await.map(drop)
+}

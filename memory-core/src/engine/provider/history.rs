@@ -1,0 +1,256 @@
+//! The versions of a record: what it is now, and from there back along the entries of its history.
+
+use std::sync::Arc;
+
+use super::{Open, Shared};
+use crate::engine::history::{HistoryRow, no_history};
+use crate::engine::pages::Asked;
+use crate::engine::session::{Reader, Work};
+use crate::engine::watch::Watch;
+use crate::engine::{Access, Engine};
+use crate::history::Image;
+use crate::page::MAX_PAGE_BYTES;
+use crate::{Actor, Cursor, Error, History, HistoryPage, Record, RecordId, Result, Revision, Timestamp, Version};
+
+/// How many entries are read at once.
+const SLICE: usize = 64;
+
+impl<E: Engine> Open<E> {
+    /// What a write tells an engine that keeps a history: when it is.
+    pub(super) fn written_at(&self) -> Option<Timestamp> {
+        E::HISTORY.then(|| self.settings.clock.now())
+    }
+}
+
+impl<E: Engine> Shared<E> {
+    /// The page of a history.
+    pub(super) async fn history(&self, history: &History) -> Result<HistoryPage> {
+        let open = self.ready().await?;
+        open.since.ok_or_else(no_history)?;
+        let work: Work<E::Session, _, _> = |reader, asked| Box::pin(page(reader, asked));
+        self.look(&open, Access::Read, history, false, true, work).await
+    }
+
+    /// A record as it was.
+    pub(super) async fn as_of(&self, id: &RecordId, time: Timestamp) -> Result<Option<Record>> {
+        let open = self.ready().await?;
+        let since = open.since.ok_or_else(no_history)?;
+        if time < since {
+            let message = format!("the history of this ledger begins at {since} ms");
+            return Err(Error::invalid(message));
+        }
+        if time > open.settings.clock.now() {
+            return Err(Error::invalid("this time is in the future"));
+        }
+        let work: Work<E::Session, _, _> = |reader, asked| Box::pin(as_of(reader, asked));
+        self.look(&open, Access::Read, &(id.clone(), time), false, true, work).await
+    }
+}
+
+/// Where a version stands: below the entry with this place, and behind the version that this made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Position {
+    place: u64,
+    /// Whether it is the version before, which has no entry of its own.
+    is_before: bool,
+}
+
+impl Position {
+    /// Whether it comes behind another one, in the order of a page.
+    fn is_behind(self, other: Self) -> bool {
+        (self.place, other.is_before) < (other.place, self.is_before)
+    }
+
+    fn to_bytes(self) -> Vec<u8> {
+        let mut bytes = self.place.to_be_bytes().to_vec();
+        bytes.push(self.is_before.into());
+        bytes
+    }
+
+    fn parse(bytes: &[u8]) -> Option<Self> {
+        let (place, is_before) = bytes.split_first_chunk::<8>()?;
+        let [is_before @ 0..=1] = is_before else { return None };
+        Some(Self { place: u64::from_be_bytes(*place), is_before: *is_before == 1 })
+    }
+}
+
+/// A version on the way back.
+struct Seen<'w> {
+    position: Position,
+    committed_at: Option<Timestamp>,
+    actor: Option<&'w Actor>,
+    what: What<'w>,
+}
+
+enum What<'w> {
+    Was(&'w Image<Vec<u8>>),
+    Removed(Revision),
+}
+
+/// What is done with each version; `false` when no other is wanted.
+type Visit<'v> = dyn FnMut(&Base, &Seen<'_>) -> Result<bool> + Send + 'v;
+
+/// What names a record, and what never changes of it.
+struct Base {
+    id: RecordId,
+    now: Option<Record>,
+}
+
+impl Base {
+    /// The record that an image is of.
+    fn record(&self, image: &Image<Vec<u8>>) -> Result<Record> {
+        match (&self.id, &self.now) {
+            (RecordId::Document { collection, id }, _) => image.to_document(collection, id).map(Record::Document),
+            (RecordId::Memory(_), Some(Record::Memory(memory))) => image.to_memory(memory).map(Record::Memory),
+            (RecordId::Memory(_), _) => Err(Error::corrupt("a memory is gone")),
+        }
+    }
+}
+
+async fn page<R: Reader>(reader: &mut R, asked: &Asked<History>) -> Result<HistoryPage> {
+    let Asked { query: history, key, watch, .. } = asked;
+    let (fingerprint, mut page) = (history.fingerprint(), HistoryPage::default());
+    let behind = history.page_cursor().map(|cursor| {
+        let position = key.open_bytes(cursor, &fingerprint).and_then(|bytes| Position::parse(&bytes));
+        position.ok_or_else(|| Error::invalid("not a cursor that a page of this history gave"))
+    });
+    let behind = behind.transpose()?;
+    if history.page_limit() == 0 {
+        return Ok(page);
+    }
+    let (mut last, mut bytes) = (None, 0);
+    let mut visit = |base: &Base, seen: &Seen<'_>| {
+        if behind.is_some_and(|behind| !seen.position.is_behind(behind)) {
+            return Ok(true);
+        }
+        let size = if let What::Was(image) = seen.what { image.size() } else { 0 };
+        if let Some(last) = last
+            && (page.versions.len() == history.page_limit() || bytes + size > MAX_PAGE_BYTES)
+        {
+            let position: Position = last;
+            page.next = Some(Cursor::sealed(key.seal_bytes(&fingerprint, position.to_bytes())?));
+            return Ok(false);
+        }
+        (last, bytes) = (Some(seen.position), bytes + size);
+        let (revision, record) = match seen.what {
+            What::Was(image) => {
+                let record = base.record(image)?;
+                (record.revision(), Some(record))
+            }
+            What::Removed(revision) => (revision, None),
+        };
+        let (committed_at, actor) = (seen.committed_at, seen.actor.cloned());
+        page.versions.push(Version { revision, committed_at, actor, record });
+        Ok(true)
+    };
+    go_back(reader, history.record(), history.has_removed(), watch, &mut visit).await?;
+    Ok(page)
+}
+
+/// The newest version that was committed by then. One whose time was not recorded was there before the history began.
+async fn as_of<R: Reader>(reader: &mut R, asked: &Asked<(RecordId, Timestamp)>) -> Result<Option<Record>> {
+    let ((id, time), mut found) = (&asked.query, None);
+    let mut visit = |base: &Base, seen: &Seen<'_>| {
+        if seen.committed_at.is_some_and(|at| at > *time) {
+            return Ok(true);
+        }
+        if let What::Was(image) = seen.what {
+            found = Some(base.record(image)?);
+        }
+        Ok(false)
+    };
+    go_back(reader, id, false, &asked.watch, &mut visit).await?;
+    Ok(found)
+}
+
+/// Goes over the versions of a record, newest first: to the removal before them, or on behind it.
+async fn go_back<R: Reader>(
+    reader: &mut R,
+    id: &RecordId,
+    with_removed: bool,
+    watch: &Arc<Watch>,
+    visit: &mut Visit<'_>,
+) -> Result<()> {
+    let (now, mut rows) = consistent(reader, id, watch).await?;
+    let mut image = now.as_ref().map(|record| match record {
+        Record::Memory(memory) => Image::of(&memory.into()),
+        Record::Document(document) => Image::of(&document.into()),
+    });
+    let base = Base { id: id.clone(), now };
+    let mut place = u64::MAX;
+    while !rows.is_empty() {
+        for HistoryRow { place: of_row, entry } in rows {
+            if !watch.goes_on() {
+                watch.check()?;
+            }
+            let is_own = image.as_ref().is_some_and(|image| image.revision == entry.revision.get());
+            if let Some(without_entry) = image.as_ref().filter(|_| !is_own || entry.is_removal) {
+                // Nothing is known of what was before it.
+                let position = Position { place, is_before: true };
+                let (committed_at, actor, what) = (None, None, What::Was(without_entry));
+                if !visit(&base, &Seen { position, committed_at, actor, what })? {
+                    return Ok(());
+                }
+                image = None;
+            }
+            place = of_row;
+            let position = Position { place, is_before: false };
+            let (committed_at, actor) = (Some(entry.at), entry.actor.as_ref());
+            if entry.is_removal {
+                if !with_removed
+                    || !visit(&base, &Seen { position, committed_at, actor, what: What::Removed(entry.revision) })?
+                {
+                    return Ok(());
+                }
+                let mut removed = Image::default();
+                removed.go_back(&entry.before)?;
+                image = Some(removed);
+            } else if let Some(was) = &mut image {
+                if !visit(&base, &Seen { position, committed_at, actor, what: What::Was(was) })? {
+                    return Ok(());
+                }
+                match entry.before.is_empty() {
+                    true => image = None,
+                    false => was.go_back(&entry.before)?,
+                }
+            }
+        }
+        rows = reader.history(id, place, SLICE).await?;
+        watch.check()?;
+    }
+    if let Some(first) = &image {
+        let committed_at = match id {
+            RecordId::Memory(id) => reader.stored_at(*id).await?,
+            RecordId::Document { .. } => None,
+        };
+        let position = Position { place, is_before: true };
+        visit(&base, &Seen { position, committed_at, actor: None, what: What::Was(first) })?;
+    }
+    Ok(())
+}
+
+/// The record, and the newest entries that go with it: where an engine has no one view of both, a write may come in between.
+async fn consistent<R: Reader>(
+    reader: &mut R,
+    id: &RecordId,
+    watch: &Watch,
+) -> Result<(Option<Record>, Vec<HistoryRow>)> {
+    loop {
+        let rows = reader.history(id, u64::MAX, SLICE).await?;
+        let record = match id {
+            RecordId::Memory(id) => {
+                let found = reader.memories(&[*id]).await?.remove(id).transpose()?;
+                found.map(|found| Record::Memory(found.record))
+            }
+            RecordId::Document { collection, id } => {
+                let found = reader.documents(collection, std::slice::from_ref(id)).await?.pop().transpose()?;
+                found.map(|found| Record::Document(found.record))
+            }
+        };
+        let again = reader.history(id, u64::MAX, 1).await?;
+        if again.first().map(|row| row.place) == rows.first().map(|row| row.place) {
+            return Ok((record, rows));
+        }
+        watch.check()?;
+    }
+}

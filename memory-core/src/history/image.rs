@@ -1,0 +1,331 @@
+//! What a version had that the next one may have changed, and the difference of two versions.
+//!
+//! A difference makes the earlier version out of the later one. It holds the fields alone that differ, and of a text only what lies between
+//! the beginning and the end that both have. So what a chain was before items were appended costs a few bytes, however long it is.
+
+use crate::engine::{StoredDocument, StoredMemory};
+use crate::{Collection, Context, Document, DocumentId, Error, Memory, Result, Timestamp};
+
+/// The version of the format, which comes first.
+const FORMAT: u8 = 1;
+
+/// What comes next in a difference.
+mod tag {
+    pub(super) const REVISION: u8 = 1;
+    pub(super) const CREATED_AT: u8 = 2;
+    pub(super) const UPDATED_AT: u8 = 3;
+    pub(super) const NEVER_UPDATED: u8 = 4;
+    pub(super) const STATUS: u8 = 5;
+    pub(super) const SPACE: u8 = 6;
+    pub(super) const METADATA: u8 = 7;
+    pub(super) const CONTENT: u8 = 8;
+    pub(super) const CONTEXT: u8 = 9;
+    pub(super) const NO_CONTEXT: u8 = 10;
+}
+
+/// The fields of a memory or of a document that a change may touch. What such a record does not have is empty.
+#[derive(Clone, PartialEq, Default)]
+#[cfg_attr(test, derive(Debug))]
+pub(crate) struct Image<T> {
+    pub(crate) revision: u64,
+    created_at: i64,
+    updated_at: Option<i64>,
+    status: T,
+    space: T,
+    metadata: T,
+    content: T,
+    context: Option<T>,
+}
+
+impl<'r> From<&'r Memory> for Image<&'r str> {
+    fn from(memory: &'r Memory) -> Self {
+        Self {
+            revision: memory.revision.get(),
+            created_at: memory.created_at.as_millis(),
+            updated_at: memory.updated_at.map(Timestamp::as_millis),
+            status: memory.status.as_str(),
+            metadata: memory.metadata.as_str(),
+            context: memory.context.as_ref().map(Context::as_str),
+            ..Self::default()
+        }
+    }
+}
+
+impl<'r> From<&'r Document> for Image<&'r str> {
+    fn from(document: &'r Document) -> Self {
+        Self {
+            revision: document.revision.get(),
+            created_at: document.created_at.as_millis(),
+            updated_at: document.updated_at.map(Timestamp::as_millis),
+            space: document.space_id.as_str(),
+            metadata: document.metadata.as_str(),
+            content: document.content.as_str(),
+            ..Self::default()
+        }
+    }
+}
+
+/// What makes the version before out of the one after it; of one that nothing follows, out of the empty one.
+pub(crate) fn changes(before: &Image<&str>, after: &Image<&str>) -> Vec<u8> {
+    let mut changes = vec![FORMAT];
+    if before.revision != after.revision {
+        changes.push(tag::REVISION);
+        put_number(&mut changes, before.revision);
+    }
+    if before.created_at != after.created_at {
+        changes.push(tag::CREATED_AT);
+        put_signed(&mut changes, before.created_at);
+    }
+    match before.updated_at {
+        same if same == after.updated_at => {}
+        Some(millis) => {
+            changes.push(tag::UPDATED_AT);
+            put_signed(&mut changes, millis);
+        }
+        None => changes.push(tag::NEVER_UPDATED),
+    }
+    let texts = [
+        (tag::STATUS, before.status, after.status),
+        (tag::SPACE, before.space, after.space),
+        (tag::METADATA, before.metadata, after.metadata),
+        (tag::CONTENT, before.content, after.content),
+    ];
+    for (tag, before, after) in texts.into_iter().filter(|(_, before, after)| before != after) {
+        put_text(&mut changes, tag, before.as_bytes(), after.as_bytes());
+    }
+    match before.context {
+        same if same == after.context => {}
+        Some(context) => {
+            let after = after.context.unwrap_or_default();
+            put_text(&mut changes, tag::CONTEXT, context.as_bytes(), after.as_bytes());
+        }
+        None => changes.push(tag::NO_CONTEXT),
+    }
+    changes
+}
+
+impl Image<Vec<u8>> {
+    /// A copy to go back from.
+    pub(crate) fn of(image: &Image<&str>) -> Self {
+        let owned = |text: &str| text.as_bytes().to_vec();
+        Self {
+            revision: image.revision,
+            created_at: image.created_at,
+            updated_at: image.updated_at,
+            status: owned(image.status),
+            space: owned(image.space),
+            metadata: owned(image.metadata),
+            content: owned(image.content),
+            context: image.context.map(owned),
+        }
+    }
+
+    /// Goes back to the version before. `Corrupt` when these are no changes of this version.
+    pub(crate) fn go_back(&mut self, changes: &[u8]) -> Result<()> {
+        self.try_go_back(changes).ok_or_else(|| Error::corrupt("an entry of a history can't be read"))
+    }
+
+    fn try_go_back(&mut self, changes: &[u8]) -> Option<()> {
+        let (format, mut rest) = changes.split_first()?;
+        if *format != FORMAT {
+            return None;
+        }
+        while let Some((tag, values)) = rest.split_first() {
+            rest = values;
+            match *tag {
+                tag::REVISION => self.revision = take_number(&mut rest)?,
+                tag::CREATED_AT => self.created_at = take_signed(&mut rest)?,
+                tag::UPDATED_AT => self.updated_at = Some(take_signed(&mut rest)?),
+                tag::NEVER_UPDATED => self.updated_at = None,
+                tag::STATUS => take_text(&mut rest, &mut self.status)?,
+                tag::SPACE => take_text(&mut rest, &mut self.space)?,
+                tag::METADATA => take_text(&mut rest, &mut self.metadata)?,
+                tag::CONTENT => take_text(&mut rest, &mut self.content)?,
+                tag::CONTEXT => take_text(&mut rest, self.context.get_or_insert_default())?,
+                tag::NO_CONTEXT => self.context = None,
+                _ => return None,
+            }
+        }
+        Some(())
+    }
+
+    /// The memory with these fields; the others, which never change, are those of what it is now.
+    pub(crate) fn to_memory(&self, now: &Memory) -> Result<Memory> {
+        let stored = StoredMemory {
+            id: now.id.as_bytes(),
+            created_at: self.created_at,
+            updated_at: self.updated_at,
+            revision: self.stored_revision(),
+            status: text(&self.status)?,
+            space_id: now.space_id.as_str(),
+            idempotency_key: now.idempotency_key.as_ref().map(AsRef::as_ref),
+            metadata: text(&self.metadata)?,
+            trigger: now.trigger.as_str(),
+            context: self.context.as_deref().map(text).transpose()?,
+        };
+        stored.read()
+    }
+
+    /// The document with these fields.
+    pub(crate) fn to_document(&self, collection: &Collection, id: &DocumentId) -> Result<Document> {
+        let stored = StoredDocument {
+            id: id.as_str(),
+            collection: collection.as_str(),
+            created_at: self.created_at,
+            updated_at: self.updated_at,
+            revision: self.stored_revision(),
+            space_id: text(&self.space)?,
+            metadata: text(&self.metadata)?,
+            content: text(&self.content)?,
+        };
+        stored.read()
+    }
+
+    /// How many bytes its texts have.
+    pub(crate) fn size(&self) -> usize {
+        let context = self.context.as_ref().map_or(0, Vec::len);
+        self.space.len() + self.metadata.len() + self.content.len() + context
+    }
+
+    fn stored_revision(&self) -> i64 {
+        // One that is too high is none.
+        i64::try_from(self.revision).unwrap_or_default()
+    }
+}
+
+fn text(bytes: &[u8]) -> Result<&str> {
+    std::str::from_utf8(bytes).map_err(|_| Error::corrupt("an entry of a history is of another version"))
+}
+
+/// Seven bits a byte, the lowest first; all but the last have the highest bit.
+fn put_number(bytes: &mut Vec<u8>, mut number: u64) {
+    while number >= 0x80 {
+        bytes.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    bytes.push(number as u8);
+}
+
+fn take_number(bytes: &mut &[u8]) -> Option<u64> {
+    let mut number = 0_u64;
+    for shift in (0..64).step_by(7) {
+        let (byte, rest) = bytes.split_first()?;
+        *bytes = rest;
+        number |= u64::from(byte & 0x7F) << shift;
+        if byte & 0x80 == 0 {
+            return Some(number);
+        }
+    }
+    None
+}
+
+/// The sign is the lowest bit, so that times around 1970 are short.
+fn put_signed(bytes: &mut Vec<u8>, number: i64) {
+    put_number(bytes, ((number << 1) ^ (number >> 63)) as u64);
+}
+
+fn take_signed(bytes: &mut &[u8]) -> Option<i64> {
+    let number = take_number(bytes)?;
+    Some((number >> 1) as i64 ^ -((number & 1) as i64))
+}
+
+/// How much both begin with and end with, and what lies between.
+fn put_text(changes: &mut Vec<u8>, tag: u8, before: &[u8], after: &[u8]) {
+    let begin = shared_beginning(before, after);
+    let (before, after) = (&before[begin..], &after[begin..]);
+    let end = before.iter().rev().zip(after.iter().rev()).take_while(|(one, other)| one == other).count();
+    let between = &before[..before.len() - end];
+    changes.push(tag);
+    [begin, end, between.len()].into_iter().for_each(|number| put_number(changes, number as u64));
+    changes.extend(between);
+}
+
+fn take_text(changes: &mut &[u8], text: &mut Vec<u8>) -> Option<()> {
+    let mut number = || usize::try_from(take_number(changes)?).ok();
+    let (begin, end, between) = (number()?, number()?, number()?);
+    let (between, rest) = changes.split_at_checked(between)?;
+    *changes = rest;
+    let end = text.len().checked_sub(end).filter(|end| begin <= *end)?;
+    text.splice(begin..end, between.iter().copied());
+    Some(())
+}
+
+/// How many bytes both begin with.
+fn shared_beginning(one: &[u8], other: &[u8]) -> usize {
+    /// Compared at once.
+    const BLOCK: usize = 512;
+    let blocks = one.chunks_exact(BLOCK).zip(other.chunks_exact(BLOCK));
+    let start = BLOCK * blocks.take_while(|(one, other)| one == other).count();
+    start + one[start..].iter().zip(&other[start..]).take_while(|(one, other)| one == other).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn image(revision: u64, updated_at: Option<i64>, context: Option<&str>, content: &str) -> Image<String> {
+        let (created_at, content) = (-7, content.to_owned());
+        Image { revision, created_at, updated_at, content, context: context.map(str::to_owned), ..Image::default() }
+    }
+
+    fn borrowed(image: &Image<String>) -> Image<&str> {
+        Image {
+            revision: image.revision,
+            created_at: image.created_at,
+            updated_at: image.updated_at,
+            status: &image.status,
+            space: &image.space,
+            metadata: &image.metadata,
+            content: &image.content,
+            context: image.context.as_deref(),
+        }
+    }
+
+    fn comes_back(before: &Image<String>, after: &Image<String>) -> usize {
+        let changes = changes(&borrowed(before), &borrowed(after));
+        let mut image = Image::of(&borrowed(after));
+        image.go_back(&changes).expect("these changes are of this version");
+        assert_eq!(image, Image::of(&borrowed(before)));
+        changes.len()
+    }
+
+    proptest! {
+        #[test]
+        fn any_two_versions_come_back(
+            before in ("[ab,é]{0,9}", "[ab]{0,9}", any::<Option<i64>>(), any::<u64>()),
+            after in ("[ab,é]{0,9}", "[ab]{0,9}", any::<Option<i64>>(), any::<u64>()),
+            has_context in any::<(bool, bool)>(),
+        ) {
+            let image = |(context, content, updated_at, revision): (String, String, _, _), has_context: bool| {
+                super::tests::image(revision, updated_at, has_context.then_some(&*context), &content)
+            };
+            comes_back(&image(before, has_context.0), &image(after, has_context.1));
+        }
+
+        #[test]
+        fn no_bytes_are_a_panic(changes in any::<Vec<u8>>()) {
+            let _ = Image::of(&borrowed(&image(3, None, Some("[1]"), "text"))).go_back(&changes);
+        }
+    }
+
+    #[test]
+    fn what_was_appended_to_is_not_copied() {
+        let chain = format!("[{}]", vec![r#"{"step":"search","output":"é"}"#; 10_000].join(","));
+        let longer = format!("{},{}]", &chain[..chain.len() - 1], r#"{"step":"answer"}"#);
+        let (before, after) =
+            (image(7, Some(1_700_000_000_000), Some(&chain), ""), image(8, Some(1_700_000_000_001), Some(&longer), ""));
+        assert!(comes_back(&before, &after) < 24);
+        assert!(comes_back(&after, &before) < 48);
+    }
+
+    #[test]
+    fn changes_of_another_version_are_refused() {
+        let (before, after) = (image(1, None, None, "a long text"), image(2, None, None, "a long text, and more"));
+        let changes = changes(&borrowed(&before), &borrowed(&after));
+        assert!(Image::of(&borrowed(&image(2, None, None, "short"))).go_back(&changes).is_err());
+        assert!(Image::of(&borrowed(&after)).go_back(&changes[..changes.len() - 1]).is_err());
+        assert!(Image::of(&borrowed(&after)).go_back(&[]).is_err());
+    }
+}
