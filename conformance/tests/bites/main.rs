@@ -237,7 +237,7 @@ const RANDOM_BITES: &[(&str, Flaw)] = &[
     ("history_shows_what_was_removed", Flaw::HistoryShowsWhatWasRemoved),
     ("history_names_the_last_actor", Flaw::HistoryNamesTheLastActor),
 ];
-const SETTINGS: Settings = Settings { seed: 20_260_101, sequences: 200 };
+const SETTINGS: Settings = Settings { seed: 20_260_101, sequences: 400 };
 
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
