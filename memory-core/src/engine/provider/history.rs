@@ -28,7 +28,8 @@ impl<E: Engine> Shared<E> {
         let open = self.ready().await?;
         open.since.ok_or_else(no_history)?;
         let work: Work<E::Session, _, _> = |reader, asked| Box::pin(page(reader, asked));
-        self.look(&open, Access::Read, history, false, true, work).await
+        // Of two replicas one may lag behind the other, between the record and its entries.
+        self.look(&open, Access::ReadLatest, history, false, true, work).await
     }
 
     /// A record as it was.
@@ -43,7 +44,7 @@ impl<E: Engine> Shared<E> {
             return Err(Error::invalid("this time is in the future"));
         }
         let work: Work<E::Session, _, _> = |reader, asked| Box::pin(as_of(reader, asked));
-        self.look(&open, Access::Read, &(id.clone(), time), false, true, work).await
+        self.look(&open, Access::ReadLatest, &(id.clone(), time), false, true, work).await
     }
 }
 
