@@ -72,6 +72,8 @@ pub(crate) struct Collections {
     /// From the idempotency key to the id of the memory.
     pub(crate) keys: Rows,
     pub(crate) documents: Rows,
+    /// What writes have left of the versions before.
+    pub(crate) history: Rows,
     /// Which migrations were applied, and the lock of who migrates.
     pub(crate) bookkeeping: Rows,
 }
@@ -242,6 +244,7 @@ impl Collections {
             memories: collection("memories"),
             keys: collection("idempotency_keys"),
             documents: collection("documents"),
+            history: collection("history"),
             bookkeeping: collection("schema_migrations"),
         })
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use memory_core::engine::{Access, Engine, FeedPosition, Provider, Work};
-use memory_core::{Backfill, Durability, Error, Health, Outcome, Result};
+use memory_core::{Backfill, Durability, Error, Health, Outcome, Result, Timestamp};
 use mongodb::bson::doc;
 
 use crate::config::MongoConfig;
@@ -28,6 +28,7 @@ impl Engine for MongoEngine {
     // An insert of up to 48 MB is one command: what fails of it has failed as a whole.
     const BATCH: Option<(usize, usize)> = Some((1_000, 16 << 20));
     const RESTORE: (usize, usize) = (1_000, 16 << 20);
+    const HISTORY: bool = true;
 
     type Config = MongoConfig;
     type Session = MongoSession;
@@ -71,6 +72,11 @@ impl Engine for MongoEngine {
     async fn is_read_only(&self) -> Result<bool> {
         let session = self.connections.session();
         self.connections.run(async move { schema::is_read_only(&session).await }).await
+    }
+
+    async fn history_since(&self, proposed: Timestamp) -> Result<Timestamp> {
+        let session = self.connections.session();
+        self.connections.run(async move { schema::history_since(&session, proposed).await }).await
     }
 
     async fn close(&self) -> Result<()> {

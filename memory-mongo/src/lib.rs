@@ -6,6 +6,7 @@ mod election;
 mod engine;
 mod error;
 mod feed;
+mod history;
 mod read;
 mod row;
 mod schema;

@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 
 use memory_core::engine::{
-    DocumentsFound, FeedEnd, FeedPage, FeedPosition, Mark, MemoriesFound, Place, Reader, Source, Visit, Walk, corrupt,
+    DocumentsFound, FeedEnd, FeedPage, FeedPosition, HistoryRow, Mark, MemoriesFound, Place, Reader, Source, Visit,
+    Walk, corrupt,
 };
-use memory_core::{Collection, DocumentId, Documents, Ledger, MemoryId, Result, Verdict};
+use memory_core::{Collection, DocumentId, Documents, Ledger, MemoryId, RecordId, Result, Timestamp, Verdict};
 use migrations::PATHS;
 use mongodb::action::Find;
 use mongodb::bson::{Bson, Document, RawDocument, RawDocumentBuf, doc};
@@ -13,9 +14,9 @@ use mongodb::options::Hint;
 
 use crate::connection::{MongoSession, Rows};
 use crate::error::native;
-use crate::feed;
-use crate::row::{Stored, StoredRow, found, mark, memory_id, text, uuid};
+use crate::row::{Stored, StoredRow, found, mark, memory_id, number, optional, text, uuid};
 use crate::statements::{document_key, documents_of, lists, rest, sort, within};
+use crate::{feed, history};
 
 /// The most rows that one search gives.
 const MOST: usize = 2_048;
@@ -23,13 +24,14 @@ const MOST: usize = 2_048;
 const IDS: usize = 10_000;
 
 impl Reader for MongoSession {
-    /// The revision and the times of the record are enough.
-    type Version = ();
+    /// The place of the newest entry in the history of a document; 0 where its row has none, as one from before there was a history. Beside it
+    /// the revision and the times of the record are enough, and of a memory the revision alone.
+    type Version = i64;
 
     /// Behind a mark each of them is two lists; of more than 200 lists the server would not merge but sort everything.
     const PLACES: usize = 100;
 
-    async fn memories(&mut self, ids: &[MemoryId]) -> Result<MemoriesFound<()>> {
+    async fn memories(&mut self, ids: &[MemoryId]) -> Result<MemoriesFound<i64>> {
         let ids = ids.iter().map(|id| uuid(id.as_bytes()).into()).collect();
         let read = |row: &RawDocument| Ok((memory_id(row, "_id")?, found::<Ledger>(row)));
         Ok(each(self, &self.reads.memories, ids, read).await?.into_iter().collect())
@@ -82,7 +84,7 @@ impl Reader for MongoSession {
         }
     }
 
-    async fn documents(&mut self, collection: &Collection, ids: &[DocumentId]) -> Result<DocumentsFound<()>> {
+    async fn documents(&mut self, collection: &Collection, ids: &[DocumentId]) -> Result<DocumentsFound<i64>> {
         let keys = ids.iter().map(|id| document_key(collection, id).into()).collect();
         each(self, &self.reads.documents, keys, |row| Ok(found::<Documents>(row))).await
     }
@@ -121,6 +123,17 @@ impl Reader for MongoSession {
 
     async fn changes(&mut self, after: &FeedPosition, most: usize) -> Result<FeedPage> {
         feed::changes(self, after, most).await
+    }
+
+    async fn history(&mut self, of: &RecordId, below: u64, most: usize) -> Result<Vec<HistoryRow>> {
+        history::rows(self, of, below, most).await
+    }
+
+    async fn stored_at(&mut self, id: MemoryId) -> Result<Option<Timestamp>> {
+        let find = self.reads.memories.find_one(doc! { "_id": uuid(id.as_bytes()) });
+        let row = find.projection(doc! { "storedAt": 1 }).max_time(self.left()?).await.map_err(native)?;
+        let millis = row.as_deref().map(|row| optional(row, "storedAt", number)).transpose()?.flatten();
+        millis.map(Timestamp::from_millis).transpose().map_err(corrupt)
     }
 }
 

@@ -52,7 +52,8 @@ pub(crate) fn written(revision: Revision) -> i64 {
     i64::from(revision) * 256 + i64::from(WRITER)
 }
 
-pub(crate) fn memory_row(memory: &Memory) -> RawDocumentBuf {
+/// The row of a memory that is appended at this time.
+pub(crate) fn memory_row(memory: &Memory, at: Option<Timestamp>) -> RawDocumentBuf {
     let mut row = rawdoc! {
         "_id": uuid(memory.id.as_bytes()),
         "createdAt": memory.created_at.as_millis(),
@@ -67,6 +68,7 @@ pub(crate) fn memory_row(memory: &Memory) -> RawDocumentBuf {
     append(&mut row, cstr!("updatedAt"), memory.updated_at.map(Timestamp::as_millis));
     append(&mut row, cstr!("context"), memory.context.as_ref().map(Context::as_str));
     append(&mut row, cstr!("idempotencyKey"), memory.idempotency_key.as_ref().map(IdempotencyKey::as_str));
+    append(&mut row, cstr!("storedAt"), at.map(Timestamp::as_millis));
     row
 }
 
@@ -74,7 +76,8 @@ pub(crate) fn key_row(key: &IdempotencyKey, id: MemoryId) -> RawDocumentBuf {
     rawdoc! { "_id": key.as_str(), "memory": uuid(id.as_bytes()) }
 }
 
-pub(crate) fn document_row(document: &Document) -> RawDocumentBuf {
+/// The row of a document whose newest entry has this place in its history.
+pub(crate) fn document_row(document: &Document, entry: i64) -> RawDocumentBuf {
     let mut row = rawdoc! {
         "_id": { "collection": document.collection.as_str(), "id": document.id.as_str() },
         "createdAt": document.created_at.as_millis(),
@@ -82,6 +85,7 @@ pub(crate) fn document_row(document: &Document) -> RawDocumentBuf {
         "paths": document_paths(&document.space_id).into_iter().collect::<RawArrayBuf>(),
         "revision": i64::from(document.revision),
         "written": written(document.revision),
+        "entry": entry,
         "metadata": document.metadata.as_str(),
         "content": document.content.as_str(),
     };
@@ -90,8 +94,8 @@ pub(crate) fn document_row(document: &Document) -> RawDocumentBuf {
 }
 
 /// The row that takes the place of another one. The feed has from it where the document was before, if it has moved.
-pub(crate) fn next_row(before: &Document, after: &Document) -> RawDocumentBuf {
-    let mut row = document_row(after);
+pub(crate) fn next_row(before: &Document, after: &Document, entry: i64) -> RawDocumentBuf {
+    let mut row = document_row(after, entry);
     let before = (before.space_id != after.space_id).then_some(before.space_id.as_str());
     append(&mut row, cstr!("before"), before);
     row
@@ -181,9 +185,10 @@ impl<K: Stored> Row<K> for StoredRow<'_> {
     }
 }
 
-pub(crate) fn found<K: Stored>(row: &RawDocument) -> Result<Found<K::Record, ()>> {
+pub(crate) fn found<K: Stored>(row: &RawDocument) -> Result<Found<K::Record, i64>> {
     let stored = StoredRow(row);
-    Ok(Found { record: K::read(row, &Row::<K>::head(&stored)?)?, version: () })
+    let version = optional(row, "entry", number)?.unwrap_or_default();
+    Ok(Found { record: K::read(row, &Row::<K>::head(&stored)?)?, version })
 }
 
 /// Where a row stands in the order, also when it is damaged.
@@ -215,24 +220,28 @@ pub(crate) fn number(row: &RawDocument, name: &str) -> Result<i64> {
     row.get_i64(name).map_err(|_| impossible(name))
 }
 
-fn optional<'r, T>(row: &'r RawDocument, name: &str, get: fn(&'r RawDocument, &str) -> Result<T>) -> Result<Option<T>> {
+pub(crate) fn optional<'r, T>(
+    row: &'r RawDocument,
+    name: &str,
+    get: fn(&'r RawDocument, &str) -> Result<T>,
+) -> Result<Option<T>> {
     if matches!(row.get(name), Ok(None)) { Ok(None) } else { get(row, name).map(Some) }
 }
 
-fn key_of(row: &RawDocument) -> Result<&RawDocument> {
+pub(crate) fn key_of(row: &RawDocument) -> Result<&RawDocument> {
     row.get_document("_id").map_err(|_| impossible("_id"))
 }
 
-fn bytes<'r>(row: &'r RawDocument, name: &str) -> Result<&'r [u8]> {
+pub(crate) fn bytes<'r>(row: &'r RawDocument, name: &str) -> Result<&'r [u8]> {
     row.get_binary(name).map(|id| id.bytes).map_err(|_| impossible(name))
 }
 
 /// A value that no program has stored like this.
-fn impossible(name: &str) -> Error {
+pub(crate) fn impossible(name: &str) -> Error {
     Error::corrupt(format!("the stored {name} is missing or has an impossible type"))
 }
 
-fn append(row: &mut RawDocumentBuf, name: &CStr, value: Option<impl BindRawBsonRef>) {
+pub(crate) fn append(row: &mut RawDocumentBuf, name: &CStr, value: Option<impl BindRawBsonRef>) {
     if let Some(value) = value {
         row.append(name, value);
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::TryStreamExt;
-use memory_core::engine::SHORT_BACKFILL;
+use memory_core::engine::{SHORT_BACKFILL, corrupt};
 use memory_core::{Backfill, Error, ErrorKind, HeldBack, Inspection, Result, Revision, SpaceId, Timestamp};
 use migrations::{Applied, Kind, NO_WORDS, PATHS, Report, Step, Target};
 use mongodb::Database;
@@ -25,6 +25,8 @@ const STANDALONE: &str = "the server is standalone, so it has no transactions: r
 const LOCK: &str = "lock";
 /// The `_id` of what seals the cursors, and its field.
 const SECRET: &str = "secret";
+/// The `_id` of the time at which the history begins, and its field.
+const HISTORY_SINCE: &str = "historySince";
 /// When a lock whose owner is gone is free again, in milliseconds.
 const LEASE: i64 = 2_000;
 /// What `create` answers where the collection is there.
@@ -279,15 +281,27 @@ pub(crate) async fn backfill(session: &MongoSession) -> Result<()> {
 
 /// What seals the cursors: what was kept first.
 pub(crate) async fn secret(session: &MongoSession, proposed: &str) -> Result<String> {
-    let bookkeeping = &session.on.primary.bookkeeping;
-    let mut kept = bookkeeping.find_one(doc! { "_id": SECRET }).await.map_err(native)?;
+    let kept = keep(session, SECRET, proposed.into()).await?;
+    kept.as_str().map(str::to_owned).ok_or_else(|| Error::corrupt("the key that seals cursors can't be read"))
+}
+
+/// When the history begins: what was kept first.
+pub(crate) async fn history_since(session: &MongoSession, proposed: Timestamp) -> Result<Timestamp> {
+    let kept = keep(session, HISTORY_SINCE, proposed.as_millis().into()).await?;
+    let millis = kept.as_i64().ok_or_else(|| Error::corrupt("the beginning of the history can't be read"))?;
+    Timestamp::from_millis(millis).map_err(corrupt)
+}
+
+/// Keeps a value in the bookkeeping unless it has one of that name, and gives the one that it has.
+async fn keep(session: &MongoSession, name: &str, proposed: Bson) -> Result<Bson> {
+    let (bookkeeping, same) = (&session.on.primary.bookkeeping, doc! { "_id": name });
+    let mut kept = bookkeeping.find_one(same.clone()).await.map_err(native)?;
     if kept.is_none() {
-        let keep =
-            bookkeeping.find_one_and_update(doc! { "_id": SECRET }, doc! { "$setOnInsert": { SECRET: proposed } });
+        let keep = bookkeeping.find_one_and_update(same, doc! { "$setOnInsert": { name: proposed } });
         kept = keep.upsert(true).return_document(ReturnDocument::After).await.map_err(native)?;
     }
-    let kept = kept.as_ref().and_then(|kept| kept.get_str(SECRET).ok());
-    kept.map(str::to_owned).ok_or_else(|| Error::corrupt("the key that seals cursors can't be read"))
+    let value = kept.as_deref().map(|kept| bson(kept, name));
+    Ok(value.transpose()?.unwrap_or(Bson::Null))
 }
 
 /// Makes the database read-only, or takes that back: by a rule that no row satisfies. A deletion meets it by the update before it.

@@ -1,6 +1,6 @@
 //! The conditions and commands that are sent to the server.
 
-use memory_core::engine::{Mark, Place, Source, Walk};
+use memory_core::engine::{Found, Mark, Place, Source, Walk};
 use memory_core::{Collection, Context, DocumentId, Memory, Order, Timestamp, path_hash};
 use mongodb::bson::{Bson, Document, doc};
 
@@ -15,32 +15,24 @@ pub(crate) fn same_memory(memory: &Memory) -> Document {
     doc! { "_id": uuid(memory.id.as_bytes()), "revision": i64::from(memory.revision) }
 }
 
-/// What finds a document while it has the revision and the times of the one that was read.
-pub(crate) fn same_version(document: &memory_core::Document) -> Document {
+/// What finds a document while it is the one that was read: whatever is written since, or put after a removal, has another entry.
+pub(crate) fn same_document(found: &Found<memory_core::Document, i64>) -> Document {
+    let Found { record, version } = found;
     doc! {
-        "_id": document_key(&document.collection, &document.id),
-        "revision": i64::from(document.revision),
-        // A document that was removed and put again has a first revision, too.
-        "createdAt": document.created_at.as_millis(),
+        "_id": document_key(&record.collection, &record.id),
         // Null also stands for none.
-        "updatedAt": document.updated_at.map(Timestamp::as_millis),
+        "entry": (*version != 0).then_some(*version),
+        "revision": i64::from(record.revision),
+        "createdAt": record.created_at.as_millis(),
+        "updatedAt": record.updated_at.map(Timestamp::as_millis),
     }
 }
 
-/// What finds a document while it is the one that was read. Within one millisecond another one may take its place with the same version.
-pub(crate) fn same_document(document: &memory_core::Document) -> Document {
-    let mut same = same_version(document);
-    same.insert("spaceId", document.space_id.as_str());
-    same.insert("metadata", document.metadata.as_str());
-    same.insert("content", document.content.as_str());
-    same
-}
-
 /// What is done to a document before it is deleted, in the same transaction: the deletion itself tells the feed of no space.
-pub(crate) fn removed(document: &memory_core::Document) -> Document {
+pub(crate) fn removed(found: &Found<memory_core::Document, i64>) -> Document {
     // One that an older program has written is not refused.
-    let set = doc! { "removed": document.space_id.as_str(), "written": written(document.revision) };
-    doc! { "q": same_document(document), "u": { "$set": set } }
+    let set = doc! { "removed": found.record.space_id.as_str(), "written": written(found.record.revision) };
+    doc! { "q": same_document(found), "u": { "$set": set } }
 }
 
 /// What changes a memory into its next version: only the fields that differ. The words that an older program has left in the row go, since

@@ -1,18 +1,19 @@
 //! What a session writes: one atomic step each.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use memory_core::engine::{Append, Appended, Atomicity, Found, Put, Removal, VersionEntry, Writer};
-use memory_core::{Collection, Document, Error, Memory, MemoryId, Outcome, Result};
+use memory_core::{Collection, Document, Error, Memory, MemoryId, Outcome, RecordId, Result, Timestamp};
 use mongodb::ClientSession;
 use mongodb::bson::{self, RawDocument, RawDocumentBuf, doc};
 
 use crate::connection::{MongoSession, Rows};
 use crate::error::{DUPLICATE_KEY, check, code, native, native_write, of_code, refusals};
+use crate::history;
 use crate::read::{all, each};
-use crate::row::{document_row, key_row, memory_id, memory_row, next_row, text, uuid};
-use crate::statements::{changes, document_key, removed, same_memory, same_version};
+use crate::row::{document_row, key_of, key_row, memory_id, memory_row, next_row, text, uuid};
+use crate::statements::{changes, document_key, removed, same_document, same_memory};
 
 /// How many documents, and about how many bytes of them, one command changes or removes: a command has at most 16 MiB.
 const AT_ONCE: (usize, usize) = (1_000, 8 << 20);
@@ -25,12 +26,12 @@ impl Writer for MongoSession {
         let is_alone = |memory: &&Memory| append.atomicity == Atomicity::Each && memory.idempotency_key.is_none();
         let alone: Vec<_> = append.memories.iter().copied().filter(is_alone).collect();
         if alone.len() == append.memories.len() {
-            return self.append_alone(&alone).await;
+            return self.append_alone(&alone, append.at).await;
         }
         match self.append_together(append).await {
             // Perhaps because of one with a key: those are tried again alone.
             Err(error) if error.outcome() == Outcome::NotDone && !alone.is_empty() => {
-                let mut appended = self.append_alone(&alone).await?.into_iter();
+                let mut appended = self.append_alone(&alone, append.at).await?.into_iter();
                 let next = |memory: &&Memory| if is_alone(memory) { appended.next() } else { None };
                 Ok(append.memories.iter().map(next).map(|next| next.unwrap_or(Appended::NotWritten)).collect())
             }
@@ -38,88 +39,156 @@ impl Writer for MongoSession {
         }
     }
 
-    async fn replace(&mut self, before: &Found<Memory, ()>, after: &Memory, _: Option<&VersionEntry>) -> Result<bool> {
+    async fn replace(
+        &mut self,
+        before: &Found<Memory, i64>,
+        after: &Memory,
+        entry: Option<&VersionEntry>,
+    ) -> Result<bool> {
         let before = &before.record;
-        self.update(&self.on.primary.memories, same_memory(before), changes(before, after)).await
-    }
-
-    async fn put(&mut self, puts: &[Put<'_, ()>]) -> Result<bool> {
-        if let [put] = puts {
-            return self.put_one(put).await;
-        }
+        let update = doc! { "q": same_memory(before), "u": changes(before, after) };
+        let update = doc! { "update": self.on.primary.memories.name(), "updates": [update] };
+        let place = i64::from(after.revision);
+        let kept = entry.map(|entry| history::kept(&after.id.into(), place, entry)).transpose()?;
         let mut transaction = self.begin().await?;
-        let is_done = self.put_each(puts, &mut transaction).await;
+        let write = async {
+            let is_unchanged = self.change_in(update, &mut transaction).await? == 1;
+            if is_unchanged {
+                self.keep(kept.into_iter().collect(), &mut transaction).await?;
+            }
+            Ok::<_, Error>(is_unchanged)
+        };
+        let is_done = write.await;
         self.end(transaction, is_done).await
     }
 
-    async fn put_new(&mut self, puts: &[Put<'_, ()>]) -> Result<Vec<bool>> {
-        let rows = puts.iter().map(|put| document_row(put.after)).collect();
-        let refused = insert_each(&self.on.primary.documents, rows).await?;
-        if let Some(code) = refused.values().find(|code| **code != DUPLICATE_KEY) {
-            let is_none_put = refused.len() == puts.len();
-            return Err(of_code(*code).with_outcome(if is_none_put { Outcome::NotDone } else { Outcome::Unknown }));
-        }
-        Ok((0..puts.len()).map(|place| !refused.contains_key(&place)).collect())
+    async fn put(&mut self, puts: &[Put<'_, i64>]) -> Result<bool> {
+        self.put_together(&puts.iter().collect::<Vec<_>>()).await
     }
 
-    async fn remove(&mut self, _: &Collection, removals: &[Removal<'_, ()>]) -> Result<bool> {
+    async fn put_new(&mut self, puts: &[Put<'_, i64>]) -> Result<Vec<bool>> {
+        let mut names = HashSet::new();
+        // Of puts with the same id the first one counts.
+        let is_first = |place: &usize| names.insert((&puts[*place].after.collection, &puts[*place].after.id));
+        let mut rest: Vec<_> = (0..puts.len()).filter(is_first).collect();
+        let mut is_put = vec![false; puts.len()];
+        while !rest.is_empty() {
+            let some: Vec<_> = rest.iter().map(|place| &puts[*place]).collect();
+            if self.put_together(&some).await? {
+                rest.iter().for_each(|place| is_put[*place] = true);
+                break;
+            }
+            let taken = self.taken(&some).await?;
+            if taken.is_empty() {
+                self.pause(PAUSE).await?;
+            }
+            rest.retain(|place| {
+                let Document { collection, id, .. } = puts[*place].after;
+                !taken.contains(&(collection.to_string(), id.to_string()))
+            });
+        }
+        Ok(is_put)
+    }
+
+    async fn remove(&mut self, _: &Collection, removals: &[Removal<'_, i64>]) -> Result<bool> {
         let mut transaction = self.begin().await?;
         let is_done = self.remove_each(removals, &mut transaction).await;
         self.end(transaction, is_done).await
     }
 }
 
+/// A put that replaces a document, and the place of its entry in the history.
+struct Changed<'p> {
+    put: &'p Put<'p, i64>,
+    before: &'p Found<Document, i64>,
+    of: &'p RecordId,
+    place: i64,
+}
+
 impl MongoSession {
-    async fn put_one(&self, Put { before, after, .. }: &Put<'_, ()>) -> Result<bool> {
-        let documents = &self.on.primary.documents;
-        match before {
-            Some(before) => {
-                let row = next_row(&before.record, after);
-                let row = bson::Document::try_from(row).map_err(|error| native(error.into()))?;
-                self.update(documents, same_version(&before.record), row).await
-            }
-            None => match documents.insert_one(document_row(after)).await.map_err(native_write) {
-                Err(error) if code(&error) == Some(DUPLICATE_KEY) => Ok(false),
-                is_put => is_put.map(|_| true),
-            },
-        }
+    /// Puts documents, all or none. `false` when one is not what was read.
+    async fn put_together(&self, puts: &[&Put<'_, i64>]) -> Result<bool> {
+        let mut transaction = self.begin().await?;
+        let is_done = self.put_each(puts, &mut transaction).await;
+        self.end(transaction, is_done).await
     }
 
     /// Puts documents in a transaction: those that are new, and then those that are changed. `false` when one is not what was read.
-    async fn put_each(&self, puts: &[Put<'_, ()>], transaction: &mut ClientSession) -> Result<bool> {
-        let documents = &self.on.primary.documents;
-        let new: Vec<_> = puts.iter().filter(|put| put.before.is_none()).map(|put| document_row(put.after)).collect();
-        if !new.is_empty() {
-            match documents.insert_many(new).session(&mut *transaction).await.map_err(native) {
-                Err(error) if code(&error) == Some(DUPLICATE_KEY) => return Ok(false),
-                inserted => inserted?,
-            };
+    async fn put_each(&self, puts: &[&Put<'_, i64>], transaction: &mut ClientSession) -> Result<bool> {
+        let named = puts.iter().map(|put| (record_id(put.after), put.before.map_or(0, |before| before.version)));
+        let named: Vec<_> = named.collect();
+        let places = history::places(self, &named).await?;
+        let (mut rows, mut entries, mut changed) = (Vec::new(), Vec::new(), Vec::new());
+        for ((put, (of, _)), place) in puts.iter().copied().zip(&named).zip(places) {
+            if let Some(before) = put.before {
+                changed.push(Changed { put, before, of, place });
+            } else {
+                rows.push(document_row(put.after, place));
+                entries.extend(put.entry.as_ref().map(|entry| history::row(of, place, entry)));
+            }
         }
-        let changed = puts.iter().filter_map(|put| Some((&put.before?.record, put.after)));
-        let (changed, mut start) = (changed.collect::<Vec<_>>(), 0);
-        while let rest @ [_, ..] = &changed[start..] {
-            let some = &rest[..at_once(rest.iter().map(|(_, after)| after.size()))];
-            let update = |(before, after): &(&Document, &Document)| {
-                let row = bson::Document::try_from(next_row(before, after)).map_err(|error| native(error.into()))?;
-                Ok::<_, Error>(doc! { "q": same_version(before), "u": row })
-            };
-            let updates: Vec<_> = some.iter().map(update).collect::<Result<_>>()?;
-            let command = doc! { "update": documents.name(), "updates": updates };
+        if !rows.is_empty() && !self.insert_new(rows, entries, transaction).await? {
+            return Ok(false);
+        }
+        let mut rest = changed.as_slice();
+        while !rest.is_empty() {
+            let (some, others) = rest.split_at(at_once(rest.iter().map(Changed::size)));
+            let updates: Vec<_> = some.iter().map(Changed::update).collect::<Result<_>>()?;
+            let command = doc! { "update": self.on.primary.documents.name(), "updates": updates };
             if self.change_in(command, transaction).await? != some.len() {
                 return Ok(false);
             }
-            start += some.len();
+            let kept = some.iter().filter_map(Changed::kept).collect::<Result<_>>()?;
+            self.keep(kept, transaction).await?;
+            rest = others;
         }
         Ok(true)
     }
 
+    /// Inserts documents and their entries in a transaction. `false` when a document is there, or was put and removed since the places of the
+    /// entries were looked up.
+    async fn insert_new(
+        &self,
+        rows: Vec<RawDocumentBuf>,
+        entries: Vec<RawDocumentBuf>,
+        transaction: &mut ClientSession,
+    ) -> Result<bool> {
+        let on = &self.on.primary;
+        for (to, rows) in [(&on.documents, rows), (&on.history, entries)] {
+            if rows.is_empty() {
+                continue;
+            }
+            match to.insert_many(rows).session(&mut *transaction).await.map_err(native) {
+                Err(error) if code(&error) == Some(DUPLICATE_KEY) => return Ok(false),
+                inserted => drop(inserted?),
+            }
+        }
+        Ok(true)
+    }
+
+    /// Which of these documents a majority has, as (collection, id).
+    async fn taken(&self, puts: &[&Put<'_, i64>]) -> Result<HashSet<(String, String)>> {
+        let keys = puts.iter().map(|put| document_key(&put.after.collection, &put.after.id));
+        let keys: Vec<_> = keys.collect();
+        let find = self.on.latest.documents.find(doc! { "_id": { "$in": keys } }).projection(doc! { "_id": 1 });
+        let name = |row: &RawDocument| {
+            let key = key_of(row)?;
+            Ok((text(key, "collection")?.to_owned(), text(key, "id")?.to_owned()))
+        };
+        Ok(all(self, find, name).await?.into_iter().collect())
+    }
+
     /// Removes documents in a transaction. `false` when one is not what was read.
-    async fn remove_each(&self, removals: &[Removal<'_, ()>], transaction: &mut ClientSession) -> Result<bool> {
+    async fn remove_each(&self, removals: &[Removal<'_, i64>], transaction: &mut ClientSession) -> Result<bool> {
         let documents = self.on.primary.documents.name();
-        let mut rest = removals;
-        while !rest.is_empty() {
-            let (some, others) = rest.split_at(at_once(rest.iter().map(|removal| removal.found.record.size())));
-            let updates: Vec<_> = some.iter().map(|removal| removed(&removal.found.record)).collect();
+        let named = removals.iter().map(|removal| (record_id(&removal.found.record), removal.found.version));
+        let named: Vec<_> = named.collect();
+        let places = history::places(self, &named).await?;
+        let mut start = 0;
+        while start < removals.len() {
+            let rest = &removals[start..];
+            let some = &rest[..at_once(rest.iter().map(|removal| removal.found.record.size()))];
+            let updates: Vec<_> = some.iter().map(|removal| removed(removal.found)).collect();
             let delete = |Document { collection, id, .. }: &Document| doc! { "q": { "_id": document_key(collection, id) }, "limit": 1 };
             let deletes: Vec<_> = some.iter().map(|removal| delete(&removal.found.record)).collect();
             for command in
@@ -129,9 +198,24 @@ impl MongoSession {
                     return Ok(false);
                 }
             }
-            rest = others;
+            let kept =
+                some.iter().zip(&named[start..]).zip(&places[start..]).filter_map(|((removal, (of, _)), place)| {
+                    let end = removal.end.as_ref()?;
+                    Some(history::kept(of, *place, end))
+                });
+            self.keep(kept.collect::<Result<_>>()?, transaction).await?;
+            start += some.len();
         }
         Ok(true)
+    }
+
+    /// Writes entries in the transaction of what they are of.
+    async fn keep(&self, entries: Vec<bson::Document>, transaction: &mut ClientSession) -> Result<()> {
+        if entries.is_empty() {
+            return Ok(());
+        }
+        let command = doc! { "update": self.on.primary.history.name(), "updates": entries };
+        self.change_in(command, transaction).await.map(drop)
     }
 
     /// Runs a command in a transaction, and tells how many rows it has met.
@@ -142,30 +226,11 @@ impl MongoSession {
         Ok(answer.get_i32("n").ok().and_then(|count| usize::try_from(count).ok()).unwrap_or_default())
     }
 
-    /// Updates the row that this finds. `false` when there is none.
-    async fn update(&self, on: &Rows, found: bson::Document, update: bson::Document) -> Result<bool> {
-        self.change(doc! { "update": on.name(), "updates": [{ "q": found, "u": update }] }).await
-    }
-
-    /// Runs a command that changes one row. `false` when that is not there.
-    ///
-    /// The server ends it in the time of the call, also while a transaction is in its way. The driver's own methods can't say that; an
-    /// insert uses them all the same, since it may be larger than a command. It waits for a majority as long as the client's write concern
-    /// says: one deadline.
-    async fn change(&self, mut command: bson::Document) -> Result<bool> {
-        let left = self.left()?.as_millis() as i64;
-        let concern = doc! { "w": "majority", "j": true, "wtimeout": left };
-        command.extend(doc! { "writeConcern": concern, "maxTimeMS": left });
-        let answer = self.on.database.run_command(command).await.map_err(native_write)?;
-        check(&answer)?;
-        Ok(answer.get_i32("n").is_ok_and(|count| count == 1))
-    }
-
     /// Appends memories in one transaction: all, or where each counts by itself, all but those that are taken.
     async fn append_together(&self, append: Append<'_>) -> Result<Vec<Appended>> {
         let (mut rest, mut owners) = (append.memories.to_vec(), HashMap::new());
         while !rest.is_empty() {
-            match self.insert_all(&rest).await {
+            match self.insert_all(&rest, append.at).await {
                 Ok(()) => break,
                 Err(error) if code(&error) == Some(DUPLICATE_KEY) => {
                     let found = self.owners(&rest, append.is_repeated).await?;
@@ -184,8 +249,8 @@ impl MongoSession {
     }
 
     /// Appends memories without keys, each by itself. One that the server refuses for itself is not written.
-    async fn append_alone(&self, memories: &[&Memory]) -> Result<Vec<Appended>> {
-        let rows = memories.iter().map(|memory| memory_row(memory)).collect();
+    async fn append_alone(&self, memories: &[&Memory], at: Option<Timestamp>) -> Result<Vec<Appended>> {
+        let rows = memories.iter().map(|memory| memory_row(memory, at)).collect();
         let refused = insert_each(&self.on.primary.memories, rows).await?;
         let appended = memories.iter().enumerate().map(|(place, memory)| match refused.get(&place) {
             None => Appended::Written,
@@ -202,15 +267,15 @@ impl MongoSession {
     }
 
     /// Writes memories, all or none; a duplicate of one is an error.
-    async fn insert_all(&self, memories: &[&Memory]) -> Result<()> {
+    async fn insert_all(&self, memories: &[&Memory], at: Option<Timestamp>) -> Result<()> {
         if let [memory] = memories
             && memory.idempotency_key.is_none()
         {
-            return self.on.primary.memories.insert_one(memory_row(memory)).await.map(drop).map_err(native_write);
+            return self.on.primary.memories.insert_one(memory_row(memory, at)).await.map(drop).map_err(native_write);
         }
         let keys = memories.iter().filter_map(|memory| Some(key_row(memory.idempotency_key.as_ref()?, memory.id)));
         let keys: Vec<_> = keys.collect();
-        let rows = memories.iter().map(|memory| memory_row(memory));
+        let rows = memories.iter().map(|memory| memory_row(memory, at));
         let mut transaction = self.begin().await?;
         let write = async {
             if !keys.is_empty() {
@@ -239,6 +304,28 @@ impl MongoSession {
         }
         Ok(owners)
     }
+}
+
+impl Changed<'_> {
+    /// About how many bytes the larger of its two statements has.
+    fn size(&self) -> usize {
+        self.put.after.size().max(self.put.entry.as_ref().map_or(0, |entry| entry.before.len()))
+    }
+
+    fn update(&self) -> Result<bson::Document> {
+        let row = next_row(&self.before.record, self.put.after, self.place);
+        let row = bson::Document::try_from(row).map_err(|error| native(error.into()))?;
+        Ok(doc! { "q": same_document(self.before), "u": row })
+    }
+
+    fn kept(&self) -> Option<Result<bson::Document>> {
+        let entry = self.put.entry.as_ref()?;
+        Some(history::kept(self.of, self.place, entry))
+    }
+}
+
+fn record_id(document: &Document) -> RecordId {
+    (document.collection.clone(), document.id.clone()).into()
 }
 
 /// Inserts each row by itself, and tells which the server refused, by their place.

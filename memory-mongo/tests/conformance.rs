@@ -45,10 +45,6 @@ impl Harness for Mongo {
         (!self.url.contains(',')).then_some(self)
     }
 
-    fn keeps_history(&self) -> bool {
-        false
-    }
-
     fn can_damage(&self) -> bool {
         true
     }

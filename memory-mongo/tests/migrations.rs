@@ -10,12 +10,13 @@ use conformance::server::mongo::LocalMongo;
 use libtest_mimic::Arguments;
 use memory_core::{
     Backfill, Blocks, Collection, Content, Context, DocumentId, DocumentQuery, DocumentSelection, DocumentWrite, Error,
-    ErrorKind, IdempotencyKey, Memory, MemoryId, MemoryPatch, MemoryProvider, MemoryQuery, Metadata, NewMemory,
-    Outcome, Revision, SpaceId, Status, Timestamp, Trigger,
+    ErrorKind, History, IdempotencyKey, ManualClock, Memory, MemoryId, MemoryPatch, MemoryProvider, MemoryQuery,
+    Metadata, NewMemory, Outcome, Record, RecordId, Revision, SpaceId, Status, Timestamp, Trigger,
 };
 use memory_mongo::{MongoConfig, MongoMemory};
-use migrations::{FEED, NO_WORDS, PATHS};
-use mongodb::bson::{Bson, Document, doc};
+use migrations::{FEED, HISTORY, NO_WORDS, PATHS};
+use mongodb::bson::spec::BinarySubtype;
+use mongodb::bson::{Binary, Bson, Document, doc};
 use mongodb::error::{ErrorKind as DriverKind, WriteFailure};
 use mongodb::{Client, Database};
 
@@ -25,11 +26,22 @@ const NOT_VALID: i32 = 121;
 const MEMORIES: &str = "MEMORY_TEST_MEMORIES";
 /// What the programs that take slices are called.
 const BACKFILL: &str = "backfill";
+/// The steps behind version 1, as they are taken; those behind version 2 begin with the third.
+const BEHIND_1: [(u32, &str); 5] = [(2, "writers"), (2, PATHS), (3, NO_WORDS), (4, FEED), (5, HISTORY)];
 
 fn main() -> ExitCode {
     let trials = vec![
         async_trial("mongo::writes_of_version_1_are_refused", writes_of_version_1_are_refused),
         async_trial("mongo::writes_below_the_minimum_are_refused", writes_below_the_minimum_are_refused),
+        async_trial("mongo::writes_that_leave_no_entry_are_refused", writes_that_leave_no_entry_are_refused),
+        async_trial(
+            "mongo::the_history_of_an_older_ledger_begins_when_it_is_opened",
+            the_history_of_an_older_ledger_begins_when_it_is_opened,
+        ),
+        async_trial(
+            "mongo::a_life_that_an_older_program_ended_shows_in_no_other",
+            a_life_that_an_older_program_ended_shows_in_no_other,
+        ),
         async_trial("mongo::words_go_in_slices_beside_running_programs", words_go_in_slices_beside_running_programs),
         async_trial("mongo::what_version_1_has_indexed_goes_too", what_version_1_has_indexed_goes_too),
         async_trial(
@@ -54,7 +66,7 @@ async fn writes_of_version_1_are_refused() -> CaseResult {
     let old = provider.store(event("old", 1)).await?;
     provider.documents().put(write("old")).await?;
     into_version_1(&database).await?;
-    assert_eq!(memory_mongo::migrate(&config).await?.applied, [(2, "writers"), (2, PATHS), (3, NO_WORDS), (4, FEED)]);
+    assert_eq!(memory_mongo::migrate(&config).await?.applied, BEHIND_1);
     let new = provider.store(event("new", 2)).await?;
     provider.documents().put(write("new")).await?;
 
@@ -91,7 +103,7 @@ async fn writes_of_version_1_are_refused() -> CaseResult {
     database.run_command(doc! { "collMod": "memories", "validator": &validator }).await?;
     assert_eq!(memory_mongo::inspect(&config).await?.missing, ["memories.validator"]);
     database.collection::<Document>("schema_migrations").delete_many(doc! { "version": { "$gte": 2 } }).await?;
-    assert_eq!(memory_mongo::migrate(&config).await?.applied, [(2, "writers"), (2, PATHS), (3, NO_WORDS), (4, FEED)]);
+    assert_eq!(memory_mongo::migrate(&config).await?.applied, BEHIND_1);
     assert_eq!(memory_mongo::inspect(&config).await?.missing, [""; 0]);
     assert_eq!(refusal(memories.update_one(doc! {}, doc! { "$unset": { "status": "" } }).await), NOT_VALID);
     // A rule that another program has taken away comes back.
@@ -101,12 +113,12 @@ async fn writes_of_version_1_are_refused() -> CaseResult {
     assert_eq!(memory_mongo::inspect(&config).await?.missing, [""; 0]);
     // A program of version 1 reads the entries whose ids are longs, and of those only these fields.
     let entries = database.collection::<Document>("schema_migrations");
-    for (version, name) in [(2_i64, "writers"), (3, NO_WORDS), (4, FEED)] {
+    for (version, name) in [(2_i64, "writers"), (3, NO_WORDS), (4, FEED), (5, HISTORY)] {
         let entry = entries.find_one(doc! { "_id": version }).await?.ok_or("no entry")?;
         assert_eq!(entry.get_str("name")?, name);
         assert!(entry.get_str("checksum").is_ok());
     }
-    assert_eq!(provider.check_health().await?.schema_version, 4);
+    assert_eq!(provider.check_health().await?.schema_version, 5);
     Ok(())
 }
 
@@ -116,7 +128,7 @@ async fn writes_below_the_minimum_are_refused() -> CaseResult {
     let id = provider.store(event("a", 1)).await?;
     let document = provider.documents().put(write("a")).await?;
     let database = database(&server.url()).await?;
-    let steps: Vec<Document> = serde_json::from_str(&migrations::mongo()[1].text.replace(", 2]", ", 6]"))?;
+    let steps: Vec<Document> = serde_json::from_str(&migrations::mongo()[1].text.replace(", 2]", ", 7]"))?;
     for step in steps {
         database.run_command(step).await?;
     }
@@ -153,6 +165,98 @@ async fn writes_below_the_minimum_are_refused() -> CaseResult {
     Ok(())
 }
 
+/// A program of version 5 would change or remove what has no entry of that then, and store what has no time (H1, H3).
+async fn writes_that_leave_no_entry_are_refused() -> CaseResult {
+    let server = LocalMongo::start()?;
+    let (provider, database) = (open(config(&server.url())).await?, database(&server.url()).await?);
+    let id = provider.store(event("a", 1)).await?;
+    provider.documents().put(write("a")).await?;
+    for name in ["memories", "documents"] {
+        let rows = database.collection::<Document>(name);
+        let mut row = rows.find_one(doc! {}).await?.ok_or("a row is gone")?;
+        let updated = doc! { "$set": { "revision": 2_i64, "written": 2 * 256 + 5 } };
+        assert_eq!(refusal(rows.update_one(doc! {}, updated).await), NOT_VALID, "{name}");
+        // With this it begins to remove a document.
+        let removed = doc! { "$set": { "removed": "a", "written": 256 + 5 } };
+        assert_eq!(refusal(rows.update_one(doc! {}, removed).await), NOT_VALID, "{name}");
+        row.insert("_id", doc! { "collection": "c", "id": "another" });
+        row.insert("written", 256 + 5);
+        assert_eq!(refusal(rows.insert_one(row).await), NOT_VALID, "{name}");
+    }
+    for record in [id.into(), of(write("a"))] {
+        assert_eq!(versions(&provider, &record).await?, [(1, true)]);
+    }
+    Ok(())
+}
+
+/// What was there before has no time in its history, and is there from the beginning of that on (H4).
+async fn the_history_of_an_older_ledger_begins_when_it_is_opened() -> CaseResult {
+    let server = LocalMongo::start()?;
+    let (mut config, database) = (config(&server.url()), database(&server.url()).await?);
+    let older = open(config.clone()).await?;
+    let id = older.store(event("a", 1)).await?;
+    let memory = older.get(id).await?.ok_or("a memory is gone")?;
+    older.documents().put(write("a")).await?;
+    let document = older.documents().put(write("a")).await?;
+    into_version_1(&database).await?;
+
+    let clock = Arc::new(ManualClock::new(at(1_000)));
+    config.clock = Arc::<ManualClock>::clone(&clock);
+    let provider = open(config.clone()).await?;
+    clock.set(at(2_000));
+    provider.update(id, completed()).await?;
+    provider.documents().put(write("a")).await?;
+    clock.set(at(3_000));
+    // Another program does not begin it anew.
+    let provider = open(config).await?;
+    let (of_memory, of_document) = (RecordId::from(id), of(write("a")));
+    assert_eq!(versions(&provider, &of_memory).await?, [(2, true), (1, false)]);
+    assert_eq!(versions(&provider, &of_document).await?, [(3, true), (2, false)]);
+    for (record, before) in [(of_memory, Record::Memory(memory)), (of_document, Record::Document(document))] {
+        assert_eq!(provider.get_as_of(&record, at(1_000)).await?, Some(before.clone()));
+        assert_eq!(provider.get_as_of(&record, at(1_999)).await?, Some(before));
+        let now = provider.get_as_of(&record, at(2_000)).await?.ok_or("it is gone")?;
+        assert_eq!(now.revision(), provider.history(&History::of(record.clone())).await?.versions[0].revision);
+        let early = provider.get_as_of(&record, at(999)).await.expect_err("before the history");
+        assert_eq!(early.kind(), ErrorKind::InvalidInput);
+    }
+    Ok(())
+}
+
+/// A program of version 4 removes a document without a trace, which the server can't refuse. Whoever puts another one there finds where the
+/// entries of the first have ended.
+async fn a_life_that_an_older_program_ended_shows_in_no_other() -> CaseResult {
+    let server = LocalMongo::start()?;
+    let (provider, database) = (open(config(&server.url())).await?, database(&server.url()).await?);
+    let (documents, rows) = (provider.documents(), database.collection::<Document>("documents"));
+    for _ in 0..3 {
+        documents.put(write("a")).await?;
+    }
+    rows.delete_one(doc! {}).await?;
+    documents.put(write("a")).await?;
+    let record = of(write("a"));
+    assert_eq!(versions(&provider, &record).await?, [(1, true)]);
+    // One of version 5 that was let in, since another program had taken away the rule, leaves a row without the place of its newest entry.
+    let lost = rows.update_one(doc! {}, doc! { "$unset": { "entry": "" } });
+    lost.bypass_document_validation(true).await?;
+    documents.put(write("a")).await?;
+    assert_eq!(versions(&provider, &record).await?, [(2, true), (1, true)]);
+    let one = DocumentSelection::ids(Collection::parse("c")?, [DocumentId::parse("a")?])?;
+    assert_eq!(documents.remove(&one, 1).await?.len(), 1);
+    assert_eq!(versions(&provider, &record).await?, []);
+    documents.put_many(vec![write("b"), write("a")]).await?;
+    assert_eq!(versions(&provider, &record).await?, [(1, true)]);
+    let key = Binary { subtype: BinarySubtype::Generic, bytes: record.to_key() };
+    let history = database.collection::<Document>("history");
+    let mut entries = history.find(doc! { "_id.of": key }).sort(doc! { "_id": 1 }).await?;
+    let mut places = Vec::new();
+    while entries.advance().await? {
+        places.push(entries.deserialize_current()?.get_document("_id")?.get_i64("place")?);
+    }
+    assert_eq!(places, [1, 2, 3, 4, 5, 6, 7]);
+    Ok(())
+}
+
 async fn words_go_in_slices_beside_running_programs() -> CaseResult {
     let count = std::env::var(MEMORIES).ok().and_then(|count| count.parse().ok()).unwrap_or(4_000);
     let server = LocalMongo::start_with(1, &["--setParameter", "enableTestCommands=1"])?;
@@ -166,8 +270,8 @@ async fn words_go_in_slices_beside_running_programs() -> CaseResult {
     let (mut memories, documents) = (memories(&other).await?, documents(&other).await?);
     into_version_2(&database, false).await?;
 
-    assert_eq!(memory_mongo::plan(&config).await?.applied, [(3, NO_WORDS), (4, FEED)]);
-    assert_eq!(memory_mongo::migrate(&config).await?.applied, [(3, NO_WORDS), (4, FEED)]);
+    assert_eq!(memory_mongo::plan(&config).await?.applied, BEHIND_1[2..]);
+    assert_eq!(memory_mongo::migrate(&config).await?.applied, BEHIND_1[2..]);
     assert_eq!(memory_mongo::migrate(&config).await?.applied, []);
     check_no_index(&database).await?;
     let entries = database.collection::<Document>("schema_migrations");
@@ -396,7 +500,7 @@ async fn one_build_of_the_index_serves_all_slices() -> CaseResult {
     assert_eq!(admin.run_command(builds).await?.get_array("inprog")?.len(), 1);
     // Meanwhile the server changes no rule, and who has to change one waits.
     let entries = database.collection::<Document>("schema_migrations");
-    entries.delete_many(doc! { "name": { "$in": [NO_WORDS, FEED] } }).await?;
+    entries.delete_many(doc! { "version": { "$gte": 3 } }).await?;
     let hasty = MongoConfig::from_url(&format!("{}&deadline_ms=1000", server.url()))?;
     assert!(open(hasty).await.expect_err("it waits").is_retryable());
     admin.run_command(hang("off")).await?;
@@ -513,6 +617,7 @@ async fn into_version_1(database: &Database) -> mongodb::error::Result<()> {
         let rows = database.collection::<Document>(name);
         rows.update_many(doc! {}, doc! { "$unset": { "written": "" } }).await?;
     }
+    without_history(database).await?;
     let entries = database.collection::<Document>("schema_migrations");
     entries.delete_many(doc! { "version": { "$gte": 2 } }).await?;
     entries.update_many(doc! {}, doc! { "$unset": { "version": "" } }).await.map(drop)
@@ -533,6 +638,7 @@ async fn into_version_2(database: &Database, is_complete: bool) -> CaseResult {
         let written = doc! { "written": { "$add": [{ "$multiply": ["$revision", 256] }, 3] } };
         rows.update_many(doc! {}, vec![doc! { "$set": written }]).await?;
     }
+    without_history(database).await?;
     bring_back(database).await?;
     let words = migrations::mongo().iter().find(|step| step.name == "words").ok_or("no step")?;
     let mut entry = doc! { "_id": "words", "version": 2_i64, "name": "words", "checksum": words.checksum() };
@@ -540,9 +646,20 @@ async fn into_version_2(database: &Database, is_complete: bool) -> CaseResult {
         entry.extend(doc! { "complete": false, "mark": Bson::MinKey, "done": 0_i64 });
     }
     let entries = database.collection::<Document>("schema_migrations");
-    entries.delete_many(doc! { "name": { "$in": [NO_WORDS, FEED] } }).await?;
+    entries.delete_many(doc! { "version": { "$gte": 3 } }).await?;
     entries.insert_one(entry).await?;
     Ok(())
+}
+
+/// Takes away all that the step of the history and the writes behind it have left, but for the rules and the entry of the step.
+async fn without_history(database: &Database) -> mongodb::error::Result<()> {
+    database.collection::<Document>("history").drop().await?;
+    for (name, field) in [("memories", "storedAt"), ("documents", "entry")] {
+        let rows = database.collection::<Document>(name);
+        rows.update_many(doc! {}, doc! { "$unset": { field: "" } }).bypass_document_validation(true).await?;
+    }
+    let bookkeeping = database.collection::<Document>("schema_migrations");
+    bookkeeping.delete_many(doc! { "_id": "historySince" }).await.map(drop)
 }
 
 /// Gives the ledger the rules and the indexes that version 2 has where it indexes words.
@@ -580,7 +697,7 @@ async fn without_places(database: &Database) -> mongodb::error::Result<Document>
     let older = doc! { "$unset": { "paths": "" }, "$set": { "written": 256 + 2 } };
     rows.update_many(doc! {}, older.clone()).await?;
     let entries = database.collection::<Document>("schema_migrations");
-    entries.delete_many(doc! { "name": { "$in": [PATHS, NO_WORDS, FEED] } }).await?;
+    entries.delete_many(doc! { "$or": [{ "name": PATHS }, { "version": { "$gte": 3 } }] }).await?;
     Ok(older)
 }
 
@@ -637,6 +754,17 @@ fn write(space: &str) -> DocumentWrite {
     let (collection, content) = (Collection::parse("c").expect("valid"), Content::parse("text").expect("valid"));
     DocumentWrite::new(collection, SpaceId::parse(space).expect("valid"), content, at(1))
         .with_id(DocumentId::parse(space).expect("valid"))
+}
+
+/// What names the document of a put.
+fn of(write: DocumentWrite) -> RecordId {
+    (write.collection, write.id.expect("an id")).into()
+}
+
+/// The versions of a record, newest first: the revision of each, and whether its time is known.
+async fn versions(provider: &MongoMemory, of: &RecordId) -> Result<Vec<(u64, bool)>, Error> {
+    let versions = provider.history(&History::of(of.clone())).await?.versions;
+    Ok(versions.iter().map(|version| (version.revision.get(), version.committed_at.is_some())).collect())
 }
 
 fn document(number: usize) -> memory_core::Document {

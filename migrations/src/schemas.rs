@@ -59,6 +59,7 @@ pub fn mongo() -> &'static [Step] {
             Step::retired(2, "words", include_str!("../mongo/0002_words.json")),
             Step::backfill(3, NO_WORDS, include_str!("../mongo/0003_no_words.json")),
             Step::quick(4, FEED, include_str!("../mongo/0004_feed.json")),
+            Step::quick(5, HISTORY, include_str!("../mongo/0005_history.json")),
         ]
     }
 }

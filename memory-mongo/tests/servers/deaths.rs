@@ -43,7 +43,7 @@ pub(crate) async fn a_dead_program_holds_nobody_up() -> CaseResult {
         assert_eq!(timeout(SOON, provider.store_many(vec![keyed("dead"), keyed("other")])).await??[0], id);
         assert_eq!(timeout(SOON, provider.documents().put(note("dead"))).await??.revision.get(), 2);
 
-        // Documents are written without a transaction, and wait for the one that is in their way.
+        // Another one has begun with the document alone.
         let another = program(&url).await?;
         let mut session = another.start_session().await?;
         session.start_transaction().await?;

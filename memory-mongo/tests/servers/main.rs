@@ -4,6 +4,7 @@ mod deadlines;
 mod deaths;
 mod elections;
 mod feed;
+mod history;
 mod outcomes;
 mod plans;
 mod stores;
@@ -22,12 +23,13 @@ use futures::StreamExt;
 use libtest_mimic::Arguments;
 use memory_core::engine::Engine;
 use memory_core::{
-    ChangeKind, Collection, Content, DocumentId, DocumentQuery, DocumentSelection, DocumentWrite, Error, ErrorKind,
-    Expect, IdempotencyKey, MemoryId, MemoryPatch, MemoryProvider, MemoryQuery, Metadata, NewMemory, Order, Outcome,
-    Record, Revision, SpaceId, SpaceSelector, Status, Timestamp, Trigger, Watch, WatchFrom, Watched,
+    ChangeKind, Collection, Content, Context, DocumentId, DocumentQuery, DocumentSelection, DocumentWrite, Error,
+    ErrorKind, Expect, History, IdempotencyKey, ManualClock, MemoryId, MemoryPatch, MemoryProvider, MemoryQuery,
+    Metadata, NewMemory, Order, Outcome, Record, RecordId, Revision, SpaceId, SpaceSelector, Status, Timestamp,
+    Trigger, Watch, WatchFrom, Watched,
 };
 use memory_mongo::{MongoConfig, MongoEngine, MongoMemory};
-use migrations::{FEED, NO_WORDS};
+use migrations::NO_WORDS;
 use mongodb::bson::{Bson, Document, RawDocumentBuf, doc};
 use mongodb::options::{Acknowledgment, DriverInfo, WriteConcern};
 use mongodb::{Client, Database};
@@ -79,6 +81,9 @@ fn main() -> ExitCode {
             plans::a_filter_and_a_glob_examine_what_their_spaces_hold,
         ),
         async_trial("mongo::collections_are_listed_from_name_to_name", plans::collections_are_listed_from_name_to_name),
+        async_trial("mongo::entries_have_the_order_of_their_commits", history::entries_have_the_order_of_their_commits),
+        async_trial("mongo::histories_walk_an_index", history::histories_walk_an_index),
+        async_trial("mongo::a_slice_of_large_entries_is_short", history::a_slice_of_large_entries_is_short),
         async_trial("mongo::a_page_of_the_feed_has_many_removals", feed::a_page_of_the_feed_has_many_removals),
         async_trial(
             "mongo::a_query_of_documents_examines_what_its_places_hold",
@@ -126,7 +131,7 @@ async fn users_are_asked_for_their_password() -> CaseResult {
     // As the step has found it.
     let database = admin(&server.url()).await?.client().database("agent_memory");
     database.run_command(doc! { "collMod": "memories", "validator": {} }).await?;
-    let later = doc! { "name": { "$in": [NO_WORDS, FEED] } };
+    let later = doc! { "version": { "$gte": 3 } };
     database.collection::<Document>("schema_migrations").delete_many(later).await?;
     check(&init(app.clone()).await, ErrorKind::Unauthorized, "lacks a permission");
     let owner = config(&server.url().replace("admin:", "owner:"));
@@ -162,6 +167,7 @@ async fn use_everything(provider: MongoMemory) -> CaseResult {
     assert_eq!(documents.remove(&DocumentSelection::matching(query)?, 2).await?.len(), 2);
     assert_eq!(documents.restore(copies).await?.written, 2);
     documents.collections().await?;
+    assert_eq!(provider.history(&History::of(ids[0])).await?.versions.len(), 2);
     provider.check_health().await?;
     provider.backfill().await?;
     Ok(())

@@ -34,14 +34,23 @@ pub(crate) async fn what_is_passing_is_tried_again() -> CaseResult {
     found.sort_unstable();
     assert_eq!(found, stored, "each is there once");
 
-    // What can't be repeated is not.
-    let lost = doc! { "failCommands": ["update"], "closeConnection": true };
-    fail(&admin, doc! { "times": 1 }.into(), lost).await?;
+    // What is lost within a transaction has changed nothing, and is done again; whether that is committed is asked until it is known.
     let patch = || MemoryPatch::new().with_status(Status::Completed);
-    let unknown = provider.update(stored[0], patch()).await.expect_err("a lost answer");
-    check(&unknown, ErrorKind::Unavailable, "connection to the server failed");
+    for (revision, command) in (2..).zip(["update", "commitTransaction"]) {
+        fail(&admin, doc! { "times": 3 }.into(), doc! { "failCommands": [command], "closeConnection": true }).await?;
+        assert_eq!(provider.update(stored[0], patch()).await?.revision.get(), revision, "{command}");
+    }
+    // What can't be repeated is not.
+    let hasty = open(config(&format!("{}&heartbeatFrequencyMS=500&deadline_ms=1000", server.url()))).await?;
+    fail(&admin, "alwaysOn".into(), doc! { "failCommands": ["commitTransaction"], "closeConnection": true }).await?;
+    let unknown = hasty.update(stored[0], patch()).await.expect_err("a lost answer");
+    assert!(matches!(unknown.kind(), ErrorKind::Unavailable | ErrorKind::Timeout), "{unknown:?}");
     assert_eq!(unknown.outcome(), Outcome::Unknown);
-    assert_eq!(provider.update(stored[0], patch()).await?.revision.get(), 2);
+    fail(&admin, "off".into(), doc! {}).await?;
+    let revision = provider.update(stored[0], patch()).await?.revision.get();
+    assert!((4..=5).contains(&revision), "revision {revision}");
+    let versions = provider.history(&History::of(stored[0])).await?.versions;
+    assert_eq!(versions.len() as u64, revision, "an entry for each update that is done");
     Ok(())
 }
 
@@ -139,7 +148,7 @@ async fn prepare(direct: &MongoMemory, round: usize) -> Result<Vec<Write>, Error
 impl Write {
     /// Whether it is a transaction.
     fn is_together(&self) -> bool {
-        matches!(self, Self::AppendTogether(_) | Self::Remove(_) | Self::RemoveTogether(_))
+        !matches!(self, Self::Append(_))
     }
 
     /// Writes, and gives what the caller is told of its outcome; `None` when it is done.
@@ -200,6 +209,21 @@ impl Write {
             Some(Outcome::Unknown) => times <= 1,
         };
         assert!(fits, "{self:?} was told {told:?} and is there {times} times: {trouble}");
+        self.check_history(direct, times, trouble).await
+    }
+
+    /// Fails when what is there so many times has not as many entries in its history.
+    async fn check_history(&self, direct: &MongoMemory, times: u64, trouble: &Document) -> CaseResult {
+        let of = |id: &str| RecordId::from((note(id).collection, DocumentId::parse(id).expect("valid")));
+        let (record, before) = match self {
+            Self::Append(_) | Self::AppendTogether(_) => return Ok(()),
+            Self::Replace(id) => ((*id).into(), 1),
+            Self::PutNew(name) => (of(name), 0),
+            Self::Put(name) | Self::Remove(name) | Self::RemoveTogether(name) => (of(name), 1),
+            Self::Restore(document) => (of(document.id.as_str()), 0),
+        };
+        let versions = direct.history(&History::of(record).with_removed()).await?.versions;
+        assert_eq!(versions.len() as u64, before + times, "{self:?} {trouble}");
         Ok(())
     }
 }

@@ -157,7 +157,7 @@ engines! {
         title: "MongoDB",
         schemes: &["mongodb", "mongodb+srv"],
         is_file: false,
-        keeps_history: false,
+        keeps_history: true,
         one_host: Some("directConnection=true");
         place(config, name) { config.namespace = name.to_owned(); }
     }

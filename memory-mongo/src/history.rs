@@ -1,0 +1,109 @@
+//! The history: a row for each write that changed or removed a record, or put a document where there was none.
+//!
+//! The `_id` of a row is {of, place}: the key of the record, and where the entry stands. The place of a memory's entry is the revision. The
+//! writes of a document are counted from 1, also across its removals, and its row has the count. Since `_id`s are unique, two writes can't take
+//! the same place: the order of the entries is that of the commits, and depends on no clock.
+
+use std::collections::HashSet;
+
+use memory_core::engine::{HistoryRow, VersionEntry};
+use memory_core::{Actor, RecordId, Result};
+use mongodb::bson::raw::{RawDocument, cstr};
+use mongodb::bson::spec::BinarySubtype;
+use mongodb::bson::{Binary, Document, RawDocumentBuf, doc, rawdoc};
+
+use crate::connection::MongoSession;
+use crate::error::native;
+use crate::read::each;
+use crate::row::{append, bytes, impossible, key_of, number, optional, text};
+
+/// After how many bytes no further row is read at once.
+const BYTES: usize = 4 << 20;
+
+/// The row of an entry.
+pub(crate) fn row(of: &RecordId, place: i64, entry: &VersionEntry) -> RawDocumentBuf {
+    let VersionEntry { revision, at, actor, is_removal, before } = entry;
+    let mut row = rawdoc! {
+        "_id": { "of": binary(of.to_key()), "place": place },
+        "revision": i64::from(*revision),
+        "at": at.as_millis(),
+        "isRemoval": *is_removal,
+        "before": binary(before.clone()),
+    };
+    append(&mut row, cstr!("actor"), actor.as_ref().map(Actor::as_str));
+    row
+}
+
+/// The statement that writes the entry of a record which is locked by the same transaction. It overwrites what a dump that is not of one
+/// moment has left in that place.
+pub(crate) fn kept(of: &RecordId, place: i64, entry: &VersionEntry) -> Result<Document> {
+    let row = Document::try_from(row(of, place, entry)).map_err(|error| native(error.into()))?;
+    Ok(doc! { "q": { "_id": id(of, place) }, "u": row, "upsert": true })
+}
+
+/// The next rows of a record below a place, newest first.
+pub(crate) async fn rows(session: &MongoSession, of: &RecordId, below: u64, most: usize) -> Result<Vec<HistoryRow>> {
+    let (below, most) = (i64::try_from(below).unwrap_or(i64::MAX), most.max(1));
+    let find = session.reads.history.find(between(of, below)).sort(doc! { "_id": -1 });
+    let find = find.limit(most as i64).batch_size(most as u32);
+    let mut rows = find.max_time(session.left()?).await.map_err(native)?;
+    let (mut found, mut size) = (Vec::new(), 0);
+    while size <= BYTES && rows.advance().await.map_err(native)? {
+        let row = read(rows.current())?;
+        size += row.entry.before.len();
+        found.push(row);
+    }
+    Ok(found)
+}
+
+/// The place of the next entry of each document. The caller gives the place of the newest one, or 0 where no row has it: then it is looked up,
+/// since a document that was removed has left entries under its id.
+pub(crate) async fn places(session: &MongoSession, documents: &[(RecordId, i64)]) -> Result<Vec<i64>> {
+    let unknown = documents.iter().filter(|(_, newest)| *newest == 0);
+    let firsts = unknown.map(|(of, _)| id(of, 1).into()).collect();
+    let key = |row: &RawDocument| bytes(key_of(row)?, "of").map(<[u8]>::to_vec);
+    let known: HashSet<_> = each(session, &session.on.primary.history, firsts, key).await?.into_iter().collect();
+    let mut places = Vec::with_capacity(documents.len());
+    for (of, newest) in documents {
+        let newest = match *newest {
+            0 if known.contains(&of.to_key()) => newest_of(session, of).await?,
+            newest => newest,
+        };
+        places.push(newest.saturating_add(1));
+    }
+    Ok(places)
+}
+
+async fn newest_of(session: &MongoSession, of: &RecordId) -> Result<i64> {
+    let find = session.on.primary.history.find_one(between(of, i64::MAX)).sort(doc! { "_id": -1 });
+    let newest = find.projection(doc! { "_id": 1 }).max_time(session.left()?).await.map_err(native)?;
+    newest.map_or(Ok(0), |newest| place_of(&newest))
+}
+
+fn read(row: &RawDocument) -> Result<HistoryRow> {
+    let entry = VersionEntry::from_stored(
+        number(row, "revision")?,
+        number(row, "at")?,
+        optional(row, "actor", text)?,
+        row.get_bool("isRemoval").map_err(|_| impossible("isRemoval"))?,
+        bytes(row, "before")?,
+    )?;
+    Ok(HistoryRow { place: place_of(row)?.unsigned_abs(), entry })
+}
+
+fn place_of(row: &RawDocument) -> Result<i64> {
+    number(key_of(row)?, "place")
+}
+
+/// What finds the rows of a record below a place.
+fn between(of: &RecordId, below: i64) -> Document {
+    doc! { "_id": { "$gt": id(of, 0), "$lt": id(of, below) } }
+}
+
+fn id(of: &RecordId, place: i64) -> Document {
+    doc! { "of": binary(of.to_key()), "place": place }
+}
+
+fn binary(bytes: Vec<u8>) -> Binary {
+    Binary { subtype: BinarySubtype::Generic, bytes }
+}
