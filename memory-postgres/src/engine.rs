@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use memory_core::engine::{Access, Engine, FeedPosition, Provider, Work};
-use memory_core::{Backfill, Durability, Error, Health, Result};
+use memory_core::engine::{Access, Engine, FeedPosition, Provider, Work, corrupt};
+use memory_core::{Backfill, Durability, Error, Health, Result, Timestamp};
 
 use crate::config::PostgresConfig;
 use crate::connection::{Connections, Session};
@@ -27,6 +27,7 @@ impl Engine for PostgresEngine {
     const NAME: &'static str = "postgres";
     const BATCH: Option<(usize, usize)> = Some((256, 4 << 20));
     const RESTORE: (usize, usize) = (1_000, 16 << 20);
+    const HISTORY: bool = true;
 
     type Config = PostgresConfig;
     type Session = Session;
@@ -65,6 +66,16 @@ impl Engine for PostgresEngine {
 
     async fn is_read_only(&self) -> Result<bool> {
         schema::is_read_only(&self.connections).await
+    }
+
+    async fn history_since(&self, proposed: Timestamp) -> Result<Timestamp> {
+        let mut session = self.connections.session(Access::Write, None).await?;
+        let mut kept = session.rows(session.statement(|on| &on.history_begin)).await?;
+        if kept.is_empty() {
+            kept = session.rows(session.statement(|on| &on.keep_history_begin).bind(proposed.as_millis())).await?;
+        }
+        session.end().await?;
+        kept.first().map_or(Ok(proposed), |row| Timestamp::from_millis(column(row, 0)?).map_err(corrupt))
     }
 
     async fn close(&self) -> Result<()> {

@@ -3,12 +3,12 @@
 use std::collections::{BTreeSet, HashMap};
 
 use memory_core::engine::{
-    DocumentsFound, FeedEnd, FeedPage, FeedPosition, Found, Mark, MemoriesFound, Place, Reader, Row, Source,
-    StoredDocument, StoredMemory, Visit, Walk, corrupt,
+    DocumentsFound, FeedEnd, FeedPage, FeedPosition, Found, HistoryRow, Mark, MemoriesFound, Place, Reader, Row,
+    Source, StoredDocument, StoredMemory, Visit, Walk, corrupt,
 };
 use memory_core::{
-    BOUNDARIES, Collection, Document, DocumentId, Documents, Error, Head, Ledger, Memory, MemoryId, Order, Result,
-    Selects, Status, Timestamp, Verdict, path_hash,
+    BOUNDARIES, Collection, Document, DocumentId, Documents, Error, Head, Ledger, Memory, MemoryId, Order, RecordId,
+    Result, Selects, Status, Timestamp, Verdict, path_hash,
 };
 use sqlx::postgres::{PgRow, Postgres};
 use sqlx::{Decode, Row as _, Type, ValueRef};
@@ -17,6 +17,7 @@ use uuid::Uuid;
 use crate::connection::{Session, Statement};
 use crate::error::native;
 use crate::feed;
+use crate::history;
 use crate::slices::Slice;
 use crate::statements::id_to_sql;
 
@@ -132,6 +133,16 @@ impl Reader for Session {
 
     async fn changes(&mut self, after: &FeedPosition, most: usize) -> Result<FeedPage> {
         feed::changes(self, after, most).await
+    }
+
+    async fn history(&mut self, of: &RecordId, below: u64, most: usize) -> Result<Vec<HistoryRow>> {
+        history::rows(self, of, below, most).await
+    }
+
+    async fn stored_at(&mut self, id: MemoryId) -> Result<Option<Timestamp>> {
+        let rows = self.rows(self.statement(|on| &on.stored_at).bind(id_to_sql(id))).await?;
+        let millis = rows.first().map_or(Ok(None), |row| column::<Option<i64>>(row, 0))?;
+        millis.map(Timestamp::from_millis).transpose().map_err(corrupt)
     }
 }
 

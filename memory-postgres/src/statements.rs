@@ -77,6 +77,48 @@ macro_rules! told {
     };
 }
 
+/// The newest entries of the history of one record below the place $1, at most $2, until those before have more than $3 bytes.
+macro_rules! newest_entries {
+    ($table:literal, $is_removal:literal, $of_record:literal) => {
+        concat!(
+            "SELECT seq, revision, at, actor, ",
+            $is_removal,
+            ", before FROM (
+                SELECT *, coalesce(sum(octet_length(before)) OVER (
+                    ORDER BY seq DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0) AS bytes_before
+                FROM (SELECT * FROM {schema}.",
+            $table,
+            " WHERE ",
+            $of_record,
+            " AND seq < $1 ORDER BY seq DESC LIMIT $2) newest) sized
+            WHERE bytes_before <= $3 ORDER BY seq DESC"
+        )
+    };
+}
+
+/// What keeps the entry ($9, $10, $11) of a put that is done, if it has one, and counts what is put.
+macro_rules! keep_entry {
+    () => {
+        ", kept AS (
+            INSERT INTO {schema}.document_history (collection, id, revision, at, actor, is_removal, before)
+            SELECT collection, id, revision, $9::bigint, $10::text, FALSE, $11::bytea FROM put WHERE $9::bigint IS NOT NULL)
+        SELECT FROM put"
+    };
+}
+
+/// The same of many: what is not put as a whole is taken back.
+macro_rules! keep_entries {
+    () => {
+        ", kept AS (
+            INSERT INTO {schema}.document_history (collection, id, revision, at, actor, is_removal, before)
+            SELECT collection, id, revision, at, actor, FALSE, before
+            FROM unnest($1::text[], $2::text[], $5::bigint[], $9::bigint[], $10::text[], $11::bytea[])
+                AS entry (collection, id, revision, at, actor, before)
+            WHERE at IS NOT NULL AND (SELECT count(*) FROM put) = cardinality($1))
+        SELECT FROM put"
+    };
+}
+
 /// What writes to a table without a trigger of its own does this too: the ledger's refuses a program that is too old.
 macro_rules! if_writer {
     () => {
@@ -103,6 +145,9 @@ statements! {
     secret: "SELECT secret FROM {schema}.secrets";
     keep_secret: concat!("WITH ", if_writer!(), " INSERT INTO {schema}.secrets (id, secret) VALUES (1, $1)
         ON CONFLICT (id) DO UPDATE SET secret = secrets.secret RETURNING secret");
+    history_begin: "SELECT at FROM {schema}.history_begin";
+    keep_history_begin: concat!("WITH ", if_writer!(), " INSERT INTO {schema}.history_begin (id, at) VALUES (1, $1)
+        ON CONFLICT (id) DO UPDATE SET at = history_begin.at RETURNING at");
     health: "SELECT current_setting('server_version'), (SELECT max(version) FROM {schema}.schema_migrations),
         current_setting('fsync'), current_setting('full_page_writes'), current_setting('synchronous_commit')";
     /// The time at the server, the tables, valid indexes and triggers of the schema, and how many bytes it takes.
@@ -139,8 +184,9 @@ statements! {
                 space_id, idempotency_key, metadata, trigger, context, paths)),
         stored AS (
             INSERT INTO {schema}.memories (id, created_at, updated_at, revision, status, space_id, idempotency_key, metadata,
-                trigger, context{path_columns})
-            SELECT id, created_at, updated_at, revision, status, space_id, idempotency_key, metadata, trigger, context{path_values}
+                trigger, context, stored_at{path_columns})
+            SELECT id, created_at, updated_at, revision, status, space_id, idempotency_key, metadata, trigger, context,
+                $12::bigint{path_values}
             FROM given
             ON CONFLICT DO NOTHING RETURNING id),
         noted AS (
@@ -151,8 +197,13 @@ statements! {
         WITH updated AS (
             UPDATE {schema}.memories
             SET status = $3, context = $4, updated_at = $5, metadata = $6, revision = $7
-            WHERE id = $1 AND revision = $2 RETURNING id)
+            WHERE id = $1 AND revision = $2 RETURNING id, revision),
+        kept AS (
+            INSERT INTO {schema}.memory_history (id, revision, at, actor, before)
+            SELECT id, revision, $8::bigint, $9::text, $10::bytea FROM updated WHERE $8::bigint IS NOT NULL)
         INSERT INTO {schema}.changes (memories) SELECT ARRAY[id] FROM updated";
+    memory_history: newest_entries!("memory_history", "FALSE", "id = $4");
+    stored_at: "SELECT stored_at FROM {schema}.memories WHERE id = $1";
     memories_by_ids: "SELECT id, created_at, space_id, status, revision, updated_at, metadata, trigger, context, idempotency_key
         FROM {schema}.memories WHERE id = ANY($1)";
     spaces_of_memories: "SELECT id, space_id FROM {schema}.memories WHERE id = ANY($1)";
@@ -226,49 +277,67 @@ statements! {
         FROM (SELECT seq, age(xmin) > age(writer::xid) AS is_restored FROM {schema}.changes ORDER BY xid DESC, seq DESC LIMIT 1) newest,
             (SELECT seq FROM {schema}.changes ORDER BY xid, seq LIMIT 1) oldest";
 
-    insert_document: "
-        INSERT INTO {schema}.documents
-            (collection, id, created_at, updated_at, revision, space_id, metadata, content)
-        VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT DO NOTHING";
-    insert_documents: "
-        INSERT INTO {schema}.documents
-            (collection, id, created_at, updated_at, revision, space_id, metadata, content)
-        SELECT * FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[], $5::bigint[], $6::text[], $7::text[],
-            $8::text[])
-        ON CONFLICT DO NOTHING";
+    insert_document: concat!("
+        WITH put AS (
+            INSERT INTO {schema}.documents
+                (collection, id, created_at, updated_at, revision, space_id, metadata, content)
+            VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT DO NOTHING RETURNING collection, id, revision)",
+        keep_entry!());
+    insert_documents: concat!("
+        WITH put AS (
+            INSERT INTO {schema}.documents
+                (collection, id, created_at, updated_at, revision, space_id, metadata, content)
+            SELECT * FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[], $5::bigint[], $6::text[], $7::text[],
+                $8::text[])
+            ON CONFLICT DO NOTHING RETURNING id)",
+        keep_entries!());
     /// Those that are what was read.
-    update_documents: "
+    update_documents: concat!("
         WITH given AS MATERIALIZED (
             SELECT * FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[], $5::bigint[], $6::text[], $7::text[],
-                $8::text[], $9::bigint[])
+                $8::text[], $12::bigint[])
                 AS given (collection, id, created_at, updated_at, revision, space_id, metadata, content, writer)),
         found AS (
             SELECT d.collection, d.id FROM {schema}.documents d
             JOIN given ON d.collection = given.collection AND d.id = given.id AND d.created_at = given.created_at
                 AND d.xmin::text::bigint = given.writer
-            ORDER BY d.collection, d.id FOR UPDATE OF d)
-        UPDATE {schema}.documents d
-        SET updated_at = given.updated_at, revision = given.revision, space_id = given.space_id,
-            metadata = given.metadata, content = given.content
-        FROM given JOIN found ON found.collection = given.collection AND found.id = given.id
-        WHERE d.collection = given.collection AND d.id = given.id";
-    update_document: "
-        UPDATE {schema}.documents
-        SET updated_at = $4, revision = $5, space_id = $6, metadata = $7, content = $8
-        WHERE collection = $1 AND id = $2 AND created_at = $3 AND xmin::text::bigint = $9";
+            ORDER BY d.collection, d.id FOR UPDATE OF d),
+        put AS (
+            UPDATE {schema}.documents d
+            SET updated_at = given.updated_at, revision = given.revision, space_id = given.space_id,
+                metadata = given.metadata, content = given.content
+            FROM given JOIN found ON found.collection = given.collection AND found.id = given.id
+            WHERE d.collection = given.collection AND d.id = given.id RETURNING d.id)",
+        keep_entries!());
+    update_document: concat!("
+        WITH put AS (
+            UPDATE {schema}.documents
+            SET updated_at = $4, revision = $5, space_id = $6, metadata = $7, content = $8
+            WHERE collection = $1 AND id = $2 AND created_at = $3 AND xmin::text::bigint = $12
+            RETURNING collection, id, revision)",
+        keep_entry!());
+    document_history: newest_entries!("document_history", "is_removal", "collection = $4 AND id = $5");
     /// The last is the transaction that wrote it: a document that was removed and put again can have the same revision, and is
     /// another one.
     documents_by_ids: "
         SELECT id, created_at, space_id, collection, revision, updated_at, metadata, content, xmin::text::bigint
         FROM {schema}.documents WHERE collection = $1 AND id = ANY($2::text[])";
-    /// All of the documents, or none.
+    /// All of the documents, with an entry for each, or none.
     delete_documents: "
         WITH wanted AS (SELECT * FROM unnest($2::text[], $3::bigint[]) AS wanted (id, writer)),
         found AS (
             SELECT d.id FROM {schema}.documents d JOIN wanted ON d.id = wanted.id AND d.xmin::text::bigint = wanted.writer
-            WHERE d.collection = $1 ORDER BY d.id FOR UPDATE OF d)
-        DELETE FROM {schema}.documents d USING found
-        WHERE d.collection = $1 AND d.id = found.id AND (SELECT count(*) FROM found) = cardinality($2)";
+            WHERE d.collection = $1 ORDER BY d.id FOR UPDATE OF d),
+        removed AS (
+            DELETE FROM {schema}.documents d USING found
+            WHERE d.collection = $1 AND d.id = found.id AND (SELECT count(*) FROM found) = cardinality($2) RETURNING d.id),
+        kept AS (
+            INSERT INTO {schema}.document_history (collection, id, revision, at, actor, is_removal, before)
+            SELECT $1::text, id, revision, at, actor, TRUE, before
+            FROM unnest($2::text[], $4::bigint[], $5::bigint[], $6::text[], $7::bytea[])
+                AS entry (id, revision, at, actor, before)
+            WHERE at IS NOT NULL AND (SELECT count(*) FROM removed) = cardinality($2))
+        SELECT FROM removed";
     /// Behind $1, one after the other, each from the index; at most $2.
     collections: "
         WITH RECURSIVE step (collection, number) AS (
@@ -302,11 +371,11 @@ fn insert_memory(ancestors: usize) -> String {
     let text = "
         WITH stored AS (
             INSERT INTO {schema}.memories (id, created_at, updated_at, revision, status, space_id, idempotency_key, metadata,
-                trigger, context{columns})
-            VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10{values}) ON CONFLICT DO NOTHING RETURNING id)
+                trigger, context, stored_at{columns})
+            VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11{values}) ON CONFLICT DO NOTHING RETURNING id)
         INSERT INTO {schema}.changes (memories) SELECT ARRAY[id] FROM stored";
     let text = text.replace("{columns}", &for_each_depth(ancestors, |depth| format!(", path_{depth}")));
-    text.replace("{values}", &for_each_depth(ancestors, |depth| format!(", ${}", 10 + depth)))
+    text.replace("{values}", &for_each_depth(ancestors, |depth| format!(", ${}", 11 + depth)))
 }
 
 /// The next documents of a collection behind a place of (createdAt, id).

@@ -7,6 +7,7 @@ use memory_core::{Collection, Context, IdempotencyKey, Memory, MemoryId, Outcome
 use sqlx::query::Query;
 
 use crate::connection::Session;
+use crate::history::{bind_entries, bind_entry};
 use crate::read::{column, memory_id};
 use crate::statements::id_to_sql;
 
@@ -15,7 +16,7 @@ const WITHOUT_PATIENCE: &str = "; SET LOCAL lock_timeout = 100";
 
 impl Writer for Session {
     async fn append(&mut self, append: Append<'_>) -> Result<Vec<Appended>> {
-        let Append { memories, atomicity, is_repeated, .. } = append;
+        let Append { memories, atomicity, is_repeated, at } = append;
         let is_one_statement = memories.len() == 1 || memories.iter().all(|memory| memory.idempotency_key.is_none());
         let transaction = match atomicity {
             // It is all or nothing by itself; but of several keys some may be taken.
@@ -28,7 +29,7 @@ impl Writer for Session {
             self.begin(and).await?;
         }
         let mut appended = HashMap::new();
-        let done = self.append_each(memories, &mut appended).await;
+        let done = self.append_each(memories, at, &mut appended).await;
         let has_written = appended.values().any(|one| *one == Appended::Written);
         // A transaction goes with the session that is given up.
         let is_unknown = transaction.is_none() && has_written;
@@ -46,7 +47,12 @@ impl Writer for Session {
         Ok(memories.iter().map(of).collect())
     }
 
-    async fn replace(&mut self, before: &Found<Memory, i64>, after: &Memory, _: Option<&VersionEntry>) -> Result<bool> {
+    async fn replace(
+        &mut self,
+        before: &Found<Memory, i64>,
+        after: &Memory,
+        entry: Option<&VersionEntry>,
+    ) -> Result<bool> {
         let update = self.statement(|on| &on.update_memory);
         let update = update
             .bind(id_to_sql(after.id))
@@ -56,7 +62,7 @@ impl Writer for Session {
             .bind(after.updated_at.map(Timestamp::as_millis))
             .bind(after.metadata.as_str())
             .bind(i64::from(after.revision));
-        Ok(self.write(update).await? > 0)
+        Ok(self.write(bind_entry(update, entry)).await? > 0)
     }
 
     async fn put(&mut self, puts: &[Put<'_, i64>]) -> Result<bool> {
@@ -77,13 +83,15 @@ impl Writer for Session {
     async fn remove(&mut self, collection: &Collection, removals: &[Removal<'_, i64>]) -> Result<bool> {
         let ids: Vec<_> = removals.iter().map(|removal| removal.found.record.id.as_str()).collect();
         let writers: Vec<_> = removals.iter().map(|removal| removal.found.version).collect();
+        let revisions: Vec<_> = removals.iter().map(|removal| i64::from(removal.found.record.revision)).collect();
+        let ends: Vec<_> = removals.iter().map(|removal| removal.end.as_ref()).collect();
         let delete = self.statement(|on| &on.delete_documents).bind(collection.as_str()).bind(ids).bind(writers);
-        Ok(self.write(delete).await? == removals.len() as u64)
+        Ok(self.write(bind_entries(delete.bind(revisions), &ends)).await? == removals.len() as u64)
     }
 }
 
 impl Session {
-    async fn put_one(&mut self, Put { before, after, .. }: &Put<'_, i64>) -> Result<bool> {
+    async fn put_one(&mut self, Put { before, after, entry }: &Put<'_, i64>) -> Result<bool> {
         let put = match before {
             None => self.statement(|on| &on.insert_document),
             Some(_) => self.statement(|on| &on.update_document),
@@ -97,6 +105,7 @@ impl Session {
             .bind(after.space_id.as_str())
             .bind(after.metadata.as_str())
             .bind(after.content.as_str());
+        let put = bind_entry(put, entry.as_ref());
         let put = before.iter().map(|before| before.version).fold(put, Query::bind);
         Ok(self.write(put).await? == 1)
     }
@@ -116,6 +125,7 @@ impl Session {
             }
             let versions: Vec<_> = puts.iter().filter_map(|put| Some(put.before?.version)).collect();
             let documents: Vec<_> = puts.iter().map(|put| put.after).collect();
+            let entries: Vec<_> = puts.iter().map(|put| put.entry.as_ref()).collect();
             let put = statement
                 .bind(all(&documents, |document| document.collection.as_str()))
                 .bind(all(&documents, |document| document.id.as_str()))
@@ -125,6 +135,7 @@ impl Session {
                 .bind(all(&documents, |document| document.space_id.as_str()))
                 .bind(all(&documents, |document| document.metadata.as_str()))
                 .bind(all(&documents, |document| document.content.as_str()));
+            let put = bind_entries(put, &entries);
             let put = if versions.is_empty() { put } else { put.bind(versions) };
             if self.write(put).await? != documents.len() as u64 {
                 return Ok(false);
@@ -134,10 +145,15 @@ impl Session {
     }
 
     /// Appends each memory that is not there, and finds out what has the id or key of the others.
-    async fn append_each(&mut self, memories: &[&Memory], appended: &mut HashMap<MemoryId, Appended>) -> Result<()> {
+    async fn append_each(
+        &mut self,
+        memories: &[&Memory],
+        at: Option<Timestamp>,
+        appended: &mut HashMap<MemoryId, Appended>,
+    ) -> Result<()> {
         let mut missing = memories.to_vec();
         loop {
-            appended.extend(self.insert(&missing).await?);
+            appended.extend(self.insert(&missing, at).await?);
             missing.retain(|memory| !appended.contains_key(&memory.id));
             if !missing.is_empty() {
                 appended.extend(self.owners(&missing).await?);
@@ -169,9 +185,9 @@ impl Session {
     }
 
     /// Writes memories that are not there, and tells which those are.
-    async fn insert(&mut self, memories: &[&Memory]) -> Result<HashMap<MemoryId, Appended>> {
+    async fn insert(&mut self, memories: &[&Memory], at: Option<Timestamp>) -> Result<HashMap<MemoryId, Appended>> {
         if let [memory] = memories {
-            let is_written = self.insert_one(memory).await?;
+            let is_written = self.insert_one(memory, at).await?;
             return Ok(is_written.then_some((memory.id, Appended::Written)).into_iter().collect());
         }
         let insert = self.statement(|on| &on.insert_memories);
@@ -186,13 +202,14 @@ impl Session {
             .bind(all(memories, |memory| memory.metadata.as_str()))
             .bind(all(memories, |memory| memory.trigger.as_str()))
             .bind(all(memories, |memory| memory.context.as_ref().map(Context::as_str)))
-            .bind(all(memories, paths_as_text));
+            .bind(all(memories, paths_as_text))
+            .bind(at.map(Timestamp::as_millis));
         let rows = self.written_rows(insert).await?;
         rows.iter().map(|row| Ok((memory_id(row)?, Appended::Written))).collect()
     }
 
     /// The same for one.
-    async fn insert_one(&mut self, memory: &Memory) -> Result<bool> {
+    async fn insert_one(&mut self, memory: &Memory, at: Option<Timestamp>) -> Result<bool> {
         let paths = paths_of(memory);
         let insert = self.statement(|on| &on.insert_memory[paths.len()]);
         let insert = insert
@@ -205,7 +222,8 @@ impl Session {
             .bind(key_of(memory))
             .bind(memory.metadata.as_str())
             .bind(memory.trigger.as_str())
-            .bind(memory.context.as_ref().map(Context::as_str));
+            .bind(memory.context.as_ref().map(Context::as_str))
+            .bind(at.map(Timestamp::as_millis));
         Ok(self.write(paths.into_iter().fold(insert, Query::bind)).await? > 0)
     }
 }

@@ -35,7 +35,7 @@ impl Postgres {
         // Many cases run at the same time, each with several providers.
         config.pool_size = const { NonZeroU32::new(8).unwrap() };
         let options: PgConnectOptions = direct.parse().expect("the URL of a test server");
-        let pool = PgPool::connect_lazy_with(options.options([("agent_memory.writer", "5")]));
+        let pool = PgPool::connect_lazy_with(options.options([("agent_memory.writer", "6")]));
         Arc::new(Self { name, url: url.to_owned(), config, pool })
     }
 
@@ -102,10 +102,6 @@ impl Harness for Postgres {
             INSERT INTO {schema}.changes SELECT * FROM {schema}.changes_backup;
             SELECT setval('{schema}.changes_seq_seq', (SELECT max(seq) FROM {schema}.changes))";
         self.execute(restore, namespace).await
-    }
-
-    fn keeps_history(&self) -> bool {
-        false
     }
 
     fn can_damage(&self) -> bool {

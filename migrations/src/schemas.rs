@@ -44,6 +44,7 @@ pub fn postgres() -> &'static [Step] {
             Step::retired(2, "words", include_str!("../postgres/0002_words.sql")),
             Step::quick(3, NO_WORDS, include_str!("../postgres/0003_no_words.sql")),
             Step::quick(4, FEED, include_str!("../postgres/0004_feed.sql")),
+            Step::quick(5, HISTORY, include_str!("../postgres/0005_history.sql")),
         ]
     }
 }

@@ -6,6 +6,7 @@ mod crashes;
 mod feed;
 mod given_up;
 mod heavy;
+mod history;
 mod migrations;
 mod plans;
 mod pooler;
@@ -50,6 +51,7 @@ fn main() -> ExitCode {
         trial("given_up::a_late_call_ends_at_the_server", given_up::late),
         trial("heavy::much_work_leaves_the_executor", heavy::own_thread),
         trial("heavy::large_payloads_are_read_together", heavy::large_payloads),
+        trial("history::racing_programs_leave_versions_in_order", history::in_order),
         trial("standby::reads_can_go_to_a_replica", standby::reads),
         trial("standby::the_primary_is_followed_after_a_failover", standby::failover),
         trial("standby::a_failover_resets_the_feed", standby::feed_reset),
@@ -65,8 +67,10 @@ fn main() -> ExitCode {
         trial("migrations::words_go_beside_older_programs", migrations::beside_older_programs),
         trial("migrations::words_go_although_somebody_is_killed", migrations::killed),
         trial("migrations::older_documents_get_places_beside_running_programs", migrations::placed),
+        trial("migrations::the_history_of_an_older_ledger_begins_when_it_is_opened", migrations::history_begins),
         trial("privileges::those_of_the_readme_are_needed_and_enough", privileges::documented),
-        trial("privileges::the_feed_takes_those_of_the_memories", privileges::of_the_feed),
+        trial("privileges::feed_and_history_take_those_of_the_records", privileges::of_later_steps),
+        trial("privileges::a_history_takes_those_of_its_own_records", privileges::of_documents_alone),
         trial("plans::no_recall_scans_a_table", plans::no_scan),
         trial("plans::every_depth_has_its_index", plans::every_depth),
         trial("pooler::each_call_gets_its_own_answer", pooler::own_answers),

@@ -9,7 +9,8 @@ use conformance::fault::{Fault, Proxy};
 use conformance::server::postgres::{LocalPostgres, PgBouncer};
 use memory_core::{
     Blocks, Collection, Content, Document, DocumentId, DocumentQuery, DocumentSelection, DocumentWrite, Error,
-    ErrorKind, MemoryPatch, MemoryProvider, Metadata, Order, Outcome, Revision, SpaceId, Status,
+    ErrorKind, History, ManualClock, MemoryPatch, MemoryProvider, Metadata, Order, Outcome, Record, Revision, SpaceId,
+    Status,
 };
 use memory_postgres::PostgresMemory;
 use migrations::Kind;
@@ -53,12 +54,17 @@ pub(crate) const WITHOUT_FEED: &str = "
         agent_memory.listen_to_changes(), agent_memory.tell_changes(text);
     DROP TABLE agent_memory.changes, agent_memory.listening;
     DELETE FROM agent_memory.schema_migrations WHERE name = 'feed'";
+/// Makes a ledger one without a history.
+pub(crate) const WITHOUT_HISTORY: &str = "
+    DROP TABLE agent_memory.memory_history, agent_memory.document_history, agent_memory.history_begin;
+    ALTER TABLE agent_memory.memories DROP COLUMN stored_at;
+    DELETE FROM agent_memory.schema_migrations WHERE name = 'history'";
 
-/// Makes 6 the minimum, as a later version will, and takes that back.
+/// Makes 7 the minimum, as a later version will, and takes that back.
 const RAISE: &str = "DO $$ BEGIN
-    EXECUTE replace(pg_get_functiondef('agent_memory.check_writer'::regproc), '< 5', '< 6'); END $$";
+    EXECUTE replace(pg_get_functiondef('agent_memory.check_writer'::regproc), '< 6', '< 7'); END $$";
 const LOWER: &str = "DO $$ BEGIN
-    EXECUTE replace(pg_get_functiondef('agent_memory.check_writer'::regproc), '< 6', '< 5'); END $$";
+    EXECUTE replace(pg_get_functiondef('agent_memory.check_writer'::regproc), '< 7', '< 6'); END $$";
 
 /// A connection that does not say which version writes is refused each write by the server, and may read.
 pub(crate) fn old_writers() -> Case {
@@ -73,9 +79,9 @@ pub(crate) fn old_writers() -> Case {
         let settings = [
             "SELECT",
             // What a transaction has set is empty behind it.
-            "BEGIN; SET LOCAL agent_memory.writer = 5; COMMIT",
-            "SET agent_memory.writer = 4",
-            "SET agent_memory.writer = '5 or more'",
+            "BEGIN; SET LOCAL agent_memory.writer = 6; COMMIT",
+            "SET agent_memory.writer = 5",
+            "SET agent_memory.writer = '6 or more'",
             "SET agent_memory.writer = '99999999999999999999'",
             "SET search_path = ''",
         ];
@@ -95,7 +101,7 @@ pub(crate) fn old_writers() -> Case {
             assert_eq!(read.as_bytes(), id.as_bytes());
         }
         assert_eq!(there().await?, before);
-        old.execute("SET agent_memory.writer = 5").await?;
+        old.execute("SET agent_memory.writer = 6").await?;
         assert_eq!(old.execute(STORE).await?.rows_affected(), 1);
 
         let config = config(server.url());
@@ -156,7 +162,7 @@ pub(crate) fn no_steps() -> Case {
     run(async {
         let mut admin = PgConnection::connect(server.url()).await?;
         open(config(server.url())).await?.documents().put(document("d")).await?;
-        for without in [WITHOUT_FEED, WITHOUT_PLACES] {
+        for without in [WITHOUT_HISTORY, WITHOUT_FEED, WITHOUT_PLACES] {
             sqlx::raw_sql(without).execute(&mut admin).await?;
         }
         admin.execute(RAISE).await?;
@@ -255,11 +261,11 @@ pub(crate) fn missing() -> Case {
         let mut missing = memory_postgres::inspect(&config).await?.missing;
         open(config.clone()).await?;
         assert_eq!(memory_postgres::inspect(&config).await?.missing, [""; 0]);
-        // Neither the bookkeeping, which no step makes, nor the indexes and the sequence that come with their tables.
+        // Neither the bookkeeping, which no step makes, nor the indexes and the sequences that come with their tables.
         let there = "
             WITH relations AS (SELECT oid, relname FROM pg_class WHERE relnamespace = 'agent_memory'::regnamespace)
             SELECT relname::text FROM relations
-            WHERE relname NOT IN ('schema_migrations', 'changes_seq_seq')
+            WHERE relname <> 'schema_migrations' AND relname NOT LIKE '%\\_seq\\_seq'
                 AND NOT EXISTS (SELECT FROM pg_constraint WHERE conindid = relations.oid)
             UNION ALL
             SELECT tgname::text FROM pg_trigger JOIN relations ON tgrelid = relations.oid";
@@ -300,7 +306,7 @@ pub(crate) fn words_go() -> Case {
             assert_eq!(before.len(), 3);
 
             let report = memory_postgres::migrate(&config).await?;
-            assert_eq!(report.applied.last(), Some(&(4, "feed")));
+            assert_eq!(report.applied.last(), Some(&(5, "history")));
             let provider = open(config.clone()).await?;
             while provider.backfill().await?.is_some() {}
             let now = shape(&mut admin).await?;
@@ -430,7 +436,7 @@ pub(crate) fn placed() -> Case {
         let before = found(&older).await?;
         assert_eq!(before.len(), 336);
         let mut admin = PgConnection::connect(server.url()).await?;
-        for without in [WITHOUT_FEED, WITHOUT_PLACES] {
+        for without in [WITHOUT_HISTORY, WITHOUT_FEED, WITHOUT_PLACES] {
             sqlx::raw_sql(without).execute(&mut admin).await?;
         }
 
@@ -505,6 +511,36 @@ pub(crate) fn placed() -> Case {
     })
 }
 
+/// What was there before the history has no time in it, and is there from its beginning on.
+pub(crate) fn history_begins() -> Case {
+    let server = LocalPostgres::start()?;
+    run(async {
+        let mut old = older(&server, VERSION_2).await?;
+        for write in [STORE, PUT_WORDS] {
+            old.execute(write).await?;
+        }
+        let clock = Arc::new(ManualClock::new(at(1_000)));
+        let mut config = config(server.url());
+        config.clock = Arc::<ManualClock>::clone(&clock);
+        let provider = open(config.clone()).await?;
+        let (memory, note) = (all(&provider).await?.remove(0), documents(&provider).await?.remove(0));
+        clock.set(at(2_000));
+        provider.update(memory.id, MemoryPatch::new().with_status(Status::Failed)).await?;
+        clock.set(at(3_000));
+        // Another program does not begin it anew.
+        let provider = open(config).await?;
+        let versions = provider.history(&History::of(memory.id)).await?.versions;
+        let times: Vec<_> = versions.iter().map(|version| (version.revision.get(), version.committed_at)).collect();
+        assert_eq!(times, [(2, Some(at(2_000))), (1, None)]);
+        let then = async |millis| provider.get_as_of(&memory.id.into(), at(millis)).await;
+        assert_eq!(then(1_000).await?, Some(Record::Memory(memory.clone())));
+        assert_eq!(then(999).await.expect_err("before the history").kind(), ErrorKind::InvalidInput);
+        let versions = provider.history(&History::of((notes(), note.id))).await?.versions;
+        assert_eq!(versions.iter().map(|version| version.committed_at).collect::<Vec<_>>(), [None]);
+        Ok(())
+    })
+}
+
 /// A ledger to which a program before version 3 has applied these steps, and a connection of that program.
 async fn older(server: &LocalPostgres, steps: &[&str]) -> Result<PgConnection, sqlx::Error> {
     let mut old = connect_older(server.url()).await?;
@@ -544,10 +580,10 @@ async fn shape(admin: &mut PgConnection) -> Result<BTreeSet<String>, sqlx::Error
     Ok(sqlx::query_scalar(shape).fetch_all(admin).await?.into_iter().collect())
 }
 
-/// The records of the ledger and of the documents, without words.
+/// The records of the ledger and of the documents, without words, and without when they were stored.
 async fn records(admin: &mut PgConnection) -> Result<Vec<String>, sqlx::Error> {
     let records = "
-        SELECT to_jsonb(m)::text FROM agent_memory.memories m
+        SELECT (to_jsonb(m) - 'stored_at')::text FROM agent_memory.memories m
         UNION ALL SELECT (to_jsonb(d) - 'words')::text FROM agent_memory.documents d ORDER BY 1";
     sqlx::query_scalar(records).fetch_all(admin).await
 }

@@ -4,7 +4,8 @@ use std::fs;
 
 use conformance::server::postgres::LocalPostgres;
 use memory_core::{
-    Collection, DocumentQuery, MemoryProvider, MemoryQuery, Metadata, Order, SpaceId, SpaceSelector, Status,
+    Collection, DocumentId, DocumentQuery, History, MemoryId, MemoryProvider, MemoryQuery, Metadata, Order, SpaceId,
+    SpaceSelector, Status,
 };
 use sqlx::postgres::PgConnection;
 use sqlx::{Connection, Executor};
@@ -44,7 +45,7 @@ pub(crate) fn no_scan() -> Case {
             provider.store_many((start..start + 10_000).map(row).collect()).await?;
         }
         let mut admin = PgConnection::connect(server.url()).await?;
-        admin.execute("SET agent_memory.writer = 5").await?;
+        admin.execute("SET agent_memory.writer = 6").await?;
         admin.execute(DOCUMENTS).await?;
         admin.execute("ANALYZE").await?;
         let file = server.folder().join("log");
@@ -97,7 +98,9 @@ pub(crate) fn no_scan() -> Case {
             ] {
                 provider.documents().query(&builder.build()?).await?;
             }
-            asked += 6;
+            provider.history(&History::of(MemoryId::from_bytes([7; 16]))).await?;
+            provider.history(&History::of((Collection::parse("notes")?, DocumentId::parse("note-7")?))).await?;
+            asked += 8;
         }
 
         // Of many lists, no more is read than they give together. What a predicate or a pattern leaves out has to be read too, but

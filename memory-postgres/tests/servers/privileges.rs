@@ -3,14 +3,14 @@
 use conformance::server::postgres::LocalPostgres;
 use memory_core::{
     Collection, Content, Context, DocumentId, DocumentQuery, DocumentSelection, DocumentWrite, Error, ErrorKind,
-    IdempotencyKey, MemoryPatch, MemoryProvider, MemoryQuery, Watch, Watched,
+    History, IdempotencyKey, MemoryId, MemoryPatch, MemoryProvider, MemoryQuery, Watch, Watched,
 };
 use memory_postgres::{Password, PostgresConfig, PostgresMemory};
 use sqlx::postgres::PgConnection;
 use sqlx::{AssertSqlSafe, Connection, Executor};
 
 use crate::common::{Case, SECRET, at, check, config, event, open, run};
-use crate::migrations::WITHOUT_FEED;
+use crate::migrations::{WITHOUT_FEED, WITHOUT_HISTORY};
 
 const README: &str = include_str!("../../README.md");
 
@@ -59,15 +59,18 @@ pub(crate) fn documented() -> Case {
     })
 }
 
-/// The step that makes the feed gives those who may write and read memories what they need of it.
-pub(crate) fn of_the_feed() -> Case {
+/// The steps that make the feed and the history give those who may write and read records what they need of them.
+pub(crate) fn of_later_steps() -> Case {
     let server = LocalPostgres::start()?;
     run(async {
         let mut admin = PgConnection::connect(server.url()).await?;
         let sql = listed(&mut admin).await?;
         open(config(server.url())).await?.shutdown().await?;
-        execute(&mut admin, WITHOUT_FEED).await?;
-        for grant in grants(&sql).iter().filter(|grant| !grant.contains("agent_memory.changes")) {
+        for without in [WITHOUT_HISTORY, WITHOUT_FEED] {
+            execute(&mut admin, without).await?;
+        }
+        let is_later = |grant: &str| grant.contains("agent_memory.changes") || grant.contains("history");
+        for grant in grants(&sql).into_iter().filter(|grant| !is_later(grant)) {
             execute(&mut admin, &format!("GRANT {grant}")).await?;
         }
         open(config(server.url())).await?.shutdown().await?;
@@ -76,6 +79,38 @@ pub(crate) fn of_the_feed() -> Case {
         }
         let reader = open(as_role(&server, "reader")).await?;
         let refused = reader.store(event("a-b", 1)).await.expect_err("it may only read");
+        check(&refused, ErrorKind::Unauthorized, "the role lacks a permission");
+        Ok(())
+    })
+}
+
+/// A role that may write documents alone leaves their history and reads it, and learns nothing of memories.
+pub(crate) fn of_documents_alone() -> Case {
+    let server = LocalPostgres::start()?;
+    run(async {
+        let mut admin = PgConnection::connect(server.url()).await?;
+        listed(&mut admin).await?;
+        open(config(server.url())).await?.shutdown().await?;
+        execute(&mut admin, WITHOUT_HISTORY).await?;
+        for grant in [
+            "USAGE ON SCHEMA agent_memory",
+            "SELECT ON agent_memory.schema_migrations, agent_memory.paths_backfill, agent_memory.secrets",
+            "SELECT, INSERT, UPDATE, DELETE ON agent_memory.documents",
+            "SELECT, INSERT, DELETE ON agent_memory.document_paths",
+            "INSERT ON agent_memory.changes",
+        ] {
+            execute(&mut admin, &format!("GRANT {grant} TO writer")).await?;
+        }
+        let owner = open(config(server.url())).await?;
+        let id = owner.store(event("a-b", 1)).await?;
+
+        let provider = open(as_role(&server, "writer")).await?;
+        let document = DocumentWrite::new(notes(), "a-b".parse()?, content(), at(1));
+        let put = provider.documents().put(document).await?;
+        assert_eq!(provider.documents().remove(&DocumentSelection::ids(notes(), [put.id.clone()])?, 1).await?.len(), 1);
+        let history = History::of((notes(), put.id)).with_removed();
+        assert_eq!(provider.history(&history).await?.versions.len(), 2);
+        let refused = provider.history(&History::of(id)).await.expect_err("it may not read memories");
         check(&refused, ErrorKind::Unauthorized, "the role lacks a permission");
         Ok(())
     })
@@ -154,6 +189,8 @@ async fn read(provider: &PostgresMemory) -> Result<(), Error> {
     for memory in page.memories.iter().take(1) {
         provider.get(memory.id).await?;
     }
+    provider.history(&History::of(MemoryId::from_bytes([7; 16]))).await?;
+    provider.history(&History::of((notes(), DocumentId::parse("kept")?))).await?;
     provider.documents().query(&DocumentQuery::builder(notes()).all().build()?).await?;
     provider.documents().query(&DocumentQuery::builder(notes()).under("a").build()?).await?;
     provider.documents().collections().await?;

@@ -139,7 +139,7 @@ engines! {
         title: "PostgreSQL",
         schemes: &["postgres", "postgresql"],
         is_file: false,
-        keeps_history: false,
+        keeps_history: true,
         one_host: None;
         place(config, name) { config.namespace = name.to_owned(); }
     }
