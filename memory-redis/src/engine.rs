@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use memory_core::engine::{Access, Engine, FeedPosition, Provider, Work};
-use memory_core::{Backfill, Durability, Error, Health, Result};
+use memory_core::engine::{Access, Engine, FeedPosition, Provider, Work, corrupt};
+use memory_core::{Backfill, Durability, Error, Health, Result, Timestamp};
 use redis::{InfoDict, Pipeline};
 
 use crate::config::RedisConfig;
@@ -13,7 +13,7 @@ use crate::connection::{Connections, command};
 use crate::feed;
 use crate::read::RedisSession;
 use crate::schema;
-use crate::statements::{SCHEMA, SECRET};
+use crate::statements::{SCHEMA, SECRET, SINCE};
 
 /// Agent memory in a namespace of a Redis server or cluster.
 ///
@@ -37,6 +37,7 @@ impl Engine for RedisEngine {
     // The server does nothing else meanwhile.
     const BATCH: Option<(usize, usize)> = Some((256, 1 << 20));
     const RESTORE: (usize, usize) = (500, 4 << 20);
+    const HISTORY: bool = true;
 
     type Config = RedisConfig;
     type Session = RedisSession;
@@ -57,15 +58,13 @@ impl Engine for RedisEngine {
     }
 
     async fn secret(&self, proposed: &str) -> Result<String> {
-        let key = self.connections.keys.of(SECRET);
-        let kept = command("GET", &[&key]);
-        // While the slot moves, what is there can be read, and what is not can't be written.
-        if let Some(kept) = self.connections.read_one(&kept).await? {
-            return Ok(kept);
-        }
-        let keep = command("SET", &[&key, proposed.as_bytes(), b"NX"]);
-        self.connections.write(keep, Instant::now()).await?;
-        self.connections.read_one(&kept).await
+        self.agreed(SECRET, proposed).await
+    }
+
+    async fn history_since(&self, proposed: Timestamp) -> Result<Timestamp> {
+        let since = self.agreed(SINCE, &proposed.as_millis().to_string()).await?;
+        let millis = since.parse().map_err(|_| Error::corrupt("the beginning of the history is no time"))?;
+        Timestamp::from_millis(millis).map_err(corrupt)
     }
 
     async fn set_read_only(&self, is_read_only: bool) -> Result<()> {
@@ -127,6 +126,19 @@ impl Engine for RedisEngine {
 }
 
 impl RedisEngine {
+    /// The text of a key of the namespace, which is this one unless there is another.
+    async fn agreed(&self, name: &str, proposed: &str) -> Result<String> {
+        let key = self.connections.keys.of(name);
+        let kept = command("GET", &[&key]);
+        // While the slot moves, what is there can be read, and what is not can't be written.
+        if let Some(kept) = self.connections.read_one(&kept).await? {
+            return Ok(kept);
+        }
+        let keep = command("SET", &[&key, proposed.as_bytes(), b"NX"]);
+        self.connections.write(keep, Instant::now()).await?;
+        self.connections.read_one(&kept).await
+    }
+
     fn durability(&self, info: &InfoDict, settings: Option<&HashMap<String, String>>) -> Durability {
         let is =
             |name: &str, value: &str| settings.is_some_and(|all| all.get(name).is_some_and(|found| found == value));

@@ -5,6 +5,7 @@ mod connection;
 mod engine;
 mod error;
 mod feed;
+mod history;
 mod link;
 mod read;
 mod rows;

@@ -6,15 +6,18 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use memory_core::engine::{
-    DocumentsFound, FeedEnd, FeedPage, FeedPosition, Found, Mark, MemoriesFound, Place, Reader, Row, Source, Visit,
-    Walk, corrupt,
+    DocumentsFound, FeedEnd, FeedPage, FeedPosition, Found, HistoryRow, Mark, MemoriesFound, Place, Reader, Row,
+    Source, Visit, Walk, corrupt,
 };
-use memory_core::{Collection, DocumentId, Documents, Head, Ledger, MemoryId, Order, Result, Verdict};
+use memory_core::{
+    Collection, DocumentId, Documents, Head, Ledger, MemoryId, Order, RecordId, Result, Timestamp, Verdict,
+};
 use redis::{Pipeline, Value};
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::connection::{Connections, command, decoded};
 use crate::feed;
+use crate::history;
 use crate::rows::{self, LONGEST_HEAD, Stored, Version};
 use crate::statements::{COLLECTIONS, INDEXED, Keys, LONG_ROWS, Range, STEPS, parted};
 
@@ -136,6 +139,15 @@ impl Reader for RedisSession {
 
     async fn changes(&mut self, after: &FeedPosition, most: usize) -> Result<FeedPage> {
         feed::changes(&self.on, after, most).await
+    }
+
+    async fn history(&mut self, of: &RecordId, below: u64, most: usize) -> Result<Vec<HistoryRow>> {
+        history::rows_of(&self.on, of, below, most).await
+    }
+
+    async fn stored_at(&mut self, id: MemoryId) -> Result<Option<Timestamp>> {
+        let found = self.memories(&[id]).await?.remove(&id).transpose()?;
+        Ok(found.and_then(|found| found.version.stored_at))
     }
 }
 
@@ -344,7 +356,7 @@ impl<K: Stored> Row<K> for StoredRow<'_> {
     }
 
     fn read(&self, _: &Head<'_>) -> Result<K::Record> {
-        K::read(self.of, self.id, self.row)
+        K::read(self.of, self.id, self.row).map(|held| held.record)
     }
 
     fn id(&self) -> String {

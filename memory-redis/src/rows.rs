@@ -1,8 +1,8 @@
 //! The binary form of a row: one string for each memory and each document.
 //!
 //! A head of [`HEAD`] bytes, by which scripts tell which version of a row they meet; then revision, createdAt, updatedAt and
-//! status; then the texts, each behind its length. A number takes a byte for each seven of its bits, the lowest first, of which all
-//! but the last have the highest bit.
+//! status; then the texts, each behind its length; and, of a memory that was stored since there is a history, when that was. A number
+//! takes a byte for each seven of its bits, the lowest first, of which all but the last have the highest bit.
 
 use memory_core::engine::{Found, StoredDocument, StoredMemory, corrupt};
 use memory_core::{
@@ -20,19 +20,30 @@ pub(crate) const LONGEST_HEAD: usize = HEAD + 4 * 10 + 1 + SpaceId::MAX_BYTES;
 /// In place of a status, which documents don't have.
 const NO_STATUS: u8 = u8::MAX;
 
-/// The head of a row, which scripts compare.
-pub(crate) type Version = [u8; HEAD];
+/// Tells a version of a row from all others, and what the next one keeps of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Version {
+    /// The head of the row, which scripts compare.
+    pub(crate) head: [u8; HEAD],
+    /// When the memory was stored, if the row says so.
+    pub(crate) stored_at: Option<Timestamp>,
+}
 
-/// A row for the next write of this memory.
-pub(crate) fn from_memory(memory: &Memory) -> Vec<u8> {
+/// A row for the next write of this memory, which was stored at a time, if that is known.
+pub(crate) fn from_memory(memory: &Memory, stored_at: Option<Timestamp>) -> Vec<u8> {
     let key = memory.idempotency_key.as_ref().map(IdempotencyKey::as_str);
     let context = memory.context.as_ref().map(Context::as_str);
     // Statuses are never taken out of the list, nor moved in it.
     let status = Status::ALL.iter().position(|status| *status == memory.status).unwrap_or(NO_STATUS.into());
-    row(
+    let mut row = row(
         (memory.revision, memory.created_at, memory.updated_at, status as u8),
         [Some(memory.space_id.as_str()), Some(memory.metadata.as_str()), key, Some(memory.trigger.as_str()), context],
-    )
+    );
+    // Programs that do not know of it read rows up to there.
+    if let Some(stored_at) = stored_at {
+        push(&mut row, since_earliest(stored_at));
+    }
+    row
 }
 
 /// A row for the next write of this document; its id and collection are in its key.
@@ -50,11 +61,11 @@ pub(crate) fn from_form_1(old: &[u8]) -> Option<Vec<u8>> {
     let ([revision, created_at, updated_at], _) = numbers.as_chunks() else { return None };
     let (status, mut rest) = rest.split_first()?;
     let mut row = [&[FORM], &head[1..]].concat();
-    let since_earliest = |time| i64::from_be_bytes(time).wrapping_sub(Timestamp::MIN.as_millis()) as u64;
+    let since = |time| i64::from_be_bytes(time).wrapping_sub(Timestamp::MIN.as_millis()) as u64;
     push(&mut row, u64::from_be_bytes(*revision));
-    push(&mut row, since_earliest(*created_at));
+    push(&mut row, since(*created_at));
     let is_absent = *updated_at == i64::MIN.to_be_bytes();
-    push(&mut row, if is_absent { 0 } else { since_earliest(*updated_at).wrapping_add(1) });
+    push(&mut row, if is_absent { 0 } else { since(*updated_at).wrapping_add(1) });
     row.push(*status);
     while let Some((length, texts)) = rest.split_first_chunk() {
         // Absent was the highest length, which is 0 here.
@@ -81,12 +92,21 @@ pub(crate) fn read_head<'r>(id: &'r [u8], row: &'r [u8]) -> Result<Head<'r>> {
 
 /// What rows hold: memories, or the documents of a collection.
 pub(crate) trait Stored: Selects {
-    /// The record in a row.
-    fn read(of: Option<&Collection>, id: &[u8], row: &[u8]) -> Result<Self::Record>;
+    /// What a row holds.
+    fn read(of: Option<&Collection>, id: &[u8], row: &[u8]) -> Result<Held<Self::Record>>;
+}
+
+/// What a row holds.
+#[derive(Debug)]
+pub(crate) struct Held<T> {
+    /// The record.
+    pub(crate) record: T,
+    /// When it was stored, if the row says so.
+    pub(crate) stored_at: Option<Timestamp>,
 }
 
 impl Stored for Ledger {
-    fn read(_: Option<&Collection>, id: &[u8], row: &[u8]) -> Result<Memory> {
+    fn read(_: Option<&Collection>, id: &[u8], row: &[u8]) -> Result<Held<Memory>> {
         let mut row = Reader::of(row)?;
         let Facts { revision, created_at, updated_at, status } = row.facts()?;
         let (space_id, metadata, idempotency_key) = (row.text()?, row.text()?, row.optional_text()?);
@@ -103,24 +123,27 @@ impl Stored for Ledger {
             trigger,
             context,
         };
-        stored.read()
+        let stored_at = if row.is_at_end() { None } else { Some(row.time()?) };
+        Ok(Held { record: stored.read()?, stored_at })
     }
 }
 
 impl Stored for Documents {
-    fn read(of: Option<&Collection>, id: &[u8], row: &[u8]) -> Result<Document> {
+    fn read(of: Option<&Collection>, id: &[u8], row: &[u8]) -> Result<Held<Document>> {
         let id = std::str::from_utf8(id).map_err(|_| Error::corrupt("a stored id is not UTF-8"))?;
         let (mut row, collection) = (Reader::of(row)?, of.map_or("", Collection::as_str));
         let Facts { revision, created_at, updated_at, .. } = row.facts()?;
         let (space_id, metadata, content) = (row.text()?, row.text()?, row.text()?);
-        StoredDocument { id, collection, created_at, updated_at, revision, space_id, metadata, content }.read()
+        let stored = StoredDocument { id, collection, created_at, updated_at, revision, space_id, metadata, content };
+        Ok(Held { record: stored.read()?, stored_at: None })
     }
 }
 
 /// The record in a row, with the row's version.
 pub(crate) fn found<K: Stored>(of: Option<&Collection>, id: &[u8], row: &[u8]) -> Result<Found<K::Record, Version>> {
-    let version = *row.first_chunk().ok_or_else(cut)?;
-    Ok(Found { record: K::read(of, id, row)?, version })
+    let head = *row.first_chunk().ok_or_else(cut)?;
+    let Held { record, stored_at } = K::read(of, id, row)?;
+    Ok(Found { record, version: Version { head, stored_at } })
 }
 
 /// What a row begins with behind its head, as it is stored.
@@ -140,20 +163,21 @@ fn row<const N: usize>(
     row.push(FORM);
     // The second half of an id is random.
     row.extend(&Uuid::now_v7().as_bytes()[8..]);
-    let since_earliest = |time: Timestamp| (time.as_millis() - Timestamp::MIN.as_millis()) as u64;
     push(&mut row, revision.get());
     push(&mut row, since_earliest(created_at));
     // Of what may be absent, one more: nothing is 0.
     push(&mut row, updated_at.map_or(0, |time| since_earliest(time) + 1));
     row.push(status);
-    for text in texts {
-        push(&mut row, text.map_or(0, |text| text.len() as u64 + 1));
-        row.extend(text.unwrap_or_default().as_bytes());
-    }
+    texts.into_iter().for_each(|text| push_text(&mut row, text));
     row
 }
 
-fn push(row: &mut Vec<u8>, mut number: u64) {
+/// A time as a number, of milliseconds since the earliest.
+pub(crate) fn since_earliest(time: Timestamp) -> u64 {
+    (time.as_millis() - Timestamp::MIN.as_millis()) as u64
+}
+
+pub(crate) fn push(row: &mut Vec<u8>, mut number: u64) {
     while number > 0x7f {
         row.push(number as u8 | 0x80);
         number >>= 7;
@@ -161,8 +185,14 @@ fn push(row: &mut Vec<u8>, mut number: u64) {
     row.push(number as u8);
 }
 
-/// Reads a row from its start to its end.
-struct Reader<'r>(&'r [u8]);
+/// Appends a text behind its length, or that it is absent.
+pub(crate) fn push_text(row: &mut Vec<u8>, text: Option<&str>) {
+    push(row, text.map_or(0, |text| text.len() as u64 + 1));
+    row.extend(text.unwrap_or_default().as_bytes());
+}
+
+/// Reads a row, or an entry of a history, from its start to its end.
+pub(crate) struct Reader<'r>(pub(crate) &'r [u8]);
 
 impl<'r> Reader<'r> {
     fn of(row: &'r [u8]) -> Result<Self> {
@@ -184,7 +214,17 @@ impl<'r> Reader<'r> {
         Ok(Facts { revision: revision as i64, created_at: time(created_at), updated_at, status: known })
     }
 
-    fn number(&mut self) -> Result<u64> {
+    /// A time, which is stored as [`since_earliest`] tells it.
+    pub(crate) fn time(&mut self) -> Result<Timestamp> {
+        let millis = Timestamp::MIN.as_millis().saturating_add_unsigned(self.number()?);
+        Timestamp::from_millis(millis).map_err(corrupt)
+    }
+
+    fn is_at_end(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(crate) fn number(&mut self) -> Result<u64> {
         let mut number = 0;
         for place in (0..u64::BITS).step_by(7) {
             let [byte] = self.take()?;
@@ -200,7 +240,7 @@ impl<'r> Reader<'r> {
         self.optional_text()?.ok_or_else(cut)
     }
 
-    fn optional_text(&mut self) -> Result<Option<&'r str>> {
+    pub(crate) fn optional_text(&mut self) -> Result<Option<&'r str>> {
         let Some(length) = self.number()?.checked_sub(1) else { return Ok(None) };
         let length = usize::try_from(length).map_err(|_| cut())?;
         let (text, rest) = self.0.split_at_checked(length).ok_or_else(cut)?;
@@ -209,7 +249,7 @@ impl<'r> Reader<'r> {
         Ok(Some(text))
     }
 
-    fn take<const N: usize>(&mut self) -> Result<[u8; N]> {
+    pub(crate) fn take<const N: usize>(&mut self) -> Result<[u8; N]> {
         let (bytes, rest) = self.0.split_first_chunk().ok_or_else(cut)?;
         self.0 = rest;
         Ok(*bytes)
@@ -217,5 +257,5 @@ impl<'r> Reader<'r> {
 }
 
 fn cut() -> Error {
-    Error::corrupt("a stored row lacks a part")
+    Error::corrupt("a stored row or entry lacks a part")
 }

@@ -8,7 +8,7 @@ use memory_core::engine::{Config, Mark, corrupt};
 use memory_core::{
     Backfill, Blocks, Collection, Documents, Error, Inspection, Ledger, Outcome, Result, SpaceId, Timestamp,
 };
-use migrations::{Applied, FEED as FEED_STEP, Kind, NO_WORDS, PATHS, READ_ONLY, Report, Step, Target};
+use migrations::{Applied, FEED as FEED_STEP, HISTORY, Kind, NO_WORDS, PATHS, READ_ONLY, Report, Step, Target};
 use redis::{InfoDict, Pipeline, Value};
 
 use crate::config::RedisConfig;
@@ -265,7 +265,7 @@ impl Target for RedisTarget<'_> {
         );
         let others = match step.name {
             PATHS => [WRITER, COLLECTIONS].as_slice(),
-            NO_WORDS => &[WRITER],
+            NO_WORDS | HISTORY => &[WRITER],
             FEED_STEP => &[WRITER, FEED],
             _ => MOVED.as_flattened(),
         };
@@ -427,11 +427,13 @@ impl RedisSession {
             let expected = Some((set.to_vec(), mark.id.as_slice()));
             // A watch may have begun before a late one came. What can't be read is told to nobody.
             let entry = match of {
-                None => Ledger::read(of, &mark.id, &row).map(|memory| stamps.of_memory(&memory)),
-                Some(_) => Documents::read(of, &mark.id, &row).map(|document| stamps.of_put(None, &document)),
+                None => Ledger::read(of, &mark.id, &row).map(|held| stamps.of_memory(&held.record)),
+                Some(_) => Documents::read(of, &mark.id, &row).map(|held| stamps.of_put(None, &held.record)),
             };
             let entry = entry.unwrap_or_default();
-            let change = RowChange { row: on.keys.row(of, &mark.id), head: &[], new: row.clone(), entry };
+            // When it was written nobody knows, and it is there from the beginning of the history.
+            let key = on.keys.row(of, &mark.id);
+            let change = RowChange { row: key, head: &[], new: row.clone(), entry, kept: None };
             let mut call = Call::change(&on.keys, vec![change], expected);
             index(&mut call, mark, &row, of);
             moves.add_command(call.into_cmd());
@@ -467,8 +469,7 @@ impl RedisSession {
             for (step, row) in steps.iter().zip(on.read_as::<Vec<Vec<u8>>>(&begins).await?) {
                 // One that can't be read is in no place.
                 if let Ok(space) = rows::read_head(&[], &row).and_then(|head| SpaceId::parse(head.space)) {
-                    let unchanged =
-                        RowChange { row: key(step), head: rows::head(&row), new: Vec::new(), entry: Vec::new() };
+                    let unchanged = RowChange::none(key(step), rows::head(&row));
                     let mut call = Call::change(keys, vec![unchanged], None);
                     call.place_document(&collection, step, &space);
                     place.add_command(call.into_cmd());

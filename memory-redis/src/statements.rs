@@ -6,7 +6,8 @@ use std::sync::LazyLock;
 
 use memory_core::engine::{KeptChanges, Mark, Place, Walk};
 use memory_core::{
-    BOUNDARIES, Collection, Error, IdempotencyKey, Ledger, Memory, Order, Result, Selects, SpaceId, Status, Timestamp,
+    BOUNDARIES, Collection, Error, IdempotencyKey, Ledger, Memory, Order, RecordId, Result, Selects, SpaceId, Status,
+    Timestamp,
 };
 use redis::{Arg, Cmd, Pipeline, Script, Value, cmd};
 
@@ -34,6 +35,8 @@ pub(crate) const LONG_ROWS: &str = "long";
 pub(crate) const SCHEMA: &str = "schema";
 /// What seals the cursors.
 pub(crate) const SECRET: &str = "secret";
+/// When the history begins.
+pub(crate) const SINCE: &str = "since";
 /// How far the move from version 1 and the removal of the keys of older versions are.
 pub(crate) const MOVE: &str = "move";
 /// How far the backfill of the places of documents is.
@@ -78,6 +81,14 @@ impl Keys {
     /// The row of a record with this id.
     pub(crate) fn row(&self, collection: Option<&Collection>, id: impl AsRef<[u8]>) -> Vec<u8> {
         [&self.rows(collection), id.as_ref()].concat()
+    }
+
+    /// The history of a record.
+    pub(crate) fn history(&self, of: &RecordId) -> Vec<u8> {
+        match of {
+            RecordId::Memory(id) => self.with("h:", id.as_bytes()),
+            RecordId::Document { collection, id } => self.with("eh:", format!("{collection}:{id}")),
+        }
     }
 
     /// The documents of a collection.
@@ -159,6 +170,24 @@ pub(crate) struct RowChange<'r> {
     pub(crate) new: Vec<u8>,
     /// Its entry of the feed; empty where the record is the same.
     pub(crate) entry: Vec<u8>,
+    /// What it leaves in a history, if anything.
+    pub(crate) kept: Option<Kept>,
+}
+
+impl<'r> RowChange<'r> {
+    /// Leaves a row as it is, or the place of one.
+    pub(crate) fn none(row: Vec<u8>, head: &'r [u8]) -> Self {
+        Self { row, head, new: Vec::new(), entry: Vec::new(), kept: None }
+    }
+}
+
+/// An entry of a history.
+#[derive(Debug)]
+pub(crate) struct Kept {
+    /// The key of the history.
+    pub(crate) history: Vec<u8>,
+    /// The entry.
+    pub(crate) entry: Vec<u8>,
 }
 
 /// A sorted set, and a member that has to be in it.
@@ -170,14 +199,14 @@ impl<'k> Call<'k> {
         Self { namespace, script, keys, arguments: Vec::new(), coming, going, pruned }
     }
 
-    /// Appends memories, all or none, unless one's id or idempotency key is taken.
-    pub(crate) fn append(keys: &'k Keys, memories: &[&Memory]) -> Self {
+    /// Appends memories at a time, if that is kept: all or none, unless one's id or idempotency key is taken.
+    pub(crate) fn append(keys: &'k Keys, memories: &[&Memory], at: Option<Timestamp>) -> Self {
         let mut call = Self::new(Lua::Append, keys).key(keys.of(IDEMPOTENCY)).arg(memories.len().to_string());
         let mut stamps = Stamps::new();
         for memory in memories {
             let idempotency_key = memory.idempotency_key.as_ref().map_or("", IdempotencyKey::as_str);
             call = call.key(keys.row(None, memory.id.as_bytes()));
-            call = call.arg(*memory.id.as_bytes()).arg(idempotency_key).arg(rows::from_memory(memory));
+            call = call.arg(*memory.id.as_bytes()).arg(idempotency_key).arg(rows::from_memory(memory, at));
             call = call.arg(stamps.of_memory(memory));
             let step = step_of::<Ledger>(memory);
             call.place(&step, &memory.space_id, Some(memory.status));
@@ -190,9 +219,16 @@ impl<'k> Call<'k> {
     pub(crate) fn change(keys: &'k Keys, rows: Vec<RowChange<'_>>, expected: Expected<'_>) -> Self {
         // Of no member nothing is expected, whatever the set.
         let (set, member) = expected.unwrap_or_else(|| (keys.of(WRITER), &[]));
-        let call = Self::new(Lua::Change, keys).key(set).arg(member).arg(rows.len().to_string());
-        rows.into_iter()
-            .fold(call, |call, RowChange { row, head, new, entry }| call.key(row).arg(head).arg(new).arg(entry))
+        let mut call = Self::new(Lua::Change, keys).key(set).arg(member).arg(rows.len().to_string());
+        let mut histories = Vec::with_capacity(rows.len());
+        for RowChange { row, head, new, entry, kept } in rows {
+            // Of no entry no history is touched, so any key does that the script has.
+            let kept = kept.unwrap_or_else(|| Kept { history: row.clone(), entry: Vec::new() });
+            call = call.key(row).arg(head).arg(new).arg(entry).arg(kept.entry);
+            histories.push(kept.history);
+        }
+        call.keys.append(&mut histories);
+        call
     }
 
     pub(crate) fn key(mut self, key: Vec<u8>) -> Self {
@@ -268,7 +304,7 @@ impl<'k> Call<'k> {
         self.going.entry(set).or_default().insert(member);
     }
 
-    /// How many keys it has beside those of rows.
+    /// How many keys it has beside those of rows and of their histories.
     pub(crate) fn size(&self) -> usize {
         self.coming.len() + self.going.len() + 2 * self.pruned.len()
     }

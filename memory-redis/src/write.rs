@@ -4,14 +4,15 @@
 use std::collections::HashMap;
 
 use memory_core::engine::{Append, Appended, Atomicity, Found, Put, Removal, VersionEntry, Writer};
-use memory_core::{Collection, Document, Documents, Error, Ledger, Memory, MemoryId, Outcome, Result};
+use memory_core::{Collection, Document, Documents, Error, Ledger, Memory, MemoryId, Outcome, RecordId, Result};
 use redis::{Pipeline, Value};
 
 use crate::connection::decoded;
 use crate::feed::Stamps;
+use crate::history;
 use crate::read::RedisSession;
 use crate::rows::{self, Version};
-use crate::statements::{COLLECTIONS, Call, Lua, MOST_KEYS, OPEN, RowChange, open_entry, step_of};
+use crate::statements::{COLLECTIONS, Call, Kept, Lua, MOST_KEYS, OPEN, RowChange, open_entry, step_of};
 
 impl Writer for RedisSession {
     async fn append(&mut self, append: Append<'_>) -> Result<Vec<Appended>> {
@@ -23,7 +24,7 @@ impl Writer for RedisSession {
         let groups = shared.chunks(shared.len().max(1)).chain(alone.chunks(1));
         let mut scripts = Pipeline::with_capacity(1 + alone.len());
         for group in groups {
-            scripts.add_command(Call::append(&on.keys, group).into_cmd());
+            scripts.add_command(Call::append(&on.keys, group, append.at).into_cmd());
         }
         // Of those that a script did not append, as their id or key is taken: who has it.
         let mut owners = HashMap::new();
@@ -40,12 +41,18 @@ impl Writer for RedisSession {
         &mut self,
         before: &Found<Memory, Version>,
         after: &Memory,
-        _: Option<&VersionEntry>,
+        entry: Option<&VersionEntry>,
     ) -> Result<bool> {
         let (on, step) = (&self.on, step_of::<Ledger>(after));
-        let row = on.keys.row(None, after.id.as_bytes());
-        let (new, entry) = (rows::from_memory(after), Stamps::new().of_memory(after));
-        let mut call = Call::change(&on.keys, vec![RowChange { row, head: &before.version, new, entry }], None);
+        let Version { head, stored_at } = &before.version;
+        let change = RowChange {
+            row: on.keys.row(None, after.id.as_bytes()),
+            head,
+            new: rows::from_memory(after, *stored_at),
+            entry: Stamps::new().of_memory(after),
+            kept: entry.map(|entry| history::kept(&on.keys, &after.id.into(), entry)),
+        };
+        let mut call = Call::change(&on.keys, vec![change], None);
         let (old, new) = (before.record.status, after.status);
         if old.is_open() && old != new {
             call.remove(on.keys.of(OPEN), open_entry(old, &step));
@@ -59,11 +66,15 @@ impl Writer for RedisSession {
     async fn put(&mut self, puts: &[Put<'_, Version>]) -> Result<bool> {
         let keys = &self.on.keys;
         let (mut changes, mut stamps) = (Vec::with_capacity(puts.len()), Stamps::new());
-        for Put { before, after, .. } in puts {
-            let row = keys.row(Some(&after.collection), after.id.as_str());
-            let head = before.map_or(&[][..], |before| &before.version);
-            let entry = stamps.of_put(before.map(|before| &before.record), after);
-            changes.push(RowChange { row, head, new: rows::from_document(after), entry });
+        for Put { before, after, entry } in puts {
+            let of = RecordId::from((after.collection.clone(), after.id.clone()));
+            changes.push(RowChange {
+                row: keys.row(Some(&after.collection), after.id.as_str()),
+                head: before.map_or(&[][..], |before| &before.version.head),
+                new: rows::from_document(after),
+                entry: stamps.of_put(before.map(|before| &before.record), after),
+                kept: entry.as_ref().map(|entry| history::kept(keys, &of, entry)),
+            });
         }
         let mut call = Call::change(keys, changes, None);
         for Put { before, after, .. } in puts {
@@ -90,7 +101,7 @@ impl Writer for RedisSession {
             call.displace_document(collection, &step_of::<Documents>(document), &document.space_id);
         };
         for Found { record, version } in removals.iter().map(|removal| removal.found) {
-            call = call.key(row(record)).arg(*version);
+            call = call.key(row(record)).arg(version.head);
             call.remove(keys.collection(collection), step_of::<Documents>(record));
             match call.is_full() {
                 true => late.push(record),
@@ -98,8 +109,12 @@ impl Writer for RedisSession {
             }
         }
         let mut stamps = Stamps::new();
-        for Found { record, .. } in removals.iter().map(|removal| removal.found) {
-            call = call.arg(stamps.of_removal(record));
+        for Removal { found: Found { record, .. }, end } in removals {
+            let of = RecordId::from((collection.clone(), record.id.clone()));
+            let kept = end.as_ref().map(|end| history::kept(keys, &of, end));
+            // Of no entry no history is touched, so any key does that the script has.
+            let kept = kept.unwrap_or_else(|| Kept { history: row(record), entry: Vec::new() });
+            call = call.key(kept.history).arg(stamps.of_removal(record)).arg(kept.entry);
         }
         if self.run(call).await? != 1 {
             return Ok(false);
@@ -111,8 +126,7 @@ impl Writer for RedisSession {
             while size <= MOST_KEYS
                 && let Some(document) = late.next()
             {
-                let absent = RowChange { row: row(document), head: &[], new: Vec::new(), entry: Vec::new() };
-                let mut call = Call::change(keys, vec![absent], None);
+                let mut call = Call::change(keys, vec![RowChange::none(row(document), &[])], None);
                 clear(&mut call, document);
                 size += call.size();
                 scripts.add_command(call.into_cmd());

@@ -62,10 +62,6 @@ impl Harness for Redis {
         matches!(self.config.topology, Topology::Server(_)).then_some(self)
     }
 
-    fn keeps_history(&self) -> bool {
-        false
-    }
-
     fn can_damage(&self) -> bool {
         true
     }

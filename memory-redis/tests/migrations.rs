@@ -16,8 +16,8 @@ use futures::StreamExt as _;
 use libtest_mimic::Arguments;
 use memory_core::{
     Backfill, Blocks, ChangeKind, Collection, Content, Document, DocumentId, DocumentQuery, DocumentSelection,
-    DocumentWrite, Error, ErrorKind, MemoryId, MemoryProvider, MemoryQuery, Metadata, Outcome, Record, Revision,
-    SpaceId, Timestamp, Watch, Watched,
+    DocumentWrite, Error, ErrorKind, History, ManualClock, MemoryId, MemoryPatch, MemoryProvider, MemoryQuery,
+    Metadata, Outcome, Record, RecordId, Revision, SpaceId, Status, Timestamp, Watch, Watched,
 };
 use memory_redis::{RedisConfig, RedisMemory};
 use redis::cmd;
@@ -54,6 +54,13 @@ fn main() -> ExitCode {
         trial("redis::what_was_removed_meanwhile_stays_removed", || run(what_was_removed_meanwhile_stays_removed())),
         trial("redis::words_go_beside_running_programs", || run(words_go_beside_running_programs())),
         trial("redis::a_program_that_indexes_words_is_refused", || run(a_program_that_indexes_words_is_refused())),
+        trial(
+            "redis::a_program_that_keeps_no_history_is_refused",
+            || run(a_program_that_keeps_no_history_is_refused()),
+        ),
+        trial("redis::the_history_of_an_older_ledger_begins_when_it_is_opened", || {
+            run(the_history_of_an_older_ledger_begins_when_it_is_opened())
+        }),
         trial("redis::a_sweep_begins_anew_on_another_server", || run(a_sweep_begins_anew_on_another_server())),
         trial("redis::older_documents_get_their_places", || run(older_documents_get_their_places())),
         trial("redis::documents_without_a_place_are_counted", || run(documents_without_a_place_are_counted())),
@@ -216,11 +223,11 @@ async fn a_program_of_version_1_is_refused_each_write() -> Case {
         assert_eq!(error.code(), Some("WRONGTYPE"), "{error}");
     }
     let fields: Vec<(u32, String)> = admin.query(cmd("HGETALL").arg(key("schema"))).await?;
-    assert_eq!(fields.iter().map(|(version, _)| *version).max(), Some(4), "it reads numbers, and that it is too old");
+    assert_eq!(fields.iter().map(|(version, _)| *version).max(), Some(5), "it reads numbers, and that it is too old");
     assert_eq!(everything(&program).await?, (before, documents));
     assert_eq!((program.get(id(7)).await?, program.get(new).await?), (None, None));
     assert_eq!(program.documents().get(&Collection::parse("notes")?, &DocumentId::parse("new")?).await?, None);
-    assert_eq!(program.check_health().await?.schema_version, 4);
+    assert_eq!(program.check_health().await?.schema_version, 5);
 
     // It repeats a store whose outcome it does not know, finds the row, and takes it for done.
     while program.backfill().await?.is_some() {}
@@ -360,14 +367,11 @@ async fn found_by_word(program: &RedisMemory) -> Result<Vec<MemoryId>, Error> {
     }
 }
 
-/// Its scripts begin as those of this program do, but do not know the last two versions.
 async fn a_program_that_indexes_words_is_refused() -> Case {
     let (server, config) = with_words().await?;
-    let (admin, newer) = (Admin::of(&server.url()), include_str!("../src/scripts/prelude.lua"));
-    let older = newer.replace("> 5 then", "> 3 then");
-    assert!(older != newer, "the versions are others");
+    let admin = Admin::of(&server.url());
     let [writer, word] = ["writer", "x:late"].map(|name| format!("{{{NAMESPACE}}}:{name}"));
-    let script = format!("{older}\nreturn redis.call('ZADD', KEYS[2], 0, ARGV[1])");
+    let script = format!("{}\nreturn redis.call('ZADD', KEYS[2], 0, ARGV[1])", older_prelude(3));
     let index = |step: &str| cmd("EVAL").arg(&script).arg(2).arg(&writer).arg(&word).arg(step).clone();
     assert_eq!(admin.query::<i64>(&index("before")).await?, 1);
     let program = open(config).await?;
@@ -375,6 +379,71 @@ async fn a_program_that_indexes_words_is_refused() -> Case {
     assert_eq!(error.code(), Some("NEWER"), "{error}");
     while program.backfill().await?.is_some() {}
     check_no_old_key(&server).await
+}
+
+/// It would leave a gap in the history.
+async fn a_program_that_keeps_no_history_is_refused() -> Case {
+    let (server, config) = laid("").await?;
+    let (program, admin) = (open(config.clone()).await?, Admin::of(&server.url()));
+    let stored = program.store(event("a-b", 1)).await?;
+    let [schema, writer, row] = ["schema", "writer", "late"].map(|name| format!("{{{NAMESPACE}}}:{name}"));
+    admin.query::<()>(cmd("HDEL").arg(&schema).arg(5)).await?;
+    admin.query::<()>(cmd("SET").arg(&writer).arg(5)).await?;
+    let script = format!("{}\nreturn redis.call('APPEND', KEYS[2], ARGV[1])", older_prelude(5));
+    let write = |row: &str, text: &str| cmd("EVAL").arg(&script).arg(2).arg(&writer).arg(row).arg(text).clone();
+    assert_eq!(admin.query::<i64>(&write(&row, "x")).await?, 1);
+    assert_eq!(memory_redis::migrate(&config).await?.applied, [(5, "history")]);
+    let error = admin.query::<i64>(&write(&row, "x")).await.expect_err("refused");
+    assert_eq!(error.code(), Some("NEWER"), "{error}");
+    assert_eq!(admin.query::<String>(cmd("GET").arg(&row)).await?, "x");
+    assert_eq!(program.history(&History::of(stored)).await?.versions.len(), 1);
+    Ok(())
+}
+
+/// What was there before the history has no time in it, and is there from its beginning on.
+async fn the_history_of_an_older_ledger_begins_when_it_is_opened() -> Case {
+    for (server, mut config) in older().await? {
+        // As long as it has been opened by no program that keeps one.
+        server.command(&["DEL", &format!("{{{NAMESPACE}}}:since")])?;
+        let clock = Arc::new(ManualClock::new(time(1_000)));
+        config.clock = Arc::<ManualClock>::clone(&clock);
+        let program = open(config.clone()).await?;
+        while program.backfill().await?.is_some() {}
+        let (mut memories, mut documents) = everything(&program).await?;
+        let memory = memories.remove(0);
+        let document = documents.remove(0).remove(0);
+        clock.set(time(2_000));
+        program.update(memory.id, MemoryPatch::new().with_status(Status::Failed)).await?;
+        let Document { collection, id, space_id, created_at, .. } = document.clone();
+        let write = DocumentWrite::new(collection.clone(), space_id, Content::parse("changed")?, created_at);
+        program.documents().put(write.with_id(id.clone())).await?;
+        clock.set(time(3_000));
+        // Another program does not begin it anew.
+        let program = open(config).await?;
+        for (record, revision) in [
+            (RecordId::from(memory.id), memory.revision.get()),
+            (RecordId::from((collection, id)), document.revision.get()),
+        ] {
+            let versions = program.history(&History::of(record.clone())).await?.versions;
+            let times: Vec<_> = versions.iter().map(|version| (version.revision.get(), version.committed_at)).collect();
+            assert_eq!(times, [(revision + 1, Some(time(2_000))), (revision, None)]);
+            let error = program.get_as_of(&record, time(999)).await.expect_err("before the history");
+            assert_eq!(error.kind(), ErrorKind::InvalidInput);
+        }
+        let then = program.get_as_of(&memory.id.into(), time(1_999)).await?;
+        assert_eq!(then, Some(Record::Memory(memory)));
+        let key = (document.collection.clone(), document.id.clone());
+        assert_eq!(program.get_as_of(&key.into(), time(1_000)).await?, Some(Record::Document(document)));
+    }
+    Ok(())
+}
+
+/// What the scripts of an older program begin with: as those of this program do, but they do not know the last versions.
+fn older_prelude(version: u32) -> String {
+    let newer = include_str!("../src/scripts/prelude.lua");
+    let older = newer.replace("> 6 then", &format!("> {version} then"));
+    assert!(older != newer, "the versions are others");
+    older
 }
 
 /// After a restart, a failover or a move of the slot, the place that another server has told says nothing.
@@ -539,7 +608,7 @@ async fn forget_places(admin: &Admin) -> redis::RedisResult<()> {
     let steps: String = admin.query(cmd("HGET").arg(&schema).arg(2)).await?;
     let others: Vec<_> = steps.lines().filter(|line| !line.ends_with(" paths")).collect();
     admin.query::<()>(cmd("HSET").arg(&schema).arg(2).arg(others.join("\n"))).await?;
-    admin.query(cmd("HDEL").arg(&schema).arg(3).arg(4)).await
+    admin.query(cmd("HDEL").arg(&schema).arg(3).arg(4).arg(5)).await
 }
 
 fn is_of_places(backfill: &Backfill) -> bool {
@@ -638,6 +707,10 @@ fn old_store(number: u64, space: &str) -> Vec<redis::Cmd> {
         cmd("ZADD").arg(key("time", b"")).arg(number).arg(id.as_bytes()).clone(),
         cmd("EXEC"),
     ]
+}
+
+fn time(millis: i64) -> Timestamp {
+    Timestamp::from_millis(millis).expect("valid")
 }
 
 fn id(number: u64) -> MemoryId {

@@ -13,7 +13,7 @@ use conformance::server::redis_cluster::RedisCluster;
 use conformance::server::trial;
 use libtest_mimic::Arguments;
 use memory_core::{
-    Collection, Content, Cursor, Document, DocumentId, ErrorKind, IdempotencyKey, MemoryId, MemoryPatch,
+    Collection, Content, Cursor, Document, DocumentId, ErrorKind, History, IdempotencyKey, MemoryId, MemoryPatch,
     MemoryProvider, MemoryQuery, Metadata, NewMemory, Order, QueryBuilder, Result, Revision, SpaceId, Status,
     Timestamp,
 };
@@ -85,6 +85,15 @@ async fn nothing_is_lost_while_the_slot_moves() -> Case {
         "the longest wait: a store {longest_store:?}, an update {longest_update:?}, a recall {longest_recall:?}, a restore {longest_restore:?}"
     );
     println!("{} memories were stored meanwhile", stored.len() - before.ids.len());
+    let (mut revisions, mut history) = (Vec::new(), History::of(before.open[0]).limit(1_000)?);
+    loop {
+        let page = provider.history(&history).await?;
+        revisions.extend(page.versions.iter().map(|version| version.revision.get()));
+        let Some(next) = page.next else { break };
+        history = history.cursor(next);
+    }
+    let updates = load.updates.load(Ordering::Relaxed) as u64;
+    assert!(revisions.into_iter().eq((1..=updates + 1).rev()), "a version is missing, or there twice");
     check(&provider, &stored).await
 }
 
@@ -219,8 +228,11 @@ impl Load {
                 break;
             }
             let start = Instant::now();
-            provider.update(id, MemoryPatch::new().with_status(status)).await?;
+            let updated = provider.update(id, MemoryPatch::new().with_status(status)).await?;
             longest = longest.max(start.elapsed());
+            // Nobody else updates it.
+            let newest = provider.history(&History::of(id).limit(1)?).await?.versions;
+            assert_eq!(newest.first().map(|version| version.revision), Some(updated.revision));
             self.updates.fetch_add(1, Ordering::Relaxed);
         }
         Ok(longest)

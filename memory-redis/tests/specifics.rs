@@ -13,9 +13,9 @@ use conformance::workload::Ledger;
 use futures::StreamExt as _;
 use libtest_mimic::Arguments;
 use memory_core::{
-    ChangeKind, Collection, Content, Context, DocumentId, DocumentQuery, DocumentSelection, DocumentWrite, Durability,
-    ErrorKind, IdempotencyKey, MemoryId, MemoryPatch, MemoryProvider, MemoryQuery, Outcome, Record, SpaceId, Status,
-    Timestamp, Watch, WatchFrom, Watched,
+    Actor, ChangeKind, Clock as _, Collection, Content, Context, DocumentId, DocumentQuery, DocumentSelection,
+    DocumentWrite, Durability, ErrorKind, History, IdempotencyKey, MemoryId, MemoryPatch, MemoryProvider, MemoryQuery,
+    Outcome, Record, RecordId, SpaceId, Status, SystemClock, Timestamp, Version, Watch, WatchFrom, Watched,
 };
 use memory_redis::{RedisConfig, RedisMemory};
 
@@ -56,12 +56,18 @@ fn main() -> ExitCode {
         trial("redis::a_token_of_a_lost_change_is_reset_behind_a_slow_clock", || {
             run(a_token_of_a_lost_change_is_reset_behind_a_slow_clock())
         }),
+        trial(
+            "redis::a_history_stands_in_one_list_of_its_record",
+            || run(a_history_stands_in_one_list_of_its_record()),
+        ),
+        trial("redis::a_long_history_is_read_in_pieces", || run(a_long_history_is_read_in_pieces())),
+        trial("redis::a_history_that_cannot_be_read_is_corrupt", || run(a_history_that_cannot_be_read_is_corrupt())),
         trial("redis::no_command_goes_over_the_whole_keyspace", || run(no_command_goes_over_the_whole_keyspace())),
     ];
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }
 
-/// The keys before the first document and after the last are the same.
+/// The keys before the first document and after the last are the same, but for the histories, which stay for operators.
 async fn removed_documents_leave_no_key() -> Case {
     let server = LocalRedis::start()?;
     let provider = open(RedisConfig::from_url(&server.url())?).await?;
@@ -78,13 +84,16 @@ async fn removed_documents_leave_no_key() -> Case {
             documents.put(again).await?;
         }
     }
-    assert!(keys(&server).await?.len() > before.len());
+    assert!(keys_beside_histories(&server).await?.len() > before.len());
     for collection in ["notes", "other", "n"] {
         let ids = ["1", "1:an", "notes:1"].into_iter().map(DocumentId::parse).collect::<Result<Vec<_>, _>>()?;
         let selection = DocumentSelection::ids(Collection::parse(collection)?, ids)?;
         assert_eq!(documents.remove(&selection, 3).await?.len(), 3);
     }
-    assert_eq!(keys(&server).await?, before);
+    assert_eq!(keys_beside_histories(&server).await?, before);
+    let after = keys(&server).await?;
+    assert_eq!(after.len(), before.len() + 9);
+    assert!(after.contains(b"{agent_memory}:eh:notes:1:an".as_slice()));
     Ok(())
 }
 
@@ -95,9 +104,9 @@ async fn an_update_leaves_no_stale_entry() -> Case {
     let id = provider.store(event("a-b", 1).with_context(Context::parse(r#""apple pear""#)?)).await?;
     let patch = MemoryPatch::new().with_status(Status::Completed).set_context(Context::parse(r#""pear plum""#)?);
     provider.update(id, patch).await?;
-    assert_eq!(names(&server).await?, ["feed", "n", "n:a", "r:", "secret", "steps"]);
+    assert_eq!(names(&server).await?, ["feed", "h:", "n", "n:a", "r:", "secret", "since", "steps"]);
     provider.update(id, MemoryPatch::new().clear_context().with_status(Status::Running)).await?;
-    assert_eq!(names(&server).await?, ["feed", "n", "n:a", "open", "r:", "secret", "steps"]);
+    assert_eq!(names(&server).await?, ["feed", "h:", "n", "n:a", "open", "r:", "secret", "since", "steps"]);
     Ok(())
 }
 
@@ -189,7 +198,7 @@ async fn durability_follows_the_configuration() -> Case {
         };
         let health = provider.check_health().await?;
         assert_eq!(health.durability, expected, "{settings:?}");
-        assert!(health.server_version.contains('.') && health.schema_version == 4, "{health:?}");
+        assert!(health.server_version.contains('.') && health.schema_version == 5, "{health:?}");
     }
     Ok(())
 }
@@ -254,7 +263,7 @@ fn documented_user() -> redis::Cmd {
 
 /// Calls whatever there is, and removes all that is there.
 async fn use_everything(config: RedisConfig) -> Case {
-    assert_eq!(memory_redis::migrate(&config).await?.now, 4);
+    assert_eq!(memory_redis::migrate(&config).await?.now, 5);
     let (provider, word) = (open(config.clone()).await?, Context::parse(r#""umbrella""#)?);
     let with_key = event("a-b", 1).with_idempotency_key(IdempotencyKey::parse("k")?);
     let id = provider.store(with_key.clone()).await?;
@@ -271,6 +280,8 @@ async fn use_everything(config: RedisConfig) -> Case {
     }
     let copy = provider.get(id).await?.ok_or("gone")?;
     assert_eq!(provider.restore(vec![copy]).await?.equal, 1);
+    assert_eq!(versions_of(&provider, id).await?.len(), 2);
+    assert!(provider.get_as_of(&id.into(), SystemClock.now()).await?.is_some());
     let documents = provider.documents();
     for content in ["apple", "pear"] {
         documents.put(document("n", "1", content)?).await?;
@@ -388,14 +399,14 @@ async fn concurrent_writes_share_a_wait() -> Case {
 async fn a_newer_schema_is_refused_by_its_name() -> Case {
     let server = LocalRedis::start()?;
     let config = RedisConfig::from_url(&server.url())?;
-    let steps = [(1, "ledger"), (2, "layout"), (2, "paths"), (3, "no_words"), (4, "feed")];
+    let steps = [(1, "ledger"), (2, "layout"), (2, "paths"), (3, "no_words"), (4, "feed"), (5, "history")];
     assert_eq!(memory_redis::plan(&config).await?.applied, steps);
     assert!(keys(&server).await?.is_empty(), "a plan changes nothing");
-    assert_eq!(memory_redis::migrate(&config).await?.now, 4);
-    server.command(&["HSET", "{agent_memory}:schema", "5", "0123 from the future"])?;
+    assert_eq!(memory_redis::migrate(&config).await?.now, 5);
+    server.command(&["HSET", "{agent_memory}:schema", "6", "0123 from the future"])?;
     let error = open(config).await.expect_err("a newer schema");
     assert_eq!(error.kind(), ErrorKind::SchemaMismatch, "{error:?}");
-    assert!(error.message().contains("version 5") && error.message().contains("from the future"), "{error:?}");
+    assert!(error.message().contains("version 6") && error.message().contains("from the future"), "{error:?}");
     Ok(())
 }
 
@@ -406,7 +417,7 @@ async fn a_program_that_is_too_old_writes_nothing() -> Case {
     let (id, documents) = (provider.store(event("a-b", 1)).await?, provider.documents());
     documents.put(document("notes", "1", "apple")?).await?;
     provider.store(event("a-b", 2)).await?;
-    assert_eq!(server.command(&["GET", "{agent_memory}:writer"])?, "5");
+    assert_eq!(server.command(&["GET", "{agent_memory}:writer"])?, "6");
     server.command(&["SET", "{agent_memory}:writer", &(migrations::WRITER + 1).to_string()])?;
     let patch = MemoryPatch::new().with_status(Status::Completed);
     let selection = DocumentSelection::ids(Collection::parse("notes")?, [DocumentId::parse("1")?])?;
@@ -590,9 +601,10 @@ async fn no_removal_has_keys_without_end() -> Case {
     let before = keys(&server).await?;
     put_deep(&provider).await?;
     assert_eq!(provider.documents().remove(&all_deep()?, 10_000).await?.len(), DEEP as usize);
-    assert_eq!(keys(&server).await?, before, "no path is left");
+    assert_eq!(keys_beside_histories(&server).await?, before, "no path is left");
     let most = most_keys(&server).await?;
-    assert!((50_000..=100_000 + 2 * DEEP).contains(&most), "a script of {most} keys");
+    // The rows and their histories come on top.
+    assert!((50_000..=100_000 + 3 * DEEP).contains(&most), "a script of {most} keys");
     Ok(())
 }
 
@@ -729,7 +741,7 @@ async fn what_is_refused_leaves_no_change() -> Case {
     let one = DocumentSelection::ids(Collection::parse("n")?, [DocumentId::parse("1")?])?;
     let entries = || server.command(&["XLEN", "{agent_memory}:feed"]);
     let before = entries()?;
-    for denied in ["-xadd", "-del", "-set", "-mset"] {
+    for denied in ["-xadd", "-rpush", "-del", "-set", "-mset"] {
         let user = ["ACL", "SETUSER", "guest", "reset", "on", ">guest", "~*", "+@all", denied];
         server.command(&user)?;
         let url = server.url().replace(&format!(":{}@", server.password()), "guest:guest@");
@@ -741,7 +753,7 @@ async fn what_is_refused_leaves_no_change() -> Case {
             refused.push(guest.update(id, patch).await.expect_err("no permission"));
             refused.push(guest_documents.put(moved()?).await.expect_err("no permission"));
         }
-        if denied == "-del" || denied == "-xadd" {
+        if denied != "-set" && denied != "-mset" {
             refused.push(guest_documents.remove(&one, 1).await.expect_err("no permission"));
         }
         if denied == "-mset" || denied == "-xadd" {
@@ -753,6 +765,9 @@ async fn what_is_refused_leaves_no_change() -> Case {
         assert_eq!(entries()?, before, "{denied}");
         assert_eq!(provider.get(id).await?.map(|memory| memory.revision.get()), Some(1), "{denied}");
         assert_eq!(documents.get(&put.collection, &put.id).await?.as_ref(), Some(&put), "{denied}");
+        for record in [RecordId::from(id), RecordId::from((put.collection.clone(), put.id.clone()))] {
+            assert_eq!(versions_of(&provider, record).await?.len(), 1, "{denied}");
+        }
     }
     Ok(())
 }
@@ -799,6 +814,115 @@ async fn a_token_of_a_lost_change_is_reset_behind_a_slow_clock() -> Case {
         );
     }
     Ok(())
+}
+
+/// A list for each memory that was updated, and for each document that was ever put; none for one that was only stored.
+async fn a_history_stands_in_one_list_of_its_record() -> Case {
+    let server = LocalRedis::start()?;
+    let (provider, admin) = (open(RedisConfig::from_url(&server.url())?).await?, Admin::of(&server.url()));
+    let ids = provider.store_many((0..3).map(|time| event("a-b", time)).collect()).await?;
+    for status in [Status::Running, Status::Failed] {
+        provider.update(ids[0], MemoryPatch::new().with_status(status).by(Actor::parse("ana")?)).await?;
+    }
+    for content in ["one", "two"] {
+        provider.documents().put(document("n", "1:x", content)?).await?;
+    }
+    let one = DocumentSelection::ids(Collection::parse("n")?, [DocumentId::parse("1:x")?])?;
+    provider.documents().remove(&one, 1).await?;
+    let of_memory = [b"{agent_memory}:h:".as_slice(), ids[0].as_bytes()].concat();
+    let of_document = b"{agent_memory}:eh:n:1:x".to_vec();
+    let histories: Vec<_> = keys(&server).await?.into_iter().filter(|key| is_history(key)).collect();
+    assert_eq!(histories, [of_document.clone(), of_memory.clone()]);
+    for (key, count) in [(of_memory, 2), (of_document, 3)] {
+        assert_eq!(admin.query::<i64>(redis::cmd("LLEN").arg(&key)).await?, count);
+        let elements: Vec<Vec<u8>> = admin.query(redis::cmd("LRANGE").arg(&key).arg(0).arg(-1)).await?;
+        let lengths: Vec<_> = elements.iter().map(Vec::len).collect();
+        assert!(lengths.iter().all(|length| *length < 64), "{lengths:?}");
+    }
+    let versions = versions_of(&provider, ids[0]).await?;
+    let actors: Vec<_> = versions.iter().map(|version| version.actor.as_ref().map(Actor::as_str)).collect();
+    assert_eq!(actors, [Some("ana"), Some("ana"), None]);
+    assert!(versions.iter().all(|version| version.committed_at.is_some()));
+    Ok(())
+}
+
+/// However large its entries are, and where one is cut into pieces. By the server's own log of what is asked for at once.
+async fn a_long_history_is_read_in_pieces() -> Case {
+    let server = LocalRedis::start_with(&LOGGING)?;
+    let (provider, admin) = (open(RedisConfig::from_url(&server.url())?).await?, Admin::of(&server.url()));
+    let id = provider.store(event("a-b", 1)).await?;
+    // Around the length of a piece and of two; more than a slice has; none; and many short ones.
+    let lengths = (65_480..65_540).chain(131_010..131_070).chain([8_000_000, 5_000_000, 0, 7_000_000]).chain([9; 150]);
+    let mut expected = Vec::new();
+    for (number, length) in lengths.enumerate() {
+        let letter = ["a", "b"][number % 2];
+        let context = Context::parse(&format!("\"{}\"", letter.repeat(length)))?;
+        provider.update(id, MemoryPatch::new().set_context(context.clone())).await?;
+        expected.insert(0, Some(context));
+    }
+    expected.push(None);
+    server.command(&["SLOWLOG", "RESET"])?;
+    let versions = versions_of(&provider, id).await?;
+    let context = |version: &Version| match &version.record {
+        Some(Record::Memory(memory)) => memory.context.clone(),
+        _ => panic!("a version is no memory"),
+    };
+    assert!(versions.iter().map(context).eq(expected), "a version is another one");
+    let count = pieces_of(&admin, id).await?;
+    assert!(count > 600, "{count} pieces");
+    type Entry = (i64, i64, i64, Vec<Vec<u8>>, String, String);
+    let log: Vec<Entry> = admin.query(redis::cmd("SLOWLOG").arg("GET").arg(-1)).await?;
+    let asked = log.iter().map(|(_, _, _, arguments, ..)| arguments).filter(|arguments| arguments[0] == b"LRANGE");
+    let mut reads = 0;
+    for arguments in asked {
+        let place = |place: usize| String::from_utf8_lossy(&arguments[place]).parse::<i64>();
+        assert!(place(3)? - place(2)? < 64, "{arguments:?}");
+        reads += 1;
+    }
+    assert!(reads > 10, "{reads} reads");
+    Ok(())
+}
+
+/// How many pieces the history of a memory has; each has at most 64 KiB.
+async fn pieces_of(admin: &Admin, id: MemoryId) -> Result<usize, Box<dyn std::error::Error + Send + Sync>> {
+    let key = [b"{agent_memory}:h:".as_slice(), id.as_bytes()].concat();
+    let elements: Vec<Vec<u8>> = admin.query(redis::cmd("LRANGE").arg(&key).arg(0).arg(-1)).await?;
+    assert!(elements.iter().all(|element| element.len() <= 1 << 16));
+    Ok(elements.len())
+}
+
+/// An entry that is cut or of no known kind is never passed over.
+async fn a_history_that_cannot_be_read_is_corrupt() -> Case {
+    let server = LocalRedis::start()?;
+    let (provider, admin) = (open(RedisConfig::from_url(&server.url())?).await?, Admin::of(&server.url()));
+    let id = provider.store(event("a-b", 1)).await?;
+    provider.update(id, MemoryPatch::new().with_status(Status::Failed).by(Actor::parse("ana")?)).await?;
+    let key = [b"{agent_memory}:h:".as_slice(), id.as_bytes()].concat();
+    let entry: Vec<u8> = admin.query(redis::cmd("LINDEX").arg(&key).arg(0)).await?;
+    let other_kind = [b"\x09".as_slice(), &entry[1..]].concat();
+    let no_beginning = [b"\0".as_slice(), &entry[1..]].concat();
+    // Behind the actor comes what makes the version before, which the core reads.
+    let begin = entry.windows(3).position(|text| text == b"ana").ok_or("no actor")? + 3;
+    let cuts = (0..begin).map(|end| &entry[..end]);
+    for bad in cuts.chain([other_kind.as_slice(), &no_beginning]) {
+        admin.query::<()>(redis::cmd("LSET").arg(&key).arg(0).arg(bad)).await?;
+        let error = provider.history(&History::of(id)).await.expect_err("it can't be read");
+        assert_eq!(error.kind(), ErrorKind::Corrupt, "after {} bytes", bad.len());
+    }
+    admin.query::<()>(redis::cmd("LSET").arg(&key).arg(0).arg(&entry)).await?;
+    assert_eq!(versions_of(&provider, id).await?.len(), 2);
+    Ok(())
+}
+
+/// All versions of a record, over all pages.
+async fn versions_of(provider: &RedisMemory, of: impl Into<RecordId>) -> memory_core::Result<Vec<Version>> {
+    let (mut versions, mut history) = (Vec::new(), History::of(of));
+    loop {
+        let page = provider.history(&history).await?;
+        versions.extend(page.versions);
+        let Some(next) = page.next else { return Ok(versions) };
+        history = history.cursor(next);
+    }
 }
 
 /// Settings of a server that logs each command.
@@ -848,12 +972,23 @@ async fn keys(server: &LocalRedis) -> redis::RedisResult<BTreeSet<Vec<u8>>> {
     Admin::of(&server.url()).query(redis::cmd("KEYS").arg("*")).await
 }
 
+/// All keys of a server but those of histories of documents.
+async fn keys_beside_histories(server: &LocalRedis) -> redis::RedisResult<BTreeSet<Vec<u8>>> {
+    Ok(keys(server).await?.into_iter().filter(|key| !is_history(key)).collect())
+}
+
+/// Whether a key is the history of a record.
+fn is_history(key: &[u8]) -> bool {
+    ["h:", "eh:"].iter().any(|kind| key.starts_with(format!("{{agent_memory}}:{kind}").as_bytes()))
+}
+
 /// What all keys are behind the hash tag, without ids, that are not as the steps of the schema left them.
 async fn names(server: &LocalRedis) -> redis::RedisResult<Vec<String>> {
     let of_steps = ["collections", "keys", "pending", "running", "schema", "spaces", "time", "time:words", "writer"];
     let name = |key: Vec<u8>| {
         let name = String::from_utf8_lossy(&key).replace("{agent_memory}:", "");
-        if name.starts_with("r:") { "r:".to_owned() } else { name }
+        let of_one = ["r:", "h:"].into_iter().find(|kind| name.starts_with(*kind));
+        of_one.map(str::to_owned).unwrap_or(name)
     };
     let names = keys(server).await?.into_iter().map(name);
     Ok(names.filter(|name| !of_steps.contains(&name.as_str())).collect())

@@ -74,6 +74,7 @@ pub fn redis() -> &'static [Step] {
             Step::backfill(2, PATHS, include_str!("../redis/0002_paths.lua")),
             Step::backfill(3, NO_WORDS, include_str!("../redis/0003_no_words.lua")),
             Step::quick(4, FEED, include_str!("../redis/0004_feed.lua")),
+            Step::quick(5, HISTORY, include_str!("../redis/0005_history.lua")),
         ]
     }
 }

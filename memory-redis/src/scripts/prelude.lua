@@ -2,7 +2,7 @@
 -- is the feed. The last of ARGV is how many entries that keeps.
 local least = tonumber(redis.call('GET', KEYS[1]) or 0)
 if least >= 1000000000 then return redis.error_reply('FENCED the ledger is read-only') end
-if least > 5 then return redis.error_reply('NEWER the ledger was migrated') end
+if least > 6 then return redis.error_reply('NEWER the ledger was migrated') end
 
 -- Adds members to sorted sets, from a key to another, or removes some. ARGV has from a place on, for each set, how many arguments the
 -- command takes, and these. Gives the place behind them. A script adds first: what the server has no memory or no permission for is
@@ -40,6 +40,22 @@ local function note(entry, is_last)
     redis.call('XADD', KEYS[2], 'MAXLEN', '~', ARGV[#ARGV], '*', 'w', entry)
   else
     redis.call('XADD', KEYS[2], '*', 'w', entry)
+  end
+end
+
+-- Whether the user may add an entry to a history. Asked before the feed is written, too.
+local function may_keep(history, entry)
+  return entry == '' or may('RPUSH', history, '')
+end
+
+-- Adds an entry to a history, before what it tells of is written. One that is longer is cut into pieces of 64 KiB, of which all but the
+-- first begin with a zero byte, so that who reads some elements knows how large they are at most.
+local PIECE = 65535
+local function keep(history, entry)
+  if entry == '' then return end
+  redis.call('RPUSH', history, string.sub(entry, 1, PIECE))
+  for first = PIECE + 1, #entry, PIECE do
+    redis.call('RPUSH', history, '\0' .. string.sub(entry, first, first + PIECE - 1))
   end
 end
 

@@ -148,7 +148,7 @@ engines! {
         title: "Redis",
         schemes: &["redis", "rediss", "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster"],
         is_file: false,
-        keeps_history: false,
+        keeps_history: true,
         one_host: None;
         place(config, name) { config.namespace = name.to_owned(); }
     }
