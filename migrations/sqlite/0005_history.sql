@@ -23,4 +23,5 @@ CREATE TABLE history (
 CREATE INDEX history_of_record ON history (record);
 
 -- A program that leaves no rows there may no longer write.
-UPDATE agreements SET value = '6' WHERE name = 'writer';
+-- What makes a ledger read-only (L9) stays.
+UPDATE agreements SET value = CAST(CAST(value AS INTEGER) / 1000000000 * 1000000000 + 6 AS TEXT) WHERE name = 'writer';
