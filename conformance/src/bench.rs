@@ -3,6 +3,7 @@
 use std::future::Ready;
 use std::str::FromStr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
@@ -10,8 +11,9 @@ use criterion::{Criterion, SamplingMode};
 use futures::future::BoxFuture;
 use futures::{StreamExt, stream};
 use memory_core::{
-    Collection, Content, Context, Document, DocumentId, DocumentQuery, DocumentSelection, Documents, MemoryId,
-    MemoryPatch, MemoryProvider, MemoryQuery, Metadata, NewMemory, QueryBuilder, Recall, Revision, SpaceId, Timestamp,
+    Collection, Content, Context, Document, DocumentId, DocumentQuery, DocumentSelection, Documents, HistorySettings,
+    MemoryId, MemoryPatch, MemoryProvider, MemoryQuery, Metadata, NewMemory, QueryBuilder, Recall, Revision, SpaceId,
+    Timestamp,
 };
 use tokio::runtime::Runtime;
 
@@ -29,8 +31,8 @@ const LOADING: usize = 4;
 /// An engine to measure.
 #[async_trait]
 pub trait Engine {
-    /// A provider over an empty namespace, with `init` called, and the bare driver on the same data.
-    async fn open(&self, namespace: &str) -> (Arc<dyn MemoryProvider>, Arc<dyn Bare>);
+    /// A provider over an empty namespace that asks this of the history, with `init` called, and the bare driver on the same data.
+    async fn open(&self, namespace: &str, history: HistorySettings) -> (Arc<dyn MemoryProvider>, Arc<dyn Bare>);
     /// How many bytes are taken by what the namespace holds, or by all that the server holds where it tells no less.
     async fn size(&self, namespace: &str) -> u64;
     /// Removes what the namespace holds.
@@ -119,7 +121,7 @@ struct Bench<'e> {
 impl Bench<'_> {
     fn writes(&mut self) {
         let namespace = "bench_writes";
-        let (ours, bare) = self.runtime.block_on(self.engine.open(namespace));
+        let (ours, bare) = self.runtime.block_on(self.engine.open(namespace, HistorySettings::default()));
         let (ledger, mut places) = (Ledger::new(1_000_000), 0..);
         let mut next = move |count| places.by_ref().take(count).map(|place| ledger.row(place)).collect::<Vec<_>>();
 
@@ -159,6 +161,7 @@ impl Bench<'_> {
             }
         };
         self.compare("update", &mut some, Some(alone), update);
+        self.history(&*ours, &mut some, &mut next);
         let alone = async |ids| {
             for id in ids {
                 bare.get(id).await;
@@ -173,10 +176,44 @@ impl Bench<'_> {
         self.close(ours, namespace);
     }
 
+    /// What a history costs an update: instead of the bare driver stands a provider that keeps none.
+    fn history(
+        &mut self,
+        ours: &dyn MemoryProvider,
+        some: &mut impl FnMut() -> Vec<MemoryId>,
+        next: &mut impl FnMut(usize) -> Vec<NewMemory>,
+    ) {
+        let namespace = "bench_none";
+        let none = HistorySettings { is_kept: Some(false), ..HistorySettings::default() };
+        let (without, _bare) = self.runtime.block_on(self.engine.open(namespace, none));
+        let ids = self.runtime.block_on(without.store_many(next(10_000))).expect("stores");
+        let mut turn = ids.into_iter().cycle();
+        // A step of a task goes on with its chain.
+        let count = AtomicUsize::new(0);
+        let step = || {
+            let number = count.fetch_add(1, Ordering::Relaxed);
+            let chain = format!("[{}]", vec![r#"{"step":"search","output":"forty-two"}"#; 1 + number % 8].join(","));
+            MemoryPatch::new().set_context(Context::parse(&chain).expect("valid"))
+        };
+        let mut pairs = || some().into_iter().zip(turn.by_ref().take(200).collect::<Vec<_>>()).collect::<Vec<_>>();
+        let none = async |ids: Vec<(MemoryId, MemoryId)>| {
+            for (_, id) in ids {
+                without.update(id, step()).await.expect("updates");
+            }
+        };
+        let kept = async |ids: Vec<(MemoryId, MemoryId)>| {
+            for (id, _) in ids {
+                ours.update(id, step()).await.expect("updates");
+            }
+        };
+        self.compare("update, beside one that keeps no history", &mut pairs, Some(none), kept);
+        self.close(without, namespace);
+    }
+
     /// The newest 50 of each shape.
     fn recall(&mut self, ledger: Ledger) {
         let namespace = format!("bench_{:?}_{:?}", ledger.order, ledger.form).to_lowercase();
-        let (ours, bare) = self.runtime.block_on(self.engine.open(&namespace));
+        let (ours, bare) = self.runtime.block_on(self.engine.open(&namespace, HistorySettings::default()));
         self.load(ledger, &namespace, &*ours);
         self.runtime.block_on(bare.settle());
         for question in ledger.questions() {
@@ -208,7 +245,8 @@ impl Bench<'_> {
     /// other memories.
     fn words(&mut self, others: usize) {
         let (ledger, namespaces) = (Ledger::new(others), ["bench_words_alone", "bench_words_beside"]);
-        let [alone, beside] = namespaces.map(|namespace| self.runtime.block_on(self.engine.open(namespace)).0);
+        let [alone, beside] = namespaces
+            .map(|namespace| self.runtime.block_on(self.engine.open(namespace, HistorySettings::default())).0);
         let scope = (0..SCOPE).map(|number| {
             let mut row = ledger.row(number * others.div_ceil(SCOPE));
             row.space_id = space("scope", number);
@@ -260,7 +298,7 @@ impl Bench<'_> {
     /// ledger has rows.
     fn documents(&mut self, others: usize) {
         let namespace = "bench_documents";
-        let (ours, _) = self.runtime.block_on(self.engine.open(namespace));
+        let (ours, _) = self.runtime.block_on(self.engine.open(namespace, HistorySettings::default()));
         let (documents, handle) = (ours.documents(), self.runtime.handle().clone());
         let put = async |rows: Vec<Document>| drop(documents.restore(rows).await.expect("restores"));
         let scope = |name| (0..SCOPE).map(move |place| document(name, "scope", place, place * others.div_ceil(SCOPE)));
@@ -348,7 +386,7 @@ impl Bench<'_> {
         self.loads += &format!("| {:?}, {:?} | {rate:.0} /s | {beyond} |\n", ledger.order, ledger.form);
         if ledger.form == SpaceForm::Plain {
             let namespace = "bench_import";
-            let (idle, bare) = self.runtime.block_on(self.engine.open(namespace));
+            let (idle, bare) = self.runtime.block_on(self.engine.open(namespace, HistorySettings::default()));
             let start = Instant::now();
             self.runtime.block_on(bare.import(ledger));
             let (name, rows) = (format!("import in batches of 1,000; {:?}", ledger.order), ledger.rows as u32);

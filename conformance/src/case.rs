@@ -166,6 +166,13 @@ impl Stage {
         self
     }
 
+    /// The same namespace where something else is asked of the history.
+    #[must_use]
+    pub fn with_history(mut self, history: memory_core::HistorySettings) -> Self {
+        self.namespace.history = history;
+        self
+    }
+
     /// A stage with another namespace on the same engine.
     #[must_use]
     pub fn elsewhere(&self) -> Self {

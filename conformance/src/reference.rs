@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
-use memory_core::{Clock, InMemory, MemoryProvider, Result};
+use memory_core::{InMemory, MemoryProvider, Result};
 
 use crate::harness::Harness;
 use crate::namespace::Namespace;
@@ -23,10 +23,9 @@ impl Harness for Reference {
     }
 
     async fn open(&self, namespace: &Namespace) -> Result<Arc<dyn MemoryProvider>> {
-        let clock = Arc::clone(&namespace.clock) as Arc<dyn Clock>;
         let mut open = locked(&self.open);
         let first = open.entry(namespace.name.clone()).or_default();
-        Ok(Arc::new(first.reopen(clock, namespace.deadline)))
+        Ok(Arc::new(first.reopen_with(namespace.settings())))
     }
 
     async fn remove(&self, namespace: &Namespace) -> Result<()> {

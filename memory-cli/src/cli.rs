@@ -12,8 +12,8 @@ use crate::commands::bench;
 #[cfg(feature = "suite")]
 use crate::commands::conformance;
 use crate::commands::{
-    chat, compose, copy, doctor, document, eval, export, health, import, migrate, prompt, query, quickstart, recall,
-    run, serve, spaces, store, watch,
+    chat, compose, copy, doctor, document, eval, export, health, history, import, migrate, prompt, query, quickstart,
+    recall, run, serve, spaces, store, watch,
 };
 use crate::engine::{self, DEFAULT_URL};
 use crate::output::Output;
@@ -90,6 +90,7 @@ async fn run_on(
         MemoryCommand::Store(args) => store::store(provider, args, output).await,
         MemoryCommand::Update(args) => store::update(provider, args, output).await,
         MemoryCommand::Get(args) => store::get(provider, args, output).await,
+        MemoryCommand::History(args) => history::run(provider, args, output).await,
         MemoryCommand::Query(args) => query::run(provider, args, output).await,
         MemoryCommand::Recall(args) => recall::run(provider, args, output).await,
         MemoryCommand::Watch(args) => watch::run(provider, args, output).await,

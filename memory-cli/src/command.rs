@@ -7,8 +7,8 @@ use crate::commands::bench;
 #[cfg(feature = "suite")]
 use crate::commands::conformance;
 use crate::commands::{
-    chat, compose, copy, doctor, document, eval, export, import, migrate, prompt, query, recall, run, serve, spaces,
-    store, watch,
+    chat, compose, copy, doctor, document, eval, export, history, import, migrate, prompt, query, recall, run, serve,
+    spaces, store, watch,
 };
 
 /// What the user asks for.
@@ -59,8 +59,13 @@ pub(crate) enum MemoryCommand {
     Store(store::StoreArgs),
     /// Change the context, the metadata or the status of a memory.
     Update(store::UpdateArgs),
-    /// Show one memory.
+    /// Show one memory, as it is or as it was.
     Get(store::GetArgs),
+    /// Show the versions of a memory, newest first: when each was committed, by whom, and what it was.
+    ///
+    /// When there are more, the option that asks for the next page goes to standard error: "next: --cursor ...". With --json, each version
+    /// is one line {"revision":...,"committedAt":...,"actor":...,"memory":...}.
+    History(history::HistoryArgs),
     /// Recall memories from the spaces that you name.
     ///
     /// When there are more, the option that asks for the next page goes to standard error: "next: --cursor ...". With --json,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use memory_core::{DEFAULT_DEADLINE, Error, Inspection, MemoryId, MemoryProvider, SystemClock};
+use memory_core::{DEFAULT_DEADLINE, Error, HistorySettings, Inspection, MemoryId, MemoryProvider, SystemClock};
 use memory_runtime::{EngineUrl, Sandbox};
 use migrations::Report;
 
@@ -45,7 +45,8 @@ pub(crate) async fn inspect(url: &str) -> anyhow::Result<Inspection> {
 /// A place beside what a URL names that nobody else has, with the usual settings.
 pub(crate) fn sandbox(purpose: &str) -> Sandbox {
     let name = format!("{purpose}_{}", MemoryId::generate().to_string().replace('-', ""));
-    Sandbox { name, clock: Arc::new(SystemClock), deadline: DEFAULT_DEADLINE }
+    let (clock, history) = (Arc::new(SystemClock), HistorySettings::default());
+    Sandbox { name, clock, deadline: DEFAULT_DEADLINE, history }
 }
 
 /// The provider, untouched.

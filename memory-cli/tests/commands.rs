@@ -54,6 +54,62 @@ fn a_memory_is_stored_changed_and_recalled() {
 }
 
 #[test]
+fn versions_of_a_memory_are_shown() {
+    let cli = Cli::new();
+    let id = cli.ok(&["store", "--space", "a-b", "--trigger", r#"{"n":1.50}"#]);
+    let id = id.trim();
+    let lines = |text: &str| text.lines().map(json).collect::<Vec<_>>();
+    let stored_at = lines(&cli.ok(&["history", id, "--json"]))[0]["committedAt"].as_i64().expect("a time");
+    cli.ok(&["update", id, "--context", "[1]"]);
+    cli.ok(&["update", id, "--status", "completed", "--context", "[1,2]"]);
+    let shown = cli.ok(&["history", id, "--json", "--limit", "2"]);
+    let versions = lines(&shown);
+    assert_eq!(versions.iter().map(|version| version["revision"].clone()).collect::<Vec<_>>(), [json!(3), json!(2)]);
+    assert_eq!(versions[1]["memory"]["context"], json!([1]));
+    let page = cli.run(&["history", id, "--limit", "2"]);
+    let (table, note) = (stdout(&page), stderr(&page));
+    assert!(table.contains("completed") && table.contains("[1,2]"), "{table}");
+    let cursor = note.trim().strip_prefix("next: --cursor ").expect("more").to_owned();
+    let last = lines(&cli.ok(&["history", id, "--json", "--cursor", &cursor]));
+    assert_eq!((last.len(), &last[0]["revision"]), (1, &json!(1)));
+
+    let changes = cli.ok(&["history", id, "--diff", "--limit", "2"]);
+    let marked: Vec<_> = changes.lines().filter(|line| !line.starts_with("revision")).collect();
+    assert_eq!(
+        marked,
+        ["- status: pending", "+ status: completed", "- context: [1]", "+ context: [1,2]", "+ context: [1]"]
+    );
+    let then = json(&cli.ok(&["get", id, "--as-of", &stored_at.to_string(), "--json"]));
+    assert_eq!(then["spaceId"], "a-b");
+    assert!(cli.fails(1, &["history", ID]).contains(ID));
+    assert!(cli.fails(2, &["get", id, "--as-of", "1"]).contains("begins"), "before there was a history");
+}
+
+#[test]
+fn versions_of_a_document_are_shown_and_behind_its_removal_too() {
+    let cli = Cli::new();
+    let put = |content: &str| {
+        cli.ok(&["document", "put", "--collection", "notes", "--id", "n", "--space", "a", "--content", content])
+    };
+    let history = |more: &[&str]| {
+        let shown = cli.ok(&[&["document", "history", "--collection", "notes", "--id", "n", "--json"], more].concat());
+        shown.lines().map(|line| json(line)["document"]["content"].clone()).collect::<Vec<_>>()
+    };
+    put("one");
+    put("two");
+    assert_eq!(history(&[]), ["two", "one"]);
+    cli.ok(&["document", "remove", "--collection", "notes", "--id", "n"]);
+    let gone = ["document", "history", "--collection", "notes", "--id", "n"];
+    assert!(cli.fails(1, &gone).contains("no document"));
+    put("three");
+    assert_eq!(history(&[]), ["three"]);
+    assert_eq!(history(&["--removed"]), [json!("three"), Value::Null, json!("two"), json!("one")]);
+    let changes = cli.ok(&[&gone[..], &["--removed", "--diff"]].concat());
+    let heads = changes.lines().filter(|line| line.starts_with("removed at revision 2"));
+    assert_eq!(heads.count(), 1, "{changes}");
+}
+
+#[test]
 fn values_come_from_files_and_standard_input() {
     let cli = Cli::new();
     let file = format!("@{}", cli.write("context.json", "{ \"a\" : 1 }\n"));

@@ -345,7 +345,64 @@ fn what_the_server_does_is_counted_and_described() {
     }
     let api = server.get("/v1/openapi.json").json();
     assert_eq!(api["openapi"], "3.1.0");
-    assert_eq!(api["paths"].as_object().map(serde_json::Map::len), Some(12));
+    assert_eq!(api["paths"].as_object().map(serde_json::Map::len), Some(14));
+}
+
+#[test]
+fn what_was_replaced_is_shown_with_who_did_it() {
+    let cli = Cli::new();
+    let server = Server::start(&cli, &["--tokens", &cli.write("tokens.toml", TOKENS)]);
+    let call = |token: &str, method: &str, path: &str, body: &str| {
+        server.request(method, path, &[("authorization", &format!("Bearer {token}"))], body)
+    };
+    let (runtime, model) = ("runtime-0123456789abcdef", "model-0123456789abcdef");
+    let stored = call(runtime, "POST", "/v1/memories", r#"{"spaceId":"guild1-model","trigger":{"n":1.50}}"#);
+    let path = stored.header("location").expect("a location").to_owned();
+    let stored_at = call(runtime, "GET", &format!("{path}/history"), "").json()["versions"][0]["committedAt"].clone();
+    for context in ["1.0", "2.0"] {
+        let patch = format!(r#"{{"context":{{"set":{context}}}}}"#);
+        assert_eq!(call(runtime, "PATCH", &path, &patch).status, 200);
+    }
+    let history = call(model, "GET", &format!("{path}/history?limit=2"), "");
+    assert!(history.body.contains(r#""context":2.0"#), "kept byte for byte: {}", history.body);
+    let page = history.json();
+    let told = |version: &Value| (version["revision"].clone(), version["actor"].clone());
+    let versions = page["versions"].as_array().expect("a list");
+    assert_eq!(
+        versions.iter().map(told).collect::<Vec<_>>(),
+        [(json!(3), json!("runtime")), (json!(2), json!("runtime"))]
+    );
+    let next = format!("{path}/history?cursor={}", page["next"].as_str().expect("more"));
+    let rest = call(model, "GET", &next, "").json();
+    assert_eq!((rest["versions"][0]["memory"]["revision"].clone(), rest.get("next")), (json!(1), None));
+    let then = call(model, "GET", &format!("{path}?asOf={stored_at}"), "");
+    assert_eq!(then.status, 200, "{}", then.body);
+    assert!(then.json()["revision"].as_u64() < Some(4) && then.body.contains(r#""n":1.50"#), "{}", then.body);
+    call(model, "GET", &format!("{path}?asOf=1"), "").problem(422);
+    call(model, "GET", "/v1/memories/00000000-0000-7000-8000-000000000000/history", "").problem(404);
+
+    // A document that was elsewhere before shows its caller what it may read.
+    let note = "/v1/documents/notes/n";
+    call(runtime, "PUT", note, r#"{"spaceId":"guild1","content":"secret"}"#);
+    call(model, "GET", &format!("{note}/history"), "").problem(404);
+    call(runtime, "PUT", note, r#"{"spaceId":"guild1-model","content":"told"}"#);
+    let seen = call(model, "GET", &format!("{note}/history"), "");
+    assert_eq!(seen.json()["versions"].as_array().map(Vec::len), Some(1), "{}", seen.body);
+    assert!(!seen.body.contains("secret"), "{}", seen.body);
+    let since = seen.json()["versions"][0]["committedAt"].as_i64().expect("a time");
+    let before = call(model, "GET", &format!("{note}?asOf={}", since - 1), "");
+    assert!(!before.body.contains("secret"), "{}", before.body);
+    assert_eq!(call(runtime, "DELETE", note, "").status, 204);
+    call(runtime, "GET", &format!("{note}/history"), "").problem(404);
+    call(runtime, "GET", &format!("{note}/history?removed=true"), "").problem(403);
+    drop(server);
+    let server = Server::start(&cli, &[]);
+    let all = server.get(&format!("{note}/history?removed=true")).json();
+    let versions = all["versions"].as_array().expect("a list");
+    assert_eq!(versions.len(), 3, "{all}");
+    assert_eq!((&versions[0]["actor"], versions[0].get("document")), (&json!("runtime"), None));
+    assert_eq!(versions[2]["document"]["content"], "secret");
+    server.get("/v1/documents/notes/nothing/history?removed=true").problem(404);
 }
 
 #[test]

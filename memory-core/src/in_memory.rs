@@ -35,8 +35,7 @@ pub struct InMemoryEngine {
 #[derive(Debug, Clone)]
 pub struct InMemoryConfig {
     data: InMemorySession,
-    clock: Arc<dyn Clock>,
-    deadline: Duration,
+    settings: EngineSettings,
 }
 
 /// A session, and the data that all sessions share.
@@ -60,7 +59,8 @@ struct Data {
     stored_at: HashMap<MemoryId, Timestamp>,
     /// The entries of each record, the oldest first.
     history: BTreeMap<RecordId, Vec<VersionEntry>>,
-    since: Option<Timestamp>,
+    /// Since when there is a history, if there is one; outside of that, whether that was decided.
+    since: Option<Option<Timestamp>>,
     secret: Option<String>,
     is_read_only: bool,
     /// The newest entries, and how many came before them.
@@ -84,21 +84,27 @@ impl InMemory {
 
     /// An empty provider with its settings.
     pub fn with(clock: Arc<dyn Clock>, deadline: Duration) -> Self {
-        Self::on(InMemorySession::default(), clock, deadline)
+        Self::on(InMemorySession::default(), settings(clock, deadline))
     }
 
     /// Another provider on the same data, with a life cycle of its own, as a second process on one engine is.
     #[must_use]
     pub fn reopen(&self, clock: Arc<dyn Clock>, deadline: Duration) -> Self {
-        Self::on(self.config().data.clone(), clock, deadline)
+        self.reopen_with(settings(clock, deadline))
+    }
+
+    /// The same with all settings. It waits for nothing, so `patience` means nothing.
+    #[must_use]
+    pub fn reopen_with(&self, settings: EngineSettings) -> Self {
+        Self::on(self.config().data.clone(), settings)
     }
 
     /// A provider on a copy of the data, as a backup of a file is.
     #[must_use]
     pub fn copy(&self) -> Self {
-        let InMemoryConfig { data, clock, deadline } = self.config();
+        let InMemoryConfig { data, settings } = self.config();
         let copied = Arc::new(Mutex::new(data.lock().clone()));
-        Self::on(InMemorySession { data: copied, ..InMemorySession::default() }, Arc::clone(clock), *deadline)
+        Self::on(InMemorySession { data: copied, ..InMemorySession::default() }, settings.clone())
     }
 
     /// Drops what the feed keeps, but for its newest entry.
@@ -106,8 +112,8 @@ impl InMemory {
         self.config().data.lock().keep_changes(1);
     }
 
-    fn on(data: InMemorySession, clock: Arc<dyn Clock>, deadline: Duration) -> Self {
-        Self::with_config(InMemoryConfig { data, clock, deadline })
+    fn on(data: InMemorySession, settings: EngineSettings) -> Self {
+        Self::with_config(InMemoryConfig { data, settings })
     }
 }
 
@@ -119,9 +125,12 @@ impl Default for InMemory {
 
 impl Config for InMemoryConfig {
     fn settings(&self) -> EngineSettings {
-        let Self { clock, deadline, .. } = self.clone();
-        EngineSettings { deadline, patience: Duration::ZERO, clock, ..EngineSettings::default() }
+        EngineSettings { patience: Duration::ZERO, ..self.settings.clone() }
     }
+}
+
+fn settings(clock: Arc<dyn Clock>, deadline: Duration) -> EngineSettings {
+    EngineSettings { deadline, clock, ..EngineSettings::default() }
 }
 
 impl Engine for InMemoryEngine {
@@ -153,7 +162,7 @@ impl Engine for InMemoryEngine {
         Ok(self.data.lock().is_read_only)
     }
 
-    async fn history_since(&self, proposed: Timestamp) -> Result<Timestamp> {
+    async fn history_since(&self, proposed: Option<Timestamp>) -> Result<Option<Timestamp>> {
         Ok(*self.data.lock().since.get_or_insert(proposed))
     }
 

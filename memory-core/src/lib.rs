@@ -32,7 +32,7 @@ pub use engine::{DEFAULT_DEADLINE, Gate, record_rows};
 pub use error::{Error, ErrorKind, Outcome, Result};
 pub use filter::Filter;
 pub use health::{Backfill, Blocks, Durability, Health, HeldBack, Inspection};
-pub use history::{Actor, History, HistoryPage, Version};
+pub use history::{Actor, History, HistoryPage, HistorySettings, TransientKeys, Version};
 pub use id::{Collection, DocumentId, IdempotencyKey, MemoryId};
 pub use in_memory::InMemory;
 pub use json::{Context, JsonText, Trigger};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use memory_core::engine::{Config, DEFAULT_DEADLINE, EngineSettings, parameter};
-use memory_core::{Clock, Error, Language, Result, SystemClock};
+use memory_core::{Clock, Error, HistorySettings, Language, Result, SystemClock};
 use mongodb::options::{
     Acknowledgment, ClientOptions, ConnectionString, DriverInfo, ReadConcern, ReadConcernLevel, WriteConcern,
 };
@@ -32,6 +32,8 @@ pub struct MongoConfig {
     pub namespace: String,
     /// In which language `recall` reads questions and records; English by default.
     pub language: Language,
+    /// What is asked of the history; what the ledger keeps by default.
+    pub history: HistorySettings,
     /// How long a call may take; 30 s by default.
     pub deadline: Duration,
     /// Where `updatedAt` comes from; the clock of the machine by default.
@@ -51,7 +53,7 @@ const POOL_SIZE: u32 = 100;
 impl MongoConfig {
     /// Reads `mongodb://USER:PASSWORD@HOST:PORT,HOST:PORT/DATABASE?PARAMETERS`, also with `mongodb+srv:`.
     ///
-    /// The database is the namespace. Parameters of its own are `language` and `deadline_ms`; the others are those of the
+    /// The database is the namespace. Parameters of its own are `language`, `history`, `transient` and `deadline_ms`; the others are those of the
     /// driver. Any other is `InvalidInput` that names it, and so are those that ask for less than the contract promises:
     /// `w`, `journal` and `readConcernLevel` can only be what they are anyway. `retryWrites` means nothing: the provider
     /// itself repeats what can be repeated.
@@ -63,11 +65,13 @@ impl MongoConfig {
         if rest.split_once('/').is_some_and(|(_, database)| database.contains('@')) || parameters.contains('@') {
             return Err(Error::invalid("the password in the MongoDB URL has a / or a ? that is not percent-encoded"));
         }
-        let (mut language, mut deadline, mut others) = (Language::default(), DEFAULT_DEADLINE, Vec::new());
+        let (mut language, mut history) = (Language::default(), HistorySettings::default());
+        let (mut deadline, mut others) = (DEFAULT_DEADLINE, Vec::new());
         for given in parameters.split('&').filter(|given| !given.is_empty()) {
             match given.split_once('=').unwrap_or((given, "")) {
                 (name @ "language", value) => language = parameter(name, value)?,
                 (name @ "deadline_ms", millis) => deadline = Duration::from_millis(parameter(name, millis)?),
+                (name, value) if history.set(name, value)? => {}
                 _ => others.push(given),
             }
         }
@@ -77,7 +81,7 @@ impl MongoConfig {
         check_promises(&server)?;
         let namespace = server.default_database.clone().unwrap_or_else(|| DEFAULT_NAMESPACE.to_owned());
         check_namespace(&namespace)?;
-        Ok(Self { server: Server(server), namespace, language, deadline, clock: Arc::new(SystemClock) })
+        Ok(Self { server: Server(server), namespace, language, history, deadline, clock: Arc::new(SystemClock) })
     }
 
     /// What the driver is opened with. Asks the name service where the URL wants that.
@@ -100,8 +104,8 @@ impl MongoConfig {
 
 impl Config for MongoConfig {
     fn settings(&self) -> EngineSettings {
-        let (deadline, language, clock) = (self.deadline, self.language, Arc::clone(&self.clock));
-        EngineSettings { deadline, patience: deadline, language, clock }
+        let Self { deadline, language, history, clock, .. } = self.clone();
+        EngineSettings { deadline, patience: deadline, language, history, clock }
     }
 
     fn check(&self) -> Result<()> {

@@ -74,7 +74,7 @@ impl Engine for MongoEngine {
         self.connections.run(async move { schema::is_read_only(&session).await }).await
     }
 
-    async fn history_since(&self, proposed: Timestamp) -> Result<Timestamp> {
+    async fn history_since(&self, proposed: Option<Timestamp>) -> Result<Option<Timestamp>> {
         let session = self.connections.session();
         self.connections.run(async move { schema::history_since(&session, proposed).await }).await
     }

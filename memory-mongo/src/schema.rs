@@ -285,11 +285,14 @@ pub(crate) async fn secret(session: &MongoSession, proposed: &str) -> Result<Str
     kept.as_str().map(str::to_owned).ok_or_else(|| Error::corrupt("the key that seals cursors can't be read"))
 }
 
-/// When the history begins: what was kept first.
-pub(crate) async fn history_since(session: &MongoSession, proposed: Timestamp) -> Result<Timestamp> {
-    let kept = keep(session, HISTORY_SINCE, proposed.as_millis().into()).await?;
-    let millis = kept.as_i64().ok_or_else(|| Error::corrupt("the beginning of the history can't be read"))?;
-    Timestamp::from_millis(millis).map_err(corrupt)
+/// When the history begins, or that there is none: what was kept first.
+pub(crate) async fn history_since(session: &MongoSession, proposed: Option<Timestamp>) -> Result<Option<Timestamp>> {
+    let kept = keep(session, HISTORY_SINCE, proposed.map_or(Bson::Null, |time| time.as_millis().into())).await?;
+    match kept {
+        Bson::Null => Ok(None),
+        Bson::Int64(millis) => Timestamp::from_millis(millis).map(Some).map_err(corrupt),
+        _ => Err(Error::corrupt("the beginning of the history can't be read")),
+    }
 }
 
 /// Keeps a value in the bookkeeping unless it has one of that name, and gives the one that it has.

@@ -85,6 +85,7 @@ fn open(mut config: MongoConfig, namespace: &Namespace) -> Result<Arc<dyn Memory
     config.namespace = namespace.name.clone();
     config.clock = Arc::<ManualClock>::clone(&namespace.clock);
     config.deadline = namespace.deadline;
+    config.history = namespace.history.clone();
     Ok(Arc::new(MongoMemory::open(config)?))
 }
 

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use memory_core::engine::{Config, EngineSettings, KeptChanges, parameter};
-use memory_core::{Address, Clock, DEFAULT_DEADLINE, Error, Host, Language, Password, Result, SystemClock};
+use memory_core::{
+    Address, Clock, DEFAULT_DEADLINE, Error, HistorySettings, Host, Language, Password, Result, SystemClock,
+};
 pub use sqlx::postgres::PgSslMode as TlsMode;
 
 use crate::statements::Statements;
@@ -47,6 +49,8 @@ pub struct PostgresConfig {
     pub kept_changes: KeptChanges,
     /// The language of the questions and of the records, unless a question has its own; English by default.
     pub language: Language,
+    /// What is asked of the history; what the ledger keeps by default.
+    pub history: HistorySettings,
     /// How long a call may take; 30 s by default.
     pub deadline: Duration,
     /// Where `updatedAt` comes from; the clock of the machine by default.
@@ -101,6 +105,7 @@ impl PostgresConfig {
             pooler: false,
             kept_changes: KeptChanges::default(),
             language: Language::default(),
+            history: HistorySettings::default(),
             deadline: DEFAULT_DEADLINE,
             clock: Arc::new(SystemClock),
         }
@@ -131,6 +136,7 @@ impl PostgresConfig {
             ("pooler", "transaction") => self.pooler = true,
             ("target_session_attrs", "read-write") => {}
             ("read_url", _) => self.read_server = Some(Server::parse(value, |name, _| Err(refusal(name)))?),
+            _ if self.history.set(name, value)? => {}
             _ => return Err(refusal(name)),
         }
         Ok(())
@@ -139,8 +145,8 @@ impl PostgresConfig {
 
 impl Config for PostgresConfig {
     fn settings(&self) -> EngineSettings {
-        let Self { deadline, language, .. } = *self;
-        EngineSettings { deadline, patience: deadline, language, clock: Arc::clone(&self.clock) }
+        let Self { deadline, language, history, clock, .. } = self.clone();
+        EngineSettings { deadline, patience: deadline, language, history, clock }
     }
 
     fn check(&self) -> Result<()> {

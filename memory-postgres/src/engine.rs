@@ -68,14 +68,16 @@ impl Engine for PostgresEngine {
         schema::is_read_only(&self.connections).await
     }
 
-    async fn history_since(&self, proposed: Timestamp) -> Result<Timestamp> {
+    async fn history_since(&self, proposed: Option<Timestamp>) -> Result<Option<Timestamp>> {
         let mut session = self.connections.session(Access::Write, None).await?;
         let mut kept = session.rows(session.statement(|on| &on.history_begin)).await?;
         if kept.is_empty() {
-            kept = session.rows(session.statement(|on| &on.keep_history_begin).bind(proposed.as_millis())).await?;
+            let begin = session.statement(|on| &on.keep_history_begin).bind(proposed.map(Timestamp::as_millis));
+            kept = session.rows(begin).await?;
         }
         session.end().await?;
-        kept.first().map_or(Ok(proposed), |row| Timestamp::from_millis(column(row, 0)?).map_err(corrupt))
+        let since: Option<i64> = kept.first().map(|row| column(row, 0)).transpose()?.flatten();
+        since.map(Timestamp::from_millis).transpose().map_err(corrupt)
     }
 
     async fn close(&self) -> Result<()> {

@@ -43,6 +43,7 @@ impl Postgres {
         config.namespace = namespace.name.clone();
         config.clock = Arc::<memory_core::ManualClock>::clone(&namespace.clock);
         config.deadline = namespace.deadline;
+        config.history = namespace.history.clone();
         Ok(Arc::new(PostgresMemory::open(config)?))
     }
 }

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use memory_core::engine::{Config, EngineSettings, KeptChanges, parameter};
-use memory_core::{Address, Clock, DEFAULT_DEADLINE, Error, Host, Language, Password, Result, SystemClock};
+use memory_core::{
+    Address, Clock, DEFAULT_DEADLINE, Error, HistorySettings, Host, Language, Password, Result, SystemClock,
+};
 
 /// Which Redis, and the settings of the provider.
 ///
@@ -40,6 +42,8 @@ pub struct RedisConfig {
     pub connect_timeout: Duration,
     /// In which language questions and records are read; English by default.
     pub language: Language,
+    /// What is asked of the history; what the ledger keeps by default.
+    pub history: HistorySettings,
     /// How long a call may take; 30 s by default.
     pub deadline: Duration,
     /// Where `updatedAt` comes from; the clock of the machine by default.
@@ -112,6 +116,7 @@ impl RedisConfig {
             kept_changes: KeptChanges::default(),
             connect_timeout: Duration::from_secs(10),
             language: Language::default(),
+            history: HistorySettings::default(),
             deadline: DEFAULT_DEADLINE,
             clock: Arc::new(SystemClock),
         }
@@ -123,7 +128,7 @@ impl RedisConfig {
     /// - `redis+sentinel://USER:PASSWORD@HOST:PORT,HOST:PORT/PRIMARY/DATABASE?PARAMETERS`
     /// - `redis+cluster://USER:PASSWORD@HOST:PORT,HOST:PORT?PARAMETERS`
     ///
-    /// The parameters are `namespace`, `wait_replicas`, `wait_timeout_ms`, `connect_timeout_ms`, `deadline_ms`, `language`, `kept_changes`,
+    /// The parameters are `namespace`, `wait_replicas`, `wait_timeout_ms`, `connect_timeout_ms`, `deadline_ms`, `language`, `history`, `transient`, `kept_changes`,
     /// `tls_ca_file`, `tls_cert_file`, `tls_key_file`, `sentinel_user` and `sentinel_password`. Any other is `InvalidInput`
     /// that names it.
     pub fn from_url(url: &str) -> Result<Self> {
@@ -190,6 +195,7 @@ impl RedisConfig {
             ("sentinel_password", _, Topology::Sentinel { login, .. }) => {
                 login.password = Some(Password(value.to_owned()));
             }
+            _ if self.history.set(name, value)? => {}
             _ => return Err(Error::invalid(format!("the Redis URL has an unknown parameter: {name}"))),
         }
         Ok(())
@@ -198,8 +204,8 @@ impl RedisConfig {
 
 impl Config for RedisConfig {
     fn settings(&self) -> EngineSettings {
-        let Self { deadline, connect_timeout: patience, language, clock, .. } = self.clone();
-        EngineSettings { deadline, patience, language, clock }
+        let Self { deadline, connect_timeout: patience, language, history, clock, .. } = self.clone();
+        EngineSettings { deadline, patience, language, history, clock }
     }
 
     /// Refuses what no server would take, and what would let two namespaces meet.

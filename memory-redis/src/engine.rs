@@ -13,7 +13,7 @@ use crate::connection::{Connections, command};
 use crate::feed;
 use crate::read::RedisSession;
 use crate::schema;
-use crate::statements::{SCHEMA, SECRET, SINCE};
+use crate::statements::{NO_HISTORY, SCHEMA, SECRET, SINCE};
 
 /// Agent memory in a namespace of a Redis server or cluster.
 ///
@@ -61,10 +61,14 @@ impl Engine for RedisEngine {
         self.agreed(SECRET, proposed).await
     }
 
-    async fn history_since(&self, proposed: Timestamp) -> Result<Timestamp> {
-        let since = self.agreed(SINCE, &proposed.as_millis().to_string()).await?;
+    async fn history_since(&self, proposed: Option<Timestamp>) -> Result<Option<Timestamp>> {
+        let proposed = proposed.map_or_else(|| NO_HISTORY.to_owned(), |time| time.as_millis().to_string());
+        let since = self.agreed(SINCE, &proposed).await?;
+        if since == NO_HISTORY {
+            return Ok(None);
+        }
         let millis = since.parse().map_err(|_| Error::corrupt("the beginning of the history is no time"))?;
-        Timestamp::from_millis(millis).map_err(corrupt)
+        Timestamp::from_millis(millis).map(Some).map_err(corrupt)
     }
 
     async fn set_read_only(&self, is_read_only: bool) -> Result<()> {

@@ -37,6 +37,8 @@ pub(crate) const SCHEMA: &str = "schema";
 pub(crate) const SECRET: &str = "secret";
 /// When the history begins.
 pub(crate) const SINCE: &str = "since";
+/// What stands there where the namespace keeps no history.
+pub(crate) const NO_HISTORY: &str = "none";
 /// How far the move from version 1 and the removal of the keys of older versions are.
 pub(crate) const MOVE: &str = "move";
 /// How far the backfill of the places of documents is.

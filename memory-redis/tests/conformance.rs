@@ -139,6 +139,7 @@ fn with_settings_of(mut config: RedisConfig, namespace: &Namespace) -> RedisConf
     config.namespace = namespace.name.clone();
     config.clock = Arc::<ManualClock>::clone(&namespace.clock);
     config.deadline = namespace.deadline;
+    config.history = namespace.history.clone();
     config
 }
 

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+#[cfg(any(feature = "sqlite", feature = "postgres", feature = "redis", feature = "mongo"))]
+use memory_core::TransientKeys;
 use memory_core::{Error, Memory, Metadata, Result, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -11,6 +13,8 @@ use serde_json::json;
 /// Whoever recovers open work believes what stands there, so who can write it decides what is done. A host that lets others write the
 /// ledger keeps it from them.
 pub const TASK: &str = "task";
+/// The member of it that says until when.
+const UNTIL: &str = "leaseUntil";
 
 /// Who holds a task, until when, and how often somebody has begun to work on it; [`Leases::claim`](crate::Leases::claim) makes one.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -45,7 +49,7 @@ impl Claim {
         metadata(&json!({ TASK: {
             "instance": self.instance,
             "holder": self.holder,
-            "leaseUntil": self.until,
+            UNTIL: self.until,
             "runs": self.runs,
         }}))
     }
@@ -54,6 +58,12 @@ impl Claim {
     pub fn runs(&self) -> u32 {
         self.runs
     }
+}
+
+/// What changes with each renewal and is no history of the task, as a provider is told that.
+#[cfg(any(feature = "sqlite", feature = "postgres", feature = "redis", feature = "mongo"))]
+pub(crate) fn transient() -> Result<TransientKeys> {
+    TransientKeys::new([[TASK, UNTIL]])
 }
 
 fn free() -> Timestamp {
@@ -80,7 +90,7 @@ mod tests {
         let memory = NewMemory::new(space, trigger, until).with_metadata(claim.to_metadata().expect("metadata"));
         let memory = memory.into_memory(MemoryId::generate());
         assert_eq!(Claim::read(&memory).expect("a claim"), claim);
-        let given_back = metadata(&json!({ TASK: { "leaseUntil": null } })).expect("metadata");
+        let given_back = metadata(&json!({ TASK: { UNTIL: null } })).expect("metadata");
         let metadata = memory.metadata.merge(&given_back).expect("merged");
         let free = Memory { metadata, ..memory.clone() };
         assert_eq!(Claim::read(&free).expect("a claim").until, Timestamp::MIN);

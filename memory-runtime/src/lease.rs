@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use memory_core::{
-    Error, ErrorKind, Memory, MemoryId, MemoryPatch, MetadataPatch, Outcome, Result, Revision, Timestamp,
+    Actor, Error, ErrorKind, Memory, MemoryId, MemoryPatch, MetadataPatch, Outcome, Result, Revision, Timestamp,
 };
 use serde_json::json;
 use tokio::sync::Mutex;
@@ -95,7 +95,13 @@ impl Lease {
         })
     }
 
-    async fn write_now(&self, patch: MemoryPatch, is_last: IsLast) -> Result<()> {
+    /// Who works, in the history of what that changes.
+    pub(crate) fn actor(&self) -> Option<Actor> {
+        self.leases.actor()
+    }
+
+    async fn write_now(&self, mut patch: MemoryPatch, is_last: IsLast) -> Result<()> {
+        patch.actor = self.actor();
         let mut state = self.state.lock().await;
         if state.is_over {
             return Err(Error::conflict("the work is over, or was given back"));

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use memory_core::filter::Field;
 use memory_core::{
-    Clock, Error, ErrorKind, Filter, Memory, MemoryId, MemoryPatch, MemoryProvider, Result, Revision, Timestamp,
+    Actor, Clock, Error, ErrorKind, Filter, Memory, MemoryId, MemoryPatch, MemoryProvider, Result, Revision, Timestamp,
 };
 use uuid::Uuid;
 
@@ -61,6 +61,11 @@ impl Leases {
         Ok(())
     }
 
+    /// Who it is in the history of what it changes: the instance.
+    pub(crate) fn actor(&self) -> Option<Actor> {
+        Actor::parse(&*self.instance).ok()
+    }
+
     /// The claim of this run of the program from now on, on work that was begun so often.
     pub fn claim(&self, runs: u32) -> Claim {
         Claim { instance: Arc::clone(&self.instance), holder: Arc::clone(&self.holder), until: self.end(), runs }
@@ -76,7 +81,8 @@ impl Leases {
         if self.holds(memory.id) {
             return Ok(None);
         }
-        let patch = MemoryPatch::new().merge_metadata(claim.to_metadata()?).if_revision(memory.revision);
+        let mut patch = MemoryPatch::new().merge_metadata(claim.to_metadata()?).if_revision(memory.revision);
+        patch.actor = self.actor();
         match self.provider.update(memory.id, patch).await {
             Ok(updated) => Ok(Some(Lease::new(self, memory.id, updated.revision, claim))),
             Err(error) if error.kind() == ErrorKind::Conflict => Ok(None),

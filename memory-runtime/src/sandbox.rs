@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use memory_core::{Clock, Inspection, MemoryProvider, Result};
+use memory_core::{Clock, HistorySettings, Inspection, MemoryProvider, Result};
 
 use crate::engine::{self, Engine};
 
@@ -17,6 +17,8 @@ pub struct Sandbox {
     pub clock: Arc<dyn Clock>,
     /// How long a call may take.
     pub deadline: Duration,
+    /// What is asked of the history.
+    pub history: HistorySettings,
 }
 
 impl Sandbox {
@@ -42,7 +44,7 @@ impl Sandbox {
     fn engine(&self, url: &str) -> Result<Box<dyn Engine>> {
         let mut engine = engine::engine(url)?;
         engine.set_place(&self.name)?;
-        engine.set(&self.clock, self.deadline);
+        engine.set(self);
         Ok(engine)
     }
 }
@@ -54,7 +56,12 @@ mod tests {
     use super::*;
 
     fn sandbox() -> Sandbox {
-        Sandbox { name: "t_1".to_owned(), clock: Arc::new(SystemClock), deadline: DEFAULT_DEADLINE }
+        Sandbox {
+            name: "t_1".to_owned(),
+            clock: Arc::new(SystemClock),
+            deadline: DEFAULT_DEADLINE,
+            history: HistorySettings::default(),
+        }
     }
 
     #[tokio::test]

@@ -156,7 +156,8 @@ impl<'a> Worker<'a> {
             readable.push(container);
         }
         let collections = self.equipment.settings.collections.iter().cloned();
-        Ok(Scope::new(readable).with_writable(space.container().clone()).with_collections(collections))
+        let scope = Scope::new(readable).with_writable(space.container().clone()).with_collections(collections);
+        Ok(self.lease.actor().into_iter().fold(scope, Scope::with_actor))
     }
 
     /// Bounds the time of foreign code, and makes an error of its panics.

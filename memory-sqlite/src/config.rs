@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use memory_core::engine::{Config, EngineSettings, KeptChanges, heavy_calls, parameter};
-use memory_core::{Address, Clock, DEFAULT_DEADLINE, Error, Language, Result, SystemClock};
+use memory_core::{Address, Clock, DEFAULT_DEADLINE, Error, HistorySettings, Language, Result, SystemClock};
 
 /// The longest deadline; SQLite can't wait for more than 24 days.
 const MAX_DEADLINE: Duration = Duration::from_secs(24 * 60 * 60);
@@ -27,6 +27,8 @@ pub struct SqliteConfig {
     pub location: Location,
     /// The language of the questions and of the records, unless a question has its own; English by default.
     pub language: Language,
+    /// What is asked of the history; what the ledger keeps by default.
+    pub history: HistorySettings,
     /// How long a call may take; 30 s by default, a day at most.
     pub deadline: Duration,
     /// How many threads read at the same time; by default one for each heavy call that goes at once (L8), and two more for the others.
@@ -59,7 +61,7 @@ impl SqliteConfig {
     }
 
     /// Reads `sqlite://PATH` (relative, or absolute with a third slash) or `sqlite::memory:`, with the parameters
-    /// `language` (such as `german`, or `none`), `deadline_ms`, `readers` and `kept_changes`. Any other is `InvalidInput` that names it.
+    /// `language` (such as `german`, or `none`), `history` (`all` or `none`), `transient`, `deadline_ms`, `readers` and `kept_changes`. Any other is `InvalidInput` that names it.
     pub fn from_url(url: &str) -> Result<Self> {
         let rest = url.strip_prefix("sqlite:").ok_or_else(|| Error::invalid("an SQLite URL begins with sqlite:"))?;
         let (path, parameters) = rest.split_once('?').unwrap_or((rest, ""));
@@ -79,6 +81,7 @@ impl SqliteConfig {
         Self {
             location,
             language: Language::default(),
+            history: HistorySettings::default(),
             deadline: DEFAULT_DEADLINE,
             readers: NonZeroUsize::MIN.saturating_add(heavy_calls() + 1),
             kept_changes: KeptChanges::default(),
@@ -92,6 +95,7 @@ impl SqliteConfig {
             "deadline_ms" => self.deadline = Duration::from_millis(parameter(name, value)?),
             "readers" => self.readers = parameter(name, value)?,
             "kept_changes" => self.kept_changes = parameter(name, value)?,
+            _ if self.history.set(name, value)? => {}
             _ => return Err(Error::invalid(format!("the SQLite URL has an unknown parameter: {name}"))),
         }
         Ok(())
@@ -105,6 +109,7 @@ impl Config for SqliteConfig {
             // SQLite itself waits for other programs.
             patience: Duration::ZERO,
             language: self.language,
+            history: self.history.clone(),
             clock: Arc::clone(&self.clock),
         }
     }

@@ -17,7 +17,7 @@ use crate::config::{Location, SqliteConfig};
 use crate::connection::{Log, Session};
 use crate::error::native;
 use crate::feed::{self, Feed};
-use crate::statements::{self, column, first};
+use crate::statements::{self, NO_HISTORY, column, first};
 use crate::{paths, schema};
 
 /// Agent memory in one SQLite file.
@@ -164,21 +164,25 @@ impl Engine for SqliteEngine {
         self.run(Access::ReadLatest, self.until(), Arc::new(()), work).await
     }
 
-    async fn history_since(&self, proposed: Timestamp) -> Result<Timestamp> {
-        let read: Work<Session, Timestamp, Option<i64>> = |session, _| {
+    async fn history_since(&self, proposed: Option<Timestamp>) -> Result<Option<Timestamp>> {
+        let read: Work<Session, String, Option<String>> = |session, _| {
             Box::pin(ready(first(&session.connection, statements::HISTORY_SINCE, [], |row| column(row, 0))))
         };
-        let keep: Work<Session, Timestamp, Option<i64>> = |session, proposed| {
-            let parameters = [proposed.as_millis()];
-            let kept = first(&session.connection, statements::KEEP_HISTORY_SINCE, parameters, |row| column(row, 0));
+        let keep: Work<Session, String, Option<String>> = |session, proposed| {
+            let kept = first(&session.connection, statements::KEEP_HISTORY_SINCE, [proposed], |row| column(row, 0));
             Box::pin(ready(kept))
         };
+        let proposed = proposed.map_or_else(|| NO_HISTORY.to_owned(), |time| time.as_millis().to_string());
         let (until, argument) = (self.until(), Arc::new(proposed));
         let kept = match self.run(Access::Read, until, Arc::clone(&argument), read).await? {
             None => self.run(Access::Write, until, argument, keep).await?,
             kept => kept,
         };
-        kept.map_or(Ok(proposed), |millis| Timestamp::from_millis(millis).map_err(corrupt))
+        let millis = match kept.as_deref() {
+            None | Some(NO_HISTORY) => return Ok(None),
+            Some(millis) => millis.parse().map_err(|_| Error::corrupt("the beginning of the history is no time"))?,
+        };
+        Timestamp::from_millis(millis).map(Some).map_err(corrupt)
     }
 
     async fn close(&self) -> Result<()> {

@@ -189,11 +189,13 @@ pub(crate) const INSERT_HISTORY: &str = "
 pub(crate) const HISTORY: &str = "
     SELECT seq, revision, at, actor, is_removal, before FROM history WHERE record = ?1 AND seq < ?2
     ORDER BY seq DESC LIMIT ?3";
-pub(crate) const HISTORY_SINCE: &str = "SELECT CAST(value AS INTEGER) FROM agreements WHERE name = 'history_since'";
+pub(crate) const HISTORY_SINCE: &str = "SELECT value FROM agreements WHERE name = 'history_since'";
+/// What stands there where the ledger keeps no history.
+pub(crate) const NO_HISTORY: &str = "none";
 /// The update changes nothing, so that the row is returned.
 pub(crate) const KEEP_HISTORY_SINCE: &str = "
     INSERT INTO agreements (name, value) VALUES ('history_since', ?1)
-    ON CONFLICT (name) DO UPDATE SET value = value RETURNING CAST(value AS INTEGER)";
+    ON CONFLICT (name) DO UPDATE SET value = value RETURNING value";
 
 pub(crate) const SCHEMA_VERSION: &str = "SELECT max(version) FROM schema_migrations";
 

@@ -33,6 +33,7 @@ impl Harness for Sqlite {
         let mut config = SqliteConfig::new(self.file(namespace));
         config.clock = Arc::<memory_core::ManualClock>::clone(&namespace.clock);
         config.deadline = namespace.deadline;
+        config.history = namespace.history.clone();
         Ok(Arc::new(SqliteMemory::open(config)?))
     }
 

@@ -29,8 +29,9 @@ CREATE TABLE {schema}.document_history (
     PRIMARY KEY (collection, id, seq)
 );
 
--- Since when entries are kept, by the clock of the first program that opens the schema with this step: one row, made by that.
-CREATE TABLE {schema}.history_begin (id smallint PRIMARY KEY CHECK (id = 1), at bigint NOT NULL);
+-- Since when entries are kept, by the clock of the first program that opens the schema with this step: one row, made by that. Without a time
+-- where it keeps none.
+CREATE TABLE {schema}.history_begin (id smallint PRIMARY KEY CHECK (id = 1), at bigint);
 
 -- Whoever may read records may read their history, and whoever may write them leaves entries, from this step on. Each of both, since a role may
 -- have rights on memories or on documents alone.

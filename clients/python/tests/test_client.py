@@ -13,6 +13,7 @@ from agent_memory import (
     CLEAR,
     AsyncMemory,
     Conflict,
+    HistoryPage,
     InvalidInput,
     JsonText,
     LimitExceeded,
@@ -181,6 +182,37 @@ def test_documents(memory: Memory, root: str, collection: str) -> None:
         memory.remove_documents(collection, ids=[])
     assert memory.remove_documents(collection, under=root).ids == [first.id]
     assert memory.get_document(collection, first.id) is None
+
+
+async def test_versions_are_shown_and_what_was_there_at_a_time(memory: Memory, root: str, collection: str) -> None:
+    id = memory.store(root, {"text": "I adopted a cat"})
+    memory.update(id, context=[1])
+    memory.update(id, status="completed")
+    page = memory.history(id, limit=2)
+    assert [(each.revision, each.memory.status if each.memory else "") for each in page.versions] == [(3, "completed"), (2, "pending")]
+    rest = memory.history(id, cursor=page.next)
+    assert [each.revision for each in rest.versions] == [1] and rest.next is None
+    now = page.versions[0].committed_at
+    assert now is not None
+    then = memory.get(id, as_of=now)
+    assert then is not None and then.revision == 3
+    with pytest.raises(InvalidInput):
+        memory.get(id, as_of=1)
+    with pytest.raises(NotFound):
+        memory.history("01a1fed6-0358-76ab-aa80-f9ff382e7513")
+    for content in ("one", "two"):
+        memory.put_document(collection, "n", content, space=root)
+
+    def contents(page: HistoryPage) -> list[str | None]:
+        return [each.document.content if each.document else None for each in page.versions]
+
+    async with AsyncMemory.connect(memory.url, memory.token) as client:
+        assert contents(await client.document_history(collection, "n")) == ["two", "one"]
+        assert memory.remove_document(collection, "n")
+        assert contents(await client.document_history(collection, "n", removed=True)) == [None, "two", "one"]
+        with pytest.raises(NotFound):
+            await client.document_history(collection, "n")
+        assert len((await client.history(id)).versions) == 3
 
 
 async def test_many_documents_are_put_all_or_none(memory: Memory, root: str, collection: str) -> None:

@@ -1,7 +1,18 @@
 import { ConflictError, InvalidInputError, MemoryError, type Outcome } from "./error.js";
 import { following, found, timed } from "./memory.js";
 import type { CallOptions, Transport } from "./transport.js";
-import type { DocumentPage, DocumentQuery, DocumentSelection, NewDocument, PutOptions, RemoveOptions, StoredDocument } from "./types.js";
+import type {
+  DocumentPage,
+  DocumentQuery,
+  DocumentSelection,
+  HistoryPage,
+  NewDocument,
+  PutOptions,
+  RemoveOptions,
+  StoredDocument,
+  ThenOptions,
+  VersionOptions,
+} from "./types.js";
 
 /** The documents of one collection. */
 export class Documents {
@@ -45,10 +56,19 @@ export class Documents {
     return (await this.#transport.call(request, call)) as StoredDocument;
   }
 
-  /** The document with this id, or `undefined`. */
-  async get(id: string, options: CallOptions = {}): Promise<StoredDocument | undefined> {
-    const answer = this.#transport.call({ method: "GET", path: this.#pathOf(id), repeatable: true }, options);
-    return (await found(answer)) as StoredDocument | undefined;
+  /** The document with this id, or `undefined`; as it was at `asOf` if that is given, unless it was removed since. */
+  async get(id: string, options: ThenOptions & CallOptions = {}): Promise<StoredDocument | undefined> {
+    const { asOf, ...call } = options;
+    const request = { method: "GET", path: this.#pathOf(id), query: { asOf }, repeatable: true } as const;
+    return (await found(this.#transport.call(request, call))) as StoredDocument | undefined;
+  }
+
+  /** One page of the versions of a document, newest first; with `removed` also its removals and what was there before them. */
+  async history(id: string, options: VersionOptions & { readonly removed?: boolean } & CallOptions = {}): Promise<HistoryPage> {
+    const { limit, cursor, removed, ...call } = options;
+    const query = { limit, cursor, removed };
+    const request = { method: "GET", path: `${this.#pathOf(id)}/history`, query, repeatable: true } as const;
+    return (await this.#transport.call(request, call)) as HistoryPage;
   }
 
   /** One page of documents. */

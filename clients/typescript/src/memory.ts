@@ -6,6 +6,7 @@ import { type CallOptions, type ConnectOptions, Transport } from "./transport.js
 import type {
   Change,
   Health,
+  HistoryPage,
   Hit,
   MemoryOptions,
   MemoryPage,
@@ -19,7 +20,9 @@ import type {
   SpaceLevel,
   SpacesOptions,
   StoredMemory,
+  ThenOptions,
   Updated,
+  VersionOptions,
   WatchQuery,
 } from "./types.js";
 import { changes } from "./watch.js";
@@ -78,10 +81,21 @@ export class Memory {
     return (stored as { ids: string[] }).ids;
   }
 
-  /** The memory with this id, or `undefined`. */
-  async get(id: string, options: CallOptions = {}): Promise<StoredMemory | undefined> {
-    return (await found(this.#transport.call({ method: "GET", path: memoryPath(id), repeatable: true }, options))) as
-      StoredMemory | undefined;
+  /**
+   * The memory with this id, or `undefined`; as it was at `asOf` if that is given. A time before the ledger had a history is an
+   * `InvalidInputError`.
+   */
+  async get(id: string, options: ThenOptions & CallOptions = {}): Promise<StoredMemory | undefined> {
+    const { asOf, ...call } = options;
+    const request = { method: "GET", path: memoryPath(id), query: { asOf }, repeatable: true } as const;
+    return (await found(this.#transport.call(request, call))) as StoredMemory | undefined;
+  }
+
+  /** One page of the versions of a memory, newest first: what each was, when it was committed, and who made it. */
+  async history(id: string, options: VersionOptions & CallOptions = {}): Promise<HistoryPage> {
+    const { limit, cursor, ...call } = options;
+    const request = { method: "GET", path: `${memoryPath(id)}/history`, query: { limit, cursor }, repeatable: true } as const;
+    return (await this.#transport.call(request, call)) as HistoryPage;
   }
 
   /** Changes the context, the metadata or the status of a memory. */

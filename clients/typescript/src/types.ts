@@ -148,6 +148,37 @@ export interface DocumentPage {
   readonly next?: string;
 }
 
+/** The time of which something is shown. */
+export interface ThenOptions {
+  /** As it was then, and not as it is. */
+  readonly asOf?: number | Date;
+}
+
+/** Which versions are shown. */
+export interface VersionOptions {
+  /** How many at most: 50 unless given, at most 1,000. */
+  readonly limit?: number;
+  /** `next` of an earlier page of the same history. */
+  readonly cursor?: string;
+}
+
+/** What a record was from one commit to the next. A version without a memory and without a document is the removal of a document. */
+export interface Version {
+  readonly revision: number;
+  /** When it was committed, in milliseconds since 1970 UTC, by the server's clock. */
+  readonly committedAt?: number;
+  /** Who made it: the name of a token, or of an agent's program. */
+  readonly actor?: string;
+  readonly memory?: StoredMemory;
+  readonly document?: StoredDocument;
+}
+
+/** A page of versions, newest first. A short or empty page may have a next one; only a page without `next` is the last. */
+export interface HistoryPage {
+  readonly versions: readonly Version[];
+  readonly next?: string;
+}
+
 /** A document to put. */
 export interface NewDocument {
   /** The space it is about. */

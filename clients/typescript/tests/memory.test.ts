@@ -1,4 +1,4 @@
-import { ConflictError, LimitExceededError, MemoryError, NotFoundError, TooLargeError } from "agent-memory";
+import { ConflictError, InvalidInputError, LimitExceededError, MemoryError, NotFoundError, TooLargeError } from "agent-memory";
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { openMemory } from "./support.js";
@@ -212,4 +212,28 @@ test("health tells the engine", async (t) => {
   const health = await (await openMemory(t)).health();
   assert.ok((process.env["AGENT_MEMORY_TEST_URL"] ?? "sqlite").startsWith(health.engine), health.engine);
   assert.ok(health.schemaVersion >= 1 && health.durability !== "");
+});
+
+test("versions are shown, and what was there at a time", async (t) => {
+  const memory = await openMemory(t);
+  const id = await memory.store("ana-m1", { text: "I adopted a cat" });
+  await memory.update(id, { context: { set: [1] } });
+  await memory.update(id, { status: "completed" });
+  const page = await memory.history(id, { limit: 2 });
+  assert.deepEqual(page.versions.map((version) => [version.revision, version.memory?.status]), [[3, "completed"], [2, "pending"]]);
+  const { versions, next } = await memory.history(id, { cursor: page.next ?? "" });
+  assert.deepEqual([versions.length, versions[0]?.memory?.context, next], [1, undefined, undefined]);
+  const now = page.versions[0]?.committedAt ?? 0;
+  assert.equal((await memory.get(id, { asOf: new Date(now) }))?.revision, 3);
+  await assert.rejects(memory.get(id, { asOf: 1 }), InvalidInputError);
+  await assert.rejects(memory.history(MISSING), NotFoundError);
+
+  const notes = memory.documents("notes");
+  await notes.put("n", { spaceId: "ana", content: "one" });
+  await notes.put("n", { spaceId: "ana", content: "two" });
+  assert.deepEqual((await notes.history("n")).versions.map((version) => version.document?.content), ["two", "one"]);
+  await notes.remove({ id: "n" });
+  await assert.rejects(notes.history("n"), NotFoundError);
+  const all = (await notes.history("n", { removed: true })).versions;
+  assert.deepEqual(all.map((version) => version.document?.content), [undefined, "two", "one"]);
 });

@@ -1,8 +1,9 @@
-//! Histories: H1 to H7.
+//! Histories: H1 to H8.
 
 mod as_of;
 mod documents;
 mod pages;
+mod settings;
 mod versions;
 
 use memory_core::{
@@ -14,7 +15,7 @@ use crate::fixture::{at, collection, document_id};
 
 /// The cases of this chapter.
 pub(crate) fn cases() -> Vec<Case> {
-    [versions::cases(), pages::cases(), as_of::cases(), documents::cases()].concat()
+    [versions::cases(), pages::cases(), as_of::cases(), documents::cases(), settings::cases()].concat()
 }
 
 /// The collection that these cases use.

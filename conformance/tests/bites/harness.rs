@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use conformance::{Harness, Namespace};
-use memory_core::{Clock, InMemory, MemoryId, MemoryProvider, Result};
+use memory_core::{InMemory, MemoryId, MemoryProvider, Result};
 
 use crate::broken::Broken;
 use crate::flaw::Flaw;
@@ -33,14 +33,13 @@ impl Harness for BrokenHarness {
     }
 
     async fn open(&self, namespace: &Namespace) -> Result<Arc<dyn MemoryProvider>> {
-        let clock = Arc::clone(&namespace.clock) as Arc<dyn Clock>;
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         let name = if self.flaw == Flaw::NamespacesAreShared { "shared" } else { namespace.name.as_str() };
         if self.flaw == Flaw::LostOnReopen {
             open.remove(name);
         }
         let first = open.entry(name.to_owned()).or_default();
-        let provider = first.reopen(clock, namespace.deadline);
+        let provider = first.reopen_with(namespace.settings());
         Ok(Arc::new(Broken::new(provider, self.flaw, Arc::clone(&self.half))))
     }
 

@@ -13,7 +13,7 @@ use conformance::fault::Faults;
 use conformance::{Harness, Namespace};
 use futures::future::BoxFuture;
 use memory_core::{
-    Backfill, Changes, Clock, Collection, Document, DocumentId, DocumentPage, DocumentQuery, DocumentRecall,
+    Backfill, Changes, Collection, Document, DocumentId, DocumentPage, DocumentQuery, DocumentRecall,
     DocumentSelection, DocumentStore, DocumentWrite, Error, ErrorKind, Health, History, HistoryPage, InMemory, Memory,
     MemoryId, MemoryPage, MemoryPatch, MemoryProvider, MemoryQuery, MemoryRecall, NewMemory, Outcome, Recalled, Record,
     RecordId, RestoreReport, Result, SpaceLevel, SpaceQuery, Timestamp, Updated, Watch,
@@ -55,11 +55,10 @@ impl WiredHarness {
     }
 
     fn provider(&self, url: &str, namespace: &Namespace) -> Arc<dyn MemoryProvider> {
-        let clock = Arc::clone(&namespace.clock) as Arc<dyn Clock>;
         let mut open = locked(&self.open);
         let inner = open.entry(namespace.name.clone()).or_default();
         Arc::new(Wired(Arc::new(Line {
-            inner: inner.reopen(clock, namespace.deadline),
+            inner: inner.reopen_with(namespace.settings()),
             address: url.trim_start_matches("wired://").to_owned(),
             calls: Arc::clone(&self.calls),
             connection: tokio::sync::Mutex::default(),

@@ -8,10 +8,12 @@ use anyhow::{Context as _, anyhow, bail};
 use clap::{ArgGroup, Args, Subcommand};
 use memory_core::{
     Clock, Collection, Content, DocumentId, DocumentQuery, DocumentSelection, DocumentStore, DocumentWrite, Expect,
-    Filter, MAX_BATCH, MAX_BATCH_BYTES, MemoryProvider, Metadata, Revision, SpaceId, SystemClock, Timestamp,
+    Filter, History, MAX_BATCH, MAX_BATCH_BYTES, MemoryProvider, Metadata, Record, RecordId, Revision, SpaceId,
+    SystemClock, Timestamp,
 };
 
 use super::exit_code;
+use super::history::{self, VersionArgs};
 use crate::args::{self, PageArgs, SpaceArgs, values};
 use crate::input::{self, Input};
 use crate::line_reader::{Line, LineReader, MAX_LINE};
@@ -26,8 +28,10 @@ pub(crate) enum DocumentCommand {
     Put(PutArgs),
     /// Create or replace many documents, all or none, and print their ids.
     PutMany(PutManyArgs),
-    /// Show one document.
+    /// Show one document, as it is or as it was.
     Get(GetArgs),
+    /// Show the versions of a document, newest first: when each was committed, by whom, and what it was.
+    History(HistoryArgs),
     /// Find documents in the spaces that you name.
     ///
     /// When there are more, the option that asks for the next page goes to standard error: "next: --cursor ...". With --json,
@@ -80,6 +84,24 @@ pub(crate) struct GetArgs {
     /// Its id.
     #[arg(long, value_parser = values::document_id)]
     id: DocumentId,
+    /// As it was at this time, in milliseconds since 1970 UTC.
+    #[arg(long, value_name = "MS", value_parser = values::timestamp, allow_negative_numbers = true)]
+    as_of: Option<Timestamp>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct HistoryArgs {
+    /// The set it belongs to.
+    #[arg(long, value_parser = values::collection)]
+    collection: Collection,
+    /// Its id.
+    #[arg(long, value_parser = values::document_id)]
+    id: DocumentId,
+    /// Show removals too, and what was there before them.
+    #[arg(long)]
+    removed: bool,
+    #[command(flatten)]
+    page: VersionArgs,
 }
 
 #[derive(Debug, Args)]
@@ -136,7 +158,12 @@ pub(crate) async fn run(
     match command {
         DocumentCommand::Put(args) => put(&*documents, args, output).await,
         DocumentCommand::PutMany(args) => put_many(&*documents, args, output).await,
-        DocumentCommand::Get(args) => get(&*documents, args, output).await,
+        DocumentCommand::Get(args) => get(provider, args, output).await,
+        DocumentCommand::History(args) => {
+            let history = History::of((args.collection.clone(), args.id.clone()));
+            let history = if args.removed { history.with_removed() } else { history };
+            history::show(provider, history, &args.page, output).await
+        }
         DocumentCommand::Query(args) => query(&*documents, args, output).await,
         DocumentCommand::Remove(args) => remove(&*documents, args, output).await,
     }
@@ -193,9 +220,20 @@ fn read_writes(source: impl BufRead) -> anyhow::Result<Vec<DocumentWrite>> {
     Ok(writes)
 }
 
-async fn get(documents: &dyn DocumentStore, args: &GetArgs, output: &mut Output) -> anyhow::Result<ExitCode> {
-    let Some(document) = documents.get(&args.collection, &args.id).await? else {
-        bail!("no document of the collection {} has the id {}", args.collection, args.id);
+async fn get(provider: &dyn MemoryProvider, args: &GetArgs, output: &mut Output) -> anyhow::Result<ExitCode> {
+    let document = match args.as_of {
+        None => provider.documents().get(&args.collection, &args.id).await?,
+        Some(time) => {
+            let id = RecordId::from((args.collection.clone(), args.id.clone()));
+            match provider.get_as_of(&id, time).await.map_err(args::refused)? {
+                Some(Record::Document(document)) => Some(document),
+                Some(Record::Memory(_)) | None => None,
+            }
+        }
+    };
+    let Some(document) = document else {
+        let then = if args.as_of.is_some() { " then" } else { "" };
+        bail!("no document of the collection {} has the id {}{then}", args.collection, args.id);
     };
     output.document(&document)?;
     Ok(ExitCode::SUCCESS)

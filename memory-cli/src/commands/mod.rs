@@ -12,6 +12,7 @@ pub(crate) mod document;
 pub(crate) mod eval;
 pub(crate) mod export;
 pub(crate) mod health;
+pub(crate) mod history;
 pub(crate) mod import;
 mod longmemeval;
 pub(crate) mod migrate;

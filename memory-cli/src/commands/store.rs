@@ -5,11 +5,11 @@ use std::process::ExitCode;
 use anyhow::bail;
 use clap::{ArgGroup, Args};
 use memory_core::{
-    Clock, Context, IdempotencyKey, MemoryId, MemoryPatch, MemoryProvider, Metadata, NewMemory, Revision, SpaceId,
-    Status, SystemClock, Timestamp, Trigger,
+    Clock, Context, IdempotencyKey, MemoryId, MemoryPatch, MemoryProvider, Metadata, NewMemory, Record, Revision,
+    SpaceId, Status, SystemClock, Timestamp, Trigger,
 };
 
-use crate::args::values;
+use crate::args::{self, values};
 use crate::input::Input;
 use crate::output::Output;
 
@@ -74,6 +74,9 @@ pub(crate) struct GetArgs {
     /// The id that store printed.
     #[arg(value_parser = values::memory_id)]
     id: MemoryId,
+    /// As it was at this time, in milliseconds since 1970 UTC.
+    #[arg(long, value_name = "MS", value_parser = values::timestamp, allow_negative_numbers = true)]
+    as_of: Option<Timestamp>,
 }
 
 pub(crate) async fn store(
@@ -126,8 +129,16 @@ pub(crate) async fn get(
     args: &GetArgs,
     output: &mut Output,
 ) -> anyhow::Result<ExitCode> {
-    let Some(memory) = provider.get(args.id).await? else {
-        bail!("no memory has the id {}", args.id);
+    let memory = match args.as_of {
+        None => provider.get(args.id).await?,
+        Some(time) => match provider.get_as_of(&args.id.into(), time).await.map_err(args::refused)? {
+            Some(Record::Memory(memory)) => Some(memory),
+            Some(Record::Document(_)) | None => None,
+        },
+    };
+    let Some(memory) = memory else {
+        let then = if args.as_of.is_some() { " then" } else { "" };
+        bail!("no memory has the id {}{then}", args.id);
     };
     output.memory(&memory)?;
     Ok(ExitCode::SUCCESS)

@@ -7,8 +7,8 @@ use std::path::Path;
 use anyhow::{Context as _, bail};
 use memory_core::plugin::Scope;
 use memory_core::{
-    Collection, Document, DocumentWrite, Error, ErrorKind, Filter, Memory, MemoryPatch, Metadata, MetadataPatch,
-    QueryBuilder, Result, SpaceId, SpaceQueryBuilder, SpaceSelector, Spaces,
+    Actor, Collection, Document, DocumentSelection, DocumentWrite, Error, ErrorKind, Filter, Memory, MemoryPatch,
+    Metadata, MetadataPatch, QueryBuilder, Result, SpaceId, SpaceQueryBuilder, SpaceSelector, Spaces,
 };
 use memory_runtime::TASK;
 use serde::Deserialize;
@@ -72,6 +72,7 @@ impl Access {
     pub(crate) fn scope(&self) -> Scope {
         let scope = Scope::new(self.readable.clone()).with_collections(self.collections.iter().flatten().cloned());
         let scope = self.reserved.iter().cloned().fold(scope, Scope::with_unwritable);
+        let scope = self.actor().into_iter().fold(scope, Scope::with_actor);
         match &self.writable {
             Writable::Under(space) => scope.with_writable(space.clone()),
             Writable::Nowhere | Writable::Everywhere => scope,
@@ -151,9 +152,23 @@ impl Access {
         }
     }
 
-    /// Confines a put to where it may write.
-    pub(crate) fn confine_write(&self, write: DocumentWrite) -> Result<DocumentWrite> {
+    /// Who it is in the history of what it writes; nobody, where its name is no name of an actor.
+    pub(crate) fn actor(&self) -> Option<Actor> {
+        Actor::parse(&self.name).ok()
+    }
+
+    /// Puts its name to a removal.
+    pub(crate) fn sign(&self, selection: DocumentSelection) -> DocumentSelection {
+        match self.actor() {
+            Some(actor) => selection.by(actor),
+            None => selection,
+        }
+    }
+
+    /// Confines a put to where it may write, and puts its name to it.
+    pub(crate) fn confine_write(&self, mut write: DocumentWrite) -> Result<DocumentWrite> {
         self.check_write(&write.space_id)?;
+        write.actor = self.actor();
         let write = match &self.writable {
             Writable::Under(path) => write.within(SpaceSelector::under(path)?)?,
             Writable::Nowhere | Writable::Everywhere => write,

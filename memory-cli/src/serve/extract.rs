@@ -72,6 +72,7 @@ macro_rules! parameters_in_parts {
 }
 
 parameters_in_parts!(A);
+parameters_in_parts!(A, B);
 parameters_in_parts!(A, B, C);
 parameters_in_parts!(A, B, C, D);
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use memory_core::plugin::{Arguments, Executor, Plugin, Scope};
-use memory_core::{Collection, Result, SpaceSelector};
+use memory_core::{Actor, Collection, Result, SpaceSelector};
 
 use super::{Tool, ToolContext};
 use crate::state::{ContextParts, ContextPlugin, Services, Values};
@@ -73,5 +73,6 @@ impl Tool {
 fn room_scope(context: &ToolContext) -> Result<Scope> {
     let space = context.records().room_space(&context.message().content.room)?;
     let scope = Scope::new(SpaceSelector::under(space.as_str())?).with_writable(space);
-    Ok(scope.with_collections([Collection::parse(NOTES)?]))
+    let scope = scope.with_collections([Collection::parse(NOTES)?]);
+    Ok(Actor::parse(context.records().agent().as_str()).into_iter().fold(scope, Scope::with_actor))
 }

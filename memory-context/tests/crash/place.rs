@@ -8,7 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use memory_context::records::{AgentId, Records};
-use memory_core::{Clock, DEFAULT_DEADLINE, Memory, MemoryProvider, MemoryQuery, Result, Status, SystemClock};
+use memory_core::{
+    Clock, DEFAULT_DEADLINE, HistorySettings, Memory, MemoryProvider, MemoryQuery, Result, Status, SystemClock,
+};
 use memory_runtime::{Sandbox, TASK};
 use serde_json::Value;
 
@@ -46,7 +48,8 @@ impl Place {
     }
 
     pub(crate) fn sandbox(&self) -> Sandbox {
-        Sandbox { name: self.name.clone(), clock: Arc::new(SystemClock), deadline: DEFAULT_DEADLINE }
+        let (clock, history) = (Arc::new(SystemClock), HistorySettings::default());
+        Sandbox { name: self.name.clone(), clock, deadline: DEFAULT_DEADLINE, history }
     }
 
     pub(crate) async fn provider(&self) -> Result<Arc<dyn MemoryProvider>> {

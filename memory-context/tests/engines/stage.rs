@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use memory_context::prompt::{MemoryLoadContext, MemoryScope, MemoryStore, MemoryUpdate, PromptMemory, SyncReport};
 use memory_context::records::{AgentId, Records};
-use memory_core::{DEFAULT_DEADLINE, InMemory, MemoryProvider, Result, SystemClock};
+use memory_core::{DEFAULT_DEADLINE, HistorySettings, InMemory, MemoryProvider, Result, SystemClock};
 use memory_runtime::Sandbox;
 
 /// What a case returns. It may also panic, by an assertion.
@@ -55,6 +55,7 @@ impl Engine {
             name: conformance::Namespace::unique().name,
             clock: Arc::new(SystemClock),
             deadline: DEFAULT_DEADLINE,
+            history: HistorySettings::default(),
         };
         let (one, other) = (sandbox.open(url)?, sandbox.open(url)?);
         Self::initialised(one, other, Some((sandbox, url.to_owned()))).await

@@ -42,7 +42,7 @@ pub struct Removal<'a, V> {
 }
 
 impl VersionEntry {
-    /// The entry of an update.
+    /// The entry of an update, or of a restore over an older version.
     pub(crate) fn of_update(before: &Memory, after: &Memory, at: Timestamp, actor: Option<Actor>) -> Self {
         let before = changes(&before.into(), &after.into());
         Self { revision: after.revision, at, actor, is_removal: false, before }
@@ -89,7 +89,7 @@ impl fmt::Debug for VersionEntry {
 
 /// The error of an engine that keeps no history.
 pub(super) fn no_history() -> Error {
-    Error::new(ErrorKind::Unsupported, "this engine keeps no history")
+    Error::new(ErrorKind::Unsupported, "no history is kept here")
 }
 
 impl RecordId {

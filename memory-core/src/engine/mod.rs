@@ -106,9 +106,10 @@ pub trait Engine: fmt::Debug + Send + Sync + Sized + 'static {
         async { Ok(false) }
     }
 
-    /// Keeps this time as the beginning of the history unless there is one, and gives the one that there is, as [`Engine::secret`] does. Every
-    /// program that writes from then on leaves entries. Called only where the engine keeps a history.
-    fn history_since(&self, proposed: Timestamp) -> impl Future<Output = Result<Timestamp>> + Send {
+    /// Keeps this time as the beginning of the history, or that there is none, unless either was kept before; gives what is kept, as
+    /// [`Engine::secret`] does. Every program that writes from then on leaves entries, or none does. Called only where the engine can keep
+    /// a history.
+    fn history_since(&self, proposed: Option<Timestamp>) -> impl Future<Output = Result<Option<Timestamp>>> + Send {
         let _ = proposed;
         async { Err(history::no_history()) }
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::gate::DEFAULT_DEADLINE;
-use crate::{Clock, Error, Language, Result, SystemClock};
+use crate::{Clock, Error, HistorySettings, Language, Result, SystemClock};
 
 /// The configuration of an engine.
 pub trait Config: fmt::Debug + Clone + Send + Sync + 'static {
@@ -28,6 +28,8 @@ pub struct EngineSettings {
     pub patience: Duration,
     /// The language of the questions and of the records, unless a question has its own (R2).
     pub language: Language,
+    /// What is asked of the history (H6, H8).
+    pub history: HistorySettings,
     /// Where `updatedAt` comes from.
     pub clock: Arc<dyn Clock>,
 }
@@ -72,10 +74,11 @@ impl FromStr for KeptChanges {
 }
 
 impl Default for EngineSettings {
-    /// 30 seconds for a call and its attempts, English, and the clock of the machine.
+    /// 30 seconds for a call and its attempts, English, what the namespace keeps of a history, and the clock of the machine.
     fn default() -> Self {
         let (deadline, clock) = (DEFAULT_DEADLINE, Arc::new(SystemClock));
-        Self { deadline, patience: deadline, language: Language::default(), clock }
+        let (language, history) = (Language::default(), HistorySettings::default());
+        Self { deadline, patience: deadline, language, history, clock }
     }
 }
 

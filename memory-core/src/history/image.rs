@@ -1,7 +1,8 @@
 //! What a version had that the next one may have changed, and the difference of two versions.
 //!
-//! A difference makes the earlier version out of the later one. It holds the fields alone that differ, and of a text only what lies between
-//! the beginning and the end that both have. So what a chain was before items were appended costs a few bytes, however long it is.
+//! A difference makes the earlier version out of the later one. It holds the fields alone that differ, and of a text other than metadata only
+//! what lies between the beginning and the end that both have. So what a chain was before items were appended costs a few bytes, however
+//! long it is.
 
 use crate::engine::{StoredDocument, StoredMemory};
 use crate::{Collection, Context, Document, DocumentId, Error, Memory, Result, Timestamp};
@@ -68,16 +69,14 @@ impl<'r> From<&'r Document> for Image<&'r str> {
 /// What makes the version before out of the one after it; of one that nothing follows, out of the empty one.
 pub(crate) fn changes(before: &Image<&str>, after: &Image<&str>) -> Vec<u8> {
     let mut changes = vec![FORMAT];
-    if before.revision != after.revision {
-        changes.push(tag::REVISION);
-        put_number(&mut changes, before.revision);
-    }
+    // These three as they were, since later updates that leave no entry change them too, and nothing else (H8).
+    changes.push(tag::REVISION);
+    put_number(&mut changes, before.revision);
     if before.created_at != after.created_at {
         changes.push(tag::CREATED_AT);
         put_signed(&mut changes, before.created_at);
     }
     match before.updated_at {
-        same if same == after.updated_at => {}
         Some(millis) => {
             changes.push(tag::UPDATED_AT);
             put_signed(&mut changes, millis);
@@ -87,9 +86,13 @@ pub(crate) fn changes(before: &Image<&str>, after: &Image<&str>) -> Vec<u8> {
     let texts = [
         (tag::STATUS, before.status, after.status),
         (tag::SPACE, before.space, after.space),
-        (tag::METADATA, before.metadata, after.metadata),
         (tag::CONTENT, before.content, after.content),
     ];
+    if before.metadata != after.metadata {
+        changes.push(tag::METADATA);
+        put_number(&mut changes, before.metadata.len() as u64);
+        changes.extend(before.metadata.as_bytes());
+    }
     for (tag, before, after) in texts.into_iter().filter(|(_, before, after)| before != after) {
         put_text(&mut changes, tag, before.as_bytes(), after.as_bytes());
     }
@@ -139,7 +142,11 @@ impl Image<Vec<u8>> {
                 tag::NEVER_UPDATED => self.updated_at = None,
                 tag::STATUS => take_text(&mut rest, &mut self.status)?,
                 tag::SPACE => take_text(&mut rest, &mut self.space)?,
-                tag::METADATA => take_text(&mut rest, &mut self.metadata)?,
+                tag::METADATA => {
+                    let length = usize::try_from(take_number(&mut rest)?).ok()?;
+                    let (metadata, others) = rest.split_at_checked(length)?;
+                    (self.metadata, rest) = (metadata.to_vec(), others);
+                }
                 tag::CONTENT => take_text(&mut rest, &mut self.content)?,
                 tag::CONTEXT => take_text(&mut rest, self.context.get_or_insert_default())?,
                 tag::NO_CONTEXT => self.context = None,

@@ -2,11 +2,13 @@
 
 mod actor;
 mod image;
+mod settings;
 
 use sha2::{Digest, Sha256};
 
 pub use actor::Actor;
 pub(crate) use image::{Image, changes};
+pub use settings::{HistorySettings, TransientKeys};
 
 use crate::cursor::Fingerprint;
 use crate::{Cursor, DEFAULT_LIMIT, Error, MAX_LIMIT, Record, RecordId, Result, Revision, Timestamp};

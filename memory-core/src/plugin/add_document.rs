@@ -128,7 +128,8 @@ impl Executor for AddDocument {
         let content = Content::parse(content).map_err(|error| NamedArguments::about("content", &error))?;
         let metadata = arguments.json("metadata").map(|json| Metadata::parse(json.get())).transpose();
         let metadata = metadata.map_err(|error| NamedArguments::about("metadata", &error))?.unwrap_or_default();
-        let write = DocumentWrite::new(collection, space, content, SystemClock.now()).with_metadata(metadata);
+        let mut write = DocumentWrite::new(collection, space, content, SystemClock.now()).with_metadata(metadata);
+        write.actor = scope.actor().cloned();
         let document = match id {
             Some(id) => self.put_as(id, write).await?,
             None => self.documents.put(write).await?,

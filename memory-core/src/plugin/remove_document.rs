@@ -118,6 +118,7 @@ impl Executor for RemoveDocument {
         let ids = arguments.texts("ids")?.map(|ids| ids.into_iter().map(DocumentId::parse).collect()).transpose();
         let ids: Option<Vec<_>> = ids.map_err(|error| NamedArguments::about("ids", &error))?;
         let selection = select(scope, ids.as_deref(), &mut arguments)?;
+        let selection = scope.actor().cloned().into_iter().fold(selection, DocumentSelection::by);
         let removed = if dry_run {
             selection.preview(&*self.documents, max).await
         } else {

@@ -1,6 +1,6 @@
 //! What a host allows a caller of executors.
 
-use crate::{Collection, Error, ErrorKind, QueryBuilder, Result, SpaceId, SpaceSelector, Spaces, query::Kind};
+use crate::{Actor, Collection, Error, ErrorKind, QueryBuilder, Result, SpaceId, SpaceSelector, Spaces, query::Kind};
 
 /// Where a caller may read and write. The host makes it; nothing that the caller asks for widens it (P2).
 ///
@@ -11,12 +11,14 @@ pub struct Scope {
     writable: Option<SpaceId>,
     unwritable: Option<SpaceId>,
     collections: Vec<Collection>,
+    actor: Option<Actor>,
 }
 
 impl Scope {
     /// A scope that may read these spaces. For tenants name them with [`SpaceSelector::under`]; a prefix leaks siblings.
     pub fn new(readable: impl Into<Spaces>) -> Self {
-        Self { readable: readable.into(), writable: None, unwritable: None, collections: Vec::new() }
+        let (writable, unwritable, collections, actor) = (None, None, Vec::new(), None);
+        Self { readable: readable.into(), writable, unwritable, collections, actor }
     }
 
     /// Also may put documents into this space, and below it, and remove from there what it may read.
@@ -41,6 +43,13 @@ impl Scope {
         self
     }
 
+    /// Says who writes, for the history (H1).
+    #[must_use]
+    pub fn with_actor(mut self, actor: Actor) -> Self {
+        self.actor = Some(actor);
+        self
+    }
+
     /// The spaces that may be read.
     pub fn readable(&self) -> &Spaces {
         &self.readable
@@ -59,6 +68,11 @@ impl Scope {
     /// The collections that may be used.
     pub fn collections(&self) -> &[Collection] {
         &self.collections
+    }
+
+    /// Who writes, if the host says so.
+    pub fn actor(&self) -> Option<&Actor> {
+        self.actor.as_ref()
     }
 
     /// Confines a query to what may be read: all of it, or what lies under a space.

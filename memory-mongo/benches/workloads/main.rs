@@ -9,7 +9,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use conformance::bench::{Bare, Engine};
 use conformance::server::TestServer;
-use memory_core::MemoryProvider;
+use memory_core::{HistorySettings, MemoryProvider};
 use memory_mongo::{MongoConfig, MongoMemory};
 
 use crate::bare::BareMongo;
@@ -33,9 +33,11 @@ impl Mongo {
 
 #[async_trait]
 impl Engine for Mongo {
-    async fn open(&self, namespace: &str) -> (Arc<dyn MemoryProvider>, Arc<dyn Bare>) {
+    async fn open(&self, namespace: &str, history: HistorySettings) -> (Arc<dyn MemoryProvider>, Arc<dyn Bare>) {
         self.remove(namespace).await;
-        let provider = MongoMemory::open(self.config(namespace)).expect("a configuration");
+        let mut config = self.config(namespace);
+        config.history = history;
+        let provider = MongoMemory::open(config).expect("a configuration");
         provider.init().await.expect("opens");
         (Arc::new(provider), Arc::new(BareMongo::open(&self.url, namespace).await))
     }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use conformance::bench::{Bare, Engine};
 use conformance::server::TestServer;
-use memory_core::MemoryProvider;
+use memory_core::{HistorySettings, MemoryProvider};
 use memory_postgres::{PostgresConfig, PostgresMemory};
 
 use crate::bare::BareSqlx;
@@ -33,9 +33,10 @@ impl Postgres {
 
 #[async_trait]
 impl Engine for Postgres {
-    async fn open(&self, namespace: &str) -> (Arc<dyn MemoryProvider>, Arc<dyn Bare>) {
+    async fn open(&self, namespace: &str, history: HistorySettings) -> (Arc<dyn MemoryProvider>, Arc<dyn Bare>) {
         self.remove(namespace).await;
-        let config = self.config(namespace);
+        let mut config = self.config(namespace);
+        config.history = history;
         let bare = BareSqlx::connect(&self.url, &config);
         let provider = PostgresMemory::open(config).expect("a configuration");
         provider.init().await.expect("opens");

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use conformance::bench::{Bare, Engine};
 use conformance::server::redis::LocalRedis;
-use memory_core::MemoryProvider;
+use memory_core::{HistorySettings, MemoryProvider};
 use memory_redis::{RedisConfig, RedisMemory};
 
 use crate::bare::BareRedis;
@@ -37,8 +37,10 @@ impl Redis {
 
 #[async_trait]
 impl Engine for Redis {
-    async fn open(&self, namespace: &str) -> (Arc<dyn MemoryProvider>, Arc<dyn Bare>) {
-        let provider = RedisMemory::open(self.config(namespace)).expect("a configuration");
+    async fn open(&self, namespace: &str, history: HistorySettings) -> (Arc<dyn MemoryProvider>, Arc<dyn Bare>) {
+        let mut config = self.config(namespace);
+        config.history = history;
+        let provider = RedisMemory::open(config).expect("a configuration");
         provider.init().await.expect("opens");
         (Arc::new(provider), Arc::new(BareRedis::open(&self.url, namespace).await))
     }

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use conformance::bench::Engine;
 use conformance::workload::Ledger;
-use memory_core::{MAX_BATCH, MAX_BATCH_BYTES, NewMemory, Timestamp, Trigger};
+use memory_core::{HistorySettings, MAX_BATCH, MAX_BATCH_BYTES, NewMemory, Timestamp, Trigger};
 use tokio::runtime::Runtime;
 
 use crate::Redis;
@@ -13,7 +13,7 @@ use crate::Redis;
 pub(crate) fn run(redis: &Redis) {
     Runtime::new().expect("a runtime").block_on(async {
         let namespace = "bench_stall";
-        let (ours, bare) = redis.open(namespace).await;
+        let (ours, bare) = redis.open(namespace, HistorySettings::default()).await;
         for (name, batch) in [
             ("10,000 memories of a conversation", Ledger::new(MAX_BATCH).rows().collect()),
             ("10,000 memories with 32 boundaries each", (0..MAX_BATCH).map(deep).collect()),

@@ -1,11 +1,14 @@
 //! The one place that names the engines.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use async_trait::async_trait;
-use memory_core::{Clock, Error, Inspection, MemoryProvider, Result};
+use memory_core::{Error, Inspection, MemoryProvider, Result};
 use migrations::Report;
+
+use crate::Sandbox;
+#[cfg(any(feature = "sqlite", feature = "postgres", feature = "redis", feature = "mongo"))]
+use crate::claim::transient;
 
 /// An engine with its settings.
 #[async_trait]
@@ -25,8 +28,8 @@ pub(crate) trait Engine: Send + Sync {
     /// Takes the place of this name beside its own.
     fn set_place(&mut self, name: &str) -> Result<()>;
 
-    /// Sets what no URL says.
-    fn set(&mut self, clock: &Arc<dyn Clock>, deadline: Duration);
+    /// Takes over what a place beside its own is opened with.
+    fn set(&mut self, sandbox: &Sandbox);
 }
 
 /// Reads the settings of a URL.
@@ -83,7 +86,11 @@ macro_rules! engines {
             #[async_trait]
             impl Engine for $library::$config {
                 fn open(&self) -> Result<Arc<dyn MemoryProvider>> {
-                    Ok(Arc::new($library::$memory::open(self.clone())?))
+                    let mut config = self.clone();
+                    if config.history.transient.is_empty() {
+                        config.history.transient = transient()?;
+                    }
+                    Ok(Arc::new($library::$memory::open(config)?))
                 }
 
                 async fn migrate(&self) -> Result<Report> {
@@ -108,9 +115,10 @@ macro_rules! engines {
                     Ok(())
                 }
 
-                fn set(&mut self, clock: &Arc<dyn Clock>, deadline: Duration) {
-                    self.clock = Arc::clone(clock);
-                    self.deadline = deadline;
+                fn set(&mut self, sandbox: &Sandbox) {
+                    self.clock = Arc::clone(&sandbox.clock);
+                    self.deadline = sandbox.deadline;
+                    self.history = sandbox.history.clone();
                 }
             }
         )*

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use conformance::bench::{Bare, Engine};
-use memory_core::MemoryProvider;
+use memory_core::{HistorySettings, MemoryProvider};
 use memory_sqlite::{SqliteConfig, SqliteMemory};
 use tempfile::TempDir;
 
@@ -32,8 +32,10 @@ impl Sqlite {
 
 #[async_trait]
 impl Engine for Sqlite {
-    async fn open(&self, namespace: &str) -> (Arc<dyn MemoryProvider>, Arc<dyn Bare>) {
-        let provider = SqliteMemory::open(self.file(namespace)).expect("a configuration");
+    async fn open(&self, namespace: &str, history: HistorySettings) -> (Arc<dyn MemoryProvider>, Arc<dyn Bare>) {
+        let mut config = SqliteConfig::new(self.file(namespace));
+        config.history = history;
+        let provider = SqliteMemory::open(config).expect("a configuration");
         provider.init().await.expect("opens");
         (Arc::new(provider), Arc::new(BareRusqlite::open(&self.file(namespace))))
     }

@@ -34,6 +34,7 @@ from .models import (
     DocumentPage,
     Explained,
     Health,
+    HistoryPage,
     Hit,
     MemoryPage,
     MemoryRecord,
@@ -47,6 +48,7 @@ from .models import (
     Term,
     Unreadable,
     Updated,
+    Version,
 )
 from .watch import AsyncWatch, Watch
 
@@ -66,6 +68,7 @@ __all__ = [
     "Explained",
     "FeedReset",
     "Health",
+    "HistoryPage",
     "Hit",
     "InvalidInput",
     "JsonText",
@@ -99,5 +102,6 @@ __all__ = [
     "Unreadable",
     "Unsupported",
     "Updated",
+    "Version",
     "Watch",
 ]

@@ -245,9 +245,23 @@ def update(
     )
 
 
-def get(id: str) -> Call[models.MemoryRecord]:
+def get(id: str, as_of: Time | None) -> Call[models.MemoryRecord]:
     """Reads a memory."""
-    return Call("GET", f"/v1/memories/{_path(id)}", _model(models.MemoryRecord))
+    return Call("GET", f"/v1/memories/{_path(id)}", _model(models.MemoryRecord), params=_then(as_of))
+
+
+def history(id: str, limit: int | None, cursor: str | None) -> Call[models.HistoryPage]:
+    """Reads a page of the versions of a memory."""
+    return Call("GET", f"/v1/memories/{_path(id)}/history", _model(models.HistoryPage), params=_versions(limit, cursor))
+
+
+def _then(as_of: Time | None) -> Params:
+    return [] if as_of is None else [("asOf", str(millis_of(as_of)))]
+
+
+def _versions(limit: int | None, cursor: str | None) -> Params:
+    given = {"limit": limit, "cursor": cursor}
+    return [(name, str(value)) for name, value in given.items() if value is not None]
 
 
 def query(query: Query) -> Call[models.MemoryPage]:
@@ -304,9 +318,18 @@ def put_documents(documents: Iterable[NewDocument]) -> Call[list[models.PutDocum
     return Call("POST", "/v1/documents", lambda answer: put(answer).documents, body=body.encode(), repeatable=repeatable)
 
 
-def get_document(collection: str, id: str) -> Call[models.Document]:
+def get_document(collection: str, id: str, as_of: Time | None) -> Call[models.Document]:
     """Reads a document."""
-    return Call("GET", f"/v1/documents/{_path(collection)}/{_path(id)}", _model(models.Document))
+    return Call("GET", f"/v1/documents/{_path(collection)}/{_path(id)}", _model(models.Document), params=_then(as_of))
+
+
+def document_history(
+    collection: str, id: str, limit: int | None, cursor: str | None, removed: bool
+) -> Call[models.HistoryPage]:
+    """Reads a page of the versions of a document."""
+    params = _versions(limit, cursor) + ([("removed", "true")] if removed else [])
+    path = f"/v1/documents/{_path(collection)}/{_path(id)}/history"
+    return Call("GET", path, _model(models.HistoryPage), params=params)
 
 
 def query_documents(collection: str, query: Paged) -> Call[models.DocumentPage]:

@@ -115,9 +115,16 @@ class AsyncMemory:
         """Changes the context, the metadata or the status of a memory, as :meth:`Memory.update`."""
         return await self._do(calls.update(id, context, merge_metadata, replace_metadata, status, if_revision))
 
-    async def get(self, id: str) -> models.MemoryRecord | None:
-        """Reads one memory; ``None`` if there is none with this id."""
-        return await self._or_none(calls.get(id))
+    async def get(self, id: str, *, as_of: Time | None = None) -> models.MemoryRecord | None:
+        """Reads one memory, as it was at ``as_of`` if that is given; ``None`` if there is none with this id, or was none then.
+
+        A time before the ledger had a history is :class:`InvalidInput`.
+        """
+        return await self._or_none(calls.get(id, as_of))
+
+    async def history(self, id: str, *, limit: int | None = None, cursor: str | None = None) -> models.HistoryPage:
+        """Reads a page of the versions of a memory, newest first: what each was, when it was committed, and who made it."""
+        return await self._do(calls.history(id, limit, cursor))
 
     async def query(self, **query: Unpack[Query]) -> models.MemoryPage:
         """Reads a page of memories, by spaces and conditions.
@@ -179,9 +186,18 @@ class AsyncMemory:
         """Creates or replaces documents of any collections, all or none, as :meth:`Memory.put_documents`."""
         return await self._do(calls.put_documents(documents))
 
-    async def get_document(self, collection: str, id: str) -> models.Document | None:
-        """Reads one document; ``None`` if there is none with this id."""
-        return await self._or_none(calls.get_document(collection, id))
+    async def get_document(self, collection: str, id: str, *, as_of: Time | None = None) -> models.Document | None:
+        """Reads one document, as :meth:`get` does a memory; a document that was removed is there no more, whatever the time."""
+        return await self._or_none(calls.get_document(collection, id, as_of))
+
+    async def document_history(
+        self, collection: str, id: str, *, limit: int | None = None, cursor: str | None = None, removed: bool = False
+    ) -> models.HistoryPage:
+        """Reads a page of the versions of a document, as :meth:`history` does of a memory.
+
+        With ``removed`` also its removals and what was there before them, for who may use everything.
+        """
+        return await self._do(calls.document_history(collection, id, limit, cursor, removed))
 
     async def query_documents(self, collection: str, **query: Unpack[Paged]) -> models.DocumentPage:
         """Reads a page of documents, as :meth:`query` does of memories."""

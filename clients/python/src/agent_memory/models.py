@@ -93,6 +93,27 @@ class Unreadable(Model):
     reason: str
 
 
+class Version(Model):
+    """What a record was from one commit to the next."""
+
+    revision: int
+    committed_at: int | None = None
+    """Milliseconds since 1970 UTC, by the server's clock; ``None`` where that was not recorded."""
+    actor: str | None = None
+    """Who made it: the name of a token, or of an agent's program."""
+    memory: MemoryRecord | None = None
+    document: Document | None = None
+    """``None``, as ``memory`` is, where the document was removed."""
+
+
+class HistoryPage(Model):
+    """A page of versions, newest first. Only one without ``next`` is the last; a short or empty page may have one."""
+
+    versions: list[Version]
+    next: str | None = None
+    """The ``cursor`` of the next page."""
+
+
 class MemoryPage(Model):
     """A page of memories. Only one without ``next`` is the last; a short or empty page may have one."""
 

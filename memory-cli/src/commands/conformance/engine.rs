@@ -101,6 +101,7 @@ fn sandbox(namespace: &Namespace) -> Sandbox {
         name: namespace.name.clone(),
         clock: Arc::<memory_core::ManualClock>::clone(&namespace.clock),
         deadline: namespace.deadline,
+        history: namespace.history.clone(),
     }
 }
 

@@ -9,6 +9,7 @@ use memory_core::{
 };
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
+use super::history::ThenParams;
 use super::params::{CollectionPath, DocumentPath, PageParams, RemovalParams, SearchParams, SpaceParams};
 use super::wire::{
     CollectionsBody, DocumentBody, DocumentPageBody, NewDocumentBody, PutBody, PutDocumentBody, PutManyBody, PutsBody,
@@ -129,7 +130,7 @@ pub(super) async fn remove(
     let ids = if removal.dry_run {
         selection.preview(&*server.documents, max).await?
     } else {
-        server.documents.remove(&selection, max).await?
+        server.documents.remove(&access.sign(selection), max).await?
     };
     Ok(Json(RemovedBody { ids, dry_run: removal.dry_run }))
 }
@@ -175,24 +176,26 @@ pub(super) async fn put(
     })
 }
 
-/// Shows one document.
+/// Shows one document, as it is or as it was.
 #[utoipa::path(
     get,
     path = "/v1/documents/{collection}/{id}",
     operation_id = "get_document",
     tag = "documents",
-    params(DocumentPath),
+    params(DocumentPath, ThenParams),
     responses((status = 200, body = DocumentBody, headers(("ETag" = String))), Problem)
 )]
 pub(super) async fn get(
     State(server): State<Server>,
     Extension(access): Extension<Access>,
     InPath(DocumentPath { collection, id }): InPath<DocumentPath>,
+    Parameters((then,)): Parameters<(ThenParams,)>,
 ) -> Result<impl IntoResponse, Problem> {
     access.check_collection(&collection)?;
     let document = server.documents.get(&collection, &id).await?;
     let document = document.filter(|document| access.may_read_document(document));
     let document = document.ok_or_else(|| Problem::not_found("document"))?;
+    let document = then.document(&server, &access, document).await?;
     Ok(([entity_tag(document.revision)], Json(DocumentBody::from(document))))
 }
 
@@ -215,7 +218,8 @@ pub(super) async fn remove_one(
     if let Some(writable) = access.write_filter()? {
         query = query.filter(writable);
     }
-    let removed = server.documents.remove(&DocumentSelection::ids_where([id], query)?, 1).await?;
+    let selection = access.sign(DocumentSelection::ids_where([id], query)?);
+    let removed = server.documents.remove(&selection, 1).await?;
     if removed.is_empty() { Err(Problem::not_found("document")) } else { Ok(StatusCode::NO_CONTENT) }
 }
 

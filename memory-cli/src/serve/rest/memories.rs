@@ -6,6 +6,7 @@ use axum::response::IntoResponse;
 use axum::{Extension, Json};
 use memory_core::{Memory, MemoryId, MemoryQuery};
 
+use super::history::ThenParams;
 use super::params::{LedgerParams, PageParams, SearchParams, SpaceParams};
 use super::wire::{
     BatchBody, MemoryBody, MemoryPageBody, NewMemoryBody, PatchBody, Stored, StoredMany, UpdatedBody, next, unreadable,
@@ -93,21 +94,22 @@ pub(super) async fn query(
     }))
 }
 
-/// Shows one memory.
+/// Shows one memory, as it is or as it was.
 #[utoipa::path(
     get,
     path = "/v1/memories/{id}",
     operation_id = "get_memory",
     tag = "memories",
-    params(("id" = String, Path, format = "uuid")),
+    params(("id" = String, Path, format = "uuid"), ThenParams),
     responses((status = 200, body = MemoryBody, headers(("ETag" = String))), Problem)
 )]
 pub(super) async fn get(
     State(server): State<Server>,
     Extension(access): Extension<Access>,
     InPath(id): InPath<MemoryId>,
+    Parameters((then,)): Parameters<(ThenParams,)>,
 ) -> Result<impl IntoResponse, Problem> {
-    let memory = readable(&server, &access, id).await?;
+    let memory = then.memory(&server, readable(&server, &access, id).await?).await?;
     Ok(([entity_tag(memory.revision)], Json(MemoryBody::from(memory))))
 }
 
@@ -132,6 +134,7 @@ pub(super) async fn update(
     Body(body): Body<PatchBody>,
 ) -> Result<impl IntoResponse, Problem> {
     let mut patch = body.into_patch();
+    patch.actor = access.actor();
     let tag = if_match(&headers)?;
     if tag.is_some() && patch.if_revision.is_some() && tag != patch.if_revision {
         return Err(differ("the header If-Match and ifRevision in the body differ"));

@@ -2,6 +2,7 @@
 
 pub(crate) mod changes;
 mod documents;
+pub(crate) mod history;
 pub(crate) mod hits;
 mod memories;
 mod params;
@@ -39,12 +40,14 @@ pub(crate) fn routes(needs_token: bool) -> (Router<Server>, utoipa::openapi::Ope
         .routes(routes!(memories::store, memories::query))
         .routes(routes!(memories::store_many))
         .routes(routes!(memories::get, memories::update))
+        .routes(routes!(history::of_memory))
         .routes(routes!(recall::recall))
         .routes(routes!(spaces::list))
         .routes(routes!(watch::watch))
         .routes(routes!(documents::put_many))
         .routes(routes!(documents::add, documents::query, documents::remove))
         .routes(routes!(documents::put, documents::get, documents::remove_one))
+        .routes(routes!(history::of_document))
         .routes(routes!(documents::collections))
         .routes(routes!(health))
         .routes(routes!(metrics))
@@ -108,9 +111,17 @@ mod tests {
         let (_, api) = routes(true);
         let text = serde_json::to_value(&api).expect("serializable");
         let schemas = text["components"]["schemas"].as_object().expect("schemas");
-        for name in
-            ["Memory", "Document", "Change", "SpaceBody", "MemoryPatch", "NewMemoryBody", "Problem", "StatusName"]
-        {
+        for name in [
+            "Memory",
+            "Document",
+            "Change",
+            "SpaceBody",
+            "MemoryPatch",
+            "NewMemoryBody",
+            "Problem",
+            "StatusName",
+            "Version",
+        ] {
             assert!(schemas.contains_key(name), "{name} is missing in {:?}", schemas.keys());
         }
         assert_eq!(schemas["MemoryPatch"]["additionalProperties"], false);

@@ -156,6 +156,7 @@ async fn update(provider: &dyn MemoryProvider, scope: &Scope, mut given: NamedAr
         (None, None) => {}
     }
     patch.status = status(&mut given)?;
+    patch.actor = scope.actor().cloned();
     let revision = given.integer("ifRevision")?.map(|number| Revision::new(number.try_into().unwrap_or(0)));
     patch.if_revision = revision.transpose().map_err(|error| NamedArguments::about("ifRevision", &error))?;
     // The space of a memory never changes, and a memory never becomes a task, so what is found now holds for the update.

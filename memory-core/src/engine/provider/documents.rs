@@ -171,7 +171,8 @@ impl<E: Engine> ProviderDocuments<E> {
         loop {
             // Asked here, since a clock that panics must not end a thread of the engine.
             let (writes, now) = (Arc::clone(&writes), open.settings.clock.now());
-            let change = Change { writes, now, keeps_history: E::HISTORY };
+            let keeps_history = open.history_since().await?.is_some();
+            let change = Change { writes, now, keeps_history };
             // A race that was lost is run again, until the deadline.
             if let Some(put) = open.run(Access::Write, change, |writer, change| Box::pin(put(writer, change))).await? {
                 return Ok(put);

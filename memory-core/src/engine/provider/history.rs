@@ -10,32 +10,62 @@ use crate::engine::watch::Watch;
 use crate::engine::{Access, Engine};
 use crate::history::Image;
 use crate::page::MAX_PAGE_BYTES;
-use crate::{Actor, Cursor, Error, History, HistoryPage, Record, RecordId, Result, Revision, Timestamp, Version};
+use crate::{
+    Actor, Cursor, Error, ErrorKind, History, HistoryPage, Outcome, Record, RecordId, Result, Revision, Timestamp,
+    TransientKeys, Version,
+};
 
 /// How many entries are read at once.
 const SLICE: usize = 64;
 
 impl<E: Engine> Open<E> {
-    /// What a write tells an engine that keeps a history: when it is.
-    pub(super) fn written_at(&self) -> Option<Timestamp> {
-        E::HISTORY.then(|| self.settings.clock.now())
+    /// Since when the namespace keeps a history; `None` where it keeps none. It is decided when it is opened first, or with the first write
+    /// where it was read-only then, or opened by somebody who may not write.
+    pub(super) async fn history_since(&self) -> Result<Option<Timestamp>> {
+        if !E::HISTORY {
+            return Ok(None);
+        }
+        let decide = || async {
+            let asked = self.settings.history.is_kept;
+            let proposed = asked.unwrap_or(true).then(|| self.settings.clock.now());
+            let keep = |_| self.engine.history_since(proposed);
+            let since = self.retry().repeatable().run(|error| self.engine.is_temporary(error), keep).await;
+            let since = since.map_err(|error| error.with_outcome(Outcome::NotDone))?;
+            match (asked, since) {
+                (Some(true), None) => Err(mismatch("keeps no history, and the program asks for one")),
+                (Some(false), Some(_)) => Err(mismatch("keeps a history, and the program asks for none")),
+                _ => Ok(since),
+            }
+        };
+        self.since.get_or_try_init(decide).await.copied()
     }
+
+    /// When a write is that leaves an entry in the history; `None` where none is kept.
+    pub(super) async fn written_at(&self) -> Result<Option<Timestamp>> {
+        // Asked here, since a clock that panics must not end a thread of the engine.
+        Ok(self.history_since().await?.map(|_| self.settings.clock.now()))
+    }
+}
+
+fn mismatch(reason: &str) -> Error {
+    Error::new(ErrorKind::SchemaMismatch, format!("the namespace {reason}"))
 }
 
 impl<E: Engine> Shared<E> {
     /// The page of a history.
     pub(super) async fn history(&self, history: &History) -> Result<HistoryPage> {
         let open = self.ready().await?;
-        open.since.ok_or_else(no_history)?;
+        open.history_since().await?.ok_or_else(no_history)?;
         let work: Work<E::Session, _, _> = |reader, asked| Box::pin(page(reader, asked));
         // Of two replicas one may lag behind the other, between the record and its entries.
-        self.look(&open, Access::ReadLatest, history, false, true, work).await
+        let asked = (history.clone(), open.settings.history.transient.clone());
+        self.look(&open, Access::ReadLatest, &asked, false, true, work).await
     }
 
     /// A record as it was.
     pub(super) async fn as_of(&self, id: &RecordId, time: Timestamp) -> Result<Option<Record>> {
         let open = self.ready().await?;
-        let since = open.since.ok_or_else(no_history)?;
+        let since = open.history_since().await?.ok_or_else(no_history)?;
         if time < since {
             let message = format!("the history of this ledger begins at {since} ms");
             return Err(Error::invalid(message));
@@ -44,7 +74,8 @@ impl<E: Engine> Shared<E> {
             return Err(Error::invalid("this time is in the future"));
         }
         let work: Work<E::Session, _, _> = |reader, asked| Box::pin(as_of(reader, asked));
-        self.look(&open, Access::ReadLatest, &(id.clone(), time), false, true, work).await
+        let asked = (id.clone(), time, open.settings.history.transient.clone());
+        self.look(&open, Access::ReadLatest, &asked, false, true, work).await
     }
 }
 
@@ -95,6 +126,7 @@ type Visit<'v> = dyn FnMut(&Base, &Seen<'_>) -> Result<bool> + Send + 'v;
 struct Base {
     id: RecordId,
     now: Option<Record>,
+    transient: TransientKeys,
 }
 
 impl Base {
@@ -102,14 +134,18 @@ impl Base {
     fn record(&self, image: &Image<Vec<u8>>) -> Result<Record> {
         match (&self.id, &self.now) {
             (RecordId::Document { collection, id }, _) => image.to_document(collection, id).map(Record::Document),
-            (RecordId::Memory(_), Some(Record::Memory(memory))) => image.to_memory(memory).map(Record::Memory),
+            (RecordId::Memory(_), Some(Record::Memory(memory))) => {
+                let mut version = image.to_memory(memory)?;
+                version.metadata = self.transient.strip(&version.metadata)?;
+                Ok(Record::Memory(version))
+            }
             (RecordId::Memory(_), _) => Err(Error::corrupt("a memory is gone")),
         }
     }
 }
 
-async fn page<R: Reader>(reader: &mut R, asked: &Asked<History>) -> Result<HistoryPage> {
-    let Asked { query: history, key, watch, .. } = asked;
+async fn page<R: Reader>(reader: &mut R, asked: &Asked<(History, TransientKeys)>) -> Result<HistoryPage> {
+    let Asked { query: (history, transient), key, watch, .. } = asked;
     let (fingerprint, mut page) = (history.fingerprint(), HistoryPage::default());
     let behind = history.page_cursor().map(|cursor| {
         let position = key.open_bytes(cursor, &fingerprint).and_then(|bytes| Position::parse(&bytes));
@@ -144,13 +180,16 @@ async fn page<R: Reader>(reader: &mut R, asked: &Asked<History>) -> Result<Histo
         page.versions.push(Version { revision, committed_at, actor, record });
         Ok(true)
     };
-    go_back(reader, history.record(), history.has_removed(), watch, &mut visit).await?;
+    go_back(reader, history.record(), transient, history.has_removed(), watch, &mut visit).await?;
     Ok(page)
 }
 
 /// The newest version that was committed by then. One whose time was not recorded was there before the history began.
-async fn as_of<R: Reader>(reader: &mut R, asked: &Asked<(RecordId, Timestamp)>) -> Result<Option<Record>> {
-    let ((id, time), mut found) = (&asked.query, None);
+async fn as_of<R: Reader>(
+    reader: &mut R,
+    asked: &Asked<(RecordId, Timestamp, TransientKeys)>,
+) -> Result<Option<Record>> {
+    let ((id, time, transient), mut found) = (&asked.query, None);
     let mut visit = |base: &Base, seen: &Seen<'_>| {
         if seen.committed_at.is_some_and(|at| at > *time) {
             return Ok(true);
@@ -160,7 +199,7 @@ async fn as_of<R: Reader>(reader: &mut R, asked: &Asked<(RecordId, Timestamp)>) 
         }
         Ok(false)
     };
-    go_back(reader, id, false, &asked.watch, &mut visit).await?;
+    go_back(reader, id, transient, false, &asked.watch, &mut visit).await?;
     Ok(found)
 }
 
@@ -168,6 +207,7 @@ async fn as_of<R: Reader>(reader: &mut R, asked: &Asked<(RecordId, Timestamp)>) 
 async fn go_back<R: Reader>(
     reader: &mut R,
     id: &RecordId,
+    transient: &TransientKeys,
     with_removed: bool,
     watch: &Arc<Watch>,
     visit: &mut Visit<'_>,
@@ -177,14 +217,18 @@ async fn go_back<R: Reader>(
         Record::Memory(memory) => Image::of(&memory.into()),
         Record::Document(document) => Image::of(&document.into()),
     });
-    let base = Base { id: id.clone(), now };
+    let base = Base { id: id.clone(), now, transient: transient.clone() };
     let mut place = u64::MAX;
     while !rows.is_empty() {
         for HistoryRow { place: of_row, entry } in rows {
             if !watch.goes_on() {
                 watch.check()?;
             }
-            let is_own = image.as_ref().is_some_and(|image| image.revision == entry.revision.get());
+            let is_own = image.as_ref().is_some_and(|image| match id {
+                // Later updates changed transient keys alone.
+                RecordId::Memory(_) => image.revision >= entry.revision.get(),
+                RecordId::Document { .. } => image.revision == entry.revision.get(),
+            });
             if let Some(without_entry) = image.as_ref().filter(|_| !is_own || entry.is_removal) {
                 // Nothing is known of what was before it.
                 let position = Position { place, is_before: true };

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use tokio::runtime::Handle;
-use tokio::sync::oneshot;
+use tokio::sync::{OnceCell, oneshot};
 use tokio::task::{JoinError, spawn_blocking};
 use tracing::{Instrument, Span};
 
@@ -41,8 +41,8 @@ use crate::provider::check_batch;
 use crate::{
     Backfill, Blocks, Changes, Collection, DocumentPage, DocumentQuery, DocumentStore, Error, ErrorKind, Health,
     History, HistoryPage, Memory, MemoryId, MemoryPage, MemoryPatch, MemoryProvider, MemoryQuery, MemoryRecall,
-    NewMemory, Outcome, Recalled, Record, RecordId, RestoreReport, Result, SpaceLevel, SpaceQuery, Timestamp, Updated,
-    Watch,
+    NewMemory, Outcome, Recalled, Record, RecordId, RestoreReport, Result, SpaceLevel, SpaceQuery, Timestamp,
+    TransientKeys, Updated, Watch,
 };
 use documents::ProviderDocuments;
 use restore::Present;
@@ -88,8 +88,8 @@ struct Open<E: Engine> {
     /// Seals the cursors of the namespace.
     key: CursorKey,
     batch: Batch,
-    /// Since when there is a history; `None` where the engine keeps none.
-    since: Option<Timestamp>,
+    /// Since when the namespace keeps a history, if it does; empty until that is decided.
+    since: OnceCell<Option<Timestamp>>,
     /// What has to wait for the backfills that are pending, as far as is known; everything, before that was asked.
     blocked: Mutex<Vec<Blocks>>,
     /// Since when documents can't be looked for by place, if that was found.
@@ -137,17 +137,9 @@ impl<E: Engine> MemoryProvider for Provider<E> {
             let proposed = CursorKey::generate()?.to_text();
             let (engine, settings) = (E::open(&self.shared.config).await?, self.shared.settings.clone());
             let retry = Retry::until(after(settings.patience.min(settings.deadline))).repeatable();
-            let now = settings.clock.now();
-            let kept = async {
-                let kept = retry.run(|error| engine.is_temporary(error), |_| engine.secret(&proposed)).await?;
-                let since = match E::HISTORY {
-                    true => Some(retry.run(|error| engine.is_temporary(error), |_| engine.history_since(now)).await?),
-                    false => None,
-                };
-                Ok((CursorKey::parse(&kept)?, since))
-            };
-            let (key, since) = match kept.await {
-                Ok(kept) => kept,
+            let kept = retry.run(|error| engine.is_temporary(error), |_| engine.secret(&proposed)).await;
+            let key = match kept.and_then(|kept| CursorKey::parse(&kept)) {
+                Ok(key) => key,
                 Err(error) => {
                     // The first error tells more.
                     let _ = engine.close().await;
@@ -156,7 +148,15 @@ impl<E: Engine> MemoryProvider for Provider<E> {
             };
             let (most, most_bytes) = E::BATCH.unwrap_or_default();
             let (batch, blocked) = (Batch::new(most, most_bytes), Mutex::new(vec![Blocks::Everything]));
-            let open = Open { engine, settings, key, since, batch, blocked, no_places: Mutex::default() };
+            let (since, no_places) = (OnceCell::new(), Mutex::default());
+            let open = Open { engine, settings, key, since, batch, blocked, no_places };
+            // Who may only read decides nothing, and reads what there is.
+            if let Err(error) = open.history_since().await
+                && error.kind() == ErrorKind::SchemaMismatch
+            {
+                let _ = open.engine.close().await;
+                return Err(error);
+            }
             self.shared.set_open(Some(Arc::new(open)));
             Ok(())
         };
@@ -237,7 +237,11 @@ impl<E: Engine> MemoryProvider for Provider<E> {
                 // Asked here, since a clock that panics must not end a thread of the engine.
                 let (patch, now) = (Arc::clone(&patch), open.settings.clock.now());
                 let is_empty = patch.is_empty();
-                let change = Change { id, patch, now, keeps_history: E::HISTORY };
+                let transient = match is_empty || open.history_since().await?.is_none() {
+                    true => None,
+                    false => Some(open.settings.history.transient.clone()),
+                };
+                let change = Change { id, patch, now, transient };
                 let updated = match is_empty {
                     true => {
                         open.run(Access::ReadLatest, change, |reader, change| Box::pin(told(reader, change))).await?
@@ -617,7 +621,8 @@ struct Change {
     id: MemoryId,
     patch: Arc<MemoryPatch>,
     now: Timestamp,
-    keeps_history: bool,
+    /// What alone may change without a version; `None` where no history is kept.
+    transient: Option<TransientKeys>,
 }
 
 async fn get(reader: &mut impl Reader, id: MemoryId) -> Result<Option<Memory>> {
@@ -638,7 +643,19 @@ async fn update(writer: &mut impl Writer, change: &Change) -> Result<Option<Upda
     let Some(patched) = change.patch.apply(&found.record, change.now)? else {
         return Ok(Some(Updated::from(&found.record)));
     };
-    let actor = || change.patch.actor.clone();
-    let entry = change.keeps_history.then(|| VersionEntry::of_update(&found.record, &patched, change.now, actor()));
+    let entry = match &change.transient {
+        Some(transient) if makes_version(&found.record, &patched, transient)? => {
+            Some(VersionEntry::of_update(&found.record, &patched, change.now, change.patch.actor.clone()))
+        }
+        _ => None,
+    };
     Ok(writer.replace(&found, &patched, entry.as_ref()).await?.then(|| Updated::from(&patched)))
+}
+
+/// Whether an update is more than a change of transient keys: also one with values that are there already is a version (W7).
+fn makes_version(before: &Memory, after: &Memory, transient: &TransientKeys) -> Result<bool> {
+    Ok(before.status != after.status
+        || before.context != after.context
+        || before.metadata == after.metadata
+        || transient.strip(&before.metadata)? != transient.strip(&after.metadata)?)
 }

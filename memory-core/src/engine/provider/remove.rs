@@ -35,8 +35,7 @@ impl<E: Engine> Open<E> {
             return Ok(Vec::new());
         }
         let has_places = selection.candidate_ids().is_none() && self.has_document_places().await;
-        // Asked here, since a clock that panics must not end a thread of the engine.
-        let end = E::HISTORY.then(|| End { at: self.settings.clock.now(), actor: selection.actor().cloned() });
+        let end = self.written_at().await?.map(|at| End { at, actor: selection.actor().cloned() });
         let search = |ids| {
             let (selection, watch, end) = (Arc::clone(selection), watching.watch(), end.clone());
             Search { selection, ids, max, watch, has_places, end }

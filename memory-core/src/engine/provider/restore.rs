@@ -39,7 +39,7 @@ impl<E: Engine> Open<E> {
         let mut report = RestoreReport::default();
         for (start, some) in slices::<E, _>(&memories, Memory::size) {
             let until = self.until();
-            let argument = Arc::new(Given { records: some.to_vec(), present, at: self.written_at() });
+            let argument = Arc::new(Given { records: some.to_vec(), present, at: self.written_at().await? });
             let attempt = |_| {
                 self.engine.run(Access::Write, until, Arc::clone(&argument), |writer, given| {
                     Box::pin(restore_memories(writer, given))
@@ -55,7 +55,7 @@ impl<E: Engine> Open<E> {
         let mut report = RestoreReport::default();
         for (start, some) in slices::<E, _>(&documents, Document::size) {
             let until = self.until();
-            let argument = Arc::new(Given { records: some.to_vec(), present, at: self.written_at() });
+            let argument = Arc::new(Given { records: some.to_vec(), present, at: self.written_at().await? });
             let attempt = |_| {
                 self.engine.run(Access::Write, until, Arc::clone(&argument), |writer, given| {
                     Box::pin(restore_documents(writer, given))

@@ -22,10 +22,10 @@ impl<E: Engine> Open<E> {
 
     /// Stores all or none, and gives the ids in their order.
     pub(super) async fn store_all(&self, memories: Vec<Arc<Memory>>, earlier: Outcome) -> Result<Vec<MemoryId>> {
-        let until = self.until();
+        let (until, at) = (self.until(), self.written_at().await?);
         let attempt = |attempt| {
             let is_repeated = attempt > 0 || earlier == Outcome::Unknown;
-            let given = Arc::new(Given { memories: memories.clone(), is_repeated, at: self.written_at() });
+            let given = Arc::new(Given { memories: memories.clone(), is_repeated, at });
             self.engine.run(Access::Write, until, given, |writer, given| Box::pin(append_all(writer, given)))
         };
         // Under its own id a memory is stored once, however often that is tried (W11).
@@ -45,7 +45,7 @@ impl<E: Engine> BatchStore for Open<E> {
     }
 
     async fn store_each(&self, memories: Vec<Arc<Memory>>) -> Result<Vec<Result<MemoryId, Outcome>>> {
-        let given = Arc::new(Given { memories, is_repeated: false, at: self.written_at() });
+        let given = Arc::new(Given { memories, is_repeated: false, at: self.written_at().await? });
         self.engine.run(Access::Write, self.until(), given, |writer, given| Box::pin(append_each(writer, given))).await
     }
 }
