@@ -29,7 +29,7 @@ chapter!("model":
     random_sequences [
         "V7", "L1", "W1", "W2", "W3", "W4", "W5", "W6", "W7", "W8", "W12", "Q1", "Q2", "Q3", "Q4", "Q5", "Q6", "Q7", "S1",
         "S2", "S3", "S4", "S5", "S8", "S9", "S10", "F1", "F2", "F3", "F4", "F5", "D1", "D3", "D4", "D5", "T2", "T3", "C1", "C2",
-        "C3", "C4", "C5", "H1", "H2", "H3", "H4", "H5"
+        "C3", "C4", "C5", "H1", "H2", "H3", "H4", "H5", "H8"
     ],
 );
 
@@ -80,8 +80,8 @@ fn play_one(runtime: &Handle, harness: &Arc<dyn Harness>, seed: u64, calls: &Ato
     })
 }
 
-fn report(seed: u64, failure: &str, Sequence { handles, calls }: &Sequence) -> String {
-    let mut report = format!("{failure}\nafter these calls on {handles} handles:\n");
+fn report(seed: u64, failure: &str, Sequence { handles, transient, calls }: &Sequence) -> String {
+    let mut report = format!("{failure}\nafter these calls on {handles} handles, with {transient:?} transient:\n");
     for (number, call) in calls.iter().enumerate() {
         // Writing to a string can't fail.
         let _ = writeln!(report, "{number:4}: on handle {}: {:?}", call.handle % handles, call.op);

@@ -7,8 +7,9 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use memory_core::{
     BOUNDARIES, ChangeKind, Clock as _, Count, Cursor, Document, DocumentId, DocumentQuery, DocumentSelection,
-    DocumentStore, Error, ErrorKind, Expect, History, HistoryPage, Memory, MemoryId, MemoryProvider, Outcome, Record,
-    RecordId, Result, Revision, SpaceLevel, SpaceQueryBuilder, Status, Timestamp, Version, WatchFrom,
+    DocumentStore, Error, ErrorKind, Expect, History, HistoryPage, HistorySettings, Memory, MemoryId, MemoryProvider,
+    Outcome, Record, RecordId, Result, Revision, SpaceLevel, SpaceQueryBuilder, Status, Timestamp, TransientKeys,
+    Version, WatchFrom,
 };
 
 use super::naive::{Answer, Naive, Was, json};
@@ -46,12 +47,19 @@ pub(crate) async fn play(harness: &Arc<dyn Harness>, settings: Settings, sequenc
 }
 
 async fn play_on(stage: Stage, sequence: Sequence) -> Step {
+    let stage = match sequence.transient {
+        [] => stage,
+        paths => {
+            let transient = TransientKeys::new(paths.iter().map(|path| path.split('.'))).expect("keys");
+            stage.with_history(HistorySettings { transient, ..HistorySettings::default() })
+        }
+    };
     let (mut handles, since) = (Vec::new(), stage.namespace().clock.now().as_millis());
     for _ in 0..sequence.handles {
         handles.push(opened(&stage).await?);
     }
     let document_ids = DOCUMENT_IDS.iter().map(|id| document_id(id)).collect();
-    let (model, watches) = (Naive::default(), Vec::new());
+    let (model, watches) = (Naive::with_transient(sequence.transient), Vec::new());
     let mut sides = Sides { stage, handles, model, document_ids, watches, since };
     for (number, call) in sequence.calls.iter().enumerate() {
         sides.step(call).await.map_err(|difference| format!("call {number}: {difference}"))?;

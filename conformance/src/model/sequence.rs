@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use proptest::prelude::{Strategy, prop_oneof};
+use proptest::sample::select;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::{Config, Reason, RngSeed, TestRunner};
 
@@ -11,11 +12,16 @@ use super::op::{Call, call};
 /// How long a failure is made smaller before it is told as it is.
 const SHRINK_TIME: Duration = Duration::from_secs(60);
 
+/// What is transient in a namespace (H8): in most of them nothing.
+const TRANSIENT: &[&[&str]] = &[&[], &[], &["n", "o.p"]];
+
 /// What is played in one namespace.
 #[derive(Debug, Clone)]
 pub(crate) struct Sequence {
     /// How many handles are open at a time.
     pub(crate) handles: usize,
+    /// The members of metadata that no version has, each by its path.
+    pub(crate) transient: &'static [&'static str],
     pub(crate) calls: Vec<Call>,
 }
 
@@ -34,11 +40,11 @@ impl Shrinkable {
         let config = Config { rng_seed: RngSeed::Fixed(seed), failure_persistence: None, ..Config::default() };
         let mut runner = TestRunner::new(config);
         let length = prop_oneof![24 => 1..40_usize, 1 => 100..=500_usize];
-        let (handles, length) = (1..=3_usize, length).new_tree(&mut runner)?.current();
+        let (handles, length, transient) = (1..=3_usize, length, select(TRANSIENT)).new_tree(&mut runner)?.current();
         let call = call();
         let trees = (0..length).map(|_| call.new_tree(&mut runner)).collect::<Result<Vec<CallTree>, _>>()?;
         let calls = trees.iter().map(ValueTree::current).collect();
-        Ok(Self { sequence: Sequence { handles, calls }, trees })
+        Ok(Self { sequence: Sequence { handles, transient, calls }, trees })
     }
 
     pub(crate) fn sequence(&self) -> &Sequence {

@@ -34,6 +34,8 @@ pub(crate) struct Naive {
     places: BTreeSet<(Collection, DocumentId, String)>,
     /// The versions of each record, the oldest first, also of removed ones.
     history: BTreeMap<RecordId, Vec<Was>>,
+    /// Members of metadata that no version has, each by its path.
+    transient: &'static [&'static str],
 }
 
 /// A version of a record.
@@ -47,6 +49,11 @@ pub(crate) struct Was {
 }
 
 impl Naive {
+    /// One whose versions have nothing of the members at these paths (H8).
+    pub(crate) fn with_transient(transient: &'static [&'static str]) -> Self {
+        Self { transient, ..Self::default() }
+    }
+
     pub(crate) fn memories(&self) -> &[Memory] {
         &self.memories
     }
@@ -101,6 +108,7 @@ impl Naive {
         if patch.if_revision.is_some_and(|wanted| wanted != memory.revision) {
             return Err(ErrorKind::Conflict);
         }
+        let before = memory.clone();
         let names_nothing =
             patch.context == ContextPatch::Keep && patch.metadata == MetadataPatch::Keep && patch.status.is_none();
         if !names_nothing {
@@ -125,7 +133,15 @@ impl Naive {
         }
         let memory = memory.clone();
         let updated = Updated { revision: memory.revision, updated_at: memory.updated_at };
-        if !names_nothing {
+        let is_passing = before.metadata != memory.metadata
+            && (before.status, &before.context) == (memory.status, &memory.context)
+            && self.lasting(&before.metadata) == self.lasting(&memory.metadata);
+        if is_passing {
+            let (revision, json) = (memory.revision.get(), self.version(&Record::Memory(memory)));
+            let newest = self.history.get_mut(&RecordId::Memory(id)).and_then(|versions| versions.last_mut());
+            let newest = newest.expect("each memory has a version");
+            (newest.revision, newest.json) = (revision, Some(json));
+        } else if !names_nothing {
             self.keep(&Record::Memory(memory), now, patch.actor.as_ref());
         }
         Ok(updated)
@@ -389,15 +405,36 @@ impl Naive {
 
     /// Remembers what a record is from now on.
     fn keep(&mut self, record: &Record, now: Timestamp, actor: Option<&Actor>) {
-        let (id, revision, json) = match record {
-            Record::Memory(memory) => (RecordId::Memory(memory.id), memory.revision.get(), json(memory)),
+        let (id, revision) = match record {
+            Record::Memory(memory) => (RecordId::Memory(memory.id), memory.revision),
             Record::Document(document) => {
                 let (collection, id) = (document.collection.clone(), document.id.clone());
-                (RecordId::Document { collection, id }, document.revision.get(), json(document))
+                (RecordId::Document { collection, id }, document.revision)
             }
         };
-        let actor = actor.map(|actor| actor.as_str().to_owned());
-        self.history.entry(id).or_default().push(Was { revision, at: now.as_millis(), actor, json: Some(json) });
+        let (actor, json) = (actor.map(|actor| actor.as_str().to_owned()), Some(self.version(record)));
+        let was = Was { revision: revision.get(), at: now.as_millis(), actor, json };
+        self.history.entry(id).or_default().push(was);
+    }
+
+    /// What a version shows of a record, as JSON.
+    fn version(&self, record: &Record) -> String {
+        match record {
+            Record::Memory(memory) => json(&Memory { metadata: self.lasting(&memory.metadata), ..memory.clone() }),
+            Record::Document(document) => json(document),
+        }
+    }
+
+    /// Metadata without what is transient.
+    fn lasting(&self, metadata: &Metadata) -> Metadata {
+        if self.transient.is_empty() {
+            return metadata.clone();
+        }
+        let mut lasting = value(metadata);
+        for path in self.transient {
+            take_out(&mut lasting, &path.split('.').collect::<Vec<_>>());
+        }
+        Metadata::parse(&lasting.to_string()).expect("small metadata")
     }
 
     fn found_documents(&self, collection: &Collection, ask: &Ask) -> Answer<Vec<&Document>> {
@@ -466,6 +503,20 @@ fn merge(target: Value, patch: Value) -> Value {
         }
     }
     Value::Object(target)
+}
+
+/// Takes out the member at a path, and each object that held nothing else.
+fn take_out(value: &mut Value, path: &[&str]) {
+    let (Value::Object(object), [name, rest @ ..]) = (value, path) else { return };
+    let Some(member) = object.get_mut(*name) else { return };
+    if rest.is_empty() {
+        object.remove(*name);
+    } else if member.as_object().is_some_and(|inner| !inner.is_empty()) {
+        take_out(member, rest);
+        if member.as_object().is_some_and(Map::is_empty) {
+            object.remove(*name);
+        }
+    }
 }
 
 fn value(record: &impl Serialize) -> Value {
