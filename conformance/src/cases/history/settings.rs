@@ -97,7 +97,7 @@ async fn no_version_has_transient_members(stage: Stage) -> CaseResult {
         assert!(newest.metadata.as_str().contains("leaseUntil"), "what is now has them");
         expected.push(without_lease(newest));
         for until in 0..number {
-            let newest = updated(&*provider, id, lease(until.try_into()?)).await?;
+            let newest = updated(&*provider, id, lease((10 * number + until).try_into()?)).await?;
             *expected.last_mut().expect("a version") = without_lease(newest);
         }
     }
