@@ -38,7 +38,7 @@ fn the_contract_numbers_its_rules_without_gaps() {
         ("C", 7),
         ("D", 7),
         ("F", 5),
-        ("H", 8),
+        ("H", 9),
         ("L", 9),
         ("P", 8),
         ("Q", 9),

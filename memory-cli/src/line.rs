@@ -1,10 +1,10 @@
-//! The format of import and export: one memory or one document a line, in the JSON of the core.
+//! The format of import and export: one memory, document or version a line, in the JSON of the core.
 
 use std::io::{self, Write};
 
 use memory_core::{
-    Collection, Content, Context, Document, DocumentId, IdempotencyKey, Memory, MemoryId, Metadata, NewMemory,
-    Revision, SpaceId, Status, Timestamp, Trigger,
+    self as core, Actor, Collection, Content, Context, Document, DocumentId, IdempotencyKey, Memory, MemoryId,
+    Metadata, NewMemory, Revision, SpaceId, Status, Timestamp, Trigger, Version,
 };
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
@@ -19,6 +19,8 @@ pub(crate) enum Record {
     Memory(Memory),
     /// A document, under the id that its content makes if it had none.
     Document(Document),
+    /// A version of a memory or document. Those of one record stand one behind the other, the oldest first.
+    Version(Version),
 }
 
 impl Record {
@@ -33,6 +35,7 @@ impl Record {
             Self::New(memory) => of_memory(&memory.trigger, &memory.context, &memory.metadata),
             Self::Memory(memory) => of_memory(&memory.trigger, &memory.context, &memory.metadata),
             Self::Document(document) => document.content.as_str().len() + document.metadata.as_str().len(),
+            Self::Version(version) => version.record.as_ref().map_or(0, core::Record::size),
         }
     }
 }
@@ -58,7 +61,8 @@ pub(crate) fn parse(line: &[u8]) -> Result<Record, String> {
     match optional(fields.kind, "kind", string)?.as_deref() {
         None | Some("memory") => fields.into_memory(),
         Some("document") => fields.into_document(),
-        Some(_) => Err("kind is memory or document".into()),
+        Some("version") => fields.into_version(),
+        Some(_) => Err("kind is memory, document or version".into()),
     }
 }
 
@@ -75,7 +79,19 @@ pub(crate) fn write_document(out: &mut impl Write, document: &Document) -> io::R
     writeln!(out, "{{\"kind\":\"document\",{}", object.strip_prefix('{').unwrap_or(&object))
 }
 
-/// The fields of both kinds, not looked into yet. `null` is a value of all but `updatedAt` and `idempotencyKey`.
+/// Writes a version as a line.
+pub(crate) fn write_version(out: &mut impl Write, version: &Version) -> io::Result<()> {
+    let committed_at = serde_json::to_string(&version.committed_at)?;
+    let actor = serde_json::to_string(&version.actor.as_ref().map(Actor::as_str))?;
+    let (kind, record) = match &version.record {
+        Some(core::Record::Memory(memory)) => ("memory", serde_json::to_string(memory)?),
+        Some(core::Record::Document(document)) => ("document", serde_json::to_string(document)?),
+        None => return Err(io::Error::other("a removal has no line")),
+    };
+    writeln!(out, r#"{{"kind":"version","committedAt":{committed_at},"actor":{actor},"{kind}":{record}}}"#)
+}
+
+/// The fields of all kinds, not looked into yet. `null` is a value of all but `updatedAt`, `idempotencyKey`, `committedAt` and `actor`.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 #[derive(Default)]
@@ -106,10 +122,53 @@ struct Fields<'a> {
     collection: Option<&'a RawValue>,
     #[serde(borrow, deserialize_with = "present")]
     content: Option<&'a RawValue>,
+    #[serde(borrow)]
+    committed_at: Option<&'a RawValue>,
+    #[serde(borrow)]
+    actor: Option<&'a RawValue>,
+    #[serde(borrow, deserialize_with = "present")]
+    memory: Option<&'a RawValue>,
+    #[serde(borrow, deserialize_with = "present")]
+    document: Option<&'a RawValue>,
 }
 
-impl Fields<'_> {
+impl<'a> Fields<'a> {
+    fn of(raw: &'a RawValue) -> Result<Self, String> {
+        serde_json::from_str(raw.get()).map_err(|error| reason(&error))
+    }
+
+    /// Refuses what only a version has.
+    fn is_no_version(&self) -> Result<(), String> {
+        let of_versions = [self.committed_at, self.actor, self.memory, self.document];
+        match of_versions.iter().any(Option::is_some) {
+            true => {
+                Err("committedAt, actor, memory and document belong to a version, which says \"kind\":\"version\""
+                    .into())
+            }
+            false => Ok(()),
+        }
+    }
+
+    fn into_version(self) -> Result<Record, String> {
+        let committed_at = optional(self.committed_at, "committedAt", timestamp)?;
+        let actor = optional(self.actor, "actor", |raw| checked(Actor::parse(string(raw)?)))?;
+        let Fields { memory, document, .. } = self;
+        let record = match (memory, document) {
+            (Some(memory), None) => match Fields::of(memory)?.into_memory()? {
+                Record::Memory(memory) => core::Record::Memory(memory),
+                _ => return Err("memory: id is missing".into()),
+            },
+            (None, Some(document)) => match Fields::of(document)?.into_document()? {
+                Record::Document(document) => core::Record::Document(document),
+                _ => return Err("document: is none".into()),
+            },
+            _ => return Err("a version has a memory or a document".into()),
+        };
+        Ok(Record::Version(Version::new(record, committed_at, actor)))
+    }
+
     fn into_memory(self) -> Result<Record, String> {
+        self.is_no_version()?;
         if self.collection.is_some() || self.content.is_some() {
             return Err("a memory has neither collection nor content; a document says \"kind\":\"document\"".into());
         }
@@ -147,6 +206,7 @@ impl Fields<'_> {
     }
 
     fn into_document(self) -> Result<Record, String> {
+        self.is_no_version()?;
         if self.trigger.is_some() || self.context.is_some() || self.status.is_some() || self.idempotency_key.is_some() {
             return Err("a document has no trigger, context, status or idempotencyKey".into());
         }
@@ -269,12 +329,15 @@ mod tests {
         let lines = [
             r#"{"id":"0190a0b0-0000-7000-8000-000000000001","spaceId":"a","trigger":{"n":1.50,"e":"\u00e9"},"context":null,"createdAt":-1,"metadata":{},"status":"pending","revision":1}"#,
             r#"{"kind":"document","id":"x","collection":"notes","spaceId":"a","content":"b\n","metadata":{"a":1.0},"createdAt":0,"updatedAt":5,"revision":3}"#,
+            r#"{"kind":"version","committedAt":null,"actor":null,"memory":{"id":"0190a0b0-0000-7000-8000-000000000001","spaceId":"a","trigger":{"n":1.50},"createdAt":-1,"metadata":{},"status":"pending","revision":1}}"#,
+            r#"{"kind":"version","committedAt":5,"actor":"run \"7\"","document":{"id":"x","collection":"notes","spaceId":"a","content":"b","metadata":{"a":1.0},"createdAt":0,"updatedAt":5,"revision":3}}"#,
         ];
         for line in lines {
             let mut out = Vec::new();
             match parse(line.as_bytes()).expect("valid") {
                 Record::Memory(memory) => write_memory(&mut out, &memory),
                 Record::Document(document) => write_document(&mut out, &document),
+                Record::Version(version) => write_version(&mut out, &version),
                 Record::New(_) => panic!("it has an id"),
             }
             .expect("memory can be written");
@@ -296,7 +359,13 @@ mod tests {
             ),
             (r#"{"spaceId":"a","trigger":1,"createdAt":1,"tags":"secret"}"#, "unknown field `tags`"),
             (r#"{"spaceId":"a","spaceId":"secret"}"#, "duplicate field `spaceId`"),
-            (r#"{"kind":"secret"}"#, "kind is memory or document"),
+            (r#"{"kind":"secret"}"#, "kind is memory, document or version"),
+            (r#"{"kind":"version","actor":"secret"}"#, "a version has a memory or a document"),
+            (r#"{"kind":"version","memory":{"spaceId":"a","trigger":1,"createdAt":1}}"#, "memory: id is missing"),
+            (
+                r#"{"spaceId":"a","trigger":1,"createdAt":1,"actor":"secret"}"#,
+                "committedAt, actor, memory and document belong to a version, which says \"kind\":\"version\"",
+            ),
             (
                 r#"{"kind":"document","trigger":"secret"}"#,
                 "a document has no trigger, context, status or idempotencyKey",

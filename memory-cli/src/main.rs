@@ -28,6 +28,7 @@ mod serve;
 mod signal;
 mod telemetry;
 mod usage;
+mod versions;
 
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {

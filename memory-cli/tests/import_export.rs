@@ -115,6 +115,55 @@ fn what_was_exported_comes_back_byte_for_byte() {
     assert_eq!(second.ok(&["export"]), first, "contents that had no id are known again");
 }
 
+/// Each record with its versions: also of those that an import takes in several batches.
+#[test]
+fn an_export_with_the_history_restores_it() {
+    let (cli, second) = (Cli::new(), Cli::new());
+    let id = cli.ok(&["store", "--space", "s", "--trigger", "1"]);
+    let id = id.trim();
+    for number in 0..3 {
+        cli.ok(&["update", id, "--context", &format!("[{number}]"), "--status", "running"]);
+    }
+    cli.ok(&["document", "put", "--collection", "notes", "--id", "n", "--space", "s", "--content", "one"]);
+    cli.ok(&["document", "put", "--collection", "notes", "--id", "n", "--space", "s", "--content", "two"]);
+    let plain = cli.ok(&["export"]);
+    cli.ok(&["export", "--history", "-o", "whole.jsonl"]);
+    let whole = std::fs::read_to_string(cli.path("whole.jsonl")).expect("the export");
+    assert_eq!(whole.lines().count(), 6, "{whole}");
+    let whole = cli.path("whole.jsonl").display().to_string();
+    assert_eq!(second.ok(&["import", &whole]), "imported 6 lines: 6 new, 0 there already, 0 in conflict\n");
+    assert_eq!(second.ok(&["import", &whole]), "imported 6 lines: 0 new, 6 there already, 0 in conflict\n");
+    assert_eq!(second.ok(&["export"]), plain);
+    for of in
+        [["history", id, "--json"].as_slice(), &["document", "history", "--collection", "notes", "--id", "n", "--json"]]
+    {
+        assert_eq!(second.ok(of), cli.ok(of));
+    }
+    second.ok(&["update", id, "--status", "failed"]);
+    let refused = second.run(&["import", &whole]);
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(stderr(&refused).contains(&format!("line 1: a version of the memory {id}")), "{}", stderr(&refused));
+}
+
+#[test]
+fn an_export_with_a_long_history_is_imported_in_batches() {
+    let (cli, second) = (Cli::new(), Cli::new());
+    let memory = |revision: u32| {
+        let (updated, id) = (if revision == 1 { String::new() } else { format!(r#","updatedAt":{revision}"#) }, 7);
+        format!(
+            r#"{{"kind":"version","committedAt":{revision},"actor":null,"memory":{{"id":"0190a0b0-0000-7000-8000-00000000000{id}","spaceId":"a","trigger":1,"createdAt":0{updated},"metadata":{{"n":{revision}}},"status":"pending","revision":{revision}}}}}"#
+        )
+    };
+    let lines: Vec<_> = (1..=2_500).map(memory).collect();
+    let imported = cli.fed(&["import", "-"], &lines.join("\n"));
+    assert!(imported.status.success(), "{}", stderr(&imported));
+    let whole = cli.ok(&["export", "--history"]);
+    assert_eq!(whole.trim_end(), lines.join("\n"));
+    let to = format!("sqlite://{}", second.path("memory.db").display());
+    assert!(cli.ok(&["copy", "--history", "--to", &to]).contains("1 new, 0 in conflict"));
+    assert_eq!(second.ok(&["export", "--history"]), whole);
+}
+
 #[test]
 fn an_export_can_be_narrowed() {
     let cli = Cli::new();

@@ -11,7 +11,7 @@ use crate::{
     Backfill, Changes, Collection, Document, DocumentId, DocumentPage, DocumentQuery, DocumentRecall,
     DocumentSelection, DocumentWrite, Error, Health, History, HistoryPage, Memory, MemoryId, MemoryPage, MemoryPatch,
     MemoryQuery, MemoryRecall, NewMemory, Recalled, Record, RecordId, Result, SpaceLevel, SpaceQuery, Timestamp,
-    Updated, Watch, check_repetition,
+    Updated, Version, Watch, check_repetition,
 };
 
 /// An engine behind the contract, held as `Arc<dyn MemoryProvider>`.
@@ -145,6 +145,17 @@ pub trait MemoryProvider: IntoDynProvider + fmt::Debug + Send + Sync + 'static {
     /// - To repeat it changes nothing.
     async fn restore_newer(&self, memories: Vec<Memory>) -> Result<RestoreReport>;
 
+    /// Restores versions of one memory or document, oldest first, each with its time and its actor: those behind the one that is there, or all
+    /// where nothing is (H9). Each is a step of its own, and a repetition goes on where a failure has ended it. For operators: a copy with
+    /// the history.
+    ///
+    /// # Behavior
+    /// - `InvalidInput` unless each is a later version of the same record, with the time of its commit, which the first may lack; for a removal;
+    ///   and for more than 1,000.
+    /// - One is a conflict where something else is there, or a version that is none of these.
+    /// - Where no history is kept, it answers `Unsupported` (H6).
+    async fn restore_versions(&self, versions: Vec<Version>) -> Result<RestoreReport>;
+
     /// The documents beside the ledger.
     fn documents(&self) -> Arc<dyn DocumentStore>;
 
@@ -277,7 +288,7 @@ fn check_bytes(bytes: usize, what: &str) -> Result<()> {
     }
 }
 
-/// What became of records to restore (W12, W13).
+/// What became of records or versions to restore (W12, W13, H9).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RestoreReport {
     /// How many were written.

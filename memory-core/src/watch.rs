@@ -290,6 +290,14 @@ impl Record {
         }
     }
 
+    /// How many bytes its texts have.
+    pub fn size(&self) -> usize {
+        match self {
+            Self::Memory(memory) => memory.size(),
+            Self::Document(document) => document.size(),
+        }
+    }
+
     /// What names it.
     pub fn id(&self) -> RecordId {
         match self {

@@ -1,8 +1,9 @@
-//! Histories: H1 to H8.
+//! Histories: H1 to H9.
 
 mod as_of;
 mod documents;
 mod pages;
+mod restore;
 mod settings;
 mod versions;
 
@@ -15,7 +16,8 @@ use crate::fixture::{at, collection, document_id};
 
 /// The cases of this chapter.
 pub(crate) fn cases() -> Vec<Case> {
-    [versions::cases(), pages::cases(), as_of::cases(), documents::cases(), settings::cases()].concat()
+    [versions::cases(), pages::cases(), as_of::cases(), documents::cases(), settings::cases(), restore::cases()]
+        .concat()
 }
 
 /// The collection that these cases use.

@@ -488,7 +488,9 @@ impl Sides {
         }
         let changed = self.model.ever().filter(|id| self.model.history(id, true).len() > 1);
         for (number, id) in changed.take(EVERYTHING).enumerate() {
-            self.history(number, id, 3, number % 2 == 0).await?;
+            for with_removed in [false, true] {
+                self.history(number, id, 3, with_removed).await?;
+            }
             self.as_of(number, id).await?;
         }
         let ask = Ask::everything(EVERYTHING);

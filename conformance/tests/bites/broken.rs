@@ -13,7 +13,7 @@ use memory_core::{
     HistoryPage, InMemory, IntoDynProvider, Json, Memory, MemoryId, MemoryPage, MemoryPatch, MemoryProvider,
     MemoryQuery, MemoryRecall, Metadata, MetadataPatch, NewMemory, Number, Recall, Recalled, Record, RecordId,
     RestoreReport, Result, Revision, SpaceId, SpaceLevel, SpaceQuery, SpaceQueryBuilder, SystemClock, Timestamp,
-    Trigger, Updated, Watch,
+    Trigger, Updated, Version, Watch,
 };
 use tokio::sync::{Semaphore, SemaphorePermit};
 
@@ -359,6 +359,10 @@ impl MemoryProvider for Broken {
             _ => {}
         }
         self.inner().restore_newer(memories).await
+    }
+
+    async fn restore_versions(&self, versions: Vec<Version>) -> Result<RestoreReport> {
+        history::restore_versions(self.inner(), self.flaw, versions).await
     }
 
     fn documents(&self) -> Arc<dyn DocumentStore> {

@@ -126,6 +126,8 @@ pub(crate) enum Flaw {
     HistoryShowsWhatWasRemoved,
     HistoryMissesAVersion,
     HistoryNamesTheLastActor,
+    RestoredVersionsAreOfNow,
+    TheLastVersionAloneIsRestored,
 
     // Between a provider and its server.
     GoesAroundTheProxy,

@@ -1,7 +1,8 @@
 //! The histories of the reference with one bug.
 
 use memory_core::{
-    Actor, Clock as _, History, HistoryPage, InMemory, MemoryProvider, Record, RecordId, Result, SystemClock, Timestamp,
+    Actor, Clock as _, History, HistoryPage, InMemory, MemoryProvider, Record, RecordId, RestoreReport, Result,
+    SystemClock, Timestamp, Version,
 };
 
 use crate::flaw::Flaw;
@@ -41,4 +42,20 @@ pub(crate) async fn get_as_of(inner: &InMemory, flaw: Flaw, id: &RecordId, time:
         (Flaw::AsOfTakesAnyTime, Err(_)) => inner.get_as_of(id, SystemClock.now().min(time)).await.or(Ok(None)),
         (_, found) => found,
     }
+}
+
+/// Versions that are restored, apart from the flaw.
+pub(crate) async fn restore_versions(
+    inner: &InMemory,
+    flaw: Flaw,
+    mut versions: Vec<Version>,
+) -> Result<RestoreReport> {
+    match flaw {
+        Flaw::RestoredVersionsAreOfNow => {
+            versions.iter_mut().for_each(|version| version.committed_at = Some(SystemClock.now()));
+        }
+        Flaw::TheLastVersionAloneIsRestored => drop(versions.drain(..versions.len().saturating_sub(1))),
+        _ => {}
+    }
+    inner.restore_versions(versions).await
 }

@@ -196,6 +196,16 @@ const BITES: &[(&str, Flaw, &str)] = &[
     ),
     ("history_misses_a_version", Flaw::HistoryMissesAVersion, "history.each_update_is_a_version"),
     ("history_names_the_last_actor", Flaw::HistoryNamesTheLastActor, "history.each_version_names_its_actor"),
+    (
+        "restored_versions_are_of_now",
+        Flaw::RestoredVersionsAreOfNow,
+        "history.versions_are_restored_with_their_times_and_actors",
+    ),
+    (
+        "the_last_version_alone_is_restored",
+        Flaw::TheLastVersionAloneIsRestored,
+        "history.versions_are_restored_with_their_times_and_actors",
+    ),
     ("goes_around_the_proxy", Flaw::GoesAroundTheProxy, "faults.requests_cut_in_the_middle_are_whole_or_none"),
     ("lost_answers_are_not_done", Flaw::LostAnswersAreNotDone, "faults.answers_cut_in_the_middle_leave_one_write"),
     ("stores_are_repeated", Flaw::StoresAreRepeated, "faults.answers_cut_in_the_middle_leave_one_write"),

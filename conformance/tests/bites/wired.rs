@@ -16,7 +16,7 @@ use memory_core::{
     Backfill, Changes, Collection, Document, DocumentId, DocumentPage, DocumentQuery, DocumentRecall,
     DocumentSelection, DocumentStore, DocumentWrite, Error, ErrorKind, Health, History, HistoryPage, InMemory, Memory,
     MemoryId, MemoryPage, MemoryPatch, MemoryProvider, MemoryQuery, MemoryRecall, NewMemory, Outcome, Recalled, Record,
-    RecordId, RestoreReport, Result, SpaceLevel, SpaceQuery, Timestamp, Updated, Watch,
+    RecordId, RestoreReport, Result, SpaceLevel, SpaceQuery, Timestamp, Updated, Version, Watch,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -333,6 +333,14 @@ impl MemoryProvider for Wired {
         let call = |inner: InMemory| {
             let memories = memories.clone();
             async move { inner.restore_newer(memories).await }
+        };
+        self.0.write(None, call).await
+    }
+
+    async fn restore_versions(&self, versions: Vec<Version>) -> Result<RestoreReport> {
+        let call = |inner: InMemory| {
+            let versions = versions.clone();
+            async move { inner.restore_versions(versions).await }
         };
         self.0.write(None, call).await
     }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use clap::Args;
-use memory_core::{BOUNDARIES, Json, MemoryProvider, MemoryQuery, Metadata, Recall};
+use memory_core::{BOUNDARIES, Json, MemoryProvider, MemoryQuery, Metadata, Recall, Version};
 use memory_runtime::Sandbox;
 use serde::{Deserialize, Serialize};
 
@@ -175,7 +175,10 @@ async fn load(provider: &dyn MemoryProvider, path: &Path, id: &str) -> anyhow::R
         let (space, metadata) = match line::parse(line).map_err(anyhow::Error::msg)? {
             Record::New(memory) => (memory.space_id, memory.metadata),
             Record::Memory(memory) => (memory.space_id, memory.metadata),
-            Record::Document(_) => continue,
+            Record::Version(Version { record: Some(memory_core::Record::Memory(memory)), .. }) => {
+                (memory.space_id, memory.metadata)
+            }
+            Record::Document(_) | Record::Version(_) => continue,
         };
         ids.extend(text_of(&metadata, id));
         scope = Some(scope.map_or_else(|| space.to_string(), |scope| shared(&scope, space.as_str()).to_owned()));

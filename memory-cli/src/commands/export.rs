@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, bail};
 use clap::Args;
-use memory_core::{Collection, DocumentQuery, MAX_LIMIT, MemoryProvider, Order};
+use memory_core::{Collection, DocumentQuery, MAX_LIMIT, MemoryProvider, Order, Record};
 use tempfile::NamedTempFile;
 
 use super::copy::is_copied;
@@ -16,6 +16,7 @@ use crate::input;
 use crate::line;
 use crate::output::{self, Output, OutputFailed};
 use crate::progress::Progress;
+use crate::versions::Versions;
 
 #[derive(Debug, Args)]
 pub(crate) struct ExportArgs {
@@ -29,6 +30,10 @@ pub(crate) struct ExportArgs {
     /// Also the documents that the spaces and --where select.
     #[arg(long, help_heading = "Output", conflicts_with_all = ["after", "before", "status", "exclude", "limit"])]
     documents: bool,
+    /// In the place of each record its versions, oldest first, with when and by whom they were made. An import of these lines restores
+    /// them.
+    #[arg(long, help_heading = "Output")]
+    history: bool,
     /// Write this file, in one step when everything is there, instead of standard output (-).
     #[arg(short, long, value_name = "FILE", help_heading = "Output")]
     output: Option<PathBuf>,
@@ -104,7 +109,10 @@ async fn write(
         let page = provider.query(&args::build(page_query)?).await?;
         written.memories += page.memories.len() as u64;
         for memory in page.memories {
-            line::write_memory(out, &memory).map_err(&failed)?;
+            match args.history {
+                true => write_versions(provider, &Record::Memory(memory), out, &failed).await?,
+                false => line::write_memory(out, &memory).map_err(&failed)?,
+            }
         }
         written.has_unreadable |= output::report_unreadable("memory", &page.unreadable);
         progress.done(written.memories, 0);
@@ -139,7 +147,10 @@ async fn write_documents(
         let page = documents.query(&args::build(page_query)?).await?;
         written.documents += page.documents.len() as u64;
         for document in page.documents {
-            line::write_document(out, &document).map_err(&failed)?;
+            match args.history {
+                true => write_versions(provider, &Record::Document(document), out, &failed).await?,
+                false => line::write_document(out, &document).map_err(&failed)?,
+            }
         }
         written.has_unreadable |= output::report_unreadable("document", &page.unreadable);
         match page.next {
@@ -147,4 +158,17 @@ async fn write_documents(
             None => return Ok(()),
         }
     }
+}
+
+async fn write_versions(
+    provider: &dyn MemoryProvider,
+    record: &Record,
+    out: &mut impl Write,
+    failed: impl Fn(std::io::Error) -> anyhow::Error,
+) -> anyhow::Result<()> {
+    let mut versions = Versions::read(provider, record).await?;
+    while let Some(line) = versions.next()? {
+        out.write_all(&line).map_err(&failed)?;
+    }
+    Ok(())
 }

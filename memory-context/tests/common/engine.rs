@@ -8,7 +8,7 @@ use memory_core::{
     Backfill, Changes, Collection, Document, DocumentId, DocumentPage, DocumentQuery, DocumentRecall,
     DocumentSelection, DocumentStore, DocumentWrite, Health, History, HistoryPage, Memory, MemoryId, MemoryPage,
     MemoryPatch, MemoryProvider, MemoryQuery, MemoryRecall, NewMemory, Recalled, Record, RecordId, RestoreReport,
-    Result, SpaceLevel, SpaceQuery, Timestamp, Updated, Watch,
+    Result, SpaceLevel, SpaceQuery, Timestamp, Updated, Version, Watch,
 };
 
 /// A call of an engine, as far as tests tell calls apart.
@@ -24,7 +24,7 @@ pub(crate) enum Call {
     Store { is_keyed: bool },
     /// An `update`, with its patch.
     Update(Box<MemoryPatch>),
-    /// `store_many`, `restore` or `restore_newer` of the ledger.
+    /// `store_many`, `restore`, `restore_newer` or `restore_versions`.
     StoreMany,
     /// A `get` of a document.
     GetDocument,
@@ -133,6 +133,10 @@ impl<A: Around> MemoryProvider for Wrapped<A> {
 
     async fn restore_newer(&self, memories: Vec<Memory>) -> Result<RestoreReport> {
         self.around.around(Call::StoreMany, self.engine.restore_newer(memories)).await
+    }
+
+    async fn restore_versions(&self, versions: Vec<Version>) -> Result<RestoreReport> {
+        self.around.around(Call::StoreMany, self.engine.restore_versions(versions)).await
     }
 
     fn documents(&self) -> Arc<dyn DocumentStore> {

@@ -108,3 +108,10 @@ pub struct Version {
     /// The record as it was; `None` where the document was removed then.
     pub record: Option<Record>,
 }
+
+impl Version {
+    /// A version of a record, to be restored.
+    pub fn new(record: Record, committed_at: Option<Timestamp>, actor: Option<Actor>) -> Self {
+        Self { revision: record.revision(), committed_at, actor, record: Some(record) }
+    }
+}

@@ -13,7 +13,7 @@ use memory_core::plugin::{AnswerJson, Arguments, Executor, Plugin, Scope};
 use memory_core::{
     Backfill, Changes, DocumentStore, Error, ErrorKind, Health, History, HistoryPage, Memory, MemoryId, MemoryPage,
     MemoryPatch, MemoryProvider, MemoryQuery, MemoryRecall, NewMemory, Outcome, Recalled, Record, RecordId,
-    RestoreReport, Result, SpaceId, SpaceLevel, SpaceQuery, Timestamp, Updated, Watch,
+    RestoreReport, Result, SpaceId, SpaceLevel, SpaceQuery, Timestamp, Updated, Version, Watch,
 };
 use memory_runtime::{ContextContent, ContextItem, FixedPlanner, NewTask, Pipeline, Space, Step};
 use serde_json::{Value, json};
@@ -215,6 +215,12 @@ impl MemoryProvider for Recording {
     async fn restore_newer(&self, memories: Vec<Memory>) -> Result<RestoreReport> {
         let report = self.inner.restore_newer(memories).await?;
         self.called("restore_newer");
+        Ok(report)
+    }
+
+    async fn restore_versions(&self, versions: Vec<Version>) -> Result<RestoreReport> {
+        let report = self.inner.restore_versions(versions).await?;
+        self.called("restore_versions");
         Ok(report)
     }
 

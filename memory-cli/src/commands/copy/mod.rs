@@ -15,8 +15,8 @@ use std::sync::Arc;
 
 use clap::Args;
 use memory_core::{
-    DocumentQuery, Documents, Ledger, MAX_LIMIT, MemoryProvider, MemoryQuery, Order, QueryBuilder, Selects,
-    compare_heads,
+    DocumentQuery, Documents, Ledger, MAX_LIMIT, MemoryProvider, MemoryQuery, Order, QueryBuilder, Record,
+    RestoreReport, Selects, compare_heads,
 };
 use sha2::{Digest, Sha256};
 
@@ -27,6 +27,7 @@ use crate::output::{self, Output};
 use crate::progress::Progress;
 use crate::signal;
 use crate::usage::Usage;
+use crate::versions::Versions;
 use follow::Follower;
 use mark::Mark;
 pub(super) use mark::is_copied;
@@ -50,6 +51,9 @@ pub(crate) struct CopyArgs {
     /// Also the documents that the spaces and --where select.
     #[arg(long, help_heading = "Output", conflicts_with_all = ["after", "before", "status", "exclude"])]
     documents: bool,
+    /// With the versions that each record had, and when and by whom they were made.
+    #[arg(long, help_heading = "Output", conflicts_with_all = ["follow", "finish", "unfence"])]
+    history: bool,
     /// Print "done: N" on standard error whenever the first N records are safely there, instead of a bar.
     #[arg(long, help_heading = "Output")]
     progress: bool,
@@ -306,7 +310,8 @@ async fn copy(
 ) -> anyhow::Result<Copied> {
     let mut copied = Copied::default();
     let query = args.conditions.query(&args.spaces);
-    copied.memories = transfer::<Ledger, _>(&source, &target, &query, progress, &mut copied).await?;
+    let versions = args.history.then_some((source, target));
+    copied.memories = transfer::<Ledger, _>(&source, &target, versions, &query, progress, &mut copied).await?;
     verify::<Ledger, _>(&source, &target, &query, progress, &mut copied).await?;
     if args.is_everything() || args.documents {
         let (source, target) = (source.documents(), target.documents());
@@ -314,7 +319,8 @@ async fn copy(
         for collection in source.collections().await?.into_iter().filter(is_copied) {
             let query = args.spaces.apply(DocumentQuery::builder(collection));
             let query = args::with_filter(query, args.conditions.filter());
-            copied.documents += transfer::<Documents, _>(&source, &target, &query, progress, &mut copied).await?;
+            copied.documents +=
+                transfer::<Documents, _>(&source, &target, versions, &query, progress, &mut copied).await?;
             verify::<Documents, _>(&source, &target, &query, progress, &mut copied).await?;
         }
     }
@@ -349,11 +355,12 @@ struct Verified {
     unreadable: u64,
 }
 
-/// Writes what a query finds into the target, page by page, and tells how many there are. What is there already stays, so that
-/// a copy that was interrupted goes on when it is repeated.
+/// Writes what a query finds into the target, page by page, and tells how many there are, with its versions where both providers are
+/// given. What is there already stays, so that a copy that was interrupted goes on when it is repeated.
 async fn transfer<K, H>(
     source: &H,
     target: &H,
+    versions: Option<(&dyn MemoryProvider, &dyn MemoryProvider)>,
     query: &QueryBuilder<K>,
     progress: &Progress,
     copied: &mut Copied,
@@ -369,7 +376,10 @@ where
         copied.unreadable += unreadable.len() as u64;
         let records = Vec::from(std::mem::take(&mut walk.records));
         let names: Vec<_> = records.iter().map(H::name).collect();
-        let report = target.restore(records).await?;
+        let report = match versions {
+            Some((source, target)) => with_versions(source, target, records.into_iter().map(H::record)).await?,
+            None => target.restore(records).await?,
+        };
         for place in &report.conflicts {
             progress.note(&format!("error: {} is there and differs; it stays as it is", names[*place]));
         }
@@ -379,6 +389,21 @@ where
         progress.done(before + done, 0);
     }
     Ok(done)
+}
+
+/// Writes records with their versions.
+async fn with_versions(
+    source: &dyn MemoryProvider,
+    target: &dyn MemoryProvider,
+    records: impl Iterator<Item = Record>,
+) -> anyhow::Result<RestoreReport> {
+    let mut report = RestoreReport::default();
+    for (place, record) in records.enumerate() {
+        let of_record = Versions::read(source, &record).await?.restore(target).await?;
+        report.written += usize::from(of_record.written > 0);
+        report.conflicts.extend((!of_record.conflicts.is_empty()).then_some(place));
+    }
+    Ok(report)
 }
 
 /// Walks both engines side by side and hashes what the source has, on either side. What only the target has does not count.

@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use async_trait::async_trait;
 use memory_core::{
     Cursor, Document, DocumentStore, Documents, Ledger, MAX_LIMIT, Memory, MemoryProvider, Order, Query, QueryBuilder,
-    RestoreReport, Result, Selects, Unreadable,
+    Record, RestoreReport, Result, Selects, Unreadable,
 };
 
 use crate::args;
@@ -64,6 +64,8 @@ impl<K: Selects + Clone> Walk<K> {
 pub(super) trait Home<K: Selects>: Sync {
     async fn page(&self, query: &Query<K>) -> Result<(Vec<K::Record>, Vec<Unreadable>, Option<Cursor>)>;
     async fn restore(&self, records: Vec<K::Record>) -> Result<RestoreReport>;
+    /// The record as one of either kind.
+    fn record(record: K::Record) -> Record;
     /// What a record is called in a sentence.
     fn name(record: &K::Record) -> String;
     /// Writes a record as export does.
@@ -79,6 +81,10 @@ impl Home<Ledger> for &dyn MemoryProvider {
 
     async fn restore(&self, records: Vec<Memory>) -> Result<RestoreReport> {
         MemoryProvider::restore(*self, records).await
+    }
+
+    fn record(memory: Memory) -> Record {
+        Record::Memory(memory)
     }
 
     fn name(memory: &Memory) -> String {
@@ -99,6 +105,10 @@ impl Home<Documents> for &dyn DocumentStore {
 
     async fn restore(&self, records: Vec<Document>) -> Result<RestoreReport> {
         DocumentStore::restore(*self, records).await
+    }
+
+    fn record(document: Document) -> Record {
+        Record::Document(document)
     }
 
     fn name(document: &Document) -> String {

@@ -1,6 +1,9 @@
 //! Records that are written together.
 
-use memory_core::{Document, DocumentStore, ErrorKind, Memory, MemoryId, MemoryProvider, NewMemory};
+use memory_core::{
+    Document, DocumentStore, ErrorKind, MAX_LIMIT, Memory, MemoryId, MemoryProvider, NewMemory, Record as CoreRecord,
+    RecordId, Version,
+};
 
 use crate::line::Record;
 use crate::output;
@@ -19,6 +22,9 @@ pub(super) struct Batch {
     new: Numbered<NewMemory>,
     memories: Numbered<Memory>,
     documents: Numbered<Document>,
+    versions: Numbered<Version>,
+    /// The last version of the batch before, behind which those of the same record go on.
+    before: Option<Version>,
 }
 
 /// Records beside the numbers of their lines.
@@ -42,6 +48,16 @@ impl<T> Numbered<T> {
 }
 
 impl Batch {
+    /// One that comes behind this version.
+    pub(super) fn behind(before: Option<Version>) -> Self {
+        Self { before, ..Self::default() }
+    }
+
+    /// The last version in it.
+    pub(super) fn last_version(&self) -> Option<Version> {
+        self.versions.records.last().cloned()
+    }
+
     /// Whether no further record should be added.
     pub(super) fn is_full(&self) -> bool {
         self.lines >= MAX_LINES || self.bytes >= MAX_BYTES
@@ -58,6 +74,7 @@ impl Batch {
             Record::New(memory) => self.new.push(number, memory),
             Record::Memory(memory) => self.memories.push(number, memory),
             Record::Document(document) => self.documents.push(number, document),
+            Record::Version(version) => self.versions.push(number, version),
         }
     }
 
@@ -97,7 +114,37 @@ impl Batch {
                 ));
             }
         }
+        let (mut before, Numbered { numbers, records }) = (self.before, self.versions);
+        let (mut versions, mut numbers) = (records.as_slice(), numbers.as_slice());
+        while let Some(of) = versions.first().and_then(record_of) {
+            let is_of = |version: &&Version| record_of(version).as_ref() == Some(&of);
+            let count = versions.iter().take(MAX_LIMIT - 1).take_while(is_of).count();
+            let mut given: Vec<_> = before.iter().filter(is_of).cloned().collect();
+            let known = given.len();
+            given.extend_from_slice(&versions[..count]);
+            before = given.last().cloned();
+            let report = provider.restore_versions(given).await?;
+            written += report.written as u64;
+            let places: Vec<_> = report.conflicts.iter().filter_map(|place| place.checked_sub(known)).collect();
+            conflicts += places.len() as u64;
+            for place in places {
+                progress.note(&conflict(numbers[place], &format!("a version of {}", name(&of))));
+            }
+            (versions, numbers) = (&versions[count..], &numbers[count..]);
+        }
         Ok((written, conflicts))
+    }
+}
+
+/// Whose version it is.
+fn record_of(version: &Version) -> Option<RecordId> {
+    version.record.as_ref().map(CoreRecord::id)
+}
+
+fn name(of: &RecordId) -> String {
+    match of {
+        RecordId::Memory(id) => format!("the memory {id}"),
+        RecordId::Document { id, .. } => format!("the document {}", output::printable(id.as_str())),
     }
 }
 

@@ -101,9 +101,9 @@ pub(crate) async fn load(
 ) -> anyhow::Result<Summary> {
     let documents = provider.documents();
     let mut summary = Summary::default();
-    let mut read_bytes = 0;
+    let (mut read_bytes, mut last) = (0, None);
     loop {
-        let mut batch = Batch::default();
+        let mut batch = Batch::behind(last.take());
         while !batch.is_full() {
             match source.next().await {
                 Ok(Some(Item { number, bytes, record })) => batch.push(number, bytes, record),
@@ -116,6 +116,7 @@ pub(crate) async fn load(
         }
         read_bytes += batch.bytes as u64;
         let (size, first) = (batch.lines as u64, batch.first);
+        last = batch.last_version();
         let (written, conflicts) = batch
             .write(provider, &*documents, progress)
             .await

@@ -11,6 +11,7 @@ mod tail;
 mod tell;
 #[cfg(test)]
 mod tests;
+mod versions;
 mod watcher;
 
 use std::panic::resume_unwind;
@@ -42,7 +43,7 @@ use crate::{
     Backfill, Blocks, Changes, Collection, DocumentPage, DocumentQuery, DocumentStore, Error, ErrorKind, Health,
     History, HistoryPage, Memory, MemoryId, MemoryPage, MemoryPatch, MemoryProvider, MemoryQuery, MemoryRecall,
     NewMemory, Outcome, Recalled, Record, RecordId, RestoreReport, Result, SpaceLevel, SpaceQuery, Timestamp,
-    TransientKeys, Updated, Watch,
+    TransientKeys, Updated, Version, Watch,
 };
 use documents::ProviderDocuments;
 use restore::Present;
@@ -330,6 +331,15 @@ impl<E: Engine> MemoryProvider for Provider<E> {
             Ok(report)
         };
         self.shared.gate.write("restore_newer", work).await
+    }
+
+    async fn restore_versions(&self, versions: Vec<Version>) -> Result<RestoreReport> {
+        let work = async {
+            let report = self.shared.ready().await?.restore_versions(versions).await?;
+            record_rows(report.written);
+            Ok(report)
+        };
+        self.shared.gate.write("restore_versions", work).await
     }
 
     fn documents(&self) -> Arc<dyn DocumentStore> {

@@ -7,7 +7,7 @@ use super::Open;
 use crate::engine::history::VersionEntry;
 use crate::engine::session::{Append, Appended, Atomicity, Found, MemoriesFound, Put, Reader, Writer};
 use crate::engine::{Access, Engine};
-use crate::{Collection, Document, DocumentId, ErrorKind, Memory, Outcome, RestoreReport, Result, Timestamp};
+use crate::{Collection, Document, DocumentId, ErrorKind, Memory, Outcome, Record, RestoreReport, Result, Timestamp};
 
 /// What becomes of a record that is there and differs from the one that is given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,7 +28,7 @@ struct Given<T> {
 
 /// What became of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Restored {
+pub(super) enum Restored {
     Written,
     Equal,
     Conflict,
@@ -72,7 +72,7 @@ impl<E: Engine> Open<E> {
 impl RestoreReport {
     /// Adds what became of the records from a place on. A failure behind a slice that may have been written, also by an attempt whose
     /// answer was lost, leaves the outcome unknown (W11).
-    fn extend(&mut self, start: usize, slice: Result<Self>) -> Result<()> {
+    pub(super) fn extend(&mut self, start: usize, slice: Result<Self>) -> Result<()> {
         let earlier = if self.written + self.equal > 0 { Outcome::Unknown } else { Outcome::NotDone };
         let slice = slice.map_err(|error| error.after(earlier))?;
         self.written += slice.written;
@@ -81,7 +81,7 @@ impl RestoreReport {
         Ok(())
     }
 
-    fn count(&mut self, place: usize, restored: Restored) {
+    pub(super) fn count(&mut self, place: usize, restored: Restored) {
         match restored {
             Restored::Written => self.written += 1,
             Restored::Equal => self.equal += 1,
@@ -91,7 +91,7 @@ impl RestoreReport {
 }
 
 /// The records in slices that one step can restore, each with the place of its first.
-fn slices<E: Engine, T>(records: &[T], size: impl Fn(&T) -> usize) -> Vec<(usize, &[T])> {
+pub(super) fn slices<E: Engine, T>(records: &[T], size: impl Fn(&T) -> usize) -> Vec<(usize, &[T])> {
     let (most, most_bytes) = E::RESTORE;
     let (mut slices, mut start, mut bytes) = (Vec::new(), 0, 0);
     for (place, record) in records.iter().enumerate() {
@@ -260,6 +260,20 @@ async fn read_document<R: Reader>(
     match found {
         Some(Err(error)) if error.kind() != ErrorKind::Corrupt => Err(error),
         found => Ok(found),
+    }
+}
+
+/// Whether this is a later version of the same record.
+pub(super) fn is_later(record: &Record, present: &Record) -> bool {
+    match (record, present) {
+        (Record::Memory(memory), Record::Memory(present)) => {
+            memory.id == present.id && is_later_memory(memory, present)
+        }
+        (Record::Document(document), Record::Document(present)) => {
+            (&document.collection, &document.id) == (&present.collection, &present.id)
+                && is_later_document(document, present)
+        }
+        _ => false,
     }
 }
 

@@ -1,0 +1,164 @@
+//! Versions that are taken over from elsewhere.
+
+use memory_core::{
+    Document, ErrorKind, HistorySettings, Memory, MemoryPatch, MemoryProvider, Record, RecordId, RestoreReport, Result,
+    Revision, Status, Version,
+};
+
+use super::{BEGIN, NOTES, note, remove_note, set_clock, versions_of};
+use crate::case::{CaseResult, Stage, chapter};
+use crate::fixture::{actor, at, context, key, new_document, new_memory, the, trigger};
+
+chapter!("history":
+    versions_are_restored_with_their_times_and_actors ["H9"] needs History,
+    a_restore_of_versions_goes_on_behind_what_is_there ["H9"] needs History,
+    what_is_none_of_the_versions_stays ["H9"] needs History,
+    what_is_no_history_of_a_record_is_refused ["H9"] needs History,
+    versions_are_restored_only_where_a_history_is_kept ["H6", "H9"] needs History,
+);
+
+/// The versions of a memory with a few of them, oldest first.
+async fn of_a_memory(stage: &Stage, provider: &dyn MemoryProvider) -> Result<(RecordId, Vec<Version>)> {
+    let id = provider.store(new_memory("a-b", 5).with_idempotency_key(key("k"))).await?;
+    let patches = [
+        MemoryPatch::new().set_context(context(r#"["one"]"#)).by(actor("ana")),
+        MemoryPatch::new().set_context(context(r#"["one","two"]"#)),
+        MemoryPatch::new().with_status(Status::Completed).by(actor("bo")),
+    ];
+    for (patch, millis) in patches.into_iter().zip(10..) {
+        set_clock(stage, millis);
+        provider.update(id, patch).await?;
+    }
+    oldest_first(provider, id.into()).await
+}
+
+/// Those of a document.
+async fn of_a_document(stage: &Stage, provider: &dyn MemoryProvider) -> Result<(RecordId, Vec<Version>)> {
+    for (text, millis) in ["one", "two", "one"].into_iter().zip(20..) {
+        set_clock(stage, millis);
+        provider.documents().put(new_document(NOTES, "n", "a", text).by(actor(text))).await?;
+    }
+    oldest_first(provider, note("n")).await
+}
+
+async fn oldest_first(provider: &dyn MemoryProvider, id: RecordId) -> Result<(RecordId, Vec<Version>)> {
+    let mut versions = versions_of(provider, id.clone()).await?;
+    versions.reverse();
+    Ok((id, versions))
+}
+
+fn report(written: usize, equal: usize) -> RestoreReport {
+    RestoreReport { written, equal, conflicts: Vec::new() }
+}
+
+async fn versions_are_restored_with_their_times_and_actors(stage: Stage) -> CaseResult {
+    let (provider, elsewhere) = (stage.open().await?, stage.elsewhere());
+    let target = elsewhere.open().await?;
+    let (memory, document) = (of_a_memory(&stage, &*provider).await?, of_a_document(&stage, &*provider).await?);
+    set_clock(&elsewhere, 100);
+    for (id, versions) in [memory, document] {
+        let count = versions.len();
+        assert_eq!(target.restore_versions(versions.clone()).await?, report(count, 0));
+        let (_, restored) = oldest_first(&*target, id.clone()).await?;
+        assert_eq!(restored, versions);
+        for millis in [0, 9, 10, 11, 12, 20, 21, 22, 99] {
+            let time = at(BEGIN + millis);
+            assert_eq!(target.get_as_of(&id, time).await?, provider.get_as_of(&id, time).await?, "{millis}");
+        }
+        assert_eq!(target.restore_versions(versions).await?, report(0, count), "a repetition");
+    }
+    Ok(())
+}
+
+async fn a_restore_of_versions_goes_on_behind_what_is_there(stage: Stage) -> CaseResult {
+    let (provider, target) = (stage.open().await?, stage.elsewhere().open().await?);
+    let (memory, document) = (of_a_memory(&stage, &*provider).await?, of_a_document(&stage, &*provider).await?);
+    for (id, versions) in [memory, document] {
+        let count = versions.len();
+        target.restore_versions(versions[..2].to_vec()).await?;
+        assert_eq!(target.restore_versions(versions.clone()).await?, report(count - 2, 2));
+        assert_eq!(oldest_first(&*target, id).await?.1, versions);
+        // A part of them goes on, too.
+        assert_eq!(target.restore_versions(versions[count - 1..].to_vec()).await?, report(0, 1));
+    }
+    assert_eq!(target.restore_versions(Vec::new()).await?, report(0, 0));
+    Ok(())
+}
+
+async fn what_is_none_of_the_versions_stays(stage: Stage) -> CaseResult {
+    let (provider, target) = (stage.open().await?, stage.elsewhere().open().await?);
+    let (id, versions) = of_a_memory(&stage, &*provider).await?;
+    let RecordId::Memory(memory) = id else { panic!("{id:?}") };
+    // Another memory has its key.
+    let other = target.store(new_memory("a-b", 6).with_idempotency_key(key("k"))).await?;
+    assert_eq!(target.restore_versions(versions.clone()).await?.conflicts, [0, 1, 2, 3]);
+    assert_eq!(target.get(memory).await?, None);
+    assert_eq!(versions_of(&*target, other).await?.len(), 1);
+    // What is there is of a revision that these do not have as it is.
+    let target = stage.elsewhere().open().await?;
+    target.restore_versions(versions[..1].to_vec()).await?;
+    target.update(memory, MemoryPatch::new().with_status(Status::Failed)).await?;
+    let mine = the(&*target, memory).await?;
+    let restored = target.restore_versions(versions).await?;
+    assert_eq!((restored.written, restored.conflicts), (0, vec![0, 1, 2, 3]));
+    assert_eq!(the(&*target, memory).await?, mine);
+    assert_eq!(versions_of(&*target, memory).await?.len(), 2);
+    Ok(())
+}
+
+async fn what_is_no_history_of_a_record_is_refused(stage: Stage) -> CaseResult {
+    let (provider, target) = (stage.open().await?, stage.elsewhere().open().await?);
+    let (id, versions) = of_a_memory(&stage, &*provider).await?;
+    let (_, of_a_document) = of_a_document(&stage, &*provider).await?;
+    remove_note(&*provider, "n").await?;
+    let ended = super::walk(&*provider, &memory_core::History::of(note("n")).with_removed()).await?;
+    let with = |change: &dyn Fn(&mut Vec<Version>)| {
+        let mut versions = versions.clone();
+        change(&mut versions);
+        versions
+    };
+    let refused = [
+        ("a removal", vec![ended[0].clone()]),
+        ("the newest first", with(&|versions| versions.reverse())),
+        ("one twice", with(&|versions| versions.insert(1, versions[0].clone()))),
+        ("another record", with(&|versions| versions.push(of_a_document[0].clone()))),
+        ("no time", with(&|versions| versions[2].committed_at = None)),
+        ("another revision", with(&|versions| versions[3].revision = Revision::new(99).expect("a revision"))),
+        (
+            "another trigger",
+            with(&|versions| {
+                let Some(Record::Memory(memory)) = &mut versions[3].record else { panic!("a memory") };
+                *memory = Memory { trigger: trigger("7"), ..memory.clone() };
+            }),
+        ),
+        ("too many", many(&of_a_document[0])),
+    ];
+    for (what, versions) in refused {
+        let error = target.restore_versions(versions).await.expect_err(what);
+        assert_eq!(error.kind(), ErrorKind::InvalidInput, "{what}");
+    }
+    assert!(versions_of(&*target, id).await?.is_empty(), "nothing is written");
+    Ok(())
+}
+
+/// More versions than go in one call.
+fn many(first: &Version) -> Vec<Version> {
+    let Some(Record::Document(document)) = &first.record else { panic!("a document") };
+    let version = |number| {
+        let (revision, mut version) = (Revision::new(number).expect("a revision"), first.clone());
+        version.revision = revision;
+        version.record = Some(Record::Document(Document { revision, ..document.clone() }));
+        version
+    };
+    (1..=1_001).map(version).collect()
+}
+
+async fn versions_are_restored_only_where_a_history_is_kept(stage: Stage) -> CaseResult {
+    let provider = stage.open().await?;
+    let (_, versions) = of_a_memory(&stage, &*provider).await?;
+    let none = HistorySettings { is_kept: Some(false), ..HistorySettings::default() };
+    let target = stage.elsewhere().with_history(none).open().await?;
+    let error = target.restore_versions(versions).await.expect_err("no history");
+    assert_eq!(error.kind(), ErrorKind::Unsupported);
+    Ok(())
+}
