@@ -2,15 +2,14 @@
 
 use std::io::{self, Read, Seek, SeekFrom};
 
-use memory_core::{History, MAX_LIMIT, MemoryProvider, Record, RestoreReport, Version};
+use memory_core::{History, MAX_LIMIT, MemoryProvider, Record, RecordId, RestoreReport, Version};
 use tempfile::SpooledTempFile;
 
 use crate::line;
 
 /// How many bytes of the versions of a record stay in memory; more lie in a temporary file.
 const IN_MEMORY: usize = 8 << 20;
-/// How many versions, and about how many bytes of them, are restored in one call, but for its last one.
-const AT_ONCE: usize = MAX_LIMIT;
+/// About how many bytes of versions are restored in one call, but for the last one.
 const BYTES_AT_ONCE: usize = 8 << 20;
 
 /// The versions of a record as lines of an export. A history gives the newest first, and may be larger than memory.
@@ -30,7 +29,7 @@ impl Versions {
         loop {
             let page = provider.history(&history).await?;
             for mut version in page.versions {
-                if version.revision == record.revision() {
+                if matches!(record, Record::Memory(_)) && version.revision == record.revision() {
                     // With what is transient, which no version has.
                     version.record = Some(record.clone());
                 }
@@ -60,23 +59,71 @@ impl Versions {
 
     /// Restores them, a few at a time, and tells what became of the record.
     pub(crate) async fn restore(mut self, target: &dyn MemoryProvider) -> anyhow::Result<RestoreReport> {
+        let (mut whole, mut before) = (RestoreReport::default(), None);
         let (mut given, mut bytes) = (Vec::new(), 0);
-        let mut whole = RestoreReport::default();
         while let Some(line) = self.next()? {
             bytes += line.len();
             given.push(parsed(&line)?);
             if self.places.is_empty() || given.len() == AT_ONCE || bytes >= BYTES_AT_ONCE {
-                // The next call goes on behind the last one.
-                let last: Vec<_> = given.last().cloned().into_iter().collect();
-                let report = target.restore_versions(std::mem::replace(&mut given, last)).await?;
-                (whole.written, bytes) = (whole.written + report.written, 0);
+                let last = given.last().cloned();
+                let report = restore_behind(target, before, std::mem::take(&mut given)).await?;
+                (before, bytes, whole.written) = (last, 0, whole.written + report.written);
                 if !report.conflicts.is_empty() {
                     whole.conflicts = vec![0];
-                    return Ok(whole);
+                    break;
                 }
             }
         }
         Ok(whole)
+    }
+}
+
+/// How many versions go in one call of [`restore_behind`].
+pub(crate) const AT_ONCE: usize = MAX_LIMIT - 1;
+
+/// Restores versions of one record, oldest first, behind what the target has of it. `before` is the version before them, where there is one.
+pub(crate) async fn restore_behind(
+    target: &dyn MemoryProvider,
+    before: Option<Version>,
+    versions: Vec<Version>,
+) -> memory_core::Result<RestoreReport> {
+    let (count, Some(last)) = (versions.len(), versions.last()) else { return Ok(RestoreReport::default()) };
+    let Some(id) = last.record.as_ref().map(Record::id) else { return target.restore_versions(versions).await };
+    let present = match &id {
+        RecordId::Memory(id) => target.get(*id).await?.map(Record::Memory),
+        RecordId::Document { collection, id } => target.documents().get(collection, id).await?.map(Record::Document),
+    };
+    let revision = present.map(|present| present.revision());
+    if revision.is_some_and(|revision| revision > last.revision) {
+        // It is further than these, of which it then has the last in its history.
+        return Ok(match has(target, id, last).await? {
+            true => RestoreReport { equal: count, ..RestoreReport::default() },
+            false => RestoreReport { conflicts: (0..count).collect(), ..RestoreReport::default() },
+        });
+    }
+    let known = versions.iter().take_while(|version| Some(version.revision) < revision).count();
+    let skipped = known.saturating_sub(1);
+    let before = if known == 0 { before } else { None };
+    let overlap = usize::from(before.is_some());
+    let report =
+        target.restore_versions(before.into_iter().chain(versions.into_iter().skip(skipped)).collect()).await?;
+    let places = report.conflicts.iter().filter_map(|place| place.checked_sub(overlap));
+    let conflicts: Vec<_> = places.map(|place| place + skipped).collect();
+    let equal = count - report.written - conflicts.len();
+    Ok(RestoreReport { written: report.written, equal, conflicts })
+}
+
+/// Whether the history of a record has a version.
+async fn has(target: &dyn MemoryProvider, of: RecordId, wanted: &Version) -> memory_core::Result<bool> {
+    let whole = History::of(of);
+    let mut history = whole.clone();
+    loop {
+        let page = target.history(&history).await?;
+        if let Some(found) = page.versions.iter().find(|version| version.revision <= wanted.revision) {
+            return Ok(found.record == wanted.record);
+        }
+        let Some(next) = page.next else { return Ok(false) };
+        history = whole.clone().cursor(next);
     }
 }
 

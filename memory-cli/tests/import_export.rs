@@ -140,9 +140,12 @@ fn an_export_with_the_history_restores_it() {
         assert_eq!(second.ok(of), cli.ok(of));
     }
     second.ok(&["update", id, "--status", "failed"]);
-    let refused = second.run(&["import", &whole]);
+    assert!(second.ok(&["import", &whole]).contains("6 there already"), "what is there went on from these");
+    cli.ok(&["update", id, "--status", "completed"]);
+    cli.ok(&["export", "--history", "-o", "other.jsonl"]);
+    let refused = second.run(&["import", &cli.path("other.jsonl").display().to_string()]);
     assert_eq!(refused.status.code(), Some(1));
-    assert!(stderr(&refused).contains(&format!("line 1: a version of the memory {id}")), "{}", stderr(&refused));
+    assert!(stderr(&refused).contains(&format!("line 5: a version of the memory {id}")), "{}", stderr(&refused));
 }
 
 #[test]
@@ -162,6 +165,12 @@ fn an_export_with_a_long_history_is_imported_in_batches() {
     let to = format!("sqlite://{}", second.path("memory.db").display());
     assert!(cli.ok(&["copy", "--history", "--to", &to]).contains("1 new, 0 in conflict"));
     assert_eq!(second.ok(&["export", "--history"]), whole);
+    assert!(
+        cli.ok(&["copy", "--history", "--to", &to]).contains("0 new, 0 in conflict"),
+        "it goes on behind what is there"
+    );
+    let again = cli.fed(&["import", "-"], &lines.join("\n"));
+    assert!(stdout(&again).contains("2500 there already, 0 in conflict"), "{}", stdout(&again));
 }
 
 #[test]

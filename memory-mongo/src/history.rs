@@ -1,10 +1,11 @@
 //! The history: a row for each write that changed or removed a record, or put a document where there was none.
 //!
 //! The `_id` of a row is {of, place}: the key of the record, and where the entry stands. The place of a memory's entry is the revision. The
-//! writes of a document are counted from 1, also across its removals, and its row has the count. Since `_id`s are unique, two writes can't take
-//! the same place: the order of the entries is that of the commits, and depends on no clock.
+//! writes of a document are counted from 1, also across its removals: its row has the count, and when it is removed a row at place 0, which is
+//! no entry. Two writes can't take the same place, since one of them does not find what it has read: the order of the entries is that of the
+//! commits, and depends on no clock.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 
 use memory_core::engine::{HistoryRow, VersionEntry};
 use memory_core::{Actor, RecordId, Result};
@@ -56,28 +57,23 @@ pub(crate) async fn rows(session: &MongoSession, of: &RecordId, below: u64, most
     Ok(found)
 }
 
+/// The statement that remembers the place of the last entry of a document that is removed.
+pub(crate) fn last_place(of: &RecordId, place: i64) -> Document {
+    doc! { "q": { "_id": id(of, 0) }, "u": { "$set": { "last": place } }, "upsert": true }
+}
+
 /// The place of the next entry of each document. The caller gives the place of the newest one, or 0 where no row has it: then it is looked up,
 /// since a document that was removed has left entries under its id.
 pub(crate) async fn places(session: &MongoSession, documents: &[(RecordId, i64)]) -> Result<Vec<i64>> {
     let unknown = documents.iter().filter(|(_, newest)| *newest == 0);
-    let firsts = unknown.map(|(of, _)| id(of, 1).into()).collect();
-    let key = |row: &RawDocument| bytes(key_of(row)?, "of").map(<[u8]>::to_vec);
-    let known: HashSet<_> = each(session, &session.on.primary.history, firsts, key).await?.into_iter().collect();
-    let mut places = Vec::with_capacity(documents.len());
-    for (of, newest) in documents {
-        let newest = match *newest {
-            0 if known.contains(&of.to_key()) => newest_of(session, of).await?,
-            newest => newest,
-        };
-        places.push(newest.saturating_add(1));
-    }
-    Ok(places)
-}
-
-async fn newest_of(session: &MongoSession, of: &RecordId) -> Result<i64> {
-    let find = session.on.primary.history.find_one(between(of, i64::MAX)).sort(doc! { "_id": -1 });
-    let newest = find.projection(doc! { "_id": 1 }).max_time(session.left()?).await.map_err(native)?;
-    newest.map_or(Ok(0), |newest| place_of(&newest))
+    let removed = unknown.map(|(of, _)| id(of, 0).into()).collect();
+    let last = |row: &RawDocument| Ok((bytes(key_of(row)?, "of")?.to_vec(), number(row, "last")?));
+    let last: HashMap<_, _> = each(session, &session.on.primary.history, removed, last).await?.into_iter().collect();
+    let newest = |(of, newest): &(RecordId, i64)| match *newest {
+        0 => last.get(&of.to_key()).copied().unwrap_or_default(),
+        newest => newest,
+    };
+    Ok(documents.iter().map(|document| newest(document).saturating_add(1)).collect())
 }
 
 fn read(row: &RawDocument) -> Result<HistoryRow> {

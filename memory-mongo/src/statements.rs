@@ -15,24 +15,31 @@ pub(crate) fn same_memory(memory: &Memory) -> Document {
     doc! { "_id": uuid(memory.id.as_bytes()), "revision": i64::from(memory.revision) }
 }
 
-/// What finds a document while it is the one that was read: whatever is written since, or put after a removal, has another entry.
-pub(crate) fn same_document(found: &Found<memory_core::Document, i64>) -> Document {
+/// What finds a document while it is the one that was read: whatever is written since, or put after a removal, has another entry. Where no
+/// history is kept, a document that is put after a removal may have the same, and its texts tell it from the one that was read.
+pub(crate) fn same_document(found: &Found<memory_core::Document, i64>, has_history: bool) -> Document {
     let Found { record, version } = found;
-    doc! {
+    let mut same = doc! {
         "_id": document_key(&record.collection, &record.id),
         // Null also stands for none.
         "entry": (*version != 0).then_some(*version),
         "revision": i64::from(record.revision),
         "createdAt": record.created_at.as_millis(),
         "updatedAt": record.updated_at.map(Timestamp::as_millis),
+    };
+    if !has_history {
+        same.insert("spaceId", record.space_id.as_str());
+        same.insert("metadata", record.metadata.as_str());
+        same.insert("content", record.content.as_str());
     }
+    same
 }
 
 /// What is done to a document before it is deleted, in the same transaction: the deletion itself tells the feed of no space.
-pub(crate) fn removed(found: &Found<memory_core::Document, i64>) -> Document {
+pub(crate) fn removed(found: &Found<memory_core::Document, i64>, has_history: bool) -> Document {
     // One that an older program has written is not refused.
     let set = doc! { "removed": found.record.space_id.as_str(), "written": written(found.record.revision) };
-    doc! { "q": same_document(found), "u": { "$set": set } }
+    doc! { "q": same_document(found, has_history), "u": { "$set": set } }
 }
 
 /// What changes a memory into its next version: only the fields that differ. The words that an older program has left in the row go, since

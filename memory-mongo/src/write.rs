@@ -117,7 +117,7 @@ impl MongoSession {
     async fn put_each(&self, puts: &[&Put<'_, i64>], transaction: &mut ClientSession) -> Result<bool> {
         let named = puts.iter().map(|put| (record_id(put.after), put.before.map_or(0, |before| before.version)));
         let named: Vec<_> = named.collect();
-        let places = history::places(self, &named).await?;
+        let places = self.places(&named, puts.iter().any(|put| put.entry.is_some())).await?;
         let (mut rows, mut entries, mut changed) = (Vec::new(), Vec::new(), Vec::new());
         for ((put, (of, _)), place) in puts.iter().copied().zip(&named).zip(places) {
             if let Some(before) = put.before {
@@ -183,12 +183,13 @@ impl MongoSession {
         let documents = self.on.primary.documents.name();
         let named = removals.iter().map(|removal| (record_id(&removal.found.record), removal.found.version));
         let named: Vec<_> = named.collect();
-        let places = history::places(self, &named).await?;
+        let has_history = removals.iter().any(|removal| removal.end.is_some());
+        let places = self.places(&named, has_history).await?;
         let mut start = 0;
         while start < removals.len() {
             let rest = &removals[start..];
             let some = &rest[..at_once(rest.iter().map(|removal| removal.found.record.size()))];
-            let updates: Vec<_> = some.iter().map(|removal| removed(removal.found)).collect();
+            let updates: Vec<_> = some.iter().map(|removal| removed(removal.found, has_history)).collect();
             let delete = |Document { collection, id, .. }: &Document| doc! { "q": { "_id": document_key(collection, id) }, "limit": 1 };
             let deletes: Vec<_> = some.iter().map(|removal| delete(&removal.found.record)).collect();
             for command in
@@ -198,15 +199,24 @@ impl MongoSession {
                     return Ok(false);
                 }
             }
-            let kept =
-                some.iter().zip(&named[start..]).zip(&places[start..]).filter_map(|((removal, (of, _)), place)| {
-                    let end = removal.end.as_ref()?;
-                    Some(history::kept(of, *place, end))
-                });
-            self.keep(kept.collect::<Result<_>>()?, transaction).await?;
+            let mut kept = Vec::new();
+            for ((removal, (of, _)), place) in some.iter().zip(&named[start..]).zip(&places[start..]) {
+                if let Some(end) = &removal.end {
+                    kept.extend([history::kept(of, *place, end)?, history::last_place(of, *place)]);
+                }
+            }
+            self.keep(kept, transaction).await?;
             start += some.len();
         }
         Ok(true)
+    }
+
+    /// The place of the next entry of each document, of which the place of the newest one is given, or 0 where that is not known.
+    async fn places(&self, documents: &[(RecordId, i64)], has_history: bool) -> Result<Vec<i64>> {
+        match has_history {
+            true => history::places(self, documents).await,
+            false => Ok(documents.iter().map(|(_, newest)| newest.saturating_add(1)).collect()),
+        }
     }
 
     /// Writes entries in the transaction of what they are of.
@@ -315,7 +325,7 @@ impl Changed<'_> {
     fn update(&self) -> Result<bson::Document> {
         let row = next_row(&self.before.record, self.put.after, self.place);
         let row = bson::Document::try_from(row).map_err(|error| native(error.into()))?;
-        Ok(doc! { "q": same_document(self.before), "u": row })
+        Ok(doc! { "q": same_document(self.before, self.put.entry.is_some()), "u": row })
     }
 
     fn kept(&self) -> Option<Result<bson::Document>> {

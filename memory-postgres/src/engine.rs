@@ -74,6 +74,9 @@ impl Engine for PostgresEngine {
         if kept.is_empty() {
             let begin = session.statement(|on| &on.keep_history_begin).bind(proposed.map(Timestamp::as_millis));
             kept = session.rows(begin).await?;
+            if kept.is_empty() {
+                kept = session.rows(session.statement(|on| &on.history_begin)).await?;
+            }
         }
         session.end().await?;
         let since: Option<i64> = kept.first().map(|row| column(row, 0)).transpose()?.flatten();

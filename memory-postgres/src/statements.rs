@@ -146,8 +146,8 @@ statements! {
     keep_secret: concat!("WITH ", if_writer!(), " INSERT INTO {schema}.secrets (id, secret) VALUES (1, $1)
         ON CONFLICT (id) DO UPDATE SET secret = secrets.secret RETURNING secret");
     history_begin: "SELECT at FROM {schema}.history_begin";
-    keep_history_begin: concat!("WITH ", if_writer!(), " INSERT INTO {schema}.history_begin (id, at) VALUES (1, $1)
-        ON CONFLICT (id) DO UPDATE SET at = history_begin.at RETURNING at");
+    /// Of two programs at once one finds no room, and nothing of what the other has kept in its own view.
+    keep_history_begin: "INSERT INTO {schema}.history_begin (id, at) VALUES (1, $1) ON CONFLICT (id) DO NOTHING RETURNING at";
     health: "SELECT current_setting('server_version'), (SELECT max(version) FROM {schema}.schema_migrations),
         current_setting('fsync'), current_setting('full_page_writes'), current_setting('synchronous_commit')";
     /// The time at the server, the tables, valid indexes and triggers of the schema, and how many bytes it takes.

@@ -40,9 +40,7 @@ pub(crate) fn from_memory(memory: &Memory, stored_at: Option<Timestamp>) -> Vec<
         [Some(memory.space_id.as_str()), Some(memory.metadata.as_str()), key, Some(memory.trigger.as_str()), context],
     );
     // Programs that do not know of it read rows up to there.
-    if let Some(stored_at) = stored_at {
-        push(&mut row, since_earliest(stored_at));
-    }
+    push(&mut row, stored_at.map_or(0, |time| since_earliest(time) + 1));
     row
 }
 
@@ -123,7 +121,9 @@ impl Stored for Ledger {
             trigger,
             context,
         };
-        let stored_at = if row.is_at_end() { None } else { Some(row.time()?) };
+        // Older programs end a row before it.
+        let stored_at = if row.is_at_end() { 0 } else { row.number()? };
+        let stored_at = stored_at.checked_sub(1).map(time_since_earliest).transpose()?;
         Ok(Held { record: stored.read()?, stored_at })
     }
 }
@@ -177,6 +177,10 @@ pub(crate) fn since_earliest(time: Timestamp) -> u64 {
     (time.as_millis() - Timestamp::MIN.as_millis()) as u64
 }
 
+fn time_since_earliest(millis: u64) -> Result<Timestamp> {
+    Timestamp::from_millis(Timestamp::MIN.as_millis().saturating_add_unsigned(millis)).map_err(corrupt)
+}
+
 pub(crate) fn push(row: &mut Vec<u8>, mut number: u64) {
     while number > 0x7f {
         row.push(number as u8 | 0x80);
@@ -216,8 +220,7 @@ impl<'r> Reader<'r> {
 
     /// A time, which is stored as [`since_earliest`] tells it.
     pub(crate) fn time(&mut self) -> Result<Timestamp> {
-        let millis = Timestamp::MIN.as_millis().saturating_add_unsigned(self.number()?);
-        Timestamp::from_millis(millis).map_err(corrupt)
+        time_since_earliest(self.number()?)
     }
 
     fn is_at_end(&self) -> bool {

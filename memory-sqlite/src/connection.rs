@@ -62,7 +62,7 @@ pub struct Session {
     /// What goes into the feed at the end of the transaction.
     pub(crate) feed: Feed,
     /// The time of the memories that the transaction has appended last.
-    pub(crate) stored_at: Option<Timestamp>,
+    pub(crate) stored_at: Option<Option<Timestamp>>,
     /// When another program was last found to write.
     rival: Option<Instant>,
     /// Whether the writer waits for the views of those that read; `None` for one that writes.

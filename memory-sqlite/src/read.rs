@@ -125,8 +125,8 @@ impl Reader for Session {
 
     async fn stored_at(&mut self, id: MemoryId) -> Result<Option<Timestamp>> {
         let key = [id.as_bytes().as_slice()];
-        let millis = first(&self.connection, statements::STORED_AT, key, |row| column::<i64>(row, 0))?;
-        millis.map(Timestamp::from_millis).transpose().map_err(corrupt)
+        let millis = first(&self.connection, statements::STORED_AT, key, |row| column::<Option<i64>>(row, 0))?;
+        millis.flatten().map(Timestamp::from_millis).transpose().map_err(corrupt)
     }
 
     async fn newest_change(&mut self) -> Result<FeedEnd> {

@@ -180,7 +180,10 @@ pub(crate) const CHANGED_MEMORIES: &str =
 pub(crate) const DROP_CHANGES: &str = "
     DELETE FROM changes WHERE seq <= (SELECT max(seq) FROM changes) - ?1 AND seq < (SELECT min(seq) FROM changes) + ?2";
 
-pub(crate) const INSERT_STORES: &str = "INSERT INTO stores (first_memory, at) VALUES (?1, ?2)";
+/// Unless the memory before was appended at that time, too.
+pub(crate) const INSERT_STORES: &str = "
+    INSERT OR REPLACE INTO stores (first_memory, at) SELECT ?1, ?2
+    WHERE ?2 IS NOT (SELECT at FROM stores WHERE first_memory <= ?1 ORDER BY first_memory DESC LIMIT 1)";
 pub(crate) const STORED_AT: &str = "
     SELECT at FROM stores WHERE first_memory <= (SELECT seq FROM memories WHERE id = ?1)
     ORDER BY first_memory DESC LIMIT 1";

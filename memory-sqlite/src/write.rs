@@ -145,8 +145,8 @@ impl Session {
         execute(&self.connection, statements::INSERT_MEMORY, parameters)?;
         let seq = self.connection.last_insert_rowid();
         self.feed.note_memory(seq);
-        if let Some(at) = at.filter(|at| self.stored_at != Some(*at)) {
-            execute(&self.connection, statements::INSERT_STORES, [seq, at.as_millis()])?;
+        if self.stored_at != Some(at) {
+            execute(&self.connection, statements::INSERT_STORES, params![seq, at.map(Timestamp::as_millis)])?;
             self.stored_at = Some(at);
         }
         self.paths.push(PathEntry { slot, tokens: paths::tokens_of(memory), is_shared });

@@ -48,9 +48,8 @@ BEGIN
         WHERE privilege_type IN ('SELECT', 'INSERT', 'UPDATE', 'DELETE') AND grantee <> relowner
     LOOP
         EXECUTE 'GRANT ' || granted.privilege || ' ON ' || granted.history || ' TO ' || granted.to_role;
-        IF granted.privilege = 'SELECT' THEN
-            EXECUTE $of$GRANT SELECT ON {schema}.history_begin TO $of$ || granted.to_role;
-        END IF;
+        -- The first one who writes decides whether there is a history.
+        EXECUTE 'GRANT ' || granted.privilege || $of$ ON {schema}.history_begin TO $of$ || granted.to_role;
     END LOOP;
 END $$;
 

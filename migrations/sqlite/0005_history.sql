@@ -2,7 +2,8 @@
 -- before this step are before the first. (A column of the ledger would take some bytes of each of its rows, and so a row of many of its pages.)
 CREATE TABLE stores (
     first_memory INTEGER PRIMARY KEY,
-    at           INTEGER NOT NULL
+    -- Absent where it is not known.
+    at           INTEGER
 ) STRICT;
 
 -- What each update, put and removal has replaced, in the order of the commits. A row is never changed.

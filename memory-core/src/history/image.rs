@@ -2,12 +2,12 @@
 //!
 //! A difference makes the earlier version out of the later one. It holds the fields alone that differ, and of a text other than metadata only
 //! what lies between the beginning and the end that both have. So what a chain was before items were appended costs a few bytes, however
-//! long it is.
+//! long it is. Each value has its length before it, so that a program passes over fields that it does not know.
 
 use crate::engine::{StoredDocument, StoredMemory};
-use crate::{Collection, Context, Document, DocumentId, Error, Memory, Result, Timestamp};
+use crate::{Collection, Context, Document, DocumentId, Error, ErrorKind, Memory, Result, Timestamp};
 
-/// The version of the format, which comes first.
+/// The version of the format, which comes first. One of fields that may be passed over is no other version.
 const FORMAT: u8 = 1;
 
 /// What comes next in a difference.
@@ -69,19 +69,14 @@ impl<'r> From<&'r Document> for Image<&'r str> {
 /// What makes the version before out of the one after it; of one that nothing follows, out of the empty one.
 pub(crate) fn changes(before: &Image<&str>, after: &Image<&str>) -> Vec<u8> {
     let mut changes = vec![FORMAT];
-    // These three as they were, since later updates that leave no entry change them too, and nothing else (H8).
-    changes.push(tag::REVISION);
-    put_number(&mut changes, before.revision);
+    // Revision, update and metadata as they were, since later updates that leave no entry change them too, and nothing else (H8).
+    put(&mut changes, tag::REVISION, &number(before.revision));
     if before.created_at != after.created_at {
-        changes.push(tag::CREATED_AT);
-        put_signed(&mut changes, before.created_at);
+        put(&mut changes, tag::CREATED_AT, &signed(before.created_at));
     }
     match before.updated_at {
-        Some(millis) => {
-            changes.push(tag::UPDATED_AT);
-            put_signed(&mut changes, millis);
-        }
-        None => changes.push(tag::NEVER_UPDATED),
+        Some(millis) => put(&mut changes, tag::UPDATED_AT, &signed(millis)),
+        None => put(&mut changes, tag::NEVER_UPDATED, &[]),
     }
     let texts = [
         (tag::STATUS, before.status, after.status),
@@ -89,9 +84,7 @@ pub(crate) fn changes(before: &Image<&str>, after: &Image<&str>) -> Vec<u8> {
         (tag::CONTENT, before.content, after.content),
     ];
     if before.metadata != after.metadata {
-        changes.push(tag::METADATA);
-        put_number(&mut changes, before.metadata.len() as u64);
-        changes.extend(before.metadata.as_bytes());
+        put(&mut changes, tag::METADATA, before.metadata.as_bytes());
     }
     for (tag, before, after) in texts.into_iter().filter(|(_, before, after)| before != after) {
         put_text(&mut changes, tag, before.as_bytes(), after.as_bytes());
@@ -102,7 +95,7 @@ pub(crate) fn changes(before: &Image<&str>, after: &Image<&str>) -> Vec<u8> {
             let after = after.context.unwrap_or_default();
             put_text(&mut changes, tag::CONTEXT, context.as_bytes(), after.as_bytes());
         }
-        None => changes.push(tag::NO_CONTEXT),
+        None => put(&mut changes, tag::NO_CONTEXT, &[]),
     }
     changes
 }
@@ -123,34 +116,38 @@ impl Image<Vec<u8>> {
         }
     }
 
-    /// Goes back to the version before. `Corrupt` when these are no changes of this version.
+    /// Goes back to the version before. `Corrupt` when these are no changes of this version, `Unsupported` when a newer program has written
+    /// them in a way that this one can't read.
     pub(crate) fn go_back(&mut self, changes: &[u8]) -> Result<()> {
-        self.try_go_back(changes).ok_or_else(|| Error::corrupt("an entry of a history can't be read"))
+        let unreadable = || Error::corrupt("an entry of a history can't be read");
+        match changes.split_first() {
+            Some((&FORMAT, values)) => self.take(values).ok_or_else(unreadable),
+            Some((format, _)) if *format > FORMAT => {
+                Err(Error::new(ErrorKind::Unsupported, "a newer program has written this entry of a history"))
+            }
+            _ => Err(unreadable()),
+        }
     }
 
-    fn try_go_back(&mut self, changes: &[u8]) -> Option<()> {
-        let (format, mut rest) = changes.split_first()?;
-        if *format != FORMAT {
-            return None;
-        }
-        while let Some((tag, values)) = rest.split_first() {
-            rest = values;
+    fn take(&mut self, mut values: &[u8]) -> Option<()> {
+        while let Some((tag, rest)) = values.split_first() {
+            values = rest;
+            let length = usize::try_from(take_number(&mut values)?).ok()?;
+            let (value, rest) = values.split_at_checked(length)?;
+            values = rest;
             match *tag {
-                tag::REVISION => self.revision = take_number(&mut rest)?,
-                tag::CREATED_AT => self.created_at = take_signed(&mut rest)?,
-                tag::UPDATED_AT => self.updated_at = Some(take_signed(&mut rest)?),
+                tag::REVISION => self.revision = whole(value, take_number)?,
+                tag::CREATED_AT => self.created_at = whole(value, take_signed)?,
+                tag::UPDATED_AT => self.updated_at = Some(whole(value, take_signed)?),
                 tag::NEVER_UPDATED => self.updated_at = None,
-                tag::STATUS => take_text(&mut rest, &mut self.status)?,
-                tag::SPACE => take_text(&mut rest, &mut self.space)?,
-                tag::METADATA => {
-                    let length = usize::try_from(take_number(&mut rest)?).ok()?;
-                    let (metadata, others) = rest.split_at_checked(length)?;
-                    (self.metadata, rest) = (metadata.to_vec(), others);
-                }
-                tag::CONTENT => take_text(&mut rest, &mut self.content)?,
-                tag::CONTEXT => take_text(&mut rest, self.context.get_or_insert_default())?,
+                tag::STATUS => take_text(value, &mut self.status)?,
+                tag::SPACE => take_text(value, &mut self.space)?,
+                tag::METADATA => self.metadata = value.to_vec(),
+                tag::CONTENT => take_text(value, &mut self.content)?,
+                tag::CONTEXT => take_text(value, self.context.get_or_insert_default())?,
                 tag::NO_CONTEXT => self.context = None,
-                _ => return None,
+                // A field that a newer program keeps.
+                _ => {}
             }
         }
         Some(())
@@ -204,6 +201,13 @@ fn text(bytes: &[u8]) -> Result<&str> {
     std::str::from_utf8(bytes).map_err(|_| Error::corrupt("an entry of a history is of another version"))
 }
 
+/// A field and its value, with the length of that.
+fn put(changes: &mut Vec<u8>, tag: u8, value: &[u8]) {
+    changes.push(tag);
+    put_number(changes, value.len() as u64);
+    changes.extend(value);
+}
+
 /// Seven bits a byte, the lowest first; all but the last have the highest bit.
 fn put_number(bytes: &mut Vec<u8>, mut number: u64) {
     while number >= 0x80 {
@@ -211,6 +215,17 @@ fn put_number(bytes: &mut Vec<u8>, mut number: u64) {
         number >>= 7;
     }
     bytes.push(number as u8);
+}
+
+fn number(number: u64) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(10);
+    put_number(&mut bytes, number);
+    bytes
+}
+
+/// A number that is all of a value.
+fn whole<T>(mut value: &[u8], take: fn(&mut &[u8]) -> Option<T>) -> Option<T> {
+    take(&mut value).filter(|_| value.is_empty())
 }
 
 fn take_number(bytes: &mut &[u8]) -> Option<u64> {
@@ -227,8 +242,8 @@ fn take_number(bytes: &mut &[u8]) -> Option<u64> {
 }
 
 /// The sign is the lowest bit, so that times around 1970 are short.
-fn put_signed(bytes: &mut Vec<u8>, number: i64) {
-    put_number(bytes, ((number << 1) ^ (number >> 63)) as u64);
+fn signed(millis: i64) -> Vec<u8> {
+    number(((millis << 1) ^ (millis >> 63)) as u64)
 }
 
 fn take_signed(bytes: &mut &[u8]) -> Option<i64> {
@@ -242,16 +257,17 @@ fn put_text(changes: &mut Vec<u8>, tag: u8, before: &[u8], after: &[u8]) {
     let (before, after) = (&before[begin..], &after[begin..]);
     let end = before.iter().rev().zip(after.iter().rev()).take_while(|(one, other)| one == other).count();
     let between = &before[..before.len() - end];
+    let shared = [begin, end].map(|shared| number(shared as u64)).concat();
     changes.push(tag);
-    [begin, end, between.len()].into_iter().for_each(|number| put_number(changes, number as u64));
+    put_number(changes, (shared.len() + between.len()) as u64);
+    changes.extend(shared);
     changes.extend(between);
 }
 
-fn take_text(changes: &mut &[u8], text: &mut Vec<u8>) -> Option<()> {
-    let mut number = || usize::try_from(take_number(changes)?).ok();
-    let (begin, end, between) = (number()?, number()?, number()?);
-    let (between, rest) = changes.split_at_checked(between)?;
-    *changes = rest;
+fn take_text(value: &[u8], text: &mut Vec<u8>) -> Option<()> {
+    let mut between = value;
+    let mut number = || usize::try_from(take_number(&mut between)?).ok();
+    let (begin, end) = (number()?, number()?);
     let end = text.len().checked_sub(end).filter(|end| begin <= *end)?;
     text.splice(begin..end, between.iter().copied());
     Some(())
@@ -334,5 +350,18 @@ mod tests {
         assert!(Image::of(&borrowed(&image(2, None, None, "short"))).go_back(&changes).is_err());
         assert!(Image::of(&borrowed(&after)).go_back(&changes[..changes.len() - 1]).is_err());
         assert!(Image::of(&borrowed(&after)).go_back(&[]).is_err());
+    }
+
+    #[test]
+    fn what_a_newer_program_keeps_is_passed_over_or_refused() {
+        let (before, after) = (image(1, None, None, "one"), image(2, None, None, "two"));
+        let mut changes = changes(&borrowed(&before), &borrowed(&after));
+        put(&mut changes, 200, b"what this program does not know");
+        let mut image = Image::of(&borrowed(&after));
+        image.go_back(&changes).expect("the rest is of this version");
+        assert_eq!(image, Image::of(&borrowed(&before)));
+        changes[0] += 1;
+        let error = image.go_back(&changes).expect_err("another way to write it");
+        assert_eq!(error.kind(), ErrorKind::Unsupported);
     }
 }

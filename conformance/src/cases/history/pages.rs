@@ -1,10 +1,10 @@
 //! Pages of versions.
 
-use memory_core::{ErrorKind, History, MAX_LIMIT, MAX_PAGE_BYTES, MemoryId, MemoryPatch};
+use memory_core::{ErrorKind, History, MAX_LIMIT, MAX_PAGE_BYTES, MemoryId, MemoryPatch, Status};
 
 use super::{shown, versions_of, walk};
 use crate::case::{CaseResult, Stage, chapter};
-use crate::fixture::{context, kind, metadata, new_memory};
+use crate::fixture::{context, kind, metadata, new_memory, trigger};
 
 chapter!("history":
     a_walk_gives_each_version_once ["H2"] needs History,
@@ -76,6 +76,15 @@ async fn large_versions_end_a_page(stage: Stage) -> CaseResult {
     assert_eq!(shown(&page.versions).len(), 2);
     let rest = provider.history(&History::of(id).cursor(page.next.expect("more"))).await?;
     assert_eq!(rest.versions.iter().map(|version| version.revision.get()).collect::<Vec<_>>(), [2, 1]);
+    // What never changes is in each of them, too.
+    let mut large = new_memory("a", 0);
+    large.trigger = trigger(&format!("\"{}\"", "t".repeat(MAX_PAGE_BYTES / 5)));
+    let id = provider.store(large).await?;
+    for status in [Status::Running, Status::Failed, Status::Running, Status::Failed, Status::Completed] {
+        provider.update(id, MemoryPatch::new().with_status(status)).await?;
+    }
+    let page = provider.history(&History::of(id)).await?;
+    assert_eq!((page.versions.len(), versions_of(&*provider, id).await?.len()), (4, 6));
     Ok(())
 }
 

@@ -14,6 +14,9 @@ chapter!("history":
     a_restore_of_versions_goes_on_behind_what_is_there ["H9"] needs History,
     what_is_none_of_the_versions_stays ["H9"] needs History,
     what_is_no_history_of_a_record_is_refused ["H9"] needs History,
+    a_first_version_may_lack_its_time ["H4", "H9"] needs History,
+    a_history_goes_on_behind_versions_that_were_restored ["H5", "H9"] needs History,
+    versions_go_on_behind_a_change_of_transient_members ["H8", "H9"] needs History,
     versions_are_restored_only_where_a_history_is_kept ["H6", "H9"] needs History,
 );
 
@@ -151,6 +154,89 @@ fn many(first: &Version) -> Vec<Version> {
         version
     };
     (1..=1_001).map(version).collect()
+}
+
+/// Also where memories with a time were stored before and behind it.
+async fn a_first_version_may_lack_its_time(stage: Stage) -> CaseResult {
+    let (provider, elsewhere) = (stage.open().await?, stage.elsewhere());
+    let target = elsewhere.open().await?;
+    let (memory, mut versions) = of_a_memory(&stage, &*provider).await?;
+    let (document, mut of_document) = of_a_document(&stage, &*provider).await?;
+    set_clock(&elsewhere, 50);
+    let before = target.store(new_memory("b", 0)).await?;
+    versions[0].committed_at = None;
+    of_document[0].committed_at = None;
+    set_clock(&elsewhere, 60);
+    target.restore_versions(versions.clone()).await?;
+    target.restore_versions(of_document[..1].to_vec()).await?;
+    let behind = target.store(new_memory("b", 0)).await?;
+    let times = async |id| -> Result<Vec<_>> {
+        Ok(oldest_first(&*target, id).await?.1.into_iter().map(|version| version.committed_at).collect::<Vec<_>>())
+    };
+    assert_eq!(times(memory.clone()).await?, [None, Some(at(BEGIN + 10)), Some(at(BEGIN + 11)), Some(at(BEGIN + 12))]);
+    assert_eq!(target.get_as_of(&memory, at(BEGIN)).await?, versions[0].record, "from the beginning");
+    assert_eq!(times(document).await?, [Some(at(BEGIN + 60))], "when it was restored");
+    assert_eq!(times(before.into()).await?, [Some(at(BEGIN + 50))]);
+    assert_eq!(times(behind.into()).await?, [Some(at(BEGIN + 60))]);
+    Ok(())
+}
+
+async fn a_history_goes_on_behind_versions_that_were_restored(stage: Stage) -> CaseResult {
+    let (provider, elsewhere) = (stage.open().await?, stage.elsewhere());
+    let target = elsewhere.open().await?;
+    let (id, mut versions) = of_a_document(&stage, &*provider).await?;
+    versions[0].committed_at = None;
+    set_clock(&elsewhere, 60);
+    target.restore_versions(versions.clone()).await?;
+    for life in [70, 80] {
+        set_clock(&elsewhere, life);
+        remove_note(&*target, "n").await?;
+        for text in ["again", "and again", "and once more"] {
+            target.documents().put(new_document(NOTES, "n", "a", text)).await?;
+        }
+        let own = oldest_first(&*target, id.clone()).await?.1;
+        let revisions: Vec<_> = own.iter().map(|version| version.revision.get()).collect();
+        assert_eq!(revisions, [1, 2, 3], "those of this life alone");
+        assert_eq!(target.get_as_of(&id, at(BEGIN + life - 1)).await?, None);
+    }
+    let whole = super::walk(&*target, &memory_core::History::of(id).with_removed()).await?;
+    let revisions: Vec<_> = whole.iter().map(|version| (version.revision.get(), version.record.is_some())).collect();
+    let life = [(3, true), (2, true), (1, true)];
+    assert_eq!(revisions, [&life[..], &[(3, false)], &life, &[(3, false)], &life].concat());
+    Ok(())
+}
+
+/// The newest version is given with them, as an export does.
+async fn versions_go_on_behind_a_change_of_transient_members(stage: Stage) -> CaseResult {
+    let transient = || HistorySettings { is_kept: None, transient: "task.leaseUntil".parse().expect("keys") };
+    let (stage, target) = (stage.clone().with_history(transient()), stage.elsewhere().with_history(transient()));
+    let (provider, target) = (stage.open().await?, target.open().await?);
+    let id = provider.store(new_memory("a", 0)).await?;
+    let lease = |until: i32| {
+        let lease = format!(r#"{{"task":{{"leaseUntil":{until}}}}}"#);
+        MemoryPatch::new().merge_metadata(crate::fixture::metadata(&lease))
+    };
+    let whole = async || -> Result<Vec<Version>> {
+        let mut versions = oldest_first(&*provider, id.into()).await?.1;
+        if let Some(newest) = versions.last_mut() {
+            newest.record = Some(Record::Memory(the(&*provider, id).await?));
+        }
+        Ok(versions)
+    };
+    provider.update(id, MemoryPatch::new().with_status(Status::Running)).await?;
+    provider.update(id, lease(5)).await?;
+    target.restore_versions(whole().await?).await?;
+    // It is renewed: the same version.
+    provider.update(id, lease(6)).await?;
+    assert_eq!(target.restore_versions(whole().await?).await?, report(1, 1));
+    assert_eq!(the(&*target, id).await?, the(&*provider, id).await?);
+    // And then it is done, so that the version before has no lease any more.
+    provider.update(id, lease(7)).await?;
+    provider.update(id, MemoryPatch::new().with_status(Status::Completed)).await?;
+    assert_eq!(target.restore_versions(whole().await?).await?, report(2, 1));
+    assert_eq!(the(&*target, id).await?, the(&*provider, id).await?);
+    assert_eq!(oldest_first(&*target, id.into()).await?.1, oldest_first(&*provider, id.into()).await?.1);
+    Ok(())
 }
 
 async fn versions_are_restored_only_where_a_history_is_kept(stage: Stage) -> CaseResult {

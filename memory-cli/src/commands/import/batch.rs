@@ -1,13 +1,14 @@
 //! Records that are written together.
 
 use memory_core::{
-    Document, DocumentStore, ErrorKind, MAX_LIMIT, Memory, MemoryId, MemoryProvider, NewMemory, Record as CoreRecord,
-    RecordId, Version,
+    Document, DocumentStore, ErrorKind, Memory, MemoryId, MemoryProvider, NewMemory, Record as CoreRecord, RecordId,
+    Version,
 };
 
 use crate::line::Record;
 use crate::output;
 use crate::progress::Progress;
+use crate::versions::{AT_ONCE, restore_behind};
 
 /// How much goes into one batch.
 const MAX_LINES: usize = 1_000;
@@ -118,16 +119,14 @@ impl Batch {
         let (mut versions, mut numbers) = (records.as_slice(), numbers.as_slice());
         while let Some(of) = versions.first().and_then(record_of) {
             let is_of = |version: &&Version| record_of(version).as_ref() == Some(&of);
-            let count = versions.iter().take(MAX_LIMIT - 1).take_while(is_of).count();
-            let mut given: Vec<_> = before.iter().filter(is_of).cloned().collect();
-            let known = given.len();
-            given.extend_from_slice(&versions[..count]);
-            before = given.last().cloned();
-            let report = provider.restore_versions(given).await?;
+            let count = versions.iter().take(AT_ONCE).take_while(is_of).count();
+            let given = versions[..count].to_vec();
+            let last = given.last().cloned();
+            let report = restore_behind(provider, before.filter(|before| is_of(&before)), given).await?;
+            before = last;
             written += report.written as u64;
-            let places: Vec<_> = report.conflicts.iter().filter_map(|place| place.checked_sub(known)).collect();
-            conflicts += places.len() as u64;
-            for place in places {
+            conflicts += report.conflicts.len() as u64;
+            for place in report.conflicts {
                 progress.note(&conflict(numbers[place], &format!("a version of {}", name(&of))));
             }
             (versions, numbers) = (&versions[count..], &numbers[count..]);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{Open, Shared};
 use crate::engine::history::{HistoryRow, no_history};
 use crate::engine::pages::Asked;
-use crate::engine::session::{Reader, Work};
+use crate::engine::session::{Found, Reader, Work};
 use crate::engine::watch::Watch;
 use crate::engine::{Access, Engine};
 use crate::history::Image;
@@ -130,6 +130,15 @@ struct Base {
 }
 
 impl Base {
+    /// How many bytes the texts of a version have.
+    fn size(&self, image: &Image<Vec<u8>>) -> usize {
+        let of_all = match &self.now {
+            Some(Record::Memory(memory)) => memory.space_id.as_str().len() + memory.trigger.as_str().len(),
+            _ => 0,
+        };
+        of_all + image.size()
+    }
+
     /// The record that an image is of.
     fn record(&self, image: &Image<Vec<u8>>) -> Result<Record> {
         match (&self.id, &self.now) {
@@ -160,7 +169,7 @@ async fn page<R: Reader>(reader: &mut R, asked: &Asked<(History, TransientKeys)>
         if behind.is_some_and(|behind| !seen.position.is_behind(behind)) {
             return Ok(true);
         }
-        let size = if let What::Was(image) = seen.what { image.size() } else { 0 };
+        let size = if let What::Was(image) = seen.what { base.size(image) } else { 0 };
         if let Some(last) = last
             && (page.versions.len() == history.page_limit() || bytes + size > MAX_PAGE_BYTES)
         {
@@ -218,11 +227,22 @@ async fn go_back<R: Reader>(
         Record::Document(document) => Image::of(&document.into()),
     });
     let base = Base { id: id.clone(), now, transient: transient.clone() };
-    let mut place = u64::MAX;
+    let (mut place, mut bytes) = (u64::MAX, 0);
     while !rows.is_empty() {
         for HistoryRow { place: of_row, entry } in rows {
+            bytes += entry.before.len() + image.as_ref().map_or(0, |image| base.size(image));
+            if bytes > MAX_PAGE_BYTES && !watch.is_heavy() {
+                watch.spend();
+            }
             if !watch.goes_on() {
                 watch.check()?;
+            }
+            if let (RecordId::Memory(_), Some(image)) = (id, &image)
+                && entry.revision.get() > image.revision
+            {
+                // It came in behind the record.
+                place = of_row;
+                continue;
             }
             let is_own = image.as_ref().is_some_and(|image| match id {
                 // Later updates changed transient keys alone.
@@ -280,21 +300,20 @@ async fn consistent<R: Reader>(
     id: &RecordId,
     watch: &Watch,
 ) -> Result<(Option<Record>, Vec<HistoryRow>)> {
+    let (collection, id_of) = match id {
+        RecordId::Memory(id_of) => {
+            let found = reader.memories(&[*id_of]).await?.remove(id_of).transpose()?;
+            let Some(Found { record, .. }) = found else { return Ok((None, Vec::new())) };
+            return Ok((Some(Record::Memory(record)), reader.history(id, u64::MAX, SLICE).await?));
+        }
+        RecordId::Document { collection, id } => (collection, id),
+    };
     loop {
         let rows = reader.history(id, u64::MAX, SLICE).await?;
-        let record = match id {
-            RecordId::Memory(id) => {
-                let found = reader.memories(&[*id]).await?.remove(id).transpose()?;
-                found.map(|found| Record::Memory(found.record))
-            }
-            RecordId::Document { collection, id } => {
-                let found = reader.documents(collection, std::slice::from_ref(id)).await?.pop().transpose()?;
-                found.map(|found| Record::Document(found.record))
-            }
-        };
+        let found = reader.documents(collection, std::slice::from_ref(id_of)).await?.pop().transpose()?;
         let again = reader.history(id, u64::MAX, 1).await?;
         if again.first().map(|row| row.place) == rows.first().map(|row| row.place) {
-            return Ok((record, rows));
+            return Ok((found.map(|found| Record::Document(found.record)), rows));
         }
         watch.check()?;
     }

@@ -151,7 +151,7 @@ impl<E: Engine> MemoryProvider for Provider<E> {
             let (batch, blocked) = (Batch::new(most, most_bytes), Mutex::new(vec![Blocks::Everything]));
             let (since, no_places) = (OnceCell::new(), Mutex::default());
             let open = Open { engine, settings, key, since, batch, blocked, no_places };
-            // Who may only read decides nothing, and reads what there is.
+            // Who may only read decides nothing, and a failure that passes is one of the first call that needs the answer.
             if let Err(error) = open.history_since().await
                 && error.kind() == ErrorKind::SchemaMismatch
             {

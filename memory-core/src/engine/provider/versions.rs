@@ -8,13 +8,14 @@ use super::restore::{Restored, is_later, slices};
 use crate::engine::history::{VersionEntry, no_history};
 use crate::engine::session::{Append, Appended, Atomicity, Found, Put, Reader, Writer};
 use crate::engine::{Access, Engine};
-use crate::{Document, Error, MAX_LIMIT, Memory, Outcome, Record, RecordId, RestoreReport, Result, Version};
+use crate::{Document, Error, MAX_LIMIT, Memory, Outcome, Record, RecordId, RestoreReport, Result, Timestamp, Version};
 
 /// Some of the versions of one record.
 struct Given {
     versions: Arc<Versions>,
     /// Which of them are written now.
     range: Range<usize>,
+    now: Timestamp,
 }
 
 /// Versions of one record, oldest first.
@@ -37,8 +38,8 @@ impl<E: Engine> Open<E> {
         self.history_since().await?.ok_or_else(no_history)?;
         for (start, some) in slices::<E, _>(&versions.all, |(_, record)| record.size()) {
             let until = self.until();
-            let given = Given { versions: Arc::clone(&versions), range: start..start + some.len() };
-            let given = Arc::new(given);
+            let (range, now) = (start..start + some.len(), self.settings.clock.now());
+            let given = Arc::new(Given { versions: Arc::clone(&versions), range, now });
             let attempt = |_| {
                 self.engine
                     .run(Access::Write, until, Arc::clone(&given), |writer, given| Box::pin(restore(writer, given)))
@@ -87,6 +88,34 @@ impl Versions {
     }
 }
 
+impl Versions {
+    /// Which of the versions a record is, and whether it has all that this one has: of a memory in which transient members alone have changed,
+    /// an earlier revision has not (H8). `None` where it is none of them.
+    fn place_of(&self, present: &Record) -> Option<(usize, bool)> {
+        let revision_of = |place: usize| self.all.get(place).map(|(_, record)| record.revision());
+        let exact = self.all.iter().position(|(_, record)| record == present);
+        let passed = |(place, (_, record)): (usize, &(Version, Record))| {
+            let (revision, next) = (present.revision(), revision_of(place + 1));
+            (differs_in_metadata_alone(present, record) && revision > record.revision() && Some(revision) < next)
+                .then_some((place, true))
+        };
+        let coming = |(place, (_, record)): (usize, &(Version, Record))| {
+            let (revision, before) = (present.revision(), revision_of(place.checked_sub(1)?)?);
+            (differs_in_metadata_alone(present, record) && revision < record.revision() && revision > before)
+                .then_some((place, false))
+        };
+        let all = || self.all.iter().enumerate();
+        exact.map(|place| (place, true)).or_else(|| all().find_map(passed)).or_else(|| all().find_map(coming))
+    }
+}
+
+/// Whether two memories are one, and their status and context are the same.
+fn differs_in_metadata_alone(one: &Record, other: &Record) -> bool {
+    let (Record::Memory(one), Record::Memory(other)) = (one, other) else { return false };
+    let Memory { metadata, revision, updated_at, .. } = other.clone();
+    Memory { metadata, revision, updated_at, ..one.clone() } == *other
+}
+
 impl<V> Present<V> {
     async fn read<R: Reader<Version = V>>(reader: &mut R, id: &RecordId) -> Result<Self> {
         match id {
@@ -114,40 +143,32 @@ async fn restore<W: Writer>(writer: &mut W, given: &Given) -> Result<RestoreRepo
     let mut report = RestoreReport::default();
     for place in given.range.clone() {
         let earlier = if report.written > 0 { Outcome::Unknown } else { Outcome::NotDone };
-        report.count(
-            place - given.range.start,
-            restore_one(writer, given, place).await.map_err(|error| error.after(earlier))?,
-        );
+        let restored = restore_one(writer, given, place).await.map_err(|error| error.after(earlier))?;
+        report.count(place - given.range.start, restored);
     }
     Ok(report)
 }
 
 async fn restore_one<W: Writer>(writer: &mut W, given: &Given, place: usize) -> Result<Restored> {
-    let Versions { id, all } = &*given.versions;
-    let (version, record) = &all[place];
+    let (versions, now) = (&*given.versions, given.now);
+    let (version, record) = &versions.all[place];
+    let (at, actor) = (version.committed_at, version.actor.clone());
     // What was read may change meanwhile.
     loop {
-        let present = Present::read(writer, id).await?;
-        let present_record = present.record();
-        if present_record.is_some() && all[place..].iter().any(|(_, later)| Some(later) == present_record.as_ref()) {
-            return Ok(Restored::Equal);
-        }
-        if present_record.as_ref() != place.checked_sub(1).map(|before| &all[before].1) {
-            return Ok(Restored::Conflict);
-        }
-        let (at, actor) = (version.committed_at, version.actor.clone());
+        let present = Present::read(writer, &versions.id).await?;
+        let stands = match present.record().map(|record| versions.place_of(&record)) {
+            None if place == 0 => None,
+            Some(Some((there, _))) if place < there => return Ok(Restored::Equal),
+            Some(Some((there, true))) if place == there => return Ok(Restored::Equal),
+            Some(Some((there, _))) if place <= there + 1 => Some(there),
+            _ => return Ok(Restored::Conflict),
+        };
         let is_written = match (&present, record) {
             (Present::Memory(found), Record::Memory(after)) => {
-                let entry = at.map(|at| VersionEntry::of_update(&found.record, after, at, actor));
+                // One that is another only in what is transient is the same version.
+                let at = at.filter(|_| stands != Some(place));
+                let entry = at.map(|at| VersionEntry::of_update(&found.record, after, at, actor.clone()));
                 writer.replace(found, after, entry.as_ref()).await?
-            }
-            (Present::Document(found), Record::Document(after)) => {
-                let entry = at.map(|at| VersionEntry::of_put(Some(&found.record), after, at, actor));
-                writer.put(&[Put { before: Some(found), after, entry }]).await?
-            }
-            (_, Record::Document(after)) => {
-                let entry = at.map(|at| VersionEntry::of_put(None, after, at, actor));
-                writer.put(&[Put { before: None, after, entry }]).await?
             }
             (_, Record::Memory(memory)) => {
                 let append = Append { memories: &[memory], atomicity: Atomicity::Each, is_repeated: true, at };
@@ -157,6 +178,13 @@ async fn restore_one<W: Writer>(writer: &mut W, given: &Given, place: usize) -> 
                     Some(Appended::Taken(owner)) if *owner != memory.id => return Ok(Restored::Conflict),
                     _ => false,
                 }
+            }
+            (present, Record::Document(after)) => {
+                let before = if let Present::Document(found) = present { Some(found) } else { None };
+                // A document has no other place for the time of its first version than an entry.
+                let (found, at) = (before.map(|found| &found.record), at.unwrap_or(now));
+                let entry = Some(VersionEntry::of_put(found, after, at, actor.clone()));
+                writer.put(&[Put { before, after, entry }]).await?
             }
         };
         if is_written {
