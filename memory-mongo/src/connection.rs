@@ -23,7 +23,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::config::{MongoConfig, program};
 use crate::election::Elections;
-use crate::error::{WRITE_CONFLICT, code, is_temporary, native};
+use crate::error::{WRITE_CONFLICT, code, is_ended, is_temporary, native};
 use crate::statements::abandoned;
 
 /// The pause before a commit or the lock is asked for again.
@@ -297,8 +297,9 @@ impl MongoSession {
             match transaction.commit_transaction().await {
                 Ok(()) => return Ok(()),
                 Err(error) if error.contains_label(TRANSIENT_TRANSACTION_ERROR) => return Err(native(error)),
+                // Another program may have taken it for one that nobody goes on with, before or behind its commit.
                 Err(error)
-                    if !error.contains_label(UNKNOWN_TRANSACTION_COMMIT_RESULT)
+                    if !error.contains_label(UNKNOWN_TRANSACTION_COMMIT_RESULT) && !is_ended(&error)
                         || Instant::now() + PAUSE >= self.until =>
                 {
                     return Err(native(error).with_outcome(Outcome::Unknown));

@@ -126,6 +126,11 @@ pub(crate) fn code(error: &Error) -> Option<i32> {
     error.source_as::<Native>()?.code
 }
 
+/// Whether somebody has ended the command.
+pub(crate) fn is_ended(error: &mongodb::error::Error) -> bool {
+    matches!(error.kind.as_ref(), DriverKind::Command(refusal) if matches!(refusal.code, 279 | 11601))
+}
+
 const LOST: &str = "the connection to the server failed";
 
 /// Whether the code says that a command was cut off, which may then have had its effect, or a part of it, or of which a server behind
