@@ -58,7 +58,9 @@ async fn versions_are_restored_with_their_times_and_actors(stage: Stage) -> Case
     let (provider, elsewhere) = (stage.open().await?, stage.elsewhere());
     let target = elsewhere.open().await?;
     let (memory, document) = (of_a_memory(&stage, &*provider).await?, of_a_document(&stage, &*provider).await?);
-    set_clock(&elsewhere, 100);
+    for stage in [&stage, &elsewhere] {
+        set_clock(stage, 100);
+    }
     for (id, versions) in [memory, document] {
         let count = versions.len();
         assert_eq!(target.restore_versions(versions.clone()).await?, report(count, 0));
