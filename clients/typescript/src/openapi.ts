@@ -357,10 +357,13 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Shows one document. */
+        /** Shows one document, as it is or as it was. */
         get: {
             parameters: {
-                query?: never;
+                query?: {
+                    /** @description As it was then, in milliseconds since 1970 UTC, and not as it is. */
+                    asOf?: number;
+                };
                 header?: never;
                 path: {
                     collection: string;
@@ -500,6 +503,69 @@ export interface paths {
                 };
             };
         };
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/documents/{collection}/{id}/history": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Shows the versions of a document, newest first. */
+        get: {
+            parameters: {
+                query?: {
+                    /** @description How many at most; 50 by default. */
+                    limit?: number;
+                    /** @description `next` of an earlier page of the same history. */
+                    cursor?: string;
+                    /** @description Shows removals too, and what was there before them: for who may use everything. */
+                    removed?: boolean;
+                };
+                header?: never;
+                path: {
+                    collection: string;
+                    id: string;
+                };
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["HistoryBody"];
+                    };
+                };
+                /** @description The request is refused */
+                "4XX": {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+                /** @description The request failed */
+                "5XX": {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+            };
+        };
+        put?: never;
+        post?: never;
+        delete?: never;
         options?: never;
         head?: never;
         patch?: never;
@@ -752,10 +818,13 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Shows one memory. */
+        /** Shows one memory, as it is or as it was. */
         get: {
             parameters: {
-                query?: never;
+                query?: {
+                    /** @description As it was then, in milliseconds since 1970 UTC, and not as it is. */
+                    asOf?: number;
+                };
                 header?: never;
                 path: {
                     id: string;
@@ -846,6 +915,66 @@ export interface paths {
                 };
             };
         };
+        trace?: never;
+    };
+    "/v1/memories/{id}/history": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Shows the versions of a memory, newest first. */
+        get: {
+            parameters: {
+                query?: {
+                    /** @description How many at most; 50 by default. */
+                    limit?: number;
+                    /** @description `next` of an earlier page of the same history. */
+                    cursor?: string;
+                };
+                header?: never;
+                path: {
+                    id: string;
+                };
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["HistoryBody"];
+                    };
+                };
+                /** @description The request is refused */
+                "4XX": {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+                /** @description The request failed */
+                "5XX": {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+            };
+        };
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
         trace?: never;
     };
     "/v1/recall": {
@@ -1188,6 +1317,12 @@ export interface components {
             schemaVersion: number;
             serverVersion: string;
         };
+        /** @description Versions of a record, newest first. */
+        HistoryBody: {
+            /** @description Where it goes on; absent at the end. */
+            next?: string | null;
+            versions: components["schemas"]["Version"][];
+        };
         /** @description A record that answers. */
         HitBody: components["schemas"]["RecordBody"] & {
             /** @description The records behind it. */
@@ -1455,6 +1590,20 @@ export interface components {
             revision: number;
             /** Format: int64 */
             updatedAt?: number | null;
+        };
+        /** @description What a record was from one commit to the next. */
+        Version: {
+            /** @description Who made it, if that was said. */
+            actor?: string | null;
+            /**
+             * Format: int64
+             * @description When it was committed, in milliseconds since 1970 UTC; absent where that was not recorded.
+             */
+            committedAt?: number | null;
+            document?: components["schemas"]["Document"] | null;
+            memory?: components["schemas"]["Memory"] | null;
+            /** Format: int64 */
+            revision: number;
         };
     };
     responses: never;
